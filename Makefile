@@ -1,0 +1,192 @@
+# hearth: the build. `make help` lists the targets.
+#
+# Everything made goes below build/<variant>/; dependencies come from tools/deps.sh, which writes .deps/config.mk.
+# Objects depend on their headers (-MMD) and on build/<variant>/flags, a file that changes when the compiler, the flags
+# or the place of the tree do, so that no combination of old and new objects is ever linked.
+
+VERSION := 0.1.0
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CC      ?= gcc
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
+
+comma := ,
+# ---- variants: each has a build folder of its own --------------------------------------------------------------
+
+CFLAGS  ?= -O2 -g
+variant := release
+ifdef DEBUG
+variant := debug
+CFLAGS  := -O0 -g3
+defines += -DHEARTH_DEBUG
+endif
+ifdef SAN
+ifeq ($(filter address thread undefined,$(SAN)),)
+$(error SAN=$(SAN): expected address, thread or undefined)
+endif
+variant := $(SAN)
+CFLAGS  := -O1 -g -fno-omit-frame-pointer
+# Undefined behaviour is looked for in the address build too: one run finds both.
+sanflags := -fsanitize=$(if $(filter address,$(SAN)),address$(comma)undefined,$(SAN)) -fno-sanitize-recover=all
+defines += -DHEARTH_DEBUG
+endif
+ifdef COV
+variant := coverage
+CFLAGS  := -O0 -g
+sanflags := --coverage
+endif
+ifneq ($(notdir $(CC)),gcc)
+variant := $(variant)-$(notdir $(CC))
+endif
+B     := build/$(variant)
+
+# ---- dependencies ----------------------------------------------------------------------------------------------
+
+# These need no library, and must work on a machine that has none.
+light := help clean distclean lint format version
+ifneq ($(if $(MAKECMDGOALS),$(filter-out $(light),$(MAKECMDGOALS)),all),)
+need_deps := 1
+# Make builds an included file that is missing or older than its source, then starts again.
+include .deps/config.mk
+endif
+
+.deps/config.mk: tools/deps.sh
+	@tools/deps.sh
+
+# Libraries by the part of the tree that uses them. Only these are linked.
+LIBS_base   := libblake3 libxxhash inih
+LIBS_engine := llama ggml
+LIBS_test   := cmocka
+
+ifeq ($(DEPS_MODE),sysroot)
+pkg        = PKG_CONFIG_LIBDIR=$(DEPS_LIBDIR)/pkgconfig:$(DEPS_SYSROOT)/usr/share/pkgconfig \
+             PKG_CONFIG_SYSROOT_DIR=$(DEPS_SYSROOT) pkg-config
+sysflags  := --sysroot=$(DEPS_SYSROOT) $(if $(findstring clang,$(CC)),--gcc-toolchain=/usr)
+# libllama carries a RUNPATH of its own, so our RPATH is not used for what *it* needs; linking those directly, and
+# first, puts the sysroot's copies into the process before anyone asks for them.
+sysfirst  := -Wl,--no-as-needed -l:libm.so.6 -l:libstdc++.so.6 -l:libgomp.so.1 -l:libgcc_s.so.1
+# gcc looks for libc and crt1.o beside itself before it looks into --sysroot, hence -B and -L.
+sysld      = $(sysflags) -B$(DEPS_LIBDIR)/ -L$(DEPS_LIBDIR) -Wl,--disable-new-dtags -Wl,-rpath,$(1) -Wl,--dynamic-linker=$(2) -Wl,--allow-shlib-undefined
+ldflags   := $(call sysld,$(DEPS_LIBDIR),$(DEPS_LOADER))
+else
+pkg        = pkg-config
+endif
+
+ifdef need_deps
+pkg_cflags := $(filter-out -I$(DEPS_SYSROOT)/usr/include,$(shell $(pkg) --cflags $(LIBS_base) $(LIBS_engine) $(LIBS_test)))
+libs_base   = $(shell $(pkg) --libs $(LIBS_base))
+libs_engine = $(shell $(pkg) --libs $(LIBS_engine))
+libs_test   = $(shell $(pkg) --libs $(LIBS_test))
+LIBS       := $(sysfirst) $(libs_engine) $(libs_base) -lm -lpthread
+LIBS_T     := $(libs_test)
+endif
+
+# ---- flags -----------------------------------------------------------------------------------------------------
+
+warnings := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings
+ifndef NO_WERROR
+warnings += -Werror
+endif
+all_cflags = -std=c11 -D_GNU_SOURCE -DHEARTH_BACKENDS='"$(BACKENDS)"' $(defines) $(warnings) $(sanflags) $(sysflags) \
+             $(pkg_cflags) -Isrc -Iinclude -I$(B) -Itests -pthread $(CPPFLAGS) $(CFLAGS)
+all_ldflags = $(sanflags) $(ldflags) -pthread $(LDFLAGS)
+BACKENDS   := $(DEPS_BACKENDS)
+
+# The two files that say what a build was made from are rewritten only when their content changes: that is what makes a
+# second `make` do nothing.
+ifdef need_deps
+$(shell mkdir -p $(B))
+keep = $(shell printf '%b\n' '$(subst ','\'',$(2))' | cmp -s - $(1) || printf '%b\n' '$(subst ','\'',$(2))' >$(1))
+commit := $(shell git describe --always --dirty --abbrev=10 2>/dev/null || echo unknown)
+$(call keep,$(B)/flags,$(CC) $(all_cflags) $(all_ldflags) $(LIBS) $(LIBS_T))
+$(call keep,$(B)/version.h,#define HEARTH_VERSION "$(VERSION)"\n#define HEARTH_COMMIT "$(commit)"\n#define HEARTH_VARIANT "$(variant)")
+endif
+# ---- sources ---------------------------------------------------------------------------------------------------
+
+src_core := $(sort $(shell find src -name '*.c' ! -path src/main.c))
+obj_core := $(src_core:%.c=$(B)/%.o)
+# tests/<folder>/<name>_test.c is a suite; every other file below tests/support is shared by all suites.
+src_suite   := $(sort $(shell find tests -name '*_test.c'))
+suites      := $(src_suite:%.c=$(B)/%)
+src_support := $(sort $(wildcard tests/support/*.c))
+obj_support := $(src_support:%.c=$(B)/%.o)
+sh_suites   := $(sort $(shell find tests -name '*_test.sh'))
+benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
+
+.DEFAULT_GOAL := all
+.PHONY: all test serve lint format bench install uninstall clean distclean help version FORCE
+.SECONDARY:
+.DELETE_ON_ERROR:
+
+all: $(B)/hearth ## build the program
+
+$(B)/%.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
+
+$(B)/src/cli/version.o: $(B)/version.h
+
+$(B)/libcore.a: $(obj_core)
+	@echo "  AR    $@"
+	@rm -f $@ && $(AR) rcs $@ $^
+
+$(B)/hearth: $(B)/src/main.o $(B)/libcore.a
+	@echo "  LINK  $@"
+	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS)
+
+$(B)/libtest.a: $(obj_support)
+	@rm -f $@ && $(AR) rcs $@ $^
+
+$(B)/tests/%_test: $(B)/tests/%_test.o $(B)/libtest.a $(B)/libcore.a
+	@echo "  LINK  $@"
+	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS) $(LIBS_T)
+
+$(B)/tests/run: $(B)/tests/run.o
+	@echo "  LINK  $@"
+	@$(CC) $(all_ldflags) -o $@ $^
+
+$(B)/bench/%_bench: $(B)/bench/%_bench.o $(B)/libcore.a
+	@echo "  LINK  $@"
+	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS)
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
+
+# ---- targets ---------------------------------------------------------------------------------------------------
+
+# ONLY=pattern runs the suites whose name contains it. TIMEOUT is per test, in seconds.
+test: all $(suites) $(B)/tests/run ## build and run every test (ONLY=name, SAN=, DEBUG=1, COV=1)
+	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) CC='$(CC)' \
+	    $(B)/tests/run $(if $(ONLY),--only '$(ONLY)') $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(suites) $(sh_suites)
+ifdef COV
+	@tools/coverage.sh $(B)
+endif
+
+serve: all ## make a demo model, load it, and answer one prompt
+	@$(B)/hearth demo
+
+lint: ## check structure and style
+	@tools/lint.sh
+
+format: ## lay the C sources out with clang-format
+	@find src include tests bench -name '*.[ch]' 2>/dev/null | xargs clang-format -i
+
+bench: all $(benches) ## run the micro-benchmarks
+	@for b in $(benches); do $$b || exit 1; done
+
+help: ## this list
+	@echo 'usage: make [target] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [CC=clang]'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t14
+
+version:
+	@echo $(VERSION)
+
+clean: ## remove what was built
+	@rm -rf build
+
+distclean: clean ## remove the private sysroot, too (downloads stay in the user's cache folder)
+	@rm -rf .deps
+
+include tools/install.mk

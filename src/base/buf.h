@@ -1,0 +1,61 @@
+/*
+ * buf.h: a byte buffer that grows up to a limit given at its birth.
+ *
+ *        data                len            cap
+ *         |<---- content ---->|<--- free --->|          cap <= limit, always; data[len] is a NUL when data != NULL
+ *
+ * Errors stick: once an append failed (no memory, limit), all later ones do nothing and answer the same error, so that a
+ * writer of many small pieces checks once, at the end. The content before the failure stays as it was.
+ *
+ * Owner: whoever initialised it. Not thread-safe.
+ */
+#ifndef HEARTH_BASE_BUF_H
+#define HEARTH_BASE_BUF_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+
+struct buf {
+    char *data;
+    size_t len;
+    size_t cap;
+    size_t limit; /* content never grows beyond this */
+    enum err err; /* first failure since init or clear */
+};
+
+/* An empty buffer without memory. limit counts content bytes, not the NUL behind them. */
+void buf_init(struct buf *buf, size_t limit);
+void buf_fini(struct buf *buf);
+
+/* Appending. The result may be ignored when buf->err is looked at later. */
+enum err buf_append(struct buf *buf, const void *data, size_t len);
+enum err buf_append_str(struct buf *buf, const char *text);
+enum err buf_append_char(struct buf *buf, char c);
+enum err buf_appendf(struct buf *buf, const char *fmt, ...) PRINTF(2, 3);
+enum err buf_vappendf(struct buf *buf, const char *fmt, va_list args) PRINTF(2, 0);
+
+/* Makes room for `len` more bytes and returns where they go, for readers that fill memory themselves; then buf_commit says
+ * how many were written. NULL on failure. The pointer dies with the next call on the buffer. */
+char *buf_reserve(struct buf *buf, size_t len) NODISCARD;
+void buf_commit(struct buf *buf, size_t len);
+
+/* Drops the first len bytes (len <= buf->len); the rest moves to the front. */
+void buf_consume(struct buf *buf, size_t len);
+
+/* Shortens the content to len bytes (len <= buf->len). */
+void buf_truncate(struct buf *buf, size_t len);
+
+/* Forgets content and error, keeps the memory. */
+void buf_clear(struct buf *buf);
+
+/* The content as a C string; "" for a buffer without memory. Borrowed until the next call on the buffer. */
+const char *buf_str(const struct buf *buf);
+
+/* Moves the content out (NUL-terminated, freed with mem_free) and leaves an empty buffer. NULL after a failure. */
+char *buf_take(struct buf *buf) NODISCARD;
+
+#endif

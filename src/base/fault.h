@@ -1,0 +1,35 @@
+/*
+ * fault.h: "the n-th call fails", for tests.
+ *
+ * A seam (the allocator, the file table, a tier) asks fault_fires() on each fallible call. A test arms the n-th call, runs
+ * the code, and repeats with n + 1 until a run finishes in which nothing fired: then every call site has failed once.
+ *
+ * Threads: any thread may call fault_fires(); arming belongs to the test's main thread while no other runs.
+ */
+#ifndef HEARTH_BASE_FAULT_H
+#define HEARTH_BASE_FAULT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct fault {
+    atomic_long calls;   /* calls seen since it was armed */
+    long fire_at;        /* the call that fails, from 1; 0 = none */
+    bool sticky;         /* every later call fails, too */
+    atomic_long fired;   /* how many calls were made to fail since it was armed */
+    long loop;           /* state of fault_loop_next */
+};
+
+/* Makes the n-th call from now on fail (and all later ones when sticky). n = 0 disarms. */
+void fault_arm(struct fault *fault, long n, bool sticky);
+
+/* True when this call is to fail. `fault` may be NULL: never. */
+bool fault_fires(struct fault *fault);
+
+/* Steps a loop over n = 1, 2, ...: arms the next n and returns true, or returns false (disarmed) after the first round in
+ * which nothing fired. Start with a zeroed struct. */
+bool fault_loop_next(struct fault *fault);
+
+#define FAULT_LOOP(fault) while (fault_loop_next(fault))
+
+#endif

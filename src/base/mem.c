@@ -1,0 +1,108 @@
+/*
+ * mem.c: the only place that calls the C library's allocator.
+ *
+ * The pointer to a test's fault is the one global of this module: memory is process-wide, and passing an allocator through
+ * every function would be paid by every reader for the sake of tests alone.
+ */
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+
+static _Atomic(struct fault *) mem_fault;
+
+void mem_set_fault(struct fault *fault)
+{
+    /* Release/acquire: a thread that sees the pointer sees the armed struct. */
+    atomic_store_explicit(&mem_fault, fault, memory_order_release);
+}
+
+static bool fault_now(void)
+{
+    struct fault *fault = atomic_load_explicit(&mem_fault, memory_order_acquire);
+
+    return fault != NULL && fault_fires(fault);
+}
+
+NORETURN static void out_of_memory(size_t size)
+{
+    fprintf(stderr, "hearth: out of memory (%zu bytes for an internal structure)\n", size);
+    abort();
+}
+
+bool mem_mul_overflows(size_t a, size_t b, size_t *product)
+{
+    return __builtin_mul_overflow(a, b, product);
+}
+
+bool mem_add_overflows(size_t a, size_t b, size_t *sum)
+{
+    return __builtin_add_overflow(a, b, sum);
+}
+
+void *mem_alloc(size_t size)
+{
+    void *ptr = calloc(1, size ? size : 1);
+
+    if (ptr == NULL)
+        out_of_memory(size);
+    return ptr;
+}
+
+void *mem_alloc_array(size_t count, size_t size)
+{
+    size_t total;
+
+    if (mem_mul_overflows(count, size, &total))
+        out_of_memory(SIZE_MAX);
+    return mem_alloc(total);
+}
+
+char *mem_strndup(const char *text, size_t len)
+{
+    char *copy = mem_alloc(len + 1);
+
+    memcpy(copy, text, len);
+    return copy;
+}
+
+char *mem_strdup(const char *text)
+{
+    return mem_strndup(text, strlen(text));
+}
+
+void *mem_try_alloc(size_t size)
+{
+    return fault_now() ? NULL : malloc(size ? size : 1);
+}
+
+void *mem_try_alloc_array(size_t count, size_t size)
+{
+    size_t total;
+
+    return mem_mul_overflows(count, size, &total) ? NULL : mem_try_alloc(total);
+}
+
+void *mem_try_realloc(void *ptr, size_t size)
+{
+    return fault_now() ? NULL : realloc(ptr, size ? size : 1);
+}
+
+void *mem_try_alloc_aligned(size_t alignment, size_t size)
+{
+    void *ptr = NULL;
+
+    assert(alignment >= sizeof(void *) && (alignment & (alignment - 1)) == 0);
+    return fault_now() || posix_memalign(&ptr, alignment, size ? size : 1) != 0 ? NULL : ptr;
+}
+
+void mem_free(void *ptr)
+{
+    free(ptr);
+}

@@ -1,0 +1,345 @@
+#!/bin/sh
+# deps.sh: find the libraries hearth is built on, or fetch them into a private sysroot.
+#
+#   tools/deps.sh            make .deps/config.mk say where the libraries are (does the least it can)
+#   tools/deps.sh --update   forget what was resolved and ask the mirror again
+#   tools/deps.sh --peer     add llama-server, the peer that benchmarks compare with
+#   tools/deps.sh --status   say what is there, change nothing
+#
+# Two outcomes, written to .deps/config.mk for the Makefile:
+#   system   pkg-config finds every library new enough; nothing is downloaded
+#   sysroot  Debian's own packages, unpacked below .deps/sysroot. Nothing is installed on the machine, no root
+#            is needed: apt runs with a configuration, lists and a status file of its own. The status is empty,
+#            so that apt resolves the whole closure, libc included, and the result runs on an older system.
+#
+# What was downloaded stays in .deps/debs and in the user's cache folder with a manifest of SHA-256 sums, so that
+# a second run and a second clone need no network. The mirror is taken from the machine's own apt sources.
+#
+# Environment:
+#   HEARTH_DEPS=auto|system|sysroot   what to use (auto)
+#   HEARTH_DEPS_SUITE=NAME            Debian suite that has libllama (forky)
+#   HEARTH_DEPS_MIRROR=URL            a Debian mirror, instead of the machine's own
+#   HEARTH_CACHE_DIR=DIR              where downloads are kept for other clones ($XDG_CACHE_HOME/hearth)
+set -eu
+umask 022
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+deps=$top/.deps
+sysroot=$deps/sysroot
+mode=${HEARTH_DEPS:-auto}
+suite=${HEARTH_DEPS_SUITE:-forky}
+cache=${HEARTH_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$deps/home}/.cache}/hearth}
+space_kib=500000 # downloads 30 MB, unpacked 130 MB, twice while a new sysroot replaces an old one
+
+# pkg-config module, oldest version that will do, Debian package.
+modules='
+llama      0.7.0   libllama-dev
+ggml       0.27.0  libggml-dev
+libuv      1.44.0  libuv1-dev
+libllhttp  8.1.0   libllhttp-dev
+yyjson     0.8.0   libyyjson-dev
+libblake3  1.3.0   libblake3-dev
+libxxhash  0.8.1   libxxhash-dev
+inih       56      libinih-dev
+hiredis    1.0.0   libhiredis-dev
+cmocka     1.1.5   libcmocka-dev
+'
+packages="libc6-dev linux-libc-dev libgcc-s1 libstdc++6 libgomp1
+$(printf '%s' "$modules" | awk 'NF{print $3}')"
+peer_packages='llama.cpp-tools'
+
+say() { printf 'deps: %s\n' "$*" >&2; }
+die() { printf 'deps: error: %s\n' "$*" >&2; exit 1; }
+size_of() { du -sh "$1" 2>/dev/null | cut -f1; }
+
+# ---- the system's own libraries --------------------------------------------------------------------------
+
+# Names of the modules that pkg-config does not find new enough; empty when the system has them all.
+system_missing() {
+    command -v pkg-config >/dev/null 2>&1 || { echo 'pkg-config'; return; }
+    printf '%s' "$modules" | while read -r module version _; do
+        [ -n "$module" ] || continue
+        pkg-config --atleast-version="$version" "$module" || printf '%s>=%s ' "$module" "$version"
+    done
+}
+
+config_system() {
+    libdir=$(pkg-config --variable=libdir ggml)
+    cat <<EOC
+# Written by tools/deps.sh; safe to delete.
+DEPS_MODE     := system
+DEPS_BACKENDS := $(backend_dir "$libdir")
+EOC
+}
+
+# The folder that holds ggml's CPU and GPU backends, below a library folder.
+backend_dir() {
+    for dir in "$1"/ggml/backends*; do
+        [ -d "$dir" ] && { echo "$dir"; return; }
+    done
+    echo "$1"
+}
+
+# ---- the private sysroot ---------------------------------------------------------------------------------
+
+need_tools() {
+    for tool in apt-get dpkg dpkg-deb sha256sum awk; do
+        command -v "$tool" >/dev/null 2>&1 || die "'$tool' is not here, so Debian's packages cannot be unpacked." \
+            "Install these libraries with the system's package manager instead and run make again:" \
+            "$(printf '%s' "$modules" | awk 'NF{printf "%s (>= %s) ", $1, $2}')"
+    done
+    free_kib=$(df -Pk "$deps" | awk 'NR==2{print $4}')
+    [ "$free_kib" -ge "$space_kib" ] || die "only $((free_kib / 1024)) MiB are free below $deps;" \
+        "$((space_kib / 1024)) MiB are needed. Free some space and run make again."
+}
+
+# Mirrors of this machine, as "URL keyring" lines, best first: deb822 files, then one-line files. Security archives have
+# no suite of ours and come last only because they are of no use.
+machine_mirrors() {
+    etc=$(apt-config shell d Dir::Etc/d | sed "s/^d='//; s/'$//")
+    for file in "$etc"/sources.list.d/*.sources; do
+        [ -f "$file" ] && awk '
+            function flush(  n, i, u) {
+                if (types ~ /(^| )deb( |$)/ && enabled != "no") {
+                    n = split(uris, u, " ")
+                    for (i = 1; i <= n; i++) print (suites ~ /security/ ? 1 : 0), u[i], (key == "" ? "-" : key)
+                }
+                types = uris = suites = key = enabled = ""
+            }
+            /^#/ { next }
+            /^[[:space:]]*$/ { flush(); next }
+            { name = tolower($1); sub(/^[^:]*:[[:space:]]*/, "") }
+            name == "types:" { types = $0 }
+            name == "uris:" { uris = $0 }
+            name == "suites:" { suites = $0 }
+            name == "signed-by:" && /^\// { key = $1 }
+            name == "enabled:" { enabled = tolower($1) }
+            END { flush() }' "$file"
+    done
+    for file in "$etc"/sources.list "$etc"/sources.list.d/*.list; do
+        [ -f "$file" ] && awk '$1 == "deb" {
+            key = "-"
+            if (match($0, /\[[^]]*\]/)) {
+                opts = substr($0, RSTART + 1, RLENGTH - 2); $0 = substr($0, 1, RSTART - 1) substr($0, RSTART + RLENGTH)
+                if (match(opts, /signed-by=[^ ]+/)) key = substr(opts, RSTART + 10, RLENGTH - 10)
+            }
+            print ($3 ~ /security/ ? 1 : 0), $2, key }' "$file"
+    done
+}
+
+mirrors() {
+    if [ -n "${HEARTH_DEPS_MIRROR:-}" ]; then
+        printf '%s %s\n' "$HEARTH_DEPS_MIRROR" -
+    else
+        machine_mirrors | sort -s -n -k1,1 | awk '!seen[$2]++ {print $2, $3}'
+    fi
+}
+
+# An apt that knows nothing of this machine but its proxy and credentials. The hooks of the machine's own configuration
+# are cleared: they would refresh caches that are not ours.
+write_apt_conf() { # URL KEYRING
+    mkdir -p "$deps/apt/lists/partial" "$deps/apt/cache" "$deps/debs/partial"
+    : >"$deps/apt/status"
+    signed=
+    [ "$2" != - ] && [ -r "$2" ] && signed="[signed-by=$2] "
+    printf 'deb %s%s %s main\n' "$signed" "$1" "$suite" >"$deps/apt/sources.list"
+    cat >"$deps/apt/apt.conf" <<EOC
+Dir::State "$deps/apt";
+Dir::State::status "$deps/apt/status";
+Dir::State::lists "$deps/apt/lists";
+Dir::Cache "$deps/apt/cache";
+Dir::Cache::archives "$deps/debs";
+Dir::Etc::sourcelist "$deps/apt/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+APT::Get::AllowUnauthenticated "false";
+APT::Keep-Downloaded-Packages "true";
+APT::Install-Recommends "false";
+APT::Sandbox::User "$(id -un)";
+Acquire::Languages "none";
+Acquire::Retries "3";
+Acquire::ForceHash "SHA256";
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+#clear DPkg::Pre-Install-Pkgs;
+#clear DPkg::Post-Invoke;
+EOC
+}
+
+apt() { LC_ALL=C apt-get -q -y -c "$deps/apt/apt.conf" "$@"; }
+
+# Finds a mirror that has the suite, and reads its package lists.
+update_lists() {
+    found=
+    mirrors >"$deps/mirrors"
+    [ -s "$deps/mirrors" ] || die "this machine's apt sources name no mirror." \
+        "Set HEARTH_DEPS_MIRROR to a Debian mirror's URL and run make again."
+    while read -r url key; do
+        write_apt_conf "$url" "$key"
+        # A failed index is only a warning to apt-get update, hence the look at what arrived.
+        if apt update >"$deps/apt/update.log" 2>&1 && apt-cache -c "$deps/apt/apt.conf" show libllama-dev >/dev/null 2>&1
+        then
+            found=1
+            break
+        fi
+    done <"$deps/mirrors"
+    rm -f "$deps/mirrors"
+    [ -n "$found" ] && return
+    tail -n 4 "$deps/apt/update.log" >&2
+    die "no mirror of this machine answered with Debian '$suite' (last tries above)." \
+        "Check the network, or set HEARTH_DEPS_MIRROR to a Debian mirror's URL, and run make again."
+}
+
+# The manifest of a set of packages: one "sha256  file" line per .deb. Its name carries what was asked for, so that a
+# changed list of packages is a new manifest.
+manifest_name() { # PACKAGES
+    printf 'manifest-%s-%s-%s' "$suite" "$(dpkg --print-architecture)" \
+        "$(printf '%s' "$1" | tr -s ' \n' '\n' | LC_ALL=C sort | sha256sum | cut -c1-12)"
+}
+
+# True when every file of a manifest is in .deps/debs, unharmed; what the user's cache folder has is linked in first.
+have_debs() { # MANIFEST
+    [ -f "$deps/$1" ] || { [ -f "$cache/debs/$1" ] && cp "$cache/debs/$1" "$deps/$1"; } || return 1
+    mkdir -p "$deps/debs"
+    while read -r _ file; do
+        [ -f "$deps/debs/$file" ] || [ ! -f "$cache/debs/$file" ] ||
+            ln "$cache/debs/$file" "$deps/debs/$file" 2>/dev/null || cp "$cache/debs/$file" "$deps/debs/$file"
+    done <"$deps/$1"
+    (cd "$deps/debs" && sha256sum --status -c "$deps/$1") 2>/dev/null
+}
+
+keep_debs() { # MANIFEST
+    mkdir -p "$cache/debs" 2>/dev/null && [ -w "$cache/debs" ] || {
+        say "note: $cache is not writable; another clone will download again"
+        return 0
+    }
+    while read -r _ file; do
+        [ -f "$cache/debs/$file" ] && continue
+        cp "$deps/debs/$file" "$cache/debs/.$file.$$" && mv "$cache/debs/.$file.$$" "$cache/debs/$file"
+    done <"$deps/$1"
+    cp "$deps/$1" "$cache/debs/.$1.$$" && mv "$cache/debs/.$1.$$" "$cache/debs/$1"
+}
+
+download() { # MANIFEST PACKAGES
+    say "asking the machine's Debian mirror for '$suite'"
+    update_lists
+    # Asked with an empty archive folder, apt names every file of the closure with the sum from its signed lists: that is
+    # the manifest. What is in .deps/debs from an earlier, interrupted or older run does not confuse it.
+    mkdir -p "$deps/apt/none/partial"
+    # shellcheck disable=SC2086 # the list of packages is meant to be split
+    if ! apt -o "Dir::Cache::archives=$deps/apt/none" install --print-uris $2 >"$deps/apt/uris" 2>"$deps/apt/install.log"
+    then
+        cat "$deps/apt/install.log" >&2
+        die "apt could not resolve the packages in '$suite' (its words are above)." \
+            "The suite may be in the middle of a transition: try again later, or set HEARTH_DEPS_SUITE."
+    fi
+    awk "/^'/ && sub(/^SHA256:/, \"\", \$4) {print \$4 \"  \" \$2}" "$deps/apt/uris" >"$deps/$1.new"
+    [ -s "$deps/$1.new" ] || die "the mirror's lists carry no SHA-256 sums; use another mirror (HEARTH_DEPS_MIRROR)."
+    say "downloading $(awk "/^'/ {n++; s += \$3} END {printf \"%d packages, %.1f MB\", n, s / 1e6}" "$deps/apt/uris")"
+    # shellcheck disable=SC2086
+    if ! apt install --download-only $2 >"$deps/apt/install.log" 2>&1 ||
+        ! (cd "$deps/debs" && sha256sum --quiet -c "$deps/$1.new" >>"$deps/apt/install.log" 2>&1); then
+        tail -n 6 "$deps/apt/install.log" >&2
+        die "the download stopped (the reason is above). What arrived is kept: run make again to go on."
+    fi
+    mv "$deps/$1.new" "$deps/$1"
+}
+
+unpack() { # MANIFEST
+    rm -rf "$sysroot.new"
+    mkdir -p "$sysroot.new/usr/lib" "$sysroot.new/usr/lib64"
+    # Debian's packages know /lib as a link to usr/lib; the link must be there before the first file is.
+    ln -s usr/lib "$sysroot.new/lib"
+    ln -s usr/lib64 "$sysroot.new/lib64"
+    while read -r _ file; do
+        dpkg-deb -x "$deps/debs/$file" "$sysroot.new" || die "cannot unpack $file (disk full?). Run make again."
+    done <"$deps/$1"
+    # Absolute links would point out of the sysroot, at the machine's own files.
+    find "$sysroot.new" -type l -lname '/*' | while read -r link; do
+        ln -sfnr "$sysroot.new$(readlink "$link")" "$link"
+    done
+    rm -rf "$sysroot"
+    mv "$sysroot.new" "$sysroot"
+    cp "$deps/$1" "$deps/sysroot.manifest"
+}
+
+config_sysroot() {
+    triplet=$(cd "$sysroot/usr/lib" && ls -d ./*/libllama.so | head -n 1 | cut -d/ -f2)
+    loader=$(cd "$sysroot" && ls usr/lib64/ld-linux*.so.* usr/lib/ld-linux*.so.* 2>/dev/null | head -n 1)
+    [ -n "$triplet" ] && [ -n "$loader" ] || die "the sysroot has no C library; remove .deps and run make again."
+    backends=$(backend_dir "$sysroot/usr/lib/$triplet")
+    cat <<EOC
+# Written by tools/deps.sh; safe to delete.
+DEPS_MODE     := sysroot
+DEPS_SYSROOT  := \$(CURDIR)/.deps/sysroot
+DEPS_LIBDIR   := \$(DEPS_SYSROOT)/usr/lib/$triplet
+DEPS_LOADER   := \$(DEPS_SYSROOT)/$loader
+DEPS_BACKENDS := \$(DEPS_SYSROOT)${backends#"$sysroot"}
+EOC
+}
+
+make_sysroot() { # PACKAGES
+    mkdir -p "$deps"
+    need_tools
+    manifest=$(manifest_name "$1")
+    if ! have_debs "$manifest"; then
+        download "$manifest" "$1"
+        keep_debs "$manifest"
+    fi
+    if ! cmp -s "$deps/$manifest" "$deps/sysroot.manifest" || [ ! -d "$sysroot" ]; then
+        say "unpacking $(wc -l <"$deps/$manifest") packages into .deps/sysroot"
+        unpack "$manifest"
+        say "done: $(size_of "$deps/debs") of packages, $(size_of "$sysroot") unpacked"
+    fi
+}
+
+# ---- main ------------------------------------------------------------------------------------------------
+
+status() {
+    missing=$(system_missing)
+    if [ -z "$missing" ]; then say 'the system has every library'; else say "not in the system: $missing"; fi
+    if [ -d "$sysroot" ]; then
+        say "sysroot: $(size_of "$sysroot"), $(wc -l <"$deps/sysroot.manifest") packages"
+    else
+        say 'no sysroot here'
+    fi
+    [ -d "$cache/debs" ] && say "kept for other clones: $(size_of "$cache/debs") in $cache/debs"
+    return 0
+}
+
+write_config() { # FUNCTION
+    "$1" >"$deps/config.mk.new"
+    if cmp -s "$deps/config.mk.new" "$deps/config.mk"; then
+        rm "$deps/config.mk.new"
+        touch "$deps/config.mk" # newer than this script: make need not ask again
+    else
+        mv "$deps/config.mk.new" "$deps/config.mk"
+    fi
+}
+
+case ${1:-} in
+    '') ;;
+    --status) status; exit 0 ;;
+    --update) rm -f "$deps"/manifest-* "$deps/sysroot.manifest" "$cache/debs/manifest-$suite"-* ; rm -rf "$deps/debs" ;;
+    --peer) packages="$packages $peer_packages"; mode=sysroot ;;
+    *) sed -n '2,/^set -eu/{/^#/s/^# \{0,1\}//p}' "$0"; exit 2 ;;
+esac
+case $mode in auto | system | sysroot) ;; *) die "HEARTH_DEPS=$mode: expected auto, system or sysroot." ;; esac
+
+mkdir -p "$deps" || die "cannot write to $top; is the tree read-only?"
+exec 9>"$deps/lock" # two makes at once: the second waits and then finds everything done
+command -v flock >/dev/null 2>&1 && flock 9
+
+if [ "$mode" != sysroot ]; then
+    missing=$(system_missing)
+    if [ -z "$missing" ]; then
+        say 'using the libraries of the system'
+        write_config config_system
+        exit 0
+    fi
+    [ "$mode" = auto ] || die "HEARTH_DEPS=system, but the system lacks: $missing"
+fi
+make_sysroot "$packages"
+write_config config_sysroot
