@@ -1,0 +1,59 @@
+/*
+ * arena.h: memory that is given back all at once, for what lives as long as one request.
+ *
+ *      head -> [ block | used..........|free ] -> [ block | used...|free ] -> NULL       blocks double in size
+ *
+ * An arena has a limit on the bytes it hands out; at the limit, and when there is no memory, allocations answer NULL and
+ * arena->err says which it was. Owner: whoever initialised it. Not thread-safe.
+ */
+#ifndef HEARTH_BASE_ARENA_H
+#define HEARTH_BASE_ARENA_H
+
+#include <stddef.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+
+struct arena_block;
+
+struct arena {
+    struct arena_block *head;
+    size_t used;  /* bytes handed out, padding included */
+    size_t limit; /* of `used` */
+    enum err err; /* first failure since init or reset */
+};
+
+/* A place to come back to. */
+struct arena_mark {
+    struct arena_block *block;
+    size_t block_used;
+    size_t used;
+};
+
+void arena_init(struct arena *arena, size_t limit); /* allocates nothing */
+void arena_fini(struct arena *arena);               /* frees everything; the arena may be used again */
+
+/* Zeroed memory, aligned for any type; NULL at the limit or without memory. size 0 gives a valid pointer. */
+void *arena_alloc(struct arena *arena, size_t size) NODISCARD;
+void *arena_alloc_array(struct arena *arena, size_t count, size_t size) NODISCARD;
+
+/* NUL-terminated copies. */
+char *arena_strdup(struct arena *arena, struct str text) NODISCARD;
+char *arena_printf(struct arena *arena, const char *fmt, ...) PRINTF(2, 3) NODISCARD;
+
+/* Grows the most recent allocation in place when it can, else copies; NULL leaves the old one as it was. New bytes are
+ * zeroed. */
+void *arena_grow(struct arena *arena, void *ptr, size_t old_size, size_t new_size) NODISCARD;
+
+/* Everything allocated after the mark is gone after the release. Marks nest. */
+struct arena_mark arena_mark(const struct arena *arena);
+void arena_release(struct arena *arena, struct arena_mark mark);
+
+/* Empties the arena, keeps its largest block for the next use, forgets the error. */
+void arena_reset(struct arena *arena);
+
+/* Bytes taken from the heap, for the ledger. */
+size_t arena_bytes_held(const struct arena *arena);
+
+#endif

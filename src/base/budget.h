@@ -1,0 +1,62 @@
+/*
+ * budget.h: one ledger of bytes for everything that may grow, with a cap that holds (keeps I93).
+ *
+ *      cap ------------------------------------------------------------------------------------.
+ *      | owner "ram tier"  used 3 GiB      | owner "staging" used | owner "queues" | free      |
+ *      |   share: 1 GiB is always its own  |                      |                |           |
+ *      '---------------------------------------------------------------------------------------'
+ *
+ * Bytes are taken before the memory is, and given back after it is freed. A reservation is refused when it would lift the
+ * total above the cap, or when it would eat into the unused part of another owner's reserved share. The cap can be lowered
+ * below what is used: then nothing more is granted until enough was given back, and budget_excess says how much is missing.
+ *
+ * Threads: all functions may be called from any thread (own lock, rank LOCK_RANK_BUDGET).
+ */
+#ifndef HEARTH_BASE_BUDGET_H
+#define HEARTH_BASE_BUDGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+
+enum { BUDGET_OWNERS_MAX = 64 };
+
+struct budget;
+typedef int budget_owner; /* an index into the ledger; -1 = none */
+
+struct budget_line { /* one owner, for reports */
+    char name[32];
+    uint64_t used, peak, share;
+    uint64_t refused; /* reservations that were turned down */
+};
+
+struct budget *budget_create(uint64_t cap_bytes);
+void budget_destroy(struct budget **budget); /* aborts when bytes are still in use: somebody leaks */
+
+/* A new owner with bytes that are always its own. ERR_LIMIT when the table is full or the shares would exceed the cap. */
+enum err budget_add_owner(struct budget *budget, const char *name, uint64_t share,
+                          budget_owner *owner, struct errinfo *info) NODISCARD;
+/* The owner's line is free for another; aborts when it still uses bytes. */
+void budget_remove_owner(struct budget *budget, budget_owner owner);
+
+bool budget_try_reserve(struct budget *budget, budget_owner owner, uint64_t bytes) NODISCARD;
+void budget_release(struct budget *budget, budget_owner owner, uint64_t bytes); /* aborts below zero */
+
+/* Hands bytes over without a moment in which they are free for others. Never refused: the total does not change. */
+void budget_move(struct budget *budget, budget_owner from, budget_owner to, uint64_t bytes);
+
+void budget_set_cap(struct budget *budget, uint64_t cap_bytes);
+uint64_t budget_cap(const struct budget *budget);
+uint64_t budget_used(const struct budget *budget);
+uint64_t budget_excess(const struct budget *budget); /* used above the cap; 0 normally */
+
+/* What `owner` could reserve right now. */
+uint64_t budget_available(const struct budget *budget, budget_owner owner);
+
+/* Fills up to `max` lines with owners in use; returns how many there are. */
+size_t budget_report(const struct budget *budget, struct budget_line *lines, size_t max);
+
+#endif

@@ -1,0 +1,83 @@
+/*
+ * file.h: every disk call behind one table.
+ *
+ * Whoever touches the disk gets a `struct file_sys *`, the table of calls plus whose they are. file_sys_real() goes to the
+ * kernel; file_fault.h wraps any table for tests and makes the n-th call fail, come short, tear, wait or kill the process.
+ * The table has exactly the calls that we use: paths are always relative to a directory handle, names that were not ours
+ * are never followed through symbolic links.
+ *
+ * The functions below the table are what modules call: they retry EINTR, loop over short reads and writes, close on
+ * failure, and turn errno into `enum err`.
+ *
+ * Threads: the tables are read-only; handles may be used by several threads as with the kernel's calls.
+ */
+#ifndef HEARTH_BASE_FILE_H
+#define HEARTH_BASE_FILE_H
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+
+/* Results as of the system calls: >= 0, or -errno (errno itself is not used, so that a wrapper cannot lose it). */
+struct file_ops {
+    int (*openat)(void *ctx, int dir, const char *name, int flags, mode_t mode);
+    int (*close)(void *ctx, int fd);
+    ssize_t (*pread)(void *ctx, int fd, void *buf, size_t len, off_t offset);
+    ssize_t (*pwrite)(void *ctx, int fd, const void *buf, size_t len, off_t offset);
+    int (*fsync)(void *ctx, int fd); /* files and directories */
+    int (*ftruncate)(void *ctx, int fd, off_t len);
+    int (*fallocate)(void *ctx, int fd, off_t len); /* reserves blocks so that later writes cannot meet ENOSPC */
+    int (*fstat)(void *ctx, int fd, struct stat *st);
+    int (*fstatat)(void *ctx, int dir, const char *name, struct stat *st); /* never follows a link */
+    int (*fstatvfs)(void *ctx, int fd, struct statvfs *vfs);
+    int (*renameat)(void *ctx, int from_dir, const char *from, int to_dir, const char *to);
+    int (*linkat)(void *ctx, int from_dir, const char *from, int to_dir, const char *to);
+    int (*unlinkat)(void *ctx, int dir, const char *name, bool is_dir);
+    int (*mkdirat)(void *ctx, int dir, const char *name, mode_t mode);
+    int (*lock)(void *ctx, int fd, bool exclusive); /* non-blocking, of the open file; -EWOULDBLOCK when taken */
+    int (*futimens)(void *ctx, int fd, uint64_t wall_ns);
+    int (*list)(void *ctx, int dir, void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg);
+};
+
+struct file_sys {
+    const struct file_ops *ops;
+    void *ctx;
+};
+
+const struct file_sys *file_sys_real(void);
+
+enum { FILE_NO = -1 };
+
+/* Opens a directory, with its parents created when `create` (mode 0700). Follows links: the path is the user's own. */
+enum err file_open_dir(const struct file_sys *fs, const char *path, bool create, int *fd,
+                       struct errinfo *info) NODISCARD;
+
+/* openat with O_CLOEXEC | O_NOFOLLOW added. */
+enum err file_open_at(const struct file_sys *fs, int dir, const char *name, int flags, mode_t mode,
+                      int *fd, struct errinfo *info) NODISCARD;
+void file_close(const struct file_sys *fs, int *fd); /* sets it to FILE_NO; a no-op on FILE_NO */
+
+/* Exactly len bytes, or an error: a file that ends early is ERR_CORRUPT. */
+enum err file_read_at(const struct file_sys *fs, int fd, void *buf, size_t len, uint64_t offset,
+                      struct errinfo *info) NODISCARD;
+enum err file_write_at(const struct file_sys *fs, int fd, const void *buf, size_t len,
+                       uint64_t offset, struct errinfo *info) NODISCARD;
+enum err file_sync(const struct file_sys *fs, int fd, struct errinfo *info) NODISCARD;
+
+/* Reads a whole regular file of at most `limit` bytes, NUL-terminated; *data is freed with mem_free. ERR_LIMIT when larger. */
+enum err file_read_all(const struct file_sys *fs, int dir, const char *name, size_t limit,
+                       char **data, size_t *len, struct errinfo *info) NODISCARD;
+
+/* Replaces `name` so that after any crash it has the old or the new content: temporary name, write, fsync, rename, fsync of
+ * the directory. The temporary file is gone after a failure. */
+enum err file_replace(const struct file_sys *fs, int dir, const char *name, const void *data,
+                      size_t len, mode_t mode, struct errinfo *info) NODISCARD;
+
+#endif

@@ -1,0 +1,75 @@
+/*
+ * lock.h: mutexes that know their name, their owner and their rank, condition variables, and threads.
+ *
+ * RANKS. A thread may take a lock only if its rank is higher than that of every lock it holds already; that order makes a
+ * deadlock impossible. The table of ranks is the enum below and docs/threads.md. In builds with HEARTH_DEBUG (all
+ * sanitizer builds, DEBUG=1) a violation prints both names and aborts; in a release build only the owner is kept.
+ *
+ * Never hold a lock across I/O, a callback, an engine call or a function boundary.
+ */
+#ifndef HEARTH_BASE_LOCK_H
+#define HEARTH_BASE_LOCK_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+
+/* Lower ranks are taken first. Leave gaps; a new lock gets a line here and in docs/threads.md. */
+enum lock_rank {
+    LOCK_RANK_TEST_LOW = 1,
+    LOCK_RANK_MODELS = 10,
+    LOCK_RANK_SCHED = 20,
+    LOCK_RANK_CACHE = 30,
+    LOCK_RANK_TIER = 40,
+    LOCK_RANK_QUEUE = 50,
+    LOCK_RANK_BUDGET = 60,
+    LOCK_RANK_METRIC = 70,
+    LOCK_RANK_LOG = 80, /* anything may log */
+    LOCK_RANK_TEST_HIGH = 99,
+};
+
+struct lock {
+    pthread_mutex_t mutex;
+    atomic_ulong owner; /* the thread that holds it; 0 = nobody */
+    enum lock_rank rank;
+    const char *name; /* a literal */
+};
+
+void lock_init(struct lock *lock, const char *name, enum lock_rank rank);
+void lock_fini(struct lock *lock); /* aborts when held */
+
+void lock_enter(struct lock *lock); /* aborts when this thread holds it already */
+void lock_leave(struct lock *lock); /* aborts when this thread does not hold it */
+bool lock_is_held(const struct lock *lock); /* by this thread */
+
+#define lock_assert_held(lock) assert(lock_is_held(lock))
+
+/* A condition that is waited for under a lock, by monotonic time. */
+struct cond {
+    pthread_cond_t cond;
+};
+
+void cond_init(struct cond *cond);
+void cond_fini(struct cond *cond);
+void cond_signal(struct cond *cond);
+void cond_broadcast(struct cond *cond);
+void cond_wait(struct cond *cond, struct lock *lock) REQUIRES(lock);
+
+/* False when `deadline_ns` (of the real monotonic clock) passed. Wakes without reason happen: loop over the condition. */
+bool cond_wait_until(struct cond *cond, struct lock *lock, uint64_t deadline_ns) REQUIRES(lock) NODISCARD;
+
+/* A thread with a name that `top -H` shows (15 characters), all signals blocked: signals belong to the main thread. */
+struct thread {
+    pthread_t id;
+    bool started;
+};
+
+enum err thread_start(struct thread *thread, const char *name, void (*fn)(void *arg), void *arg,
+                      struct errinfo *info) NODISCARD;
+void thread_join(struct thread *thread); /* a no-op when it was not started */
+
+#endif

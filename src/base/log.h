@@ -1,0 +1,91 @@
+/*
+ * log.h: one line per event, for people or for machines.
+ *
+ *      2026-11-15T03:37:18.123Z info  [cache] hit id=7 prompt_tokens=28412 read_tokens=27540 match=prefix
+ *      {"time":"2026-11-15T03:37:18.123Z","level":"info","tag":"cache","message":"hit","id":7,"prompt_tokens":28412,...}
+ *
+ * An event is a level, a tag (the module), a constant message, and typed fields:
+ *
+ *      LOG_INFO(log, "cache", "hit", LOG_UINT("id", id), LOG_STR("match", name));
+ *
+ * Equal messages (same tag and text) are limited to `burst` lines per `interval`; the next line that passes carries
+ * suppressed=N. A line is written with one write(2) call, so that lines of several threads or processes do not mix. Values
+ * are escaped: no field can forge a line. Nothing here fails the caller; lines that could not be written are counted.
+ *
+ * Threads: any. The formatting happens outside the lock (rank LOCK_RANK_LOG).
+ */
+#ifndef HEARTH_BASE_LOG_H
+#define HEARTH_BASE_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+
+struct clock;
+
+enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR, LOG_LEVEL_OFF };
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
+
+enum log_type { LOG_TYPE_END, LOG_TYPE_INT, LOG_TYPE_UINT, LOG_TYPE_FLOAT, LOG_TYPE_BOOL, LOG_TYPE_STR };
+
+struct log_field {
+    const char *key;
+    enum log_type type;
+    union {
+        int64_t i;
+        uint64_t u;
+        double f;
+        bool b;
+        const char *s; /* NULL is written as null, or - */
+    } value;
+};
+
+#define LOG_INT(k, v)   ((struct log_field){(k), LOG_TYPE_INT, {.i = (v)}})
+#define LOG_UINT(k, v)  ((struct log_field){(k), LOG_TYPE_UINT, {.u = (v)}})
+#define LOG_FLOAT(k, v) ((struct log_field){(k), LOG_TYPE_FLOAT, {.f = (v)}})
+#define LOG_BOOL(k, v)  ((struct log_field){(k), LOG_TYPE_BOOL, {.b = (v)}})
+#define LOG_STR(k, v)   ((struct log_field){(k), LOG_TYPE_STR, {.s = (v)}})
+
+struct log_options {
+    int fd; /* where lines go; not closed by the log */
+    enum log_level level;
+    enum log_format format;
+    bool color;                   /* the level's colour, text format only */
+    unsigned burst;               /* equal messages per interval; 0 = no limit */
+    uint64_t interval_ns;
+    const struct clock *clock;
+};
+
+struct log;
+
+struct log *log_create(const struct log_options *options);
+void log_destroy(struct log **log);
+
+bool log_enabled(const struct log *log, enum log_level level);
+void log_set_level(struct log *log, enum log_level level);
+
+/* `fields` ends with a field of type LOG_TYPE_END; tag and message are literals. `log` may be NULL: nothing happens. */
+void log_event(struct log *log, enum log_level level, const char *tag, const char *message,
+               const struct log_field *fields);
+
+uint64_t log_lines_lost(const struct log *log);       /* could not be written */
+uint64_t log_lines_suppressed(const struct log *log); /* over the rate limit */
+
+const char *log_level_name(enum log_level level);
+bool log_level_parse(const char *name, enum log_level *level) NODISCARD;
+
+#define LOG_FIELDS(...) ((const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){.type = LOG_TYPE_END}})
+
+#define LOG_AT(log, level, tag, message, ...)                                                      \
+    do {                                                                                           \
+        if (log_enabled((log), (level)))                                                           \
+            log_event((log), (level), (tag), (message), LOG_FIELDS(__VA_ARGS__));                  \
+    } while (0)
+
+#define LOG_DEBUG(log, tag, ...) LOG_AT(log, LOG_LEVEL_DEBUG, tag, __VA_ARGS__)
+#define LOG_INFO(log, tag, ...)  LOG_AT(log, LOG_LEVEL_INFO, tag, __VA_ARGS__)
+#define LOG_WARN(log, tag, ...)  LOG_AT(log, LOG_LEVEL_WARN, tag, __VA_ARGS__)
+#define LOG_ERROR(log, tag, ...) LOG_AT(log, LOG_LEVEL_ERROR, tag, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * metric.h: numbers that describe themselves.
+ *
+ * A module declares its metrics in one table (name, type, unit, help, labels, buckets); the table gives the storage and the
+ * Prometheus text, later the documentation. A metric that is in no table does not exist.
+ *
+ *      static const char *const tiers[] = {"device", "ram", "ssd", NULL};
+ *      enum { M_HITS, M_LOOKUP };
+ *      static const struct metric_desc table[] = {
+ *          [M_HITS]   = {"hearth_cache_hit_tokens_total", METRIC_COUNTER, "tokens", "Prompt tokens served from a tier.",
+ *                        .label = "tier", .values = tiers},
+ *          [M_LOOKUP] = {"hearth_cache_lookup_seconds", METRIC_HISTOGRAM, "seconds", "Time of a lookup.",
+ *                        .buckets = metric_buckets_latency},
+ *      };
+ *
+ * Labels have a closed list of values, given here: no user, prompt or model text can become a label, and memory is bounded.
+ *
+ * Threads: updating is lock-free (relaxed atomics: a metric orders nothing); rendering may run at the same time and sees
+ * each number whole, not all of them at one instant.
+ */
+#ifndef HEARTH_BASE_METRIC_H
+#define HEARTH_BASE_METRIC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/buf.h"
+
+enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
+
+struct metric_desc {
+    const char *name; /* base unit and _total included, as Prometheus wants */
+    enum metric_type type;
+    const char *unit;
+    const char *help;
+    const char *label;         /* NULL: no label */
+    const char *const *values; /* of the label, ended by NULL */
+    const double *buckets;     /* upper bounds, ascending, ended by INFINITY; histograms only */
+};
+
+extern const double metric_buckets_latency[]; /* 100 us ... 100 s */
+extern const double metric_buckets_bytes[];   /* 1 KiB ... 16 GiB */
+
+struct metric_set;
+
+/* Copies nothing: the table must outlive the set. Aborts on an invalid table (bad name, buckets not ascending): our bug. */
+struct metric_set *metric_set_create(const struct metric_desc *table, size_t count);
+void metric_set_destroy(struct metric_set **set);
+
+/* `label` is an index into values (0 without labels). Counters take v >= 0. */
+void metric_add(struct metric_set *set, size_t id, size_t label, double v); /* counter, gauge */
+void metric_put(struct metric_set *set, size_t id, size_t label, double v); /* gauge */
+void metric_observe(struct metric_set *set, size_t id, size_t label, double v); /* histogram */
+
+double metric_value(const struct metric_set *set, size_t id, size_t label); /* histogram: the sum */
+uint64_t metric_count(const struct metric_set *set, size_t id, size_t label); /* histogram: observations */
+
+/* Appends the set as Prometheus text format 0.0.4. */
+enum err metric_render(const struct metric_set *set, struct buf *out);
+
+#endif

@@ -1,0 +1,108 @@
+/*
+ * option.h: settings that describe themselves.
+ *
+ * A command declares its options in one table; the table gives the command line, the environment, the INI file, the help
+ * text, and later man pages and completions. Values land in a struct of the command's own, by offset:
+ *
+ *      struct serve_options { const char *host; uint64_t port; uint64_t ram_cache; bool exact; };
+ *      static const struct option_desc serve_table[] = {
+ *          {"host", 0, OPTION_TEXT, offsetof(struct serve_options, host), .value = "ADDRESS", .initial = "127.0.0.1",
+ *           .help = "Address to listen on, or a path ending in .sock."},
+ *          {"port", 0, OPTION_UINT, offsetof(struct serve_options, port), .value = "N", .initial = "4117",
+ *           .min = 0, .max = 65535, .help = "Port to listen on; 0 lets the system choose."},
+ *      };
+ *
+ * A setting comes from, strongest first: the command line (--port 8000, --port=8000, -p8000), the environment
+ * (HEARTH_PORT), the INI file ("port = 8000" in [serve] or before any section), the table. `--no-NAME` clears a flag.
+ * "--" ends options; what is not an option is positional and handed back in order.
+ *
+ * Errors are sentences that name the option, the value, where it came from, and what would be right; an unknown option is
+ * answered with the nearest known one.
+ */
+#ifndef HEARTH_BASE_OPTION_H
+#define HEARTH_BASE_OPTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+/* The C type at the offset is in brackets. */
+enum option_type {
+    OPTION_FLAG,     /* [bool] */
+    OPTION_UINT,     /* [uint64_t] min..max */
+    OPTION_INT,      /* [int64_t] imin..imax */
+    OPTION_FLOAT,    /* [double] fmin..fmax */
+    OPTION_TEXT,     /* [const char *] NULL when not given and no initial value */
+    OPTION_CHOICE,   /* [int] index into choices */
+    OPTION_SIZE,     /* [uint64_t] bytes; a percentage is of `whole` */
+    OPTION_DURATION, /* [uint64_t] nanoseconds */
+    OPTION_LIST,     /* [struct option_list] texts; may be given several times */
+};
+
+enum option_source { OPTION_FROM_TABLE, OPTION_FROM_FILE, OPTION_FROM_ENV, OPTION_FROM_COMMAND };
+
+struct option_list {
+    const char **items;
+    size_t count;
+};
+
+struct option_desc {
+    const char *name; /* long name without dashes; the INI key; HEARTH_<NAME> in the environment, '-' as '_' */
+    char letter;      /* short option, or 0 */
+    enum option_type type;
+    size_t offset;
+    const char *value;          /* what stands for the value in help: "N", "SIZE", "FILE" */
+    const char *initial;        /* as the user would write it; NULL: zero, false, none */
+    const char *help;           /* one sentence */
+    const char *const *choices; /* CHOICE, ended by NULL */
+    uint64_t min, max;          /* UINT, SIZE, DURATION (ns): max 0 = no bound */
+    int64_t imin, imax;         /* INT: both 0 = no bound */
+    double fmin, fmax;          /* FLOAT: both 0 = no bound */
+    const char *group;          /* heading in the help; NULL = the one before */
+    const char *alias;          /* a second long name ("np"); matched with one or two dashes; or NULL */
+    bool secret;                /* never shown with its value */
+};
+
+struct option_table {
+    const char *command; /* the INI section */
+    const struct option_desc *options;
+    size_t count;
+};
+
+/* Everything one parse reads and gives. Texts live in `arena`. */
+struct option_parse {
+    struct arena *arena;
+    uint64_t whole;         /* what percentages of sizes refer to */
+    const char *ini_text;   /* content of the INI file, or NULL */
+    const char *ini_name;   /* for messages */
+    const char *const *env; /* environ, or NULL to ignore it */
+    /* results */
+    const char **positional;
+    size_t positional_count;
+    bool help;                   /* --help or -h was given; nothing was checked then */
+    enum option_source *sources; /* one per option of the table */
+};
+
+/* Fills *values from all sources. argv holds arguments only (no program name). On an error `info` has the sentence and
+ * *values must not be used. */
+enum err option_parse(const struct option_table *table, int argc, char **argv, void *values,
+                      struct option_parse *parse, struct errinfo *info) NODISCARD;
+
+/* The options part of `hearth CMD --help`: groups, defaults, ranges, environment names. `width` columns. */
+enum err option_help(const struct option_table *table, struct buf *out, int width);
+
+/* The setting as text ("8.0 GiB"), for `doctor` and /props; "***" for a secret that is set. */
+enum err option_show(const struct option_desc *desc, const void *values, struct buf *out);
+
+/* The nearest of `count` names to `text`, or NULL when none is near enough to be a slip. */
+const char *option_nearest(struct str text, const char *const *names, size_t count);
+
+/* Aborts on an inconsistent table (duplicate names, an initial value that does not parse): our bug, found by tests. */
+void option_check_table(const struct option_table *table);
+
+#endif

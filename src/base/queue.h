@@ -1,0 +1,47 @@
+/*
+ * queue.h: a bounded queue of pointers between threads, with a file descriptor that an event loop can poll.
+ *
+ *      producers --try_push--> [ o o o o . . . . ] --try_pop / pop--> consumers
+ *                                     |
+ *                                     '-- eventfd: readable while the queue is not empty (or closed)
+ *
+ * Many producers, many consumers, first in, first out. Nothing is ever dropped silently: a full queue answers false and
+ * the caller decides. Closing wakes everyone; what is inside may still be popped, nothing may be pushed.
+ *
+ * The queue does not own what the pointers point to; the one who destroys it drains it first.
+ */
+#ifndef HEARTH_BASE_QUEUE_H
+#define HEARTH_BASE_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+
+struct queue;
+
+/* Holds at most `capacity` (>= 1) items. `name` is a literal for messages. */
+enum err queue_create(struct queue **queue, const char *name, size_t capacity,
+                      struct errinfo *info) NODISCARD;
+void queue_destroy(struct queue **queue);
+
+bool queue_try_push(struct queue *queue, void *item) NODISCARD; /* item != NULL; false when full or closed */
+void *queue_try_pop(struct queue *queue) NODISCARD;             /* NULL when empty */
+
+/* Waits for an item, at most timeout_ns (UINT64_MAX: for ever). NULL on time-out, or when closed and empty. */
+void *queue_pop(struct queue *queue, uint64_t timeout_ns) NODISCARD;
+
+/* Waits for room, at most timeout_ns; false on time-out or when closed. */
+bool queue_push(struct queue *queue, void *item, uint64_t timeout_ns) NODISCARD;
+
+void queue_close(struct queue *queue);
+bool queue_closed(const struct queue *queue);
+size_t queue_length(const struct queue *queue);
+size_t queue_capacity(const struct queue *queue);
+
+/* Readable while there is something to pop or the queue is closed. Poll it, never read it. Owned by the queue. */
+int queue_fd(const struct queue *queue);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * str.h: borrowed text, (pointer, length), and the few operations on it that the C library lacks or does unsafely.
+ *
+ * A `struct str` owns nothing and need not end in a NUL; it is valid as long as the text it was cut from.
+ */
+#ifndef HEARTH_BASE_STR_H
+#define HEARTH_BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+
+struct str {
+    const char *ptr;
+    size_t len;
+};
+
+#define STR(literal)  ((struct str){(literal), sizeof(literal) - 1})
+#define STR_NONE      ((struct str){0})
+#define STR_FMT       "%.*s"
+#define STR_ARG(text) (int)(text).len, (text).ptr
+
+struct str str_from(const char *text); /* NULL gives STR_NONE */
+bool str_eq(struct str a, struct str b);
+bool str_eq_nocase(struct str a, struct str b); /* ASCII only */
+bool str_starts(struct str text, struct str prefix);
+bool str_ends(struct str text, struct str suffix);
+
+/* Without the white space (ASCII) around it. */
+struct str str_trim(struct str text);
+
+/* Offset of the first occurrence, or SIZE_MAX. An empty needle is found at 0. */
+size_t str_find(struct str text, struct str needle);
+
+/* Cuts the next piece off `rest`, up to `separator` or the end; false when nothing is left. "a,,b" gives a, "", b; an empty
+ * text gives nothing; a trailing separator gives a last empty piece. */
+bool str_next(struct str *rest, char separator, struct str *piece);
+
+/* Whole-text numbers: false when empty, not a number, or out of range; *out is then untouched. No sign for u64, no white
+ * space, base 10; f64 is finite decimal notation with '.' whatever the locale. */
+bool str_to_u64(struct str text, uint64_t *out) NODISCARD;
+bool str_to_i64(struct str text, int64_t *out) NODISCARD;
+bool str_to_f64(struct str text, double *out) NODISCARD;
+
+/* How many characters must be inserted, removed, replaced or swapped with their neighbour to make a from b; at most
+ * `limit`, then limit + 1 (texts are cut at 64 bytes). For "did you mean". */
+int str_distance(struct str a, struct str b, int limit);
+
+#endif
