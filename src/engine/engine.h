@@ -1,0 +1,207 @@
+/*
+ * engine.h: a loaded model: tokens in, logits out, sequences that remember.
+ *
+ * This is the only door to the inference library; llama.h is included nowhere outside this folder. Two engines stand
+ * behind it: engine_llama.c (libllama) and engine_fake.c (deterministic, no model, for tests of everything above).
+ *
+ *      engine_load -> engine_seq_acquire -> engine_run (prefill chunks and decode tokens of many sequences)
+ *                        |                      -> engine_logits / sampler_pick (sample.h)
+ *                        |-> engine_seq_fork, engine_seq_truncate, engine_seq_release
+ *                        '-> state_export_*, state_import (state.h)
+ *
+ * OWNER: an engine belongs to one thread; every call is made from it, except engine_abort, engine_facts and the
+ * tokenizer functions, which any thread may call.
+ */
+#ifndef HEARTH_ENGINE_ENGINE_H
+#define HEARTH_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "base/str.h"
+#include "engine/kinds.h"
+
+struct engine;
+struct log;
+
+typedef int32_t token_id; /* -1 = none */
+typedef int32_t seq_id;   /* -1 = none */
+
+enum { TOKEN_NONE = -1, SEQ_NONE = -1 };
+
+/* X(value, name): types of the K and V rows */
+#define ENGINE_KV_TABLE(X)                                                                         \
+    X(ENGINE_KV_F16, "f16") X(ENGINE_KV_F32, "f32") X(ENGINE_KV_BF16, "bf16")                      \
+    X(ENGINE_KV_Q8_0, "q8_0") X(ENGINE_KV_Q5_1, "q5_1") X(ENGINE_KV_Q5_0, "q5_0")                  \
+    X(ENGINE_KV_Q4_1, "q4_1") X(ENGINE_KV_Q4_0, "q4_0")
+
+enum engine_kv {
+#define X(value, name) value,
+    ENGINE_KV_TABLE(X)
+#undef X
+        ENGINE_KV_COUNT
+};
+
+extern const char *const engine_kv_names[]; /* ended by NULL, in the order of the enum: an option's choices */
+
+struct engine_adapter {
+    const char *path; /* a LoRA adapter in GGUF */
+    float scale;
+};
+
+/* Everything that shapes a loaded model. Zero is a good default for each field. */
+struct engine_options {
+    const char *path;         /* GGUF file, or the first of its shards */
+    uint32_t context;         /* tokens of all sequences together; 0 = the model's own, at most 32,768 */
+    uint32_t sequences;       /* at the same time; 0 = 8 */
+    uint32_t chunk;           /* largest prefill chunk, the grid of the schedule; 0 = 512 */
+    uint32_t threads;         /* decode; 0 = physical cores */
+    uint32_t threads_prefill; /* 0 = threads */
+    enum engine_kv kv_k, kv_v;
+    int flash;                /* flash attention: 0 auto, 1 on, -1 off */
+    int gpu_layers;           /* 0 = all that fit, n = n layers, -1 = none */
+    const char *devices;      /* comma-separated names; NULL = all */
+    bool streams;             /* a cache of its own per sequence: no slicing, no free forks */
+    bool sliding_full;        /* keep the full-size cache for sliding layers */
+    float rope_base, rope_scale; /* 0 = the model's own */
+    const struct engine_adapter *adapters;
+    size_t adapters_count;
+    const char *backends;     /* folder of ggml's backends; NULL = as built */
+    bool facts_only;          /* vocabulary and metadata, no weights: for `model show`; running is refused */
+    uint64_t memory_max;      /* refuse what needs more; 0 = what the machine has */
+    struct log *log;          /* may be NULL */
+    /* Called on the loading thread, 0..1; returning false cancels (ERR_CANCELLED). May be NULL. */
+    bool (*on_progress)(float done, void *arg);
+    void *arg;
+};
+
+/* How state can be moved in and out; decided by the self-test when the model is loaded. */
+enum engine_slicing {
+    ENGINE_SLICING_NONE,  /* not at all */
+    ENGINE_SLICING_WHOLE, /* whole sequences only, at exactly their length */
+    ENGINE_SLICING_ROWS,  /* rows by token range, plus a snapshot where a kind needs one */
+};
+
+struct engine_layer_group {
+    enum kind kind;
+    uint32_t layers; /* 0 = could not be told apart */
+};
+
+struct engine_facts {
+    const char *name;         /* general.name, or the file's name */
+    const char *architecture; /* for people; nothing decides by it */
+    const char *description;  /* "qwen3 0.6B Q4_K - Medium" */
+    const char *chat_template; /* Jinja, or NULL */
+    uint64_t parameters, weights_bytes;
+    uint32_t context, context_trained; /* tokens: as loaded, as trained */
+    uint32_t sequences, chunk;
+    uint32_t vocab;
+    uint32_t layers;
+    uint32_t window; /* of sliding or chunked layers; 0 = none */
+    kind_set kinds;
+    struct engine_layer_group groups[KIND_COUNT];
+    size_t groups_count;
+    enum engine_slicing slicing;
+    bool exact; /* the self-test saw bit-identical logits after a restore */
+    uint64_t rows_bytes_fixed, rows_bytes_per_token; /* size of a rows image of n tokens: fixed + n * per_token */
+    uint64_t snapshot_bytes_max; /* 0 = no kind needs one */
+    uint64_t kv_bytes;           /* memory of the context, as far as the library says */
+    token_id bos, eos, eot;
+    bool add_bos;
+    bool images; /* a projector file is needed beside it; the text model alone says no */
+    struct hash256 fingerprint;
+    const char *backend; /* "CPU (icelake)", "CUDA0", ... */
+};
+
+/* Loads. On failure *engine is NULL and `info` says what is wrong with the file and what to do. */
+enum err engine_load(struct engine **engine, const struct engine_options *options,
+                     struct errinfo *info) NODISCARD;
+void engine_close(struct engine **engine);
+
+/* Valid as long as the engine. Any thread. */
+const struct engine_facts *engine_facts(const struct engine *engine);
+
+/* ---- tokens; any thread ---- */
+
+enum engine_tokenize_flags {
+    ENGINE_TOKENIZE_CONTROL = 1, /* control tokens written in the text become control tokens: trusted text only (I105) */
+    ENGINE_TOKENIZE_BOS = 2,     /* add BOS where the model wants one */
+};
+
+/* *count is how many there are, also when they are more than `max` (then ERR_LIMIT and nothing is written). */
+enum err engine_tokenize(const struct engine *engine, struct str text, unsigned flags,
+                         token_id *tokens, size_t max, size_t *count, struct errinfo *info) NODISCARD;
+
+/* The bytes of one token, at most `size`; returns their number, which may be more than was written. Control tokens are
+ * empty unless `control`. May be part of a UTF-8 character: see detok.h. */
+size_t engine_token_bytes(const struct engine *engine, token_id token, bool control, char *out,
+                          size_t size);
+bool engine_token_valid(const struct engine *engine, token_id token);
+bool engine_token_is_end(const struct engine *engine, token_id token); /* ends a generation */
+bool engine_token_is_control(const struct engine *engine, token_id token);
+
+/* ---- sequences ---- */
+
+/* A fresh, empty sequence. ERR_LIMIT when all are in use. */
+enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *info) NODISCARD;
+/* A second sequence with the same content; shares memory, copies nothing (with streams: copies). */
+enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq,
+                         struct errinfo *info) NODISCARD;
+/* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it: the sequence is then as it was (I17). */
+enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
+                             struct errinfo *info) NODISCARD;
+void engine_seq_release(struct engine *engine, seq_id *seq); /* sets it to SEQ_NONE; a no-op on SEQ_NONE */
+uint32_t engine_seq_length(const struct engine *engine, seq_id seq);
+
+/* Cells that no sequence uses: how many more tokens fit. */
+uint32_t engine_cells_free(const struct engine *engine);
+
+/* ---- running ---- */
+
+struct engine_item {
+    seq_id seq;
+    const token_id *tokens; /* appended to the sequence */
+    uint32_t count;         /* >= 1 */
+    bool logits;            /* of the last one are wanted */
+};
+
+/* Runs all items in one batch. Each sequence occurs at most once; the counts add up to at most `chunk` + sequences.
+ *   ERR_LIMIT      no room for the tokens; nothing has changed
+ *   ERR_CANCELLED  engine_abort was called; the sequences are at the last whole chunk that was computed
+ *   ERR_INVALID    a token or sequence that does not exist; nothing has changed
+ *   ERR_ENGINE     the library failed; the sequences of this call are poisoned and can only be released */
+enum err engine_run(struct engine *engine, const struct engine_item *items, size_t count,
+                    struct errinfo *info) NODISCARD;
+
+/* The logits of item `index` of the last run, facts.vocab floats, borrowed until the next run; NULL when not asked for. */
+const float *engine_logits(struct engine *engine, size_t index);
+
+/* Makes a running engine_run return soon. Any thread. A no-op when none is running. */
+void engine_abort(struct engine *engine);
+
+/* ---- memory for state ---- */
+
+/* Memory that the device moves fastest (pinned where there is a GPU, plain pages otherwise), for tiers and staging.
+ * Any thread. NULL when there is none. */
+void *engine_alloc(struct engine *engine, size_t size) NODISCARD;
+void engine_free(struct engine *engine, void *ptr);
+
+/* ---- the library ---- */
+
+struct engine_backend_info {
+    char name[64];
+    char description[128];
+    uint64_t memory_free, memory_total;
+};
+
+/* Versions and backends, for `doctor` and --version. `backends` as in engine_options. */
+const char *engine_library_version(void);
+const char *engine_ggml_version(void);
+const char *engine_backends_dir(const char *backends);
+size_t engine_backends(const char *backends, struct engine_backend_info *list, size_t max);
+
+#endif

@@ -1,0 +1,54 @@
+/*
+ * engine_ops.h: the seam between the functions of engine.h, state.h and the engines behind them. For this folder only.
+ *
+ * engine.c checks arguments, keeps the books of sequences and cells, and calls the table; an engine implements only what
+ * needs its library. So every engine refuses the same things in the same words, and the fake is tested against the same rules.
+ */
+#ifndef HEARTH_ENGINE_ENGINE_OPS_H
+#define HEARTH_ENGINE_ENGINE_OPS_H
+
+#include "engine/engine.h"
+#include "engine/seqs.h"
+#include "engine/state.h"
+
+struct engine_ops {
+    void (*close)(struct engine *engine);
+    /* tokens */
+    int64_t (*tokenize)(const struct engine *engine, struct str text, unsigned flags, token_id *tokens,
+                        size_t max); /* how many there are, or -1 */
+    size_t (*token_bytes)(const struct engine *engine, token_id token, bool control, char *out, size_t size);
+    bool (*token_is_end)(const struct engine *engine, token_id token);
+    bool (*token_is_control)(const struct engine *engine, token_id token);
+    /* sequences: ids are slots of engine->seqs */
+    void (*seq_copy)(struct engine *engine, seq_id from, seq_id to);
+    bool (*seq_cut)(struct engine *engine, seq_id seq, uint32_t length); /* false: not possible, nothing changed */
+    void (*seq_clear)(struct engine *engine, seq_id seq);
+    uint32_t (*seq_length)(struct engine *engine, seq_id seq); /* what the memory really holds */
+    enum err (*run)(struct engine *engine, const struct engine_item *items, size_t count, struct errinfo *info);
+    const float *(*logits)(struct engine *engine, size_t index);
+    void (*abort)(struct engine *engine);
+    void *(*alloc)(struct engine *engine, size_t size);
+    void (*free)(struct engine *engine, void *ptr);
+    /* state; sizes are exact, `dst` is large enough; 0 = failed */
+    uint64_t (*rows_capacity)(const struct engine *engine, uint32_t tokens);
+    uint64_t (*snapshot_bytes)(struct engine *engine, seq_id seq);
+    uint64_t (*whole_bytes)(struct engine *engine, seq_id seq);
+    uint64_t (*export_rows)(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end, void *dst, uint64_t capacity);
+    uint64_t (*export_snapshot)(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
+    uint64_t (*export_whole)(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
+    /* into a sequence that is empty (first) or holds [0, begin) (later rows); false: refused, the sequence is poisoned */
+    bool (*import_rows)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+    bool (*import_snapshot)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+    bool (*import_whole)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+};
+
+/* The part that every engine begins with. */
+struct engine {
+    const struct engine_ops *ops;
+    struct engine_facts facts;
+    struct seqs seqs;
+    bool logits_valid; /* a run has succeeded since the last one failed */
+    size_t run_items;  /* of the last run */
+};
+
+#endif

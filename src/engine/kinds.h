@@ -1,0 +1,45 @@
+/*
+ * kinds.h: what a layer's memory can do. Every decision about reuse reads these, never the name of a model (keeps I5).
+ *
+ *   full        any prefix of the rows is a valid state
+ *   sliding     only the last `window` rows are kept
+ *   chunked     as sliding, the window starting anew at each multiple of its size
+ *   recurrent   one state, valid at one token count; also whatever is not known better (keeps I29)
+ *
+ * Pure data and pure functions; no thread, no owner.
+ */
+#ifndef HEARTH_ENGINE_KINDS_H
+#define HEARTH_ENGINE_KINDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(value, name) */
+#define KIND_TABLE(X)                                                                              \
+    X(KIND_FULL, "full") X(KIND_SLIDING, "sliding") X(KIND_CHUNKED, "chunked")                     \
+    X(KIND_RECURRENT, "recurrent")
+
+enum kind {
+#define X(value, name) value,
+    KIND_TABLE(X)
+#undef X
+        KIND_COUNT
+};
+
+/* A set of kinds, one bit each. */
+typedef uint32_t kind_set;
+#define KIND_BIT(kind) (1u << (kind))
+
+const char *kind_name(enum kind kind);
+
+/* "full+recurrent"; the order is that of the enum. Returns `out`. */
+const char *kind_set_names(kind_set set, char *out, size_t size);
+
+/* A state of these kinds can be cut at any token of its rows. */
+bool kind_set_sliceable(kind_set set);
+
+/* Some kind needs a snapshot at exactly the boundary. */
+bool kind_set_needs_snapshot(kind_set set);
+
+#endif

@@ -1,0 +1,93 @@
+/*
+ * sample.h: from logits to a token, one chain of samplers per generation.
+ *
+ *      logits -> logit bias -> grammar -> penalties -> DRY -> top-n-sigma -> top-k -> typical -> top-p -> min-p -> XTC
+ *             -> temperature -> pick (greedy, or by the seed)
+ *
+ * The order is llama.cpp's, so that the same settings give the same taste. Steps that do nothing are left out. A grammar is
+ * first tried on the picked token alone and applied to all candidates only when that one is refused: cheap and the same result.
+ *
+ * Log-probabilities cost a pass over the vocabulary and are made only when asked for (keeps I84).
+ *
+ * OWNER: the engine's thread. A sampler belongs to one generation and dies before its engine.
+ */
+#ifndef HEARTH_ENGINE_SAMPLE_H
+#define HEARTH_ENGINE_SAMPLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "engine/engine.h"
+
+enum { SAMPLE_TOP_MAX = 20, SAMPLE_BREAKERS_MAX = 16 };
+
+struct sample_bias {
+    token_id token;
+    float bias;
+};
+
+/* sample_params_default() fills it with values that change nothing (temperature 0.8 apart); what a request does not set stays. */
+struct sample_params {
+    uint64_t seed; /* SAMPLE_SEED_RANDOM: a new one each time */
+    float temperature; /* <= 0: greedy */
+    int32_t top_k;     /* <= 0: off */
+    float top_p, min_p, typical_p, top_n_sigma;
+    float xtc_probability, xtc_threshold;
+    int32_t penalty_last; /* tokens looked back; 0 off, -1 = the context */
+    float penalty_repeat, penalty_frequency, penalty_presence;
+    float dry_multiplier, dry_base;
+    int32_t dry_allowed, dry_last;
+    const char *dry_breakers[SAMPLE_BREAKERS_MAX];
+    size_t dry_breakers_count;
+    const struct sample_bias *biases;
+    size_t biases_count;
+    bool ignore_end;     /* end-of-generation tokens are never picked */
+    const char *grammar; /* GBNF; NULL = none */
+    const char *grammar_root; /* NULL = "root" */
+    const char *const *grammar_triggers; /* lazy: the grammar starts when a pattern matches; NULL = at once */
+    size_t grammar_triggers_count;
+    const token_id *grammar_trigger_tokens;
+    size_t grammar_trigger_tokens_count;
+    uint32_t logprobs; /* how many top candidates to report, 0..SAMPLE_TOP_MAX */
+    bool logprob;      /* report the picked token's own */
+};
+
+#define SAMPLE_SEED_RANDOM UINT64_MAX
+
+struct sample_top {
+    token_id token;
+    float logprob;
+};
+
+struct sample_pick {
+    token_id token;
+    float logprob; /* of the model's own distribution, before the chain; 0 when not asked for */
+    struct sample_top top[SAMPLE_TOP_MAX]; /* most probable first */
+    size_t top_count;
+};
+
+struct sampler;
+
+struct sample_params sample_params_default(void);
+
+/* ERR_INVALID names the field and its range, or says where the grammar does not parse. Out-of-range and non-finite values never
+ * reach the library: some of them abort there. */
+enum err sampler_create(struct sampler **sampler, struct engine *engine,
+                        const struct sample_params *params, struct errinfo *info) NODISCARD;
+void sampler_destroy(struct sampler **sampler);
+
+/* Tells the penalties about tokens that were not sampled here: the prompt. The grammar does not see them. */
+void sampler_prime(struct sampler *sampler, const token_id *tokens, size_t count);
+
+/* Picks from the logits of item `index` of the last engine_run and remembers the token. ERR_ENGINE when no logits were
+ * asked for; ERR_INVALID when the grammar allows nothing more. */
+enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick *pick,
+                      struct errinfo *info) NODISCARD;
+
+/* The seed in use, so that a random one can be repeated. */
+uint32_t sampler_seed(const struct sampler *sampler);
+
+#endif

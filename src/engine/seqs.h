@@ -1,0 +1,67 @@
+/*
+ * seqs.h: the books of an engine: which sequences exist, how long they are, which cells they share.
+ *
+ * A fork shares the cells of its source. To know how many cells are free before anything is given to the library, each
+ * sequence is a list of spans of tokens, and spans are shared between forks:
+ *
+ *      seq 0   [ span A 0..512 ][ span B 512..600 ]                 cells in use = A 512 + B 88 + C 40 = 640
+ *      seq 1   [ span A 0..512 ][ span C 512..552 ]                 (a fork of seq 0 at 512, then 40 tokens of its own)
+ *
+ * A span is as long as its longest user needs. Slots go through FREE -> LIVE -> FREE, or to RETIRED for good: a slot whose
+ * memory the library may have left in an unknown state is never handed out again (keeps I102).
+ *
+ * Pure bookkeeping, no library; owner: the engine's thread.
+ */
+#ifndef HEARTH_ENGINE_SEQS_H
+#define HEARTH_ENGINE_SEQS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+
+enum { SEQS_SLOTS_MAX = 256, SEQS_NONE = -1 };
+
+enum seqs_slot_state { SEQS_FREE, SEQS_LIVE, SEQS_POISONED, SEQS_RETIRED };
+
+struct seqs_span;
+
+struct seqs_slot {
+    enum seqs_slot_state state;
+    uint32_t length;
+    struct seqs_span **spans; /* in order of tokens, without gaps */
+    size_t spans_count, spans_cap;
+};
+
+struct seqs {
+    struct seqs_slot slots[SEQS_SLOTS_MAX];
+    uint32_t slots_count;
+    uint32_t cells; /* all there are; with `streams`, per sequence */
+    bool streams;
+};
+
+void seqs_init(struct seqs *seqs, uint32_t slots, uint32_t cells, bool streams);
+void seqs_fini(struct seqs *seqs);
+
+/* A free slot becomes live and empty; SEQS_NONE when there is none. */
+int32_t seqs_acquire(struct seqs *seqs) NODISCARD;
+/* As acquire, with the content of `from`. */
+int32_t seqs_fork(struct seqs *seqs, int32_t from) NODISCARD;
+void seqs_release(struct seqs *seqs, int32_t slot); /* live -> free; poisoned -> retired */
+
+void seqs_append(struct seqs *seqs, int32_t slot, uint32_t tokens);
+void seqs_truncate(struct seqs *seqs, int32_t slot, uint32_t length);
+void seqs_poison(struct seqs *seqs, int32_t slot);
+
+bool seqs_live(const struct seqs *seqs, int32_t slot);
+uint32_t seqs_length(const struct seqs *seqs, int32_t slot);
+uint32_t seqs_cells_used(const struct seqs *seqs);
+uint32_t seqs_cells_free(const struct seqs *seqs); /* with streams: of an empty sequence */
+uint32_t seqs_live_count(const struct seqs *seqs);
+uint32_t seqs_retired_count(const struct seqs *seqs);
+
+/* Aborts when spans and lengths do not fit; O(all). */
+void seqs_check(const struct seqs *seqs);
+
+#endif
