@@ -31,15 +31,17 @@ enum kind {
 typedef uint32_t kind_set;
 #define KIND_BIT(kind) (1u << (kind))
 
+/* Never NULL; "unknown" for what is no kind. */
 const char *kind_name(enum kind kind);
 
-/* "full+recurrent"; the order is that of the enum. Returns `out`. */
+/* "full+recurrent"; the order is that of the enum, bits that are no kind are "unknown", the empty set is "none". Cut at
+ * `size`, which is at least 1. Returns `out`. */
 const char *kind_set_names(kind_set set, char *out, size_t size);
 
-/* A state of these kinds can be cut at any token of its rows. */
+/* A state of these kinds can be cut at any token of its rows: every kind is full. The empty set and unknown bits are not. */
 bool kind_set_sliceable(kind_set set);
 
-/* Some kind needs a snapshot at exactly the boundary. */
+/* Some kind needs a snapshot at exactly the boundary: all sets but the sliceable ones. */
 bool kind_set_needs_snapshot(kind_set set);
 
 #endif
