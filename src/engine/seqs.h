@@ -7,8 +7,9 @@
  *      seq 0   [ span A 0..512 ][ span B 512..600 ]                 cells in use = A 512 + B 88 + C 40 = 640
  *      seq 1   [ span A 0..512 ][ span C 512..552 ]                 (a fork of seq 0 at 512, then 40 tokens of its own)
  *
- * A span is as long as its longest user needs. Slots go through FREE -> LIVE -> FREE, or to RETIRED for good: a slot whose
- * memory the library may have left in an unknown state is never handed out again (keeps I102).
+ * A span is used whole or not at all: a cut inside a shared one splits it. Slots go FREE -> LIVE -> FREE. A BROKEN one (a
+ * run failed in the middle) can only be released; a RETIRED one (the library refused an import into it) is never handed
+ * out again (keeps I102).
  *
  * Pure bookkeeping, no library; owner: the engine's thread.
  */
@@ -23,7 +24,7 @@
 
 enum { SEQS_SLOTS_MAX = 256, SEQS_NONE = -1 };
 
-enum seqs_slot_state { SEQS_FREE, SEQS_LIVE, SEQS_POISONED, SEQS_RETIRED };
+enum seqs_slot_state { SEQS_FREE, SEQS_LIVE, SEQS_BROKEN, SEQS_RETIRED };
 
 struct seqs_span;
 
@@ -38,6 +39,7 @@ struct seqs {
     struct seqs_slot slots[SEQS_SLOTS_MAX];
     uint32_t slots_count;
     uint32_t cells; /* all there are; with `streams`, per sequence */
+    uint32_t cells_used;
     bool streams;
 };
 
@@ -46,16 +48,18 @@ void seqs_fini(struct seqs *seqs);
 
 /* A free slot becomes live and empty; SEQS_NONE when there is none. */
 int32_t seqs_acquire(struct seqs *seqs) NODISCARD;
-/* As acquire, with the content of `from`. */
+/* As acquire, with the content of `from`, a live slot. Takes no cells; with streams as many as `from` has. */
 int32_t seqs_fork(struct seqs *seqs, int32_t from) NODISCARD;
-void seqs_release(struct seqs *seqs, int32_t slot); /* live -> free; poisoned -> retired */
+void seqs_release(struct seqs *seqs, int32_t slot); /* live or broken -> free */
 
+/* Of a live slot. What does not fit into the cells, or would lengthen a sequence by truncating it, is a caller's bug. */
 void seqs_append(struct seqs *seqs, int32_t slot, uint32_t tokens);
 void seqs_truncate(struct seqs *seqs, int32_t slot, uint32_t length);
-void seqs_poison(struct seqs *seqs, int32_t slot);
+void seqs_break(struct seqs *seqs, int32_t slot);  /* live -> broken; its cells stay in use */
+void seqs_retire(struct seqs *seqs, int32_t slot); /* live -> retired; its cells are free */
 
-bool seqs_live(const struct seqs *seqs, int32_t slot);
-uint32_t seqs_length(const struct seqs *seqs, int32_t slot);
+bool seqs_live(const struct seqs *seqs, int32_t slot); /* any number may be asked about */
+uint32_t seqs_length(const struct seqs *seqs, int32_t slot); /* 0 for slots that are not in use */
 uint32_t seqs_cells_used(const struct seqs *seqs);
 uint32_t seqs_cells_free(const struct seqs *seqs); /* with streams: of an empty sequence */
 uint32_t seqs_live_count(const struct seqs *seqs);
