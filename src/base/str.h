@@ -22,6 +22,9 @@ struct str {
 #define STR_FMT       "%.*s"
 #define STR_ARG(text) (int)(text).len, (text).ptr
 
+/* The longest exact decimal form of a double has 1077 characters. */
+enum { STR_F64_BYTES_MAX = 1100 };
+
 struct str str_from(const char *text); /* NULL gives STR_NONE */
 bool str_eq(struct str a, struct str b);
 bool str_eq_nocase(struct str a, struct str b); /* ASCII only */
@@ -38,8 +41,9 @@ size_t str_find(struct str text, struct str needle);
  * text gives nothing; a trailing separator gives a last empty piece. */
 bool str_next(struct str *rest, char separator, struct str *piece);
 
-/* Whole-text numbers: false when empty, not a number, or out of range; *out is then untouched. No sign for u64, no white
- * space, base 10; f64 is finite decimal notation with '.' whatever the locale. */
+/* Whole-text numbers: false when empty, not a number, or out of range; *out is then untouched. No white space, no '+', no
+ * '-' for u64, base 10. f64 is decimal notation with '.' whatever the locale (-1, .5, 2., 1e-3), of at most
+ * STR_F64_BYTES_MAX bytes; what is too small for a double is 0, what is too large is out of range. */
 bool str_to_u64(struct str text, uint64_t *out) NODISCARD;
 bool str_to_i64(struct str text, int64_t *out) NODISCARD;
 bool str_to_f64(struct str text, double *out) NODISCARD;
