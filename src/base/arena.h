@@ -1,10 +1,11 @@
 /*
  * arena.h: memory that is given back all at once, for what lives as long as one request.
  *
- *      head -> [ block | used..........|free ] -> [ block | used...|free ] -> NULL       blocks double in size
+ *      head -> [ block | used..........|free ] -> [ block | used...|free ] -> NULL       newest first
  *
- * An arena has a limit on the bytes it hands out; at the limit, and when there is no memory, allocations answer NULL and
- * arena->err says which it was. Owner: whoever initialised it. Not thread-safe.
+ * Blocks double in size up to 1 MiB; a larger allocation gets a block of its own size. An arena has a limit on the bytes it
+ * hands out; at the limit, and when there is no memory, allocations answer NULL and arena->err says which it was. Owner:
+ * whoever initialised it. Not thread-safe.
  */
 #ifndef HEARTH_BASE_ARENA_H
 #define HEARTH_BASE_ARENA_H
@@ -21,7 +22,7 @@ struct arena {
     struct arena_block *head;
     size_t used;  /* bytes handed out, padding included */
     size_t limit; /* of `used` */
-    enum err err; /* first failure since init or reset */
+    enum err err; /* first failure since init or reset; does not stop later, smaller allocations */
 };
 
 /* A place to come back to. */
@@ -32,7 +33,7 @@ struct arena_mark {
 };
 
 void arena_init(struct arena *arena, size_t limit); /* allocates nothing */
-void arena_fini(struct arena *arena);               /* frees everything; the arena may be used again */
+void arena_fini(struct arena *arena);               /* frees everything; as after arena_init */
 
 /* Zeroed memory, aligned for any type; NULL at the limit or without memory. size 0 gives a valid pointer. */
 void *arena_alloc(struct arena *arena, size_t size) NODISCARD;
@@ -43,10 +44,10 @@ char *arena_strdup(struct arena *arena, struct str text) NODISCARD;
 char *arena_printf(struct arena *arena, const char *fmt, ...) PRINTF(2, 3) NODISCARD;
 
 /* Grows the most recent allocation in place when it can, else copies; NULL leaves the old one as it was. New bytes are
- * zeroed. */
+ * zeroed; new_size >= old_size. A NULL ptr (of size 0) is a plain allocation. */
 void *arena_grow(struct arena *arena, void *ptr, size_t old_size, size_t new_size) NODISCARD;
 
-/* Everything allocated after the mark is gone after the release. Marks nest. */
+/* Everything allocated or grown after the mark is gone after the release. Marks nest: a release takes later marks along. */
 struct arena_mark arena_mark(const struct arena *arena);
 void arena_release(struct arena *arena, struct arena_mark mark);
 
