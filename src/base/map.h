@@ -32,17 +32,21 @@ struct map_table {
 };
 
 struct map {
-    struct map_table now;  /* new entries go here */
-    struct map_table old;  /* being emptied; chains == NULL when none */
-    size_t old_next;       /* first chain of `old` that may still hold entries */
+    struct map_table now;
+    struct map_table old; /* being emptied into `now`; chains == NULL when none */
+    size_t old_next;      /* first chain of `old` that is not moved yet */
     size_t count;
+    size_t grow_at; /* the count at which a larger table is asked for */
 };
 
 /* True when the entry that embeds `node` has the key at `key`. Called only for equal hashes. */
 typedef bool (*map_equals_fn)(const struct map_node *node, const void *key);
 
+/* Allocates a first, small table, and aborts without memory as mem_alloc does. */
 void map_init(struct map *map);
-void map_fini(struct map *map); /* frees the tables; the entries are the caller's */
+
+/* Frees the tables; the entries are the caller's. Before another use the map needs map_init. */
+void map_fini(struct map *map);
 
 /* XXH3-64 with a seed. */
 uint64_t map_hash(const void *key, size_t len, uint64_t seed);
@@ -55,7 +59,8 @@ void map_remove(struct map *map, struct map_node *node); /* aborts when it is no
 
 size_t map_bytes_held(const struct map *map);
 
-/* Visits every entry once, in no order. The callback may remove the entry it was given and no other; it may not insert. */
+/* Visits every entry once, in no order; O(n). The callback may remove the entry it was given and no other; it may not
+ * insert. */
 void map_each(struct map *map, void (*fn)(struct map_node *node, void *arg), void *arg);
 
 /* Aborts when a node is in the wrong chain or the count is off; O(n). */
