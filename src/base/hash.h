@@ -15,11 +15,15 @@
 #include <stdint.h>
 
 #include <blake3.h>
-#include <xxhash.h>
 
 #include "base/attr.h"
 
-enum { HASH256_BYTES = 32, HASH128_BYTES = 16, HASH256_HEX_BYTES = 65 };
+enum {
+    HASH256_BYTES = 32,
+    HASH128_BYTES = 16,
+    HASH256_HEX_BYTES = 65,
+    HASH128_STATE_BYTES = 576 + 63, /* the library's state, wherever a multiple of 64 falls */
+};
 
 struct hash256 {
     uint8_t bytes[HASH256_BYTES];
@@ -38,7 +42,11 @@ void hash256_init_keyed(struct hash256_state *state, const struct hash256 *key);
 void hash256_update(struct hash256_state *state, const void *data, size_t len);
 void hash256_update_u32(struct hash256_state *state, uint32_t value); /* 4 bytes, little-endian */
 void hash256_update_u64(struct hash256_state *state, uint64_t value); /* 8 bytes, little-endian */
-void hash256_update_framed(struct hash256_state *state, const void *data, size_t len); /* u64 length, then data */
+
+/* The length as u64, then the data. */
+void hash256_update_framed(struct hash256_state *state, const void *data, size_t len);
+
+/* Of what was fed so far; the state may be fed on. */
 struct hash256 hash256_final(const struct hash256_state *state);
 
 /* In one call. */
@@ -52,16 +60,20 @@ struct hash256 hash256_derive(const char *context, const void *material, size_t 
 /* Takes the same time whatever differs. */
 bool hash256_eq(const struct hash256 *a, const struct hash256 *b);
 
-/* 64 hex digits and a NUL. */
+/* 64 hex digits, lower case, and a NUL. */
 void hash256_hex(const struct hash256 *hash, char out[HASH256_HEX_BYTES]);
-bool hash256_from_hex(const char *text, size_t len, struct hash256 *out) NODISCARD; /* exactly 64 hex digits */
+
+/* Exactly 64 hex digits of either case; else false, and *out is untouched. */
+bool hash256_from_hex(const char *text, size_t len, struct hash256 *out) NODISCARD;
 
 struct hash128 hash128_of(const void *data, size_t len);
 bool hash128_eq(const struct hash128 *a, const struct hash128 *b);
 
-/* Incremental hash128, for payloads that arrive in pieces. */
+/* Incremental hash128, for payloads that arrive in pieces. The library wants its state aligned to 64 bytes, more than the
+ * heap gives to a struct that holds one, so the place is found inside `room` anew by each call: a state may live anywhere
+ * but must stay there, neither copied nor moved, from init to final. */
 struct hash128_state {
-    XXH3_state_t xxh;
+    uint8_t room[HASH128_STATE_BYTES];
 };
 void hash128_init(struct hash128_state *state);
 void hash128_update(struct hash128_state *state, const void *data, size_t len);
