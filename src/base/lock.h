@@ -23,6 +23,7 @@ enum lock_rank {
     LOCK_RANK_TEST_LOW = 1,
     LOCK_RANK_MODELS = 10,
     LOCK_RANK_SCHED = 20,
+    LOCK_RANK_ENGINE = 25,
     LOCK_RANK_CACHE = 30,
     LOCK_RANK_TIER = 40,
     LOCK_RANK_QUEUE = 50,

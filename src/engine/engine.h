@@ -71,7 +71,6 @@ struct engine_options {
     const struct engine_adapter *adapters;
     size_t adapters_count;
     const char *backends;     /* folder of ggml's backends; NULL = as built */
-    bool facts_only;          /* vocabulary and metadata, no weights: for `model show`; running is refused */
     uint64_t memory_max;      /* refuse what needs more; 0 = what the machine has */
     struct log *log;          /* may be NULL */
     /* Called on the loading thread, 0..1; returning false cancels (ERR_CANCELLED). May be NULL. */

@@ -1,0 +1,90 @@
+/*
+ * sysinfo.c: reads /proc and /sys. Files of the kernel, not of the disk: they are read with plain calls, not through the file
+ * table, and a number that cannot be read falls back to what sysconf says.
+ */
+#include "base/sysinfo.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+
+/* The content of a small kernel file, NUL-terminated; false when it cannot be read. */
+static bool read_small(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, out, size - 1);
+    close(fd);
+    if (n < 0)
+        return false;
+    out[n] = '\0';
+    return true;
+}
+
+unsigned sysinfo_cores(void)
+{
+    cpu_set_t set;
+    unsigned cores = 0;
+
+    if (sched_getaffinity(0, sizeof(set), &set) != 0)
+        return 1;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        char path[96], siblings[64];
+        if (!CPU_ISSET(cpu, &set))
+            continue;
+        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                 cpu);
+        /* "3,11" or "3-4": the first number stands for the core. A core counts by its first thread that we may use. */
+        long leader = read_small(path, siblings, sizeof(siblings)) ? strtol(siblings, NULL, 10) : cpu;
+        if (leader == cpu || leader < 0 || leader >= CPU_SETSIZE || !CPU_ISSET(leader, &set))
+            cores++;
+    }
+    return MAX(cores, 1);
+}
+
+/* A number of bytes from a cgroup file; UINT64_MAX for "max" and for a file that is not there. */
+static uint64_t read_cgroup(const char *name)
+{
+    char path[128], text[32];
+
+    snprintf(path, sizeof(path), "/sys/fs/cgroup/%s", name);
+    if (!read_small(path, text, sizeof(text)) || strncmp(text, "max", 3) == 0)
+        return UINT64_MAX;
+    return strtoull(text, NULL, 10);
+}
+
+static uint64_t read_meminfo(const char *key, uint64_t otherwise)
+{
+    char text[4096];
+
+    if (!read_small("/proc/meminfo", text, sizeof(text)))
+        return otherwise;
+    const char *line = strstr(text, key);
+    return line ? strtoull(line + strlen(key), NULL, 10) * 1024 : otherwise;
+}
+
+uint64_t sysinfo_memory_total(void)
+{
+    uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+    return MIN(read_meminfo("MemTotal:", physical), read_cgroup("memory.max"));
+}
+
+uint64_t sysinfo_memory_available(void)
+{
+    uint64_t available = read_meminfo("MemAvailable:", sysinfo_memory_total() / 2);
+    uint64_t limit = read_cgroup("memory.max"), used = read_cgroup("memory.current");
+
+    if (limit != UINT64_MAX && used != UINT64_MAX)
+        available = MIN(available, limit > used ? limit - used : 0);
+    return available;
+}

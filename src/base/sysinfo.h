@@ -1,0 +1,20 @@
+/*
+ * sysinfo.h: what this machine gives us: cores and memory, cgroup limits included.
+ *
+ * Threads: any; nothing is cached.
+ */
+#ifndef HEARTH_BASE_SYSINFO_H
+#define HEARTH_BASE_SYSINFO_H
+
+#include <stdint.h>
+
+/* Physical cores that this process may run on (hyper-threads of one core count once); at least 1. */
+unsigned sysinfo_cores(void);
+
+/* The memory this process may use: physical, or the cgroup's limit when that is lower. */
+uint64_t sysinfo_memory_total(void);
+
+/* What could be allocated now without swapping (MemAvailable, the cgroup's rest when lower). */
+uint64_t sysinfo_memory_available(void);
+
+#endif

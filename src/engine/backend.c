@@ -1,0 +1,72 @@
+/*
+ * backend.c: loading ggml's plug-ins, and catching what the libraries log.
+ *
+ * The libraries report the reason of a failure only in their log; so the last error line is kept per thread, for the sentence
+ * that we give the user. Everything below a warning is dropped, warnings too unless HEARTH_LLAMA_LOG is set: a server's log
+ * is ours.
+ */
+#include "engine/backend.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ggml-backend.h>
+#include <llama.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic(const char *) once_dir;
+static _Thread_local char last_error[256], taken_error[256];
+
+static void keep_error(const char *text)
+{
+    /* "llama_model_load: error loading model: unknown architecture" -> without the function's name. */
+    const char *colon = strstr(text, ": ");
+    const char *space = strchr(text, ' ');
+
+    if (colon != NULL && colon < space)
+        text = colon + 2;
+    size_t len = strcspn(text, "\n");
+    if (len == 0)
+        return;
+    len = len < sizeof(last_error) ? len : sizeof(last_error) - 1;
+    memcpy(last_error, text, len);
+    last_error[len] = '\0';
+}
+
+static void on_log(enum ggml_log_level level, const char *text, void *arg)
+{
+    (void)arg;
+    if (level == GGML_LOG_LEVEL_ERROR)
+        keep_error(text);
+    if (getenv("HEARTH_LLAMA_LOG") != NULL)
+        fputs(text, stderr);
+}
+
+static void init_once(void)
+{
+    llama_log_set(on_log, NULL);
+    ggml_backend_load_all_from_path(once_dir);
+    llama_backend_init();
+}
+
+const char *backend_dir(void)
+{
+    const char *dir = getenv("HEARTH_BACKENDS");
+
+    return dir != NULL && dir[0] != '\0' ? dir : HEARTH_BACKENDS;
+}
+
+void backend_init(const char *dir)
+{
+    once_dir = dir != NULL ? dir : backend_dir();
+    pthread_once(&once, init_once);
+}
+
+const char *backend_take_error(void)
+{
+    memcpy(taken_error, last_error, sizeof(taken_error));
+    last_error[0] = '\0';
+    return taken_error;
+}

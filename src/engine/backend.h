@@ -1,0 +1,18 @@
+/*
+ * backend.h: ggml's backends (CPU variants, GPUs) are plug-ins in a folder; they are loaded once per process.
+ *
+ * Process-wide, because the library's registry is. Threads: any.
+ */
+#ifndef HEARTH_ENGINE_BACKEND_H
+#define HEARTH_ENGINE_BACKEND_H
+
+/* Loads the backends from `dir` (NULL: backend_dir()) the first time; later calls do nothing. */
+void backend_init(const char *dir);
+
+/* Where they are looked for: HEARTH_BACKENDS in the environment, else the folder of the build. */
+const char *backend_dir(void);
+
+/* The last error line that the libraries logged on this thread, without prefix and newline, "" when none; forgets it. */
+const char *backend_take_error(void);
+
+#endif

@@ -1,0 +1,237 @@
+/*
+ * engine.c: what is the same for every engine: checking arguments, keeping the books of sequences and cells, and calling
+ * the engine behind the table.
+ *
+ * A sequence goes
+ *
+ *      acquire/fork/import -> LIVE --engine_run, truncate--> LIVE --release--> (free)
+ *                               |
+ *                               '-- run failed or was aborted where that leaves no whole state --> BROKEN --release--> (free)
+ *
+ * Nothing here knows a library, so whatever is refused here is refused for the fake engine, too.
+ */
+#include "engine/engine.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "engine/engine_ops.h"
+
+const char *const engine_kv_names[] = {
+#define X(value, name) [value] = name,
+    ENGINE_KV_TABLE(X)
+#undef X
+        [ENGINE_KV_COUNT] = NULL,
+};
+
+void engine_close(struct engine **engine)
+{
+    if (*engine == NULL)
+        return;
+    struct seqs *seqs = &(*engine)->seqs;
+    seqs_fini(seqs);
+    (*engine)->ops->close(*engine);
+    *engine = NULL;
+}
+
+const struct engine_facts *engine_facts(const struct engine *engine)
+{
+    return &engine->facts;
+}
+
+/* ---- tokens ---- */
+
+enum err engine_tokenize(const struct engine *engine, struct str text, unsigned flags,
+                         token_id *tokens, size_t max, size_t *count, struct errinfo *info)
+{
+    if (text.len > INT32_MAX)
+        return err_set(info, ERR_LIMIT, "the text has more than 2 GiB");
+    int64_t n = engine->ops->tokenize(engine, text, flags, tokens, max);
+    if (n < 0)
+        return err_set(info, ERR_ENGINE, "the tokenizer failed");
+    *count = (size_t)n;
+    if (*count > max)
+        return err_set(info, ERR_LIMIT, "the text has %zu tokens, there is room for %zu", *count, max);
+    return ERR_OK;
+}
+
+size_t engine_token_bytes(const struct engine *engine, token_id token, bool control, char *out,
+                          size_t size)
+{
+    return engine_token_valid(engine, token)
+               ? engine->ops->token_bytes(engine, token, control, out, size)
+               : 0;
+}
+
+bool engine_token_valid(const struct engine *engine, token_id token)
+{
+    return token >= 0 && (uint32_t)token < engine->facts.vocab;
+}
+
+bool engine_token_is_end(const struct engine *engine, token_id token)
+{
+    return engine_token_valid(engine, token) && engine->ops->token_is_end(engine, token);
+}
+
+bool engine_token_is_control(const struct engine *engine, token_id token)
+{
+    return engine_token_valid(engine, token) && engine->ops->token_is_control(engine, token);
+}
+
+/* ---- sequences ---- */
+
+static enum err no_sequence(const struct engine *engine, struct errinfo *info)
+{
+    return err_set(info, ERR_LIMIT, "all %u sequences are in use", engine->seqs.slots_count);
+}
+
+enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *info)
+{
+    *seq = seqs_acquire(&engine->seqs);
+    return *seq == SEQ_NONE ? no_sequence(engine, info) : ERR_OK;
+}
+
+enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq, struct errinfo *info)
+{
+    assert(seqs_live(&engine->seqs, source));
+    *seq = seqs_fork(&engine->seqs, source);
+    if (*seq == SEQ_NONE)
+        return no_sequence(engine, info);
+    engine->ops->seq_copy(engine, source, *seq);
+    return ERR_OK;
+}
+
+enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length, struct errinfo *info)
+{
+    assert(seqs_live(&engine->seqs, seq));
+    if (length > seqs_length(&engine->seqs, seq))
+        return err_set(info, ERR_INVALID, "the sequence has %u tokens, not %u",
+                       seqs_length(&engine->seqs, seq), length);
+    if (length == seqs_length(&engine->seqs, seq))
+        return ERR_OK;
+    if (!engine->ops->seq_cut(engine, seq, length)) {
+        char names[64];
+        return err_set(info, ERR_UNSUPPORTED, "a sequence of kinds %s cannot be cut at token %u",
+                       kind_set_names(engine->facts.kinds, names, sizeof(names)), length);
+    }
+    seqs_truncate(&engine->seqs, seq, length);
+    return ERR_OK;
+}
+
+void engine_seq_release(struct engine *engine, seq_id *seq)
+{
+    if (*seq == SEQ_NONE)
+        return;
+    engine->ops->seq_clear(engine, *seq);
+    seqs_release(&engine->seqs, *seq);
+    *seq = SEQ_NONE;
+}
+
+uint32_t engine_seq_length(const struct engine *engine, seq_id seq)
+{
+    return seqs_length(&engine->seqs, seq);
+}
+
+uint32_t engine_cells_free(const struct engine *engine)
+{
+    return seqs_cells_free(&engine->seqs);
+}
+
+/* ---- running ---- */
+
+static enum err check_item(const struct engine *engine, const struct engine_item *item,
+                           struct errinfo *info)
+{
+    if (!seqs_live(&engine->seqs, item->seq))
+        return err_set(info, ERR_INVALID, "sequence %d is not in use", item->seq);
+    if (item->count == 0)
+        return err_set(info, ERR_INVALID, "an item without tokens");
+    for (uint32_t i = 0; i < item->count; i++)
+        if (!engine_token_valid(engine, item->tokens[i]))
+            return err_set(info, ERR_INVALID, "token %d is not in the vocabulary of %u",
+                           item->tokens[i], engine->facts.vocab);
+    return ERR_OK;
+}
+
+/* Checks everything that can be known before the library is asked, so that its asserts are never met. */
+static enum err check_run(const struct engine *engine, const struct engine_item *items, size_t count,
+                          struct errinfo *info)
+{
+    uint64_t tokens = 0;
+    bool seen[SEQS_SLOTS_MAX] = {false};
+
+    if (count == 0)
+        return err_set(info, ERR_INVALID, "nothing to run");
+    for (size_t i = 0; i < count; i++) {
+        TRY(check_item(engine, &items[i], info));
+        if (seen[items[i].seq])
+            return err_set(info, ERR_INVALID, "sequence %d occurs twice in a batch", items[i].seq);
+        seen[items[i].seq] = true;
+        if (engine->seqs.streams &&
+            items[i].count > engine->seqs.cells - seqs_length(&engine->seqs, items[i].seq))
+            return err_set(info, ERR_LIMIT, "no room for %u more tokens in sequence %d",
+                           items[i].count, items[i].seq);
+        tokens += items[i].count;
+    }
+    if (tokens > (uint64_t)engine->facts.chunk + engine->facts.sequences)
+        return err_set(info, ERR_INVALID, "%llu tokens in one batch, at most %u + %u are allowed",
+                       (unsigned long long)tokens, engine->facts.chunk, engine->facts.sequences);
+    if (!engine->seqs.streams && tokens > seqs_cells_free(&engine->seqs))
+        return err_set(info, ERR_LIMIT, "no room for %llu more tokens: %u of %u are free",
+                       (unsigned long long)tokens, seqs_cells_free(&engine->seqs),
+                       engine->seqs.cells);
+    return ERR_OK;
+}
+
+/* After a failure or an abort the library keeps the micro-batches that it finished. A state that cannot be cut may be half
+ * written then: such a sequence is broken and can only be released. */
+static void settle_failed_run(struct engine *engine, const struct engine_item *items, size_t count,
+                              bool whole)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t before = seqs_length(&engine->seqs, items[i].seq);
+        uint32_t now = engine->ops->seq_length(engine, items[i].seq);
+        if (!whole || now < before || now > before + items[i].count)
+            seqs_break(&engine->seqs, items[i].seq);
+        else if (now > before)
+            seqs_append(&engine->seqs, items[i].seq, now - before);
+    }
+}
+
+enum err engine_run(struct engine *engine, const struct engine_item *items, size_t count,
+                    struct errinfo *info)
+{
+    engine->run_items = 0;
+    TRY(check_run(engine, items, count, info));
+    enum err err = engine->ops->run(engine, items, count, info);
+    if (err == ERR_OK) {
+        for (size_t i = 0; i < count; i++)
+            seqs_append(&engine->seqs, items[i].seq, items[i].count);
+        engine->run_items = count;
+    } else if (err == ERR_CANCELLED || err == ERR_ENGINE) {
+        settle_failed_run(engine, items, count,
+                          err == ERR_CANCELLED && kind_set_sliceable(engine->facts.kinds));
+    }
+    return err;
+}
+
+const float *engine_logits(struct engine *engine, size_t index)
+{
+    return index < engine->run_items ? engine->ops->logits(engine, index) : NULL;
+}
+
+void engine_abort(struct engine *engine)
+{
+    engine->ops->abort(engine);
+}
+
+void *engine_alloc(struct engine *engine, size_t size)
+{
+    return engine->ops->alloc(engine, size);
+}
+
+void engine_free(struct engine *engine, void *ptr)
+{
+    if (ptr != NULL)
+        engine->ops->free(engine, ptr);
+}

@@ -1,0 +1,606 @@
+/*
+ * engine_llama.c: libllama as an engine: loading, facts, tokens, running.
+ *
+ * Sequence ids of the library are the slots of the books; two more are ours: `temp`, where state is put together, and `empty`,
+ * which never has cells. One batch is allocated at load and reused. The library's asserts are not met because engine.c has
+ * checked every token, sequence and count before.
+ */
+#include "engine/engine_llama.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/sysinfo.h"
+#include "base/units.h"
+#include "engine/backend.h"
+#include "engine/gguf_file.h"
+
+enum { CONTEXT_DEFAULT_MAX = 32768, SEQUENCES_DEFAULT = 8, CHUNK_DEFAULT = 512, OWN_SEQUENCES = 2 };
+
+/* A block of pinned host memory, for engine_free. */
+struct pinned_block {
+    struct list_node node;
+    ggml_backend_buffer_t buffer;
+    void *base;
+};
+
+static const struct engine_ops ops;
+
+static const enum ggml_type kv_types[ENGINE_KV_COUNT] = {
+    [ENGINE_KV_F16] = GGML_TYPE_F16,   [ENGINE_KV_F32] = GGML_TYPE_F32,
+    [ENGINE_KV_BF16] = GGML_TYPE_BF16, [ENGINE_KV_Q8_0] = GGML_TYPE_Q8_0,
+    [ENGINE_KV_Q5_1] = GGML_TYPE_Q5_1, [ENGINE_KV_Q5_0] = GGML_TYPE_Q5_0,
+    [ENGINE_KV_Q4_1] = GGML_TYPE_Q4_1, [ENGINE_KV_Q4_0] = GGML_TYPE_Q4_0,
+};
+
+const struct llama_vocab *engine_llama_vocab(const struct engine *engine)
+{
+    return engine->ops == &ops ? engine_llama_of(engine)->vocab : NULL;
+}
+
+/* A sentence for a failure of the library, with its own words when it left some. */
+static enum err library_failed(struct errinfo *info, const char *what)
+{
+    const char *reason = backend_take_error();
+
+    return err_set(info, ERR_ENGINE, "%s%s%s", what, reason[0] ? ": " : "", reason);
+}
+
+/* ---- tokens ---- */
+
+static int64_t op_tokenize(const struct engine *engine, struct str text, unsigned flags,
+                           token_id *tokens, size_t max)
+{
+    int32_t room = (int32_t)MIN(max, INT32_MAX);
+    int32_t n = llama_tokenize(engine_llama_of(engine)->vocab, text.ptr, (int32_t)text.len, tokens,
+                               room, (flags & ENGINE_TOKENIZE_BOS) != 0,
+                               (flags & ENGINE_TOKENIZE_CONTROL) != 0);
+
+    return n == INT32_MIN ? -1 : n < 0 ? -(int64_t)n : n;
+}
+
+static size_t op_token_bytes(const struct engine *engine, token_id token, bool control, char *out,
+                             size_t size)
+{
+    int32_t n = llama_token_to_piece(engine_llama_of(engine)->vocab, token, out,
+                                     (int32_t)MIN(size, INT32_MAX), 0, control);
+
+    return n < 0 ? (size_t) - (int64_t)n : (size_t)n;
+}
+
+static bool op_token_is_end(const struct engine *engine, token_id token)
+{
+    return llama_vocab_is_eog(engine_llama_of(engine)->vocab, token);
+}
+
+static bool op_token_is_control(const struct engine *engine, token_id token)
+{
+    return llama_vocab_is_control(engine_llama_of(engine)->vocab, token);
+}
+
+/* ---- sequences ---- */
+
+static void op_seq_copy(struct engine *engine, seq_id from, seq_id to)
+{
+    llama_memory_seq_cp(engine_llama_of(engine)->memory, from, to, -1, -1);
+}
+
+static bool op_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+
+    /* Recurrent state cannot go back, and a window only while all of it is still there: the library says no to the first;
+     * of the second it knows nothing, so it is refused here. Emptying always works. */
+    if (length > 0 && !kind_set_sliceable(engine->facts.kinds))
+        return false;
+    return llama_memory_seq_rm(llama->memory, seq, (llama_pos)length, -1);
+}
+
+static void op_seq_clear(struct engine *engine, seq_id seq)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+
+    llama_memory_seq_rm(llama->memory, seq, -1, -1);
+    if (llama->tainted && seqs_live_count(&engine->seqs) <= 1) {
+        llama_memory_clear(llama->memory, true);
+        llama->tainted = false;
+    }
+}
+
+static uint32_t op_seq_length(struct engine *engine, seq_id seq)
+{
+    return (uint32_t)(llama_memory_seq_pos_max(engine_llama_of(engine)->memory, seq) + 1);
+}
+
+/* ---- running ---- */
+
+static bool on_abort(void *arg)
+{
+    /* Relaxed: nothing is handed over with the flag. */
+    return atomic_load_explicit((atomic_bool *)arg, memory_order_relaxed);
+}
+
+static void op_abort(struct engine *engine)
+{
+    atomic_store_explicit(&engine_llama_of(engine)->aborting, true, memory_order_relaxed);
+}
+
+static void fill_batch(struct engine_llama *llama, const struct engine_item *items, size_t count)
+{
+    struct llama_batch *batch = &llama->batch;
+    int32_t n = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        uint32_t length = seqs_length(&llama->base.seqs, items[i].seq);
+        for (uint32_t k = 0; k < items[i].count; k++, n++) {
+            batch->token[n] = items[i].tokens[k];
+            batch->pos[n] = (llama_pos)(length + k);
+            batch->n_seq_id[n] = 1;
+            batch->seq_id[n][0] = items[i].seq;
+            batch->logits[n] = items[i].logits && k + 1 == items[i].count;
+        }
+        llama->outputs[i] = items[i].logits ? n - 1 : -1;
+    }
+    batch->n_tokens = n;
+}
+
+static enum err op_run(struct engine *engine, const struct engine_item *items, size_t count,
+                       struct errinfo *info)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+
+    fill_batch(llama, items, count);
+    atomic_store_explicit(&llama->aborting, false, memory_order_relaxed);
+    switch (llama_decode(llama->ctx, llama->batch)) {
+    case 0:
+        return ERR_OK;
+    case 1:
+        return err_set(info, ERR_LIMIT, "the context has no room for %d more tokens",
+                       llama->batch.n_tokens);
+    case 2:
+        return err_set(info, ERR_CANCELLED, "the run was aborted");
+    default:
+        return library_failed(info, "the library failed to run a batch");
+    }
+}
+
+static const float *op_logits(struct engine *engine, size_t index)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+
+    return llama->outputs[index] < 0 ? NULL
+                                     : llama_get_logits_ith(llama->ctx, llama->outputs[index]);
+}
+
+/* ---- memory for state ---- */
+
+static ggml_backend_buffer_type_t pinned_type(void)
+{
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        ggml_backend_buffer_type_t type = ggml_backend_dev_host_buffer_type(ggml_backend_dev_get(i));
+        if (type != NULL)
+            return type;
+    }
+    return NULL;
+}
+
+static void *op_alloc(struct engine *engine, size_t size)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+    ggml_backend_buffer_type_t type = pinned_type();
+
+    if (type == NULL)
+        return mem_try_alloc_aligned(4096, size);
+    struct pinned_block *block = mem_alloc(sizeof(*block));
+    block->buffer = ggml_backend_buft_alloc_buffer(type, size);
+    if (block->buffer == NULL) {
+        mem_free(block);
+        return NULL;
+    }
+    block->base = ggml_backend_buffer_get_base(block->buffer);
+    lock_enter(&llama->pinned_lock);
+    list_push_back(&llama->pinned, &block->node);
+    lock_leave(&llama->pinned_lock);
+    return block->base;
+}
+
+static struct pinned_block *take_pinned(struct engine_llama *llama, const void *ptr)
+{
+    struct pinned_block *found = NULL;
+
+    lock_enter(&llama->pinned_lock);
+    LIST_FOREACH(struct pinned_block, block, &llama->pinned, node)
+    {
+        if (ptr == NULL || block->base == ptr) {
+            found = block;
+            break;
+        }
+    }
+    if (found != NULL)
+        list_remove(&llama->pinned, &found->node);
+    lock_leave(&llama->pinned_lock);
+    return found;
+}
+
+static void op_free(struct engine *engine, void *ptr)
+{
+    struct pinned_block *block = take_pinned(engine_llama_of(engine), ptr);
+
+    if (block == NULL) {
+        mem_free(ptr);
+        return;
+    }
+    ggml_backend_buffer_free(block->buffer);
+    mem_free(block);
+}
+
+static void op_close(struct engine *engine)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+    struct pinned_block *block;
+
+    while ((block = take_pinned(llama, NULL)) != NULL) {
+        ggml_backend_buffer_free(block->buffer);
+        mem_free(block);
+    }
+    if (llama->batch.token)
+        llama_batch_free(llama->batch);
+    llama_free(llama->ctx);
+    llama_model_free(llama->model); /* and its adapters */
+    lock_fini(&llama->pinned_lock);
+    mem_free(llama->adapters);
+    mem_free(llama->outputs);
+    mem_free(llama->sections.empty);
+    mem_free(llama->name);
+    mem_free(llama->architecture);
+    mem_free(llama->description);
+    mem_free(llama->chat_template);
+    mem_free(llama);
+}
+
+static const struct engine_ops ops = {
+    .close = op_close,
+    .tokenize = op_tokenize,
+    .token_bytes = op_token_bytes,
+    .token_is_end = op_token_is_end,
+    .token_is_control = op_token_is_control,
+    .seq_copy = op_seq_copy,
+    .seq_cut = op_seq_cut,
+    .seq_clear = op_seq_clear,
+    .seq_length = op_seq_length,
+    .run = op_run,
+    .logits = op_logits,
+    .abort = op_abort,
+    .alloc = op_alloc,
+    .free = op_free,
+    .rows_capacity = sections_rows_capacity,
+    .snapshot_bytes = sections_snapshot_bytes,
+    .whole_bytes = sections_whole_bytes,
+    .export_rows = sections_export_rows,
+    .export_snapshot = sections_export_snapshot,
+    .export_whole = sections_export_whole,
+    .import_rows = sections_import_rows,
+    .import_snapshot = sections_import_snapshot,
+    .import_whole = sections_import_whole,
+};
+
+/* ---- loading ---- */
+
+struct load {
+    const struct engine_options *options;
+    struct gguf_file *file;
+    ggml_backend_dev_t devices[17]; /* ended by NULL */
+    bool cancelled;
+};
+
+static bool on_progress(float done, void *arg)
+{
+    struct load *load = arg;
+
+    if (load->options->on_progress == NULL || load->options->on_progress(done, load->options->arg))
+        return true;
+    load->cancelled = true;
+    return false;
+}
+
+static enum err check_memory(const struct load *load, struct errinfo *info)
+{
+    uint64_t limit = load->options->memory_max ? load->options->memory_max : sysinfo_memory_total();
+    uint64_t need = gguf_file_bytes(load->file);
+    char needs[UNITS_TEXT_BYTES], has[UNITS_TEXT_BYTES];
+
+    if (need <= limit)
+        return ERR_OK;
+    return err_set(info, ERR_LIMIT, "%s needs %s for its weights alone, %s are allowed. Use a smaller quantization",
+                   load->options->path, units_format_size(need, needs), units_format_size(limit, has));
+}
+
+static enum err choose_devices(struct load *load, struct errinfo *info)
+{
+    struct str rest = str_from(load->options->devices), name;
+    size_t count = 0;
+
+    while (str_next(&rest, ',', &name)) {
+        char text[64];
+        snprintf(text, sizeof(text), STR_FMT, STR_ARG(name));
+        ggml_backend_dev_t device = ggml_backend_dev_by_name(text);
+        if (device == NULL)
+            return err_set(info, ERR_NOT_FOUND,
+                           "there is no device '%s'; `hearth doctor` lists those that are", text);
+        if (count + 1 == COUNT_OF(load->devices))
+            return err_set(info, ERR_LIMIT, "more than %zu devices", COUNT_OF(load->devices) - 1);
+        load->devices[count++] = device;
+    }
+    return ERR_OK;
+}
+
+static enum err load_model(struct engine_llama *llama, struct load *load, struct errinfo *info)
+{
+    const struct engine_options *options = load->options;
+    struct llama_model_params params = llama_model_default_params();
+
+    TRY(choose_devices(load, info));
+    if (load->devices[0] != NULL)
+        params.devices = load->devices;
+    params.n_gpu_layers = options->gpu_layers == 0 ? -1 : MAX(options->gpu_layers, 0);
+    params.progress_callback = on_progress;
+    params.progress_callback_user_data = load;
+    backend_take_error();
+    llama->model = llama_model_load_from_file(options->path, params);
+    if (load->cancelled)
+        return err_set(info, ERR_CANCELLED, "loading %s was cancelled", options->path);
+    if (llama->model == NULL) {
+        char what[256];
+        snprintf(what, sizeof(what), "the library cannot load %.200s", options->path);
+        return library_failed(info, what);
+    }
+    if (llama_model_has_encoder(llama->model) || !llama_model_has_decoder(llama->model) ||
+        llama_model_is_diffusion(llama->model))
+        return err_set(info, ERR_UNSUPPORTED, "%s is not a decoder-only language model",
+                       options->path);
+    llama->vocab = llama_model_get_vocab(llama->model);
+    if (llama_vocab_n_tokens(llama->vocab) <= 0)
+        return err_set(info, ERR_UNSUPPORTED, "%s has no vocabulary", options->path);
+    return ERR_OK;
+}
+
+static enum err load_adapters(struct engine_llama *llama, const struct load *load,
+                              struct errinfo *info)
+{
+    const struct engine_options *options = load->options;
+    size_t count = options->adapters_count;
+
+    if (count == 0)
+        return ERR_OK;
+    float *scales = mem_alloc_array(count, sizeof(*scales));
+    llama->adapters = mem_alloc_array(count, sizeof(*llama->adapters));
+    enum err err = ERR_OK;
+    for (size_t i = 0; i < count && err == ERR_OK; i++) {
+        char what[256];
+        snprintf(what, sizeof(what), "cannot load the adapter %.200s", options->adapters[i].path);
+        scales[i] = options->adapters[i].scale;
+        llama->adapters[i] = llama_adapter_lora_init(llama->model, options->adapters[i].path);
+        if (llama->adapters[i] == NULL)
+            err = library_failed(info, what);
+    }
+    if (err == ERR_OK && llama_set_adapters_lora(llama->ctx, llama->adapters, count, scales) != 0)
+        err = library_failed(info, "the adapters cannot be used with this model");
+    mem_free(scales);
+    return err;
+}
+
+static struct llama_context_params context_params(struct engine_llama *llama,
+                                                  const struct engine_options *options)
+{
+    struct llama_context_params params = llama_context_default_params();
+    struct engine_facts *facts = &llama->base.facts;
+    uint32_t threads = options->threads ? options->threads : sysinfo_cores();
+
+    params.n_ctx = facts->context;
+    params.n_seq_max = facts->sequences + (options->streams ? 0 : OWN_SEQUENCES);
+    params.n_ubatch = facts->chunk;
+    params.n_batch = facts->chunk + facts->sequences;
+    params.n_outputs_max = params.n_seq_max;
+    params.n_threads = (int32_t)threads;
+    params.n_threads_batch = (int32_t)(options->threads_prefill ? options->threads_prefill : threads);
+    params.flash_attn_type = options->flash > 0   ? LLAMA_FLASH_ATTN_TYPE_ENABLED
+                             : options->flash < 0 ? LLAMA_FLASH_ATTN_TYPE_DISABLED
+                                                  : LLAMA_FLASH_ATTN_TYPE_AUTO;
+    params.type_k = llama->type_k = kv_types[options->kv_k];
+    params.type_v = llama->type_v = kv_types[options->kv_v];
+    params.rope_freq_base = options->rope_base;
+    params.rope_freq_scale = options->rope_scale;
+    params.kv_unified = !options->streams;
+    params.swa_full = options->sliding_full;
+    params.no_perf = true;
+    params.abort_callback = on_abort;
+    params.abort_callback_data = &llama->aborting;
+    return params;
+}
+
+static enum err make_context(struct engine_llama *llama, const struct engine_options *options,
+                             struct errinfo *info)
+{
+    struct engine_facts *facts = &llama->base.facts;
+
+    facts->context_trained = (uint32_t)llama_model_n_ctx_train(llama->model);
+    facts->context = options->context ? options->context
+                                      : MIN(facts->context_trained, CONTEXT_DEFAULT_MAX);
+    facts->sequences = options->sequences ? options->sequences : SEQUENCES_DEFAULT;
+    facts->chunk = MIN(options->chunk ? options->chunk : CHUNK_DEFAULT, facts->context);
+    if (facts->sequences + OWN_SEQUENCES > MIN(llama_max_parallel_sequences(), SEQS_SLOTS_MAX))
+        return err_set(info, ERR_LIMIT, "%u sequences; the library allows %zu", facts->sequences,
+                       llama_max_parallel_sequences() - OWN_SEQUENCES);
+    backend_take_error();
+    llama->ctx = llama_init_from_model(llama->model, context_params(llama, options));
+    if (llama->ctx == NULL) {
+        char what[160];
+        snprintf(what, sizeof(what), "no context of %u tokens and %u sequences could be made",
+                 facts->context, facts->sequences);
+        return library_failed(info, what);
+    }
+    llama->memory = llama_get_memory(llama->ctx);
+    facts->context = llama_n_ctx(llama->ctx);
+    facts->chunk = MIN(facts->chunk, llama_n_ubatch(llama->ctx));
+    llama->temp = (seq_id)facts->sequences;
+    llama->empty = (seq_id)facts->sequences + 1;
+    llama->batch = llama_batch_init((int32_t)(facts->chunk + facts->sequences), 0, 1);
+    llama->outputs = mem_alloc_array(facts->sequences, sizeof(*llama->outputs));
+    seqs_init(&llama->base.seqs, facts->sequences,
+              options->streams ? llama_n_ctx_seq(llama->ctx) : facts->context, options->streams);
+    return ERR_OK;
+}
+
+/* The last part of the path. */
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static void fill_facts(struct engine_llama *llama, const struct load *load)
+{
+    struct engine_facts *facts = &llama->base.facts;
+    const char *name = gguf_file_text(load->file, "general.name");
+    const char *template = llama_model_chat_template(llama->model, NULL);
+    char description[128];
+
+    llama_model_desc(llama->model, description, sizeof(description));
+    llama->name = mem_strdup(name ? name : file_name(load->options->path));
+    llama->description = mem_strdup(description);
+    llama->chat_template = template ? mem_strdup(template) : NULL;
+    facts->name = llama->name;
+    facts->architecture = llama->architecture = mem_strdup(gguf_file_architecture(load->file));
+    facts->description = llama->description;
+    facts->chat_template = llama->chat_template;
+    facts->parameters = llama_model_n_params(llama->model);
+    facts->weights_bytes = llama_model_size(llama->model);
+    facts->vocab = (uint32_t)llama_vocab_n_tokens(llama->vocab);
+    facts->layers = (uint32_t)llama_model_n_layer(llama->model);
+    facts->window = (uint32_t)llama_model_n_swa(llama->model);
+    facts->bos = llama_vocab_bos(llama->vocab);
+    facts->eos = llama_vocab_eos(llama->vocab);
+    facts->eot = llama_vocab_eot(llama->vocab);
+    facts->add_bos = llama_vocab_get_add_bos(llama->vocab);
+    ggml_backend_dev_t device = load->devices[0] ? load->devices[0] : ggml_backend_dev_get(0);
+    snprintf(llama->backend, sizeof(llama->backend), "%s (%s)", ggml_backend_dev_name(device),
+             ggml_backend_dev_description(device));
+    facts->backend = llama->backend;
+}
+
+static void hash_float(struct hash256_state *state, float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    hash256_update_u32(state, bits);
+}
+
+/* Everything that decides whether a state of one engine means the same to another (keeps I97). The chunk is part of it: where
+ * a prefill is cut shows in the low bits (keeps I24). */
+static enum err fingerprint(struct engine_llama *llama, const struct load *load, struct errinfo *info)
+{
+    const struct engine_options *options = load->options;
+    struct engine_facts *facts = &llama->base.facts;
+    struct hash256_state state;
+    struct hash256 weights;
+
+    TRY(gguf_file_fingerprint(load->file, &weights, info));
+    hash256_init(&state);
+    hash256_update_framed(&state, "hearth engine 1", 15);
+    hash256_update(&state, weights.bytes, sizeof(weights.bytes));
+    hash256_update_u32(&state, LLAMA_STATE_SEQ_VERSION);
+    hash256_update_u32(&state, (uint32_t)options->kv_k);
+    hash256_update_u32(&state, (uint32_t)options->kv_v);
+    hash256_update_u32(&state, facts->context);
+    hash256_update_u32(&state, facts->chunk);
+    hash256_update_u32(&state, (uint32_t)options->flash);
+    hash256_update_u32(&state, options->streams);
+    hash256_update_u32(&state, options->sliding_full);
+    hash_float(&state, options->rope_base);
+    hash_float(&state, options->rope_scale);
+    hash256_update_u64(&state, options->adapters_count);
+    for (size_t i = 0; i < options->adapters_count; i++) {
+        struct gguf_file *file;
+        TRY(gguf_file_open(&file, options->adapters[i].path, info));
+        enum err err = gguf_file_fingerprint(file, &weights, info);
+        gguf_file_close(&file);
+        TRY(err);
+        hash256_update(&state, weights.bytes, sizeof(weights.bytes));
+        hash_float(&state, options->adapters[i].scale);
+    }
+    facts->fingerprint = hash256_final(&state);
+    return ERR_OK;
+}
+
+static enum err load_all(struct engine_llama *llama, struct load *load, struct errinfo *info)
+{
+    TRY(gguf_file_open(&load->file, load->options->path, info));
+    TRY(check_memory(load, info));
+    TRY(load_model(llama, load, info));
+    fill_facts(llama, load);
+    TRY(make_context(llama, load->options, info));
+    TRY(load_adapters(llama, load, info));
+    TRY(fingerprint(llama, load, info));
+    return engine_llama_probe(llama, load->file, load->options->log, info);
+}
+
+enum err engine_load(struct engine **engine, const struct engine_options *options,
+                     struct errinfo *info)
+{
+    struct engine_llama *llama = mem_alloc(sizeof(*llama));
+    struct load load = {.options = options};
+
+    *engine = NULL;
+    backend_init(options->backends);
+    llama->base.ops = &ops;
+    lock_init(&llama->pinned_lock, "engine pinned memory", LOCK_RANK_ENGINE);
+    list_init(&llama->pinned);
+    enum err err = load_all(llama, &load, info);
+    if (err == ERR_OK) {
+        *engine = &llama->base;
+    } else {
+        struct engine *failed = &llama->base;
+        engine_close(&failed);
+    }
+    gguf_file_close(&load.file);
+    return err;
+}
+
+/* ---- the library ---- */
+
+const char *engine_library_version(void)
+{
+    return llama_version();
+}
+
+const char *engine_ggml_version(void)
+{
+    return ggml_version();
+}
+
+const char *engine_backends_dir(const char *backends)
+{
+    return backends ? backends : backend_dir();
+}
+
+size_t engine_backends(const char *backends, struct engine_backend_info *list, size_t max)
+{
+    backend_init(backends);
+    size_t count = ggml_backend_dev_count();
+    for (size_t i = 0; i < MIN(count, max); i++) {
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        size_t free_bytes = 0, total_bytes = 0;
+        ggml_backend_dev_memory(device, &free_bytes, &total_bytes);
+        snprintf(list[i].name, sizeof(list[i].name), "%s", ggml_backend_dev_name(device));
+        snprintf(list[i].description, sizeof(list[i].description), "%s",
+                 ggml_backend_dev_description(device));
+        list[i].memory_free = free_bytes;
+        list[i].memory_total = total_bytes;
+    }
+    return count;
+}

@@ -1,0 +1,83 @@
+/*
+ * engine_llama.h: inside of the libllama engine, shared by the files that make it up:
+ *
+ *      engine_llama.c         loading, facts, tokens, running
+ *      sections.c             state in and out: the section algebra
+ *      probe.c                what kinds the memory has, and the self-test that decides how state is moved
+ *
+ * Not for other folders. docs/engine.md tells the facts that this code relies on.
+ */
+#ifndef HEARTH_ENGINE_ENGINE_LLAMA_H
+#define HEARTH_ENGINE_ENGINE_LLAMA_H
+
+#include <stdatomic.h>
+
+#include <llama.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "engine/engine_ops.h"
+
+struct gguf_file;
+
+/* What the library writes for a sequence, measured at load:
+ *
+ *      FULL    = H  A(n)  P          H header, A rows of n cells, P what cannot be cut
+ *      PARTIAL = H  P                A(n) = rows_fixed + n * rows_each      P of n sliding rows = part_fixed + n * part_each
+ *
+ * `empty` is PARTIAL of a sequence without cells: H and the P that a rows image ends with. */
+struct sections {
+    uint64_t header;
+    uint64_t rows_fixed, rows_each;
+    uint64_t part_fixed, part_each;
+    unsigned char *empty; /* H P_empty */
+    uint64_t empty_bytes;
+    bool no_partial; /* PARTIAL_ONLY is ignored (older libraries, full attention): P counts as empty */
+};
+
+struct engine_llama {
+    struct engine base;
+    struct llama_model *model;
+    struct llama_context *ctx;
+    llama_memory_t memory;
+    const struct llama_vocab *vocab;
+    struct llama_adapter_lora **adapters;
+    struct llama_batch batch;
+    int32_t *outputs;   /* per item of the last run: its place in the batch, or -1 */
+    seq_id temp, empty; /* two sequences of our own: a place to assemble, and one that never has cells */
+    bool tainted;       /* the library refused an import: free cells may hold anything until they are zeroed */
+    atomic_bool aborting;
+    struct sections sections;
+    enum ggml_type type_k, type_v;
+    struct lock pinned_lock;
+    struct list pinned GUARDED_BY(pinned_lock); /* of struct pinned_block */
+    char *name, *architecture, *description, *chat_template;
+    char backend[128];
+};
+
+static inline struct engine_llama *engine_llama_of(const struct engine *engine)
+{
+    return (struct engine_llama *)engine;
+}
+
+/* The vocabulary for samplers that need the library's own; NULL when the engine is not libllama's. */
+const struct llama_vocab *engine_llama_vocab(const struct engine *engine);
+
+/* sections.c */
+
+uint64_t sections_rows_capacity(const struct engine *engine, uint32_t tokens);
+uint64_t sections_snapshot_bytes(struct engine *engine, seq_id seq);
+uint64_t sections_whole_bytes(struct engine *engine, seq_id seq);
+uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end, void *dst,
+                           uint64_t capacity);
+uint64_t sections_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
+uint64_t sections_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
+bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+
+/* probe.c: fills kinds, groups, slicing, exact, sizes and sections. ERR_ENGINE when not even one token runs. */
+enum err engine_llama_probe(struct engine_llama *engine, const struct gguf_file *file,
+                            struct log *log, struct errinfo *info) NODISCARD;
+
+#endif

@@ -1,0 +1,398 @@
+/*
+ * gguf_file.c: reading the metadata of a model through libggml's own GGUF reader, and the checks that it leaves out.
+ *
+ * The reader refuses bad magic, versions and counts, but it does not compare the tensors with the size of the file: a
+ * truncated download passes until its weights are touched, and then the process dies. The comparison is made here.
+ */
+#include "engine/gguf_file.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <ggml.h>
+#include <gguf.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/units.h"
+
+enum { SAMPLE_BYTES = 64, PATH_BYTES_MAX = 4096 };
+
+struct shard {
+    char *path;
+    int fd;
+    uint64_t bytes;
+    struct gguf_context *gguf;
+};
+
+struct gguf_file {
+    struct shard shards[GGUF_FILE_SHARDS_MAX];
+    size_t shards_count;
+    char architecture[64];
+};
+
+static const struct gguf_context *first(const struct gguf_file *file)
+{
+    return file->shards[0].gguf;
+}
+
+/* ---- opening ---- */
+
+static enum err check_magic(const struct shard *shard, struct errinfo *info)
+{
+    char magic[4] = {0};
+
+    if (shard->bytes < 32)
+        return err_set(info, ERR_CORRUPT, "%s has only %" PRIu64 " bytes: it is not a model",
+                       shard->path, shard->bytes);
+    TRY(file_read_at(file_sys_real(), shard->fd, magic, sizeof(magic), 0, info));
+    if (memcmp(magic, "GGUF", sizeof(magic)) != 0)
+        return err_set(info, ERR_INVALID,
+                       "%s is not a GGUF file (it begins with %02x %02x %02x %02x). hearth serves GGUF models only",
+                       shard->path, (unsigned char)magic[0], (unsigned char)magic[1],
+                       (unsigned char)magic[2], (unsigned char)magic[3]);
+    return ERR_OK;
+}
+
+/* Every tensor must lie inside the file. */
+static enum err check_extent(const struct shard *shard, struct errinfo *info)
+{
+    uint64_t data = gguf_get_data_offset(shard->gguf);
+    uint64_t need = data;
+
+    for (int64_t i = 0; i < gguf_get_n_tensors(shard->gguf); i++) {
+        uint64_t end;
+        if (__builtin_add_overflow(data, gguf_get_tensor_offset(shard->gguf, i), &end) ||
+            __builtin_add_overflow(end, gguf_get_tensor_size(shard->gguf, i), &end))
+            return err_set(info, ERR_CORRUPT, "%s: tensor %" PRId64 " has an impossible size",
+                           shard->path, i);
+        need = MAX(need, end);
+    }
+    if (need > shard->bytes) {
+        char has[UNITS_TEXT_BYTES], wants[UNITS_TEXT_BYTES];
+        return err_set(info, ERR_CORRUPT,
+                       "%s is truncated: it has %s, its tensors need %s. Download it again",
+                       shard->path, units_format_size(shard->bytes, has),
+                       units_format_size(need, wants));
+    }
+    return ERR_OK;
+}
+
+static enum err open_shard(struct shard *shard, const char *path, struct errinfo *info)
+{
+    const struct file_sys *fs = file_sys_real();
+    struct stat st;
+
+    shard->path = mem_strdup(path);
+    shard->fd = FILE_NO;
+    /* The path is the user's own: a link (as in the Hugging Face cache) is followed, hence not file_open_at. */
+    int fd = fs->ops->openat(fs->ctx, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return err_set_errno(info, -fd, "cannot open the model %s", path);
+    shard->fd = fd;
+    int failed = fs->ops->fstat(fs->ctx, fd, &st);
+    if (failed < 0)
+        return err_set_errno(info, -failed, "cannot read %s", path);
+    if (!S_ISREG(st.st_mode))
+        return err_set(info, ERR_INVALID, "%s is not a file", path);
+    shard->bytes = (uint64_t)st.st_size;
+    TRY(check_magic(shard, info));
+    shard->gguf = gguf_init_from_file(path, (struct gguf_init_params){.no_alloc = true});
+    if (shard->gguf == NULL)
+        return err_set(info, ERR_CORRUPT, "%s is damaged or truncated: its header cannot be read",
+                       path);
+    return check_extent(shard, info);
+}
+
+/* How many shards the name says there are, and where its number stands; 1 for a plain name. */
+static unsigned count_shards(const char *path, size_t *prefix_len)
+{
+    struct str text = str_from(path);
+    static const size_t tail = sizeof("-00001-of-00001.gguf") - 1;
+
+    *prefix_len = 0;
+    if (text.len < tail || !str_ends(text, STR(".gguf")))
+        return 1;
+    const char *p = path + text.len - tail;
+    for (size_t i = 0; i < 5; i++)
+        if (!isdigit((unsigned char)p[1 + i]) || !isdigit((unsigned char)p[10 + i]))
+            return 1;
+    uint64_t count;
+    if (p[0] != '-' || memcmp(p + 6, "-of-", 4) != 0 ||
+        !str_to_u64((struct str){p + 10, 5}, &count) || count == 0)
+        return 1;
+    *prefix_len = (size_t)(p - path);
+    return (unsigned)count;
+}
+
+static enum err open_shards(struct gguf_file *file, const char *path, struct errinfo *info)
+{
+    size_t prefix_len;
+    unsigned count = count_shards(path, &prefix_len);
+
+    if (count > GGUF_FILE_SHARDS_MAX)
+        return err_set(info, ERR_LIMIT, "%s: more than %d shards", path, GGUF_FILE_SHARDS_MAX);
+    for (unsigned i = 0; i < count; i++) {
+        char name[PATH_BYTES_MAX];
+        if (prefix_len == 0)
+            snprintf(name, sizeof(name), "%s", path);
+        else
+            snprintf(name, sizeof(name), "%.*s-%05u-of-%05u.gguf", (int)prefix_len, path, i + 1,
+                     count);
+        file->shards_count = i + 1;
+        TRY(open_shard(&file->shards[i], name, info));
+    }
+    return ERR_OK;
+}
+
+enum err gguf_file_open(struct gguf_file **file, const char *path, struct errinfo *info)
+{
+    *file = mem_alloc(sizeof(**file));
+    enum err err = open_shards(*file, path, info);
+    if (err == ERR_OK) {
+        const char *architecture = gguf_file_text(*file, "general.architecture");
+        if (architecture == NULL || strlen(architecture) >= sizeof((*file)->architecture))
+            err = err_set(info, ERR_INVALID, "%s names no architecture: it is not a language model",
+                          path);
+        else
+            memcpy((*file)->architecture, architecture, strlen(architecture) + 1);
+    }
+    if (err != ERR_OK)
+        gguf_file_close(file);
+    return err;
+}
+
+void gguf_file_close(struct gguf_file **file)
+{
+    if (*file == NULL)
+        return;
+    for (size_t i = 0; i < (*file)->shards_count; i++) {
+        struct shard *shard = &(*file)->shards[i];
+        if (shard->gguf)
+            gguf_free(shard->gguf);
+        file_close(file_sys_real(), &shard->fd);
+        mem_free(shard->path);
+    }
+    mem_free(*file);
+    *file = NULL;
+}
+
+/* ---- questions ---- */
+
+static size_t type_bytes(enum gguf_type type)
+{
+    switch (type) {
+    case GGUF_TYPE_UINT8:
+    case GGUF_TYPE_INT8:
+    case GGUF_TYPE_BOOL:
+        return 1;
+    case GGUF_TYPE_UINT16:
+    case GGUF_TYPE_INT16:
+        return 2;
+    case GGUF_TYPE_UINT64:
+    case GGUF_TYPE_INT64:
+    case GGUF_TYPE_FLOAT64:
+        return 8;
+    default:
+        return 4;
+    }
+}
+
+const char *gguf_file_text(const struct gguf_file *file, const char *key)
+{
+    int64_t id = gguf_find_key(first(file), key);
+
+    return id >= 0 && gguf_get_kv_type(first(file), id) == GGUF_TYPE_STRING
+               ? gguf_get_val_str(first(file), id)
+               : NULL;
+}
+
+static int64_t find_arch_key(const struct gguf_file *file, const char *key)
+{
+    char name[128];
+
+    snprintf(name, sizeof(name), "%s.%s", file->architecture, key);
+    return gguf_find_key(first(file), name);
+}
+
+bool gguf_file_has_arch_key(const struct gguf_file *file, const char *key)
+{
+    return find_arch_key(file, key) >= 0;
+}
+
+/* Element `i` of an array of integers of four or eight bytes. */
+static uint64_t element(const void *data, enum gguf_type type, size_t i)
+{
+    uint64_t value = 0;
+    size_t size = type_bytes(type);
+
+    /* The format is little-endian, as is every machine that libggml runs on. */
+    memcpy(&value, (const char *)data + i * size, size);
+    return value;
+}
+
+uint64_t gguf_file_arch_uint(const struct gguf_file *file, const char *key, uint64_t otherwise)
+{
+    int64_t id = find_arch_key(file, key);
+
+    if (id < 0)
+        return otherwise;
+    enum gguf_type type = gguf_get_kv_type(first(file), id);
+    bool array = type == GGUF_TYPE_ARRAY;
+    if (array)
+        type = gguf_get_arr_type(first(file), id);
+    if (type != GGUF_TYPE_UINT32 && type != GGUF_TYPE_INT32 && type != GGUF_TYPE_UINT64 &&
+        type != GGUF_TYPE_INT64)
+        return otherwise;
+    if (!array)
+        return element(gguf_get_val_data(first(file), id), type, 0);
+    uint64_t largest = 0;
+    for (size_t i = 0; i < gguf_get_arr_n(first(file), id); i++)
+        largest = MAX(largest, element(gguf_get_arr_data(first(file), id), type, i));
+    return largest;
+}
+
+const char *gguf_file_architecture(const struct gguf_file *file)
+{
+    return file->architecture;
+}
+
+uint64_t gguf_file_bytes(const struct gguf_file *file)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < file->shards_count; i++)
+        bytes += file->shards[i].bytes;
+    return bytes;
+}
+
+size_t gguf_file_tensors(const struct gguf_file *file)
+{
+    size_t tensors = 0;
+
+    for (size_t i = 0; i < file->shards_count; i++)
+        tensors += (size_t)gguf_get_n_tensors(file->shards[i].gguf);
+    return tensors;
+}
+
+/* Tensors are named by their role in every architecture of the format: keys to attend to, or a state that is carried. */
+static void note_role(const char *role, struct gguf_file_layer *layer)
+{
+    static const char *const attention[] = {"attn_k.", "attn_qkv.", "attn_kv_a_mqa.", "attn_kv."};
+    static const char *const recurrent[] = {"ssm_", "shortconv.", "time_mix_"};
+
+    for (size_t i = 0; i < COUNT_OF(attention); i++)
+        layer->attention |= strncmp(role, attention[i], strlen(attention[i])) == 0;
+    for (size_t i = 0; i < COUNT_OF(recurrent); i++)
+        layer->recurrent |= strncmp(role, recurrent[i], strlen(recurrent[i])) == 0;
+}
+
+struct gguf_file_layer gguf_file_layer(const struct gguf_file *file, uint32_t number)
+{
+    struct gguf_file_layer layer = {0};
+    char prefix[32];
+
+    snprintf(prefix, sizeof(prefix), "blk.%u.", number);
+    for (size_t s = 0; s < file->shards_count; s++) {
+        const struct gguf_context *gguf = file->shards[s].gguf;
+        for (int64_t i = 0; i < gguf_get_n_tensors(gguf); i++) {
+            const char *name = gguf_get_tensor_name(gguf, i);
+            if (strncmp(name, prefix, strlen(prefix)) == 0)
+                note_role(name + strlen(prefix), &layer);
+        }
+    }
+    return layer;
+}
+
+/* ---- fingerprint ---- */
+
+static void hash_text(struct hash256_state *state, const char *text)
+{
+    hash256_update_framed(state, text, strlen(text));
+}
+
+static void hash_array(struct hash256_state *state, const struct gguf_context *gguf, int64_t id)
+{
+    enum gguf_type type = gguf_get_arr_type(gguf, id);
+    size_t count = gguf_get_arr_n(gguf, id);
+
+    hash256_update_u32(state, (uint32_t)type);
+    hash256_update_u64(state, count);
+    if (type != GGUF_TYPE_STRING) {
+        hash256_update(state, gguf_get_arr_data(gguf, id), count * type_bytes(type));
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        hash_text(state, gguf_get_arr_str(gguf, id, i));
+}
+
+static void hash_metadata(struct hash256_state *state, const struct gguf_context *gguf)
+{
+    hash256_update_u64(state, (uint64_t)gguf_get_n_kv(gguf));
+    for (int64_t id = 0; id < gguf_get_n_kv(gguf); id++) {
+        enum gguf_type type = gguf_get_kv_type(gguf, id);
+        hash_text(state, gguf_get_key(gguf, id));
+        hash256_update_u32(state, (uint32_t)type);
+        if (type == GGUF_TYPE_ARRAY)
+            hash_array(state, gguf, id);
+        else if (type == GGUF_TYPE_STRING)
+            hash_text(state, gguf_get_val_str(gguf, id));
+        else
+            hash256_update(state, gguf_get_val_data(gguf, id), type_bytes(type));
+    }
+}
+
+static enum err hash_samples(struct hash256_state *state, const struct shard *shard, uint64_t offset,
+                             uint64_t size, struct errinfo *info)
+{
+    uint64_t starts[] = {0, size / 2, size};
+    unsigned char sample[SAMPLE_BYTES];
+
+    for (size_t i = 0; i < COUNT_OF(starts); i++) {
+        uint64_t len = MIN(size, SAMPLE_BYTES);
+        uint64_t start = MIN(starts[i], size - len);
+        TRY(file_read_at(file_sys_real(), shard->fd, sample, len, offset + start, info));
+        hash256_update(state, sample, len);
+    }
+    return ERR_OK;
+}
+
+static enum err hash_tensors(struct hash256_state *state, const struct shard *shard,
+                             struct errinfo *info)
+{
+    const struct gguf_context *gguf = shard->gguf;
+    uint64_t data = gguf_get_data_offset(gguf);
+
+    hash256_update_u64(state, (uint64_t)gguf_get_n_tensors(gguf));
+    for (int64_t i = 0; i < gguf_get_n_tensors(gguf); i++) {
+        uint64_t size = gguf_get_tensor_size(gguf, i), offset = gguf_get_tensor_offset(gguf, i);
+        hash_text(state, gguf_get_tensor_name(gguf, i));
+        hash256_update_u32(state, (uint32_t)gguf_get_tensor_type(gguf, i));
+        hash256_update_u64(state, offset);
+        hash256_update_u64(state, size);
+        TRY(hash_samples(state, shard, data + offset, size, info));
+    }
+    return ERR_OK;
+}
+
+enum err gguf_file_fingerprint(const struct gguf_file *file, struct hash256 *out,
+                               struct errinfo *info)
+{
+    struct hash256_state state;
+
+    hash256_init(&state);
+    hash_text(&state, "hearth model 1");
+    hash256_update_u64(&state, file->shards_count);
+    for (size_t i = 0; i < file->shards_count; i++) {
+        hash256_update_u64(&state, file->shards[i].bytes);
+        hash_metadata(&state, file->shards[i].gguf);
+        TRY(hash_tensors(&state, &file->shards[i], info));
+    }
+    *out = hash256_final(&state);
+    return ERR_OK;
+}

@@ -1,0 +1,390 @@
+/*
+ * probe.c: what the memory of a freshly loaded model can do, by asking the library and by trying it.
+ *
+ * The library says whether a model is recurrent or hybrid and how wide its window is; it does not say whether the state that
+ * it writes can be taken apart the way sections.c does. So a short prompt is run and
+ *
+ *      1. the sizes of FULL and PARTIAL for several token counts must fit the section algebra,
+ *      2. rows in two pieces plus a snapshot are exported, everything is forgotten, and they are imported again,
+ *      3. exporting once more must give the same bytes,
+ *      4. the next token's logits must be those of the run that was never interrupted: bit for bit (facts.exact), or nearly.
+ *
+ * What fails is served with whole-sequence state (the same test with one object), and what fails that, without any. Never
+ * wrongly (keeps I28, I29): one warning says so.
+ */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine_llama.h"
+#include "engine/gguf_file.h"
+
+enum { PROBE_TOKENS = 24, PROBE_CUT = 10 };
+
+struct probe {
+    struct engine_llama *llama;
+    token_id tokens[PROBE_TOKENS + 1];
+    float *cold; /* logits of the token after the prompt */
+};
+
+/* ---- kinds ---- */
+
+static kind_set ask_kinds(const struct engine_llama *llama, const struct gguf_file *file)
+{
+    kind_set kinds = 0;
+
+    if (llama_model_is_recurrent(llama->model))
+        return KIND_BIT(KIND_RECURRENT);
+    if (llama_model_is_hybrid(llama->model))
+        kinds |= KIND_BIT(KIND_RECURRENT);
+    if (llama_model_n_swa(llama->model) > 0)
+        kinds |= gguf_file_has_arch_key(file, "attention.chunk_size") ? KIND_BIT(KIND_CHUNKED)
+                                                                      : KIND_BIT(KIND_SLIDING);
+    return kinds;
+}
+
+/* A cell's own record in the state: position, count of sequences, sequence. */
+enum { CELL_BYTES = 12 };
+
+/* Bytes of K and V of one layer and token, by the metadata; the layers that have rows all have as many in most models. */
+static uint64_t row_bytes(const struct engine_llama *llama, const struct gguf_file *file)
+{
+    uint64_t heads = gguf_file_arch_uint(file, "attention.head_count", 1);
+    uint64_t kv_heads = gguf_file_arch_uint(file, "attention.head_count_kv", heads);
+    uint64_t width = gguf_file_arch_uint(file, "embedding_length", 0) / MAX(heads, 1);
+    uint64_t key = gguf_file_arch_uint(file, "attention.key_length", width);
+    uint64_t value = gguf_file_arch_uint(file, "attention.value_length", width);
+
+    return ggml_row_size(llama->type_k, (int64_t)(kv_heads * key)) +
+           ggml_row_size(llama->type_v, (int64_t)(kv_heads * value));
+}
+
+/* How many layers the bytes of a row stand for; 0 when they are no multiple of a layer's. */
+static uint32_t layers_of(uint64_t each, uint64_t row)
+{
+    uint64_t bytes = each > CELL_BYTES ? each - CELL_BYTES : 0;
+
+    return row > 0 && bytes % row == 0 ? (uint32_t)(bytes / row) : 0;
+}
+
+/* How many layers are of which kind: by the bytes that were measured, or by the roles of the tensors. 0 = cannot be told. */
+static void count_groups(struct engine_llama *llama, const struct gguf_file *file)
+{
+    struct engine_facts *facts = &llama->base.facts;
+    uint64_t row = row_bytes(llama, file);
+    uint32_t attention = 0, counts[KIND_COUNT] = {0};
+
+    for (uint32_t i = 0; i < facts->layers; i++) {
+        struct gguf_file_layer layer = gguf_file_layer(file, i);
+        attention += layer.attention && !layer.recurrent;
+        counts[KIND_RECURRENT] += layer.recurrent;
+    }
+    counts[KIND_FULL] = layers_of(llama->sections.rows_each, row);
+    counts[KIND_SLIDING] = counts[KIND_CHUNKED] = layers_of(llama->sections.part_each, row);
+    if (counts[KIND_FULL] == 0 && !(facts->kinds & (KIND_BIT(KIND_SLIDING) | KIND_BIT(KIND_CHUNKED))))
+        counts[KIND_FULL] = attention;
+    facts->groups_count = 0;
+    for (int kind = 0; kind < KIND_COUNT; kind++)
+        if (facts->kinds & KIND_BIT(kind))
+            facts->groups[facts->groups_count++] =
+                (struct engine_layer_group){.kind = kind, .layers = counts[kind]};
+}
+
+/* ---- running the probe's prompt ---- */
+
+static enum err run(struct probe *probe, seq_id seq, uint32_t from, uint32_t count, bool logits,
+                    struct errinfo *info)
+{
+    struct engine_item item = {seq, probe->tokens + from, count, logits};
+
+    return engine_run(&probe->llama->base, &item, 1, info);
+}
+
+/* Tokens that are text, so that no model treats them in a special way. */
+static void choose_tokens(struct probe *probe)
+{
+    const struct engine *engine = &probe->llama->base;
+    uint32_t candidate = engine->facts.vocab / 3, tried = 0;
+
+    for (size_t i = 0; i < COUNT_OF(probe->tokens);) {
+        token_id token = (token_id)(candidate % engine->facts.vocab);
+        candidate += 7919 % engine->facts.vocab + 1;
+        if (!engine_token_is_control(engine, token) || ++tried > 1000)
+            probe->tokens[i++] = token;
+    }
+}
+
+/* ---- sizes ---- */
+
+struct sizes {
+    uint64_t full, partial;
+};
+
+static struct sizes measure(struct engine_llama *llama, seq_id seq)
+{
+    return (struct sizes){
+        .full = llama_state_seq_get_size_ext(llama->ctx, seq, LLAMA_STATE_SEQ_FLAGS_NONE),
+        .partial = llama_state_seq_get_size_ext(llama->ctx, seq, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY),
+    };
+}
+
+/* Sizes of rows [0, n) alone, without recurrent state. */
+static struct sizes measure_rows(struct engine_llama *llama, seq_id seq, uint32_t n)
+{
+    llama_memory_seq_cp(llama->memory, seq, llama->temp, 0, (llama_pos)n);
+    if (llama->base.facts.kinds & KIND_BIT(KIND_RECURRENT))
+        llama_memory_seq_cp(llama->memory, llama->empty, llama->temp, -1, -1);
+    struct sizes sizes = measure(llama, llama->temp);
+    llama_memory_seq_rm(llama->memory, llama->temp, -1, -1);
+    return sizes;
+}
+
+/* A line through two points that a third must lie on; false when it does not. */
+static bool fit_line(const uint64_t sizes[3], const uint32_t counts[3], uint64_t *fixed,
+                     uint64_t *each)
+{
+    if (sizes[2] < sizes[1])
+        return false;
+    *each = (sizes[2] - sizes[1]) / (counts[2] - counts[1]);
+    if (sizes[1] < counts[1] * *each)
+        return false;
+    *fixed = sizes[1] - counts[1] * *each;
+    return *fixed + counts[0] * *each == sizes[0] && *fixed + counts[2] * *each == sizes[2];
+}
+
+static bool take_empty(struct engine_llama *llama)
+{
+    struct sections *sections = &llama->sections;
+    struct sizes none = measure(llama, llama->empty);
+
+    mem_free(sections->empty);
+    sections->empty_bytes = none.partial;
+    sections->empty = mem_try_alloc(none.partial);
+    return sections->empty != NULL &&
+           llama_state_seq_get_data_ext(llama->ctx, sections->empty, none.partial, llama->empty,
+                                        LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY) == none.partial;
+}
+
+static bool measure_sections(struct engine_llama *llama, seq_id seq)
+{
+    static const uint32_t counts[3] = {1, PROBE_CUT, PROBE_TOKENS};
+    struct sections *sections = &llama->sections;
+    uint64_t rows[3], parts[3];
+
+    sections->header = 8; /* magic and version; checked by the import that follows */
+    if (!take_empty(llama) || sections->empty_bytes < sections->header)
+        return false;
+    bool partial_kinds = kind_set_needs_snapshot(llama->base.facts.kinds);
+    for (int i = 0; i < 3; i++) {
+        struct sizes sizes = measure_rows(llama, seq, counts[i]);
+        /* An older library ignores PARTIAL_ONLY for a plain cache and writes everything. */
+        sections->no_partial = !partial_kinds && sizes.partial == sizes.full;
+        if (sections->no_partial)
+            sizes.partial = sections->header;
+        if (sizes.full < sizes.partial)
+            return false;
+        rows[i] = sizes.full - sizes.partial;
+        parts[i] = sizes.partial;
+    }
+    if (sections->no_partial)
+        sections->empty_bytes = sections->header;
+    return fit_line(rows, counts, &sections->rows_fixed, &sections->rows_each) &&
+           fit_line(parts, counts, &sections->part_fixed, &sections->part_each);
+}
+
+/* What the sizes say about kinds: rows mean full attention, a P that nobody announced is treated as recurrent. */
+static void settle_kinds(struct engine_llama *llama, seq_id seq)
+{
+    struct engine_facts *facts = &llama->base.facts;
+    const struct sections *sections = &llama->sections;
+    bool announced = kind_set_needs_snapshot(facts->kinds);
+
+    if (!announced || sections->rows_each > 2 * CELL_BYTES) /* more than the record of a cell */
+        facts->kinds |= KIND_BIT(KIND_FULL);
+    uint64_t partial = measure(llama, seq).partial;
+    if (!announced && !sections->no_partial && partial > sections->empty_bytes)
+        facts->kinds |= KIND_BIT(KIND_RECURRENT);
+    facts->rows_bytes_per_token = sections->rows_each;
+    facts->rows_bytes_fixed = sections->rows_each == 0 ? 0 : sections->rows_fixed + sections->empty_bytes;
+    facts->snapshot_bytes_max = 0;
+    if (kind_set_needs_snapshot(facts->kinds)) {
+        uint64_t more = facts->window >= PROBE_TOKENS ? facts->window + 1 - PROBE_TOKENS : 0;
+        facts->snapshot_bytes_max = partial + more * sections->part_each;
+    }
+}
+
+/* ---- trying it ---- */
+
+static enum { SAME, NEAR, FAR } compare_logits(const float *a, const float *b, uint32_t count)
+{
+    float largest = 0, distance = 0;
+
+    if (memcmp(a, b, count * sizeof(*a)) == 0)
+        return SAME;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!isfinite(a[i]) || !isfinite(b[i]))
+            return FAR;
+        largest = fmaxf(largest, fabsf(a[i]));
+        distance = fmaxf(distance, fabsf(a[i] - b[i]));
+    }
+    return distance <= 0.01f * largest ? NEAR : FAR;
+}
+
+/* An object of the probe, in memory of its own. */
+static bool export_object(struct engine *engine, seq_id seq, enum state_kind kind, uint32_t begin,
+                          uint32_t end, struct state_object *object)
+{
+    uint64_t capacity = kind == STATE_ROWS       ? state_rows_capacity(engine, end - begin)
+                        : kind == STATE_SNAPSHOT ? state_snapshot_bytes(engine, seq)
+                                                 : state_whole_bytes(engine, seq);
+    void *data = mem_try_alloc(capacity);
+
+    object->data = data;
+    if (data == NULL)
+        return false;
+    if (kind == STATE_ROWS)
+        return state_export_rows(engine, seq, begin, end, data, capacity, &object->shape, NULL) ==
+               ERR_OK;
+    if (kind == STATE_SNAPSHOT)
+        return state_export_snapshot(engine, seq, data, capacity, &object->shape, NULL) == ERR_OK;
+    return state_export_whole(engine, seq, data, capacity, &object->shape, NULL) == ERR_OK;
+}
+
+struct objects {
+    struct state_object rows[2], snapshot;
+    struct state_restore restore;
+};
+
+static void free_objects(struct objects *objects)
+{
+    mem_free((void *)objects->rows[0].data);
+    mem_free((void *)objects->rows[1].data);
+    mem_free((void *)objects->snapshot.data);
+}
+
+static bool export_objects(struct engine *engine, seq_id seq, struct objects *objects)
+{
+    const struct engine_facts *facts = &engine->facts;
+
+    *objects = (struct objects){.restore = {.rows = objects->rows, .length = PROBE_TOKENS}};
+    if (facts->slicing == ENGINE_SLICING_WHOLE) {
+        objects->restore.rows_count = 1;
+        return export_object(engine, seq, STATE_WHOLE, 0, PROBE_TOKENS, &objects->rows[0]);
+    }
+    if (facts->rows_bytes_per_token > 0) {
+        objects->restore.rows_count = 2;
+        if (!export_object(engine, seq, STATE_ROWS, 0, PROBE_CUT, &objects->rows[0]) ||
+            !export_object(engine, seq, STATE_ROWS, PROBE_CUT, PROBE_TOKENS, &objects->rows[1]))
+            return false;
+    }
+    if (!kind_set_needs_snapshot(facts->kinds))
+        return true;
+    objects->restore.snapshot = &objects->snapshot;
+    return export_object(engine, seq, STATE_SNAPSHOT, 0, PROBE_TOKENS, &objects->snapshot);
+}
+
+static bool same_object(const struct state_object *a, const struct state_object *b)
+{
+    return (a->data == NULL && b->data == NULL) ||
+           (a->shape.bytes == b->shape.bytes && hash128_eq(&a->shape.digest, &b->shape.digest));
+}
+
+/* Restores what was exported and compares: bytes that come out again, and the next logits. */
+static bool try_restore(struct probe *probe, const struct objects *objects)
+{
+    struct engine *engine = &probe->llama->base;
+    struct objects again = {0};
+    seq_id seq;
+
+    if (state_import(engine, &objects->restore, &seq, NULL) != ERR_OK)
+        return false;
+    bool ok = export_objects(engine, seq, &again) && same_object(&objects->rows[0], &again.rows[0]) &&
+              same_object(&objects->rows[1], &again.rows[1]) &&
+              same_object(&objects->snapshot, &again.snapshot);
+    free_objects(&again);
+    if (ok && run(probe, seq, PROBE_TOKENS, 1, true, NULL) == ERR_OK) {
+        switch (compare_logits(probe->cold, engine_logits(engine, 0), engine->facts.vocab)) {
+        case SAME:
+            engine->facts.exact = true;
+            break;
+        case NEAR:
+            engine->facts.exact = false;
+            break;
+        case FAR:
+            ok = false;
+        }
+    } else {
+        ok = false;
+    }
+    engine_seq_release(engine, &seq);
+    return ok;
+}
+
+/* One try in the mode that facts.slicing names: cold run, export, forget everything, restore. */
+static enum err try_mode(struct probe *probe, bool *ok, struct errinfo *info)
+{
+    struct engine_llama *llama = probe->llama;
+    struct engine *engine = &llama->base;
+    struct objects objects = {0};
+    seq_id seq;
+
+    TRY(engine_seq_acquire(engine, &seq, info));
+    enum err err = run(probe, seq, 0, PROBE_TOKENS, false, info);
+    if (err == ERR_OK && engine->facts.slicing == ENGINE_SLICING_ROWS) {
+        *ok = measure_sections(llama, seq);
+        if (*ok)
+            settle_kinds(llama, seq);
+    }
+    *ok = *ok && err == ERR_OK && export_objects(engine, seq, &objects);
+    if (err == ERR_OK)
+        err = run(probe, seq, PROBE_TOKENS, 1, true, info);
+    if (err == ERR_OK)
+        memcpy(probe->cold, engine_logits(engine, 0), engine->facts.vocab * sizeof(float));
+    engine_seq_release(engine, &seq);
+    llama_memory_clear(llama->memory, true);
+    *ok = *ok && err == ERR_OK && try_restore(probe, &objects);
+    free_objects(&objects);
+    llama_memory_clear(llama->memory, true);
+    return err;
+}
+
+enum err engine_llama_probe(struct engine_llama *llama, const struct gguf_file *file,
+                            struct log *log, struct errinfo *info)
+{
+    struct engine_facts *facts = &llama->base.facts;
+    struct probe probe = {.llama = llama, .cold = mem_try_alloc(facts->vocab * sizeof(float))};
+    enum err err = ERR_OK;
+
+    if (probe.cold == NULL)
+        return err_set(info, ERR_NOMEM, "no memory for the self-test");
+    choose_tokens(&probe);
+    kind_set asked = facts->kinds = ask_kinds(llama, file);
+    bool ok = false;
+    enum engine_slicing mode = llama->base.seqs.streams ? ENGINE_SLICING_WHOLE : ENGINE_SLICING_ROWS;
+    for (; mode > ENGINE_SLICING_NONE && err == ERR_OK && !ok; mode--) {
+        ok = true;
+        facts->slicing = mode;
+        err = try_mode(&probe, &ok, info);
+        if (!ok && err == ERR_OK)
+            LOG_WARN(log, "engine", mode == ENGINE_SLICING_ROWS
+                                        ? "the self-test of sliced state failed: whole sequences only"
+                                        : "the self-test of state failed: nothing can be restored",
+                     LOG_STR("model", facts->name));
+    }
+    mem_free(probe.cold);
+    if (err != ERR_OK)
+        return err;
+    if (!ok)
+        facts->slicing = ENGINE_SLICING_NONE;
+    if (facts->slicing != ENGINE_SLICING_ROWS) {
+        /* Without the sizes, what was not announced is not known: the strictest kind (keeps I29). */
+        facts->kinds = asked ? asked : KIND_BIT(KIND_FULL);
+        if (facts->slicing == ENGINE_SLICING_NONE)
+            facts->kinds |= KIND_BIT(KIND_RECURRENT);
+        facts->rows_bytes_fixed = facts->rows_bytes_per_token = facts->snapshot_bytes_max = 0;
+    }
+    count_groups(llama, file);
+    return ERR_OK;
+}

@@ -1,0 +1,121 @@
+/*
+ * sections.c: state in and out of libllama by the section algebra, with public calls only and without parsing its format.
+ *
+ *      FULL    (flags 0)             = H  A  P          H  header of the library
+ *      PARTIAL (flags PARTIAL_ONLY)  = H  P             A  rows of the full-attention cache, one per cell of the sequence
+ *                                                       P  what cannot be cut: sliding caches, recurrent states
+ *
+ *      rows image [b, e)   copy the range into `temp` (in a unified cache that copies no data), give its recurrent part the
+ *                          state of a sequence that has none, and write FULL. What follows A is then either P_empty already,
+ *                          or sliding rows of the range that happen to be in the window: it is overwritten with P_empty.
+ *      snapshot at n       PARTIAL of the sequence while it stands at n.
+ *      restore             each rows image into `temp`, from there into the target; then the snapshot on top.
+ *
+ * So an image goes from the library into the caller's memory and back without a copy of ours. The probe has measured A and P
+ * when the model was loaded; a library that answers with other sizes is caught by the comparison in state.c.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "engine/engine_llama.h"
+
+static void clear(struct engine_llama *llama, seq_id seq)
+{
+    /* Removing a whole sequence never fails. */
+    bool removed = llama_memory_seq_rm(llama->memory, seq, -1, -1);
+    assert(removed);
+    (void)removed;
+}
+
+uint64_t sections_rows_capacity(const struct engine *engine, uint32_t tokens)
+{
+    const struct sections *sections = &engine_llama_of(engine)->sections;
+    uint64_t bytes = state_rows_bytes(engine, tokens);
+
+    if (bytes == 0)
+        return 0;
+    uint64_t sliding = MIN(tokens, engine->facts.window) * sections->part_each;
+    return bytes + (engine->facts.window > 0 ? sections->part_fixed + sliding : 0);
+}
+
+uint64_t sections_snapshot_bytes(struct engine *engine, seq_id seq)
+{
+    return llama_state_seq_get_size_ext(engine_llama_of(engine)->ctx, seq,
+                                        LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
+}
+
+uint64_t sections_whole_bytes(struct engine *engine, seq_id seq)
+{
+    return llama_state_seq_get_size_ext(engine_llama_of(engine)->ctx, seq,
+                                        LLAMA_STATE_SEQ_FLAGS_NONE);
+}
+
+uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
+                              void *dst, uint64_t capacity)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+    const struct sections *sections = &llama->sections;
+    uint64_t rows = sections->header + sections->rows_fixed + (end - begin) * sections->rows_each;
+
+    llama_memory_seq_cp(llama->memory, seq, llama->temp, (llama_pos)begin, (llama_pos)end);
+    if (engine->facts.kinds & KIND_BIT(KIND_RECURRENT))
+        llama_memory_seq_cp(llama->memory, llama->empty, llama->temp, -1, -1);
+    uint64_t full = llama_state_seq_get_size_ext(llama->ctx, llama->temp, LLAMA_STATE_SEQ_FLAGS_NONE);
+    uint64_t written = 0;
+    if (full >= rows && full <= capacity)
+        written = llama_state_seq_get_data_ext(llama->ctx, dst, full, llama->temp,
+                                               LLAMA_STATE_SEQ_FLAGS_NONE);
+    clear(llama, llama->temp);
+    if (written != full || written == 0)
+        return 0;
+    uint64_t tail = sections->empty_bytes - sections->header;
+    if (rows + tail > capacity)
+        return 0;
+    memcpy((unsigned char *)dst + rows, sections->empty + sections->header, tail);
+    return rows + tail;
+}
+
+uint64_t sections_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
+{
+    return llama_state_seq_get_data_ext(engine_llama_of(engine)->ctx, dst, capacity, seq,
+                                        LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
+}
+
+uint64_t sections_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
+{
+    return llama_state_seq_get_data_ext(engine_llama_of(engine)->ctx, dst, capacity, seq,
+                                        LLAMA_STATE_SEQ_FLAGS_NONE);
+}
+
+/* set_data first empties the destination; what it did before it refused is unknown. Free cells may then hold NaN, which
+ * attention multiplies by a weight of zero: they are zeroed as soon as no sequence lives (engine_llama.c). */
+static bool import(struct engine_llama *llama, seq_id seq, const void *data, uint64_t bytes,
+                   llama_state_seq_flags flags)
+{
+    bool ok = llama_state_seq_set_data_ext(llama->ctx, data, bytes, seq, flags) == bytes;
+
+    if (!ok)
+        llama->tainted = true;
+    return ok;
+}
+
+bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+    bool ok = import(llama, llama->temp, data, bytes, LLAMA_STATE_SEQ_FLAGS_NONE);
+
+    if (ok)
+        llama_memory_seq_cp(llama->memory, llama->temp, seq, -1, -1);
+    clear(llama, llama->temp);
+    return ok;
+}
+
+bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
+{
+    return import(engine_llama_of(engine), seq, data, bytes, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
+}
+
+bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
+{
+    return import(engine_llama_of(engine), seq, data, bytes, LLAMA_STATE_SEQ_FLAGS_NONE);
+}

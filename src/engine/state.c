@@ -1,0 +1,289 @@
+/*
+ * state.c: the rules of state.h, the same for every engine: what is refused before a library sees a byte, and what happens
+ * to a sequence whose import failed.
+ *
+ * An import is a transaction on a fresh sequence:
+ *
+ *      check every object -> acquire -> rows, rows, ... -> cut -> snapshot -> compare the length -> hand over
+ *            |                             |
+ *            '-> error, nothing touched    '-> refused by the library: clear, retire the sequence, error
+ */
+#include "engine/state.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "engine/engine_ops.h"
+
+struct hash128 state_digest(const void *data, uint64_t bytes)
+{
+    return hash128_of(data, bytes);
+}
+
+uint64_t state_rows_bytes(const struct engine *engine, uint32_t tokens)
+{
+    const struct engine_facts *facts = &engine->facts;
+
+    return tokens == 0 || facts->rows_bytes_per_token == 0
+               ? 0
+               : facts->rows_bytes_fixed + tokens * facts->rows_bytes_per_token;
+}
+
+uint64_t state_rows_capacity(const struct engine *engine, uint32_t tokens)
+{
+    return engine->ops->rows_capacity(engine, tokens);
+}
+
+uint64_t state_snapshot_bytes(struct engine *engine, seq_id seq)
+{
+    assert(seqs_live(&engine->seqs, seq));
+    return engine->ops->snapshot_bytes(engine, seq);
+}
+
+uint64_t state_whole_bytes(struct engine *engine, seq_id seq)
+{
+    assert(seqs_live(&engine->seqs, seq));
+    return engine->ops->whole_bytes(engine, seq);
+}
+
+static void fill_shape(const struct engine *engine, struct state_shape *shape, enum state_kind kind,
+                       uint32_t begin, uint32_t end, const void *data, uint64_t bytes)
+{
+    *shape = (struct state_shape){
+        .kind = kind,
+        .begin = begin,
+        .end = end,
+        .bytes = bytes,
+        .engine = engine->facts.fingerprint,
+        .digest = state_digest(data, bytes),
+    };
+}
+
+static enum err export_failed(const char *what, struct errinfo *info)
+{
+    return err_set(info, ERR_ENGINE, "the library could not export %s", what);
+}
+
+static enum err too_small(uint64_t need, uint64_t capacity, struct errinfo *info)
+{
+    return err_set(info, ERR_LIMIT, "the export needs %llu bytes, there are %llu",
+                   (unsigned long long)need, (unsigned long long)capacity);
+}
+
+enum err state_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end, void *dst,
+                           uint64_t capacity, struct state_shape *shape, struct errinfo *info)
+{
+    assert(seqs_live(&engine->seqs, seq));
+    if (engine->facts.slicing != ENGINE_SLICING_ROWS || engine->facts.rows_bytes_per_token == 0)
+        return err_set(info, ERR_UNSUPPORTED, "this model has no rows to export");
+    if (begin >= end || end > seqs_length(&engine->seqs, seq))
+        return err_set(info, ERR_INVALID, "rows %u..%u of a sequence of %u tokens", begin, end,
+                       seqs_length(&engine->seqs, seq));
+    uint64_t need = state_rows_capacity(engine, end - begin);
+    if (capacity < need)
+        return too_small(need, capacity, info);
+    uint64_t bytes = engine->ops->export_rows(engine, seq, begin, end, dst, capacity);
+    if (bytes != state_rows_bytes(engine, end - begin))
+        return export_failed("rows", info);
+    fill_shape(engine, shape, STATE_ROWS, begin, end, dst, bytes);
+    return ERR_OK;
+}
+
+enum err state_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity,
+                               struct state_shape *shape, struct errinfo *info)
+{
+    assert(seqs_live(&engine->seqs, seq));
+    if (engine->facts.slicing != ENGINE_SLICING_ROWS || !kind_set_needs_snapshot(engine->facts.kinds))
+        return err_set(info, ERR_UNSUPPORTED, "this model needs no snapshots");
+    if (seqs_length(&engine->seqs, seq) == 0)
+        return err_set(info, ERR_INVALID, "an empty sequence has no snapshot");
+    uint64_t need = state_snapshot_bytes(engine, seq);
+    if (capacity < need)
+        return too_small(need, capacity, info);
+    uint64_t bytes = engine->ops->export_snapshot(engine, seq, dst, need);
+    if (bytes == 0 || bytes != need)
+        return export_failed("a snapshot", info);
+    fill_shape(engine, shape, STATE_SNAPSHOT, 0, seqs_length(&engine->seqs, seq), dst, bytes);
+    return ERR_OK;
+}
+
+enum err state_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity,
+                            struct state_shape *shape, struct errinfo *info)
+{
+    assert(seqs_live(&engine->seqs, seq));
+    if (engine->facts.slicing == ENGINE_SLICING_NONE)
+        return err_set(info, ERR_UNSUPPORTED, "this model's state cannot be exported");
+    if (seqs_length(&engine->seqs, seq) == 0)
+        return err_set(info, ERR_INVALID, "an empty sequence has no state");
+    uint64_t need = state_whole_bytes(engine, seq);
+    if (capacity < need)
+        return too_small(need, capacity, info);
+    uint64_t bytes = engine->ops->export_whole(engine, seq, dst, need);
+    if (bytes == 0 || bytes != need)
+        return export_failed("a sequence", info);
+    fill_shape(engine, shape, STATE_WHOLE, 0, seqs_length(&engine->seqs, seq), dst, bytes);
+    return ERR_OK;
+}
+
+/* ---- import ---- */
+
+static enum err check_shape(const struct engine *engine, const struct state_shape *shape,
+                            struct errinfo *info)
+{
+    if (!hash256_eq(&shape->engine, &engine->facts.fingerprint))
+        return err_set(info, ERR_INVALID, "the state was written by another model or configuration");
+    if (shape->begin >= shape->end || shape->end > engine->seqs.cells)
+        return err_set(info, ERR_INVALID, "a state of tokens %u..%u in a context of %u",
+                       shape->begin, shape->end, engine->seqs.cells);
+    switch ((enum state_kind)shape->kind) {
+    case STATE_ROWS:
+        if (shape->bytes != state_rows_bytes(engine, shape->end - shape->begin) || shape->bytes == 0)
+            return err_set(info, ERR_INVALID, "rows of %u tokens in %llu bytes, not %llu",
+                           shape->end - shape->begin, (unsigned long long)shape->bytes,
+                           (unsigned long long)state_rows_bytes(engine, shape->end - shape->begin));
+        return ERR_OK;
+    case STATE_SNAPSHOT:
+        if (shape->begin != 0 || shape->bytes == 0 ||
+            shape->bytes > engine->facts.snapshot_bytes_max)
+            return err_set(info, ERR_INVALID, "a snapshot of %llu bytes; at most %llu are possible",
+                           (unsigned long long)shape->bytes,
+                           (unsigned long long)engine->facts.snapshot_bytes_max);
+        return ERR_OK;
+    case STATE_WHOLE:
+        if (shape->begin != 0 || shape->bytes == 0)
+            return err_set(info, ERR_INVALID, "a whole state that does not begin at token 0");
+        return ERR_OK;
+    }
+    return err_set(info, ERR_INVALID, "a state of unknown kind %u", shape->kind);
+}
+
+enum err state_check(const struct engine *engine, const struct state_object *object,
+                     struct errinfo *info)
+{
+    TRY(check_shape(engine, &object->shape, info));
+    if (object->verified)
+        return ERR_OK;
+    struct hash128 digest = state_digest(object->data, object->shape.bytes);
+    if (!hash128_eq(&digest, &object->shape.digest))
+        return err_set(info, ERR_CORRUPT, "the bytes of tokens %u..%u do not match their digest",
+                       object->shape.begin, object->shape.end);
+    return ERR_OK;
+}
+
+/* Rows must cover [0, length) in order; only a model whose kinds are all full may be cut inside the last object. */
+static enum err check_rows(const struct engine *engine, const struct state_restore *restore,
+                           struct errinfo *info)
+{
+    uint32_t end = 0;
+
+    if (engine->facts.rows_bytes_per_token == 0)
+        return restore->rows_count == 0
+                   ? ERR_OK
+                   : err_set(info, ERR_INVALID, "rows for a model that has none");
+    for (size_t i = 0; i < restore->rows_count; i++) {
+        const struct state_shape *shape = &restore->rows[i].shape;
+        if (shape->kind != STATE_ROWS || shape->begin != end || end >= restore->length)
+            return err_set(info, ERR_INVALID, "rows of tokens %u..%u where those from %u are due",
+                           shape->begin, shape->end, end);
+        end = shape->end;
+    }
+    if (end < restore->length)
+        return err_set(info, ERR_INVALID, "rows end at token %u, before %u", end, restore->length);
+    if (end > restore->length && !kind_set_sliceable(engine->facts.kinds))
+        return err_set(info, ERR_INVALID, "rows end at token %u, and this model cannot be cut at %u",
+                       end, restore->length);
+    return ERR_OK;
+}
+
+static enum err check_snapshot(const struct engine *engine, const struct state_restore *restore,
+                               struct errinfo *info)
+{
+    const struct state_object *snapshot = restore->snapshot;
+
+    if (!kind_set_needs_snapshot(engine->facts.kinds))
+        return snapshot == NULL
+                   ? ERR_OK
+                   : err_set(info, ERR_INVALID, "a snapshot for a model that needs none");
+    if (snapshot == NULL)
+        return err_set(info, ERR_INVALID, "no snapshot for token %u", restore->length);
+    if (snapshot->shape.kind != STATE_SNAPSHOT || snapshot->shape.end != restore->length)
+        return err_set(info, ERR_INVALID, "a snapshot at token %u for a restore at %u",
+                       snapshot->shape.end, restore->length);
+    return ERR_OK;
+}
+
+static enum err check_whole(const struct state_restore *restore, struct errinfo *info)
+{
+    if (restore->rows_count != 1 || restore->snapshot != NULL ||
+        restore->rows[0].shape.kind != STATE_WHOLE || restore->rows[0].shape.end != restore->length)
+        return err_set(info, ERR_INVALID, "expected one whole state of %u tokens", restore->length);
+    return ERR_OK;
+}
+
+static bool is_whole(const struct state_restore *restore)
+{
+    return restore->rows_count == 1 && restore->rows[0].shape.kind == STATE_WHOLE;
+}
+
+static enum err check_restore(const struct engine *engine, const struct state_restore *restore,
+                              struct errinfo *info)
+{
+    uint32_t end = restore->length;
+
+    if (restore->length == 0)
+        return err_set(info, ERR_INVALID, "nothing to restore");
+    if (engine->facts.slicing == ENGINE_SLICING_NONE)
+        return err_set(info, ERR_UNSUPPORTED, "this model's state cannot be imported");
+    if (is_whole(restore) || engine->facts.slicing == ENGINE_SLICING_WHOLE) {
+        TRY(check_whole(restore, info));
+    } else {
+        TRY(check_rows(engine, restore, info));
+        TRY(check_snapshot(engine, restore, info));
+        if (restore->rows_count > 0)
+            end = restore->rows[restore->rows_count - 1].shape.end;
+    }
+    if (end > engine_cells_free(engine))
+        return err_set(info, ERR_LIMIT, "a restore of %u tokens, %u are free", end,
+                       engine_cells_free(engine));
+    for (size_t i = 0; i < restore->rows_count; i++)
+        TRY(state_check(engine, &restore->rows[i], info));
+    return restore->snapshot ? state_check(engine, restore->snapshot, info) : ERR_OK;
+}
+
+static bool import_pieces(struct engine *engine, const struct state_restore *restore, seq_id seq)
+{
+    const struct engine_ops *ops = engine->ops;
+    uint32_t end = 0;
+
+    if (is_whole(restore))
+        return ops->import_whole(engine, seq, restore->rows[0].data, restore->rows[0].shape.bytes);
+    for (size_t i = 0; i < restore->rows_count; i++) {
+        if (!ops->import_rows(engine, seq, restore->rows[i].data, restore->rows[i].shape.bytes))
+            return false;
+        end = restore->rows[i].shape.end;
+    }
+    if (end > restore->length && !ops->seq_cut(engine, seq, restore->length))
+        return false;
+    return restore->snapshot == NULL ||
+           ops->import_snapshot(engine, seq, restore->snapshot->data, restore->snapshot->shape.bytes);
+}
+
+enum err state_import(struct engine *engine, const struct state_restore *restore, seq_id *seq,
+                      struct errinfo *info)
+{
+    *seq = SEQ_NONE;
+    TRY(check_restore(engine, restore, info));
+    seq_id fresh;
+    TRY(engine_seq_acquire(engine, &fresh, info));
+    if (!import_pieces(engine, restore, fresh) ||
+        engine->ops->seq_length(engine, fresh) != restore->length) {
+        /* What the library wrote before it refused is unknown; the sequence is never used again (keeps I102). */
+        engine->ops->seq_clear(engine, fresh);
+        seqs_retire(&engine->seqs, fresh);
+        return err_set(info, ERR_ENGINE, "the library refused a state of %u tokens",
+                       restore->length);
+    }
+    seqs_append(&engine->seqs, fresh, restore->length);
+    *seq = fresh;
+    return ERR_OK;
+}

@@ -1,0 +1,42 @@
+#include "base/sysinfo.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "support/test.h"
+
+static void test_cores_are_between_one_and_the_affinity(void **state)
+{
+    (void)state;
+    assert_in_range(sysinfo_cores(), 1, (uintmax_t)sysconf(_SC_NPROCESSORS_CONF));
+}
+
+static void test_cores_follow_the_affinity(void **state)
+{
+    cpu_set_t all, one;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all))
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+        assert_int_equal(sysinfo_cores(), 1);
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
+static void test_memory_is_plausible(void **state)
+{
+    uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+    (void)state;
+    assert_true(sysinfo_memory_total() > 0 && sysinfo_memory_total() <= physical + physical / 8);
+    assert_true(sysinfo_memory_available() > 0);
+    assert_true(sysinfo_memory_available() <= sysinfo_memory_total());
+}
+
+TEST_SUITE(TEST(test_cores_are_between_one_and_the_affinity), TEST(test_cores_follow_the_affinity),
+           TEST(test_memory_is_plausible))
