@@ -3,13 +3,15 @@
  *
  * RANKS. A thread may take a lock only if its rank is higher than that of every lock it holds already; that order makes a
  * deadlock impossible. The table of ranks is the enum below and docs/threads.md. In builds with HEARTH_DEBUG (all
- * sanitizer builds, DEBUG=1) a violation prints both names and aborts; in a release build only the owner is kept.
+ * sanitizer builds, DEBUG=1) a violation prints both names and aborts; in a release build only the owner is kept. Locks may
+ * be left in any order.
  *
  * Never hold a lock across I/O, a callback, an engine call or a function boundary.
  */
 #ifndef HEARTH_BASE_LOCK_H
 #define HEARTH_BASE_LOCK_H
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -49,7 +51,8 @@ bool lock_is_held(const struct lock *lock); /* by this thread */
 
 #define lock_assert_held(lock) assert(lock_is_held(lock))
 
-/* A condition that is waited for under a lock, by monotonic time. */
+/* A condition that is waited for under a lock, by monotonic time. The lock must be the only one that the thread holds: whoever
+ * is to wake it may need the others, and no rank would show that. Checked as ranks are. */
 struct cond {
     pthread_cond_t cond;
 };
@@ -60,17 +63,22 @@ void cond_signal(struct cond *cond);
 void cond_broadcast(struct cond *cond);
 void cond_wait(struct cond *cond, struct lock *lock) REQUIRES(lock);
 
-/* False when `deadline_ns` (of the real monotonic clock) passed. Wakes without reason happen: loop over the condition. */
+/* False when `deadline_ns` (of the real monotonic clock; UINT64_MAX is never) passed. Wakes without reason happen: loop over
+ * the condition. */
 bool cond_wait_until(struct cond *cond, struct lock *lock, uint64_t deadline_ns) REQUIRES(lock) NODISCARD;
 
-/* A thread with a name that `top -H` shows (15 characters), all signals blocked: signals belong to the main thread. */
+/* A thread with a name that `top -H` shows (cut at 15 characters). Signals belong to the main thread, so all are blocked except
+ * those that a thread raises by its own fault (SIGSEGV and its kin): blocking these only hides the crash from whoever reports
+ * it. Zeroed before its first start. */
 struct thread {
     pthread_t id;
     bool started;
 };
 
+/* Runs fn(arg) in a new thread; ERR_LIMIT when the system gives none. `thread` is the starter's alone. */
 enum err thread_start(struct thread *thread, const char *name, void (*fn)(void *arg), void *arg,
                       struct errinfo *info) NODISCARD;
-void thread_join(struct thread *thread); /* a no-op when it was not started */
+/* Waits until fn returned; a no-op when it was not started. */
+void thread_join(struct thread *thread);
 
 #endif
