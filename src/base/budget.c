@@ -1,0 +1,255 @@
+/*
+ * budget.c: a table of owners under one lock, and two sums that make every question O(1).
+ *
+ *      used     = sum of used(i)
+ *      promised = sum of share(i) - used(i), over those i that are below their share
+ *
+ * What owner o may reserve is what is left of the cap after all that is used and all that is promised to others:
+ *
+ *      available(o) = cap - used - (promised - promised(o)), or 0
+ *
+ * B1  A grant never lifts `used` above the cap.
+ * B2  A grant to one owner takes nothing of what is promised to another.
+ * B3  While used + promised <= cap, every owner gets its share: available(o) >= promised(o) then, since it is
+ *     cap - used - promised + promised(o). A grant keeps that so, by B2; budget.h names the calls that do not.
+ *
+ * All of it is done by subtracting from the cap what fits, never by adding up: used + promised may exceed 64 bits, while each
+ * sum alone does not (`used` was below some cap when its last grant was made, the shares when the last one was added).
+ *
+ * The ledger counts, it does not act: nobody is called back or made to wait when bytes are given back.
+ */
+#include "base/budget.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/lock.h"
+#include "base/mem.h"
+
+struct line {
+    bool taken;
+    struct budget_line report;
+};
+
+struct budget {
+    struct lock lock;
+    uint64_t cap GUARDED_BY(lock);
+    uint64_t used GUARDED_BY(lock);     /* the sums of the head comment */
+    uint64_t promised GUARDED_BY(lock); /* ditto */
+    uint64_t shares GUARDED_BY(lock);   /* sum of the shares, used or not */
+    struct line lines[BUDGET_OWNERS_MAX] GUARDED_BY(lock);
+};
+
+/* a - b, or 0 where that would be below. */
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* Those who only look must lock as well; const is what they promise about the content. */
+static struct lock *lock_of(const struct budget *budget)
+{
+    return (struct lock *)&budget->lock;
+}
+
+static uint64_t promised_to(const struct budget_line *line)
+{
+    return minus(line->share, line->used);
+}
+
+static const struct budget_line *line_of_locked(const struct budget *budget, budget_owner owner)
+    REQUIRES(budget->lock)
+{
+    lock_assert_held(&budget->lock);
+    assert(owner >= 0 && owner < BUDGET_OWNERS_MAX && budget->lines[owner].taken);
+    return &budget->lines[owner].report;
+}
+
+static uint64_t available_locked(const struct budget *budget, budget_owner owner)
+    REQUIRES(budget->lock)
+{
+    const struct budget_line *line = line_of_locked(budget, owner);
+
+    return minus(minus(budget->cap, budget->used), budget->promised - promised_to(line));
+}
+
+/* The only place where bytes change: the line and both sums move together. */
+static void set_used_locked(struct budget *budget, budget_owner owner, uint64_t used)
+    REQUIRES(budget->lock)
+{
+    lock_assert_held(&budget->lock);
+    struct budget_line *line = &budget->lines[owner].report;
+    budget->used -= line->used;
+    budget->promised -= promised_to(line);
+    line->used = used;
+    line->peak = MAX(line->peak, used);
+    budget->used += line->used;
+    budget->promised += promised_to(line);
+}
+
+static budget_owner add_owner_locked(struct budget *budget, const char *name, uint64_t share)
+    REQUIRES(budget->lock)
+{
+    budget_owner owner = 0;
+
+    lock_assert_held(&budget->lock);
+    while (owner < BUDGET_OWNERS_MAX && budget->lines[owner].taken)
+        owner++;
+    if (owner == BUDGET_OWNERS_MAX)
+        return -1;
+    struct line *line = &budget->lines[owner];
+    *line = (struct line){.taken = true, .report.share = share};
+    snprintf(line->report.name, sizeof(line->report.name), "%s", name);
+    budget->shares += share;
+    budget->promised += share;
+    return owner;
+}
+
+struct budget *budget_create(uint64_t cap_bytes)
+{
+    struct budget *budget = mem_alloc(sizeof(*budget));
+
+    lock_init(&budget->lock, "budget", LOCK_RANK_BUDGET);
+    budget->cap = cap_bytes;
+    return budget;
+}
+
+void budget_destroy(struct budget **budget)
+{
+    if (*budget == NULL)
+        return;
+    assert((*budget)->used == 0);
+    lock_fini(&(*budget)->lock);
+    mem_free(*budget);
+    *budget = NULL;
+}
+
+enum err budget_add_owner(struct budget *budget, const char *name, uint64_t share,
+                          budget_owner *owner, struct errinfo *info)
+{
+    *owner = -1;
+    lock_enter(&budget->lock);
+    uint64_t shares = budget->shares, cap = budget->cap;
+    bool fits = share <= minus(cap, shares);
+    if (fits)
+        *owner = add_owner_locked(budget, name, share);
+    lock_leave(&budget->lock);
+    if (!fits)
+        return err_set(info, ERR_LIMIT,
+                       "a share of %llu bytes for '%s' does not fit: of %llu bytes %llu are "
+                       "promised to others",
+                       (unsigned long long)share, name, (unsigned long long)cap,
+                       (unsigned long long)shares);
+    if (*owner < 0)
+        return err_set(info, ERR_LIMIT, "no room for '%s' among the %d owners of memory", name,
+                       BUDGET_OWNERS_MAX);
+    return ERR_OK;
+}
+
+void budget_remove_owner(struct budget *budget, budget_owner owner)
+{
+    lock_enter(&budget->lock);
+    const struct budget_line *line = line_of_locked(budget, owner);
+    assert(line->used == 0);
+    budget->shares -= line->share;
+    budget->promised -= line->share;
+    budget->lines[owner].taken = false;
+    lock_leave(&budget->lock);
+}
+
+bool budget_try_reserve(struct budget *budget, budget_owner owner, uint64_t bytes)
+{
+    lock_enter(&budget->lock);
+    bool granted = bytes <= available_locked(budget, owner);
+    if (granted)
+        set_used_locked(budget, owner, budget->lines[owner].report.used + bytes);
+    else
+        budget->lines[owner].report.refused++;
+    lock_leave(&budget->lock);
+    return granted;
+}
+
+void budget_release(struct budget *budget, budget_owner owner, uint64_t bytes)
+{
+    lock_enter(&budget->lock);
+    const struct budget_line *line = line_of_locked(budget, owner);
+    assert(bytes <= line->used);
+    set_used_locked(budget, owner, line->used - bytes);
+    lock_leave(&budget->lock);
+}
+
+void budget_move(struct budget *budget, budget_owner from, budget_owner to, uint64_t bytes)
+{
+    lock_enter(&budget->lock);
+    const struct budget_line *source = line_of_locked(budget, from);
+    const struct budget_line *target = line_of_locked(budget, to);
+    assert(bytes <= source->used);
+    /* Taken away first: so the target cannot overflow, and a move to itself changes nothing. */
+    set_used_locked(budget, from, source->used - bytes);
+    set_used_locked(budget, to, target->used + bytes);
+    lock_leave(&budget->lock);
+}
+
+void budget_set_cap(struct budget *budget, uint64_t cap_bytes)
+{
+    lock_enter(&budget->lock);
+    budget->cap = cap_bytes;
+    lock_leave(&budget->lock);
+}
+
+uint64_t budget_cap(const struct budget *budget)
+{
+    lock_enter(lock_of(budget));
+    uint64_t cap = budget->cap;
+    lock_leave(lock_of(budget));
+    return cap;
+}
+
+uint64_t budget_used(const struct budget *budget)
+{
+    lock_enter(lock_of(budget));
+    uint64_t used = budget->used;
+    lock_leave(lock_of(budget));
+    return used;
+}
+
+uint64_t budget_excess(const struct budget *budget)
+{
+    lock_enter(lock_of(budget));
+    uint64_t excess = minus(budget->used, budget->cap);
+    lock_leave(lock_of(budget));
+    return excess;
+}
+
+uint64_t budget_deficit(const struct budget *budget)
+{
+    lock_enter(lock_of(budget));
+    uint64_t excess = minus(budget->used, budget->cap);
+    uint64_t uncovered = minus(budget->promised, minus(budget->cap, budget->used));
+    lock_leave(lock_of(budget));
+    return uncovered > UINT64_MAX - excess ? UINT64_MAX : excess + uncovered;
+}
+
+uint64_t budget_available(const struct budget *budget, budget_owner owner)
+{
+    lock_enter(lock_of(budget));
+    uint64_t available = available_locked(budget, owner);
+    lock_leave(lock_of(budget));
+    return available;
+}
+
+size_t budget_report(const struct budget *budget, struct budget_line *lines, size_t max)
+{
+    size_t count = 0;
+
+    lock_enter(lock_of(budget));
+    for (int i = 0; i < BUDGET_OWNERS_MAX; i++) {
+        if (!budget->lines[i].taken)
+            continue;
+        if (count < max)
+            lines[count] = budget->lines[i].report;
+        count++;
+    }
+    lock_leave(lock_of(budget));
+    return count;
+}
