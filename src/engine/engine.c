@@ -118,6 +118,16 @@ enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
     return ERR_OK;
 }
 
+enum err engine_seq_settle(struct engine *engine, seq_id seq, struct errinfo *info)
+{
+    assert(seqs_live(&engine->seqs, seq));
+    if (engine->ops->seq_settle == NULL || seqs_length(&engine->seqs, seq) == 0 ||
+        engine->ops->seq_settle(engine, seq))
+        return ERR_OK;
+    seqs_break(&engine->seqs, seq);
+    return err_set(info, ERR_ENGINE, "the library could not re-import the window of a sequence");
+}
+
 void engine_seq_release(struct engine *engine, seq_id *seq)
 {
     if (*seq == SEQ_NONE)

@@ -153,6 +153,11 @@ enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq,
 /* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it: the sequence is then as it was (I17). */
 enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
                              struct errinfo *info) NODISCARD;
+/* Brings the memory of a sequence into the physical layout that a restore at this length gives it. Layout shows in the low bits
+ * of sliding layers once the window has moved: a run that settles at every cut of its schedule, alone in its context, is
+ * bit-identical to one that was restored at any of them. Costs an export and an import of the window; a no-op where layout
+ * cannot differ. ERR_ENGINE breaks the sequence. */
+enum err engine_seq_settle(struct engine *engine, seq_id seq, struct errinfo *info) NODISCARD;
 void engine_seq_release(struct engine *engine, seq_id *seq); /* sets it to SEQ_NONE; a no-op on SEQ_NONE */
 uint32_t engine_seq_length(const struct engine *engine, seq_id seq);
 

@@ -254,6 +254,7 @@ static void op_close(struct engine *engine)
     mem_free(llama->adapters);
     mem_free(llama->outputs);
     mem_free(llama->sections.empty);
+    mem_free(llama->staging);
     mem_free(llama->name);
     mem_free(llama->architecture);
     mem_free(llama->description);
@@ -271,6 +272,7 @@ static const struct engine_ops ops = {
     .seq_cut = op_seq_cut,
     .seq_clear = op_seq_clear,
     .seq_length = op_seq_length,
+    .seq_settle = sections_settle,
     .run = op_run,
     .logits = op_logits,
     .abort = op_abort,

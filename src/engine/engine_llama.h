@@ -48,6 +48,8 @@ struct engine_llama {
     bool tainted;       /* the library refused an import: free cells may hold anything until they are zeroed */
     atomic_bool aborting;
     struct sections sections;
+    unsigned char *staging; /* for settling; as large as the largest window so far */
+    uint64_t staging_bytes;
     enum ggml_type type_k, type_v;
     struct lock pinned_lock;
     struct list pinned GUARDED_BY(pinned_lock); /* of struct pinned_block */
@@ -74,6 +76,7 @@ uint64_t sections_export_snapshot(struct engine *engine, seq_id seq, void *dst, 
 uint64_t sections_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
 bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+bool sections_settle(struct engine *engine, seq_id seq);
 bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 
 /* probe.c: fills kinds, groups, slicing, exact, sizes and sections. ERR_ENGINE when not even one token runs. */

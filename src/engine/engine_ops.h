@@ -24,6 +24,7 @@ struct engine_ops {
     bool (*seq_cut)(struct engine *engine, seq_id seq, uint32_t length); /* false: not possible, nothing changed */
     void (*seq_clear)(struct engine *engine, seq_id seq);
     uint32_t (*seq_length)(struct engine *engine, seq_id seq); /* what the memory really holds */
+    bool (*seq_settle)(struct engine *engine, seq_id seq); /* optional; false: the sequence is broken */
     enum err (*run)(struct engine *engine, const struct engine_item *items, size_t count, struct errinfo *info);
     const float *(*logits)(struct engine *engine, size_t index);
     void (*abort)(struct engine *engine);

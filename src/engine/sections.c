@@ -17,6 +17,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "engine/engine_llama.h"
 
 static void clear(struct engine_llama *llama, seq_id seq)
@@ -113,6 +114,27 @@ bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, u
 bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
 {
     return import(engine_llama_of(engine), seq, data, bytes, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
+}
+
+/* A window that is taken out and put back lies compact and in order, as after a restore. Without sliding layers there is nothing
+ * whose layout could differ. */
+bool sections_settle(struct engine *engine, seq_id seq)
+{
+    struct engine_llama *llama = engine_llama_of(engine);
+
+    if (!(engine->facts.kinds & (KIND_BIT(KIND_SLIDING) | KIND_BIT(KIND_CHUNKED))) ||
+        engine->facts.slicing != ENGINE_SLICING_ROWS)
+        return true;
+    uint64_t bytes = sections_snapshot_bytes(engine, seq);
+    if (bytes > llama->staging_bytes) {
+        unsigned char *staging = mem_try_realloc(llama->staging, bytes);
+        if (staging == NULL)
+            return false;
+        llama->staging = staging;
+        llama->staging_bytes = bytes;
+    }
+    return sections_export_snapshot(engine, seq, llama->staging, bytes) == bytes &&
+           sections_import_snapshot(engine, seq, llama->staging, bytes);
 }
 
 bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
