@@ -15,9 +15,26 @@
 
 #include "engine/engine_ops.h"
 
-struct hash128 state_digest(const void *data, uint64_t bytes)
+static void put_u64(unsigned char *to, uint64_t value)
 {
-    return hash128_of(data, bytes);
+    for (int i = 0; i < 8; i++)
+        to[i] = (unsigned char)(value >> 8 * i);
+}
+
+struct hash128 state_digest(const struct state_shape *shape, const void *data)
+{
+    struct hash128_state state;
+    unsigned char fields[4 * 8];
+
+    put_u64(fields, shape->kind);
+    put_u64(fields + 8, shape->begin);
+    put_u64(fields + 16, shape->end);
+    put_u64(fields + 24, shape->bytes);
+    hash128_init(&state);
+    hash128_update(&state, fields, sizeof(fields));
+    hash128_update(&state, shape->engine.bytes, sizeof(shape->engine.bytes));
+    hash128_update(&state, data, shape->bytes);
+    return hash128_final(&state);
 }
 
 uint64_t state_rows_bytes(const struct engine *engine, uint32_t tokens)
@@ -55,8 +72,8 @@ static void fill_shape(const struct engine *engine, struct state_shape *shape, e
         .end = end,
         .bytes = bytes,
         .engine = engine->facts.fingerprint,
-        .digest = state_digest(data, bytes),
     };
+    shape->digest = state_digest(shape, data);
 }
 
 static enum err export_failed(const char *what, struct errinfo *info)
@@ -163,7 +180,7 @@ enum err state_check(const struct engine *engine, const struct state_object *obj
     TRY(check_shape(engine, &object->shape, info));
     if (object->verified)
         return ERR_OK;
-    struct hash128 digest = state_digest(object->data, object->shape.bytes);
+    struct hash128 digest = state_digest(&object->shape, object->data);
     if (!hash128_eq(&digest, &object->shape.digest))
         return err_set(info, ERR_CORRUPT, "the bytes of tokens %u..%u do not match their digest",
                        object->shape.begin, object->shape.end);

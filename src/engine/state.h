@@ -14,8 +14,8 @@
  *      +--------------------------------------------+        +---------------------------------------+
  *
  * VALIDITY. An object is given to the library if and only if its shape names this engine's fingerprint, its kind and range fit
- * the call, its length is exactly the one this engine writes for that range, and XXH3-128 of the bytes is the digest
- * (keeps I102). Who stores objects where others can write authenticates the shape (tier/ssd_format.h).
+ * the call, its length is exactly the one this engine writes for that range, and the digest is XXH3-128 of the bytes and the other
+ * fields (keeps I102): a damaged image is refused, and so is a good one under another range. Who stores objects where others can write authenticates the shape (tier/ssd_format.h).
  *
  * OWNER: the engine's thread.
  */
@@ -37,7 +37,7 @@ struct state_shape {
     uint32_t begin, end;
     uint64_t bytes;
     struct hash256 engine; /* facts.fingerprint of the engine that wrote it */
-    struct hash128 digest; /* of the image */
+    struct hash128 digest; /* of the image and the fields above */
 };
 
 struct state_object {
@@ -82,8 +82,8 @@ struct state_restore {
 enum err state_import(struct engine *engine, const struct state_restore *restore, seq_id *seq,
                       struct errinfo *info) NODISCARD;
 
-/* The digest of an image, and whether shape and bytes belong together. */
-struct hash128 state_digest(const void *data, uint64_t bytes);
+/* The digest that belongs into the shape, and whether shape and bytes belong together. */
+struct hash128 state_digest(const struct state_shape *shape, const void *data);
 enum err state_check(const struct engine *engine, const struct state_object *object,
                      struct errinfo *info) NODISCARD;
 
