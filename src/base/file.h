@@ -33,7 +33,7 @@ struct file_ops {
     ssize_t (*pwrite)(void *ctx, int fd, const void *buf, size_t len, off_t offset);
     int (*fsync)(void *ctx, int fd); /* files and directories */
     int (*ftruncate)(void *ctx, int fd, off_t len);
-    int (*fallocate)(void *ctx, int fd, off_t len); /* reserves blocks so that later writes cannot meet ENOSPC */
+    int (*fallocate)(void *ctx, int fd, off_t len); /* len > 0; reserves blocks so that later writes cannot meet ENOSPC */
     int (*fstat)(void *ctx, int fd, struct stat *st);
     int (*fstatat)(void *ctx, int dir, const char *name, struct stat *st); /* never follows a link */
     int (*fstatvfs)(void *ctx, int fd, struct statvfs *vfs);
@@ -42,7 +42,8 @@ struct file_ops {
     int (*unlinkat)(void *ctx, int dir, const char *name, bool is_dir);
     int (*mkdirat)(void *ctx, int dir, const char *name, mode_t mode);
     int (*lock)(void *ctx, int fd, bool exclusive); /* non-blocking, of the open file; -EWOULDBLOCK when taken */
-    int (*futimens)(void *ctx, int fd, uint64_t wall_ns);
+    int (*futimens)(void *ctx, int fd, uint64_t wall_ns); /* both times, since 1970 */
+    /* Every entry but . and .. in any order; fn must not add entries. 0 or -errno, then perhaps after some entries. */
     int (*list)(void *ctx, int dir, void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg);
 };
 
@@ -55,28 +56,35 @@ const struct file_sys *file_sys_real(void);
 
 enum { FILE_NO = -1 };
 
+/* How the temporary names of file_replace end. A crash can leave such a file behind; whoever owns the directory may remove
+ * what he finds at start. */
+#define FILE_TEMP_SUFFIX ".tmp"
+
 /* Opens a directory, with its parents created when `create` (mode 0700). Follows links: the path is the user's own. */
 enum err file_open_dir(const struct file_sys *fs, const char *path, bool create, int *fd,
                        struct errinfo *info) NODISCARD;
 
-/* openat with O_CLOEXEC | O_NOFOLLOW added. */
+/* openat with O_CLOEXEC | O_NOFOLLOW added; a symbolic link is ERR_DENIED. */
 enum err file_open_at(const struct file_sys *fs, int dir, const char *name, int flags, mode_t mode,
                       int *fd, struct errinfo *info) NODISCARD;
 void file_close(const struct file_sys *fs, int *fd); /* sets it to FILE_NO; a no-op on FILE_NO */
 
-/* Exactly len bytes, or an error: a file that ends early is ERR_CORRUPT. */
+/* Exactly len bytes, or an error: a file that ends early is ERR_CORRUPT, an offset beyond INT64_MAX is ERR_INVALID. After a
+ * failure of file_sync the data must be taken as lost: do not call it again, write anew. */
 enum err file_read_at(const struct file_sys *fs, int fd, void *buf, size_t len, uint64_t offset,
                       struct errinfo *info) NODISCARD;
 enum err file_write_at(const struct file_sys *fs, int fd, const void *buf, size_t len,
                        uint64_t offset, struct errinfo *info) NODISCARD;
 enum err file_sync(const struct file_sys *fs, int fd, struct errinfo *info) NODISCARD;
 
-/* Reads a whole regular file of at most `limit` bytes, NUL-terminated; *data is freed with mem_free. ERR_LIMIT when larger. */
+/* Reads a whole regular file of at most `limit` bytes, NUL-terminated; *data is freed with mem_free. ERR_LIMIT when larger,
+ * ERR_INVALID when it is no regular file. */
 enum err file_read_all(const struct file_sys *fs, int dir, const char *name, size_t limit,
                        char **data, size_t *len, struct errinfo *info) NODISCARD;
 
-/* Replaces `name` so that after any crash it has the old or the new content: temporary name, write, fsync, rename, fsync of
- * the directory. The temporary file is gone after a failure. */
+/* Replaces `name` (right below `dir`, not a path) so that after any crash it has the old or the new content: temporary name,
+ * write, fsync, rename, fsync of the directory. After a failure, too: the old content, or the new if only the last step
+ * failed; the temporary file is gone unless the table refuses even that. `mode` as for open(2), the umask applies. */
 enum err file_replace(const struct file_sys *fs, int dir, const char *name, const void *data,
                       size_t len, mode_t mode, struct errinfo *info) NODISCARD;
 

@@ -11,6 +11,9 @@
 #ifndef HEARTH_BASE_FILE_FAULT_H
 #define HEARTH_BASE_FILE_FAULT_H
 
+#include <stdatomic.h>
+#include <stdint.h>
+
 #include "base/fault.h"
 #include "base/file.h"
 
@@ -29,7 +32,7 @@ enum file_call {
 };
 
 enum file_fault_kind {
-    FILE_FAULT_ERROR,  /* answers -errnum, does nothing */
+    FILE_FAULT_ERROR,  /* answers -errnum, does nothing (but close always closes, as the kernel's) */
     FILE_FAULT_SHORT,  /* reads and writes do half (at least 1 byte); other calls succeed */
     FILE_FAULT_TORN,   /* a write does half of its bytes, then answers -errnum; other calls fail with errnum */
     FILE_FAULT_DELAY,  /* waits delay_ns on `clock`, then succeeds */
@@ -47,7 +50,7 @@ struct file_fault {
     int errnum;
     uint64_t delay_ns;
     struct clock *clock;
-    enum file_call last;         /* the call that fired last, for messages */
+    _Atomic(enum file_call) last; /* the call that fired last, for messages */
 };
 
 /* Everything counts, nothing fires. The struct must outlive its users. Not for concurrent re-arming. */

@@ -1,0 +1,454 @@
+/*
+ * file.c: the kernel's calls as a table, and the loops that every user of a disk needs.
+ *
+ * The table's functions are as thin as they can be: one system call, its errno as the result. All patience (EINTR, short
+ * reads and writes) is in the file_* functions above them, so that it works for, and is tested with, any table.
+ *
+ * file_replace, step by step, and what a crash after each leaves under `name`:
+ *
+ *      create NAME.<16 hex digits>.tmp    old      the name is random and O_EXCL: two writers never share a temporary file
+ *      write, fsync it                    old
+ *      rename over NAME                   old or new, never a mix: the content was on the disk before its name
+ *      fsync the directory                new
+ *
+ * What is not done: a failed fsync is never repeated, because the kernel may have dropped the dirty pages and would then
+ * answer success for data that is lost. A failed close is not an error, because whoever needs the data on the disk has
+ * called fsync before. New directories are not synced into their parents: a crash may lose one together with all that is
+ * in it, which is the same as "old".
+ */
+#include "base/file.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+
+/* A call on a disk is interrupted once in a blue moon; a hundred times in a row means that something else is wrong. */
+enum { INTERRUPTS_MAX = 100 };
+
+/* 64 random bits do not clash in practice; a few tries make the practice a proof. */
+enum { TEMP_TRIES_MAX = 3, TEMP_NAME_BYTES = NAME_MAX + 1 };
+
+#define RETRY_INTERRUPTED(result, call)                                                      \
+    for (int tries_ = 0; ((result) = (call)) == -EINTR && tries_ < INTERRUPTS_MAX; tries_++) \
+    continue
+
+/* ---- the real table: one system call each ---- */
+
+static int result_of(int result)
+{
+    return result < 0 ? -errno : result;
+}
+
+static int real_openat(void *ctx, int dir, const char *name, int flags, mode_t mode)
+{
+    (void)ctx;
+    return result_of(openat(dir, name, flags, mode));
+}
+
+static int real_close(void *ctx, int fd)
+{
+    (void)ctx;
+    return result_of(close(fd));
+}
+
+static ssize_t real_pread(void *ctx, int fd, void *buf, size_t len, off_t offset)
+{
+    (void)ctx;
+    ssize_t got = pread(fd, buf, len, offset);
+    return got < 0 ? -errno : got;
+}
+
+static ssize_t real_pwrite(void *ctx, int fd, const void *buf, size_t len, off_t offset)
+{
+    (void)ctx;
+    ssize_t put = pwrite(fd, buf, len, offset);
+    return put < 0 ? -errno : put;
+}
+
+static int real_fsync(void *ctx, int fd)
+{
+    (void)ctx;
+    return result_of(fsync(fd));
+}
+
+static int real_ftruncate(void *ctx, int fd, off_t len)
+{
+    (void)ctx;
+    return result_of(ftruncate(fd, len));
+}
+
+static int real_fallocate(void *ctx, int fd, off_t len)
+{
+    (void)ctx;
+    /* Not posix_fallocate: where the file system cannot reserve, that one writes zeros over the whole length. */
+    return result_of(fallocate(fd, 0, 0, len));
+}
+
+static int real_fstat(void *ctx, int fd, struct stat *st)
+{
+    (void)ctx;
+    return result_of(fstat(fd, st));
+}
+
+static int real_fstatat(void *ctx, int dir, const char *name, struct stat *st)
+{
+    (void)ctx;
+    return result_of(fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW));
+}
+
+static int real_fstatvfs(void *ctx, int fd, struct statvfs *vfs)
+{
+    (void)ctx;
+    return result_of(fstatvfs(fd, vfs));
+}
+
+static int real_renameat(void *ctx, int from_dir, const char *from, int to_dir, const char *to)
+{
+    (void)ctx;
+    return result_of(renameat(from_dir, from, to_dir, to));
+}
+
+static int real_linkat(void *ctx, int from_dir, const char *from, int to_dir, const char *to)
+{
+    (void)ctx;
+    return result_of(linkat(from_dir, from, to_dir, to, 0));
+}
+
+static int real_unlinkat(void *ctx, int dir, const char *name, bool is_dir)
+{
+    (void)ctx;
+    return result_of(unlinkat(dir, name, is_dir ? AT_REMOVEDIR : 0));
+}
+
+static int real_mkdirat(void *ctx, int dir, const char *name, mode_t mode)
+{
+    (void)ctx;
+    return result_of(mkdirat(dir, name, mode));
+}
+
+static int real_lock(void *ctx, int fd, bool exclusive)
+{
+    (void)ctx;
+    /* Not fcntl's POSIX locks: those belong to the process and vanish when *any* handle of the file is closed. */
+    return result_of(flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB));
+}
+
+static int real_futimens(void *ctx, int fd, uint64_t wall_ns)
+{
+    struct timespec time = {.tv_sec = (time_t)(wall_ns / NS_PER_S),
+                            .tv_nsec = (long)(wall_ns % NS_PER_S)};
+
+    (void)ctx;
+    return result_of(futimens(fd, (struct timespec[]){time, time}));
+}
+
+static int real_list(void *ctx, int dir,
+                     void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg)
+{
+    (void)ctx;
+    /* Opened anew, because a duplicate would share the reading position with `dir` and with other threads that list it. */
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    DIR *stream = fdopendir(fd);
+    if (stream == NULL) {
+        int err = errno;
+        close(fd);
+        return -err;
+    }
+    for (;;) {
+        errno = 0; /* readdir tells the end from an error only by this */
+        struct dirent *entry = readdir(stream);
+        if (entry == NULL)
+            break;
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            fn(entry->d_name, entry->d_type, arg);
+    }
+    int err = errno;
+    closedir(stream);
+    return -err;
+}
+
+static const struct file_ops real_ops = {
+    .openat = real_openat,
+    .close = real_close,
+    .pread = real_pread,
+    .pwrite = real_pwrite,
+    .fsync = real_fsync,
+    .ftruncate = real_ftruncate,
+    .fallocate = real_fallocate,
+    .fstat = real_fstat,
+    .fstatat = real_fstatat,
+    .fstatvfs = real_fstatvfs,
+    .renameat = real_renameat,
+    .linkat = real_linkat,
+    .unlinkat = real_unlinkat,
+    .mkdirat = real_mkdirat,
+    .lock = real_lock,
+    .futimens = real_futimens,
+    .list = real_list,
+};
+
+const struct file_sys *file_sys_real(void)
+{
+    static const struct file_sys real = {.ops = &real_ops};
+
+    return &real;
+}
+
+/* ---- opening and closing ---- */
+
+/* Makes every directory of the path, from the root downwards. What exists already is fine whatever it is: the open that
+ * follows says if it is no directory. */
+static enum err make_dirs(const struct file_sys *fs, const char *path, struct errinfo *info)
+{
+    char part[PATH_MAX];
+    size_t len = strlen(path);
+    int result;
+
+    if (len >= sizeof(part))
+        return err_set_errno(info, ENAMETOOLONG, "create directory %.64s...", path);
+    for (size_t i = 1; i <= len; i++) {
+        if (path[i] != '/' && path[i] != '\0')
+            continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        RETRY_INTERRUPTED(result, fs->ops->mkdirat(fs->ctx, AT_FDCWD, part, 0700));
+        if (result < 0 && result != -EEXIST)
+            return err_set_errno(info, -result, "create directory %s", part);
+    }
+    return ERR_OK;
+}
+
+enum err file_open_dir(const struct file_sys *fs, const char *path, bool create, int *fd,
+                       struct errinfo *info)
+{
+    const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+    int result;
+
+    *fd = FILE_NO;
+    RETRY_INTERRUPTED(result, fs->ops->openat(fs->ctx, AT_FDCWD, path, flags, 0));
+    if (result == -ENOENT && create) {
+        TRY(make_dirs(fs, path, info));
+        RETRY_INTERRUPTED(result, fs->ops->openat(fs->ctx, AT_FDCWD, path, flags, 0));
+    }
+    if (result < 0)
+        return err_set_errno(info, -result, "open directory %s", path);
+    *fd = result;
+    return ERR_OK;
+}
+
+enum err file_open_at(const struct file_sys *fs, int dir, const char *name, int flags, mode_t mode,
+                      int *fd, struct errinfo *info)
+{
+    int result;
+
+    *fd = FILE_NO;
+    flags |= O_CLOEXEC | O_NOFOLLOW;
+    RETRY_INTERRUPTED(result, fs->ops->openat(fs->ctx, dir, name, flags, mode));
+    if (result < 0)
+        return err_set_errno(info, -result, "open %s", name);
+    *fd = result;
+    return ERR_OK;
+}
+
+void file_close(const struct file_sys *fs, int *fd)
+{
+    if (*fd == FILE_NO)
+        return;
+    assert(*fd >= 0);
+    /* Never repeated: the handle is gone even when the answer is EINTR, and may be another thread's by now. */
+    (void)fs->ops->close(fs->ctx, *fd);
+    *fd = FILE_NO;
+}
+
+/* ---- reading and writing ---- */
+
+/* Offsets often come out of a file, so one that the kernel cannot express is the world's fault and not ours. */
+static enum err check_range(size_t len, uint64_t offset, struct errinfo *info)
+{
+    if (offset > INT64_MAX || len > INT64_MAX - offset)
+        return err_set(info, ERR_INVALID, "%zu bytes at offset %" PRIu64 " are beyond any file",
+                       len, offset);
+    return ERR_OK;
+}
+
+enum err file_read_at(const struct file_sys *fs, int fd, void *buf, size_t len, uint64_t offset,
+                      struct errinfo *info)
+{
+    size_t done = 0;
+
+    TRY(check_range(len, offset, info));
+    while (done < len) {
+        off_t at = (off_t)(offset + done);
+        ssize_t got;
+        RETRY_INTERRUPTED(got, fs->ops->pread(fs->ctx, fd, (char *)buf + done, len - done, at));
+        if (got < 0)
+            return err_set_errno(info, (int)-got, "read %zu bytes at offset %" PRIu64, len, offset);
+        if (got == 0)
+            return err_set(info, ERR_CORRUPT,
+                           "read %zu bytes at offset %" PRIu64 ": the file ends after %zu", len,
+                           offset, done);
+        done += (size_t)got;
+    }
+    return ERR_OK;
+}
+
+enum err file_write_at(const struct file_sys *fs, int fd, const void *buf, size_t len,
+                       uint64_t offset, struct errinfo *info)
+{
+    size_t done = 0;
+
+    TRY(check_range(len, offset, info));
+    while (done < len) {
+        const char *from = (const char *)buf + done;
+        off_t at = (off_t)(offset + done);
+        ssize_t put;
+        RETRY_INTERRUPTED(put, fs->ops->pwrite(fs->ctx, fd, from, len - done, at));
+        if (put <= 0) /* 0 for a length that is not: trying again could go on for ever */
+            return err_set_errno(info, put < 0 ? (int)-put : EIO,
+                                 "write %zu bytes at offset %" PRIu64, len, offset);
+        done += (size_t)put;
+    }
+    return ERR_OK;
+}
+
+enum err file_sync(const struct file_sys *fs, int fd, struct errinfo *info)
+{
+    int result;
+
+    RETRY_INTERRUPTED(result, fs->ops->fsync(fs->ctx, fd));
+    return result < 0 ? err_set_errno(info, -result, "fsync") : ERR_OK;
+}
+
+static enum err too_large(size_t limit, struct errinfo *info)
+{
+    return err_set(info, ERR_LIMIT, "larger than the limit of %zu bytes", limit);
+}
+
+/* Reads up to the end into `content`, whose limit is one byte more than the caller's: that byte is how a file is noticed that
+ * became too large while it was read. The size from fstat is only a hint; for files in /proc it is 0. */
+static enum err read_to_end(const struct file_sys *fs, int fd, struct buf *content,
+                            struct errinfo *info)
+{
+    while (content->len < content->limit) {
+        if (content->cap - content->len == 1 && buf_reserve(content, 1) == NULL)
+            return err_set(info, content->err, "%s", err_sentence(content->err));
+        size_t room = content->cap - content->len - 1;
+        char *to = content->data + content->len;
+        ssize_t got;
+        RETRY_INTERRUPTED(got, fs->ops->pread(fs->ctx, fd, to, room, (off_t)content->len));
+        if (got < 0)
+            return err_set_errno(info, (int)-got, "at offset %zu", content->len);
+        if (got == 0)
+            return ERR_OK;
+        buf_commit(content, (size_t)got);
+    }
+    return too_large(content->limit - 1, info);
+}
+
+static enum err read_regular(const struct file_sys *fs, int fd, struct buf *content,
+                             struct errinfo *info)
+{
+    struct stat st;
+    int result;
+
+    RETRY_INTERRUPTED(result, fs->ops->fstat(fs->ctx, fd, &st));
+    if (result < 0)
+        return err_set_errno(info, -result, "fstat");
+    if (!S_ISREG(st.st_mode))
+        return err_set(info, ERR_INVALID, "not a regular file");
+    if ((uint64_t)st.st_size >= content->limit)
+        return too_large(content->limit - 1, info);
+    if (buf_reserve(content, (size_t)st.st_size + 1) == NULL)
+        return err_set(info, content->err, "%s", err_sentence(content->err));
+    return read_to_end(fs, fd, content, info);
+}
+
+enum err file_read_all(const struct file_sys *fs, int dir, const char *name, size_t limit,
+                       char **data, size_t *len, struct errinfo *info)
+{
+    struct buf content;
+    int fd;
+
+    *data = NULL;
+    *len = 0;
+    /* O_NONBLOCK: opening a pipe that somebody put there must not wait for its other end. Regular files do not care. */
+    TRY(file_open_at(fs, dir, name, O_RDONLY | O_NONBLOCK, 0, &fd, info));
+    buf_init(&content, MIN(limit, SIZE_MAX / 2 - 2) + 1); /* a buffer cannot hold more */
+    enum err err = read_regular(fs, fd, &content, info);
+    file_close(fs, &fd);
+    if (err != ERR_OK) {
+        buf_fini(&content);
+        return err_wrap(info, err, "read %s", name);
+    }
+    *len = content.len;
+    *data = buf_take(&content);
+    assert(*data != NULL); /* the buffer has memory and no error, so taking it cannot fail */
+    return ERR_OK;
+}
+
+/* ---- replacing ---- */
+
+static enum err open_temp(const struct file_sys *fs, int dir, const char *name, mode_t mode,
+                          char temp[TEMP_NAME_BYTES], int *fd, struct errinfo *info)
+{
+    enum err err = ERR_EXISTS;
+
+    for (int tries = 0; err == ERR_EXISTS && tries < TEMP_TRIES_MAX; tries++) {
+        uint64_t number;
+        if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
+            return err_set_errno(info, errno, "random name for %s", name);
+        int len = snprintf(temp, TEMP_NAME_BYTES, "%s.%016" PRIx64 FILE_TEMP_SUFFIX, name, number);
+        if (len < 0 || len >= TEMP_NAME_BYTES)
+            return err_set_errno(info, ENAMETOOLONG, "temporary name for %s", name);
+        err = file_open_at(fs, dir, temp, O_WRONLY | O_CREAT | O_EXCL, mode, fd, info);
+    }
+    return err;
+}
+
+static enum err rename_temp(const struct file_sys *fs, int dir, const char *temp, const char *name,
+                            struct errinfo *info)
+{
+    int result;
+
+    RETRY_INTERRUPTED(result, fs->ops->renameat(fs->ctx, dir, temp, dir, name));
+    return result < 0 ? err_set_errno(info, -result, "rename %s", temp) : ERR_OK;
+}
+
+enum err file_replace(const struct file_sys *fs, int dir, const char *name, const void *data,
+                      size_t len, mode_t mode, struct errinfo *info)
+{
+    char temp[TEMP_NAME_BYTES];
+    int fd;
+
+    assert(strchr(name, '/') ==
+           NULL); /* `dir` is what gets synced, so the name must be right below it */
+    enum err err = open_temp(fs, dir, name, mode, temp, &fd, info);
+    if (err != ERR_OK)
+        return err_wrap(info, err, "replace %s", name);
+    err = file_write_at(fs, fd, data, len, 0, info);
+    if (err == ERR_OK)
+        err = file_sync(fs, fd, info);
+    file_close(fs, &fd);
+    if (err == ERR_OK)
+        err = rename_temp(fs, dir, temp, name, info);
+    if (err != ERR_OK) {
+        int result; /* what cannot be removed either stays, under a name that says what it is */
+        RETRY_INTERRUPTED(result, fs->ops->unlinkat(fs->ctx, dir, temp, false));
+    } else {
+        err = file_sync(fs, dir, info);
+    }
+    return err != ERR_OK ? err_wrap(info, err, "replace %s", name) : ERR_OK;
+}

@@ -1,0 +1,196 @@
+/*
+ * file_fault.c: one wrapper per call of the table. Each asks misbehaves() first and otherwise hands the call on.
+ *
+ * Only reads and writes can be done by half; only they look at the kind themselves. close is the other exception: it always
+ * closes, because the kernel's does so even when it answers an error, and a test that counts handles must see the same.
+ */
+#include "base/file_fault.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+static const char *const call_names[] = {
+#define X(value, name) [FILE_CALL_##value] = #name,
+    FILE_CALL_TABLE(X)
+#undef X
+};
+
+static bool fires(struct file_fault *fault, enum file_call call)
+{
+    if ((fault->calls & UINT64_C(1) << call) == 0 || !fault_fires(&fault->when))
+        return false;
+    /* Relaxed: only a message after the deed reads it. */
+    atomic_store_explicit(&fault->last, call, memory_order_relaxed);
+    return true;
+}
+
+NORETURN static void die(void)
+{
+    for (;;) {
+        kill(getpid(), SIGKILL); /* nothing runs behind this: no handlers, no flushing of stdio */
+        pause();
+    }
+}
+
+/* What a call that fired does when it cannot be done by half: true when it is to answer -errnum and do nothing. */
+static bool misbehave(struct file_fault *fault)
+{
+    switch (fault->kind) {
+    case FILE_FAULT_ERROR:
+    case FILE_FAULT_TORN:
+        assert(fault->errnum > 0);
+        return true;
+    case FILE_FAULT_DELAY:
+        clock_sleep_ns(fault->clock, fault->delay_ns);
+        return false;
+    case FILE_FAULT_KILL:
+        die();
+    case FILE_FAULT_SHORT:
+        break;
+    }
+    return false;
+}
+
+static bool misbehaves(struct file_fault *fault, enum file_call call)
+{
+    return fires(fault, call) && misbehave(fault);
+}
+
+/* The body of a wrapper: the fault's answer, or the same call of the table below. */
+#define FORWARD(CALL, name, ...)             \
+    struct file_fault *fault = ctx;          \
+    if (misbehaves(fault, FILE_CALL_##CALL)) \
+        return -fault->errnum;               \
+    return fault->base->ops->name(fault->base->ctx, __VA_ARGS__)
+
+static int fault_openat(void *ctx, int dir, const char *name, int flags, mode_t mode)
+{
+    FORWARD(OPENAT, openat, dir, name, flags, mode);
+}
+
+static int fault_close(void *ctx, int fd)
+{
+    struct file_fault *fault = ctx;
+    bool fails = misbehaves(fault, FILE_CALL_CLOSE);
+    int result = fault->base->ops->close(fault->base->ctx, fd);
+
+    return fails ? -fault->errnum : result;
+}
+
+static ssize_t fault_pread(void *ctx, int fd, void *buf, size_t len, off_t offset)
+{
+    struct file_fault *fault = ctx;
+
+    if (fires(fault, FILE_CALL_PREAD)) {
+        if (misbehave(fault))
+            return -fault->errnum;
+        if (fault->kind == FILE_FAULT_SHORT && len > 1)
+            len /= 2;
+    }
+    return fault->base->ops->pread(fault->base->ctx, fd, buf, len, offset);
+}
+
+static ssize_t fault_pwrite(void *ctx, int fd, const void *buf, size_t len, off_t offset)
+{
+    struct file_fault *fault = ctx;
+    const struct file_sys *base = fault->base;
+
+    if (fires(fault, FILE_CALL_PWRITE)) {
+        if (fault->kind == FILE_FAULT_TORN || fault->kind == FILE_FAULT_KILL)
+            (void)base->ops->pwrite(base->ctx, fd, buf, len / 2, offset);
+        if (misbehave(fault))
+            return -fault->errnum;
+        if (fault->kind == FILE_FAULT_SHORT && len > 1)
+            len /= 2;
+    }
+    return base->ops->pwrite(base->ctx, fd, buf, len, offset);
+}
+
+static int fault_fsync(void *ctx, int fd)
+{
+    FORWARD(FSYNC, fsync, fd);
+}
+
+static int fault_ftruncate(void *ctx, int fd, off_t len)
+{
+    FORWARD(FTRUNCATE, ftruncate, fd, len);
+}
+
+static int fault_fallocate(void *ctx, int fd, off_t len)
+{
+    FORWARD(FALLOCATE, fallocate, fd, len);
+}
+
+static int fault_fstat(void *ctx, int fd, struct stat *st)
+{
+    FORWARD(FSTAT, fstat, fd, st);
+}
+
+static int fault_fstatat(void *ctx, int dir, const char *name, struct stat *st)
+{
+    FORWARD(FSTATAT, fstatat, dir, name, st);
+}
+
+static int fault_fstatvfs(void *ctx, int fd, struct statvfs *vfs)
+{
+    FORWARD(FSTATVFS, fstatvfs, fd, vfs);
+}
+
+static int fault_renameat(void *ctx, int from_dir, const char *from, int to_dir, const char *to)
+{
+    FORWARD(RENAMEAT, renameat, from_dir, from, to_dir, to);
+}
+
+static int fault_linkat(void *ctx, int from_dir, const char *from, int to_dir, const char *to)
+{
+    FORWARD(LINKAT, linkat, from_dir, from, to_dir, to);
+}
+
+static int fault_unlinkat(void *ctx, int dir, const char *name, bool is_dir)
+{
+    FORWARD(UNLINKAT, unlinkat, dir, name, is_dir);
+}
+
+static int fault_mkdirat(void *ctx, int dir, const char *name, mode_t mode)
+{
+    FORWARD(MKDIRAT, mkdirat, dir, name, mode);
+}
+
+static int fault_lock(void *ctx, int fd, bool exclusive)
+{
+    FORWARD(LOCK, lock, fd, exclusive);
+}
+
+static int fault_futimens(void *ctx, int fd, uint64_t wall_ns)
+{
+    FORWARD(FUTIMENS, futimens, fd, wall_ns);
+}
+
+static int fault_list(void *ctx, int dir,
+                      void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg)
+{
+    FORWARD(LIST, list, dir, fn, arg);
+}
+
+static const struct file_ops fault_ops = {
+#define X(value, name) .name = fault_##name,
+    FILE_CALL_TABLE(X)
+#undef X
+};
+
+void file_fault_init(struct file_fault *fault, const struct file_sys *base)
+{
+    *fault = (struct file_fault){
+        .sys = {.ops = &fault_ops, .ctx = fault},
+        .base = base,
+        .calls = ~UINT64_C(0),
+    };
+}
+
+const char *file_call_name(enum file_call call)
+{
+    return (unsigned)call < FILE_CALL_COUNT ? call_names[call] : "unknown";
+}
