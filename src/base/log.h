@@ -9,8 +9,11 @@
  *      LOG_INFO(log, "cache", "hit", LOG_UINT("id", id), LOG_STR("match", name));
  *
  * Equal messages (same tag and text) are limited to `burst` lines per `interval`; the next line that passes carries
- * suppressed=N. A line is written with one write(2) call, so that lines of several threads or processes do not mix. Values
- * are escaped: no field can forge a line. Nothing here fails the caller; lines that could not be written are counted.
+ * suppressed=N. A line is written with one write(2) call, so that lines of several threads or processes do not mix, and is
+ * at most PIPE_BUF bytes: longer texts are cut, fields without room are left out, and the line then ends with cut=true.
+ * Values are escaped: no field can forge a line. In text lines they are quoted when they are empty or contain spaces, quotes,
+ * '=', backslashes, control characters or invalid UTF-8; in JSON, invalid bytes become U+FFFD and NaN becomes null. Nothing
+ * here fails the caller or changes errno; lines that could not be written are counted. SIGPIPE is the program's business.
  *
  * Threads: any. The formatting happens outside the lock (rank LOCK_RANK_LOG).
  */

@@ -1,0 +1,451 @@
+/*
+ * log.c: rate limit under the lock, formatting on the caller's stack, one write(2).
+ *
+ * A line is at most PIPE_BUF bytes, the size up to which the kernel promises that writes to a pipe do not mix. What does not
+ * fit is left out, value by value, and the line ends with cut=true; it is valid JSON in any case:
+ *
+ *      \n | head | fields ............ | tail |          the first byte is written only after a line that broke off in
+ *      0  1                            limit  end        the middle, so that this one starts on a line of its own
+ *
+ * Equal messages are found by a search through a small table, the entry whose window is oldest gives way to a new message.
+ * It is bounded whatever is logged; a message that was pushed out starts with a fresh burst, which errs on the side of
+ * saying too much.
+ *
+ * Not done here: opening, rotating or buffering files (that is for whoever reads our stderr); ignoring SIGPIPE (the main
+ * program does); locales (nobody calls setlocale, so %g writes a point).
+ */
+#include "base/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/mem.h"
+
+enum {
+    LINE_BYTES_MAX = PIPE_BUF,
+    VALUE_BYTES_MAX =
+        1024,            /* of one escaped text, so that one long value does not hide all others */
+    TAIL_BYTES_MAX = 64, /* suppressed=N, cut=true, the closing brace and the end of the line */
+    RATE_SLOTS = 64,     /* different messages within an interval; few programs have more in all */
+    CODE_INVALID = -1,   /* a byte that is not UTF-8 */
+};
+
+struct rate {
+    const char *tag; /* NULL: the slot is free */
+    const char *message;
+    uint64_t window_ns;  /* when its window began */
+    uint64_t lines;      /* in this window */
+    uint64_t suppressed; /* since the last line that passed */
+};
+
+struct log {
+    struct log_options options; /* level: see below */
+    atomic_int level;
+    atomic_bool torn; /* the last line broke off in the middle */
+    _Atomic uint64_t lost;
+    _Atomic uint64_t suppressed;
+    struct lock lock;
+    struct rate rates[RATE_SLOTS]; /* GUARDED_BY(lock) */
+};
+
+struct line {
+    char text[LINE_BYTES_MAX];
+    size_t len;
+    size_t limit; /* len never exceeds it */
+    enum log_format format;
+    bool cut;
+};
+
+static const struct {
+    const char *name;
+    const char *color;
+} levels[] = {
+    [LOG_LEVEL_DEBUG] = {"debug", "\x1b[2m"},
+    [LOG_LEVEL_INFO] = {"info", "\x1b[32m"},
+    [LOG_LEVEL_WARN] = {"warn", "\x1b[33m"},
+    [LOG_LEVEL_ERROR] = {"error", "\x1b[31m"},
+    [LOG_LEVEL_OFF] = {"off", ""},
+};
+
+/* ---- escaping ---- */
+
+/* The code point at `at`, a NUL-terminated text, and how many bytes it has; CODE_INVALID and 1 for what is not UTF-8. */
+static int decode(const unsigned char *at, size_t *len)
+{
+    static const int least[] = {0, 0, 0x80, 0x800, 0x10000}; /* shorter forms are forbidden */
+    size_t want = at[0] < 0x80 ? 1 : at[0] >= 0xF0 ? 4 : at[0] >= 0xE0 ? 3 : at[0] >= 0xC0 ? 2 : 0;
+
+    *len = 1;
+    if (want <= 1)
+        return want == 1 ? at[0] : CODE_INVALID;
+    int code = at[0] & (0x7F >> want);
+    for (size_t i = 1; i < want; i++) {
+        if ((at[i] & 0xC0) != 0x80) /* also the NUL at the end */
+            return CODE_INVALID;
+        code = code << 6 | (at[i] & 0x3F);
+    }
+    if (at[0] > 0xF4 || code < least[want] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
+        return CODE_INVALID;
+    *len = want;
+    return code;
+}
+
+/* What a terminal or a viewer could take for a command or for the end of a line. */
+static bool is_control(int code)
+{
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029;
+}
+
+/* Writes one character of a text as it may stand between quotes; returns its length. */
+static size_t escape(enum log_format format, const unsigned char *at, size_t at_len, int code,
+                     char out[8])
+{
+    const char *const shorts = "\"\"\\\\\nn\rr\tt";
+
+    for (const char *pair = shorts; *pair != '\0'; pair += 2)
+        if (code == pair[0])
+            return (size_t)snprintf(out, 8, "\\%c", pair[1]);
+    if (code == CODE_INVALID && format == LOG_FORMAT_JSON)
+        return (size_t)snprintf(out, 8, "\xEF\xBF\xBD"); /* U+FFFD: JSON has no way to say a byte */
+    if (code == CODE_INVALID)
+        return (size_t)snprintf(out, 8, "\\x%02x", at[0]);
+    if (is_control(code))
+        return (size_t)snprintf(out, 8, "\\u%04x", (unsigned)code);
+    memcpy(out, at, at_len);
+    return at_len;
+}
+
+static bool needs_quotes(const char *text)
+{
+    size_t len;
+
+    if (text[0] == '\0' || strcmp(text, "-") == 0) /* a bare - is "no value" */
+        return true;
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at += len) {
+        int code = decode(at, &len);
+        if (code == CODE_INVALID || is_control(code) || (code < 0x80 && strchr(" \"=\\", code)))
+            return true;
+    }
+    return false;
+}
+
+/* ---- composing a line ---- */
+
+static bool put(struct line *line, const char *text)
+{
+    size_t len = strlen(text);
+
+    assert(line->len <= line->limit && line->limit <= sizeof(line->text));
+    if (len > line->limit - line->len) {
+        line->cut = true;
+        return false;
+    }
+    memcpy(line->text + line->len, text, len);
+    line->len += len;
+    return true;
+}
+
+/* Escapes as much of a text as may be shown. One byte of the line is left for a quote behind it. */
+static void put_escaped(struct line *line, const char *text)
+{
+    size_t end = MIN(line->len + VALUE_BYTES_MAX, line->limit - 1), at_len;
+
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at += at_len) {
+        char out[8];
+        int code = decode(at, &at_len);
+        size_t len = escape(line->format, at, at_len, code, out);
+        if (line->len + len > end) {
+            line->cut = true;
+            return;
+        }
+        memcpy(line->text + line->len, out, len);
+        line->len += len;
+    }
+}
+
+static bool put_quoted(struct line *line, const char *text)
+{
+    if (!put(line, "\""))
+        return false;
+    put_escaped(line, text);
+    return put(line, "\"");
+}
+
+static bool put_value(struct line *line, const struct log_field *field)
+{
+    bool json = line->format == LOG_FORMAT_JSON;
+    const char *text = field->value.s;
+    char number[32];
+
+    switch (field->type) {
+    case LOG_TYPE_INT:
+        snprintf(number, sizeof(number), "%" PRId64, field->value.i);
+        return put(line, number);
+    case LOG_TYPE_UINT:
+        snprintf(number, sizeof(number), "%" PRIu64, field->value.u);
+        return put(line, number);
+    case LOG_TYPE_FLOAT:
+        if (json && !isfinite(field->value.f))
+            return put(line, "null");
+        snprintf(number, sizeof(number), "%.6g", field->value.f);
+        return put(line, number);
+    case LOG_TYPE_BOOL:
+        return put(line, field->value.b ? "true" : "false");
+    case LOG_TYPE_STR:
+        if (text == NULL)
+            return put(line, json ? "null" : "-");
+        if (json || needs_quotes(text))
+            return put_quoted(line, text);
+        put_escaped(line, text);
+        return true;
+    case LOG_TYPE_END:
+        break;
+    }
+    assert(!"a field of unknown type");
+    return false;
+}
+
+static bool put_key(struct line *line, const char *key)
+{
+    if (line->format == LOG_FORMAT_JSON)
+        return put(line, ",") && put_quoted(line, key) && put(line, ":");
+    if (!put(line, " "))
+        return false;
+    put_escaped(line, key);
+    return put(line, "=");
+}
+
+/* The whole field or nothing of it. A text counts as whole when it was cut. */
+static void put_field(struct line *line, const struct log_field *field)
+{
+    size_t mark = line->len;
+
+    if (!put_key(line, field->key) || !put_value(line, field)) {
+        line->len = mark;
+        line->cut = true;
+    }
+}
+
+static void put_time(struct line *line, uint64_t wall_ns)
+{
+    time_t seconds = (time_t)(wall_ns / NS_PER_S);
+    char text[64];
+    struct tm tm;
+
+    gmtime_r(&seconds, &tm);
+    snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", tm.tm_year + 1900,
+             tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+             (int)(wall_ns % NS_PER_S / NS_PER_MS));
+    put(line, text);
+}
+
+static void put_head_text(struct line *line, const struct log *log, enum log_level level,
+                          const char *tag, const char *message)
+{
+    char name[16];
+
+    put_time(line, clock_wall_ns(log->options.clock));
+    put(line, " ");
+    put(line, log->options.color ? levels[level].color : "");
+    snprintf(name, sizeof(name), "%-5s", levels[level].name);
+    put(line, name);
+    put(line, log->options.color ? "\x1b[0m" : "");
+    put(line, " [");
+    put_escaped(line, tag);
+    put(line, "] ");
+    put_escaped(line, message);
+}
+
+static void put_head_json(struct line *line, const struct log *log, enum log_level level,
+                          const char *tag, const char *message)
+{
+    put(line, "{\"time\":\"");
+    put_time(line, clock_wall_ns(log->options.clock));
+    put(line, "\",\"level\":\"");
+    put(line, levels[level].name);
+    put(line, "\",\"tag\":");
+    put_quoted(line, tag);
+    put(line, ",\"message\":");
+    put_quoted(line, message);
+}
+
+static void put_tail(struct line *line, uint64_t suppressed)
+{
+    line->limit = sizeof(line->text);
+    if (suppressed > 0)
+        put_field(line, &LOG_UINT("suppressed", suppressed));
+    if (line->cut)
+        put_field(line, &LOG_BOOL("cut", true));
+    bool fits = put(line, line->format == LOG_FORMAT_JSON ? "}\n" : "\n");
+    assert(fits); /* TAIL_BYTES_MAX is large enough for the largest number */
+}
+
+/* ---- writing ---- */
+
+/* One write, as a rule. The loop is for signals and for the kinds of files that take a part only; what follows such a part
+ * may stand behind somebody else's line, which is the price of not holding a lock while the other end is slow. */
+static void write_line(struct log *log, const struct line *line)
+{
+    /* Relaxed: whether another thread's new line comes a moment earlier or later does not matter. */
+    bool torn = atomic_exchange_explicit(&log->torn, false, memory_order_relaxed);
+    const char *from = line->text + (torn ? 0 : 1), *end = line->text + line->len;
+
+    while (from < end) {
+        ssize_t put_len = write(log->options.fd, from, (size_t)(end - from));
+        if (put_len > 0) {
+            from += put_len;
+            torn = true;
+        } else if (put_len == 0 || errno != EINTR) {
+            atomic_store_explicit(&log->torn, torn, memory_order_relaxed);
+            atomic_fetch_add_explicit(&log->lost, 1, memory_order_relaxed); /* a mere counter */
+            return;
+        }
+    }
+}
+
+/* ---- the rate limit ---- */
+
+static struct rate *find_rate_locked(struct log *log, const char *tag, const char *message,
+                                     uint64_t now_ns) REQUIRES(&log->lock)
+{
+    struct rate *oldest = &log->rates[0];
+
+    lock_assert_held(&log->lock);
+    for (size_t i = 0; i < RATE_SLOTS; i++) {
+        struct rate *rate = &log->rates[i];
+        if (rate->tag ==
+            NULL) { /* slots are taken in order and never given back: the rest is free, too */
+            oldest = rate;
+            break;
+        }
+        if (strcmp(rate->message, message) == 0 && strcmp(rate->tag, tag) == 0)
+            return rate;
+        if (rate->window_ns < oldest->window_ns)
+            oldest = rate;
+    }
+    *oldest = (struct rate){.tag = tag, .message = message, .window_ns = now_ns};
+    return oldest;
+}
+
+/* Whether the line may be written, and how many equal ones were not since the last that was. */
+static bool admit(struct log *log, const char *tag, const char *message, uint64_t *suppressed)
+{
+    *suppressed = 0;
+    if (log->options.burst == 0)
+        return true;
+    lock_enter(&log->lock);
+    uint64_t now_ns =
+        clock_mono_ns(log->options.clock); /* inside: windows must not begin in the future */
+    struct rate *rate = find_rate_locked(log, tag, message, now_ns);
+    if (now_ns - rate->window_ns >= log->options.interval_ns) {
+        rate->window_ns = now_ns;
+        rate->lines = 0;
+    }
+    bool admitted = rate->lines < log->options.burst;
+    if (admitted) {
+        rate->lines++;
+        *suppressed = rate->suppressed;
+        rate->suppressed = 0;
+    } else {
+        rate->suppressed++;
+        atomic_fetch_add_explicit(&log->suppressed, 1, memory_order_relaxed); /* a mere counter */
+    }
+    lock_leave(&log->lock);
+    return admitted;
+}
+
+/* ---- public ---- */
+
+struct log *log_create(const struct log_options *options)
+{
+    struct log *log = mem_alloc(sizeof(*log));
+
+    assert(options->clock != NULL && options->level <= LOG_LEVEL_OFF);
+    log->options = *options;
+    atomic_init(&log->level, (int)options->level);
+    lock_init(&log->lock, "log", LOCK_RANK_LOG);
+    return log;
+}
+
+void log_destroy(struct log **log)
+{
+    if (*log == NULL)
+        return;
+    lock_fini(&(*log)->lock);
+    mem_free(*log);
+    *log = NULL;
+}
+
+bool log_enabled(const struct log *log, enum log_level level)
+{
+    assert(level < LOG_LEVEL_OFF);
+    /* Relaxed: a change of the level need not be seen at once. */
+    return log != NULL && (int)level >= atomic_load_explicit(&log->level, memory_order_relaxed);
+}
+
+void log_set_level(struct log *log, enum log_level level)
+{
+    assert(level <= LOG_LEVEL_OFF);
+    atomic_store_explicit(&log->level, (int)level, memory_order_relaxed);
+}
+
+void log_event(struct log *log, enum log_level level, const char *tag, const char *message,
+               const struct log_field *fields)
+{
+    int errno_before = errno; /* "it failed" is often logged before errno is looked at */
+    struct line line;
+    uint64_t suppressed;
+
+    if (!log_enabled(log, level) || !admit(log, tag, message, &suppressed))
+        return;
+    line.text[0] = '\n';
+    line.len = 1;
+    line.limit = sizeof(line.text) - TAIL_BYTES_MAX;
+    line.format = log->options.format;
+    line.cut = false;
+    if (line.format == LOG_FORMAT_JSON)
+        put_head_json(&line, log, level, tag, message);
+    else
+        put_head_text(&line, log, level, tag, message);
+    for (; fields->type != LOG_TYPE_END; fields++)
+        put_field(&line, fields);
+    put_tail(&line, suppressed);
+    write_line(log, &line);
+    errno = errno_before;
+}
+
+uint64_t log_lines_lost(const struct log *log)
+{
+    return atomic_load_explicit(&log->lost, memory_order_relaxed);
+}
+
+uint64_t log_lines_suppressed(const struct log *log)
+{
+    return atomic_load_explicit(&log->suppressed, memory_order_relaxed);
+}
+
+const char *log_level_name(enum log_level level)
+{
+    return (unsigned)level < COUNT_OF(levels) ? levels[level].name : "unknown";
+}
+
+bool log_level_parse(const char *name, enum log_level *level)
+{
+    for (size_t i = 0; i < COUNT_OF(levels); i++) {
+        if (strcmp(name, levels[i].name) == 0) {
+            *level = (enum log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
