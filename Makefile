@@ -113,6 +113,10 @@ suites      := $(src_suite:%.c=$(B)/%)
 src_support := $(sort $(wildcard tests/support/*.c))
 obj_support := $(src_support:%.c=$(B)/%.o)
 sh_suites   := $(sort $(shell find tests -name '*_test.sh'))
+ifdef ONLY
+suites      := $(foreach suite,$(suites),$(if $(findstring $(ONLY),$(suite:$(B)/tests/%=%)),$(suite)))
+sh_suites   := $(foreach suite,$(sh_suites),$(if $(findstring $(ONLY),$(suite:tests/%=%)),$(suite)))
+endif
 benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
@@ -159,7 +163,7 @@ $(B)/bench/%_bench: $(B)/bench/%_bench.o $(B)/libcore.a
 # ONLY=pattern runs the suites whose name contains it. TIMEOUT is per test, in seconds.
 test: all $(suites) $(B)/tests/run ## build and run every test (ONLY=name, SAN=, DEBUG=1, COV=1)
 	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) CC='$(CC)' \
-	    $(B)/tests/run $(if $(ONLY),--only '$(ONLY)') $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(suites) $(sh_suites)
+	    $(B)/tests/run $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(suites) $(sh_suites)
 ifdef COV
 	@tools/coverage.sh $(B)
 endif

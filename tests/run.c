@@ -1,5 +1,5 @@
 /*
- * run.c: the test runner. `run [-j N] [--timeout S] [--only TEXT] SUITE...`
+ * run.c: the test runner. `run [-j N] [--timeout S] SUITE...`
  *
  * Each suite lists its tests (SUITE --list); each test then runs in a process of its own (SUITE --run NAME), several at a
  * time, in a process group that is killed when the time is up. A crash, a hang or a leak therefore costs one test, not the
@@ -290,7 +290,6 @@ static int summarise(const struct suite *suites, int count, double seconds)
 int main(int argc, char **argv)
 {
     struct suite *suites = calloc((size_t)argc, sizeof(*suites));
-    const char *only = NULL;
     int count = 0, jobs = (int)sysconf(_SC_NPROCESSORS_ONLN);
     double started = now();
 
@@ -301,13 +300,9 @@ int main(int argc, char **argv)
             jobs = (int)strtol(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "--timeout") == 0 && i + 1 < argc) {
             timeout_s = (int)strtol(argv[++i], NULL, 10);
-        } else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
-            only = argv[++i];
         } else {
             suites[count].path = argv[i];
-            name_suite(&suites[count]);
-            if (only == NULL || strstr(suites[count].name, only) != NULL)
-                count++;
+            name_suite(&suites[count++]);
         }
     }
     for (int i = 0; i < count; i++) {
