@@ -24,15 +24,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/attr.h"
 #include "base/buf.h"
+#include "base/err.h"
 
 enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 
 struct metric_desc {
     const char *name; /* base unit and _total included, as Prometheus wants */
     enum metric_type type;
-    const char *unit;
+    const char *unit; /* part of the name, or NULL: none */
     const char *help;
     const char *label;         /* NULL: no label */
     const char *const *values; /* of the label, ended by NULL */
@@ -44,11 +44,13 @@ extern const double metric_buckets_bytes[];   /* 1 KiB ... 16 GiB */
 
 struct metric_set;
 
-/* Copies nothing: the table must outlive the set. Aborts on an invalid table (bad name, buckets not ascending): our bug. */
+/* Copies nothing: the table must outlive the set. Aborts on an invalid table (bad name, a counter without _total, buckets
+ * not ascending): our bug. */
 struct metric_set *metric_set_create(const struct metric_desc *table, size_t count);
 void metric_set_destroy(struct metric_set **set);
 
-/* `label` is an index into values (0 without labels). Counters take v >= 0. */
+/* `label` is an index into values (0 without labels). Counters take v >= 0. A metric of another type than the comment
+ * names, or an index that the table does not have, is a caller's bug and aborts. */
 void metric_add(struct metric_set *set, size_t id, size_t label, double v); /* counter, gauge */
 void metric_put(struct metric_set *set, size_t id, size_t label, double v); /* gauge */
 void metric_observe(struct metric_set *set, size_t id, size_t label, double v); /* histogram */
@@ -56,7 +58,7 @@ void metric_observe(struct metric_set *set, size_t id, size_t label, double v); 
 double metric_value(const struct metric_set *set, size_t id, size_t label); /* histogram: the sum */
 uint64_t metric_count(const struct metric_set *set, size_t id, size_t label); /* histogram: observations */
 
-/* Appends the set as Prometheus text format 0.0.4. */
+/* Appends the set as Prometheus text format 0.0.4. Fails as buf_append does. */
 enum err metric_render(const struct metric_set *set, struct buf *out);
 
 #endif

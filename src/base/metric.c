@@ -1,0 +1,362 @@
+/*
+ * metric.c: one flat array of 64-bit cells per set.
+ *
+ *      first[id] --> label 0: [cell ...] label 1: [cell ...] ...
+ *
+ *      counter, gauge   1 cell per label     the value
+ *      histogram        n + 1 cells          the n buckets (not cumulative, the last one is +Inf), then the sum
+ *
+ * A cell holds either a count or the bits of a double; doubles are added with a compare-and-swap loop, which on the few
+ * updates per token that we make never spins in practice. The number of observations is the sum of the buckets and has no
+ * cell of its own: a scrape in the middle of an update could otherwise see `_count` differ from the +Inf bucket, which
+ * scrapers reject.
+ *
+ * Not here: timestamps, summaries, exemplars, labels that come and go. Cells of several metrics share cache lines; what is
+ * updated by many threads at once, millions of times a second, does not belong into a metric.
+ */
+#include "base/metric.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+struct metric_set {
+    const struct metric_desc *table;
+    size_t count;
+    size_t *first; /* cell of label 0, by id; one more entry at the end: the number of cells */
+    _Atomic uint64_t *cells;
+};
+
+NORETURN static void bad_table(const struct metric_desc *desc, const char *what)
+{
+    fprintf(stderr, "hearth: metric %s: %s\n", desc->name ? desc->name : "(null)", what);
+    abort();
+}
+
+static bool is_name(const char *text, bool colon)
+{
+    if (text == NULL || text[0] == '\0' || (text[0] >= '0' && text[0] <= '9'))
+        return false;
+    for (; *text; text++) {
+        bool letter = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z');
+        bool digit = *text >= '0' && *text <= '9';
+        if (!letter && !digit && *text != '_' && !(colon && *text == ':'))
+            return false;
+    }
+    return true;
+}
+
+static size_t bucket_count(const struct metric_desc *desc)
+{
+    size_t n = 0;
+
+    while (!isinf(desc->buckets[n]))
+        n++;
+    return n + 1;
+}
+
+static size_t label_count(const struct metric_desc *desc)
+{
+    size_t n = 0;
+
+    if (desc->label == NULL)
+        return 1;
+    while (desc->values[n] != NULL)
+        n++;
+    return n;
+}
+
+static size_t cells_per_label(const struct metric_desc *desc)
+{
+    return desc->type == METRIC_HISTOGRAM ? bucket_count(desc) + 1 : 1;
+}
+
+static void check_label(const struct metric_desc *desc)
+{
+    if ((desc->label == NULL) != (desc->values == NULL))
+        bad_table(desc, "a label needs values, and values a label");
+    if (desc->label == NULL)
+        return;
+    if (!is_name(desc->label, false) || strncmp(desc->label, "__", 2) == 0)
+        bad_table(desc, "bad label name");
+    if (desc->type == METRIC_HISTOGRAM && strcmp(desc->label, "le") == 0)
+        bad_table(desc, "the label le belongs to the buckets");
+    if (label_count(desc) == 0)
+        bad_table(desc, "the label has no values");
+    for (size_t i = 0; desc->values[i] != NULL; i++)
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(desc->values[i], desc->values[j]) == 0)
+                bad_table(desc, "the label has a value twice");
+}
+
+static void check_buckets(const struct metric_desc *desc)
+{
+    if ((desc->type == METRIC_HISTOGRAM) != (desc->buckets != NULL))
+        bad_table(desc, "histograms have buckets, and nothing else has");
+    if (desc->buckets == NULL)
+        return;
+    /* Every step is checked before the next is read, so that a list without its INFINITY is found at its first
+     * descent and not walked for ever. */
+    for (const double *bound = desc->buckets; *bound != INFINITY; bound++)
+        if (isnan(*bound) || *bound == -INFINITY || !(bound[0] < bound[1]))
+            bad_table(desc, "the buckets are not ascending to INFINITY");
+}
+
+static void check_desc(const struct metric_desc *table, size_t id)
+{
+    const struct metric_desc *desc = &table[id];
+
+    if (!is_name(desc->name, true))
+        bad_table(desc, "bad name");
+    size_t len = strlen(desc->name);
+    bool total = len > 6 && strcmp(desc->name + len - 6, "_total") == 0;
+    if (total != (desc->type == METRIC_COUNTER))
+        bad_table(desc, "counters end in _total, and nothing else does");
+    if (desc->unit != NULL && strstr(desc->name, desc->unit) == NULL)
+        bad_table(desc, "the unit is not in the name");
+    if (desc->help == NULL || desc->help[0] == '\0')
+        bad_table(desc, "no help");
+    for (size_t i = 0; i < id; i++)
+        if (strcmp(table[i].name, desc->name) == 0)
+            bad_table(desc, "the name is there twice");
+    check_label(desc);
+    check_buckets(desc);
+}
+
+static double double_of(uint64_t bits)
+{
+    double v;
+
+    memcpy(&v, &bits, sizeof(v));
+    return v;
+}
+
+static uint64_t bits_of(double v)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &v, sizeof(bits));
+    return bits;
+}
+
+/* Relaxed everywhere: each cell stands for itself, and nobody reads other memory because of its value. */
+static uint64_t load(const _Atomic uint64_t *cell)
+{
+    return atomic_load_explicit(cell, memory_order_relaxed);
+}
+
+static void add_double(_Atomic uint64_t *cell, double v)
+{
+    uint64_t old = load(cell);
+
+    while (!atomic_compare_exchange_weak_explicit(cell, &old, bits_of(double_of(old) + v),
+                                                  memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
+static _Atomic uint64_t *cells_of(const struct metric_set *set, size_t id, size_t label)
+{
+    assert(id < set->count);
+    size_t at = set->first[id] + label * cells_per_label(&set->table[id]);
+    assert(at < set->first[id + 1]); /* the label is one of the table's */
+    return &set->cells[at];
+}
+
+static void append_escaped(struct buf *out, const char *text, bool quote)
+{
+    for (; *text; text++) {
+        if (*text == '\n')
+            buf_append_str(out, "\\n");
+        else if (*text == '\\' || (quote && *text == '"'))
+            buf_appendf(out, "\\%c", *text);
+        else
+            buf_append_char(out, *text);
+    }
+}
+
+/* Counts as people write them, everything else in the fewest digits that read back as the same number. */
+static void append_number(struct buf *out, double v)
+{
+    char text[32];
+
+    if (isnan(v)) {
+        buf_append_str(out, "NaN");
+    } else if (isinf(v)) {
+        buf_append_str(out, v > 0 ? "+Inf" : "-Inf");
+    } else if (v == floor(v) && fabs(v) < 1e15) {
+        buf_appendf(out, "%.0f", v + 0.0); /* + 0.0 turns -0 into 0 */
+    } else {
+        for (int digits = 6; digits <= 17; digits++) {
+            snprintf(text, sizeof(text), "%.*g", digits, v);
+            if (strtod(text, NULL) == v)
+                break;
+        }
+        buf_append_str(out, text);
+    }
+}
+
+/* name_suffix{label="value",le="bound"}, and a space. `bound` is NULL outside buckets. */
+static void append_series(struct buf *out, const struct metric_desc *desc, const char *suffix,
+                          size_t label, const double *bound)
+{
+    buf_appendf(out, "%s%s", desc->name, suffix);
+    if (desc->label != NULL || bound != NULL)
+        buf_append_char(out, '{');
+    if (desc->label != NULL) {
+        buf_appendf(out, "%s=\"", desc->label);
+        append_escaped(out, desc->values[label], true);
+        buf_append_str(out, bound != NULL ? "\"," : "\"");
+    }
+    if (bound != NULL) {
+        buf_append_str(out, "le=\"");
+        append_number(out, *bound);
+        buf_append_char(out, '"');
+    }
+    if (desc->label != NULL || bound != NULL)
+        buf_append_char(out, '}');
+    buf_append_char(out, ' ');
+}
+
+static void render_histogram(const struct metric_desc *desc, const _Atomic uint64_t *cells,
+                             size_t label, struct buf *out)
+{
+    size_t buckets = bucket_count(desc);
+    uint64_t below = 0;
+
+    for (size_t i = 0; i < buckets; i++) {
+        below += load(&cells[i]);
+        append_series(out, desc, "_bucket", label, &desc->buckets[i]);
+        buf_appendf(out, "%llu\n", (unsigned long long)below);
+    }
+    append_series(out, desc, "_sum", label, NULL);
+    append_number(out, double_of(load(&cells[buckets])));
+    buf_append_char(out, '\n');
+    append_series(out, desc, "_count", label, NULL);
+    buf_appendf(out, "%llu\n", (unsigned long long)below);
+}
+
+static void render_head(const struct metric_desc *desc, struct buf *out)
+{
+    static const char *const types[] = {
+        [METRIC_COUNTER] = "counter", [METRIC_GAUGE] = "gauge", [METRIC_HISTOGRAM] = "histogram"};
+
+    buf_appendf(out, "# HELP %s ", desc->name);
+    append_escaped(out, desc->help, false);
+    buf_appendf(out, "\n# TYPE %s %s\n", desc->name, types[desc->type]);
+}
+
+struct metric_set *metric_set_create(const struct metric_desc *table, size_t count)
+{
+    struct metric_set *set = mem_alloc(sizeof(*set));
+
+    set->table = table;
+    set->count = count;
+    set->first = mem_alloc_array(count + 1, sizeof(*set->first));
+    for (size_t id = 0; id < count; id++) {
+        check_desc(table, id);
+        set->first[id + 1] = set->first[id] + label_count(&table[id]) * cells_per_label(&table[id]);
+    }
+    /* Zeroed memory is the number 0, as a count and as a double. */
+    set->cells = mem_alloc_array(set->first[count], sizeof(*set->cells));
+    return set;
+}
+
+void metric_set_destroy(struct metric_set **set)
+{
+    if (*set == NULL)
+        return;
+    mem_free((*set)->first);
+    mem_free((void *)(*set)->cells);
+    mem_free(*set);
+    *set = NULL;
+}
+
+void metric_add(struct metric_set *set, size_t id, size_t label, double v)
+{
+    _Atomic uint64_t *cell = cells_of(set, id, label);
+
+    assert(set->table[id].type != METRIC_HISTOGRAM);
+    assert(set->table[id].type == METRIC_GAUGE || v >= 0);
+    add_double(cell, v);
+}
+
+void metric_put(struct metric_set *set, size_t id, size_t label, double v)
+{
+    _Atomic uint64_t *cell = cells_of(set, id, label);
+
+    assert(set->table[id].type == METRIC_GAUGE);
+    atomic_store_explicit(cell, bits_of(v), memory_order_relaxed);
+}
+
+void metric_observe(struct metric_set *set, size_t id, size_t label, double v)
+{
+    _Atomic uint64_t *cells = cells_of(set, id, label);
+    const double *bounds = set->table[id].buckets;
+    size_t i = 0;
+
+    assert(set->table[id].type == METRIC_HISTOGRAM);
+    assert(!isnan(v));
+    while (v > bounds[i]) /* ends at INFINITY */
+        i++;
+    atomic_fetch_add_explicit(&cells[i], 1, memory_order_relaxed);
+    add_double(&cells[bucket_count(&set->table[id])], v);
+}
+
+double metric_value(const struct metric_set *set, size_t id, size_t label)
+{
+    const _Atomic uint64_t *cells = cells_of(set, id, label);
+    const struct metric_desc *desc = &set->table[id];
+
+    return double_of(load(desc->type == METRIC_HISTOGRAM ? &cells[bucket_count(desc)] : cells));
+}
+
+uint64_t metric_count(const struct metric_set *set, size_t id, size_t label)
+{
+    const _Atomic uint64_t *cells = cells_of(set, id, label);
+    uint64_t sum = 0;
+
+    assert(set->table[id].type == METRIC_HISTOGRAM);
+    for (size_t i = 0; i < bucket_count(&set->table[id]); i++)
+        sum += load(&cells[i]);
+    return sum;
+}
+
+enum err metric_render(const struct metric_set *set, struct buf *out)
+{
+    for (size_t id = 0; id < set->count; id++) {
+        const struct metric_desc *desc = &set->table[id];
+        render_head(desc, out);
+        for (size_t label = 0; label < label_count(desc); label++) {
+            const _Atomic uint64_t *cells = cells_of(set, id, label);
+            if (desc->type == METRIC_HISTOGRAM) {
+                render_histogram(desc, cells, label, out);
+            } else {
+                append_series(out, desc, "", label, NULL);
+                append_number(out, double_of(load(cells)));
+                buf_append_char(out, '\n');
+            }
+        }
+    }
+    return out->err;
+}
+
+/* A decade in three steps resolves a latency to about a factor of two, which is what a percentile needs. */
+const double metric_buckets_latency[] = {
+    1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1,
+    0.25, 0.5,    1,    2.5,  5,      10,   25,   50,     100,  INFINITY,
+};
+
+#define KIB 1024.0
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+
+const double metric_buckets_bytes[] = {
+    KIB,      4 * KIB,  16 * KIB,  64 * KIB, 256 * KIB, MIB,      4 * MIB,
+    16 * MIB, 64 * MIB, 256 * MIB, GIB,      4 * GIB,   16 * GIB, INFINITY,
+};
