@@ -13,11 +13,14 @@
  *      };
  *
  * A setting comes from, strongest first: the command line (--port 8000, --port=8000, -p8000), the environment
- * (HEARTH_PORT), the INI file ("port = 8000" in [serve] or before any section), the table. `--no-NAME` clears a flag.
+ * (HEARTH_PORT; empty counts as not set), the INI file ("port = 8000" in [serve], then before any section), the table.
+ * `--no-NAME` clears a flag; flags of one letter combine (-vx). Flags in the environment and in the file are on, true, yes,
+ * 1 or off, false, no, 0. A list has one item per --NAME or per line of the file; in the environment and in the table,
+ * where a name cannot be repeated, commas separate them. A stronger source replaces the list of a weaker one.
  * "--" ends options; what is not an option is positional and handed back in order.
  *
  * Errors are sentences that name the option, the value, where it came from, and what would be right; an unknown option is
- * answered with the nearest known one.
+ * answered with the nearest known one. What a weaker source says is checked even when a stronger one overrides it.
  */
 #ifndef HEARTH_BASE_OPTION_H
 #define HEARTH_BASE_OPTION_H
@@ -30,6 +33,7 @@
 #include "base/attr.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/str.h"
 
 /* The C type at the offset is in brackets. */
 enum option_type {
@@ -56,7 +60,7 @@ struct option_desc {
     char letter;      /* short option, or 0 */
     enum option_type type;
     size_t offset;
-    const char *value;          /* what stands for the value in help: "N", "SIZE", "FILE" */
+    const char *value;          /* what stands for the value in help: "N", "SIZE", "FILE"; NULL: by type */
     const char *initial;        /* as the user would write it; NULL: zero, false, none */
     const char *help;           /* one sentence */
     const char *const *choices; /* CHOICE, ended by NULL */
@@ -66,6 +70,7 @@ struct option_desc {
     const char *group;          /* heading in the help; NULL = the one before */
     const char *alias;          /* a second long name ("np"); matched with one or two dashes; or NULL */
     bool secret;                /* never shown with its value */
+    bool not_in_file;           /* not a key of the INI file */
 };
 
 struct option_table {
@@ -81,6 +86,9 @@ struct option_parse {
     const char *ini_text;   /* content of the INI file, or NULL */
     const char *ini_name;   /* for messages */
     const char *const *env; /* environ, or NULL to ignore it */
+    /* The tables of the other commands, ended by NULL: the file is shared by all, so a key before any section may be
+     * theirs, and what is neither ours nor theirs is a mistake. NULL: other sections are passed over unread. */
+    const struct option_table *const *others;
     /* results */
     const char **positional;
     size_t positional_count;
@@ -89,20 +97,24 @@ struct option_parse {
 };
 
 /* Fills *values from all sources. argv holds arguments only (no program name). On an error `info` has the sentence and
- * *values must not be used. */
+ * *values must not be used. ERR_NOMEM or ERR_LIMIT when the arena is at its end. A line of the INI file may have 198 bytes,
+ * which is inih's limit. */
 enum err option_parse(const struct option_table *table, int argc, char **argv, void *values,
                       struct option_parse *parse, struct errinfo *info) NODISCARD;
 
-/* The options part of `hearth CMD --help`: groups, defaults, ranges, environment names. `width` columns. */
+/* The options part of `hearth CMD --help`: groups, defaults, ranges, environment names. `width` columns, at least 60. A
+ * flag that is on by default is listed as --no-NAME, the only form in which it is of use. Fails as buf_append does. */
 enum err option_help(const struct option_table *table, struct buf *out, int width);
 
-/* The setting as text ("8.0 GiB"), for `doctor` and /props; "***" for a secret that is set. */
+/* The setting as text ("8.0 GiB", "on", "none"), for `doctor` and /props; "***" for a secret that is set. Fails as
+ * buf_append does. */
 enum err option_show(const struct option_desc *desc, const void *values, struct buf *out);
 
-/* The nearest of `count` names to `text`, or NULL when none is near enough to be a slip. */
+/* The nearest of `count` names to `text`, or NULL when none is near enough to be a slip or a beginning. */
 const char *option_nearest(struct str text, const char *const *names, size_t count);
 
-/* Aborts on an inconsistent table (duplicate names, an initial value that does not parse): our bug, found by tests. */
+/* Aborts with a line on stderr on an inconsistent table (duplicate names, an initial value that does not parse): our bug,
+ * found by tests. */
 void option_check_table(const struct option_table *table);
 
 #endif

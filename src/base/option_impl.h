@@ -1,0 +1,83 @@
+/*
+ * option_impl.h: what the files option*.c share. Nobody else includes it.
+ *
+ *      option.c         command line, environment, order of sources, table check
+ *      option_ini.c     the INI file
+ *      option_value.c   one text <-> one typed value
+ *      option_help.c    the help text
+ */
+#ifndef HEARTH_BASE_OPTION_IMPL_H
+#define HEARTH_BASE_OPTION_IMPL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/option.h"
+#include "base/str.h"
+
+enum { OPTION_NAME_BYTES = 96, OPTION_RANGE_BYTES = 96, OPTION_QUOTE_BYTES = 72 };
+
+/* As enum option_source, but with the two parts of the file apart: a list in [serve] replaces one before any section. */
+enum option_rank {
+    OPTION_RANK_TABLE,
+    OPTION_RANK_FILE,
+    OPTION_RANK_SECTION,
+    OPTION_RANK_ENV,
+    OPTION_RANK_COMMAND,
+};
+
+/* One call of option_parse. */
+struct option_run {
+    const struct option_table *table;
+    struct option_parse *parse;
+    void *values;
+    unsigned char *ranks; /* enum option_rank of each option's value, so far */
+    struct errinfo *info;
+};
+
+/* Where a text comes from: how strong it is, and what to call it ("--port", "HEARTH_PORT", "hearth.ini:3: port"). */
+struct option_origin {
+    enum option_rank rank;
+    char name[OPTION_NAME_BYTES * 2];
+};
+
+/* Keeps the nearest name of several tables; starts zeroed, name is NULL until one is near enough. */
+struct option_guess {
+    const char *name;
+    int distance;
+};
+
+const struct option_desc *option_find(const struct option_table *table, struct str name);
+void option_guess(struct option_guess *guess, struct str text, const struct option_table *table);
+void option_guess_name(struct option_guess *guess, struct str text, const char *name);
+
+/* Stores a text from a source as the option's value. Sources come from weak to strong. */
+enum err option_set(struct option_run *run, const struct option_desc *desc,
+                    const struct option_origin *origin, struct str text) NODISCARD;
+
+/* Reads the INI text of the parse. */
+enum err option_read_ini(struct option_run *run) NODISCARD;
+
+/* Stores one text in the field of *values; a list gets one more item. `checked`: ranges hold. The sentence does not say
+ * which option it is about. */
+struct option_value_from {
+    struct arena *arena;
+    uint64_t whole;
+    bool checked;
+};
+enum err option_value_parse(const struct option_desc *desc, struct str text, void *values,
+                            const struct option_value_from *from, struct errinfo *info) NODISCARD;
+
+/* "HEARTH_PORT"; "0 to 65535", false when there is no bound; the text in quotes, cut and free of control characters. */
+const char *option_env_name(const struct option_desc *desc, char out[OPTION_NAME_BYTES]);
+bool option_range(const struct option_desc *desc, char out[OPTION_RANGE_BYTES]);
+const char *option_quote(struct str text, char out[OPTION_QUOTE_BYTES]);
+
+/* What stands for the value in help, or NULL for a flag and for a choice without a word of its own. */
+const char *option_value_word(const struct option_desc *desc);
+
+#endif

@@ -1,0 +1,177 @@
+/*
+ * option_ini.c: settings from an INI file, by way of inih.
+ *
+ * inih is given a reader of ours instead of the whole text, for three reasons: as distributions build it, it does not tell
+ * the handler the line number, and the reader can count; it takes an indented line for the continuation of the line
+ * before, so that "  port = 1" below "host = x" would silently become part of the host, and the reader removes the
+ * indentation; and it drops the end of a line that does not fit its buffer, which the reader turns into an error.
+ *
+ * inih reads on after an error; only the first one is reported.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <ini.h>
+
+#include "base/option.h"
+#include "base/option_impl.h"
+
+struct ini_reader {
+    struct option_run *run;
+    const char *rest;
+    int line;     /* the one that inih has now */
+    enum err err; /* first failure of ours, on err_line */
+    int err_line;
+};
+
+static const char *file_name(const struct option_run *run)
+{
+    return run->parse->ini_name ? run->parse->ini_name : "configuration";
+}
+
+static char *next_line(char *out, int size, void *arg)
+{
+    struct ini_reader *reader = arg;
+
+    if (reader->err != ERR_OK || reader->rest[0] == '\0')
+        return NULL;
+    reader->line++;
+    const char *start = reader->rest + strspn(reader->rest, " \t");
+    size_t len = strcspn(start, "\n");
+    reader->rest = start + len + (start[len] == '\n');
+    if (len + 2 > (size_t)size) {
+        reader->err_line = reader->line;
+        reader->err =
+            err_set(reader->run->info, ERR_INVALID, "%s:%d: the line is longer than %d bytes",
+                    file_name(reader->run), reader->line, size - 2);
+        return NULL;
+    }
+    memcpy(out, start, len);
+    memcpy(out + len, "\n", 2);
+    return out;
+}
+
+static const struct option_table *other_table(const struct option_run *run, const char *section)
+{
+    for (const struct option_table *const *other = run->parse->others; *other != NULL; other++)
+        if (strcmp((*other)->command, section) == 0)
+            return *other;
+    return NULL;
+}
+
+static enum err unknown_key(const struct ini_reader *reader, const char *section, const char *key,
+                            const char *nearest)
+{
+    const struct option_run *run = reader->run;
+    char quoted[OPTION_QUOTE_BYTES], place[OPTION_NAME_BYTES] = "";
+
+    option_quote(str_from(key), quoted);
+    if (section[0] != '\0')
+        snprintf(place, sizeof(place), " in [%s]", section);
+    if (nearest != NULL)
+        return err_set(run->info, ERR_INVALID, "%s:%d: unknown key %s%s; did you mean \"%s\"?",
+                       file_name(run), reader->line, quoted, place, nearest);
+    return err_set(run->info, ERR_INVALID, "%s:%d: unknown key %s%s", file_name(run), reader->line,
+                   quoted, place);
+}
+
+static enum err unknown_section(const struct ini_reader *reader, const char *section)
+{
+    const struct option_run *run = reader->run;
+    struct option_guess guess = {0};
+    char quoted[OPTION_QUOTE_BYTES];
+    struct str text = str_from(section);
+
+    option_guess_name(&guess, text, run->table->command);
+    for (const struct option_table *const *other = run->parse->others; *other != NULL; other++)
+        option_guess_name(&guess, text, (*other)->command);
+    option_quote(text, quoted);
+    if (guess.name != NULL)
+        return err_set(run->info, ERR_INVALID, "%s:%d: unknown section %s; did you mean [%s]?",
+                       file_name(run), reader->line, quoted, guess.name);
+    return err_set(run->info, ERR_INVALID, "%s:%d: unknown section %s", file_name(run),
+                   reader->line, quoted);
+}
+
+static enum err set_key(const struct ini_reader *reader, const struct option_desc *desc,
+                        enum option_rank rank, const char *value)
+{
+    struct option_origin origin = {.rank = rank};
+
+    if (desc->not_in_file)
+        return err_set(reader->run->info, ERR_INVALID, "%s:%d: %s cannot be set in a file",
+                       file_name(reader->run), reader->line, desc->name);
+    snprintf(origin.name, sizeof(origin.name), "%s:%d: %s", file_name(reader->run), reader->line,
+             desc->name);
+    return option_set(reader->run, desc, &origin, str_from(value));
+}
+
+/* A key before any section: ours, or another command's, or a mistake. */
+static enum err shared_key(const struct ini_reader *reader, const char *key, const char *value)
+{
+    const struct option_run *run = reader->run;
+    const struct option_desc *desc = option_find(run->table, str_from(key));
+    struct option_guess guess = {0};
+
+    if (desc != NULL)
+        return set_key(reader, desc, OPTION_RANK_FILE, value);
+    option_guess(&guess, str_from(key), run->table);
+    const struct option_table *const *other = run->parse->others;
+    for (; other != NULL && *other != NULL; other++) {
+        if (option_find(*other, str_from(key)) != NULL)
+            return ERR_OK;
+        option_guess(&guess, str_from(key), *other);
+    }
+    return unknown_key(reader, "", key, guess.name);
+}
+
+/* Another command's section is not ours to evaluate, but its keys must exist: a slip is better found now than on the day
+ * when that command runs. */
+static enum err section_key(const struct ini_reader *reader, const char *section, const char *key,
+                            const char *value)
+{
+    const struct option_run *run = reader->run;
+    bool ours = strcmp(section, run->table->command) == 0;
+    struct option_guess guess = {0};
+
+    if (!ours && run->parse->others == NULL)
+        return ERR_OK;
+    const struct option_table *table = ours ? run->table : other_table(run, section);
+    if (table == NULL)
+        return unknown_section(reader, section);
+    const struct option_desc *desc = option_find(table, str_from(key));
+    if (desc == NULL) {
+        option_guess(&guess, str_from(key), table);
+        return unknown_key(reader, section, key, guess.name);
+    }
+    return ours ? set_key(reader, desc, OPTION_RANK_SECTION, value) : ERR_OK;
+}
+
+/* inih's handler: nonzero is success. */
+static int handle_key(void *arg, const char *section, const char *key, const char *value)
+{
+    struct ini_reader *reader = arg;
+
+    if (reader->err == ERR_OK) {
+        reader->err = section[0] == '\0' ? shared_key(reader, key, value)
+                                         : section_key(reader, section, key, value);
+        reader->err_line = reader->line;
+    }
+    return reader->err == ERR_OK;
+}
+
+enum err option_read_ini(struct option_run *run)
+{
+    struct ini_reader reader = {.run = run, .rest = run->parse->ini_text};
+
+    if (reader.rest == NULL)
+        return ERR_OK;
+    int line = ini_parse_stream(next_line, &reader, handle_key, &reader);
+    if (line < 0)
+        return err_set(run->info, ERR_NOMEM, "%s: no memory to read it", file_name(run));
+    if (line > 0 && (reader.err == ERR_OK || line < reader.err_line))
+        return err_set(run->info, ERR_INVALID,
+                       "%s:%d: expected \"name = value\", \"[section]\" or a comment",
+                       file_name(run), line);
+    return reader.err;
+}

@@ -1,0 +1,326 @@
+/*
+ * option_value.c: one text to one typed value, and back.
+ *
+ * The sentences made here say what is wrong with the text; the caller puts before them where the text came from.
+ */
+#include <assert.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/option.h"
+#include "base/option_impl.h"
+#include "base/units.h"
+
+static void *field_of(const struct option_desc *desc, void *values)
+{
+    return (char *)values + desc->offset;
+}
+
+const char *option_quote(struct str text, char out[OPTION_QUOTE_BYTES])
+{
+    enum { SHOWN_MAX = 60 };
+    size_t len = MIN(text.len, SHOWN_MAX), at = 0;
+
+    while (len < text.len && len > 0 && ((unsigned char)text.ptr[len] & 0xC0) == 0x80)
+        len--; /* never inside a UTF-8 character */
+    out[at++] = '"';
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        out[at++] = c < 0x20 || c == 0x7F ? '?' : (char)c;
+    }
+    snprintf(out + at, OPTION_QUOTE_BYTES - at, "%s\"", len < text.len ? "..." : "");
+    return out;
+}
+
+const char *option_env_name(const struct option_desc *desc, char out[OPTION_NAME_BYTES])
+{
+    snprintf(out, OPTION_NAME_BYTES, "HEARTH_%s", desc->name);
+    for (char *p = out; *p; p++) {
+        if (*p == '-')
+            *p = '_';
+        else if (*p >= 'a' && *p <= 'z')
+            *p = (char)(*p - 'a' + 'A');
+    }
+    return out;
+}
+
+const char *option_value_word(const struct option_desc *desc)
+{
+    static const char *const words[] = {
+        [OPTION_UINT] = "N",    [OPTION_INT] = "N",     [OPTION_FLOAT] = "X",
+        [OPTION_TEXT] = "TEXT", [OPTION_SIZE] = "SIZE", [OPTION_DURATION] = "TIME",
+        [OPTION_LIST] = "TEXT",
+    };
+
+    if (desc->value != NULL || desc->type == OPTION_FLAG || desc->type == OPTION_CHOICE)
+        return desc->value;
+    return words[desc->type];
+}
+
+/* A bound as the user would write it. */
+static void format_bound(enum option_type type, uint64_t v, char out[UNITS_TEXT_BYTES])
+{
+    if (type == OPTION_SIZE)
+        units_format_size(v, out);
+    else if (type == OPTION_DURATION)
+        units_format_duration(v, out);
+    else
+        snprintf(out, UNITS_TEXT_BYTES, "%llu", (unsigned long long)v);
+}
+
+bool option_range(const struct option_desc *desc, char out[OPTION_RANGE_BYTES])
+{
+    char low[UNITS_TEXT_BYTES], high[UNITS_TEXT_BYTES];
+
+    switch (desc->type) {
+    case OPTION_UINT:
+    case OPTION_SIZE:
+    case OPTION_DURATION:
+        format_bound(desc->type, desc->min, low);
+        format_bound(desc->type, desc->max, high);
+        if (desc->max == 0)
+            snprintf(out, OPTION_RANGE_BYTES, "at least %s", low);
+        else if (desc->min == 0 && desc->type != OPTION_UINT) /* whose 0 has no unit of its own */
+            snprintf(out, OPTION_RANGE_BYTES, "at most %s", high);
+        else
+            snprintf(out, OPTION_RANGE_BYTES, "%s to %s", low, high);
+        return desc->min > 0 || desc->max > 0;
+    case OPTION_INT:
+        snprintf(out, OPTION_RANGE_BYTES, "%lld to %lld", (long long)desc->imin,
+                 (long long)desc->imax);
+        return desc->imin != 0 || desc->imax != 0;
+    case OPTION_FLOAT:
+        snprintf(out, OPTION_RANGE_BYTES, "%g to %g", desc->fmin, desc->fmax);
+        return desc->fmin != 0 || desc->fmax != 0;
+    default:
+        return false;
+    }
+}
+
+/* "<text> <what>; expected <range>" */
+static enum err refuse(const struct option_desc *desc, struct str text, const char *what,
+                       struct errinfo *info)
+{
+    char quoted[OPTION_QUOTE_BYTES], range[OPTION_RANGE_BYTES];
+
+    option_quote(text, quoted);
+    if (option_range(desc, range))
+        return err_set(info, ERR_INVALID, "%s %s; expected %s", quoted, what, range);
+    return err_set(info, ERR_INVALID, "%s %s", quoted, what);
+}
+
+static bool parse_flag(struct str text, bool *out)
+{
+    static const char *const on[] = {"on", "true", "yes", "1"};
+    static const char *const off[] = {"off", "false", "no", "0"};
+
+    for (size_t i = 0; i < COUNT_OF(on); i++) {
+        if (str_eq_nocase(text, str_from(on[i])) || str_eq_nocase(text, str_from(off[i]))) {
+            *out = str_eq_nocase(text, str_from(on[i]));
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum err parse_choice(const struct option_desc *desc, struct str text, int *out,
+                             struct errinfo *info)
+{
+    char quoted[OPTION_QUOTE_BYTES], list[256] = "";
+    struct option_guess guess = {0};
+    size_t used = 0;
+
+    for (int i = 0; desc->choices[i] != NULL; i++) {
+        if (str_eq_nocase(text, str_from(desc->choices[i]))) {
+            *out = i;
+            return ERR_OK;
+        }
+        option_guess_name(&guess, text, desc->choices[i]);
+        if (used < sizeof(list))
+            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
+                                     desc->choices[i]);
+    }
+    option_quote(text, quoted);
+    if (guess.name != NULL)
+        return err_set(info, ERR_INVALID, "%s is not one of %s; did you mean %s?", quoted, list,
+                       guess.name);
+    return err_set(info, ERR_INVALID, "%s is not one of %s", quoted, list);
+}
+
+/* UINT, SIZE and DURATION: the same C type, the same bounds. */
+static enum err parse_unsigned(const struct option_desc *desc, struct str text, uint64_t *out,
+                               const struct option_value_from *from, struct errinfo *info)
+{
+    uint64_t v = 0;
+
+    if (desc->type == OPTION_SIZE)
+        TRY(units_parse_size(text, from->whole, &v, info));
+    else if (desc->type == OPTION_DURATION)
+        TRY(units_parse_duration(text, &v, info));
+    else if (!str_to_u64(text, &v))
+        return refuse(desc, text, "is not a whole number of 0 or more", info);
+    if (from->checked && (v < desc->min || (desc->max > 0 && v > desc->max)))
+        return refuse(desc, text, "is out of range", info);
+    *out = v;
+    return ERR_OK;
+}
+
+static enum err parse_int(const struct option_desc *desc, struct str text, int64_t *out,
+                          bool checked, struct errinfo *info)
+{
+    bool bounded = checked && (desc->imin != 0 || desc->imax != 0);
+    int64_t v;
+
+    if (!str_to_i64(text, &v))
+        return refuse(desc, text, "is not a whole number", info);
+    if (bounded && (v < desc->imin || v > desc->imax))
+        return refuse(desc, text, "is out of range", info);
+    *out = v;
+    return ERR_OK;
+}
+
+static enum err parse_float(const struct option_desc *desc, struct str text, double *out,
+                            bool checked, struct errinfo *info)
+{
+    bool bounded = checked && (desc->fmin != 0 || desc->fmax != 0);
+    double v;
+
+    if (!str_to_f64(text, &v))
+        return refuse(desc, text, "is not a number", info);
+    if (bounded && (v < desc->fmin || v > desc->fmax))
+        return refuse(desc, text, "is out of range", info);
+    *out = v;
+    return ERR_OK;
+}
+
+static enum err copy_text(struct str text, const char **out, struct arena *arena,
+                          struct errinfo *info)
+{
+    char *copy = arena_strdup(arena, text);
+
+    if (copy == NULL)
+        return err_set(info, arena->err, "no memory for the value");
+    *out = copy;
+    return ERR_OK;
+}
+
+/* The array has room for the next power of two items, so that n items cost O(n). */
+static enum err append_item(struct option_list *list, struct str text, struct arena *arena,
+                            struct errinfo *info)
+{
+    const char *item = NULL;
+    size_t n = list->count;
+
+    TRY(copy_text(text, &item, arena, info));
+    if ((n & (n - 1)) == 0) { /* 0, 1, 2, 4, ...: full */
+        size_t bytes = n * sizeof(*list->items);
+        void *items = arena_grow(arena, list->items, bytes, n ? 2 * bytes : sizeof(*list->items));
+        if (items == NULL)
+            return err_set(info, arena->err, "no memory for the list");
+        list->items = items;
+    }
+    list->items[list->count++] = item;
+    return ERR_OK;
+}
+
+enum err option_value_parse(const struct option_desc *desc, struct str text, void *values,
+                            const struct option_value_from *from, struct errinfo *info)
+{
+    void *field = field_of(desc, values);
+
+    switch (desc->type) {
+    case OPTION_FLAG:
+        return parse_flag(text, field) ? ERR_OK : refuse(desc, text, "is neither on nor off", info);
+    case OPTION_UINT:
+    case OPTION_SIZE:
+    case OPTION_DURATION:
+        return parse_unsigned(desc, text, field, from, info);
+    case OPTION_INT:
+        return parse_int(desc, text, field, from->checked, info);
+    case OPTION_FLOAT:
+        return parse_float(desc, text, field, from->checked, info);
+    case OPTION_CHOICE:
+        return parse_choice(desc, text, field, info);
+    case OPTION_TEXT:
+        return copy_text(text, field, from->arena, info);
+    case OPTION_LIST:
+        return append_item(field, text, from->arena, info);
+    }
+    assert(!"an option type that is in the list");
+    abort();
+}
+
+static bool is_zero(const struct option_desc *desc, const void *field)
+{
+    switch (desc->type) {
+    case OPTION_TEXT:
+        return *(const char *const *)field == NULL;
+    case OPTION_LIST:
+        return ((const struct option_list *)field)->count == 0;
+    case OPTION_FLAG:
+        return !*(const bool *)field;
+    case OPTION_CHOICE:
+        return *(const int *)field == 0;
+    default: /* the 64-bit types; 0.0 has no bits set, either */
+        return *(const uint64_t *)field == 0;
+    }
+}
+
+static void show_float(double v, struct buf *out)
+{
+    char text[32];
+
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, v);
+        if (strtod(text, NULL) == v)
+            break;
+    }
+    buf_append_str(out, text);
+}
+
+static void show_list(const struct option_list *list, struct buf *out)
+{
+    for (size_t i = 0; i < list->count; i++)
+        buf_appendf(out, "%s%s", i ? ", " : "", list->items[i]);
+}
+
+enum err option_show(const struct option_desc *desc, const void *values, struct buf *out)
+{
+    const void *field = (const char *)values + desc->offset;
+    char text[UNITS_TEXT_BYTES];
+    bool may_be_none = desc->type == OPTION_TEXT || desc->type == OPTION_LIST || desc->secret;
+
+    if (may_be_none && is_zero(desc, field))
+        return buf_append_str(out, "none");
+    if (desc->secret)
+        return buf_append_str(out, "***");
+    switch (desc->type) {
+    case OPTION_FLAG:
+        buf_append_str(out, *(const bool *)field ? "on" : "off");
+        break;
+    case OPTION_UINT:
+    case OPTION_SIZE:
+    case OPTION_DURATION:
+        format_bound(desc->type, *(const uint64_t *)field, text);
+        buf_append_str(out, text);
+        break;
+    case OPTION_INT:
+        buf_appendf(out, "%lld", (long long)*(const int64_t *)field);
+        break;
+    case OPTION_FLOAT:
+        show_float(*(const double *)field, out);
+        break;
+    case OPTION_TEXT:
+        buf_append_str(out, *(const char *const *)field);
+        break;
+    case OPTION_CHOICE:
+        buf_append_str(out, desc->choices[*(const int *)field]);
+        break;
+    case OPTION_LIST:
+        show_list(field, out);
+        break;
+    }
+    return out->err;
+}
