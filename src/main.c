@@ -1,4 +1,44 @@
-int main(void)
+/*
+ * main.c: wiring only. Everything that the program takes from the process around it is handed over here.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/sysinfo.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+
+/* Who starts us may have closed a standard stream, and the next file we open would take its number: output would end up in
+ * a cache file. The place is held with a file that cannot be used in the stream's direction, so that using it still is
+ * the error that it was. */
+static void hold_standard_streams(const struct file_sys *fs)
 {
-    return 0;
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        int held = FILE_NO;
+        if (fcntl(fd, F_GETFD) >= 0)
+            continue;
+        if (file_open_at(fs, AT_FDCWD, "/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY, 0,
+                         &held, NULL) != ERR_OK)
+            return;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct cli_setup setup = {
+        .commands = cli_commands,
+        .fs = file_sys_real(),
+        .clock = clock_real(),
+        .out = stdout,
+        .err = stderr,
+        .env = (const char *const *)environ,
+        .memory_bytes = sysinfo_memory_total(),
+    };
+
+    hold_standard_streams(setup.fs);
+    return cli_main(&setup, argc, argv);
 }

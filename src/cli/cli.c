@@ -1,0 +1,277 @@
+/*
+ * cli.c: dispatch.
+ *
+ * The command line is read twice, because it names the INI file, which must be known before the settings in it are: once
+ * without a file, for --config, then with it.
+ *
+ * Standard output is flushed at the end, and what could not be written becomes a failure: a script must not take half an
+ * answer on a full disk for a whole one.
+ */
+#include "cli/cli.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/str.h"
+#include "cli/common.h"
+#include "cli/config.h"
+
+/* LOG_BURST equal lines a second are enough to see that something repeats. */
+enum { ARENA_BYTES_MAX = 8 << 20, LOG_BURST = 20 };
+
+static void print_error(const struct cli *cli, const char *fmt, va_list args)
+{
+    fputs("hearth", cli->err);
+    if (cli->command != NULL)
+        fprintf(cli->err, " %s", cli->command->name);
+    fputs(": ", cli->err);
+    vfprintf(cli->err, fmt, args);
+    fputc('\n', cli->err);
+}
+
+static const struct command *find(const struct cli_setup *setup, struct str name)
+{
+    for (const struct command *const *command = setup->commands; *command != NULL; command++)
+        if (str_eq(name, str_from((*command)->name)))
+            return *command;
+    return NULL;
+}
+
+/* Without a list of all names: each is compared with the best so far. */
+static const char *nearest_command(const struct cli_setup *setup, struct str name)
+{
+    const char *best = NULL;
+
+    for (const struct command *const *command = setup->commands; *command != NULL; command++) {
+        const char *names[] = {best ? best : (*command)->name, (*command)->name};
+        best = option_nearest(name, names, COUNT_OF(names));
+    }
+    return best;
+}
+
+/* The first argument begins with a dash and is none of ours. */
+static enum cli_exit wrong_first_option(const struct cli *cli, const char *arg)
+{
+    static const char *const known[] = {"version", "help"};
+    struct str name = {arg, strcspn(arg, "=")};
+
+    while (name.len > 0 && name.ptr[0] == '-')
+        name = (struct str){name.ptr + 1, name.len - 1};
+    if (common_has(name))
+        return cli_usage_error(cli, "options follow the command, as in 'hearth COMMAND %s'", arg);
+    const char *nearest = option_nearest(name, known, COUNT_OF(known));
+    if (nearest != NULL)
+        return cli_usage_error(cli, "unknown option \"%s\"; did you mean --%s?", arg, nearest);
+    return cli_usage_error(cli, "unknown option \"%s\"", arg);
+}
+
+static enum cli_exit fail(const struct cli *cli, enum err err, const struct errinfo *info)
+{
+    bool asked_wrongly = err == ERR_INVALID || err == ERR_LIMIT || err == ERR_UNSUPPORTED;
+
+    if (asked_wrongly)
+        return cli_usage_error(cli, "%s", info->text);
+    cli_error(cli, "%s", info->text);
+    return CLI_EXIT_FAILURE;
+}
+
+/* The tables of all commands but this one, ended by NULL; NULL without memory. */
+static const struct option_table *const *other_tables(const struct cli *cli)
+{
+    const struct command *const *commands = cli->setup->commands;
+    size_t count = 0, used = 0;
+
+    while (commands[count] != NULL)
+        count++;
+    const struct option_table **tables = arena_alloc_array(cli->arena, count + 1, sizeof(*tables));
+    for (size_t i = 0; tables != NULL && i < count; i++) {
+        if (commands[i] == cli->command)
+            continue;
+        tables[used] = common_table(commands[i], cli->arena);
+        if (tables[used++] == NULL)
+            return NULL;
+    }
+    return tables;
+}
+
+/* Fills cli->values from everywhere. parse->help may be set instead. */
+static enum err read_options(struct cli *cli, int argc, char **argv, struct option_parse *parse,
+                             struct errinfo *info)
+{
+    const struct command *command = cli->command;
+    char *values = arena_alloc(cli->arena, common_values_size(command));
+    struct config config = {0};
+
+    cli->table = common_table(command, cli->arena);
+    *parse = (struct option_parse){.arena = cli->arena,
+                                   .whole = cli->setup->memory_bytes,
+                                   .env = cli->setup->env,
+                                   .others = other_tables(cli)};
+    if (values == NULL || cli->table == NULL || parse->others == NULL)
+        return err_set(info, ERR_NOMEM, "no memory for the options");
+    cli->values = values;
+    TRY(option_parse(cli->table, argc, argv, values, parse, info));
+    if (parse->help || command->ignores_config)
+        return ERR_OK;
+
+    const struct common_options *common = (const void *)(values + common_offset(command));
+    TRY(config_read(cli->setup, common->config, cli->arena, &config, info));
+    if (config.text == NULL)
+        return ERR_OK;
+    parse->ini_name = cli->config = config.name;
+    parse->ini_text = config.text;
+    return option_parse(cli->table, argc, argv, values, parse, info);
+}
+
+static enum cli_exit check_args(struct cli *cli, const struct option_parse *parse)
+{
+    const struct command *command = cli->command;
+
+    cli->args = parse->positional;
+    cli->args_count = parse->positional_count;
+    if (cli->args_count < command->args_min)
+        return cli_usage_error(cli, "an argument is missing; the form is 'hearth %s %s'",
+                               command->name, command->usage);
+    if (cli->args_count > command->args_max)
+        return cli_usage_error(cli, "unexpected argument \"%s\"", cli->args[command->args_max]);
+    return CLI_EXIT_OK;
+}
+
+static void open_log(struct cli *cli, const struct common_options *common)
+{
+    int fd = fileno(cli->err);
+
+    cli->color = common->color && progress_color_allowed(fileno(cli->out));
+    cli->log = log_create(&(struct log_options){
+        .fd = fd,
+        .level = (enum log_level)common->log_level,
+        .format = (enum log_format)common->log_format,
+        .color = common->color && progress_color_allowed(fd),
+        .burst = LOG_BURST,
+        .interval_ns = NS_PER_S,
+        .clock = cli->setup->clock,
+    });
+}
+
+static enum cli_exit run_command(struct cli *cli, int argc, char **argv)
+{
+    struct option_parse parse;
+    struct errinfo info = {0};
+
+    enum err err = read_options(cli, argc, argv, &parse, &info);
+    if (err != ERR_OK)
+        return fail(cli, err, &info);
+    if (parse.help)
+        return cli_print_help(cli, cli->command);
+    enum cli_exit status = check_args(cli, &parse);
+    if (status != CLI_EXIT_OK)
+        return status;
+    assert(cli->command->run != NULL);
+    cli->sources = parse.sources;
+    open_log(cli, (const void *)((const char *)cli->values + common_offset(cli->command)));
+    status = cli->command->run(cli, cli->values);
+    log_destroy(&cli->log);
+    return status;
+}
+
+static enum cli_exit dispatch(struct cli *cli, int argc, char **argv)
+{
+    if (argc == 0) {
+        cli_print_overview(cli->setup, cli->err);
+        return CLI_EXIT_USAGE;
+    }
+    const char *name = argv[0];
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    else if (name[0] == '-')
+        return wrong_first_option(cli, name);
+    const struct command *command = cli_find_command(cli, name);
+    if (command == NULL)
+        return CLI_EXIT_USAGE;
+    cli->command = command;
+    return run_command(cli, argc - 1, argv + 1);
+}
+
+/* A failed flush is reported, whatever the status was; it only makes a success worse. */
+static enum cli_exit flush_output(struct cli *cli, enum cli_exit status)
+{
+    bool failed_before = ferror(cli->out) != 0;
+
+    errno = 0;
+    if (fflush(cli->out) == 0 && !failed_before)
+        return status;
+    cli_error(cli, "cannot write the output: %s",
+              errno ? strerror(errno) : "an earlier write failed");
+    return status == CLI_EXIT_OK ? CLI_EXIT_FAILURE : status;
+}
+
+void cli_error(const struct cli *cli, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    print_error(cli, fmt, args);
+    va_end(args);
+}
+
+enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    print_error(cli, fmt, args);
+    va_end(args);
+    if (cli->command != NULL)
+        fprintf(cli->err, "Try 'hearth %s --help'.\n", cli->command->name);
+    else
+        fputs("Try 'hearth --help'.\n", cli->err);
+    return CLI_EXIT_USAGE;
+}
+
+const char *cli_env(const struct cli_setup *setup, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *const *env = setup->env; env != NULL && *env != NULL; env++)
+        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
+            return (*env)[len + 1] != '\0' ? *env + len + 1 : NULL;
+    return NULL;
+}
+
+const struct command *cli_find_command(const struct cli *cli, const char *name)
+{
+    const struct command *command = find(cli->setup, str_from(name));
+
+    if (command != NULL)
+        return command;
+    const char *nearest = nearest_command(cli->setup, str_from(name));
+    if (nearest != NULL)
+        cli_usage_error(cli, "unknown command \"%s\"; did you mean %s?", name, nearest);
+    else
+        cli_usage_error(cli, "unknown command \"%s\"", name);
+    return NULL;
+}
+
+int cli_main(const struct cli_setup *setup, int argc, char **argv)
+{
+    struct arena arena;
+    struct cli cli = {.setup = setup, .arena = &arena, .out = setup->out, .err = setup->err};
+
+    assert(setup->commands != NULL && setup->fs != NULL && setup->clock != NULL);
+    assert(setup->out != NULL && setup->err != NULL);
+    arena_init(&arena, ARENA_BYTES_MAX);
+    /* A process can be started without even a name. */
+    enum cli_exit status = dispatch(&cli, MAX(argc - 1, 0), argv + MIN(argc, 1));
+    status = flush_output(&cli, status);
+    fflush(cli.err);
+    arena_fini(&arena);
+    return status;
+}

@@ -1,0 +1,97 @@
+/*
+ * cli.h: the program `hearth`: finds the command, fills its options, runs it, and makes an exit status of what happened.
+ *
+ *      hearth serve --port 8000 model.gguf
+ *             |     |           |
+ *             |     |           cli->args
+ *             |     the command's option table and the common one, from command line, environment and INI file
+ *             a `struct command` of commands.c
+ *
+ * A command is one file in this folder with one public `struct command`; commands.c lists them. It writes its result to
+ * cli->out, complains with cli_error(), and returns a status. It does not exit, flush or look at argv: cli_main does.
+ *
+ * Thread: everything here belongs to the main thread.
+ */
+#ifndef HEARTH_CLI_CLI_H
+#define HEARTH_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/attr.h"
+#include "base/option.h"
+
+struct clock;
+struct command;
+struct file_sys;
+struct log;
+
+enum cli_exit {
+    CLI_EXIT_OK = 0,
+    CLI_EXIT_FAILURE = 1, /* the world did not let us, a full disk behind standard output included */
+    CLI_EXIT_USAGE = 2,   /* we were asked something wrong: arguments, environment or INI file */
+};
+
+/* What main.c gives: the outside world, and the commands. Tests give their own. */
+struct cli_setup {
+    const struct command *const *commands; /* ended by NULL */
+    const struct file_sys *fs;
+    struct clock *clock;
+    FILE *out;
+    FILE *err;
+    const char *const *env;
+    uint64_t memory_bytes; /* of the machine; what percentages of sizes refer to */
+};
+
+/* What a command sees. All of it lives until the command has returned. */
+struct cli {
+    const struct cli_setup *setup;
+    const struct command *command;
+    struct arena *arena; /* for whatever shall live as long as the command */
+    struct log *log;     /* to setup->err, by --log-level and --log-format; NULL before options are known */
+    FILE *out;
+    FILE *err;
+    bool color;        /* colours may be written to `out` */
+    const char **args; /* positional arguments, as many as the command allows */
+    size_t args_count;
+    const char *config;               /* INI file that was read, or NULL */
+    const struct option_table *table; /* the command's options, then the common ones */
+    const void *values;               /* of `table` */
+    const enum option_source *sources;
+};
+
+struct command {
+    const char *name;
+    const char *summary;       /* one sentence; the line in `hearth --help`, the first one of its own help */
+    const char *usage;         /* behind "hearth NAME": "[options] FILE" */
+    struct option_table table; /* its own options; table.command is `name` */
+    size_t options_size;       /* of the struct that the table describes; 0 without options */
+    size_t args_min, args_max; /* positional arguments */
+    bool ignores_config;       /* reads no INI file, so that a broken one cannot stop it */
+    enum cli_exit (*run)(struct cli *cli, const void *options);
+};
+
+/* The whole program but for the process around it: argv as main has it. Returns the exit status; standard output has been
+ * flushed, and what could not be written there has been reported and made the status a failure. */
+int cli_main(const struct cli_setup *setup, int argc, char **argv);
+
+/* "hearth serve: <fmt>" and a newline on cli->err. */
+void cli_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
+
+/* As cli_error, then a line that says how to get help. Returns CLI_EXIT_USAGE. */
+enum cli_exit cli_usage_error(const struct cli *cli, const char *fmt, ...) PRINTF(2, 3);
+
+/* The help of all (`hearth --help`), and that of one command on cli->out. */
+void cli_print_overview(const struct cli_setup *setup, FILE *to);
+enum cli_exit cli_print_help(const struct cli *cli, const struct command *command);
+
+/* Complains about an unknown name, with the nearest known one, and returns NULL. */
+const struct command *cli_find_command(const struct cli *cli, const char *name);
+
+/* A variable of setup->env, or NULL when it is not set or empty. */
+const char *cli_env(const struct cli_setup *setup, const char *name);
+
+#endif

@@ -1,0 +1,14 @@
+/*
+ * commands.c: the list of subcommands.
+ */
+#include "cli/commands.h"
+
+#include <stddef.h>
+
+#include "cli/cli.h"
+
+const struct command *const cli_commands[] = {
+    &command_version,
+    &command_help,
+    NULL,
+};

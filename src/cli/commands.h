@@ -1,0 +1,15 @@
+/*
+ * commands.h: the subcommands, one per file of this folder. A new one is declared here and listed in commands.c.
+ */
+#ifndef HEARTH_CLI_COMMANDS_H
+#define HEARTH_CLI_COMMANDS_H
+
+struct command;
+
+extern const struct command command_help;
+extern const struct command command_version;
+
+/* All of them, in the order of `hearth --help`, ended by NULL. */
+extern const struct command *const cli_commands[];
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * config.c: finds and reads the INI file. What it means is base/option's business.
+ */
+#include "cli/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+
+enum { CONFIG_BYTES_MAX = 1 << 20 };
+
+/* The user's own file, or NULL with ERR_OK when there is no folder to look in. A relative XDG_CONFIG_HOME is to be ignored,
+ * says its specification. */
+static enum err default_path(const struct cli_setup *setup, struct arena *arena, const char **path,
+                             struct errinfo *info)
+{
+    const char *base = cli_env(setup, "XDG_CONFIG_HOME"), *home = cli_env(setup, "HOME");
+
+    *path = NULL;
+    if (base != NULL && base[0] == '/')
+        *path = arena_printf(arena, "%s/hearth/hearth.ini", base);
+    else if (home != NULL && home[0] == '/')
+        *path = arena_printf(arena, "%s/.config/hearth/hearth.ini", home);
+    else
+        return ERR_OK;
+    return *path ? ERR_OK : err_set(info, arena->err, "no memory for the configuration's name");
+}
+
+static enum err read_text(const struct cli_setup *setup, const char *path, struct arena *arena,
+                          struct config *config, struct errinfo *info)
+{
+    char resolved[PATH_MAX];
+    char *data = NULL;
+    size_t len = 0;
+
+    /* Files are not opened through a link, but here the link is the user's own: many keep their settings elsewhere. */
+    if (realpath(path, resolved) == NULL)
+        return err_set_errno(info, errno, "configuration %s", path);
+    enum err err =
+        file_read_all(setup->fs, AT_FDCWD, resolved, CONFIG_BYTES_MAX, &data, &len, info);
+    if (err != ERR_OK)
+        return err_wrap(info, err, "configuration %s", path);
+    config->name = arena_strdup(arena, str_from(path));
+    config->text = arena_strdup(arena, (struct str){data, len});
+    bool binary = memchr(data, '\0', len) != NULL;
+    mem_free(data);
+    if (config->name == NULL || config->text == NULL)
+        return err_set(info, arena->err, "no memory for the configuration");
+    if (binary)
+        return err_set(info, ERR_INVALID, "configuration %s: it has a NUL byte", path);
+    return ERR_OK;
+}
+
+enum err config_read(const struct cli_setup *setup, const char *named, struct arena *arena,
+                     struct config *config, struct errinfo *info)
+{
+    const char *path = named;
+
+    *config = (struct config){0};
+    if (path == NULL)
+        TRY(default_path(setup, arena, &path, info));
+    if (path == NULL)
+        return ERR_OK;
+    enum err err = read_text(setup, path, arena, config, info);
+    if (err == ERR_NOT_FOUND && named == NULL) {
+        *config = (struct config){0};
+        return ERR_OK;
+    }
+    return err;
+}

@@ -1,0 +1,82 @@
+/*
+ * help.c: `hearth help [COMMAND]`, and what --help prints.
+ */
+#include <stdio.h>
+#include <sys/ioctl.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/option.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+
+enum { HELP_BYTES_MAX = 1 << 20, COLUMNS_DEFAULT = 80, COLUMNS_MAX = 110 };
+
+/* Of the terminal, if it is one; lines that are too long are harder to read than those that are broken. */
+static int columns_of(FILE *file)
+{
+    struct winsize size;
+    int fd = fileno(file);
+
+    if (fd < 0 || ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return COLUMNS_DEFAULT;
+    return MIN(size.ws_col, COLUMNS_MAX);
+}
+
+void cli_print_overview(const struct cli_setup *setup, FILE *to)
+{
+    fputs("usage: hearth COMMAND [options]\n"
+          "       hearth --version | --help\n"
+          "\n"
+          "An LLM server that never prefills the same tokens twice.\n"
+          "\n"
+          "Commands:\n",
+          to);
+    for (const struct command *const *command = setup->commands; *command != NULL; command++)
+        fprintf(to, "  %-10s %s\n", (*command)->name, (*command)->summary);
+    fputs("\n"
+          "'hearth COMMAND --help' lists the options of a command. Exit status: 0 done, 1 failed,\n"
+          "2 asked wrongly.\n",
+          to);
+}
+
+enum cli_exit cli_print_help(const struct cli *cli, const struct command *command)
+{
+    const struct option_table *table = common_table(command, cli->arena);
+    struct buf text;
+    enum err err = table ? ERR_OK : cli->arena->err;
+
+    buf_init(&text, HELP_BYTES_MAX);
+    if (err == ERR_OK)
+        err = option_help(table, &text, columns_of(cli->out));
+    if (err == ERR_OK)
+        fprintf(cli->out, "usage: hearth %s %s\n\n%s\n\n%s", command->name, command->usage,
+                command->summary, buf_str(&text));
+    else
+        cli_error(cli, "%s", err_sentence(err));
+    buf_fini(&text);
+    return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+}
+
+static enum cli_exit run(struct cli *cli, const void *options)
+{
+    (void)options;
+    if (cli->args_count == 0) {
+        cli_print_overview(cli->setup, cli->out);
+        return CLI_EXIT_OK;
+    }
+    const struct command *command = cli_find_command(cli, cli->args[0]);
+    return command ? cli_print_help(cli, command) : CLI_EXIT_USAGE;
+}
+
+const struct command command_help = {
+    .name = "help",
+    .summary = "Show how hearth, or one of its commands, is used.",
+    .usage = "[options] [COMMAND]",
+    .table = {.command = "help"},
+    .args_max = 1,
+    .ignores_config = true,
+    .run = run,
+};
