@@ -1,0 +1,307 @@
+/*
+ * hearth.h: libhearth, a cache of computed prompt prefixes for any inference engine.
+ *
+ * You have an engine that computes state for a sequence of tokens: rows of K and V, recurrent states, windows. libhearth remembers that
+ * state by the tokens it belongs to, in memory and on disk, and tells you for the next prompt how much of it need not be computed again.
+ * It never looks into the state: objects are opaque bytes with a small record of yours (the shape).
+ *
+ *      hearth_open -> hearth_space_open (one per model and tenant)
+ *
+ *      before a prefill    hearth_lookup -> plan: a boundary and the objects to import, in order
+ *                          hearth_plan_fetch each -> your import -> hearth_plan_accept      (the hit counts only then)
+ *                             an object is bad or missing -> hearth_plan_shorten: the next shorter boundary, or a cold start
+ *                          hearth_plan_release
+ *
+ *      after computing     hearth_store_open -> hearth_store_next: what is not held yet
+ *                          hearth_store_reserve: memory to export into -> hearth_store_commit
+ *                          hearth_store_close
+ *
+ * PROMISE. The cache may forget; it may never lie. An object is handed out only for exactly the tokens, model and tenant it was stored
+ * for, compared in full, and only with the bytes that were stored. A damaged, late or missing object is a miss, never an error.
+ *
+ * THREADS. Every function may be called from any thread; a plan or a store belongs to one thread at a time. Nothing here waits for the
+ * disk except hearth_plan_fetch and hearth_close.
+ *
+ * VERSIONS. Structs that you fill begin with struct_size: set it to sizeof; fields that a newer header adds are zero for older programs.
+ * Functions return HEARTH_OK (0) or an enum hearth_error; hearth_error_text says it in words.
+ */
+#ifndef HEARTH_HEARTH_H
+#define HEARTH_HEARTH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HEARTH_API __attribute__((visibility("default")))
+
+#define HEARTH_API_VERSION 1 /* grows when something is added; the SONAME grows when something breaks */
+
+enum hearth_error {
+    HEARTH_OK = 0,
+    HEARTH_ERROR_MEMORY = 1,      /* no memory, or the budget is full and nothing may be evicted */
+    HEARTH_ERROR_INVALID = 2,     /* an argument cannot be right */
+    HEARTH_ERROR_MISSING = 3,     /* the object is gone or damaged: shorten the plan */
+    HEARTH_ERROR_EXISTS = 4,      /* held already: nothing to store */
+    HEARTH_ERROR_REFUSED = 5,     /* the policy does not want it */
+    HEARTH_ERROR_TIMEOUT = 6,
+    HEARTH_ERROR_BUSY = 7,        /* a directory is in use by another process */
+    HEARTH_ERROR_SYSTEM = 8,      /* the system refused something; the message says what */
+};
+
+enum { HEARTH_KEY_BYTES = 32, HEARTH_SHAPE_BYTES_MAX = 160, HEARTH_MESSAGE_BYTES = 256 };
+
+/* What a layer's state can do; a model is a set of these bits. Unknown layers are recurrent. */
+enum hearth_kind {
+    HEARTH_KIND_FULL = 1,      /* any prefix of its rows is a state */
+    HEARTH_KIND_SLIDING = 2,   /* only the last rows are kept */
+    HEARTH_KIND_CHUNKED = 4,   /* as sliding, in chunks */
+    HEARTH_KIND_RECURRENT = 8, /* one state, valid at one token count */
+};
+
+enum hearth_object_kind {
+    HEARTH_OBJECT_ROWS = 1,     /* tokens [begin, end) of everything that can be cut */
+    HEARTH_OBJECT_SLIDING = 2,  /* rows [begin, end) of the sliding layers, where the engine captures them */
+    HEARTH_OBJECT_SNAPSHOT = 3, /* what cannot be cut, at exactly `end` tokens; begin = 0 */
+};
+
+enum hearth_tier { HEARTH_TIER_RAM = 0, HEARTH_TIER_SSD = 1, HEARTH_TIER_REMOTE = 2, HEARTH_TIER_COUNT = 3 };
+
+/* How the plan relates to what is held. */
+enum hearth_match {
+    HEARTH_MATCH_NONE = 0,
+    HEARTH_MATCH_EXACT = 1,         /* all that is reusable of this prompt, and nothing longer was held */
+    HEARTH_MATCH_PREFIX = 2,        /* a held prefix ends where the plan ends */
+    HEARTH_MATCH_SUPERSEQUENCE = 3, /* all that is reusable of this prompt; what is held goes on */
+    HEARTH_MATCH_LCP = 4,           /* the plan ends inside something longer that goes another way */
+};
+
+/* Why a plan is not longer; a closed list. */
+enum hearth_reason {
+    HEARTH_REASON_NONE = 0,            /* nothing more was possible */
+    HEARTH_REASON_COLD = 1,            /* nothing is held for this space */
+    HEARTH_REASON_DIVERGED = 2,        /* the next token differs from all that is held */
+    HEARTH_REASON_SHORT = 3,           /* what is held ends there */
+    HEARTH_REASON_NO_SNAPSHOT = 4,     /* rows go further, but no snapshot allows a later boundary */
+    HEARTH_REASON_EVICTED = 5,         /* it was held once and was evicted */
+    HEARTH_REASON_FOREIGN = 6,         /* held for another model, configuration or tenant only */
+    HEARTH_REASON_UNVERIFIED = 7,      /* held, but its bytes failed the check */
+    HEARTH_REASON_CHEAPER = 8,         /* computing is expected to be faster than fetching */
+    HEARTH_REASON_IN_FLIGHT = 9,       /* someone computes it right now */
+    HEARTH_REASON_TIMEOUT = 10,        /* a tier did not answer in the time that it could have saved */
+    HEARTH_REASON_TIER_ERROR = 11,     /* a tier failed */
+    HEARTH_REASON_REFUSED = 12,        /* the engine refused the import */
+    HEARTH_REASON_DISABLED = 13,       /* the request or the configuration said no */
+    HEARTH_REASON_COUNT = 14,
+};
+
+/* What an object is a part of; decides how long it is kept. */
+enum hearth_entry {
+    HEARTH_ENTRY_ASSISTANT = 0, /* ends with generated tokens */
+    HEARTH_ENTRY_USER = 1,      /* ends with a prompt */
+    HEARTH_ENTRY_SYSTEM = 2,    /* system prompt and tools: an anchor */
+};
+
+HEARTH_API const char *hearth_error_text(int error);
+HEARTH_API const char *hearth_reason_name(enum hearth_reason reason); /* "no_snapshot" */
+HEARTH_API const char *hearth_match_name(enum hearth_match match);
+HEARTH_API const char *hearth_tier_name(enum hearth_tier tier);
+HEARTH_API unsigned hearth_api_version(void);
+
+/* ---- a cache ---- */
+
+struct hearth_options {
+    size_t struct_size;
+    uint64_t ram_bytes;      /* cap of everything that the cache holds in memory, its own books included */
+    uint32_t block_tokens;   /* 0 = 256 */
+    uint32_t run_tokens;     /* blocks moved as one object, at most; 0 = 2,048 */
+    uint32_t tails;          /* per space; 0 = 4; UINT32_MAX = none */
+    const char *policy;      /* eviction: "saving-per-byte" (NULL), "lru-tail", "shortest-first", "by-type" */
+    const unsigned char *key; /* HEARTH_KEY_BYTES of the installation; NULL = random, nothing survives the process */
+    /* Memory for objects, so that it can be pinned; NULL = pages of the system. */
+    void *(*alloc)(size_t size, void *arg);
+    void (*free)(void *ptr, void *arg);
+    void *alloc_arg;
+    /* One line per event, without newline; called without locks held. NULL = none. */
+    void (*log)(const char *line, void *arg);
+    void *log_arg;
+};
+
+struct hearth_cache;
+
+/* On failure *cache is NULL and message (HEARTH_MESSAGE_BYTES, may be NULL) says why. */
+HEARTH_API int hearth_open(struct hearth_cache **cache, const struct hearth_options *options, char *message);
+/* All spaces, plans and stores must be closed before. */
+HEARTH_API void hearth_close(struct hearth_cache **cache);
+
+/* ---- a space: one model as it is configured, one tenant ---- */
+
+struct hearth_model {
+    size_t struct_size;
+    unsigned char fingerprint[HEARTH_KEY_BYTES]; /* of weights and of everything that gives state its meaning */
+    uint32_t kinds;                              /* enum hearth_kind bits */
+    uint32_t window;                             /* of sliding or chunked layers, tokens */
+    bool captures_sliding;                       /* the engine stores HEARTH_OBJECT_SLIDING: no snapshot needed for windows */
+    double prefill_tokens_per_s;                 /* 0 = not known yet: always restore */
+    double import_bytes_per_s;                   /* 0 = not known */
+};
+
+struct hearth_space;
+
+/* `tenant` ("" for none) is part of every key: spaces share nothing. Opening the same twice gives the same content. `share_bytes` of the
+ * budget are this tenant's own, whatever others do. */
+HEARTH_API int hearth_space_open(struct hearth_cache *cache, const struct hearth_model *model, const char *tenant,
+                                 uint64_t share_bytes, struct hearth_space **space);
+HEARTH_API void hearth_space_close(struct hearth_space **space);
+/* Measured speeds, as they become known. */
+HEARTH_API void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_per_s, double import_bytes_per_s);
+
+/* ---- looking up ---- */
+
+enum hearth_lookup_flags {
+    HEARTH_LOOKUP_CUTS_ONLY = 1, /* only boundaries that were stored as such, never inside a block: exact mode */
+    HEARTH_LOOKUP_PEEK = 2,      /* touches nothing and counts nothing: for probes */
+};
+
+struct hearth_object {
+    enum hearth_object_kind kind;
+    uint32_t begin, end; /* tokens */
+    uint64_t bytes;
+    enum hearth_tier tier; /* where it is now */
+    const void *shape;     /* as it was committed */
+    size_t shape_bytes;
+};
+
+struct hearth_plan_info {
+    uint32_t boundary;     /* tokens that need not be computed; 0 = a cold start. At least one token is always left to run */
+    uint32_t matched;      /* tokens that are held in some form, >= boundary */
+    const struct hearth_object *objects; /* rows in order, cut at the boundary by the engine; the snapshot, if any, last */
+    size_t objects_count;
+    enum hearth_match match;
+    enum hearth_reason reason;  /* why it is not longer */
+    uint32_t first_difference;  /* position of the first token that is not held; the prompt's length when all are */
+    uint32_t in_flight;         /* boundary that someone is computing towards; 0 = none */
+    uint32_t junction;          /* a boundary where a snapshot would have helped: take one there this time; 0 = none */
+    double fetch_s, compute_s;  /* expected */
+};
+
+struct hearth_plan;
+
+/* Always gives a plan, a cold one at worst, and leases everything that it names. */
+HEARTH_API int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count, unsigned flags,
+                             struct hearth_plan **plan);
+/* Valid until the next call on the plan. */
+HEARTH_API const struct hearth_plan_info *hearth_plan_info(const struct hearth_plan *plan);
+
+/* The bytes of object `index`, verified; waits at most timeout_ms for a slower tier. Stay valid until the plan is shortened or released.
+ * HEARTH_ERROR_MISSING, HEARTH_ERROR_TIMEOUT: shorten. */
+HEARTH_API int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_ms, const void **data);
+/* Asks slower tiers for all objects now, so that fetching them one after another overlaps with importing. */
+HEARTH_API void hearth_plan_prefetch(struct hearth_plan *plan);
+/* Object `index` is of no use (`why`: UNVERIFIED, REFUSED, ...): forgets it and falls back to the longest boundary that needs neither it
+ * nor anything behind it. */
+HEARTH_API void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_reason why);
+/* The state was imported and is in use: now it is a hit. */
+HEARTH_API void hearth_plan_accept(struct hearth_plan *plan);
+HEARTH_API void hearth_plan_release(struct hearth_plan **plan);
+
+/* ---- single flight: several prompts that need the same cold prefix ---- */
+
+struct hearth_flight;
+
+/* Announces that these tokens are being computed. Plans of others then say how far (in_flight). */
+HEARTH_API int hearth_flight_open(struct hearth_space *space, const int32_t *tokens, size_t count, struct hearth_flight **flight);
+/* State up to `boundary` exists now and can be forked or has been stored. */
+HEARTH_API void hearth_flight_reached(struct hearth_flight *flight, uint32_t boundary);
+/* Ends it, completed or not; waiters go on by themselves. */
+HEARTH_API void hearth_flight_close(struct hearth_flight **flight);
+/* Called once when the flight that shares the prefix with `tokens` reaches `boundary` or ends (reached says how far it came), from the
+ * thread that caused it. Returns false when there is no such flight: nothing will be called. */
+HEARTH_API bool hearth_flight_wait(struct hearth_space *space, const int32_t *tokens, size_t count, uint32_t boundary,
+                                   void (*fn)(uint32_t reached, void *arg), void *arg);
+
+/* ---- storing ---- */
+
+struct hearth_store_hints {
+    size_t struct_size;
+    enum hearth_entry entry;  /* what the end of these tokens is */
+    uint32_t anchor;          /* end of system prompt and tools; 0 = not known */
+    uint32_t ttl_s;           /* at least; 0 = by policy */
+    bool pin;                 /* never evicted until unpinned */
+    bool no_disk;             /* memory only */
+    uint64_t request;         /* for events */
+};
+
+struct hearth_store;
+
+/* The state of `count` tokens exists in the engine. Copies the tokens. */
+HEARTH_API int hearth_store_open(struct hearth_space *space, const int32_t *tokens, size_t count,
+                                 const struct hearth_store_hints *hints, struct hearth_store **store);
+/* The next piece that is not held: rows [*begin, *end) of whole blocks, at most one run, or the tail. False when all rows are held. */
+HEARTH_API bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *end);
+/* Whether a snapshot at `at` is wanted (policy), and not held yet. */
+HEARTH_API bool hearth_store_wants_snapshot(struct hearth_store *store, uint32_t at);
+/* Memory of at least `capacity` bytes to export an object into. Evicts others when it must. MEMORY, EXISTS or REFUSED otherwise: go on
+ * without storing. One reservation at a time per store. */
+HEARTH_API int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kind, uint32_t begin, uint32_t end,
+                                    uint64_t capacity, void **memory);
+/* The first `bytes` of the memory are the object; what is beyond is given back. From now on it can be found. */
+HEARTH_API int hearth_store_commit(struct hearth_store *store, uint64_t bytes, const void *shape, size_t shape_bytes);
+/* The export failed: gives the memory back. */
+HEARTH_API void hearth_store_cancel(struct hearth_store *store);
+HEARTH_API void hearth_store_close(struct hearth_store **store); /* cancels what is reserved */
+
+/* ---- sessions: all of this in two calls, for programs with one engine and one sequence ---- */
+
+struct hearth_session_ops {
+    size_t struct_size;
+    /* Imports objects into a fresh sequence of `boundary` tokens; false: refused. */
+    bool (*import)(const struct hearth_object *objects, const void *const *data, size_t count, uint32_t boundary, void *arg);
+    /* Capacity for exporting, and the export itself: returns bytes (0 = failed) and fills shape. */
+    uint64_t (*capacity)(enum hearth_object_kind kind, uint32_t begin, uint32_t end, void *arg);
+    uint64_t (*export_to)(enum hearth_object_kind kind, uint32_t begin, uint32_t end, void *memory, uint64_t capacity, void *shape,
+                          size_t *shape_bytes, void *arg);
+    void *arg;
+};
+
+/* Looks up, fetches, imports; falls back until it works. *reused = tokens that need not be computed. */
+HEARTH_API int hearth_session_lookup(struct hearth_space *space, const struct hearth_session_ops *ops, const int32_t *tokens, size_t count,
+                                     uint32_t *reused);
+/* Stores what is not held of a sequence that stands at `count` tokens. *stored = bytes written. */
+HEARTH_API int hearth_session_insert(struct hearth_space *space, const struct hearth_session_ops *ops, const int32_t *tokens, size_t count,
+                                     const struct hearth_store_hints *hints, uint64_t *stored);
+
+/* ---- managing ---- */
+
+struct hearth_stats {
+    size_t struct_size;
+    uint64_t lookups, hits, misses, partials; /* a partial is a hit that is shorter than what was matched */
+    uint64_t tokens_looked_up, tokens_matched, tokens_reused; /* reused: of accepted plans only */
+    uint64_t tokens_reused_by_tier[HEARTH_TIER_COUNT];
+    uint64_t stores, stores_refused, stores_failed, replaces, evictions, bytes_evicted;
+    uint64_t promotions, demotions, verify_failures, tier_errors;
+    uint64_t miss_by_reason[HEARTH_REASON_COUNT];
+    uint64_t objects, nodes, snapshots, tails; /* held now */
+    uint64_t tail_stashes, tail_hits, tail_evictions;
+    uint64_t bytes_by_tier[HEARTH_TIER_COUNT], bytes_index, bytes_budget, bytes_cap;
+    uint64_t flights, flight_waits;
+};
+
+/* space NULL: of all. */
+HEARTH_API void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space, struct hearth_stats *stats);
+HEARTH_API void hearth_reset_stats(struct hearth_cache *cache); /* counters to zero; what is held stays */
+/* Forgets everything of a space (NULL: of all) in one tier (HEARTH_TIER_COUNT: in all), tails included. Returns the bytes freed. */
+HEARTH_API uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space, enum hearth_tier tier);
+/* Pins or unpins the path of these tokens. Returns the number of tokens of it that are held. */
+HEARTH_API uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t count, bool pin);
+/* Changes the cap; evicts down to it. */
+HEARTH_API void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
