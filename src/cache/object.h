@@ -1,0 +1,55 @@
+/*
+ * object.h: one stored thing: rows of a run of tokens, or a snapshot. What the index points at, the policy weighs and tiers hold.
+ *
+ *      RESERVED --commit--> HELD --evict/drop--> (gone, when the last lease is released)
+ *
+ * An object is in one or more tiers (residency); its bytes are readable exactly when a tier says so (keeps I67). Leases count readers:
+ * nothing leased is evicted, moved or freed (keeps I11).
+ *
+ * Owner: the cache, under its lock; `data` of a leased object in RAM may be read without it.
+ */
+#ifndef HEARTH_CACHE_OBJECT_H
+#define HEARTH_CACHE_OBJECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/hash.h"
+#include "base/list.h"
+
+enum object_kind { OBJECT_ROWS = 1, OBJECT_SLIDING = 2, OBJECT_SNAPSHOT = 3 };
+enum object_tier { OBJECT_TIER_RAM, OBJECT_TIER_SSD, OBJECT_TIER_REMOTE, OBJECT_TIER_COUNT };
+enum { OBJECT_SHAPE_BYTES_MAX = 160, OBJECT_NOT_IN_HEAP = -1 };
+
+struct node;
+struct space;
+
+struct object {
+    /* identity; fixed at commit */
+    struct hash256 key;
+    enum object_kind kind;
+    uint32_t begin, end; /* tokens; a snapshot has begin 0 */
+    uint64_t bytes;
+    uint32_t shape_bytes;
+    unsigned char shape[OBJECT_SHAPE_BYTES_MAX];
+    /* place in the tree; kept by the index */
+    struct space *space;
+    struct node *last;           /* the node that holds its end; NULL when detached */
+    struct list_node node_link;  /* snapshots of one node */
+    /* residency */
+    void *data;                  /* in RAM; NULL when not */
+    uint64_t data_bytes;         /* taken from the budget for it */
+    bool in[OBJECT_TIER_COUNT];
+    bool moving;                 /* a tier is writing or reading it */
+    bool verified;               /* its bytes were checked since they came into RAM */
+    bool dropped;                /* out of the index; freed with the last lease */
+    uint32_t leases;
+    /* worth; read by the policy */
+    uint8_t entry;               /* enum hearth_entry */
+    uint32_t uses;
+    uint64_t used_ns, stored_ns, keep_until_ns;
+    double priority;
+    int32_t heap_slot;           /* place in the eviction heap, or OBJECT_NOT_IN_HEAP */
+};
+
+#endif
