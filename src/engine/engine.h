@@ -175,9 +175,10 @@ struct engine_item {
 
 /* Runs all items in one batch. Each sequence occurs at most once; the counts add up to at most `chunk` + sequences.
  *   ERR_LIMIT      no room for the tokens; nothing has changed
- *   ERR_CANCELLED  engine_abort was called; the sequences are at the last whole chunk that was computed
+ *   ERR_CANCELLED  engine_abort was called; a sequence whose kinds can all be cut stands at the last micro-batch that was
+ *                  computed, any other is broken: its recurrent state may be half written
  *   ERR_INVALID    a token or sequence that does not exist; nothing has changed
- *   ERR_ENGINE     the library failed; the sequences of this call are poisoned and can only be released */
+ *   ERR_ENGINE     the library failed; the sequences of this call are broken and can only be released */
 enum err engine_run(struct engine *engine, const struct engine_item *items, size_t count,
                     struct errinfo *info) NODISCARD;
 
@@ -204,7 +205,9 @@ struct engine_backend_info {
 
 /* Versions and backends, for `doctor` and --version. `backends` as in engine_options. */
 const char *engine_library_version(void);
+const char *engine_library_origin(void); /* the file that was loaded */
 const char *engine_ggml_version(void);
+const char *engine_ggml_origin(void);
 const char *engine_backends_dir(const char *backends);
 size_t engine_backends(const char *backends, struct engine_backend_info *list, size_t max);
 
