@@ -1,0 +1,628 @@
+/*
+ * engine_fake.c: an engine that thinks with a hash.
+ *
+ *      token, position, salt ---.
+ *      worth of the rows -------+--> value --> a row, a row of each window, the next state --> worth --> logits
+ *      worth of the windows ----|
+ *      worth of the state ------'                                          (engine_fake_memory.c)
+ *
+ * The memory is read anew, all of it, at the beginning of each run, as attention does. Beside the main part of a value there is a
+ * low one, which alone knows of chunk shapes; it reaches the low bits of the logits and never the main part.
+ *
+ * What it deliberately does not do: check what engine.c has checked, and doubt what is imported.
+ */
+#include "engine/engine_fake.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/mem.h"
+#include "engine/engine_fake_memory.h"
+#include "engine/engine_ops.h"
+
+enum {
+    ALLOC_ALIGNMENT = 64,
+    LAYERS_PER_KIND = 2,
+    /* What an export of rows spoils behind its image when other kinds pass through, as libllama does. */
+    SCRIBBLE_BYTES = 64,
+};
+
+struct engine_fake {
+    struct engine base;
+    struct engine_fake_options options; /* with the defaults filled in */
+    struct engine_fake_stats stats;
+    struct fake_memory *memory;
+    float *logits;               /* ENGINE_FAKE_VOCAB floats per item */
+    bool wanted[SEQS_SLOTS_MAX]; /* per item of the last run */
+    atomic_bool aborting;
+    atomic_uint allocations;
+};
+
+static const char *const control_names[ENGINE_FAKE_VOCAB - 256] = {
+    [ENGINE_FAKE_BOS - 256] = "<|bos|>",
+    [ENGINE_FAKE_EOS - 256] = "<|eos|>",
+    [ENGINE_FAKE_TURN_BEGIN - 256] = "<|im_start|>",
+    [ENGINE_FAKE_TURN_END - 256] = "<|im_end|>",
+};
+
+static struct engine_fake *fake_of(const struct engine *engine)
+{
+    return (struct engine_fake *)engine;
+}
+
+/* ---- tokens ---- */
+
+/* The control token that the text begins with, or TOKEN_NONE. */
+static token_id find_control(struct str text)
+{
+    for (size_t i = 0; i < COUNT_OF(control_names); i++) {
+        size_t len = strlen(control_names[i]);
+        if (text.len >= len && memcmp(text.ptr, control_names[i], len) == 0)
+            return 256 + (token_id)i;
+    }
+    return TOKEN_NONE;
+}
+
+/* Counts; writes, too, where `tokens` is not NULL. */
+static size_t walk_text(const struct engine_fake *fake, struct str text, unsigned flags,
+                        token_id *tokens)
+{
+    size_t count = 0;
+
+    if ((flags & ENGINE_TOKENIZE_BOS) && fake->options.add_bos) {
+        if (tokens != NULL)
+            tokens[count] = ENGINE_FAKE_BOS;
+        count++;
+    }
+    for (size_t at = 0; at < text.len; count++) {
+        struct str rest = {text.ptr + at, text.len - at};
+        token_id token = flags & ENGINE_TOKENIZE_CONTROL ? find_control(rest) : TOKEN_NONE;
+        at += token == TOKEN_NONE ? 1 : strlen(control_names[token - 256]);
+        if (token == TOKEN_NONE)
+            token = (unsigned char)rest.ptr[0];
+        if (tokens != NULL)
+            tokens[count] = token;
+    }
+    return count;
+}
+
+static int64_t fake_tokenize(const struct engine *engine, struct str text, unsigned flags,
+                             token_id *tokens, size_t max)
+{
+    size_t count = walk_text(fake_of(engine), text, flags, NULL);
+
+    if (count <= max && count > 0)
+        walk_text(fake_of(engine), text, flags, tokens);
+    return (int64_t)count;
+}
+
+static size_t fake_token_bytes(const struct engine *engine, token_id token, bool control, char *out,
+                               size_t size)
+{
+    char byte = (char)token;
+    const char *bytes = token < 256 ? &byte : control ? control_names[token - 256] : "";
+    size_t len = token < 256 ? 1 : strlen(bytes);
+
+    (void)engine;
+    if (MIN(len, size) > 0)
+        memcpy(out, bytes, MIN(len, size));
+    return len;
+}
+
+static bool fake_token_is_end(const struct engine *engine, token_id token)
+{
+    (void)engine;
+    return token == ENGINE_FAKE_EOS || token == ENGINE_FAKE_TURN_END;
+}
+
+static bool fake_token_is_control(const struct engine *engine, token_id token)
+{
+    (void)engine;
+    return token >= 256;
+}
+
+/* ---- running ---- */
+
+static struct fake_value think(const struct fake_sums *sums, uint64_t input, uint64_t shape)
+{
+    struct fake_value value = {input, fake_mix(shape, input)};
+
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        value.main = fake_mix(value.main, sums->kinds[kind].main);
+        value.low = fake_mix(value.low, sums->kinds[kind].low);
+    }
+    return value;
+}
+
+static float to_float(uint64_t hash, float range)
+{
+    return ((float)(hash >> 40) / (float)(1u << 24) - 0.5f) * range;
+}
+
+/* All logits lie in [-8, 8] but one, which is 12: greedy picks make readable text, and noise does not move them. */
+static void answer(const struct engine_fake *fake, struct fake_value value, float *logits)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz      ";
+    uint64_t pick = fake_mix(value.main, ENGINE_FAKE_VOCAB);
+    uint32_t winner = (uint32_t)letters[pick % (sizeof(letters) - 1)];
+
+    if (fake->options.end_one_in > 0 && (pick >> 32) % fake->options.end_one_in == 0)
+        winner = ENGINE_FAKE_TURN_END;
+    for (uint32_t token = 0; token < ENGINE_FAKE_VOCAB; token++)
+        logits[token] = (token == winner ? 12.0f : to_float(fake_mix(value.main, token), 15.9f)) +
+                        to_float(fake_mix(value.low, token), ENGINE_FAKE_NOISE);
+}
+
+/* A run of tokens of one item, inside one piece of a batch. */
+struct part {
+    const struct engine_item *item;
+    size_t index; /* of the item */
+    uint32_t offset, count;
+    uint64_t batch_shape;
+};
+
+static void run_part(struct engine_fake *fake, const struct part *part)
+{
+    const struct engine_item *item = part->item;
+    struct fake_sums sums = fake_memory_read(fake->memory, item->seq);
+    uint64_t at = (uint64_t)fake_memory_length(fake->memory, item->seq);
+    uint64_t shape = fake->options.chunk_sensitive ? fake_mix(at, part->count) : 0;
+    struct fake_value value = {0};
+
+    if (fake->options.layout_sensitive)
+        shape = fake_mix(shape, fake_memory_layout(fake->memory, item->seq));
+    if (fake->options.batch_sensitive)
+        shape = fake_mix(shape, part->batch_shape);
+    for (uint32_t i = 0; i < part->count; i++, at++) {
+        uint64_t token = (uint64_t)item->tokens[part->offset + i];
+        value = think(&sums, fake_mix(fake_mix(fake->options.salt, at), token), shape);
+        fake_memory_append(fake->memory, item->seq, value, &sums);
+    }
+    fake->stats.tokens += part->count;
+    if (item->logits && part->offset + part->count == item->count)
+        answer(fake, think(&sums, value.main, value.low),
+               fake->logits + part->index * ENGINE_FAKE_VOCAB);
+}
+
+/* Runs the next piece of the batch, from token `offset` of item `index` on, which are moved. */
+static void run_piece(struct engine_fake *fake, const struct engine_item *items, size_t count,
+                      size_t *index, uint32_t *offset)
+{
+    uint32_t left = fake->options.piece;
+    uint64_t prefill = 0, batch_shape = count;
+    bool decode = false;
+
+    for (size_t i = 0; i < count; i++)
+        batch_shape = fake_mix(batch_shape, items[i].count);
+    while (*index < count && left > 0) {
+        const struct engine_item *item = &items[*index];
+        uint32_t n = MIN(left, item->count - *offset);
+        run_part(fake, &(struct part){item, *index, *offset, n, batch_shape});
+        decode = decode || item->count == 1;
+        prefill += item->count > 1 ? n : 0;
+        left -= n;
+        *offset += n;
+        if (*offset == item->count) {
+            (*index)++;
+            *offset = 0;
+        }
+    }
+    fake->stats.pieces++;
+    if (fake->options.clock != NULL)
+        clock_sleep_ns(fake->options.clock,
+                       prefill * fake->options.prefill_ns + (decode ? fake->options.decode_ns : 0));
+}
+
+/* The memory counts for itself: that engine.c's books agree with it is what tests want to see. */
+static enum err check_memory(struct engine_fake *fake, const struct engine_item *items,
+                             size_t count, struct errinfo *info)
+{
+    uint64_t tokens = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (fake_memory_length(fake->memory, items[i].seq) < 0)
+            return err_set(info, ERR_ENGINE, "sequence %d has parts of different lengths",
+                           items[i].seq);
+        tokens = fake->options.streams ? items[i].count : tokens + items[i].count;
+        if (tokens > fake_memory_room(fake->memory, items[i].seq))
+            return err_set(info, ERR_LIMIT, "no cells for %u tokens of sequence %d", items[i].count,
+                           items[i].seq);
+    }
+    return ERR_OK;
+}
+
+static enum err fake_run(struct engine *engine, const struct engine_item *items, size_t count,
+                         struct errinfo *info)
+{
+    struct engine_fake *fake = fake_of(engine);
+    size_t index = 0;
+    uint32_t offset = 0;
+
+    assert(count <= fake->options.sequences);
+    /* Relaxed: the flag orders no other memory, and an abort that comes too early has no run to end. */
+    atomic_store_explicit(&fake->aborting, false, memory_order_relaxed);
+    TRY(check_memory(fake, items, count, info));
+    fake->stats.runs++;
+    for (size_t i = 0; i < count; i++)
+        fake->wanted[i] = items[i].logits;
+    while (index < count) {
+        if (fake->options.on_piece != NULL)
+            fake->options.on_piece(engine, fake->options.arg);
+        if (atomic_load_explicit(&fake->aborting, memory_order_relaxed))
+            return err_set(info, ERR_CANCELLED, "aborted");
+        if (fault_fires(fake->options.fault_run))
+            return err_set(info, ERR_ENGINE, "an injected fault");
+        run_piece(fake, items, count, &index, &offset);
+    }
+    return ERR_OK;
+}
+
+static const float *fake_logits(struct engine *engine, size_t index)
+{
+    struct engine_fake *fake = fake_of(engine);
+
+    assert(index < fake->options.sequences);
+    return fake->wanted[index] ? fake->logits + index * ENGINE_FAKE_VOCAB : NULL;
+}
+
+static void fake_abort(struct engine *engine)
+{
+    atomic_store_explicit(&fake_of(engine)->aborting, true, memory_order_relaxed);
+}
+
+static void *fake_alloc(struct engine *engine, size_t size)
+{
+    void *ptr = mem_try_alloc_aligned(ALLOC_ALIGNMENT, size);
+
+    if (ptr != NULL)
+        atomic_fetch_add_explicit(&fake_of(engine)->allocations, 1, memory_order_relaxed);
+    return ptr;
+}
+
+static void fake_free(struct engine *engine, void *ptr)
+{
+    mem_free(ptr);
+    atomic_fetch_sub_explicit(&fake_of(engine)->allocations, 1, memory_order_relaxed);
+}
+
+/* ---- sequences ---- */
+
+static void fake_seq_copy(struct engine *engine, seq_id from, seq_id to)
+{
+    fake_memory_copy(fake_of(engine)->memory, from, to);
+}
+
+static bool fake_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
+{
+    return fake_memory_cut(fake_of(engine)->memory, seq, length);
+}
+
+static void fake_seq_clear(struct engine *engine, seq_id seq)
+{
+    fake_memory_clear(fake_of(engine)->memory, seq);
+}
+
+/* Parts that do not belong together are no sequence: 0, which nobody expects after an import. */
+static uint32_t fake_seq_length(struct engine *engine, seq_id seq)
+{
+    int64_t length = fake_memory_length(fake_of(engine)->memory, seq);
+
+    return length < 0 ? 0 : (uint32_t)length;
+}
+
+static bool fake_seq_settle(struct engine *engine, seq_id seq)
+{
+    struct engine_fake *fake = fake_of(engine);
+
+    if (fault_fires(fake->options.fault_import))
+        return false;
+    fake_memory_settle(fake->memory, seq);
+    fake->stats.settles++;
+    return true;
+}
+
+/* ---- state ---- */
+
+static uint64_t fake_rows_capacity(const struct engine *engine, uint32_t tokens)
+{
+    const struct engine_fake *fake = fake_of(engine);
+    uint64_t bytes = fake_memory_image_bytes(fake->memory, FAKE_IMAGE_ROWS, tokens, 0);
+
+    if (fake->base.facts.rows_bytes_per_token == 0)
+        return 0;
+    return bytes + (kind_set_sliceable(fake->options.kinds) ? 0 : SCRIBBLE_BYTES);
+}
+
+static uint64_t image_bytes(struct engine *engine, seq_id seq, enum fake_image image)
+{
+    uint32_t length = fake_seq_length(engine, seq);
+
+    return fake_memory_image_bytes(fake_of(engine)->memory, image, length, length);
+}
+
+static uint64_t fake_snapshot_bytes(struct engine *engine, seq_id seq)
+{
+    return kind_set_needs_snapshot(fake_of(engine)->options.kinds)
+               ? image_bytes(engine, seq, FAKE_IMAGE_SNAPSHOT)
+               : 0;
+}
+
+static uint64_t fake_whole_bytes(struct engine *engine, seq_id seq)
+{
+    return image_bytes(engine, seq, FAKE_IMAGE_WHOLE);
+}
+
+/* Counts an export that is about to happen; 0 when it is to fail. */
+static uint64_t begin_export(struct engine_fake *fake, uint64_t bytes)
+{
+    if (fault_fires(fake->options.fault_export))
+        return 0;
+    fake->stats.exports++;
+    fake->stats.bytes_exported += bytes;
+    return bytes;
+}
+
+static uint64_t fake_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
+                                 void *dst, uint64_t capacity)
+{
+    struct engine_fake *fake = fake_of(engine);
+    uint64_t room = fake_rows_capacity(engine, end - begin);
+    uint64_t bytes = fake_memory_image_bytes(fake->memory, FAKE_IMAGE_ROWS, end - begin, 0);
+
+    assert(capacity >= room);
+    memset(dst, 0xA5, room); /* also behind the image, and all of it when the export fails */
+    bytes = begin_export(fake, bytes);
+    if (bytes > 0)
+        fake_memory_export(fake->memory, seq, FAKE_IMAGE_ROWS, begin, end, dst);
+    return bytes;
+}
+
+static uint64_t export_image(struct engine *engine, seq_id seq, enum fake_image image, void *dst,
+                             uint64_t capacity)
+{
+    uint64_t bytes = image_bytes(engine, seq, image);
+
+    assert(capacity >= bytes);
+    bytes = begin_export(fake_of(engine), bytes);
+    if (bytes > 0)
+        fake_memory_export(fake_of(engine)->memory, seq, image, 0, fake_seq_length(engine, seq),
+                           dst);
+    return bytes;
+}
+
+static uint64_t fake_export_snapshot(struct engine *engine, seq_id seq, void *dst,
+                                     uint64_t capacity)
+{
+    return export_image(engine, seq, FAKE_IMAGE_SNAPSHOT, dst, capacity);
+}
+
+static uint64_t fake_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
+{
+    return export_image(engine, seq, FAKE_IMAGE_WHOLE, dst, capacity);
+}
+
+static bool import_image(struct engine *engine, seq_id seq, enum fake_image image, const void *data,
+                         uint64_t bytes)
+{
+    struct engine_fake *fake = fake_of(engine);
+    bool fail = fault_fires(fake->options.fault_import);
+
+    if (!fake_memory_import(fake->memory, seq, image, data, bytes, fail))
+        return false;
+    fake->stats.imports++;
+    fake->stats.bytes_imported += bytes;
+    return true;
+}
+
+static bool fake_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
+{
+    return import_image(engine, seq, FAKE_IMAGE_ROWS, data, bytes);
+}
+
+static bool fake_import_snapshot(struct engine *engine, seq_id seq, const void *data,
+                                 uint64_t bytes)
+{
+    return import_image(engine, seq, FAKE_IMAGE_SNAPSHOT, data, bytes);
+}
+
+static bool fake_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
+{
+    return import_image(engine, seq, FAKE_IMAGE_WHOLE, data, bytes);
+}
+
+/* ---- life ---- */
+
+static void fake_close(struct engine *engine)
+{
+    struct engine_fake *fake = fake_of(engine);
+
+    assert(atomic_load_explicit(&fake->allocations, memory_order_relaxed) == 0);
+    fake_memory_destroy(&fake->memory);
+    mem_free(fake->logits);
+    mem_free(fake);
+}
+
+static const struct engine_ops fake_ops = {
+    .close = fake_close,
+    .tokenize = fake_tokenize,
+    .token_bytes = fake_token_bytes,
+    .token_is_end = fake_token_is_end,
+    .token_is_control = fake_token_is_control,
+    .seq_copy = fake_seq_copy,
+    .seq_cut = fake_seq_cut,
+    .seq_clear = fake_seq_clear,
+    .seq_length = fake_seq_length,
+    .seq_settle = fake_seq_settle,
+    .run = fake_run,
+    .logits = fake_logits,
+    .abort = fake_abort,
+    .alloc = fake_alloc,
+    .free = fake_free,
+    .rows_capacity = fake_rows_capacity,
+    .snapshot_bytes = fake_snapshot_bytes,
+    .whole_bytes = fake_whole_bytes,
+    .export_rows = fake_export_rows,
+    .export_snapshot = fake_export_snapshot,
+    .export_whole = fake_export_whole,
+    .import_rows = fake_import_rows,
+    .import_snapshot = fake_import_snapshot,
+    .import_whole = fake_import_whole,
+};
+
+static uint32_t or_default(uint32_t value, uint32_t otherwise)
+{
+    return value != 0 ? value : otherwise;
+}
+
+static struct engine_fake_options fill_options(const struct engine_fake_options *options)
+{
+    struct engine_fake_options filled = *options;
+
+    filled.kinds = or_default(options->kinds, KIND_BIT(KIND_FULL));
+    filled.window = or_default(options->window, 64);
+    filled.context = or_default(options->context, 4096);
+    filled.sequences = or_default(options->sequences, 8);
+    filled.chunk = or_default(options->chunk, 512);
+    filled.rows_bytes = or_default(options->rows_bytes, 32);
+    filled.snapshot_bytes = or_default(options->snapshot_bytes, 64);
+    filled.piece = or_default(options->piece, UINT32_MAX);
+    filled.name = options->name != NULL ? options->name : "fake";
+    return filled;
+}
+
+static enum err check_options(const struct engine_fake_options *options, struct errinfo *info)
+{
+    if (options->kinds >> KIND_COUNT != 0)
+        return err_set(info, ERR_INVALID, "kinds: 0x%x has bits that are no kind", options->kinds);
+    if (options->sequences > SEQS_SLOTS_MAX)
+        return err_set(info, ERR_INVALID, "sequences: %u, at most %d", options->sequences,
+                       SEQS_SLOTS_MAX);
+    if (options->streams && options->context < options->sequences)
+        return err_set(info, ERR_INVALID, "context: %u cells for %u sequences", options->context,
+                       options->sequences);
+    if (options->rows_bytes < FAKE_VALUE_BYTES || options->snapshot_bytes < FAKE_VALUE_BYTES)
+        return err_set(info, ERR_INVALID, "rows and snapshots have at least %d bytes",
+                       FAKE_VALUE_BYTES);
+    return ERR_OK;
+}
+
+/* Whatever changes a byte or a logit (keeps I97). */
+static struct hash256 make_fingerprint(const struct engine_fake_options *options)
+{
+    struct hash256_state state;
+
+    hash256_init(&state);
+    hash256_update_u64(&state, options->salt);
+    hash256_update_u32(&state, options->kinds);
+    hash256_update_u32(&state, options->window);
+    hash256_update_u32(&state, options->context);
+    hash256_update_u32(&state, options->rows_bytes);
+    hash256_update_u32(&state, options->snapshot_bytes);
+    hash256_update_u32(&state, options->chunk_sensitive);
+    hash256_update_u32(&state, options->batch_sensitive);
+    hash256_update_u32(&state, options->layout_sensitive);
+    return hash256_final(&state);
+}
+
+/* The largest snapshot: a sliding window is full at most, a chunked one ends a chunk when it would be. */
+static uint64_t snapshot_bytes_max(const struct engine_fake_options *options)
+{
+    uint64_t bytes = FAKE_HEADER_BYTES;
+
+    if (!kind_set_needs_snapshot(options->kinds))
+        return 0;
+    if (options->kinds & KIND_BIT(KIND_SLIDING))
+        bytes += (uint64_t)options->window * FAKE_VALUE_BYTES;
+    if (options->kinds & KIND_BIT(KIND_CHUNKED))
+        bytes += (uint64_t)(options->window - 1) * FAKE_VALUE_BYTES;
+    return bytes + (options->kinds & KIND_BIT(KIND_RECURRENT) ? options->snapshot_bytes : 0);
+}
+
+static void fill_facts(struct engine_facts *facts, const struct engine_fake_options *options)
+{
+    static const enum engine_slicing slicings[] = {
+        [ENGINE_FAKE_ROWS] = ENGINE_SLICING_ROWS,
+        [ENGINE_FAKE_WHOLE] = ENGINE_SLICING_WHOLE,
+        [ENGINE_FAKE_NONE] = ENGINE_SLICING_NONE,
+    };
+    bool full = (options->kinds & KIND_BIT(KIND_FULL)) != 0;
+    bool windows = (options->kinds & (KIND_BIT(KIND_SLIDING) | KIND_BIT(KIND_CHUNKED))) != 0;
+
+    *facts = (struct engine_facts){
+        .name = options->name,
+        .architecture = "fake",
+        .description = "an engine without a model",
+        .chat_template = options->chat_template,
+        .context = options->context,
+        .context_trained = options->context,
+        .sequences = options->sequences,
+        .chunk = options->chunk,
+        .vocab = ENGINE_FAKE_VOCAB,
+        .window = windows ? options->window : 0,
+        .kinds = options->kinds,
+        .slicing = slicings[options->slicing],
+        .exact = true,
+        .rows_bytes_fixed = full ? FAKE_HEADER_BYTES : 0,
+        .rows_bytes_per_token = full ? options->rows_bytes : 0,
+        .snapshot_bytes_max = snapshot_bytes_max(options),
+        .kv_bytes = full ? (uint64_t)options->context * options->rows_bytes : 0,
+        .bos = ENGINE_FAKE_BOS,
+        .eos = ENGINE_FAKE_EOS,
+        .eot = ENGINE_FAKE_TURN_END,
+        .add_bos = options->add_bos,
+        .fingerprint = make_fingerprint(options),
+        .backend = "fake",
+    };
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        if (options->kinds & KIND_BIT(kind)) {
+            facts->groups[facts->groups_count++] =
+                (struct engine_layer_group){(enum kind)kind, LAYERS_PER_KIND};
+            facts->layers += LAYERS_PER_KIND;
+        }
+    }
+}
+
+enum err engine_fake_create(struct engine **engine, const struct engine_fake_options *options,
+                            struct errinfo *info)
+{
+    struct engine_fake_options filled = fill_options(options);
+
+    *engine = NULL;
+    TRY(check_options(&filled, info));
+    struct engine_fake *fake = mem_alloc(sizeof(*fake));
+    const struct fake_memory_shape shape = {
+        .kinds = filled.kinds,
+        .window = filled.window,
+        .sequences = filled.sequences,
+        .cells = filled.streams ? filled.context / filled.sequences : filled.context,
+        .rows_bytes = filled.rows_bytes,
+        .state_bytes = filled.snapshot_bytes,
+        .streams = filled.streams,
+    };
+    fake->base.ops = &fake_ops;
+    fake->options = filled;
+    fill_facts(&fake->base.facts, &filled);
+    seqs_init(&fake->base.seqs, shape.sequences, shape.cells, shape.streams);
+    *engine = &fake->base;
+    fake->logits =
+        mem_try_alloc_array((size_t)shape.sequences * ENGINE_FAKE_VOCAB, sizeof(*fake->logits));
+    if (fake->logits == NULL || fake_memory_create(&fake->memory, &shape) != ERR_OK) {
+        engine_close(engine);
+        return err_set(info, ERR_NOMEM, "no memory for %u cells", filled.context);
+    }
+    return ERR_OK;
+}
+
+struct engine_fake_stats engine_fake_stats(const struct engine *engine)
+{
+    const struct engine_fake *fake = fake_of(engine);
+    struct engine_fake_stats stats = fake->stats;
+
+    assert(engine->ops == &fake_ops);
+    stats.cells_used = fake_memory_cells_used(fake->memory);
+    stats.allocations = atomic_load_explicit(&fake->allocations, memory_order_relaxed);
+    return stats;
+}
