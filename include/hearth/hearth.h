@@ -162,8 +162,7 @@ HEARTH_API void hearth_space_set_speed(struct hearth_space *space, double prefil
 /* ---- looking up ---- */
 
 enum hearth_lookup_flags {
-    HEARTH_LOOKUP_CUTS_ONLY = 1, /* only boundaries that were stored as such, never inside a block: exact mode */
-    HEARTH_LOOKUP_PEEK = 2,      /* touches nothing and counts nothing: for probes */
+    HEARTH_LOOKUP_PEEK = 1, /* touches nothing and counts nothing: for probes */
 };
 
 struct hearth_object {
@@ -204,6 +203,8 @@ HEARTH_API void hearth_plan_prefetch(struct hearth_plan *plan);
 /* Object `index` is of no use (`why`: UNVERIFIED, REFUSED, ...): forgets it and falls back to the longest boundary that needs neither it
  * nor anything behind it. */
 HEARTH_API void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_reason why);
+/* Lowers the boundary to the longest possible one <= limit: for engines that resume at certain cuts only. */
+HEARTH_API void hearth_plan_lower(struct hearth_plan *plan, uint32_t limit);
 /* The state was imported and is in use: now it is a hit. */
 HEARTH_API void hearth_plan_accept(struct hearth_plan *plan);
 HEARTH_API void hearth_plan_release(struct hearth_plan **plan);
