@@ -97,6 +97,10 @@ size_t index_nodes(const struct index *index);
 size_t index_tails(const struct index *index);
 size_t index_snapshots(const struct index *index);
 uint64_t index_bytes(const struct index *index); /* of the tree itself, tokens included */
+uint64_t index_node_bytes(uint32_t block_tokens); /* what one more node adds to it, at most */
+
+/* The key that a child of `parent` (NULL: of the root) with these tokens has or would have. */
+struct hash256 index_block_key(const struct index *index, const struct node *parent, const int32_t *tokens, uint32_t count);
 
 /* The name of an object for the tiers: keyed by its kind and the key of its last node; snapshots also by their offset. */
 struct hash256 index_object_key(const struct index *index, const struct node *last, enum object_kind kind, uint32_t end);

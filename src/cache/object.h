@@ -22,7 +22,7 @@ enum object_tier { OBJECT_TIER_RAM, OBJECT_TIER_SSD, OBJECT_TIER_REMOTE, OBJECT_
 enum { OBJECT_SHAPE_BYTES_MAX = 160, OBJECT_NOT_IN_HEAP = -1 };
 
 struct node;
-struct space;
+struct hearth_space;
 
 struct object {
     /* identity; fixed at commit */
@@ -33,9 +33,11 @@ struct object {
     uint32_t shape_bytes;
     unsigned char shape[OBJECT_SHAPE_BYTES_MAX];
     /* place in the tree; kept by the index */
-    struct space *space;
+    struct hearth_space *space;
     struct node *last;           /* the node that holds its end; NULL when detached */
     struct list_node node_link;  /* snapshots of one node */
+    struct list_node tail_link;  /* tails of the space, least recently used first */
+    struct list_node aside_link; /* while room.c looks for a victim */
     /* residency */
     void *data;                  /* in RAM; NULL when not */
     uint64_t data_bytes;         /* taken from the budget for it */

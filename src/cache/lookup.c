@@ -1,0 +1,580 @@
+/*
+ * lookup.c: plans. How much of a prompt can be restored, from which objects, and why not more.
+ *
+ * A plan is made of what the index matches:
+ *
+ *      tokens   0 .......... rows_end ...... matched ........ count
+ *               |== rows ====|               |
+ *               |-- snapshot s1 -- s2 --|                           boundary = s2 when a kind needs snapshots, else min(rows_end, count - 1)
+ *
+ * It is a pure function of index, model and limit: when a piece of it fails, the piece is forgotten, the limit lowered, and the plan made
+ * anew; so the next shorter boundary comes out by itself, down to a cold start (keeps I10). One token is always left to run (keeps I12).
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cache/cache.h"
+
+/* What the index says about the prompt of a plan. */
+struct view {
+    struct index_match match;
+    uint32_t rows_end; /* rows are there for [0, rows_end) */
+    uint32_t limit;
+};
+
+/* Node `i` of the matched path; the partial one comes last. */
+static struct node *path_node(const struct index_match *match, size_t i)
+{
+    return i < match->nodes_count ? match->path[i] : match->partial;
+}
+
+static size_t path_length(const struct index_match *match)
+{
+    return match->nodes_count + (match->partial != NULL);
+}
+
+/* The end of what matches inside node i. */
+static uint32_t path_end(const struct index_match *match, size_t i)
+{
+    return i < match->nodes_count ? node_end(match->path[i]) : match->tokens;
+}
+
+static struct view look(struct hearth_plan *plan)
+{
+    const struct hearth_space *space = plan->space;
+    struct view view = {.match = index_match(space->index, plan->tokens, plan->count)};
+
+    view.limit = MIN(plan->limit, (uint32_t)plan->count - 1);
+    if (!space_has_rows(space)) {
+        view.rows_end = view.match.tokens;
+        return view;
+    }
+    for (size_t i = 0; i < path_length(&view.match); i++) {
+        if (node_rows(path_node(&view.match, i)) == NULL)
+            break;
+        view.rows_end = path_end(&view.match, i);
+    }
+    return view;
+}
+
+/* ---- the boundary ---- */
+
+/* The last snapshot at or below `at` on the path; NULL when none. */
+static struct object *snapshot_below(const struct view *view, uint32_t at)
+{
+    for (size_t i = path_length(&view->match); i-- > 0;) {
+        struct node *node = path_node(&view->match, i);
+        uint32_t end = MIN(path_end(&view->match, i), at);
+        if (end <= node_begin(node))
+            continue;
+        struct object *snapshot = node_snapshot_below(node, end);
+        if (snapshot != NULL)
+            return snapshot;
+    }
+    return NULL;
+}
+
+/* Whether captured sliding rows cover the window before `at`. */
+static bool window_covered(const struct view *view, uint32_t at, uint32_t window)
+{
+    uint32_t from = at > window ? at - window : 0;
+
+    for (size_t i = 0; i < path_length(&view->match); i++) {
+        struct node *node = path_node(&view->match, i);
+        if (node_end(node) > from && node_begin(node) < at && node_sliding(node) == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* The largest boundary <= at whose window is covered: where it is not, the block that lacks its rows is stepped over. */
+static uint32_t window_floor(const struct view *view, uint32_t at, uint32_t window)
+{
+    while (at > 0 && !window_covered(view, at, window)) {
+        uint32_t lower = 0;
+        for (size_t i = 0; i < path_length(&view->match); i++)
+            if (node_begin(path_node(&view->match, i)) < at)
+                lower = node_begin(path_node(&view->match, i));
+        at = lower;
+    }
+    return at;
+}
+
+static uint32_t find_boundary(const struct hearth_plan *plan, const struct view *view,
+                              struct object **snapshot)
+{
+    const struct hearth_space *space = plan->space;
+    uint32_t at = MIN(view->rows_end, view->limit);
+
+    *snapshot = NULL;
+    if (at == 0)
+        return 0;
+    if (space_needs_snapshot(space)) {
+        *snapshot = snapshot_below(view, at);
+        return *snapshot ? (*snapshot)->end : 0;
+    }
+    return space->model.captures_sliding ? window_floor(view, at, space->model.window) : at;
+}
+
+/* ---- reasons ---- */
+
+/* Whether the same tenant holds the beginning of this prompt for another model. Other tenants are not looked at (keeps I100). */
+static bool held_elsewhere(const struct hearth_plan *plan)
+{
+    LIST_FOREACH(struct hearth_space, other, &plan->space->cache->spaces, link)
+    {
+        if (other != plan->space && strcmp(other->tenant, plan->space->tenant) == 0 &&
+            index_match(other->index, plan->tokens, MIN(plan->count, plan->space->cache->block_tokens))
+                    .tokens > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the block after the matched ones was held once. */
+static bool was_evicted(const struct hearth_plan *plan, const struct view *view)
+{
+    const struct hearth_cache *cache = plan->space->cache;
+    const struct index_match *match = &view->match;
+    uint32_t begin = match->nodes_count ? node_end(match->path[match->nodes_count - 1]) : 0;
+    uint32_t count = MIN((uint32_t)plan->count - begin, cache->block_tokens);
+    const struct node *parent = match->nodes_count ? match->path[match->nodes_count - 1] : NULL;
+
+    if (view->rows_end < match->tokens)
+        return true;
+    if (count < cache->block_tokens)
+        return false; /* tails have keys of their own length; not worth asking for each */
+    struct hash256 key = index_block_key(plan->space->index, parent, plan->tokens + begin, count);
+    return room_is_ghost(cache, &key);
+}
+
+static enum hearth_reason find_reason(const struct hearth_plan *plan, const struct view *view,
+                                      uint32_t boundary)
+{
+    const struct index_match *match = &view->match;
+
+    if (boundary >= plan->count - 1)
+        return HEARTH_REASON_NONE;
+    if (plan->failed != HEARTH_REASON_NONE)
+        return plan->failed;
+    if (space_needs_snapshot(plan->space) && boundary < MIN(view->rows_end, view->limit))
+        return HEARTH_REASON_NO_SNAPSHOT;
+    if (was_evicted(plan, view))
+        return HEARTH_REASON_EVICTED;
+    if (match->tokens == 0)
+        return held_elsewhere(plan)                    ? HEARTH_REASON_FOREIGN
+               : index_nodes(plan->space->index) == 0 ? HEARTH_REASON_COLD
+                                                       : HEARTH_REASON_DIVERGED;
+    if (match->partial != NULL || match->tokens < plan->count) {
+        const struct node *last = match->partial ? match->partial : match->path[match->nodes_count - 1];
+        bool ends = match->partial == NULL ? !node_has_children(last)
+                                           : match->tokens == node_end(last) && !node_has_children(last);
+        return ends ? HEARTH_REASON_SHORT : HEARTH_REASON_DIVERGED;
+    }
+    return HEARTH_REASON_NONE;
+}
+
+static enum hearth_match find_match(const struct hearth_plan *plan, const struct view *view,
+                                    uint32_t boundary)
+{
+    size_t length = path_length(&view->match);
+
+    if (boundary == 0 || length == 0)
+        return HEARTH_MATCH_NONE;
+    const struct node *last = path_node(&view->match, length - 1);
+    bool goes_on = node_end(last) > boundary || node_has_children(last);
+    if (boundary == plan->count - 1)
+        return goes_on && node_end(last) > plan->count - 1 && node_end(last) != plan->count
+                   ? HEARTH_MATCH_SUPERSEQUENCE
+               : node_has_children(last) ? HEARTH_MATCH_SUPERSEQUENCE
+                                         : HEARTH_MATCH_EXACT;
+    return goes_on ? HEARTH_MATCH_LCP : HEARTH_MATCH_PREFIX;
+}
+
+/* ---- objects ---- */
+
+static void release_objects(struct hearth_plan *plan, struct deferred *deferred)
+{
+    for (size_t i = 0; i < plan->objects_count; i++)
+        room_unlease(plan->objects[i], deferred);
+    plan->objects_count = 0;
+    plan->info.objects_count = 0;
+}
+
+static bool add_object(struct hearth_plan *plan, struct object *object)
+{
+    if (plan->objects_count > 0 && plan->objects[plan->objects_count - 1] == object)
+        return true; /* a run covers several nodes */
+    if (plan->objects_count == plan->objects_cap) {
+        size_t cap = MAX(plan->objects_cap * 2, 16);
+        struct object **objects = mem_try_realloc(plan->objects, cap * sizeof(*objects));
+        if (objects == NULL)
+            return false;
+        plan->objects = objects;
+        struct hearth_object *views = mem_try_realloc(plan->views, cap * sizeof(*views));
+        if (views == NULL)
+            return false;
+        plan->views = views;
+        plan->objects_cap = cap;
+    }
+    plan->objects[plan->objects_count++] = object;
+    room_lease(object);
+    return true;
+}
+
+/* Leases rows for [0, boundary), sliding rows of its window, and the snapshot. */
+static bool gather(struct hearth_plan *plan, const struct view *view, uint32_t boundary,
+                   struct object *snapshot)
+{
+    const struct hearth_model *model = &plan->space->model;
+    uint32_t from = boundary > model->window ? boundary - model->window : 0;
+
+    for (size_t i = 0; space_has_rows(plan->space) && i < path_length(&view->match); i++) {
+        struct node *node = path_node(&view->match, i);
+        if (node_begin(node) < boundary && !add_object(plan, node_rows(node)))
+            return false;
+    }
+    for (size_t i = 0; model->captures_sliding && i < path_length(&view->match); i++) {
+        struct node *node = path_node(&view->match, i);
+        if (node_begin(node) < boundary && node_end(node) > from && !add_object(plan, node_sliding(node)))
+            return false;
+    }
+    return snapshot == NULL || add_object(plan, snapshot);
+}
+
+static enum hearth_tier tier_of(const struct object *object)
+{
+    for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
+        if (object->in[tier])
+            return (enum hearth_tier)tier;
+    return HEARTH_TIER_COUNT;
+}
+
+static void fill_views(struct hearth_plan *plan)
+{
+    for (size_t i = 0; i < plan->objects_count; i++) {
+        const struct object *object = plan->objects[i];
+        plan->views[i] = (struct hearth_object){
+            .kind = (enum hearth_object_kind)object->kind,
+            .begin = object->begin,
+            .end = object->end,
+            .bytes = object->bytes,
+            .tier = tier_of(object),
+            .shape = object->shape,
+            .shape_bytes = object->shape_bytes,
+        };
+    }
+    plan->info.objects = plan->views;
+    plan->info.objects_count = plan->objects_count;
+}
+
+/* ---- cost ---- */
+
+static void estimate(struct hearth_plan *plan)
+{
+    const struct hearth_space *space = plan->space;
+    uint64_t fast = 0, slow = 0;
+
+    for (size_t i = 0; i < plan->objects_count; i++)
+        *(plan->objects[i]->data ? &fast : &slow) += plan->objects[i]->bytes;
+    plan->info.fetch_s = policy_fetch_seconds(fast, 0, 0, space->model.import_bytes_per_s);
+    if (slow > 0)
+        plan->info.fetch_s += policy_fetch_seconds(slow, space->cache->slow_bytes_per_s, 0.0001,
+                                                   space->model.import_bytes_per_s);
+    plan->info.compute_s = space->model.prefill_tokens_per_s > 0
+                               ? plan->info.boundary / space->model.prefill_tokens_per_s
+                               : 0;
+}
+
+static bool too_slow(const struct hearth_plan *plan)
+{
+    return plan->space->model.prefill_tokens_per_s > 0 && plan->info.boundary > 0 &&
+           !policy_restore_pays(plan->info.fetch_s, plan->info.compute_s);
+}
+
+/* ---- making it ---- */
+
+static void go_cold(struct hearth_plan *plan, enum hearth_reason reason, struct deferred *deferred)
+{
+    release_objects(plan, deferred);
+    plan->info.boundary = 0;
+    plan->info.match = HEARTH_MATCH_NONE;
+    plan->info.reason = reason;
+}
+
+static void make_plan(struct hearth_plan *plan, struct deferred *deferred)
+{
+    struct object *snapshot;
+    uint32_t reached;
+
+    release_objects(plan, deferred);
+    struct view view = look(plan);
+    uint32_t boundary = find_boundary(plan, &view, &snapshot);
+    uint32_t reusable = MIN(view.rows_end, (uint32_t)plan->count - 1);
+    plan->info = (struct hearth_plan_info){
+        .boundary = boundary,
+        .matched = view.match.tokens,
+        .match = find_match(plan, &view, boundary),
+        .reason = find_reason(plan, &view, boundary),
+        .first_difference = view.match.tokens,
+        .junction = space_needs_snapshot(plan->space) && reusable > boundary ? reusable : 0,
+    };
+    if (!gather(plan, &view, boundary, snapshot))
+        go_cold(plan, HEARTH_REASON_TIER_ERROR, deferred);
+    estimate(plan);
+    if (too_slow(plan))
+        go_cold(plan, HEARTH_REASON_CHEAPER, deferred);
+    uint32_t flying = flights_find(plan->space->flights, plan->tokens, plan->count, &reached);
+    if (flying > plan->info.boundary) {
+        plan->info.in_flight = flying;
+        plan->info.reason = HEARTH_REASON_IN_FLIGHT;
+    }
+    fill_views(plan);
+}
+
+int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count, unsigned flags,
+                  struct hearth_plan **out)
+{
+    struct hearth_cache *cache = space->cache;
+    struct deferred deferred = {0};
+
+    *out = NULL;
+    if (count == 0 || count > CACHE_TOKENS_MAX)
+        return HEARTH_ERROR_INVALID;
+    int32_t *copy = mem_try_alloc_array(count, sizeof(*copy));
+    if (copy == NULL)
+        return HEARTH_ERROR_MEMORY;
+    memcpy(copy, tokens, count * sizeof(*copy));
+    struct hearth_plan *plan = mem_alloc(sizeof(*plan));
+    *plan = (struct hearth_plan){.space = space, .tokens = copy, .count = count, .flags = flags,
+                                 .limit = UINT32_MAX, .started_ns = clock_mono_ns(cache->clock)};
+    cache_enter(cache, &deferred);
+    make_plan(plan, &deferred);
+    if (!(flags & HEARTH_LOOKUP_PEEK)) {
+        cache->stats.lookups++;
+        space->stats.lookups++;
+        cache->stats.tokens_looked_up += count;
+        space->stats.tokens_looked_up += count;
+        cache->stats.tokens_matched += plan->info.matched;
+        space->stats.tokens_matched += plan->info.matched;
+    }
+    cache_leave(cache, &deferred);
+    *out = plan;
+    return HEARTH_OK;
+}
+
+const struct hearth_plan_info *hearth_plan_info(const struct hearth_plan *plan)
+{
+    return &plan->info;
+}
+
+/* ---- using it ---- */
+
+/* Waits until a leased object is in memory, or it is known that it will not be. */
+static int await(struct hearth_cache *cache, struct object *object, uint64_t deadline_ns)
+{
+    while (object->data == NULL) {
+        if (!object->moving)
+            return HEARTH_ERROR_MISSING;
+        if (!cond_wait_until(&cache->changed, &cache->lock, deadline_ns))
+            return object->data ? HEARTH_OK : HEARTH_ERROR_TIMEOUT;
+    }
+    return HEARTH_OK;
+}
+
+int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_ms, const void **data)
+{
+    struct hearth_cache *cache = plan->space->cache;
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
+
+    *data = NULL;
+    if (index >= plan->objects_count)
+        return HEARTH_ERROR_INVALID;
+    struct object *object = plan->objects[index];
+    lock_enter(&cache->lock);
+    bool start = object->data == NULL && !object->moving;
+    lock_leave(&cache->lock);
+    if (start && !mover_read(cache, object))
+        return HEARTH_ERROR_MISSING;
+    lock_enter(&cache->lock);
+    int error = await(cache, object, deadline_ns);
+    *data = object->data;
+    lock_leave(&cache->lock);
+    return error;
+}
+
+void hearth_plan_prefetch(struct hearth_plan *plan)
+{
+    struct hearth_cache *cache = plan->space->cache;
+
+    for (size_t i = 0; i < plan->objects_count; i++) {
+        lock_enter(&cache->lock);
+        bool start = plan->objects[i]->data == NULL && !plan->objects[i]->moving;
+        lock_leave(&cache->lock);
+        if (start && !mover_read(cache, plan->objects[i]))
+            return; /* fetching will find out */
+    }
+}
+
+static void note_failure(struct hearth_plan *plan, struct object *object, enum hearth_reason why,
+                         struct deferred *deferred)
+{
+    struct hearth_cache *cache = plan->space->cache;
+    bool bytes = why == HEARTH_REASON_UNVERIFIED || why == HEARTH_REASON_REFUSED;
+    struct event event = {
+        .kind = bytes ? EVENT_VERIFY_FAIL : EVENT_DROP,
+        .bytes = object->bytes,
+        .tier = (uint8_t)tier_of(object),
+        .reason = (uint8_t)why,
+        .prompt_tokens = (uint32_t)plan->count,
+    };
+
+    *(bytes ? &cache->stats.verify_failures : &cache->stats.tier_errors) += 1;
+    *(bytes ? &plan->space->stats.verify_failures : &plan->space->stats.tier_errors) += 1;
+    cache_note_event(cache, deferred, &event);
+}
+
+void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_reason why)
+{
+    struct hearth_cache *cache = plan->space->cache;
+    struct deferred deferred = {0};
+
+    assert(index < plan->objects_count && why != HEARTH_REASON_NONE);
+    cache_enter(cache, &deferred);
+    struct object *object = plan->objects[index];
+    uint32_t end = object->kind == OBJECT_ROWS ? object->begin : plan->info.boundary - 1;
+    note_failure(plan, object, why, &deferred);
+    /* A tier that is merely slow has done nothing wrong: the object stays. */
+    if (why != HEARTH_REASON_TIMEOUT && !object->dropped)
+        room_drop(object, &deferred);
+    plan->limit = MIN(plan->limit, end);
+    plan->failed = why;
+    make_plan(plan, &deferred);
+    cache_leave(cache, &deferred);
+}
+
+void hearth_plan_lower(struct hearth_plan *plan, uint32_t limit)
+{
+    struct hearth_cache *cache = plan->space->cache;
+    struct deferred deferred = {0};
+
+    if (limit >= plan->info.boundary)
+        return;
+    cache_enter(cache, &deferred);
+    plan->limit = limit;
+    make_plan(plan, &deferred);
+    cache_leave(cache, &deferred);
+}
+
+/* ---- counting ---- */
+
+static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
+{
+    uint32_t at = 0;
+
+    stats->hits++;
+    stats->partials += plan->info.boundary < MIN(plan->info.matched, plan->count - 1);
+    stats->tokens_reused += plan->info.boundary;
+    for (size_t i = 0; i < plan->objects_count; i++) {
+        const struct hearth_object *view = &plan->views[i];
+        if (view->kind != HEARTH_OBJECT_ROWS || view->tier >= HEARTH_TIER_COUNT)
+            continue;
+        uint32_t end = MIN(view->end, plan->info.boundary);
+        stats->tokens_reused_by_tier[view->tier] += end - at;
+        at = end;
+    }
+    /* A model without rows is restored from its snapshot alone. */
+    if (at == 0 && plan->objects_count > 0 && plan->views[0].tier < HEARTH_TIER_COUNT)
+        stats->tokens_reused_by_tier[plan->views[0].tier] += plan->info.boundary;
+}
+
+static void count_miss(const struct hearth_plan *plan, struct hearth_stats *stats)
+{
+    stats->misses++;
+    stats->miss_by_reason[plan->info.reason]++;
+}
+
+static struct event event_of(const struct hearth_plan *plan, enum event_kind kind)
+{
+    uint64_t bytes = 0;
+    uint8_t tier = HEARTH_TIER_COUNT;
+
+    for (size_t i = 0; i < plan->objects_count; i++) {
+        bytes += plan->views[i].bytes;
+        if (tier == HEARTH_TIER_COUNT || plan->views[i].tier > tier)
+            tier = (uint8_t)plan->views[i].tier; /* the slowest one that was needed */
+    }
+    return (struct event){
+        .kind = kind,
+        .prompt_tokens = (uint32_t)plan->count,
+        .read_tokens = kind == EVENT_MISS ? 0 : plan->info.boundary,
+        .bytes = kind == EVENT_MISS ? 0 : bytes,
+        .tier = kind == EVENT_MISS ? HEARTH_TIER_COUNT : tier,
+        .match = (uint8_t)plan->info.match,
+        .reason = (uint8_t)plan->info.reason,
+        .first_difference = plan->info.first_difference,
+        .us = (clock_mono_ns(plan->space->cache->clock) - plan->started_ns) / NS_PER_US,
+    };
+}
+
+static bool uses_tail(const struct hearth_plan *plan)
+{
+    for (size_t i = 0; i < plan->objects_count; i++)
+        if (list_node_linked(&plan->objects[i]->tail_link))
+            return true;
+    return false;
+}
+
+void hearth_plan_accept(struct hearth_plan *plan)
+{
+    struct hearth_cache *cache = plan->space->cache;
+    struct deferred deferred = {0};
+
+    if (plan->accepted || plan->info.boundary == 0 || (plan->flags & HEARTH_LOOKUP_PEEK))
+        return;
+    plan->accepted = true;
+    cache_enter(cache, &deferred);
+    count_reuse(plan, &cache->stats);
+    count_reuse(plan, &plan->space->stats);
+    if (uses_tail(plan)) {
+        cache->stats.tail_hits++;
+        plan->space->stats.tail_hits++;
+    }
+    for (size_t i = 0; i < plan->objects_count; i++) {
+        struct object *object = plan->objects[i];
+        room_touch(object, true);
+        if (list_node_linked(&object->tail_link))
+            list_move_back(&plan->space->tails, &object->tail_link);
+    }
+    bool partial = plan->info.boundary < MIN(plan->info.matched, plan->count - 1);
+    struct event event = event_of(plan, partial ? EVENT_PARTIAL : EVENT_HIT);
+    cache_note_event(cache, &deferred, &event);
+    cache_leave(cache, &deferred);
+}
+
+void hearth_plan_release(struct hearth_plan **out)
+{
+    struct hearth_plan *plan = *out;
+    struct deferred deferred = {0};
+
+    if (plan == NULL)
+        return;
+    struct hearth_cache *cache = plan->space->cache;
+    cache_enter(cache, &deferred);
+    if (!plan->accepted && !(plan->flags & HEARTH_LOOKUP_PEEK)) {
+        struct event event = event_of(plan, EVENT_MISS);
+        count_miss(plan, &cache->stats);
+        count_miss(plan, &plan->space->stats);
+        cache_note_event(cache, &deferred, &event);
+    }
+    release_objects(plan, &deferred);
+    room_shrink(cache, &deferred);
+    cache_leave(cache, &deferred);
+    mem_free(plan->objects);
+    mem_free(plan->views);
+    mem_free(plan->tokens);
+    mem_free(plan);
+    *out = NULL;
+}
