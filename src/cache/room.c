@@ -139,7 +139,7 @@ static void destroy(struct object *object, struct deferred *deferred)
 }
 
 /* Out of the index, the heap and the list of tails; found by nobody from now on. */
-static void unlink_object(struct object *object, struct deferred *deferred)
+static void unlink_object(struct object *object)
 {
     struct hearth_space *space = object->space;
     struct hearth_cache *cache = space->cache;
@@ -160,7 +160,7 @@ void room_drop(struct object *object, struct deferred *deferred)
     lock_assert_held(&cache_of(object)->lock);
     assert(!object->dropped);
     object->dropped = true;
-    unlink_object(object, deferred);
+    unlink_object(object);
     if (object->leases == 0 && !object->moving)
         destroy(object, deferred);
 }
