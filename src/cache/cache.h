@@ -155,6 +155,10 @@ void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double byt
 /* Takes bytes from the ledger for a space, evicting others until they fit. False: nothing more may be evicted. */
 bool room_reserve(struct hearth_space *space, uint64_t bytes, struct deferred *deferred) REQUIRES(lock);
 void room_release(struct hearth_space *space, uint64_t bytes) REQUIRES(lock);
+/* What the pages take for so many bytes. An object's own record, sizeof(struct object), is charged beside its data. */
+uint64_t room_charge(uint64_t bytes);
+/* Evicts one object, whosever; false when none may leave. */
+bool room_evict_one(struct hearth_cache *cache, struct deferred *deferred) REQUIRES(lock);
 /* Charges the ledger for a tree that is about to grow by so many nodes, evicting when it must; then room_settle_index gives back what was
  * not needed, and what the tree lost. */
 bool room_reserve_index(struct hearth_space *space, size_t nodes, struct deferred *deferred) REQUIRES(lock);
@@ -167,6 +171,8 @@ void room_touch(struct object *object, bool used) REQUIRES(lock);
 void room_update(struct object *object) REQUIRES(lock);
 /* Takes an object out of everything; frees it now or with its last lease. */
 void room_drop(struct object *object, struct deferred *deferred) REQUIRES(lock);
+/* Takes an object out of memory only; it stays where else it is. Leased ones stay. */
+void room_demote(struct object *object, struct deferred *deferred) REQUIRES(lock);
 void room_lease(struct object *object) REQUIRES(lock);
 void room_unlease(struct object *object, struct deferred *deferred) REQUIRES(lock);
 /* Evicts down to the cap. */

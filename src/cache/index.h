@@ -91,6 +91,10 @@ bool node_pinned(const struct node *node);
  * leased. Snapshots: whenever not pinned or leased. */
 bool index_evictable(const struct index *index, const struct object *object);
 
+/* `fn` is called whenever the tree's part of what index_evictable answers changes for an object: when it is attached, when children come or
+ * go, with pins. It must not change the index. */
+void index_set_watch(struct index *index, void (*fn)(struct object *object, bool evictable, void *arg), void *arg);
+
 /* ---- numbers ---- */
 
 size_t index_nodes(const struct index *index);

@@ -135,6 +135,7 @@ static void drop_data(struct object *object, struct deferred *deferred)
 static void destroy(struct object *object, struct deferred *deferred)
 {
     drop_data(object, deferred);
+    room_release(object->space, sizeof(*object));
     mem_free(object);
 }
 
@@ -209,18 +210,25 @@ static void note_eviction(struct object *object, bool demoted, struct deferred *
     cache_note_event(cache, deferred, &event);
 }
 
+void room_demote(struct object *object, struct deferred *deferred)
+{
+    if (object->leases > 0 || object->moving)
+        return;
+    if (object->heap_slot != OBJECT_NOT_IN_HEAP)
+        heap_remove(&cache_of(object)->heap, object);
+    drop_data(object, deferred);
+}
+
 /* What is in a slower tier, too, only leaves memory. */
 static void evict(struct object *object, struct deferred *deferred)
 {
     bool demoted = object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE];
 
     note_eviction(object, demoted, deferred);
-    if (demoted) {
-        heap_remove(&cache_of(object)->heap, object);
-        drop_data(object, deferred);
-    } else {
+    if (demoted)
+        room_demote(object, deferred);
+    else
         room_drop(object, deferred);
-    }
 }
 
 /* An object that may leave for `space` (NULL: for nobody in particular). In the first round times to live are kept. */
@@ -258,7 +266,19 @@ static bool evict_one(struct hearth_cache *cache, const struct hearth_space *spa
     return found != NULL;
 }
 
+bool room_evict_one(struct hearth_cache *cache, struct deferred *deferred)
+{
+    return evict_one(cache, NULL, true, deferred) || evict_one(cache, NULL, false, deferred);
+}
+
 /* ---- the ledger ---- */
+
+uint64_t room_charge(uint64_t bytes)
+{
+    const uint64_t page = 4096;
+
+    return (bytes + page - 1) / page * page;
+}
 
 static bool reserve(struct hearth_space *space, budget_owner owner, uint64_t bytes,
                     struct deferred *deferred)
@@ -308,6 +328,6 @@ void room_shrink(struct hearth_cache *cache, struct deferred *deferred)
 {
     lock_assert_held(&cache->lock);
     while (budget_excess(cache->budget) > 0)
-        if (!evict_one(cache, NULL, true, deferred) && !evict_one(cache, NULL, false, deferred))
+        if (!room_evict_one(cache, deferred))
             return; /* the rest is leased or pinned; it leaves when it is released */
 }

@@ -1,0 +1,101 @@
+/*
+ * session.c: lookup and insert in one call each, for programs with one engine and one sequence. Uses nothing but the public header.
+ */
+#include <hearth/hearth.h>
+
+#include "base/mem.h"
+
+enum { FETCH_TIMEOUT_MS = 10000 };
+
+/* Fetches every object of the plan; false when one is missing: then the plan has been shortened. */
+static bool fetch_all(struct hearth_plan *plan, const void **data)
+{
+    const struct hearth_plan_info *info = hearth_plan_info(plan);
+
+    hearth_plan_prefetch(plan);
+    for (size_t i = 0; i < info->objects_count; i++) {
+        int error = hearth_plan_fetch(plan, i, FETCH_TIMEOUT_MS, &data[i]);
+        if (error != HEARTH_OK) {
+            hearth_plan_shorten(plan, i, error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT
+                                                                       : HEARTH_REASON_TIER_ERROR);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* One try: true when it is over, with a sequence of *reused tokens or with a cold start. */
+static bool try_plan(struct hearth_plan *plan, const struct hearth_session_ops *ops, uint32_t *reused)
+{
+    const struct hearth_plan_info *info = hearth_plan_info(plan);
+
+    *reused = 0;
+    if (info->boundary == 0)
+        return true;
+    const void **data = mem_alloc_array(info->objects_count, sizeof(*data));
+    bool done = false;
+    if (fetch_all(plan, data)) {
+        if (ops->import(info->objects, data, info->objects_count, info->boundary, ops->arg)) {
+            *reused = info->boundary;
+            hearth_plan_accept(plan);
+            done = true;
+        } else {
+            hearth_plan_shorten(plan, info->objects_count - 1, HEARTH_REASON_REFUSED);
+        }
+    }
+    mem_free(data);
+    return done;
+}
+
+int hearth_session_lookup(struct hearth_space *space, const struct hearth_session_ops *ops,
+                          const int32_t *tokens, size_t count, uint32_t *reused)
+{
+    struct hearth_plan *plan;
+    int error = hearth_lookup(space, tokens, count, 0, &plan);
+
+    *reused = 0;
+    if (error != HEARTH_OK)
+        return error;
+    while (!try_plan(plan, ops, reused))
+        ;
+    hearth_plan_release(&plan);
+    return HEARTH_OK;
+}
+
+/* Stores one object; its bytes, or 0 when it was not stored. */
+static uint64_t store_one(struct hearth_store *store, const struct hearth_session_ops *ops,
+                          enum hearth_object_kind kind, uint32_t begin, uint32_t end)
+{
+    unsigned char shape[HEARTH_SHAPE_BYTES_MAX];
+    size_t shape_bytes = 0;
+    void *memory;
+    uint64_t capacity = ops->capacity(kind, begin, end, ops->arg);
+
+    if (capacity == 0 || hearth_store_reserve(store, kind, begin, end, capacity, &memory) != HEARTH_OK)
+        return 0;
+    uint64_t bytes = ops->export_to(kind, begin, end, memory, capacity, shape, &shape_bytes, ops->arg);
+    if (bytes == 0) {
+        hearth_store_cancel(store);
+        return 0;
+    }
+    return hearth_store_commit(store, bytes, shape, shape_bytes) == HEARTH_OK ? bytes : 0;
+}
+
+int hearth_session_insert(struct hearth_space *space, const struct hearth_session_ops *ops,
+                          const int32_t *tokens, size_t count, const struct hearth_store_hints *hints,
+                          uint64_t *stored)
+{
+    struct hearth_store *store;
+    uint32_t begin, end;
+    int error = hearth_store_open(space, tokens, count, hints, &store);
+
+    *stored = 0;
+    if (error != HEARTH_OK)
+        return error;
+    while (hearth_store_next(store, &begin, &end))
+        *stored += store_one(store, ops, HEARTH_OBJECT_ROWS, begin, end);
+    if (hearth_store_wants_snapshot(store, (uint32_t)count))
+        *stored += store_one(store, ops, HEARTH_OBJECT_SNAPSHOT, 0, (uint32_t)count);
+    hearth_store_close(&store);
+    return HEARTH_OK;
+}
