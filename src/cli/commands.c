@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 
 const struct command *const cli_commands[] = {
+    &command_model,
     &command_version,
     &command_help,
     NULL,

@@ -7,6 +7,7 @@
 struct command;
 
 extern const struct command command_help;
+extern const struct command command_model;
 extern const struct command command_version;
 
 /* All of them, in the order of `hearth --help`, ended by NULL. */

@@ -1,0 +1,161 @@
+/*
+ * model.c: `hearth model make`: a model file with random weights.
+ *
+ * The options are the fields of struct model_make_options; what is right for a family is decided by the engine folder,
+ * which also words the complaints.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/progress.h"
+#include "base/units.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "engine/model_make.h"
+
+struct model_options {
+    const char *family, *out;
+    uint64_t layers, width, heads, kv_heads, head_dim, ff;
+    uint64_t experts, experts_used, expert_ff, window, ctx, vocab, seed;
+    int quant;
+    bool tied;
+};
+
+#define AT(field)     offsetof(struct model_options, field)
+#define SIZE_OF_MODEL .value = "N", .max = 1 << 24, .not_in_file = true
+
+static const struct option_desc options_table[] = {
+    {"family", 'f', OPTION_TEXT, AT(family), .value = "NAME", .initial = "demo",
+     .not_in_file = true, .group = "What to make",
+     .help = "Preset (demo, qwen3-0.6b, qwen3.5-hybrid-1b, gemma3-1b) or architecture (llama, "
+             "qwen2, qwen3, qwen3moe, "
+             "qwen35, qwen35moe, qwen3next, gemma2, gemma3, gpt-oss, llama4, deepseek2, mamba2, "
+             "falcon-h1, nemotron_h, "
+             "granitehybrid, jamba, kimi-linear)."},
+    {"out", 'o', OPTION_TEXT, AT(out), .value = "FILE", .not_in_file = true,
+     .help = "Where to write it; otherwise NAME.gguf in the current folder."},
+    {"quant", 'q', OPTION_CHOICE, AT(quant), .value = "TYPE", .initial = "default",
+     .choices = model_quant_names, .not_in_file = true,
+     .help = "Type of the weights; by default that of the preset, f16 for an architecture."},
+    {"seed", 's', OPTION_UINT, AT(seed), .value = "N", .not_in_file = true,
+     .help = "The same seed and options give the same file."},
+    {"layers", 0, OPTION_UINT, AT(layers), SIZE_OF_MODEL,
+     .group = "Its shape (what is not given follows from the family)", .help = "Number of layers."},
+    {"width", 0, OPTION_UINT, AT(width), SIZE_OF_MODEL, .help = "Width of a token's vector."},
+    {"heads", 0, OPTION_UINT, AT(heads), SIZE_OF_MODEL, .help = "Attention heads."},
+    {"kv-heads", 0, OPTION_UINT, AT(kv_heads), SIZE_OF_MODEL, .help = "Heads of K and V."},
+    {"head-dim", 0, OPTION_UINT, AT(head_dim), SIZE_OF_MODEL, .help = "Width of a head."},
+    {"ff", 0, OPTION_UINT, AT(ff), SIZE_OF_MODEL, .help = "Width inside a feed-forward layer."},
+    {"experts", 0, OPTION_UINT, AT(experts), SIZE_OF_MODEL, .help = "Experts per layer."},
+    {"experts-used", 0, OPTION_UINT, AT(experts_used), SIZE_OF_MODEL,
+     .help = "Experts that a token goes through."},
+    {"expert-ff", 0, OPTION_UINT, AT(expert_ff), SIZE_OF_MODEL, .help = "Width inside an expert."},
+    {"window", 0, OPTION_UINT, AT(window), SIZE_OF_MODEL,
+     .help = "Tokens that a sliding layer sees."},
+    {"ctx", 0, OPTION_UINT, AT(ctx), SIZE_OF_MODEL,
+     .help = "Tokens that it claims to be trained for."},
+    {"vocab", 0, OPTION_UINT, AT(vocab), SIZE_OF_MODEL, .help = "Tokens of the vocabulary."},
+    {"tied", 0, OPTION_FLAG, AT(tied), .not_in_file = true,
+     .help = "Let the output use the embedding's weights."},
+};
+
+static struct model_shape shape_of(const struct model_options *options)
+{
+    return (struct model_shape){
+        .layers = (uint32_t)options->layers,
+        .width = (uint32_t)options->width,
+        .heads = (uint32_t)options->heads,
+        .kv_heads = (uint32_t)options->kv_heads,
+        .head_dim = (uint32_t)options->head_dim,
+        .ff = (uint32_t)options->ff,
+        .experts = (uint32_t)options->experts,
+        .experts_used = (uint32_t)options->experts_used,
+        .expert_ff = (uint32_t)options->expert_ff,
+        .window = (uint32_t)options->window,
+        .context = (uint32_t)options->ctx,
+        .vocab = (uint32_t)options->vocab,
+        .tied = options->tied,
+    };
+}
+
+enum { PROGRESS_STEPS = 1000 };
+
+static bool show_progress(float done, void *arg)
+{
+    progress_update(arg, (uint64_t)(done * PROGRESS_STEPS), PROGRESS_STEPS);
+    return true;
+}
+
+static void print_made(struct cli *cli, const struct model_make_options *make, uint64_t took_ns)
+{
+    struct model_make_plan plan;
+    struct stat st = {0};
+    char size[UNITS_TEXT_BYTES], time[UNITS_TEXT_BYTES];
+
+    if (model_make_resolve(make, &plan, NULL) != ERR_OK)
+        return;
+    cli->setup->fs->ops->fstatat(cli->setup->fs->ctx, AT_FDCWD, make->out, &st);
+    fprintf(cli->out, "%s: %s, %u layers, width %u, %s, %s, %s\n", make->out, plan.name,
+            plan.shape.layers, plan.shape.width, model_quant_names[plan.quant],
+            units_format_size((uint64_t)st.st_size, size), units_format_duration(took_ns, time));
+}
+
+static enum cli_exit run_make(struct cli *cli, const struct model_options *options)
+{
+    const uint64_t start_ns = clock_mono_ns(cli->setup->clock);
+    struct model_make_options make = {
+        .family = options->family,
+        .out = options->out,
+        .shape = shape_of(options),
+        .quant = (enum model_quant)options->quant,
+        .seed = options->seed,
+        .fs = cli->setup->fs,
+        .on_progress = show_progress,
+    };
+    struct errinfo info;
+
+    if (make.out == NULL)
+        make.out = arena_printf(cli->arena, "%s.gguf", make.family);
+    if (make.out == NULL) {
+        cli_error(cli, "%s", err_sentence(ERR_NOMEM));
+        return CLI_EXIT_FAILURE;
+    }
+    struct progress *progress =
+        progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "making model", PROGRESS_UNIT_NONE,
+                        cli->setup->clock);
+    make.arg = progress;
+    enum err err = model_make(&make, &info);
+    progress_finish(&progress, err == ERR_OK);
+    if (err == ERR_INVALID)
+        return cli_usage_error(cli, "%s", info.text);
+    if (err != ERR_OK) {
+        cli_error(cli, "%s", info.text);
+        return CLI_EXIT_FAILURE;
+    }
+    print_made(cli, &make, clock_mono_ns(cli->setup->clock) - start_ns);
+    return CLI_EXIT_OK;
+}
+
+static enum cli_exit run(struct cli *cli, const void *options)
+{
+    if (strcmp(cli->args[0], "make") == 0)
+        return run_make(cli, options);
+    return cli_usage_error(cli, "\"%s\" is not something to do with a model; 'make' is",
+                           cli->args[0]);
+}
+
+const struct command command_model = {
+    .name = "model",
+    .summary = "Make a model file with random weights.",
+    .usage = "make [options]",
+    .table = {.command = "model", .options = options_table, .count = COUNT_OF(options_table)},
+    .options_size = sizeof(struct model_options),
+    .args_min = 1,
+    .args_max = 1,
+    .run = run,
+};

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# `hearth model make` as a user meets it.
+# shellcheck source=tests/support/suite.sh
+. "$(dirname "$0")/../support/suite.sh"
+
+unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR
+export XDG_CONFIG_HOME=/nonexistent
+
+test_make_writes_what_it_says() {
+    run "$HEARTH" model make --family qwen35 --layers 4 --width 128 --quant q8_0 -o tiny.gguf
+    expect_status 0
+    expect_no_err
+    expect_out 'tiny.gguf: qwen35, 4 layers, width 128, q8_0, '
+    [ "$(head -c 4 tiny.gguf)" = GGUF ] || fail 'not a GGUF file'
+    [ "$(ls -A | wc -l)" = 1 ] || fail "something else was left: $(ls -A)"
+}
+
+test_the_demo_is_the_default() {
+    run "$HEARTH" model make
+    expect_status 0
+    expect_out 'demo.gguf: demo, 6 layers'
+    [ -s demo.gguf ] || fail 'no demo.gguf'
+}
+
+test_seed_decides() {
+    local seed
+    for seed in 1 1 2; do
+        run "$HEARTH" model make -f llama --layers 1 --width 64 -s $seed -o "$seed.gguf"
+        expect_status 0
+        [ -e first ] || cp 1.gguf first
+    done
+    cmp -s first 1.gguf || fail 'the same seed gave another file'
+    cmp -s first 2.gguf && fail 'another seed gave the same file'
+    return 0
+}
+
+test_mistakes_are_sentences() {
+    run "$HEARTH" model make --family lama
+    expect_status 2
+    expect_no_out
+    expect_err "hearth model: no model family is called 'lama'; did you mean 'llama'?"
+    run "$HEARTH" model make --family llama --width 100
+    expect_status 2
+    expect_err 'the width is 100: llama needs a multiple of 32, such as 96 or 128'
+    run "$HEARTH" model bake
+    expect_status 2
+    expect_err "\"bake\" is not something to do with a model; 'make' is"
+    run "$HEARTH" model
+    expect_status 2
+    run "$HEARTH" model make -o nowhere/x.gguf
+    expect_status 1
+    expect_err "cannot write 'nowhere/x.gguf'"
+}
+
+test_help_names_every_family_and_preset() {
+    run "$HEARTH" model --help
+    expect_status 0
+    expect_no_err
+    local name
+    for name in demo qwen3-0.6b qwen3.5-hybrid-1b gemma3-1b kimi-linear nemotron_h deepseek2; do
+        expect_out "$name"
+    done
+}
+
+suite_main "$@"
