@@ -7,8 +7,8 @@
  *   list       the library builds the model from that metadata and shows us its tensors: names and shapes are never
  *              written down here, so an architecture is its keys and nothing else. The memory that it reserves for their
  *              values is never touched.
- *   write      our own: the library's writer keeps no chat template, aborts on some architectures and writes everything in
- *              32 bits. Row by row, so memory does not grow with the model.
+ *   write      our own: the library's writer drops the chat template and stores every optional tensor, in 32 bits. Row by
+ *              row, so memory does not grow with the model.
  *   quantize   the library's own, so that types are mixed as in published files
  *
  * Tensors that the library would accept but published models of the family do not have are left out.
