@@ -160,8 +160,12 @@ $(B)/bench/%_bench: $(B)/bench/%_bench.o $(B)/libcore.a
 
 # ---- targets ---------------------------------------------------------------------------------------------------
 
+# The tiny models of the tests are made on first use and kept; a change of the code that makes them starts anew.
+$(B)/models.stamp: $(patsubst %.c,$(B)/%.o,$(wildcard src/engine/model_*.c))
+	@rm -rf $(B)/models && mkdir -p $(B)/models && touch $@
+
 # ONLY=pattern runs the suites whose name contains it. TIMEOUT is per test, in seconds.
-test: all $(suites) $(B)/tests/run ## build and run every test (ONLY=name, SAN=, DEBUG=1, COV=1)
+test: all $(suites) $(B)/tests/run $(B)/models.stamp ## build and run every test (ONLY=name, SAN=, DEBUG=1, COV=1)
 	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) CC='$(CC)' \
 	    $(B)/tests/run $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(suites) $(sh_suites)
 ifdef COV

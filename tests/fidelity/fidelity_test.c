@@ -1,0 +1,372 @@
+/*
+ * fidelity_test.c: a restored run equals a cold one (keeps I110).
+ *
+ * For each family of models a random prompt is run cold by the canonical schedule, exporting rows and snapshots at every cut.
+ * Then everything is forgotten and the prompt is restored at one boundary after the other and run to its end: logits of the last
+ * token bit for bit, and the greedy continuation token for token. The cold run is made without exporting as well: looking must
+ * not change anything.
+ *
+ * HEARTH_FIDELITY_ROUNDS=n repeats each test with n seeds (make fidelity).
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "engine/schedule.h"
+#include "engine/state.h"
+#include "support/models.h"
+#include "support/test.h"
+
+enum { PROMPT_MAX = 1200, CUTS_MAX = 64, GREEDY = 32, MARKS = 4 };
+
+/* A prompt, its schedule, and what a cold run of it left behind. */
+struct run {
+    struct engine *engine;
+    token_id tokens[PROMPT_MAX];
+    uint32_t marks[MARKS];
+    struct schedule schedule;
+    uint32_t cuts[CUTS_MAX]; /* ends of chunks; the last is count - 1 */
+    size_t cuts_count;
+    struct state_object rows[CUTS_MAX], snapshots[CUTS_MAX];
+    float *logits;
+    token_id greedy[GREEDY];
+};
+
+static const struct engine_facts *facts_of(const struct run *run)
+{
+    return engine_facts(run->engine);
+}
+
+static void run_tokens(struct engine *engine, seq_id seq, const token_id *tokens, uint32_t count,
+                       bool logits)
+{
+    struct errinfo info = {0};
+    struct engine_item item = {seq, tokens, count, logits};
+
+    if (engine_run(engine, &item, 1, &info) != ERR_OK)
+        fail_msg("engine_run: %s", info.text);
+}
+
+static token_id argmax(const float *logits, uint32_t count)
+{
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < count; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (token_id)best;
+}
+
+static void make_prompt(struct run *run, struct engine *engine, uint32_t count, uint32_t grid,
+                        uint64_t *seed)
+{
+    memset(run, 0, sizeof(*run));
+    run->engine = engine;
+    for (uint32_t i = 0; i < count; i++)
+        run->tokens[i] = (token_id)test_random_below(seed, 256);
+    for (int i = 0; i < MARKS; i++) /* one in each quarter, so that they ascend */
+        run->marks[i] = count * (uint32_t)i / MARKS + 1 + (uint32_t)test_random_below(seed, count / MARKS - 1);
+    run->schedule = (struct schedule){.count = count, .grid = grid, .marks = run->marks, .marks_count = MARKS};
+    for (uint32_t at = 0; at < count - 1;) {
+        at = schedule_next(&run->schedule, at);
+        assert_true(run->cuts_count < CUTS_MAX);
+        run->cuts[run->cuts_count++] = at;
+    }
+    run->logits = mem_alloc(facts_of(run)->vocab * sizeof(float));
+}
+
+static void free_run(struct run *run)
+{
+    for (size_t i = 0; i < CUTS_MAX; i++) {
+        mem_free((void *)run->rows[i].data);
+        mem_free((void *)run->snapshots[i].data);
+    }
+    mem_free(run->logits);
+}
+
+static void export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
+                        struct state_object *object)
+{
+    uint64_t capacity = state_rows_capacity(engine, end - begin);
+    void *data = mem_alloc(capacity);
+    struct errinfo info = {0};
+
+    mem_free((void *)object->data);
+    object->data = data;
+    if (state_export_rows(engine, seq, begin, end, data, capacity, &object->shape, &info) != ERR_OK)
+        fail_msg("export rows %u..%u: %s", begin, end, info.text);
+    assert_int_equal(object->shape.bytes, state_rows_bytes(engine, end - begin));
+}
+
+static void export_snapshot(struct engine *engine, seq_id seq, struct state_object *object)
+{
+    uint64_t capacity = state_snapshot_bytes(engine, seq);
+    void *data = mem_alloc(capacity);
+    struct errinfo info = {0};
+
+    mem_free((void *)object->data);
+    object->data = data;
+    if (state_export_snapshot(engine, seq, data, capacity, &object->shape, &info) != ERR_OK)
+        fail_msg("export snapshot: %s", info.text);
+}
+
+/* Exports what was computed between two cuts, and the state at the second. */
+static void capture(struct run *run, seq_id seq, size_t cut)
+{
+    if (facts_of(run)->rows_bytes_per_token > 0)
+        export_rows(run->engine, seq, cut ? run->cuts[cut - 1] : 0, run->cuts[cut], &run->rows[cut]);
+    if (kind_set_needs_snapshot(facts_of(run)->kinds))
+        export_snapshot(run->engine, seq, &run->snapshots[cut]);
+}
+
+/* Runs the last token and the greedy continuation. */
+static void finish(struct run *run, seq_id seq, float *logits, token_id *greedy)
+{
+    uint32_t vocab = facts_of(run)->vocab, last = run->schedule.count - 1;
+
+    run_tokens(run->engine, seq, run->tokens + last, 1, true);
+    memcpy(logits, engine_logits(run->engine, 0), vocab * sizeof(float));
+    for (int i = 0; i < GREEDY; i++) {
+        greedy[i] = argmax(engine_logits(run->engine, 0), vocab);
+        run_tokens(run->engine, seq, &greedy[i], 1, true);
+    }
+}
+
+static void settle(struct run *run, seq_id seq)
+{
+    struct errinfo info = {0};
+
+    if (engine_seq_settle(run->engine, seq, &info) != ERR_OK)
+        fail_msg("settle: %s", info.text);
+}
+
+static seq_id acquire(struct engine *engine)
+{
+    struct errinfo info = {0};
+    seq_id seq;
+
+    if (engine_seq_acquire(engine, &seq, &info) != ERR_OK)
+        fail_msg("acquire: %s", info.text);
+    return seq;
+}
+
+/* A cold run, with or without exporting on the way. */
+static void run_cold(struct run *run, bool with_capture, float *logits, token_id *greedy)
+{
+    seq_id seq = acquire(run->engine);
+    uint32_t at = 0;
+
+    for (size_t i = 0; i < run->cuts_count; i++) {
+        run_tokens(run->engine, seq, run->tokens + at, run->cuts[i] - at, false);
+        at = run->cuts[i];
+        settle(run, seq);
+        if (with_capture)
+            capture(run, seq, i);
+    }
+    finish(run, seq, logits, greedy);
+    engine_seq_release(run->engine, &seq);
+}
+
+/* Restores at cut `cut` from the objects given and runs the rest of the schedule. */
+static seq_id restore(struct run *run, const struct state_object *rows, size_t rows_count, size_t cut)
+{
+    const struct state_object *snapshot = run->snapshots[cut].data ? &run->snapshots[cut] : NULL;
+    struct state_restore restore = {
+        .rows = rows,
+        .rows_count = facts_of(run)->rows_bytes_per_token ? rows_count : 0,
+        .snapshot = snapshot,
+        .length = run->cuts[cut],
+    };
+    struct errinfo info = {0};
+    seq_id seq;
+
+    if (state_import(run->engine, &restore, &seq, &info) != ERR_OK)
+        fail_msg("import at %u: %s", run->cuts[cut], info.text);
+    assert_int_equal(engine_seq_length(run->engine, seq), run->cuts[cut]);
+    return seq;
+}
+
+static void run_rest(struct run *run, seq_id seq, size_t cut)
+{
+    for (size_t i = cut + 1; i < run->cuts_count; i++) {
+        run_tokens(run->engine, seq, run->tokens + run->cuts[i - 1], run->cuts[i] - run->cuts[i - 1],
+                   false);
+        settle(run, seq);
+    }
+}
+
+static void expect_equal(struct run *run, seq_id seq, const char *what, uint32_t at)
+{
+    uint32_t vocab = facts_of(run)->vocab;
+    float *logits = mem_alloc(vocab * sizeof(float));
+    token_id greedy[GREEDY];
+    float distance = 0;
+
+    finish(run, seq, logits, greedy);
+    for (uint32_t i = 0; i < vocab; i++)
+        distance = fmaxf(distance, fabsf(logits[i] - run->logits[i]));
+    if (memcmp(logits, run->logits, vocab * sizeof(float)) != 0)
+        fail_msg("%s at %u: logits differ by %g", what, at, (double)distance);
+    assert_memory_equal(greedy, run->greedy, sizeof(greedy));
+    mem_free(logits);
+}
+
+/* All cuts, each from the objects of its own chunks. */
+static void check_boundaries(struct run *run)
+{
+    for (size_t cut = 0; cut < run->cuts_count; cut++) {
+        seq_id seq = restore(run, run->rows, cut + 1, cut);
+        run_rest(run, seq, cut);
+        expect_equal(run, seq, "restore", run->cuts[cut]);
+        engine_seq_release(run->engine, &seq);
+    }
+}
+
+/* Rows exported later than they were computed, by one who has run to the end, in pieces of other sizes. */
+static void check_late_rows(struct run *run, uint64_t *seed)
+{
+    struct state_object rows[CUTS_MAX] = {0};
+    size_t cut = run->cuts_count - 1, count = 0;
+    uint32_t at = 0, end = run->cuts[cut];
+
+    if (facts_of(run)->rows_bytes_per_token == 0)
+        return;
+    seq_id seq = restore(run, run->rows, cut + 1, cut);
+    while (at < end && count < CUTS_MAX) {
+        uint32_t size = 1 + (uint32_t)test_random_below(seed, 2 * end / CUTS_MAX + 40);
+        size = count + 1 == CUTS_MAX ? end - at : MIN(size, end - at);
+        export_rows(run->engine, seq, at, at + size, &rows[count++]);
+        at += size;
+    }
+    engine_seq_release(run->engine, &seq);
+    seq = restore(run, rows, count, cut);
+    expect_equal(run, seq, "late rows", end);
+    engine_seq_release(run->engine, &seq);
+    for (size_t i = 0; i < count; i++)
+        mem_free((void *)rows[i].data);
+}
+
+/* A fork, a fork of the fork, and the source: each goes on as the cold run did, whatever the others do. */
+static void check_forks(struct run *run)
+{
+    size_t cut = run->cuts_count / 2;
+    seq_id source = restore(run, run->rows, cut + 1, cut), fork, again;
+
+    assert_ok(engine_seq_fork(run->engine, source, &fork, NULL));
+    assert_ok(engine_seq_fork(run->engine, fork, &again, NULL));
+    engine_seq_release(run->engine, &source);
+    engine_seq_release(run->engine, &fork);
+    run_rest(run, again, cut);
+    expect_equal(run, again, "fork of a fork", run->cuts[cut]);
+    engine_seq_release(run->engine, &again);
+}
+
+/* Rolling back to a boundary by truncation, where the kinds allow it; where they do not, nothing may change. */
+static void check_truncation(struct run *run)
+{
+    size_t cut = run->cuts_count / 2, last = run->cuts_count - 1;
+    seq_id seq = restore(run, run->rows, last + 1, last);
+    enum err err = engine_seq_truncate(run->engine, seq, run->cuts[cut], NULL);
+
+    if (kind_set_sliceable(facts_of(run)->kinds)) {
+        assert_ok(err);
+        run_rest(run, seq, cut);
+    } else {
+        assert_err(err, ERR_UNSUPPORTED);
+        assert_int_equal(engine_seq_length(run->engine, seq), run->cuts[last]);
+    }
+    expect_equal(run, seq, "truncation", run->cuts[cut]);
+    engine_seq_release(run->engine, &seq);
+}
+
+/* A match that ends inside an object: full attention only. Equal within rounding, because the chunks are others. */
+static void check_inside_object(struct run *run)
+{
+    uint32_t vocab = facts_of(run)->vocab;
+    struct state_restore plan = {.rows = run->rows, .rows_count = 2, .length = run->cuts[1] - 1};
+    seq_id seq;
+
+    if (!kind_set_sliceable(facts_of(run)->kinds) || run->cuts[1] - 1 <= run->cuts[0])
+        return;
+    assert_ok(state_import(run->engine, &plan, &seq, NULL));
+    run_tokens(run->engine, seq, run->tokens + plan.length, 1, false);
+    run_rest(run, seq, 1);
+    run_tokens(run->engine, seq, run->tokens + run->schedule.count - 1, 1, true);
+    const float *logits = engine_logits(run->engine, 0);
+    for (uint32_t i = 0; i < vocab; i++)
+        assert_true(fabsf(logits[i] - run->logits[i]) < 0.05f);
+    engine_seq_release(run->engine, &seq);
+}
+
+static void check_family(const char *family, const struct engine_options *options, uint64_t seed)
+{
+    struct engine *engine = test_engine(family, options);
+    uint32_t grid = engine_facts(engine)->chunk;
+    float *plain = mem_alloc(engine_facts(engine)->vocab * sizeof(float));
+    token_id plain_greedy[GREEDY];
+    struct run *run = mem_alloc(sizeof(*run));
+
+    assert_int_equal(engine_facts(engine)->slicing, ENGINE_SLICING_ROWS);
+    assert_true(engine_facts(engine)->exact);
+    make_prompt(run, engine, 300 + (uint32_t)test_random_below(&seed, 600), grid, &seed);
+    run_cold(run, false, plain, plain_greedy);
+    run_cold(run, true, run->logits, run->greedy);
+    assert_memory_equal(plain, run->logits, engine_facts(engine)->vocab * sizeof(float));
+    assert_memory_equal(plain_greedy, run->greedy, sizeof(plain_greedy));
+    for (uint32_t i = 0; i < engine_facts(engine)->vocab; i++)
+        assert_true(isfinite(run->logits[i]));
+    check_boundaries(run);
+    check_late_rows(run, &seed);
+    check_forks(run);
+    check_truncation(run);
+    check_inside_object(run);
+    free_run(run);
+    mem_free(run);
+    mem_free(plain);
+    engine_close(&engine);
+}
+
+static void check_rounds(const char *family, const struct engine_options *options)
+{
+    const char *text = getenv("HEARTH_FIDELITY_ROUNDS");
+    long rounds = text ? strtol(text, NULL, 10) : 1;
+    uint64_t seed = test_seed();
+
+    for (long i = 0; i < rounds; i++)
+        check_family(family, options, test_random(&seed));
+}
+
+#define FAMILY(name, family)                                                                       \
+    static void test_i110_##name(void **state)                                                     \
+    {                                                                                              \
+        (void)state;                                                                               \
+        check_rounds(family, NULL);                                                                \
+    }
+
+FAMILY(llama, "llama")
+FAMILY(qwen2, "qwen2")
+FAMILY(qwen3, "qwen3")
+FAMILY(qwen3moe, "qwen3moe")
+FAMILY(qwen35, "qwen35")
+FAMILY(qwen35moe, "qwen35moe")
+FAMILY(qwen3next, "qwen3next")
+FAMILY(gemma2, "gemma2")
+FAMILY(gemma3, "gemma3")
+FAMILY(gpt_oss, "gpt-oss")
+FAMILY(llama4, "llama4")
+FAMILY(deepseek2, "deepseek2")
+FAMILY(mamba2, "mamba2")
+FAMILY(falcon_h1, "falcon-h1")
+FAMILY(nemotron_h, "nemotron_h")
+FAMILY(granitehybrid, "granitehybrid")
+FAMILY(jamba, "jamba")
+
+TEST_SUITE(TEST(test_i110_llama), TEST(test_i110_qwen2), TEST(test_i110_qwen3),
+           TEST(test_i110_qwen3moe), TEST(test_i110_qwen35), TEST(test_i110_qwen35moe),
+           TEST(test_i110_qwen3next), TEST(test_i110_gemma2), TEST(test_i110_gemma3),
+           TEST(test_i110_gpt_oss), TEST(test_i110_llama4), TEST(test_i110_deepseek2),
+           TEST(test_i110_mamba2), TEST(test_i110_falcon_h1), TEST(test_i110_nemotron_h),
+           TEST(test_i110_granitehybrid), TEST(test_i110_jamba))
