@@ -1,0 +1,46 @@
+/*
+ * models.c: made with model_make under a name of this process, then renamed: whoever is first wins, and all see a whole file.
+ */
+#include "support/models.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "engine/model_make.h"
+#include "support/test.h"
+
+const char *test_model(const char *family)
+{
+    const char *build = getenv("HEARTH_BUILD");
+    static char path[1024];
+    char temporary[1100];
+
+    snprintf(path, sizeof(path), "%s/tests/model-%s.gguf", build ? build : test_dir(), family);
+    if (access(path, R_OK) == 0)
+        return path;
+    snprintf(temporary, sizeof(temporary), "%s.%d", path, (int)getpid());
+    struct model_make_options options = {.family = family, .out = temporary, .seed = 1};
+    struct errinfo info = {0};
+    if (model_make(&options, &info) != ERR_OK)
+        fail_msg("%s: %s", family, info.text);
+    if (rename(temporary, path) != 0)
+        fail_msg("%s cannot be renamed", temporary);
+    return path;
+}
+
+struct engine *test_engine(const char *family, const struct engine_options *options)
+{
+    struct engine_options filled = {
+        .context = 4096, .sequences = 6, .chunk = 128, .threads = 2, .threads_prefill = 2};
+    struct errinfo info = {0};
+    struct engine *engine = NULL;
+
+    if (options != NULL)
+        filled = *options;
+    filled.path = test_model(family);
+    if (engine_load(&engine, &filled, &info) != ERR_OK)
+        fail_msg("%s: %s", filled.path, info.text);
+    return engine;
+}
