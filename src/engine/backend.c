@@ -1,7 +1,7 @@
 /*
  * backend.c: loading ggml's plug-ins, and catching what the libraries log.
  *
- * The libraries report the reason of a failure only in their log; so the last error line is kept per thread, for the sentence
+ * The libraries report the reason of a failure only in their log; so the first error line is kept per thread, for the sentence
  * that we give the user. Everything below a warning is dropped, warnings too unless HEARTH_LLAMA_LOG is set: a server's log
  * is ours.
  */
@@ -28,8 +28,8 @@ static void keep_error(const char *text)
     if (colon != NULL && colon < space)
         text = colon + 2;
     size_t len = strcspn(text, "\n");
-    if (len == 0)
-        return;
+    if (len == 0 || last_error[0] != '\0')
+        return; /* the first line has the cause; "failed to load model" comes after it */
     len = len < sizeof(last_error) ? len : sizeof(last_error) - 1;
     memcpy(last_error, text, len);
     last_error[len] = '\0';

@@ -12,7 +12,7 @@ void backend_init(const char *dir);
 /* Where they are looked for: HEARTH_BACKENDS in the environment, else the folder of the build. */
 const char *backend_dir(void);
 
-/* The last error line that the libraries logged on this thread, without prefix and newline, "" when none; forgets it. */
+/* The first error line that the libraries logged on this thread since the last call, without prefix and newline; "" when none. */
 const char *backend_take_error(void);
 
 #endif

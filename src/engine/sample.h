@@ -4,8 +4,10 @@
  *      logits -> logit bias -> grammar -> penalties -> DRY -> top-n-sigma -> top-k -> typical -> top-p -> min-p -> XTC
  *             -> temperature -> pick (greedy, or by the seed)
  *
- * The order is llama.cpp's, so that the same settings give the same taste. Steps that do nothing are left out. A grammar is
- * first tried on the picked token alone and applied to all candidates only when that one is refused: cheap and the same result.
+ * The order is llama.cpp's, so that the same settings give the same taste. Steps that do nothing are left out; a greedy pick
+ * needs none after DRY. A grammar is first tried on the picked token alone and applied to all candidates only when that one is
+ * refused; what that changes and what not stands in sample.c. The picks are a function of parameters, seed, primed tokens and
+ * logits, and of nothing else.
  *
  * Log-probabilities cost a pass over the vocabulary and are made only when asked for (keeps I84).
  *
@@ -22,17 +24,19 @@
 #include "base/err.h"
 #include "engine/engine.h"
 
-enum { SAMPLE_TOP_MAX = 20, SAMPLE_BREAKERS_MAX = 16 };
+enum { SAMPLE_TOP_MAX = 20, SAMPLE_BREAKERS_MAX = 16, SAMPLE_BREAKER_BYTES_MAX = 40 };
 
+/* -infinity: never picked; +infinity: picked before all that have none (of several, one at random or the first). */
 struct sample_bias {
     token_id token;
-    float bias;
+    float bias; /* finite ones: -1,000,000 to 1,000,000 */
 };
 
-/* sample_params_default() fills it with values that change nothing (temperature 0.8 apart); what a request does not set stays. */
+/* sample_params_default() fills it with values that change nothing (temperature 0.8 apart); what a request does not set stays.
+ * Everything pointed to is copied by sampler_create. */
 struct sample_params {
-    uint64_t seed; /* SAMPLE_SEED_RANDOM: a new one each time */
-    float temperature; /* <= 0: greedy */
+    uint64_t seed;     /* SAMPLE_SEED_RANDOM: a new one each time; of others 32 bits are used */
+    float temperature; /* <= 0, and what is as good as 0: greedy */
     int32_t top_k;     /* <= 0: off */
     float top_p, min_p, typical_p, top_n_sigma;
     float xtc_probability, xtc_threshold;
@@ -40,16 +44,16 @@ struct sample_params {
     float penalty_repeat, penalty_frequency, penalty_presence;
     float dry_multiplier, dry_base;
     int32_t dry_allowed, dry_last;
-    const char *dry_breakers[SAMPLE_BREAKERS_MAX];
+    const char *dry_breakers[SAMPLE_BREAKERS_MAX]; /* each costs a pass over the texts of the vocabulary, once */
     size_t dry_breakers_count;
-    const struct sample_bias *biases;
+    const struct sample_bias *biases; /* several for one token add up, a -infinity among them wins */
     size_t biases_count;
-    bool ignore_end;     /* end-of-generation tokens are never picked */
-    const char *grammar; /* GBNF; NULL = none */
+    bool ignore_end;          /* end-of-generation tokens are never picked */
+    const char *grammar;      /* GBNF (gbnf.h); NULL = none */
     const char *grammar_root; /* NULL = "root" */
-    const char *const *grammar_triggers; /* lazy: the grammar starts when a pattern matches; NULL = at once */
-    size_t grammar_triggers_count;
-    const token_id *grammar_trigger_tokens;
+    const char *const *grammar_triggers; /* lazy: it starts with the first of these texts that is generated; NULL = at once */
+    size_t grammar_triggers_count;       /* limits: grammar.h */
+    const token_id *grammar_trigger_tokens; /* ... or of these tokens */
     size_t grammar_trigger_tokens_count;
     uint32_t logprobs; /* how many top candidates to report, 0..SAMPLE_TOP_MAX */
     bool logprob;      /* report the picked token's own */
@@ -65,8 +69,15 @@ struct sample_top {
 struct sample_pick {
     token_id token;
     float logprob; /* of the model's own distribution, before the chain; 0 when not asked for */
-    struct sample_top top[SAMPLE_TOP_MAX]; /* most probable first */
+    struct sample_top top[SAMPLE_TOP_MAX]; /* most probable first, equal ones by id; only top_count are written */
     size_t top_count;
+};
+
+/* What a sampler has done so far. */
+struct sample_stats {
+    uint64_t picks;
+    uint64_t redone;         /* the grammar refused the first choice */
+    uint64_t logprob_passes; /* over the vocabulary */
 };
 
 struct sampler;
@@ -74,20 +85,25 @@ struct sampler;
 struct sample_params sample_params_default(void);
 
 /* ERR_INVALID names the field and its range, or says where the grammar does not parse. Out-of-range and non-finite values never
- * reach the library: some of them abort there. */
+ * reach the library: some of them abort there. ERR_LIMIT: a list or the grammar is too long. ERR_UNSUPPORTED: a grammar or DRY
+ * breakers for an engine that is not libllama's. ERR_NOMEM: the sampler holds 12 bytes per token of the vocabulary. */
 enum err sampler_create(struct sampler **sampler, struct engine *engine,
                         const struct sample_params *params, struct errinfo *info) NODISCARD;
 void sampler_destroy(struct sampler **sampler);
 
-/* Tells the penalties about tokens that were not sampled here: the prompt. The grammar does not see them. */
+/* Tells the penalties about tokens that were not sampled here: the prompt. The grammar does not see them. Costs nothing when
+ * no penalty is on, else no more than the tokens that they look back. */
 void sampler_prime(struct sampler *sampler, const token_id *tokens, size_t count);
 
 /* Picks from the logits of item `index` of the last engine_run and remembers the token. ERR_ENGINE when no logits were
- * asked for; ERR_INVALID when the grammar allows nothing more. */
+ * asked for or they are no numbers; ERR_INVALID when the grammar or the biases allow nothing more. Allocates nothing of
+ * its own. */
 enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick *pick,
                       struct errinfo *info) NODISCARD;
 
 /* The seed in use, so that a random one can be repeated. */
 uint32_t sampler_seed(const struct sampler *sampler);
+
+struct sample_stats sampler_stats(const struct sampler *sampler);
 
 #endif

@@ -330,7 +330,7 @@ static void test_bad_batches_are_refused_and_change_nothing(void **state)
 
 static void test_sequences_and_cells_have_limits(void **state)
 {
-    struct engine_options options = {.context = 256, .sequences = 3, .chunk = 64, .threads = 2};
+    struct engine_options options = {.context = 256, .sequences = 3, .chunk = 64, .threads = 1};
     struct engine *engine = test_engine("qwen3", &options);
     token_id tokens[64];
     seq_id seqs[3], none;

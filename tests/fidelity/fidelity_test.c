@@ -198,6 +198,7 @@ static void run_rest(struct run *run, seq_id seq, size_t cut)
     }
 }
 
+/* Logits of the last token, bit for bit, and `greedy_count` tokens of the continuation. */
 static void expect_equal(struct run *run, seq_id seq, const char *what, uint32_t at)
 {
     uint32_t vocab = facts_of(run)->vocab;

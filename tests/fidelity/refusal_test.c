@@ -241,7 +241,7 @@ static void check_library_refusal(struct fixture *f)
 
 static void check_all(const char *family)
 {
-    struct engine_options options = {.context = 1024, .sequences = 4, .chunk = BLOCK, .threads = 2};
+    struct engine_options options = {.context = 1024, .sequences = 4, .chunk = BLOCK, .threads = 1};
     uint64_t seed = test_seed();
     struct fixture f;
 
@@ -281,7 +281,7 @@ static void test_i17_i18_i102_sliding(void **state)
 /* State of one model, or of one KV type, means nothing to another, even of the same shape. */
 static void test_i97_foreign_state_is_refused(void **state)
 {
-    struct engine_options options = {.context = 1024, .sequences = 4, .chunk = BLOCK, .threads = 2};
+    struct engine_options options = {.context = 1024, .sequences = 4, .chunk = BLOCK, .threads = 1};
     struct engine_options quantized = options;
     struct fixture mine, other;
 
@@ -301,7 +301,7 @@ static void test_i97_foreign_state_is_refused(void **state)
 
 static void test_i102_ten_thousand_refusals_leave_no_trace(void **state)
 {
-    struct engine_options options = {.context = 1024, .sequences = 4, .chunk = BLOCK, .threads = 2};
+    struct engine_options options = {.context = 1024, .sequences = 4, .chunk = BLOCK, .threads = 1};
     uint64_t seed = test_seed();
     struct fixture f;
 

@@ -33,7 +33,7 @@ const char *test_model(const char *family)
 struct engine *test_engine(const char *family, const struct engine_options *options)
 {
     struct engine_options filled = {
-        .context = 4096, .sequences = 6, .chunk = 128, .threads = 2, .threads_prefill = 2};
+        .context = 4096, .sequences = 6, .chunk = 128, .threads = 1};
     struct errinfo info = {0};
     struct engine *engine = NULL;
 

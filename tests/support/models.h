@@ -12,7 +12,8 @@
  * cannot be made. Borrowed until the next call. */
 const char *test_model(const char *family);
 
-/* Loads it. `options->path` is filled in; NULL: 4,096 tokens, 6 sequences, chunks of 128, 2 threads. Fails the test on an error. */
+/* Loads it. `options->path` is filled in; NULL: 4,096 tokens, 6 sequences, chunks of 128, 1 thread
+ * (tests run side by side, and threads that wait for each other on a busy machine wait long). Fails the test on an error. */
 struct engine *test_engine(const char *family, const struct engine_options *options);
 
 #endif

@@ -1,0 +1,57 @@
+/*
+ * grammar.h: a grammar that follows one generation. For this folder only; sample.h is its door.
+ *
+ *      waiting --a trigger came out (grammar_accept)--> following        without triggers it follows from the beginning
+ *
+ * The library's grammar sampler, with a fence around it: it throws C++ exceptions through C (the end of the program) when it
+ * is given a token that it does not allow, and its own triggers are regular expressions that are matched against the whole
+ * text again with every token (0.1 s each after 2,500 bytes). So every token is tried before it is accepted, and triggers
+ * are plain texts that are looked for here.
+ *
+ * OWNER: the engine's thread.
+ */
+#ifndef HEARTH_ENGINE_GRAMMAR_H
+#define HEARTH_ENGINE_GRAMMAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "engine/engine.h"
+
+struct llama_token_data_array;
+
+enum { GRAMMAR_TRIGGERS_MAX = 32, GRAMMAR_TRIGGER_BYTES_MAX = 128 };
+
+struct grammar_options {
+    const char *text; /* GBNF: gbnf.h */
+    const char *root; /* NULL = "root" */
+    const char *const *triggers;
+    size_t triggers_count;
+    const token_id *trigger_tokens;
+    size_t trigger_tokens_count;
+};
+
+struct grammar;
+
+/* ERR_INVALID, ERR_LIMIT: what is wrong with the text or a trigger. A trigger that the grammar does not allow as its
+ * beginning could never start it and is refused, too. ERR_UNSUPPORTED: the engine is not libllama's. */
+enum err grammar_create(struct grammar **grammar, const struct engine *engine,
+                        const struct grammar_options *options, struct errinfo *info) NODISCARD;
+void grammar_destroy(struct grammar **grammar);
+
+/* Whether `token` may come next; always while it waits. */
+bool grammar_allows(const struct grammar *grammar, token_id token);
+
+/* Sets the logit of every candidate that may not come next to -infinity. */
+void grammar_mask(const struct grammar *grammar, struct llama_token_data_array *candidates);
+
+/* `token` has come; grammar_allows said yes. While it waits this may start it: then the text from the beginning of the
+ * trigger on is read by the grammar. Where the same token brought more text that the grammar refuses, it goes on waiting. */
+void grammar_accept(struct grammar *grammar, token_id token);
+
+/* Still waits for a trigger. */
+bool grammar_waits(const struct grammar *grammar);
+
+#endif

@@ -1,0 +1,528 @@
+/*
+ * sample.c: parameters to a chain of the library's samplers, logits to candidates, candidates to a token.
+ *
+ * Logits are copied into an array of candidates that the sampler keeps, so that a pick allocates nothing of ours. Biases are
+ * applied here: an infinite one, added as it is, would give the library NaNs to sort. Candidates at -infinity are taken out
+ * before the chain, which spares it work and the library's "typical" its 0 * log 0.
+ *
+ * GRAMMAR. Masking the whole vocabulary costs milliseconds; asking about one token costs microseconds. So a token is picked
+ * without the grammar first, and only if it is refused the candidates are masked and a second one is picked. Compared with
+ * masking first:
+ *   - greedy: the same token, always. The largest of all, if allowed, is the largest of the allowed.
+ *   - random, nothing but biases, penalties and temperature in the chain: the same probabilities. The second pick draws
+ *     new random numbers, so p(x) + p(refused) * p(x | allowed) = p(x | allowed).
+ *   - with steps that narrow the choice (top-k, ...): every token is one that masking first could give too, or that the
+ *     chain gives without a grammar; but the probabilities may differ, as they do in llama.cpp.
+ *   - the tokens themselves differ for one seed, as more random numbers are drawn; a run can be repeated all the same.
+ * State that remembers tokens (penalties, DRY, the grammar) changes once per pick, after it.
+ *
+ * GREEDY leaves out every step that only narrows the choice: they keep the largest, except typical and XTC, which are
+ * meant for random picks.
+ *
+ * Not done here: which parameters a request has (api/), when to stop (sched/).
+ */
+#include "engine/sample.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include <llama.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "engine/engine_llama.h"
+#include "engine/grammar.h"
+
+/* Below this the second best of two logits that differ by 0.01 has a probability of e^-100: greedy, and no overflow when
+ * logits are divided by it. */
+#define TEMPERATURE_MIN 1e-4f
+
+/* What a bias of +infinity adds: above all others together, and finite after a division by TEMPERATURE_MIN. */
+#define BIAS_FORCED  1e12f
+#define BIAS_ABS_MAX 1e6f
+
+/* Nobody draws what is less probable than this; it keeps logarithms of 0 out of the library's "typical". */
+#define TYPICAL_FLOOR 1e-30f
+
+enum { KEEP_MIN = 1 }; /* no step leaves fewer candidates */
+
+struct sampler {
+    struct engine *engine;
+    struct llama_sampler *chain;
+    struct grammar *grammar; /* NULL = none */
+    struct sample_bias *biases;
+    size_t biases_count;
+    struct llama_token_data *candidates; /* vocab of them */
+    uint32_t vocab;
+    uint32_t seed;
+    uint32_t logprobs;
+    bool logprob;
+    size_t memory; /* tokens that penalties look back; 0 = none is on */
+    struct sample_stats stats;
+};
+
+/* ---- checking parameters ---- */
+
+#define FIELD(name) #name, offsetof(struct sample_params, name)
+
+static const struct {
+    const char *name;
+    size_t offset;
+    float min, max;
+} float_ranges[] = {
+    {FIELD(temperature), -100, 100},
+    {FIELD(top_p), 0, 1},
+    {FIELD(min_p), 0, 1},
+    {FIELD(typical_p), 0, 1},
+    {FIELD(top_n_sigma), -100, 100},
+    {FIELD(xtc_probability), 0, 1},
+    {FIELD(xtc_threshold), 0, 1},
+    {FIELD(penalty_repeat), 0.001f, 1000},
+    {FIELD(penalty_frequency), -100, 100},
+    {FIELD(penalty_presence), -100, 100},
+    {FIELD(dry_multiplier), 0, 100},
+    {FIELD(dry_base), 1, 100},
+};
+
+static const struct {
+    const char *name;
+    size_t offset;
+    int32_t min;
+} int_ranges[] = {
+    {FIELD(penalty_last), -1},
+    {FIELD(dry_last), -1},
+    {FIELD(dry_allowed), 1},
+};
+
+static enum err check_numbers(const struct sample_params *params, struct errinfo *info)
+{
+    for (size_t i = 0; i < COUNT_OF(float_ranges); i++) {
+        float value;
+        memcpy(&value, (const char *)params + float_ranges[i].offset, sizeof(value));
+        if (!(value >= float_ranges[i].min && value <= float_ranges[i].max)) /* NaN fails, too */
+            return err_set(info, ERR_INVALID, "%s must be a number from %g to %g",
+                           float_ranges[i].name, (double)float_ranges[i].min,
+                           (double)float_ranges[i].max);
+    }
+    for (size_t i = 0; i < COUNT_OF(int_ranges); i++) {
+        int32_t value;
+        memcpy(&value, (const char *)params + int_ranges[i].offset, sizeof(value));
+        if (value < int_ranges[i].min)
+            return err_set(info, ERR_INVALID, "%s must be a whole number of at least %d",
+                           int_ranges[i].name, int_ranges[i].min);
+    }
+    if (params->logprobs > SAMPLE_TOP_MAX)
+        return err_set(info, ERR_INVALID, "logprobs must be at most %d", SAMPLE_TOP_MAX);
+    return ERR_OK;
+}
+
+static enum err check_biases(const struct engine *engine, const struct sample_params *params,
+                             struct errinfo *info)
+{
+    uint32_t vocab = engine_facts(engine)->vocab;
+
+    if (params->biases_count > vocab)
+        return err_set(info, ERR_LIMIT, "more biases than the %u tokens of the vocabulary", vocab);
+    for (size_t i = 0; i < params->biases_count; i++) {
+        const struct sample_bias *bias = &params->biases[i];
+        if (!engine_token_valid(engine, bias->token))
+            return err_set(info, ERR_INVALID,
+                           "bias for token %d, which is not in the vocabulary of %u", bias->token,
+                           vocab);
+        if (!isinf(bias->bias) && !(fabsf(bias->bias) <= BIAS_ABS_MAX))
+            return err_set(info, ERR_INVALID, "bias for token %d must be a number from %g to %g",
+                           bias->token, (double)-BIAS_ABS_MAX, (double)BIAS_ABS_MAX);
+    }
+    return ERR_OK;
+}
+
+static bool dry_is_on(const struct sample_params *params)
+{
+    return params->dry_multiplier > 0.0f && params->dry_last != 0;
+}
+
+static bool penalties_are_on(const struct sample_params *params)
+{
+    return params->penalty_last != 0 &&
+           (params->penalty_repeat != 1.0f || params->penalty_frequency != 0.0f ||
+            params->penalty_presence != 0.0f);
+}
+
+static enum err check_breakers(const struct engine *engine, const struct sample_params *params,
+                               struct errinfo *info)
+{
+    if (params->dry_breakers_count > SAMPLE_BREAKERS_MAX)
+        return err_set(info, ERR_LIMIT, "more than %d dry_breakers", SAMPLE_BREAKERS_MAX);
+    for (size_t i = 0; i < params->dry_breakers_count; i++) {
+        size_t len = strnlen(params->dry_breakers[i], SAMPLE_BREAKER_BYTES_MAX + 1);
+        if (len == 0 || len > SAMPLE_BREAKER_BYTES_MAX)
+            return err_set(info, ERR_INVALID, "each of dry_breakers must have 1 to %d bytes",
+                           SAMPLE_BREAKER_BYTES_MAX);
+    }
+    if (dry_is_on(params) && params->dry_breakers_count > 0 && engine_llama_vocab(engine) == NULL)
+        return err_set(info, ERR_UNSUPPORTED, "this engine has no dry_breakers");
+    return ERR_OK;
+}
+
+/* ---- building ---- */
+
+/* How far back, in tokens: -1 means the context, and no memory is spent on more than that. */
+static int32_t look_back(const struct engine *engine, int32_t last)
+{
+    uint32_t context = MIN(engine_facts(engine)->context, (uint32_t)INT32_MAX);
+
+    return last < 0 || (uint32_t)last > context ? (int32_t)context : last;
+}
+
+static void add_memory(struct sampler *sampler, const struct sample_params *params)
+{
+    int32_t penalty_last = look_back(sampler->engine, params->penalty_last);
+    int32_t dry_last = look_back(sampler->engine, params->dry_last);
+
+    if (penalties_are_on(params)) {
+        llama_sampler_chain_add(sampler->chain,
+                                llama_sampler_init_penalties(
+                                    (int32_t)sampler->vocab, penalty_last, params->penalty_repeat,
+                                    params->penalty_frequency, params->penalty_presence));
+        sampler->memory = (size_t)penalty_last;
+    }
+    if (dry_is_on(params)) {
+        const char *breakers[SAMPLE_BREAKERS_MAX];
+        memcpy(breakers, params->dry_breakers, sizeof(breakers));
+        llama_sampler_chain_add(sampler->chain,
+                                llama_sampler_init_dry(engine_llama_vocab(sampler->engine),
+                                                       params->dry_multiplier, params->dry_base,
+                                                       params->dry_allowed, dry_last, breakers,
+                                                       params->dry_breakers_count));
+        sampler->memory = MAX(sampler->memory, (size_t)dry_last);
+    }
+}
+
+static void add_narrowing(struct sampler *sampler, const struct sample_params *params)
+{
+    struct llama_sampler *chain = sampler->chain;
+
+    if (params->top_n_sigma > 0.0f)
+        llama_sampler_chain_add(chain, llama_sampler_init_top_n_sigma(params->top_n_sigma));
+    if (params->top_k > 0)
+        llama_sampler_chain_add(chain, llama_sampler_init_top_k(params->top_k));
+    if (params->typical_p < 1.0f) {
+        llama_sampler_chain_add(chain, llama_sampler_init_min_p(TYPICAL_FLOOR, KEEP_MIN));
+        llama_sampler_chain_add(chain, llama_sampler_init_typical(params->typical_p, KEEP_MIN));
+    }
+    if (params->top_p < 1.0f)
+        llama_sampler_chain_add(chain, llama_sampler_init_top_p(params->top_p, KEEP_MIN));
+    if (params->min_p > 0.0f)
+        llama_sampler_chain_add(chain, llama_sampler_init_min_p(params->min_p, KEEP_MIN));
+    if (params->xtc_probability > 0.0f) {
+        /* Another seed than the pick's: equal ones would make the two draw the same numbers. */
+        uint32_t seed = (sampler->seed ^ 0x9E3779B9u) & 0x7FFFFFFFu;
+        llama_sampler_chain_add(
+            chain,
+            llama_sampler_init_xtc(params->xtc_probability, params->xtc_threshold, KEEP_MIN, seed));
+    }
+}
+
+static void build_chain(struct sampler *sampler, const struct sample_params *params)
+{
+    sampler->chain = llama_sampler_chain_init((struct llama_sampler_chain_params){.no_perf = true});
+    add_memory(sampler, params);
+    if (params->temperature < TEMPERATURE_MIN) {
+        llama_sampler_chain_add(sampler->chain, llama_sampler_init_greedy());
+        return;
+    }
+    add_narrowing(sampler, params);
+    if (params->temperature != 1.0f)
+        llama_sampler_chain_add(sampler->chain, llama_sampler_init_temp(params->temperature));
+    llama_sampler_chain_add(sampler->chain, llama_sampler_init_dist(sampler->seed));
+}
+
+/* 32 bits of the seed. Small numbers stay what they are, so that sampler_seed() can be given back; the library's own
+ * "random", all ones, never comes out. */
+static uint32_t choose_seed(uint64_t seed)
+{
+    if (seed == SAMPLE_SEED_RANDOM)
+        hash_random(&seed, sizeof(seed));
+    uint32_t folded = (uint32_t)(seed ^ seed >> 32);
+    return folded == LLAMA_DEFAULT_SEED ? 0 : folded;
+}
+
+/* The caller's biases, then one against each token that ends a generation. */
+static enum err copy_biases(struct sampler *sampler, const struct sample_params *params)
+{
+    const token_id vocab = (token_id)sampler->vocab;
+    size_t ends = 0;
+
+    for (token_id token = 0; params->ignore_end && token < vocab; token++)
+        ends += engine_token_is_end(sampler->engine, token);
+    size_t max = params->biases_count + ends;
+    if (max == 0)
+        return ERR_OK;
+    sampler->biases = mem_try_alloc_array(max, sizeof(*sampler->biases));
+    if (sampler->biases == NULL)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < params->biases_count; i++) {
+        struct sample_bias bias = params->biases[i];
+        bias.bias = bias.bias == INFINITY ? BIAS_FORCED : bias.bias;
+        sampler->biases[sampler->biases_count++] = bias;
+    }
+    for (token_id token = 0; ends > 0 && token < vocab; token++)
+        if (engine_token_is_end(sampler->engine, token))
+            sampler->biases[sampler->biases_count++] = (struct sample_bias){token, -INFINITY};
+    assert(sampler->biases_count == max);
+    return ERR_OK;
+}
+
+static enum err build(struct sampler *sampler, const struct sample_params *params,
+                      struct errinfo *info)
+{
+    TRY(check_numbers(params, info));
+    TRY(check_biases(sampler->engine, params, info));
+    TRY(check_breakers(sampler->engine, params, info));
+    sampler->candidates = mem_try_alloc_array(sampler->vocab, sizeof(*sampler->candidates));
+    if (sampler->candidates == NULL || copy_biases(sampler, params) != ERR_OK)
+        return err_set(info, ERR_NOMEM, "no memory for %u candidates", sampler->vocab);
+    if (params->grammar != NULL) {
+        struct grammar_options options = {
+            .text = params->grammar,
+            .root = params->grammar_root,
+            .triggers = params->grammar_triggers,
+            .triggers_count = params->grammar_triggers_count,
+            .trigger_tokens = params->grammar_trigger_tokens,
+            .trigger_tokens_count = params->grammar_trigger_tokens_count,
+        };
+        TRY(grammar_create(&sampler->grammar, sampler->engine, &options, info));
+    }
+    build_chain(sampler, params);
+    return ERR_OK;
+}
+
+/* ---- picking ---- */
+
+/* Candidates from logits and biases, in the order of their ids. */
+static enum err fill(struct sampler *sampler, const float *logits,
+                     struct llama_token_data_array *array, struct errinfo *info)
+{
+    struct llama_token_data *candidates = sampler->candidates;
+    bool numbers = true;
+
+    for (uint32_t i = 0; i < sampler->vocab; i++) {
+        numbers &= logits[i] < INFINITY; /* neither NaN nor +infinity, which becomes one */
+        candidates[i] = (struct llama_token_data){.id = (token_id)i, .logit = logits[i]};
+    }
+    if (!numbers)
+        return err_set(info, ERR_ENGINE,
+                       "the model's output is not a number: its file may be damaged");
+    for (size_t i = 0; i < sampler->biases_count; i++)
+        candidates[sampler->biases[i].token].logit += sampler->biases[i].bias;
+    *array =
+        (struct llama_token_data_array){.data = candidates, .size = sampler->vocab, .selected = -1};
+    return ERR_OK;
+}
+
+static void drop_forbidden(struct llama_token_data_array *array)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < array->size; i++)
+        if (array->data[i].logit > -INFINITY)
+            array->data[kept++] = array->data[i];
+    array->size = kept;
+}
+
+static enum err draw(struct sampler *sampler, const float *logits, bool masked, token_id *token,
+                     struct errinfo *info)
+{
+    struct llama_token_data_array array;
+
+    TRY(fill(sampler, logits, &array, info));
+    if (masked)
+        grammar_mask(sampler->grammar, &array);
+    drop_forbidden(&array);
+    if (array.size == 0)
+        return err_set(info, ERR_INVALID,
+                       masked ? "the grammar allows nothing more"
+                              : "the biases forbid every token");
+    llama_sampler_apply(sampler->chain, &array);
+    assert(array.selected >= 0 && (size_t)array.selected < array.size);
+    *token = array.data[array.selected].id;
+    return ERR_OK;
+}
+
+/* ---- log-probabilities ---- */
+
+/* Whether `a` comes after `b` in the list of the most probable. */
+static bool ranks_below(struct sample_top a, struct sample_top b)
+{
+    return a.logprob < b.logprob || (a.logprob == b.logprob && a.token > b.token);
+}
+
+static void swap(struct sample_top *a, struct sample_top *b)
+{
+    struct sample_top old = *a;
+
+    *a = *b;
+    *b = old;
+}
+
+/* A heap whose root ranks below all others: the one to give way. */
+static void sift_up(struct sample_top *heap, size_t at)
+{
+    for (; at > 0 && ranks_below(heap[at], heap[(at - 1) / 2]); at = (at - 1) / 2)
+        swap(&heap[at], &heap[(at - 1) / 2]);
+}
+
+static void sift_down(struct sample_top *heap, size_t count, size_t at)
+{
+    for (;;) {
+        size_t lowest = at;
+        for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < count; child++)
+            if (ranks_below(heap[child], heap[lowest]))
+                lowest = child;
+        if (lowest == at)
+            return;
+        swap(&heap[at], &heap[lowest]);
+        at = lowest;
+    }
+}
+
+/* The `max` largest logits, largest first; what is impossible (-infinity) is left out. O(vocab log max). */
+static size_t select_top(const float *logits, uint32_t vocab, size_t max, struct sample_top *top)
+{
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < vocab && max > 0; i++) {
+        struct sample_top next = {(token_id)i, logits[i]};
+        if (logits[i] == -INFINITY)
+            continue;
+        if (count < max) {
+            top[count] = next;
+            sift_up(top, count++);
+        } else if (ranks_below(top[0], next)) {
+            top[0] = next;
+            sift_down(top, count, 0);
+        }
+    }
+    for (size_t left = count; left > 1; left--) {
+        swap(&top[0], &top[left - 1]);
+        sift_down(top, left - 1, 0);
+    }
+    return count;
+}
+
+/* log of the sum of e^logit: what turns a logit into a log-probability. */
+static double log_sum_exp(const float *logits, uint32_t vocab)
+{
+    float largest = -INFINITY;
+    double sum = 0.0;
+
+    for (uint32_t i = 0; i < vocab; i++)
+        largest = logits[i] > largest ? logits[i] : largest;
+    for (uint32_t i = 0; i < vocab; i++)
+        sum += exp((double)(logits[i] - largest));
+    return (double)largest + log(sum);
+}
+
+static void report(struct sampler *sampler, const float *logits, struct sample_pick *pick)
+{
+    double total = log_sum_exp(logits, sampler->vocab);
+
+    sampler->stats.logprob_passes++;
+    if (sampler->logprob)
+        pick->logprob = (float)((double)logits[pick->token] - total);
+    pick->top_count = select_top(logits, sampler->vocab, sampler->logprobs, pick->top);
+    for (size_t i = 0; i < pick->top_count; i++)
+        pick->top[i].logprob = (float)((double)pick->top[i].logprob - total);
+}
+
+/* ---- public ---- */
+
+struct sample_params sample_params_default(void)
+{
+    return (struct sample_params){
+        .seed = SAMPLE_SEED_RANDOM,
+        .temperature = 0.8f,
+        .top_p = 1.0f,
+        .typical_p = 1.0f,
+        .xtc_threshold = 0.1f,
+        .penalty_last = 64,
+        .penalty_repeat = 1.0f,
+        .dry_base = 1.75f,
+        .dry_allowed = 2,
+        .dry_last = -1,
+        .dry_breakers = {"\n", ":", "\"", "*"},
+        .dry_breakers_count = 4,
+    };
+}
+
+enum err sampler_create(struct sampler **out, struct engine *engine,
+                        const struct sample_params *params, struct errinfo *info)
+{
+    struct sampler *sampler = mem_alloc(sizeof(*sampler));
+
+    sampler->engine = engine;
+    sampler->vocab = engine_facts(engine)->vocab;
+    sampler->seed = choose_seed(params->seed);
+    sampler->logprobs = params->logprobs;
+    sampler->logprob = params->logprob;
+    enum err err = build(sampler, params, info);
+    if (err != ERR_OK)
+        sampler_destroy(&sampler);
+    *out = sampler;
+    return err;
+}
+
+void sampler_destroy(struct sampler **sampler)
+{
+    if (*sampler == NULL)
+        return;
+    llama_sampler_free((*sampler)->chain);
+    grammar_destroy(&(*sampler)->grammar);
+    mem_free((*sampler)->biases);
+    mem_free((*sampler)->candidates);
+    mem_free(*sampler);
+    *sampler = NULL;
+}
+
+void sampler_prime(struct sampler *sampler, const token_id *tokens, size_t count)
+{
+    for (size_t i = count - MIN(count, sampler->memory); i < count; i++)
+        llama_sampler_accept(sampler->chain, tokens[i]);
+}
+
+enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick *pick,
+                      struct errinfo *info)
+{
+    const float *logits = engine_logits(sampler->engine, index);
+    token_id token;
+
+    if (logits == NULL)
+        return err_set(info, ERR_ENGINE, "item %zu of the last run has no logits", index);
+    TRY(draw(sampler, logits, false, &token, info));
+    if (sampler->grammar != NULL && !grammar_allows(sampler->grammar, token)) {
+        sampler->stats.redone++;
+        TRY(draw(sampler, logits, true, &token, info));
+    }
+    llama_sampler_accept(sampler->chain, token);
+    if (sampler->grammar != NULL)
+        grammar_accept(sampler->grammar, token);
+    sampler->stats.picks++;
+    pick->token = token;
+    pick->logprob = 0.0f;
+    pick->top_count = 0;
+    if (sampler->logprob || sampler->logprobs > 0)
+        report(sampler, logits, pick);
+    return ERR_OK;
+}
+
+uint32_t sampler_seed(const struct sampler *sampler)
+{
+    return sampler->seed;
+}
+
+struct sample_stats sampler_stats(const struct sampler *sampler)
+{
+    return sampler->stats;
+}
