@@ -242,6 +242,15 @@ static bool is_whole(const struct state_restore *restore)
     return restore->rows_count == 1 && restore->rows[0].shape.kind == STATE_WHOLE;
 }
 
+static enum err check_shapes(const struct engine *engine, const struct state_restore *restore,
+                             struct errinfo *info)
+{
+    for (size_t i = 0; i < restore->rows_count; i++)
+        TRY(check_shape(engine, &restore->rows[i].shape, info));
+    return restore->snapshot ? check_shape(engine, &restore->snapshot->shape, info) : ERR_OK;
+}
+
+/* Cheap checks first; the digests, a pass over all bytes, only when everything else is right. */
 static enum err check_restore(const struct engine *engine, const struct state_restore *restore,
                               struct errinfo *info)
 {
@@ -251,6 +260,7 @@ static enum err check_restore(const struct engine *engine, const struct state_re
         return err_set(info, ERR_INVALID, "nothing to restore");
     if (engine->facts.slicing == ENGINE_SLICING_NONE)
         return err_set(info, ERR_UNSUPPORTED, "this model's state cannot be imported");
+    TRY(check_shapes(engine, restore, info));
     if (is_whole(restore) || engine->facts.slicing == ENGINE_SLICING_WHOLE) {
         TRY(check_whole(restore, info));
     } else {

@@ -1,0 +1,101 @@
+/*
+ * model_settings.c: from options to an engine, with a bar.
+ */
+#include "cli/model_settings.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/progress.h"
+#include "base/str.h"
+#include "cli/cli.h"
+
+const char *const model_settings_flash[] = {"auto", "on", "off", NULL};
+
+/* Progress of loading is a fraction; the bar wants whole numbers. */
+enum { PROGRESS_STEPS = 1000 };
+
+static bool on_progress(float done, void *arg)
+{
+    progress_update(arg, (uint64_t)(done * PROGRESS_STEPS), PROGRESS_STEPS);
+    return true;
+}
+
+static enum err parse_adapter(const char *text, struct arena *arena, struct engine_adapter *adapter,
+                              struct errinfo *info)
+{
+    const char *equals = strrchr(text, '=');
+    double scale = 1;
+
+    if (equals != NULL && !str_to_f64(str_from(equals + 1), &scale))
+        return err_set(info, ERR_INVALID, "--lora %s: expected FILE or FILE=SCALE", text);
+    size_t len = equals ? (size_t)(equals - text) : strlen(text);
+    adapter->scale = (float)scale;
+    adapter->path = arena_strdup(arena, (struct str){text, len});
+    return adapter->path ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for --lora");
+}
+
+static enum err fill_adapters(const struct cli *cli, const struct model_settings *settings,
+                              struct engine_options *options, struct errinfo *info)
+{
+    size_t count = settings->adapters.count;
+    struct engine_adapter *adapters = arena_alloc_array(cli->arena, count, sizeof(*adapters));
+
+    if (adapters == NULL)
+        return err_set(info, ERR_NOMEM, "no memory for --lora");
+    for (size_t i = 0; i < count; i++)
+        TRY(parse_adapter(settings->adapters.items[i], cli->arena, &adapters[i], info));
+    options->adapters = adapters;
+    options->adapters_count = count;
+    return ERR_OK;
+}
+
+static struct engine_options to_engine(const struct cli *cli, const struct model_settings *settings,
+                                       const char *path)
+{
+    return (struct engine_options){
+        .path = path,
+        .context = (uint32_t)settings->context,
+        .sequences = (uint32_t)settings->sequences,
+        .chunk = (uint32_t)settings->chunk,
+        .threads = (uint32_t)settings->threads,
+        .threads_prefill = (uint32_t)settings->threads_prefill,
+        .kv_k = (enum engine_kv)settings->kv_k,
+        .kv_v = (enum engine_kv)settings->kv_v,
+        .flash = settings->flash == 2 ? -1 : settings->flash,
+        .gpu_layers = (int)settings->gpu_layers,
+        .devices = settings->devices,
+        .streams = settings->streams,
+        .sliding_full = settings->sliding_full,
+        .rope_base = (float)settings->rope_base,
+        .rope_scale = (float)settings->rope_scale,
+        .backends = settings->backends,
+        .memory_max = settings->memory_max,
+        .log = cli->log,
+    };
+}
+
+enum err cli_load_model(const struct cli *cli, const struct model_settings *settings,
+                        const char *path, struct engine **engine, double *seconds)
+{
+    struct engine_options options = to_engine(cli, settings, path);
+    struct errinfo info = {0};
+    uint64_t started = clock_mono_ns(cli->setup->clock);
+
+    *engine = NULL;
+    enum err err = fill_adapters(cli, settings, &options, &info);
+    if (err == ERR_OK) {
+        struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "loading",
+                                               PROGRESS_UNIT_NONE, cli->setup->clock);
+        options.on_progress = on_progress;
+        options.arg = bar;
+        err = engine_load(engine, &options, &info);
+        progress_finish(&bar, err == ERR_OK);
+    }
+    *seconds = (double)(clock_mono_ns(cli->setup->clock) - started) / (double)NS_PER_S;
+    if (err != ERR_OK)
+        cli_error(cli, "%s", info.text);
+    return err;
+}

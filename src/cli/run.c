@@ -1,0 +1,233 @@
+/*
+ * run.c: `hearth run FILE PROMPT`: loads a model, prints the answer as it comes, then one line of figures.
+ *
+ * The smallest user of the engine: one sequence, no cache. The prompt is plain text that the model goes on with; chat templates are the
+ * server's. Ctrl-C ends the answer; the figures are still printed.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/model_settings.h"
+#include "engine/detok.h"
+#include "engine/sample.h"
+#include "engine/schedule.h"
+
+enum { PIECE_BYTES_MAX = 4096 };
+
+struct run_options {
+    struct model_settings model;
+    uint64_t tokens;
+    double temperature, top_p, min_p;
+    int64_t top_k;
+    int64_t seed;
+    bool ignore_end;
+};
+
+#define AT(field) offsetof(struct run_options, field)
+
+static const struct option_desc options_table[] = {
+    {"predict", 'n', OPTION_UINT, AT(tokens), .value = "N", .initial = "128", .max = 1u << 30,
+     .group = "Answer", .help = "Tokens to generate at most."},
+    {"temp", 0, OPTION_FLOAT, AT(temperature), .value = "N", .initial = "0.8", .fmax = 100,
+     .help = "Temperature; 0 always picks the most probable token."},
+    {"top-k", 0, OPTION_INT, AT(top_k), .value = "N", .initial = "40", .imin = 0, .imax = 1 << 30,
+     .help = "Pick among the N most probable tokens; 0 = all."},
+    {"top-p", 0, OPTION_FLOAT, AT(top_p), .value = "N", .initial = "0.95", .fmax = 1,
+     .help = "Pick among the tokens that make up this probability."},
+    {"min-p", 0, OPTION_FLOAT, AT(min_p), .value = "N", .initial = "0.05", .fmax = 1,
+     .help = "Drop tokens less probable than this part of the best one."},
+    {"seed", 's', OPTION_INT, AT(seed), .value = "N", .initial = "-1", .imin = -1,
+     .imax = UINT32_MAX, .help = "Seed of the choice; -1 = a new one each time."},
+    {"ignore-eos", 0, OPTION_FLAG, AT(ignore_end), .help = "Do not stop at the end of the answer."},
+    MODEL_SETTINGS_OPTIONS(struct run_options, model),
+};
+
+/* One answer in the making. */
+struct answer {
+    struct cli *cli;
+    const struct run_options *options;
+    struct engine *engine;
+    struct sampler *sampler;
+    token_id *prompt;
+    size_t prompt_count;
+    seq_id seq;
+    uint64_t generated;
+    uint64_t started_ns, first_ns, ended_ns;
+};
+
+/* Set by Ctrl-C: a signal handler can reach nothing but a global. */
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+static enum err tokenize(struct answer *answer, const char *text, struct errinfo *info)
+{
+    uint32_t context = engine_facts(answer->engine)->context;
+    size_t max = strlen(text) + 8;
+
+    answer->prompt = mem_try_alloc_array(max, sizeof(*answer->prompt));
+    if (answer->prompt == NULL)
+        return err_set(info, ERR_NOMEM, "no memory for a prompt of %zu bytes", strlen(text));
+    TRY(engine_tokenize(answer->engine, str_from(text),
+                        ENGINE_TOKENIZE_BOS | ENGINE_TOKENIZE_CONTROL, answer->prompt, max,
+                        &answer->prompt_count, info));
+    if (answer->prompt_count == 0)
+        return err_set(info, ERR_INVALID, "the prompt is empty");
+    if (answer->prompt_count >= context)
+        return err_set(info, ERR_LIMIT,
+                       "the prompt has %zu tokens, the context %u: use a larger --ctx-size",
+                       answer->prompt_count, context);
+    return ERR_OK;
+}
+
+static enum err make_sampler(struct answer *answer, struct errinfo *info)
+{
+    const struct run_options *options = answer->options;
+    struct sample_params params = sample_params_default();
+
+    params.temperature = (float)options->temperature;
+    params.top_k = (int32_t)options->top_k;
+    params.top_p = (float)options->top_p;
+    params.min_p = (float)options->min_p;
+    params.seed = options->seed < 0 ? SAMPLE_SEED_RANDOM : (uint64_t)options->seed;
+    params.ignore_end = options->ignore_end;
+    return sampler_create(&answer->sampler, answer->engine, &params, info);
+}
+
+static enum err prefill(struct answer *answer, struct errinfo *info)
+{
+    const struct schedule schedule = {.count = (uint32_t)answer->prompt_count,
+                                      .grid = engine_facts(answer->engine)->chunk};
+    struct progress *bar = progress_create(fileno(answer->cli->err), PROGRESS_STYLE_AUTO, "prefill",
+                                           PROGRESS_UNIT_TOKENS, answer->cli->setup->clock);
+    enum err err = ERR_OK;
+
+    for (uint32_t at = 0; at < schedule.count && err == ERR_OK && !interrupted;) {
+        uint32_t end = schedule_next(&schedule, at);
+        struct engine_item item = {answer->seq, answer->prompt + at, end - at,
+                                   end == schedule.count};
+        err = engine_run(answer->engine, &item, 1, info);
+        at = end;
+        progress_update(bar, at, schedule.count);
+    }
+    progress_finish(&bar, err == ERR_OK);
+    if (err == ERR_OK && interrupted)
+        err = err_set(info, ERR_CANCELLED, "interrupted");
+    return err;
+}
+
+static void print_piece(struct answer *answer, struct buf *piece)
+{
+    fwrite(buf_str(piece), 1, piece->len, answer->cli->out);
+    fflush(answer->cli->out);
+    buf_clear(piece);
+}
+
+static enum err generate(struct answer *answer, struct buf *piece, struct errinfo *info)
+{
+    struct engine *engine = answer->engine;
+    struct detok detok;
+    struct sample_pick pick;
+
+    detok_init(&detok, engine, false);
+    while (answer->generated < answer->options->tokens && !interrupted) {
+        TRY(sampler_pick(answer->sampler, 0, &pick, info));
+        if (answer->generated == 0)
+            answer->first_ns = clock_mono_ns(answer->cli->setup->clock);
+        if (engine_token_is_end(engine, pick.token) && !answer->options->ignore_end)
+            break;
+        answer->generated++;
+        TRY(detok_push(&detok, pick.token, piece));
+        print_piece(answer, piece);
+        if (engine_seq_length(engine, answer->seq) == engine_facts(engine)->context)
+            break;
+        struct engine_item item = {answer->seq, &pick.token, 1, true};
+        TRY(engine_run(engine, &item, 1, info));
+    }
+    TRY(detok_finish(&detok, piece));
+    print_piece(answer, piece);
+    return ERR_OK;
+}
+
+static enum err answer_prompt(struct answer *answer, const char *text, struct errinfo *info)
+{
+    struct clock *clock = answer->cli->setup->clock;
+    struct buf piece;
+
+    TRY(tokenize(answer, text, info));
+    TRY(make_sampler(answer, info));
+    TRY(engine_seq_acquire(answer->engine, &answer->seq, info));
+    answer->started_ns = answer->first_ns = clock_mono_ns(clock);
+    TRY(prefill(answer, info));
+    buf_init(&piece, PIECE_BYTES_MAX);
+    enum err err = generate(answer, &piece, info);
+    buf_fini(&piece);
+    answer->ended_ns = clock_mono_ns(clock);
+    fputc('\n', answer->cli->out);
+    return err;
+}
+
+static double seconds(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? (double)(to_ns - from_ns) / (double)NS_PER_S : 1e-9;
+}
+
+static void print_figures(const struct answer *answer, double load_s)
+{
+    double prompt_s = seconds(answer->started_ns, answer->first_ns);
+    double answer_s = seconds(answer->first_ns, answer->ended_ns);
+
+    fflush(answer->cli->out);
+    fprintf(answer->cli->err,
+            "loaded in %.2f s | prompt %zu tokens, %.0f tok/s | ttft %.2f s | %llu tokens, %.1f "
+            "tok/s | seed %u | %s\n",
+            load_s, answer->prompt_count, (double)answer->prompt_count / prompt_s, prompt_s,
+            (unsigned long long)answer->generated, (double)answer->generated / answer_s,
+            sampler_seed(answer->sampler), engine_facts(answer->engine)->backend);
+}
+
+static enum cli_exit run(struct cli *cli, const void *options)
+{
+    const struct run_options *settings = options;
+    struct answer answer = {.cli = cli, .options = settings, .seq = SEQ_NONE};
+    struct errinfo info = {0};
+    double load_s;
+
+    if (cli_load_model(cli, &settings->model, cli->args[0], &answer.engine, &load_s) != ERR_OK)
+        return CLI_EXIT_FAILURE;
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND}, old;
+    sigaction(SIGINT, &action, &old);
+    enum err err = answer_prompt(&answer, cli->args[1], &info);
+    sigaction(SIGINT, &old, NULL);
+    if (err == ERR_OK)
+        print_figures(&answer, load_s);
+    else
+        cli_error(cli, "%s", info.text);
+    engine_seq_release(answer.engine, &answer.seq);
+    sampler_destroy(&answer.sampler);
+    engine_close(&answer.engine);
+    mem_free(answer.prompt);
+    return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+}
+
+const struct command command_run = {
+    .name = "run",
+    .summary = "Load a model, continue a prompt, and print the answer as it comes.",
+    .usage = "[options] FILE PROMPT",
+    .table = {.command = "run", .options = options_table, .count = COUNT_OF(options_table)},
+    .options_size = sizeof(struct run_options),
+    .args_min = 2,
+    .args_max = 2,
+    .run = run,
+};
