@@ -37,8 +37,16 @@ variant := coverage
 CFLAGS  := -O0 -g
 sanflags := --coverage
 endif
-ifneq ($(notdir $(CC)),gcc)
-variant := $(variant)-$(notdir $(CC))
+# CC may be "ccache gcc".
+ifneq ($(notdir $(lastword $(CC))),gcc)
+variant := $(variant)-$(notdir $(lastword $(CC)))
+endif
+# SYSTEM=1 takes the libraries of the system or fails, with a configuration of its own beside the usual one.
+deps_config := .deps/config.mk
+ifdef SYSTEM
+variant := $(variant)-system
+deps_config := .deps/config-system.mk
+export HEARTH_DEPS := system
 endif
 B     := build/$(variant)
 
@@ -48,12 +56,14 @@ B     := build/$(variant)
 light := help clean distclean lint format version
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(light),$(MAKECMDGOALS)),all),)
 need_deps := 1
-# Make builds an included file that is missing or older than its source, then starts again.
-include .deps/config.mk
+# Make builds an included file that is missing or older than its source, then starts again. Until then DEPS_MODE is empty
+# and nothing is asked of libraries that are not there yet.
+include $(deps_config)
 endif
 
-.deps/config.mk: tools/deps.sh
-	@tools/deps.sh
+# It is also made again when HEARTH_DEPS asks for another mode than it has.
+$(deps_config): tools/deps.sh $(if $(filter-out auto $(DEPS_MODE),$(HEARTH_DEPS)),FORCE)
+	@HEARTH_DEPS_CONFIG=$@ tools/deps.sh
 
 # Libraries by the part of the tree that uses them. Only these are linked.
 LIBS_base   := libblake3 libxxhash inih
@@ -74,7 +84,7 @@ else
 pkg        = pkg-config
 endif
 
-ifdef need_deps
+ifdef DEPS_MODE
 pkg_cflags := $(filter-out -I$(DEPS_SYSROOT)/usr/include,$(shell $(pkg) --cflags $(LIBS_base) $(LIBS_engine) $(LIBS_test)))
 libs_base   = $(shell $(pkg) --libs $(LIBS_base))
 libs_engine = $(shell $(pkg) --libs $(LIBS_engine))
@@ -96,7 +106,7 @@ BACKENDS   := $(DEPS_BACKENDS)
 
 # The two files that say what a build was made from are rewritten only when their content changes: that is what makes a
 # second `make` do nothing.
-ifdef need_deps
+ifdef DEPS_MODE
 $(shell mkdir -p $(B))
 keep = $(shell printf '%b\n' '$(subst ','\'',$(2))' | cmp -s - $(1) || printf '%b\n' '$(subst ','\'',$(2))' >$(1))
 commit := $(shell git describe --always --dirty --abbrev=10 2>/dev/null || echo unknown)
