@@ -166,7 +166,8 @@ $(B)/bench/%_bench: $(B)/bench/%_bench.o $(B)/libcore.a
 	@echo "  LINK  $@"
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS)
 
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+# Not all of $(B): tests that are running have their scratch folders there.
+-include $(shell find $(B)/src $(B)/tests $(B)/bench $(B)/install -name '*.d' -type f 2>/dev/null)
 
 # ---- targets ---------------------------------------------------------------------------------------------------
 
