@@ -130,7 +130,7 @@ endif
 benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test serve lint format bench install uninstall clean distclean help version FORCE
+.PHONY: all test test-system serve lint format bench clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -185,6 +185,19 @@ endif
 
 serve: all ## make a demo model, load it, and answer one prompt
 	@$(B)/hearth demo
+# The simulation of a system that has every library: pkg-config answers from copies that point into the sysroot, and the
+# newer C library that this takes comes in by CPPFLAGS and LDFLAGS, as a stranger would do it.
+test-system: ## run every test with libraries "of the system" (they are the sysroot's, if the system has none)
+ifeq ($(DEPS_MODE),sysroot)
+	@mkdir -p $(B)-system/pkgconfig
+	@for pc in $(DEPS_LIBDIR)/pkgconfig/*.pc; do \
+	    sed 's,^\([a-z_]*="*\)/usr,\1$(DEPS_SYSROOT)/usr,' $$pc >$(B)-system/pkgconfig/$${pc##*/} || exit 1; done
+	@PKG_CONFIG_PATH=$(CURDIR)/$(B)-system/pkgconfig $(MAKE) --no-print-directory test SYSTEM=1 \
+	    CPPFLAGS='$(sysflags) $(CPPFLAGS)' LDFLAGS='$(ldflags) $(sysfirst) $(LDFLAGS)'
+else
+	@$(MAKE) --no-print-directory test SYSTEM=1
+endif
+
 
 lint: ## check structure and style
 	@tools/lint.sh
@@ -196,8 +209,8 @@ bench: all $(benches) ## run the micro-benchmarks
 	@for b in $(benches); do $$b || exit 1; done
 
 help: ## this list
-	@echo 'usage: make [target] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [CC=clang]'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t14
+	@echo 'usage: make [target] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [SYSTEM=1] [CC=clang]'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile tools/install.mk | expand -t16
 
 version:
 	@echo $(VERSION)
