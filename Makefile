@@ -53,7 +53,7 @@ B     := build/$(variant)
 # ---- dependencies ----------------------------------------------------------------------------------------------
 
 # These need no library, and must work on a machine that has none.
-light := help clean distclean lint format version
+light := help clean distclean lint format version uninstall
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(light),$(MAKECMDGOALS)),all),)
 need_deps := 1
 # Make builds an included file that is missing or older than its source, then starts again. Until then DEPS_MODE is empty
@@ -99,10 +99,11 @@ warnings := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototype
 ifndef NO_WERROR
 warnings += -Werror
 endif
-all_cflags = -std=c11 -D_GNU_SOURCE -DHEARTH_BACKENDS='"$(BACKENDS)"' $(defines) $(warnings) $(sanflags) $(sysflags) \
+all_cflags = -std=c11 -D_GNU_SOURCE $(defines) $(warnings) $(sanflags) $(sysflags) \
              $(pkg_cflags) -Isrc -Iinclude -I$(B) -Itests -pthread $(CPPFLAGS) $(CFLAGS)
 all_ldflags = $(sanflags) $(ldflags) -pthread $(LDFLAGS)
-BACKENDS   := $(DEPS_BACKENDS)
+# Where ggml's plug-ins are is known to one object only, so that an installed program differs in nothing else.
+backends    = -DHEARTH_BACKENDS='"$(1)"'
 
 # The two files that say what a build was made from are rewritten only when their content changes: that is what makes a
 # second `make` do nothing.
@@ -110,7 +111,7 @@ ifdef DEPS_MODE
 $(shell mkdir -p $(B))
 keep = $(shell printf '%b\n' '$(subst ','\'',$(2))' | cmp -s - $(1) || printf '%b\n' '$(subst ','\'',$(2))' >$(1))
 commit := $(shell git describe --always --dirty --abbrev=10 2>/dev/null || echo unknown)
-$(call keep,$(B)/flags,$(CC) $(all_cflags) $(all_ldflags) $(LIBS) $(LIBS_T))
+$(call keep,$(B)/flags,$(CC) $(all_cflags) $(all_ldflags) $(LIBS) $(LIBS_T) $(DEPS_BACKENDS))
 $(call keep,$(B)/version.h,#define HEARTH_VERSION "$(VERSION)"\n#define HEARTH_COMMIT "$(commit)"\n#define HEARTH_VARIANT "$(variant)")
 endif
 # ---- sources ---------------------------------------------------------------------------------------------------
@@ -142,6 +143,7 @@ $(B)/%.o: %.c $(B)/flags
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
 $(B)/src/cli/version.o: $(B)/version.h
+$(B)/src/engine/backend.o: defines += $(call backends,$(DEPS_BACKENDS))
 
 $(B)/libcore.a: $(obj_core)
 	@echo "  AR    $@"
@@ -183,8 +185,6 @@ ifdef COV
 	@tools/coverage.sh $(B)
 endif
 
-serve: all ## make a demo model, load it, and answer one prompt
-	@$(B)/hearth demo
 # The simulation of a system that has every library: pkg-config answers from copies that point into the sysroot, and the
 # newer C library that this takes comes in by CPPFLAGS and LDFLAGS, as a stranger would do it.
 test-system: ## run every test with libraries "of the system" (they are the sysroot's, if the system has none)
@@ -198,6 +198,8 @@ else
 	@$(MAKE) --no-print-directory test SYSTEM=1
 endif
 
+serve: all ## make a demo model, load it, and answer one prompt
+	@$(B)/hearth demo
 
 lint: ## check structure and style
 	@tools/lint.sh
