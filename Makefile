@@ -37,23 +37,33 @@ variant := coverage
 CFLAGS  := -O0 -g
 sanflags := --coverage
 endif
-ifneq ($(notdir $(CC)),gcc)
-variant := $(variant)-$(notdir $(CC))
+# CC may be "ccache gcc".
+ifneq ($(notdir $(lastword $(CC))),gcc)
+variant := $(variant)-$(notdir $(lastword $(CC)))
+endif
+# SYSTEM=1 takes the libraries of the system or fails, with a configuration of its own beside the usual one.
+deps_config := .deps/config.mk
+ifdef SYSTEM
+variant := $(variant)-system
+deps_config := .deps/config-system.mk
+export HEARTH_DEPS := system
 endif
 B     := build/$(variant)
 
 # ---- dependencies ----------------------------------------------------------------------------------------------
 
 # These need no library, and must work on a machine that has none.
-light := help clean distclean lint format version
+light := help clean distclean lint format version uninstall
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(light),$(MAKECMDGOALS)),all),)
 need_deps := 1
-# Make builds an included file that is missing or older than its source, then starts again.
-include .deps/config.mk
+# Make builds an included file that is missing or older than its source, then starts again. Until then DEPS_MODE is empty
+# and nothing is asked of libraries that are not there yet.
+include $(deps_config)
 endif
 
-.deps/config.mk: tools/deps.sh
-	@tools/deps.sh
+# It is also made again when HEARTH_DEPS asks for another mode than it has.
+$(deps_config): tools/deps.sh $(if $(filter-out auto $(DEPS_MODE),$(HEARTH_DEPS)),FORCE)
+	@HEARTH_DEPS_CONFIG=$@ tools/deps.sh
 
 # Libraries by the part of the tree that uses them. Only these are linked.
 LIBS_base   := libblake3 libxxhash inih
@@ -74,7 +84,7 @@ else
 pkg        = pkg-config
 endif
 
-ifdef need_deps
+ifdef DEPS_MODE
 pkg_cflags := $(filter-out -I$(DEPS_SYSROOT)/usr/include,$(shell $(pkg) --cflags $(LIBS_base) $(LIBS_engine) $(LIBS_test)))
 libs_base   = $(shell $(pkg) --libs $(LIBS_base))
 libs_engine = $(shell $(pkg) --libs $(LIBS_engine))
@@ -89,18 +99,19 @@ warnings := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototype
 ifndef NO_WERROR
 warnings += -Werror
 endif
-all_cflags = -std=c11 -D_GNU_SOURCE -DHEARTH_BACKENDS='"$(BACKENDS)"' $(defines) $(warnings) $(sanflags) $(sysflags) \
+all_cflags = -std=c11 -D_GNU_SOURCE $(defines) $(warnings) $(sanflags) $(sysflags) \
              $(pkg_cflags) -Isrc -Iinclude -I$(B) -Itests -pthread $(CPPFLAGS) $(CFLAGS)
 all_ldflags = $(sanflags) $(ldflags) -pthread $(LDFLAGS)
-BACKENDS   := $(DEPS_BACKENDS)
+# Where ggml's plug-ins are is known to one object only, so that an installed program differs in nothing else.
+backends    = -DHEARTH_BACKENDS='"$(1)"'
 
 # The two files that say what a build was made from are rewritten only when their content changes: that is what makes a
 # second `make` do nothing.
-ifdef need_deps
+ifdef DEPS_MODE
 $(shell mkdir -p $(B))
 keep = $(shell printf '%b\n' '$(subst ','\'',$(2))' | cmp -s - $(1) || printf '%b\n' '$(subst ','\'',$(2))' >$(1))
 commit := $(shell git describe --always --dirty --abbrev=10 2>/dev/null || echo unknown)
-$(call keep,$(B)/flags,$(CC) $(all_cflags) $(all_ldflags) $(LIBS) $(LIBS_T))
+$(call keep,$(B)/flags,$(CC) $(all_cflags) $(all_ldflags) $(LIBS) $(LIBS_T) $(DEPS_BACKENDS))
 $(call keep,$(B)/version.h,#define HEARTH_VERSION "$(VERSION)"\n#define HEARTH_COMMIT "$(commit)"\n#define HEARTH_VARIANT "$(variant)")
 endif
 # ---- sources ---------------------------------------------------------------------------------------------------
@@ -120,7 +131,7 @@ endif
 benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test serve lint format bench install uninstall clean distclean help version FORCE
+.PHONY: all test test-system serve lint format bench clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -132,6 +143,7 @@ $(B)/%.o: %.c $(B)/flags
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
 $(B)/src/cli/version.o: $(B)/version.h
+$(B)/src/engine/backend.o: defines += $(call backends,$(DEPS_BACKENDS))
 
 $(B)/libcore.a: $(obj_core)
 	@echo "  AR    $@"
@@ -156,7 +168,8 @@ $(B)/bench/%_bench: $(B)/bench/%_bench.o $(B)/libcore.a
 	@echo "  LINK  $@"
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS)
 
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+# Not all of $(B): tests that are running have their scratch folders there.
+-include $(shell find $(B)/src $(B)/tests $(B)/bench $(B)/install -name '*.d' -type f 2>/dev/null)
 
 # ---- targets ---------------------------------------------------------------------------------------------------
 
@@ -172,6 +185,19 @@ ifdef COV
 	@tools/coverage.sh $(B)
 endif
 
+# The simulation of a system that has every library: pkg-config answers from copies that point into the sysroot, and the
+# newer C library that this takes comes in by CPPFLAGS and LDFLAGS, as a stranger would do it.
+test-system: ## run every test with libraries "of the system" (they are the sysroot's, if the system has none)
+ifeq ($(DEPS_MODE),sysroot)
+	@mkdir -p $(B)-system/pkgconfig
+	@for pc in $(DEPS_LIBDIR)/pkgconfig/*.pc; do \
+	    sed 's,^\([a-z_]*="*\)/usr,\1$(DEPS_SYSROOT)/usr,' $$pc >$(B)-system/pkgconfig/$${pc##*/} || exit 1; done
+	@PKG_CONFIG_PATH=$(CURDIR)/$(B)-system/pkgconfig $(MAKE) --no-print-directory test SYSTEM=1 \
+	    CPPFLAGS='$(sysflags) $(CPPFLAGS)' LDFLAGS='$(ldflags) $(sysfirst) $(LDFLAGS)'
+else
+	@$(MAKE) --no-print-directory test SYSTEM=1
+endif
+
 serve: all ## make a demo model, load it, and answer one prompt
 	@$(B)/hearth demo
 
@@ -185,8 +211,8 @@ bench: all $(benches) ## run the micro-benchmarks
 	@for b in $(benches); do $$b || exit 1; done
 
 help: ## this list
-	@echo 'usage: make [target] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [CC=clang]'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t14
+	@echo 'usage: make [target] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [SYSTEM=1] [CC=clang]'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile tools/install.mk | expand -t16
 
 version:
 	@echo $(VERSION)

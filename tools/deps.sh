@@ -19,12 +19,14 @@
 #   HEARTH_DEPS=auto|system|sysroot   what to use (auto)
 #   HEARTH_DEPS_SUITE=NAME            Debian suite that has libllama (forky)
 #   HEARTH_DEPS_MIRROR=URL            a Debian mirror, instead of the machine's own
+#   HEARTH_DEPS_CONFIG=FILE           what to write, instead of .deps/config.mk
 #   HEARTH_CACHE_DIR=DIR              where downloads are kept for other clones ($XDG_CACHE_HOME/hearth)
 set -eu
 umask 022
 
 top=$(cd "$(dirname "$0")/.." && pwd)
 deps=$top/.deps
+config=${HEARTH_DEPS_CONFIG:-$deps/config.mk}
 sysroot=$deps/sysroot
 mode=${HEARTH_DEPS:-auto}
 suite=${HEARTH_DEPS_SUITE:-forky}
@@ -56,7 +58,7 @@ size_of() { du -sh "$1" 2>/dev/null | cut -f1; }
 
 # Names of the modules that pkg-config does not find new enough; empty when the system has them all.
 system_missing() {
-    command -v pkg-config >/dev/null 2>&1 || { echo 'pkg-config'; return; }
+    command -v pkg-config >/dev/null 2>&1 || { echo 'pkg-config'; return; } # only --status gets here without it
     printf '%s' "$modules" | while read -r module version _; do
         [ -n "$module" ] || continue
         pkg-config --atleast-version="$version" "$module" || printf '%s>=%s ' "$module" "$version"
@@ -82,12 +84,17 @@ backend_dir() {
 
 # ---- the private sysroot ---------------------------------------------------------------------------------
 
-need_tools() {
-    for tool in apt-get dpkg dpkg-deb sha256sum awk; do
-        command -v "$tool" >/dev/null 2>&1 || die "'$tool' is not here, so Debian's packages cannot be unpacked." \
+# Asked for just before they are needed: a machine without apt can still unpack what another one has downloaded, and a
+# full disk is in nobody's way when nothing is to be done.
+need() { # TOOL...
+    for tool in "$@"; do
+        command -v "$tool" >/dev/null 2>&1 || die "'$tool' is not here, so Debian's packages cannot be had." \
             "Install these libraries with the system's package manager instead and run make again:" \
             "$(printf '%s' "$modules" | awk 'NF{printf "%s (>= %s) ", $1, $2}')"
     done
+}
+
+need_space() {
     free_kib=$(df -Pk "$deps" | awk 'NR==2{print $4}')
     [ "$free_kib" -ge "$space_kib" ] || die "only $((free_kib / 1024)) MiB are free below $deps;" \
         "$((space_kib / 1024)) MiB are needed. Free some space and run make again."
@@ -100,36 +107,38 @@ machine_mirrors() {
     for file in "$etc"/sources.list.d/*.sources; do
         [ -f "$file" ] && awk '
             function flush(  n, i, u) {
-                if (types ~ /(^| )deb( |$)/ && enabled != "no") {
-                    n = split(uris, u, " ")
-                    for (i = 1; i <= n; i++) print (suites ~ /security/ ? 1 : 0), u[i], (key == "" ? "-" : key)
+                if (value["types"] ~ /(^| )deb( |$)/ && tolower(value["enabled"]) !~ /^ *(no|false|without|off|disable|0) *$/) {
+                    n = split(value["uris"], u, " ")
+                    split(value["signed-by"], key, " ")
+                    # A key may also be given in full, on lines of its own.
+                    for (i = 1; i <= n; i++)
+                        print (value["suites"] ~ /security/ ? 1 : 0), u[i], (key[1] ~ /^\// ? key[1] : "-")
                 }
-                types = uris = suites = key = enabled = ""
+                split("", value)
             }
             /^#/ { next }
             /^[[:space:]]*$/ { flush(); next }
-            { name = tolower($1); sub(/^[^:]*:[[:space:]]*/, "") }
-            name == "types:" { types = $0 }
-            name == "uris:" { uris = $0 }
-            name == "suites:" { suites = $0 }
-            name == "signed-by:" && /^\// { key = $1 }
-            name == "enabled:" { enabled = tolower($1) }
+            /^[^[:space:]]/ { name = tolower($0); sub(/:.*/, "", name); sub(/^[^:]*:/, "") }
+            { gsub(/[[:space:]]+/, " "); value[name] = value[name] $0 }
             END { flush() }' "$file"
     done
     for file in "$etc"/sources.list "$etc"/sources.list.d/*.list; do
-        [ -f "$file" ] && awk '$1 == "deb" {
-            key = "-"
-            if (match($0, /\[[^]]*\]/)) {
-                opts = substr($0, RSTART + 1, RLENGTH - 2); $0 = substr($0, 1, RSTART - 1) substr($0, RSTART + RLENGTH)
-                if (match(opts, /signed-by=[^ ]+/)) key = substr(opts, RSTART + 10, RLENGTH - 10)
-            }
-            print ($3 ~ /security/ ? 1 : 0), $2, key }' "$file"
+        [ -f "$file" ] && awk '
+            { sub(/#.*/, "") }
+            $1 == "deb" {
+                key = "-"
+                if ($2 ~ /^\[/ && match($0, /\[[^]]*\]/)) {
+                    opts = substr($0, RSTART + 1, RLENGTH - 2); $0 = "deb " substr($0, RSTART + RLENGTH)
+                    if (match(opts, /signed-by=[^ ,]+/)) key = substr(opts, RSTART + 10, RLENGTH - 10)
+                }
+                if ($2 !~ /^cdrom:/) print ($3 ~ /security/ ? 1 : 0), $2, key
+            }' "$file"
     done
 }
 
 mirrors() {
     if [ -n "${HEARTH_DEPS_MIRROR:-}" ]; then
-        printf '%s %s\n' "$HEARTH_DEPS_MIRROR" -
+        printf '%s %s\n' "$HEARTH_DEPS_MIRROR" /usr/share/keyrings/debian-archive-keyring.gpg
     else
         machine_mirrors | sort -s -n -k1,1 | awk '!seen[$2]++ {print $2, $3}'
     fi
@@ -156,7 +165,7 @@ Dir::Etc::preferencesparts "/dev/null";
 APT::Get::AllowUnauthenticated "false";
 APT::Keep-Downloaded-Packages "true";
 APT::Install-Recommends "false";
-APT::Sandbox::User "$(id -un)";
+APT::Sandbox::User "root"; // who is not root is in no sandbox anyway
 Acquire::Languages "none";
 Acquire::Retries "3";
 Acquire::ForceHash "SHA256";
@@ -179,7 +188,7 @@ update_lists() {
     while read -r url key; do
         write_apt_conf "$url" "$key"
         # A failed index is only a warning to apt-get update, hence the look at what arrived.
-        if apt update >"$deps/apt/update.log" 2>&1 && apt-cache -c "$deps/apt/apt.conf" show libllama-dev >/dev/null 2>&1
+        if apt -o Acquire::Retries=1 update >"$deps/apt/update.log" 2>&1 && apt-cache -c "$deps/apt/apt.conf" show libllama-dev >/dev/null 2>&1
         then
             found=1
             break
@@ -199,30 +208,37 @@ manifest_name() { # PACKAGES
         "$(printf '%s' "$1" | tr -s ' \n' '\n' | LC_ALL=C sort | sha256sum | cut -c1-12)"
 }
 
-# True when every file of a manifest is in .deps/debs, unharmed; what the user's cache folder has is linked in first.
+# True when every file of a manifest is in .deps/debs, unharmed; what the user's cache folder has is linked in first. A
+# damaged file is removed, or apt, which looks at sizes only, would take it for downloaded.
 have_debs() { # MANIFEST
-    [ -f "$deps/$1" ] || { [ -f "$cache/debs/$1" ] && cp "$cache/debs/$1" "$deps/$1"; } || return 1
+    [ -f "$deps/$1" ] || { cp "$cache/debs/$1" "$deps/$1.new" && mv "$deps/$1.new" "$deps/$1"; } 2>/dev/null || return 1
     mkdir -p "$deps/debs"
     while read -r _ file; do
         [ -f "$deps/debs/$file" ] || [ ! -f "$cache/debs/$file" ] ||
             ln "$cache/debs/$file" "$deps/debs/$file" 2>/dev/null || cp "$cache/debs/$file" "$deps/debs/$file"
     done <"$deps/$1"
-    (cd "$deps/debs" && sha256sum --status -c "$deps/$1") 2>/dev/null
+    (cd "$deps/debs" && sha256sum --status --strict -c "$deps/$1") 2>/dev/null && return
+    (cd "$deps/debs" && LC_ALL=C sha256sum -c "$deps/$1" 2>/dev/null) | sed -n 's/: FAILED.*//p' | while read -r file; do
+        [ ! -f "$deps/debs/$file" ] || say "$file is damaged and is fetched again"
+        rm -f "$deps/debs/$file"
+    done
+    return 1
 }
 
 keep_debs() { # MANIFEST
-    mkdir -p "$cache/debs" 2>/dev/null && [ -w "$cache/debs" ] || {
+    if ! mkdir -p "$cache/debs" 2>/dev/null || [ ! -w "$cache/debs" ]; then
         say "note: $cache is not writable; another clone will download again"
         return 0
-    }
+    fi
     while read -r _ file; do
-        [ -f "$cache/debs/$file" ] && continue
+        cmp -s "$deps/debs/$file" "$cache/debs/$file" && continue
         cp "$deps/debs/$file" "$cache/debs/.$file.$$" && mv "$cache/debs/.$file.$$" "$cache/debs/$file"
     done <"$deps/$1"
     cp "$deps/$1" "$cache/debs/.$1.$$" && mv "$cache/debs/.$1.$$" "$cache/debs/$1"
 }
 
 download() { # MANIFEST PACKAGES
+    need apt-get apt-cache apt-config
     say "asking the machine's Debian mirror for '$suite'"
     update_lists
     # Asked with an empty archive folder, apt names every file of the closure with the sum from its signed lists: that is
@@ -254,8 +270,12 @@ unpack() { # MANIFEST
     ln -s usr/lib "$sysroot.new/lib"
     ln -s usr/lib64 "$sysroot.new/lib64"
     while read -r _ file; do
-        dpkg-deb -x "$deps/debs/$file" "$sysroot.new" || die "cannot unpack $file (disk full?). Run make again."
+        dpkg-deb -X "$deps/debs/$file" "$sysroot.new" >"$deps/names" ||
+            die "cannot unpack $file (disk full?). Run make again."
+        # Which package a library is from: make install looks there for its licence.
+        sed -n "/\\.so/s/^\\./${file%%_*} /p" "$deps/names" >>"$sysroot.new/files"
     done <"$deps/$1"
+    rm -f "$deps/names"
     # Absolute links would point out of the sysroot, at the machine's own files.
     find "$sysroot.new" -type l -lname '/*' | while read -r link; do
         ln -sfnr "$sysroot.new$(readlink "$link")" "$link"
@@ -281,18 +301,20 @@ EOC
 }
 
 make_sysroot() { # PACKAGES
-    mkdir -p "$deps"
-    need_tools
+    need dpkg sha256sum awk
     manifest=$(manifest_name "$1")
+    if cmp -s "$deps/$manifest" "$deps/sysroot.manifest" && [ -f "$sysroot/files" ]; then
+        return
+    fi
+    need dpkg-deb
+    need_space
     if ! have_debs "$manifest"; then
         download "$manifest" "$1"
         keep_debs "$manifest"
     fi
-    if ! cmp -s "$deps/$manifest" "$deps/sysroot.manifest" || [ ! -d "$sysroot" ]; then
-        say "unpacking $(wc -l <"$deps/$manifest") packages into .deps/sysroot"
-        unpack "$manifest"
-        say "done: $(size_of "$deps/debs") of packages, $(size_of "$sysroot") unpacked"
-    fi
+    say "unpacking $(wc -l <"$deps/$manifest") packages into .deps/sysroot"
+    unpack "$manifest"
+    say "done: $(size_of "$deps/debs") of packages, $(size_of "$sysroot") unpacked"
 }
 
 # ---- main ------------------------------------------------------------------------------------------------
@@ -310,12 +332,12 @@ status() {
 }
 
 write_config() { # FUNCTION
-    "$1" >"$deps/config.mk.new"
-    if cmp -s "$deps/config.mk.new" "$deps/config.mk"; then
-        rm "$deps/config.mk.new"
-        touch "$deps/config.mk" # newer than this script: make need not ask again
+    "$1" >"$config.new"
+    if cmp -s "$config.new" "$config"; then
+        rm "$config.new"
+        touch "$config" # newer than this script: make need not ask again
     else
-        mv "$deps/config.mk.new" "$deps/config.mk"
+        mv "$config.new" "$config"
     fi
 }
 
@@ -328,7 +350,12 @@ case ${1:-} in
 esac
 case $mode in auto | system | sysroot) ;; *) die "HEARTH_DEPS=$mode: expected auto, system or sysroot." ;; esac
 
-mkdir -p "$deps" || die "cannot write to $top; is the tree read-only?"
+# The Makefile asks it for the flags of either kind of library.
+command -v pkg-config >/dev/null 2>&1 || die "'pkg-config' is not here. Install it (package pkgconf or pkg-config) and run" \
+    "make again."
+if ! mkdir -p "$deps" 2>/dev/null || [ ! -w "$deps" ]; then
+    die "cannot write to $deps. Is the tree read-only? Copy it to a place that is yours and run make there."
+fi
 exec 9>"$deps/lock" # two makes at once: the second waits and then finds everything done
 command -v flock >/dev/null 2>&1 && flock 9
 

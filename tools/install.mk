@@ -1,0 +1,73 @@
+# install.mk: make install PREFIX= DESTDIR=, make uninstall. The work on files is done by tools/install.sh.
+#
+# With libraries of the system the program is installed as it was built. With the private sysroot it gets company:
+#
+#   PREFIX/bin/hearth                      linked again, because the path of the loader in a program is absolute
+#   PREFIX/lib/hearth/*.so.*               the loader and the libraries that the program needs, and no others
+#   PREFIX/lib/hearth/backends/            ggml's plug-ins
+#   PREFIX/share/doc/hearth/copyright/     the licences of all these
+#
+# and needs the tree no more. DESTDIR is for packagers: files go to DESTDIR/PREFIX, what is written inside says PREFIX.
+# gconv modules are left out: the program converts no character sets.
+
+prefix := $(patsubst %/,%,$(abspath $(PREFIX)))
+private := $(prefix)/lib/hearth
+# Tests install from one build into many places at once and give each a folder of its own.
+INSTALL_BUILD ?= $(B)/install
+
+ifneq ($(filter install uninstall,$(MAKECMDGOALS)),)
+# These paths go through make, shells, the linker's command line and back.
+ifneq ($(shell printf '%s' '$(subst ','\'',$(PREFIX))' | grep -xE '/[A-Za-z0-9_./+@~-]*' || echo bad),$(PREFIX))
+$(error PREFIX=$(PREFIX): expected an absolute path of letters, digits and _ . / + @ ~ -)
+endif
+endif
+ifneq ($(filter install,$(MAKECMDGOALS)),)
+ifneq ($(SAN)$(COV),)
+$(error A build with SAN= or COV= needs its tree and its compiler to run and cannot be installed; leave these out)
+endif
+endif
+
+# ---- the program -----------------------------------------------------------------------------------------------
+
+ifeq ($(DEPS_MODE),sysroot)
+install_program := $(INSTALL_BUILD)/hearth
+
+# The archive's own backend.o is not taken, because the linker has met all of its symbols by then.
+$(INSTALL_BUILD)/hearth: $(B)/src/main.o $(INSTALL_BUILD)/backend.o $(B)/libcore.a
+	@echo "  LINK  $@"
+	@$(CC) $(sanflags) $(call sysld,$(private),$(private)/$(notdir $(DEPS_LOADER))) -pthread $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(INSTALL_BUILD)/backend.o: defines += $(call backends,$(private)/backends)
+$(INSTALL_BUILD)/backend.o: src/engine/backend.c $(B)/flags $(INSTALL_BUILD)/prefix
+	@echo "  CC    $< (for $(prefix))"
+	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
+
+# Rewritten only when the prefix is another one, like $(B)/flags.
+$(INSTALL_BUILD)/prefix: FORCE
+	@mkdir -p $(@D)
+	@echo '$(prefix)' | cmp -s - $@ || echo '$(prefix)' >$@
+else
+install_program := $(B)/hearth
+endif
+
+# ---- what goes where: MODE:SOURCE:TARGET -----------------------------------------------------------------------
+
+# A library of ours would add lines here: its archive, its header and its .pc file.
+install_files := \
+    755:$(install_program):bin/hearth \
+    $(foreach f,$(wildcard LICENSE README.md CHANGELOG.md docs/*.md),644:$(f):share/doc/hearth/$(notdir $(f))) \
+    $(foreach f,$(wildcard man/*.[1-8]),644:$(f):share/man/man$(subst .,,$(suffix $(f)))/$(notdir $(f)))
+
+.PHONY: install uninstall
+install: all $(install_program) ## install below PREFIX (/usr/local), staged below DESTDIR
+	@mkdir -p $(INSTALL_BUILD)
+	@printf '%s\n' $(install_files) | tr : ' ' >$(INSTALL_BUILD)/list
+ifeq ($(DEPS_MODE),sysroot)
+	@tools/install.sh private $(DEPS_SYSROOT) $(DEPS_LIBDIR) $(DEPS_BACKENDS) $(install_program) >>$(INSTALL_BUILD)/list
+endif
+# What root made in a tree of somebody else must not be in that person's way.
+	@[ "$$(id -u)" != 0 ] || chown -R --reference=$(B) $(INSTALL_BUILD)
+	@tools/install.sh put '$(DESTDIR)' '$(prefix)' <$(INSTALL_BUILD)/list
+
+uninstall: ## remove what install put below PREFIX
+	@tools/install.sh drop '$(DESTDIR)' '$(prefix)'
