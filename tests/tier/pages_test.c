@@ -340,17 +340,20 @@ static void test_spare_arenas_are_kept_and_no_more(void **state)
         .arg = &source,
     };
     struct pages *pages = pages_create(&options);
-    void *ptr[5];
+    void *ptr[40];
 
     (void)state;
-    for (int i = 0; i < 5; i++)
-        ptr[i] = pages_alloc(pages, 15 * PAGE - i * PAGE); /* each its own arena of 8 objects */
-    uint64_t held = pages_bytes_held(pages);
-    assert_true(held > 100 * PAGE);
-    for (int i = 0; i < 5; i++)
+    for (size_t i = 0; i < COUNT_OF(ptr); i++) { /* eight to an arena of 17 pages */
+        ptr[i] = pages_alloc(pages, 2 * PAGE);
+        assert_non_null(ptr[i]);
+    }
+    assert_int_equal(pages_bytes_held(pages), 5 * 17 * PAGE);
+    for (size_t i = 0; i < COUNT_OF(ptr); i++)
         pages_free(pages, ptr[i]);
-    assert_true(pages_bytes_held(pages) <= 40 * PAGE);
+    assert_int_equal(pages_bytes_held(pages), 2 * 17 * PAGE);
     pages_check(pages);
+    pages_set_limit(pages, 20 * PAGE);
+    assert_int_equal(pages_bytes_held(pages), 17 * PAGE);
     pages_set_limit(pages, 0);
     assert_int_equal(pages_bytes_held(pages), 0);
     pages_destroy(&pages);
@@ -428,7 +431,7 @@ static void test_anonymous_memory(void **state)
 
 /* ---- fragmentation ---- */
 
-/* A cache at its limit: 64 arenas' worth of objects of 28 and 50 parts in 64 of an arena, the next victim freed until the new one
+/* A cache at its limit: 64 arenas' worth of objects of 28 and 50 parts in 64 of an arena, victims freed until the new one
  * fits. Returns the mean of held / used. */
 static double churn(uint64_t seed, bool oldest_first, double *worst)
 {
