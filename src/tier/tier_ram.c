@@ -1,14 +1,14 @@
 /*
  * tier_ram.c: objects in pages, found by key, freed with their last lease.
  *
- *      charge --> pages_alloc --> (bytes are written) --> insert --> FOUND --> remove --> (last lease) --> free
- *        |                              |                   |          '-- drop, or another put under the key
- *        '-- over the cap: refused      '-- cancel          '-- may remove the one that was there
+ *      object_create, pages_alloc --> (bytes are written) --> insert --> FOUND --> remove --> (last lease) --> destroy
+ *        |                                 |                    |                    '-- drop, or another put under the key
+ *        '-- over the cap: refused         '-- cancel           '-- may remove the one that was there
  *
  * R1  An object is found (in `objects`) exactly from insert to remove.
  * R2  It is freed when it is not found and nobody holds a lease; a get, too, holds one while it copies.
- * R3  bytes_data and bytes_books cover every object and reservation from before its memory is taken until after it is
- *     freed, and neither exceeds its part of the cap.
+ * R3  bytes_books covers every object from before its books are taken until after they are freed, and stays within its part
+ *     of the cap. Arenas have the other part as their limit, so that objects and reservations cannot exceed it.
  *
  * The lock guards tables and counts only. It is never held while bytes are copied or hashed, pages are asked for, or a
  * callback runs: so gets run side by side, at the speed of memory.
@@ -40,9 +40,9 @@ struct ram_object {
     struct map_node by_data; /* while borrowed */
     struct tier_meta meta;   /* its tokens are those below */
     unsigned char *data;
-    uint64_t data_bytes, book_bytes; /* as charged */
-    bool found;                      /* R1 */
-    uint32_t leases, borrows;        /* all of them; those of tier_ram_borrow */
+    uint64_t book_bytes;      /* as charged */
+    bool found;               /* R1 */
+    uint32_t leases, borrows; /* all of them; those of tier_ram_borrow */
     int32_t tokens[];
 };
 
@@ -55,8 +55,7 @@ struct tier_ram {
     struct lock lock;
     struct map objects GUARDED_BY(lock);
     struct map borrowed GUARDED_BY(lock);
-    uint64_t bytes_data GUARDED_BY(lock); /* R3 */
-    uint64_t bytes_books GUARDED_BY(lock);
+    uint64_t bytes_books GUARDED_BY(lock); /* R3 */
     uint64_t reserved GUARDED_BY(lock); /* reservations that are neither committed nor cancelled */
     uint64_t held GUARDED_BY(lock);     /* objects that are not freed, found or not */
     struct tier_stats stats GUARDED_BY(lock);
@@ -76,13 +75,6 @@ struct ram_uses {
 static struct tier_ram *ram_of(struct tier *tier)
 {
     return CONTAINER_OF(tier, struct tier_ram, tier);
-}
-
-static uint64_t data_bytes_for(uint64_t bytes)
-{
-    return bytes > UINT64_MAX - PAGES_PAGE_BYTES
-               ? UINT64_MAX
-               : (bytes + PAGES_PAGE_BYTES - 1) / PAGES_PAGE_BYTES * PAGES_PAGE_BYTES;
 }
 
 static bool digest_is_known(const struct hash128 *digest)
@@ -106,25 +98,21 @@ static struct hash128 copy_and_digest(void *dst, const void *src, uint64_t bytes
 
 /* ---- counting ---- */
 
-static bool charge(struct tier_ram *ram, uint64_t data_bytes, uint64_t book_bytes)
+static bool charge_books(struct tier_ram *ram, uint64_t bytes)
 {
     lock_enter(&ram->lock);
-    bool fits = data_bytes <= ram->data_max - ram->bytes_data &&
-                book_bytes <= ram->books_max - ram->bytes_books;
-    if (fits) {
-        ram->bytes_data += data_bytes;
-        ram->bytes_books += book_bytes;
-    }
+    bool fits = bytes <= ram->books_max - ram->bytes_books;
+    if (fits)
+        ram->bytes_books += bytes;
     lock_leave(&ram->lock);
     return fits;
 }
 
-static void uncharge(struct tier_ram *ram, uint64_t data_bytes, uint64_t book_bytes)
+static void uncharge_books(struct tier_ram *ram, uint64_t bytes)
 {
     lock_enter(&ram->lock);
-    assert(data_bytes <= ram->bytes_data && book_bytes <= ram->bytes_books);
-    ram->bytes_data -= data_bytes;
-    ram->bytes_books -= book_bytes;
+    assert(bytes <= ram->bytes_books);
+    ram->bytes_books -= bytes;
     lock_leave(&ram->lock);
 }
 
@@ -133,27 +121,6 @@ static void count_refused(struct tier_ram *ram)
     lock_enter(&ram->lock);
     ram->stats.refused++;
     lock_leave(&ram->lock);
-}
-
-/* Charged memory; NULL when it does not fit. */
-static void *data_alloc(struct tier_ram *ram, uint64_t bytes)
-{
-    uint64_t data_bytes = data_bytes_for(bytes);
-
-    if (!charge(ram, data_bytes, 0))
-        return NULL;
-    void *data = pages_alloc(ram->pages, bytes);
-    if (data == NULL)
-        uncharge(ram, data_bytes, 0);
-    return data;
-}
-
-static void data_free(struct tier_ram *ram, void *data)
-{
-    uint64_t data_bytes = pages_bytes_of(ram->pages, data);
-
-    pages_free(ram->pages, data);
-    uncharge(ram, data_bytes, 0);
 }
 
 /* ---- objects ---- */
@@ -166,11 +133,11 @@ static struct ram_object *object_create(struct tier_ram *ram, const struct tier_
     uint64_t book_bytes = size + 2 * sizeof(void *) + PAGES_BOOK_BYTES; /* two slots of maps */
 
     assert(meta->shape_bytes <= TIER_SHAPE_BYTES_MAX);
-    if (!charge(ram, 0, book_bytes))
+    if (!charge_books(ram, book_bytes))
         return NULL;
     struct ram_object *object = mem_try_alloc(size);
     if (object == NULL) {
-        uncharge(ram, 0, book_bytes);
+        uncharge_books(ram, book_bytes);
         return NULL;
     }
     *object = (struct ram_object){.meta = *meta, .book_bytes = book_bytes};
@@ -189,9 +156,9 @@ static void object_destroy(struct tier_ram *ram, struct ram_object *object)
 
     assert(!object->found && object->leases == 0 && object->borrows == 0);
     if (object->data != NULL)
-        data_free(ram, object->data);
+        pages_free(ram->pages, object->data);
     mem_free(object);
-    uncharge(ram, 0, book_bytes);
+    uncharge_books(ram, book_bytes);
     lock_enter(&ram->lock);
     ram->held--;
     lock_leave(&ram->lock);
@@ -351,7 +318,7 @@ static bool ram_put(struct tier *tier, const struct tier_meta *meta, const void 
     assert(meta->bytes > 0);
     struct ram_object *object = object_create(ram, meta);
     if (object != NULL)
-        object->data = data_alloc(ram, meta->bytes);
+        object->data = pages_alloc(ram->pages, meta->bytes);
     if (object == NULL || object->data == NULL) {
         if (object != NULL)
             object_destroy(ram, object);
@@ -447,11 +414,12 @@ static void ram_each(struct tier *tier, bool (*fn)(const struct tier_meta *meta,
 static void ram_stats(struct tier *tier, struct tier_stats *stats)
 {
     struct tier_ram *ram = ram_of(tier);
+    uint64_t data_bytes = pages_bytes_used(ram->pages);
 
     lock_enter(&ram->lock);
     *stats = ram->stats;
     stats->objects = ram->objects.count;
-    stats->bytes = ram->bytes_data + ram->bytes_books;
+    stats->bytes = data_bytes + ram->bytes_books;
     stats->bytes_max = ram->data_max + ram->books_max;
     lock_leave(&ram->lock);
 }
@@ -480,8 +448,7 @@ static void ram_close(struct tier *tier)
     struct tier_ram *ram = ram_of(tier);
 
     map_each(&ram->objects, destroy_found, ram);
-    assert(ram->reserved == 0 && ram->held == 0 && ram->borrowed.count == 0);
-    assert(ram->bytes_data == 0 && ram->bytes_books == 0);
+    assert(ram->reserved == 0 && ram->held == 0 && ram->bytes_books == 0);
     map_fini(&ram->objects);
     map_fini(&ram->borrowed);
     pages_destroy(&ram->pages);
@@ -509,7 +476,8 @@ static void check_object(struct map_node *node, void *arg)
 
     assert(object->found && object->borrows <= object->leases);
     assert(object->meta.bytes > 0 && object->meta.tokens == object->tokens);
-    assert(pages_bytes_of(ram->pages, object->data) == data_bytes_for(object->meta.bytes));
+    uint64_t room = pages_bytes_of(ram->pages, object->data);
+    assert(room >= object->meta.bytes && room < object->meta.bytes + PAGES_PAGE_BYTES);
 }
 
 /* ---- public ---- */
@@ -574,7 +542,7 @@ void *tier_ram_reserve(struct tier *tier, uint64_t capacity)
     struct tier_ram *ram = ram_of(tier);
 
     assert(capacity > 0);
-    void *memory = data_alloc(ram, capacity);
+    void *memory = pages_alloc(ram->pages, capacity);
     lock_enter(&ram->lock);
     ram->reserved += memory != NULL;
     ram->stats.refused += memory == NULL;
@@ -585,9 +553,8 @@ void *tier_ram_reserve(struct tier *tier, uint64_t capacity)
 bool tier_ram_commit(struct tier *tier, const struct tier_meta *meta, void *memory, uint64_t bytes)
 {
     struct tier_ram *ram = ram_of(tier);
-    uint64_t reserved = pages_bytes_of(ram->pages, memory);
 
-    assert(bytes > 0 && bytes <= reserved);
+    assert(bytes > 0);
     struct ram_object *object = object_create(ram, meta);
     if (object == NULL) {
         tier_ram_cancel(tier, memory);
@@ -595,7 +562,6 @@ bool tier_ram_commit(struct tier *tier, const struct tier_meta *meta, void *memo
         return false;
     }
     pages_shrink(ram->pages, memory, bytes);
-    uncharge(ram, reserved - data_bytes_for(bytes), 0);
     object->data = memory;
     object->meta.bytes = bytes;
     if (!digest_is_known(&meta->digest))
@@ -610,7 +576,7 @@ void tier_ram_cancel(struct tier *tier, void *memory)
     struct tier_ram *ram = ram_of(tier);
 
     end_reservation(ram);
-    data_free(ram, memory);
+    pages_free(ram->pages, memory);
 }
 
 void tier_ram_check(struct tier *tier)
@@ -622,7 +588,6 @@ void tier_ram_check(struct tier *tier)
     map_check(&ram->borrowed);
     map_each(&ram->objects, check_object, ram);
     assert(ram->objects.count <= ram->held);
-    assert(ram->bytes_data == pages_bytes_used(ram->pages)); /* R3 */
-    assert(ram->bytes_data <= ram->data_max && ram->bytes_books <= ram->books_max);
+    assert(ram->bytes_books <= ram->books_max); /* R3 */
     assert(pages_bytes_held(ram->pages) <= ram->data_max);
 }

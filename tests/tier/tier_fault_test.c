@@ -262,6 +262,60 @@ static void test_late_done_ignores_cancel(void **state)
     tier_close(&tier);
 }
 
+/* A tier whose only get is cancelled before its ticket is known above. */
+struct slow_tier {
+    struct tier tier;
+    struct tier *above;
+    struct tier_op *op; /* as given to whoever asked above */
+    tier_done_fn done;
+    void *arg;
+    int cancels;
+};
+
+static void slow_get(struct tier *tier, const struct hash256 *key, void *to, uint64_t capacity,
+                     tier_done_fn done, void *arg, struct tier_op **op)
+{
+    struct slow_tier *slow = CONTAINER_OF(tier, struct slow_tier, tier);
+
+    (void)key;
+    (void)to;
+    (void)capacity;
+    slow->done = done;
+    slow->arg = arg;
+    slow->above->ops->cancel(slow->above, slow->op);
+    *op = (struct tier_op *)(uintptr_t)77;
+}
+
+static void slow_cancel(struct tier *tier, struct tier_op *op)
+{
+    struct slow_tier *slow = CONTAINER_OF(tier, struct slow_tier, tier);
+
+    assert_int_equal((uintptr_t)op, 77);
+    slow->cancels++;
+    slow->done(TIER_CANCELLED, slow->arg);
+}
+
+static void slow_close(struct tier *tier)
+{
+    (void)tier;
+}
+
+static void test_cancel_before_the_ticket_is_not_lost(void **state)
+{
+    static const struct tier_ops ops = {
+        .get = slow_get, .cancel = slow_cancel, .close = slow_close};
+    struct slow_tier slow = {.tier.ops = &ops};
+    struct hash256 key = tier_suite_key(1);
+    struct call call = {0};
+
+    (void)state;
+    slow.above = tier_fault_open(&(struct tier_fault_options){.inner = &slow.tier});
+    slow.above->ops->get(slow.above, &key, dst, BYTES, on_done, &call, &slow.op);
+    assert_int_equal(slow.cancels, 1);
+    assert_done(&call, 1, TIER_CANCELLED);
+    tier_close(&slow.above);
+}
+
 /* ---- waiting ---- */
 
 static void test_release_lets_some_go(void **state)
@@ -376,6 +430,6 @@ TEST_SUITE(TIER_SUITE_TESTS(plain, &plain) TIER_SUITE_TESTS(threaded, &threaded)
            TEST(test_puts_are_refused_failed_and_lost),
            TEST(test_i94_damaged_puts_are_found_by_get), TEST(test_gets_fail_and_lie),
            TEST(test_done_twice_and_flush_fails), TEST(test_late_done_ignores_cancel),
-           TEST(test_release_lets_some_go), TEST(test_delay_follows_the_clock),
-           TEST(test_delay_on_the_thread), TEST(test_queue_is_bounded),
-           TEST(test_late_refusal_is_full))
+           TEST(test_cancel_before_the_ticket_is_not_lost), TEST(test_release_lets_some_go),
+           TEST(test_delay_follows_the_clock), TEST(test_delay_on_the_thread),
+           TEST(test_queue_is_bounded), TEST(test_late_refusal_is_full))
