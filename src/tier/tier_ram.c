@@ -13,8 +13,8 @@
  * The lock guards tables and counts only. It is never held while bytes are copied or hashed, pages are asked for, or a
  * callback runs: so gets run side by side, at the speed of memory.
  *
- * Digest and copy are made piece by piece: what was just copied is still in the processor's cache, so that verifying costs
- * little more than copying alone. It is the delivered copy that is verified.
+ * Digest and copy are made piece by piece: what was just hashed is still in the processor's cache when it is copied, so that
+ * memory is read once. What is leased is not written, so the bytes that were verified are the bytes that are delivered.
  *
  * Deliberately not here: eviction (the cache's business) and threads (memory does not wait).
  */
@@ -31,8 +31,8 @@
 #include "tier/pages.h"
 
 enum {
-    BOOKS_PART = 32,        /* of the cap; enough when an object is 64 KiB on the average */
-    COPY_BYTES = 64 * 1024, /* a piece that the second-level cache of any processor holds */
+    BOOKS_PART = 32,       /* of the cap; enough when an object is 64 KiB on the average */
+    COPY_BYTES = 8 * 1024, /* a piece that the first-level cache of any processor holds twice */
 };
 
 struct ram_object {
@@ -82,7 +82,6 @@ static bool digest_is_known(const struct hash128 *digest)
     return !hash128_eq(digest, &(struct hash128){{0}});
 }
 
-/* Copies, and returns the digest of the copy. */
 static struct hash128 copy_and_digest(void *dst, const void *src, uint64_t bytes)
 {
     struct hash128_state state;
@@ -90,8 +89,8 @@ static struct hash128 copy_and_digest(void *dst, const void *src, uint64_t bytes
     hash128_init(&state);
     for (uint64_t at = 0; at < bytes; at += COPY_BYTES) {
         size_t piece = MIN(bytes - at, COPY_BYTES);
+        hash128_update(&state, (const char *)src + at, piece);
         memcpy((char *)dst + at, (const char *)src + at, piece);
-        hash128_update(&state, (char *)dst + at, piece);
     }
     return hash128_final(&state);
 }
