@@ -5,12 +5,14 @@
  * is full. Puts and gets are asynchronous: the call hands over, a callback says how it went, from a thread of the tier or, for tiers
  * that never wait, from within the call.
  *
- *      put   BUFFERED -> (bytes safe in the tier) -> done(TIER_OK)         the caller's memory must stay until done
- *      get   request  -> bytes verified in memory of the caller -> done    or TIER_MISSING, TIER_DAMAGED, TIER_ERROR, TIER_CANCELLED
+ *      put   BUFFERED -> (bytes safe in the tier) -> done(TIER_OK)         or any other result but TIER_MISSING and TIER_DAMAGED
+ *      get   request  -> bytes verified in memory of the caller -> done    or any other result but TIER_FULL
  *
- * A tier never fails a request: everything that can go wrong is one of these results. After close no callback is made.
+ * The caller's memory (data, dst) must stay until done is called, which happens exactly once for every put that was taken and for every
+ * get. A tier never fails a request: everything that can go wrong is one of these results. After close no callback is made.
  *
- * Threads: every function may be called from any thread. Callbacks are made without locks held and must not block.
+ * Threads: every function may be called from any thread. Callbacks are made without locks held, may call the tier (but not close it) and
+ * must not block.
  */
 #ifndef HEARTH_TIER_TIER_H
 #define HEARTH_TIER_TIER_H
@@ -46,8 +48,9 @@ struct tier_meta {
     struct hash256 parent; /* key of the block before it; zero at the root */
     uint32_t kind;         /* the cache's; not looked at here */
     uint32_t begin, end;   /* tokens */
-    uint64_t bytes;
-    uint64_t used_wall_ns; /* last use */
+    uint64_t bytes;         /* >= 1 */
+    struct hash128 digest;  /* of the bytes, by whoever made them: what a get verifies; zero: taken by the first tier that it comes to */
+    uint64_t used_wall_ns;  /* last use */
     uint32_t shape_bytes;
     unsigned char shape[TIER_SHAPE_BYTES_MAX];
     const int32_t *tokens; /* of the blocks it covers; borrowed for the call */
@@ -55,34 +58,42 @@ struct tier_meta {
 };
 
 struct tier_stats {
-    uint64_t objects, bytes, bytes_max;
-    uint64_t puts, puts_done, gets, gets_done, drops, missing, damaged, errors, refused;
+    uint64_t objects;
+    uint64_t bytes, bytes_max;  /* of all that is held for them, at least their own; and the cap */
+    uint64_t puts, puts_done;   /* taken; stored */
+    uint64_t gets, gets_done;   /* asked for; delivered */
+    uint64_t drops;             /* of objects that were here */
+    uint64_t missing, damaged, errors; /* gets; gets; both */
+    uint64_t refused;           /* puts that were not taken */
     uint64_t bytes_written, bytes_read;
     uint64_t queue_length;
 };
 
 struct tier;
-struct tier_op; /* a running get; for cancelling */
+struct tier_op; /* a running get: a ticket for cancelling, that points to nothing */
 
 typedef void (*tier_done_fn)(enum tier_result result, void *arg);
 
 struct tier_ops {
     const char *name;
-    /* Stores `meta->bytes` of data. False when it will not take it now (full queue, over its cap): done is not called. */
+    /* Stores `meta->bytes` of data, in place of what is there under its key. False when it will not take it now (full queue, over its
+     * cap): done is not called. Can be found at the latest when done says TIER_OK, and never before its bytes can be read. */
     bool (*put)(struct tier *tier, const struct tier_meta *meta, const void *data, tier_done_fn done, void *arg);
-    /* Reads an object into dst (capacity >= bytes). *op may be NULL when it was done within the call. */
+    /* Reads an object into dst. One that is larger than `capacity` is TIER_ERROR, and nothing is written. *op (op may be NULL) is set before
+     * done can be called, and not touched after; it may be NULL when it was done within the call. */
     void (*get)(struct tier *tier, const struct hash256 *key, void *dst, uint64_t capacity, tier_done_fn done, void *arg,
                 struct tier_op **op);
-    /* done is still called, with TIER_CANCELLED unless it was too late. */
+    /* done is still called, with TIER_CANCELLED unless it was too late. An operation that is over is no error. */
     void (*cancel)(struct tier *tier, struct tier_op *op);
     void (*drop)(struct tier *tier, const struct hash256 *key); /* unknown keys are no error */
     bool (*has)(struct tier *tier, const struct hash256 *key);
-    /* Calls fn for every object that was here when the tier was opened, oldest use first; fn returns false to end. */
+    /* Calls fn for every object, oldest use first; fn returns false to end, may drop objects, and borrows meta. What is put or dropped
+     * meanwhile is seen or not. A tier that outlives the process may show only what was here when it was opened. */
     void (*each)(struct tier *tier, bool (*fn)(const struct tier_meta *meta, void *arg), void *arg);
     void (*stats)(struct tier *tier, struct tier_stats *stats);
     /* Waits until queued puts are stored, at most that long. False: some are not. Optional. */
     bool (*flush)(struct tier *tier, uint64_t timeout_ns);
-    void (*close)(struct tier *tier); /* frees it; running operations are cancelled or finished */
+    void (*close)(struct tier *tier); /* frees it; running operations are cancelled or finished, their callbacks made before it returns */
 };
 
 /* The part that every tier begins with. */
