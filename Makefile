@@ -198,8 +198,13 @@ else
 	@$(MAKE) --no-print-directory test SYSTEM=1
 endif
 
-serve: all ## make a demo model, load it, and answer one prompt
-	@$(B)/hearth demo
+# Until the server exists this shows that everything works: a model (MODEL=, or a small random one), loaded, answering one prompt.
+MODEL  ?= build/demo.gguf
+PROMPT ?= The fire in the hearth
+serve: all ## load a model (MODEL=FILE; a demo model if none is given) and answer one prompt (PROMPT=)
+	@test -e '$(MODEL)' || $(B)/hearth model make --out '$(MODEL)'
+	@$(B)/hearth model show '$(MODEL)'
+	@$(B)/hearth run -n 48 '$(MODEL)' '$(PROMPT)'
 
 lint: ## check structure and style
 	@tools/lint.sh

@@ -8,7 +8,9 @@
 #include "cli/cli.h"
 
 const struct command *const cli_commands[] = {
+    &command_run,
     &command_model,
+    &command_doctor,
     &command_version,
     &command_help,
     NULL,

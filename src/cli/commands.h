@@ -6,8 +6,10 @@
 
 struct command;
 
+extern const struct command command_doctor;
 extern const struct command command_help;
 extern const struct command command_model;
+extern const struct command command_run;
 extern const struct command command_version;
 
 /* All of them, in the order of `hearth --help`, ended by NULL. */

@@ -1,5 +1,5 @@
 /*
- * model.c: `hearth model make`: a model file with random weights.
+ * model.c: `hearth model make`: a model file with random weights; `hearth model show` is in model_show.c.
  *
  * The options are the fields of struct model_make_options; what is right for a family is decided by the engine folder,
  * which also words the complaints.
@@ -16,6 +16,8 @@
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/model_settings.h"
+#include "cli/model_show.h"
 #include "engine/model_make.h"
 
 struct model_options {
@@ -24,6 +26,7 @@ struct model_options {
     uint64_t experts, experts_used, expert_ff, window, ctx, vocab, seed;
     int quant;
     bool tied;
+    struct model_settings load; /* show */
 };
 
 #define AT(field)     offsetof(struct model_options, field)
@@ -62,6 +65,7 @@ static const struct option_desc options_table[] = {
     {"vocab", 0, OPTION_UINT, AT(vocab), SIZE_OF_MODEL, .help = "Tokens of the vocabulary."},
     {"tied", 0, OPTION_FLAG, AT(tied), .not_in_file = true,
      .help = "Let the output use the embedding's weights."},
+    MODEL_SETTINGS_OPTIONS(struct model_options, load),
 };
 
 static struct model_shape shape_of(const struct model_options *options)
@@ -144,18 +148,22 @@ static enum cli_exit run_make(struct cli *cli, const struct model_options *optio
 static enum cli_exit run(struct cli *cli, const void *options)
 {
     if (strcmp(cli->args[0], "make") == 0)
-        return run_make(cli, options);
-    return cli_usage_error(cli, "\"%s\" is not something to do with a model; 'make' is",
+        return cli->args_count == 1
+                   ? run_make(cli, options)
+                   : cli_usage_error(cli, "make takes no file: --out says where the model goes");
+    if (strcmp(cli->args[0], "show") == 0)
+        return model_show(cli, &((const struct model_options *)options)->load);
+    return cli_usage_error(cli, "\"%s\" is not something to do with a model; make and show are",
                            cli->args[0]);
 }
 
 const struct command command_model = {
     .name = "model",
-    .summary = "Make a model file with random weights.",
-    .usage = "make [options]",
+    .summary = "Make a model file with random weights, or show what a model file is.",
+    .usage = "make [options] | show [options] FILE",
     .table = {.command = "model", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct model_options),
     .args_min = 1,
-    .args_max = 1,
+    .args_max = 2,
     .run = run,
 };
