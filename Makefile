@@ -131,7 +131,7 @@ endif
 benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format bench clean distclean help version FORCE
+.PHONY: all test test-system serve lint format fidelity bench clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -211,6 +211,12 @@ lint: ## check structure and style
 
 format: ## lay the C sources out with clang-format
 	@find src include tests bench -name '*.[ch]' 2>/dev/null | xargs clang-format -i
+
+# ROUNDS random prompts per family; about a minute each on two cores.
+ROUNDS ?= 20
+fidelity: all $(B)/tests/fidelity/fidelity_test $(B)/tests/run $(B)/models.stamp ## the long proof that restored runs equal cold ones (ROUNDS=)
+	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FIDELITY_ROUNDS=$(ROUNDS) \
+	    $(B)/tests/run --timeout 3600 $(B)/tests/fidelity/fidelity_test
 
 bench: all $(benches) ## run the micro-benchmarks
 	@for b in $(benches); do $$b || exit 1; done

@@ -286,6 +286,7 @@ static const struct engine_ops ops = {
     .export_snapshot = sections_export_snapshot,
     .export_whole = sections_export_whole,
     .import_rows = sections_import_rows,
+    .rows_cut = sections_rows_cut,
     .import_snapshot = sections_import_snapshot,
     .import_whole = sections_import_whole,
 };

@@ -75,6 +75,7 @@ uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin,
 uint64_t sections_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
 uint64_t sections_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
 bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+bool sections_rows_cut(struct engine *engine, seq_id seq, uint32_t length);
 bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 bool sections_settle(struct engine *engine, seq_id seq);
 bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);

@@ -39,6 +39,8 @@ struct engine_ops {
     uint64_t (*export_whole)(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
     /* into a sequence that is empty (first) or holds [0, begin) (later rows); false: refused, the sequence is poisoned */
     bool (*import_rows)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+    /* Shortens imported rows before the snapshot is set; optional: then only sequences that can be cut at all can be. */
+    bool (*rows_cut)(struct engine *engine, seq_id seq, uint32_t length);
     bool (*import_snapshot)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
     bool (*import_whole)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 };

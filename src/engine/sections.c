@@ -111,6 +111,12 @@ bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, u
     return ok;
 }
 
+/* As long as the snapshot is not there yet, a sequence holds rows only, and rows can be cut whatever the other kinds are. */
+bool sections_rows_cut(struct engine *engine, seq_id seq, uint32_t length)
+{
+    return llama_memory_seq_rm(engine_llama_of(engine)->memory, seq, (llama_pos)length, -1);
+}
+
 bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
 {
     return import(engine_llama_of(engine), seq, data, bytes, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);

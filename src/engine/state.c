@@ -187,7 +187,12 @@ enum err state_check(const struct engine *engine, const struct state_object *obj
     return ERR_OK;
 }
 
-/* Rows must cover [0, length) in order; only a model whose kinds are all full may be cut inside the last object. */
+static bool rows_can_be_cut(const struct engine *engine)
+{
+    return engine->ops->rows_cut != NULL || kind_set_sliceable(engine->facts.kinds);
+}
+
+/* Rows must cover [0, length) in order; the last object may reach beyond it where an engine can cut. */
 static enum err check_rows(const struct engine *engine, const struct state_restore *restore,
                            struct errinfo *info)
 {
@@ -206,7 +211,7 @@ static enum err check_rows(const struct engine *engine, const struct state_resto
     }
     if (end < restore->length)
         return err_set(info, ERR_INVALID, "rows end at token %u, before %u", end, restore->length);
-    if (end > restore->length && !kind_set_sliceable(engine->facts.kinds))
+    if (end > restore->length && !rows_can_be_cut(engine))
         return err_set(info, ERR_INVALID, "rows end at token %u, and this model cannot be cut at %u",
                        end, restore->length);
     return ERR_OK;
@@ -289,7 +294,8 @@ static bool import_pieces(struct engine *engine, const struct state_restore *res
             return false;
         end = restore->rows[i].shape.end;
     }
-    if (end > restore->length && !ops->seq_cut(engine, seq, restore->length))
+    if (end > restore->length &&
+        !(ops->rows_cut ? ops->rows_cut : ops->seq_cut)(engine, seq, restore->length))
         return false;
     return restore->snapshot == NULL ||
            ops->import_snapshot(engine, seq, restore->snapshot->data, restore->snapshot->shape.bytes);

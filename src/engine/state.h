@@ -64,8 +64,9 @@ enum err state_export_snapshot(struct engine *engine, seq_id seq, void *dst, uin
 enum err state_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity,
                             struct state_shape *shape, struct errinfo *info) NODISCARD;
 
-/* A restore: rows that cover [0, length) without a gap, in order, the last of which may reach beyond `length` when every
- * kind is full; and the snapshot at `length` when some kind needs one. In whole mode: one whole object. */
+/* A restore: rows that cover [0, length) without a gap, in order, the last of which may reach beyond `length` (a run that another prompt
+ * shares only the beginning of; it is imported whole and cut); and the snapshot at `length` when some kind needs one. In whole mode: one
+ * whole object. */
 struct state_restore {
     const struct state_object *rows;
     size_t rows_count;

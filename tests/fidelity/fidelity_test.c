@@ -198,7 +198,7 @@ static void run_rest(struct run *run, seq_id seq, size_t cut)
     }
 }
 
-/* Logits of the last token, bit for bit, and `greedy_count` tokens of the continuation. */
+/* Logits of the last token, bit for bit, and the tokens of the continuation. */
 static void expect_equal(struct run *run, seq_id seq, const char *what, uint32_t at)
 {
     uint32_t vocab = facts_of(run)->vocab;
@@ -283,6 +283,56 @@ static void check_truncation(struct run *run)
     engine_seq_release(run->engine, &seq);
 }
 
+/* A run of rows that goes on beyond the boundary, as another branch would have stored it, is imported whole and cut. */
+static void check_long_run(struct run *run)
+{
+    size_t cut = run->cuts_count / 2, last = run->cuts_count - 1;
+    struct state_object rows = {0};
+
+    if (facts_of(run)->rows_bytes_per_token == 0)
+        return;
+    seq_id seq = restore(run, run->rows, last + 1, last);
+    export_rows(run->engine, seq, 0, run->cuts[last], &rows);
+    engine_seq_release(run->engine, &seq);
+    seq = restore(run, &rows, 1, cut);
+    run_rest(run, seq, cut);
+    expect_equal(run, seq, "a run cut", run->cuts[cut]);
+    engine_seq_release(run->engine, &seq);
+    mem_free((void *)rows.data);
+}
+
+/* Others prefill and decode between our chunks. Values stay right; their cells lie between ours, so the grouping of sums may change:
+ * within a bound, and the same greedy tokens as long as no two candidates are nearer than that. */
+static void check_with_others(struct run *run)
+{
+    uint32_t vocab = facts_of(run)->vocab;
+    size_t cut = run->cuts_count / 2;
+    seq_id other = acquire(run->engine), third = acquire(run->engine);
+    float largest = 0, distance = 0;
+
+    run_tokens(run->engine, other, run->tokens + 7, 40, true);
+    seq_id seq = restore(run, run->rows, cut + 1, cut);
+    for (size_t i = cut + 1; i < run->cuts_count; i++) {
+        uint32_t from = run->cuts[i - 1];
+        run_tokens(run->engine, third, run->tokens + i, 33, false);
+        struct engine_item items[] = {{seq, run->tokens + from, run->cuts[i] - from, false},
+                                      {other, run->tokens + i, 1, true}};
+        assert_ok(engine_run(run->engine, items, 2, NULL));
+    }
+    run_tokens(run->engine, seq, run->tokens + run->schedule.count - 1, 1, true);
+    const float *logits = engine_logits(run->engine, 0);
+    for (uint32_t i = 0; i < vocab; i++) {
+        largest = fmaxf(largest, fabsf(run->logits[i]));
+        distance = fmaxf(distance, fabsf(logits[i] - run->logits[i]));
+    }
+    if (distance > 0.02f * largest)
+        fail_msg("with others: logits differ by %g of %g", (double)distance, (double)largest);
+    engine_seq_release(run->engine, &seq);
+    engine_seq_release(run->engine, &other);
+    engine_seq_release(run->engine, &third);
+    assert_int_equal(engine_cells_free(run->engine), facts_of(run)->context);
+}
+
 /* A match that ends inside an object: full attention only. Equal within rounding, because the chunks are others. */
 static void check_inside_object(struct run *run)
 {
@@ -324,6 +374,8 @@ static void check_family(const char *family, const struct engine_options *option
     check_forks(run);
     check_truncation(run);
     check_inside_object(run);
+    check_long_run(run);
+    check_with_others(run);
     free_run(run);
     mem_free(run);
     mem_free(plain);
@@ -365,9 +417,82 @@ FAMILY(nemotron_h, "nemotron_h")
 FAMILY(granitehybrid, "granitehybrid")
 FAMILY(jamba, "jamba")
 
+/* Quantized rows are rows like others. */
+static void check_quantized(const char *family)
+{
+    struct engine_options options = {.context = 4096, .sequences = 6, .chunk = 128, .threads = 1,
+                                     .kv_k = ENGINE_KV_Q8_0, .kv_v = ENGINE_KV_Q8_0, .flash = 1};
+
+    check_rounds(family, &options);
+}
+
+static void test_i110_quantized_dense(void **state)
+{
+    (void)state;
+    check_quantized("qwen3");
+}
+
+static void test_i110_quantized_hybrid(void **state)
+{
+    (void)state;
+    check_quantized("qwen35");
+}
+
+static void test_i110_quantized_sliding(void **state)
+{
+    (void)state;
+    check_quantized("gemma3");
+}
+
+/* Without flash attention V lies transposed, and state has another form. */
+static void test_i110_without_flash_attention(void **state)
+{
+    struct engine_options options = {.context = 4096, .sequences = 6, .chunk = 128, .threads = 1, .flash = -1};
+
+    (void)state;
+    check_rounds("qwen3", &options);
+}
+
+/* A stream per sequence: state only as a whole, and bit-identical even while others run. */
+static void test_i110_whole_sequences(void **state)
+{
+    struct engine_options options = {.context = 4096, .sequences = 4, .chunk = 128, .threads = 1, .streams = true};
+    struct engine *engine = test_engine("qwen35", &options);
+    uint64_t seed = test_seed();
+    struct run *run = mem_alloc(sizeof(*run));
+    struct state_object whole = {0};
+    seq_id seq;
+
+    (void)state;
+    assert_int_equal(engine_facts(engine)->slicing, ENGINE_SLICING_WHOLE);
+    make_prompt(run, engine, 400, 128, &seed);
+    run_cold(run, false, run->logits, run->greedy);
+    seq = acquire(engine);
+    uint32_t half = run->cuts[run->cuts_count / 2];
+    for (uint32_t at = 0; at < half; at = schedule_next(&run->schedule, at))
+        run_tokens(engine, seq, run->tokens + at, schedule_next(&run->schedule, at) - at, false);
+    uint64_t bytes = state_whole_bytes(engine, seq);
+    void *data = mem_alloc(bytes);
+    assert_ok(state_export_whole(engine, seq, data, bytes, &whole.shape, NULL));
+    whole.data = data;
+    engine_seq_release(engine, &seq);
+    struct state_restore plan = {.rows = &whole, .rows_count = 1, .length = half};
+    assert_ok(state_import(engine, &plan, &seq, NULL));
+    run_rest(run, seq, run->cuts_count / 2);
+    expect_equal(run, seq, "whole", half);
+    plan.length = half - 1;
+    assert_err(state_import(engine, &plan, &seq, NULL), ERR_INVALID);
+    mem_free(data);
+    free_run(run);
+    mem_free(run);
+    engine_close(&engine);
+}
+
 TEST_SUITE(TEST(test_i110_llama), TEST(test_i110_qwen2), TEST(test_i110_qwen3),
            TEST(test_i110_qwen3moe), TEST(test_i110_qwen35), TEST(test_i110_qwen35moe),
            TEST(test_i110_qwen3next), TEST(test_i110_gemma2), TEST(test_i110_gemma3),
            TEST(test_i110_gpt_oss), TEST(test_i110_llama4), TEST(test_i110_deepseek2),
            TEST(test_i110_mamba2), TEST(test_i110_falcon_h1), TEST(test_i110_nemotron_h),
-           TEST(test_i110_granitehybrid), TEST(test_i110_jamba))
+           TEST(test_i110_granitehybrid), TEST(test_i110_jamba), TEST(test_i110_quantized_dense),
+           TEST(test_i110_quantized_hybrid), TEST(test_i110_quantized_sliding),
+           TEST(test_i110_without_flash_attention), TEST(test_i110_whole_sequences))

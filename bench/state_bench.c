@@ -1,0 +1,212 @@
+/*
+ * state_bench.c: how fast state moves, beside memcpy of the same bytes in the same run, and what capturing it costs a prefill.
+ *
+ *      state_bench [MODEL.gguf | FAMILY]...          default: presets qwen3-0.6b's and the hybrid's and sliding shapes, smaller
+ *
+ * CSV on stdout: one row per model and object size; ratios are to memcpy (export, import) and to the same prefill without capture.
+ * Each figure is the best of several rounds: what the code can do, not what the neighbours of this machine were doing.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "engine/model_make.h"
+#include "engine/state.h"
+
+enum { ROUNDS = 5, TOKENS = 4096, CHUNK = 512 };
+
+struct bench {
+    struct engine *engine;
+    const char *name;
+    token_id tokens[TOKENS];
+    seq_id seq;
+    unsigned char *memory, *copy;
+    uint64_t capacity;
+};
+
+static double now(void)
+{
+    return (double)clock_mono_ns(clock_real()) / 1e9;
+}
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "state_bench: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void run_chunk(struct bench *bench, uint32_t from)
+{
+    struct engine_item item = {bench->seq, bench->tokens + from, CHUNK, false};
+    struct errinfo info = {0};
+
+    if (engine_run(bench->engine, &item, 1, &info) != ERR_OK)
+        die(bench->name, info.text);
+}
+
+/* Exports rows [begin, end) and, where a kind needs one, a snapshot; returns the bytes. */
+static uint64_t export_chunk(struct bench *bench, uint32_t begin, uint32_t end, unsigned char *to)
+{
+    struct state_shape shape;
+    struct errinfo info = {0};
+    uint64_t bytes = 0;
+
+    if (engine_facts(bench->engine)->rows_bytes_per_token > 0) {
+        if (state_export_rows(bench->engine, bench->seq, begin, end, to,
+                              state_rows_capacity(bench->engine, end - begin), &shape, &info) != ERR_OK)
+            die(bench->name, info.text);
+        bytes += shape.bytes;
+    }
+    return bytes;
+}
+
+/* Seconds of a prefill of TOKENS; with capture every chunk's rows are exported, and a snapshot at its end. */
+static double prefill(struct bench *bench, bool capture)
+{
+    const struct engine_facts *facts = engine_facts(bench->engine);
+    struct errinfo info = {0};
+    struct state_shape shape;
+
+    if (engine_seq_acquire(bench->engine, &bench->seq, &info) != ERR_OK)
+        die(bench->name, info.text);
+    double started = now();
+    for (uint32_t at = 0; at < TOKENS; at += CHUNK) {
+        run_chunk(bench, at);
+        if (!capture)
+            continue;
+        uint64_t used = export_chunk(bench, at, at + CHUNK, bench->memory);
+        if (facts->snapshot_bytes_max > 0 &&
+            state_export_snapshot(bench->engine, bench->seq, bench->memory + used,
+                                  bench->capacity - used, &shape, &info) != ERR_OK)
+            die(bench->name, info.text);
+    }
+    return now() - started;
+}
+
+static double min_of(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* Seconds of exporting all rows in objects of `size` tokens, of memcpy of the same bytes, and of importing them again. */
+struct times {
+    double export_s, memcpy_s, import_s;
+    uint64_t bytes;
+};
+
+static struct times move(struct bench *bench, uint32_t size)
+{
+    struct times best = {1e9, 1e9, 1e9, 0};
+    uint32_t count = TOKENS / size;
+    struct state_object *objects = mem_alloc_array(count, sizeof(*objects));
+    const struct engine_facts *facts = engine_facts(bench->engine);
+    struct state_object snapshot = {0};
+    unsigned char *snapshot_data = mem_alloc(facts->snapshot_bytes_max + 1);
+    struct errinfo info = {0};
+
+    if (facts->snapshot_bytes_max > 0 &&
+        state_export_snapshot(bench->engine, bench->seq, snapshot_data, facts->snapshot_bytes_max,
+                              &snapshot.shape, &info) != ERR_OK)
+        die(bench->name, info.text);
+    snapshot.data = snapshot_data;
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t offset = 0;
+        double started = now();
+        for (uint32_t i = 0; i < count; i++) {
+            if (state_export_rows(bench->engine, bench->seq, i * size, (i + 1) * size, bench->memory + offset,
+                                  bench->capacity - offset, &objects[i].shape, &info) != ERR_OK)
+                die(bench->name, info.text);
+            objects[i].data = bench->memory + offset;
+            offset += objects[i].shape.bytes;
+        }
+        best.export_s = min_of(best.export_s, now() - started);
+        best.bytes = offset;
+        started = now();
+        memcpy(bench->copy, bench->memory, offset);
+        best.memcpy_s = min_of(best.memcpy_s, now() - started);
+        struct state_restore restore = {objects, count, facts->snapshot_bytes_max ? &snapshot : NULL, TOKENS};
+        seq_id restored;
+        started = now();
+        if (state_import(bench->engine, &restore, &restored, &info) != ERR_OK)
+            die(bench->name, info.text);
+        best.import_s = min_of(best.import_s, now() - started);
+        engine_seq_release(bench->engine, &restored);
+    }
+    mem_free(objects);
+    mem_free(snapshot_data);
+    return best;
+}
+
+static void bench_model(const char *name, const char *path)
+{
+    struct engine_options options = {.path = path, .context = 2 * TOKENS + 512, .sequences = 3, .chunk = CHUNK};
+    struct bench bench = {.name = name};
+    struct errinfo info = {0};
+    double plain = 1e9, captured = 1e9;
+
+    if (engine_load(&bench.engine, &options, &info) != ERR_OK)
+        die(name, info.text);
+    const struct engine_facts *facts = engine_facts(bench.engine);
+    bench.capacity = state_rows_capacity(bench.engine, TOKENS) + facts->snapshot_bytes_max + (8u << 20);
+    bench.memory = engine_alloc(bench.engine, bench.capacity);
+    bench.copy = engine_alloc(bench.engine, bench.capacity);
+    memset(bench.memory, 1, bench.capacity); /* fresh pages cost more than the copy */
+    memset(bench.copy, 1, bench.capacity);
+    for (uint32_t i = 0; i < TOKENS; i++)
+        bench.tokens[i] = (token_id)((i * 7919 + i / 13) % 250);
+    for (int round = 0; round < 3; round++) {
+        plain = min_of(plain, prefill(&bench, false));
+        engine_seq_release(bench.engine, &bench.seq);
+        captured = min_of(captured, prefill(&bench, true));
+        if (round < 2)
+            engine_seq_release(bench.engine, &bench.seq);
+    }
+    for (uint32_t size = 256; size <= TOKENS && facts->rows_bytes_per_token > 0; size *= 4) {
+        struct times times = move(&bench, size);
+        printf("%s,%u,%.1f,%.2f,%.2f,%.2f,%.2f,%.2f,%.0f,%.1f\n", name, size, (double)times.bytes / 1e6,
+               (double)times.bytes / 1e9 / times.memcpy_s, (double)times.bytes / 1e9 / times.export_s,
+               (double)times.bytes / 1e9 / times.import_s, times.memcpy_s / times.export_s,
+               times.memcpy_s / times.import_s, TOKENS / plain, 100 * (captured / plain - 1));
+        fflush(stdout);
+    }
+    engine_seq_release(bench.engine, &bench.seq);
+    engine_free(bench.engine, bench.memory);
+    engine_free(bench.engine, bench.copy);
+    engine_close(&bench.engine);
+}
+
+/* A model file as it is, or a family or preset made for the occasion. */
+static void bench_name(const char *name)
+{
+    char path[256];
+    struct errinfo info = {0};
+
+    if (access(name, R_OK) == 0) {
+        bench_model(name, name);
+        return;
+    }
+    snprintf(path, sizeof(path), "build/bench-%s.gguf", name);
+    struct model_make_options options = {.family = name, .out = path, .shape = {.context = 16384}};
+    if (access(path, R_OK) != 0 && model_make(&options, &info) != ERR_OK)
+        die(name, info.text);
+    bench_model(name, path);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const names[] = {"qwen3-0.6b", "qwen3.5-hybrid-1b", "gemma3-1b"};
+
+    printf("# %s; export and import in GB/s beside memcpy of the same bytes; capture: rows and a snapshot per chunk of %d\n",
+           engine_library_version(), CHUNK);
+    printf("model,tokens_per_object,mb,memcpy_gb_s,export_gb_s,import_gb_s,export_to_memcpy,import_to_memcpy,"
+           "prefill_tok_s,capture_percent\n");
+    for (int i = 1; i < argc; i++)
+        bench_name(argv[i]);
+    for (size_t i = 0; argc == 1 && i < COUNT_OF(names); i++)
+        bench_name(names[i]);
+    return 0;
+}
