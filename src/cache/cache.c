@@ -528,13 +528,11 @@ uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t co
 
     cache_enter(space->cache, &deferred);
     struct index_match match = index_match(space->index, tokens, count);
-    for (size_t i = 0; i < match.nodes_count; i++) {
-        if (pin)
-            node_pin(match.path[i], 1);
-        else if (node_pinned(match.path[i]))
-            node_pin(match.path[i], -1);
-    }
-    uint32_t held = match.nodes_count ? node_end(match.path[match.nodes_count - 1]) : 0;
+    struct node *last = match.nodes_count ? match.path[match.nodes_count - 1] : NULL;
+    uint32_t held = last ? node_end(last) : 0;
+    if (last != NULL)
+        index_pin(space->index, last, pin ? 1 : -1);
+    room_settle_index(space); /* unpinning removes nodes that nothing else keeps */
     cache_leave(space->cache, &deferred);
     return held;
 }

@@ -52,9 +52,10 @@ static struct view look(struct hearth_plan *plan)
         return view;
     }
     for (size_t i = 0; i < path_length(&view.match); i++) {
-        if (node_rows(path_node(&view.match, i)) == NULL)
+        uint32_t held = node_rows_end(path_node(&view.match, i));
+        view.rows_end = MIN(held, path_end(&view.match, i));
+        if (held < path_end(&view.match, i))
             break;
-        view.rows_end = path_end(&view.match, i);
     }
     return view;
 }
@@ -83,7 +84,8 @@ static bool window_covered(const struct view *view, uint32_t at, uint32_t window
 
     for (size_t i = 0; i < path_length(&view->match); i++) {
         struct node *node = path_node(&view->match, i);
-        if (node_end(node) > from && node_begin(node) < at && node_sliding(node) == NULL)
+        if (node_end(node) > from && node_begin(node) < at &&
+            node_sliding_end(node) < MIN(node_end(node), at))
             return false;
     }
     return true;

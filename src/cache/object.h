@@ -4,7 +4,8 @@
  *      RESERVED --commit--> HELD --evict/drop--> (gone, when the last lease is released)
  *
  * An object is in one or more tiers (residency); its bytes are readable exactly when a tier says so (keeps I67). Leases count readers:
- * nothing leased is evicted, moved or freed (keeps I11).
+ * nothing leased is evicted, moved or freed (keeps I11). An object that must leave the tree while it is leased (longer rows displaced it, its
+ * bytes are damaged) is `dropped`: nobody finds it any more, and its last reader frees it.
  *
  * Owner: the cache, under its lock; `data` of a leased object in RAM may be read without it.
  */
@@ -16,6 +17,7 @@
 
 #include "base/hash.h"
 #include "base/list.h"
+#include "cache/treap.h"
 
 enum object_kind { OBJECT_ROWS = 1, OBJECT_SLIDING = 2, OBJECT_SNAPSHOT = 3 };
 enum object_tier { OBJECT_TIER_RAM, OBJECT_TIER_SSD, OBJECT_TIER_REMOTE, OBJECT_TIER_COUNT };
@@ -38,6 +40,8 @@ struct object {
     struct list_node node_link;  /* snapshots of one node */
     struct list_node tail_link;  /* tails of the space, least recently used first */
     struct list_node aside_link; /* while room.c looks for a victim */
+    struct treap_node mark;      /* snapshots behind one node, by their tokens */
+    uint32_t blockers;           /* what in the tree speaks against evicting it: children below its nodes that hold rows, pinned nodes */
     /* residency */
     void *data;                  /* in RAM; NULL when not */
     uint64_t data_bytes;         /* taken from the budget for it */
@@ -52,6 +56,7 @@ struct object {
     uint64_t used_ns, stored_ns, keep_until_ns;
     double priority;
     int32_t heap_slot;           /* place in the eviction heap, or OBJECT_NOT_IN_HEAP */
+    uint64_t heap_order;         /* of insertion into it; kept by the heap */
 };
 
 #endif

@@ -56,8 +56,7 @@ static bool block_held(const struct index_match *match, uint32_t begin, uint32_t
 {
     size_t i = begin / block;
 
-    return i < match->nodes_count && node_end(match->path[i]) == begin + block &&
-           node_rows(match->path[i]) != NULL;
+    return i < match->nodes_count && node_rows_end(match->path[i]) == begin + block;
 }
 
 /* Rows of the tail [begin, count) are held, in a tail or in a block that goes on. */
@@ -67,7 +66,7 @@ static bool tail_held(const struct index_match *match, uint32_t begin, uint32_t 
                             ? match->path[match->nodes_count - 1]
                             : match->partial;
 
-    return match->tokens >= count && node != NULL && node_begin(node) == begin && node_rows(node) != NULL;
+    return match->tokens >= count && node != NULL && node_begin(node) == begin && node_rows_end(node) >= count;
 }
 
 bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *end)
@@ -253,26 +252,12 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
     return object;
 }
 
-/* Whether the index can still take the component: someone else may have stored it meanwhile, or the place may be inside a longer node. */
-static bool place_free(const struct hearth_store *store, struct node *last)
-{
-    if (store->kind == HEARTH_OBJECT_SNAPSHOT)
-        return node_snapshot(last, store->end) == NULL;
-    if (node_end(last) != store->end)
-        return false;
-    for (struct node *node = last; node != NULL && node_begin(node) >= store->begin;
-         node = node_parent(node))
-        if ((store->kind == HEARTH_OBJECT_ROWS ? node_rows(node) : node_sliding(node)) != NULL)
-            return false;
-    return true;
-}
-
 /* Keeps at most `tails_max` tails per space; the least recently used goes (keeps I40). */
 static void keep_tails(struct hearth_space *space, struct object *object, struct deferred *deferred)
 {
     struct hearth_cache *cache = space->cache;
 
-    if (object->kind != OBJECT_ROWS || !node_is_tail(object->last) || !space_sliceable(space))
+    if (object->kind != OBJECT_ROWS || object->end % cache->block_tokens == 0 || !space_sliceable(space))
         return;
     list_push_back(&space->tails, &object->tail_link);
     cache->stats.tail_stashes++;
@@ -311,18 +296,19 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
 
     if (!room_reserve_index(space, nodes, deferred))
         return HEARTH_ERROR_MEMORY;
-    struct node *last = index_insert(space->index, store->tokens, store->end, drop_replaced, deferred);
+    struct node *last = index_insert(space->index, store->tokens, store->end);
+    bool may = last != NULL && index_may_attach(space->index, last, object);
+    if (last != NULL && !may)
+        index_prune(space->index, last); /* someone else stored it meanwhile */
     room_settle_index(space);
-    if (last == NULL)
-        return HEARTH_ERROR_MEMORY;
-    if (!place_free(store, last))
-        return HEARTH_ERROR_EXISTS;
-    object->key = index_object_key(space->index, last, object->kind, object->end);
-    index_attach(space->index, last, object);
+    if (!may)
+        return last == NULL ? HEARTH_ERROR_MEMORY : HEARTH_ERROR_EXISTS;
+    object->key = index_object_key(space->index, last, object);
+    index_attach(space->index, last, object, drop_replaced, deferred);
     space->bytes += object->data_bytes;
     room_touch(object, false);
-    for (struct node *node = last; store->hints.pin && node != NULL; node = node_parent(node))
-        node_pin(node, 1);
+    if (store->hints.pin)
+        index_pin(space->index, last, 1);
     keep_tails(space, object, deferred);
     return HEARTH_OK;
 }

@@ -1,0 +1,579 @@
+/*
+ * index.c: the radix tree over blocks of tokens. The picture and the invariants X1..X5 are in index.h.
+ *
+ * MATCHING goes down one node per block. On the way all that is read of a node is its first cache lines and its tokens, and in
+ * an unbranched conversation a block costs one memcmp.
+ *
+ * GROWING. A tail that new tokens extend is replaced by a longer node that takes over all that hangs on it, in the same place
+ * of the order: what lies between a string and its continuation begins with that string, and such siblings do not exist (X2).
+ *
+ * EVICTABLE. "Never a parent before its children" would be a search of everything below. Instead each node knows whether rows
+ * hang on it or below (`counted`), and how many of its children are counted (`rows_below`); a change climbs only as far as it
+ * changes something, which is one step in a tree whose parents have rows. Each object knows what blocks it:
+ *
+ *      blockers = children of its nodes that are counted and not its own nodes  +  nodes of it that are pinned
+ *
+ * so the question is O(1), and the moment of its change is known without asking: the watch.
+ *
+ * ALL OR NOTHING. Inserting allocates everything first; linking cannot fail. Nothing else here allocates.
+ *
+ * What it does not do: it has no recursion, since a path may be as long as a prompt. It never frees an object, nor keeps one
+ * in the tree because it is leased (X5): that is between the cache and its readers. And among siblings it takes the one that
+ * shares the most with a prompt, of two that share the same the one with rows, but it does not search for rows: a sibling
+ * without may hide one that shares less and has them. That shortens a hit and never falsifies one, and it is rare: a leaf that
+ * loses its rows goes, unless a snapshot keeps it.
+ */
+#include "cache/index.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/mem.h"
+#include "cache/index_impl.h"
+
+/* ---- nodes ---- */
+
+/* A node that knows its parent, and is not known to it yet. NULL: no memory. */
+static struct node *node_create(const struct index *index, struct node *parent,
+                                const int32_t *tokens, uint32_t count)
+{
+    struct node *node = mem_try_alloc(sizeof(*node) + count * sizeof(*tokens));
+
+    assert(count > 0 && count <= index->block_tokens && !parent->tail); /* X1 */
+    if (node == NULL)
+        return NULL;
+    *node = (struct node){
+        .parent = parent,
+        .begin = node_end(parent),
+        .tail = count < index->block_tokens,
+        .key = node_key_behind(&index->space_key, parent, tokens, count),
+    };
+    memcpy(node->tokens, tokens, count * sizeof(*tokens));
+    list_init(&node->snapshots);
+    node->link.tokens = node->tokens;
+    node->link.count = count;
+    memcpy(&node->link.priority, node->key.bytes, sizeof(node->link.priority));
+    return node;
+}
+
+static void link_node(struct index *index, struct node *node)
+{
+    treap_insert(&node->parent->children, &node->link);
+    index->nodes++;
+    index->tails += node->tail;
+    index->bytes_nodes += node_bytes(node);
+}
+
+/* Takes an empty node out of the tree and frees it. */
+static void unlink_node(struct index *index, struct node *node)
+{
+    assert(node_empty(node) && node->marks == NULL && !node->counted && node->rows_below == 0);
+    treap_remove(&node->parent->children, &node->link);
+    index->nodes--;
+    index->tails -= node->tail;
+    index->bytes_nodes -= node_bytes(node);
+    mem_free(node);
+}
+
+struct child {
+    struct node *node; /* NULL: none shares a token */
+    uint32_t common;
+};
+
+/* The child that shares the most with `tokens`. Of two that share the same, one with rows. */
+static struct child best_child(const struct node *parent, const int32_t *tokens, uint32_t count)
+{
+    struct treap_place place = treap_find(parent->children, tokens, count);
+    struct child before = {node_of_link(place.before), place.before_common};
+    struct child after = {node_of_link(place.after), place.after_common};
+
+    if (before.common == 0 && after.common == 0)
+        return (struct child){0};
+    if (before.common == after.common)
+        return before.node->rows == NULL && after.node->rows != NULL ? after : before;
+    return before.common > after.common ? before : after;
+}
+
+/* ---- what blocks an eviction ---- */
+
+static void tell(const struct index *index, struct object *object, bool evictable)
+{
+    if (index->watch != NULL)
+        index->watch(object, evictable, index->watch_arg);
+}
+
+static void block(const struct index *index, struct object *object, bool more)
+{
+    assert(more || object->blockers > 0);
+    if (more ? object->blockers++ == 0 : --object->blockers == 0)
+        tell(index, object, !more);
+}
+
+/* The object is off its nodes. */
+static void leave(const struct index *index, struct object *object)
+{
+    bool evictable = object->blockers == 0;
+
+    object->last = NULL;
+    object->blockers = 0;
+    if (evictable)
+        tell(index, object, false);
+}
+
+/* Rows came to the node or left it: tells the parent, and on upwards as long as that changes anything. */
+static void settle(const struct index *index, struct node *node)
+{
+    for (; node->parent != NULL; node = node->parent) {
+        struct node *parent = node->parent;
+        bool holds = node->rows != NULL || node->rows_below > 0;
+        if (holds == node->counted)
+            return;
+        node->counted = holds;
+        if (holds)
+            parent->rows_below++;
+        else
+            parent->rows_below--;
+        if (parent->rows != NULL && parent->rows != node->rows)
+            block(index, parent->rows, holds);
+        if (parent->sliding != NULL && parent->sliding != node->sliding)
+            block(index, parent->sliding, holds);
+    }
+}
+
+static void pin_node(const struct index *index, struct node *node, int delta)
+{
+    uint32_t pins = node->pins;
+
+    if (delta > 0)
+        node->pins++;
+    else if (pins > 0)
+        node->pins--;
+    if ((pins > 0) == (node->pins > 0))
+        return;
+    if (node->rows != NULL)
+        block(index, node->rows, pins == 0);
+    if (node->sliding != NULL)
+        block(index, node->sliding, pins == 0);
+    LIST_FOREACH (struct object, snapshot, &node->snapshots, node_link)
+        block(index, snapshot, pins == 0);
+}
+
+/* ---- objects ---- */
+
+static void attach_snapshot(struct index *index, struct node *last, struct object *object)
+{
+    object->mark = (struct treap_node){
+        .tokens = last->tokens,
+        .count = object->end - last->begin,
+    };
+    /* By content, as a node's. A tail that ends here has the same key and another set, so the bits may be the same. */
+    struct hash256 key =
+        node_key_behind(&index->space_key, last->parent, last->tokens, object->mark.count);
+    memcpy(&object->mark.priority, key.bytes, sizeof(object->mark.priority));
+    treap_insert(&last->parent->marks, &object->mark);
+    list_push_back(&last->snapshots, &object->node_link);
+    index->snapshots++;
+    object->blockers = last->pins > 0;
+}
+
+/* Shorter rows give way to longer ones. The node keeps its place in the counts: rows hang on it before and after. */
+static void displace(const struct index *index, struct object *object, struct list *displaced)
+{
+    leave(index, object);
+    list_push_back(displaced, &object->node_link);
+}
+
+static void attach_rows(struct index *index, struct node *last, struct object *object,
+                        struct list *displaced)
+{
+    struct node *node = last, *below = NULL;
+
+    object->blockers = 0;
+    for (;; node = node->parent) {
+        struct object **slot = node_slot(node, object->kind);
+        if (*slot != NULL)
+            displace(index, *slot, displaced);
+        *slot = object;
+        object->blockers += node->rows_below + (node->pins > 0);
+        if (below != NULL && below->counted)
+            object->blockers--; /* its own */
+        if (node->begin == object->begin)
+            break;
+        below = node;
+    }
+    settle(index, last);
+}
+
+static void take_off_rows(const struct index *index, const struct object *object)
+{
+    struct node *node = object->last;
+
+    for (;; node = node->parent) {
+        struct object **slot = node_slot(node, object->kind);
+        assert(*slot == object); /* X3 */
+        *slot = NULL;
+        if (node->begin == object->begin)
+            break;
+    }
+    settle(index, object->last);
+}
+
+/* Takes an object off its nodes, which stay. */
+static void take_off(struct index *index, struct object *object)
+{
+    if (object->kind == OBJECT_SNAPSHOT) {
+        treap_remove(&object->last->parent->marks, &object->mark);
+        list_remove(&object->last->snapshots, &object->node_link);
+        index->snapshots--;
+    } else {
+        take_off_rows(index, object);
+    }
+    leave(index, object);
+}
+
+/* ---- inserting ---- */
+
+static bool reserve_path(struct index *index, size_t nodes)
+{
+    size_t cap = MAX(nodes, 2 * index->path_cap);
+
+    if (nodes <= index->path_cap)
+        return true;
+    struct node **path = mem_try_realloc(index->path, cap * sizeof(*path));
+    if (path == NULL)
+        return false;
+    index->path = path;
+    index->path_cap = cap;
+    return true;
+}
+
+/* Frees nodes that were never linked, from the last one up to, and without, `top`. */
+static void chain_free(struct node *last, const struct node *top)
+{
+    while (last != top) {
+        struct node *parent = last->parent;
+        mem_free(last);
+        last = parent;
+    }
+}
+
+/* Nodes for all these tokens below `top`, not linked yet. Returns the last; NULL: no memory. */
+static struct node *chain_create(const struct index *index, struct node *top, const int32_t *tokens,
+                                 size_t count)
+{
+    struct node *last = top;
+
+    while (count > 0) {
+        uint32_t n = (uint32_t)MIN(count, index->block_tokens);
+        struct node *node = node_create(index, last, tokens, n);
+        if (node == NULL) {
+            chain_free(last, top);
+            return NULL;
+        }
+        last = node;
+        tokens += n;
+        count -= n;
+    }
+    return last;
+}
+
+/* All that hangs on the tail hangs on `node` from now on, which begins with the tail's tokens and takes its place; so the
+ * parent's counts and the order of its marks stay as they are. */
+static void grow_tail(struct index *index, struct node *tail, struct node *node)
+{
+    assert(tail->tail && tail->children == NULL && tail->rows_below == 0);
+    assert(tail->parent == node->parent && tail->link.count < node->link.count);
+    assert(treap_common(tail->tokens, node->tokens, tail->link.count) == tail->link.count);
+    node->rows = tail->rows;
+    if (node->rows != NULL)
+        node->rows->last = node;
+    node->sliding = tail->sliding;
+    if (node->sliding != NULL)
+        node->sliding->last = node;
+    LIST_FOREACH_SAFE (struct object, snapshot, &tail->snapshots, node_link) {
+        list_remove(&tail->snapshots, &snapshot->node_link);
+        list_push_back(&node->snapshots, &snapshot->node_link);
+        snapshot->last = node;
+        snapshot->mark.tokens = node->tokens;
+    }
+    node->pins = tail->pins;
+    node->counted = tail->counted;
+    tail->rows = tail->sliding = NULL;
+    tail->pins = 0;
+    tail->counted = false;
+    unlink_node(index, tail);
+}
+
+/* ---- emptying ---- */
+
+/* Hands over what ends on this node. */
+static void drop_objects(struct index *index, struct node *node, index_drop_fn drop, void *arg)
+{
+    struct object *rows[2] = {node->rows, node->sliding};
+
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        if (rows[i] != NULL) {
+            assert(rows[i]->last == node); /* leaves go first, so what runs on below is gone */
+            take_off(index, rows[i]);
+            drop(rows[i], arg);
+        }
+    }
+    LIST_FOREACH_SAFE (struct object, snapshot, &node->snapshots, node_link) {
+        take_off(index, snapshot);
+        drop(snapshot, arg);
+    }
+}
+
+static bool node_unleased(struct node *node, void *arg)
+{
+    (void)arg;
+    assert(node->rows == NULL || node->rows->leases == 0);
+    assert(node->sliding == NULL || node->sliding->leases == 0);
+    LIST_FOREACH (struct object, snapshot, &node->snapshots, node_link)
+        assert(snapshot->leases == 0);
+    return true;
+}
+
+/* ---- the index ---- */
+
+struct index *index_create(const struct hash256 *space_key, uint32_t block_tokens)
+{
+    struct index *index = mem_alloc(sizeof(*index));
+
+    assert(block_tokens > 0);
+    index->space_key = *space_key;
+    index->block_tokens = block_tokens;
+    index->root = mem_alloc(sizeof(*index->root));
+    list_init(&index->root->snapshots);
+    return index;
+}
+
+void index_destroy(struct index **index, index_drop_fn drop, void *arg)
+{
+    struct index *dead = *index;
+
+    if (dead == NULL)
+        return;
+    index_each(dead, node_unleased, NULL);
+    index_clear(dead, drop, arg);
+    mem_free(dead->path);
+    mem_free(dead->root);
+    mem_free(dead);
+    *index = NULL;
+}
+
+void index_clear(struct index *index, index_drop_fn drop, void *arg)
+{
+    struct node *node = index->root;
+
+    while (node->children != NULL || node != index->root) {
+        if (node->children != NULL) {
+            node = node_of_link(node->children);
+            continue;
+        }
+        struct node *parent = node->parent;
+        drop_objects(index, node, drop, arg);
+        node->pins = 0;
+        unlink_node(index, node);
+        node = parent;
+    }
+    assert(index->nodes == 0 && index->snapshots == 0 && index->bytes_nodes == 0);
+}
+
+void index_set_watch(struct index *index,
+                     void (*fn)(struct object *object, bool evictable, void *arg), void *arg)
+{
+    index->watch = fn;
+    index->watch_arg = arg;
+}
+
+struct index_match index_match(struct index *index, const int32_t *tokens, size_t count)
+{
+    struct index_match match = {.path = index->path};
+    struct node *node = index->root;
+
+    assert(count <= UINT32_MAX);
+    while (match.tokens < count && node->children != NULL) {
+        uint32_t n = (uint32_t)MIN(count - match.tokens, index->block_tokens);
+        struct child child = best_child(node, tokens + match.tokens, n);
+        if (child.node == NULL)
+            break;
+        match.tokens += child.common;
+        if (child.common < child.node->link.count) {
+            match.partial = child.node;
+            match.partial_tokens = child.common;
+            break;
+        }
+        assert(match.nodes_count < index->path_cap);
+        match.path[match.nodes_count++] = child.node;
+        node = child.node;
+    }
+    return match;
+}
+
+struct node *index_insert(struct index *index, const int32_t *tokens, size_t count)
+{
+    struct node *top = index->root, *tail = NULL;
+    size_t at = 0;
+
+    assert(count > 0 && count <= UINT32_MAX);
+    while (at < count) {
+        uint32_t n = (uint32_t)MIN(count - at, index->block_tokens);
+        struct child child = best_child(top, tokens + at, n);
+        if (child.node != NULL && child.common < n && child.common == child.node->link.count)
+            tail = child.node;
+        if (child.common < n)
+            break;
+        top = child.node;
+        at += n;
+    }
+    if (at == count)
+        return top;
+
+    if (!reserve_path(index, (count - 1) / index->block_tokens + 1))
+        return NULL;
+    struct node *last = chain_create(index, top, tokens + at, count - at);
+    if (last == NULL)
+        return NULL;
+    struct node *node = last;
+    for (; node->parent != top; node = node->parent)
+        link_node(index, node);
+    if (tail != NULL)
+        grow_tail(index, tail, node);
+    link_node(index, node);
+    return last;
+}
+
+bool index_may_attach(const struct index *index, const struct node *last,
+                      const struct object *object)
+{
+    uint32_t end = object->end;
+
+    assert(end > last->begin && end <= node_end(last));
+    if (object->kind == OBJECT_SNAPSHOT)
+        return node_snapshot(last, end) == NULL;
+    assert(object->begin % index->block_tokens == 0 && object->begin <= last->begin);
+    assert(object->begin == last->begin || (end == node_end(last) && !last->tail));
+    for (const struct node *node = last;; node = node->parent) {
+        uint32_t held = object->kind == OBJECT_ROWS ? node_rows_end(node) : node_sliding_end(node);
+        if (held >= MIN(end, node_end(node)))
+            return false;
+        if (node->begin == object->begin)
+            return true;
+    }
+}
+
+void index_attach(struct index *index, struct node *last, struct object *object, index_drop_fn drop,
+                  void *arg)
+{
+    struct list displaced;
+    struct list_node *gone;
+
+    assert(object->last == NULL && !object->dropped && !list_node_linked(&object->node_link));
+    assert(index_may_attach(index, last, object));
+    list_init(&displaced);
+    object->last = last;
+    if (object->kind == OBJECT_SNAPSHOT)
+        attach_snapshot(index, last, object);
+    else
+        attach_rows(index, last, object, &displaced);
+    if (object->blockers == 0)
+        tell(index, object, true);
+    while ((gone = list_pop_front(&displaced)) != NULL)
+        drop(CONTAINER_OF(gone, struct object, node_link), arg);
+}
+
+void index_detach(struct index *index, struct object *object)
+{
+    struct node *last = object->last;
+
+    assert(last != NULL);
+    take_off(index, object);
+    index_prune(index, last);
+}
+
+void index_prune(struct index *index, struct node *node)
+{
+    while (node->parent != NULL && node_empty(node)) {
+        struct node *parent = node->parent;
+        unlink_node(index, node);
+        node = parent;
+    }
+}
+
+void index_pin(struct index *index, struct node *last, int delta)
+{
+    assert(delta == 1 || delta == -1);
+    for (struct node *node = last; node->parent != NULL; node = node->parent)
+        pin_node(index, node, delta);
+    index_prune(index, last);
+}
+
+bool index_evictable(const struct index *index, const struct object *object)
+{
+    (void)index;
+    return object->last != NULL && object->blockers == 0 && object->leases == 0;
+}
+
+size_t index_nodes(const struct index *index)
+{
+    return index->nodes;
+}
+
+size_t index_tails(const struct index *index)
+{
+    return index->tails;
+}
+
+size_t index_snapshots(const struct index *index)
+{
+    return index->snapshots;
+}
+
+uint64_t index_bytes(const struct index *index)
+{
+    return sizeof(*index) + sizeof(*index->root) + index->path_cap * sizeof(*index->path) +
+           index->bytes_nodes;
+}
+
+uint64_t index_node_bytes(uint32_t block_tokens)
+{
+    /* The path of matches doubles when it grows, to twice the nodes of the new path at most. */
+    return sizeof(struct node) + block_tokens * sizeof(int32_t) + 2 * sizeof(struct node *);
+}
+
+struct hash256 index_block_key(const struct index *index, const struct node *parent,
+                               const int32_t *tokens, uint32_t count)
+{
+    return node_key_behind(&index->space_key, parent ? parent : index->root, tokens, count);
+}
+
+struct hash256 index_object_key(const struct index *index, const struct node *last,
+                                const struct object *object)
+{
+    struct hash256 tokens_key = last->key;
+    struct hash256_state state;
+
+    assert(object->end > last->begin && object->end <= node_end(last));
+    if (object->end < node_end(last))
+        tokens_key = node_key_behind(&index->space_key, last->parent, last->tokens,
+                                     object->end - last->begin);
+    hash256_init_keyed(&state, &index->space_key);
+    hash256_update_framed(&state, tokens_key.bytes, sizeof(tokens_key.bytes));
+    hash256_update_u32(&state, object->kind);
+    hash256_update_u32(&state, object->begin);
+    return hash256_final(&state);
+}
+
+void index_each(const struct index *index, bool (*fn)(struct node *node, void *arg), void *arg)
+{
+    struct node *node = node_of_link(treap_first(index->root->children));
+
+    while (node != NULL && fn(node, arg)) {
+        struct node *next = node_of_link(treap_first(node->children));
+        for (; next == NULL && node->parent != NULL; node = node->parent)
+            next = node_of_link(treap_next(node->parent->children, &node->link));
+        node = next;
+    }
+}

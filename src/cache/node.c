@@ -1,0 +1,158 @@
+/*
+ * node.c: what one node of the index knows by itself: its tokens, its key, the objects that hang on it.
+ *
+ * Snapshots are found by their tokens and not by the node that they were stored through: a conversation that leaves a shared
+ * system prompt in the middle of a block has a node of its own from the block's start on, and so has every other; the one
+ * snapshot at the end of the system prompt must serve all of them. Hence the parent has them in an ordered set (marks), where
+ * a search by the tokens of any child finds those that it shares.
+ */
+#include "cache/index_impl.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/attr.h"
+
+enum { KEY_TOKENS_AT_ONCE = 64 };
+
+/* Little-endian on every machine; compilers make a copy of it where that is the machine's own order. */
+static void hash_tokens(struct hash256_state *state, const int32_t *tokens, uint32_t count)
+{
+    uint8_t bytes[KEY_TOKENS_AT_ONCE * sizeof(*tokens)];
+
+    hash256_update_u64(state, count * sizeof(*tokens));
+    while (count > 0) {
+        uint32_t n = MIN(count, KEY_TOKENS_AT_ONCE);
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t token = (uint32_t)tokens[i];
+            bytes[4 * i] = (uint8_t)token;
+            bytes[4 * i + 1] = (uint8_t)(token >> 8);
+            bytes[4 * i + 2] = (uint8_t)(token >> 16);
+            bytes[4 * i + 3] = (uint8_t)(token >> 24);
+        }
+        hash256_update(state, bytes, n * sizeof(*tokens));
+        tokens += n;
+        count -= n;
+    }
+}
+
+/* How far rows reach into the node: an object ends behind it when a run goes on. */
+static uint32_t reach(const struct node *node, const struct object *object)
+{
+    return object ? MIN(object->end, node_end(node)) : node->begin;
+}
+
+struct node *node_of_link(const struct treap_node *link)
+{
+    return link ? CONTAINER_OF(link, struct node, link) : NULL;
+}
+
+struct object *object_of_mark(const struct treap_node *mark)
+{
+    return mark ? CONTAINER_OF(mark, struct object, mark) : NULL;
+}
+
+struct hash256 node_key_behind(const struct hash256 *space_key, const struct node *parent,
+                               const int32_t *tokens, uint32_t count)
+{
+    struct hash256_state state;
+
+    hash256_init_keyed(&state, space_key);
+    hash256_update_framed(&state, parent->key.bytes, sizeof(parent->key.bytes));
+    hash256_update_u32(&state, count);
+    hash_tokens(&state, tokens, count);
+    return hash256_final(&state);
+}
+
+struct object **node_slot(struct node *node, enum object_kind kind)
+{
+    assert(kind == OBJECT_ROWS || kind == OBJECT_SLIDING);
+    return kind == OBJECT_ROWS ? &node->rows : &node->sliding;
+}
+
+bool node_empty(const struct node *node)
+{
+    return node->rows == NULL && node->sliding == NULL && list_empty(&node->snapshots) &&
+           node->children == NULL && node->pins == 0;
+}
+
+uint64_t node_bytes(const struct node *node)
+{
+    return sizeof(*node) + (uint64_t)node->link.count * sizeof(node->tokens[0]);
+}
+
+uint32_t node_begin(const struct node *node)
+{
+    return node->begin;
+}
+
+uint32_t node_end(const struct node *node)
+{
+    return node->begin + node->link.count;
+}
+
+bool node_is_tail(const struct node *node)
+{
+    return node->tail;
+}
+
+const int32_t *node_tokens(const struct node *node)
+{
+    return node->tokens;
+}
+
+struct node *node_parent(const struct node *node)
+{
+    assert(node->parent != NULL); /* the root is nobody else's */
+    return node->parent->parent ? node->parent : NULL;
+}
+
+bool node_has_children(const struct node *node)
+{
+    return node->children != NULL;
+}
+
+bool node_pinned(const struct node *node)
+{
+    return node->pins > 0;
+}
+
+const struct hash256 *node_key(const struct node *node)
+{
+    return &node->key;
+}
+
+struct object *node_rows(const struct node *node)
+{
+    return node->rows;
+}
+
+struct object *node_sliding(const struct node *node)
+{
+    return node->sliding;
+}
+
+uint32_t node_rows_end(const struct node *node)
+{
+    return reach(node, node->rows);
+}
+
+uint32_t node_sliding_end(const struct node *node)
+{
+    return reach(node, node->sliding);
+}
+
+struct object *node_snapshot(const struct node *node, uint32_t at)
+{
+    if (at <= node->begin || at > node_end(node))
+        return NULL;
+    return object_of_mark(treap_find_equal(node->parent->marks, node->tokens, at - node->begin));
+}
+
+struct object *node_snapshot_below(const struct node *node, uint32_t at)
+{
+    if (at <= node->begin)
+        return NULL;
+    return object_of_mark(treap_find_prefix(node->parent->marks, node->tokens,
+                                            MIN(at, node_end(node)) - node->begin));
+}
