@@ -34,16 +34,20 @@ struct flight_call {
 struct flights *flights_create(size_t flights_max, size_t waiters_max);
 void flights_destroy(struct flights **flights); /* aborts when a flight is open */
 
-/* NULL when there are too many: the caller computes without announcing it. Copies the tokens. */
+/* NULL when there are too many, no tokens or no memory: the caller computes without announcing it. Copies the tokens. */
 struct flight *flights_open(struct flights *flights, const int32_t *tokens, size_t count) NODISCARD;
-/* Due callbacks are prepended to *due; make them without locks, then flight_calls_free. */
+/* State exists for the first `boundary` tokens (never fewer than before, never more than the flight has). Due callbacks are prepended to
+ * *due; make them without locks, with flight_calls_make. */
 void flights_reached(struct flights *flights, struct flight *flight, uint32_t boundary, struct flight_call **due);
+/* Completed or not: all who still wait are due. A no-op on NULL. */
 void flights_close(struct flights *flights, struct flight **flight, struct flight_call **due);
 
-/* The furthest that an open flight is going to get on the common prefix with tokens, and how far it is; 0 = none. Never more than
- * count - 1. */
+/* The furthest that an open flight is going to get on the common prefix with tokens, and how far it is on it (`reached`, may be NULL); 0 =
+ * none. Never more than count - 1 (keeps I12). O(tokens of all open flights). */
 uint32_t flights_find(const struct flights *flights, const int32_t *tokens, size_t count, uint32_t *reached);
-/* False: no flight will reach more than it has, or too many wait. */
+/* Waits for the flight that shares the most of the first `boundary` tokens, or, when that is less than `boundary`, of what it shares.
+ * `reached` of the call is how far it came on the prefix that it shares with `tokens`. False, and nothing will be called: no flight will
+ * reach more than one has, or too many wait. */
 bool flights_wait(struct flights *flights, const int32_t *tokens, size_t count, uint32_t boundary, flight_fn fn, void *arg);
 
 size_t flights_count(const struct flights *flights);

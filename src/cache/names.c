@@ -1,0 +1,83 @@
+/*
+ * names.c: the public enums of libhearth in words.
+ *
+ * Names are a contract: they stand in log lines, in metrics and in the answers of the server, so a name never changes its
+ * meaning and is never used twice. They are lower case with underscores; error texts are for people. A value that is not in
+ * the list (a newer program with an older library) has a name, too: nothing here returns NULL.
+ */
+#include "hearth/hearth.h"
+
+#include <stddef.h>
+
+#include "base/attr.h"
+
+static const char *const error_texts[] = {
+    [HEARTH_OK] = "no error",
+    [HEARTH_ERROR_MEMORY] = "no memory, or the budget is full",
+    [HEARTH_ERROR_INVALID] = "invalid argument",
+    [HEARTH_ERROR_MISSING] = "the object is gone or damaged",
+    [HEARTH_ERROR_EXISTS] = "held already",
+    [HEARTH_ERROR_REFUSED] = "the policy does not want it",
+    [HEARTH_ERROR_TIMEOUT] = "took too long",
+    [HEARTH_ERROR_BUSY] = "in use by another process",
+    [HEARTH_ERROR_SYSTEM] = "the system refused something",
+};
+
+static const char *const reason_names[] = {
+    [HEARTH_REASON_NONE] = "none",
+    [HEARTH_REASON_COLD] = "cold",
+    [HEARTH_REASON_DIVERGED] = "diverged",
+    [HEARTH_REASON_SHORT] = "short",
+    [HEARTH_REASON_NO_SNAPSHOT] = "no_snapshot",
+    [HEARTH_REASON_EVICTED] = "evicted",
+    [HEARTH_REASON_FOREIGN] = "foreign_namespace",
+    [HEARTH_REASON_UNVERIFIED] = "unverified",
+    [HEARTH_REASON_CHEAPER] = "cheaper_to_compute",
+    [HEARTH_REASON_IN_FLIGHT] = "in_flight",
+    [HEARTH_REASON_TIMEOUT] = "timeout",
+    [HEARTH_REASON_TIER_ERROR] = "tier_error",
+    [HEARTH_REASON_REFUSED] = "refused",
+    [HEARTH_REASON_DISABLED] = "disabled",
+};
+
+static const char *const match_names[] = {
+    [HEARTH_MATCH_NONE] = "none",     [HEARTH_MATCH_EXACT] = "exact",
+    [HEARTH_MATCH_PREFIX] = "prefix", [HEARTH_MATCH_SUPERSEQUENCE] = "supersequence",
+    [HEARTH_MATCH_LCP] = "lcp",
+};
+
+/* HEARTH_TIER_COUNT stands for "in no tier" wherever a tier is recorded. */
+static const char *const tier_names[] = {
+    [HEARTH_TIER_RAM] = "ram",
+    [HEARTH_TIER_SSD] = "ssd",
+    [HEARTH_TIER_REMOTE] = "remote",
+    [HEARTH_TIER_COUNT] = "none",
+};
+
+_Static_assert(COUNT_OF(reason_names) == HEARTH_REASON_COUNT, "a reason has no name");
+
+static const char *name_of(const char *const *names, size_t count, size_t value)
+{
+    return value < count && names[value] != NULL ? names[value] : "unknown";
+}
+
+const char *hearth_error_text(int error)
+{
+    /* A negative one is a large size_t. */
+    return (size_t)error < COUNT_OF(error_texts) ? error_texts[error] : "unknown error";
+}
+
+const char *hearth_reason_name(enum hearth_reason reason)
+{
+    return name_of(reason_names, COUNT_OF(reason_names), (size_t)reason);
+}
+
+const char *hearth_match_name(enum hearth_match match)
+{
+    return name_of(match_names, COUNT_OF(match_names), (size_t)match);
+}
+
+const char *hearth_tier_name(enum hearth_tier tier)
+{
+    return name_of(tier_names, COUNT_OF(tier_names), (size_t)tier);
+}

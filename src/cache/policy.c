@@ -1,0 +1,246 @@
+/*
+ * policy.c: numbers in, one number or a yes or no out.
+ *
+ * UNITS. The value of an object under saving-per-byte is in seconds of computing, saved per GiB held, weighted by the
+ * chance that they are saved at all. A prefill of 1,000 tokens/s with 112 KiB of rows per token makes 9.4 s/GiB, a fast GPU
+ * with the same rows less than 1, a recurrent snapshot that saves 100,000 tokens with 20 MiB more than 1,000. So values lie
+ * between 0.01 and 10,000, and a floor that rises by about one value per turnover of the cache stays exact enough in a
+ * double for as long as the machine runs.
+ *
+ * CHANCE. From the block trace in NOTE.md of the traces (182,790 blocks):
+ *
+ *      uses so far                    0     1     2     3     4     5     6     7
+ *      measured: used once more    .242  .423  .497  .579  .651  .632  .789  .835
+ *      (uses + 1) / (uses + 4)     .250  .400  .500  .571  .625  .667  .700  .727     rule of succession, 1 yes and 3 no
+ *
+ * Gaps between uses are 114 s at p50 and 519 s at p90. The log-logistic curve through these two points says which part of
+ * the gaps is longer than an age, and Bayes' rule what is left of the chance when nothing came until then:
+ *
+ *      longer(age) = 1 / (1 + (age / 114 s)^1.45)          chance = p longer / (p longer + 1 - p)
+ *
+ * In a value no more than two uses count. The turns of a session raise the uses of its blocks together, and it ends after
+ * thirty turns as suddenly as after three: counting all of them keeps the blocks of dead sessions, which costs up to a
+ * point of hit rate on agent traces.
+ *
+ * TIME. Objects that are stored between two evictions have the same floor. Without more, those of them with the latest
+ * tokens would go first, however new; with a large cache that costs half a point on the traces. So a value grows by a
+ * billionth per second: nothing in proportion to other values, enough to make the older of equals the first to go.
+ *
+ * Not here: the rise of the floor, and never a parent before its children; these belong to whoever owns the heap and the
+ * tree.
+ */
+#include "cache/policy.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+
+enum { ENTRY_SYSTEM = 2 }; /* as enum hearth_entry */
+
+static const double GIB = 1024.0 * 1024 * 1024;
+/* Until the speed was measured; all objects of a model are alike then. */
+static const double TOKENS_PER_S_NOMINAL = 1000;
+/* Keeps one absurd object from lifting the floor out of reach of all others. */
+static const double VALUE_MAX = 1e9;
+static const double TIME_SHARE_PER_S = 1e-9;
+
+enum { USES_COUNTED = 2 };
+
+static const double GAP_S_P50 = 114;
+static const double GAP_SHAPE = 1.45; /* ln 9 / ln (p90 / p50) */
+
+/* Anchors are shared by conversations that come and go with people, not by the turns of one: half of the gaps are taken to be
+ * longer than a day, and three yes and one no stand before the first use. */
+static const double ANCHOR_GAP_S_P50 = 24 * 3600;
+/* Losing a shared anchor makes every conversation on it begin cold. With the lowest chance of an anchor below a day (0.6)
+ * against the highest that a tail can count (0.5), 16 makes more than the factor of 18 that the header promises. */
+static const double SHARED_ANCHOR_WEIGHT = 16;
+
+enum {
+    REPLACE_TOKENS_MIN = 1000,
+    GAP_TOKENS_MIN = 256, /* a block: below that, computing again is cheaper than any bookkeeping */
+    GAP_TOKENS_MAX = 16384, /* so much computing is worth a snapshot of any size */
+    SHARED_MARK_WEIGHT = 4, /* anchors and junctions serve other conversations, too */
+};
+
+/* The last use, in nanoseconds; a use before the clock began is its beginning. */
+static uint64_t used_ns(const struct policy_entry *entry)
+{
+    return entry->now_ns > entry->age_ns ? entry->now_ns - entry->age_ns : 0;
+}
+
+static double used_s(const struct policy_entry *entry)
+{
+    return (double)used_ns(entry) / (double)NS_PER_S;
+}
+
+static double saving_per_byte(const struct policy_entry *entry)
+{
+    double tokens_per_s = entry->tokens_per_s > 0 ? entry->tokens_per_s : TOKENS_PER_S_NOMINAL;
+    double seconds = (double)(entry->end - entry->begin) / tokens_per_s;
+    double gib = (double)MAX(entry->bytes, 1) / GIB;
+    double weight = entry->entry == ENTRY_SYSTEM && entry->shared ? SHARED_ANCHOR_WEIGHT : 1;
+    double chance =
+        policy_reuse_chance(MIN(entry->uses, USES_COUNTED), entry->age_ns, entry->entry);
+    double value = weight * chance * seconds / gib;
+
+    return fmin(value, VALUE_MAX) * (1 + used_s(entry) * TIME_SHARE_PER_S);
+}
+
+/* 0, what is below, and NaN are "not known". */
+static bool is_known(double v)
+{
+    return v > 0;
+}
+
+bool policy_find(const char *name, enum policy *policy)
+{
+    for (size_t i = 0; i < POLICY_COUNT; i++)
+        if (strcmp(policy_names[i], name) == 0) {
+            *policy = (enum policy)i;
+            return true;
+        }
+    return false;
+}
+
+double policy_priority(enum policy policy, const struct policy_entry *entry)
+{
+    assert(entry->begin <= entry->end);
+    switch (policy) {
+    case POLICY_LRU_TAIL:
+        return (double)used_ns(entry);
+    case POLICY_SHORTEST_FIRST:
+        /* 2^32 s are more than a hundred years, so the time is a fraction of a token. */
+        return (double)entry->end + fmin(used_s(entry) / 0x1p32, 0.999);
+    case POLICY_BY_TYPE:
+        return (double)MIN(entry->entry, ENTRY_SYSTEM) * 0x1p35 + used_s(entry);
+    default:
+        assert(policy == POLICY_SAVING_PER_BYTE);
+        return entry->floor + saving_per_byte(entry);
+    }
+}
+
+double policy_reuse_chance(uint32_t uses, uint64_t age_ns, uint8_t entry)
+{
+    bool anchor = entry == ENTRY_SYSTEM;
+    double yes = (double)uses + (anchor ? 3 : 1), no = anchor ? 1 : 3;
+    double age = (double)age_ns / (double)NS_PER_S / (anchor ? ANCHOR_GAP_S_P50 : GAP_S_P50);
+
+    /* p longer / (p longer + 1 - p), with p = yes / (yes + no) and 1 / longer = 1 + age^shape. */
+    return yes / (yes + no * (1 + pow(age, GAP_SHAPE)));
+}
+
+bool policy_may_replace(uint32_t reused, uint32_t prompt, uint32_t system)
+{
+    return reused >= MAX(REPLACE_TOKENS_MIN, system) && 2 * (uint64_t)reused >= prompt;
+}
+
+/* ---- snapshots ---- */
+
+/* A snapshot costs as much as the rows of this many tokens, and has to save as many. */
+static uint32_t gap_tokens(const struct policy_snapshot *where)
+{
+    if (where->rows_bytes_per_token == 0)
+        return GAP_TOKENS_MIN;
+    uint64_t tokens = where->snapshot_bytes / where->rows_bytes_per_token;
+    return (uint32_t)MIN(MAX(tokens, GAP_TOKENS_MIN), GAP_TOKENS_MAX);
+}
+
+/* The last position that can be resumed at: see "one token is always left to run" in DESIGN.md. */
+static uint32_t end_of(const struct policy_snapshot *where)
+{
+    return where->generated || where->count == 0 ? where->count : where->count - 1;
+}
+
+struct mark {
+    uint32_t at;
+    uint32_t weight;
+};
+
+enum { MARKS_MAX = 3 };
+
+/* The marks of a prompt that are worth their bytes, ascending: each saves what lies between it and the one before. */
+static size_t worthy_marks(const struct policy_snapshot *where, struct mark *marks)
+{
+    struct mark all[MARKS_MAX] = {{where->anchor, SHARED_MARK_WEIGHT},
+                                  {where->junction, SHARED_MARK_WEIGHT},
+                                  {where->last_user, 1}};
+    uint32_t before = where->from, end = end_of(where);
+    size_t count = 0;
+
+    for (size_t round = 0; round < MARKS_MAX; round++) {
+        struct mark *next = NULL; /* the lowest that is left */
+        for (size_t i = 0; i < MARKS_MAX; i++)
+            if (all[i].at > before && all[i].at < end && (next == NULL || all[i].at < next->at))
+                next = &all[i];
+        if (next == NULL)
+            break;
+        if ((uint64_t)(next->at - before) * next->weight >= gap_tokens(where)) {
+            marks[count++] = *next;
+            before = next->at;
+        }
+        next->at = 0;
+    }
+    return count;
+}
+
+/* The grid fills what marks leave open: every `sparse` tokens, or a multiple of that when a snapshot is worth more, and never
+ * within half a step of anything else. */
+static bool on_sparse_grid(const struct policy_snapshot *where, const struct mark *marks,
+                           size_t count, uint32_t at)
+{
+    if (where->sparse == 0)
+        return false;
+    uint64_t gap = gap_tokens(where);
+    uint64_t step = (gap + where->sparse - 1) / where->sparse * where->sparse;
+    uint64_t apart = step / 2;
+    if (at % step != 0 || at < where->from + apart || at + apart > end_of(where))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (at + apart > marks[i].at && marks[i].at + apart > at)
+            return false;
+    return true;
+}
+
+bool policy_wants_snapshot(const struct policy_snapshot *where, uint32_t at)
+{
+    struct mark marks[MARKS_MAX];
+
+    if (at <= where->from || at > end_of(where))
+        return false;
+    if (at == end_of(where))
+        return true;
+    size_t count = worthy_marks(where, marks);
+    for (size_t i = 0; i < count; i++)
+        if (marks[i].at == at)
+            return true;
+    return on_sparse_grid(where, marks, count, at);
+}
+
+/* ---- restore or recompute ---- */
+
+double policy_fetch_seconds(uint64_t bytes, double bytes_per_s, double latency_s,
+                            double import_bytes_per_s)
+{
+    double seconds = is_known(latency_s) ? latency_s : 0;
+
+    if (is_known(bytes_per_s))
+        seconds += (double)bytes / bytes_per_s;
+    if (is_known(import_bytes_per_s))
+        seconds += (double)bytes / import_bytes_per_s;
+    return seconds;
+}
+
+bool policy_restore_pays(double fetch_s, double compute_s)
+{
+    return !is_known(compute_s) || fetch_s < compute_s;
+}
+
+const char *const policy_names[] = {
+#define X(value, name) [value] = (name),
+    POLICY_TABLE(X)
+#undef X
+        [POLICY_COUNT] = NULL};
