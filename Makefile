@@ -93,13 +93,19 @@ LIBS       := $(sysfirst) $(libs_engine) $(libs_base) -lm -lpthread
 LIBS_T     := $(libs_test)
 endif
 
+# xxHash chooses vector code at run time through functions that only x86 builds of the library have.
+ifdef need_deps
+xxh_dispatch := $(shell printf '\043include <xxh_x86dispatch.h>\nint main(void) { return (int)XXH3_128bits("", 0).low64; }' | \
+    $(CC) $(sysflags) $(ldflags) -x c -o /dev/null - $(libs_base) 2>/dev/null && echo -DHEARTH_XXH_DISPATCH)
+endif
+
 # ---- flags -----------------------------------------------------------------------------------------------------
 
 warnings := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings
 ifndef NO_WERROR
 warnings += -Werror
 endif
-all_cflags = -std=c11 -D_GNU_SOURCE $(defines) $(warnings) $(sanflags) $(sysflags) \
+all_cflags = -std=c11 -D_GNU_SOURCE $(xxh_dispatch) $(defines) $(warnings) $(sanflags) $(sysflags) \
              $(pkg_cflags) -Isrc -Iinclude -I$(B) -Itests -pthread $(CPPFLAGS) $(CFLAGS)
 all_ldflags = $(sanflags) $(ldflags) -pthread $(LDFLAGS)
 # Where ggml's plug-ins are is known to one object only, so that an installed program differs in nothing else.
