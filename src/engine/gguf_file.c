@@ -53,7 +53,8 @@ static enum err check_magic(const struct shard *shard, struct errinfo *info)
     TRY(file_read_at(file_sys_real(), shard->fd, magic, sizeof(magic), 0, info));
     if (memcmp(magic, "GGUF", sizeof(magic)) != 0)
         return err_set(info, ERR_INVALID,
-                       "%s is not a GGUF file (it begins with %02x %02x %02x %02x). hearth serves GGUF models only",
+                       "%s is not a GGUF file (it begins with %02x %02x %02x %02x). hearth serves "
+                       "GGUF models only",
                        shard->path, (unsigned char)magic[0], (unsigned char)magic[1],
                        (unsigned char)magic[2], (unsigned char)magic[3]);
     return ERR_OK;
@@ -75,10 +76,9 @@ static enum err check_extent(const struct shard *shard, struct errinfo *info)
     }
     if (need > shard->bytes) {
         char has[UNITS_TEXT_BYTES], wants[UNITS_TEXT_BYTES];
-        return err_set(info, ERR_CORRUPT,
-                       "%s is truncated: it has %s, its tensors need %s. Download it again",
-                       shard->path, units_format_size(shard->bytes, has),
-                       units_format_size(need, wants));
+        return err_set(
+            info, ERR_CORRUPT, "%s is truncated: it has %s, its tensors need %s. Download it again",
+            shard->path, units_format_size(shard->bytes, has), units_format_size(need, wants));
     }
     return ERR_OK;
 }
@@ -90,8 +90,9 @@ static enum err open_shard(struct shard *shard, const char *path, struct errinfo
 
     shard->path = mem_strdup(path);
     shard->fd = FILE_NO;
-    /* The path is the user's own: a link (as in the Hugging Face cache) is followed, hence not file_open_at. */
-    int fd = fs->ops->openat(fs->ctx, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    /* The path is the user's own: a link (as in the Hugging Face cache) is followed, hence not file_open_at. Opening a pipe
+     * would wait for somebody to write; a file does not care about O_NONBLOCK. */
+    int fd = fs->ops->openat(fs->ctx, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0)
         return err_set_errno(info, -fd, "cannot open the model %s", path);
     shard->fd = fd;
@@ -135,6 +136,8 @@ static enum err open_shards(struct gguf_file *file, const char *path, struct err
     size_t prefix_len;
     unsigned count = count_shards(path, &prefix_len);
 
+    if (strlen(path) >= PATH_BYTES_MAX)
+        return err_set(info, ERR_INVALID, "the path of the model is too long: %s", path);
     if (count > GGUF_FILE_SHARDS_MAX)
         return err_set(info, ERR_LIMIT, "%s: more than %d shards", path, GGUF_FILE_SHARDS_MAX);
     for (unsigned i = 0; i < count; i++) {
@@ -280,21 +283,35 @@ size_t gguf_file_tensors(const struct gguf_file *file)
     return tensors;
 }
 
-/* Tensors are named by their role in every architecture of the format: keys to attend to, or a state that is carried. */
-static void note_role(const char *role, struct gguf_file_layer *layer)
-{
-    static const char *const attention[] = {"attn_k.", "attn_qkv.", "attn_kv_a_mqa.", "attn_kv."};
-    static const char *const recurrent[] = {"ssm_", "shortconv.", "time_mix_"};
+/* Tensors are named by their role in every architecture of the format. */
+struct roles {
+    bool keys;  /* to attend to */
+    bool fused; /* keys, queries and values in one; a recurrent layer may begin with it, too */
+    bool state; /* that is carried */
+};
 
-    for (size_t i = 0; i < COUNT_OF(attention); i++)
-        layer->attention |= strncmp(role, attention[i], strlen(attention[i])) == 0;
-    for (size_t i = 0; i < COUNT_OF(recurrent); i++)
-        layer->recurrent |= strncmp(role, recurrent[i], strlen(recurrent[i])) == 0;
+static bool begins_with_any(const char *role, const char *const *names)
+{
+    for (; *names != NULL; names++)
+        if (strncmp(role, *names, strlen(*names)) == 0)
+            return true;
+    return false;
+}
+
+static void note_role(const char *role, struct roles *roles)
+{
+    static const char *const keys[] = {"attn_k.", "attn_kv_a_mqa.", "attn_kv.", NULL};
+    static const char *const fused[] = {"attn_qkv.", NULL};
+    static const char *const state[] = {"ssm_", "shortconv.", "time_mix_", NULL};
+
+    roles->keys |= begins_with_any(role, keys);
+    roles->fused |= begins_with_any(role, fused);
+    roles->state |= begins_with_any(role, state);
 }
 
 struct gguf_file_layer gguf_file_layer(const struct gguf_file *file, uint32_t number)
 {
-    struct gguf_file_layer layer = {0};
+    struct roles roles = {0};
     char prefix[32];
 
     snprintf(prefix, sizeof(prefix), "blk.%u.", number);
@@ -303,10 +320,13 @@ struct gguf_file_layer gguf_file_layer(const struct gguf_file *file, uint32_t nu
         for (int64_t i = 0; i < gguf_get_n_tensors(gguf); i++) {
             const char *name = gguf_get_tensor_name(gguf, i);
             if (strncmp(name, prefix, strlen(prefix)) == 0)
-                note_role(name + strlen(prefix), &layer);
+                note_role(name + strlen(prefix), &roles);
         }
     }
-    return layer;
+    return (struct gguf_file_layer){
+        .attention = roles.keys || (roles.fused && !roles.state),
+        .recurrent = roles.state,
+    };
 }
 
 /* ---- fingerprint ---- */
@@ -347,8 +367,8 @@ static void hash_metadata(struct hash256_state *state, const struct gguf_context
     }
 }
 
-static enum err hash_samples(struct hash256_state *state, const struct shard *shard, uint64_t offset,
-                             uint64_t size, struct errinfo *info)
+static enum err hash_samples(struct hash256_state *state, const struct shard *shard,
+                             uint64_t offset, uint64_t size, struct errinfo *info)
 {
     uint64_t starts[] = {0, size / 2, size};
     unsigned char sample[SAMPLE_BYTES];

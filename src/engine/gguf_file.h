@@ -26,7 +26,7 @@ enum err gguf_file_open(struct gguf_file **file, const char *path, struct errinf
 void gguf_file_close(struct gguf_file **file);
 
 const char *gguf_file_text(const struct gguf_file *file, const char *key); /* NULL when absent or not a text */
-/* A number under "<architecture>.<key>"; the largest element of an array; `otherwise` when absent. */
+/* An integer of 32 or 64 bits under "<architecture>.<key>"; the largest element of an array; `otherwise` when there is none. */
 uint64_t gguf_file_arch_uint(const struct gguf_file *file, const char *key, uint64_t otherwise);
 bool gguf_file_has_arch_key(const struct gguf_file *file, const char *key);
 
@@ -42,7 +42,7 @@ struct gguf_file_layer gguf_file_layer(const struct gguf_file *file, uint32_t la
 
 /* Metadata, tensor infos, and samples of the bytes of every tensor: first, middle and last 64 bytes. Any change of the file
  * that a person could make on purpose (other weights, quantization, vocabulary, template, rope) changes it; a few
- * milliseconds. ERR_IO when the file cannot be read. */
+ * milliseconds. ERR_IO when the file cannot be read, ERR_CORRUPT when it has become shorter. */
 enum err gguf_file_fingerprint(const struct gguf_file *file, struct hash256 *out,
                                struct errinfo *info) NODISCARD;
 

@@ -262,9 +262,10 @@ static void test_i105_control_tokens_only_where_trusted(void **state)
 static void test_bytes_of_tokens(void **state)
 {
     struct engine *engine = create((struct engine_fake_options){0});
-    char out[16] = "################";
+    char out[16];
 
     (void)state;
+    memset(out, '#', sizeof(out));
     assert_int_equal(engine_token_bytes(engine, 0xe4, false, out, sizeof(out)), 1);
     assert_int_equal((unsigned char)out[0], 0xe4);
     assert_int_equal(engine_token_bytes(engine, ENGINE_FAKE_EOS, false, out, sizeof(out)), 0);

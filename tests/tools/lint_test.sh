@@ -24,6 +24,7 @@ test_function_length_can_be_allowed
 test_conditions_keep_braces_even
 test_uneven_braces_are_reported
 test_file_length
+test_file_length_can_be_allowed
 test_typedef_hides_struct
 test_work_left_needs_an_issue
 test_white_space
@@ -340,6 +341,17 @@ test_file_length() {
     expect_output '^note: src/base/b.c: 1200 lines'
     expect_output '^note: src/base/b.h: 250 lines'
     ! grep -q '^note: src/base/a' "$tree/out" || die "a note below the soft limit"
+}
+
+test_file_length_can_be_allowed() {
+    lines 251 'int x;' | put src/base/fine.h
+    echo 'file-length src/base/fine.h one table' | put tools/lint.allow
+    expect
+    expect_output '^note: src/base/fine.h: 251 lines'
+    lines 250 'int x;' | put src/base/fine.h
+    expect 'tools/lint.allow:1: allow'
+    echo 'file-length src/base/fine.h' | put tools/lint.allow
+    expect 'tools/lint.allow:1: allow'
 }
 
 test_typedef_hides_struct() {
