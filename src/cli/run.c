@@ -223,7 +223,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_run = {
     .name = "run",
-    .summary = "Load a model, continue a prompt, and print the answer as it comes.",
+    .summary = "Load a model and continue a prompt, printing as it comes.",
     .usage = "[options] FILE PROMPT",
     .table = {.command = "run", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct run_options),
