@@ -12,6 +12,7 @@
 #include "base/attr.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "engine/engine.h"
 #include "version.h"
 
 enum { VERSION_TEXT_BYTES = 64 };
@@ -21,6 +22,18 @@ struct version_line {
     const char *name;
     const char *(*text)(char out[VERSION_TEXT_BYTES]);
 };
+
+static const char *llama_text(char out[VERSION_TEXT_BYTES])
+{
+    (void)out;
+    return engine_library_version();
+}
+
+static const char *ggml_text(char out[VERSION_TEXT_BYTES])
+{
+    (void)out;
+    return engine_ggml_version();
+}
 
 static const char *blake3_text(char out[VERSION_TEXT_BYTES])
 {
@@ -49,6 +62,8 @@ static const char *compiler_text(char out[VERSION_TEXT_BYTES])
 
 /* inih cannot be asked and has no version in its header. */
 static const struct version_line lines[] = {
+    {"libllama", llama_text},
+    {"libggml", ggml_text},
     {"BLAKE3", blake3_text},
     {"xxHash", xxhash_text},
     {"compiler", compiler_text},
