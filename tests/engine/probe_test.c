@@ -87,6 +87,21 @@ static void test_i5_facts_of_families(void **state)
     }
 }
 
+/* Chunks that are smaller than the prompt of the self-test. */
+static void test_small_chunks(void **state)
+{
+    struct engine_options small = options;
+
+    (void)state;
+    for (small.chunk = 1; small.chunk < 30; small.chunk = small.chunk * 2 + 1) {
+        struct engine *engine = test_engine("qwen35", &small);
+        assert_int_equal(engine_facts(engine)->chunk, small.chunk);
+        assert_int_equal(engine_facts(engine)->slicing, ENGINE_SLICING_ROWS);
+        assert_true(engine_facts(engine)->exact);
+        engine_close(&engine);
+    }
+}
+
 /* Bytes are measured, but they can be computed, too: 4 layers, K and V, 2 heads of 64 values in f16; q8_0 stores 34 bytes for
  * 32 values. */
 static void test_bytes_of_rows(void **state)
@@ -221,6 +236,6 @@ static void test_kinds_without_sizes(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_i5_facts_of_families), TEST(test_bytes_of_rows),
+TEST_SUITE(TEST(test_i5_facts_of_families), TEST(test_small_chunks), TEST(test_bytes_of_rows),
            TEST(test_sizes_hold_at_every_length), TEST(test_streams_are_served_whole),
            TEST(test_kinds_without_sizes))
