@@ -128,7 +128,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_doctor = {
     .name = "doctor",
-    .summary = "Show what hearth finds on this machine, and what is wrong.",
+    .summary = "Show what hearth found on this machine, and what is wrong with it.",
     .usage = "[options]",
     .table = {.command = "doctor", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct doctor_options),

@@ -159,7 +159,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_model = {
     .name = "model",
-    .summary = "Make a model with random weights, or show what a file is.",
+    .summary = "Make a model file with random weights, or show what a file is.",
     .usage = "make [options] | show [options] FILE",
     .table = {.command = "model", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct model_options),

@@ -3,14 +3,16 @@
  */
 #include "cli/model_settings.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/progress.h"
 #include "base/str.h"
-#include "cli/cli.h"
 
 const char *const model_settings_flash[] = {"auto", "on", "off", NULL};
 
@@ -29,9 +31,10 @@ static enum err parse_adapter(const char *text, struct arena *arena, struct engi
     const char *equals = strrchr(text, '=');
     double scale = 1;
 
-    if (equals != NULL && !str_to_f64(str_from(equals + 1), &scale))
-        return err_set(info, ERR_INVALID, "--lora %s: expected FILE or FILE=SCALE", text);
     size_t len = equals ? (size_t)(equals - text) : strlen(text);
+    if (len == 0 || (equals != NULL && !str_to_f64(str_from(equals + 1), &scale)) ||
+        fabs(scale) > FLT_MAX)
+        return err_set(info, ERR_INVALID, "--lora %s: expected FILE or FILE=SCALE", text);
     adapter->scale = (float)scale;
     adapter->path = arena_strdup(arena, (struct str){text, len});
     return adapter->path ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for --lora");
@@ -77,15 +80,18 @@ static struct engine_options to_engine(const struct cli *cli, const struct model
     };
 }
 
-enum err cli_load_model(const struct cli *cli, const struct model_settings *settings,
-                        const char *path, struct engine **engine, double *seconds)
+enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings *settings,
+                             const char *path, struct engine **engine, double *seconds)
 {
     struct engine_options options = to_engine(cli, settings, path);
     struct errinfo info = {0};
     uint64_t started = clock_mono_ns(cli->setup->clock);
 
     *engine = NULL;
+    *seconds = 0;
     enum err err = fill_adapters(cli, settings, &options, &info);
+    if (err == ERR_INVALID)
+        return cli_usage_error(cli, "%s", info.text);
     if (err == ERR_OK) {
         struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "loading",
                                                PROGRESS_UNIT_NONE, cli->setup->clock);
@@ -95,7 +101,8 @@ enum err cli_load_model(const struct cli *cli, const struct model_settings *sett
         progress_finish(&bar, err == ERR_OK);
     }
     *seconds = (double)(clock_mono_ns(cli->setup->clock) - started) / (double)NS_PER_S;
-    if (err != ERR_OK)
-        cli_error(cli, "%s", info.text);
-    return err;
+    if (err == ERR_OK)
+        return CLI_EXIT_OK;
+    cli_error(cli, "%s", info.text);
+    return CLI_EXIT_FAILURE;
 }

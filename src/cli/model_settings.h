@@ -12,11 +12,9 @@
 #include <stdint.h>
 
 #include "base/attr.h"
-#include "base/err.h"
 #include "base/option.h"
+#include "cli/cli.h"
 #include "engine/engine.h"
-
-struct cli;
 
 struct model_settings {
     uint64_t context, sequences, chunk, threads, threads_prefill;
@@ -73,9 +71,9 @@ extern const char *const model_settings_flash[]; /* auto, on, off */
     {"backends", 0, OPTION_TEXT, offsetof(type, field.backends), .value = "DIR",                   \
      .help = "Folder with ggml's backends, instead of the one of the build."}
 
-/* Loads `path` with a bar on stderr where that is a terminal; complains and returns an error, or gives the engine. `seconds` is how long
- * it took. */
-enum err cli_load_model(const struct cli *cli, const struct model_settings *settings,
-                        const char *path, struct engine **engine, double *seconds) NODISCARD;
+/* Loads `path` with a bar on stderr where that is a terminal and gives the engine, or complains: a usage error when the settings
+ * themselves are wrong, a failure when the model or the machine is. *engine is NULL then. `seconds` is how long it took. */
+enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings *settings,
+                             const char *path, struct engine **engine, double *seconds) NODISCARD;
 
 #endif

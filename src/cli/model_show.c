@@ -49,7 +49,8 @@ static void show_state(const struct cli *cli, const struct engine *engine)
             units_format_size(facts->rows_bytes_per_token, rows),
             units_format_size(state_rows_bytes(engine, 256), block));
     line(cli, "snapshot",
-         facts->snapshot_bytes_max ? units_format_size(facts->snapshot_bytes_max, snapshot) : "not needed");
+         facts->snapshot_bytes_max ? units_format_size(facts->snapshot_bytes_max, snapshot)
+                                   : "not needed");
 }
 
 /* What the chat template mentions; a hint for people, nothing decides by it. */
@@ -58,10 +59,8 @@ static void show_template(const struct cli *cli, const char *template)
     static const struct {
         const char *word, *feature;
     } features[] = {
-        {"tools", "tools"},
-        {"tool_calls", "tool calls"},
-        {"think", "reasoning"},
-        {"enable_thinking", "a switch for it"},
+        {"tools", "tools"},     {"tool_calls", "tool calls"},
+        {"think", "reasoning"}, {"enable_thinking", "a switch for it"},
         {"image", "images"},
     };
     const char *separator = ": ";
@@ -99,8 +98,9 @@ enum cli_exit model_show(struct cli *cli, const struct model_settings *settings)
 
     if (cli->args_count != 2)
         return cli_usage_error(cli, "show needs a model file");
-    if (cli_load_model(cli, settings, cli->args[1], &engine, &seconds) != ERR_OK)
-        return CLI_EXIT_FAILURE;
+    enum cli_exit status = cli_load_model(cli, settings, cli->args[1], &engine, &seconds);
+    if (status != CLI_EXIT_OK)
+        return status;
     const struct engine_facts *facts = engine_facts(engine);
     hash256_hex(&facts->fingerprint, hex);
     line(cli, "name", facts->name);

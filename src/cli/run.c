@@ -57,6 +57,7 @@ struct answer {
     struct sampler *sampler;
     token_id *prompt;
     size_t prompt_count;
+    uint32_t room; /* tokens that the sequence can have */
     seq_id seq;
     uint64_t generated;
     uint64_t started_ns, first_ns, ended_ns;
@@ -73,7 +74,6 @@ static void on_interrupt(int signal)
 
 static enum err tokenize(struct answer *answer, const char *text, struct errinfo *info)
 {
-    uint32_t context = engine_facts(answer->engine)->context;
     size_t max = strlen(text) + 8;
 
     answer->prompt = mem_try_alloc_array(max, sizeof(*answer->prompt));
@@ -84,10 +84,12 @@ static enum err tokenize(struct answer *answer, const char *text, struct errinfo
                         &answer->prompt_count, info));
     if (answer->prompt_count == 0)
         return err_set(info, ERR_INVALID, "the prompt is empty");
-    if (answer->prompt_count >= context)
-        return err_set(info, ERR_LIMIT,
-                       "the prompt has %zu tokens, the context %u: use a larger --ctx-size",
-                       answer->prompt_count, context);
+    answer->room = engine_cells_free(answer->engine); /* not all of the context with --kv-streams */
+    if (answer->prompt_count >= answer->room)
+        return err_set(
+            info, ERR_LIMIT,
+            "the prompt has %zu tokens, the context room for %u: use a larger --ctx-size",
+            answer->prompt_count, answer->room);
     return ERR_OK;
 }
 
@@ -141,7 +143,9 @@ static enum err generate(struct answer *answer, struct buf *piece, struct errinf
     struct sample_pick pick;
 
     detok_init(&detok, engine, false);
-    while (answer->generated < answer->options->tokens && !interrupted) {
+    /* An answer that can no longer be written is not worth computing. */
+    while (answer->generated < answer->options->tokens && !interrupted &&
+           !ferror(answer->cli->out)) {
         TRY(sampler_pick(answer->sampler, 0, &pick, info));
         if (answer->generated == 0)
             answer->first_ns = clock_mono_ns(answer->cli->setup->clock);
@@ -150,7 +154,7 @@ static enum err generate(struct answer *answer, struct buf *piece, struct errinf
         answer->generated++;
         TRY(detok_push(&detok, pick.token, piece));
         print_piece(answer, piece);
-        if (engine_seq_length(engine, answer->seq) == engine_facts(engine)->context)
+        if (engine_seq_length(engine, answer->seq) == answer->room)
             break;
         struct engine_item item = {answer->seq, &pick.token, 1, true};
         TRY(engine_run(engine, &item, 1, info));
@@ -168,8 +172,9 @@ static enum err answer_prompt(struct answer *answer, const char *text, struct er
     TRY(tokenize(answer, text, info));
     TRY(make_sampler(answer, info));
     TRY(engine_seq_acquire(answer->engine, &answer->seq, info));
-    answer->started_ns = answer->first_ns = clock_mono_ns(clock);
+    answer->started_ns = clock_mono_ns(clock);
     TRY(prefill(answer, info));
+    answer->first_ns = clock_mono_ns(clock); /* unless a token comes later */
     buf_init(&piece, PIECE_BYTES_MAX);
     enum err err = generate(answer, &piece, info);
     buf_fini(&piece);
@@ -204,8 +209,10 @@ static enum cli_exit run(struct cli *cli, const void *options)
     struct errinfo info = {0};
     double load_s;
 
-    if (cli_load_model(cli, &settings->model, cli->args[0], &answer.engine, &load_s) != ERR_OK)
-        return CLI_EXIT_FAILURE;
+    enum cli_exit status =
+        cli_load_model(cli, &settings->model, cli->args[0], &answer.engine, &load_s);
+    if (status != CLI_EXIT_OK)
+        return status;
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND}, old;
     sigaction(SIGINT, &action, &old);
     enum err err = answer_prompt(&answer, cli->args[1], &info);

@@ -19,7 +19,13 @@
 #include "engine/backend.h"
 #include "engine/gguf_file.h"
 
-enum { CONTEXT_DEFAULT_MAX = 32768, SEQUENCES_DEFAULT = 8, CHUNK_DEFAULT = 512, OWN_SEQUENCES = 2 };
+enum {
+    CONTEXT_DEFAULT_MAX = 32768,
+    CONTEXT_STEP = 256,
+    SEQUENCES_DEFAULT = 8,
+    CHUNK_DEFAULT = 512,
+    OWN_SEQUENCES = 2,
+};
 
 /* A block of pinned host memory, for engine_free. */
 struct pinned_block {
@@ -396,6 +402,15 @@ static enum err load_adapters(struct engine_llama *llama, const struct load *loa
     return err;
 }
 
+/* The library rounds up the cells of each cache by itself, but cuts the batch to the context as it was asked for: fewer tokens
+ * than there are cells, and one more is an assert. Asked for round numbers, it does neither. */
+static uint32_t round_context(uint32_t context, uint32_t caches)
+{
+    uint32_t each = (context + caches - 1) / caches;
+
+    return (each + CONTEXT_STEP - 1) / CONTEXT_STEP * CONTEXT_STEP * caches;
+}
+
 static struct llama_context_params context_params(struct engine_llama *llama,
                                                   const struct engine_options *options)
 {
@@ -403,7 +418,7 @@ static struct llama_context_params context_params(struct engine_llama *llama,
     struct engine_facts *facts = &llama->base.facts;
     uint32_t threads = options->threads ? options->threads : sysinfo_cores();
 
-    params.n_ctx = facts->context;
+    params.n_ctx = round_context(facts->context, options->streams ? facts->sequences : 1);
     params.n_seq_max = facts->sequences + (options->streams ? 0 : OWN_SEQUENCES);
     params.n_ubatch = facts->chunk;
     params.n_batch = facts->chunk + facts->sequences;
@@ -448,6 +463,9 @@ static enum err make_context(struct engine_llama *llama, const struct engine_opt
     }
     llama->memory = llama_get_memory(llama->ctx);
     facts->context = llama_n_ctx(llama->ctx);
+    if (llama_n_batch(llama->ctx) < MIN(facts->context, facts->chunk + facts->sequences))
+        return err_set(info, ERR_ENGINE, "the library takes %u tokens at a time only",
+                       llama_n_batch(llama->ctx));
     facts->chunk = MIN(facts->chunk, llama_n_ubatch(llama->ctx));
     llama->temp = (seq_id)facts->sequences;
     llama->empty = (seq_id)facts->sequences + 1;

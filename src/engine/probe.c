@@ -94,12 +94,18 @@ static void count_groups(struct engine_llama *llama, const struct gguf_file *fil
 
 /* ---- running the probe's prompt ---- */
 
+/* In the chunks that the engine has, which may be smaller than the prompt. */
 static enum err run(struct probe *probe, seq_id seq, uint32_t from, uint32_t count, bool logits,
                     struct errinfo *info)
 {
-    struct engine_item item = {seq, probe->tokens + from, count, logits};
+    struct engine *engine = &probe->llama->base;
 
-    return engine_run(&probe->llama->base, &item, 1, info);
+    for (uint32_t n; count > 0; from += n, count -= n) {
+        n = MIN(count, engine->facts.chunk);
+        struct engine_item item = {seq, probe->tokens + from, n, logits && n == count};
+        TRY(engine_run(engine, &item, 1, info));
+    }
+    return ERR_OK;
 }
 
 /* Tokens that are text, so that no model treats them in a special way. */

@@ -62,4 +62,28 @@ test_help_names_every_family_and_preset() {
     done
 }
 
+# A closed standard stream must not lend its number to the model: what is printed would end up in it.
+test_closed_streams_do_not_damage_the_model() {
+    local closed
+    "$HEARTH" model make -f llama --layers 1 --width 64 -o good.gguf >/dev/null || fail 'no model'
+    for closed in '<&-' '>&-' '2>&-' '<&- >&-' '<&- >&- 2>&-'; do
+        rm -f x.gguf
+        # shellcheck disable=SC2016 # expanded by the inner shell
+        run bash -c '"$@" '"$closed" bash "$HEARTH" model make -f llama --layers 1 --width 64 -o x.gguf
+        case $closed in
+        *'>&-'*' '*'2>&-' | *'<&- >&-' | '>&-')
+            expect_status 1 # it was made, but that could not be said
+            ;;
+        *) expect_status 0 ;;
+        esac
+        cmp -s good.gguf x.gguf || fail "with $closed another model was made"
+        rm -f x.gguf
+        # shellcheck disable=SC2016
+        run bash -c '"$@" '"$closed" bash "$HEARTH" model make -f lama -o x.gguf
+        expect_status 2
+        [ ! -e x.gguf ] || fail 'a file in spite of an error'
+    done
+    [ "$(ls -A)" = good.gguf ] || fail "something was left: $(ls -A)"
+}
+
 suite_main "$@"

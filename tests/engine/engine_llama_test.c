@@ -357,6 +357,37 @@ static void test_sequences_and_cells_have_limits(void **state)
     engine_close(&engine);
 }
 
+/* engine_run takes chunk + sequences tokens, however small the context and the chunks are. */
+static void test_small_engines_keep_their_promise(void **state)
+{
+    static const struct engine_options small[] = {
+        {.context = 1, .sequences = 3, .chunk = 1, .threads = 1},
+        {.context = 1, .sequences = 60, .streams = true, .threads = 1},
+        {.context = 64, .sequences = 8, .threads = 1},
+        {.context = 100, .sequences = 254, .chunk = 7, .threads = 1},
+        {.context = 256, .sequences = 1, .chunk = 256, .threads = 1},
+    };
+    token_id tokens[256];
+
+    (void)state;
+    fill_tokens(tokens, COUNT_OF(tokens), 4);
+    for (size_t i = 0; i < COUNT_OF(small); i++) {
+        struct engine *engine = test_engine("qwen35", &small[i]);
+        const struct engine_facts *facts = engine_facts(engine);
+        struct engine_item items[256];
+        uint32_t count = MIN(facts->sequences, engine_cells_free(engine) - facts->chunk + 1);
+        for (uint32_t k = 0; k < count; k++) {
+            items[k] = (struct engine_item){.tokens = tokens, .count = k ? 1 : facts->chunk, .logits = true};
+            assert_ok(engine_seq_acquire(engine, &items[k].seq, NULL));
+        }
+        assert_true(facts->context >= small[i].context);
+        assert_ok(engine_run(engine, items, count, NULL));
+        for (uint32_t k = 0; k < count; k++)
+            assert_non_null(engine_logits(engine, k));
+        engine_close(&engine);
+    }
+}
+
 /* A batch of several sequences gives each the logits that it has alone, within rounding. */
 static void test_batched_sequences_do_not_mix(void **state)
 {
@@ -489,6 +520,7 @@ TEST_SUITE(TEST(test_missing_and_foreign_files_get_sentences), TEST(test_every_t
            TEST(test_progress_rises_and_can_cancel), TEST(test_facts), TEST(test_i5_kinds_of_families),
            TEST(test_i97_fingerprint_changes_with_everything_that_matters),
            TEST(test_tokens_round_trip), TEST(test_bad_batches_are_refused_and_change_nothing),
-           TEST(test_sequences_and_cells_have_limits), TEST(test_batched_sequences_do_not_mix),
+           TEST(test_sequences_and_cells_have_limits),
+           TEST(test_small_engines_keep_their_promise), TEST(test_batched_sequences_do_not_mix),
            TEST(test_abort_keeps_whole_chunks), TEST(test_abort_breaks_what_cannot_be_cut),
            TEST(test_memory_for_state_is_usable), TEST(test_versions_and_backends_are_known))

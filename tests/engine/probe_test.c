@@ -1,0 +1,241 @@
+/*
+ * What the self-test says about tiny models of each sort: kinds, how many layers of each, the sizes of state, and in which mode
+ * state is moved. That the moved state is right is what tests/fidelity shows.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "engine/state.h"
+#include "support/models.h"
+#include "support/test.h"
+
+enum {
+    FULL = KIND_BIT(KIND_FULL),
+    SLIDING = KIND_BIT(KIND_SLIDING),
+    RECURRENT = KIND_BIT(KIND_RECURRENT)
+};
+
+enum { CONTEXT = 1024, SEQUENCES = 3, CHUNK = 64, CELL_BYTES = 12 };
+
+static const struct family {
+    const char *name;
+    kind_set kinds;
+    uint32_t layers[KIND_COUNT]; /* in the order of enum kind */
+} families[] = {
+    {"llama", FULL, {4}},
+    {"qwen3moe", FULL, {4}},
+    {"gemma3", FULL | SLIDING, {1, 3}},
+    {"mamba2", RECURRENT, {0, 0, 0, 4}},
+    {"qwen35", FULL | RECURRENT, {1, 0, 0, 3}},
+    {"falcon-h1", FULL | RECURRENT, {4, 0, 0, 4}}, /* each layer has both */
+};
+
+static const struct engine_options options = {
+    .context = CONTEXT, .sequences = SEQUENCES, .chunk = CHUNK, .threads = 1};
+
+static void check_groups(const struct family *family, const struct engine_facts *facts)
+{
+    uint32_t layers[KIND_COUNT] = {0};
+
+    for (size_t i = 0; i < facts->groups_count; i++) {
+        assert_true(facts->kinds & KIND_BIT(facts->groups[i].kind));
+        layers[facts->groups[i].kind] = facts->groups[i].layers;
+    }
+    for (int kind = 0; kind < KIND_COUNT; kind++)
+        if (layers[kind] != family->layers[kind])
+            fail_msg("%s: %u layers are %s", family->name, layers[kind], kind_name(kind));
+    assert_int_equal(facts->groups_count, __builtin_popcount(facts->kinds));
+}
+
+/* The self-test leaves nothing behind: every sequence and every cell is free. */
+static void check_left_clean(struct engine *engine)
+{
+    seq_id seqs[SEQUENCES];
+
+    for (int i = 0; i < SEQUENCES; i++) {
+        assert_ok(engine_seq_acquire(engine, &seqs[i], NULL));
+        assert_int_equal(engine_seq_length(engine, seqs[i]), 0);
+    }
+    assert_int_equal(engine_cells_free(engine), engine_facts(engine)->context);
+    for (int i = 0; i < SEQUENCES; i++)
+        engine_seq_release(engine, &seqs[i]);
+}
+
+static void test_i5_facts_of_families(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(families); i++) {
+        struct engine *engine = test_engine(families[i].name, &options);
+        const struct engine_facts *facts = engine_facts(engine);
+        if (facts->kinds != families[i].kinds)
+            fail_msg("%s has kinds %x", families[i].name, facts->kinds);
+        assert_int_equal(facts->slicing, ENGINE_SLICING_ROWS);
+        assert_true(facts->exact);
+        assert_int_equal(facts->rows_bytes_per_token > 0, (facts->kinds & FULL) != 0);
+        assert_int_equal(facts->rows_bytes_fixed > 0, (facts->kinds & FULL) != 0);
+        assert_int_equal(facts->snapshot_bytes_max > 0, kind_set_needs_snapshot(facts->kinds));
+        assert_int_equal(facts->window > 0, (facts->kinds & SLIDING) != 0);
+        check_groups(&families[i], facts);
+        check_left_clean(engine);
+        engine_close(&engine);
+    }
+}
+
+/* Chunks that are smaller than the prompt of the self-test. */
+static void test_small_chunks(void **state)
+{
+    struct engine_options small = options;
+
+    (void)state;
+    for (small.chunk = 1; small.chunk < 30; small.chunk = small.chunk * 2 + 1) {
+        struct engine *engine = test_engine("qwen35", &small);
+        assert_int_equal(engine_facts(engine)->chunk, small.chunk);
+        assert_int_equal(engine_facts(engine)->slicing, ENGINE_SLICING_ROWS);
+        assert_true(engine_facts(engine)->exact);
+        engine_close(&engine);
+    }
+}
+
+/* Bytes are measured, but they can be computed, too: 4 layers, K and V, 2 heads of 64 values in f16; q8_0 stores 34 bytes for
+ * 32 values. */
+static void test_bytes_of_rows(void **state)
+{
+    struct engine_options other = options;
+    struct engine *engine = test_engine("qwen3", &options);
+    const struct engine_facts *facts = engine_facts(engine);
+
+    (void)state;
+    uint64_t values = (facts->rows_bytes_per_token - CELL_BYTES) / 2;
+    assert_int_equal(facts->rows_bytes_per_token, 2 * values + CELL_BYTES);
+    assert_int_equal(values % (4 * 2 * 32), 0);
+    engine_close(&engine);
+    other.kv_k = ENGINE_KV_Q8_0;
+    engine = test_engine("qwen3", &other);
+    facts = engine_facts(engine);
+    assert_int_equal(facts->rows_bytes_per_token,
+                     values / 2 / 32 * 34 + values / 2 * 2 + CELL_BYTES);
+    assert_int_equal(facts->groups[0].layers, 4);
+    assert_int_equal(facts->slicing, ENGINE_SLICING_ROWS);
+    engine_close(&engine);
+}
+
+static void run(struct engine *engine, seq_id seq, uint32_t count)
+{
+    token_id tokens[CHUNK];
+    struct engine_item item = {seq, tokens, count, false};
+
+    for (uint32_t i = 0; i < count; i++)
+        tokens[i] = (token_id)(i % 200);
+    assert_ok(engine_run(engine, &item, 1, NULL));
+}
+
+/* A tier reserves by these numbers before anything is exported: at no length is more needed. */
+static void test_sizes_hold_at_every_length(void **state)
+{
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(families); i++) {
+        struct engine *engine = test_engine(families[i].name, &options);
+        const struct engine_facts *facts = engine_facts(engine);
+        uint64_t most = 0;
+        seq_id seq;
+        assert_ok(engine_seq_acquire(engine, &seq, NULL));
+        while (engine_seq_length(engine, seq) < 400) {
+            run(engine, seq, 1 + (uint32_t)test_random_below(&seed, CHUNK));
+            assert_ok(engine_seq_settle(engine, seq, NULL));
+            uint32_t length = engine_seq_length(engine, seq);
+            if (facts->kinds & FULL)
+                assert_int_equal(state_rows_bytes(engine, length),
+                                 facts->rows_bytes_fixed + length * facts->rows_bytes_per_token);
+            if (kind_set_needs_snapshot(facts->kinds))
+                most = MAX(most, state_snapshot_bytes(engine, seq));
+            if (most > facts->snapshot_bytes_max)
+                fail_msg("%s: a snapshot of %ju bytes at %u tokens, %ju are said to be the most",
+                         families[i].name, (uintmax_t)most, length,
+                         (uintmax_t)facts->snapshot_bytes_max);
+        }
+        engine_close(&engine);
+    }
+}
+
+/* ---- whole sequences ---- */
+
+static void export_whole(struct engine *engine, seq_id seq, struct state_object *object)
+{
+    uint64_t capacity = state_whole_bytes(engine, seq);
+    void *data = mem_alloc(capacity);
+
+    assert_ok(state_export_whole(engine, seq, data, capacity, &object->shape, NULL));
+    object->data = data;
+}
+
+/* A cache per sequence cannot be sliced: it is not even tried, and nobody is warned about what he asked for. */
+static void test_streams_are_served_whole(void **state)
+{
+    struct engine_options streams = options;
+    char text[256] = "";
+    char path[1024];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/log", test_dir());
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    streams.streams = true;
+    streams.log = log_create(&(struct log_options){.fd = fd, .clock = clock_real()});
+    for (size_t i = 0; i < COUNT_OF(families); i++) {
+        struct engine *engine = test_engine(families[i].name, &streams);
+        const struct engine_facts *facts = engine_facts(engine);
+        struct state_object object = {0};
+        struct state_shape shape;
+        seq_id seq, again;
+        if (facts->slicing != ENGINE_SLICING_WHOLE)
+            fail_msg("%s has mode %d", families[i].name, facts->slicing);
+        assert_int_equal(facts->rows_bytes_per_token, 0);
+        assert_int_equal(facts->snapshot_bytes_max, 0);
+        assert_true(facts->kinds != 0);
+        assert_ok(engine_seq_acquire(engine, &seq, NULL));
+        run(engine, seq, 40);
+        assert_err(state_export_rows(engine, seq, 0, 40, text, sizeof(text), &shape, NULL),
+                   ERR_UNSUPPORTED);
+        export_whole(engine, seq, &object);
+        engine_seq_release(engine, &seq);
+        struct state_restore restore = {.rows = &object, .rows_count = 1, .length = 40};
+        assert_ok(state_import(engine, &restore, &again, NULL));
+        assert_int_equal(engine_seq_length(engine, again), 40);
+        mem_free((void *)object.data);
+        engine_close(&engine);
+    }
+    log_destroy(&streams.log);
+    ssize_t len = pread(fd, text, sizeof(text) - 1, 0);
+    if (len != 0)
+        fail_msg("logged: %s", text);
+    close(fd);
+}
+
+/* What was announced stays known without the sizes. */
+static void test_kinds_without_sizes(void **state)
+{
+    struct engine_options streams = options;
+
+    (void)state;
+    streams.streams = true;
+    for (size_t i = 0; i < COUNT_OF(families); i++) {
+        struct engine *engine = test_engine(families[i].name, &streams);
+        kind_set kinds = engine_facts(engine)->kinds, expected = families[i].kinds;
+        /* Whether other layers are full was found by the sizes; what needs a snapshot is never forgotten. */
+        assert_int_equal(kinds & ~FULL, expected & ~FULL);
+        assert_int_equal(kind_set_sliceable(kinds), kind_set_sliceable(expected));
+        engine_close(&engine);
+    }
+}
+
+TEST_SUITE(TEST(test_i5_facts_of_families), TEST(test_small_chunks), TEST(test_bytes_of_rows),
+           TEST(test_sizes_hold_at_every_length), TEST(test_streams_are_served_whole),
+           TEST(test_kinds_without_sizes))
