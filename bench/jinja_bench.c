@@ -1,0 +1,173 @@
+/*
+ * jinja_bench.c: how long a render takes: a conversation of 200 messages and 400 KB, with the templates in ../shared/templates
+ * that are named on the command line, or Qwen3 and Llama 3 (the aim is below 5 ms for these), or all of them with --all.
+ *
+ * csv: template, bytes of output, compile in us, render in us (median and best of the rounds).
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "prompt/jinja.h"
+#include "version.h"
+
+enum {
+    MESSAGES = 200,
+    MESSAGE_BYTES = 2000,
+    ROUNDS = 50,
+    ARENA_BYTES = 512 << 20,
+    OUTPUT_BYTES = 64 << 20,
+};
+
+static char content[MESSAGE_BYTES];
+
+static struct jinja_value conversation(struct arena *arena)
+{
+    static const char words[] = "The quick brown fox jumps over the lazy dog; it's \"fine\".\n";
+    struct jinja_value messages = jinja_list_new(arena), vars = jinja_dict_new(arena);
+    bool ok = true;
+
+    for (size_t i = 0; i < MESSAGE_BYTES; i++)
+        content[i] = words[i % (sizeof(words) - 1)];
+    for (int i = 0; i < MESSAGES; i++) {
+        struct jinja_value message = jinja_dict_new(arena);
+        struct str role = i % 2 ? STR("assistant") : STR("user");
+        ok =
+            ok && jinja_dict_set(arena, message, jinja_str(STR("role")), jinja_str(role)) &&
+            jinja_dict_set(arena, message, jinja_str(STR("content")),
+                           jinja_str_from((struct str){content, MESSAGE_BYTES}, (uint32_t)i + 1)) &&
+            jinja_list_add(arena, messages, message);
+    }
+    ok = ok && jinja_dict_set(arena, vars, jinja_str(STR("messages")), messages) &&
+         jinja_dict_set(arena, vars, jinja_str(STR("bos_token")), jinja_str(STR("<s>"))) &&
+         jinja_dict_set(arena, vars, jinja_str(STR("eos_token")), jinja_str(STR("</s>"))) &&
+         jinja_dict_set(arena, vars, jinja_str(STR("add_generation_prompt")), jinja_bool(true));
+    if (!ok)
+        abort();
+    return vars;
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static enum err read_file(const char *path, struct buf *out)
+{
+    FILE *file = fopen(path, "rb");
+    size_t got = 1;
+
+    if (file == NULL)
+        return ERR_NOT_FOUND;
+    while (got > 0) {
+        char *to = buf_reserve(out, 65536);
+        if (to == NULL)
+            break;
+        got = fread(to, 1, 65536, file);
+        buf_commit(out, got);
+    }
+    fclose(file);
+    return out->err;
+}
+
+/* Prints one row; false when the template refuses the conversation. */
+static bool measure(const char *name, const struct jinja *tmpl, uint64_t compile_ns)
+{
+    struct jinja_options options = {jinja_limits_default, 1700000000};
+    struct arena input, arena;
+    struct jinja_error error;
+    uint64_t times[ROUNDS];
+    struct buf text;
+    bool ok = true;
+
+    arena_init(&input, ARENA_BYTES);
+    arena_init(&arena, ARENA_BYTES);
+    buf_init(&text, OUTPUT_BYTES);
+    struct jinja_value vars = conversation(&input);
+    for (int i = 0; i < ROUNDS && ok; i++) {
+        struct jinja_output output;
+        jinja_output_init(&output, &text);
+        buf_clear(&text);
+        arena_reset(&arena);
+        uint64_t start = clock_mono_ns(clock_real());
+        ok = jinja_render(tmpl, vars, &options, &arena, jinja_output_sink, &output, &error) ==
+             ERR_OK;
+        times[i] = clock_mono_ns(clock_real()) - start;
+        jinja_output_fini(&output);
+    }
+    if (ok) {
+        qsort(times, ROUNDS, sizeof(times[0]), compare_u64);
+        printf("%s,%zu,%.0f,%.0f,%.0f\n", name, text.len, (double)compile_ns / 1e3,
+               (double)times[ROUNDS / 2] / 1e3, (double)times[0] / 1e3);
+    } else {
+        printf("# %s: %s\n", name, error.message);
+    }
+    buf_fini(&text);
+    arena_fini(&arena);
+    arena_fini(&input);
+    return ok;
+}
+
+static void bench(const char *folder, const char *name)
+{
+    struct jinja_error error;
+    struct jinja *tmpl;
+    struct buf source;
+    char path[1200];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    buf_init(&source, JINJA_SOURCE_BYTES_MAX);
+    if (read_file(path, &source) != ERR_OK) {
+        printf("# %s: cannot be read\n", path);
+        buf_fini(&source);
+        return;
+    }
+    uint64_t start = clock_mono_ns(clock_real());
+    enum err err = jinja_compile((struct str){buf_str(&source), source.len}, &tmpl, &error);
+    uint64_t compile_ns = clock_mono_ns(clock_real()) - start;
+    if (err == ERR_OK)
+        measure(name, tmpl, compile_ns);
+    else
+        printf("# %s: %s\n", name, error.message);
+    jinja_destroy(&tmpl);
+    buf_fini(&source);
+}
+
+static void bench_all(const char *folder)
+{
+    DIR *dir = opendir(folder);
+
+    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;)
+        if (str_ends(str_from(entry->d_name), STR(".jinja")))
+            bench(folder, entry->d_name);
+    if (dir != NULL)
+        closedir(dir);
+}
+
+int main(int argc, char **argv)
+{
+    const char *root = getenv("HEARTH_SHARED");
+    char folder[1024];
+
+    snprintf(folder, sizeof(folder), "%s/templates", root ? root : "../shared");
+    printf("# jinja: %d messages of %d bytes, commit %s, %s\n", MESSAGES, MESSAGE_BYTES,
+           HEARTH_COMMIT, HEARTH_VARIANT);
+    printf("template,output_bytes,compile_us,render_us_median,render_us_best\n");
+    if (argc > 1 && strcmp(argv[1], "--all") == 0) {
+        bench_all(folder);
+        return 0;
+    }
+    for (int i = 1; i < argc; i++)
+        bench(folder, argv[i]);
+    if (argc == 1) {
+        bench(folder, "Qwen-Qwen3-0.6B.jinja");
+        bench(folder, "meta-llama-Llama-3.1-8B-Instruct.jinja");
+    }
+    return 0;
+}
