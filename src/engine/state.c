@@ -106,22 +106,32 @@ enum err state_export_rows(struct engine *engine, seq_id seq, uint32_t begin, ui
     return ERR_OK;
 }
 
+/* What belongs to the end of the sequence as it stands: its snapshot, or all of it. */
+static enum err export_end(struct engine *engine, seq_id seq, enum state_kind kind, void *dst,
+                           uint64_t capacity, struct state_shape *shape, struct errinfo *info)
+{
+    bool whole = kind == STATE_WHOLE;
+    uint32_t length = seqs_length(&engine->seqs, seq);
+
+    if (length == 0)
+        return err_set(info, ERR_INVALID, "an empty sequence has no state");
+    uint64_t need = whole ? state_whole_bytes(engine, seq) : state_snapshot_bytes(engine, seq);
+    if (capacity < need)
+        return too_small(need, capacity, info);
+    uint64_t bytes = (whole ? engine->ops->export_whole : engine->ops->export_snapshot)(engine, seq, dst, need);
+    if (bytes == 0 || bytes != need)
+        return export_failed(whole ? "a sequence" : "a snapshot", info);
+    fill_shape(engine, shape, kind, 0, length, dst, bytes);
+    return ERR_OK;
+}
+
 enum err state_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity,
                                struct state_shape *shape, struct errinfo *info)
 {
     assert(seqs_live(&engine->seqs, seq));
     if (engine->facts.slicing != ENGINE_SLICING_ROWS || !kind_set_needs_snapshot(engine->facts.kinds))
         return err_set(info, ERR_UNSUPPORTED, "this model needs no snapshots");
-    if (seqs_length(&engine->seqs, seq) == 0)
-        return err_set(info, ERR_INVALID, "an empty sequence has no snapshot");
-    uint64_t need = state_snapshot_bytes(engine, seq);
-    if (capacity < need)
-        return too_small(need, capacity, info);
-    uint64_t bytes = engine->ops->export_snapshot(engine, seq, dst, need);
-    if (bytes == 0 || bytes != need)
-        return export_failed("a snapshot", info);
-    fill_shape(engine, shape, STATE_SNAPSHOT, 0, seqs_length(&engine->seqs, seq), dst, bytes);
-    return ERR_OK;
+    return export_end(engine, seq, STATE_SNAPSHOT, dst, capacity, shape, info);
 }
 
 enum err state_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity,
@@ -130,16 +140,7 @@ enum err state_export_whole(struct engine *engine, seq_id seq, void *dst, uint64
     assert(seqs_live(&engine->seqs, seq));
     if (engine->facts.slicing == ENGINE_SLICING_NONE)
         return err_set(info, ERR_UNSUPPORTED, "this model's state cannot be exported");
-    if (seqs_length(&engine->seqs, seq) == 0)
-        return err_set(info, ERR_INVALID, "an empty sequence has no state");
-    uint64_t need = state_whole_bytes(engine, seq);
-    if (capacity < need)
-        return too_small(need, capacity, info);
-    uint64_t bytes = engine->ops->export_whole(engine, seq, dst, need);
-    if (bytes == 0 || bytes != need)
-        return export_failed("a sequence", info);
-    fill_shape(engine, shape, STATE_WHOLE, 0, seqs_length(&engine->seqs, seq), dst, bytes);
-    return ERR_OK;
+    return export_end(engine, seq, STATE_WHOLE, dst, capacity, shape, info);
 }
 
 /* ---- import ---- */
