@@ -185,9 +185,10 @@ $(B)/bench/%_bench: $(B)/bench/%_bench.o $(B)/libcore.a
 $(B)/models.stamp: $(patsubst %.c,$(B)/%.o,$(wildcard src/engine/model_*.c))
 	@rm -rf $(B)/models && mkdir -p $(B)/models && touch $@
 
+tsan := suppressions=$(CURDIR)/tools/tsan.supp:print_suppressions=0:$(TSAN_OPTIONS)
 # ONLY=pattern runs the suites whose name contains it. TIMEOUT is per test, in seconds.
 test: all $(suites) $(B)/tests/run $(B)/models.stamp ## build and run every test (ONLY=name, SAN=, DEBUG=1, COV=1)
-	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) CC='$(CC)' \
+	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) CC='$(CC)' $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') \
 	    $(B)/tests/run $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(suites) $(sh_suites)
 ifdef COV
 	@tools/coverage.sh $(B)
