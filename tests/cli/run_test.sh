@@ -26,7 +26,7 @@ expect_answer() { # the run succeeded, and one line of figures is all that it sa
     expect_status 0
     grep -qE '^loaded in [0-9.]+ s \| prompt [0-9]+ tokens, [0-9]+ tok/s \| ttft [0-9.]+ s \| [0-9]+ tokens, [0-9.]+ tok/s \| seed [0-9]+ \| .+$' \
         "$scratch/err" || fail 'no figures'
-    [ "$(wc -l <"$scratch/err")" = 1 ] || fail 'more than the figures'
+    [ "$(err_without_bars | wc -l)" = 1 ] || fail 'more than the figures'
 }
 
 test_answer_and_figures() {
