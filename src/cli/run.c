@@ -213,7 +213,9 @@ static enum cli_exit run(struct cli *cli, const void *options)
         cli_load_model(cli, &settings->model, cli->args[0], &answer.engine, &load_s);
     if (status != CLI_EXIT_OK)
         return status;
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND}, old;
+    /* A second one kills. SA_RESTART: a write that waits for a slow reader is not a failed one. */
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND | SA_RESTART},
+                     old;
     sigaction(SIGINT, &action, &old);
     enum err err = answer_prompt(&answer, cli->args[1], &info);
     sigaction(SIGINT, &old, NULL);

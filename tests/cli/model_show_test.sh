@@ -28,7 +28,7 @@ expect_no_line() { # REGEX
 # What every model has.
 expect_shown() { # FAMILY LINES
     expect_status 0
-    expect_no_err
+    expect_no_complaint
     expect_line "^name           $1$"
     expect_line "^architecture   $1$"
     expect_line '^type           .+'

@@ -9,7 +9,7 @@ export XDG_CONFIG_HOME=/nonexistent
 test_make_writes_what_it_says() {
     run "$HEARTH" model make --family qwen35 --layers 4 --width 128 --quant q8_0 -o tiny.gguf
     expect_status 0
-    expect_no_err
+    expect_no_complaint
     expect_out 'tiny.gguf: qwen35, 4 layers, width 128, q8_0, '
     [ "$(head -c 4 tiny.gguf)" = GGUF ] || fail 'not a GGUF file'
     [ "$(ls -A | wc -l)" = 1 ] || fail "something else was left: $(ls -A)"

@@ -26,7 +26,7 @@ expect_answer() { # the run succeeded, and one line of figures is all that it sa
     expect_status 0
     grep -qE '^loaded in [0-9.]+ s \| prompt [0-9]+ tokens, [0-9]+ tok/s \| ttft [0-9.]+ s \| [0-9]+ tokens, [0-9.]+ tok/s \| seed [0-9]+ \| .+$' \
         "$scratch/err" || fail 'no figures'
-    [ "$(wc -l <"$scratch/err")" = 1 ] || fail 'more than the figures'
+    [ "$(err_without_bars | wc -l)" = 1 ] || fail 'more than the figures'
 }
 
 test_answer_and_figures() {
@@ -82,6 +82,17 @@ test_seed_is_repeatable() {
     answer -n 40 --temp 2 --top-k 0 --top-p 1 --min-p 0 \
         -s "$(sed -n 's/.*| seed \([0-9]*\) |.*/\1/p' "$scratch/err")" m.gguf x
     cmp -s first "$scratch/out" || fail 'the seed that was shown gave another answer'
+}
+
+# At this temperature all tokens are about as probable, so the one that ends an answer comes soon.
+test_answer_ends_by_itself() {
+    make_model m.gguf
+    run "$HEARTH" run -t 1 -c 8192 --temp 100 --top-k 0 --top-p 1 --min-p 0 -s 1 -n 8000 m.gguf x
+    expect_answer
+    [ "$(figure tokens)" -lt 8000 ] || fail 'it never ended'
+    run "$HEARTH" run -t 1 -c 8192 --temp 100 --top-k 0 --top-p 1 --min-p 0 -s 1 -n 1500 --ignore-eos m.gguf x
+    expect_answer
+    [ "$(figure tokens)" = 1500 ] || fail 'it ended all the same'
 }
 
 # Every sort of memory, and other ways to load.
@@ -214,6 +225,23 @@ test_interrupt_ends_the_answer_well() {
     [ -z "$(tail -c 1 "$scratch/out" | tr -d '\n')" ] || fail 'no newline at the end'
 }
 
+# Ctrl-C while the reader of a pipe takes his time: what waits to be written is not lost.
+test_interrupt_while_the_pipe_is_full() {
+    [ -e /proc/self/stat ] || skip 'no /proc'
+    make_model m.gguf --family mamba2 --layers 1 --ctx 32768 # not slower with each token
+    mkfifo pipe
+    "$HEARTH" run -t 1 -c 32768 --ignore-eos -n 1000000 m.gguf x >pipe 2>"$scratch/err" &
+    exec 3<pipe
+    IFS= read -r -N 1 _ <&3 || fail 'no answer'
+    # Generating needs no sleep, so who sleeps waits for room in the pipe.
+    until [ "$(cut -d ' ' -f 3 /proc/$!/stat)" = S ]; do :; done
+    kill -INT $!
+    cat <&3 >/dev/null
+    wait $!
+    status=$? last_command='hearth run, interrupted'
+    expect_answer
+}
+
 # Nobody can read what comes: it is said, and not computed to the end.
 test_output_that_cannot_be_written() {
     make_model m.gguf
@@ -242,6 +270,23 @@ test_closed_streams_do_not_touch_the_model() {
     run bash -c '"$@" <&- 2>&-' bash "$HEARTH" run -t 1 -c 512 --ignore-eos -n 5 m.gguf x
     expect_status 0
     [ "$(wc -c <"$scratch/out")" -gt 5 ] || fail 'no answer'
+}
+
+# The places are held by something that no file of ours is, and that cannot be used.
+test_places_of_closed_streams_are_held() {
+    local place
+    [ -e /proc/self/fd/0 ] || skip 'no /proc'
+    make_model m.gguf --ctx 32768
+    mkfifo pipe
+    "$HEARTH" run -t 1 -c 32768 --ignore-eos -n 1000000 m.gguf x >pipe <&- 2>&- &
+    exec 3<pipe
+    IFS= read -r -N 1 _ <&3 || fail 'no answer'
+    for place in 0 2; do
+        [ "$(readlink /proc/$!/fd/$place)" = /dev/null ] || fail "place $place is $(readlink /proc/$!/fd/$place)"
+    done
+    kill -INT $!
+    cat <&3 >/dev/null
+    wait $! || fail 'it did not end well'
 }
 
 test_settings_come_from_files_and_the_environment() {

@@ -75,6 +75,26 @@ static void test_threads_may_init_together(void **state)
     assert_string_equal(backend_take_error(), "");
 }
 
+static void take_any(void *arg)
+{
+    *(bool *)arg = backend_take_error()[0] == '\0';
+}
+
+static void test_errors_belong_to_their_thread(void **state)
+{
+    struct thread thread = {0};
+    bool empty = false;
+
+    (void)state;
+    backend_init(NULL);
+    backend_take_error();
+    provoke("ours");
+    assert_ok(thread_start(&thread, "take", take_any, &empty, NULL));
+    thread_join(&thread);
+    assert_true(empty);
+    assert_non_null(strstr(backend_take_error(), "ours"));
+}
+
 static void test_folder_comes_from_the_environment(void **state)
 {
     (void)state;
@@ -139,5 +159,6 @@ static void test_long_errors_are_cut(void **state)
 }
 
 TEST_SUITE(TEST(test_init_twice_is_init_once), TEST(test_threads_may_init_together),
-           TEST(test_folder_comes_from_the_environment), TEST(test_given_folder_wins),
-           TEST(test_first_error_is_kept_and_taken_once), TEST(test_long_errors_are_cut))
+           TEST(test_errors_belong_to_their_thread), TEST(test_folder_comes_from_the_environment),
+           TEST(test_given_folder_wins), TEST(test_first_error_is_kept_and_taken_once),
+           TEST(test_long_errors_are_cut))

@@ -347,11 +347,15 @@ static void test_streams_are_rooms_of_their_own(void **state)
     assert_int_equal(engine_seq_length(engine, other), 10);
     assert_ok(engine_seq_fork(engine, full, &fork, NULL));
     assert_int_equal(engine_seq_length(engine, fork), ROOM);
+    engine_seq_release(engine, &full);
+    full = acquire(engine);
+    struct engine_item wide[] = {{other, tokens, 15, true}, {full, tokens, 20, true}};
+    assert_ok(engine_run(engine, wide, 2, NULL)); /* more than one room has */
     assert_err(run(engine, fork, 1, NULL), ERR_LIMIT);
     engine_seq_release(engine, &full);
     assert_ok(engine_seq_truncate(engine, fork, 5, NULL));
     assert_ok(run(engine, fork, ROOM - 5, NULL));
-    assert_ok(run(engine, other, ROOM - 10, NULL));
+    assert_err(run(engine, other, 1, NULL), ERR_LIMIT);
     engine_close(&engine);
 }
 

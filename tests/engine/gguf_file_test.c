@@ -374,6 +374,7 @@ static void test_other_names_are_plain(void **state)
         "m-0001-of-00002.gguf",  "m-00001-of-0002.gguf",   "m-0000a-of-00002.gguf",
         "m-00001-of-0000a.gguf", "m-00001.of.00002.gguf",  "m_00001-of-00002.gguf",
         "00001-of-00002.gguf",   "m-00001-of-00002.gguf_", "m-00001-of-00002",
+        "m-00001-of-00002.GGUF",
     };
     const char *whole = write_small("whole", &plain);
     struct hash256 expected = fingerprint_of(whole);

@@ -232,6 +232,12 @@ static void test_kinds_without_sizes(void **state)
         /* Whether other layers are full was found by the sizes; what needs a snapshot is never forgotten. */
         assert_int_equal(kinds & ~FULL, expected & ~FULL);
         assert_int_equal(kind_set_sliceable(kinds), kind_set_sliceable(expected));
+        for (size_t k = 0; k < engine_facts(engine)->groups_count; k++) {
+            struct engine_layer_group group = engine_facts(engine)->groups[k];
+            /* 0: a window's layers are known by their bytes only. */
+            assert_int_equal(group.layers,
+                             group.kind == KIND_SLIDING ? 0 : families[i].layers[group.kind]);
+        }
         engine_close(&engine);
     }
 }

@@ -53,6 +53,16 @@ expect_no_err() {
     [ ! -s "$scratch/err" ] || fail 'stderr is not empty'
 }
 
+# Standard error without the bars of what takes long: whether they show depends on the machine.
+err_without_bars() {
+    grep -vE '^(loading|prefill|making model): ' "$scratch/err"
+}
+
+# As expect_no_err, for commands that have bars.
+expect_no_complaint() {
+    [ -z "$(err_without_bars)" ] || fail 'stderr has more than bars'
+}
+
 suite_list() {
     # In the order of the script, which is how a reader knows them.
     sed -n 's/^\(test_[a-z0-9_]*\)() {.*/\1/p' "$0"
