@@ -178,7 +178,9 @@ struct hearth_object {
 struct hearth_plan_info {
     uint32_t boundary;     /* tokens that need not be computed; 0 = a cold start. At least one token is always left to run */
     uint32_t matched;      /* tokens that are held in some form, >= boundary */
-    const struct hearth_object *objects; /* rows in order, cut at the boundary by the engine; the snapshot, if any, last */
+    const struct hearth_object *objects; /* rows in order, then sliding rows in order; the snapshot, if any, last. Rows count up to the
+                                          * begin of the next object of their kind, or to the boundary: what reaches beyond (a run that
+                                          * another prompt shares only the beginning of) is of other tokens, and the engine cuts it */
     size_t objects_count;
     enum hearth_match match;
     enum hearth_reason reason;  /* why it is not longer */
