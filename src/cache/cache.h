@@ -235,8 +235,8 @@ bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key) 
 
 /* ---- mover.c ---- */
 
-/* `kind` of a tier's record: the kind of the object, and above it what it is a part of. */
-#define MOVER_META_KIND(object) ((uint32_t)(object)->kind | (uint32_t)(object)->entry << 8)
+/* What a tier keeps as `kind` of an object: kind, what it is a part of, and the block size - 1 of its tree, in 8, 8 and 16 bits. */
+uint32_t mover_meta_kind(const struct object *object);
 
 /* Writes a new object to the slow tier, if there is one that wants it. */
 void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred) REQUIRES(lock);

@@ -81,6 +81,13 @@ static void on_written(enum tier_result result, void *arg)
     mem_free(move);
 }
 
+uint32_t mover_meta_kind(const struct object *object)
+{
+    uint32_t block = object->space->cache->block_tokens;
+
+    return (uint32_t)object->kind | (uint32_t)object->entry << 8 | (block - 1) << 16;
+}
+
 /* Where the tokens begin that a tier keeps beside an object, so that the index can be rebuilt: with the first block that it covers. The
  * blocks before are those of other rows. A snapshot of a model that has no rows has nobody to name its prefix, and keeps all of it. */
 static uint32_t tokens_begin(const struct object *object)
@@ -102,7 +109,7 @@ static bool fill_meta(const struct object *object, struct tier_meta *meta, int32
     *meta = (struct tier_meta){
         .key = object->key,
         .space = object->space->key,
-        .kind = MOVER_META_KIND(object),
+        .kind = mover_meta_kind(object),
         .begin = object->begin,
         .end = object->end,
         .bytes = object->bytes,

@@ -99,6 +99,11 @@ static enum object_kind kind_of(const struct tier_meta *meta)
     return (enum object_kind)(meta->kind & 0xff);
 }
 
+static uint8_t entry_of(const struct tier_meta *meta)
+{
+    return (uint8_t)(meta->kind >> 8);
+}
+
 /* Where its tokens begin. */
 static uint32_t begin_of(const struct tier_meta *meta)
 {
@@ -110,9 +115,9 @@ static bool fits(const struct hearth_cache *cache, const struct tier_meta *meta)
 {
     uint32_t block = cache->block_tokens;
 
-    if (meta->bytes == 0 || meta->end == 0 || meta->end > CACHE_TOKENS_MAX ||
-        meta->tokens_count == 0 || meta->tokens_count > meta->end ||
-        meta->shape_bytes > OBJECT_SHAPE_BYTES_MAX || meta->kind >> 8 > UINT8_MAX)
+    if (meta->kind >> 16 != block - 1 || entry_of(meta) > HEARTH_ENTRY_SYSTEM || meta->bytes == 0 ||
+        meta->shape_bytes > OBJECT_SHAPE_BYTES_MAX || meta->end > CACHE_TOKENS_MAX ||
+        meta->tokens_count == 0 || meta->tokens_count > meta->end)
         return false;
     switch (kind_of(meta)) {
     case OBJECT_SNAPSHOT:
@@ -139,7 +144,7 @@ static struct object *make_object(struct hearth_space *space, const struct tier_
         .bytes = meta->bytes,
         .shape_bytes = meta->shape_bytes,
         .space = space,
-        .entry = (uint8_t)MIN(meta->kind >> 8, HEARTH_ENTRY_SYSTEM),
+        .entry = entry_of(meta),
         .used_ns = now - MIN(age, now),
         .stored_ns = now - MIN(age, now),
         .heap_slot = OBJECT_NOT_IN_HEAP,
