@@ -541,7 +541,7 @@ void hearth_plan_lower(struct hearth_plan *plan, uint32_t limit)
 
 static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
 {
-    uint32_t at = 0;
+    bool rows = false;
 
     stats->hits++;
     stats->partials += plan->info.boundary < MIN(plan->info.matched, plan->count - 1);
@@ -550,12 +550,13 @@ static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
         const struct hearth_object *view = &plan->views[i];
         if (view->kind != HEARTH_OBJECT_ROWS || view->tier >= HEARTH_TIER_COUNT)
             continue;
-        uint32_t end = MIN(view->end, plan->info.boundary);
-        stats->tokens_reused_by_tier[view->tier] += end - at;
-        at = end;
+        bool last = i + 1 == plan->objects_count || plan->views[i + 1].kind != HEARTH_OBJECT_ROWS;
+        uint32_t end = last ? plan->info.boundary : plan->views[i + 1].begin;
+        stats->tokens_reused_by_tier[view->tier] += end - view->begin;
+        rows = true;
     }
     /* A model without rows is restored from its snapshot alone. */
-    if (at == 0 && plan->objects_count > 0 && plan->views[0].tier < HEARTH_TIER_COUNT)
+    if (!rows && plan->objects_count > 0 && plan->views[0].tier < HEARTH_TIER_COUNT)
         stats->tokens_reused_by_tier[plan->views[0].tier] += plan->info.boundary;
 }
 
