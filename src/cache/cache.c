@@ -168,6 +168,7 @@ static void clear_slower(struct object *object, void *arg)
     }
     cache_note_drop(object->space->cache, clearing->deferred, &object->key);
     room_set_in(object, tier, false);
+    room_update(object); /* from now on its children keep it in memory */
 }
 
 /* Everywhere. The index is empty already, and the object out of it. */
@@ -668,7 +669,7 @@ uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t co
         last = match.partial;
     uint32_t held = last ? MIN(node_end(last), match.tokens) : 0;
     if (last != NULL)
-        index_pin(space->index, last, pin ? 1 : -1);
+        room_pin(space, last, pin ? 1 : -1);
     room_settle_index(space); /* unpinning removes nodes that nothing else keeps */
     cache_leave(space->cache, &deferred);
     return held;
@@ -698,7 +699,7 @@ static void check_object(struct object *object, void *arg)
 {
     struct check *check = arg;
     bool slow = object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE];
-    bool free = object->leases == 0 && index_evictable(check->space->index, object);
+    bool free = room_may_leave(object);
 
     assert(object->space == check->space && !object->dropped &&
            (object->leases > 0 || !object->moving));

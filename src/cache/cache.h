@@ -215,6 +215,10 @@ bool room_reserve_index(struct hearth_space *space, const int32_t *tokens, uint3
 void room_settle_index(struct hearth_space *space) REQUIRES(lock);
 /* The index says that an object may (not) leave. */
 void room_watch(struct object *object, bool evictable, void *cache) REQUIRES(lock);
+/* Whether the object may be taken out of memory now or, when it is not there, be forgotten. */
+bool room_may_leave(const struct object *object) REQUIRES(lock);
+/* index_pin, and the heaps know. */
+void room_pin(struct hearth_space *space, struct node *last, int delta) REQUIRES(lock);
 /* Recomputes the priority after a use. */
 void room_touch(struct object *object, bool used) REQUIRES(lock);
 /* Puts an object into the heap, or takes it out, by what is true of it now. */

@@ -4,8 +4,8 @@
  * Every byte is taken from the ledger before the memory is (keeps I93). When the ledger says no, the object with the lowest priority
  * leaves, and the floor of priorities rises to what it had: so objects that nobody uses grow old without being touched.
  *
- * The heap holds exactly the objects that are in memory, not leased, not moving, and that the index allows to leave (no children with
- * rows, not pinned). What a tenant holds within its reserved share is not evicted for another (keeps I100). A time to live is kept as
+ * The heap holds exactly the objects that are in memory, not leased, not moving, not pinned, and either in a slower tier, too, or without
+ * children that hold rows: see room_may_leave. What a tenant holds within its reserved share is not evicted for another (keeps I100). A time to live is kept as
  * long as anything else can leave. A second heap holds, likewise, those that are in a slower tier only: they take no memory but their
  * place in the tree, and are forgotten when the tree itself needs room and nothing else can leave.
  *
@@ -55,13 +55,31 @@ static bool in_slower_tier(const struct object *object)
     return object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE];
 }
 
+/* A pin holds a whole path, so the first of an object's nodes tells. */
+static bool is_pinned(const struct object *object)
+{
+    const struct node *node = object->last;
+
+    while (object->kind != OBJECT_SNAPSHOT && node_begin(node) > object->begin)
+        node = node_parent(node);
+    return node_pinned(node);
+}
+
+bool room_may_leave(const struct object *object)
+{
+    if (object->leases > 0 || object->moving || object->dropped || object->last == NULL)
+        return false;
+    /* What is in a slower tier, too, is found there when it has left memory, and so is all behind it: children do not matter. */
+    return index_evictable(object->space->index, object) ||
+           (object->data != NULL && in_slower_tier(object) && !is_pinned(object));
+}
+
 /* Where the object belongs now; NULL: it may not leave. */
 static struct heap *heap_for(const struct object *object)
 {
     struct hearth_cache *cache = cache_of(object);
 
-    if (object->leases > 0 || object->moving || object->dropped || object->last == NULL ||
-        !index_evictable(object->space->index, object))
+    if (!room_may_leave(object))
         return NULL;
     if (object->data != NULL)
         return &cache->heap;
@@ -115,6 +133,23 @@ void room_watch(struct object *object, bool evictable, void *arg)
     (void)evictable;
     (void)arg;
     room_update(object);
+}
+
+void room_pin(struct hearth_space *space, struct node *last, int delta)
+{
+    struct node *node = last;
+
+    /* Unpinning may remove nodes that hold nothing; those above one that holds rows stay. */
+    while (node != NULL && node_rows(node) == NULL && node_sliding(node) == NULL)
+        node = node_parent(node);
+    index_pin(space->index, last, delta);
+    /* The index does not tell of a pin on what children keep from leaving anyway. */
+    for (; node != NULL; node = node_parent(node)) {
+        if (node_rows(node) != NULL)
+            room_update(node_rows(node));
+        if (node_sliding(node) != NULL)
+            room_update(node_sliding(node));
+    }
 }
 
 /* ---- ghosts ---- */

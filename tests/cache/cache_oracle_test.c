@@ -882,4 +882,48 @@ static void test_i11_i91_i93_i100_i101_random_operations(void **state)
     mem_free(world);
 }
 
-TEST_SUITE(TEST(test_i11_i91_i93_i100_i101_random_operations))
+/* One long prompt, ten times what memory holds, with a slower tier that has room for all: nothing is forgotten. What is behind an object
+ * being in the slower tier only is no reason to keep it in memory, and still less to forget the one or the other. */
+static void test_what_is_in_the_slow_tier_is_not_forgotten_for_memory(void **state)
+{
+    enum { RUNS = 200, RUN = 4, COUNT = RUNS * RUN };
+    struct hearth_options options = {
+        .struct_size = sizeof(options), .ram_bytes = 512 << 10, .block_tokens = RUN, .run_tokens = RUN};
+    struct hearth_model model = {.struct_size = sizeof(model), .kinds = HEARTH_KIND_FULL};
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+    struct tier_ram_options ram = {.bytes_max = 64 << 20};
+    struct hearth_cache *cache;
+    struct hearth_space *space;
+    struct hearth_store *open;
+    struct hearth_plan *plan;
+    int32_t tokens[COUNT];
+    uint32_t begin, end;
+    void *memory;
+
+    (void)state;
+    for (int i = 0; i < COUNT; i++)
+        tokens[i] = i % 7;
+    assert_int_equal(hearth_open(&cache, &options, NULL), HEARTH_OK);
+    cache_attach_tier(cache, tier_ram_open(&ram), 0);
+    assert_int_equal(hearth_space_open(cache, &model, "", 0, &space), HEARTH_OK);
+    for (uint32_t count = RUN; count <= COUNT; count += RUN) { /* a conversation that grows */
+        assert_int_equal(hearth_store_open(space, tokens, count, NULL, &open), HEARTH_OK);
+        while (hearth_store_next(open, &begin, &end)) {
+            assert_int_equal(hearth_store_reserve(open, HEARTH_OBJECT_ROWS, begin, end, 16 << 10, &memory), HEARTH_OK);
+            write_bytes(memory, end, 16 << 10);
+            assert_int_equal(hearth_store_commit(open, 16 << 10, "", 0), HEARTH_OK);
+        }
+        hearth_store_close(&open);
+    }
+    assert_int_equal(hearth_lookup(space, tokens, COUNT, 0, &plan), HEARTH_OK);
+    assert_int_equal(hearth_plan_info(plan)->boundary, COUNT - 1);
+    hearth_plan_release(&plan);
+    hearth_get_stats(cache, space, &stats);
+    assert_int_equal(stats.evictions, 0);
+    assert_true(stats.demotions > RUNS / 2);
+    hearth_space_close(&space);
+    hearth_close(&cache);
+}
+
+TEST_SUITE(TEST(test_i11_i91_i93_i100_i101_random_operations),
+           TEST(test_what_is_in_the_slow_tier_is_not_forgotten_for_memory))
