@@ -65,8 +65,8 @@ struct open_plan {
     size_t space;
     struct string prompt;
     bool peek;
-    uint32_t limit;               /* it was lowered to that */
-    uint32_t ids[OBJECTS_MAX];    /* records of its objects */
+    uint32_t limit;                /* it was lowered to that */
+    uint32_t ids[OBJECTS_MAX];     /* records of its objects */
     const void *data[OBJECTS_MAX]; /* NULL: not fetched yet */
 };
 
@@ -76,7 +76,8 @@ struct world {
     struct hearth_model models[SPACES];
     uint64_t seed, ram_bytes;
     uint32_t block, alphabet;
-    bool complete; /* nothing is refused, evicted, dropped or left out in this round: answers are exact */
+    bool
+        complete; /* nothing is refused, evicted, dropped or left out in this round: answers are exact */
     bool pinned;
     struct tier *slow; /* borrowed; NULL: none */
     bool holding;      /* the slow tier lets nothing through */
@@ -92,7 +93,8 @@ struct world {
 
 /* What was seen in all rounds: that nothing is tested in vain. */
 struct seen {
-    uint64_t steps, rounds, hits, exact, cold, lowered, shortened, refused, exists, evictions, demotions, promotions, tier_errors;
+    uint64_t steps, rounds, hits, exact, cold, lowered, shortened, refused, exists, evictions,
+        demotions, promotions, tier_errors;
     uint64_t reused, looked_up;
 };
 
@@ -192,7 +194,8 @@ static uint32_t possible(const struct hearth_model *model, const struct held *he
         rows_end++;
     for (uint32_t at = 1; at <= rows_end; at++) {
         bool ok = !needs_snapshot(model) || held->snapshot[at];
-        for (uint32_t t = at > model->window ? at - model->window : 0; model->captures_sliding && t < at; t++)
+        for (uint32_t t = at > model->window ? at - model->window : 0;
+             model->captures_sliding && t < at; t++)
             ok = ok && held->sliding[t];
         if (ok)
             best = at;
@@ -250,7 +253,8 @@ static uint32_t id_of(const struct world *world, const struct hearth_object *obj
  * blocks belong to another branch reaches beyond. */
 static uint32_t use_end(const struct hearth_plan_info *info, size_t index)
 {
-    const struct hearth_object *next = index + 1 < info->objects_count ? &info->objects[index + 1] : NULL;
+    const struct hearth_object *next =
+        index + 1 < info->objects_count ? &info->objects[index + 1] : NULL;
 
     return next != NULL && next->kind == info->objects[index].kind ? next->begin : info->boundary;
 }
@@ -264,7 +268,8 @@ static void check_object(struct world *world, struct open_plan *open, size_t ind
     const struct record *record = &world->records[id];
 
     assert_true(record->held && record->space == open->space && record->kind == object->kind);
-    assert_true(record->begin == object->begin && record->end == object->end && record->bytes == object->bytes);
+    assert_true(record->begin == object->begin && record->end == object->end &&
+                record->bytes == object->bytes);
     assert_true(object->begin < end && end <= object->end && end <= info->boundary);
     assert_true(common(&record->string, &open->prompt) >= end); /* I101 */
     assert_true(object->tier < HEARTH_TIER_COUNT);              /* I67 */
@@ -343,12 +348,13 @@ static void look_up(struct world *world, struct open_plan *open, struct seen *se
     }
 }
 
-static void shorten(struct world *world, struct open_plan *open, size_t index, enum hearth_reason why,
-                    struct seen *seen)
+static void shorten(struct world *world, struct open_plan *open, size_t index,
+                    enum hearth_reason why, struct seen *seen)
 {
     const struct hearth_plan_info *info = hearth_plan_info(open->plan);
     uint32_t id = open->ids[index], boundary = info->boundary;
-    uint32_t rows_begin = info->objects[index].kind == HEARTH_OBJECT_ROWS ? info->objects[index].begin : boundary - 1;
+    uint32_t rows_begin =
+        info->objects[index].kind == HEARTH_OBJECT_ROWS ? info->objects[index].begin : boundary - 1;
 
     if (why != HEARTH_REASON_TIMEOUT && why != HEARTH_REASON_TIER_ERROR)
         world->records[id].held = false;
@@ -386,7 +392,8 @@ static void accept(struct world *world, struct open_plan *open, struct seen *see
         return;
     counts->hits += info->boundary > 0;
     counts->misses += info->boundary == 0;
-    counts->partials += info->boundary > 0 && info->boundary < MIN(info->matched, open->prompt.count - 1);
+    counts->partials +=
+        info->boundary > 0 && info->boundary < MIN(info->matched, open->prompt.count - 1);
     counts->reused += info->boundary;
     seen->hits += info->boundary > 0;
     seen->reused += info->boundary;
@@ -407,7 +414,8 @@ static void finish_plan(struct world *world, struct open_plan *open, bool use, s
         world->counts[open->space].misses += !open->peek;
     for (size_t i = 0; i < info->objects_count; i++)
         if (open->data[i] != NULL)
-            assert_true(bytes_right(open->data[i], open->ids[i], world->records[open->ids[i]].bytes));
+            assert_true(
+                bytes_right(open->data[i], open->ids[i], world->records[open->ids[i]].bytes));
     hearth_plan_release(&open->plan);
     assert_null(open->plan);
 }
@@ -437,8 +445,8 @@ static void use_plan(struct world *world, struct open_plan *open, struct seen *s
     if (what == 0) {
         lower(world, open, below(world, open->prompt.count), seen);
     } else if (what == 1 && !world->complete && info->objects_count > 0) {
-        shorten(world, open, below(world, (uint32_t)info->objects_count), reasons[below(world, COUNT_OF(reasons))],
-                seen);
+        shorten(world, open, below(world, (uint32_t)info->objects_count),
+                reasons[below(world, COUNT_OF(reasons))], seen);
     } else if (what == 2 && info->objects_count > 0) {
         fetch(world, open, below(world, (uint32_t)info->objects_count), seen);
     } else {
@@ -453,26 +461,31 @@ static void add_record(struct world *world, const struct record *record)
     struct record *list = world->records;
 
     for (size_t i = 0; i < world->records_count; i++)
-        if (list[i].space == record->space && list[i].kind == record->kind && list[i].begin == record->begin &&
-            list[i].end == record->end && common(&list[i].string, &record->string) == record->end)
+        if (list[i].space == record->space && list[i].kind == record->kind &&
+            list[i].begin == record->begin && list[i].end == record->end &&
+            common(&list[i].string, &record->string) == record->end)
             list[i].held = false; /* it was gone, or this could not have been stored */
     list[world->records_count++] = *record;
 }
 
 /* One object, with bytes that follow from its record's number. */
-static void put(struct world *world, struct hearth_store *store, struct record *record, struct seen *seen)
+static void put(struct world *world, struct hearth_store *store, struct record *record,
+                struct seen *seen)
 {
-    uint32_t id = (uint32_t)world->records_count, spare = below(world, 4) == 0 ? below(world, BYTES_MAX) : 0;
+    uint32_t id = (uint32_t)world->records_count,
+             spare = below(world, 4) == 0 ? below(world, BYTES_MAX) : 0;
     unsigned char shape[HEARTH_SHAPE_BYTES_MAX];
     void *memory;
 
     if (id == RECORDS_MAX)
         return;
     record->bytes = 1 + below(world, below(world, 10) == 0 ? BYTES_MAX : 64);
-    int error = hearth_store_reserve(store, record->kind, record->begin, record->end, record->bytes + spare, &memory);
+    int error = hearth_store_reserve(store, record->kind, record->begin, record->end,
+                                     record->bytes + spare, &memory);
     if (error != HEARTH_OK) {
         assert_true(error == HEARTH_ERROR_EXISTS || !world->complete);
-        assert_true(error == HEARTH_ERROR_EXISTS || error == HEARTH_ERROR_MEMORY || error == HEARTH_ERROR_REFUSED);
+        assert_true(error == HEARTH_ERROR_EXISTS || error == HEARTH_ERROR_MEMORY ||
+                    error == HEARTH_ERROR_REFUSED);
         seen->refused += error != HEARTH_ERROR_EXISTS;
         seen->exists += error == HEARTH_ERROR_EXISTS;
         return;
@@ -489,13 +502,15 @@ static void put(struct world *world, struct hearth_store *store, struct record *
         record->string.count = record->end;
         add_record(world, record);
     } else {
-        assert_true(error == HEARTH_ERROR_EXISTS || (error == HEARTH_ERROR_MEMORY && !world->complete));
+        assert_true(error == HEARTH_ERROR_EXISTS ||
+                    (error == HEARTH_ERROR_MEMORY && !world->complete));
         seen->exists += error == HEARTH_ERROR_EXISTS;
         seen->refused += error == HEARTH_ERROR_MEMORY;
     }
 }
 
-static void store_rows(struct world *world, struct hearth_store *store, const struct record *like, struct seen *seen)
+static void store_rows(struct world *world, struct hearth_store *store, const struct record *like,
+                       struct seen *seen)
 {
     const struct hearth_model *model = &world->models[like->space];
     struct record record = *like;
@@ -509,7 +524,8 @@ static void store_rows(struct world *world, struct hearth_store *store, const st
         record.string = like->string;
         put(world, store, &record, seen);
     }
-    for (record.begin = 0; model->captures_sliding && record.begin < like->string.count; record.begin = record.end) {
+    for (record.begin = 0; model->captures_sliding && record.begin < like->string.count;
+         record.begin = record.end) {
         record.end = MIN(record.begin + world->block, like->string.count);
         record.kind = HEARTH_OBJECT_SLIDING;
         record.string = like->string;
@@ -517,8 +533,8 @@ static void store_rows(struct world *world, struct hearth_store *store, const st
     }
 }
 
-static void store_snapshots(struct world *world, struct hearth_store *store, const struct record *like,
-                            struct seen *seen)
+static void store_snapshots(struct world *world, struct hearth_store *store,
+                            const struct record *like, struct seen *seen)
 {
     const struct hearth_model *model = &world->models[like->space];
 
@@ -537,8 +553,8 @@ static void store_snapshots(struct world *world, struct hearth_store *store, con
 }
 
 /* Whatever range comes to mind: right ones are stored, wrong ones refused. */
-static void store_anything(struct world *world, struct hearth_store *store, const struct record *like,
-                           struct seen *seen)
+static void store_anything(struct world *world, struct hearth_store *store,
+                           const struct record *like, struct seen *seen)
 {
     struct record record = *like;
     uint32_t count = like->string.count, block = world->block;
@@ -547,14 +563,16 @@ static void store_anything(struct world *world, struct hearth_store *store, cons
     record.kind = (enum hearth_object_kind)(1 + below(world, 3));
     record.begin = below(world, count + 1);
     record.end = below(world, count + 2);
-    bool rows = record.begin < record.end && record.begin % block == 0 && record.end <= count &&
-                (record.end % block == 0 || (record.end == count && record.end - record.begin < block));
+    bool rows =
+        record.begin < record.end && record.begin % block == 0 && record.end <= count &&
+        (record.end % block == 0 || (record.end == count && record.end - record.begin < block));
     bool snapshot = record.begin == 0 && record.end > 0 && record.end <= count;
     if (record.kind == HEARTH_OBJECT_SNAPSHOT ? snapshot : rows)
         put(world, store, &record, seen);
     else
-        assert_int_equal(hearth_store_reserve(store, record.kind, record.begin, record.end, 8, &memory),
-                         HEARTH_ERROR_INVALID);
+        assert_int_equal(
+            hearth_store_reserve(store, record.kind, record.begin, record.end, 8, &memory),
+            HEARTH_ERROR_INVALID);
 }
 
 static void store(struct world *world, struct seen *seen)
@@ -569,8 +587,8 @@ static void store(struct world *world, struct seen *seen)
     };
     struct hearth_store *open;
 
-    assert_int_equal(hearth_store_open(world->spaces[like.space], like.string.tokens, like.string.count, &hints,
-                                       &open),
+    assert_int_equal(hearth_store_open(world->spaces[like.space], like.string.tokens,
+                                       like.string.count, &hints, &open),
                      HEARTH_OK);
     if (!world->complete && below(world, 4) == 0)
         store_anything(world, open, &like, seen);
@@ -587,8 +605,10 @@ static void clear(struct world *world)
 {
     size_t space = below(world, SPACES);
     bool all = below(world, 4) == 0;
-    enum hearth_tier tier = world->complete ? HEARTH_TIER_COUNT : (enum hearth_tier[]){
-        HEARTH_TIER_RAM, HEARTH_TIER_SSD, HEARTH_TIER_COUNT, HEARTH_TIER_COUNT}[below(world, 4)];
+    enum hearth_tier tier =
+        world->complete ? HEARTH_TIER_COUNT
+                        : (enum hearth_tier[]){HEARTH_TIER_RAM, HEARTH_TIER_SSD, HEARTH_TIER_COUNT,
+                                               HEARTH_TIER_COUNT}[below(world, 4)];
 
     hearth_clear(world->cache, all ? NULL : world->spaces[space], tier);
     if (all && tier == HEARTH_TIER_COUNT)
@@ -605,8 +625,8 @@ static void pin(struct world *world)
 
     if (world->complete)
         return; /* a pinned node outlives what hung on it, and is matched */
-    assert_true(hearth_pin(world->spaces[below(world, SPACES)], string->tokens, string->count, on) <=
-                string->count);
+    assert_true(hearth_pin(world->spaces[below(world, SPACES)], string->tokens, string->count,
+                           on) <= string->count);
     world->pinned = world->pinned || on;
 }
 
@@ -625,8 +645,9 @@ static void reopen_space(struct world *world)
     struct hearth_space *before = world->spaces[i];
     hearth_space_close(&world->spaces[i]);
     assert_null(world->spaces[i]);
-    assert_int_equal(hearth_space_open(world->cache, &world->models[i], tenants[i], 0, &world->spaces[i]),
-                     HEARTH_OK);
+    assert_int_equal(
+        hearth_space_open(world->cache, &world->models[i], tenants[i], 0, &world->spaces[i]),
+        HEARTH_OK);
     assert_ptr_equal(world->spaces[i], before);
 }
 
@@ -635,8 +656,8 @@ static void fly(struct world *world)
     if (world->flight == NULL) {
         const struct string *string = next_string(world);
         world->flight_space = below(world, SPACES);
-        assert_int_equal(hearth_flight_open(world->spaces[world->flight_space], string->tokens, string->count,
-                                            &world->flight),
+        assert_int_equal(hearth_flight_open(world->spaces[world->flight_space], string->tokens,
+                                            string->count, &world->flight),
                          HEARTH_OK);
     } else if (below(world, 2) == 0) {
         hearth_flight_reached(world->flight, below(world, TOKENS_MAX));
@@ -647,8 +668,9 @@ static void fly(struct world *world)
 
 static void disturb_tier(struct world *world)
 {
-    static const enum tier_fault_kind kinds[] = {TIER_FAULT_PUT_REFUSE, TIER_FAULT_PUT_FAIL, TIER_FAULT_PUT_CORRUPT,
-                                                 TIER_FAULT_PUT_SHORTEN, TIER_FAULT_GET_FAIL};
+    static const enum tier_fault_kind kinds[] = {TIER_FAULT_PUT_REFUSE, TIER_FAULT_PUT_FAIL,
+                                                 TIER_FAULT_PUT_CORRUPT, TIER_FAULT_PUT_SHORTEN,
+                                                 TIER_FAULT_GET_FAIL};
     static const enum tier_result results[] = {TIER_ERROR, TIER_TIMEOUT, TIER_CANCELLED};
 
     if (world->slow == NULL)
@@ -659,7 +681,8 @@ static void disturb_tier(struct world *world)
         return;
     }
     tier_fault_set_result(world->slow, results[below(world, COUNT_OF(results))]);
-    fault_arm(tier_fault_of(world->slow, kinds[below(world, COUNT_OF(kinds))]), 1 + below(world, 4), false);
+    fault_arm(tier_fault_of(world->slow, kinds[below(world, COUNT_OF(kinds))]), 1 + below(world, 4),
+              false);
 }
 
 static void resize(struct world *world)
@@ -704,7 +727,8 @@ static void check_counts(const struct world *world, size_t space)
     uint64_t open = 0, reasons = 0, tiers = 0;
 
     for (size_t i = 0; i < PLANS; i++)
-        open += world->plans[i].plan != NULL && world->plans[i].space == space && !world->plans[i].peek;
+        open +=
+            world->plans[i].plan != NULL && world->plans[i].space == space && !world->plans[i].peek;
     hearth_get_stats(world->cache, world->spaces[space], &stats);
     assert_int_equal(stats.lookups, counts->lookups);
     assert_int_equal(stats.hits, counts->hits); /* I91 */
@@ -732,7 +756,8 @@ static void check_budget(struct world *world)
     for (size_t i = 0; i < PLANS; i++)
         excused = excused || world->plans[i].plan != NULL;
     if (used > cap && (!excused || used > world->used))
-        fail_msg("%" PRIu64 " of %" PRIu64 " bytes in use, %" PRIu64 " before", used, cap, world->used);
+        fail_msg("%" PRIu64 " of %" PRIu64 " bytes in use, %" PRIu64 " before", used, cap,
+                 world->used);
     world->used = used;
     assert_true(pages_bytes_used(world->cache->pages) <= used);
 }
@@ -755,21 +780,20 @@ static void check(struct world *world)
 static void open_spaces(struct world *world)
 {
     static const uint32_t kinds[] = {
-        HEARTH_KIND_FULL,
-        HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT,
-        HEARTH_KIND_RECURRENT,
-        HEARTH_KIND_FULL | HEARTH_KIND_SLIDING,
-        HEARTH_KIND_SLIDING,
-        HEARTH_KIND_FULL | HEARTH_KIND_CHUNKED | HEARTH_KIND_RECURRENT,
+        HEARTH_KIND_FULL,      HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT,
+        HEARTH_KIND_RECURRENT, HEARTH_KIND_FULL | HEARTH_KIND_SLIDING,
+        HEARTH_KIND_SLIDING,   HEARTH_KIND_FULL | HEARTH_KIND_CHUNKED | HEARTH_KIND_RECURRENT,
     };
 
     for (size_t i = 0; i < SPACES; i++) {
         struct hearth_model *model = &world->models[i];
-        *model = (struct hearth_model){.struct_size = sizeof(*model), .window = 1 + below(world, 2 * world->block)};
+        *model = (struct hearth_model){.struct_size = sizeof(*model),
+                                       .window = 1 + below(world, 2 * world->block)};
         model->kinds = i == 1 ? world->models[0].kinds : kinds[below(world, COUNT_OF(kinds))];
         model->captures_sliding = (model->kinds & HEARTH_KIND_SLIDING) != 0 && below(world, 2) == 0;
         model->fingerprint[0] = (unsigned char)(i % 2); /* two models of each tenant */
-        assert_int_equal(hearth_space_open(world->cache, model, tenants[i], 0, &world->spaces[i]), HEARTH_OK);
+        assert_int_equal(hearth_space_open(world->cache, model, tenants[i], 0, &world->spaces[i]),
+                         HEARTH_OK);
     }
 }
 
@@ -823,7 +847,8 @@ static void close_world(struct world *world, struct seen *seen)
     hearth_get_stats(world->cache, NULL, &stats);
     assert_int_equal(stats.objects, 0);
     assert_int_equal(stats.nodes, 0);
-    assert_true(stats.bytes_by_tier[HEARTH_TIER_RAM] == 0 && stats.bytes_by_tier[HEARTH_TIER_SSD] == 0);
+    assert_true(stats.bytes_by_tier[HEARTH_TIER_RAM] == 0 &&
+                stats.bytes_by_tier[HEARTH_TIER_SSD] == 0);
     if (world->slow != NULL) {
         struct tier_stats left;
         world->slow->ops->stats(world->slow, &left);
@@ -867,17 +892,19 @@ static void test_i11_i91_i93_i100_i101_random_operations(void **state)
             fprintf(stderr, "round %" PRIu64 "\n", round);
         run_round(world, round, &seen);
     }
-    print_message("%" PRIu64 " steps in %" PRIu64 " rounds: %" PRIu64 " hits (%" PRIu64 " exact), %" PRIu64
-                  " cold, %" PRIu64 " of %" PRIu64 " tokens reused\n",
-                  seen.steps, seen.rounds, seen.hits, seen.exact, seen.cold, seen.reused, seen.looked_up);
+    print_message("%" PRIu64 " steps in %" PRIu64 " rounds: %" PRIu64 " hits (%" PRIu64
+                  " exact), %" PRIu64 " cold, %" PRIu64 " of %" PRIu64 " tokens reused\n",
+                  seen.steps, seen.rounds, seen.hits, seen.exact, seen.cold, seen.reused,
+                  seen.looked_up);
     print_message("%" PRIu64 " evictions, %" PRIu64 " demotions, %" PRIu64 " promotions, %" PRIu64
-                  " tier errors, %" PRIu64 " refused, %" PRIu64 " existed, %" PRIu64 " lowered, %" PRIu64
-                  " shortened\n",
-                  seen.evictions, seen.demotions, seen.promotions, seen.tier_errors, seen.refused, seen.exists,
-                  seen.lowered, seen.shortened);
+                  " tier errors, %" PRIu64 " refused, %" PRIu64 " existed, %" PRIu64
+                  " lowered, %" PRIu64 " shortened\n",
+                  seen.evictions, seen.demotions, seen.promotions, seen.tier_errors, seen.refused,
+                  seen.exists, seen.lowered, seen.shortened);
     if (one == NULL) {
         assert_true(seen.hits > 0 && seen.exact > 0 && seen.lowered > 0 && seen.shortened > 0);
-        assert_true(seen.evictions > 0 && seen.demotions > 0 && seen.promotions > 0 && seen.tier_errors > 0);
+        assert_true(seen.evictions > 0 && seen.demotions > 0 && seen.promotions > 0 &&
+                    seen.tier_errors > 0);
     }
     mem_free(world);
 }
@@ -887,8 +914,10 @@ static void test_i11_i91_i93_i100_i101_random_operations(void **state)
 static void test_what_is_in_the_slow_tier_is_not_forgotten_for_memory(void **state)
 {
     enum { RUNS = 200, RUN = 4, COUNT = RUNS * RUN };
-    struct hearth_options options = {
-        .struct_size = sizeof(options), .ram_bytes = 512 << 10, .block_tokens = RUN, .run_tokens = RUN};
+    struct hearth_options options = {.struct_size = sizeof(options),
+                                     .ram_bytes = 512 << 10,
+                                     .block_tokens = RUN,
+                                     .run_tokens = RUN};
     struct hearth_model model = {.struct_size = sizeof(model), .kinds = HEARTH_KIND_FULL};
     struct hearth_stats stats = {.struct_size = sizeof(stats)};
     struct tier_ram_options ram = {.bytes_max = 64 << 20};
@@ -909,7 +938,9 @@ static void test_what_is_in_the_slow_tier_is_not_forgotten_for_memory(void **sta
     for (uint32_t count = RUN; count <= COUNT; count += RUN) { /* a conversation that grows */
         assert_int_equal(hearth_store_open(space, tokens, count, NULL, &open), HEARTH_OK);
         while (hearth_store_next(open, &begin, &end)) {
-            assert_int_equal(hearth_store_reserve(open, HEARTH_OBJECT_ROWS, begin, end, 16 << 10, &memory), HEARTH_OK);
+            assert_int_equal(
+                hearth_store_reserve(open, HEARTH_OBJECT_ROWS, begin, end, 16 << 10, &memory),
+                HEARTH_OK);
             write_bytes(memory, end, 16 << 10);
             assert_int_equal(hearth_store_commit(open, 16 << 10, "", 0), HEARTH_OK);
         }

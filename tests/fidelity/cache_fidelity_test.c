@@ -47,7 +47,7 @@ struct stage {
     struct chat chats[CHATS];
     uint64_t seed;
     uint32_t tokens_max; /* of a prompt */
-    float tolerance; /* 0: bit-identical */
+    float tolerance;     /* 0: bit-identical */
 };
 
 static uint32_t below(struct stage *stage, uint32_t n)
@@ -77,7 +77,8 @@ static uint64_t bytes_for(const struct stage *stage, uint32_t tokens, uint32_t s
 {
     const struct engine_facts *facts = engine_facts(stage->warm.engine);
 
-    return (96 << 10) + tokens * (facts->rows_bytes_per_token + 100) + snapshots * (facts->snapshot_bytes_max + 8192);
+    return (96 << 10) + tokens * (facts->rows_bytes_per_token + 100) +
+           snapshots * (facts->snapshot_bytes_max + 8192);
 }
 
 static void open_stage(struct stage *stage, uint32_t tokens, uint32_t snapshots)
@@ -120,25 +121,30 @@ static void compare(struct stage *stage, const struct serve_request *request)
     assert_int_equal(truth->reused, 0);
     for (uint32_t i = 0; i < vocab; i++)
         distance = fmaxf(distance, fabsf(answer->logits[i] - truth->logits[i]));
-    bool same = stage->tolerance > 0 ? distance <= stage->tolerance
-                                     : memcmp(answer->logits, truth->logits, vocab * sizeof(float)) == 0;
+    bool same = stage->tolerance > 0
+                    ? distance <= stage->tolerance
+                    : memcmp(answer->logits, truth->logits, vocab * sizeof(float)) == 0;
     if (!same)
-        fail_msg("%u of %u tokens reused: logits differ by up to %g", answer->reused, request->count, (double)distance);
+        fail_msg("%u of %u tokens reused: logits differ by up to %g", answer->reused,
+                 request->count, (double)distance);
     if (memcmp(answer->generated, truth->generated, request->generate * sizeof(token_id)) != 0)
-        fail_msg("%u of %u tokens reused: other tokens were generated", answer->reused, request->count);
+        fail_msg("%u of %u tokens reused: other tokens were generated", answer->reused,
+                 request->count);
 }
 
 /* Serves the prompt and, unless the client leaves, compares. */
 static void ask(struct stage *stage, const token_id *tokens, uint32_t count, uint32_t cancel_at)
 {
-    struct serve_request request = {.tokens = tokens, .count = count, .generate = 6, .cancel_at = cancel_at};
+    struct serve_request request = {
+        .tokens = tokens, .count = count, .generate = 6, .cancel_at = cancel_at};
 
     serve(&stage->warm, &request, &stage->answer);
     assert_true(stage->answer.reused < count); /* I12 */
     request.cancel_at = 0;
     if (!stage->answer.cancelled)
         compare(stage, &request);
-    assert_int_equal(engine_cells_free(stage->warm.engine), engine_facts(stage->warm.engine)->context);
+    assert_int_equal(engine_cells_free(stage->warm.engine),
+                     engine_facts(stage->warm.engine)->context);
 }
 
 /* ---- conversations ---- */
@@ -189,9 +195,11 @@ static void disturb(struct stage *stage)
     else if (what == 2)
         hearth_clear(stage->cache, NULL, HEARTH_TIER_RAM);
     else if (what == 3)
-        hearth_set_ram_bytes(stage->cache, bytes_for(stage, 100 + below(stage, 1200), 1 + below(stage, 6)));
+        hearth_set_ram_bytes(stage->cache,
+                             bytes_for(stage, 100 + below(stage, 1200), 1 + below(stage, 6)));
     else if (what < 8 && stage->slow != NULL)
-        fault_arm(tier_fault_of(stage->slow, (enum tier_fault_kind)below(stage, TIER_FAULT_GET_SHORTEN + 1)),
+        fault_arm(tier_fault_of(stage->slow,
+                                (enum tier_fault_kind)below(stage, TIER_FAULT_GET_SHORTEN + 1)),
                   1 + below(stage, 3), false);
 }
 
@@ -210,7 +218,8 @@ static void talk(struct stage *stage, int requests)
             *chat = stage->chats[below(stage, CHATS)];
         else if (what == 7)
             begin_chat(stage, chat);
-        ask(stage, chat->tokens, chat->count, below(stage, 6) == 0 ? 1 + below(stage, chat->count) : 0);
+        ask(stage, chat->tokens, chat->count,
+            below(stage, 6) == 0 ? 1 + below(stage, chat->count) : 0);
         disturb(stage);
     }
 }
@@ -228,10 +237,11 @@ static void report(const struct stage *stage, const char *name)
     const struct serve_loop *loop = &stage->warm;
 
     hearth_get_stats(stage->cache, NULL, &stats);
-    print_message("%s: %" PRIu64 " of %" PRIu64 " tokens reused (%.0f %%), %" PRIu64 " hits of %" PRIu64 ", %" PRIu64
-                  " evictions, %" PRIu64 " shortened\n",
-                  name, loop->tokens_reused, loop->tokens, 100.0 * (double)loop->tokens_reused / (double)loop->tokens,
-                  loop->hits, loop->requests, stats.evictions + stats.demotions, loop->shortened);
+    print_message("%s: %" PRIu64 " of %" PRIu64 " tokens reused (%.0f %%), %" PRIu64
+                  " hits of %" PRIu64 ", %" PRIu64 " evictions, %" PRIu64 " shortened\n",
+                  name, loop->tokens_reused, loop->tokens,
+                  100.0 * (double)loop->tokens_reused / (double)loop->tokens, loop->hits,
+                  loop->requests, stats.evictions + stats.demotions, loop->shortened);
     assert_int_equal(stats.hits, loop->hits);                   /* I91 */
     assert_int_equal(stats.tokens_reused, loop->tokens_reused); /* what is told is what was done */
     assert_int_equal(stats.lookups, loop->requests);
@@ -243,8 +253,9 @@ static struct stage *fake_stage(kind_set kinds, uint64_t seed)
 {
     struct stage *stage = mem_alloc(sizeof(*stage));
 
-    *stage = (struct stage){.seed = seed,
-                            .fake = {.kinds = kinds, .window = 24, .context = 2048, .chunk = 32, .sequences = 4}};
+    *stage = (struct stage){
+        .seed = seed,
+        .fake = {.kinds = kinds, .window = 24, .context = 2048, .chunk = 32, .sequences = 4}};
     return stage;
 }
 
@@ -313,11 +324,11 @@ static void check_real(const char *family)
     }
 }
 
-#define FAMILY(name)                                                                               \
-    static void test_i110_##name(void **state)                                                     \
-    {                                                                                              \
-        (void)state;                                                                               \
-        check_real(#name);                                                                         \
+#define FAMILY(name)                           \
+    static void test_i110_##name(void **state) \
+    {                                          \
+        (void)state;                           \
+        check_real(#name);                     \
     }
 
 FAMILY(qwen3)
@@ -432,7 +443,8 @@ static void test_i23_boundaries_are_where_a_prefill_stopped(void **state)
     ask(stage, chat.tokens, 300, 0);
     for (uint32_t count = 2; count <= 300; count++) {
         struct hearth_plan *plan;
-        assert_int_equal(hearth_lookup(stage->space, chat.tokens, count, HEARTH_LOOKUP_PEEK, &plan), HEARTH_OK);
+        assert_int_equal(hearth_lookup(stage->space, chat.tokens, count, HEARTH_LOOKUP_PEEK, &plan),
+                         HEARTH_OK);
         assert_int_equal(hearth_plan_info(plan)->boundary, (count - 1) / 32 * 32);
         hearth_plan_release(&plan);
     }
@@ -457,10 +469,12 @@ static void test_i10_i102_a_refused_import_falls_back(void **state)
     close_stage(stage);
 }
 
-TEST_SUITE(TEST(test_i110_fake_exact), TEST(test_i110_fake_anywhere), TEST(test_i110_fake_within_rounding),
-           TEST(test_i110_qwen3), TEST(test_i110_qwen35), TEST(test_i110_gemma3), TEST(test_i110_mamba2),
-           TEST(test_i110_qwen3moe), TEST(test_i94_i102_a_tier_that_fails_and_lies),
+TEST_SUITE(TEST(test_i110_fake_exact), TEST(test_i110_fake_anywhere),
+           TEST(test_i110_fake_within_rounding), TEST(test_i110_qwen3), TEST(test_i110_qwen35),
+           TEST(test_i110_gemma3), TEST(test_i110_mamba2), TEST(test_i110_qwen3moe),
+           TEST(test_i94_i102_a_tier_that_fails_and_lies),
            TEST(test_i52_a_branch_resumes_at_the_last_common_boundary),
            TEST(test_i53_rows_without_a_snapshot_are_walked_back),
            TEST(test_i51_i95_a_cancelled_request_keeps_its_prefix),
-           TEST(test_i23_boundaries_are_where_a_prefill_stopped), TEST(test_i10_i102_a_refused_import_falls_back))
+           TEST(test_i23_boundaries_are_where_a_prefill_stopped),
+           TEST(test_i10_i102_a_refused_import_falls_back))

@@ -15,7 +15,8 @@
 
 enum { FETCH_TIMEOUT_MS = 1000 };
 
-_Static_assert(sizeof(struct serve_shape) <= HEARTH_SHAPE_BYTES_MAX, "does not fit beside an object");
+_Static_assert(sizeof(struct serve_shape) <= HEARTH_SHAPE_BYTES_MAX,
+               "does not fit beside an object");
 
 /* One request on its way. */
 struct job {
@@ -71,7 +72,8 @@ static uint64_t history_of(const struct schedule *schedule, uint32_t end)
 }
 
 /* The ends of the chunks that [begin, end) was computed in. */
-static void fill_cuts(const struct job *job, uint32_t begin, uint32_t end, struct serve_shape *shape)
+static void fill_cuts(const struct job *job, uint32_t begin, uint32_t end,
+                      struct serve_shape *shape)
 {
     bool snapshot = shape->state.kind == STATE_SNAPSHOT;
 
@@ -115,7 +117,8 @@ static struct serve_shape shape_of(const struct hearth_object *object)
 /* Where the tokens end that an object of the plan is used for. */
 static uint32_t use_end(const struct hearth_plan_info *info, size_t index)
 {
-    const struct hearth_object *next = index + 1 < info->objects_count ? &info->objects[index + 1] : NULL;
+    const struct hearth_object *next =
+        index + 1 < info->objects_count ? &info->objects[index + 1] : NULL;
 
     return next != NULL && next->kind == info->objects[index].kind ? next->begin : info->boundary;
 }
@@ -129,8 +132,9 @@ static uint32_t usable(const struct job *job, const struct hearth_plan_info *inf
         const struct hearth_object *object = &info->objects[i];
         struct serve_shape shape = shape_of(object);
         if (!cuts_agree(job, &shape, use_end(info, i)))
-            return schedule_floor(&job->schedule,
-                                  object->kind == HEARTH_OBJECT_ROWS ? object->begin : info->boundary - 1);
+            return schedule_floor(&job->schedule, object->kind == HEARTH_OBJECT_ROWS
+                                                      ? object->begin
+                                                      : info->boundary - 1);
     }
     return schedule_floor(&job->schedule, info->boundary);
 }
@@ -160,7 +164,8 @@ static bool fetch(struct job *job, struct hearth_plan *plan, struct state_object
         int error = hearth_plan_fetch(plan, i, FETCH_TIMEOUT_MS, &objects[i].data);
         if (error != HEARTH_OK)
             return shorten(job, plan, i,
-                           error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT : HEARTH_REASON_TIER_ERROR);
+                           error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT
+                                                         : HEARTH_REASON_TIER_ERROR);
         struct serve_shape shape = shape_of(&info->objects[i]);
         objects[i].shape = shape.state;
         objects[i].verified = false;
@@ -206,7 +211,8 @@ static void restore(struct job *job)
 
     if (job->loop->space == NULL)
         return;
-    assert_int_equal(hearth_lookup(job->loop->space, request->tokens, request->count, 0, &plan), HEARTH_OK);
+    assert_int_equal(hearth_lookup(job->loop->space, request->tokens, request->count, 0, &plan),
+                     HEARTH_OK);
     const struct hearth_plan_info *info = hearth_plan_info(plan);
     job->answer->matched = info->matched;
     job->junction = info->junction;
@@ -222,8 +228,8 @@ static void restore(struct job *job)
 
 /* ---- storing ---- */
 
-static void put(struct job *job, struct hearth_store *store, enum hearth_object_kind kind, uint32_t begin,
-                uint32_t end)
+static void put(struct job *job, struct hearth_store *store, enum hearth_object_kind kind,
+                uint32_t begin, uint32_t end)
 {
     struct engine *engine = job->loop->engine;
     bool rows = kind == HEARTH_OBJECT_ROWS;
@@ -235,13 +241,16 @@ static void put(struct job *job, struct hearth_store *store, enum hearth_object_
     if (hearth_store_reserve(store, kind, begin, end, capacity, &memory) != HEARTH_OK)
         return;
     memset(&shape, 0, sizeof(shape)); /* its padding is stored, too */
-    enum err err = rows ? state_export_rows(engine, job->seq, begin, end, memory, capacity, &shape.state, NULL)
-                        : state_export_snapshot(engine, job->seq, memory, capacity, &shape.state, NULL);
+    enum err err =
+        rows ? state_export_rows(engine, job->seq, begin, end, memory, capacity, &shape.state, NULL)
+             : state_export_snapshot(engine, job->seq, memory, capacity, &shape.state, NULL);
     if (err != ERR_OK) {
         hearth_store_cancel(store);
         return;
     }
-    assert_int_equal(shape.state.end, end); /* a snapshot is of where the sequence stands, or it does not exist (keeps I23) */
+    assert_int_equal(
+        shape.state.end,
+        end); /* a snapshot is of where the sequence stands, or it does not exist (keeps I23) */
     if (job->loop->exact)
         fill_cuts(job, begin, end, &shape);
     if (hearth_store_commit(store, shape.state.bytes, &shape, sizeof(shape)) == HEARTH_OK) {
@@ -260,8 +269,8 @@ static bool wants_snapshot(const struct job *job, uint32_t at)
     if (at >= job->request->count || at == lasting_floor(job, job->request->count - 1))
         return true;
     return (loop->snapshot_every > 0 && at % loop->snapshot_every == 0) ||
-           (job->schedule.marks_count > 0 && at == job->marks[0]) || at == lasting_floor(job, job->junction) ||
-           at == job->request->count - 1;
+           (job->schedule.marks_count > 0 && at == job->marks[0]) ||
+           at == lasting_floor(job, job->junction) || at == job->request->count - 1;
 }
 
 /* Stores what stands now: the rows of whole blocks, and where it ends, its tail; and a snapshot where one is wanted. */
@@ -353,10 +362,12 @@ static void finish(struct job *job)
     mem_free(tokens);
 }
 
-struct hearth_space *serve_space(struct hearth_cache *cache, const struct engine *engine, const char *tenant)
+struct hearth_space *serve_space(struct hearth_cache *cache, const struct engine *engine,
+                                 const char *tenant)
 {
     const struct engine_facts *facts = engine_facts(engine);
-    struct hearth_model model = {.struct_size = sizeof(model), .kinds = facts->kinds, .window = facts->window};
+    struct hearth_model model = {
+        .struct_size = sizeof(model), .kinds = facts->kinds, .window = facts->window};
     struct hearth_space *space;
 
     memcpy(model.fingerprint, facts->fingerprint.bytes, sizeof(model.fingerprint));
@@ -364,7 +375,8 @@ struct hearth_space *serve_space(struct hearth_cache *cache, const struct engine
     return space;
 }
 
-void serve(struct serve_loop *loop, const struct serve_request *request, struct serve_answer *answer)
+void serve(struct serve_loop *loop, const struct serve_request *request,
+           struct serve_answer *answer)
 {
     struct job *job = mem_alloc(sizeof(*job));
     struct errinfo info = {0};
