@@ -143,6 +143,7 @@ struct hearth_store {
     struct hearth_store_hints hints;
     uint32_t cursor;    /* rows below it are held or refused */
     uint32_t committed; /* the furthest end of what was */
+    struct index_hint hint GUARDED_BY(lock); /* of the tokens: each piece is stored behind the one before */
     void *memory;       /* of the reservation; NULL = none */
     uint64_t capacity;  /* charged to the ledger for it */
     enum hearth_object_kind kind;
@@ -186,8 +187,9 @@ void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double byt
 /* ---- store.c ---- */
 
 /* Puts an object into the index of its space, at the end of `tokens` (object->end of them); room, a place in the heap and its own record
- * are the caller's business. HEARTH_ERROR_MEMORY or HEARTH_ERROR_EXISTS: it is not in. */
-int store_attach(struct object *object, const int32_t *tokens, struct deferred *deferred) REQUIRES(lock) NODISCARD;
+ * are the caller's business. `hint` of the tokens may be NULL. HEARTH_ERROR_MEMORY or HEARTH_ERROR_EXISTS: it is not in. */
+int store_attach(struct object *object, const int32_t *tokens, struct index_hint *hint, struct deferred *deferred)
+    REQUIRES(lock) NODISCARD;
 /* If the object is a tail, counts it, and lets the least recently used ones go (keeps I40). */
 void store_keep_tail(struct object *object, struct deferred *deferred) REQUIRES(lock);
 
@@ -211,7 +213,8 @@ bool room_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct defer
 void room_release_books(struct hearth_cache *cache, uint64_t bytes) REQUIRES(lock);
 /* Charges the ledger for the path of these tokens in the tree, as far as it is not there; then room_settle_index gives back what was not
  * needed, and what the tree lost. */
-bool room_reserve_index(struct hearth_space *space, const int32_t *tokens, uint32_t count, struct deferred *deferred) REQUIRES(lock) NODISCARD;
+bool room_reserve_index(struct hearth_space *space, const int32_t *tokens, uint32_t count, struct index_hint *hint,
+                        struct deferred *deferred) REQUIRES(lock) NODISCARD;
 void room_settle_index(struct hearth_space *space) REQUIRES(lock);
 /* The index says that an object may (not) leave. */
 void room_watch(struct object *object, bool evictable, void *cache) REQUIRES(lock);

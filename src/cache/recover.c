@@ -180,7 +180,7 @@ static bool attach(struct recovery *recovery, struct hearth_space *space,
     }
     struct object *object = make_object(space, meta);
     uint64_t used_ns = object->used_ns;
-    int error = store_attach(object, tokens, deferred);
+    int error = store_attach(object, tokens, NULL, deferred);
     if (error != HEARTH_OK) {
         room_release(space, room_record_bytes());
         mem_free(object);

@@ -465,10 +465,11 @@ void room_release_books(struct hearth_cache *cache, uint64_t bytes)
 }
 
 /* What the tree will grow by at most: the nodes that are not there, and its table of the path. */
-static uint64_t growth(struct hearth_space *space, const int32_t *tokens, uint32_t count)
+static uint64_t growth(struct hearth_space *space, const int32_t *tokens, uint32_t count,
+                       struct index_hint *hint)
 {
     uint32_t block = space->cache->block_tokens;
-    struct index_match match = index_match(space->index, tokens, count);
+    struct index_match match = index_match_hinted(space->index, tokens, count, hint);
     size_t nodes = (count - 1) / block + 1, there = match.nodes_count;
 
     if (there > 0 && node_is_tail(match.path[there - 1]))
@@ -477,12 +478,12 @@ static uint64_t growth(struct hearth_space *space, const int32_t *tokens, uint32
 }
 
 bool room_reserve_index(struct hearth_space *space, const int32_t *tokens, uint32_t count,
-                        struct deferred *deferred)
+                        struct index_hint *hint, struct deferred *deferred)
 {
     uint64_t bytes;
 
     /* Making room may take parts of the path away: then more is needed. */
-    while ((bytes = growth(space, tokens, count)) + index_bytes(space->index) >
+    while ((bytes = growth(space, tokens, count, hint)) + index_bytes(space->index) >
            space->index_charged) {
         bytes = bytes + index_bytes(space->index) - space->index_charged;
         if (!room_reserve_books(space->cache, bytes, deferred)) {

@@ -58,6 +58,12 @@ static bool tails_allowed(const struct hearth_store *store)
     return !space_sliceable(store->space) || store->space->cache->tails_max > 0;
 }
 
+/* A long prompt is stored in many pieces: what is known of it is not compared again for each. */
+static struct index_match match_of(struct hearth_store *store, uint32_t count)
+{
+    return index_match_hinted(store->space->index, store->tokens, count, &store->hint);
+}
+
 /* Rows of block [begin, begin + block) are held. */
 static bool block_held(const struct index_match *match, uint32_t begin, uint32_t block)
 {
@@ -103,7 +109,7 @@ bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *en
     if (!space_has_rows(store->space))
         return false;
     lock_enter(&cache->lock);
-    struct index_match match = index_match(store->space->index, store->tokens, store->count);
+    struct index_match match = match_of(store, count);
     while (at < whole && block_held(&match, at, block))
         at += block;
     bool tail =
@@ -118,18 +124,18 @@ bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *en
 }
 
 /* The node that covers the last of these tokens; NULL when not all of them are known. */
-static struct node *node_at(struct hearth_space *space, const int32_t *tokens, uint32_t count)
+static struct node *node_at(struct hearth_store *store, uint32_t count)
 {
-    struct index_match match = index_match(space->index, tokens, count);
+    struct index_match match = match_of(store, count);
 
     if (match.tokens < count)
         return NULL;
     return match.partial ? match.partial : match.path[match.nodes_count - 1];
 }
 
-static bool snapshot_held(struct hearth_space *space, const int32_t *tokens, uint32_t at)
+static bool snapshot_held(struct hearth_store *store, uint32_t at)
 {
-    struct node *node = node_at(space, tokens, at);
+    struct node *node = node_at(store, at);
 
     return node != NULL && node_snapshot(node, at) != NULL;
 }
@@ -141,7 +147,7 @@ bool hearth_store_wants_snapshot(struct hearth_store *store, uint32_t at)
     if (!space_needs_snapshot(store->space) || at == 0 || at > store->count)
         return false;
     lock_enter(&cache->lock);
-    bool held = snapshot_held(store->space, store->tokens, at);
+    bool held = snapshot_held(store, at);
     lock_leave(&cache->lock);
     return !held;
 }
@@ -168,9 +174,9 @@ static bool range_valid(const struct hearth_store *store, enum hearth_object_kin
 }
 
 /* Whether rows are held for all of [0, begin): without them those behind are of no use. */
-static bool rows_held(struct hearth_space *space, const int32_t *tokens, uint32_t begin)
+static bool rows_held(struct hearth_store *store, uint32_t begin)
 {
-    struct index_match match = index_match(space->index, tokens, begin);
+    struct index_match match = match_of(store, begin);
 
     for (size_t i = 0; i < match.nodes_count; i++)
         if (node_rows_end(match.path[i]) < node_end(match.path[i]))
@@ -179,15 +185,15 @@ static bool rows_held(struct hearth_space *space, const int32_t *tokens, uint32_
 }
 
 /* One of the nodes holds it already, as far or further; a tail that the tokens extend is going to grow. */
-static bool rows_exist(struct hearth_space *space, const struct hearth_store *store,
-                       const struct object *piece)
+static bool rows_exist(struct hearth_store *store, const struct object *piece)
 {
-    struct index_match match = index_match(space->index, store->tokens, piece->end);
+    uint32_t block = store->space->cache->block_tokens;
+    struct index_match match = match_of(store, piece->end);
 
     for (size_t i = 0; i < match.nodes_count + (match.partial != NULL); i++) {
         const struct node *node = i < match.nodes_count ? match.path[i] : match.partial;
         uint32_t held = piece->kind == OBJECT_ROWS ? node_rows_end(node) : node_sliding_end(node);
-        uint32_t wanted = MIN(piece->end, node_begin(node) + space->cache->block_tokens);
+        uint32_t wanted = MIN(piece->end, node_begin(node) + block);
         if (node_begin(node) >= piece->begin && MIN(held, match.tokens) >= wanted)
             return true;
     }
@@ -195,7 +201,7 @@ static bool rows_exist(struct hearth_space *space, const struct hearth_store *st
 }
 
 /* OK, or why this piece is not to be stored. */
-static int judge(const struct hearth_store *store, const struct object *piece)
+static int judge(struct hearth_store *store, const struct object *piece)
 {
     struct hearth_space *space = store->space;
     bool tail = piece->end % space->cache->block_tokens != 0;
@@ -204,19 +210,19 @@ static int judge(const struct hearth_store *store, const struct object *piece)
     case OBJECT_SNAPSHOT:
         if (!space_needs_snapshot(space))
             return HEARTH_ERROR_REFUSED;
-        return snapshot_held(space, store->tokens, piece->end) ? HEARTH_ERROR_EXISTS : HEARTH_OK;
+        return snapshot_held(store, piece->end) ? HEARTH_ERROR_EXISTS : HEARTH_OK;
     case OBJECT_SLIDING:
         if (!space->model.captures_sliding)
             return HEARTH_ERROR_REFUSED;
         break;
     default:
-        if (!space_has_rows(space) || !rows_held(space, store->tokens, piece->begin))
+        if (!space_has_rows(space) || !rows_held(store, piece->begin))
             return HEARTH_ERROR_REFUSED;
         break;
     }
     if (tail && !tails_allowed(store))
         return HEARTH_ERROR_REFUSED;
-    return rows_exist(space, store, piece) ? HEARTH_ERROR_EXISTS : HEARTH_OK;
+    return rows_exist(store, piece) ? HEARTH_ERROR_EXISTS : HEARTH_OK;
 }
 
 /* The end of the path before a piece, leased while room is made for it. */
@@ -224,9 +230,9 @@ struct guard {
     struct object *objects[2];
 };
 
-static struct guard guard_path(const struct hearth_store *store, uint32_t count)
+static struct guard guard_path(struct hearth_store *store, uint32_t count)
 {
-    struct index_match match = index_match(store->space->index, store->tokens, count);
+    struct index_match match = match_of(store, count);
     struct node *last = match.nodes_count > 0 ? match.path[match.nodes_count - 1] : NULL;
     struct guard guard = {{NULL, NULL}};
 
@@ -253,7 +259,7 @@ static uint32_t path_before(enum hearth_object_kind kind, uint32_t begin, uint32
     return kind == HEARTH_OBJECT_SNAPSHOT ? end : begin;
 }
 
-static bool evict_for(const struct hearth_store *store, uint32_t path)
+static bool evict_for(struct hearth_store *store, uint32_t path)
 {
     struct hearth_cache *cache = store->space->cache;
     struct deferred deferred;
@@ -267,7 +273,7 @@ static bool evict_for(const struct hearth_store *store, uint32_t path)
 }
 
 /* Takes memory from the pages; when they are too scattered for an extent of that size, something more has to leave. */
-static void *take_pages(const struct hearth_store *store, uint64_t bytes, uint32_t path)
+static void *take_pages(struct hearth_store *store, uint64_t bytes, uint32_t path)
 {
     struct pages *pages = store->space->cache->pages;
     void *memory;
@@ -454,13 +460,14 @@ void store_keep_tail(struct object *object, struct deferred *deferred)
     }
 }
 
-int store_attach(struct object *object, const int32_t *tokens, struct deferred *deferred)
+int store_attach(struct object *object, const int32_t *tokens, struct index_hint *hint,
+                 struct deferred *deferred)
 {
     struct hearth_space *space = object->space;
 
-    if (!room_reserve_index(space, tokens, object->end, deferred))
+    if (!room_reserve_index(space, tokens, object->end, hint, deferred))
         return HEARTH_ERROR_MEMORY;
-    struct node *last = index_insert(space->index, tokens, object->end);
+    struct node *last = index_insert_hinted(space->index, tokens, object->end, hint);
     bool may = last != NULL && index_may_attach(space->index, last, object);
     if (last != NULL && !may)
         index_prune(space->index, last); /* someone else stored it meanwhile */
@@ -479,7 +486,7 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
 {
     struct hearth_space *space = store->space;
     struct guard guard = guard_path(store, path_before(store->kind, store->begin, store->end));
-    int error = store_attach(object, store->tokens, deferred);
+    int error = store_attach(object, store->tokens, &store->hint, deferred);
 
     unguard(&guard, deferred);
     if (error != HEARTH_OK) {
