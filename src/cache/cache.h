@@ -1,8 +1,10 @@
 /*
  * cache.h: inside of the cache, shared by the files that make it up. The door for everyone else is hearth/hearth.h.
  *
- *      cache.c     opening, spaces, numbers, clearing, pinning
- *      lookup.c    plans: what can be restored, and what to try when a piece of it fails
+ *      cache.c     opening, numbers, clearing, pinning
+ *      space.c     spaces and their flights
+ *      lookup.c    plans: what can be restored, and why not more
+ *      plan.c      using a plan: fetching, falling back, accepting, counting
  *      store.c     taking state in
  *      room.c      the budget and the heap: who must leave
  *      mover.c     between memory and the slower tier, never on the caller's time
@@ -39,6 +41,7 @@
 #include "cache/index.h"
 #include "cache/object.h"
 #include "cache/policy.h"
+#include "cache/room.h"
 #include "tier/pages.h"
 #include "tier/tier.h"
 
@@ -165,6 +168,11 @@ uint64_t cache_now_ns(const struct hearth_cache *cache);
 /* Room for one more in a growing array of small things; aborts rather than fail. */
 void *cache_grow(void *items, size_t count, size_t *cap, size_t size) NODISCARD;
 
+/* Aborts unless index, heaps, ledger and counts agree with each other. O(everything), for tests and debug builds. */
+void cache_check(struct hearth_cache *cache);
+
+/* ---- space.c ---- */
+
 bool space_sliceable(const struct hearth_space *space);      /* state can be cut at any token of its rows */
 bool space_has_rows(const struct hearth_space *space);
 bool space_needs_snapshot(const struct hearth_space *space);
@@ -175,14 +183,26 @@ struct hearth_space *space_find(struct hearth_cache *cache, const struct hash256
 struct hearth_space *space_create_dormant(struct hearth_cache *cache, const struct hash256 *key, struct deferred *deferred) REQUIRES(lock);
 /* Calls fn for all objects in the index of a space, those of parents first. They are gathered before: fn may drop them. */
 void space_each_object(struct hearth_space *space, void (*fn)(struct object *object, void *arg), void *arg) REQUIRES(lock);
-/* Aborts unless index, heaps, ledger and counts agree with each other. O(everything), for tests and debug builds. */
-void cache_check(struct hearth_cache *cache);
+/* Takes an empty space that nobody has open off the list and out of the ledger; then, without the lock, it is freed. */
+void space_remove(struct hearth_space *space) REQUIRES(lock);
+void space_free(struct hearth_space *space);
 
 /* ---- recover.c ---- */
 
 /* Attaches a slower tier, owned from now on, and takes what it holds into the index: see recover.c. For the server and for tests; before
  * any lookup. */
 void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double bytes_per_s);
+
+/* ---- lookup.c ---- */
+
+/* Makes the plan anew from what is held now, up to plan->limit; leases what it names, and no longer what it named before. */
+void plan_make(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
+/* Ends its leases; then it names nothing. */
+void plan_release_objects(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
+/* Where the object is: the fastest of its tiers, HEARTH_TIER_COUNT when in none. */
+enum hearth_tier plan_tier_of(const struct object *object);
+/* The plan as an event of this kind. */
+struct event plan_event(const struct hearth_plan *plan, enum event_kind kind);
 
 /* ---- store.c ---- */
 
@@ -192,53 +212,6 @@ int store_attach(struct object *object, const int32_t *tokens, struct index_hint
     REQUIRES(lock) NODISCARD;
 /* If the object is a tail, counts it, and lets the least recently used ones go (keeps I40). */
 void store_keep_tail(struct object *object, struct deferred *deferred) REQUIRES(lock);
-
-/* ---- room.c ---- */
-
-/* Takes bytes from the ledger for a space, evicting others until they fit. False: nothing more may be evicted, or never enough. */
-bool room_reserve(struct hearth_space *space, uint64_t bytes, struct deferred *deferred) REQUIRES(lock) NODISCARD;
-void room_release(struct hearth_space *space, uint64_t bytes) REQUIRES(lock);
-/* What the pages take for so many bytes. */
-uint64_t room_charge(uint64_t bytes);
-/* What is charged beside it for an object: its record, its places in heaps, the books of its pages. */
-uint64_t room_record_bytes(void);
-/* A place for one more object in the heaps, so that no later push can fail. False: no memory. Undone by room_unrecord. */
-bool room_record(struct hearth_space *space) REQUIRES(lock) NODISCARD;
-void room_unrecord(struct hearth_space *space) REQUIRES(lock);
-/* Evicts one object for `space` (NULL: for nobody in particular); false when none may leave. */
-bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space, struct deferred *deferred) REQUIRES(lock);
-/* The same ledger for what is nobody's alone: trees and spaces. Evicts when it must. Above half of the cap, what is in slower tiers only is
- * forgotten first: it must not fill memory with its books. */
-bool room_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred) REQUIRES(lock) NODISCARD;
-void room_release_books(struct hearth_cache *cache, uint64_t bytes) REQUIRES(lock);
-/* Charges the ledger for the path of these tokens in the tree, as far as it is not there; then room_settle_index gives back what was not
- * needed, and what the tree lost. */
-bool room_reserve_index(struct hearth_space *space, const int32_t *tokens, uint32_t count, struct index_hint *hint,
-                        struct deferred *deferred) REQUIRES(lock) NODISCARD;
-void room_settle_index(struct hearth_space *space) REQUIRES(lock);
-/* The index says that an object may (not) leave. */
-void room_watch(struct object *object, bool evictable, void *cache) REQUIRES(lock);
-/* Whether the object may be taken out of memory now or, when it is not there, be forgotten. */
-bool room_may_leave(const struct object *object) REQUIRES(lock);
-/* index_pin, and the heaps know. */
-void room_pin(struct hearth_space *space, struct node *last, int delta) REQUIRES(lock);
-/* Recomputes the priority after a use. */
-void room_touch(struct object *object, bool used) REQUIRES(lock);
-/* Puts an object into the heap, or takes it out, by what is true of it now. */
-void room_update(struct object *object) REQUIRES(lock);
-/* The object is in a tier now, or not any more: residency, and what is counted of it. */
-void room_set_in(struct object *object, enum object_tier tier, bool in) REQUIRES(lock);
-/* Takes an object out of everything, slower tiers included; frees it now or with its last lease. */
-void room_drop(struct object *object, struct deferred *deferred) REQUIRES(lock);
-/* Takes an object out of memory only; it stays where else it is. False, and nothing changes, when it is leased. */
-bool room_demote(struct object *object, struct deferred *deferred) REQUIRES(lock);
-void room_lease(struct object *object) REQUIRES(lock);
-void room_unlease(struct object *object, struct deferred *deferred) REQUIRES(lock);
-/* Evicts down to the cap, shares or not. */
-void room_shrink(struct hearth_cache *cache, struct deferred *deferred) REQUIRES(lock);
-/* Remembers that the blocks of an object were evicted. */
-void room_add_ghosts(struct object *object) REQUIRES(lock);
-bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key) REQUIRES(lock);
 
 /* ---- mover.c ---- */
 

@@ -226,112 +226,6 @@ static void test_i18_captured_windows_and_recurrent_state_together(void **state)
     kit_close(&kit);
 }
 
-static void test_i10_i104_shorten_goes_boundary_by_boundary(void **state)
-{
-    static const uint32_t expected[] = {99, 80, 64, 20, 0};
-    struct kit kit;
-    struct hearth_plan *plan;
-    int32_t tokens[100];
-
-    (void)state;
-    kit_open(&kit, RAM, HYBRID);
-    kit_tokens(tokens, 100, 1);
-    kit_store(&kit, tokens, 100, NULL);
-    for (size_t i = 0; i + 1 < COUNT_OF(expected); i++)
-        kit_snapshot(&kit, tokens, 100, expected[i]);
-    assert_int_equal(hearth_lookup(kit.space, tokens, 100, 0, &plan), HEARTH_OK);
-    for (size_t i = 0;; i++) {
-        const struct hearth_plan_info *info = hearth_plan_info(plan);
-        assert_int_equal(info->boundary, expected[i]);
-        assert_int_equal(info->reason, i == 0 ? HEARTH_REASON_NONE : HEARTH_REASON_REFUSED);
-        if (info->boundary == 0)
-            break;
-        hearth_plan_shorten(plan, info->objects_count - 1, HEARTH_REASON_REFUSED);
-        kit_check(&kit);
-    }
-    hearth_plan_release(&plan);
-    assert_int_equal(kit_stats(&kit).verify_failures, 4);
-    assert_int_equal(kit_stats(&kit).miss_by_reason[HEARTH_REASON_REFUSED], 1);
-    assert_int_equal(kit_stats(&kit).snapshots, 0); /* forgotten */
-    assert_int_equal(kit_stats(&kit).hits, 0);
-    kit_close(&kit);
-}
-
-static void test_i10_shorten_rows_down_to_cold(void **state)
-{
-    static const uint32_t expected[] = {149, 144, 128, 64, 0};
-    struct kit kit;
-    struct hearth_plan *plan;
-    int32_t tokens[150];
-
-    (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 150, 1);
-    kit_store(&kit, tokens, 150, NULL);
-    hearth_lookup(kit.space, tokens, 150, 0, &plan);
-    for (size_t i = 0; i < COUNT_OF(expected); i++) {
-        const struct hearth_plan_info *info = hearth_plan_info(plan);
-        assert_int_equal(info->boundary, expected[i]);
-        if (info->boundary > 0)
-            hearth_plan_shorten(plan, info->objects_count - 1, HEARTH_REASON_UNVERIFIED);
-    }
-    assert_int_equal(hearth_plan_info(plan)->reason, HEARTH_REASON_UNVERIFIED);
-    hearth_plan_accept(plan); /* of nothing: no hit */
-    hearth_plan_release(&plan);
-    assert_int_equal(kit_stats(&kit).objects, 0);
-    assert_int_equal(kit_stats(&kit).misses, 1);
-    kit_check(&kit);
-    kit_close(&kit);
-}
-
-static void test_a_bad_first_object_ends_all(void **state)
-{
-    struct kit kit;
-    struct hearth_plan *plan;
-    int32_t tokens[150];
-
-    (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 150, 1);
-    kit_store(&kit, tokens, 150, NULL);
-    hearth_lookup(kit.space, tokens, 150, 0, &plan);
-    hearth_plan_shorten(plan, 0, HEARTH_REASON_UNVERIFIED);
-    assert_int_equal(hearth_plan_info(plan)->boundary, 0);
-    hearth_plan_release(&plan);
-    assert_int_equal(kit_restore(&kit, tokens, 150, NULL), 0);
-    assert_int_equal(kit_peek(&kit, tokens, 150).reason, HEARTH_REASON_EVICTED);
-    kit_store(&kit, tokens, 150, NULL); /* what is missing, and only that */
-    assert_int_equal(kit_restore(&kit, tokens, 150, NULL), 149);
-    kit_check(&kit);
-    kit_close(&kit);
-}
-
-static void test_lower_to_a_cut(void **state)
-{
-    struct kit kit;
-    struct hearth_plan *plan;
-    int32_t tokens[150];
-
-    (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 150, 1);
-    kit_store(&kit, tokens, 150, NULL);
-    hearth_lookup(kit.space, tokens, 150, 0, &plan);
-    hearth_plan_lower(plan, 1000);
-    assert_int_equal(hearth_plan_info(plan)->boundary, 149);
-    hearth_plan_lower(plan, 70);
-    assert_int_equal(hearth_plan_info(plan)->boundary, 70);
-    assert_int_equal(hearth_plan_info(plan)->objects_count, 2);
-    assert_int_equal(hearth_plan_info(plan)->reason, HEARTH_REASON_DISABLED);
-    assert_int_equal(hearth_plan_info(plan)->match, HEARTH_MATCH_LCP);
-    hearth_plan_lower(plan, 0);
-    assert_int_equal(hearth_plan_info(plan)->boundary, 0);
-    assert_int_equal(hearth_plan_info(plan)->objects_count, 0);
-    hearth_plan_release(&plan);
-    kit_check(&kit);
-    kit_close(&kit);
-}
-
 static void test_peek_touches_and_counts_nothing(void **state)
 {
     struct kit kit;
@@ -348,90 +242,6 @@ static void test_peek_touches_and_counts_nothing(void **state)
     hearth_plan_release(&plan);
     struct hearth_stats after = kit_stats(&kit);
     assert_memory_equal(&before, &after, sizeof(before));
-    kit_close(&kit);
-}
-
-static void test_i91_a_hit_counts_when_it_is_accepted(void **state)
-{
-    struct kit kit;
-    struct hearth_plan *plan;
-    int32_t tokens[100];
-
-    (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 100, 1);
-    kit_store(&kit, tokens, 100, NULL);
-    hearth_lookup(kit.space, tokens, 100, 0, &plan);
-    assert_int_equal(kit_stats(&kit).lookups, 1);
-    assert_int_equal(kit_stats(&kit).hits, 0);
-    assert_int_equal(kit_stats(&kit).tokens_reused, 0);
-    hearth_plan_release(&plan); /* not accepted: a miss, with a reason */
-    assert_int_equal(kit_stats(&kit).hits, 0);
-    assert_int_equal(kit_stats(&kit).misses, 1);
-    assert_int_equal(kit_stats(&kit).miss_by_reason[HEARTH_REASON_DISABLED], 1);
-    hearth_lookup(kit.space, tokens, 100, 0, &plan);
-    hearth_plan_accept(plan);
-    hearth_plan_accept(plan); /* once */
-    assert_int_equal(kit_stats(&kit).hits, 1);
-    hearth_plan_release(&plan);
-    assert_int_equal(kit_stats(&kit).hits, 1);
-    assert_int_equal(kit_stats(&kit).misses, 1);
-    assert_int_equal(kit_stats(&kit).tokens_reused, 99);
-    assert_int_equal(kit_stats(&kit).partials, 0);
-    kit_close(&kit);
-}
-
-static void test_i11_leased_bytes_stay_through_a_clear(void **state)
-{
-    struct kit kit;
-    struct hearth_plan *plan;
-    const void *data[3];
-    int32_t tokens[100];
-
-    (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 100, 1);
-    kit_store(&kit, tokens, 100, NULL);
-    hearth_lookup(kit.space, tokens, 100, 0, &plan);
-    for (size_t i = 0; i < 3; i++)
-        assert_int_equal(hearth_plan_fetch(plan, i, 0, &data[i]), HEARTH_OK);
-    assert_int_equal(hearth_plan_fetch(plan, 3, 0, &data[0]), HEARTH_ERROR_INVALID);
-    assert_int_equal(hearth_plan_fetch(plan, 0, 0, &data[0]), HEARTH_OK);
-    assert_true(hearth_clear(kit.cache, NULL, HEARTH_TIER_COUNT) > 0);
-    assert_int_equal(kit_stats(&kit).objects, 0);
-    assert_true(kit_stats(&kit).bytes_by_tier[HEARTH_TIER_RAM] > 0); /* the reader's */
-    kit_check(&kit);
-    kit_store(&kit, tokens, 100, NULL); /* the same again, beside it */
-    for (size_t i = 0; i < 3; i++)
-        kit_expect(&kit, &hearth_plan_info(plan)->objects[i], data[i], tokens, 100);
-    hearth_plan_accept(plan);
-    hearth_plan_release(&plan);
-    kit_check(&kit);
-    hearth_clear(kit.cache, NULL, HEARTH_TIER_COUNT);
-    assert_int_equal(kit_stats(&kit).bytes_by_tier[HEARTH_TIER_RAM], 0);
-    kit_close(&kit);
-}
-
-static void test_i11_displaced_rows_live_on_while_leased(void **state)
-{
-    struct kit kit;
-    struct hearth_plan *plan;
-    const void *data;
-    int32_t tokens[40];
-
-    (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 40, 1);
-    kit_store(&kit, tokens, 20, NULL); /* a block and a tail of 4 */
-    hearth_lookup(kit.space, tokens, 20, 0, &plan);
-    assert_int_equal(hearth_plan_fetch(plan, 1, 0, &data), HEARTH_OK);
-    kit_store(&kit, tokens, 30, NULL); /* a longer tail takes its place */
-    assert_int_equal(kit_stats(&kit).replaces, 1);
-    kit_expect(&kit, &hearth_plan_info(plan)->objects[1], data, tokens, 20);
-    kit_check(&kit);
-    hearth_plan_release(&plan);
-    kit_check(&kit);
-    assert_int_equal(kit_restore(&kit, tokens, 40, NULL), 30);
     kit_close(&kit);
 }
 
@@ -452,51 +262,6 @@ static void test_cheaper_to_compute(void **state)
     assert_true(info.fetch_s > info.compute_s);
     hearth_space_set_speed(kit.space, 10, 1e9);
     assert_int_equal(kit_peek(&kit, tokens, 100).boundary, 99);
-    kit_close(&kit);
-}
-
-static void count_call(uint32_t reached, void *arg)
-{
-    uint32_t *calls = arg;
-
-    calls[0]++;
-    calls[1] = reached;
-}
-
-static void test_i1_i96_flights(void **state)
-{
-    struct kit kit;
-    struct hearth_flight *flight;
-    struct hearth_plan_info info;
-    int32_t tokens[100];
-    uint32_t calls[2] = {0};
-
-    (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 100, 1);
-    assert_int_equal(hearth_flight_open(kit.space, tokens, 80, &flight), HEARTH_OK);
-    info = kit_peek(&kit, tokens, 100);
-    assert_int_equal(info.boundary, 0); /* nothing is there before it is (I1) */
-    assert_int_equal(info.in_flight, 80);
-    assert_int_equal(info.reason, HEARTH_REASON_IN_FLIGHT);
-    assert_true(hearth_flight_wait(kit.space, tokens, 100, 64, count_call, calls));
-    hearth_flight_reached(flight, 32);
-    assert_int_equal(calls[0], 0);
-    kit_store(&kit, tokens, 64, NULL);
-    hearth_flight_reached(flight, 64);
-    assert_int_equal(calls[0], 1);
-    assert_int_equal(calls[1], 64);
-    assert_int_equal(kit_restore(&kit, tokens, 100, NULL), 64);
-    assert_true(hearth_flight_wait(kit.space, tokens, 100, 80, count_call, calls));
-    hearth_flight_close(&flight); /* it dies: the waiter goes on (I96) */
-    assert_int_equal(calls[0], 2);
-    assert_int_equal(calls[1], 64);
-    assert_false(hearth_flight_wait(kit.space, tokens, 100, 80, count_call, calls));
-    assert_int_equal(kit_peek(&kit, tokens, 100).in_flight, 0);
-    assert_int_equal(kit_stats(&kit).flights, 1);
-    assert_int_equal(kit_stats(&kit).flight_waits, 2);
-    assert_int_equal(hearth_flight_open(kit.space, tokens, 0, &flight), HEARTH_ERROR_INVALID);
-    assert_null(flight);
     kit_close(&kit);
 }
 
@@ -564,11 +329,6 @@ TEST_SUITE(TEST(test_i2_i12_exact_repeat_leaves_one_token), TEST(test_kinds_of_m
            TEST(test_i4_i15_hybrids_resume_at_snapshots_only), TEST(test_a_model_without_rows),
            TEST(test_sliding_windows_by_snapshot), TEST(test_i16_captured_windows_must_be_whole),
            TEST(test_i18_captured_windows_and_recurrent_state_together),
-           TEST(test_i10_i104_shorten_goes_boundary_by_boundary),
-           TEST(test_i10_shorten_rows_down_to_cold), TEST(test_a_bad_first_object_ends_all),
-           TEST(test_lower_to_a_cut), TEST(test_peek_touches_and_counts_nothing),
-           TEST(test_i91_a_hit_counts_when_it_is_accepted),
-           TEST(test_i11_leased_bytes_stay_through_a_clear),
-           TEST(test_i11_displaced_rows_live_on_while_leased), TEST(test_cheaper_to_compute),
-           TEST(test_i1_i96_flights), TEST(test_i100_foreign_names_only_the_own_tenant),
-           TEST(test_invalid_arguments), TEST(test_i27_fault_loop_over_a_lookup))
+           TEST(test_peek_touches_and_counts_nothing), TEST(test_cheaper_to_compute),
+           TEST(test_i100_foreign_names_only_the_own_tenant), TEST(test_invalid_arguments),
+           TEST(test_i27_fault_loop_over_a_lookup))
