@@ -1,25 +1,38 @@
 /*
  * cache_bench.c: what the cache costs beside the bytes that it moves. CSV on stdout, one row a point; `#` lines describe the run.
  *
- *      cache_bench [BLOCKS_MAX]       the largest index of 16-token blocks, 1,000,000 by default
+ *      cache_bench [BLOCKS_MAX [FOLDER]]       1,000,000 blocks by default, which takes 3 GB; cache.svg goes to build/bench
  *
+ * Of the index alone:
  *   lookup   one prompt of 100,000 tokens, all held, found in an index of more and more blocks. The prompts share a system
  *            prompt; they are looked up in random order, so that their nodes are not in the processor's caches, but the prompt
  *            itself is, as after tokenizing.
  *   diverge  a block that none of `children` siblings has: the best of them is searched.
  *   insert   400 new blocks: nodes, keys and one object, beyond the copy of the state itself.
  *
+ * Of the whole, through hearth.h, blocks of 256 tokens in runs of 8:
+ *
+ *   api_lookup   the same prompts: hearth_lookup, with plan, leases and one token left to run
+ *   api_release  of such a plan
+ *   api_insert   400 new blocks: hearth_store_open to close, nothing written into the memory
+ *   api_get      hearth_plan_fetch of an object of 28 MiB and a copy out of it, as an import does; vs_memcpy: the same copy of plain memory
+ *
  * vs_memcmp is the time divided by that of one memcmp of the same tokens with a flat copy as cold as the nodes: what comparing
- * in full (keeps I101) costs in any case, and a number that can be compared between machines.
+ * in full (keeps I101) costs in any case, and a number that can be compared between machines; for api_get, of memcpy. Lookups are plotted over blocks.
  */
+#include <hearth/hearth.h>
+
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/sysinfo.h"
@@ -31,6 +44,11 @@ enum {
     SHARED_TOKENS = 4096, /* system prompt and tools */
     INSERT_BLOCKS = 400,
     ROUNDS = 300,
+    API_BLOCK = 256,
+    API_FLAT = 256, /* prompts in the flat copy: 100 MB, more than processors cache */
+    GET_OBJECTS = 12,
+    SERIES_MAX = 4,
+    POINTS_MAX = 8,
     /* Qwen3-0.6B: 28 layers x 8 heads x 128 x (K and V) x 2 bytes, the smallest rows that we expect. */
     ROW_BYTES = 28 * 8 * 128 * 2 * 2,
 };
@@ -38,6 +56,16 @@ enum {
 /* Percentiles, since others share the machine: one lost time slice is more than all lookups of a round. */
 struct sample {
     double us[ROUNDS];
+    size_t count;
+};
+
+/* What becomes a picture: microseconds over blocks. */
+struct plot {
+    struct series {
+        const char *name;
+        double x[POINTS_MAX], y[POINTS_MAX];
+        size_t count;
+    } series[SERIES_MAX];
     size_t count;
 };
 
@@ -82,6 +110,117 @@ static double sample_percentile(struct sample *sample, size_t percent)
     qsort(sample->us, sample->count, sizeof(sample->us[0]), compare_us);
     return sample->us[(sample->count - 1) * percent / 100];
 }
+
+/* ---- a picture: both axes logarithmic, a line for each series and one for the goal ---- */
+
+enum {
+    PLOT_WIDTH = 720,
+    PLOT_HEIGHT = 420,
+    PLOT_MARGIN = 60,
+    PLOT_DECADES_X = 4,
+    PLOT_DECADES_Y = 5
+};
+
+static void plot_add(struct plot *plot, const char *name, double x, double y)
+{
+    struct series *series = plot->series;
+
+    while (series < plot->series + plot->count && strcmp(series->name, name) != 0)
+        series++;
+    if (series == plot->series + plot->count) {
+        assert(plot->count < SERIES_MAX);
+        plot->count++;
+        series->name = name;
+    }
+    assert(series->count < POINTS_MAX);
+    series->x[series->count] = x;
+    series->y[series->count++] = y;
+}
+
+/* 100 to 1,000,000 blocks; 0.1 to 10,000 microseconds. */
+static double plot_x(double blocks)
+{
+    return PLOT_MARGIN + (log10(blocks) - 2) / PLOT_DECADES_X * (PLOT_WIDTH - 2 * PLOT_MARGIN);
+}
+
+static double plot_y(double us)
+{
+    return PLOT_HEIGHT - PLOT_MARGIN -
+           (log10(us) + 1) / PLOT_DECADES_Y * (PLOT_HEIGHT - 2 * PLOT_MARGIN);
+}
+
+static void plot_grid(struct buf *out)
+{
+    for (int i = 0; i <= PLOT_DECADES_X; i++)
+        (void)buf_appendf(out,
+                          "<line x1='%.1f' y1='%d' x2='%.1f' y2='%d' stroke='#ddd'/>"
+                          "<text x='%.1f' y='%d' text-anchor='middle'>%.0f</text>\n",
+                          plot_x(pow(10, i + 2)), PLOT_MARGIN, plot_x(pow(10, i + 2)),
+                          PLOT_HEIGHT - PLOT_MARGIN, plot_x(pow(10, i + 2)),
+                          PLOT_HEIGHT - PLOT_MARGIN + 18, pow(10, i + 2));
+    for (int i = 0; i <= PLOT_DECADES_Y; i++)
+        (void)buf_appendf(out,
+                          "<line x1='%d' y1='%.1f' x2='%d' y2='%.1f' stroke='#ddd'/>"
+                          "<text x='%d' y='%.1f' text-anchor='end'>%g</text>\n",
+                          PLOT_MARGIN, plot_y(pow(10, i - 1)), PLOT_WIDTH - PLOT_MARGIN,
+                          plot_y(pow(10, i - 1)), PLOT_MARGIN - 6, plot_y(pow(10, i - 1)) + 4,
+                          pow(10, i - 1));
+    (void)buf_appendf(
+        out,
+        "<line x1='%d' y1='%.1f' x2='%d' y2='%.1f' stroke='#c00' stroke-dasharray='6 4'/>"
+        "<text x='%d' y='%.1f' fill='#c00' text-anchor='end'>goal: 1 ms</text>\n",
+        PLOT_MARGIN, plot_y(1000), PLOT_WIDTH - PLOT_MARGIN, plot_y(1000),
+        PLOT_WIDTH - PLOT_MARGIN - 4, plot_y(1000) - 5);
+}
+
+static void plot_series(struct buf *out, const struct series *series, size_t which)
+{
+    static const char *const colours[SERIES_MAX] = {"#1b6ca8", "#2e8b57", "#b8560f", "#6a3d9a"};
+
+    (void)buf_appendf(out, "<polyline fill='none' stroke-width='2' stroke='%s' points='",
+                      colours[which]);
+    for (size_t i = 0; i < series->count; i++)
+        (void)buf_appendf(out, "%.1f,%.1f ", plot_x(series->x[i]), plot_y(series->y[i]));
+    (void)buf_append_str(out, "'/>\n");
+    for (size_t i = 0; i < series->count; i++)
+        (void)buf_appendf(out, "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'/>\n",
+                          plot_x(series->x[i]), plot_y(series->y[i]), colours[which]);
+    (void)buf_appendf(out, "<text x='%d' y='%zu' fill='%s'>%s</text>\n", PLOT_MARGIN + 10,
+                      PLOT_MARGIN + 18 + 16 * which, colours[which], series->name);
+}
+
+static void plot_write(const struct plot *plot, const char *folder)
+{
+    const struct file_sys *fs = file_sys_real();
+    struct errinfo info = {0};
+    struct buf out;
+    int dir = FILE_NO;
+
+    buf_init(&out, 1 << 20);
+    (void)buf_appendf(
+        &out,
+        "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' font-family='sans-serif' "
+        "font-size='12'>\n<rect width='100%%' height='100%%' fill='white'/>\n"
+        "<text x='%d' y='28' font-size='15'>A prompt of 100,000 tokens: microseconds of a lookup "
+        "(median) "
+        "over blocks held</text>\n",
+        PLOT_WIDTH, PLOT_HEIGHT, PLOT_MARGIN);
+    plot_grid(&out);
+    for (size_t i = 0; i < plot->count; i++)
+        plot_series(&out, &plot->series[i], i);
+    (void)buf_append_str(&out, "</svg>\n");
+    enum err err = file_open_dir(fs, folder, true, &dir, &info);
+    if (err == ERR_OK)
+        err = file_replace(fs, dir, "cache.svg", out.data, out.len, 0644, &info);
+    if (err != ERR_OK)
+        fprintf(stderr, "cache_bench: %s\n", info.text);
+    else
+        printf("# plot: %s/cache.svg\n", folder);
+    file_close(fs, &dir);
+    buf_fini(&out);
+}
+
+/* ---- the index alone ---- */
 
 static void forget(struct object *object, void *arg)
 {
@@ -162,7 +301,7 @@ static size_t random_prompt(const struct corpus *corpus, int32_t *prompt, uint64
     return i;
 }
 
-static void bench_lookup(const struct corpus *corpus)
+static void bench_lookup(const struct corpus *corpus, struct plot *plot)
 {
     struct sample lookup = {.count = 0}, flat = {.count = 0};
     uint64_t seed = 7;
@@ -184,6 +323,8 @@ static void bench_lookup(const struct corpus *corpus)
     if (wrong > 0)
         fprintf(stderr, "cache_bench: %zu comparisons were wrong\n", wrong);
     print_row("lookup", corpus->block, index_nodes(corpus->index), 1, &lookup, &flat);
+    plot_add(plot, corpus->block == 16 ? "index, blocks of 16" : "index, blocks of 256",
+             (double)index_nodes(corpus->index), sample_percentile(&lookup, 50));
     mem_free(prompt);
 }
 
@@ -215,12 +356,12 @@ static void print_memory(const struct corpus *corpus)
            100 * per_block / ((double)corpus->block * ROW_BYTES), ROW_BYTES);
 }
 
-static void bench_corpus(uint32_t block, size_t blocks)
+static void bench_corpus(uint32_t block, size_t blocks, struct plot *plot)
 {
     struct corpus corpus;
 
     corpus_init(&corpus, block, blocks);
-    bench_lookup(&corpus);
+    bench_lookup(&corpus, plot);
     bench_insert(&corpus);
     print_memory(&corpus);
     corpus_fini(&corpus);
@@ -255,18 +396,208 @@ static void bench_diverge(uint32_t block, size_t children)
     mem_free(tokens);
 }
 
+/* ---- the whole ---- */
+
+/* A cache that grows; prompt i is made of seed 2 + i. */
+struct api {
+    struct hearth_cache *cache;
+    struct hearth_space *space;
+    size_t prompts, blocks;
+};
+
+static void must(int error, const char *what)
+{
+    if (error == HEARTH_OK)
+        return;
+    fprintf(stderr, "cache_bench: %s: %s\n", what, hearth_error_text(error));
+    exit(1);
+}
+
+static void api_open(struct api *api, uint64_t ram_bytes, uint32_t run_tokens)
+{
+    struct hearth_options options = {.struct_size = sizeof(options),
+                                     .ram_bytes = ram_bytes,
+                                     .block_tokens = API_BLOCK,
+                                     .run_tokens = run_tokens};
+    struct hearth_model model = {.struct_size = sizeof(model), .kinds = HEARTH_KIND_FULL};
+
+    *api = (struct api){0};
+    must(hearth_open(&api->cache, &options, NULL), "open");
+    must(hearth_space_open(api->cache, &model, "", 0, &api->space), "space");
+}
+
+static void api_close(struct api *api)
+{
+    hearth_space_close(&api->space);
+    hearth_close(&api->cache);
+}
+
+/* Stores all whole blocks; `bytes` of each object are written, or none but its page is held. */
+static void api_store(struct api *api, const int32_t *tokens, size_t count, uint64_t bytes)
+{
+    struct hearth_store *store;
+    uint32_t begin, end;
+    void *memory;
+
+    must(hearth_store_open(api->space, tokens, count, NULL, &store), "store");
+    while (hearth_store_next(store, &begin, &end)) {
+        must(hearth_store_reserve(store, HEARTH_OBJECT_ROWS, begin, end, MAX(bytes, 1), &memory),
+             "reserve");
+        if (bytes > 0)
+            memset(memory, (int)begin, bytes);
+        must(hearth_store_commit(store, MAX(bytes, 1), "", 0), "commit");
+        api->blocks += (end - begin) / API_BLOCK;
+    }
+    hearth_store_close(&store);
+}
+
+static void make_prompt(int32_t *prompt, size_t i)
+{
+    fill(prompt, SHARED_TOKENS, 1);
+    fill(prompt + SHARED_TOKENS, PROMPT_TOKENS - SHARED_TOKENS, 2 + i);
+}
+
+static void api_bench_lookup(const struct api *api, int32_t *prompt, const int32_t *flat,
+                             struct plot *plot)
+{
+    struct sample lookup = {.count = 0}, release = {.count = 0}, compare = {.count = 0};
+    size_t whole = PROMPT_TOKENS / API_BLOCK * API_BLOCK, wrong = 0;
+    uint64_t seed = 11;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t i = next_random(&seed) % api->prompts;
+        struct hearth_plan *plan;
+        make_prompt(prompt, i);
+        double start = now_us();
+        must(hearth_lookup(api->space, prompt, PROMPT_TOKENS, 0, &plan), "lookup");
+        sample_add(&lookup, now_us() - start);
+        wrong += hearth_plan_info(plan)->boundary != whole;
+        start = now_us();
+        hearth_plan_release(&plan);
+        sample_add(&release, now_us() - start);
+        make_prompt(prompt, i % API_FLAT);
+        start = now_us();
+        wrong += memcmp(prompt, flat + i % API_FLAT * PROMPT_TOKENS, whole * sizeof(*prompt)) != 0;
+        sample_add(&compare, now_us() - start);
+    }
+    if (wrong > 0)
+        fprintf(stderr, "cache_bench: %zu plans or comparisons were wrong\n", wrong);
+    print_row("api_lookup", API_BLOCK, api->blocks, 1, &lookup, &compare);
+    print_row("api_release", API_BLOCK, api->blocks, 1, &release, NULL);
+    plot_add(plot, "hearth_lookup, blocks of 256", (double)api->blocks,
+             sample_percentile(&lookup, 50));
+}
+
+static void api_bench_insert(struct api *api, uint64_t seed)
+{
+    enum { INSERTS = 20 };
+    size_t count = INSERT_BLOCKS * (size_t)API_BLOCK;
+    int32_t *tokens = mem_alloc_array(count, sizeof(*tokens));
+    struct sample insert = {.count = 0};
+
+    for (uint64_t round = 0; round < INSERTS; round++) {
+        fill(tokens, count, seed + round);
+        double start = now_us();
+        api_store(api, tokens, count, 0);
+        sample_add(&insert, now_us() - start);
+    }
+    print_row("api_insert", API_BLOCK, api->blocks, 1, &insert, NULL);
+    mem_free(tokens);
+}
+
+/* All that the ledger counts beside the pages of the objects, against the rows that so many blocks would have. */
+static void api_print_memory(const struct api *api)
+{
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+
+    hearth_get_stats(api->cache, NULL, &stats);
+    double books = (double)(stats.bytes_budget - stats.objects * 4096),
+           blocks = (double)api->blocks;
+    printf("# %.0f blocks in %" PRIu64
+           " objects: %.0f bytes of books a block, %.4f %% of rows of %d bytes a token\n",
+           blocks, stats.objects, books / blocks, 100 * books / (blocks * API_BLOCK * ROW_BYTES),
+           ROW_BYTES);
+}
+
+static void api_bench(size_t blocks_max, struct plot *plot)
+{
+    int32_t *prompt = mem_alloc_array(PROMPT_TOKENS, sizeof(*prompt));
+    int32_t *flat = mem_alloc_array(API_FLAT, PROMPT_TOKENS * sizeof(*flat));
+    size_t whole = PROMPT_TOKENS / API_BLOCK * API_BLOCK;
+    struct api api;
+
+    api_open(&api, (uint64_t)blocks_max * 4096 + (UINT64_C(1) << 30), 0);
+    for (size_t i = 0; i < API_FLAT; i++)
+        make_prompt(flat + i * PROMPT_TOKENS, i);
+    for (size_t blocks = 1000; blocks <= blocks_max; blocks *= 10) {
+        for (; api.blocks < blocks; api.prompts++) {
+            make_prompt(prompt, api.prompts);
+            api_store(&api, prompt, whole, 0);
+        }
+        api_bench_lookup(&api, prompt, flat, plot);
+        api_bench_insert(&api, UINT64_C(1) << 40 | blocks);
+        api_print_memory(&api);
+    }
+    api_close(&api);
+    mem_free(flat);
+    mem_free(prompt);
+}
+
+/* Copies out of what was fetched, and out of plain memory, in turns. */
+static void api_bench_get(void)
+{
+    const uint64_t bytes = (uint64_t)API_BLOCK * ROW_BYTES;
+    size_t count = GET_OBJECTS * (size_t)API_BLOCK + 1;
+    int32_t *tokens = mem_alloc_array(count, sizeof(*tokens));
+    char *to = mem_alloc(bytes), *plain = mem_alloc(GET_OBJECTS * bytes);
+    struct sample get = {.count = 0}, copy = {.count = 0};
+    struct hearth_plan *plan;
+    struct api api;
+
+    api_open(&api, (GET_OBJECTS + 2) * bytes + (UINT64_C(64) << 20), API_BLOCK);
+    fill(tokens, count, 3);
+    api_store(&api, tokens, count - 1, bytes);
+    memset(plain, 1, GET_OBJECTS * bytes);
+    memset(to, 1, bytes);
+    must(hearth_lookup(api.space, tokens, count, 0, &plan), "lookup");
+    assert(hearth_plan_info(plan)->objects_count == GET_OBJECTS);
+    for (size_t i = 0; i < 4 * (size_t)GET_OBJECTS; i++) {
+        const void *from;
+        double start = now_us();
+        must(hearth_plan_fetch(plan, i % GET_OBJECTS, 0, &from), "fetch");
+        memcpy(to, from, bytes);
+        sample_add(&get, now_us() - start);
+        start = now_us();
+        memcpy(to, plain + i % GET_OBJECTS * bytes, bytes);
+        sample_add(&copy, now_us() - start);
+    }
+    print_row("api_get", API_BLOCK, GET_OBJECTS, 1, &get, &copy);
+    printf("# %.1f GB/s out of the cache, %.1f GB/s by memcpy\n",
+           (double)bytes / sample_percentile(&get, 50) / 1e3,
+           (double)bytes / sample_percentile(&copy, 50) / 1e3);
+    hearth_plan_release(&plan);
+    api_close(&api);
+    mem_free(plain);
+    mem_free(to);
+    mem_free(tokens);
+}
+
 int main(int argc, char **argv)
 {
     size_t blocks_max = argc > 1 ? (size_t)strtoull(argv[1], NULL, 10) : 1000000;
+    struct plot plot = {.count = 0};
 
     printf("# cache_bench, hearth %s (%s, %s), %u cores, %.0f GiB\n", HEARTH_VERSION, HEARTH_COMMIT,
            HEARTH_VARIANT, sysinfo_cores(), (double)sysinfo_memory_total() / (double)(1 << 30));
     printf("part,block_tokens,blocks,children,us_p50,us_p99,vs_memcmp\n");
     for (size_t blocks = 10000; blocks <= blocks_max; blocks *= 10)
-        bench_corpus(16, blocks);
+        bench_corpus(16, blocks, &plot);
     for (size_t blocks = 1000; blocks <= blocks_max / 10; blocks *= 10)
-        bench_corpus(256, blocks);
+        bench_corpus(256, blocks, &plot);
     for (size_t children = 1; children <= blocks_max / 10; children *= 10)
         bench_diverge(256, children);
+    api_bench(blocks_max, &plot);
+    api_bench_get();
+    plot_write(&plot, argc > 2 ? argv[2] : "build/bench");
     return 0;
 }

@@ -115,8 +115,8 @@ HEARTH_API unsigned hearth_api_version(void);
 
 struct hearth_options {
     size_t struct_size;
-    uint64_t ram_bytes;      /* cap of everything that the cache holds in memory, its own books included */
-    uint32_t block_tokens;   /* 0 = 256 */
+    uint64_t ram_bytes;      /* cap of all that grows: objects, reservations, their books, trees and spaces. Under 1 MiB of tables is fixed */
+    uint32_t block_tokens;   /* 0 = 256; at most 65,536 */
     uint32_t run_tokens;     /* blocks moved as one object, at most; 0 = 2,048 */
     uint32_t tails;          /* per space; 0 = 4; UINT32_MAX = none */
     const char *policy;      /* eviction: "saving-per-byte" (NULL), "lru-tail", "shortest-first", "by-type" */
@@ -152,9 +152,10 @@ struct hearth_model {
 struct hearth_space;
 
 /* `tenant` ("" for none) is part of every key: spaces share nothing. Opening the same twice gives the same content. `share_bytes` of the
- * budget are this tenant's own, whatever others do. */
+ * budget are this tenant's own, whatever others do; those of the first open count, and MEMORY says that they cannot be had. */
 HEARTH_API int hearth_space_open(struct hearth_cache *cache, const struct hearth_model *model, const char *tenant,
                                  uint64_t share_bytes, struct hearth_space **space);
+/* What it holds stays for the next open. Its plans, stores and flights must be closed before. */
 HEARTH_API void hearth_space_close(struct hearth_space **space);
 /* Measured speeds, as they become known. */
 HEARTH_API void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_per_s, double import_bytes_per_s);
@@ -177,7 +178,9 @@ struct hearth_object {
 struct hearth_plan_info {
     uint32_t boundary;     /* tokens that need not be computed; 0 = a cold start. At least one token is always left to run */
     uint32_t matched;      /* tokens that are held in some form, >= boundary */
-    const struct hearth_object *objects; /* rows in order, cut at the boundary by the engine; the snapshot, if any, last */
+    const struct hearth_object *objects; /* rows in order, then sliding rows in order; the snapshot, if any, last. Rows count up to the
+                                          * begin of the next object of their kind, or to the boundary: what reaches beyond (a run that
+                                          * another prompt shares only the beginning of) is of other tokens, and the engine cuts it */
     size_t objects_count;
     enum hearth_match match;
     enum hearth_reason reason;  /* why it is not longer */
@@ -200,8 +203,9 @@ HEARTH_API const struct hearth_plan_info *hearth_plan_info(const struct hearth_p
 HEARTH_API int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_ms, const void **data);
 /* Asks slower tiers for all objects now, so that fetching them one after another overlaps with importing. */
 HEARTH_API void hearth_plan_prefetch(struct hearth_plan *plan);
-/* Object `index` is of no use (`why`: UNVERIFIED, REFUSED, ...): forgets it and falls back to the longest boundary that needs neither it
- * nor anything behind it. */
+/* Object `index` is of no use (`why`: UNVERIFIED, REFUSED, ...; NONE: whatever the last fetch failed with): falls back to the longest
+ * boundary that needs neither it nor anything behind it. Forgets the object, too, unless why is TIMEOUT or TIER_ERROR, which say nothing
+ * about its bytes. */
 HEARTH_API void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_reason why);
 /* Lowers the boundary to the longest possible one <= limit: for engines that resume at certain cuts only. */
 HEARTH_API void hearth_plan_lower(struct hearth_plan *plan, uint32_t limit);
@@ -231,7 +235,7 @@ struct hearth_store_hints {
     enum hearth_entry entry;  /* what the end of these tokens is */
     uint32_t anchor;          /* end of system prompt and tools; 0 = not known */
     uint32_t ttl_s;           /* at least; 0 = by policy */
-    bool pin;                 /* never evicted until unpinned */
+    bool pin;                 /* not evicted from the close of the store on, until hearth_pin unpins what was stored of its tokens */
     bool no_disk;             /* memory only */
     uint64_t request;         /* for events */
 };
@@ -245,8 +249,9 @@ HEARTH_API int hearth_store_open(struct hearth_space *space, const int32_t *toke
 HEARTH_API bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *end);
 /* Whether a snapshot at `at` is wanted (policy), and not held yet. */
 HEARTH_API bool hearth_store_wants_snapshot(struct hearth_store *store, uint32_t at);
-/* Memory of at least `capacity` bytes to export an object into. Evicts others when it must. MEMORY, EXISTS or REFUSED otherwise: go on
- * without storing. One reservation at a time per store. */
+/* Memory of at least `capacity` bytes to export an object into. Evicts others when it must, but never what these tokens begin with. MEMORY,
+ * EXISTS or REFUSED otherwise: go on without storing. REFUSED are rows whose beginning is not held (store them in order), tails when there
+ * are to be none, and kinds that the model does not need. One reservation at a time per store. */
 HEARTH_API int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kind, uint32_t begin, uint32_t end,
                                     uint64_t capacity, void **memory);
 /* The first `bytes` of the memory are the object; what is beyond is given back. From now on it can be found. */
@@ -296,7 +301,8 @@ HEARTH_API void hearth_get_stats(struct hearth_cache *cache, struct hearth_space
 HEARTH_API void hearth_reset_stats(struct hearth_cache *cache); /* counters to zero; what is held stays */
 /* Forgets everything of a space (NULL: of all) in one tier (HEARTH_TIER_COUNT: in all), tails included. Returns the bytes freed. */
 HEARTH_API uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space, enum hearth_tier tier);
-/* Pins or unpins the path of these tokens. Returns the number of tokens of it that are held. */
+/* Pins or unpins the path of these tokens, as far as it is held, in whole blocks or up to the last token; returns how far. Counted: unpin
+ * the same tokens as often. Clearing in all tiers forgets pins, too. */
 HEARTH_API uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t count, bool pin);
 /* Changes the cap; evicts down to it. */
 HEARTH_API void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes);

@@ -1,5 +1,11 @@
 /*
- * cache.c: the cache as a whole: opening and closing, spaces, what is done after the lock is left, numbers, clearing, pinning.
+ * cache.c: the cache as a whole: opening and closing, what is done after the lock is left, numbers, clearing, pinning.
+ *
+ * CLOSING keeps what a slower tier has. Writes under way get a limited time; the tier ends the rest, and only then memory is given back, so
+ * that no callback finds it gone.
+ *
+ * CLEARING takes an object out of one tier or of all. In all means with its place in the tree, pins included, whoever reads it: readers
+ * keep the bytes that they lease, and nobody else finds them.
  */
 #include "cache/cache.h"
 
@@ -20,8 +26,7 @@ void cache_enter(struct hearth_cache *cache, struct deferred *deferred)
     lock_enter(&cache->lock);
 }
 
-/* Room for one more in a growing array of the deferred; small, so it aborts rather than fail. */
-static void *grow(void *items, size_t count, size_t *cap, size_t size)
+void *cache_grow(void *items, size_t count, size_t *cap, size_t size)
 {
     if (count < *cap)
         return items;
@@ -33,11 +38,12 @@ static void *grow(void *items, size_t count, size_t *cap, size_t size)
     return more;
 }
 
-void cache_note_event(struct hearth_cache *cache, struct deferred *deferred, const struct event *event)
+void cache_note_event(struct hearth_cache *cache, struct deferred *deferred,
+                      const struct event *event)
 {
     lock_assert_held(&cache->lock);
     deferred->events =
-        grow(deferred->events, deferred->events_count, &deferred->events_cap, sizeof(*event));
+        cache_grow(deferred->events, deferred->events_count, &deferred->events_cap, sizeof(*event));
     deferred->events[deferred->events_count++] = *event;
 }
 
@@ -45,13 +51,19 @@ void cache_note_free(struct deferred *deferred, void *memory)
 {
     if (memory == NULL)
         return;
-    deferred->frees = grow(deferred->frees, deferred->frees_count, &deferred->frees_cap, sizeof(void *));
+    deferred->frees =
+        cache_grow(deferred->frees, deferred->frees_count, &deferred->frees_cap, sizeof(void *));
     deferred->frees[deferred->frees_count++] = memory;
 }
 
-static void note_drop(struct deferred *deferred, const struct hash256 *key)
+void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred,
+                     const struct hash256 *key)
 {
-    deferred->drops = grow(deferred->drops, deferred->drops_count, &deferred->drops_cap, sizeof(*key));
+    lock_assert_held(&cache->lock);
+    if (cache->slow == NULL || cache->closing)
+        return;
+    deferred->drops =
+        cache_grow(deferred->drops, deferred->drops_count, &deferred->drops_cap, sizeof(*key));
     deferred->drops[deferred->drops_count++] = *key;
 }
 
@@ -81,61 +93,71 @@ uint64_t cache_now_ns(const struct hearth_cache *cache)
 
 /* ---- clearing ---- */
 
-/* All objects of a space, each once. */
-struct gathering {
-    struct object **objects;
-    size_t count, cap;
+struct clearing {
+    enum hearth_tier tier;
+    struct deferred *deferred;
+    uint64_t bytes;
 };
 
-static void gather(struct gathering *gathering, struct object *object, const struct node *node)
+/* In memory only: what is in a slower tier stays there. What is leased stays, or leaves the index and goes with its last lease. */
+static void clear_memory(struct object *object, void *arg)
 {
-    if (object == NULL || object->last != node)
-        return; /* a run is gathered at its last node */
-    gathering->objects = grow(gathering->objects, gathering->count, &gathering->cap, sizeof(object));
-    gathering->objects[gathering->count++] = object;
+    struct clearing *clearing = arg;
+    uint64_t bytes = object->data_bytes;
+
+    if (object->data == NULL)
+        return;
+    if (object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE]) {
+        clearing->bytes += room_demote(object, clearing->deferred) ? bytes : 0;
+        return;
+    }
+    clearing->bytes += bytes;
+    room_drop(object, clearing->deferred);
 }
 
-static bool gather_node(struct node *node, void *arg)
+/* In one slower tier. A write that is under way is undone when it is done (keeps I55). */
+static void clear_slower(struct object *object, void *arg)
 {
-    gather(arg, node_rows(node), node);
-    gather(arg, node_sliding(node), node);
-    for (uint32_t at = node_end(node); at > node_begin(node);) {
-        struct object *snapshot = node_snapshot_below(node, at);
-        if (snapshot == NULL)
-            break;
-        gather(arg, snapshot, node);
-        at = snapshot->end - 1;
+    struct clearing *clearing = arg;
+    enum object_tier tier = (enum object_tier)clearing->tier;
+
+    if (object->moving && object->data != NULL)
+        object->unwanted = true;
+    if (!object->in[tier])
+        return;
+    clearing->bytes += object->bytes;
+    if (object->data == NULL) {
+        room_drop(object, clearing->deferred);
+        return;
     }
-    return true;
+    cache_note_drop(object->space->cache, clearing->deferred, &object->key);
+    room_set_in(object, tier, false);
+    room_update(object); /* from now on its children keep it in memory */
 }
 
-/* Forgets the objects of a space in one tier, or in all. What is leased is out of the index at once, and out of memory with its last
- * lease. */
-static uint64_t clear_space(struct hearth_space *space, enum hearth_tier tier, struct deferred *deferred)
+/* Everywhere. The index is empty already, and the object out of it. */
+static void clear_object(struct object *object, void *arg)
 {
-    struct gathering gathering = {0};
-    uint64_t bytes = 0;
+    struct clearing *clearing = arg;
 
-    index_each(space->index, gather_node, &gathering);
-    for (size_t i = gathering.count; i-- > 0;) { /* children before parents */
-        struct object *object = gathering.objects[i];
-        if (tier != HEARTH_TIER_COUNT && !object->in[tier])
-            continue;
-        bytes += tier == HEARTH_TIER_SSD ? object->bytes : object->data_bytes;
-        if (tier == HEARTH_TIER_SSD && object->data != NULL) {
-            object->in[OBJECT_TIER_SSD] = false;
-            note_drop(deferred, &object->key);
-            continue;
-        }
-        if (tier != HEARTH_TIER_RAM && object->in[OBJECT_TIER_SSD])
-            note_drop(deferred, &object->key);
-        if (tier == HEARTH_TIER_RAM && object->in[OBJECT_TIER_SSD])
-            room_demote(object, deferred);
-        else
-            room_drop(object, deferred);
+    clearing->bytes += MAX(object->data_bytes, object->bytes);
+    room_drop(object, clearing->deferred);
+}
+
+/* Forgets the objects of a space in one tier, or in all: then pins, too. What is leased is out of the index at once, and out of memory
+ * with its last lease. */
+static uint64_t clear_space(struct hearth_space *space, enum hearth_tier tier,
+                            struct deferred *deferred)
+{
+    struct clearing clearing = {.tier = tier, .deferred = deferred};
+
+    if (tier == HEARTH_TIER_COUNT) {
+        index_clear(space->index, clear_object, &clearing);
+        room_settle_index(space);
+    } else {
+        space_each_object(space, tier == HEARTH_TIER_RAM ? clear_memory : clear_slower, &clearing);
     }
-    mem_free(gathering.objects);
-    return bytes;
+    return clearing.bytes;
 }
 
 /* ---- opening ---- */
@@ -187,6 +209,8 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
         return say(message, HEARTH_ERROR_INVALID, "there is no eviction policy of that name");
     if ((mine.alloc == NULL) != (mine.free == NULL))
         return say(message, HEARTH_ERROR_INVALID, "alloc and free must be given together");
+    if (mine.block_tokens > CACHE_BLOCK_TOKENS_MAX || mine.run_tokens > CACHE_TOKENS_MAX)
+        return say(message, HEARTH_ERROR_INVALID, "block_tokens or run_tokens is too large");
     struct hearth_cache *cache = mem_alloc(sizeof(*cache));
     lock_init(&cache->lock, "cache", LOCK_RANK_CACHE);
     cond_init(&cache->changed);
@@ -200,52 +224,42 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     cache->tails_max = mine.tails;
     cache->policy = policy;
     heap_init(&cache->heap);
+    heap_init(&cache->heap_slow);
     list_init(&cache->spaces);
     cache->budget = budget_create(mine.ram_bytes);
     add_owners(cache);
-    cache->pages = pages_create(&(struct pages_options){
-        .limit_bytes = mine.ram_bytes, .alloc = mine.alloc, .free = mine.free, .arg = mine.alloc_arg});
+    cache->pages = pages_create(&(struct pages_options){.limit_bytes = mine.ram_bytes,
+                                                        .alloc = mine.alloc,
+                                                        .free = mine.free,
+                                                        .arg = mine.alloc_arg});
     cache->events = events_create(CACHE_EVENTS, cache->clock, mine.log, mine.log_arg);
     *out = cache;
     return HEARTH_OK;
 }
 
-static void no_object(struct object *object, void *arg)
-{
-    (void)object;
-    (void)arg;
-    assert(!"a space is cleared before its index is destroyed");
-}
-
-static void destroy_space(struct hearth_space *space)
-{
-    struct hearth_cache *cache = space->cache;
-    struct deferred deferred = {0};
-
-    assert(space->opens == 0);
-    cache_enter(cache, &deferred);
-    clear_space(space, HEARTH_TIER_COUNT, &deferred);
-    list_remove(&cache->spaces, &space->link);
-    cache_leave(cache, &deferred);
-    index_destroy(&space->index, no_object, NULL);
-    budget_release(cache->budget, cache->owner_index, space->index_charged);
-    flights_destroy(&space->flights);
-    if (space->owner != cache->owner_common)
-        budget_remove_owner(cache->budget, space->owner);
-    mem_free(space);
-}
-
 void hearth_close(struct hearth_cache **out)
 {
     struct hearth_cache *cache = *out;
+    struct deferred deferred;
 
     if (cache == NULL)
         return;
-    mover_drain(cache);
-    while (!list_empty(&cache->spaces))
-        destroy_space(LIST_ENTRY(list_first(&cache->spaces), struct hearth_space, link));
-    tier_close(&cache->slow);
+    mover_drain(cache, CACHE_DRAIN_MS_MAX);
+    lock_enter(&cache->lock);
+    cache->closing = true;
+    lock_leave(&cache->lock);
+    tier_close(&cache->slow); /* ends what is still moving */
+    while (!list_empty(&cache->spaces)) {
+        struct hearth_space *space =
+            LIST_ENTRY(list_first(&cache->spaces), struct hearth_space, link);
+        cache_enter(cache, &deferred);
+        clear_space(space, HEARTH_TIER_COUNT, &deferred);
+        space_remove(space);
+        cache_leave(cache, &deferred);
+        space_free(space);
+    }
     heap_fini(&cache->heap);
+    heap_fini(&cache->heap_slow);
     budget_remove_owner(cache->budget, cache->owner_index);
     budget_remove_owner(cache->budget, cache->owner_common);
     budget_destroy(&cache->budget);
@@ -257,236 +271,29 @@ void hearth_close(struct hearth_cache **out)
     *out = NULL;
 }
 
-/* ---- spaces ---- */
-
-bool space_has_rows(const struct hearth_space *space)
-{
-    return (space->model.kinds & ~(uint32_t)HEARTH_KIND_RECURRENT) != 0;
-}
-
-bool space_sliceable(const struct hearth_space *space)
-{
-    return space->model.kinds == HEARTH_KIND_FULL;
-}
-
-bool space_needs_snapshot(const struct hearth_space *space)
-{
-    const uint32_t windows = HEARTH_KIND_SLIDING | HEARTH_KIND_CHUNKED;
-
-    return (space->model.kinds & HEARTH_KIND_RECURRENT) != 0 ||
-           ((space->model.kinds & windows) != 0 && !space->model.captures_sliding);
-}
-
-/* Everything that two requests must agree in to share state (keeps I97, I100). */
-static struct hash256 space_key(const struct hearth_cache *cache, const struct hearth_model *model,
-                                const char *tenant)
-{
-    struct hash256_state state;
-
-    hash256_init_keyed(&state, &cache->key);
-    hash256_update_framed(&state, "hearth space 1", 14);
-    hash256_update(&state, model->fingerprint, sizeof(model->fingerprint));
-    hash256_update_u32(&state, model->kinds);
-    hash256_update_u32(&state, model->window);
-    hash256_update_u32(&state, model->captures_sliding);
-    hash256_update_u32(&state, cache->block_tokens);
-    hash256_update_framed(&state, tenant, strlen(tenant));
-    return hash256_final(&state);
-}
-
-static struct hearth_space *find_space(struct hearth_cache *cache, const struct hash256 *key)
-{
-    LIST_FOREACH(struct hearth_space, space, &cache->spaces, link)
-    {
-        if (hash256_eq(&space->key, key))
-            return space;
-    }
-    return NULL;
-}
-
-/* A line of the ledger for the tenant; the common one when there are too many tenants. A tenant with several models has one per model,
- * each with its share. */
-static budget_owner own(struct hearth_cache *cache, const char *tenant, uint64_t share)
-{
-    budget_owner owner;
-
-    if (cache->spaces.count >= CACHE_TENANTS_MAX ||
-        budget_add_owner(cache->budget, tenant[0] ? tenant : "space", share, &owner, NULL) != ERR_OK)
-        return cache->owner_common;
-    return owner;
-}
-
-static struct hearth_space *make_space(struct hearth_cache *cache, const struct hearth_model *model,
-                                       const char *tenant, uint64_t share, const struct hash256 *key)
-{
-    struct hearth_space *space = mem_alloc(sizeof(*space));
-
-    space->cache = cache;
-    space->key = *key;
-    space->model = *model;
-    space->share = share;
-    snprintf(space->tenant, sizeof(space->tenant), "%s", tenant);
-    space->index = index_create(key, cache->block_tokens);
-    index_set_watch(space->index, room_watch, cache);
-    space->index_charged = index_bytes(space->index);
-    bool charged = budget_try_reserve(cache->budget, cache->owner_index, space->index_charged);
-    assert(charged); /* checked by the caller */
-    (void)charged;
-    space->flights = flights_create(CACHE_FLIGHTS_MAX, CACHE_WAITERS_MAX);
-    list_init(&space->tails);
-    space->owner = own(cache, tenant, share);
-    list_push_back(&cache->spaces, &space->link);
-    return space;
-}
-
-int hearth_space_open(struct hearth_cache *cache, const struct hearth_model *model, const char *tenant,
-                      uint64_t share_bytes, struct hearth_space **out)
-{
-    struct hearth_model mine = {0};
-    struct deferred deferred = {0};
-    const uint32_t known = HEARTH_KIND_FULL | HEARTH_KIND_SLIDING | HEARTH_KIND_CHUNKED | HEARTH_KIND_RECURRENT;
-    int error = HEARTH_OK;
-
-    *out = NULL;
-    memcpy(&mine, model, MIN(model->struct_size, sizeof(mine)));
-    if (mine.kinds == 0 || (mine.kinds & ~known) != 0 || strlen(tenant) >= CACHE_TENANT_BYTES)
-        return HEARTH_ERROR_INVALID;
-    struct hash256 key = space_key(cache, &mine, tenant);
-    cache_enter(cache, &deferred);
-    struct hearth_space *space = find_space(cache, &key);
-    if (space == NULL) {
-        uint64_t need = 64 * 1024; /* an empty space: its tree's root and its tables */
-        if (budget_available(cache->budget, cache->owner_index) < need)
-            error = HEARTH_ERROR_MEMORY;
-        else
-            space = make_space(cache, &mine, tenant, share_bytes, &key);
-    }
-    if (space != NULL) {
-        space->opens++;
-        *out = space;
-    }
-    cache_leave(cache, &deferred);
-    return error;
-}
-
-void hearth_space_close(struct hearth_space **out)
-{
-    if (*out == NULL)
-        return;
-    struct hearth_cache *cache = (*out)->cache;
-    lock_enter(&cache->lock);
-    assert((*out)->opens > 0);
-    (*out)->opens--; /* what it holds stays: a model that comes back finds it */
-    lock_leave(&cache->lock);
-    *out = NULL;
-}
-
-void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_per_s, double import_bytes_per_s)
-{
-    lock_enter(&space->cache->lock);
-    space->model.prefill_tokens_per_s = prefill_tokens_per_s;
-    space->model.import_bytes_per_s = import_bytes_per_s;
-    lock_leave(&space->cache->lock);
-}
-
-/* ---- flights ---- */
-
-struct hearth_flight {
-    struct hearth_space *space;
-    struct flight *flight;
-};
-
-int hearth_flight_open(struct hearth_space *space, const int32_t *tokens, size_t count,
-                       struct hearth_flight **out)
-{
-    struct hearth_cache *cache = space->cache;
-    struct deferred deferred = {0};
-
-    *out = NULL;
-    if (count == 0 || count > CACHE_TOKENS_MAX)
-        return HEARTH_ERROR_INVALID;
-    cache_enter(cache, &deferred);
-    struct flight *flight = flights_open(space->flights, tokens, count);
-    if (flight != NULL) {
-        cache->stats.flights++;
-        space->stats.flights++;
-    }
-    cache_leave(cache, &deferred);
-    if (flight == NULL)
-        return HEARTH_ERROR_MEMORY;
-    *out = mem_alloc(sizeof(**out));
-    **out = (struct hearth_flight){space, flight};
-    return HEARTH_OK;
-}
-
-void hearth_flight_reached(struct hearth_flight *flight, uint32_t boundary)
-{
-    struct deferred deferred = {0};
-
-    cache_enter(flight->space->cache, &deferred);
-    flights_reached(flight->space->flights, flight->flight, boundary, &deferred.calls);
-    cache_leave(flight->space->cache, &deferred);
-}
-
-void hearth_flight_close(struct hearth_flight **flight)
-{
-    struct deferred deferred = {0};
-
-    if (*flight == NULL)
-        return;
-    struct hearth_cache *cache = (*flight)->space->cache;
-    cache_enter(cache, &deferred);
-    flights_close((*flight)->space->flights, &(*flight)->flight, &deferred.calls);
-    cache_leave(cache, &deferred);
-    mem_free(*flight);
-    *flight = NULL;
-}
-
-bool hearth_flight_wait(struct hearth_space *space, const int32_t *tokens, size_t count, uint32_t boundary,
-                        void (*fn)(uint32_t reached, void *arg), void *arg)
-{
-    struct deferred deferred = {0};
-
-    cache_enter(space->cache, &deferred);
-    bool waits = flights_wait(space->flights, tokens, count, boundary, fn, arg);
-    if (waits) {
-        space->cache->stats.flight_waits++;
-        space->stats.flight_waits++;
-    }
-    cache_leave(space->cache, &deferred);
-    return waits;
-}
-
 /* ---- managing ---- */
 
 static void add_held(const struct hearth_space *space, struct hearth_stats *stats)
 {
-    struct gathering gathering = {0};
-
-    index_each(space->index, gather_node, &gathering);
-    for (size_t i = 0; i < gathering.count; i++)
-        for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
-            if (gathering.objects[i]->in[tier])
-                stats->bytes_by_tier[tier] += gathering.objects[i]->bytes;
-    stats->objects += gathering.count;
+    for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
+        stats->bytes_by_tier[tier] += space->held[tier];
+    stats->objects += space->objects;
     stats->nodes += index_nodes(space->index);
     stats->snapshots += index_snapshots(space->index);
     stats->tails += index_tails(space->index);
     stats->bytes_index += space->index_charged;
-    mem_free(gathering.objects);
 }
 
-void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space, struct hearth_stats *out)
+void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space,
+                      struct hearth_stats *out)
 {
     size_t size = MIN(out->struct_size, sizeof(*out));
 
     lock_enter(&cache->lock);
     struct hearth_stats stats = space ? space->stats : cache->stats;
-    LIST_FOREACH(struct hearth_space, each, &cache->spaces, link)
-    {
+    LIST_FOREACH (struct hearth_space, each, &cache->spaces, link)
         if (space == NULL || space == each)
             add_held(each, &stats);
-    }
     stats.bytes_budget = budget_used(cache->budget);
     stats.bytes_cap = budget_cap(cache->budget);
     lock_leave(&cache->lock);
@@ -498,24 +305,23 @@ void hearth_reset_stats(struct hearth_cache *cache)
 {
     lock_enter(&cache->lock);
     cache->stats = (struct hearth_stats){0};
-    LIST_FOREACH(struct hearth_space, space, &cache->spaces, link)
-    {
+    LIST_FOREACH (struct hearth_space, space, &cache->spaces, link)
         space->stats = (struct hearth_stats){0};
-    }
     lock_leave(&cache->lock);
+    events_reset(cache->events);
 }
 
 uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space, enum hearth_tier tier)
 {
-    struct deferred deferred = {0};
+    struct deferred deferred;
     uint64_t bytes = 0;
 
+    if (tier > HEARTH_TIER_COUNT)
+        return 0;
     cache_enter(cache, &deferred);
-    LIST_FOREACH(struct hearth_space, each, &cache->spaces, link)
-    {
+    LIST_FOREACH (struct hearth_space, each, &cache->spaces, link)
         if (space == NULL || space == each)
             bytes += clear_space(each, tier, &deferred);
-    }
     struct event event = {.kind = EVENT_CLEAR, .bytes = bytes, .tier = (uint8_t)tier};
     cache_note_event(cache, &deferred, &event);
     cache_leave(cache, &deferred);
@@ -524,14 +330,19 @@ uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space, en
 
 uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t count, bool pin)
 {
-    struct deferred deferred = {0};
+    struct deferred deferred;
 
+    if (count == 0 || count > CACHE_TOKENS_MAX)
+        return 0;
     cache_enter(space->cache, &deferred);
     struct index_match match = index_match(space->index, tokens, count);
     struct node *last = match.nodes_count ? match.path[match.nodes_count - 1] : NULL;
-    uint32_t held = last ? node_end(last) : 0;
+    /* A block that goes on behind the last token is a part of the path: the tail that was pinned may have grown. */
+    if (match.partial != NULL && match.tokens == count)
+        last = match.partial;
+    uint32_t held = last ? MIN(node_end(last), match.tokens) : 0;
     if (last != NULL)
-        index_pin(space->index, last, pin ? 1 : -1);
+        room_pin(space, last, pin ? 1 : -1);
     room_settle_index(space); /* unpinning removes nodes that nothing else keeps */
     cache_leave(space->cache, &deferred);
     return held;
@@ -539,11 +350,73 @@ uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t co
 
 void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes)
 {
-    struct deferred deferred = {0};
+    struct deferred deferred;
 
     cache_enter(cache, &deferred);
     budget_set_cap(cache->budget, ram_bytes);
     room_shrink(cache, &deferred);
     cache_leave(cache, &deferred);
     pages_set_limit(cache->pages, ram_bytes);
+}
+
+/* ---- checking ---- */
+
+struct check {
+    struct hearth_space *space;
+    size_t objects, in_heaps;
+    uint64_t held[OBJECT_TIER_COUNT];
+    uint64_t bytes; /* in memory, with records */
+};
+
+static void check_object(struct object *object, void *arg)
+{
+    struct check *check = arg;
+    bool slow = object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE];
+    bool free = room_may_leave(object);
+
+    assert(object->space == check->space && !object->dropped &&
+           (object->leases > 0 || !object->moving));
+    assert((object->data != NULL) == object->in[OBJECT_TIER_RAM]);
+    assert((object->data != NULL) == (object->data_bytes > 0));
+    assert(object->data != NULL || slow || object->leases > 0); /* keeps I67 */
+    assert((object->heap != NULL) == (object->heap_slot != OBJECT_NOT_IN_HEAP));
+    assert((object->heap == &check->space->cache->heap) == (free && object->data != NULL));
+    assert((object->heap == &check->space->cache->heap_slow) ==
+           (free && object->data == NULL && slow));
+    for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
+        check->held[tier] += object->in[tier] ? object->bytes : 0;
+    check->bytes += object->data_bytes + room_record_bytes();
+    check->objects++;
+    check->in_heaps += object->heap != NULL;
+}
+
+void cache_check(struct hearth_cache *cache)
+{
+    uint64_t books = 0, charged = 0, shares = 0;
+    size_t in_heaps = 0, records = 0;
+
+    lock_enter(&cache->lock);
+    heap_check(&cache->heap);
+    heap_check(&cache->heap_slow);
+    LIST_FOREACH (struct hearth_space, space, &cache->spaces, link) {
+        struct check check = {.space = space};
+        index_check(space->index);
+        list_check(&space->tails);
+        space_each_object(space, check_object, &check);
+        assert(check.objects == space->objects && check.objects <= space->records);
+        assert(check.bytes <= space->charged); /* the rest is dropped and leased, or reserved */
+        for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
+            assert(check.held[tier] <= space->held[tier]);
+        assert(space->index_charged == index_bytes(space->index));
+        assert(space->tails.count <= MAX(cache->tails_max, 1));
+        books += space->index_charged + sizeof(*space);
+        charged += space->charged;
+        shares += space->share;
+        records += space->records;
+        in_heaps += check.in_heaps;
+    }
+    assert(records == cache->records && shares == cache->shares);
+    assert(in_heaps == cache->heap.count + cache->heap_slow.count);
+    assert(books == cache->books && books + charged == budget_used(cache->budget));
+    lock_leave(&cache->lock);
 }

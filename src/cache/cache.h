@@ -1,11 +1,14 @@
 /*
  * cache.h: inside of the cache, shared by the files that make it up. The door for everyone else is hearth/hearth.h.
  *
- *      cache.c     opening, spaces, numbers, clearing, pinning
- *      lookup.c    plans: what can be restored, and what to try when a piece of it fails
+ *      cache.c     opening, numbers, clearing, pinning
+ *      space.c     spaces and their flights
+ *      lookup.c    plans: what can be restored, and why not more
+ *      plan.c      using a plan: fetching, falling back, accepting, counting
  *      store.c     taking state in
  *      room.c      the budget and the heap: who must leave
  *      mover.c     between memory and the slower tier, never on the caller's time
+ *      recover.c   taking over what a slower tier holds from an earlier process
  *      session.c   lookup and insert in one call each
  *
  * ONE LOCK guards the index, objects, spaces and counters. It is held for microseconds: never across a tier, an allocator call of the
@@ -27,6 +30,7 @@
 
 #include <hearth/hearth.h>
 
+#include "base/attr.h"
 #include "base/budget.h"
 #include "base/hash.h"
 #include "base/list.h"
@@ -37,6 +41,7 @@
 #include "cache/index.h"
 #include "cache/object.h"
 #include "cache/policy.h"
+#include "cache/room.h"
 #include "tier/pages.h"
 #include "tier/tier.h"
 
@@ -48,6 +53,8 @@ enum {
     CACHE_TENANTS_MAX = 48,   /* with a line of their own in the ledger; more share one */
     CACHE_TENANT_BYTES = 64,
     CACHE_TOKENS_MAX = 1 << 26,
+    CACHE_BLOCK_TOKENS_MAX = 1 << 16,
+    CACHE_DRAIN_MS_MAX = 5000, /* that closing waits for writes */
 };
 
 struct hearth_space {
@@ -62,8 +69,12 @@ struct hearth_space {
     struct list tails; /* objects of tails without a snapshot, least recently used first */
     uint64_t index_charged; /* of the ledger, for the tree */
     budget_owner owner;
-    uint64_t bytes; /* held in memory by its objects */
+    uint64_t charged; /* of the ledger, for its objects: data, records, reservations */
     uint64_t share;
+    bool dormant; /* recovered from a tier, and not opened yet: model and tenant are not known */
+    size_t objects; /* in the index */
+    size_t records; /* those that are dropped and still leased, too */
+    uint64_t held[OBJECT_TIER_COUNT]; /* bytes of objects, by where they are */
     struct hearth_stats stats;
 };
 
@@ -93,6 +104,11 @@ struct hearth_cache {
     enum policy policy;
     double floor GUARDED_BY(lock); /* of priorities: rises with every eviction */
     struct heap heap GUARDED_BY(lock); /* objects in memory that may be evicted */
+    struct heap heap_slow GUARDED_BY(lock); /* objects that are not in memory, and may be forgotten to save their books */
+    size_t records GUARDED_BY(lock); /* of all spaces: each has a place in the heaps */
+    uint64_t shares GUARDED_BY(lock); /* of all spaces together */
+    uint64_t books GUARDED_BY(lock); /* of the ledger, for trees and spaces */
+    bool closing GUARDED_BY(lock); /* the slow tier keeps what it has */
     struct list spaces GUARDED_BY(lock);
     struct budget *budget;
     budget_owner owner_index, owner_common;
@@ -117,6 +133,8 @@ struct hearth_plan {
     size_t objects_count, objects_cap;
     uint32_t limit; /* boundaries above it are not to be tried */
     enum hearth_reason failed; /* why an earlier, longer plan was given up; NONE */
+    enum hearth_reason trouble; /* of the last fetch; NONE */
+    bool branches; /* what is held goes on, and goes another way than the prompt */
     bool accepted;
     uint64_t started_ns;
 };
@@ -127,6 +145,8 @@ struct hearth_store {
     size_t count;
     struct hearth_store_hints hints;
     uint32_t cursor;    /* rows below it are held or refused */
+    uint32_t committed; /* the furthest end of what was */
+    struct index_hint hint GUARDED_BY(lock); /* of the tokens: each piece is stored behind the one before */
     void *memory;       /* of the reservation; NULL = none */
     uint64_t capacity;  /* charged to the ledger for it */
     enum hearth_object_kind kind;
@@ -141,53 +161,69 @@ void cache_enter(struct hearth_cache *cache, struct deferred *deferred);
 void cache_leave(struct hearth_cache *cache, struct deferred *deferred);
 void cache_note_event(struct hearth_cache *cache, struct deferred *deferred, const struct event *event);
 void cache_note_free(struct deferred *deferred, void *memory);
+/* Drops a key from the slow tier, after the lock is left: should the same content be written again meanwhile, that copy may go with it,
+ * which is a miss later and nothing worse. */
+void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred, const struct hash256 *key);
 uint64_t cache_now_ns(const struct hearth_cache *cache);
+/* Room for one more in a growing array of small things; aborts rather than fail. */
+void *cache_grow(void *items, size_t count, size_t *cap, size_t size) NODISCARD;
+
+/* Aborts unless index, heaps, ledger and counts agree with each other. O(everything), for tests and debug builds. */
+void cache_check(struct hearth_cache *cache);
+
+/* ---- space.c ---- */
 
 bool space_sliceable(const struct hearth_space *space);      /* state can be cut at any token of its rows */
 bool space_has_rows(const struct hearth_space *space);
 bool space_needs_snapshot(const struct hearth_space *space);
 
-/* Attaches a slower tier, owned from now on, and takes what it holds into the index. For the server and for tests; before any lookup. */
+/* The space with this key, opened or dormant; NULL when there is none. */
+struct hearth_space *space_find(struct hearth_cache *cache, const struct hash256 *key) REQUIRES(lock);
+/* A space without model and tenant, for objects whose space was not opened yet; NULL when the ledger has no room for it. */
+struct hearth_space *space_create_dormant(struct hearth_cache *cache, const struct hash256 *key, struct deferred *deferred) REQUIRES(lock);
+/* Calls fn for all objects in the index of a space, those of parents first. They are gathered before: fn may drop them. */
+void space_each_object(struct hearth_space *space, void (*fn)(struct object *object, void *arg), void *arg) REQUIRES(lock);
+/* Takes an empty space that nobody has open off the list and out of the ledger; then, without the lock, it is freed. */
+void space_remove(struct hearth_space *space) REQUIRES(lock);
+void space_free(struct hearth_space *space);
+
+/* ---- recover.c ---- */
+
+/* Attaches a slower tier, owned from now on, and takes what it holds into the index: see recover.c. For the server and for tests; before
+ * any lookup. */
 void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double bytes_per_s);
 
-/* ---- room.c ---- */
+/* ---- lookup.c ---- */
 
-/* Takes bytes from the ledger for a space, evicting others until they fit. False: nothing more may be evicted. */
-bool room_reserve(struct hearth_space *space, uint64_t bytes, struct deferred *deferred) REQUIRES(lock);
-void room_release(struct hearth_space *space, uint64_t bytes) REQUIRES(lock);
-/* What the pages take for so many bytes. An object's own record, sizeof(struct object), is charged beside its data. */
-uint64_t room_charge(uint64_t bytes);
-/* Evicts one object, whosever; false when none may leave. */
-bool room_evict_one(struct hearth_cache *cache, struct deferred *deferred) REQUIRES(lock);
-/* Charges the ledger for a tree that is about to grow by so many nodes, evicting when it must; then room_settle_index gives back what was
- * not needed, and what the tree lost. */
-bool room_reserve_index(struct hearth_space *space, size_t nodes, struct deferred *deferred) REQUIRES(lock);
-void room_settle_index(struct hearth_space *space) REQUIRES(lock);
-/* The index says that an object may (not) leave. */
-void room_watch(struct object *object, bool evictable, void *cache) REQUIRES(lock);
-/* Recomputes the priority after a use. */
-void room_touch(struct object *object, bool used) REQUIRES(lock);
-/* Puts an object into the heap, or takes it out, by what is true of it now. */
-void room_update(struct object *object) REQUIRES(lock);
-/* Takes an object out of everything; frees it now or with its last lease. */
-void room_drop(struct object *object, struct deferred *deferred) REQUIRES(lock);
-/* Takes an object out of memory only; it stays where else it is. Leased ones stay. */
-void room_demote(struct object *object, struct deferred *deferred) REQUIRES(lock);
-void room_lease(struct object *object) REQUIRES(lock);
-void room_unlease(struct object *object, struct deferred *deferred) REQUIRES(lock);
-/* Evicts down to the cap. */
-void room_shrink(struct hearth_cache *cache, struct deferred *deferred) REQUIRES(lock);
-void room_add_ghost(struct hearth_cache *cache, const struct hash256 *key) REQUIRES(lock);
-bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key) REQUIRES(lock);
+/* Makes the plan anew from what is held now, up to plan->limit; leases what it names, and no longer what it named before. */
+void plan_make(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
+/* Ends its leases; then it names nothing. */
+void plan_release_objects(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
+/* Where the object is: the fastest of its tiers, HEARTH_TIER_COUNT when in none. */
+enum hearth_tier plan_tier_of(const struct object *object);
+/* The plan as an event of this kind. */
+struct event plan_event(const struct hearth_plan *plan, enum event_kind kind);
+
+/* ---- store.c ---- */
+
+/* Puts an object into the index of its space, at the end of `tokens` (object->end of them); room, a place in the heap and its own record
+ * are the caller's business. `hint` of the tokens may be NULL. HEARTH_ERROR_MEMORY or HEARTH_ERROR_EXISTS: it is not in. */
+int store_attach(struct object *object, const int32_t *tokens, struct index_hint *hint, struct deferred *deferred)
+    REQUIRES(lock) NODISCARD;
+/* If the object is a tail, counts it, and lets the least recently used ones go (keeps I40). */
+void store_keep_tail(struct object *object, struct deferred *deferred) REQUIRES(lock);
 
 /* ---- mover.c ---- */
+
+/* What a tier keeps as `kind` of an object: kind, what it is a part of, and the block size - 1 of its tree, in 8, 8 and 16 bits. */
+uint32_t mover_meta_kind(const struct object *object);
 
 /* Writes a new object to the slow tier, if there is one that wants it. */
 void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred) REQUIRES(lock);
 /* Starts reading a leased object into memory; false when it cannot. */
-bool mover_read(struct hearth_cache *cache, struct object *object);
+bool mover_read(struct hearth_cache *cache, struct object *object) NODISCARD;
 void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts);
-/* Waits until nothing is moving. */
-void mover_drain(struct hearth_cache *cache);
+/* Waits until nothing is moving, at most so long. */
+void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms);
 
 #endif

@@ -70,6 +70,8 @@ static void unlink_node(struct index *index, struct node *node)
 {
     assert(node_empty(node) && node->marks == NULL && !node->counted && node->rows_below == 0);
     treap_remove(&node->parent->children, &node->link);
+    index->removals++;
+    index->path_count = 0;
     index->nodes--;
     index->tails -= node->tail;
     index->bytes_nodes -= node_bytes(node);
@@ -305,6 +307,47 @@ static void grow_tail(struct index *index, struct node *tail, struct node *node)
     unlink_node(index, tail);
 }
 
+/* ---- hints ---- */
+
+static bool hint_good(const struct index *index, const struct index_hint *hint)
+{
+    return hint != NULL && hint->node != NULL && hint->removals == index->removals;
+}
+
+/* The last whole block that is known to match, and does not reach behind `count`; the root when nothing is known. */
+static struct node *hint_start(const struct index *index, const struct index_hint *hint,
+                               size_t count)
+{
+    struct node *node = hint_good(index, hint) ? hint->node : index->root;
+
+    while (node_end(node) > count)
+        node = node->parent;
+    return node;
+}
+
+/* Tokens [0, known) match on the way to `node`, which may reach beyond. Tails are not remembered: they grow. */
+static void hint_remember(const struct index *index, struct index_hint *hint, struct node *node,
+                          size_t known)
+{
+    if (node->tail || node_end(node) > known)
+        node = node->parent;
+    if (hint == NULL || node == index->root)
+        return;
+    if (!hint_good(index, hint) || node_end(node) > node_end(hint->node))
+        *hint = (struct index_hint){node, index->removals};
+}
+
+/* Makes the path end with `node`; returns its length. A path has one end, so that it is there when its end is. */
+static size_t path_to(struct index *index, struct node *node)
+{
+    size_t count = node_end(node) / index->block_tokens;
+
+    if (count > 0 && (count > index->path_count || index->path[count - 1] != node))
+        for (size_t i = count; i-- > 0; node = node->parent)
+            index->path[i] = node;
+    return count;
+}
+
 /* ---- emptying ---- */
 
 /* Hands over what ends on this node. */
@@ -388,12 +431,14 @@ void index_set_watch(struct index *index,
     index->watch_arg = arg;
 }
 
-struct index_match index_match(struct index *index, const int32_t *tokens, size_t count)
+struct index_match index_match_hinted(struct index *index, const int32_t *tokens, size_t count,
+                                      struct index_hint *hint)
 {
-    struct index_match match = {.path = index->path};
-    struct node *node = index->root;
+    struct node *node = hint_start(index, hint, count);
+    struct index_match match = {.path = index->path, .tokens = node_end(node)};
 
     assert(count <= UINT32_MAX);
+    match.nodes_count = path_to(index, node);
     while (match.tokens < count && node->children != NULL) {
         uint32_t n = (uint32_t)MIN(count - match.tokens, index->block_tokens);
         struct child child = best_child(node, tokens + match.tokens, n);
@@ -409,13 +454,21 @@ struct index_match index_match(struct index *index, const int32_t *tokens, size_
         match.path[match.nodes_count++] = child.node;
         node = child.node;
     }
+    index->path_count = match.nodes_count;
+    hint_remember(index, hint, node, match.tokens);
     return match;
 }
 
-struct node *index_insert(struct index *index, const int32_t *tokens, size_t count)
+struct index_match index_match(struct index *index, const int32_t *tokens, size_t count)
 {
-    struct node *top = index->root, *tail = NULL;
-    size_t at = 0;
+    return index_match_hinted(index, tokens, count, NULL);
+}
+
+struct node *index_insert_hinted(struct index *index, const int32_t *tokens, size_t count,
+                                 struct index_hint *hint)
+{
+    struct node *top = hint_start(index, hint, count), *tail = NULL;
+    size_t at = node_end(top);
 
     assert(count > 0 && count <= UINT32_MAX);
     while (at < count) {
@@ -428,6 +481,7 @@ struct node *index_insert(struct index *index, const int32_t *tokens, size_t cou
         top = child.node;
         at += n;
     }
+    hint_remember(index, hint, top, at);
     if (at == count)
         return top;
 
@@ -442,7 +496,13 @@ struct node *index_insert(struct index *index, const int32_t *tokens, size_t cou
     if (tail != NULL)
         grow_tail(index, tail, node);
     link_node(index, node);
+    hint_remember(index, hint, last, count);
     return last;
+}
+
+struct node *index_insert(struct index *index, const int32_t *tokens, size_t count)
+{
+    return index_insert_hinted(index, tokens, count, NULL);
 }
 
 bool index_may_attach(const struct index *index, const struct node *last,

@@ -74,12 +74,23 @@ struct index_match {
 /* O(tokens) comparing plus O(log children) per block. Changes nothing (keeps I33). */
 struct index_match index_match(struct index *index, const int32_t *tokens, size_t count);
 
+/* What an earlier call found out about one array of tokens that has not changed since: how far they need not be compared again. Belongs to
+ * the caller and to one index; zeroed at first. Whatever happens to the index meanwhile, answers stay the same. */
+struct index_hint {
+    struct node *node;
+    uint64_t removals;
+};
+
+/* As index_match; hint may be NULL. For callers that work along a path: O(what is behind the hint). */
+struct index_match index_match_hinted(struct index *index, const int32_t *tokens, size_t count, struct index_hint *hint);
+
 /* ---- building ---- */
 
 /* Makes sure that the nodes of tokens [0, count), count >= 1, exist and returns the one that covers token count - 1: it ends at count, or
  * later when the last tokens are the beginning of a longer node that is there. A tail that the tokens extend grows and keeps its objects.
  * NULL without memory: then nothing has changed. The next call is index_attach to this node, or index_prune. */
 struct node *index_insert(struct index *index, const int32_t *tokens, size_t count) NODISCARD;
+struct node *index_insert_hinted(struct index *index, const int32_t *tokens, size_t count, struct index_hint *hint) NODISCARD;
 
 /* Whether the object (kind, begin, end are read) brings something: false when one of its nodes holds that component as far or further, or
  * its snapshot is held. Aborts when it cannot belong there at all: see index_attach. */

@@ -36,6 +36,8 @@ struct index {
     struct node *root;  /* no tokens, no components; ends at 0 */
     struct node **path; /* of matches: room for the longest path, so that matching cannot fail */
     size_t path_cap;
+    size_t path_count; /* of the last match that are still there */
+    uint64_t removals; /* of nodes, ever: as long as it is the same, pointers to nodes are good */
     size_t nodes, tails, snapshots;
     uint64_t bytes_nodes;
     void (*watch)(struct object *object, bool evictable, void *arg);

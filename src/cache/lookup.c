@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/attr.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cache/cache.h"
@@ -77,8 +78,8 @@ static struct object *snapshot_below(const struct view *view, uint32_t at)
     return NULL;
 }
 
-/* Whether captured sliding rows cover the window before `at`. */
-static bool window_covered(const struct view *view, uint32_t at, uint32_t window)
+/* The first node in the window before `at` whose sliding rows do not reach as far as they should; NULL: the window is covered. */
+static struct node *window_gap(const struct view *view, uint32_t at, uint32_t window)
 {
     uint32_t from = at > window ? at - window : 0;
 
@@ -86,38 +87,45 @@ static bool window_covered(const struct view *view, uint32_t at, uint32_t window
         struct node *node = path_node(&view->match, i);
         if (node_end(node) > from && node_begin(node) < at &&
             node_sliding_end(node) < MIN(node_end(node), at))
-            return false;
+            return node;
     }
-    return true;
+    return NULL;
 }
 
-/* The largest boundary <= at whose window is covered: where it is not, the block that lacks its rows is stepped over. */
+/* The largest boundary <= at whose window is covered. One that is lower by less than what a gap lacks has the gap in its window, too. */
 static uint32_t window_floor(const struct view *view, uint32_t at, uint32_t window)
 {
-    while (at > 0 && !window_covered(view, at, window)) {
-        uint32_t lower = 0;
-        for (size_t i = 0; i < path_length(&view->match); i++)
-            if (node_begin(path_node(&view->match, i)) < at)
-                lower = node_begin(path_node(&view->match, i));
-        at = lower;
-    }
+    struct node *gap;
+
+    while (at > 0 && (gap = window_gap(view, at, window)) != NULL)
+        at = node_sliding_end(gap);
     return at;
+}
+
+/* The largest boundary <= at that has a snapshot, and, where windows are captured beside it, the window. */
+static uint32_t snapshot_floor(const struct hearth_model *model, const struct view *view,
+                               uint32_t at, struct object **snapshot)
+{
+    while (at > 0 && (*snapshot = snapshot_below(view, at)) != NULL) {
+        at = (*snapshot)->end;
+        if (!model->captures_sliding || window_gap(view, at, model->window) == NULL)
+            return at;
+        at--;
+    }
+    *snapshot = NULL;
+    return 0;
 }
 
 static uint32_t find_boundary(const struct hearth_plan *plan, const struct view *view,
                               struct object **snapshot)
 {
-    const struct hearth_space *space = plan->space;
+    const struct hearth_model *model = &plan->space->model;
     uint32_t at = MIN(view->rows_end, view->limit);
 
     *snapshot = NULL;
-    if (at == 0)
-        return 0;
-    if (space_needs_snapshot(space)) {
-        *snapshot = snapshot_below(view, at);
-        return *snapshot ? (*snapshot)->end : 0;
-    }
-    return space->model.captures_sliding ? window_floor(view, at, space->model.window) : at;
+    if (space_needs_snapshot(plan->space))
+        return snapshot_floor(model, view, at, snapshot);
+    return model->captures_sliding ? window_floor(view, at, model->window) : at;
 }
 
 /* ---- reasons ---- */
@@ -125,13 +133,24 @@ static uint32_t find_boundary(const struct hearth_plan *plan, const struct view 
 /* Whether the same tenant holds the beginning of this prompt for another model. Other tenants are not looked at (keeps I100). */
 static bool held_elsewhere(const struct hearth_plan *plan)
 {
-    LIST_FOREACH(struct hearth_space, other, &plan->space->cache->spaces, link)
-    {
-        if (other != plan->space && strcmp(other->tenant, plan->space->tenant) == 0 &&
-            index_match(other->index, plan->tokens, MIN(plan->count, plan->space->cache->block_tokens))
-                    .tokens > 0)
+    size_t count = MIN(plan->count, plan->space->cache->block_tokens);
+
+    LIST_FOREACH (struct hearth_space, other, &plan->space->cache->spaces, link)
+        if (other != plan->space && !other->dormant &&
+            strcmp(other->tenant, plan->space->tenant) == 0 &&
+            index_match(other->index, plan->tokens, count).tokens > 0)
             return true;
-    }
+    return false;
+}
+
+/* Whether a node that matches has lost its rows: a marker. */
+static bool rows_lost(const struct hearth_plan *plan, const struct view *view)
+{
+    if (!space_has_rows(plan->space))
+        return false;
+    for (size_t i = 0; i < path_length(&view->match); i++)
+        if (node_rows(path_node(&view->match, i)) == NULL)
+            return true;
     return false;
 }
 
@@ -140,64 +159,64 @@ static bool was_evicted(const struct hearth_plan *plan, const struct view *view)
 {
     const struct hearth_cache *cache = plan->space->cache;
     const struct index_match *match = &view->match;
-    uint32_t begin = match->nodes_count ? node_end(match->path[match->nodes_count - 1]) : 0;
-    uint32_t count = MIN((uint32_t)plan->count - begin, cache->block_tokens);
     const struct node *parent = match->nodes_count ? match->path[match->nodes_count - 1] : NULL;
+    uint32_t begin = parent ? node_end(parent) : 0;
+    uint32_t count = MIN((uint32_t)plan->count - begin, cache->block_tokens);
 
-    if (view->rows_end < match->tokens)
+    if (rows_lost(plan, view))
         return true;
-    if (count < cache->block_tokens)
+    if (count < cache->block_tokens || (parent != NULL && node_is_tail(parent)))
         return false; /* tails have keys of their own length; not worth asking for each */
     struct hash256 key = index_block_key(plan->space->index, parent, plan->tokens + begin, count);
     return room_is_ghost(cache, &key);
 }
 
+/* Whether more is held behind the last token that matches. */
+static bool goes_on(const struct view *view)
+{
+    size_t length = path_length(&view->match);
+    const struct node *last = length ? path_node(&view->match, length - 1) : NULL;
+
+    return last != NULL && (node_end(last) > view->match.tokens || node_has_children(last));
+}
+
 static enum hearth_reason find_reason(const struct hearth_plan *plan, const struct view *view,
                                       uint32_t boundary)
 {
-    const struct index_match *match = &view->match;
-
-    if (boundary >= plan->count - 1)
+    if (boundary + 1 >= plan->count)
         return HEARTH_REASON_NONE;
     if (plan->failed != HEARTH_REASON_NONE)
         return plan->failed;
-    if (space_needs_snapshot(plan->space) && boundary < MIN(view->rows_end, view->limit))
+    /* A boundary below the limit that rows would allow lacks its snapshot, or its window. */
+    if (boundary < MIN(view->rows_end, view->limit))
         return HEARTH_REASON_NO_SNAPSHOT;
     if (was_evicted(plan, view))
         return HEARTH_REASON_EVICTED;
-    if (match->tokens == 0)
-        return held_elsewhere(plan)                    ? HEARTH_REASON_FOREIGN
+    if (view->match.tokens == 0)
+        return held_elsewhere(plan)                   ? HEARTH_REASON_FOREIGN
                : index_nodes(plan->space->index) == 0 ? HEARTH_REASON_COLD
-                                                       : HEARTH_REASON_DIVERGED;
-    if (match->partial != NULL || match->tokens < plan->count) {
-        const struct node *last = match->partial ? match->partial : match->path[match->nodes_count - 1];
-        bool ends = match->partial == NULL ? !node_has_children(last)
-                                           : match->tokens == node_end(last) && !node_has_children(last);
-        return ends ? HEARTH_REASON_SHORT : HEARTH_REASON_DIVERGED;
-    }
-    return HEARTH_REASON_NONE;
+                                                      : HEARTH_REASON_DIVERGED;
+    if (boundary < MIN(view->match.tokens, plan->count - 1))
+        return plan->limit < view->rows_end ? HEARTH_REASON_DISABLED : HEARTH_REASON_SHORT;
+    return goes_on(view) ? HEARTH_REASON_DIVERGED : HEARTH_REASON_SHORT;
 }
 
 static enum hearth_match find_match(const struct hearth_plan *plan, const struct view *view,
                                     uint32_t boundary)
 {
-    size_t length = path_length(&view->match);
-
-    if (boundary == 0 || length == 0)
+    if (boundary == 0)
         return HEARTH_MATCH_NONE;
-    const struct node *last = path_node(&view->match, length - 1);
-    bool goes_on = node_end(last) > boundary || node_has_children(last);
     if (boundary == plan->count - 1)
-        return goes_on && node_end(last) > plan->count - 1 && node_end(last) != plan->count
-                   ? HEARTH_MATCH_SUPERSEQUENCE
-               : node_has_children(last) ? HEARTH_MATCH_SUPERSEQUENCE
-                                         : HEARTH_MATCH_EXACT;
-    return goes_on ? HEARTH_MATCH_LCP : HEARTH_MATCH_PREFIX;
+        return goes_on(view) ? HEARTH_MATCH_SUPERSEQUENCE : HEARTH_MATCH_EXACT;
+    if (space_needs_snapshot(plan->space))
+        return HEARTH_MATCH_PREFIX; /* what was held of it ends with the snapshot */
+    bool ends = boundary == view->rows_end && (boundary < view->match.tokens || !goes_on(view));
+    return ends ? HEARTH_MATCH_PREFIX : HEARTH_MATCH_LCP;
 }
 
 /* ---- objects ---- */
 
-static void release_objects(struct hearth_plan *plan, struct deferred *deferred)
+void plan_release_objects(struct hearth_plan *plan, struct deferred *deferred)
 {
     for (size_t i = 0; i < plan->objects_count; i++)
         room_unlease(plan->objects[i], deferred);
@@ -240,13 +259,14 @@ static bool gather(struct hearth_plan *plan, const struct view *view, uint32_t b
     }
     for (size_t i = 0; model->captures_sliding && i < path_length(&view->match); i++) {
         struct node *node = path_node(&view->match, i);
-        if (node_begin(node) < boundary && node_end(node) > from && !add_object(plan, node_sliding(node)))
+        if (node_begin(node) < boundary && node_end(node) > from &&
+            !add_object(plan, node_sliding(node)))
             return false;
     }
     return snapshot == NULL || add_object(plan, snapshot);
 }
 
-static enum hearth_tier tier_of(const struct object *object)
+enum hearth_tier plan_tier_of(const struct object *object)
 {
     for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
         if (object->in[tier])
@@ -263,7 +283,7 @@ static void fill_views(struct hearth_plan *plan)
             .begin = object->begin,
             .end = object->end,
             .bytes = object->bytes,
-            .tier = tier_of(object),
+            .tier = plan_tier_of(object),
             .shape = object->shape,
             .shape_bytes = object->shape_bytes,
         };
@@ -300,21 +320,24 @@ static bool too_slow(const struct hearth_plan *plan)
 
 static void go_cold(struct hearth_plan *plan, enum hearth_reason reason, struct deferred *deferred)
 {
-    release_objects(plan, deferred);
+    plan_release_objects(plan, deferred);
     plan->info.boundary = 0;
     plan->info.match = HEARTH_MATCH_NONE;
     plan->info.reason = reason;
 }
 
-static void make_plan(struct hearth_plan *plan, struct deferred *deferred)
+void plan_make(struct hearth_plan *plan, struct deferred *deferred)
 {
     struct object *snapshot;
     uint32_t reached;
 
-    release_objects(plan, deferred);
+    lock_assert_held(&plan->space->cache->lock);
+    plan_release_objects(plan, deferred);
     struct view view = look(plan);
     uint32_t boundary = find_boundary(plan, &view, &snapshot);
     uint32_t reusable = MIN(view.rows_end, (uint32_t)plan->count - 1);
+    plan->branches = goes_on(&view) && view.match.tokens < plan->count;
+    plan->trouble = HEARTH_REASON_NONE;
     plan->info = (struct hearth_plan_info){
         .boundary = boundary,
         .matched = view.match.tokens,
@@ -336,172 +359,11 @@ static void make_plan(struct hearth_plan *plan, struct deferred *deferred)
     fill_views(plan);
 }
 
-int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count, unsigned flags,
-                  struct hearth_plan **out)
-{
-    struct hearth_cache *cache = space->cache;
-    struct deferred deferred = {0};
-
-    *out = NULL;
-    if (count == 0 || count > CACHE_TOKENS_MAX)
-        return HEARTH_ERROR_INVALID;
-    int32_t *copy = mem_try_alloc_array(count, sizeof(*copy));
-    if (copy == NULL)
-        return HEARTH_ERROR_MEMORY;
-    memcpy(copy, tokens, count * sizeof(*copy));
-    struct hearth_plan *plan = mem_alloc(sizeof(*plan));
-    *plan = (struct hearth_plan){.space = space, .tokens = copy, .count = count, .flags = flags,
-                                 .limit = UINT32_MAX, .started_ns = clock_mono_ns(cache->clock)};
-    cache_enter(cache, &deferred);
-    make_plan(plan, &deferred);
-    if (!(flags & HEARTH_LOOKUP_PEEK)) {
-        cache->stats.lookups++;
-        space->stats.lookups++;
-        cache->stats.tokens_looked_up += count;
-        space->stats.tokens_looked_up += count;
-        cache->stats.tokens_matched += plan->info.matched;
-        space->stats.tokens_matched += plan->info.matched;
-    }
-    cache_leave(cache, &deferred);
-    *out = plan;
-    return HEARTH_OK;
-}
-
-const struct hearth_plan_info *hearth_plan_info(const struct hearth_plan *plan)
-{
-    return &plan->info;
-}
-
-/* ---- using it ---- */
-
-/* Waits until a leased object is in memory, or it is known that it will not be. */
-static int await(struct hearth_cache *cache, struct object *object, uint64_t deadline_ns)
-{
-    while (object->data == NULL) {
-        if (!object->moving)
-            return HEARTH_ERROR_MISSING;
-        if (!cond_wait_until(&cache->changed, &cache->lock, deadline_ns))
-            return object->data ? HEARTH_OK : HEARTH_ERROR_TIMEOUT;
-    }
-    return HEARTH_OK;
-}
-
-int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_ms, const void **data)
-{
-    struct hearth_cache *cache = plan->space->cache;
-    uint64_t deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
-
-    *data = NULL;
-    if (index >= plan->objects_count)
-        return HEARTH_ERROR_INVALID;
-    struct object *object = plan->objects[index];
-    lock_enter(&cache->lock);
-    bool start = object->data == NULL && !object->moving;
-    lock_leave(&cache->lock);
-    if (start && !mover_read(cache, object))
-        return HEARTH_ERROR_MISSING;
-    lock_enter(&cache->lock);
-    int error = await(cache, object, deadline_ns);
-    *data = object->data;
-    lock_leave(&cache->lock);
-    return error;
-}
-
-void hearth_plan_prefetch(struct hearth_plan *plan)
-{
-    struct hearth_cache *cache = plan->space->cache;
-
-    for (size_t i = 0; i < plan->objects_count; i++) {
-        lock_enter(&cache->lock);
-        bool start = plan->objects[i]->data == NULL && !plan->objects[i]->moving;
-        lock_leave(&cache->lock);
-        if (start && !mover_read(cache, plan->objects[i]))
-            return; /* fetching will find out */
-    }
-}
-
-static void note_failure(struct hearth_plan *plan, struct object *object, enum hearth_reason why,
-                         struct deferred *deferred)
-{
-    struct hearth_cache *cache = plan->space->cache;
-    bool bytes = why == HEARTH_REASON_UNVERIFIED || why == HEARTH_REASON_REFUSED;
-    struct event event = {
-        .kind = bytes ? EVENT_VERIFY_FAIL : EVENT_DROP,
-        .bytes = object->bytes,
-        .tier = (uint8_t)tier_of(object),
-        .reason = (uint8_t)why,
-        .prompt_tokens = (uint32_t)plan->count,
-    };
-
-    *(bytes ? &cache->stats.verify_failures : &cache->stats.tier_errors) += 1;
-    *(bytes ? &plan->space->stats.verify_failures : &plan->space->stats.tier_errors) += 1;
-    cache_note_event(cache, deferred, &event);
-}
-
-void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_reason why)
-{
-    struct hearth_cache *cache = plan->space->cache;
-    struct deferred deferred = {0};
-
-    assert(index < plan->objects_count && why != HEARTH_REASON_NONE);
-    cache_enter(cache, &deferred);
-    struct object *object = plan->objects[index];
-    uint32_t end = object->kind == OBJECT_ROWS ? object->begin : plan->info.boundary - 1;
-    note_failure(plan, object, why, &deferred);
-    /* A tier that is merely slow has done nothing wrong: the object stays. */
-    if (why != HEARTH_REASON_TIMEOUT && !object->dropped)
-        room_drop(object, &deferred);
-    plan->limit = MIN(plan->limit, end);
-    plan->failed = why;
-    make_plan(plan, &deferred);
-    cache_leave(cache, &deferred);
-}
-
-void hearth_plan_lower(struct hearth_plan *plan, uint32_t limit)
-{
-    struct hearth_cache *cache = plan->space->cache;
-    struct deferred deferred = {0};
-
-    if (limit >= plan->info.boundary)
-        return;
-    cache_enter(cache, &deferred);
-    plan->limit = limit;
-    make_plan(plan, &deferred);
-    cache_leave(cache, &deferred);
-}
-
-/* ---- counting ---- */
-
-static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
-{
-    uint32_t at = 0;
-
-    stats->hits++;
-    stats->partials += plan->info.boundary < MIN(plan->info.matched, plan->count - 1);
-    stats->tokens_reused += plan->info.boundary;
-    for (size_t i = 0; i < plan->objects_count; i++) {
-        const struct hearth_object *view = &plan->views[i];
-        if (view->kind != HEARTH_OBJECT_ROWS || view->tier >= HEARTH_TIER_COUNT)
-            continue;
-        uint32_t end = MIN(view->end, plan->info.boundary);
-        stats->tokens_reused_by_tier[view->tier] += end - at;
-        at = end;
-    }
-    /* A model without rows is restored from its snapshot alone. */
-    if (at == 0 && plan->objects_count > 0 && plan->views[0].tier < HEARTH_TIER_COUNT)
-        stats->tokens_reused_by_tier[plan->views[0].tier] += plan->info.boundary;
-}
-
-static void count_miss(const struct hearth_plan *plan, struct hearth_stats *stats)
-{
-    stats->misses++;
-    stats->miss_by_reason[plan->info.reason]++;
-}
-
-static struct event event_of(const struct hearth_plan *plan, enum event_kind kind)
+struct event plan_event(const struct hearth_plan *plan, enum event_kind kind)
 {
     uint64_t bytes = 0;
     uint8_t tier = HEARTH_TIER_COUNT;
+    bool used = kind == EVENT_HIT || kind == EVENT_PARTIAL;
 
     for (size_t i = 0; i < plan->objects_count; i++) {
         bytes += plan->views[i].bytes;
@@ -511,9 +373,9 @@ static struct event event_of(const struct hearth_plan *plan, enum event_kind kin
     return (struct event){
         .kind = kind,
         .prompt_tokens = (uint32_t)plan->count,
-        .read_tokens = kind == EVENT_MISS ? 0 : plan->info.boundary,
-        .bytes = kind == EVENT_MISS ? 0 : bytes,
-        .tier = kind == EVENT_MISS ? HEARTH_TIER_COUNT : tier,
+        .read_tokens = used ? plan->info.boundary : 0,
+        .bytes = used ? bytes : 0,
+        .tier = used ? tier : HEARTH_TIER_COUNT,
         .match = (uint8_t)plan->info.match,
         .reason = (uint8_t)plan->info.reason,
         .first_difference = plan->info.first_difference,
@@ -521,62 +383,50 @@ static struct event event_of(const struct hearth_plan *plan, enum event_kind kin
     };
 }
 
-static bool uses_tail(const struct hearth_plan *plan)
-{
-    for (size_t i = 0; i < plan->objects_count; i++)
-        if (list_node_linked(&plan->objects[i]->tail_link))
-            return true;
-    return false;
-}
-
-void hearth_plan_accept(struct hearth_plan *plan)
+static void count_lookup(const struct hearth_plan *plan, struct deferred *deferred)
 {
     struct hearth_cache *cache = plan->space->cache;
-    struct deferred deferred = {0};
+    struct hearth_stats *all[] = {&cache->stats, &plan->space->stats};
+    struct event event = plan_event(plan, EVENT_LOOKUP);
 
-    if (plan->accepted || plan->info.boundary == 0 || (plan->flags & HEARTH_LOOKUP_PEEK))
-        return;
-    plan->accepted = true;
-    cache_enter(cache, &deferred);
-    count_reuse(plan, &cache->stats);
-    count_reuse(plan, &plan->space->stats);
-    if (uses_tail(plan)) {
-        cache->stats.tail_hits++;
-        plan->space->stats.tail_hits++;
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        all[i]->lookups++;
+        all[i]->tokens_looked_up += plan->count;
+        all[i]->tokens_matched += plan->info.matched;
     }
-    for (size_t i = 0; i < plan->objects_count; i++) {
-        struct object *object = plan->objects[i];
-        room_touch(object, true);
-        if (list_node_linked(&object->tail_link))
-            list_move_back(&plan->space->tails, &object->tail_link);
-    }
-    bool partial = plan->info.boundary < MIN(plan->info.matched, plan->count - 1);
-    struct event event = event_of(plan, partial ? EVENT_PARTIAL : EVENT_HIT);
-    cache_note_event(cache, &deferred, &event);
-    cache_leave(cache, &deferred);
+    cache_note_event(cache, deferred, &event);
 }
 
-void hearth_plan_release(struct hearth_plan **out)
+int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count, unsigned flags,
+                  struct hearth_plan **out)
 {
-    struct hearth_plan *plan = *out;
-    struct deferred deferred = {0};
+    struct hearth_cache *cache = space->cache;
+    struct deferred deferred;
 
-    if (plan == NULL)
-        return;
-    struct hearth_cache *cache = plan->space->cache;
-    cache_enter(cache, &deferred);
-    if (!plan->accepted && !(plan->flags & HEARTH_LOOKUP_PEEK)) {
-        struct event event = event_of(plan, EVENT_MISS);
-        count_miss(plan, &cache->stats);
-        count_miss(plan, &plan->space->stats);
-        cache_note_event(cache, &deferred, &event);
-    }
-    release_objects(plan, &deferred);
-    room_shrink(cache, &deferred);
-    cache_leave(cache, &deferred);
-    mem_free(plan->objects);
-    mem_free(plan->views);
-    mem_free(plan->tokens);
-    mem_free(plan);
     *out = NULL;
+    if (count == 0 || count > CACHE_TOKENS_MAX)
+        return HEARTH_ERROR_INVALID;
+    int32_t *copy = mem_try_alloc_array(count, sizeof(*copy));
+    if (copy == NULL)
+        return HEARTH_ERROR_MEMORY;
+    memcpy(copy, tokens, count * sizeof(*copy));
+    struct hearth_plan *plan = mem_alloc(sizeof(*plan));
+    *plan = (struct hearth_plan){.space = space,
+                                 .tokens = copy,
+                                 .count = count,
+                                 .flags = flags,
+                                 .limit = UINT32_MAX,
+                                 .started_ns = clock_mono_ns(cache->clock)};
+    cache_enter(cache, &deferred);
+    plan_make(plan, &deferred);
+    if (!(flags & HEARTH_LOOKUP_PEEK))
+        count_lookup(plan, &deferred);
+    cache_leave(cache, &deferred);
+    *out = plan;
+    return HEARTH_OK;
+}
+
+const struct hearth_plan_info *hearth_plan_info(const struct hearth_plan *plan)
+{
+    return &plan->info;
 }

@@ -5,9 +5,13 @@
  *      read    plan -> memory from the ledger and the pages -> tier.get -> done: in memory, verified    or forgotten: the plan is shortened
  *
  * While an object moves it is leased by the mover: it is neither evicted nor freed, and its memory stays where it is. A tier that fails
- * costs an object, never a request (keeps I94).
+ * costs an object, never a request (keeps I94). What a tier has lost or damaged is dropped at once, so that nobody else is led to it; an
+ * error or a time-out says nothing about the object, which stays.
+ *
+ * Not here: a second try for what the tier declined, and a choice of what is worth writing.
  */
 #include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -36,6 +40,7 @@ static void finish(struct hearth_cache *cache, struct object *object, struct def
     assert(cache->operations > 0);
     cache->operations--;
     room_unlease(object, deferred);
+    room_shrink(cache, deferred); /* it may have been what stood in the way of a lower cap */
     cond_broadcast(&cache->changed);
 }
 
@@ -43,6 +48,7 @@ static void finish(struct hearth_cache *cache, struct object *object, struct def
 
 void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
 {
+    lock_assert_held(&cache->lock);
     if (cache->slow == NULL || object->moving || object->in[OBJECT_TIER_SSD])
         return;
     struct deferred_put *put = mem_alloc(sizeof(*put));
@@ -59,64 +65,72 @@ static void on_written(enum tier_result result, void *arg)
     struct move *move = arg;
     struct hearth_cache *cache = move->cache;
     struct object *object = move->object;
-    struct deferred deferred = {0};
+    struct deferred deferred;
 
     cache_enter(cache, &deferred);
-    if (result == TIER_OK)
-        object->in[OBJECT_TIER_SSD] = true;
-    else
+    if (result == TIER_OK && (object->dropped || object->unwanted))
+        cache_note_drop(cache, &deferred,
+                        &object->key); /* cleared or displaced meanwhile (keeps I55) */
+    else if (result == TIER_OK)
+        room_set_in(object, OBJECT_TIER_SSD, true);
+    else if (result != TIER_FULL && result != TIER_CANCELLED)
         COUNT(object, tier_errors);
+    object->unwanted = false;
     finish(cache, object, &deferred);
     cache_leave(cache, &deferred);
     mem_free(move);
 }
 
-/* The tokens of the blocks that an object covers, so that a tier can rebuild the index; a snapshot names its prefix by the key alone. */
-static int32_t *collect_tokens(const struct object *object, uint32_t *tokens_count)
+uint32_t mover_meta_kind(const struct object *object)
 {
-    uint32_t begin = object->kind == OBJECT_SNAPSHOT ? node_begin(object->last) : object->begin;
-    int32_t *tokens = mem_try_alloc_array(object->end - begin, sizeof(*tokens));
+    uint32_t block = object->space->cache->block_tokens;
 
-    *tokens_count = object->end - begin;
-    for (const struct node *node = object->last; tokens != NULL && node != NULL && node_begin(node) >= begin;
-         node = node_parent(node)) {
-        uint32_t end = MIN(node_end(node), object->end);
-        memcpy(tokens + (node_begin(node) - begin), node_tokens(node),
-               (end - node_begin(node)) * sizeof(*tokens));
-        if (node_begin(node) == 0)
-            break;
-    }
-    return tokens;
+    return (uint32_t)object->kind | (uint32_t)object->entry << 8 | (block - 1) << 16;
 }
 
-static bool fill_meta(struct object *object, struct tier_meta *meta, int32_t **tokens)
+/* Where the tokens begin that a tier keeps beside an object, so that the index can be rebuilt: with the first block that it covers. The
+ * blocks before are those of other rows. A snapshot of a model that has no rows has nobody to name its prefix, and keeps all of it. */
+static uint32_t tokens_begin(const struct object *object)
 {
-    const struct node *first = object->last;
+    if (object->kind != OBJECT_SNAPSHOT)
+        return object->begin;
+    return space_has_rows(object->space) ? node_begin(object->last) : 0;
+}
 
-    while (object->kind != OBJECT_SNAPSHOT && node_begin(first) > object->begin)
-        first = node_parent(first);
+/* False: no memory. */
+static bool fill_meta(const struct object *object, struct tier_meta *meta, int32_t **tokens)
+{
+    uint32_t begin = tokens_begin(object);
+    const struct node *node = object->last;
+
+    *tokens = mem_try_alloc_array(object->end - begin, sizeof(**tokens));
+    if (*tokens == NULL)
+        return false;
     *meta = (struct tier_meta){
         .key = object->key,
         .space = object->space->key,
-        .kind = object->kind,
+        .kind = mover_meta_kind(object),
         .begin = object->begin,
         .end = object->end,
         .bytes = object->bytes,
         .used_wall_ns = clock_wall_ns(object->space->cache->clock),
         .shape_bytes = object->shape_bytes,
+        .tokens = *tokens,
+        .tokens_count = object->end - begin,
     };
-    if (node_parent(first) != NULL)
-        meta->parent = *node_key(node_parent(first));
     memcpy(meta->shape, object->shape, object->shape_bytes);
-    *tokens = collect_tokens(object, &meta->tokens_count);
-    meta->tokens = *tokens;
-    return *tokens != NULL;
+    for (; node != NULL && node_begin(node) >= begin; node = node_parent(node))
+        memcpy(*tokens + (node_begin(node) - begin), node_tokens(node),
+               (MIN(node_end(node), object->end) - node_begin(node)) * sizeof(**tokens));
+    if (node != NULL)
+        meta->parent = *node_key(node);
+    return true;
 }
 
 /* Called without the lock. The object is leased, so that its memory stays; its place in the index may not, hence the look under the lock. */
 static void start_put(struct hearth_cache *cache, struct object *object)
 {
-    struct deferred deferred = {0};
+    struct deferred deferred;
     struct tier_meta meta;
     int32_t *tokens = NULL;
     struct move *move = mem_alloc(sizeof(*move));
@@ -146,67 +160,112 @@ void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts)
 
 /* ---- reading ---- */
 
+static void arrived(struct object *object, void *memory, struct deferred *deferred)
+{
+    struct event event = {.kind = EVENT_PROMOTE,
+                          .bytes = object->bytes,
+                          .tier = HEARTH_TIER_SSD,
+                          .read_tokens = object->end - object->begin};
+
+    object->data = memory;
+    object->data_bytes = room_charge(object->bytes);
+    object->verified = true;
+    room_set_in(object, OBJECT_TIER_RAM, true);
+    COUNT(object, promotions);
+    cache_note_event(object->space->cache, deferred, &event);
+}
+
+/* The tier has lost the object or its bytes are not what they were. */
+static void lost(struct object *object, enum tier_result result, struct deferred *deferred)
+{
+    bool damaged = result == TIER_DAMAGED;
+    struct event event = {.kind = damaged ? EVENT_VERIFY_FAIL : EVENT_DROP,
+                          .bytes = object->bytes,
+                          .tier = HEARTH_TIER_SSD,
+                          .reason = damaged ? HEARTH_REASON_UNVERIFIED : HEARTH_REASON_TIER_ERROR};
+
+    if (damaged)
+        COUNT(object, verify_failures);
+    else
+        COUNT(object, tier_errors);
+    object->damaged = damaged;
+    cache_note_event(object->space->cache, deferred, &event);
+    if (!object->dropped)
+        room_drop(object, deferred);
+}
+
 static void on_read(enum tier_result result, void *arg)
 {
     struct move *move = arg;
     struct hearth_cache *cache = move->cache;
     struct object *object = move->object;
-    struct deferred deferred = {0};
+    struct deferred deferred;
 
     cache_enter(cache, &deferred);
     if (result == TIER_OK) {
-        object->data = move->memory;
-        object->data_bytes = room_charge(object->bytes);
-        object->space->bytes += object->data_bytes;
-        object->in[OBJECT_TIER_RAM] = true;
-        object->verified = true;
-        COUNT(object, promotions);
-        struct event event = {.kind = EVENT_PROMOTE, .bytes = object->bytes, .tier = HEARTH_TIER_SSD,
-                              .read_tokens = object->end - object->begin};
-        cache_note_event(cache, &deferred, &event);
+        arrived(object, move->memory, &deferred);
     } else {
         cache_note_free(&deferred, move->memory);
         room_release(object->space, room_charge(object->bytes));
-        if (result != TIER_CANCELLED && result != TIER_TIMEOUT)
-            object->in[OBJECT_TIER_SSD] = false; /* gone or damaged; the plan that wanted it will drop it */
-        COUNT(object, tier_errors);
+        if (result == TIER_MISSING || result == TIER_DAMAGED)
+            lost(object, result, &deferred);
+        else if (result != TIER_CANCELLED && result != TIER_FULL)
+            COUNT(object, tier_errors);
     }
     finish(cache, object, &deferred);
     cache_leave(cache, &deferred);
     mem_free(move);
 }
 
+/* Memory to read into; when the pages are too scattered for it, something has to leave. NULL: nothing can. */
+static void *take_pages(struct hearth_cache *cache, const struct object *object)
+{
+    struct deferred deferred;
+    bool evicted = true;
+    void *memory;
+
+    while ((memory = pages_alloc(cache->pages, object->bytes)) == NULL && evicted) {
+        cache_enter(cache, &deferred);
+        evicted = room_evict_one(cache, object->space, &deferred);
+        cache_leave(cache, &deferred);
+    }
+    return memory;
+}
+
 bool mover_read(struct hearth_cache *cache, struct object *object)
 {
-    struct deferred deferred = {0};
-    uint64_t charge = room_charge(object->bytes);
+    struct deferred deferred;
 
     cache_enter(cache, &deferred);
-    bool possible = cache->slow != NULL && object->in[OBJECT_TIER_SSD] && !object->moving &&
-                    object->data == NULL && room_reserve(object->space, charge, &deferred);
-    if (possible) {
+    bool coming = object->data != NULL || object->moving;
+    bool start = !coming && cache->slow != NULL && object->in[OBJECT_TIER_SSD] &&
+                 room_reserve(object->space, room_charge(object->bytes), &deferred);
+    if (start) {
         room_lease(object);
         object->moving = true;
         cache->operations++;
     }
     cache_leave(cache, &deferred);
-    if (!possible)
-        return object->data != NULL || object->moving;
+    if (!start)
+        return coming;
     struct move *move = mem_alloc(sizeof(*move));
-    *move = (struct move){.cache = cache, .object = object, .memory = pages_alloc(cache->pages, object->bytes)};
+    *move = (struct move){.cache = cache, .object = object, .memory = take_pages(cache, object)};
     if (move->memory == NULL) {
-        on_read(TIER_FULL, move);
+        on_read(TIER_FULL, move); /* ours, not the tier's: it stays there */
         return false;
     }
-    struct tier_op *op;
-    cache->slow->ops->get(cache->slow, &object->key, move->memory, object->bytes, on_read, move, &op);
+    cache->slow->ops->get(cache->slow, &object->key, move->memory, object->bytes, on_read, move,
+                          NULL);
     return true;
 }
 
-void mover_drain(struct hearth_cache *cache)
+void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms)
 {
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
+    bool in_time = true;
+
     lock_enter(&cache->lock);
-    while (cache->operations > 0)
-        cond_wait(&cache->changed, &cache->lock);
+    while (cache->operations > 0 && in_time)
+        in_time = cond_wait_until(&cache->changed, &cache->lock, deadline_ns);
     lock_leave(&cache->lock);
 }

@@ -23,6 +23,7 @@ enum object_kind { OBJECT_ROWS = 1, OBJECT_SLIDING = 2, OBJECT_SNAPSHOT = 3 };
 enum object_tier { OBJECT_TIER_RAM, OBJECT_TIER_SSD, OBJECT_TIER_REMOTE, OBJECT_TIER_COUNT };
 enum { OBJECT_SHAPE_BYTES_MAX = 160, OBJECT_NOT_IN_HEAP = -1 };
 
+struct heap;
 struct node;
 struct hearth_space;
 
@@ -49,12 +50,16 @@ struct object {
     bool moving;                 /* a tier is writing or reading it */
     bool verified;               /* its bytes were checked since they came into RAM */
     bool dropped;                /* out of the index; freed with the last lease */
+    bool damaged;                /* a tier gave other bytes than it was given */
+    bool unwanted;               /* what is being written to the slower tier is to be dropped there when it is done */
     uint32_t leases;
     /* worth; read by the policy */
     uint8_t entry;               /* enum hearth_entry */
+    bool shared;                 /* prompts that differ after it have used it */
     uint32_t uses;
     uint64_t used_ns, stored_ns, keep_until_ns;
     double priority;
+    struct heap *heap;           /* that it is in: room.c's */
     int32_t heap_slot;           /* place in the eviction heap, or OBJECT_NOT_IN_HEAP */
     uint64_t heap_order;         /* of insertion into it; kept by the heap */
 };

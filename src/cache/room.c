@@ -4,9 +4,12 @@
  * Every byte is taken from the ledger before the memory is (keeps I93). When the ledger says no, the object with the lowest priority
  * leaves, and the floor of priorities rises to what it had: so objects that nobody uses grow old without being touched.
  *
- * The heap holds exactly the objects that are in memory, not leased, not moving, and that the index allows to leave (no children with
- * rows, not pinned). What a tenant holds within its reserved share is not evicted for another (keeps I100). A time to live is kept as
- * long as anything else can leave.
+ * The heap holds exactly the objects that are in memory, not leased, not moving, not pinned, and either in a slower tier, too, or without
+ * children that hold rows: see room_may_leave. What a tenant holds within its reserved share is not evicted for another (keeps I100). A time to live is kept as
+ * long as anything else can leave. A second heap holds, likewise, those that are in a slower tier only: they take no memory but their
+ * place in the tree, and are forgotten when the tree itself needs room and nothing else can leave.
+ *
+ * Heaps have a place for every object from before it is made (room_record), so that nothing here can fail half-way.
  */
 #include <assert.h>
 #include <string.h>
@@ -22,7 +25,8 @@ static struct hearth_cache *cache_of(const struct object *object)
 
 /* ---- priorities ---- */
 
-static double priority_of(const struct hearth_cache *cache, const struct object *object, uint64_t now_ns)
+static double priority_of(const struct hearth_cache *cache, const struct object *object,
+                          uint64_t now_ns)
 {
     const struct hearth_space *space = object->space;
     uint32_t begin = object->begin;
@@ -39,32 +43,77 @@ static double priority_of(const struct hearth_cache *cache, const struct object 
         .now_ns = now_ns,
         .entry = object->entry,
         .snapshot = object->kind == OBJECT_SNAPSHOT,
+        .shared = object->shared,
         .tokens_per_s = space->model.prefill_tokens_per_s,
         .floor = cache->floor,
     };
     return policy_priority(cache->policy, &entry);
 }
 
-static bool may_leave(const struct object *object)
+static bool in_slower_tier(const struct object *object)
 {
-    return object->data != NULL && object->leases == 0 && !object->moving && !object->dropped &&
-           object->last != NULL && index_evictable(object->space->index, object);
+    return object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE];
+}
+
+/* A pin holds a whole path, so the first of an object's nodes tells. */
+static bool is_pinned(const struct object *object)
+{
+    const struct node *node = object->last;
+
+    while (object->kind != OBJECT_SNAPSHOT && node_begin(node) > object->begin)
+        node = node_parent(node);
+    return node_pinned(node);
+}
+
+bool room_may_leave(const struct object *object)
+{
+    if (object->leases > 0 || object->moving || object->dropped || object->last == NULL)
+        return false;
+    /* What is in a slower tier, too, is found there when it has left memory, and so is all behind it: children do not matter. */
+    return index_evictable(object->space->index, object) ||
+           (object->data != NULL && in_slower_tier(object) && !is_pinned(object));
+}
+
+/* Where the object belongs now; NULL: it may not leave. */
+static struct heap *heap_for(const struct object *object)
+{
+    struct hearth_cache *cache = cache_of(object);
+
+    if (!room_may_leave(object))
+        return NULL;
+    if (object->data != NULL)
+        return &cache->heap;
+    return in_slower_tier(object) ? &cache->heap_slow : NULL;
+}
+
+static void leave_heap(struct object *object)
+{
+    if (object->heap != NULL)
+        heap_remove(object->heap, object);
+    object->heap = NULL;
+}
+
+static void enter_heap(struct heap *heap, struct object *object)
+{
+    bool pushed = heap_push(heap, object);
+
+    assert(pushed); /* room_record made a place */
+    (void)pushed;
+    object->heap = heap;
 }
 
 void room_update(struct object *object)
 {
-    struct hearth_cache *cache = cache_of(object);
+    struct heap *heap = heap_for(object);
 
-    lock_assert_held(&cache->lock);
-    bool inside = object->heap_slot != OBJECT_NOT_IN_HEAP;
-    if (!may_leave(object)) {
-        if (inside)
-            heap_remove(&cache->heap, object);
-    } else if (inside) {
-        heap_moved(&cache->heap, object);
-    } else if (!heap_push(&cache->heap, object)) {
-        /* Without memory for the heap it cannot be chosen; it is tried again at its next use. */
+    lock_assert_held(&cache_of(object)->lock);
+    if (heap != NULL && heap == object->heap) {
+        heap_moved(heap, object);
+        return;
     }
+    leave_heap(object);
+    if (heap != NULL)
+        enter_heap(heap, object);
 }
 
 void room_touch(struct object *object, bool used)
@@ -83,9 +132,24 @@ void room_watch(struct object *object, bool evictable, void *arg)
 {
     (void)evictable;
     (void)arg;
-    /* Attaching calls this before the object has its memory and its priority; then store.c updates it. */
-    if (object->data != NULL)
-        room_update(object);
+    room_update(object);
+}
+
+void room_pin(struct hearth_space *space, struct node *last, int delta)
+{
+    struct node *node = last;
+
+    /* Unpinning may remove nodes that hold nothing; those above one that holds rows stay. */
+    while (node != NULL && node_rows(node) == NULL && node_sliding(node) == NULL)
+        node = node_parent(node);
+    index_pin(space->index, last, delta);
+    /* The index does not tell of a pin on what children keep from leaving anyway. */
+    for (; node != NULL; node = node_parent(node)) {
+        if (node_rows(node) != NULL)
+            room_update(node_rows(node));
+        if (node_sliding(node) != NULL)
+            room_update(node_sliding(node));
+    }
 }
 
 /* ---- ghosts ---- */
@@ -98,9 +162,15 @@ static uint64_t ghost_of(const struct hash256 *key)
     return ghost | 1; /* 0 = an empty place */
 }
 
-void room_add_ghost(struct hearth_cache *cache, const struct hash256 *key)
+void room_add_ghosts(struct object *object)
 {
-    cache->ghosts[cache->ghosts_next++ % CACHE_GHOSTS] = ghost_of(key);
+    struct hearth_cache *cache = cache_of(object);
+
+    if (object->kind == OBJECT_SNAPSHOT)
+        return; /* rows are what a prompt is found by */
+    for (const struct node *node = object->last; node != NULL && node_end(node) > object->begin;
+         node = node_parent(node))
+        cache->ghosts[cache->ghosts_next++ % CACHE_GHOSTS] = ghost_of(node_key(node));
 }
 
 bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key)
@@ -111,6 +181,43 @@ bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key)
         if (cache->ghosts[i] == ghost)
             return true;
     return false;
+}
+
+/* ---- records ---- */
+
+uint64_t room_record_bytes(void)
+{
+    /* A heap doubles when it grows, so a place costs two, and there are two heaps. */
+    return sizeof(struct object) + 4 * sizeof(struct object *) + PAGES_BOOK_BYTES;
+}
+
+bool room_record(struct hearth_space *space)
+{
+    struct hearth_cache *cache = space->cache;
+
+    if (!heap_reserve(&cache->heap, cache->records + 1) ||
+        !heap_reserve(&cache->heap_slow, cache->records + 1))
+        return false;
+    cache->records++;
+    space->records++;
+    return true;
+}
+
+void room_unrecord(struct hearth_space *space)
+{
+    assert(space->records > 0 && space->cache->records > 0);
+    space->records--;
+    space->cache->records--;
+}
+
+void room_set_in(struct object *object, enum object_tier tier, bool in)
+{
+    if (object->in[tier] == in)
+        return;
+    object->in[tier] = in;
+    uint64_t *held = &object->space->held[tier];
+    assert(in || *held >= object->bytes);
+    *held = in ? *held + object->bytes : *held - object->bytes;
 }
 
 /* ---- leaving ---- */
@@ -125,49 +232,57 @@ static void drop_data(struct object *object, struct deferred *deferred)
         return;
     cache_note_free(deferred, object->data);
     room_release(space, object->data_bytes);
-    space->bytes -= object->data_bytes;
     object->data = NULL;
     object->data_bytes = 0;
-    object->in[OBJECT_TIER_RAM] = false;
+    room_set_in(object, OBJECT_TIER_RAM, false);
     object->verified = false;
 }
 
 static void destroy(struct object *object, struct deferred *deferred)
 {
+    struct hearth_space *space = object->space;
+
+    assert(object->last == NULL && object->heap == NULL && !in_slower_tier(object));
     drop_data(object, deferred);
-    room_release(object->space, sizeof(*object));
+    room_release(space, room_record_bytes());
     mem_free(object);
+    room_unrecord(space);
 }
 
 /* Out of the index, the heap and the list of tails; found by nobody from now on. */
 static void unlink_object(struct object *object)
 {
     struct hearth_space *space = object->space;
-    struct hearth_cache *cache = space->cache;
 
-    if (object->heap_slot != OBJECT_NOT_IN_HEAP)
-        heap_remove(&cache->heap, object);
+    leave_heap(object);
     if (list_node_linked(&object->tail_link))
         list_remove(&space->tails, &object->tail_link);
-    if (object->last != NULL) {
-        room_add_ghost(cache, node_key(object->last));
+    if (object->last != NULL)
         index_detach(space->index, object);
-    }
+    assert(space->objects > 0);
+    space->objects--;
     room_settle_index(space);
 }
 
 void room_drop(struct object *object, struct deferred *deferred)
 {
-    lock_assert_held(&cache_of(object)->lock);
+    struct hearth_cache *cache = cache_of(object);
+
+    lock_assert_held(&cache->lock);
     assert(!object->dropped);
     object->dropped = true;
     unlink_object(object);
-    if (object->leases == 0 && !object->moving)
+    if (in_slower_tier(object))
+        cache_note_drop(cache, deferred, &object->key);
+    room_set_in(object, OBJECT_TIER_SSD, false);
+    room_set_in(object, OBJECT_TIER_REMOTE, false);
+    if (object->leases == 0)
         destroy(object, deferred);
 }
 
 void room_lease(struct object *object)
 {
+    lock_assert_held(&cache_of(object)->lock);
     object->leases++;
     room_update(object);
 }
@@ -179,9 +294,10 @@ void room_unlease(struct object *object, struct deferred *deferred)
     object->leases--;
     if (object->leases > 0)
         return;
-    if (object->dropped && !object->moving)
+    assert(!object->moving); /* the mover holds a lease */
+    if (object->dropped)
         destroy(object, deferred);
-    else if (!object->dropped)
+    else
         room_update(object);
 }
 
@@ -193,125 +309,189 @@ static void note_eviction(struct object *object, bool demoted, struct deferred *
         .kind = demoted ? EVENT_DEMOTE : EVENT_EVICT,
         .write_tokens = object->end - object->begin,
         .bytes = object->data_bytes,
-        .tier = HEARTH_TIER_RAM,
+        .tier = object->data ? HEARTH_TIER_RAM : HEARTH_TIER_SSD,
     };
 
-    cache->floor = MAX(cache->floor, object->priority);
+    if (object->data != NULL)
+        cache->floor = MAX(cache->floor, object->priority);
     uint64_t *counter = demoted ? &space->stats.demotions : &space->stats.evictions;
     uint64_t *total = demoted ? &cache->stats.demotions : &cache->stats.evictions;
     (*counter)++;
     (*total)++;
     space->stats.bytes_evicted += object->data_bytes;
     cache->stats.bytes_evicted += object->data_bytes;
-    if (list_node_linked(&object->tail_link)) {
+    if (!demoted && list_node_linked(&object->tail_link)) {
         space->stats.tail_evictions++;
         cache->stats.tail_evictions++;
     }
     cache_note_event(cache, deferred, &event);
 }
 
-void room_demote(struct object *object, struct deferred *deferred)
+bool room_demote(struct object *object, struct deferred *deferred)
 {
-    if (object->leases > 0 || object->moving)
-        return;
-    if (object->heap_slot != OBJECT_NOT_IN_HEAP)
-        heap_remove(&cache_of(object)->heap, object);
+    assert(in_slower_tier(object)); /* else it would be nowhere (keeps I67) */
+    if (object->leases > 0)
+        return false;
+    leave_heap(object);
     drop_data(object, deferred);
+    room_update(object);
+    return true;
 }
 
 /* What is in a slower tier, too, only leaves memory. */
 static void evict(struct object *object, struct deferred *deferred)
 {
-    bool demoted = object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE];
+    bool demoted = object->data != NULL && in_slower_tier(object);
 
     note_eviction(object, demoted, deferred);
-    if (demoted)
+    if (demoted) {
         room_demote(object, deferred);
-    else
-        room_drop(object, deferred);
+        return;
+    }
+    room_add_ghosts(object);
+    room_drop(object, deferred);
 }
 
-/* An object that may leave for `space` (NULL: for nobody in particular). In the first round times to live are kept. */
-static bool may_leave_for(const struct object *object, const struct hearth_space *space, uint64_t now,
-                          bool keep_ttl)
+/* For whom something is to leave, and what is not to. */
+struct wish {
+    const struct hearth_space *space; /* NULL: for nobody in particular */
+    bool keep_ttl;                    /* times to live are kept */
+    bool keep_shares;                 /* so is what another tenant holds within its share */
+};
+
+static bool may_leave_for(const struct object *object, const struct wish *wish, uint64_t now)
 {
     const struct hearth_space *owner = object->space;
 
-    if (keep_ttl && object->keep_until_ns > now)
+    if (wish->keep_ttl && object->keep_until_ns > now)
         return false;
-    return owner == space || owner->bytes > owner->share;
+    return !wish->keep_shares || owner == wish->space || owner->charged > owner->share;
 }
 
 /* Evicts the object with the lowest priority that may leave. Those that may not are set aside and put back. */
-static bool evict_one(struct hearth_cache *cache, const struct hearth_space *space, bool keep_ttl,
-                      struct deferred *deferred)
+static bool evict_first(struct hearth_cache *cache, struct heap *heap, const struct wish *wish,
+                        struct deferred *deferred)
 {
     uint64_t now = cache_now_ns(cache);
-    struct object *found = NULL;
-    struct list aside; /* linked by tail-free node links of their own */
+    struct object *found;
+    struct list aside;
 
     list_init(&aside);
-    while ((found = heap_first(&cache->heap)) != NULL && !may_leave_for(found, space, now, keep_ttl)) {
-        heap_remove(&cache->heap, found);
+    while ((found = heap_first(heap)) != NULL && !may_leave_for(found, wish, now)) {
+        leave_heap(found);
         list_push_back(&aside, &found->aside_link);
     }
-    LIST_FOREACH_SAFE(struct object, object, &aside, aside_link)
-    {
+    LIST_FOREACH_SAFE (struct object, object, &aside, aside_link) {
         list_remove(&aside, &object->aside_link);
-        if (!heap_push(&cache->heap, object))
-            break; /* no memory: it stays out of the heap until its next use */
+        enter_heap(heap, object);
     }
     if (found != NULL)
         evict(found, deferred);
     return found != NULL;
 }
 
-bool room_evict_one(struct hearth_cache *cache, struct deferred *deferred)
+bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space,
+                    struct deferred *deferred)
 {
-    return evict_one(cache, NULL, true, deferred) || evict_one(cache, NULL, false, deferred);
+    struct wish gently = {space, true, true}, firmly = {space, false, true};
+
+    lock_assert_held(&cache->lock);
+    return evict_first(cache, &cache->heap, &gently, deferred) ||
+           evict_first(cache, &cache->heap, &firmly, deferred);
 }
 
 /* ---- the ledger ---- */
 
 uint64_t room_charge(uint64_t bytes)
 {
-    const uint64_t page = 4096;
-
-    return (bytes + page - 1) / page * page;
+    return (bytes + PAGES_PAGE_BYTES - 1) / PAGES_PAGE_BYTES * PAGES_PAGE_BYTES;
 }
 
-static bool reserve(struct hearth_space *space, budget_owner owner, uint64_t bytes,
-                    struct deferred *deferred)
+/* What a space can get at most, when everybody is down to his share. */
+static uint64_t most(const struct hearth_cache *cache, uint64_t share)
 {
-    struct hearth_cache *cache = space->cache;
+    uint64_t cap = budget_cap(cache->budget), others = cache->shares - share;
 
-    lock_assert_held(&cache->lock);
-    while (!budget_try_reserve(cache->budget, owner, bytes)) {
-        if (bytes > budget_cap(cache->budget))
-            return false;
-        if (!evict_one(cache, space, true, deferred) && !evict_one(cache, space, false, deferred))
-            return false;
-    }
-    return true;
+    return cap > others ? cap - others : 0;
 }
 
 bool room_reserve(struct hearth_space *space, uint64_t bytes, struct deferred *deferred)
 {
-    return reserve(space, space->owner, bytes, deferred);
+    struct hearth_cache *cache = space->cache;
+
+    lock_assert_held(&cache->lock);
+    if (bytes > most(cache, space->share))
+        return false; /* not even an empty cache has room: nobody has to leave for it */
+    while (!budget_try_reserve(cache->budget, space->owner, bytes))
+        if (!room_evict_one(cache, space, deferred))
+            return false;
+    space->charged += bytes;
+    return true;
 }
 
 void room_release(struct hearth_space *space, uint64_t bytes)
 {
+    assert(space->charged >= bytes);
+    space->charged -= bytes;
     budget_release(space->cache->budget, space->owner, bytes);
 }
 
-bool room_reserve_index(struct hearth_space *space, size_t nodes, struct deferred *deferred)
+bool room_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
 {
-    uint64_t bytes = nodes * index_node_bytes(space->cache->block_tokens);
+    struct wish books = {NULL, false, false};
+    uint64_t half = budget_cap(cache->budget) / 2;
 
-    if (!reserve(space, space->cache->owner_index, bytes, deferred))
+    lock_assert_held(&cache->lock);
+    if (bytes > most(cache, 0))
         return false;
-    space->index_charged += bytes;
+    while (cache->books + bytes > half)
+        if (!evict_first(cache, &cache->heap_slow, &books, deferred))
+            break;
+    /* Trees of what is in memory may grow further: they shrink with it. */
+    while (!budget_try_reserve(cache->budget, cache->owner_index, bytes))
+        if (!room_evict_one(cache, NULL, deferred) &&
+            !evict_first(cache, &cache->heap_slow, &books, deferred))
+            return false;
+    cache->books += bytes;
+    return true;
+}
+
+void room_release_books(struct hearth_cache *cache, uint64_t bytes)
+{
+    lock_assert_held(&cache->lock);
+    assert(cache->books >= bytes);
+    cache->books -= bytes;
+    budget_release(cache->budget, cache->owner_index, bytes);
+}
+
+/* What the tree will grow by at most: the nodes that are not there, and its table of the path. */
+static uint64_t growth(struct hearth_space *space, const int32_t *tokens, uint32_t count,
+                       struct index_hint *hint)
+{
+    uint32_t block = space->cache->block_tokens;
+    struct index_match match = index_match_hinted(space->index, tokens, count, hint);
+    size_t nodes = (count - 1) / block + 1, there = match.nodes_count;
+
+    if (there > 0 && node_is_tail(match.path[there - 1]))
+        there--; /* it is replaced when it grows */
+    return (nodes - there) * index_node_bytes(block) + nodes * 2 * sizeof(struct node *);
+}
+
+bool room_reserve_index(struct hearth_space *space, const int32_t *tokens, uint32_t count,
+                        struct index_hint *hint, struct deferred *deferred)
+{
+    uint64_t bytes;
+
+    /* Making room may take parts of the path away: then more is needed. */
+    while ((bytes = growth(space, tokens, count, hint)) + index_bytes(space->index) >
+           space->index_charged) {
+        bytes = bytes + index_bytes(space->index) - space->index_charged;
+        if (!room_reserve_books(space->cache, bytes, deferred)) {
+            room_settle_index(space);
+            return false;
+        }
+        space->index_charged += bytes;
+    }
     return true;
 }
 
@@ -320,14 +500,18 @@ void room_settle_index(struct hearth_space *space)
     uint64_t bytes = index_bytes(space->index);
 
     assert(bytes <= space->index_charged);
-    budget_release(space->cache->budget, space->cache->owner_index, space->index_charged - bytes);
+    room_release_books(space->cache, space->index_charged - bytes);
     space->index_charged = bytes;
 }
 
 void room_shrink(struct hearth_cache *cache, struct deferred *deferred)
 {
+    struct wish any = {NULL, false, false};
+
     lock_assert_held(&cache->lock);
     while (budget_excess(cache->budget) > 0)
-        if (!room_evict_one(cache, deferred))
+        if (!room_evict_one(cache, NULL, deferred) &&
+            !evict_first(cache, &cache->heap, &any, deferred) &&
+            !evict_first(cache, &cache->heap_slow, &any, deferred))
             return; /* the rest is leased or pinned; it leaves when it is released */
 }

@@ -5,19 +5,26 @@
 
 #include "base/mem.h"
 
-enum { FETCH_TIMEOUT_MS = 10000 };
+enum { FETCH_TIMEOUT_MS_MAX = 10000 };
+
+/* Waiting longer than computing would take is no saving (keeps I94). */
+static uint32_t fetch_timeout_ms(const struct hearth_plan_info *info)
+{
+    double ms = info->compute_s * 1000;
+
+    return ms > 0 && ms < FETCH_TIMEOUT_MS_MAX ? (uint32_t)ms + 1 : FETCH_TIMEOUT_MS_MAX;
+}
 
 /* Fetches every object of the plan; false when one is missing: then the plan has been shortened. */
 static bool fetch_all(struct hearth_plan *plan, const void **data)
 {
     const struct hearth_plan_info *info = hearth_plan_info(plan);
+    uint32_t timeout_ms = fetch_timeout_ms(info);
 
     hearth_plan_prefetch(plan);
     for (size_t i = 0; i < info->objects_count; i++) {
-        int error = hearth_plan_fetch(plan, i, FETCH_TIMEOUT_MS, &data[i]);
-        if (error != HEARTH_OK) {
-            hearth_plan_shorten(plan, i, error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT
-                                                                       : HEARTH_REASON_TIER_ERROR);
+        if (hearth_plan_fetch(plan, i, timeout_ms, &data[i]) != HEARTH_OK) {
+            hearth_plan_shorten(plan, i, HEARTH_REASON_NONE);
             return false;
         }
     }
@@ -25,7 +32,8 @@ static bool fetch_all(struct hearth_plan *plan, const void **data)
 }
 
 /* One try: true when it is over, with a sequence of *reused tokens or with a cold start. */
-static bool try_plan(struct hearth_plan *plan, const struct hearth_session_ops *ops, uint32_t *reused)
+static bool try_plan(struct hearth_plan *plan, const struct hearth_session_ops *ops,
+                     uint32_t *reused)
 {
     const struct hearth_plan_info *info = hearth_plan_info(plan);
 
@@ -51,9 +59,11 @@ int hearth_session_lookup(struct hearth_space *space, const struct hearth_sessio
                           const int32_t *tokens, size_t count, uint32_t *reused)
 {
     struct hearth_plan *plan;
-    int error = hearth_lookup(space, tokens, count, 0, &plan);
 
     *reused = 0;
+    if (ops->import == NULL)
+        return HEARTH_ERROR_INVALID;
+    int error = hearth_lookup(space, tokens, count, 0, &plan);
     if (error != HEARTH_OK)
         return error;
     while (!try_plan(plan, ops, reused))
@@ -71,9 +81,11 @@ static uint64_t store_one(struct hearth_store *store, const struct hearth_sessio
     void *memory;
     uint64_t capacity = ops->capacity(kind, begin, end, ops->arg);
 
-    if (capacity == 0 || hearth_store_reserve(store, kind, begin, end, capacity, &memory) != HEARTH_OK)
+    if (capacity == 0 ||
+        hearth_store_reserve(store, kind, begin, end, capacity, &memory) != HEARTH_OK)
         return 0;
-    uint64_t bytes = ops->export_to(kind, begin, end, memory, capacity, shape, &shape_bytes, ops->arg);
+    uint64_t bytes =
+        ops->export_to(kind, begin, end, memory, capacity, shape, &shape_bytes, ops->arg);
     if (bytes == 0) {
         hearth_store_cancel(store);
         return 0;
@@ -82,18 +94,23 @@ static uint64_t store_one(struct hearth_store *store, const struct hearth_sessio
 }
 
 int hearth_session_insert(struct hearth_space *space, const struct hearth_session_ops *ops,
-                          const int32_t *tokens, size_t count, const struct hearth_store_hints *hints,
-                          uint64_t *stored)
+                          const int32_t *tokens, size_t count,
+                          const struct hearth_store_hints *hints, uint64_t *stored)
 {
     struct hearth_store *store;
     uint32_t begin, end;
-    int error = hearth_store_open(space, tokens, count, hints, &store);
 
     *stored = 0;
+    if (ops->capacity == NULL || ops->export_to == NULL)
+        return HEARTH_ERROR_INVALID;
+    int error = hearth_store_open(space, tokens, count, hints, &store);
     if (error != HEARTH_OK)
         return error;
-    while (hearth_store_next(store, &begin, &end))
+    while (hearth_store_next(store, &begin, &end)) {
         *stored += store_one(store, ops, HEARTH_OBJECT_ROWS, begin, end);
+        *stored += store_one(store, ops, HEARTH_OBJECT_SLIDING, begin,
+                             end); /* refused unless the model captures them */
+    }
     if (hearth_store_wants_snapshot(store, (uint32_t)count))
         *stored += store_one(store, ops, HEARTH_OBJECT_SNAPSHOT, 0, (uint32_t)count);
     hearth_store_close(&store);

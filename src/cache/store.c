@@ -6,10 +6,14 @@
  *                         '-----------------------------> cancel
  *
  * Between reserve and commit the lock is free and anything may happen to the index: what someone else stored meanwhile wins.
+ *
+ * A prompt that is longer than the cache must not push out its own beginning, since its end is worth nothing without: while room is made
+ * for a piece, the end of the path before it is leased, which by the rule of parents and children keeps all of the path.
  */
 #include <assert.h>
 #include <string.h>
 
+#include "base/attr.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cache/cache.h"
@@ -37,6 +41,9 @@ void hearth_store_close(struct hearth_store **out)
     if (*out == NULL)
         return;
     hearth_store_cancel(*out);
+    /* Once, for all that was committed: so that one hearth_pin(false) undoes it. */
+    if ((*out)->hints.pin && (*out)->committed > 0)
+        hearth_pin((*out)->space, (*out)->tokens, (*out)->committed, true);
     mem_free((*out)->tokens);
     mem_free(*out);
     *out = NULL;
@@ -44,11 +51,17 @@ void hearth_store_close(struct hearth_store **out)
 
 /* ---- what is missing ---- */
 
+/* Tails are for models that can be cut at any token (keeps I28). Where they cannot, the rows behind the last block are a part of the
+ * boundary that a snapshot among them makes, and not a tail in this sense. */
 static bool tails_allowed(const struct hearth_store *store)
 {
-    /* A tail of a model that cannot be cut is of use only together with a snapshot at its end (keeps I28); reserve checks that one is
-     * wanted there. */
-    return store->space->cache->tails_max > 0;
+    return !space_sliceable(store->space) || store->space->cache->tails_max > 0;
+}
+
+/* A long prompt is stored in many pieces: what is known of it is not compared again for each. */
+static struct index_match match_of(struct hearth_store *store, uint32_t count)
+{
+    return index_match_hinted(store->space->index, store->tokens, count, &store->hint);
 }
 
 /* Rows of block [begin, begin + block) are held. */
@@ -62,50 +75,69 @@ static bool block_held(const struct index_match *match, uint32_t begin, uint32_t
 /* Rows of the tail [begin, count) are held, in a tail or in a block that goes on. */
 static bool tail_held(const struct index_match *match, uint32_t begin, uint32_t count)
 {
-    struct node *node = match->nodes_count > 0 && node_begin(match->path[match->nodes_count - 1]) == begin
-                            ? match->path[match->nodes_count - 1]
-                            : match->partial;
+    struct node *node =
+        match->nodes_count > 0 && node_begin(match->path[match->nodes_count - 1]) == begin
+            ? match->path[match->nodes_count - 1]
+            : match->partial;
 
-    return match->tokens >= count && node != NULL && node_begin(node) == begin && node_rows_end(node) >= count;
+    return match->tokens >= count && node != NULL && node_begin(node) == begin &&
+           node_rows_end(node) >= count;
+}
+
+/* Where the run of missing blocks that begins at `at` ends. It does not cross the anchor: what belongs to system prompt and tools is
+ * worth more than what follows, and must not share its fate (keeps I103). */
+static uint32_t run_end(const struct hearth_store *store, const struct index_match *match,
+                        uint32_t at, uint32_t whole)
+{
+    uint32_t block = store->space->cache->block_tokens;
+    uint32_t run = MAX(store->space->cache->run_tokens, block);
+    uint32_t anchor = store->hints.anchor / block * block;
+    uint32_t limit = anchor > at ? MIN(anchor, whole) : whole, end = at;
+
+    while (end < limit && end - at + block <= run && !block_held(match, end, block))
+        end += block;
+    return end;
 }
 
 bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *end)
 {
     struct hearth_cache *cache = store->space->cache;
     uint32_t block = cache->block_tokens, count = (uint32_t)store->count;
-    uint32_t whole = count / block * block;
-    bool found = false;
+    uint32_t whole = count / block * block, at = store->cursor;
 
+    *begin = *end = count;
     if (!space_has_rows(store->space))
         return false;
     lock_enter(&cache->lock);
-    struct index_match match = index_match(store->space->index, store->tokens, store->count);
-    uint32_t at = store->cursor;
+    struct index_match match = match_of(store, count);
     while (at < whole && block_held(&match, at, block))
         at += block;
-    *begin = at;
-    if (at < whole) {
-        for (*end = at; *end < whole && *end - at + block <= MAX(cache->run_tokens, block) &&
-                        !block_held(&match, *end, block);)
-            *end += block;
-        found = true;
-    } else if (whole < count && at == whole && tails_allowed(store) && !tail_held(&match, whole, count)) {
-        *end = count;
-        found = true;
+    bool tail =
+        at == whole && whole < count && tails_allowed(store) && !tail_held(&match, whole, count);
+    if (at < whole || tail) {
+        *begin = at;
+        *end = at < whole ? run_end(store, &match, at, whole) : count;
     }
     lock_leave(&cache->lock);
-    store->cursor = found ? *end : count;
-    return found;
+    store->cursor = *end;
+    return *begin < *end;
 }
 
-static bool snapshot_held(struct hearth_space *space, const int32_t *tokens, uint32_t at)
+/* The node that covers the last of these tokens; NULL when not all of them are known. */
+static struct node *node_at(struct hearth_store *store, uint32_t count)
 {
-    struct index_match match = index_match(space->index, tokens, at);
-    struct node *node = match.partial ? match.partial
-                        : match.nodes_count ? match.path[match.nodes_count - 1]
-                                            : NULL;
+    struct index_match match = match_of(store, count);
 
-    return match.tokens == at && node != NULL && node_snapshot(node, at) != NULL;
+    if (match.tokens < count)
+        return NULL;
+    return match.partial ? match.partial : match.path[match.nodes_count - 1];
+}
+
+static bool snapshot_held(struct hearth_store *store, uint32_t at)
+{
+    struct node *node = node_at(store, at);
+
+    return node != NULL && node_snapshot(node, at) != NULL;
 }
 
 bool hearth_store_wants_snapshot(struct hearth_store *store, uint32_t at)
@@ -115,15 +147,15 @@ bool hearth_store_wants_snapshot(struct hearth_store *store, uint32_t at)
     if (!space_needs_snapshot(store->space) || at == 0 || at > store->count)
         return false;
     lock_enter(&cache->lock);
-    bool held = snapshot_held(store->space, store->tokens, at);
+    bool held = snapshot_held(store, at);
     lock_leave(&cache->lock);
     return !held;
 }
 
 /* ---- reserving ---- */
 
-static bool range_valid(const struct hearth_store *store, enum hearth_object_kind kind, uint32_t begin,
-                        uint32_t end)
+static bool range_valid(const struct hearth_store *store, enum hearth_object_kind kind,
+                        uint32_t begin, uint32_t end)
 {
     uint32_t block = store->space->cache->block_tokens;
 
@@ -141,44 +173,177 @@ static bool range_valid(const struct hearth_store *store, enum hearth_object_kin
     return false;
 }
 
-/* Takes memory from the pages; when they are too scattered for an extent of that size, something more has to leave. */
-static void *take_pages(struct hearth_cache *cache, uint64_t bytes)
+/* Whether rows are held for all of [0, begin): without them those behind are of no use. */
+static bool rows_held(struct hearth_store *store, uint32_t begin)
 {
-    for (;;) {
-        struct deferred deferred = {0};
-        void *memory = pages_alloc(cache->pages, bytes);
-        if (memory != NULL)
-            return memory;
-        cache_enter(cache, &deferred);
-        bool more = room_evict_one(cache, &deferred);
-        cache_leave(cache, &deferred);
-        if (!more)
-            return NULL;
+    struct index_match match = match_of(store, begin);
+
+    for (size_t i = 0; i < match.nodes_count; i++)
+        if (node_rows_end(match.path[i]) < node_end(match.path[i]))
+            return false;
+    return match.tokens == begin && match.partial == NULL;
+}
+
+/* One of the nodes holds it already, as far or further; a tail that the tokens extend is going to grow. */
+static bool rows_exist(struct hearth_store *store, const struct object *piece)
+{
+    uint32_t block = store->space->cache->block_tokens;
+    struct index_match match = match_of(store, piece->end);
+
+    for (size_t i = 0; i < match.nodes_count + (match.partial != NULL); i++) {
+        const struct node *node = i < match.nodes_count ? match.path[i] : match.partial;
+        uint32_t held = piece->kind == OBJECT_ROWS ? node_rows_end(node) : node_sliding_end(node);
+        uint32_t wanted = MIN(piece->end, node_begin(node) + block);
+        if (node_begin(node) >= piece->begin && MIN(held, match.tokens) >= wanted)
+            return true;
     }
+    return false;
+}
+
+/* OK, or why this piece is not to be stored. */
+static int judge(struct hearth_store *store, const struct object *piece)
+{
+    struct hearth_space *space = store->space;
+    bool tail = piece->end % space->cache->block_tokens != 0;
+
+    switch (piece->kind) {
+    case OBJECT_SNAPSHOT:
+        if (!space_needs_snapshot(space))
+            return HEARTH_ERROR_REFUSED;
+        return snapshot_held(store, piece->end) ? HEARTH_ERROR_EXISTS : HEARTH_OK;
+    case OBJECT_SLIDING:
+        if (!space->model.captures_sliding)
+            return HEARTH_ERROR_REFUSED;
+        break;
+    default:
+        if (!space_has_rows(space) || !rows_held(store, piece->begin))
+            return HEARTH_ERROR_REFUSED;
+        break;
+    }
+    if (tail && !tails_allowed(store))
+        return HEARTH_ERROR_REFUSED;
+    return rows_exist(store, piece) ? HEARTH_ERROR_EXISTS : HEARTH_OK;
+}
+
+/* The end of the path before a piece, leased while room is made for it. */
+struct guard {
+    struct object *objects[2];
+};
+
+static struct guard guard_path(struct hearth_store *store, uint32_t count)
+{
+    struct index_match match = match_of(store, count);
+    struct node *last = match.nodes_count > 0 ? match.path[match.nodes_count - 1] : NULL;
+    struct guard guard = {{NULL, NULL}};
+
+    if (last != NULL) {
+        guard.objects[0] = node_rows(last);
+        guard.objects[1] = node_sliding(last);
+    }
+    for (size_t i = 0; i < COUNT_OF(guard.objects); i++)
+        if (guard.objects[i] != NULL)
+            room_lease(guard.objects[i]);
+    return guard;
+}
+
+static void unguard(struct guard *guard, struct deferred *deferred)
+{
+    for (size_t i = 0; i < COUNT_OF(guard->objects); i++)
+        if (guard->objects[i] != NULL)
+            room_unlease(guard->objects[i], deferred);
+}
+
+/* The tokens before a piece. */
+static uint32_t path_before(enum hearth_object_kind kind, uint32_t begin, uint32_t end)
+{
+    return kind == HEARTH_OBJECT_SNAPSHOT ? end : begin;
+}
+
+static bool evict_for(struct hearth_store *store, uint32_t path)
+{
+    struct hearth_cache *cache = store->space->cache;
+    struct deferred deferred;
+
+    cache_enter(cache, &deferred);
+    struct guard guard = guard_path(store, path);
+    bool evicted = room_evict_one(cache, store->space, &deferred);
+    unguard(&guard, &deferred);
+    cache_leave(cache, &deferred);
+    return evicted;
+}
+
+/* Takes memory from the pages; when they are too scattered for an extent of that size, something more has to leave. */
+static void *take_pages(struct hearth_store *store, uint64_t bytes, uint32_t path)
+{
+    struct pages *pages = store->space->cache->pages;
+    void *memory;
+
+    while ((memory = pages_alloc(pages, bytes)) == NULL)
+        if (!evict_for(store, path))
+            return NULL;
+    return memory;
+}
+
+static void count_refused(struct hearth_space *space)
+{
+    lock_assert_held(&space->cache->lock);
+    space->cache->stats.stores_refused++;
+    space->stats.stores_refused++;
+}
+
+/* Takes the bytes of the ledger and a place in the heaps. */
+static int take_room(struct hearth_store *store, const struct object *piece, uint64_t charge)
+{
+    struct hearth_cache *cache = store->space->cache;
+    struct deferred deferred;
+
+    cache_enter(cache, &deferred);
+    int error = judge(store, piece);
+    if (error == HEARTH_OK) {
+        uint32_t path = path_before((enum hearth_object_kind)piece->kind, piece->begin, piece->end);
+        struct guard guard = guard_path(store, path);
+        if (!room_record(store->space)) {
+            error = HEARTH_ERROR_MEMORY;
+        } else if (!room_reserve(store->space, charge, &deferred)) {
+            room_unrecord(store->space);
+            error = HEARTH_ERROR_MEMORY;
+        }
+        unguard(&guard, &deferred);
+    }
+    if (error != HEARTH_OK && error != HEARTH_ERROR_EXISTS)
+        count_refused(store->space);
+    cache_leave(cache, &deferred);
+    return error;
+}
+
+/* Gives back what take_room took; the record, too. */
+static void give_back(struct hearth_space *space, uint64_t charge)
+{
+    room_release(space, charge);
+    room_unrecord(space);
 }
 
 int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kind, uint32_t begin,
                          uint32_t end, uint64_t capacity, void **memory)
 {
-    struct hearth_space *space = store->space;
-    struct hearth_cache *cache = space->cache;
-    struct deferred deferred = {0};
+    struct hearth_cache *cache = store->space->cache;
+    struct object piece = {.kind = (enum object_kind)kind, .begin = begin, .end = end};
+    struct deferred deferred;
 
     *memory = NULL;
     if (store->memory != NULL || capacity == 0 || !range_valid(store, kind, begin, end))
         return HEARTH_ERROR_INVALID;
-    uint64_t charge = room_charge(capacity) + sizeof(struct object);
-    cache_enter(cache, &deferred);
-    bool room = room_reserve(space, charge, &deferred);
-    cache_leave(cache, &deferred);
-    if (room)
-        store->memory = take_pages(cache, capacity);
+    /* The sum below must not overflow; what is larger than any memory is refused by the ledger all the same. */
+    capacity = MIN(capacity, UINT64_MAX / 2);
+    uint64_t charge = room_charge(capacity) + room_record_bytes();
+    int error = take_room(store, &piece, charge);
+    if (error != HEARTH_OK)
+        return error;
+    store->memory = take_pages(store, capacity, path_before(kind, begin, end));
     if (store->memory == NULL) {
         cache_enter(cache, &deferred);
-        if (room)
-            room_release(space, charge);
-        cache->stats.stores_refused++;
-        space->stats.stores_refused++;
+        give_back(store->space, charge);
+        count_refused(store->space);
         cache_leave(cache, &deferred);
         return HEARTH_ERROR_MEMORY;
     }
@@ -194,13 +359,13 @@ int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kin
 void hearth_store_cancel(struct hearth_store *store)
 {
     struct hearth_cache *cache = store->space->cache;
-    struct deferred deferred = {0};
+    struct deferred deferred;
 
     if (store->memory == NULL)
         return;
     cache_enter(cache, &deferred);
     cache_note_free(&deferred, store->memory);
-    room_release(store->space, room_charge(store->capacity) + sizeof(struct object));
+    give_back(store->space, room_charge(store->capacity) + room_record_bytes());
     cache->stats.stores_failed++;
     store->space->stats.stores_failed++;
     cache_leave(cache, &deferred);
@@ -209,12 +374,14 @@ void hearth_store_cancel(struct hearth_store *store)
 
 /* ---- committing ---- */
 
-/* A tail that the new tokens extend was replaced by the index: what hung on it goes. */
+/* Longer rows displaced these. */
 static void drop_replaced(struct object *object, void *arg)
 {
     struct deferred *deferred = arg;
     struct hearth_space *space = object->space;
-    struct event event = {.kind = EVENT_REPLACE, .bytes = object->bytes, .tier = HEARTH_TIER_RAM,
+    struct event event = {.kind = EVENT_REPLACE,
+                          .bytes = object->bytes,
+                          .tier = HEARTH_TIER_RAM,
                           .write_tokens = object->end - object->begin};
 
     space->stats.replaces++;
@@ -223,8 +390,8 @@ static void drop_replaced(struct object *object, void *arg)
     room_drop(object, deferred);
 }
 
-static struct object *make_object(const struct hearth_store *store, uint64_t bytes, const void *shape,
-                                  size_t shape_bytes)
+static struct object *make_object(const struct hearth_store *store, uint64_t bytes,
+                                  const void *shape, size_t shape_bytes)
 {
     struct object *object = mem_alloc(sizeof(*object));
     uint64_t now = cache_now_ns(store->space->cache);
@@ -238,7 +405,6 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
         .space = store->space,
         .data = store->memory,
         .data_bytes = room_charge(bytes),
-        .in = {[OBJECT_TIER_RAM] = true},
         .verified = true,
         .entry = (uint8_t)store->hints.entry,
         .used_ns = now,
@@ -248,26 +414,9 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
     };
     if (store->hints.anchor > 0 && store->end <= store->hints.anchor)
         object->entry = HEARTH_ENTRY_SYSTEM;
-    memcpy(object->shape, shape, shape_bytes);
+    if (shape_bytes > 0)
+        memcpy(object->shape, shape, shape_bytes);
     return object;
-}
-
-/* Keeps at most `tails_max` tails per space; the least recently used goes (keeps I40). */
-static void keep_tails(struct hearth_space *space, struct object *object, struct deferred *deferred)
-{
-    struct hearth_cache *cache = space->cache;
-
-    if (object->kind != OBJECT_ROWS || object->end % cache->block_tokens == 0 || !space_sliceable(space))
-        return;
-    list_push_back(&space->tails, &object->tail_link);
-    cache->stats.tail_stashes++;
-    space->stats.tail_stashes++;
-    while (space->tails.count > cache->tails_max) {
-        struct object *oldest = LIST_ENTRY(list_first(&space->tails), struct object, tail_link);
-        cache->stats.tail_evictions++;
-        space->stats.tail_evictions++;
-        room_drop(oldest, deferred);
-    }
 }
 
 static void note_store(const struct hearth_store *store, const struct object *object,
@@ -289,14 +438,36 @@ static void note_store(const struct hearth_store *store, const struct object *ob
     cache_note_event(cache, deferred, &event);
 }
 
-static int insert(struct hearth_store *store, struct object *object, struct deferred *deferred)
+void store_keep_tail(struct object *object, struct deferred *deferred)
 {
-    struct hearth_space *space = store->space;
-    size_t nodes = store->end / space->cache->block_tokens + 2;
+    struct hearth_space *space = object->space;
+    struct hearth_cache *cache = space->cache;
 
-    if (!room_reserve_index(space, nodes, deferred))
+    lock_assert_held(&cache->lock);
+    if (object->kind != OBJECT_ROWS || object->end % cache->block_tokens == 0 ||
+        !space_sliceable(space))
+        return;
+    list_push_back(&space->tails, &object->tail_link);
+    cache->stats.tail_stashes++;
+    space->stats.tail_stashes++;
+    while (space->tails.count >
+           MAX(cache->tails_max,
+               1)) { /* the new one stays: reserve refuses tails when there are to be none */
+        struct object *oldest = LIST_ENTRY(list_first(&space->tails), struct object, tail_link);
+        cache->stats.tail_evictions++;
+        space->stats.tail_evictions++;
+        room_drop(oldest, deferred);
+    }
+}
+
+int store_attach(struct object *object, const int32_t *tokens, struct index_hint *hint,
+                 struct deferred *deferred)
+{
+    struct hearth_space *space = object->space;
+
+    if (!room_reserve_index(space, tokens, object->end, hint, deferred))
         return HEARTH_ERROR_MEMORY;
-    struct node *last = index_insert(space->index, store->tokens, store->end);
+    struct node *last = index_insert_hinted(space->index, tokens, object->end, hint);
     bool may = last != NULL && index_may_attach(space->index, last, object);
     if (last != NULL && !may)
         index_prune(space->index, last); /* someone else stored it meanwhile */
@@ -304,42 +475,53 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
     if (!may)
         return last == NULL ? HEARTH_ERROR_MEMORY : HEARTH_ERROR_EXISTS;
     object->key = index_object_key(space->index, last, object);
+    space->objects++;
     index_attach(space->index, last, object, drop_replaced, deferred);
-    space->bytes += object->data_bytes;
     room_touch(object, false);
-    if (store->hints.pin)
-        index_pin(space->index, last, 1);
-    keep_tails(space, object, deferred);
     return HEARTH_OK;
 }
 
-int hearth_store_commit(struct hearth_store *store, uint64_t bytes, const void *shape, size_t shape_bytes)
+/* The object is committed, or goes back with all that was taken for it. */
+static int insert(struct hearth_store *store, struct object *object, struct deferred *deferred)
+{
+    struct hearth_space *space = store->space;
+    struct guard guard = guard_path(store, path_before(store->kind, store->begin, store->end));
+    int error = store_attach(object, store->tokens, &store->hint, deferred);
+
+    unguard(&guard, deferred);
+    if (error != HEARTH_OK) {
+        cache_note_free(deferred, object->data);
+        give_back(space, object->data_bytes + room_record_bytes());
+        if (error == HEARTH_ERROR_MEMORY)
+            count_refused(space);
+        mem_free(object);
+        return error;
+    }
+    room_set_in(object, OBJECT_TIER_RAM, true);
+    store->committed = MAX(store->committed, store->end);
+    note_store(store, object, deferred);
+    store_keep_tail(object, deferred);
+    if (!store->hints.no_disk)
+        mover_write(space->cache, object, deferred);
+    return HEARTH_OK;
+}
+
+int hearth_store_commit(struct hearth_store *store, uint64_t bytes, const void *shape,
+                        size_t shape_bytes)
 {
     struct hearth_space *space = store->space;
     struct hearth_cache *cache = space->cache;
-    struct deferred deferred = {0};
+    struct deferred deferred;
 
-    if (store->memory == NULL || bytes == 0 || bytes > store->capacity || shape_bytes > OBJECT_SHAPE_BYTES_MAX)
+    if (store->memory == NULL || bytes == 0 || bytes > store->capacity ||
+        shape_bytes > OBJECT_SHAPE_BYTES_MAX)
         return HEARTH_ERROR_INVALID;
     pages_shrink(cache->pages, store->memory, bytes);
     struct object *object = make_object(store, bytes, shape, shape_bytes);
     cache_enter(cache, &deferred);
     room_release(space, room_charge(store->capacity) - object->data_bytes);
-    int error = insert(store, object, &deferred);
-    if (error == HEARTH_OK) {
-        note_store(store, object, &deferred);
-        if (!store->hints.no_disk && !object->dropped)
-            mover_write(cache, object, &deferred);
-    } else {
-        cache_note_free(&deferred, store->memory);
-        room_release(space, object->data_bytes + sizeof(*object));
-        if (error == HEARTH_ERROR_MEMORY) {
-            cache->stats.stores_refused++;
-            space->stats.stores_refused++;
-        }
-        mem_free(object);
-    }
-    cache_leave(cache, &deferred);
     store->memory = NULL;
+    int error = insert(store, object, &deferred);
+    cache_leave(cache, &deferred);
     return error;
 }

@@ -422,6 +422,12 @@ static bool fake_import_rows(struct engine *engine, seq_id seq, const void *data
     return import_image(engine, seq, FAKE_IMAGE_ROWS, data, bytes);
 }
 
+static bool fake_rows_cut(struct engine *engine, seq_id seq, uint32_t length)
+{
+    fake_memory_cut_rows(fake_of(engine)->memory, seq, length);
+    return true;
+}
+
 static bool fake_import_snapshot(struct engine *engine, seq_id seq, const void *data,
                                  uint64_t bytes)
 {
@@ -468,6 +474,7 @@ static const struct engine_ops fake_ops = {
     .export_snapshot = fake_export_snapshot,
     .export_whole = fake_export_whole,
     .import_rows = fake_import_rows,
+    .rows_cut = fake_rows_cut,
     .import_snapshot = fake_import_snapshot,
     .import_whole = fake_import_whole,
 };

@@ -403,6 +403,11 @@ bool fake_memory_cut(struct fake_memory *memory, int32_t seq, uint32_t length)
     return true;
 }
 
+void fake_memory_cut_rows(struct fake_memory *memory, int32_t seq, uint32_t length)
+{
+    drop_rows(memory, get_sequence(memory, seq), length);
+}
+
 /* ---- images ---- */
 
 uint64_t fake_memory_image_bytes(const struct fake_memory *memory, enum fake_image image,

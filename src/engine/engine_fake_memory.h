@@ -66,6 +66,8 @@ void fake_memory_copy(struct fake_memory *memory, int32_t from, int32_t to); /* 
 void fake_memory_clear(struct fake_memory *memory, int32_t seq);
 /* False when a kind no longer holds, or never held, what it needs at `length`; nothing has changed then. */
 bool fake_memory_cut(struct fake_memory *memory, int32_t seq, uint32_t length) NODISCARD;
+/* Cuts the rows alone: for a sequence that is being imported, and whose other kinds come last. */
+void fake_memory_cut_rows(struct fake_memory *memory, int32_t seq, uint32_t length);
 
 /* The physical order of the windows' rows, as a number: 0 as long as no window has moved since the sequence was empty, else the
  * length at which an import or settle last put them in order. */

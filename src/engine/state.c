@@ -193,11 +193,17 @@ static bool rows_can_be_cut(const struct engine *engine)
     return engine->ops->rows_cut != NULL || kind_set_sliceable(engine->facts.kinds);
 }
 
-/* Rows must cover [0, length) in order; the last object may reach beyond it where an engine can cut. */
+/* Where the rows of object i stop being used: where the next one begins, or at the length. */
+static uint32_t rows_use_end(const struct state_restore *restore, size_t i)
+{
+    return i + 1 < restore->rows_count ? restore->rows[i + 1].shape.begin : restore->length;
+}
+
+/* Rows must cover [0, length) in order; objects may reach beyond where they are used if the engine can cut. */
 static enum err check_rows(const struct engine *engine, const struct state_restore *restore,
                            struct errinfo *info)
 {
-    uint32_t end = 0;
+    uint32_t at = 0;
 
     if (engine->facts.rows_bytes_per_token == 0)
         return restore->rows_count == 0
@@ -205,16 +211,17 @@ static enum err check_rows(const struct engine *engine, const struct state_resto
                    : err_set(info, ERR_INVALID, "rows for a model that has none");
     for (size_t i = 0; i < restore->rows_count; i++) {
         const struct state_shape *shape = &restore->rows[i].shape;
-        if (shape->kind != STATE_ROWS || shape->begin != end || end >= restore->length)
-            return err_set(info, ERR_INVALID, "rows of tokens %u..%u where those from %u are due",
-                           shape->begin, shape->end, end);
-        end = shape->end;
+        uint32_t end = rows_use_end(restore, i);
+        if (shape->kind != STATE_ROWS || shape->begin != at || end <= at || end > shape->end)
+            return err_set(info, ERR_INVALID, "rows of tokens %u..%u where those of %u..%u are due",
+                           shape->begin, shape->end, at, end);
+        if (end < shape->end && !rows_can_be_cut(engine))
+            return err_set(info, ERR_INVALID, "rows end at token %u, and this model cannot be cut at %u",
+                           shape->end, end);
+        at = end;
     }
-    if (end < restore->length)
-        return err_set(info, ERR_INVALID, "rows end at token %u, before %u", end, restore->length);
-    if (end > restore->length && !rows_can_be_cut(engine))
-        return err_set(info, ERR_INVALID, "rows end at token %u, and this model cannot be cut at %u",
-                       end, restore->length);
+    if (at < restore->length)
+        return err_set(info, ERR_INVALID, "rows end at token %u, before %u", at, restore->length);
     return ERR_OK;
 }
 
@@ -272,8 +279,8 @@ static enum err check_restore(const struct engine *engine, const struct state_re
     } else {
         TRY(check_rows(engine, restore, info));
         TRY(check_snapshot(engine, restore, info));
-        if (restore->rows_count > 0)
-            end = restore->rows[restore->rows_count - 1].shape.end;
+        for (size_t i = 0; i < restore->rows_count; i++)
+            end = MAX(end, restore->rows[i].shape.end);
     }
     if (end > engine_cells_free(engine))
         return err_set(info, ERR_LIMIT, "a restore of %u tokens, %u are free", end,
@@ -286,18 +293,17 @@ static enum err check_restore(const struct engine *engine, const struct state_re
 static bool import_pieces(struct engine *engine, const struct state_restore *restore, seq_id seq)
 {
     const struct engine_ops *ops = engine->ops;
-    uint32_t end = 0;
 
     if (is_whole(restore))
         return ops->import_whole(engine, seq, restore->rows[0].data, restore->rows[0].shape.bytes);
     for (size_t i = 0; i < restore->rows_count; i++) {
-        if (!ops->import_rows(engine, seq, restore->rows[i].data, restore->rows[i].shape.bytes))
+        const struct state_object *rows = &restore->rows[i];
+        uint32_t end = rows_use_end(restore, i);
+        if (!ops->import_rows(engine, seq, rows->data, rows->shape.bytes))
             return false;
-        end = restore->rows[i].shape.end;
+        if (rows->shape.end > end && !(ops->rows_cut ? ops->rows_cut : ops->seq_cut)(engine, seq, end))
+            return false;
     }
-    if (end > restore->length &&
-        !(ops->rows_cut ? ops->rows_cut : ops->seq_cut)(engine, seq, restore->length))
-        return false;
     return restore->snapshot == NULL ||
            ops->import_snapshot(engine, seq, restore->snapshot->data, restore->snapshot->shape.bytes);
 }

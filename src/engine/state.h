@@ -64,9 +64,9 @@ enum err state_export_snapshot(struct engine *engine, seq_id seq, void *dst, uin
 enum err state_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity,
                             struct state_shape *shape, struct errinfo *info) NODISCARD;
 
-/* A restore: rows that cover [0, length) without a gap, in order, the last of which may reach beyond `length` (a run that another prompt
- * shares only the beginning of; it is imported whole and cut); and the snapshot at `length` when some kind needs one. In whole mode: one
- * whole object. */
+/* A restore: rows that cover [0, length) without a gap, in order; and the snapshot at `length` when some kind needs one. Each object is
+ * used up to where the next one begins, the last one up to `length`. It may reach beyond that (a run that this prompt shares only the
+ * beginning of): then it is imported whole and cut. In whole mode: one whole object. */
 struct state_restore {
     const struct state_object *rows;
     size_t rows_count;

@@ -278,7 +278,7 @@ static void test_i11_objects_are_not_changed_by_use(void **state)
     destroy(&f);
 }
 
-/* A match may end inside the last block when every kind is full, and only then. */
+/* A match may end inside the last block when every kind is full; any other needs a snapshot that really is of that length. */
 static void test_last_rows_may_reach_beyond_when_all_is_full(void **state)
 {
     struct fixture *f = create((struct engine_fake_options){.kinds = FULL});
@@ -305,8 +305,32 @@ static void test_last_rows_may_reach_beyond_when_all_is_full(void **state)
     f->restore.length = LENGTH - 1;
     f->snapshot.shape.end = LENGTH - 1;
     f->snapshot.verified = true;
-    assert_refused(f, &f->restore, ERR_INVALID);
+    seq_id seq = SEQ_NONE;
+    assert_err(state_import(f->engine, &f->restore, &seq, NULL), ERR_ENGINE);
+    assert_int_equal(seq, SEQ_NONE);
+    assert_says(f, f->seq, true);
     destroy(&f);
+}
+
+/* The run of another branch, which shares the first block only, is used for that block and cut where our own rows begin. */
+static void test_i92_rows_of_another_branch_are_cut(void **state)
+{
+    const kind_set sets[] = {FULL, HYBRID};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sets); i++) {
+        struct fixture *f = create((struct engine_fake_options){.kinds = sets[i], .context = 4 * CONTEXT});
+        unsigned char image[IMAGE_BYTES_MAX];
+        token_id tokens[LENGTH];
+        seq_id branch = acquire(f->engine);
+        memcpy(tokens, f->tokens, sizeof(tokens));
+        tokens[BLOCK + 1] ^= 1;
+        run(f->engine, branch, tokens, LENGTH);
+        f->rows[0].data = image;
+        assert_ok(state_export_rows(f->engine, branch, 0, LENGTH, image, sizeof(image), &f->rows[0].shape, NULL));
+        assert_restores(f, &f->restore);
+        destroy(&f);
+    }
 }
 
 /* ---- refusals ---- */
@@ -829,6 +853,7 @@ TEST_SUITE(TEST(test_restores_blocks_and_wholes), TEST(test_sizes_are_exact),
            TEST(test_export_of_an_import_is_the_same),
            TEST(test_i11_objects_are_not_changed_by_use),
            TEST(test_last_rows_may_reach_beyond_when_all_is_full),
+           TEST(test_i92_rows_of_another_branch_are_cut),
            TEST(test_i31_what_does_not_fit_is_refused_untouched),
            TEST(test_a_snapshot_for_full_layers_is_refused),
            TEST(test_i102_damaged_bytes_are_refused_untouched), TEST(test_verified_is_believed),

@@ -1,0 +1,215 @@
+/*
+ * plan.c: using a plan. Objects are fetched one by one; what fails shortens the plan, which lookup.c then makes anew below a limit; what is
+ * in use in the end is accepted, and only then it is a hit (keeps I91).
+ *
+ *      hearth_lookup -> fetch, fetch, ... -> accept -> release      a hit, or a partial one
+ *                         |   ^                 '----> release      a miss, with the reason why it was not longer
+ *                         v   |
+ *                        shorten, lower: the limit falls each time, so this ends, at the latest with a cold start
+ */
+#include <assert.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cache/cache.h"
+
+/* ---- using it ---- */
+
+/* Waits until a leased object is in memory, or it is known that it will not be. */
+static int await(struct hearth_cache *cache, struct object *object, uint64_t deadline_ns)
+{
+    while (object->data == NULL) {
+        if (!object->moving)
+            return HEARTH_ERROR_MISSING;
+        if (!cond_wait_until(&cache->changed, &cache->lock, deadline_ns) && object->data == NULL)
+            return object->moving ? HEARTH_ERROR_TIMEOUT : HEARTH_ERROR_MISSING;
+    }
+    return HEARTH_OK;
+}
+
+/* What to tell of a fetch that failed: a damaged object was dropped by the mover, which knows why. */
+static enum hearth_reason trouble_of(const struct object *object, int error)
+{
+    if (error == HEARTH_ERROR_TIMEOUT)
+        return HEARTH_REASON_TIMEOUT;
+    return object->damaged ? HEARTH_REASON_UNVERIFIED : HEARTH_REASON_TIER_ERROR;
+}
+
+int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_ms,
+                      const void **data)
+{
+    struct hearth_cache *cache = plan->space->cache;
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
+
+    *data = NULL;
+    if (index >= plan->objects_count)
+        return HEARTH_ERROR_INVALID;
+    struct object *object = plan->objects[index];
+    bool coming = mover_read(cache, object);
+    lock_enter(&cache->lock);
+    int error = coming ? await(cache, object, deadline_ns) : HEARTH_ERROR_MISSING;
+    *data = error == HEARTH_OK ? object->data : NULL;
+    plan->trouble = error == HEARTH_OK ? HEARTH_REASON_NONE : trouble_of(object, error);
+    lock_leave(&cache->lock);
+    return error;
+}
+
+void hearth_plan_prefetch(struct hearth_plan *plan)
+{
+    for (size_t i = 0; i < plan->objects_count; i++)
+        if (!mover_read(plan->space->cache, plan->objects[i]))
+            return; /* fetching will find out */
+}
+
+/* The engine found bytes that it cannot use, or nobody waited for them any longer. Other failures were counted where they happened. */
+static void note_failure(struct hearth_plan *plan, struct object *object, enum hearth_reason why,
+                         struct deferred *deferred)
+{
+    struct hearth_cache *cache = plan->space->cache;
+    struct event event = {
+        .kind = EVENT_VERIFY_FAIL,
+        .bytes = object->bytes,
+        .tier = (uint8_t)plan_tier_of(object),
+        .reason = (uint8_t)why,
+        .prompt_tokens = (uint32_t)plan->count,
+    };
+
+    if (why == HEARTH_REASON_TIMEOUT) {
+        cache->stats.tier_errors++;
+        plan->space->stats.tier_errors++;
+    } else if (why == HEARTH_REASON_UNVERIFIED || why == HEARTH_REASON_REFUSED) {
+        cache->stats.verify_failures++;
+        plan->space->stats.verify_failures++;
+        cache_note_event(cache, deferred, &event);
+    }
+}
+
+void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_reason why)
+{
+    struct hearth_cache *cache = plan->space->cache;
+    struct deferred deferred;
+
+    assert(index < plan->objects_count);
+    cache_enter(cache, &deferred);
+    struct object *object = plan->objects[index];
+    if (why == HEARTH_REASON_NONE)
+        why = plan->trouble ? plan->trouble : HEARTH_REASON_TIER_ERROR;
+    /* A tier that is merely slow or failed once has not lost the object: it stays, and the next plan may have more luck. */
+    bool useless = why != HEARTH_REASON_TIMEOUT && why != HEARTH_REASON_TIER_ERROR;
+    if (why == HEARTH_REASON_TIMEOUT || (useless && !object->damaged))
+        note_failure(plan, object, why, &deferred);
+    uint32_t limit = object->kind == OBJECT_SNAPSHOT ? object->end - 1 : object->begin;
+    if (useless && !object->dropped)
+        room_drop(object, &deferred);
+    plan->limit = MIN(plan->limit, limit);
+    plan->failed = why;
+    plan_make(plan, &deferred);
+    cache_leave(cache, &deferred);
+}
+
+void hearth_plan_lower(struct hearth_plan *plan, uint32_t limit)
+{
+    struct hearth_cache *cache = plan->space->cache;
+    struct deferred deferred;
+
+    if (limit >= plan->info.boundary)
+        return;
+    cache_enter(cache, &deferred);
+    plan->limit = limit;
+    plan_make(plan, &deferred);
+    cache_leave(cache, &deferred);
+}
+
+/* ---- counting ---- */
+
+static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
+{
+    bool rows = false;
+
+    stats->hits++;
+    stats->partials += plan->info.boundary < MIN(plan->info.matched, plan->count - 1);
+    stats->tokens_reused += plan->info.boundary;
+    for (size_t i = 0; i < plan->objects_count; i++) {
+        const struct hearth_object *view = &plan->views[i];
+        if (view->kind != HEARTH_OBJECT_ROWS || view->tier >= HEARTH_TIER_COUNT)
+            continue;
+        bool last = i + 1 == plan->objects_count || plan->views[i + 1].kind != HEARTH_OBJECT_ROWS;
+        uint32_t end = last ? plan->info.boundary : plan->views[i + 1].begin;
+        stats->tokens_reused_by_tier[view->tier] += end - view->begin;
+        rows = true;
+    }
+    /* A model without rows is restored from its snapshot alone. */
+    if (!rows && plan->objects_count > 0 && plan->views[0].tier < HEARTH_TIER_COUNT)
+        stats->tokens_reused_by_tier[plan->views[0].tier] += plan->info.boundary;
+}
+
+static void count_miss(const struct hearth_plan *plan, struct hearth_stats *stats)
+{
+    stats->misses++;
+    stats->miss_by_reason[plan->info.reason]++;
+}
+
+static bool uses_tail(const struct hearth_plan *plan)
+{
+    for (size_t i = 0; i < plan->objects_count; i++)
+        if (list_node_linked(&plan->objects[i]->tail_link))
+            return true;
+    return false;
+}
+
+void hearth_plan_accept(struct hearth_plan *plan)
+{
+    struct hearth_cache *cache = plan->space->cache;
+    struct deferred deferred;
+
+    if (plan->accepted || plan->info.boundary == 0 || (plan->flags & HEARTH_LOOKUP_PEEK))
+        return;
+    plan->accepted = true;
+    cache_enter(cache, &deferred);
+    count_reuse(plan, &cache->stats);
+    count_reuse(plan, &plan->space->stats);
+    if (uses_tail(plan)) {
+        cache->stats.tail_hits++;
+        plan->space->stats.tail_hits++;
+    }
+    for (size_t i = 0; i < plan->objects_count; i++) {
+        struct object *object = plan->objects[i];
+        object->shared |= plan->branches && object->end <= plan->info.first_difference;
+        room_touch(object, true);
+        if (list_node_linked(&object->tail_link))
+            list_move_back(&plan->space->tails, &object->tail_link);
+    }
+    bool partial = plan->info.boundary < MIN(plan->info.matched, plan->count - 1);
+    struct event event = plan_event(plan, partial ? EVENT_PARTIAL : EVENT_HIT);
+    cache_note_event(cache, &deferred, &event);
+    cache_leave(cache, &deferred);
+}
+
+void hearth_plan_release(struct hearth_plan **out)
+{
+    struct hearth_plan *plan = *out;
+    struct deferred deferred;
+
+    if (plan == NULL)
+        return;
+    struct hearth_cache *cache = plan->space->cache;
+    cache_enter(cache, &deferred);
+    if (!plan->accepted && !(plan->flags & HEARTH_LOOKUP_PEEK)) {
+        if (plan->info.reason == HEARTH_REASON_NONE && plan->info.boundary > 0)
+            plan->info.reason =
+                HEARTH_REASON_DISABLED; /* it could have been a hit, and nobody wanted it (keeps I104) */
+        struct event event = plan_event(plan, EVENT_MISS);
+        count_miss(plan, &cache->stats);
+        count_miss(plan, &plan->space->stats);
+        cache_note_event(cache, &deferred, &event);
+    }
+    plan_release_objects(plan, &deferred);
+    room_shrink(cache, &deferred);
+    cache_leave(cache, &deferred);
+    mem_free(plan->objects);
+    mem_free(plan->views);
+    mem_free(plan->tokens);
+    mem_free(plan);
+    *out = NULL;
+}

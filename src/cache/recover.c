@@ -1,0 +1,371 @@
+/*
+ * recover.c: taking over what a slower tier holds from an earlier process, so that a restart begins warm (keeps I107).
+ *
+ * A tier shows its objects in the order of their use. Each comes with its own key, the key of its space, the key of the block before it and
+ * the tokens from there on. It is taken over when the block before it is in the tree; until then it waits, by that key:
+ *
+ *      each --> parent known? --yes--> adopt: its blocks are known now
+ *                    '--no---> waits (a copy, charged to the ledger) --> at the end all that wait, by their first token: parents come
+ *                                                                        before children, and who finds none now is an orphan
+ *
+ * What is adopted is leased until the end: trees that need room must not forget the parents of those who still come. At most half of the
+ * budget goes to trees (room_reserve_books).
+ *
+ * TRUST. Nothing of a record is believed that is not proved by its key: the tokens are inserted, the key of the object is computed from
+ * them with the key of the space, and must be the one that it is stored under (keeps I101). Bytes are verified by the tier when they are
+ * read. A record that contradicts itself, and an orphan, can never be reached: they are dropped from the tier, unless something had to be
+ * left out for lack of memory: then they may be whole, and stay.
+ *
+ * SPACES that are not open yet. A space is known by its key alone until someone opens it with the model and the tenant that make this key:
+ * it is made dormant, with its tree, and wakes with hearth_space_open. Objects of a configuration that never comes back are the first to
+ * be forgotten when trees need room, being used by nobody. A tree has the block size of this process; records of another are skipped and
+ * stay in the tier: their space has another key, and will be asked for when the old size is set again.
+ *
+ * Not here: reading any bytes. Objects are promoted when a plan wants them.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "cache/cache.h"
+
+/* A block that is in a tree, by its key; only while recovering. */
+struct known {
+    struct map_node link;
+    struct hash256 key;
+    struct node *node;
+};
+
+/* A record whose parent was not seen yet. */
+struct waiting {
+    struct tier_meta meta;
+    uint64_t charged;
+    int32_t tokens[];
+};
+
+struct recovery {
+    struct hearth_cache *cache;
+    struct map known;
+    struct waiting **waiting;
+    size_t waiting_count, waiting_cap;
+    struct list adopted; /* objects, by aside_link, leased */
+    struct deferred deferred;
+    uint64_t charged; /* of the ledger, for all of this */
+    bool complete;    /* nothing was left out for lack of memory */
+};
+
+static uint64_t hash_of(const struct hash256 *key)
+{
+    return map_hash(key->bytes, sizeof(key->bytes),
+                    0); /* keyed hashes already: nobody can choose them */
+}
+
+static bool known_is(const struct map_node *node, const void *key)
+{
+    return hash256_eq(&CONTAINER_OF(node, struct known, link)->key, key);
+}
+
+/* Memory that is in the ledger while recovering; NULL: there is no room, and something will be left out. */
+static void *take(struct recovery *recovery, uint64_t bytes)
+{
+    void *memory = NULL;
+
+    if (room_reserve_books(recovery->cache, bytes, &recovery->deferred)) {
+        memory = mem_try_alloc(bytes);
+        if (memory != NULL)
+            recovery->charged += bytes;
+        else
+            room_release_books(recovery->cache, bytes);
+    }
+    recovery->complete &= memory != NULL;
+    return memory;
+}
+
+static void give(struct recovery *recovery, void *memory, uint64_t bytes)
+{
+    mem_free(memory);
+    recovery->charged -= bytes;
+    room_release_books(recovery->cache, bytes);
+}
+
+/* ---- records ---- */
+
+static enum object_kind kind_of(const struct tier_meta *meta)
+{
+    return (enum object_kind)(meta->kind & 0xff);
+}
+
+static uint8_t entry_of(const struct tier_meta *meta)
+{
+    return (uint8_t)(meta->kind >> 8);
+}
+
+/* Where its tokens begin. */
+static uint32_t begin_of(const struct tier_meta *meta)
+{
+    return meta->end - meta->tokens_count;
+}
+
+/* Whether an object of this shape can be in a tree of ours at all. */
+static bool fits(const struct hearth_cache *cache, const struct tier_meta *meta)
+{
+    uint32_t block = cache->block_tokens;
+
+    if (meta->kind >> 16 != block - 1 || entry_of(meta) > HEARTH_ENTRY_SYSTEM || meta->bytes == 0 ||
+        meta->shape_bytes > OBJECT_SHAPE_BYTES_MAX || meta->end > CACHE_TOKENS_MAX ||
+        meta->tokens_count == 0 || meta->tokens_count > meta->end)
+        return false;
+    switch (kind_of(meta)) {
+    case OBJECT_SNAPSHOT:
+        return meta->begin == 0 && begin_of(meta) % block == 0;
+    case OBJECT_ROWS:
+    case OBJECT_SLIDING:
+        return meta->begin == begin_of(meta) && meta->begin % block == 0 &&
+               (meta->end % block == 0 || meta->end - meta->begin < block);
+    }
+    return false;
+}
+
+static struct object *make_object(struct hearth_space *space, const struct tier_meta *meta)
+{
+    struct hearth_cache *cache = space->cache;
+    struct object *object = mem_alloc(sizeof(*object));
+    uint64_t now = cache_now_ns(cache), wall = clock_wall_ns(cache->clock);
+    uint64_t age = wall - MIN(meta->used_wall_ns, wall);
+
+    *object = (struct object){
+        .kind = kind_of(meta),
+        .begin = meta->begin,
+        .end = meta->end,
+        .bytes = meta->bytes,
+        .shape_bytes = meta->shape_bytes,
+        .space = space,
+        .entry = entry_of(meta),
+        .used_ns = now - MIN(age, now),
+        .stored_ns = now - MIN(age, now),
+        .heap_slot = OBJECT_NOT_IN_HEAP,
+    };
+    memcpy(object->shape, meta->shape, meta->shape_bytes);
+    return object;
+}
+
+/* ---- adopting ---- */
+
+/* Fills tokens [0, node_end(node)), from the end. */
+static void fill_path(const struct node *node, int32_t *tokens)
+{
+    for (; node != NULL; node = node_parent(node))
+        memcpy(tokens + node_begin(node), node_tokens(node),
+               (node_end(node) - node_begin(node)) * sizeof(*tokens));
+}
+
+/* Puts an object of a space whose tokens are complete into the tree. False: there is no memory, or it is not what it says. */
+static bool attach(struct recovery *recovery, struct hearth_space *space,
+                   const struct tier_meta *meta, const int32_t *tokens)
+{
+    struct deferred *deferred = &recovery->deferred;
+
+    if (!room_record(space)) {
+        recovery->complete = false;
+        return false;
+    }
+    if (!room_reserve(space, room_record_bytes(), deferred)) {
+        room_unrecord(space);
+        recovery->complete = false;
+        return false;
+    }
+    struct object *object = make_object(space, meta);
+    uint64_t used_ns = object->used_ns;
+    int error = store_attach(object, tokens, NULL, deferred);
+    if (error != HEARTH_OK) {
+        room_release(space, room_record_bytes());
+        mem_free(object);
+        room_unrecord(space);
+        recovery->complete &= error != HEARTH_ERROR_MEMORY;
+        return false;
+    }
+    bool proved = hash256_eq(&object->key, &meta->key);
+    room_set_in(object, OBJECT_TIER_SSD, true);
+    object->used_ns = used_ns;
+    if (proved) {
+        room_lease(object);
+        list_push_back(&recovery->adopted, &object->aside_link);
+    } else {
+        room_drop(
+            object,
+            deferred); /* under the key that it should have, where there is nothing; the caller drops the other */
+    }
+    return proved;
+}
+
+/* Those of the object's blocks that others may follow are known from now on. */
+static void make_known(struct recovery *recovery, struct hearth_space *space, const int32_t *tokens,
+                       const struct tier_meta *meta)
+{
+    struct index_match match = index_match(space->index, tokens, meta->end);
+
+    for (size_t i = begin_of(meta) / recovery->cache->block_tokens; i < match.nodes_count; i++) {
+        const struct hash256 *key = node_key(match.path[i]);
+        if (node_is_tail(match.path[i]) ||
+            map_find(&recovery->known, hash_of(key), known_is, key) != NULL)
+            continue;
+        struct known *known = take(recovery, sizeof(*known));
+        if (known == NULL)
+            return;
+        known->key = *key;
+        known->node = match.path[i];
+        map_insert(&recovery->known, &known->link, hash_of(key));
+    }
+}
+
+/* Adopts a record whose parent (NULL: none) is known; what is of no use is dropped from the tier. */
+static void adopt(struct recovery *recovery, const struct tier_meta *meta,
+                  const struct node *parent)
+{
+    struct hearth_cache *cache = recovery->cache;
+    struct hearth_space *space = space_find(cache, &meta->space);
+    uint64_t bytes = (uint64_t)meta->end * sizeof(int32_t);
+
+    bool room = cache->books <= budget_cap(cache->budget) / 2; /* the other half is for objects */
+    if (space == NULL && room)
+        space = space_create_dormant(cache, &meta->space, &recovery->deferred);
+    int32_t *tokens = space && room ? take(recovery, bytes) : NULL;
+    if (tokens == NULL) {
+        recovery->complete = false;
+        return;
+    }
+    fill_path(parent, tokens);
+    memcpy(tokens + begin_of(meta), meta->tokens, meta->tokens_count * sizeof(*tokens));
+    bool complete = recovery->complete;
+    recovery->complete = true;
+    if (attach(recovery, space, meta, tokens))
+        make_known(recovery, space, tokens, meta);
+    else if (recovery->complete)
+        cache_note_drop(cache, &recovery->deferred, &meta->key);
+    recovery->complete &= complete;
+    give(recovery, tokens, bytes);
+}
+
+/* The parent of a record: true when it is known, or none is needed. */
+static bool find_parent(struct recovery *recovery, const struct tier_meta *meta,
+                        const struct node **parent)
+{
+    *parent = NULL;
+    if (begin_of(meta) == 0)
+        return true;
+    struct map_node *found =
+        map_find(&recovery->known, hash_of(&meta->parent), known_is, &meta->parent);
+    if (found == NULL)
+        return false;
+    *parent = CONTAINER_OF(found, struct known, link)->node;
+    return true;
+}
+
+static void wait_for_parent(struct recovery *recovery, const struct tier_meta *meta)
+{
+    uint64_t bytes = sizeof(struct waiting) + (uint64_t)meta->tokens_count * sizeof(int32_t);
+    struct waiting *waiting = take(recovery, bytes);
+
+    if (waiting == NULL)
+        return;
+    waiting->meta = *meta;
+    waiting->charged = bytes;
+    memcpy(waiting->tokens, meta->tokens, meta->tokens_count * sizeof(int32_t));
+    waiting->meta.tokens = waiting->tokens;
+    recovery->waiting = cache_grow(recovery->waiting, recovery->waiting_count,
+                                   &recovery->waiting_cap, sizeof(waiting));
+    recovery->waiting[recovery->waiting_count++] = waiting;
+}
+
+static bool on_record(const struct tier_meta *meta, void *arg)
+{
+    struct recovery *recovery = arg;
+    const struct node *parent;
+
+    if (!fits(recovery->cache, meta))
+        return true;
+    if (find_parent(recovery, meta, &parent))
+        adopt(recovery, meta, parent);
+    else
+        wait_for_parent(recovery, meta);
+    return true;
+}
+
+/* ---- those that wait ---- */
+
+static int by_begin(const void *a, const void *b)
+{
+    uint32_t x = begin_of(&(*(struct waiting *const *)a)->meta),
+             y = begin_of(&(*(struct waiting *const *)b)->meta);
+
+    return (x > y) - (x < y);
+}
+
+static void adopt_waiting(struct recovery *recovery)
+{
+    if (recovery->waiting_count > 0)
+        qsort(recovery->waiting, recovery->waiting_count, sizeof(recovery->waiting[0]), by_begin);
+    for (size_t i = 0; i < recovery->waiting_count; i++) {
+        struct waiting *waiting = recovery->waiting[i];
+        const struct node *parent;
+        if (find_parent(recovery, &waiting->meta, &parent))
+            adopt(recovery, &waiting->meta, parent);
+        else if (recovery->complete)
+            cache_note_drop(recovery->cache, &recovery->deferred,
+                            &waiting->meta.key); /* nothing leads to it, and nothing will */
+        give(recovery, waiting, waiting->charged);
+    }
+    mem_free(recovery->waiting);
+}
+
+static void release_adopted(struct recovery *recovery)
+{
+    struct list_node *link;
+
+    while ((link = list_pop_front(&recovery->adopted)) != NULL)
+        room_unlease(CONTAINER_OF(link, struct object, aside_link), &recovery->deferred);
+}
+
+static void forget_known(struct map_node *node, void *arg)
+{
+    struct recovery *recovery = arg;
+    struct known *known = CONTAINER_OF(node, struct known, link);
+
+    map_remove(&recovery->known, node);
+    give(recovery, known, sizeof(*known));
+}
+
+/* ---- the tier is read without the lock, and records are taken in under it ---- */
+
+static bool on_record_unlocked(const struct tier_meta *meta, void *arg)
+{
+    struct recovery *recovery = arg;
+
+    cache_enter(recovery->cache, &recovery->deferred);
+    bool more = on_record(meta, recovery);
+    cache_leave(recovery->cache, &recovery->deferred);
+    return more;
+}
+
+void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double bytes_per_s)
+{
+    struct recovery recovery = {.cache = cache, .complete = true};
+
+    assert(cache->slow == NULL);
+    cache->slow = slow;
+    cache->slow_bytes_per_s = bytes_per_s;
+    map_init(&recovery.known);
+    list_init(&recovery.adopted);
+    slow->ops->each(slow, on_record_unlocked, &recovery);
+    cache_enter(cache, &recovery.deferred);
+    adopt_waiting(&recovery);
+    map_each(&recovery.known, forget_known, &recovery);
+    release_adopted(&recovery);
+    assert(recovery.charged == 0);
+    cache_leave(cache, &recovery.deferred);
+    map_fini(&recovery.known);
+}

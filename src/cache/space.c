@@ -1,0 +1,349 @@
+/*
+ * space.c: spaces, one for each model as it is configured and each tenant: their keys, their lives, their objects and flights.
+ *
+ *                  recover.c finds objects of it
+ *      (nothing) ---------------------------------> DORMANT --hearth_space_open--> OPEN --last close--> CLOSED --open--> OPEN ...
+ *          '-------hearth_space_open-------------------^                                                  |
+ *                                                      '---- reap: nobody has it open, nothing is held ----'---> (freed)
+ *
+ * A dormant space is a tree without a model: its key is known, what the key was made of is not. It cannot be looked up.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/mem.h"
+#include "cache/cache.h"
+
+/* ---- all objects of a space ---- */
+
+struct gathering {
+    struct object **objects;
+    size_t count, cap;
+};
+
+static void gather(struct gathering *gathering, struct object *object, const struct node *node)
+{
+    if (object == NULL || object->last != node)
+        return; /* a run is gathered at its last node */
+    gathering->objects =
+        cache_grow(gathering->objects, gathering->count, &gathering->cap, sizeof(object));
+    gathering->objects[gathering->count++] = object;
+}
+
+static bool gather_node(struct node *node, void *arg)
+{
+    gather(arg, node_rows(node), node);
+    gather(arg, node_sliding(node), node);
+    for (uint32_t at = node_end(node); at > node_begin(node);) {
+        struct object *snapshot = node_snapshot_below(node, at);
+        if (snapshot == NULL)
+            break;
+        gather(arg, snapshot, node);
+        at = snapshot->end - 1;
+    }
+    return true;
+}
+
+void space_each_object(struct hearth_space *space, void (*fn)(struct object *object, void *arg),
+                       void *arg)
+{
+    struct gathering gathering = {0};
+
+    lock_assert_held(&space->cache->lock);
+    index_each(space->index, gather_node, &gathering);
+    for (size_t i = 0; i < gathering.count; i++)
+        fn(gathering.objects[i], arg);
+    mem_free(gathering.objects);
+}
+
+/* ---- life ---- */
+
+void space_remove(struct hearth_space *space)
+{
+    struct hearth_cache *cache = space->cache;
+
+    lock_assert_held(&cache->lock);
+    assert(space->opens == 0 && space->objects == 0 && space->records == 0 && space->charged == 0);
+    list_remove(&cache->spaces, &space->link);
+    if (space->owner != cache->owner_common)
+        budget_remove_owner(cache->budget, space->owner);
+    cache->shares -= space->share;
+    room_release_books(cache, space->index_charged + sizeof(*space));
+}
+
+static void no_object(struct object *object, void *arg)
+{
+    (void)object;
+    (void)arg;
+    assert(!"a space is cleared before it is freed");
+}
+
+void space_free(struct hearth_space *space)
+{
+    index_destroy(&space->index, no_object, NULL);
+    flights_destroy(&space->flights);
+    mem_free(space);
+}
+
+bool space_has_rows(const struct hearth_space *space)
+{
+    return (space->model.kinds & HEARTH_KIND_FULL) != 0;
+}
+
+bool space_sliceable(const struct hearth_space *space)
+{
+    return space->model.kinds == HEARTH_KIND_FULL;
+}
+
+bool space_needs_snapshot(const struct hearth_space *space)
+{
+    const uint32_t windows = HEARTH_KIND_SLIDING | HEARTH_KIND_CHUNKED;
+
+    return (space->model.kinds & HEARTH_KIND_RECURRENT) != 0 ||
+           ((space->model.kinds & windows) != 0 && !space->model.captures_sliding);
+}
+
+/* Everything that two requests must agree in to share state (keeps I97, I100). */
+static struct hash256 space_key(const struct hearth_cache *cache, const struct hearth_model *model,
+                                const char *tenant)
+{
+    struct hash256_state state;
+
+    hash256_init_keyed(&state, &cache->key);
+    hash256_update_framed(&state, "hearth space 1", 14);
+    hash256_update(&state, model->fingerprint, sizeof(model->fingerprint));
+    hash256_update_u32(&state, model->kinds);
+    hash256_update_u32(&state, model->window);
+    hash256_update_u32(&state, model->captures_sliding);
+    hash256_update_u32(&state, cache->block_tokens);
+    hash256_update_framed(&state, tenant, strlen(tenant));
+    return hash256_final(&state);
+}
+
+struct hearth_space *space_find(struct hearth_cache *cache, const struct hash256 *key)
+{
+    LIST_FOREACH (struct hearth_space, space, &cache->spaces, link)
+        if (hash256_eq(&space->key, key))
+            return space;
+    return NULL;
+}
+
+/* A line of the ledger for the space; the common one when there are too many, unless a share is asked for: that must not be promised
+ * in vain. */
+static bool own(struct hearth_space *space, uint64_t share)
+{
+    struct hearth_cache *cache = space->cache;
+    budget_owner owner = -1;
+
+    if ((cache->spaces.count >= CACHE_TENANTS_MAX && share == 0) ||
+        budget_add_owner(cache->budget, space->tenant[0] ? space->tenant : "space", share, &owner,
+                         NULL) != ERR_OK) {
+        if (share > 0)
+            return false;
+        owner = cache->owner_common;
+    }
+    budget_move(cache->budget, space->owner, owner, space->charged);
+    space->owner = owner;
+    space->share = share;
+    cache->shares += share;
+    return true;
+}
+
+struct hearth_space *space_create_dormant(struct hearth_cache *cache, const struct hash256 *key,
+                                          struct deferred *deferred)
+{
+    struct hearth_space *space = mem_alloc(sizeof(*space));
+
+    lock_assert_held(&cache->lock);
+    space->index = index_create(key, cache->block_tokens);
+    uint64_t bytes = index_bytes(space->index);
+    if (!room_reserve_books(cache, bytes + sizeof(*space), deferred)) {
+        index_destroy(&space->index, no_object, NULL);
+        mem_free(space);
+        return NULL;
+    }
+    space->cache = cache;
+    space->key = *key;
+    space->dormant = true;
+    space->index_charged = bytes;
+    space->owner = cache->owner_common;
+    index_set_watch(space->index, room_watch, cache);
+    space->flights = flights_create(CACHE_FLIGHTS_MAX, CACHE_WAITERS_MAX);
+    list_init(&space->tails);
+    list_push_back(&cache->spaces, &space->link);
+    return space;
+}
+
+static void keep_tail(struct object *object, void *deferred)
+{
+    store_keep_tail(object, deferred);
+}
+
+/* Gives a dormant space its model and its tenant. False: its share cannot be had. */
+static bool wake(struct hearth_space *space, const struct hearth_model *model, const char *tenant,
+                 uint64_t share, struct deferred *deferred)
+{
+    snprintf(space->tenant, sizeof(space->tenant), "%s", tenant);
+    if (!own(space, share))
+        return false;
+    space->model = *model;
+    space->dormant = false;
+    space_each_object(space, keep_tail,
+                      deferred); /* which of them are tails could not be told before */
+    return true;
+}
+
+/* Spaces that nobody has open and that hold nothing go: a flood of tenants that come once leaves nothing behind (keeps I108). The
+ * caller frees what is in `gone`. */
+static void reap(struct hearth_cache *cache, struct list *gone)
+{
+    list_init(gone);
+    LIST_FOREACH_SAFE (struct hearth_space, space, &cache->spaces, link) {
+        if (space->opens > 0 || space->records > 0 || index_nodes(space->index) > 0 ||
+            flights_count(space->flights) > 0)
+            continue;
+        space_remove(space);
+        list_push_back(gone, &space->link);
+    }
+}
+
+static void free_spaces(struct list *gone)
+{
+    struct list_node *link;
+
+    while ((link = list_pop_front(gone)) != NULL)
+        space_free(CONTAINER_OF(link, struct hearth_space, link));
+}
+
+/* The caller's model, checked; false when it makes no sense. */
+static bool take_model(const struct hearth_model *model, struct hearth_model *mine)
+{
+    const uint32_t windows = HEARTH_KIND_SLIDING | HEARTH_KIND_CHUNKED;
+    const uint32_t known = windows | HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT;
+
+    *mine = (struct hearth_model){0};
+    memcpy(mine, model, MIN(model->struct_size, sizeof(*mine)));
+    if ((mine->kinds & windows) == 0)
+        mine->captures_sliding = false;
+    return mine->kinds != 0 && (mine->kinds & ~known) == 0 &&
+           (!mine->captures_sliding || mine->window > 0);
+}
+
+int hearth_space_open(struct hearth_cache *cache, const struct hearth_model *model,
+                      const char *tenant, uint64_t share_bytes, struct hearth_space **out)
+{
+    struct hearth_model mine;
+    struct deferred deferred;
+    struct list gone;
+    int error = HEARTH_OK;
+
+    *out = NULL;
+    if (!take_model(model, &mine) || strlen(tenant) >= CACHE_TENANT_BYTES)
+        return HEARTH_ERROR_INVALID;
+    struct hash256 key = space_key(cache, &mine, tenant);
+    cache_enter(cache, &deferred);
+    reap(cache, &gone);
+    struct hearth_space *space = space_find(cache, &key);
+    if (space == NULL)
+        space = space_create_dormant(cache, &key, &deferred);
+    if (space == NULL || (space->dormant && !wake(space, &mine, tenant, share_bytes, &deferred))) {
+        error = HEARTH_ERROR_MEMORY; /* a space that could not wake is reaped, or waits on */
+    } else {
+        space->opens++;
+        *out = space;
+    }
+    cache_leave(cache, &deferred);
+    free_spaces(&gone);
+    return error;
+}
+
+void hearth_space_close(struct hearth_space **out)
+{
+    if (*out == NULL)
+        return;
+    struct hearth_cache *cache = (*out)->cache;
+    lock_enter(&cache->lock);
+    assert((*out)->opens > 0);
+    (*out)->opens--; /* what it holds stays: a model that comes back finds it */
+    lock_leave(&cache->lock);
+    *out = NULL;
+}
+
+void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_per_s,
+                            double import_bytes_per_s)
+{
+    lock_enter(&space->cache->lock);
+    space->model.prefill_tokens_per_s = prefill_tokens_per_s;
+    space->model.import_bytes_per_s = import_bytes_per_s;
+    lock_leave(&space->cache->lock);
+}
+
+/* ---- flights ---- */
+
+struct hearth_flight {
+    struct hearth_space *space;
+    struct flight *flight;
+};
+
+int hearth_flight_open(struct hearth_space *space, const int32_t *tokens, size_t count,
+                       struct hearth_flight **out)
+{
+    struct hearth_cache *cache = space->cache;
+    struct deferred deferred;
+
+    *out = NULL;
+    if (count == 0 || count > CACHE_TOKENS_MAX)
+        return HEARTH_ERROR_INVALID;
+    cache_enter(cache, &deferred);
+    struct flight *flight = flights_open(space->flights, tokens, count);
+    if (flight != NULL) {
+        cache->stats.flights++;
+        space->stats.flights++;
+    }
+    cache_leave(cache, &deferred);
+    if (flight == NULL)
+        return HEARTH_ERROR_MEMORY;
+    *out = mem_alloc(sizeof(**out));
+    **out = (struct hearth_flight){space, flight};
+    return HEARTH_OK;
+}
+
+void hearth_flight_reached(struct hearth_flight *flight, uint32_t boundary)
+{
+    struct deferred deferred;
+
+    cache_enter(flight->space->cache, &deferred);
+    flights_reached(flight->space->flights, flight->flight, boundary, &deferred.calls);
+    cache_leave(flight->space->cache, &deferred);
+}
+
+void hearth_flight_close(struct hearth_flight **flight)
+{
+    struct deferred deferred;
+
+    if (*flight == NULL)
+        return;
+    struct hearth_cache *cache = (*flight)->space->cache;
+    cache_enter(cache, &deferred);
+    flights_close((*flight)->space->flights, &(*flight)->flight, &deferred.calls);
+    cache_leave(cache, &deferred);
+    mem_free(*flight);
+    *flight = NULL;
+}
+
+bool hearth_flight_wait(struct hearth_space *space, const int32_t *tokens, size_t count,
+                        uint32_t boundary, void (*fn)(uint32_t reached, void *arg), void *arg)
+{
+    struct deferred deferred;
+
+    cache_enter(space->cache, &deferred);
+    bool waits = flights_wait(space->flights, tokens, count, boundary, fn, arg);
+    if (waits) {
+        space->cache->stats.flight_waits++;
+        space->stats.flight_waits++;
+    }
+    cache_leave(space->cache, &deferred);
+    return waits;
+}

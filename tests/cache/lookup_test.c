@@ -1,0 +1,334 @@
+/* Plans: how far, from which objects, and why not further. */
+#include <hearth/hearth.h>
+
+#include "base/mem.h"
+#include "support/cache_kit.h"
+#include "support/test.h"
+
+enum { RAM = 4 << 20 };
+
+static const uint32_t FULL = HEARTH_KIND_FULL;
+static const uint32_t HYBRID = HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT;
+
+static void test_i2_i12_exact_repeat_leaves_one_token(void **state)
+{
+    struct kit kit;
+    struct hearth_plan_info info;
+    int32_t tokens[100];
+
+    (void)state;
+    kit_open(&kit, RAM, FULL);
+    kit_tokens(tokens, 100, 1);
+    assert_int_equal(kit_restore(&kit, tokens, 100, &info), 0);
+    assert_int_equal(info.reason, HEARTH_REASON_COLD);
+    assert_int_equal(info.match, HEARTH_MATCH_NONE);
+    assert_int_equal(kit_store(&kit, tokens, 100, NULL), 3); /* 64, 32, and the tail of 4 */
+    kit_check(&kit);
+    assert_int_equal(kit_restore(&kit, tokens, 100, &info), 99);
+    assert_int_equal(info.reason, HEARTH_REASON_NONE);
+    assert_int_equal(info.match, HEARTH_MATCH_EXACT);
+    assert_int_equal(info.first_difference, 100);
+    assert_int_equal(info.matched, 100);
+    assert_int_equal(info.objects_count, 3);
+    assert_int_equal(kit_store(&kit, tokens, 100, NULL), 0);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
+static void test_kinds_of_match_and_reasons(void **state)
+{
+    struct kit kit;
+    struct hearth_plan_info info;
+    int32_t a[100], b[100], c[200];
+
+    (void)state;
+    kit_open(&kit, RAM, FULL);
+    kit_tokens(a, 100, 1);
+    kit_store(&kit, a, 100, NULL);
+
+    info = kit_peek(&kit, a, 50); /* what is held goes on */
+    assert_int_equal(info.boundary, 49);
+    assert_int_equal(info.match, HEARTH_MATCH_SUPERSEQUENCE);
+    assert_int_equal(info.reason, HEARTH_REASON_NONE);
+    assert_int_equal(info.first_difference, 50);
+
+    kit_tokens(b, 100, 2);
+    kit_tokens(b, 41, 1); /* goes another way in the middle of a block */
+    info = kit_peek(&kit, b, 100);
+    assert_int_equal(info.boundary, 41);
+    assert_int_equal(info.match, HEARTH_MATCH_LCP);
+    assert_int_equal(info.reason, HEARTH_REASON_DIVERGED);
+    assert_int_equal(info.first_difference, 41);
+    assert_int_equal(info.objects_count, 1);
+
+    kit_tokens(c, 200, 1); /* goes on where the held one ends */
+    info = kit_peek(&kit, c, 200);
+    assert_int_equal(info.boundary, 100);
+    assert_int_equal(info.match, HEARTH_MATCH_PREFIX);
+    assert_int_equal(info.reason, HEARTH_REASON_SHORT);
+    assert_int_equal(info.first_difference, 100);
+
+    kit_tokens(b, 100, 3);
+    info = kit_peek(&kit, b, 100);
+    assert_int_equal(info.boundary, 0);
+    assert_int_equal(info.reason, HEARTH_REASON_DIVERGED);
+    assert_int_equal(info.first_difference, 0);
+    info = kit_peek(&kit, a, 1); /* nothing can be reused of one token */
+    assert_int_equal(info.boundary, 0);
+    assert_int_equal(info.reason, HEARTH_REASON_NONE);
+    kit_close(&kit);
+}
+
+static void test_i92_i3_branches_keep_each_other(void **state)
+{
+    struct kit kit;
+    int32_t a[120], b[120];
+
+    (void)state;
+    kit_open(&kit, RAM, FULL);
+    kit_tokens(a, 120, 1);
+    kit_tokens(b, 120, 2);
+    kit_tokens(b, 70, 1);
+    kit_store(&kit, a, 120, NULL);
+    assert_int_equal(kit_restore(&kit, b, 120, NULL), 70);
+    kit_store(&kit, b, 120, NULL);
+    assert_int_equal(kit_restore(&kit, a, 120, NULL), 119);
+    assert_int_equal(kit_restore(&kit, b, 120, NULL), 119);
+    assert_int_equal(kit_restore(&kit, a, 120, NULL), 119);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
+static void test_i4_i15_hybrids_resume_at_snapshots_only(void **state)
+{
+    struct kit kit;
+    struct hearth_plan_info info;
+    int32_t tokens[100], other[100];
+
+    (void)state;
+    kit_open(&kit, RAM, HYBRID);
+    kit_tokens(tokens, 100, 1);
+    kit_store(&kit, tokens, 100, NULL);
+    info = kit_peek(&kit, tokens, 100); /* rows alone are nothing */
+    assert_int_equal(info.boundary, 0);
+    assert_int_equal(info.reason, HEARTH_REASON_NO_SNAPSHOT);
+    assert_int_equal(info.junction, 99);
+    assert_int_equal(kit_snapshot(&kit, tokens, 100, 40), HEARTH_OK);
+    assert_int_equal(kit_snapshot(&kit, tokens, 100, 99), HEARTH_OK);
+    assert_int_equal(kit_snapshot(&kit, tokens, 100, 100), HEARTH_OK);
+    assert_int_equal(kit_snapshot(&kit, tokens, 100, 100), HEARTH_ERROR_EXISTS);
+    kit_check(&kit);
+    assert_int_equal(kit_restore(&kit, tokens, 100, &info), 99);
+    assert_int_equal(info.reason, HEARTH_REASON_NONE);
+    assert_int_equal(info.junction, 0);
+    kit_tokens(other, 100, 2);
+    kit_tokens(other, 90, 1);
+    assert_int_equal(kit_restore(&kit, other, 100, &info), 40);
+    assert_int_equal(info.match, HEARTH_MATCH_PREFIX);
+    assert_int_equal(info.reason, HEARTH_REASON_NO_SNAPSHOT);
+    assert_int_equal(info.junction, 90);
+    assert_int_equal(info.first_difference, 90);
+    assert_int_equal(info.matched, 90);
+    kit_close(&kit);
+}
+
+static void test_a_model_without_rows(void **state)
+{
+    struct kit kit;
+    struct hearth_plan_info info;
+    int32_t tokens[100];
+
+    (void)state;
+    kit_open(&kit, RAM, HEARTH_KIND_RECURRENT);
+    kit_tokens(tokens, 100, 1);
+    assert_int_equal(kit_store(&kit, tokens, 100, NULL), 0);
+    assert_int_equal(kit_snapshot(&kit, tokens, 100, 37), HEARTH_OK);
+    assert_int_equal(kit_snapshot(&kit, tokens, 100, 99), HEARTH_OK);
+    assert_int_equal(kit_restore(&kit, tokens, 100, &info), 99);
+    assert_int_equal(info.objects_count, 1);
+    assert_int_equal(kit_restore(&kit, tokens, 99, NULL), 37);
+    assert_int_equal(kit_restore(&kit, tokens, 37, NULL), 0);
+    assert_int_equal(kit_stats(&kit).tokens_reused, 99 + 37);
+    assert_int_equal(kit_stats(&kit).tokens_reused_by_tier[HEARTH_TIER_RAM], 99 + 37);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
+static void test_sliding_windows_by_snapshot(void **state)
+{
+    struct kit kit;
+    int32_t tokens[100];
+
+    (void)state;
+    kit_open(&kit, RAM, HEARTH_KIND_FULL | HEARTH_KIND_SLIDING);
+    kit_tokens(tokens, 100, 1);
+    kit_store(&kit, tokens, 100, NULL);
+    assert_int_equal(kit_restore(&kit, tokens, 100, NULL), 0);
+    kit_snapshot(&kit, tokens, 100, 64);
+    assert_int_equal(kit_restore(&kit, tokens, 100, NULL), 64);
+    kit_close(&kit);
+}
+
+static void test_i16_captured_windows_must_be_whole(void **state)
+{
+    struct hearth_options options = kit_options(RAM);
+    struct hearth_model model = kit_model(HEARTH_KIND_FULL | HEARTH_KIND_SLIDING);
+    struct kit kit;
+    struct hearth_store *store;
+    struct hearth_plan_info info;
+    int32_t tokens[100];
+
+    (void)state;
+    model.captures_sliding = true; /* a window of 24 */
+    kit_open_with(&kit, &options, &model);
+    kit_tokens(tokens, 100, 1);
+    hearth_store_open(kit.space, tokens, 100, NULL, &store);
+    assert_int_equal(kit_put(&kit, store, HEARTH_OBJECT_ROWS, 0, 64, tokens), HEARTH_OK);
+    assert_int_equal(kit_put(&kit, store, HEARTH_OBJECT_ROWS, 64, 96, tokens), HEARTH_OK);
+    assert_int_equal(kit_restore(&kit, tokens, 100, &info), 0);
+    assert_int_equal(info.reason, HEARTH_REASON_NO_SNAPSHOT);
+    /* A window in the middle: [16, 48) is enough for 48, and for 40, not for 39. */
+    assert_int_equal(kit_put(&kit, store, HEARTH_OBJECT_SLIDING, 16, 48, tokens), HEARTH_OK);
+    assert_int_equal(kit_restore(&kit, tokens, 100, &info), 48);
+    assert_int_equal(info.objects_count, 2);
+    assert_int_equal(kit_restore(&kit, tokens, 41, NULL), 40);
+    assert_int_equal(kit_restore(&kit, tokens, 40, NULL), 0);
+    assert_int_equal(kit_put(&kit, store, HEARTH_OBJECT_SLIDING, 64, 96, tokens), HEARTH_OK);
+    assert_int_equal(kit_restore(&kit, tokens, 100, NULL), 96);
+    assert_int_equal(kit_restore(&kit, tokens, 85, NULL), 48); /* its window begins in [48, 64) */
+    hearth_store_close(&store);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
+static void test_i18_captured_windows_and_recurrent_state_together(void **state)
+{
+    struct hearth_options options = kit_options(RAM);
+    struct hearth_model model = kit_model(HYBRID | HEARTH_KIND_SLIDING);
+    struct kit kit;
+    struct hearth_store *store;
+    int32_t tokens[64];
+
+    (void)state;
+    model.captures_sliding = true;
+    kit_open_with(&kit, &options, &model);
+    kit_tokens(tokens, 64, 1);
+    hearth_store_open(kit.space, tokens, 64, NULL, &store);
+    assert_int_equal(kit_put(&kit, store, HEARTH_OBJECT_ROWS, 0, 64, tokens), HEARTH_OK);
+    assert_int_equal(kit_put(&kit, store, HEARTH_OBJECT_SNAPSHOT, 0, 30, tokens), HEARTH_OK);
+    assert_int_equal(kit_put(&kit, store, HEARTH_OBJECT_SNAPSHOT, 0, 60, tokens), HEARTH_OK);
+    assert_int_equal(kit_restore(&kit, tokens, 64, NULL), 0); /* snapshots without windows */
+    assert_int_equal(kit_put(&kit, store, HEARTH_OBJECT_SLIDING, 0, 32, tokens), HEARTH_OK);
+    assert_int_equal(kit_restore(&kit, tokens, 64, NULL), 30);
+    assert_int_equal(kit_put(&kit, store, HEARTH_OBJECT_SLIDING, 32, 64, tokens), HEARTH_OK);
+    assert_int_equal(kit_restore(&kit, tokens, 64, NULL), 60);
+    hearth_store_close(&store);
+    kit_close(&kit);
+}
+
+static void test_peek_touches_and_counts_nothing(void **state)
+{
+    struct kit kit;
+    struct hearth_plan *plan;
+    int32_t tokens[100];
+
+    (void)state;
+    kit_open(&kit, RAM, FULL);
+    kit_tokens(tokens, 100, 1);
+    kit_store(&kit, tokens, 100, NULL);
+    struct hearth_stats before = kit_stats(&kit);
+    hearth_lookup(kit.space, tokens, 100, HEARTH_LOOKUP_PEEK, &plan);
+    hearth_plan_accept(plan);
+    hearth_plan_release(&plan);
+    struct hearth_stats after = kit_stats(&kit);
+    assert_memory_equal(&before, &after, sizeof(before));
+    kit_close(&kit);
+}
+
+static void test_cheaper_to_compute(void **state)
+{
+    struct kit kit;
+    struct hearth_plan_info info;
+    int32_t tokens[100];
+
+    (void)state;
+    kit_open(&kit, RAM, FULL);
+    kit_tokens(tokens, 100, 1);
+    kit_store(&kit, tokens, 100, NULL);
+    hearth_space_set_speed(kit.space, 1e9, 1); /* computing is instant, importing takes hours */
+    info = kit_peek(&kit, tokens, 100);
+    assert_int_equal(info.boundary, 0);
+    assert_int_equal(info.reason, HEARTH_REASON_CHEAPER);
+    assert_true(info.fetch_s > info.compute_s);
+    hearth_space_set_speed(kit.space, 10, 1e9);
+    assert_int_equal(kit_peek(&kit, tokens, 100).boundary, 99);
+    kit_close(&kit);
+}
+
+static void test_i100_foreign_names_only_the_own_tenant(void **state)
+{
+    struct hearth_model model = kit_model(FULL);
+    struct kit kit;
+    int32_t tokens[100];
+
+    (void)state;
+    kit_open(&kit, RAM, FULL);
+    kit_tokens(tokens, 100, 1);
+    kit_store(&kit, tokens, 100, NULL);
+    model.fingerprint[0] = 8;
+    struct kit same = kit_space(&kit, &model, "", 0), other = kit_space(&kit, &model, "other", 0);
+    assert_int_equal(kit_peek(&same, tokens, 100).reason, HEARTH_REASON_FOREIGN);
+    assert_int_equal(kit_peek(&other, tokens, 100).reason, HEARTH_REASON_COLD);
+    assert_int_equal(kit_restore(&same, tokens, 100, NULL), 0);
+    assert_int_equal(kit_restore(&other, tokens, 100, NULL), 0);
+    hearth_space_close(&same.space);
+    hearth_space_close(&other.space);
+    kit_close(&kit);
+}
+
+static void test_invalid_arguments(void **state)
+{
+    struct kit kit;
+    struct hearth_plan *plan;
+    int32_t token = 1;
+
+    (void)state;
+    kit_open(&kit, RAM, FULL);
+    assert_int_equal(hearth_lookup(kit.space, &token, 0, 0, &plan), HEARTH_ERROR_INVALID);
+    assert_null(plan);
+    assert_int_equal(hearth_lookup(kit.space, &token, (size_t)1 << 40, 0, &plan),
+                     HEARTH_ERROR_INVALID);
+    hearth_plan_release(&plan);
+    kit_close(&kit);
+}
+
+static void test_i27_fault_loop_over_a_lookup(void **state)
+{
+    struct fault fault = {0};
+    struct kit kit;
+    int32_t tokens[2000];
+
+    (void)state;
+    kit_open(&kit, RAM, HYBRID);
+    kit_tokens(tokens, 2000, 1);
+    kit_store(&kit, tokens, 2000, NULL); /* more objects than a plan has room for at first */
+    kit_snapshot(&kit, tokens, 2000, 1999);
+    mem_set_fault(&fault);
+    FAULT_LOOP (&fault) {
+        uint32_t boundary = kit_restore(&kit, tokens, 2000, NULL);
+        assert_true(boundary == 1999 || (boundary == 0 && atomic_load(&fault.fired) > 0));
+        kit_check(&kit);
+    }
+    mem_set_fault(NULL);
+    assert_int_equal(kit_restore(&kit, tokens, 2000, NULL), 1999);
+    kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_i2_i12_exact_repeat_leaves_one_token), TEST(test_kinds_of_match_and_reasons),
+           TEST(test_i92_i3_branches_keep_each_other),
+           TEST(test_i4_i15_hybrids_resume_at_snapshots_only), TEST(test_a_model_without_rows),
+           TEST(test_sliding_windows_by_snapshot), TEST(test_i16_captured_windows_must_be_whole),
+           TEST(test_i18_captured_windows_and_recurrent_state_together),
+           TEST(test_peek_touches_and_counts_nothing), TEST(test_cheaper_to_compute),
+           TEST(test_i100_foreign_names_only_the_own_tenant), TEST(test_invalid_arguments),
+           TEST(test_i27_fault_loop_over_a_lookup))

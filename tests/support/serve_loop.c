@@ -1,0 +1,403 @@
+/*
+ * serve_loop.c: see the header. Nothing is kept between requests: what the next one can use is in the cache, or it is lost.
+ */
+#include "support/serve_loop.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "engine/kinds.h"
+#include "engine/schedule.h"
+#include "support/test.h"
+
+enum { FETCH_TIMEOUT_MS = 1000 };
+
+_Static_assert(sizeof(struct serve_shape) <= HEARTH_SHAPE_BYTES_MAX,
+               "does not fit beside an object");
+
+/* One request on its way. */
+struct job {
+    struct serve_loop *loop;
+    const struct serve_request *request;
+    struct serve_answer *answer;
+    uint32_t marks[SERVE_TOKENS_MAX];
+    struct schedule schedule, lasting; /* of this prompt; of all longer ones that begin with it */
+    uint32_t junction;
+    seq_id seq;
+};
+
+static const struct engine_facts *facts_of(const struct job *job)
+{
+    return engine_facts(job->loop->engine);
+}
+
+/* ---- chunks ---- */
+
+static void make_schedule(struct job *job)
+{
+    const struct serve_request *request = job->request;
+    size_t marks = 0;
+
+    assert_true(request->count >= 1 && request->count <= SERVE_TOKENS_MAX);
+    for (uint32_t i = 0; i < request->count; i++)
+        if (request->tokens[i] == SERVE_MARK)
+            job->marks[marks++] = i + 1;
+    job->schedule = (struct schedule){
+        .count = request->count,
+        .grid = job->loop->grid,
+        .chunk_min = job->loop->chunk_min,
+        .marks = job->marks,
+        .marks_count = marks,
+    };
+    job->lasting = job->schedule;
+    job->lasting.count += 2 * job->loop->grid;
+}
+
+/* The last cut at or before `at` that every longer prompt has, too. */
+static uint32_t lasting_floor(const struct job *job, uint32_t at)
+{
+    return schedule_floor(&job->lasting, MIN(at, job->request->count - 1));
+}
+
+static uint64_t history_of(const struct schedule *schedule, uint32_t end)
+{
+    uint64_t history = UINT64_C(0x9E3779B97F4A7C15);
+
+    for (uint32_t at = 0; at < end && (at = schedule_next(schedule, at)) <= end;)
+        history = (history ^ at) * UINT64_C(0xFF51AFD7ED558CCD) + (history >> 29);
+    return history;
+}
+
+/* The ends of the chunks that [begin, end) was computed in. */
+static void fill_cuts(const struct job *job, uint32_t begin, uint32_t end,
+                      struct serve_shape *shape)
+{
+    bool snapshot = shape->state.kind == STATE_SNAPSHOT;
+
+    shape->history = history_of(&job->schedule, snapshot ? end : begin);
+    shape->cuts_count = 0;
+    for (uint32_t at = begin; at < end && !snapshot;) {
+        at = schedule_next(&job->schedule, at);
+        if (shape->cuts_count < SERVE_CUTS_MAX)
+            shape->cuts[shape->cuts_count] = at;
+        shape->cuts_count++;
+    }
+}
+
+/* Whether what is used of an object, up to `end`, was computed in the chunks that we would compute it in. */
+static bool cuts_agree(const struct job *job, const struct serve_shape *shape, uint32_t end)
+{
+    bool snapshot = shape->state.kind == STATE_SNAPSHOT;
+    uint32_t at = shape->state.begin;
+
+    if (shape->history != history_of(&job->schedule, snapshot ? end : at))
+        return false;
+    for (size_t i = 0; at < end && !snapshot; i++) {
+        at = schedule_next(&job->schedule, at);
+        if (i >= MIN(shape->cuts_count, SERVE_CUTS_MAX) || shape->cuts[i] != at)
+            return false;
+    }
+    return true;
+}
+
+/* ---- restoring ---- */
+
+static struct serve_shape shape_of(const struct hearth_object *object)
+{
+    struct serve_shape shape;
+
+    assert_int_equal(object->shape_bytes, sizeof(shape));
+    memcpy(&shape, object->shape, sizeof(shape));
+    return shape;
+}
+
+/* Where the tokens end that an object of the plan is used for. */
+static uint32_t use_end(const struct hearth_plan_info *info, size_t index)
+{
+    const struct hearth_object *next =
+        index + 1 < info->objects_count ? &info->objects[index + 1] : NULL;
+
+    return next != NULL && next->kind == info->objects[index].kind ? next->begin : info->boundary;
+}
+
+/* The longest boundary that this loop may use of the plan. */
+static uint32_t usable(const struct job *job, const struct hearth_plan_info *info)
+{
+    if (!job->loop->exact)
+        return info->boundary;
+    for (size_t i = 0; i < info->objects_count; i++) {
+        const struct hearth_object *object = &info->objects[i];
+        struct serve_shape shape = shape_of(object);
+        if (!cuts_agree(job, &shape, use_end(info, i)))
+            return schedule_floor(&job->schedule, object->kind == HEARTH_OBJECT_ROWS
+                                                      ? object->begin
+                                                      : info->boundary - 1);
+    }
+    return schedule_floor(&job->schedule, info->boundary);
+}
+
+static void lower(const struct job *job, struct hearth_plan *plan)
+{
+    const struct hearth_plan_info *info = hearth_plan_info(plan);
+
+    for (uint32_t limit; (limit = usable(job, info)) < info->boundary;)
+        hearth_plan_lower(plan, limit);
+}
+
+/* Gives up an object, and goes on with a shorter plan. */
+static bool shorten(struct job *job, struct hearth_plan *plan, size_t index, enum hearth_reason why)
+{
+    hearth_plan_shorten(plan, index, why);
+    job->loop->shortened++;
+    return false;
+}
+
+static bool fetch(struct job *job, struct hearth_plan *plan, struct state_object *objects)
+{
+    const struct hearth_plan_info *info = hearth_plan_info(plan);
+
+    hearth_plan_prefetch(plan);
+    for (size_t i = 0; i < info->objects_count; i++) {
+        int error = hearth_plan_fetch(plan, i, FETCH_TIMEOUT_MS, &objects[i].data);
+        if (error != HEARTH_OK)
+            return shorten(job, plan, i,
+                           error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT
+                                                         : HEARTH_REASON_TIER_ERROR);
+        struct serve_shape shape = shape_of(&info->objects[i]);
+        objects[i].shape = shape.state;
+        objects[i].verified = false;
+        if (state_check(job->loop->engine, &objects[i], NULL) != ERR_OK)
+            return shorten(job, plan, i, HEARTH_REASON_UNVERIFIED);
+        objects[i].verified = true;
+    }
+    return true;
+}
+
+/* One try: true when there is a sequence of answer->reused tokens, or a cold start is all that is left. */
+static bool try_plan(struct job *job, struct hearth_plan *plan)
+{
+    const struct hearth_plan_info *info = hearth_plan_info(plan);
+
+    lower(job, plan);
+    if (info->boundary == 0)
+        return true;
+    size_t count = info->objects_count;
+    struct state_object *objects = mem_alloc_array(count, sizeof(*objects));
+    bool snapshot = info->objects[count - 1].kind == HEARTH_OBJECT_SNAPSHOT, done = false;
+    if (fetch(job, plan, objects)) {
+        struct state_restore restore = {
+            .rows = objects,
+            .rows_count = count - snapshot,
+            .snapshot = snapshot ? &objects[count - 1] : NULL,
+            .length = info->boundary,
+        };
+        struct errinfo error = {0};
+        enum err err = state_import(job->loop->engine, &restore, &job->seq, &error);
+        if (err != ERR_OK && err != ERR_ENGINE) /* whatever the cache says fits together does */
+            fail_msg("import at %u: %s", info->boundary, error.text);
+        done = err == ERR_OK || shorten(job, plan, count - 1, HEARTH_REASON_REFUSED);
+    }
+    mem_free(objects);
+    return done;
+}
+
+static void restore(struct job *job)
+{
+    const struct serve_request *request = job->request;
+    struct hearth_plan *plan = NULL;
+
+    if (job->loop->space == NULL)
+        return;
+    assert_int_equal(hearth_lookup(job->loop->space, request->tokens, request->count, 0, &plan),
+                     HEARTH_OK);
+    const struct hearth_plan_info *info = hearth_plan_info(plan);
+    job->answer->matched = info->matched;
+    job->junction = info->junction;
+    while (!try_plan(job, plan))
+        ;
+    job->answer->reused = info->boundary;
+    job->answer->reason = info->reason;
+    if (job->seq != SEQ_NONE)
+        hearth_plan_accept(plan);
+    job->loop->hits += job->seq != SEQ_NONE;
+    hearth_plan_release(&plan);
+}
+
+/* ---- storing ---- */
+
+static void put(struct job *job, struct hearth_store *store, enum hearth_object_kind kind,
+                uint32_t begin, uint32_t end)
+{
+    struct engine *engine = job->loop->engine;
+    bool rows = kind == HEARTH_OBJECT_ROWS;
+    uint64_t capacity =
+        rows ? state_rows_capacity(engine, end - begin) : state_snapshot_bytes(engine, job->seq);
+    struct serve_shape shape;
+    void *memory;
+
+    if (hearth_store_reserve(store, kind, begin, end, capacity, &memory) != HEARTH_OK)
+        return;
+    memset(&shape, 0, sizeof(shape)); /* its padding is stored, too */
+    enum err err =
+        rows ? state_export_rows(engine, job->seq, begin, end, memory, capacity, &shape.state, NULL)
+             : state_export_snapshot(engine, job->seq, memory, capacity, &shape.state, NULL);
+    if (err != ERR_OK) {
+        hearth_store_cancel(store);
+        return;
+    }
+    assert_int_equal(
+        shape.state.end,
+        end); /* a snapshot is of where the sequence stands, or it does not exist (keeps I23) */
+    if (job->loop->exact)
+        fill_cuts(job, begin, end, &shape);
+    if (hearth_store_commit(store, shape.state.bytes, &shape, sizeof(shape)) == HEARTH_OK) {
+        job->loop->objects_stored++;
+        job->loop->snapshots_stored += !rows;
+    }
+}
+
+static bool wants_snapshot(const struct job *job, uint32_t at)
+{
+    const struct serve_loop *loop = job->loop;
+    uint32_t end = loop->exact ? lasting_floor(job, at) : at;
+
+    if (!kind_set_needs_snapshot(facts_of(job)->kinds) || at == 0 || at != end)
+        return false;
+    if (at >= job->request->count || at == lasting_floor(job, job->request->count - 1))
+        return true;
+    return (loop->snapshot_every > 0 && at % loop->snapshot_every == 0) ||
+           (job->schedule.marks_count > 0 && at == job->marks[0]) ||
+           at == lasting_floor(job, job->junction) || at == job->request->count - 1;
+}
+
+/* Stores what stands now: the rows of whole blocks, and where it ends, its tail; and a snapshot where one is wanted. */
+static void retain(struct job *job, const token_id *tokens, bool ends)
+{
+    struct serve_loop *loop = job->loop;
+    uint32_t length = engine_seq_length(loop->engine, job->seq), begin, end;
+    uint32_t kept = loop->exact ? lasting_floor(job, length) : length;
+    struct hearth_store_hints hints = {.struct_size = sizeof(hints), .entry = HEARTH_ENTRY_USER};
+    struct hearth_store *store;
+
+    job->answer->retained = kept;
+    if (loop->space == NULL || kept == 0)
+        return;
+    assert_int_equal(hearth_store_open(loop->space, tokens, kept, &hints, &store), HEARTH_OK);
+    bool snapshot = kept == length && wants_snapshot(job, length);
+    while ((ends || snapshot) && hearth_store_next(store, &begin, &end))
+        put(job, store, HEARTH_OBJECT_ROWS, begin, end);
+    if (snapshot && hearth_store_wants_snapshot(store, length))
+        put(job, store, HEARTH_OBJECT_SNAPSHOT, 0, length);
+    hearth_store_close(&store);
+}
+
+/* ---- running ---- */
+
+static void run(struct job *job, const token_id *tokens, uint32_t count, bool logits)
+{
+    struct errinfo info = {0};
+    struct engine_item item = {job->seq, tokens, count, logits};
+
+    if (engine_run(job->loop->engine, &item, 1, &info) != ERR_OK)
+        fail_msg("engine_run: %s", info.text);
+}
+
+/* Up to the last token. False: the client left. */
+static bool prefill(struct job *job)
+{
+    const struct serve_request *request = job->request;
+    struct errinfo info = {0};
+
+    for (uint32_t at = job->answer->reused; at < request->count - 1;) {
+        if (request->cancel_at > 0 && at >= request->cancel_at)
+            return false;
+        uint32_t end = schedule_next(&job->schedule, at);
+        run(job, request->tokens + at, end - at, false);
+        if (engine_seq_settle(job->loop->engine, job->seq, &info) != ERR_OK)
+            fail_msg("settle: %s", info.text);
+        at = end;
+        retain(job, request->tokens, false);
+    }
+    return true;
+}
+
+static token_id argmax(const float *logits, uint32_t count)
+{
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < count; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (token_id)best;
+}
+
+static void decode(struct job *job)
+{
+    const struct serve_request *request = job->request;
+    struct engine *engine = job->loop->engine;
+    uint32_t vocab = facts_of(job)->vocab;
+
+    assert_true(request->generate <= SERVE_GENERATE_MAX);
+    run(job, request->tokens + request->count - 1, 1, true);
+    memcpy(job->answer->logits, engine_logits(engine, 0), vocab * sizeof(float));
+    for (uint32_t i = 0; i < request->generate; i++) {
+        job->answer->generated[i] = argmax(engine_logits(engine, 0), vocab);
+        run(job, &job->answer->generated[i], 1, true);
+    }
+}
+
+/* A request that ends keeps what stands, decoded tokens included; one that was cancelled, too (keeps I95). */
+static void finish(struct job *job)
+{
+    const struct serve_request *request = job->request;
+    uint32_t generated = job->answer->cancelled ? 0 : request->generate;
+    token_id *tokens = mem_alloc_array(request->count + SERVE_GENERATE_MAX, sizeof(*tokens));
+
+    memcpy(tokens, request->tokens, request->count * sizeof(*tokens));
+    memcpy(tokens + request->count, job->answer->generated, generated * sizeof(*tokens));
+    retain(job, tokens, true);
+    mem_free(tokens);
+}
+
+struct hearth_space *serve_space(struct hearth_cache *cache, const struct engine *engine,
+                                 const char *tenant)
+{
+    const struct engine_facts *facts = engine_facts(engine);
+    struct hearth_model model = {
+        .struct_size = sizeof(model), .kinds = facts->kinds, .window = facts->window};
+    struct hearth_space *space;
+
+    memcpy(model.fingerprint, facts->fingerprint.bytes, sizeof(model.fingerprint));
+    assert_int_equal(hearth_space_open(cache, &model, tenant, 0, &space), HEARTH_OK);
+    return space;
+}
+
+void serve(struct serve_loop *loop, const struct serve_request *request,
+           struct serve_answer *answer)
+{
+    struct job *job = mem_alloc(sizeof(*job));
+    struct errinfo info = {0};
+
+    *answer = (struct serve_answer){.logits = answer->logits};
+    job->loop = loop;
+    job->request = request;
+    job->answer = answer;
+    job->seq = SEQ_NONE;
+    make_schedule(job);
+    restore(job);
+    if (job->seq == SEQ_NONE && engine_seq_acquire(loop->engine, &job->seq, &info) != ERR_OK)
+        fail_msg("acquire: %s", info.text);
+    assert_int_equal(engine_seq_length(loop->engine, job->seq), answer->reused);
+    answer->cancelled = !prefill(job);
+    if (!answer->cancelled)
+        decode(job);
+    finish(job);
+    engine_seq_release(loop->engine, &job->seq);
+    loop->requests++;
+    loop->tokens += request->count;
+    loop->tokens_reused += answer->reused;
+    mem_free(job);
+}
