@@ -52,7 +52,8 @@ endif
 
 # For tests: how a program of the machine is compiled, and what it takes to use libllama from there.
 lib_cc      := $(CC) $(lib_san) $(CPPFLAGS) $(LDFLAGS)
-llama_flags  = $(sysflags) $(filter-out -I$(DEPS_SYSROOT)/usr/include,$(shell $(pkg) --cflags $(LIBS_engine))) $(ldflags) $(sysfirst) $(libs_engine)
+llama_flags  = $(sysflags) $(filter-out -I$(DEPS_SYSROOT)/usr/include,$(shell $(pkg) --cflags $(LIBS_engine))) $(ldflags) \
+               $(sysfirst) $(libs_engine)
 
 .PHONY: lib
 ifneq ($(have_lib),)

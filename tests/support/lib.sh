@@ -29,12 +29,14 @@ make_() {
         INSTALL_BUILD="$PWD/build" "$@"
 }
 
+build_for_tests() {
+    case $variant in address* | thread* | undefined* | coverage*) ;; *) false ;; esac
+}
+
 # A prefix with the library, outside of the tree; $place is removed at the end.
 install_lib() {
     need_lib
-    case $variant in
-    address* | thread* | undefined* | coverage*) skip 'a build for tests cannot be installed' ;;
-    esac
+    ! build_for_tests || skip 'a build for tests cannot be installed'
     place=$(mktemp -d)
     trap 'rm -rf "$place"' EXIT
     use_prefix "$place/opt"
