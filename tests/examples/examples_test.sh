@@ -84,6 +84,19 @@ test_llama_says_what_is_wrong() {
     expect_err 'the model cannot be loaded'
 }
 
+# The program in the guide is a program.
+test_guide_has_a_program_that_runs() {
+    use_installed
+    local guide=$top/docs/library.md
+    build_for_tests || guide=$prefix/share/doc/hearth/library.md
+    sed -n '/^```c$/,/^```$/{/^```/d;p}' "$guide" >guide.c
+    compile "${cc[@]}" -std=c11 -Wall -Wextra -Werror guide.c -o guide "${words[@]}"
+    run ./guide
+    expect_status 0
+    expect_out '0 tokens reused, 4000 bytes stored'
+    expect_out '999 tokens reused, 0 bytes stored'
+}
+
 # A guide that needs the tree would be no guide.
 test_examples_use_public_headers_only() {
     grep -hoE '^# *include +["<][^">]*' "$top"/examples/*.c | sed 's/.*["<]//' | sort -u >includes
