@@ -4,8 +4,8 @@
  *      cc llama_session.c $(pkg-config --cflags --libs hearth llama ggml) -o llama_session
  *      ./llama_session model.gguf
  *
- * Two prompts share a long beginning. The first one computes it and leaves its state in the cache; the second one finds it there, imports
- * it, computes the rest, and must come to exactly the logits of a run that computed everything.
+ * Four prompts: two and two share their instructions, and all four the beginning of these. What one has computed it leaves in the cache; the
+ * next one finds it there, imports it, computes the rest, and must come to exactly the logits of a run that computed everything.
  *
  * WHAT THE CACHE HAS TO KNOW about the state is its kind, and there are two ways to hold it here:
  *
@@ -28,7 +28,11 @@
 #include <time.h>
 
 enum { MAIN = 0, TEMP = 1, SEQUENCES = 2 }; /* the prompt's sequence, and one to cut ranges with */
-enum { CONTEXT = 4096, BATCH = 512, ANSWER_TOKENS = 16 };
+enum { CONTEXT = 4096, ANSWER_TOKENS = 8 };
+enum {
+    CHUNK = 64,   /* tokens computed at once */
+    FORK = CHUNK, /* where the second instructions leave the first ones */
+};
 
 struct engine {
     struct llama_model *model;
@@ -55,6 +59,8 @@ static uint64_t capacity(enum hearth_object_kind kind, uint32_t begin, uint32_t 
 {
     struct engine *engine = arg;
 
+    if (kind == HEARTH_OBJECT_SLIDING)
+        return 0;
     if (kind == HEARTH_OBJECT_SNAPSHOT)
         return llama_state_seq_get_size_ext(engine->context, MAIN, LLAMA_STATE_SEQ_FLAGS_NONE);
     llama_memory_seq_cp(engine->memory, MAIN, TEMP, (llama_pos)begin, (llama_pos)end);
@@ -104,25 +110,31 @@ static bool import(const struct hearth_object *objects, const void *const *data,
     struct engine *engine = arg;
 
     clear(engine, MAIN);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        /* Rows are shared, and those before may go on as another prompt did. */
+        if (objects[i].kind == HEARTH_OBJECT_ROWS)
+            llama_memory_seq_rm(engine->memory, MAIN, (llama_pos)objects[i].begin, -1);
         if (!import_one(engine, &objects[i], data[i])) {
             clear(engine, TEMP);
             clear(engine, MAIN);
             return false;
         }
-    /* The last rows may go further than this prompt does. */
+    }
     if (engine->rows)
         llama_memory_seq_rm(engine->memory, MAIN, (llama_pos)boundary, -1);
     return llama_memory_seq_pos_max(engine->memory, MAIN) == (llama_pos)boundary - 1;
 }
 
-/* Computes tokens [begin, end); the sequence stands at begin. */
+/* Computes tokens [begin, end); the sequence stands at begin. Chunks end at multiples of CHUNK, wherever they begin: chunks of other sizes
+ * take other kernels, and then the last bits of the same tokens' state differ. */
 static void compute(struct engine *engine, llama_token *tokens, uint32_t begin, uint32_t end)
 {
-    for (uint32_t n; begin < end; begin += n) {
-        n = end - begin < BATCH ? end - begin : BATCH;
-        if (llama_decode(engine->context, llama_batch_get_one(tokens + begin, (int32_t)n)) != 0)
+    while (begin < end) {
+        uint32_t stop = begin - begin % CHUNK + CHUNK < end ? begin - begin % CHUNK + CHUNK : end;
+        if (llama_decode(engine->context,
+                         llama_batch_get_one(tokens + begin, (int32_t)(stop - begin))) != 0)
             die("llama_decode failed");
+        begin = stop;
     }
 }
 
@@ -133,35 +145,45 @@ struct prompt {
     uint32_t count, shared; /* shared: tokens of the instructions at its beginning */
 };
 
-static uint32_t tokenize(const struct engine *engine, const char *text, bool begin,
-                         llama_token *tokens, uint32_t room)
+static void append(const struct engine *engine, struct prompt *prompt, const char *text)
 {
     int32_t count = llama_tokenize(llama_model_get_vocab(engine->model), text,
-                                   (int32_t)strlen(text), tokens, (int32_t)room, begin, false);
+                                   (int32_t)strlen(text), prompt->tokens + prompt->count,
+                                   (int32_t)(CONTEXT - ANSWER_TOKENS - prompt->count),
+                                   prompt->count == 0, false);
 
     if (count < 1)
         die("the prompt is too long for this example");
-    return (uint32_t)count;
+    prompt->count += (uint32_t)count;
 }
 
-/* In two parts, so that the beginning has the same tokens whatever follows. */
-static struct prompt make_prompt(const struct engine *engine, const char *question)
-{
-    static const char instructions[] =
-        "You are the keeper of a lighthouse and answer the questions of sailors. Speak plainly. "
-        "Give bearings in degrees and "
-        "distances in nautical miles. When fog is reported, say so first. The light shows two "
-        "white flashes every fifteen seconds "
-        "and is seen eighteen miles away in clear weather. To the south there is a reef which "
-        "dries at low water; vessels pass it "
-        "to the west, leaving the red buoy to port. The harbour lies four miles east and has three "
-        "metres of water at all times.\n";
-    struct prompt prompt;
+static const char keeper[] = "You are the keeper of a lighthouse and answer the questions of "
+                             "sailors. Speak plainly. Give bearings in degrees and distances "
+                             "in nautical miles. When fog is reported, say so first. The light "
+                             "shows two white flashes every fifteen seconds and is seen "
+                             "eighteen miles away in clear weather. To the south there is a reef "
+                             "which dries at low water; vessels pass it to the west, leaving "
+                             "the red buoy to port. The harbour lies four miles east and has three "
+                             "metres of water at all times.\n";
+static const char at_night[] = "At night only the leading lights are to be trusted. Keep them in "
+                               "line, the lower one below the upper one, and go slowly. Whoever "
+                               "sees one of them alone has left the channel and must stop. The "
+                               "pilot answers on channel twelve until midnight, and after that "
+                               "nobody does; wait for the morning at the anchorage in the north, "
+                               "which has good holding ground in nine metres.\n";
 
-    prompt.shared = tokenize(engine, instructions, true, prompt.tokens, CONTEXT - ANSWER_TOKENS);
-    prompt.count = prompt.shared + tokenize(engine, question, false, prompt.tokens + prompt.shared,
-                                            CONTEXT - ANSWER_TOKENS - prompt.shared);
-    return prompt;
+/* In parts, so that the beginning has the same tokens whatever follows. The second instructions leave the first ones after FORK tokens. */
+static void make_prompt(const struct engine *engine, struct prompt *prompt, bool night,
+                        const char *question)
+{
+    prompt->count = 0;
+    append(engine, prompt, keeper);
+    if (night) {
+        prompt->count = prompt->count < FORK ? prompt->count : FORK;
+        append(engine, prompt, at_night);
+    }
+    prompt->shared = prompt->count;
+    append(engine, prompt, question);
 }
 
 static double milliseconds(void)
@@ -172,20 +194,22 @@ static double milliseconds(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
+static size_t logits_bytes(const struct engine *engine)
+{
+    return (size_t)llama_vocab_n_tokens(llama_model_get_vocab(engine->model)) * sizeof(float);
+}
+
 static float *copy_logits(struct engine *engine)
 {
-    size_t bytes =
-        (size_t)llama_vocab_n_tokens(llama_model_get_vocab(engine->model)) * sizeof(float);
-    float *copy = malloc(bytes);
+    float *copy = malloc(logits_bytes(engine));
 
     if (copy == NULL)
         die("no memory");
-    return memcpy(copy, llama_get_logits_ith(engine->context, -1), bytes);
+    return memcpy(copy, llama_get_logits_ith(engine->context, -1), logits_bytes(engine));
 }
 
-/* Looks up, computes what is missing, stores what is new. The logits of the last token are the caller's. */
-static float *run(struct engine *engine, struct hearth_space *space, struct prompt *prompt,
-                  uint32_t *reused)
+/* Looks up, computes what is missing, stores what is new. Returns the tokens that were reused. */
+static uint32_t run(struct engine *engine, struct hearth_space *space, struct prompt *prompt)
 {
     const struct hearth_session_ops ops = {.struct_size = sizeof(ops),
                                            .import = import,
@@ -194,38 +218,33 @@ static float *run(struct engine *engine, struct hearth_space *space, struct prom
                                            .arg = engine};
     struct hearth_store_hints hints = {
         .struct_size = sizeof(hints), .entry = HEARTH_ENTRY_SYSTEM, .anchor = prompt->shared};
-    uint64_t stored = 0, more = 0;
-    double start = milliseconds();
+    uint64_t stored;
+    uint32_t reused;
 
-    clear(engine, MAIN);
-    if (hearth_session_lookup(space, &ops, prompt->tokens, prompt->count, reused) != HEARTH_OK)
+    if (hearth_session_lookup(space, &ops, prompt->tokens, prompt->count, &reused) != HEARTH_OK)
         die("hearth_session_lookup failed");
-    if (*reused == 0) /* what was touched by an import that did not work out */
-        clear(engine, MAIN);
-    uint32_t at = *reused;
+    if (reused == 0)
+        clear(engine, MAIN); /* of the prompt before, or of an import that did not work out */
+    uint32_t at = reused;
     if (at < prompt->shared) {
-        /* Others will begin like this: stop here once, so that a state which cannot be cut is held for just these tokens. */
+        /* Others will begin like this. A state that cannot be cut is of use to them only if it is
+         * stored now, before the question. */
         compute(engine, prompt->tokens, at, prompt->shared);
         at = prompt->shared;
         hearth_session_insert(space, &ops, prompt->tokens, at, &hints, &stored);
     }
     compute(engine, prompt->tokens, at, prompt->count);
-    float *logits = copy_logits(engine);
-    double end = milliseconds();
     hints.entry = HEARTH_ENTRY_USER;
-    hearth_session_insert(space, &ops, prompt->tokens, prompt->count, &hints, &more);
-    printf("%u tokens, %u reused, %.1f ms, %llu bytes stored\n", prompt->count, *reused,
-           end - start, (unsigned long long)(stored + more));
-    return logits;
+    hearth_session_insert(space, &ops, prompt->tokens, prompt->count, &hints, &stored);
+    return reused;
 }
 
-/* The same without a cache. Cut where the other run was cut: chunks of other sizes take other kernels, and the last bits differ. */
-static float *run_cold(struct engine *engine, struct prompt *prompt, uint32_t cut)
+/* The same without a cache. */
+static void run_cold(struct engine *engine, struct prompt *prompt)
 {
     clear(engine, MAIN);
-    compute(engine, prompt->tokens, 0, cut);
-    compute(engine, prompt->tokens, cut, prompt->count);
-    return copy_logits(engine);
+    compute(engine, prompt->tokens, 0, prompt->shared);
+    compute(engine, prompt->tokens, prompt->shared, prompt->count);
 }
 
 /* The most likely tokens, one after another: the sequence stands at the end of the prompt. */
@@ -235,7 +254,7 @@ static void answer(struct engine *engine)
     struct llama_sampler *greedy = llama_sampler_init_greedy();
     char piece[64];
 
-    printf("  answer:");
+    printf(", answer:");
     for (int i = 0; i < ANSWER_TOKENS; i++) {
         llama_token token = llama_sampler_sample(greedy, engine->context, -1);
         if (llama_vocab_is_eog(vocab, token))
@@ -273,7 +292,7 @@ static struct engine open_engine(const char *path, const char *backends)
     if (engine.model == NULL)
         die("the model cannot be loaded");
     params.n_ctx = CONTEXT;
-    params.n_batch = params.n_ubatch = BATCH;
+    params.n_batch = params.n_ubatch = CHUNK;
     params.n_seq_max = SEQUENCES;
     params.kv_unified = true;
     engine.context = llama_init_from_model(engine.model, params);
@@ -314,17 +333,48 @@ static struct hearth_space *open_space(struct hearth_cache *cache, const struct 
     return space;
 }
 
+/* Runs a prompt with the cache and without; false when the two are not the same. */
+static bool compare(struct engine *engine, struct hearth_space *space, struct prompt *prompt,
+                    uint32_t *reused)
+{
+    double start = milliseconds();
+
+    *reused = run(engine, space, prompt);
+    double warm_ms = milliseconds() - start;
+    float *warm = copy_logits(engine);
+    answer(engine);
+    start = milliseconds();
+    run_cold(engine, prompt);
+    double cold_ms = milliseconds() - start;
+    float *cold = copy_logits(engine);
+    bool same = memcmp(warm, cold, logits_bytes(engine)) == 0;
+    printf("  %u tokens, %u reused: %.1f ms, cold %.1f ms; logits %s\n", prompt->count, *reused,
+           warm_ms, cold_ms, same ? "equal" : "DIFFER");
+    free(warm);
+    free(cold);
+    return same;
+}
+
 int main(int argc, char **argv)
 {
+    static const struct {
+        bool night;
+        const char *question;
+    } prompts[] = {
+        {false, "How do I pass the reef?\n"},
+        {false, "What is the depth of the harbour?\n"},
+        {true, "How do I pass the reef?\n"},
+        {true, "What is the depth of the harbour?\n"},
+    };
     struct hearth_options options = {
         .struct_size = sizeof(options),
-        .ram_bytes = 1u << 30, /* of everything, the library's own books included */
-        .block_tokens =
-            64, /* what prompts share is a multiple of it; small, as these prompts are */
+        .ram_bytes = 1u << 30, /* of everything: state, index, books */
+        .block_tokens = 16,    /* 256 when not said; small here, as these prompts are */
     };
     struct hearth_cache *cache;
     char message[HEARTH_MESSAGE_BYTES];
-    uint32_t reused;
+    struct prompt prompt;
+    bool fine = true;
 
     if (argc != 2 && argc != 3) {
         fprintf(stderr, "usage: llama_session MODEL.gguf [FOLDER OF GGML'S BACKENDS]\n");
@@ -334,27 +384,20 @@ int main(int argc, char **argv)
     if (hearth_open(&cache, &options, message) != HEARTH_OK)
         die(message);
     struct hearth_space *space = open_space(cache, &engine);
-    struct prompt first = make_prompt(&engine, "How do I pass the reef?\n");
-    struct prompt second = make_prompt(&engine, "What is the depth of the harbour?\n");
-
-    printf("state: %s\nfirst prompt: ", engine.rows ? "rows, cut anywhere" : "snapshots");
-    free(run(&engine, space, &first, &reused));
-    answer(&engine);
-    printf("second prompt: ");
-    float *warm = run(&engine, space, &second, &reused);
-    answer(&engine);
-    float *cold = run_cold(&engine, &second, reused);
-    bool equal = memcmp(warm, cold,
-                        (size_t)llama_vocab_n_tokens(llama_model_get_vocab(engine.model)) *
-                            sizeof(float)) == 0;
-    printf("logits of the second prompt: %s\n",
-           equal ? "equal to a cold run, bit by bit" : "NOT those of a cold run");
-
-    free(warm);
-    free(cold);
+    printf("state is held as %s\n", engine.rows ? "rows" : "snapshots");
+    for (int i = 0; i < 4; i++) {
+        uint32_t reused;
+        make_prompt(&engine, &prompt, prompts[i].night, prompts[i].question);
+        printf("prompt %d", i + 1);
+        fine = compare(&engine, space, &prompt, &reused) && fine;
+        /* The second question to the same instructions finds all of them. */
+        if (i % 2 == 1)
+            fine = reused == prompt.shared && fine;
+    }
     hearth_space_close(&space);
     hearth_close(&cache);
     llama_free(engine.context);
     llama_model_free(engine.model);
-    return equal && reused >= second.shared ? 0 : 1;
+    printf("%s\n", fine ? "every answer is that of a cold run, bit by bit" : "something is wrong");
+    return fine ? 0 : 1;
 }

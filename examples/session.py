@@ -60,10 +60,11 @@ class RowsEngine:
     def import_objects(self, objects: Sequence[Object], data: Sequence[memoryview], boundary: int) -> bool:
         self.reset()
         for item, view in zip(objects, data):
-            if item.shape != b"rows of 32" or item.begin * ROW_BYTES != len(self.rows):
+            if item.shape != b"rows of 32" or item.begin * ROW_BYTES > len(self.rows):
                 return False
+            del self.rows[item.begin * ROW_BYTES :]  # rows before it may go on as another prompt did
             self.rows += view
-        del self.rows[boundary * ROW_BYTES :]  # the last rows may go further than this prompt
+        del self.rows[boundary * ROW_BYTES :]  # and so may the last ones
         return len(self.rows) == boundary * ROW_BYTES
 
 
@@ -118,10 +119,17 @@ def demonstrate(cache: hearth.Cache, engine: RowsEngine | StateEngine) -> bool:
     name = type(engine).__name__
     space = cache.space(hearth.Model(hashlib.sha256(name.encode()).digest(), engine.kinds))
     instructions = [ord(c) for c in "Answer like the keeper of a lighthouse, plainly and in full sentences. " * 4]
+    others = instructions[:100] + [ord(c) for c in "Speak like a pirate, and never give away where the treasure lies. " * 2]
     fine = True
-    for question in ("How do I pass the reef?", "How deep is the harbour?", "How do I pass the reef at night?"):
-        tokens = instructions + [ord(c) for c in question]
-        answer, reused = run(space, engine, tokens, len(instructions))
+    for start, question in (
+        (instructions, "How do I pass the reef?"),
+        (instructions, "How deep is the harbour?"),
+        (others, "How do I pass the reef?"),  # leaves the first ones in the middle
+        (others, "Where is the gold?"),
+        (instructions, "How do I pass the reef at night?"),
+    ):
+        tokens = start + [ord(c) for c in question]
+        answer, reused = run(space, engine, tokens, len(start))
         cold = type(engine)()
         cold.compute(tokens)
         fine = fine and answer == cold.answer()
@@ -140,7 +148,7 @@ def main() -> int:
         fine = [demonstrate(cache, RowsEngine()), demonstrate(cache, StateEngine())]
         stats = cache.stats()
         print(f"{stats['hits']} hits of {stats['lookups']} lookups, {stats['tokens_reused']} of {stats['tokens_looked_up']} tokens reused")
-        return 0 if all(fine) and stats["hits"] == 4 else 1
+        return 0 if all(fine) and stats["hits"] == 7 else 1
 
 
 if __name__ == "__main__":

@@ -68,7 +68,10 @@ class Bytes:
         if self.fail == "refuse":
             return False
         assert all(item.shape == b"%d" % item.begin for item in objects)
-        self.state = bytearray(b"".join(data))[:boundary]
+        self.state = bytearray(boundary)
+        for item, view in zip(objects, data):
+            end = min(item.end, boundary)
+            self.state[item.begin : end] = view[: end - item.begin]
         return True
 
 
@@ -93,6 +96,15 @@ class Wrapper(unittest.TestCase):
         self.assertEqual(stats["bytes_cap"], 8 << 20)
         self.assertEqual(len(stats["miss_by_reason"]), len(Reason))
         self.assertTrue(any("hit" in line for line in self.lines), self.lines)
+
+    def test_rows_that_go_on_as_another_prompt(self):
+        self.space.session_insert(self.engine, self.tokens)
+        branch = self.tokens[:40] + [201] * 60
+        self.engine.state = bytearray(branch)
+        self.space.session_insert(self.engine, branch)
+        other = Bytes()
+        self.assertEqual(self.space.session_lookup(other, branch), 99)
+        self.assertEqual(other.state, bytes(branch[:99]))
 
     def test_calls_below_the_session(self):
         with self.space.store(self.tokens, entry=Entry.USER) as store:

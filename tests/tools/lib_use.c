@@ -16,10 +16,11 @@ static bool import_rows(const struct hearth_object *objects, const void *const *
 {
     size_t i;
 
-    (void)boundary;
     (void)arg;
-    for (i = 0; i < count; i++)
-        memcpy(state + objects[i].begin, data[i], (size_t)objects[i].bytes);
+    for (i = 0; i < count; i++) {
+        uint32_t end = objects[i].end < boundary ? objects[i].end : boundary;
+        memcpy(state + objects[i].begin, data[i], (end - objects[i].begin) * sizeof(state[0]));
+    }
     return true;
 }
 
