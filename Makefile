@@ -143,7 +143,7 @@ benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
 .SECONDARY:
 .DELETE_ON_ERROR:
 
-all: $(B)/hearth ## build the program
+all: $(B)/hearth ## build the program and libhearth
 
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
@@ -189,6 +189,7 @@ tsan := suppressions=$(CURDIR)/tools/tsan.supp:print_suppressions=0:$(TSAN_OPTIO
 # ONLY=pattern runs the suites whose name contains it. TIMEOUT is per test, in seconds.
 test: all $(suites) $(B)/tests/run $(B)/models.stamp ## build and run every test (ONLY=name, SAN=, DEBUG=1, COV=1)
 	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) CC='$(CC)' $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') \
+	    HEARTH_CC='$(lib_cc)' HEARTH_LLAMA='$(llama_flags)' HEARTH_GGML='$(DEPS_BACKENDS)' \
 	    $(B)/tests/run $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(suites) $(sh_suites)
 ifdef COV
 	@tools/coverage.sh $(B)
@@ -219,7 +220,7 @@ lint: ## check structure and style
 	@tools/lint.sh
 
 format: ## lay the C sources out with clang-format
-	@find src include tests bench -name '*.[ch]' 2>/dev/null | xargs clang-format -i
+	@find src include tests bench examples -name '*.[ch]' 2>/dev/null | xargs clang-format -i
 
 # ROUNDS random prompts per family; about a minute each on two cores.
 ROUNDS ?= 20
@@ -232,7 +233,7 @@ bench: all $(benches) ## run the micro-benchmarks
 
 help: ## this list
 	@echo 'usage: make [target] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [SYSTEM=1] [CC=clang]'
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile tools/install.mk | expand -t16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile tools/*.mk | expand -t16
 
 version:
 	@echo $(VERSION)
@@ -243,4 +244,5 @@ clean: ## remove what was built
 distclean: clean ## remove the private sysroot, too (downloads stay in the user's cache folder)
 	@rm -rf .deps
 
+include tools/lib.mk
 include tools/install.mk

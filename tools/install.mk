@@ -5,6 +5,7 @@
 #   PREFIX/bin/hearth                      linked again, because the path of the loader in a program is absolute
 #   PREFIX/lib/hearth/*.so.*               the loader and the libraries that the program needs, and no others
 #   PREFIX/lib/hearth/backends/            ggml's plug-ins
+#   PREFIX/lib/hearth/host/                links to those that libhearth.so needs, which runs with the machine's C library
 #   PREFIX/share/doc/hearth/copyright/     the licences of all these
 #
 # and needs the tree no more. DESTDIR is for packagers: files go to DESTDIR/PREFIX, what is written inside says PREFIX.
@@ -42,24 +43,44 @@ $(INSTALL_BUILD)/backend.o: src/engine/backend.c $(B)/flags $(INSTALL_BUILD)/pre
 	@echo "  CC    $< (for $(prefix))"
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
-# Rewritten only when the prefix is another one, like $(B)/flags.
-$(INSTALL_BUILD)/prefix: FORCE
-	@mkdir -p $(@D)
-	@echo '$(prefix)' | cmp -s - $@ || echo '$(prefix)' >$@
 else
 install_program := $(B)/hearth
 endif
 
-# ---- what goes where: MODE:SOURCE:TARGET -----------------------------------------------------------------------
+# Rewritten only when the prefix is another one, like $(B)/flags.
+$(INSTALL_BUILD)/prefix: FORCE
+	@mkdir -p $(@D)
+	@echo '$(prefix)' | cmp -s - $@ || echo '$(prefix)' >$@
 
-# A library of ours would add lines here: its archive, its header and its .pc file.
+# ---- the library -----------------------------------------------------------------------------------------------
+
+ifneq ($(have_lib),)
+install_lib := \
+    644:include/hearth/hearth.h:include/hearth/hearth.h \
+    644:$(L)/libhearth.a:lib/libhearth.a \
+    755:$(L)/$(lib_so):lib/$(lib_so) \
+    link:$(lib_so):lib/libhearth.so.$(lib_abi) \
+    link:libhearth.so.$(lib_abi):lib/libhearth.so \
+    644:$(INSTALL_BUILD)/hearth.pc:lib/pkgconfig/hearth.pc \
+    $(foreach name,$(lib_names),link:../$(name):lib/hearth/host/$(name)) \
+    $(foreach f,$(wildcard examples/*.*),644:$(f):share/doc/hearth/examples/$(notdir $(f)))
+install_pc := $(INSTALL_BUILD)/hearth.pc
+endif
+
+$(INSTALL_BUILD)/hearth.pc: tools/hearth.pc.in $(INSTALL_BUILD)/prefix Makefile tools/lib.mk
+	@sed -e 's,@PREFIX@,$(prefix),' -e 's,@VERSION@,$(VERSION),' -e 's,@REQUIRES@,$(pc_requires),' \
+	    -e 's;@LIBS@;$(pc_libs);' $< >$@
+
+# ---- what goes where: MODE:SOURCE:TARGET, or link:TEXT:TARGET --------------------------------------------------
+
 install_files := \
     755:$(install_program):bin/hearth \
+    $(install_lib) \
     $(foreach f,$(wildcard LICENSE README.md CHANGELOG.md docs/*.md),644:$(f):share/doc/hearth/$(notdir $(f))) \
     $(foreach f,$(wildcard man/*.[1-8]),644:$(f):share/man/man$(subst .,,$(suffix $(f)))/$(notdir $(f)))
 
 .PHONY: install uninstall
-install: all $(install_program) ## install below PREFIX (/usr/local), staged below DESTDIR
+install: all $(install_program) $(install_pc) ## install below PREFIX (/usr/local), staged below DESTDIR
 	@mkdir -p $(INSTALL_BUILD)
 	@printf '%s\n' $(install_files) | tr : ' ' >$(INSTALL_BUILD)/list
 ifeq ($(DEPS_MODE),sysroot)

@@ -2,7 +2,8 @@
 # install.sh: put files below DESTDIR/PREFIX, remember which, and take exactly those away again.
 #
 #   tools/install.sh put DESTDIR PREFIX      install the files named on stdin, one "MODE SOURCE TARGET" per line, TARGET
-#                                            relative to PREFIX; what an earlier put left and this one lacks is removed
+#                                            relative to PREFIX; what an earlier put left and this one lacks is removed.
+#                                            MODE "link" makes a symbolic link to SOURCE, which is text then
 #   tools/install.sh drop DESTDIR PREFIX     remove what put installed
 #   tools/install.sh private SYSROOT LIBDIR BACKENDS PROGRAM
 #                                            print such lines for what PROGRAM needs of a private sysroot
@@ -75,11 +76,19 @@ make_dir() { # PATH
     esac
 }
 
+copy() { # MODE SOURCE PATH
+    if [ "$1" = link ]; then ln -s "$2" "$3"; else cp "$2" "$3" && chmod "$1" "$3"; fi
+}
+
 put_file() { # MODE SOURCE PATH
-    cmp -s "$2" "$root$3" && return
+    if [ "$1" = link ]; then
+        [ "$(readlink "$root$3")" = "$2" ] && return
+    else
+        [ ! -L "$root$3" ] && cmp -s "$2" "$root$3" && return
+    fi
     # The name of the copy has no ".so": a program that starts just now does not take it for a backend.
     part=$root${3%/*}/.hearth.$$
-    if ! { cp "$2" "$part" && chmod "$1" "$part" && mv -f "$part" "$root$3"; }; then
+    if ! { copy "$1" "$2" "$part" && mv -f "$part" "$root$3"; }; then
         rm -f "$part"
         die "cannot write $root$3. Is the disk full?"
     fi

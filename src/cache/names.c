@@ -81,3 +81,8 @@ const char *hearth_tier_name(enum hearth_tier tier)
 {
     return name_of(tier_names, COUNT_OF(tier_names), (size_t)tier);
 }
+
+unsigned hearth_api_version(void)
+{
+    return HEARTH_API_VERSION;
+}

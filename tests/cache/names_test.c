@@ -78,7 +78,14 @@ static void test_unknown_values_have_a_name(void **state)
     assert_string_equal(hearth_error_text(-1), "unknown error");
 }
 
+static void test_version_is_that_of_the_header(void **state)
+{
+    (void)state;
+    assert_int_equal(hearth_api_version(), HEARTH_API_VERSION);
+}
+
 TEST_SUITE(TEST(test_i104_every_reason_has_a_name_of_its_own),
            TEST(test_every_match_has_a_name_of_its_own),
            TEST(test_every_tier_has_a_name_of_its_own),
-           TEST(test_every_error_has_a_text_of_its_own), TEST(test_unknown_values_have_a_name))
+           TEST(test_every_error_has_a_text_of_its_own), TEST(test_unknown_values_have_a_name),
+           TEST(test_version_is_that_of_the_header))

@@ -211,7 +211,7 @@ test_builds_for_tests_are_refused() {
     local what
     mkdir -p tree/tools tree/src tree/tests tree/.deps
     cp "$top/Makefile" tree/
-    cp "$top"/tools/{deps.sh,install.mk} tree/tools/
+    cp "$top"/tools/{deps.sh,install.mk,lib.mk} tree/tools/
     echo 'DEPS_MODE := system' >tree/.deps/config.mk
     for what in SAN=address COV=1; do
         run env -u MAKELEVEL -u MAKEFLAGS make -C tree install $what PREFIX=/nowhere
@@ -282,6 +282,26 @@ test_changed_file_is_a_new_file() {
     expect_same new "$(cat to/bin/a)"
     expect_same '-rwxr-xr-x' "$(stat -c %A to/bin/a)"
     expect_same 'a' "$(ls -A to/bin)"
+}
+
+test_links() {
+    echo one >a
+    put '644 a lib/liba.so.1' 'link liba.so.1 lib/liba.so'
+    expect_status 0
+    expect_out '2 files below'
+    expect_same liba.so.1 "$(readlink to/lib/liba.so)"
+    put '644 a lib/liba.so.1' 'link liba.so.1 lib/liba.so'
+    expect_out '0 of them new'
+    # Another text is another link; what was a link may become a file and the other way round.
+    put '644 a lib/liba.so.2' 'link liba.so.2 lib/liba.so'
+    expect_same 'liba.so liba.so.2' "$(cd to/lib && echo liba*)"
+    expect_same liba.so.2 "$(readlink to/lib/liba.so)"
+    put '644 a lib/liba.so' 'link liba.so lib/liba.so.2'
+    expect_status 0
+    [ ! -L to/lib/liba.so ] || fail 'still a link'
+    expect_same one "$(cat to/lib/liba.so.2)"
+    run "$install" drop '' "$PWD/to"
+    [ ! -e to ] || fail "left: $(find to)"
 }
 
 test_broken_off_install_can_be_undone() {
