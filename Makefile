@@ -23,13 +23,15 @@ CFLAGS  := -O0 -g3
 defines += -DHEARTH_DEBUG
 endif
 ifdef SAN
-ifeq ($(filter address thread undefined,$(SAN)),)
+ifeq ($(filter address thread undefined fuzz,$(SAN)),)
 $(error SAN=$(SAN): expected address, thread or undefined)
 endif
 variant := $(SAN)
 CFLAGS  := -O1 -g -fno-omit-frame-pointer
 # Undefined behaviour is looked for in the address build too: one run finds both.
-sanflags := -fsanitize=$(if $(filter address,$(SAN)),address$(comma)undefined,$(SAN)) -fno-sanitize-recover=all
+# SAN=fuzz is `make fuzz`'s own: that, and the counters that libFuzzer steers by.
+san_fuzz  := fuzzer-no-link$(comma)
+sanflags := -fsanitize=$(if $(filter address fuzz,$(SAN)),$(san_$(SAN))address$(comma)undefined,$(SAN)) -fno-sanitize-recover=all
 defines += -DHEARTH_DEBUG
 endif
 ifdef COV
@@ -132,6 +134,9 @@ suites      := $(src_suite:%.c=$(B)/%)
 src_support := $(sort $(wildcard tests/support/*.c))
 obj_support := $(src_support:%.c=$(B)/%.o)
 sh_suites   := $(sort $(shell find tests -name '*_test.sh'))
+# fuzz/<name>_fuzz.c with fuzz/driver.c is a suite as well: fuzz/<name>.
+fuzz_names  := $(patsubst fuzz/%_fuzz.c,%,$(sort $(wildcard fuzz/*_fuzz.c)))
+suites      += $(fuzz_names:%=$(B)/tests/fuzz/%_test)
 ifdef ONLY
 suites      := $(foreach suite,$(suites),$(if $(findstring $(ONLY),$(suite:$(B)/tests/%=%)),$(suite)))
 sh_suites   := $(foreach suite,$(sh_suites),$(if $(findstring $(ONLY),$(suite:tests/%=%)),$(suite)))
@@ -139,7 +144,7 @@ endif
 benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format fidelity bench clean distclean help version FORCE
+.PHONY: all test test-system serve lint format fidelity fuzz fuzz-run bench clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -168,6 +173,17 @@ $(B)/tests/%_test: $(B)/tests/%_test.o $(B)/libtest.a $(B)/libcore.a
 	@echo "  LINK  $@"
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS) $(LIBS_T)
 
+$(B)/fuzz/%.o: defines += -DHEARTH_LIBFUZZER
+
+$(B)/tests/fuzz/%_test: $(B)/fuzz/%_fuzz.o $(B)/fuzz/driver.o $(B)/libcore.a
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS)
+
+$(B)/fuzz/%_fuzz: $(B)/fuzz/%_fuzz.o $(B)/libcore.a
+	@echo "  LINK  $@"
+	@$(CC) -fsanitize=fuzzer $(all_ldflags) -o $@ $^ $(LIBS)
+
 $(B)/tests/run: $(B)/tests/run.o
 	@echo "  LINK  $@"
 	@$(CC) $(all_ldflags) -o $@ $^
@@ -177,7 +193,7 @@ $(B)/bench/%_bench: $(B)/bench/%_bench.o $(B)/libcore.a
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS)
 
 # Not all of $(B): tests that are running have their scratch folders there.
--include $(shell find $(B)/src $(B)/tests $(B)/bench $(B)/install -name '*.d' -type f 2>/dev/null)
+-include $(shell find $(B)/src $(B)/tests $(B)/bench $(B)/fuzz $(B)/install -name '*.d' -type f 2>/dev/null)
 
 # ---- targets ---------------------------------------------------------------------------------------------------
 
@@ -220,13 +236,35 @@ lint: ## check structure and style
 	@tools/lint.sh
 
 format: ## lay the C sources out with clang-format
-	@find src include tests bench examples -name '*.[ch]' 2>/dev/null | xargs clang-format -i
+	@find src include tests bench examples fuzz -name '*.[ch]' 2>/dev/null | xargs clang-format -i
 
 # ROUNDS random prompts per family; about a minute each on two cores.
 ROUNDS ?= 20
 fidelity: all $(B)/tests/fidelity/fidelity_test $(B)/tests/run $(B)/models.stamp ## the long proof that restored runs equal cold ones (ROUNDS=)
 	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FIDELITY_ROUNDS=$(ROUNDS) \
 	    $(B)/tests/run --timeout 3600 $(B)/tests/fidelity/fidelity_test
+
+# libFuzzer where clang has it, else the driver of our own with gcc; both with the address sanitizer. FUZZ_SECONDS is per target, ONLY=name
+# takes some of them. What libFuzzer learns stays below build/; a finding is a file there, to be fixed and then kept in fuzz/corpus/<name>.
+FUZZ_SECONDS ?= 30
+fuzz_probe := int LLVMFuzzerTestOneInput(const char *data, unsigned long len) { return len > 9 && data[0]; }
+fuzz_clang = $(shell mkdir -p build && echo '$(fuzz_probe)' | clang -fsanitize=fuzzer$(comma)address -x c -o build/fuzz-probe - \
+    2>/dev/null && echo yes; rm -f build/fuzz-probe)
+fuzz: ## feed random and hostile bytes to every parser and format (FUZZ_SECONDS=, ONLY=)
+	@$(MAKE) --no-print-directory fuzz-run $(if $(fuzz_clang),SAN=fuzz CC=clang,SAN=address)
+
+fuzz_wanted = $(if $(ONLY),$(foreach name,$(fuzz_names),$(if $(findstring $(ONLY),$(name)),$(name))),$(fuzz_names))
+ifeq ($(SAN),fuzz)
+fuzz-run: $(fuzz_wanted:%=$(B)/fuzz/%_fuzz)
+	@for name in $(fuzz_wanted); do \
+	    mkdir -p $(B)/fuzz/found/$$name && echo "fuzz $$name, libFuzzer, $(FUZZ_SECONDS) s" && \
+	    $(B)/fuzz/$${name}_fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=16384 -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
+	        -print_final_stats=1 -artifact_prefix=$(B)/fuzz/$$name- $(B)/fuzz/found/$$name fuzz/corpus/$$name || exit 1; done
+else
+fuzz-run: $(fuzz_wanted:%=$(B)/tests/fuzz/%_test)
+	@for name in $(fuzz_wanted); do echo "fuzz $$name, driver, $(FUZZ_SECONDS) s" && \
+	    HEARTH_BUILD=$(B) $(B)/tests/fuzz/$${name}_test --seconds $(FUZZ_SECONDS) || exit 1; done
+endif
 
 bench: all $(benches) ## run the micro-benchmarks
 	@for b in $(benches); do $$b || exit 1; done
