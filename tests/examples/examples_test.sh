@@ -88,6 +88,7 @@ test_guide_has_a_program_that_runs() {
     use_installed
     local guide=$top/docs/library.md
     build_for_tests || guide=$prefix/share/doc/hearth/library.md
+    # shellcheck disable=SC2016 # these are no commands
     sed -n '/^```c$/,/^```$/{/^```/d;p}' "$guide" >guide.c
     compile "${cc[@]}" -std=c11 -Wall -Wextra -Werror guide.c -o guide "${words[@]}"
     run ./guide

@@ -444,7 +444,7 @@ test_old_system_libraries_are_named() {
 test_make_asks_again_for_another_mode() {
     setup
     cp "$top/Makefile" tree/
-    cp "$top/tools/install.mk" tree/tools/
+    cp "$top/tools/install.mk" "$top/tools/lib.mk" tree/tools/
     mkdir tree/src tree/tests
     deps
     expect_sysroot
