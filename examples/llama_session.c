@@ -368,7 +368,7 @@ int main(int argc, char **argv)
     };
     struct hearth_options options = {
         .struct_size = sizeof(options),
-        .ram_bytes = 1u << 30, /* of everything: state, index, books */
+        .ram_bytes = 1u << 30, /* for state, index and books */
         .block_tokens = 16,    /* 256 when not said; small here, as these prompts are */
     };
     struct hearth_cache *cache;
