@@ -281,7 +281,8 @@ static void test_i101_records_are_believed_only_when_their_key_proves_them(void 
     static const struct {
         void (*change)(struct tier_meta *meta);
         uint32_t boundary;
-    } cases[] = {{lie_about_tokens, 64}, {lie_about_kind, 0}, {lie_about_everything, 0}};
+        uint64_t objects;
+    } cases[] = {{lie_about_tokens, 64, 1}, {lie_about_kind, 0, 0}, {lie_about_everything, 0, 0}};
 
     (void)state;
     ticking = clock_create_fake(NS_PER_S, NS_PER_S);
@@ -296,6 +297,7 @@ static void test_i101_records_are_believed_only_when_their_key_proves_them(void 
         lies = 1;
         disk.change = cases[i].change;
         boot(&kit, &disk, FULL, RAM);
+        assert_int_equal(kit_stats(&kit).objects, cases[i].objects);
         assert_int_equal(kit_restore(&kit, tokens, 150, NULL), cases[i].boundary);
         kit_store(&kit, tokens, 150, NULL);
         assert_int_equal(kit_restore(&kit, tokens, 150, NULL), 149);
