@@ -416,6 +416,30 @@ static void test_i53_rows_without_a_snapshot_are_walked_back(void **state)
     close_stage(stage);
 }
 
+/* A prompt whose first chunk ends early, at a mark, stores blocks that another one shares, which would compute them in a longer chunk: the
+ * same tokens, other low bits. They are matched, and not used; what the two have in common chunk by chunk is. */
+static void test_i24_chunks_are_part_of_what_is_restored(void **state)
+{
+    static struct chat chat, marked;
+
+    (void)state;
+    for (kind_set kinds = 1; kinds < KIND_SETS;
+         kinds += 2) { /* those with rows, that are shared block by block */
+        struct stage *stage = plain_stage(kinds, &chat, 300);
+        marked = chat;
+        marked.tokens[50] = SERVE_MARK; /* chunks end at 32, 51, 64, ... and at 32, 64, ... */
+        ask(stage, marked.tokens, 300, 0);
+        ask(stage, chat.tokens, 300, 0);
+        assert_int_equal(stage->answer.matched, 50);
+        assert_int_equal(stage->answer.reused, 32);
+        ask(stage, chat.tokens, 300, 0); /* 32 to 48 are still the other's */
+        assert_int_equal(stage->answer.reused, 32);
+        ask(stage, marked.tokens, 300, 0);
+        assert_int_equal(stage->answer.reused, 288);
+        close_stage(stage);
+    }
+}
+
 /* The client leaves in the middle of the prefill: what was computed is kept, the snapshots that were taken on the way with it. */
 static void test_i51_i95_a_cancelled_request_keeps_its_prefix(void **state)
 {
@@ -475,6 +499,7 @@ TEST_SUITE(TEST(test_i110_fake_exact), TEST(test_i110_fake_anywhere),
            TEST(test_i94_i102_a_tier_that_fails_and_lies),
            TEST(test_i52_a_branch_resumes_at_the_last_common_boundary),
            TEST(test_i53_rows_without_a_snapshot_are_walked_back),
+           TEST(test_i24_chunks_are_part_of_what_is_restored),
            TEST(test_i51_i95_a_cancelled_request_keeps_its_prefix),
            TEST(test_i23_boundaries_are_where_a_prefill_stopped),
            TEST(test_i10_i102_a_refused_import_falls_back))

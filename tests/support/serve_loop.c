@@ -87,20 +87,24 @@ static void fill_cuts(const struct job *job, uint32_t begin, uint32_t end,
     }
 }
 
-/* Whether what is used of an object, up to `end`, was computed in the chunks that we would compute it in. */
-static bool cuts_agree(const struct job *job, const struct serve_shape *shape, uint32_t end)
+/* How far an object that is to be used up to `end` was computed in the chunks that we would compute it in. A snapshot: to its end, or not at
+ * all. */
+static uint32_t agreed_end(const struct job *job, const struct serve_shape *shape, uint32_t end)
 {
     bool snapshot = shape->state.kind == STATE_SNAPSHOT;
     uint32_t at = shape->state.begin;
 
-    if (shape->history != history_of(&job->schedule, snapshot ? end : at))
-        return false;
-    for (size_t i = 0; at < end && !snapshot; i++) {
-        at = schedule_next(&job->schedule, at);
-        if (i >= MIN(shape->cuts_count, SERVE_CUTS_MAX) || shape->cuts[i] != at)
-            return false;
+    if (snapshot)
+        return shape->history == history_of(&job->schedule, end) ? end : end - 1;
+    if (shape->history != history_of(&job->schedule, at))
+        return at;
+    for (size_t i = 0; at < end; i++) {
+        uint32_t next = schedule_next(&job->schedule, at);
+        if (i >= MIN(shape->cuts_count, SERVE_CUTS_MAX) || shape->cuts[i] != next)
+            return at;
+        at = next;
     }
-    return true;
+    return end;
 }
 
 /* ---- restoring ---- */
@@ -129,12 +133,10 @@ static uint32_t usable(const struct job *job, const struct hearth_plan_info *inf
     if (!job->loop->exact)
         return info->boundary;
     for (size_t i = 0; i < info->objects_count; i++) {
-        const struct hearth_object *object = &info->objects[i];
-        struct serve_shape shape = shape_of(object);
-        if (!cuts_agree(job, &shape, use_end(info, i)))
-            return schedule_floor(&job->schedule, object->kind == HEARTH_OBJECT_ROWS
-                                                      ? object->begin
-                                                      : info->boundary - 1);
+        struct serve_shape shape = shape_of(&info->objects[i]);
+        uint32_t end = use_end(info, i), agreed = agreed_end(job, &shape, end);
+        if (agreed < end)
+            return schedule_floor(&job->schedule, agreed);
     }
     return schedule_floor(&job->schedule, info->boundary);
 }
