@@ -37,7 +37,7 @@ enum {
 };
 
 #ifdef HEARTH_DEBUG
-enum { STEPS = 30000, CHECK_EVERY = 1 };
+enum { STEPS = 8000, CHECK_EVERY = 1 };
 #else
 enum { STEPS = 300000, CHECK_EVERY = 64 };
 #endif
