@@ -114,6 +114,8 @@ class Model(NamedTuple):
     captures_sliding: bool = False
     prefill_tokens_per_s: float = 0.0
     import_bytes_per_s: float = 0.0
+    rows_bytes_per_token: int = 0
+    snapshot_bytes: int = 0
 
 
 class Engine(Protocol):
@@ -158,6 +160,8 @@ class _Model(Structure):
         ("captures_sliding", c_bool),
         ("prefill_tokens_per_s", c_double),
         ("import_bytes_per_s", c_double),
+        ("rows_bytes_per_token", c_uint64),
+        ("snapshot_bytes", c_uint64),
     ]
 
 
@@ -198,6 +202,12 @@ class _Hints(Structure):
         ("pin", c_bool),
         ("no_disk", c_bool),
         ("request", c_uint64),
+        ("prompt", c_uint32),
+        ("generated", c_bool),
+        ("resumed", c_uint32),
+        ("last_user", c_uint32),
+        ("junction", c_uint32),
+        ("sparse", c_uint32),
     ]
 
 

@@ -147,6 +147,8 @@ struct hearth_model {
     bool captures_sliding;                       /* the engine stores HEARTH_OBJECT_SLIDING: no snapshot needed for windows */
     double prefill_tokens_per_s;                 /* 0 = not known yet: always restore */
     double import_bytes_per_s;                   /* 0 = not known */
+    uint64_t rows_bytes_per_token;               /* for weighing snapshots against rows; 0 = not known */
+    uint64_t snapshot_bytes;
 };
 
 struct hearth_space;
@@ -238,6 +240,13 @@ struct hearth_store_hints {
     bool pin;                 /* not evicted from the close of the store on, until hearth_pin unpins what was stored of its tokens */
     bool no_disk;             /* memory only */
     uint64_t request;         /* for events */
+    /* Where snapshots are worth their bytes. prompt = 0: not known, and every place that is asked for is wanted. */
+    uint32_t prompt;          /* tokens of the whole prompt that these tokens are the beginning of, generated ones included */
+    bool generated;           /* it ends with generated tokens */
+    uint32_t resumed;         /* boundary that it was restored at */
+    uint32_t last_user;       /* start of the last user message; 0 = not known */
+    uint32_t junction;        /* as the plan said */
+    uint32_t sparse;          /* a grid on long prompts, tokens; 0 = none */
 };
 
 struct hearth_store;
@@ -247,7 +256,8 @@ HEARTH_API int hearth_store_open(struct hearth_space *space, const int32_t *toke
                                  const struct hearth_store_hints *hints, struct hearth_store **store);
 /* The next piece that is not held: rows [*begin, *end) of whole blocks, at most one run, or the tail. False when all rows are held. */
 HEARTH_API bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *end);
-/* Whether a snapshot at `at` is wanted (policy), and not held yet. */
+/* Whether a snapshot at `at` is wanted (by the hints: the end of the prompt, the anchor, the junction, the last user message, the grid) and
+ * not held yet. */
 HEARTH_API bool hearth_store_wants_snapshot(struct hearth_store *store, uint32_t at);
 /* Memory of at least `capacity` bytes to export an object into. Evicts others when it must, but never what these tokens begin with. MEMORY,
  * EXISTS or REFUSED otherwise: go on without storing. REFUSED are rows whose beginning is not held (store them in order), tails when there

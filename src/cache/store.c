@@ -140,11 +140,30 @@ static bool snapshot_held(struct hearth_store *store, uint32_t at)
     return node != NULL && node_snapshot(node, at) != NULL;
 }
 
+/* Whether a snapshot there is worth its bytes, as far as the caller has said what it is storing. */
+static bool snapshot_pays(const struct hearth_store *store, uint32_t at)
+{
+    const struct hearth_store_hints *hints = &store->hints;
+    const struct hearth_model *model = &store->space->model;
+
+    return hints->prompt == 0 ||
+           policy_wants_snapshot(&(struct policy_snapshot){.count = hints->prompt,
+                                                           .generated = hints->generated,
+                                                           .from = hints->resumed,
+                                                           .anchor = hints->anchor,
+                                                           .last_user = hints->last_user,
+                                                           .junction = hints->junction,
+                                                           .rows_bytes_per_token = model->rows_bytes_per_token,
+                                                           .snapshot_bytes = model->snapshot_bytes,
+                                                           .sparse = hints->sparse},
+                                 at);
+}
+
 bool hearth_store_wants_snapshot(struct hearth_store *store, uint32_t at)
 {
     struct hearth_cache *cache = store->space->cache;
 
-    if (!space_needs_snapshot(store->space) || at == 0 || at > store->count)
+    if (!space_needs_snapshot(store->space) || at == 0 || at > store->count || !snapshot_pays(store, at))
         return false;
     lock_enter(&cache->lock);
     bool held = snapshot_held(store, at);
