@@ -109,7 +109,8 @@ static enum tc_step step_args(struct toolcall *call)
     enum tc_step step;
 
     /* A call without a body has no arguments. */
-    switch (text.len == 0 || text.ptr[0] != '<' ? MARKER_NO : marker_match(text, ends[2])) {
+    bool empty = !call->has_args && text.len > 0 && text.ptr[0] == '<';
+    switch (empty ? marker_match(text, ends[2]) : MARKER_NO) {
     case MARKER_PART:
         return TC_WAIT;
     case MARKER_YES:

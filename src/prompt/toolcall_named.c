@@ -13,7 +13,7 @@
 #include "prompt/toolcall_impl.h"
 #include "prompt/toolcall_syntax.h"
 
-enum { BETWEEN, NAME, SECOND_NAME, FENCE, ARGS, TAIL };
+enum { BETWEEN, NAME, SECOND_NAME, FENCE, ARGS, TAIL, CLOSE };
 enum { M_FIRST, M_NAME, M_ID, M_ARGS };
 
 /* functions.get_weather:0 is Kimi's name for the first call of get_weather. */
@@ -54,8 +54,10 @@ static enum tc_step step_between(struct toolcall *call)
         return TC_WAIT;
     if (!call->any && (step == TC_BAD || which == 1))
         return tc_bad(call, "there is no call where one was announced");
-    if (step == TC_BAD)
-        return tc_close(call);
+    if (step == TC_BAD) {
+        call->state = CLOSE;
+        return TC_AGAIN;
+    }
     if (which == 1) {
         tc_leave(call);
         return TC_AGAIN;
@@ -145,9 +147,11 @@ enum tc_step tc_named_step(struct toolcall *call)
         tc_end(call);
         call->state = TAIL;
         return TC_AGAIN;
-    default:
-        assert(call->state == TAIL);
+    case TAIL:
         return step_tail(call);
+    default:
+        assert(call->state == CLOSE);
+        return tc_close(call);
     }
 }
 

@@ -2,6 +2,7 @@
  * toolcall_xml.c: calls whose arguments stand one by one between tags: Qwen3-Coder, GLM, MiniMax M2, DeepSeek's DSML.
  *
  *      CALL --> NAME --> PARAM --> KEY --> BEFORE --> VALUE --> PARAM ... --> CALL | content
+ *       `--after a call, neither another nor the closer--> CLOSE --> content
  *
  * A value that is a string, by the schema or by how it begins, is passed on while it arrives. Others wait for their end,
  * because what they are is only known then. A value ends at the first closing tag: none of the formats has an escape for it.
@@ -11,7 +12,7 @@
 #include "prompt/toolcall_impl.h"
 #include "prompt/toolcall_syntax.h"
 
-enum { CALL, NAME, PARAM, KEY, BEFORE, VALUE };
+enum { CALL, NAME, PARAM, KEY, BEFORE, VALUE, CLOSE };
 
 /* Of call->kind: how the value is read. */
 enum { UNDECIDED, WHOLE, STREAM, NEWLINE };
@@ -34,8 +35,10 @@ static enum tc_step step_call(struct toolcall *call)
         return TC_WAIT;
     if (!call->any && (step == TC_BAD || which > 0))
         return tc_bad(call, "there is no call where one was announced");
-    if (step == TC_BAD && !alone)
-        return tc_close(call);
+    if (step == TC_BAD && !alone) {
+        call->state = CLOSE;
+        return TC_AGAIN;
+    }
     if (step == TC_BAD || which > 0) {
         tc_leave(call);
         return TC_AGAIN;
@@ -246,10 +249,12 @@ enum tc_step tc_xml_step(struct toolcall *call)
         return step_key(call);
     case BEFORE:
         return step_before(call);
-    default:
-        assert(call->state == VALUE);
+    case VALUE:
         if (call->kind == STREAM)
             return step_stream(call);
         return call->kind == WHOLE ? step_whole(call) : decide(call);
+    default:
+        assert(call->state == CLOSE);
+        return tc_close(call);
     }
 }

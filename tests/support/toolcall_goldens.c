@@ -211,6 +211,15 @@ const struct toolcall_golden toolcall_goldens[] = {
      "content|ok\ncall 0|get_weather|{\"city\":\"12\",\"days\":3,\"other\":{\"a\": [1]}}\ncall "
      "1|now|{}\n"},
 
+    {TOOLCALL_MINIMAX, WITHOUT,
+     "<minimax:tool_call><invoke name=\"f\"></invoke></minimax:x><invoke "
+     "name=\"g\"></minimax:tool_call>x",
+     "call 0|f|{}\ncontent|x\n"},
+    {TOOLCALL_KIMI, WITHOUT,
+     "<|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_argument_begin|>{}<|tool_call_"
+     "end|>?<|tool_call_x<|tool_calls_section_end|>x",
+     "call 0|f|{}\ncontent|x\n"},
+
     /* GLM */
     {TOOLCALL_GLM, WITHOUT,
      "\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>New "
@@ -307,6 +316,10 @@ const struct toolcall_golden toolcall_goldens[] = {
      "reasoning|a\ncontent|b <|no|>\n"},
     {TOOLCALL_HARMONY, WITHOUT, "Plain text.", "content|Plain text.\n"},
     {TOOLCALL_HARMONY, WITHOUT, "<|channel|>final<|message|>a<|e", "content|a<|e\n"},
+    {TOOLCALL_HARMONY, WITHOUT, "<|channel|>commentary to=f<|message|>{\"a\":\"<|call|>\"}<|call|>",
+     "call 0|f|{\"a\":\"<|call|>\"}\n"},
+    {TOOLCALL_HARMONY, WITHOUT, "<|channel|>commentary to=f<|message|>{\"a\":1<|call|>",
+     "open 0|f|{\"a\":1\n" ERROR_JSON},
     {TOOLCALL_HARMONY, WITHOUT, "<|channel|>commentary to=f<|message|><|call|>", "call 0|f|{}\n"},
     {TOOLCALL_HARMONY, WITHOUT, "<|channel|>commentary to=python<|message|>print(1)<|call|>",
      "open 0|python|\n" ERROR_OBJECT},
