@@ -50,7 +50,8 @@ void tc_eat(struct toolcall *call, size_t n)
     assert(n <= call->in.len - call->at);
     keep_raw(call, (struct str){buf_str(&call->in) + call->at, n});
     call->at += n;
-    call->seen = 0;
+    if (n > 0)
+        call->seen = 0;
 }
 
 void tc_skip_space(struct toolcall *call)

@@ -14,6 +14,10 @@
 
 enum { ITEM, NAME, ARG, TAIL };
 
+/* An argument that is this long is read again only when it has grown by an eighth: else a long one would cost the square of
+ * its length. It may then be passed on that much later. */
+enum { PATIENT_BYTES = 1024 };
+
 static const struct tc_expr_syntax *syntax_of(const struct toolcall *call)
 {
     return call->format->syntax;
@@ -159,6 +163,9 @@ static enum tc_step step_arg(struct toolcall *call)
         return TC_WAIT;
     if (text.ptr[0] == syntax->close)
         return end_call(call);
+    if (call->seen > PATIENT_BYTES && text.len < call->seen + call->seen / 8 && !call->over)
+        return TC_WAIT;
+    call->seen = text.len;
     enum marker_match match = read_key(call, text, &used);
     if (match == MARKER_YES) {
         buf_clear(&call->out);

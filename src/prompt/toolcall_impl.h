@@ -46,7 +46,7 @@ struct toolcall {
 
     struct buf in;  /* text that waits for its meaning, from `at` on */
     size_t at;      /* of `in`: read */
-    size_t seen;    /* of the unread text: searched in vain for what would end a value */
+    size_t seen;    /* of the unread text: read in vain, because a value does not end there */
     struct buf raw; /* text of the latest call */
     struct buf out; /* arguments on their way out */
     struct buf name;
@@ -109,9 +109,6 @@ void tc_leave(struct toolcall *call);
  * string, or null, which stands for {}. TC_AGAIN, TC_WAIT, TC_DONE, TC_BAD. */
 void tc_json_start(struct toolcall *call);
 enum tc_step tc_json_arguments(struct toolcall *call);
-
-/* Reads a JSON string of at most TC_NAME_MAX bytes into buf, decoded. */
-enum tc_step tc_json_string(struct toolcall *call, struct buf *buf);
 
 /* Does the text begin with a JSON object that is a call of a tool? MARKER_PART when more text is needed. */
 enum marker_match tc_json_is_call(const struct toolcall *call, struct str text);

@@ -128,7 +128,8 @@ static size_t string_len(struct str text)
     return result == JSON_SCAN_DONE ? used : 0;
 }
 
-enum tc_step tc_json_string(struct toolcall *call, struct buf *buf)
+/* Reads a JSON string of at most TC_NAME_MAX bytes into buf, decoded. */
+static enum tc_step read_string(struct toolcall *call, struct buf *buf)
 {
     tc_skip_space(call);
     struct str text = tc_rest(call);
@@ -258,7 +259,7 @@ static enum tc_step step_key(struct toolcall *call)
         call->state = NEXT;
         return TC_AGAIN;
     }
-    enum tc_step step = tc_json_string(call, &call->key);
+    enum tc_step step = read_string(call, &call->key);
     if (step != TC_DONE)
         return step;
     call->state = COLON;
@@ -286,7 +287,7 @@ static enum tc_step step_colon(struct toolcall *call)
 
 static enum tc_step step_name(struct toolcall *call)
 {
-    enum tc_step step = tc_json_string(call, &call->name);
+    enum tc_step step = read_string(call, &call->name);
 
     if (step != TC_DONE)
         return step;

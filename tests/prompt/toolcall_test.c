@@ -253,6 +253,23 @@ static void test_long_arguments_stream(void **state)
     }
 }
 
+/* A literal of 400 KB in pieces of 4 bytes takes milliseconds, not the minutes of starting again with each piece. */
+static void test_long_literals_cost_little(void **state)
+{
+    struct run run;
+
+    (void)state;
+    begin(&run, (struct toolcall_options){.format = TOOLCALL_LFM}, false);
+    push(&run, "<|tool_call_start|>[f(a='", 25);
+    for (int i = 0; i < 100000; i++)
+        push(&run, "abcd", 4);
+    push(&run, "', b=1)]", 8);
+    assert_ok(toolcall_finish(run.call));
+    assert_int_equal(strlen(output_log_text(&run.log)),
+                     strlen("call 0|f|{\"a\":\"\",\"b\":1}\n") + 400000);
+    end(&run);
+}
+
 static void test_number_of_calls_is_bounded(void **state)
 {
     struct run run;
@@ -391,6 +408,7 @@ TEST_SUITE(TEST(test_goldens_whole), TEST(test_every_cut_gives_the_same),
            TEST(test_markup_never_leaks), TEST(test_i79_truncated_calls_end_as_errors),
            TEST(test_i79_raw_text_of_a_broken_call), TEST(test_raw_text_is_bounded),
            TEST(test_held_text_is_bounded), TEST(test_long_arguments_stream),
-           TEST(test_number_of_calls_is_bounded), TEST(test_prompt_may_open_the_message),
-           TEST(test_characters_stay_whole), TEST(test_damaged_text_keeps_the_order_of_events),
-           TEST(test_no_memory_is_an_error), TEST(test_destroys_nothing))
+           TEST(test_long_literals_cost_little), TEST(test_number_of_calls_is_bounded),
+           TEST(test_prompt_may_open_the_message), TEST(test_characters_stay_whole),
+           TEST(test_damaged_text_keeps_the_order_of_events), TEST(test_no_memory_is_an_error),
+           TEST(test_destroys_nothing))
