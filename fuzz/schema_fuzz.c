@@ -1,0 +1,74 @@
+/*
+ * schema_fuzz.c: any bytes that are JSON as a schema. Nothing may crash, leak or take long; what compiles must be taken by
+ * gbnf_check (or be refused for its size), and a second run gives the same bytes.
+ *
+ * With libFuzzer:   clang -fsanitize=fuzzer,address,undefined -DHEARTH_LIBFUZZER ... fuzz/schema_fuzz.c
+ * Without it, the program runs over the files that are named on its command line.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yyjson.h>
+
+#include "base/buf.h"
+#include "engine/gbnf.h"
+#include "prompt/schema.h"
+
+enum { INPUT_BYTES = 1 << 16 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static enum err compile(yyjson_doc *doc, struct buf *out)
+{
+    struct schema_options options = {.space = SCHEMA_SPACE_BOUNDED};
+    struct errinfo info = {0};
+
+    buf_init(out, SCHEMA_BYTES_MAX);
+    enum err err = schema_write_gbnf(yyjson_doc_get_root(doc), &options, out, &info);
+    if (err != ERR_OK && (info.text[0] == '\0' || out->len != 0))
+        abort();
+    return err;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct errinfo info = {0};
+    struct buf first, second;
+    yyjson_doc *doc;
+
+    if (size > INPUT_BYTES || (doc = yyjson_read((const char *)data, size, 0)) == NULL)
+        return 0;
+    enum err err = compile(doc, &first);
+    if (compile(doc, &second) != err || first.len != second.len ||
+        memcmp(buf_str(&first), buf_str(&second), first.len) != 0)
+        abort();
+    if (err == ERR_OK && gbnf_check(buf_str(&first), "root", &info) != ERR_OK &&
+        info.code != ERR_LIMIT) {
+        fprintf(stderr, "%s\n%s", info.text, buf_str(&first));
+        abort();
+    }
+    buf_fini(&first);
+    buf_fini(&second);
+    yyjson_doc_free(doc);
+    return 0;
+}
+
+#ifndef HEARTH_LIBFUZZER
+int main(int argc, char **argv)
+{
+    static uint8_t data[INPUT_BYTES];
+
+    for (int i = 1; i < argc; i++) {
+        FILE *file = fopen(argv[i], "rb");
+        if (file == NULL) {
+            fprintf(stderr, "%s: cannot be read\n", argv[i]);
+            return 1;
+        }
+        size_t size = fread(data, 1, sizeof(data), file);
+        fclose(file);
+        LLVMFuzzerTestOneInput(data, size);
+    }
+    return 0;
+}
+#endif
