@@ -173,8 +173,6 @@ $(B)/tests/%_test: $(B)/tests/%_test.o $(B)/libtest.a $(B)/libcore.a
 	@echo "  LINK  $@"
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS) $(LIBS_T)
 
-$(B)/fuzz/%.o: defines += -DHEARTH_LIBFUZZER
-
 $(B)/tests/fuzz/%_test: $(B)/fuzz/%_fuzz.o $(B)/fuzz/driver.o $(B)/libcore.a
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"

@@ -1,12 +1,9 @@
 /*
  * jinja_fuzz.c: any bytes as a template, rendered with small limits over variables of every kind. Nothing may crash, leak, or
  * take longer than the limits allow; and where both succeed, a second render gives the same bytes.
- *
- * With libFuzzer:   clang -fsanitize=fuzzer,address,undefined -DHEARTH_LIBFUZZER ... fuzz/jinja_fuzz.c
- * Without it, the program runs over the files that are named on its command line.
  */
-#include <stdint.h>
-#include <stdio.h>
+#include "fuzz.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <yyjson.h>
@@ -29,8 +26,6 @@ static const char vars_json[] =
     "}}],\"add_generation_prompt\":true,\"bos_token\":\"<s>\",\"n\":7,\"f\":-2.5,\"s\":\"Hello "
     "World\","
     "\"l\":[3,1,2],\"d\":{\"b\":2,\"a\":1},\"e\":\"\",\"big\":123456789012345678901234567890}";
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static enum err render(const struct jinja *tmpl, yyjson_doc *doc, struct buf *text)
 {
@@ -82,22 +77,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     jinja_destroy(&tmpl);
     return 0;
 }
-
-#ifndef HEARTH_LIBFUZZER
-int main(int argc, char **argv)
-{
-    static uint8_t data[INPUT_BYTES];
-
-    for (int i = 1; i < argc; i++) {
-        FILE *file = fopen(argv[i], "rb");
-        if (file == NULL) {
-            fprintf(stderr, "%s: cannot be read\n", argv[i]);
-            return 1;
-        }
-        size_t size = fread(data, 1, sizeof(data), file);
-        fclose(file);
-        LLVMFuzzerTestOneInput(data, size);
-    }
-    return 0;
-}
-#endif

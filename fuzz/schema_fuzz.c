@@ -1,12 +1,9 @@
 /*
  * schema_fuzz.c: any bytes that are JSON as a schema. Nothing may crash, leak or take long; what compiles must be taken by
  * gbnf_check (or be refused for its size), and a second run gives the same bytes.
- *
- * With libFuzzer:   clang -fsanitize=fuzzer,address,undefined -DHEARTH_LIBFUZZER ... fuzz/schema_fuzz.c
- * Without it, the program runs over the files that are named on its command line.
  */
-#include <stdint.h>
-#include <stdio.h>
+#include "fuzz.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <yyjson.h>
@@ -16,8 +13,6 @@
 #include "prompt/schema.h"
 
 enum { INPUT_BYTES = 1 << 16 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static enum err compile(yyjson_doc *doc, struct buf *out)
 {
@@ -53,22 +48,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     yyjson_doc_free(doc);
     return 0;
 }
-
-#ifndef HEARTH_LIBFUZZER
-int main(int argc, char **argv)
-{
-    static uint8_t data[INPUT_BYTES];
-
-    for (int i = 1; i < argc; i++) {
-        FILE *file = fopen(argv[i], "rb");
-        if (file == NULL) {
-            fprintf(stderr, "%s: cannot be read\n", argv[i]);
-            return 1;
-        }
-        size_t size = fread(data, 1, sizeof(data), file);
-        fclose(file);
-        LLVMFuzzerTestOneInput(data, size);
-    }
-    return 0;
-}
-#endif

@@ -50,7 +50,6 @@ struct engine {
     const struct engine_ops *ops;
     struct engine_facts facts;
     struct seqs seqs;
-    bool logits_valid; /* a run has succeeded since the last one failed */
     size_t run_items;  /* of the last run */
 };
 

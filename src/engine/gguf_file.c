@@ -28,6 +28,7 @@ struct shard {
     int fd;
     uint64_t bytes;
     struct gguf_context *gguf;
+    struct ggml_context *tensors; /* their shapes, without data */
 };
 
 struct gguf_file {
@@ -103,7 +104,8 @@ static enum err open_shard(struct shard *shard, const char *path, struct errinfo
         return err_set(info, ERR_INVALID, "%s is not a file", path);
     shard->bytes = (uint64_t)st.st_size;
     TRY(check_magic(shard, info));
-    shard->gguf = gguf_init_from_file(path, (struct gguf_init_params){.no_alloc = true});
+    shard->gguf = gguf_init_from_file(path, (struct gguf_init_params){.no_alloc = true,
+                                                                       .ctx = &shard->tensors});
     if (shard->gguf == NULL)
         return err_set(info, ERR_CORRUPT, "%s is damaged or truncated: its header cannot be read",
                        path);
@@ -178,6 +180,7 @@ void gguf_file_close(struct gguf_file **file)
         struct shard *shard = &(*file)->shards[i];
         if (shard->gguf)
             gguf_free(shard->gguf);
+        ggml_free(shard->tensors);
         file_close(file_sys_real(), &shard->fd);
         mem_free(shard->path);
     }
@@ -393,6 +396,10 @@ static enum err hash_tensors(struct hash256_state *state, const struct shard *sh
         uint64_t size = gguf_get_tensor_size(gguf, i), offset = gguf_get_tensor_offset(gguf, i);
         hash_text(state, gguf_get_tensor_name(gguf, i));
         hash256_update_u32(state, (uint32_t)gguf_get_tensor_type(gguf, i));
+        const struct ggml_tensor *tensor =
+            ggml_get_tensor(shard->tensors, gguf_get_tensor_name(gguf, i));
+        for (int dimension = 0; tensor != NULL && dimension < GGML_MAX_DIMS; dimension++)
+            hash256_update_u64(state, (uint64_t)tensor->ne[dimension]);
         hash256_update_u64(state, offset);
         hash256_update_u64(state, size);
         TRY(hash_samples(state, shard, data + offset, size, info));
