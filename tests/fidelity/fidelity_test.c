@@ -67,7 +67,8 @@ static void make_prompt(struct run *run, struct engine *engine, uint32_t count, 
     run->engine = engine;
     for (uint32_t i = 0; i < count; i++)
         run->tokens[i] = (token_id)test_random_below(seed, 256);
-    for (int i = 0; i < MARKS; i++) /* one in each quarter, so that they ascend */
+    run->marks[0] = 1;              /* the shortest boundary there is */
+    for (int i = 1; i < MARKS; i++) /* one in each quarter, so that they ascend */
         run->marks[i] = count * (uint32_t)i / MARKS + 1 + (uint32_t)test_random_below(seed, count / MARKS - 1);
     run->schedule = (struct schedule){.count = count, .grid = grid, .marks = run->marks, .marks_count = MARKS};
     for (uint32_t at = 0; at < count - 1;) {
