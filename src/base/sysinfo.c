@@ -4,6 +4,7 @@
  */
 #include "base/sysinfo.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -87,4 +88,11 @@ uint64_t sysinfo_memory_available(void)
     if (limit != UINT64_MAX && used != UINT64_MAX)
         available = MIN(available, limit > used ? limit - used : 0);
     return available;
+}
+
+const char *sysinfo_origin(void *function)
+{
+    Dl_info info;
+
+    return dladdr(function, &info) != 0 && info.dli_fname != NULL ? info.dli_fname : "the program";
 }

@@ -91,6 +91,17 @@ uint64_t cache_now_ns(const struct hearth_cache *cache)
     return clock_mono_ns(cache->clock);
 }
 
+int cache_copy_tokens(const int32_t *tokens, size_t count, int32_t **copy)
+{
+    if (count == 0 || count > CACHE_TOKENS_MAX)
+        return HEARTH_ERROR_INVALID;
+    *copy = mem_try_alloc_array(count, sizeof(**copy));
+    if (*copy == NULL)
+        return HEARTH_ERROR_MEMORY;
+    memcpy(*copy, tokens, count * sizeof(**copy));
+    return HEARTH_OK;
+}
+
 /* ---- clearing ---- */
 
 struct clearing {

@@ -165,6 +165,8 @@ void cache_note_free(struct deferred *deferred, void *memory);
  * which is a miss later and nothing worse. */
 void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred, const struct hash256 *key);
 uint64_t cache_now_ns(const struct hearth_cache *cache);
+/* A copy of a caller's tokens, freed with mem_free; INVALID when there are none or too many, MEMORY. */
+int cache_copy_tokens(const int32_t *tokens, size_t count, int32_t **copy);
 /* Room for one more in a growing array of small things; aborts rather than fail. */
 void *cache_grow(void *items, size_t count, size_t *cap, size_t size) NODISCARD;
 

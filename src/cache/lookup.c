@@ -404,12 +404,10 @@ int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t coun
     struct deferred deferred;
 
     *out = NULL;
-    if (count == 0 || count > CACHE_TOKENS_MAX)
-        return HEARTH_ERROR_INVALID;
-    int32_t *copy = mem_try_alloc_array(count, sizeof(*copy));
-    if (copy == NULL)
-        return HEARTH_ERROR_MEMORY;
-    memcpy(copy, tokens, count * sizeof(*copy));
+    int32_t *copy;
+    int error = cache_copy_tokens(tokens, count, &copy);
+    if (error != HEARTH_OK)
+        return error;
     struct hearth_plan *plan = mem_alloc(sizeof(*plan));
     *plan = (struct hearth_plan){.space = space,
                                  .tokens = copy,

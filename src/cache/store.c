@@ -22,12 +22,10 @@ int hearth_store_open(struct hearth_space *space, const int32_t *tokens, size_t 
                       const struct hearth_store_hints *hints, struct hearth_store **out)
 {
     *out = NULL;
-    if (count == 0 || count > CACHE_TOKENS_MAX)
-        return HEARTH_ERROR_INVALID;
-    int32_t *copy = mem_try_alloc_array(count, sizeof(*copy));
-    if (copy == NULL)
-        return HEARTH_ERROR_MEMORY;
-    memcpy(copy, tokens, count * sizeof(*copy));
+    int32_t *copy;
+    int error = cache_copy_tokens(tokens, count, &copy);
+    if (error != HEARTH_OK)
+        return error;
     struct hearth_store *store = mem_alloc(sizeof(*store));
     *store = (struct hearth_store){.space = space, .tokens = copy, .count = count};
     if (hints != NULL)

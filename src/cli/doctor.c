@@ -3,7 +3,6 @@
  *
  * Each check prints one line: ok, note or FAIL, and for the latter two what to do. The exit status is 1 when something failed.
  */
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -49,14 +48,6 @@ static void say(struct report *report, enum verdict verdict, const char *what, c
     fputc('\n', report->cli->out);
 }
 
-/* The file that a function of a library came from. */
-static const char *origin(void *function)
-{
-    Dl_info info;
-
-    return dladdr(function, &info) != 0 && info.dli_fname != NULL ? info.dli_fname : "the program";
-}
-
 static void check_libraries(struct report *report)
 {
     say(report, VERDICT_OK, "hearth", "%s (commit %s, %s build)", HEARTH_VERSION, HEARTH_COMMIT,
@@ -65,7 +56,7 @@ static void check_libraries(struct report *report)
         engine_library_origin());
     say(report, VERDICT_OK, "libggml", "%s from %s", engine_ggml_version(), engine_ggml_origin());
     say(report, VERDICT_OK, "BLAKE3", "%s from %s", blake3_version(),
-        origin((void *)blake3_version));
+        sysinfo_origin((void *)blake3_version));
 }
 
 static void check_devices(struct report *report)

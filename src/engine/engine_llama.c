@@ -8,7 +8,6 @@
 #include "engine/engine_llama.h"
 
 #include <assert.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -605,21 +604,14 @@ const char *engine_ggml_version(void)
     return ggml_version();
 }
 
-static const char *origin(void *function)
-{
-    Dl_info found;
-
-    return dladdr(function, &found) != 0 && found.dli_fname != NULL ? found.dli_fname : "unknown";
-}
-
 const char *engine_library_origin(void)
 {
-    return origin((void *)llama_version);
+    return sysinfo_origin((void *)llama_version);
 }
 
 const char *engine_ggml_origin(void)
 {
-    return origin((void *)ggml_version);
+    return sysinfo_origin((void *)ggml_version);
 }
 
 const char *engine_backends_dir(const char *backends)

@@ -1,6 +1,7 @@
 #include "base/sysinfo.h"
 
 #include <sched.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "support/test.h"
@@ -38,5 +39,12 @@ static void test_memory_is_plausible(void **state)
     assert_true(sysinfo_memory_available() <= sysinfo_memory_total());
 }
 
+static void test_origin_names_the_library(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(sysinfo_origin((void *)_cmocka_run_group_tests), "libcmocka"));
+    assert_string_equal(sysinfo_origin(NULL), "the program");
+}
+
 TEST_SUITE(TEST(test_cores_are_between_one_and_the_affinity), TEST(test_cores_follow_the_affinity),
-           TEST(test_memory_is_plausible))
+           TEST(test_memory_is_plausible), TEST(test_origin_names_the_library))
