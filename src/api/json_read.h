@@ -1,0 +1,40 @@
+/*
+ * json_read.h: fields of a request with their types and ranges checked, each with an error that names the field.
+ *
+ * A missing field and null leave *out as it was. A field of the wrong type or out of range is API_ERROR_INVALID with
+ * "'temperature' must be a number from 0 to 100" and the field's name as param, prefixed with `at` ("messages[3].") when that is not NULL.
+ */
+#ifndef HEARTH_API_JSON_READ_H
+#define HEARTH_API_JSON_READ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <yyjson.h>
+
+#include "api/error.h"
+#include "base/attr.h"
+#include "base/str.h"
+
+struct json_reader {
+    yyjson_val *object;
+    const char *at; /* where the object is: "messages[3]."; NULL = the body */
+    struct api_error *error;
+};
+
+enum err json_read_bool(const struct json_reader *reader, const char *key, bool *out) NODISCARD;
+enum err json_read_uint(const struct json_reader *reader, const char *key, uint64_t min,
+                        uint64_t max, uint64_t *out) NODISCARD; /* whole numbers, 3.0 too */
+enum err json_read_int(const struct json_reader *reader, const char *key, int64_t min, int64_t max,
+                       int64_t *out) NODISCARD;
+enum err json_read_float(const struct json_reader *reader, const char *key, double min, double max,
+                         float *out) NODISCARD;
+enum err json_read_str(const struct json_reader *reader, const char *key, struct str *out) NODISCARD;
+enum err json_read_object(const struct json_reader *reader, const char *key,
+                          yyjson_val **out) NODISCARD;
+enum err json_read_array(const struct json_reader *reader, const char *key,
+                         yyjson_val **out) NODISCARD;
+/* An error about one of its fields. */
+enum err json_read_error(const struct json_reader *reader, const char *key, const char *fmt, ...)
+    PRINTF(3, 4);
+
+#endif

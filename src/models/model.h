@@ -1,0 +1,51 @@
+/*
+ * model.h: one loaded model with everything that answers need: engine, scheduler, chat template, tokenizer, and a space of the cache for
+ * each tenant.
+ *
+ *      api --> model_prompt (template, tokens) --> struct gen --> model_sched --> answers
+ *
+ * Threads: open and close from one thread; everything else from any.
+ */
+#ifndef HEARTH_MODELS_MODEL_H
+#define HEARTH_MODELS_MODEL_H
+
+#include <hearth/hearth.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "engine/engine.h"
+#include "prompt/template.h"
+#include "prompt/tokens.h"
+#include "sched/sched.h"
+
+struct model;
+
+struct model_options {
+    struct engine *engine;      /* owned from now on, also on failure */
+    const char *name;           /* what clients call it; NULL = the engine's */
+    const char *template_text;  /* Jinja, instead of the model's own; NULL = its own */
+    struct hearth_cache *cache; /* NULL = off; borrowed */
+    uint64_t tokens_cache_bytes; /* of the tokenizer's memo; 0 = 64 MiB */
+    struct sched_options sched; /* engine, model, clock and log are filled in */
+    struct clock *clock;
+    struct log *log;
+};
+
+enum err model_open(struct model **model, const struct model_options *options,
+                    struct errinfo *info) NODISCARD;
+/* Its generations are cancelled. */
+void model_close(struct model **model);
+
+const char *model_name(const struct model *model);
+const struct engine_facts *model_facts(const struct model *model);
+struct engine *model_engine(const struct model *model); /* tokenizer functions only: the rest is the scheduler's */
+struct sched *model_sched(const struct model *model);
+const struct chat_template *model_template(const struct model *model);
+struct tokens *model_tokens(const struct model *model);
+uint64_t model_loaded_s(const struct model *model); /* wall time */
+
+/* The space of a tenant ("" = none); opened once, and open as long as the model. *space is NULL when the cache is off. */
+enum err model_space(struct model *model, const char *tenant, struct hearth_space **space,
+                     struct errinfo *info) NODISCARD;
+
+#endif

@@ -1,0 +1,84 @@
+/*
+ * sched.h: many generations on one engine: who runs when, from which state, and what is kept of it.
+ *
+ *      submit (any thread) --> inbox --> [ step table of each gen ] --> batch --> engine_run --> sinks
+ *                                              ^                                     |
+ *                                              '---------- one turn <----------------'
+ *
+ * The scheduler is the only one that touches its engine: it owns the engine thread. docs/request-life.md tells the whole story.
+ *
+ * Threads: every function may be called from any thread, create and destroy from one.
+ */
+#ifndef HEARTH_SCHED_SCHED_H
+#define HEARTH_SCHED_SCHED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "sched/gen.h"
+
+struct clock;
+struct log;
+struct sched;
+
+struct sched_options {
+    struct engine *engine; /* borrowed; from now on only the scheduler's thread runs it */
+    const char *model;     /* name, for the log */
+    uint32_t parallel;     /* generations at a time; 0 = the engine's sequences */
+    uint32_t queue;        /* that wait at most; 0 = 256 */
+    uint32_t prefill_beside; /* tokens of prefill beside decoding ones per turn; 0 = the engine's chunk */
+    uint32_t sparse;       /* grid of snapshots on long prompts, tokens; 0 = 8,192 */
+    bool exact;            /* one at a time, at canonical cuts only: answers are bit-identical to cold ones */
+    bool park;             /* finished sequences stay on the device as the first tier */
+    struct clock *clock;
+    struct log *log;       /* may be NULL */
+    bool progress;         /* a bar for long prefills on the terminal */
+};
+
+/* Starts the thread. */
+enum err sched_create(struct sched **sched, const struct sched_options *options,
+                      struct errinfo *info) NODISCARD;
+/* Cancels what is left and ends the thread. */
+void sched_destroy(struct sched **sched);
+
+/* Whether a prompt of so many tokens can ever be answered here: ERR_LIMIT says in words why not. */
+enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t max_tokens,
+                         struct errinfo *info) NODISCARD;
+
+/* Takes gen; sink.done will be called. ERR_BUSY: the queue is full; ERR_CLOSED: draining; ERR_LIMIT as preflight; ERR_INVALID: a token or
+ * field that cannot be. Then nothing was taken and no sink is called. */
+enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info) NODISCARD;
+
+/* Takes no new ones and waits until all are done, at most so long; then cancels the rest. False: some were cancelled. */
+bool sched_drain(struct sched *sched, uint64_t timeout_ms);
+
+/* A generation as it stands, for /slots and the dashboard. */
+struct sched_view {
+    uint64_t id;
+    enum gen_phase phase;
+    struct gen_usage usage;
+    uint32_t done;    /* tokens of the prompt that stand */
+    uint64_t age_ns;
+    int32_t seq; /* SEQ_NONE: not on the device */
+};
+
+/* Numbers since the start. */
+struct sched_stats {
+    uint64_t submitted, refused, finished, cancelled, failed;
+    uint64_t tokens_prompt, tokens_device, tokens_ram, tokens_ssd, tokens_remote, tokens_computed, tokens_generated;
+    uint64_t turns, batch_tokens;  /* engine runs, and tokens in them */
+    uint64_t forks, waits, preempted, parked, reclaimed;
+    uint64_t prefill_ns, decode_ns, restore_ns, store_ns;
+    uint32_t queued, active, idle; /* now; idle = parked on the device */
+    uint32_t cells_free, cells;
+    uint64_t miss_by_reason[HEARTH_REASON_COUNT];
+};
+
+void sched_get_stats(struct sched *sched, struct sched_stats *stats);
+/* Copies at most max views, the oldest first; returns how many there are. */
+size_t sched_views(struct sched *sched, struct sched_view *views, size_t max);
+
+#endif
