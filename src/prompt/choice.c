@@ -1,0 +1,1 @@
+#include "prompt/choice.h"
