@@ -41,9 +41,9 @@
 struct yyjson_val;
 
 /* X(value, name) */
-#define CHOICE_MODE_TABLE(X)    \
-    X(CHOICE_NONE, "none")      \
-    X(CHOICE_AUTO, "auto")      \
+#define CHOICE_MODE_TABLE(X)       \
+    X(CHOICE_NONE, "none")         \
+    X(CHOICE_AUTO, "auto")         \
     X(CHOICE_REQUIRED, "required") \
     X(CHOICE_NAMED, "named")
 
@@ -55,9 +55,9 @@ enum choice_mode {
 };
 
 /* X(value, name) */
-#define CHOICE_ANSWER_TABLE(X)              \
-    X(CHOICE_ANSWER_TEXT, "text")           \
-    X(CHOICE_ANSWER_OBJECT, "json_object")  \
+#define CHOICE_ANSWER_TABLE(X)             \
+    X(CHOICE_ANSWER_TEXT, "text")          \
+    X(CHOICE_ANSWER_OBJECT, "json_object") \
     X(CHOICE_ANSWER_SCHEMA, "json_schema")
 
 enum choice_answer {
@@ -72,21 +72,25 @@ enum { CHOICE_BYTES_MAX = 1024 * 1024, CHOICE_TOOLS_MAX = 256, CHOICE_TRIGGERS_M
 struct choice_request {
     enum choice_mode mode;
     struct str name; /* of CHOICE_NAMED */
-    bool parallel; /* several calls in one turn. Without a grammar it is the caller who ends the turn after the first */
-    struct yyjson_val *tools; /* OpenAI's form, or Anthropic's; `strict` is looked for in the tool and in its function */
+    bool
+        parallel; /* several calls in one turn. Without a grammar it is the caller who ends the turn after the first */
+    struct yyjson_val *
+        tools; /* OpenAI's form, or Anthropic's; `strict` is looked for in the tool and in its function */
     struct output_formats formats;
-    struct str prompt_tail; /* end of the prompt, as far as the template wrote it: is a thought open, or closed? */
+    struct str
+        prompt_tail; /* end of the prompt, as far as the template wrote it: is a thought open, or closed? */
 };
 
 /* A grammar as struct sample_params takes it. */
 struct choice {
-    struct buf grammar; /* GBNF; empty: none is needed */
+    struct buf grammar;                        /* GBNF; empty: none is needed */
     const char *triggers[CHOICE_TRIGGERS_MAX]; /* static */
-    size_t triggers_count; /* 0: it starts at once */
+    size_t triggers_count;                     /* 0: it starts at once */
 };
 
 const char *choice_mode_name(enum choice_mode mode);
-bool choice_mode_parse(struct str name, enum choice_mode *mode) NODISCARD; /* not CHOICE_NAMED, which has no word */
+bool choice_mode_parse(struct str name,
+                       enum choice_mode *mode) NODISCARD; /* not CHOICE_NAMED, which has no word */
 const char *choice_answer_name(enum choice_answer answer);
 bool choice_answer_parse(struct str name, enum choice_answer *answer) NODISCARD;
 

@@ -71,8 +71,7 @@ static bool record_fits(const struct replay *replay, const struct replay_record 
 
     return record->ids_count <= REPLAY_CALLS_MAX && record->tokens_count <= max / sizeof(int32_t) &&
            record->opening.len <= max && record->end.len <= max && record->raw.len <= max &&
-           record->reasoning.len <= max &&
-           record_bytes(record) <= MIN(max, replay->bytes_max);
+           record->reasoning.len <= max && record_bytes(record) <= MIN(max, replay->bytes_max);
 }
 
 static struct str copy_text(char **at, struct str text)
@@ -130,8 +129,7 @@ static struct replay_entry *entry_create(const struct replay_record *record)
     return entry;
 }
 
-static void release_locked(struct replay *replay, struct replay_entry *entry)
-    REQUIRES(replay->lock)
+static void release_locked(struct replay *replay, struct replay_entry *entry) REQUIRES(replay->lock)
 {
     lock_assert_held(&replay->lock);
     assert(entry->holders > 0);
@@ -244,8 +242,7 @@ enum err replay_hold_all(struct replay *replay, struct replay_entry ***entries, 
     *count = replay->lru.count;
     *entries = mem_try_alloc_array(*count, sizeof(**entries));
     if (*entries != NULL)
-        LIST_FOREACH(struct replay_entry, entry, &replay->lru, lru)
-        {
+        LIST_FOREACH (struct replay_entry, entry, &replay->lru, lru) {
             entry->holders++;
             (*entries)[i++] = entry;
         }
@@ -274,8 +271,7 @@ void replay_destroy(struct replay **replay)
     if (*replay == NULL)
         return;
     lock_enter(&(*replay)->lock);
-    LIST_FOREACH_SAFE(struct replay_entry, entry, &(*replay)->lru, lru)
-    {
+    LIST_FOREACH_SAFE (struct replay_entry, entry, &(*replay)->lru, lru) {
         assert(entry->holders == 1); /* a plan outlives the store: our bug */
         unlink_locked(*replay, entry);
     }

@@ -52,7 +52,7 @@ struct log;
 struct replay;
 
 enum {
-    REPLAY_CALLS_MAX = 128,        /* of one turn */
+    REPLAY_CALLS_MAX = 128,           /* of one turn */
     REPLAY_TURN_BYTES_MAX = 16 << 20, /* what a larger one needs is not remembered */
 };
 
@@ -79,7 +79,7 @@ struct replay_message {
 struct replay_turn {
     struct hash256 space;   /* model, template, adapters, tenant */
     struct hash256 history; /* of the prompt, by replay_apply */
-    struct str opening;     /* the generation prompt: what the template wrote behind the last message */
+    struct str opening; /* the generation prompt: what the template wrote behind the last message */
     struct replay_message message;
     struct str raw; /* what was generated, markup and all, without the end token's text */
     const int32_t *tokens;
@@ -113,19 +113,19 @@ struct replay_prompt {
     struct hash256 space;
     struct str text;      /* rendered, with the generation prompt */
     size_t opening_begin; /* where the generation prompt begins; text.len: there is none */
-    struct str end;       /* what the template ends an assistant message with, if known; else empty */
+    struct str end; /* what the template ends an assistant message with, if known; else empty */
     const struct replay_place *places; /* in the order of the text, not overlapping */
     size_t places_count;
     bool keep;
 };
 
 /* X(value, name): what became of one assistant message */
-#define REPLAY_OUTCOME_TABLE(X)                                                             \
-    X(REPLAY_HIT, "hit")                                                                    \
-    X(REPLAY_UNKNOWN, "unknown")           /* not remembered (any more) */                  \
-    X(REPLAY_DIFFERENT, "different")       /* an id is known, but the message was changed */ \
-    X(REPLAY_THOUGHT_LEFT_OUT, "thought_left_out") /* by the template: it is followed */    \
-    X(REPLAY_NO_PLACE, "no_place")         /* the rendering has another beginning or end */
+#define REPLAY_OUTCOME_TABLE(X)                                                          \
+    X(REPLAY_HIT, "hit")                                                                 \
+    X(REPLAY_UNKNOWN, "unknown")     /* not remembered (any more) */                     \
+    X(REPLAY_DIFFERENT, "different") /* an id is known, but the message was changed */   \
+    X(REPLAY_THOUGHT_LEFT_OUT, "thought_left_out") /* by the template: it is followed */ \
+    X(REPLAY_NO_PLACE, "no_place")                 /* the rendering has another beginning or end */
 
 enum replay_outcome {
 #define X(value, name) value,
@@ -135,16 +135,16 @@ enum replay_outcome {
 };
 
 enum replay_segment_type {
-    REPLAY_TEXT,    /* of the rendered text, to be tokenized */
+    REPLAY_TEXT, /* of the rendered text, to be tokenized */
     REPLAY_OPENING, /* text that the template wrote when the turn was generated, to be tokenized as template text */
-    REPLAY_TOKENS,  /* verbatim */
+    REPLAY_TOKENS, /* verbatim */
 };
 
 /* Neighbours of type TEXT and OPENING are one text to the tokenizer: what a turn was generated behind was one text, too. */
 struct replay_segment {
     enum replay_segment_type type;
-    size_t begin, end; /* of the rendered text: what it shows, or what it replaces */
-    struct str text;   /* TEXT and OPENING */
+    size_t begin, end;     /* of the rendered text: what it shows, or what it replaces */
+    struct str text;       /* TEXT and OPENING */
     const int32_t *tokens; /* TOKENS */
     size_t tokens_count;
 };
@@ -181,7 +181,7 @@ enum err replay_load(struct replay *replay, const struct file_sys *fs, int dir, 
                      const struct hash256 *key, struct errinfo *info) NODISCARD;
 
 struct replay_stats {
-    uint64_t turns, bytes;    /* held */
+    uint64_t turns, bytes;                 /* held */
     uint64_t remembered, evicted, refused; /* too large, or no memory */
     uint64_t outcomes[REPLAY_OUTCOME_COUNT];
 };

@@ -148,9 +148,9 @@ static uint32_t take_u32(struct reader *reader)
 {
     const uint8_t *b = take(reader, 4);
 
-    return b == NULL ? 0
-                     : (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 |
-                           (uint32_t)b[3] << 24;
+    return b == NULL
+               ? 0
+               : (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
 static uint64_t take_u64(struct reader *reader)
@@ -295,7 +295,8 @@ enum err replay_load(struct replay *replay, const struct file_sys *fs, int dir, 
         err = replay_decode(replay, (struct str){data, len}, key);
     mem_free(data);
     if (err == ERR_OK)
-        LOG_INFO(replay->log, "replay", "turns loaded", LOG_UINT("turns", replay_stats(replay).turns));
+        LOG_INFO(replay->log, "replay", "turns loaded",
+                 LOG_UINT("turns", replay_stats(replay).turns));
     else
         LOG_WARN(replay->log, "replay", "file not used, its turns are forgotten",
                  LOG_STR("file", name), LOG_STR("reason", err_name(err)));

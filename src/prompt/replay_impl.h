@@ -21,7 +21,7 @@ struct replay_id {
 };
 
 struct replay_entry {
-    struct list_node lru;   /* linked: it can be found */
+    struct list_node lru; /* linked: it can be found */
     struct map_node by_key;
     struct hash256 key;     /* of space, history and digest */
     struct hash256 digest;  /* of the message, without ids and thought */
@@ -37,9 +37,9 @@ struct replay_entry {
 
 struct replay {
     struct lock lock;
-    struct list lru;     /* GUARDED_BY(lock): oldest first */
-    struct map by_key;   /* GUARDED_BY(lock) */
-    struct map by_id;    /* GUARDED_BY(lock) */
+    struct list lru;           /* GUARDED_BY(lock): oldest first */
+    struct map by_key;         /* GUARDED_BY(lock) */
+    struct map by_id;          /* GUARDED_BY(lock) */
     struct replay_stats stats; /* GUARDED_BY(lock) */
     size_t bytes_max;
     uint64_t seed;
