@@ -39,12 +39,15 @@ void *cache_grow(void *items, size_t count, size_t *cap, size_t size)
 }
 
 void cache_note_event(struct hearth_cache *cache, struct deferred *deferred,
-                      const struct event *event)
+                      const struct hearth_event *event)
 {
     lock_assert_held(&cache->lock);
     deferred->events =
         cache_grow(deferred->events, deferred->events_count, &deferred->events_cap, sizeof(*event));
-    deferred->events[deferred->events_count++] = *event;
+    struct hearth_event *noted = &deferred->events[deferred->events_count++];
+    *noted = *event;
+    if (noted->request == 0)
+        noted->request = deferred->request;
 }
 
 void cache_note_free(struct deferred *deferred, void *memory)
@@ -333,7 +336,7 @@ uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space, en
     LIST_FOREACH (struct hearth_space, each, &cache->spaces, link)
         if (space == NULL || space == each)
             bytes += clear_space(each, tier, &deferred);
-    struct event event = {.kind = EVENT_CLEAR, .bytes = bytes, .tier = (uint8_t)tier};
+    struct hearth_event event = {.kind = HEARTH_EVENT_CLEAR, .bytes = bytes, .tier = tier};
     cache_note_event(cache, &deferred, &event);
     cache_leave(cache, &deferred);
     return bytes;

@@ -56,7 +56,7 @@ static bool in_slower_tier(const struct object *object)
 }
 
 /* A pin holds a whole path, so the first of an object's nodes tells. */
-static bool is_pinned(const struct object *object)
+bool room_is_pinned(const struct object *object)
 {
     const struct node *node = object->last;
 
@@ -71,7 +71,7 @@ bool room_may_leave(const struct object *object)
         return false;
     /* What is in a slower tier, too, is found there when it has left memory, and so is all behind it: children do not matter. */
     return index_evictable(object->space->index, object) ||
-           (object->data != NULL && in_slower_tier(object) && !is_pinned(object));
+           (object->data != NULL && in_slower_tier(object) && !room_is_pinned(object));
 }
 
 /* Where the object belongs now; NULL: it may not leave. */
@@ -261,6 +261,7 @@ static void unlink_object(struct object *object)
         index_detach(space->index, object);
     assert(space->objects > 0);
     space->objects--;
+    list_remove(&space->all, &object->held_link);
     room_settle_index(space);
 }
 
@@ -305,8 +306,8 @@ static void note_eviction(struct object *object, bool demoted, struct deferred *
 {
     struct hearth_space *space = object->space;
     struct hearth_cache *cache = space->cache;
-    struct event event = {
-        .kind = demoted ? EVENT_DEMOTE : EVENT_EVICT,
+    struct hearth_event event = {
+        .kind = demoted ? HEARTH_EVENT_DEMOTE : HEARTH_EVENT_EVICT,
         .write_tokens = object->end - object->begin,
         .bytes = object->data_bytes,
         .tier = object->data ? HEARTH_TIER_RAM : HEARTH_TIER_SSD,

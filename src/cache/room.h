@@ -43,6 +43,7 @@ void room_settle_index(struct hearth_space *space) REQUIRES(lock);
 void room_watch(struct object *object, bool evictable, void *cache) REQUIRES(lock);
 /* Whether the object may be taken out of memory now or, when it is not there, be forgotten. */
 bool room_may_leave(const struct object *object) REQUIRES(lock);
+bool room_is_pinned(const struct object *object) REQUIRES(lock);
 /* index_pin, and the heaps know. */
 void room_pin(struct hearth_space *space, struct node *last, int delta) REQUIRES(lock);
 /* Recomputes the priority after a use. */

@@ -47,6 +47,13 @@ void hearth_store_close(struct hearth_store **out)
     *out = NULL;
 }
 
+/* What happens from now on happens for its request. */
+static void enter(const struct hearth_store *store, struct deferred *deferred)
+{
+    cache_enter(store->space->cache, deferred);
+    deferred->request = store->hints.request;
+}
+
 /* ---- what is missing ---- */
 
 /* Tails are for models that can be cut at any token (keeps I28). Where they cannot, the rows behind the last block are a part of the
@@ -281,7 +288,7 @@ static bool evict_for(struct hearth_store *store, uint32_t path)
     struct hearth_cache *cache = store->space->cache;
     struct deferred deferred;
 
-    cache_enter(cache, &deferred);
+    enter(store, &deferred);
     struct guard guard = guard_path(store, path);
     bool evicted = room_evict_one(cache, store->space, &deferred);
     unguard(&guard, &deferred);
@@ -314,7 +321,7 @@ static int take_room(struct hearth_store *store, const struct object *piece, uin
     struct hearth_cache *cache = store->space->cache;
     struct deferred deferred;
 
-    cache_enter(cache, &deferred);
+    enter(store, &deferred);
     int error = judge(store, piece);
     if (error == HEARTH_OK) {
         uint32_t path = path_before((enum hearth_object_kind)piece->kind, piece->begin, piece->end);
@@ -358,7 +365,7 @@ int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kin
         return error;
     store->memory = take_pages(store, capacity, path_before(kind, begin, end));
     if (store->memory == NULL) {
-        cache_enter(cache, &deferred);
+        enter(store, &deferred);
         give_back(store->space, charge);
         count_refused(store->space);
         cache_leave(cache, &deferred);
@@ -380,7 +387,7 @@ void hearth_store_cancel(struct hearth_store *store)
 
     if (store->memory == NULL)
         return;
-    cache_enter(cache, &deferred);
+    enter(store, &deferred);
     cache_note_free(&deferred, store->memory);
     give_back(store->space, room_charge(store->capacity) + room_record_bytes());
     cache->stats.stores_failed++;
@@ -396,7 +403,7 @@ static void drop_replaced(struct object *object, void *arg)
 {
     struct deferred *deferred = arg;
     struct hearth_space *space = object->space;
-    struct event event = {.kind = EVENT_REPLACE,
+    struct hearth_event event = {.kind = HEARTH_EVENT_REPLACE,
                           .bytes = object->bytes,
                           .tier = HEARTH_TIER_RAM,
                           .write_tokens = object->end - object->begin};
@@ -440,9 +447,8 @@ static void note_store(const struct hearth_store *store, const struct object *ob
                        struct deferred *deferred)
 {
     struct hearth_cache *cache = store->space->cache;
-    struct event event = {
-        .kind = EVENT_STORE,
-        .request = store->hints.request,
+    struct hearth_event event = {
+        .kind = HEARTH_EVENT_WRITE,
         .prompt_tokens = (uint32_t)store->count,
         .write_tokens = object->kind == OBJECT_SNAPSHOT ? 0 : object->end - object->begin,
         .bytes = object->bytes,
@@ -493,6 +499,7 @@ int store_attach(struct object *object, const int32_t *tokens, struct index_hint
         return last == NULL ? HEARTH_ERROR_MEMORY : HEARTH_ERROR_EXISTS;
     object->key = index_object_key(space->index, last, object);
     space->objects++;
+    list_push_back(&space->all, &object->held_link);
     index_attach(space->index, last, object, drop_replaced, deferred);
     room_touch(object, false);
     return HEARTH_OK;
@@ -535,7 +542,7 @@ int hearth_store_commit(struct hearth_store *store, uint64_t bytes, const void *
         return HEARTH_ERROR_INVALID;
     pages_shrink(cache->pages, store->memory, bytes);
     struct object *object = make_object(store, bytes, shape, shape_bytes);
-    cache_enter(cache, &deferred);
+    enter(store, &deferred);
     room_release(space, room_charge(store->capacity) - object->data_bytes);
     store->memory = NULL;
     int error = insert(store, object, &deferred);
