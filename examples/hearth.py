@@ -231,7 +231,7 @@ class _SessionOps(Structure):
 
 
 _COUNTERS = "lookups hits misses partials tokens_looked_up tokens_matched tokens_reused"
-_COUNTERS2 = "stores stores_refused stores_failed replaces evictions bytes_evicted promotions demotions verify_failures tier_errors"
+_COUNTERS2 = "stores stores_refused stores_failed evictions bytes_evicted replaces promotions demotions verify_failures tier_errors"
 _HELD = "objects nodes snapshots tails tail_stashes tail_hits tail_evictions"
 _TIERS = c_uint64 * Tier.ALL
 

@@ -267,7 +267,8 @@ struct hearth_store_hints {
     /* Where snapshots are worth their bytes. prompt = 0: not known, and every place that is asked for is wanted. */
     uint32_t prompt;          /* tokens of the whole prompt that these tokens are the beginning of, generated ones included */
     bool generated;           /* it ends with generated tokens */
-    uint32_t resumed;         /* boundary that it was restored at */
+    uint32_t resumed;         /* boundary that it was restored at. When that is a good hit (at least 1,000 tokens, the anchor, and half of the
+                               * prompt), what earlier turns of this conversation left is the first to leave from now on */
     uint32_t last_user;       /* start of the last user message; 0 = not known */
     uint32_t junction;        /* as the plan said */
     uint32_t sparse;          /* a grid on long prompts, tokens; 0 = none */
@@ -321,7 +322,8 @@ struct hearth_stats {
     uint64_t lookups, hits, misses, partials; /* a partial is a hit that is shorter than what was matched */
     uint64_t tokens_looked_up, tokens_matched, tokens_reused; /* reused: of accepted plans only */
     uint64_t tokens_reused_by_tier[HEARTH_TIER_COUNT];
-    uint64_t stores, stores_refused, stores_failed, replaces, evictions, bytes_evicted;
+    uint64_t stores, stores_refused, stores_failed, evictions, bytes_evicted;
+    uint64_t replaces; /* objects that gave way to longer ones of their conversation: dropped, or first to leave from then on */
     uint64_t promotions, demotions, verify_failures, tier_errors;
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
     uint64_t objects, nodes, snapshots, tails; /* held now */

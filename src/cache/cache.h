@@ -6,6 +6,7 @@
  *      lookup.c    plans: what can be restored, and why not more
  *      plan.c      using a plan: fetching, falling back, accepting, counting
  *      store.c     taking state in
+ *      replace.c   what a conversation that grows takes the place of
  *      room.c      the budget and the heap: who must leave
  *      mover.c     between memory and the slower tier, never on the caller's time
  *      watch.c     showing what is held and what happened
@@ -213,12 +214,23 @@ struct hearth_event plan_event(const struct hearth_plan *plan, enum hearth_event
 
 /* ---- store.c ---- */
 
+/* What is known of the first `count` tokens of the store. */
+struct index_match store_match(struct hearth_store *store, uint32_t count) REQUIRES(lock);
+
 /* Puts an object into the index of its space, at the end of `tokens` (object->end of them); room, a place in the heap and its own record
  * are the caller's business. `hint` of the tokens may be NULL. HEARTH_ERROR_MEMORY or HEARTH_ERROR_EXISTS: it is not in. */
 int store_attach(struct object *object, const int32_t *tokens, struct index_hint *hint, struct deferred *deferred)
     REQUIRES(lock) NODISCARD;
 /* If the object is a tail, counts it, and lets the least recently used ones go (keeps I40). */
 void store_keep_tail(struct object *object, struct deferred *deferred) REQUIRES(lock);
+
+/* ---- replace.c ---- */
+
+/* The snapshot that is being stored is of the end of a prompt or of an answer. */
+bool replace_is_turn_end(const struct hearth_store *store);
+/* Before rows of the store go into the index, and after a snapshot of it has: what they take the place of is the first to leave. */
+void replace_tail(struct hearth_store *store, struct deferred *deferred) REQUIRES(lock);
+void replace_snapshots(struct hearth_store *store, const struct object *snapshot, struct deferred *deferred) REQUIRES(lock);
 
 /* ---- mover.c ---- */
 

@@ -43,6 +43,7 @@ static double priority_of(const struct hearth_cache *cache, const struct object 
         .now_ns = now_ns,
         .entry = object->entry,
         .snapshot = object->kind == OBJECT_SNAPSHOT,
+        .superseded = object->superseded,
         .shared = object->shared,
         .tokens_per_s = space->model.prefill_tokens_per_s,
         .floor = cache->floor,
@@ -121,10 +122,36 @@ void room_touch(struct object *object, bool used)
     struct hearth_cache *cache = cache_of(object);
     uint64_t now = cache_now_ns(cache);
 
-    if (used)
+    if (used) {
         object->uses++;
+        object->superseded = false; /* it is of use after all */
+    }
     object->used_ns = now;
     object->priority = priority_of(cache, object, now);
+    room_update(object);
+}
+
+void room_supersede(struct object *object, struct deferred *deferred)
+{
+    struct hearth_space *space = object->space;
+    struct hearth_cache *cache = space->cache;
+    struct hearth_event event = {.kind = HEARTH_EVENT_REPLACE,
+                                 .bytes = object->bytes,
+                                 .tier = plan_tier_of(object),
+                                 .write_tokens = object->end - object->begin};
+
+    lock_assert_held(&cache->lock);
+    if (object->superseded)
+        return;
+    object->superseded = true;
+    object->priority = priority_of(cache, object, cache_now_ns(cache));
+    if (list_node_linked(&object->tail_link)) {
+        list_remove(&space->tails, &object->tail_link);
+        list_push_front(&space->tails, &object->tail_link);
+    }
+    cache->stats.replaces++;
+    space->stats.replaces++;
+    cache_note_event(cache, deferred, &event);
     room_update(object);
 }
 

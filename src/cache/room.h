@@ -48,6 +48,8 @@ bool room_is_pinned(const struct object *object) REQUIRES(lock);
 void room_pin(struct hearth_space *space, struct node *last, int delta) REQUIRES(lock);
 /* Recomputes the priority after a use. */
 void room_touch(struct object *object, bool used) REQUIRES(lock);
+/* A longer one of its conversation is held: from now on it is the first to leave, until it is used again. */
+void room_supersede(struct object *object, struct deferred *deferred) REQUIRES(lock);
 /* Puts an object into the heap, or takes it out, by what is true of it now. */
 void room_update(struct object *object) REQUIRES(lock);
 /* The object is in a tier now, or not any more: residency, and what is counted of it. */

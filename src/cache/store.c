@@ -64,7 +64,7 @@ static bool tails_allowed(const struct hearth_store *store)
 }
 
 /* A long prompt is stored in many pieces: what is known of it is not compared again for each. */
-static struct index_match match_of(struct hearth_store *store, uint32_t count)
+struct index_match store_match(struct hearth_store *store, uint32_t count)
 {
     return index_match_hinted(store->space->index, store->tokens, count, &store->hint);
 }
@@ -114,7 +114,7 @@ bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *en
     if (!space_has_rows(store->space))
         return false;
     lock_enter(&cache->lock);
-    struct index_match match = match_of(store, count);
+    struct index_match match = store_match(store, count);
     while (at < whole && block_held(&match, at, block))
         at += block;
     bool tail =
@@ -131,7 +131,7 @@ bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *en
 /* The node that covers the last of these tokens; NULL when not all of them are known. */
 static struct node *node_at(struct hearth_store *store, uint32_t count)
 {
-    struct index_match match = match_of(store, count);
+    struct index_match match = store_match(store, count);
 
     if (match.tokens < count)
         return NULL;
@@ -200,7 +200,7 @@ static bool range_valid(const struct hearth_store *store, enum hearth_object_kin
 /* Whether rows are held for all of [0, begin): without them those behind are of no use. */
 static bool rows_held(struct hearth_store *store, uint32_t begin)
 {
-    struct index_match match = match_of(store, begin);
+    struct index_match match = store_match(store, begin);
 
     for (size_t i = 0; i < match.nodes_count; i++)
         if (node_rows_end(match.path[i]) < node_end(match.path[i]))
@@ -212,7 +212,7 @@ static bool rows_held(struct hearth_store *store, uint32_t begin)
 static bool rows_exist(struct hearth_store *store, const struct object *piece)
 {
     uint32_t block = store->space->cache->block_tokens;
-    struct index_match match = match_of(store, piece->end);
+    struct index_match match = store_match(store, piece->end);
 
     for (size_t i = 0; i < match.nodes_count + (match.partial != NULL); i++) {
         const struct node *node = i < match.nodes_count ? match.path[i] : match.partial;
@@ -256,7 +256,7 @@ struct guard {
 
 static struct guard guard_path(struct hearth_store *store, uint32_t count)
 {
-    struct index_match match = match_of(store, count);
+    struct index_match match = store_match(store, count);
     struct node *last = match.nodes_count > 0 ? match.path[match.nodes_count - 1] : NULL;
     struct guard guard = {{NULL, NULL}};
 
@@ -438,6 +438,7 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
     };
     if (store->hints.anchor > 0 && store->end <= store->hints.anchor)
         object->entry = HEARTH_ENTRY_SYSTEM;
+    object->turn_end = object->kind == OBJECT_SNAPSHOT && replace_is_turn_end(store);
     if (shape_bytes > 0)
         memcpy(object->shape, shape, shape_bytes);
     return object;
@@ -510,6 +511,8 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
 {
     struct hearth_space *space = store->space;
     struct guard guard = guard_path(store, path_before(store->kind, store->begin, store->end));
+    if (object->kind == OBJECT_ROWS)
+        replace_tail(store, deferred);
     int error = store_attach(object, store->tokens, &store->hint, deferred);
 
     unguard(&guard, deferred);
@@ -524,6 +527,8 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
     room_set_in(object, OBJECT_TIER_RAM, true);
     store->committed = MAX(store->committed, store->end);
     note_store(store, object, deferred);
+    if (object->turn_end)
+        replace_snapshots(store, object, deferred);
     store_keep_tail(object, deferred);
     if (!store->hints.no_disk)
         mover_write(space->cache, object, deferred);
