@@ -337,8 +337,8 @@ HEARTH_API void hearth_get_stats(struct hearth_cache *cache, struct hearth_space
 HEARTH_API void hearth_reset_stats(struct hearth_cache *cache); /* counters to zero; what is held stays */
 /* Forgets everything of a space (NULL: of all) in one tier (HEARTH_TIER_COUNT: in all), tails included. Returns the bytes freed. */
 HEARTH_API uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space, enum hearth_tier tier);
-/* Pins or unpins the path of these tokens, as far as it is held, in whole blocks or up to the last token; returns how far. Counted: unpin
- * the same tokens as often. Clearing in all tiers forgets pins, too. */
+/* Pins the path of these tokens, as far as it is held, in whole blocks or up to the last token; or undoes the longest pin that they begin
+ * with. Returns how far; 0: nothing was done. Counted: unpin the same tokens as often. Clearing in all tiers forgets pins, too. */
 HEARTH_API uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t count, bool pin);
 /* Changes the cap; evicts down to it. */
 HEARTH_API void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes);

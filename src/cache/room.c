@@ -162,21 +162,43 @@ void room_watch(struct object *object, bool evictable, void *arg)
     room_update(object);
 }
 
-void room_pin(struct hearth_space *space, struct node *last, int delta)
+/* The index does not tell of a pin on what children keep from leaving anyway. */
+static void update_path(struct node *node)
 {
-    struct node *node = last;
-
-    /* Unpinning may remove nodes that hold nothing; those above one that holds rows stay. */
-    while (node != NULL && node_rows(node) == NULL && node_sliding(node) == NULL)
-        node = node_parent(node);
-    index_pin(space->index, last, delta);
-    /* The index does not tell of a pin on what children keep from leaving anyway. */
     for (; node != NULL; node = node_parent(node)) {
         if (node_rows(node) != NULL)
             room_update(node_rows(node));
         if (node_sliding(node) != NULL)
             room_update(node_sliding(node));
     }
+}
+
+bool room_reserve_pin(struct hearth_space *space, struct deferred *deferred)
+{
+    if (!room_reserve_books(space->cache, index_pin_bytes(), deferred))
+        return false;
+    space->index_charged += index_pin_bytes();
+    return true;
+}
+
+bool room_pin(struct hearth_space *space, struct node *last, uint32_t end)
+{
+    bool pinned = index_pin(space->index, last, end);
+
+    if (pinned)
+        update_path(last);
+    return pinned;
+}
+
+void room_unpin(struct hearth_space *space, struct index_pin *pin)
+{
+    struct node *node = index_pin_last(pin);
+
+    /* Unpinning may remove nodes that hold nothing; those above one that holds rows stay. */
+    while (node != NULL && node_rows(node) == NULL && node_sliding(node) == NULL)
+        node = node_parent(node);
+    index_unpin(space->index, pin);
+    update_path(node);
 }
 
 /* ---- ghosts ---- */
