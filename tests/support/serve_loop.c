@@ -166,7 +166,7 @@ static void restore(struct job *job)
 
     if (job->loop->space == NULL)
         return;
-    assert_int_equal(hearth_lookup(job->loop->space, request->tokens, request->count, 0, &plan),
+    assert_int_equal(hearth_lookup(job->loop->space, request->tokens, request->count, NULL, &plan),
                      HEARTH_OK);
     const struct hearth_plan_info *info = hearth_plan_info(plan);
     job->answer->matched = info->matched;
