@@ -102,13 +102,14 @@ static bool begin(struct job *job)
 
 uint32_t restore_peek(struct job *job)
 {
+    const struct hearth_lookup_options options = {.struct_size = sizeof(options),
+                                                  .flags = HEARTH_LOOKUP_PEEK};
     struct hearth_plan *plan = NULL;
-    uint32_t boundary = 0;
 
     if (job->space == NULL || job->gen->cache.no_read || job->sched->options.exact ||
-        hearth_lookup(job->space, job->tokens, job->target, HEARTH_LOOKUP_PEEK, &plan) != HEARTH_OK)
+        hearth_lookup(job->space, job->tokens, job->target, &options, &plan) != HEARTH_OK)
         return 0;
-    boundary = hearth_plan_info(plan)->boundary;
+    uint32_t boundary = hearth_plan_info(plan)->boundary;
     hearth_plan_release(&plan);
     return boundary;
 }
@@ -128,11 +129,14 @@ static void note_plan(struct job *job)
 
 void restore_lookup(struct job *job)
 {
+    const struct hearth_lookup_options options = {.struct_size = sizeof(options),
+                                                  .request = job->id};
+
     restore_drop(job);
     if (!job->started)
         job->usage.reason = HEARTH_REASON_DISABLED;
     if (job->space == NULL || job->gen->cache.no_read ||
-        hearth_lookup(job->space, job->tokens, job->target, 0, &job->plan) != HEARTH_OK)
+        hearth_lookup(job->space, job->tokens, job->target, &options, &job->plan) != HEARTH_OK)
         return;
     note_plan(job);
     if (!begin(job))
