@@ -530,9 +530,10 @@ enum http_wish http_conn_wish(const struct http_conn *conn)
 
 /* ---- time ---- */
 
-static bool passed(uint64_t now_ns, uint64_t since_ns, uint64_t ms)
+/* `since_ns` may be later: the clock is read again in between. */
+static bool passed(uint64_t now_ns, uint64_t since_ns, uint64_t ns)
 {
-    return now_ns - since_ns >= ms * NS_PER_MS;
+    return now_ns >= since_ns && now_ns - since_ns >= ns;
 }
 
 static void tick_input(struct http_conn *conn, uint64_t now)
@@ -541,12 +542,15 @@ static void tick_input(struct http_conn *conn, uint64_t now)
     uint64_t grace = http_parser_body_bytes(conn->parser) * 1000 / limits->body_rate_min;
 
     if (conn->phase == PHASE_IDLE &&
-        passed(now, conn->since_ns, conn->fresh ? limits->head_ms : limits->idle_ms)) {
+        passed(now, conn->since_ns,
+               NS_PER_MS * (conn->fresh ? limits->head_ms : limits->idle_ms))) {
         time_out(conn, conn->fresh ? HTTP_TIMEOUT_HEAD : HTTP_TIMEOUT_IDLE);
-    } else if (conn->phase == PHASE_HEAD && passed(now, conn->since_ns, limits->head_ms)) {
+    } else if (conn->phase == PHASE_HEAD &&
+               passed(now, conn->since_ns, NS_PER_MS * limits->head_ms)) {
         count(conn, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_HEAD);
         refuse(conn, HTTP_PROBLEM_SLOW);
-    } else if (conn->phase == PHASE_BODY && passed(now, conn->body_ns, limits->body_ms + grace)) {
+    } else if (conn->phase == PHASE_BODY &&
+               passed(now, conn->body_ns, NS_PER_MS * (limits->body_ms + grace))) {
         count(conn, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_BODY);
         refuse(conn, HTTP_PROBLEM_SLOW);
     }
@@ -557,17 +561,18 @@ static void tick_output(struct http_conn *conn, uint64_t now, size_t queued)
     if (queued != conn->queued)
         conn->progress_ns = now;
     conn->queued = queued;
-    if (!list_empty(&conn->output) && passed(now, conn->progress_ns, limits_of(conn)->write_ms))
+    if (!list_empty(&conn->output) &&
+        passed(now, conn->progress_ns, NS_PER_MS * limits_of(conn)->write_ms))
         time_out(conn, HTTP_TIMEOUT_WRITE);
     else if (conn->phase == PHASE_LINGER && list_empty(&conn->output) &&
-             passed(now, conn->progress_ns, limits_of(conn)->linger_ms))
+             passed(now, conn->progress_ns, NS_PER_MS * limits_of(conn)->linger_ms))
         die(conn);
 }
 
 /* keeps I80 */
 static void tick_keepalive(struct http_conn *conn, uint64_t now)
 {
-    if (conn->keepalive_ns == 0 || now - conn->written_ns < conn->keepalive_ns)
+    if (conn->keepalive_ns == 0 || !passed(now, conn->written_ns, conn->keepalive_ns))
         return;
     http_reply_send_keepalive(conn->reply);
     http_conn_deliver(conn);
