@@ -466,7 +466,7 @@ void http_parser_reset(struct http_parser *parser)
     parser->request = (struct http_request){0};
 }
 
-/* While in the head: no more than the limit, so that the outcome does not depend on the pieces. */
+/* While in the head: no more than the limit, so that the pieces do not decide. */
 static size_t piece_of(const struct http_parser *parser, size_t len)
 {
     uint64_t left = parser->limits->head_bytes_max - parser->consumed;

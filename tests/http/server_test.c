@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "http/stats.h"
@@ -232,8 +231,7 @@ static void test_connection_limits(void **state)
     assert_true(http_kit_stat(&kit, HTTP_STAT_REFUSED, HTTP_REFUSAL_TOTAL) == 1);
     check_get(&clients[0], "/echo", 200, NULL); /* the others do not notice */
     http_client_close(&clients[0]);
-    while (http_kit_stat(&kit, HTTP_STAT_CONNECTIONS, 0) > 2)
-        usleep(1000);
+    http_kit_wait_stat_down(&kit, HTTP_STAT_CONNECTIONS, 0, 2);
     http_client_connect(&clients[0], kit.port);
     check_get(&clients[0], "/echo", 200, NULL);
     for (int i = 0; i < 3; i++)

@@ -237,13 +237,23 @@ double http_kit_stat(struct http_kit *kit, size_t stat, size_t label)
     return metric_value(http_server_metrics(kit->server), stat, label);
 }
 
-void http_kit_wait_stat(struct http_kit *kit, size_t stat, size_t label, double value)
+static void wait_stat(struct http_kit *kit, size_t stat, size_t label, double value, double sign)
 {
     uint64_t deadline = deadline_ns();
 
-    while (http_kit_stat(kit, stat, label) < value) {
+    while (sign * http_kit_stat(kit, stat, label) < sign * value) {
         if (clock_mono_ns(clock_real()) > deadline)
             fail_msg("counter %zu is %f, not %f", stat, http_kit_stat(kit, stat, label), value);
         clock_sleep_ns(clock_real(), NS_PER_MS);
     }
+}
+
+void http_kit_wait_stat(struct http_kit *kit, size_t stat, size_t label, double value)
+{
+    wait_stat(kit, stat, label, value, 1);
+}
+
+void http_kit_wait_stat_down(struct http_kit *kit, size_t stat, size_t label, double value)
+{
+    wait_stat(kit, stat, label, value, -1);
 }

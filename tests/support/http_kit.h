@@ -41,8 +41,9 @@ void http_kit_stop(struct http_kit *kit);
 struct http_reply *http_kit_held(struct http_kit *kit);
 /* Waits until on_close was called that many times. */
 void http_kit_wait_closed(struct http_kit *kit, unsigned count);
-/* Waits until a counter has reached a value. */
+/* Wait until a counter has gone up, or a gauge down, to a value. */
 void http_kit_wait_stat(struct http_kit *kit, size_t stat, size_t label, double value);
+void http_kit_wait_stat_down(struct http_kit *kit, size_t stat, size_t label, double value);
 double http_kit_stat(struct http_kit *kit, size_t stat, size_t label);
 
 #endif
