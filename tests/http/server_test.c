@@ -138,7 +138,7 @@ static void test_refused_body_is_answered(void **state)
 }
 
 /* In each phase, by FIN and by RST: told once, and at once. */
-static void test_i95_i109_disconnect(void **state)
+static void test_i109_disconnect(void **state)
 {
     struct http_kit kit;
     unsigned expected = 0;
@@ -437,8 +437,7 @@ static void test_storm(void **state)
 }
 
 TEST_SUITE(TEST(test_keep_alive_and_pipelining), TEST(test_chunked_body_in_all_splits),
-           TEST(test_large_bodies), TEST(test_refused_body_is_answered),
-           TEST(test_i95_i109_disconnect), TEST(test_slow_reader_is_bounded), TEST(test_stream),
-           TEST(test_connection_limits), TEST(test_slowloris), TEST(test_unix_socket),
-           TEST(test_drain), TEST(test_stop_with_open_replies), TEST(test_start_failures),
-           TEST(test_storm))
+           TEST(test_large_bodies), TEST(test_refused_body_is_answered), TEST(test_i109_disconnect),
+           TEST(test_slow_reader_is_bounded), TEST(test_stream), TEST(test_connection_limits),
+           TEST(test_slowloris), TEST(test_unix_socket), TEST(test_drain),
+           TEST(test_stop_with_open_replies), TEST(test_start_failures), TEST(test_storm))
