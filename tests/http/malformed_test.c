@@ -285,7 +285,8 @@ static void damage(struct buf *request, uint64_t *seed)
             request->data[at] = (char)test_random(seed);
             break;
         case 1: /* a piece twice */
-            buf_append(request, request->data, at);
+            memcpy(buf_reserve(request, at), request->data, at);
+            buf_commit(request, at);
             break;
         case 2:
             buf_truncate(request, at);

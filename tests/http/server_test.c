@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "http/stats.h"
@@ -377,6 +379,37 @@ static size_t count_descriptors(void)
     return count;
 }
 
+/* Without descriptors the server cannot accept; it neither stops nor spins, and goes on when there are some. */
+static void test_no_descriptors(void **state)
+{
+    struct rlimit limit = {.rlim_cur = 128, .rlim_max = 128};
+    struct http_client first, second;
+    struct http_kit kit;
+    int fds[128];
+    size_t count = 0;
+
+    (void)state;
+    http_kit_start(&kit, NULL);
+    http_client_connect(&first, kit.port);
+    check_get(&first, "/echo", 200, "GET /echo ");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    while (count < COUNT_OF(fds) && (fds[count] = dup(0)) >= 0)
+        count++;
+    assert_true(count > 0);
+    close(fds[--count]);
+    http_client_connect(&second, kit.port); /* takes the last one */
+    assert_true(http_client_wait_closed(&second));
+    check_get(&first, "/echo", 200, "GET /echo ");
+    http_client_close(&second);
+    while (count > 0)
+        close(fds[--count]);
+    http_client_connect(&second, kit.port);
+    check_get(&second, "/echo", 200, "GET /echo ");
+    http_client_close(&first);
+    http_client_close(&second);
+    http_kit_stop(&kit);
+}
+
 /* Streams, answers and disconnects at once, from several clients: nothing is lost, nobody is told twice, no descriptor stays. */
 struct customer {
     struct thread thread;
@@ -440,4 +473,5 @@ TEST_SUITE(TEST(test_keep_alive_and_pipelining), TEST(test_chunked_body_in_all_s
            TEST(test_large_bodies), TEST(test_refused_body_is_answered), TEST(test_i109_disconnect),
            TEST(test_slow_reader_is_bounded), TEST(test_stream), TEST(test_connection_limits),
            TEST(test_slowloris), TEST(test_unix_socket), TEST(test_drain),
-           TEST(test_stop_with_open_replies), TEST(test_start_failures), TEST(test_storm))
+           TEST(test_stop_with_open_replies), TEST(test_start_failures), TEST(test_storm),
+           TEST(test_no_descriptors))
