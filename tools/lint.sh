@@ -51,9 +51,9 @@ BEGIN {
     sees["engine"] = " base "
     sees["prompt"] = " base "
     sees["http"] = " base "
-    sees["sched"] = " cache engine prompt base "
-    sees["api"] = " http prompt sched base "
-    sees["models"] = " engine sched cache base "
+    sees["sched"] = " cache hearth engine prompt base "
+    sees["api"] = " http prompt models sched engine hearth base "
+    sees["models"] = " engine sched prompt cache hearth base "
     sees["cli"] = sees["main"] = "all"
     sees["include"] = " "
 

@@ -18,6 +18,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -399,15 +400,12 @@ void log_set_level(struct log *log, enum log_level level)
     atomic_store_explicit(&log->level, (int)level, memory_order_relaxed);
 }
 
-void log_event(struct log *log, enum log_level level, const char *tag, const char *message,
-               const struct log_field *fields)
+static void write_event(struct log *log, enum log_level level, const char *tag, const char *message,
+                        const struct log_field *fields, uint64_t suppressed)
 {
     int errno_before = errno; /* "it failed" is often logged before errno is looked at */
     struct line line;
-    uint64_t suppressed;
 
-    if (!log_enabled(log, level) || !admit(log, tag, message, &suppressed))
-        return;
     line.text[0] = '\n';
     line.len = 1;
     line.limit = sizeof(line.text) - TAIL_BYTES_MAX;
@@ -422,6 +420,28 @@ void log_event(struct log *log, enum log_level level, const char *tag, const cha
     put_tail(&line, suppressed);
     write_line(log, &line);
     errno = errno_before;
+}
+
+void log_event(struct log *log, enum log_level level, const char *tag, const char *message,
+               const struct log_field *fields)
+{
+    uint64_t suppressed;
+
+    if (log_enabled(log, level) && admit(log, tag, message, &suppressed))
+        write_event(log, level, tag, message, fields, suppressed);
+}
+
+void log_text(struct log *log, enum log_level level, const char *tag, const char *fmt, ...)
+{
+    char text[LOG_TEXT_BYTES_MAX];
+    va_list args;
+
+    if (!log_enabled(log, level))
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    write_event(log, level, tag, text, LOG_FIELDS(), 0);
 }
 
 uint64_t log_lines_lost(const struct log *log)

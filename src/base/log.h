@@ -72,6 +72,11 @@ void log_set_level(struct log *log, enum log_level level);
 void log_event(struct log *log, enum log_level level, const char *tag, const char *message,
                const struct log_field *fields);
 
+/* A line whose words are made on the spot, without fields and without a limit on how often: for lines that come once per request. Cut at
+ * LOG_TEXT_BYTES_MAX - 1 bytes. */
+enum { LOG_TEXT_BYTES_MAX = 1024 };
+void log_text(struct log *log, enum log_level level, const char *tag, const char *fmt, ...) PRINTF(4, 5);
+
 uint64_t log_lines_lost(const struct log *log);       /* could not be written */
 uint64_t log_lines_suppressed(const struct log *log); /* over the rate limit */
 

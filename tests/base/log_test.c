@@ -694,7 +694,25 @@ static void test_threads_share_the_limit(void **state)
     log_destroy(&log);
 }
 
-TEST_SUITE(LOG_TEST(test_text_lines), LOG_TEST(test_json_lines),
+/* Words that differ from line to line are neither limited nor able to forge a line. */
+static void test_free_text_is_not_limited(void **state)
+{
+    struct log *log = create_log(LOG_FORMAT_TEXT, 1);
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        log_text(log, LOG_LEVEL_INFO, "route", "%d model=x", 7);
+    log_text(log, LOG_LEVEL_INFO, "route", "a\nb");
+    for (int i = 0; i < 3; i++)
+        expect_line(TIME_TEXT " info  [route] 7 model=x");
+    expect_line(TIME_TEXT " info  [route] a\\nb");
+    log_set_level(log, LOG_LEVEL_WARN);
+    log_text(log, LOG_LEVEL_INFO, "route", "unseen");
+    assert_null(next_line());
+    log_destroy(&log);
+}
+
+TEST_SUITE(LOG_TEST(test_free_text_is_not_limited), LOG_TEST(test_text_lines), LOG_TEST(test_json_lines),
            LOG_TEST(test_color_is_for_text_only), LOG_TEST(test_values_are_quoted_when_needed),
            LOG_TEST(test_json_round_trips), LOG_TEST(test_no_bytes_can_forge_a_line),
            LOG_TEST(test_long_lines_are_cut), LOG_TEST(test_lines_are_cut_anywhere),

@@ -132,8 +132,8 @@ engine 2 5 6 7 8 9 10 11
 prompt 2 3 4 6 7 8 9 10 11
 http 2 3 4 5 7 8 9 10 11
 sched 2 6 8 9 10 11
-api 2 3 4 9 10 11
-models 2 5 6 8 10 11
+api 2 3 10 11
+models 2 6 8 10 11
 cli 11
 TABLE
     want=
