@@ -48,6 +48,9 @@ struct api_error {
 /* Fills it and returns ERR_INVALID (whatever the kind), so that parsers `return api_error_set(...)`. `param` may be NULL. error may be NULL. */
 enum err api_error_set(struct api_error *error, enum api_error_kind kind, const char *param,
                        const char *fmt, ...) PRINTF(4, 5);
+/* API_ERROR_CONTEXT with the sentence that OpenAI's clients look for (Anthropic's is written from the numbers). ERR_INVALID. */
+enum err api_error_set_context(struct api_error *error, uint32_t prompt_tokens, uint32_t context);
+
 unsigned api_error_status(enum api_error_kind kind);
 const char *api_error_openai_type(enum api_error_kind kind);
 const char *api_error_anthropic_type(enum api_error_kind kind);

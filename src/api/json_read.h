@@ -1,8 +1,9 @@
 /*
- * json_read.h: fields of a request with their types and ranges checked, each with an error that names the field.
+ * json_read.h: a request's body as JSON, and its fields with their types and ranges checked, each with an error that names the field.
  *
  * A missing field and null leave *out as it was. A field of the wrong type or out of range is API_ERROR_INVALID with
  * "'temperature' must be a number from 0 to 100" and the field's name as param, prefixed with `at` ("messages[3].") when that is not NULL.
+ * Texts come with their length: they may contain NUL.
  */
 #ifndef HEARTH_API_JSON_READ_H
 #define HEARTH_API_JSON_READ_H
@@ -15,11 +16,17 @@
 #include "base/attr.h"
 #include "base/str.h"
 
+/* Brackets within each other. What comes after this may recurse. */
+enum { JSON_DEPTH_MAX = 128 };
+
 struct json_reader {
     yyjson_val *object;
     const char *at; /* where the object is: "messages[3]."; NULL = the body */
     struct api_error *error;
 };
+
+/* A body, whose top must be an object. ERR_INVALID: error says where it is no JSON, or that it is nested too deeply; ERR_NOMEM. */
+enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *error) NODISCARD;
 
 enum err json_read_bool(const struct json_reader *reader, const char *key, bool *out) NODISCARD;
 enum err json_read_uint(const struct json_reader *reader, const char *key, uint64_t min,
@@ -33,8 +40,17 @@ enum err json_read_object(const struct json_reader *reader, const char *key,
                           yyjson_val **out) NODISCARD;
 enum err json_read_array(const struct json_reader *reader, const char *key,
                          yyjson_val **out) NODISCARD;
-/* An error about one of its fields. */
+
+/* The field, or NULL when it is missing or null. Borrowed from the document. */
+yyjson_val *json_read_get(const struct json_reader *reader, const char *key);
+
+/* The text of a JSON string; STR_NONE for everything else. */
+struct str json_read_text(yyjson_val *value);
+
+/* An error about one of its fields: "'<at><key>' <fmt>". API_ERROR_INVALID, or another kind; ERR_INVALID always. */
 enum err json_read_error(const struct json_reader *reader, const char *key, const char *fmt, ...)
     PRINTF(3, 4);
+enum err json_read_error_kind(const struct json_reader *reader, enum api_error_kind kind,
+                              const char *key, const char *fmt, ...) PRINTF(4, 5);
 
 #endif
