@@ -70,6 +70,7 @@ $(deps_config): tools/deps.sh $(if $(filter-out auto $(DEPS_MODE),$(HEARTH_DEPS)
 # Libraries by the part of the tree that uses them. Only these are linked.
 LIBS_base   := libblake3 libxxhash inih
 LIBS_prompt := yyjson
+LIBS_http   := libuv libllhttp
 LIBS_engine := llama ggml
 LIBS_test   := cmocka
 
@@ -88,12 +89,13 @@ pkg        = pkg-config
 endif
 
 ifdef DEPS_MODE
-pkg_cflags := $(filter-out -I$(DEPS_SYSROOT)/usr/include,$(shell $(pkg) --cflags $(LIBS_base) $(LIBS_prompt) $(LIBS_engine) $(LIBS_test)))
+pkg_cflags := $(filter-out -I$(DEPS_SYSROOT)/usr/include,$(shell $(pkg) --cflags $(LIBS_base) $(LIBS_prompt) $(LIBS_http) $(LIBS_engine) $(LIBS_test)))
 libs_base   = $(shell $(pkg) --libs $(LIBS_base))
 libs_prompt = $(shell $(pkg) --libs $(LIBS_prompt))
+libs_http   = $(shell $(pkg) --libs $(LIBS_http))
 libs_engine = $(shell $(pkg) --libs $(LIBS_engine))
 libs_test   = $(shell $(pkg) --libs $(LIBS_test))
-LIBS       := $(sysfirst) $(libs_engine) $(libs_prompt) $(libs_base) -lm -lpthread
+LIBS       := $(sysfirst) $(libs_engine) $(libs_http) $(libs_prompt) $(libs_base) -lm -lpthread
 LIBS_T     := $(libs_test)
 endif
 

@@ -21,7 +21,12 @@
 #include "prompt/output_event.h"
 #include "sched/gen.h"
 
-enum { ANSWER_ID_BYTES = 40, ANSWER_CHOICES_MAX = 16 };
+enum {
+    ANSWER_ID_BYTES = 40,
+    ANSWER_CHOICES_MAX = 16,
+    ANSWER_CALLS_MAX = 128,               /* of one choice */
+    ANSWER_TEXT_BYTES_MAX = 16 * 1024 * 1024, /* content, thoughts, arguments of a call: each */
+};
 
 /* Why a choice ended, as clients know it. */
 enum answer_finish {
@@ -118,11 +123,19 @@ extern const struct dialect dialect_openai_completions;
 extern const struct dialect dialect_openai_responses;
 extern const struct dialect dialect_anthropic_messages;
 
+/* With an id of its own, and as many empty choices as the request asks for. The request is borrowed. */
 void answer_init(struct answer *answer, const struct gen_request *request);
 void answer_fini(struct answer *answer);
 
+/* 32 hex digits that nobody can guess. */
+void answer_make_id(char id[ANSWER_ID_BYTES]);
+
 /* Takes in one event of a choice. ERR_NOMEM, ERR_LIMIT. */
 enum err answer_add(struct answer *answer, size_t choice, const struct output_event *event) NODISCARD;
+
+/* Keeps the probabilities of one token. ERR_NOMEM. */
+enum err answer_add_logprob(struct answer *answer, size_t choice,
+                            const struct sample_pick *pick) NODISCARD;
 
 /* Milliseconds and speeds, for `timings` and the log line. */
 struct answer_timings {

@@ -1,0 +1,135 @@
+/*
+ * host.c: host names by their letters. No resolver is asked: an answer from outside is just what the check must not depend on.
+ */
+#include "http/host.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <string.h>
+
+enum { NAME_BYTES_MAX = 255, PORT_MAX = 65535 };
+
+static struct str without_brackets(struct str host)
+{
+    if (host.len >= 2 && host.ptr[0] == '[' && host.ptr[host.len - 1] == ']')
+        return (struct str){host.ptr + 1, host.len - 2};
+    return host;
+}
+
+static struct str without_dot(struct str host)
+{
+    if (host.len > 1 && host.ptr[host.len - 1] == '.')
+        host.len--;
+    return host;
+}
+
+static bool is_loopback_v6(const struct in6_addr *address)
+{
+    return IN6_IS_ADDR_LOOPBACK(address) ||
+           (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
+}
+
+static bool ends_nocase(struct str text, struct str suffix)
+{
+    return text.len >= suffix.len &&
+           str_eq_nocase((struct str){text.ptr + text.len - suffix.len, suffix.len}, suffix);
+}
+
+bool http_is_loopback(struct str host)
+{
+    char text[NAME_BYTES_MAX + 1];
+    struct in_addr v4;
+    struct in6_addr v6;
+
+    host = without_dot(host);
+    if (host.len == 0 || host.len > NAME_BYTES_MAX || memchr(host.ptr, 0, host.len) != NULL)
+        return false;
+    if (str_eq_nocase(host, STR("localhost")) || ends_nocase(host, STR(".localhost")))
+        return true;
+    struct str bare = without_brackets(host);
+    memcpy(text, bare.ptr, bare.len);
+    text[bare.len] = '\0';
+    if (bare.len == host.len && inet_pton(AF_INET, text, &v4) == 1)
+        return (ntohl(v4.s_addr) >> 24) == 127;
+    return inet_pton(AF_INET6, text, &v6) == 1 && is_loopback_v6(&v6);
+}
+
+static bool parse_port(struct str text, int *port)
+{
+    uint64_t value;
+
+    *port = -1;
+    if (text.len == 0) /* "name:" is allowed, and means the default */
+        return true;
+    if (text.len > 5 || !str_to_u64(text, &value) || value > PORT_MAX)
+        return false;
+    *port = (int)value;
+    return true;
+}
+
+/* Names and IPv4 addresses. Underscores are not of the standard but of many networks. */
+static bool is_name(struct str name)
+{
+    if (name.len == 0 || name.len > NAME_BYTES_MAX)
+        return false;
+    for (size_t i = 0; i < name.len; i++)
+        if (!isalnum((unsigned char)name.ptr[i]) && strchr("-._", name.ptr[i]) == NULL)
+            return false;
+    return memchr(name.ptr, 0, name.len) == NULL;
+}
+
+static bool is_bracketed(struct str name)
+{
+    char text[INET6_ADDRSTRLEN];
+    struct in6_addr v6;
+    struct str bare = without_brackets(name);
+
+    if (bare.len == name.len || bare.len >= sizeof(text))
+        return false;
+    memcpy(text, bare.ptr, bare.len);
+    text[bare.len] = '\0';
+    return memchr(text, 0, bare.len) == NULL && inet_pton(AF_INET6, text, &v6) == 1;
+}
+
+bool http_host_split(struct str value, struct str *name, int *port)
+{
+    int ignored;
+    bool bracketed = value.len > 0 && value.ptr[0] == '[';
+    size_t end = bracketed ? str_find(value, STR("]")) : str_find(value, STR(":"));
+
+    if (bracketed && end == SIZE_MAX)
+        return false;
+    if (bracketed)
+        end++;
+    if (end > value.len)
+        end = value.len;
+    *name = (struct str){value.ptr, end};
+    struct str rest = {value.ptr + end, value.len - end};
+    if (rest.len > 0 && rest.ptr[0] != ':')
+        return false;
+    if (rest.len > 0)
+        rest = (struct str){rest.ptr + 1, rest.len - 1};
+    return parse_port(rest, port != NULL ? port : &ignored) &&
+           (bracketed ? is_bracketed(*name) : is_name(*name));
+}
+
+bool http_host_allowed(struct str name, struct http_names allowed)
+{
+    if (http_is_loopback(name))
+        return true;
+    for (size_t i = 0; i < allowed.count; i++) {
+        struct str one = str_from(allowed.names[i]);
+        if (str_eq(one, STR("*")) || str_eq_nocase(without_dot(one), without_dot(name)))
+            return true;
+    }
+    return false;
+}
+
+bool http_origin_allowed(struct str origin, struct http_names allowed)
+{
+    for (size_t i = 0; i < allowed.count; i++)
+        if (str_eq(str_from(allowed.names[i]), STR("*")) ||
+            str_eq(str_from(allowed.names[i]), origin))
+            return true;
+    return false;
+}

@@ -1,0 +1,102 @@
+/*
+ * request.c: looking things up in a request.
+ */
+#include "http/request.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+const char *http_method_name(enum http_method method)
+{
+    static const char *const names[] = {
+#define X(value, name) name,
+        HTTP_METHOD_TABLE(X)
+#undef X
+    };
+    assert(method < HTTP_METHOD_COUNT);
+    return names[method];
+}
+
+bool http_request_header(const struct http_request *request, struct str name, struct str *value)
+{
+    for (size_t i = 0; i < request->headers_count; i++)
+        if (str_eq_nocase(request->headers[i].name, name)) {
+            *value = request->headers[i].value;
+            return true;
+        }
+    return false;
+}
+
+void http_request_take_body(struct http_request *request, struct buf *body)
+{
+    assert(request->body_owner != NULL);
+    *body = *request->body_owner;
+    buf_init(request->body_owner, body->limit);
+    request->body_owner = NULL;
+}
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The byte of the escape at `at`, or -1. */
+static int escaped_byte(struct str text, size_t at)
+{
+    if (text.len - at < 3)
+        return -1;
+    int high = hex_value(text.ptr[at + 1]), low = hex_value(text.ptr[at + 2]);
+    return high < 0 || low < 0 || high + low == 0 ? -1 : high * 16 + low;
+}
+
+static enum err decode(struct str text, bool plus_is_space, struct buf *out)
+{
+    size_t start = out->len;
+
+    for (size_t at = 0; at < text.len; at++) {
+        int c = (unsigned char)text.ptr[at];
+        if (c == '+' && plus_is_space)
+            c = ' ';
+        if (c == '%') {
+            c = escaped_byte(text, at);
+            at += 2;
+        }
+        if (c <= 0) {
+            buf_truncate(out, start);
+            return ERR_INVALID;
+        }
+        buf_append_char(out, (char)c);
+    }
+    return out->err;
+}
+
+enum err http_percent_decode(struct str text, struct buf *out)
+{
+    return decode(text, false, out);
+}
+
+enum err http_query_get(struct str query, struct str name, struct buf *out)
+{
+    struct str pair, key;
+
+    while (str_next(&query, '&', &pair)) {
+        if (!str_next(&pair, '=', &key))
+            continue;
+        if (str_eq(key, name))
+            return decode(pair, true, out);
+    }
+    return ERR_NOT_FOUND;
+}
+
+/* Digests of one size are compared, so that neither content nor length shows in the time; a collision is the end of more than this. */
+bool http_secret_equal(struct str a, struct str b)
+{
+    struct hash256 x = hash256_of(a.ptr, a.len), y = hash256_of(b.ptr, b.len);
+
+    return hash256_eq(&x, &y);
+}

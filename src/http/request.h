@@ -1,0 +1,80 @@
+/*
+ * request.h: what a handler sees of a request: views into memory of its connection.
+ *
+ * Everything here is valid during the call of the handler only, and only on the loop thread; what is needed later is copied, or, for the
+ * body, taken. Paths and queries are as they were sent, percent signs and all; the helpers below decode.
+ */
+#ifndef HEARTH_HTTP_REQUEST_H
+#define HEARTH_HTTP_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/str.h"
+
+/* The methods that a route can have. All others are refused. X(value, name) */
+#define HTTP_METHOD_TABLE(X)                                                                       \
+    X(HTTP_METHOD_GET, "GET")                                                                      \
+    X(HTTP_METHOD_HEAD, "HEAD")                                                                    \
+    X(HTTP_METHOD_POST, "POST")                                                                    \
+    X(HTTP_METHOD_PUT, "PUT")                                                                      \
+    X(HTTP_METHOD_PATCH, "PATCH")                                                                  \
+    X(HTTP_METHOD_DELETE, "DELETE")                                                                \
+    X(HTTP_METHOD_OPTIONS, "OPTIONS")
+
+enum http_method {
+#define X(value, name) value,
+    HTTP_METHOD_TABLE(X)
+#undef X
+        HTTP_METHOD_COUNT
+};
+
+struct http_header {
+    struct str name, value; /* the value without white space around it */
+};
+
+enum { HTTP_CAPTURES_MAX = 4 };
+
+struct http_route;
+
+struct http_request {
+    enum http_method method;
+    unsigned version_minor; /* of HTTP/1 */
+    struct str path;        /* "/v1/models"; "*" for OPTIONS * */
+    struct str query;       /* without the '?' */
+    struct str host;        /* of the Host header, without port, brackets kept; empty for HTTP/1.0 without one */
+    const struct http_header *headers;
+    size_t headers_count;
+    struct str body;
+    struct str peer;         /* "127.0.0.1", "::1"; "unix" for a local socket */
+    uint64_t arrived_ns;     /* monotonic: when its first byte was here */
+    const struct http_route *route; /* the row that matched */
+    struct str captures[HTTP_CAPTURES_MAX]; /* what its {} stand for, undecoded */
+    size_t captures_count;
+    struct buf *body_owner; /* for http_request_take_body */
+};
+
+const char *http_method_name(enum http_method method);
+
+/* The value of the first header of that name (any case); false: there is none. */
+bool http_request_header(const struct http_request *request, struct str name, struct str *value) NODISCARD;
+
+/* Moves the body into `body` (which is not initialised yet, and to be finished by the caller), so that another thread can read it without a
+ * copy; request->body stays valid as long as `body` does. */
+void http_request_take_body(struct http_request *request, struct buf *body);
+
+/* The first value of a query parameter, decoded ('+' is a space), appended to `out`. ERR_NOT_FOUND; ERR_INVALID for a bad escape; or as
+ * buf_append. */
+enum err http_query_get(struct str query, struct str name, struct buf *out) NODISCARD;
+
+/* Appends `text` with %XX decoded; ERR_INVALID for a bad escape or a NUL. */
+enum err http_percent_decode(struct str text, struct buf *out) NODISCARD;
+
+/* Compares secrets in a time that does not depend on where they differ. */
+bool http_secret_equal(struct str a, struct str b) NODISCARD;
+
+#endif
