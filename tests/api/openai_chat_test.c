@@ -8,19 +8,19 @@
 #include "support/test.h"
 
 #define BODY(fields) "{'messages':[{'role':'user','content':'x'}]" fields "}"
-#define HEAD                                                                                       \
+#define HEAD \
     "{'id':'chatcmpl-ID','object':'chat.completion.chunk','created':7,'model':'m','choices':["
 
-#define USAGE_8                                                                                    \
-    "'usage':{'prompt_tokens':100,'completion_tokens':8,'total_tokens':108,"                       \
-    "'prompt_tokens_details':{'cached_tokens':65,'cache_write_tokens':34},"                        \
+#define USAGE_8                                                              \
+    "'usage':{'prompt_tokens':100,'completion_tokens':8,'total_tokens':108," \
+    "'prompt_tokens_details':{'cached_tokens':65,'cache_write_tokens':34},"  \
     "'completion_tokens_details':{'reasoning_tokens':0}}"
-#define TIMINGS_8                                                                                  \
-    "'timings':{'cache_n':65,'prompt_n':35,'prompt_ms':1000.0,'prompt_per_token_ms':"              \
-    "28.571428571428573,'prompt_per_second':35.0,'predicted_n':8,'predicted_ms':2000.0,"           \
+#define TIMINGS_8                                                                        \
+    "'timings':{'cache_n':65,'prompt_n':35,'prompt_ms':1000.0,'prompt_per_token_ms':"    \
+    "28.571428571428573,'prompt_per_second':35.0,'predicted_n':8,'predicted_ms':2000.0," \
     "'predicted_per_token_ms':250.0,'predicted_per_second':3.5,'ttft_ms':2000.0}"
-#define X_CACHE                                                                                    \
-    "'x_cache':{'device':10,'ram':20,'ssd':30,'remote':5,'computed':35,'match':'prefix',"          \
+#define X_CACHE                                                                           \
+    "'x_cache':{'device':10,'ram':20,'ssd':30,'remote':5,'computed':35,'match':'prefix'," \
     "'reason':'diverged','first_difference':66}"
 
 static void begin(struct api_stream *stream, const char *body)
@@ -133,12 +133,14 @@ static void test_two_calls(void **state)
     say_call(&stream, "g", "{}", NULL);
     end(&stream, ANSWER_CALLS);
     expect_delta(&stream, 0, "{'role':'assistant','content':''}");
-    expect_delta(&stream, 0, "{'tool_calls':[{'index':0,'id':'call_C0','type':'function',"
-                             "'function':{'name':'f','arguments':''}}]}");
+    expect_delta(&stream, 0,
+                 "{'tool_calls':[{'index':0,'id':'call_C0','type':'function',"
+                 "'function':{'name':'f','arguments':''}}]}");
     expect_delta(&stream, 0, "{'tool_calls':[{'index':0,'function':{'arguments':'{\\'a\\':'}}]}");
     expect_delta(&stream, 0, "{'tool_calls':[{'index':0,'function':{'arguments':'1}'}}]}");
-    expect_delta(&stream, 0, "{'tool_calls':[{'index':1,'id':'call_C1','type':'function',"
-                             "'function':{'name':'g','arguments':''}}]}");
+    expect_delta(&stream, 0,
+                 "{'tool_calls':[{'index':1,'id':'call_C1','type':'function',"
+                 "'function':{'name':'g','arguments':''}}]}");
     expect_delta(&stream, 0, "{'tool_calls':[{'index':1,'function':{'arguments':'{}'}}]}");
     expect_finish(&stream, "tool_calls", LAST);
     api_expect(&stream, "data: [DONE]");
@@ -220,9 +222,9 @@ static void test_keepalives_and_progress(void **state)
     stream.dialect->progress(&stream.answer, 80, &stream.out);
     expect_delta(&stream, 0, "{'role':'assistant','content':''}");
     expect_delta(&stream, 0, "{}");
-    api_expect(&stream, "data: " HEAD
-                        "{'index':0,'delta':{},'logprobs':null,'finish_reason':null}],"
-                        "'prompt_progress':{'total':100,'cache':65,'processed':80,'time_ms':12}}");
+    api_expect(&stream,
+               "data: " HEAD "{'index':0,'delta':{},'logprobs':null,'finish_reason':null}],"
+               "'prompt_progress':{'total':100,'cache':65,'processed':80,'time_ms':12}}");
     api_expect_end(&stream);
     api_stream_fini(&stream);
 }

@@ -69,9 +69,8 @@ static void test_unwritten_cache(void **state)
     api_finish(&stream, 0, ANSWER_STOP, 1);
     stream.dialect->body(&stream.answer, &stream.out);
     yyjson_doc *doc = yyjson_read(stream.out.data, stream.out.len, 0);
-    assert_int_equal(api_uint_at(yyjson_doc_get_root(doc),
-                                 "usage.prompt_tokens_details.cache_write_tokens"),
-                     0);
+    assert_int_equal(
+        api_uint_at(yyjson_doc_get_root(doc), "usage.prompt_tokens_details.cache_write_tokens"), 0);
     yyjson_doc_free(doc);
     api_stream_fini(&stream);
 }

@@ -138,9 +138,9 @@ static void test_stream(void **state)
                         "],'usage':null}");
     api_expect(&stream, "data: " HEAD "{'index':0,'text':'','logprobs':null,'finish_reason':null}]"
                         ",'usage':null}");
-    api_expect(&stream, "data: " HEAD
-                        "{'index':0,'text':'','logprobs':null,'finish_reason':'stop'}],"
-                        "'usage':null}");
+    api_expect(&stream,
+               "data: " HEAD "{'index':0,'text':'','logprobs':null,'finish_reason':'stop'}],"
+               "'usage':null}");
     yyjson_doc *doc = api_next(&stream, NULL);
     yyjson_val *root = yyjson_doc_get_root(doc);
     assert_int_equal(yyjson_arr_size(api_at(root, "choices")), 0);
