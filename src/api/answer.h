@@ -21,7 +21,12 @@
 #include "prompt/output_event.h"
 #include "sched/gen.h"
 
-enum { ANSWER_ID_BYTES = 40, ANSWER_CHOICES_MAX = 16 };
+enum {
+    ANSWER_ID_BYTES = 40,
+    ANSWER_CHOICES_MAX = 16,
+    ANSWER_CALLS_MAX = 128,               /* of one choice */
+    ANSWER_TEXT_BYTES_MAX = 16 * 1024 * 1024, /* content, thoughts, arguments of a call: each */
+};
 
 /* Why a choice ended, as clients know it. */
 enum answer_finish {
@@ -55,6 +60,7 @@ struct answer_choice {
     struct answer_logprob *logprobs; /* NULL unless asked for */
     size_t logprobs_count;
     size_t logprobs_sent; /* the composer's: those that a chunk has carried */
+    size_t logprobs_text; /* the composer's: characters of their texts */
     enum answer_finish finish;
     struct str stop_text; /* of ANSWER_STOP_TEXT */
     uint32_t generated;
@@ -63,6 +69,7 @@ struct answer_choice {
     int block;      /* open block, -1 = none */
     int block_kind; /* the composer's */
     int blocks;     /* that were opened so far */
+    size_t block_text, block_logprobs; /* where those of the open block begin */
 };
 
 struct answer {
@@ -77,7 +84,9 @@ struct answer {
     struct gen_times times;
     bool begun;              /* dialect->begin was called */
     struct api_error error;  /* kind != API_OK: it failed */
-    uint64_t sequence;       /* the composer's: number of the next event */
+    double progress_ms;      /* since prefill began; the caller's, set before `progress` */
+    uint64_t sequence;       /* the composer's: number of the next event; 0: nothing was written yet */
+    struct buf items;        /* the composer's: what is complete of a stream, to be said again at its end; zeroed and freed with the answer */
     /* The bytes of a token, for logprobs; of the model. */
     size_t (*token_bytes)(void *arg, token_id token, char *out, size_t size);
     void *token_bytes_arg;
@@ -101,10 +110,12 @@ struct dialect {
     /* After the event was added to the choice: a CALL_BEGIN finds its call in choice->calls[event->call]. */
     void (*event)(struct answer *answer, size_t choice, const struct output_event *event,
                   struct buf *out);
-    void (*choice_end)(struct answer *answer, size_t choice, struct buf *out); /* finish is set */
+    /* finish is set; usage and times stand for all choices that have ended. The last one to end carries timings. */
+    void (*choice_end)(struct answer *answer, size_t choice, struct buf *out);
     void (*end)(struct answer *answer, struct buf *out);
     void (*stream_error)(struct answer *answer, const struct api_error *error, struct buf *out);
-    void (*keepalive_event)(const struct answer *answer, struct buf *out); /* also before begin */
+    /* Also before begin: then the first one is what a stream opens with, and begin does not repeat it. */
+    void (*keepalive_event)(struct answer *answer, struct buf *out);
 };
 
 extern const struct dialect dialect_openai_chat;
@@ -112,11 +123,19 @@ extern const struct dialect dialect_openai_completions;
 extern const struct dialect dialect_openai_responses;
 extern const struct dialect dialect_anthropic_messages;
 
+/* With an id of its own, and as many empty choices as the request asks for. The request is borrowed. */
 void answer_init(struct answer *answer, const struct gen_request *request);
 void answer_fini(struct answer *answer);
 
+/* 32 hex digits that nobody can guess. */
+void answer_make_id(char id[ANSWER_ID_BYTES]);
+
 /* Takes in one event of a choice. ERR_NOMEM, ERR_LIMIT. */
 enum err answer_add(struct answer *answer, size_t choice, const struct output_event *event) NODISCARD;
+
+/* Keeps the probabilities of one token. ERR_NOMEM. */
+enum err answer_add_logprob(struct answer *answer, size_t choice,
+                            const struct sample_pick *pick) NODISCARD;
 
 /* Milliseconds and speeds, for `timings` and the log line. */
 struct answer_timings {
