@@ -79,7 +79,7 @@ static enum err read_file(const char *path, struct buf *out)
 /* Prints one row; false when the template refuses the conversation. */
 static bool measure(const char *name, const struct jinja *tmpl, uint64_t compile_ns)
 {
-    struct jinja_options options = {jinja_limits_default, 1700000000};
+    struct jinja_options options = {.limits = jinja_limits_default, .now_s = 1700000000};
     struct arena input, arena;
     struct jinja_error error;
     uint64_t times[ROUNDS];

@@ -27,6 +27,7 @@ enum lock_rank {
     LOCK_RANK_SCHED = 20,
     LOCK_RANK_ENGINE = 25,
     LOCK_RANK_CACHE = 30,
+    LOCK_RANK_TOKENS = 35,
     LOCK_RANK_TIER = 40,
     LOCK_RANK_QUEUE = 50,
     LOCK_RANK_BUDGET = 60,

@@ -78,6 +78,11 @@ bool engine_token_is_control(const struct engine *engine, token_id token)
     return engine_token_valid(engine, token) && engine->ops->token_is_control(engine, token);
 }
 
+unsigned engine_token_traits(const struct engine *engine, token_id token)
+{
+    return engine_token_valid(engine, token) ? engine->ops->token_traits(engine, token) : 0;
+}
+
 /* ---- sequences ---- */
 
 static enum err no_sequence(const struct engine *engine, struct errinfo *info)

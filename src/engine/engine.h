@@ -143,6 +143,15 @@ bool engine_token_valid(const struct engine *engine, token_id token);
 bool engine_token_is_end(const struct engine *engine, token_id token); /* ends a generation */
 bool engine_token_is_control(const struct engine *engine, token_id token);
 
+/* How the tokenizer finds a token in text, before it looks at words. Bits; 0: not by its text. */
+enum engine_token_traits {
+    ENGINE_TOKEN_CONTROL = 1,     /* with ENGINE_TOKENIZE_CONTROL only */
+    ENGINE_TOKEN_MARKER = 2,      /* in any text: "user-defined" */
+    ENGINE_TOKEN_STRIP_LEFT = 4,  /* and takes the white space before it */
+    ENGINE_TOKEN_STRIP_RIGHT = 8, /* ... behind it */
+};
+unsigned engine_token_traits(const struct engine *engine, token_id token);
+
 /* ---- sequences ---- */
 
 /* A fresh, empty sequence. ERR_LIMIT when all are in use. */

@@ -124,6 +124,11 @@ static bool fake_token_is_control(const struct engine *engine, token_id token)
     return token >= 256;
 }
 
+static unsigned fake_token_traits(const struct engine *engine, token_id token)
+{
+    return fake_token_is_control(engine, token) ? ENGINE_TOKEN_CONTROL : 0;
+}
+
 /* ---- running ---- */
 
 static struct fake_value think(const struct fake_sums *sums, uint64_t input, uint64_t shape)
@@ -457,6 +462,7 @@ static const struct engine_ops fake_ops = {
     .token_bytes = fake_token_bytes,
     .token_is_end = fake_token_is_end,
     .token_is_control = fake_token_is_control,
+    .token_traits = fake_token_traits,
     .seq_copy = fake_seq_copy,
     .seq_cut = fake_seq_cut,
     .seq_clear = fake_seq_clear,

@@ -87,6 +87,26 @@ static bool op_token_is_control(const struct engine *engine, token_id token)
     return llama_vocab_is_control(engine_llama_of(engine)->vocab, token);
 }
 
+static unsigned op_token_traits(const struct engine *engine, token_id token)
+{
+    static const struct {
+        enum llama_token_attr attr;
+        unsigned trait;
+    } map[] = {
+        /* The unknown token is treated like a control token when text is cut. */
+        {LLAMA_TOKEN_ATTR_CONTROL, ENGINE_TOKEN_CONTROL},
+        {LLAMA_TOKEN_ATTR_UNKNOWN, ENGINE_TOKEN_CONTROL},
+        {LLAMA_TOKEN_ATTR_USER_DEFINED, ENGINE_TOKEN_MARKER},
+        {LLAMA_TOKEN_ATTR_LSTRIP, ENGINE_TOKEN_STRIP_LEFT},
+        {LLAMA_TOKEN_ATTR_RSTRIP, ENGINE_TOKEN_STRIP_RIGHT},
+    };
+    unsigned attr = llama_vocab_get_attr(engine_llama_of(engine)->vocab, token), traits = 0;
+
+    for (size_t i = 0; i < COUNT_OF(map); i++)
+        traits |= attr & map[i].attr ? map[i].trait : 0;
+    return traits;
+}
+
 /* ---- sequences ---- */
 
 static void op_seq_copy(struct engine *engine, seq_id from, seq_id to)
@@ -274,6 +294,7 @@ static const struct engine_ops ops = {
     .token_bytes = op_token_bytes,
     .token_is_end = op_token_is_end,
     .token_is_control = op_token_is_control,
+    .token_traits = op_token_traits,
     .seq_copy = op_seq_copy,
     .seq_cut = op_seq_cut,
     .seq_clear = op_seq_clear,

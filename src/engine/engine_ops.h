@@ -19,6 +19,7 @@ struct engine_ops {
     size_t (*token_bytes)(const struct engine *engine, token_id token, bool control, char *out, size_t size);
     bool (*token_is_end)(const struct engine *engine, token_id token);
     bool (*token_is_control)(const struct engine *engine, token_id token);
+    unsigned (*token_traits)(const struct engine *engine, token_id token); /* enum engine_token_traits */
     /* sequences: ids are slots of engine->seqs */
     void (*seq_copy)(struct engine *engine, seq_id from, seq_id to);
     bool (*seq_cut)(struct engine *engine, seq_id seq, uint32_t length); /* false: not possible, nothing changed */

@@ -66,6 +66,10 @@ extern const struct jinja_limits jinja_limits_default;
 struct jinja_options {
     struct jinja_limits limits;
     int64_t now_s; /* for strftime_now: local wall time, as seconds since 1970 */
+    /* Called when a `for` begins and ends a round with an item, on the rendering thread, where output goes straight to the sink:
+     * what was given to the sink between the two calls is the output of that round. May be NULL. */
+    void (*on_round)(void *arg, const struct jinja_value *item, bool end);
+    void *arg;
 };
 
 /* Compiles a template of at most JINJA_SOURCE_BYTES_MAX bytes. ERR_INVALID: it is not a template; ERR_UNSUPPORTED: it wants

@@ -93,6 +93,13 @@ static bool loop_init(struct jinja_run *run, struct jinja_loop *loop, struct jin
     return jinja_cursor_init(run, &loop->cursor, over);
 }
 
+/* Tells the caller where rounds begin and end, as long as their output is the render's and not a variable's. */
+static void tell(const struct jinja_run *run, const struct jinja_loop *loop, bool end)
+{
+    if (run->options.on_round != NULL && run->capture == NULL)
+        run->options.on_round(run->options.arg, &loop->current, end);
+}
+
 /* Runs the loop in `frame`, the function that its body belongs to. */
 static enum jinja_flow run_loop(struct jinja_run *run, struct jinja_frame *frame,
                                 struct jinja_loop *loop)
@@ -112,9 +119,11 @@ static enum jinja_flow run_loop(struct jinja_run *run, struct jinja_frame *frame
             frame->slots[node->loop_slot] =
                 (struct jinja_value){.kind = JINJA_LOOP, .object = loop};
         jinja_enter_scope(run, frame, &node->scope);
+        tell(run, loop, false);
         enum jinja_flow flow = jinja_exec(run, frame, &node->body);
         if (flow == FLOW_FAIL)
             return FLOW_FAIL;
+        tell(run, loop, true);
         if (flow == FLOW_BREAK)
             break;
         completed = completed || flow == FLOW_NEXT;

@@ -29,7 +29,7 @@ static const struct jinja_limits *test_limits = &jinja_limits_default;
 
 static void render_values(struct rendered *r, const struct jinja *tmpl, struct jinja_value vars)
 {
-    struct jinja_options options = {*test_limits, NOW};
+    struct jinja_options options = {.limits = *test_limits, .now_s = NOW};
 
     r->err =
         jinja_render(tmpl, vars, &options, &r->arena, jinja_output_sink, &r->output, &r->error);
@@ -453,7 +453,7 @@ static void test_unbounded_work_is_refused(void **state)
 
 static void test_arena_limit_is_an_error(void **state)
 {
-    struct jinja_options options = {jinja_limits_default, NOW};
+    struct jinja_options options = {.limits = jinja_limits_default, .now_s = NOW};
     struct jinja_error error;
     struct jinja *tmpl;
     struct rendered r;
@@ -581,7 +581,7 @@ static void test_threads_share_a_template(void **state)
 
 static void test_a_sink_can_stop_the_render(void **state)
 {
-    struct jinja_options options = {jinja_limits_default, NOW};
+    struct jinja_options options = {.limits = jinja_limits_default, .now_s = NOW};
     struct jinja_error error;
     struct jinja *tmpl;
     struct rendered r;

@@ -1,0 +1,153 @@
+/*
+ * template_probe.c: what a template can do, found by asking it.
+ *
+ * Small conversations with words that no template contains are rendered; a word that shows up was understood. Everything is
+ * assumed at first, so that the request reaches the template as it is, then taken back where the word is missing. A template
+ * whose source merely mentions a feature is not believed: it may do so to refuse it.
+ */
+#include <string.h>
+
+#include <yyjson.h>
+
+#include "base/arena.h"
+#include "prompt/template_impl.h"
+
+enum { PROBE_ARENA_BYTES = 64 << 20 };
+
+#define PROBE_TOOLS                                                                                \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"needle_tool\",\"description\":\"d\","        \
+    "\"parameters\":{\"type\":\"object\",\"properties\":{\"needle_key\":{\"type\":\"string\","     \
+    "\"description\":\"d\"}},\"required\":[\"needle_key\"]}}}]"
+#define PROBE_USER "{\"role\":\"user\",\"content\":\"needle_user\"}"
+#define PROBE_CALL(name, id, arguments)                                                            \
+    "{\"id\":\"" id "\",\"type\":\"function\",\"function\":{\"name\":\"" name                      \
+    "\",\"arguments\":" arguments "}}"
+#define PROBE_OBJECT "{\"needle_key\":\"needle_value\"}"
+#define PROBE_STRING "\"{\\\"needle_key\\\":\\\"needle_value\\\"}\""
+#define PROBE_ASKED(call)                                                                          \
+    PROBE_USER ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[" call "]}"
+#define PROBE_ANSWER(id)                                                                           \
+    ",{\"role\":\"tool\",\"tool_call_id\":\"" id                                                   \
+    "\",\"name\":\"needle_tool\",\"content\":\"needle_result\"}"
+
+struct prober {
+    struct chat_template *tmpl;
+    struct arena arena;
+    enum err err; /* no memory: the answers mean nothing */
+};
+
+/* One conversation; false when the template refuses it. The text lives until the next call. */
+static bool ask(struct prober *p, const char *messages, bool tools, struct chat_text *out)
+{
+    struct chat_request request = {.add_generation_prompt = true};
+    struct errinfo info;
+
+    *out = (struct chat_text){0};
+    arena_reset(&p->arena);
+    yyjson_doc *doc = yyjson_read(messages, strlen(messages), 0);
+    yyjson_doc *tools_doc = yyjson_read(PROBE_TOOLS, sizeof(PROBE_TOOLS) - 1, 0);
+    request.messages = yyjson_doc_get_root(doc);
+    request.tools = tools ? yyjson_doc_get_root(tools_doc) : NULL;
+    enum err err = doc == NULL || tools_doc == NULL
+                       ? ERR_NOMEM
+                       : chat_template_render(p->tmpl, &request, &p->arena, out, &info);
+    yyjson_doc_free(doc);
+    yyjson_doc_free(tools_doc);
+    if (err == ERR_NOMEM)
+        p->err = err;
+    return err == ERR_OK;
+}
+
+static bool shows(struct prober *p, const char *messages, bool tools, const char *word)
+{
+    struct chat_text text;
+
+    return ask(p, messages, tools, &text) && str_find(text.text, str_from(word)) != SIZE_MAX;
+}
+
+static void probe_content(struct prober *p, struct chat_caps *caps)
+{
+    static const char parts[] = "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"needle_a\"},"
+                                "{\"type\":\"text\",\"text\":\"needle_b\"}]}]";
+    struct chat_text text;
+
+    /* A template that puts a list into text prints it as Python does. */
+    caps->content_parts = ask(p, parts, false, &text) &&
+                          str_find(text.text, STR("needle_a")) != SIZE_MAX &&
+                          str_find(text.text, STR("needle_b")) != SIZE_MAX &&
+                          str_find(text.text, STR("'needle_a'")) == SIZE_MAX;
+    caps->content_string = !caps->content_parts || shows(p, "[" PROBE_USER "]", false, "needle_user");
+}
+
+static void probe_roles(struct prober *p, struct chat_caps *caps)
+{
+    caps->system = shows(p, "[{\"role\":\"system\",\"content\":\"needle_system\"}," PROBE_USER "]", false,
+                         "needle_system");
+    caps->developer = shows(p, "[{\"role\":\"developer\",\"content\":\"needle_system\"}," PROBE_USER "]",
+                            false, "needle_system");
+    caps->tools = shows(p, "[" PROBE_USER "]", true, "needle_tool");
+}
+
+/* Calls, in the two forms of their arguments. The text form is preferred, as it is what the model wrote: but text inside text
+ * has escaped quotes, and an object inside text is printed as Python does. */
+static void probe_arguments(struct prober *p, struct chat_caps *caps)
+{
+    static const char object[] =
+        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT)) PROBE_ANSWER("abcdefghi") "]";
+    static const char string[] =
+        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_STRING)) PROBE_ANSWER("abcdefghi") "]";
+    struct chat_text text;
+
+    caps->arguments_object = true;
+    bool object_ok = ask(p, object, caps->tools, &text) &&
+                     str_find(text.text, STR("needle_key")) != SIZE_MAX &&
+                     str_find(text.text, STR("'needle_key'")) == SIZE_MAX;
+    bool calls = str_find(text.text, STR("needle_call")) != SIZE_MAX;
+    caps->arguments_object = false;
+    bool string_ok = ask(p, string, caps->tools, &text) &&
+                     str_find(text.text, STR("\"needle_key\":")) != SIZE_MAX;
+    caps->calls = calls || str_find(text.text, STR("needle_call")) != SIZE_MAX;
+    caps->arguments_object = object_ok && !string_ok;
+}
+
+static void probe_calls(struct prober *p, struct chat_caps *caps)
+{
+    static const char result[] =
+        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT)) PROBE_ANSWER("abcdefghi") "]";
+    static const char several[] = "[" PROBE_ASKED(
+        PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT) "," PROBE_CALL(
+            "needle_second", "abcdefghj", PROBE_OBJECT)) PROBE_ANSWER("abcdefghi") PROBE_ANSWER("abcdefghj") "]";
+    static const char long_id[] =
+        "[" PROBE_ASKED(PROBE_CALL("needle_call", "call_0123456789abcdef", PROBE_OBJECT))
+            PROBE_ANSWER("call_0123456789abcdef") "]";
+
+    probe_arguments(p, caps);
+    if (!caps->calls) {
+        caps->calls = caps->calls_no_content = true;
+        probe_arguments(p, caps);
+        caps->calls_no_content = caps->calls;
+    }
+    caps->tool_role = shows(p, result, caps->tools, "needle_result");
+    caps->calls_parallel = caps->calls && shows(p, several, caps->tools, "needle_second");
+    caps->ids_short = caps->calls && caps->tool_role && !shows(p, long_id, caps->tools, "needle_call");
+}
+
+enum err chat_probe(struct chat_template *tmpl, struct errinfo *info)
+{
+    struct prober p = {.tmpl = tmpl};
+
+    tmpl->caps = (struct chat_caps){.system = true,
+                                    .developer = true,
+                                    .tools = true,
+                                    .calls = true,
+                                    .calls_parallel = true,
+                                    .tool_role = true,
+                                    .content_parts = true,
+                                    .content_string = true};
+    arena_init(&p.arena, PROBE_ARENA_BYTES);
+    probe_content(&p, &tmpl->caps);
+    probe_roles(&p, &tmpl->caps);
+    probe_calls(&p, &tmpl->caps);
+    arena_fini(&p.arena);
+    return p.err == ERR_OK ? ERR_OK : err_set(info, p.err, "no memory to try the chat template");
+}

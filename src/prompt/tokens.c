@@ -1,0 +1,394 @@
+/*
+ * tokens.c: from text to pieces to tokens. See tokens.h for why pieces are safe, token_control.h for where they end, token_memo.h
+ * for how they are remembered.
+ *
+ * One walk over the text, from one control token to the next:
+ *
+ *      touched by a span of the client   -> stays where it is; the piece is `guarded`
+ *      the template's, safe to cut       -> the piece before it is done; the token itself needs no tokenizer
+ *      the template's, not safe          -> stays in the piece, where the library will find it
+ *
+ * A guarded piece is tokenized without looking for control tokens; those that the template wrote into it are taken out first.
+ */
+#include "prompt/tokens.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "prompt/token_control.h"
+#include "prompt/token_memo.h"
+
+enum {
+    MEMORY_BYTES = 64 << 20,
+    TOKENS_MAX = 16 << 20,
+};
+
+struct tokens {
+    struct tokens_source source;
+    struct token_controls *controls;
+    struct token_memo *memo;
+    size_t tokens_max;
+    struct str bos; /* its text; empty: none */
+    /* Relaxed: numbers for people. */
+    atomic_uint_fast64_t hit_tokens, tokenized_tokens, guarded;
+};
+
+enum err tokens_create(const struct tokens_options *options, struct tokens **out,
+                       struct errinfo *info)
+{
+    struct tokens *tokens = mem_alloc(sizeof(*tokens));
+
+    *out = NULL;
+    tokens->source = options->source;
+    tokens->tokens_max = options->tokens_max ? options->tokens_max : TOKENS_MAX;
+    tokens->memo =
+        token_memo_create(options->memory_bytes_max ? options->memory_bytes_max : MEMORY_BYTES);
+    enum err err = token_controls_create(&tokens->source, &tokens->controls);
+    if (err != ERR_OK) {
+        tokens_destroy(&tokens);
+        return err_set(info, err, "no memory for the control tokens of the vocabulary");
+    }
+    for (size_t i = 0; i < token_controls_count(tokens->controls); i++)
+        if (token_controls_get(tokens->controls, i)->token == options->source.bos)
+            tokens->bos = token_controls_get(tokens->controls, i)->text;
+    *out = tokens;
+    return ERR_OK;
+}
+
+void tokens_destroy(struct tokens **tokens)
+{
+    if (*tokens == NULL)
+        return;
+    token_controls_destroy(&(*tokens)->controls);
+    token_memo_destroy(&(*tokens)->memo);
+    mem_free(*tokens);
+    *tokens = NULL;
+}
+
+void token_prompt_fini(struct token_prompt *prompt)
+{
+    mem_free(prompt->tokens);
+    mem_free(prompt->marks);
+    *prompt = (struct token_prompt){0};
+}
+
+/* ---- one piece ---- */
+
+/* A prompt under construction. */
+struct walk {
+    struct tokens *tokens;
+    const struct chat_text *text;
+    struct token_list list;
+    struct token_mark *marks;
+    size_t mark_count;
+    size_t mark_next; /* of text->marks */
+    size_t span_next; /* of text->spans: all before it end before the place at work */
+    size_t memo_tokens;
+    bool guarded;
+    struct errinfo *info;
+};
+
+static enum err fail_memory(struct walk *walk)
+{
+    return err_set(walk->info, ERR_NOMEM, "no memory for the tokens of the prompt");
+}
+
+static enum err check_limit(struct walk *walk)
+{
+    return walk->list.count <= walk->tokens->tokens_max
+               ? ERR_OK
+               : err_set(walk->info, ERR_LIMIT, "the prompt has more than %zu tokens",
+                         walk->tokens->tokens_max);
+}
+
+static enum err push(struct walk *walk, int32_t token)
+{
+    if (!token_list_reserve(&walk->list, 1))
+        return fail_memory(walk);
+    walk->list.ids[walk->list.count++] = token;
+    walk->memo_tokens++;
+    return check_limit(walk);
+}
+
+static enum err ask_source(struct walk *walk, struct str text, unsigned flags,
+                           struct token_list *list)
+{
+    const struct tokens_source *source = &walk->tokens->source;
+    size_t count = text.len / 2 + 16; /* most texts have fewer; the rest is asked twice */
+    enum err err = ERR_LIMIT;
+
+    for (int round = 0; round < 2 && err == ERR_LIMIT; round++) {
+        if (!token_list_reserve(list, count))
+            return fail_memory(walk);
+        err = source->tokenize(source->arg, text, flags, list->ids + list->count,
+                               list->cap - list->count, &count, walk->info);
+    }
+    if (err != ERR_OK)
+        return err;
+    list->count += count;
+    atomic_fetch_add_explicit(&walk->tokens->tokenized_tokens, count, memory_order_relaxed);
+    return ERR_OK;
+}
+
+/* Appends the tokens of a piece that is tokenized as a whole. */
+static enum err add_whole(struct walk *walk, struct str text, unsigned flags,
+                          struct token_list *list)
+{
+    struct hash256 key = token_memo_key(text, flags);
+    size_t before = list->count;
+
+    if (text.len == 0)
+        return ERR_OK;
+    switch (token_memo_get(walk->tokens->memo, &key, list)) {
+    case TOKEN_MEMO_NOMEM:
+        return fail_memory(walk);
+    case TOKEN_MEMO_HIT:
+        walk->memo_tokens += list->count - before;
+        atomic_fetch_add_explicit(&walk->tokens->hit_tokens, list->count - before,
+                                  memory_order_relaxed);
+        break;
+    case TOKEN_MEMO_MISS:
+        TRY(ask_source(walk, text, flags, list));
+        token_memo_put(walk->tokens->memo, &key, list->ids + before, list->count - before);
+        break;
+    }
+    return check_limit(walk);
+}
+
+/* ---- spans ---- */
+
+/* Does the client's text touch [begin, end)? Places only move forward. */
+static bool is_touched(struct walk *walk, size_t begin, size_t end)
+{
+    const struct chat_text *text = walk->text;
+
+    while (walk->span_next < text->span_count && text->spans[walk->span_next].end <= begin)
+        walk->span_next++;
+    return walk->span_next < text->span_count && text->spans[walk->span_next].begin < end;
+}
+
+/* The next control token that the template wrote, from `at` up to `end`; SIZE_MAX when there is none. Sets *guarded when the
+ * client wrote one on the way. */
+static size_t next_trusted(struct walk *walk, size_t at, size_t end, bool *guarded,
+                           const struct token_control **found)
+{
+    struct str text = {walk->text->text.ptr, end};
+
+    for (;; at++) {
+        at = token_controls_find(walk->tokens->controls, text, at, found);
+        if (at == SIZE_MAX)
+            return SIZE_MAX;
+        while (*found != NULL && is_touched(walk, at, at + (*found)->text.len)) {
+            *guarded = true;
+            *found = token_controls_shorter(walk->tokens->controls, *found);
+        }
+        if (*found != NULL)
+            return at;
+    }
+}
+
+/* A piece with control tokens of the client. */
+static enum err add_guarded(struct walk *walk, size_t begin, size_t end)
+{
+    const char *text = walk->text->text.ptr;
+    const struct token_control *found;
+    bool ignored;
+
+    walk->guarded = true;
+    walk->span_next = 0; /* the walk has gone on to the end of the piece; guarded pieces are rare */
+    while (begin < end) {
+        size_t at = next_trusted(walk, begin, end, &ignored, &found);
+        size_t stop = at == SIZE_MAX ? end : at;
+        TRY(add_whole(walk, (struct str){text + begin, stop - begin}, 0, &walk->list));
+        if (at == SIZE_MAX)
+            break;
+        TRY(push(walk, found->token));
+        begin = at + found->text.len;
+    }
+    return ERR_OK;
+}
+
+/* ---- marks ---- */
+
+static void keep_mark(struct walk *walk, size_t count)
+{
+    const struct chat_mark *mark = &walk->text->marks[walk->mark_next++];
+
+    walk->marks[walk->mark_count++] =
+        (struct token_mark){count, mark->kind, mark->message, mark->role};
+}
+
+static bool mark_is_before(const struct walk *walk, size_t offset)
+{
+    return walk->mark_next < walk->text->mark_count &&
+           walk->text->marks[walk->mark_next].offset < offset;
+}
+
+/* Marks in [begin, end], a place between two tokens wherever it is cut. */
+static void keep_marks(struct walk *walk, size_t end)
+{
+    while (mark_is_before(walk, end + 1))
+        keep_mark(walk, walk->list.count);
+}
+
+/* How many tokens of the piece [begin, ...), which are the last `count` of the list, stand for text before the mark. */
+static enum err count_before(struct walk *walk, size_t begin, size_t offset, size_t first,
+                             size_t *out)
+{
+    struct token_list head = {0};
+    struct str text = {walk->text->text.ptr + begin, offset - begin};
+    size_t memo_tokens = walk->memo_tokens, n = 0;
+    enum err err = add_whole(walk, text, TOKENS_CONTROL, &head);
+
+    walk->memo_tokens = memo_tokens; /* these are not tokens of the prompt */
+    while (n < head.count && first + n < walk->list.count && head.ids[n] == walk->list.ids[first + n])
+        n++;
+    mem_free(head.ids);
+    *out = first + n;
+    return err;
+}
+
+/* Marks inside a piece that has been added: of these only the end of the system text is kept. */
+static enum err pass_marks(struct walk *walk, size_t begin, size_t end, size_t first, bool guarded)
+{
+    size_t count;
+
+    while (mark_is_before(walk, end)) {
+        const struct chat_mark *mark = &walk->text->marks[walk->mark_next];
+        if (mark->kind != CHAT_MARK_SYSTEM_END || guarded) {
+            walk->mark_next++;
+            continue;
+        }
+        TRY(count_before(walk, begin, mark->offset, first, &count));
+        keep_mark(walk, count);
+    }
+    return ERR_OK;
+}
+
+/* ---- the walk ---- */
+
+static enum err add_piece(struct walk *walk, size_t begin, size_t end, bool guarded)
+{
+    struct str text = {walk->text->text.ptr + begin, end - begin};
+    size_t first = walk->list.count;
+
+    if (guarded)
+        TRY(add_guarded(walk, begin, end));
+    else
+        TRY(add_whole(walk, text, TOKENS_CONTROL, &walk->list));
+    return pass_marks(walk, begin, end, first, guarded);
+}
+
+static size_t skip_space(struct str text, size_t at)
+{
+    while (at < text.len && (text.ptr[at] == ' ' || (text.ptr[at] >= '\t' && text.ptr[at] <= '\r')))
+        at++;
+    return at;
+}
+
+static enum err walk_text(struct walk *walk)
+{
+    struct str text = walk->text->text;
+    const struct token_control *found;
+    size_t begin = 0, at = 0;
+    bool guarded = false;
+
+    keep_marks(walk, 0);
+    for (;;) {
+        at = next_trusted(walk, at, text.len, &guarded, &found);
+        if (at == SIZE_MAX)
+            return add_piece(walk, begin, text.len, guarded);
+        if (!found->cut) {
+            at += found->text.len;
+            continue;
+        }
+        TRY(add_piece(walk, begin, at, guarded));
+        keep_marks(walk, at);
+        TRY(push(walk, found->token));
+        begin = at = at + found->text.len;
+        if (found->strips)
+            begin = at = skip_space(text, at);
+        keep_marks(walk, at);
+        guarded = false;
+    }
+}
+
+/* BOS, where the model wants it and the text, as far as it is the template's, does not begin with it. */
+static enum err begin_prompt(struct walk *walk, bool trusted)
+{
+    const struct tokens *tokens = walk->tokens;
+
+    if (!tokens->source.add_bos || tokens->source.bos < 0)
+        return ERR_OK;
+    if (trusted && tokens->bos.len > 0 && str_starts(walk->text->text, tokens->bos) &&
+        !is_touched(walk, 0, tokens->bos.len))
+        return ERR_OK;
+    return push(walk, tokens->source.bos);
+}
+
+static enum err finish(struct walk *walk, enum err err, struct token_prompt *out)
+{
+    if (err != ERR_OK) {
+        mem_free(walk->list.ids);
+        mem_free(walk->marks);
+        return err;
+    }
+    *out = (struct token_prompt){walk->list.ids, walk->list.count, walk->marks, walk->mark_count,
+                                 walk->memo_tokens};
+    atomic_fetch_add_explicit(&walk->tokens->guarded, walk->guarded, memory_order_relaxed);
+    return ERR_OK;
+}
+
+enum err tokens_from_text(struct tokens *tokens, const struct chat_text *text,
+                          struct token_prompt *out, struct errinfo *info)
+{
+    struct walk walk = {.tokens = tokens, .text = text, .info = info};
+
+    *out = (struct token_prompt){0};
+    walk.marks = mem_try_alloc_array(text->mark_count, sizeof(*walk.marks));
+    if (walk.marks == NULL)
+        return fail_memory(&walk);
+    enum err err = begin_prompt(&walk, true);
+    if (err == ERR_OK)
+        err = walk_text(&walk);
+    return finish(&walk, err, out);
+}
+
+enum err tokens_from_string(struct tokens *tokens, struct str text, unsigned flags,
+                            struct token_prompt *out, struct errinfo *info)
+{
+    struct chat_text plain = {.text = text};
+    struct walk walk = {.tokens = tokens, .text = &plain, .info = info};
+    bool trusted = flags & TOKENS_CONTROL;
+    enum err err = ERR_OK;
+
+    *out = (struct token_prompt){0};
+    if (flags & TOKENS_BOS)
+        err = begin_prompt(&walk, trusted);
+    if (err == ERR_OK)
+        err = trusted ? walk_text(&walk) : add_whole(&walk, text, 0, &walk.list);
+    return finish(&walk, err, out);
+}
+
+struct tokens_stats tokens_stats(struct tokens *tokens)
+{
+    struct token_memo_stats memo = token_memo_stats(tokens->memo);
+
+    return (struct tokens_stats){
+        .hits = memo.hits,
+        .misses = memo.misses,
+        .evictions = memo.evictions,
+        .hit_tokens = atomic_load_explicit(&tokens->hit_tokens, memory_order_relaxed),
+        .tokenized_tokens = atomic_load_explicit(&tokens->tokenized_tokens, memory_order_relaxed),
+        .guarded = atomic_load_explicit(&tokens->guarded, memory_order_relaxed),
+        .entries = memo.entries,
+        .bytes = memo.bytes,
+    };
+}
+
+void tokens_forget(struct tokens *tokens)
+{
+    token_memo_clear(tokens->memo);
+}
