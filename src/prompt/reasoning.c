@@ -254,6 +254,19 @@ bool reasoning_is_open(enum reasoning_format format, struct str prompt_tail)
     return open.len > 0 && str_ends(str_trim(prompt_tail), open);
 }
 
+bool reasoning_is_closed(enum reasoning_format format, struct str prompt_tail)
+{
+    assert((unsigned)format < REASONING_COUNT);
+    struct str close = formats[format].close;
+    return close.len > 0 && str_ends(str_trim(prompt_tail), close);
+}
+
+struct reasoning_markers reasoning_markers(enum reasoning_format format)
+{
+    assert((unsigned)format < REASONING_COUNT);
+    return (struct reasoning_markers){formats[format].open, formats[format].close};
+}
+
 struct reasoning *reasoning_create(const struct reasoning_options *options, output_event_fn *fn,
                                    void *arg)
 {

@@ -77,8 +77,15 @@ const char *reasoning_format_name(enum reasoning_format format);
 /* The format whose markup a chat template shows; REASONING_NONE when it shows none. Looks at the text only. */
 enum reasoning_format reasoning_detect(struct str template_text);
 
-/* Does a prompt that ends so leave a thought open? */
+/* Does a prompt that ends so leave a thought open? Has it opened and closed one, so that none comes any more? */
 bool reasoning_is_open(enum reasoning_format format, struct str prompt_tail);
+bool reasoning_is_closed(enum reasoning_format format, struct str prompt_tail);
+
+/* What stands around a thought; both empty for REASONING_NONE and REASONING_HARMONY. Static. */
+struct reasoning_markers {
+    struct str open, close;
+};
+struct reasoning_markers reasoning_markers(enum reasoning_format format);
 
 /* Never NULL. Destroy accepts NULL inside. */
 struct reasoning *reasoning_create(const struct reasoning_options *options, output_event_fn *fn,

@@ -625,7 +625,7 @@ static enum err write_root(struct schema_compiler *c, uint32_t rule)
 
 static enum err write_schema(struct schema_compiler *c)
 {
-    struct schema_part part = {.val = c->root};
+    struct schema_part part = {.val = c->schema};
     uint32_t rule;
 
     TRY(schema_place(c, NULL, STR_NONE, &part.place));
@@ -638,11 +638,13 @@ static enum err write_schema(struct schema_compiler *c)
 static enum err write_gbnf(yyjson_val *schema, const struct schema_options *options,
                            struct buf *out, struct errinfo *info)
 {
-    struct schema_compiler c = {.root = schema, .info = info};
+    struct schema_compiler c = {.schema = schema, .root = schema, .info = info};
     struct buf text;
 
     if (options != NULL)
         c.options = *options;
+    if (c.options.document != NULL)
+        c.root = (yyjson_val *)(uintptr_t)c.options.document;
     c.options.root = c.options.root ? c.options.root : "root";
     c.options.prefix = c.options.prefix ? c.options.prefix : "";
     buf_init(&text, SCHEMA_BYTES_MAX);

@@ -22,8 +22,10 @@
  *   - allOf, $ref beside other keywords, and anyOf beside others are merged exactly: each keyword of each part holds
  *   - pattern: literals, classes, \d \w \s and their complements, groups, |, * + ? {m,n} (lazy ones, too), ^ and $ at the
  *     ends. Without ^ or $ anything may come before or after. Refused: look-around, back references, \b, \p
- *   - format: date, time, date-time, duration, uuid, ipv4, email, hostname, uri; others say nothing about the text and are ignored, as
- *     the standard has it. In the same schema as `pattern` it is ignored, too
+ *   - format of strings: date, time, date-time, duration, uuid, ipv4, email, hostname and uri are enforced. Any other name, known
+ *     to the standard or not, and any format of other types (OpenAPI's int32) is an annotation, as the standard has it: ignored,
+ *     never refused. So is a format in the same schema as `pattern`, which says it better. Refused: two enforced formats, or a
+ *     format and a pattern of another part, for one string; an enforced format beside enum or const
  *   - lengths beside pattern or format must follow from it, or it must be one repeated class
  *   - multipleOf: 1, 0.1, 0.01, ... for numbers; for integers up to 256, without bounds or with few multiples between them
  * Refused: patternProperties, propertyNames, dependencies of any kind, contains, uniqueItems, not, if, unevaluatedItems,
@@ -67,6 +69,8 @@ struct schema_options {
     const char *root; /* name of the rule for the whole; NULL = "root" */
     const char *
         prefix; /* of the names of all other rules, so that several schemas fit into one grammar; NULL = "" */
+    const struct yyjson_val *
+        document; /* where references are looked up, if the schema is a part of it; NULL = the schema */
 };
 
 /* Appends the rules to `out`, each ending in a new line; options may be NULL. ERR_UNSUPPORTED: a keyword or value that a

@@ -74,7 +74,8 @@ struct schema_memo;
 enum { SCHEMA_MEMO_CHAINS = 256 };
 
 struct schema_compiler {
-    yyjson_val *root;
+    yyjson_val *schema;
+    yyjson_val *root; /* of the document that references are looked up in */
     struct schema_options options;
     struct buf *out;
     struct errinfo *info;
