@@ -136,6 +136,16 @@ bool call_is_gone(struct call *call)
     return gone;
 }
 
+bool call_has_gen(struct call *call, uint64_t gen)
+{
+    bool has;
+
+    lock_enter(&call->lock);
+    has = call->submitted > 0 && gen >= call->first_id && gen - call->first_id < call->submitted;
+    lock_leave(&call->lock);
+    return has;
+}
+
 static bool is_cancelled(struct call *call)
 {
     bool cancelled;

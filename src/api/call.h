@@ -106,6 +106,7 @@ bool call_read(struct call *call, struct api_error *error) NODISCARD;
 bool call_prepare(struct call *call, struct api_error *error) NODISCARD;
 
 bool call_is_gone(struct call *call); /* the client is */
+bool call_has_gen(struct call *call, uint64_t gen); /* the generation of that id is one of its own */
 
 /* Endpoints' work (struct endpoint). */
 void call_generate(struct call *call);
