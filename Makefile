@@ -240,9 +240,10 @@ format: ## lay the C sources out with clang-format
 
 # ROUNDS random prompts per family; about a minute each on two cores.
 ROUNDS ?= 20
-fidelity: all $(B)/tests/fidelity/fidelity_test $(B)/tests/run $(B)/models.stamp ## the long proof that restored runs equal cold ones (ROUNDS=)
+fidelity_suites := $(addprefix $(B)/tests/fidelity/,fidelity_test cache_fidelity_test)
+fidelity: all $(fidelity_suites) $(B)/tests/run $(B)/models.stamp ## the long proof that restored runs equal cold ones (ROUNDS=)
 	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FIDELITY_ROUNDS=$(ROUNDS) \
-	    $(B)/tests/run --timeout 3600 $(B)/tests/fidelity/fidelity_test
+	    $(B)/tests/run --timeout 3600 $(fidelity_suites)
 
 # libFuzzer where clang has it, else the driver of our own with gcc; both with the address sanitizer. FUZZ_SECONDS is per target, ONLY=name
 # takes some of them. What libFuzzer learns stays below build/; a finding is a file there, to be fixed and then kept in fuzz/corpus/<name>.

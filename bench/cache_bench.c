@@ -469,7 +469,7 @@ static void api_bench_lookup(const struct api *api, int32_t *prompt, const int32
         struct hearth_plan *plan;
         make_prompt(prompt, i);
         double start = now_us();
-        must(hearth_lookup(api->space, prompt, PROMPT_TOKENS, 0, &plan), "lookup");
+        must(hearth_lookup(api->space, prompt, PROMPT_TOKENS, NULL, &plan), "lookup");
         sample_add(&lookup, now_us() - start);
         wrong += hearth_plan_info(plan)->boundary != whole;
         start = now_us();
@@ -559,7 +559,7 @@ static void api_bench_get(void)
     api_store(&api, tokens, count - 1, bytes);
     memset(plain, 1, GET_OBJECTS * bytes);
     memset(to, 1, bytes);
-    must(hearth_lookup(api.space, tokens, count, 0, &plan), "lookup");
+    must(hearth_lookup(api.space, tokens, count, NULL, &plan), "lookup");
     assert(hearth_plan_info(plan)->objects_count == GET_OBJECTS);
     for (size_t i = 0; i < 4 * (size_t)GET_OBJECTS; i++) {
         const void *from;

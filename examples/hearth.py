@@ -193,6 +193,10 @@ class _PlanInfo(Structure):
     ]
 
 
+class _LookupOptions(Structure):
+    _fields_ = [("struct_size", c_size_t), ("request", c_uint64), ("flags", c_uint32)]
+
+
 class _Hints(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -227,7 +231,7 @@ class _SessionOps(Structure):
 
 
 _COUNTERS = "lookups hits misses partials tokens_looked_up tokens_matched tokens_reused"
-_COUNTERS2 = "stores stores_refused stores_failed replaces evictions bytes_evicted promotions demotions verify_failures tier_errors"
+_COUNTERS2 = "stores stores_refused stores_failed evictions bytes_evicted replaces promotions demotions verify_failures tier_errors"
 _HELD = "objects nodes snapshots tails tail_stashes tail_hits tail_evictions"
 _TIERS = c_uint64 * Tier.ALL
 
@@ -255,7 +259,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hearth_space_open": (c_int, [c_void_p, POINTER(_Model), c_char_p, c_uint64, POINTER(c_void_p)]),
     "hearth_space_close": (None, [POINTER(c_void_p)]),
     "hearth_space_set_speed": (None, [c_void_p, c_double, c_double]),
-    "hearth_lookup": (c_int, [c_void_p, POINTER(c_int32), c_size_t, c_uint, POINTER(c_void_p)]),
+    "hearth_lookup": (c_int, [c_void_p, POINTER(c_int32), c_size_t, POINTER(_LookupOptions), POINTER(c_void_p)]),
     "hearth_plan_info": (POINTER(_PlanInfo), [c_void_p]),
     "hearth_plan_fetch": (c_int, [c_void_p, c_size_t, c_uint32, POINTER(c_void_p)]),
     "hearth_plan_prefetch": (None, [c_void_p]),
@@ -270,7 +274,10 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hearth_store_commit": (c_int, [c_void_p, c_uint64, c_char_p, c_size_t]),
     "hearth_store_cancel": (None, [c_void_p]),
     "hearth_store_close": (None, [POINTER(c_void_p)]),
-    "hearth_session_lookup": (c_int, [c_void_p, POINTER(_SessionOps), POINTER(c_int32), c_size_t, POINTER(c_uint32)]),
+    "hearth_session_lookup": (
+        c_int,
+        [c_void_p, POINTER(_SessionOps), POINTER(c_int32), c_size_t, POINTER(_LookupOptions), POINTER(c_uint32)],
+    ),
     "hearth_session_insert": (
         c_int,
         [c_void_p, POINTER(_SessionOps), POINTER(c_int32), c_size_t, POINTER(_Hints), POINTER(c_uint64)],
@@ -321,6 +328,10 @@ def _view(address: Optional[int], size: int) -> memoryview:
 def _object(record: _Object) -> Object:
     shape = ctypes.string_at(record.shape, record.shape_bytes) if record.shape_bytes else b""
     return Object(ObjectKind(record.kind), record.begin, record.end, record.bytes, shape)
+
+
+def _lookup_options(request: int, peek: bool = False) -> _LookupOptions:
+    return _LookupOptions(struct_size=ctypes.sizeof(_LookupOptions), request=request, flags=1 if peek else 0)
 
 
 def _hints(entry: Entry, anchor: int, ttl_s: int, pin: bool) -> _Hints:
@@ -445,9 +456,9 @@ class Space(_Handle):
     def set_speed(self, prefill_tokens_per_s: float, import_bytes_per_s: float) -> None:
         _lib.hearth_space_set_speed(self._open, prefill_tokens_per_s, import_bytes_per_s)
 
-    def lookup(self, tokens: Tokens, peek: bool = False) -> "Plan":
-        """Always gives a plan; one with boundary 0 is a cold start."""
-        return Plan(self, tokens, peek)
+    def lookup(self, tokens: Tokens, peek: bool = False, request: int = 0) -> "Plan":
+        """Always gives a plan; one with boundary 0 is a cold start. Events and log lines name the request."""
+        return Plan(self, tokens, peek, request)
 
     def store(self, tokens: Tokens, entry: Entry = Entry.ASSISTANT, anchor: int = 0, ttl_s: int = 0, pin: bool = False) -> "Store":
         """The state of these tokens exists in the engine."""
@@ -457,10 +468,11 @@ class Space(_Handle):
         array = _tokens(tokens)
         return int(_lib.hearth_pin(self._open, array, len(array), pin))
 
-    def session_lookup(self, engine: Engine, tokens: Tokens) -> int:
+    def session_lookup(self, engine: Engine, tokens: Tokens, request: int = 0) -> int:
         """Looks up, fetches and imports; falls back until it works. Returns the tokens that need not be computed."""
         array, reused, call = _tokens(tokens), c_uint32(), _SessionCall(engine)
-        call.finish(_lib.hearth_session_lookup(self._open, byref(call.ops), array, len(array), byref(reused)))
+        options = _lookup_options(request)
+        call.finish(_lib.hearth_session_lookup(self._open, byref(call.ops), array, len(array), byref(options), byref(reused)))
         return reused.value
 
     def session_insert(
@@ -478,10 +490,10 @@ class Plan(_Handle):
 
     _closer = "hearth_plan_release"
 
-    def __init__(self, space: Space, tokens: Tokens, peek: bool) -> None:
+    def __init__(self, space: Space, tokens: Tokens, peek: bool, request: int) -> None:
         super().__init__(space)
-        array = _tokens(tokens)
-        _check(_lib.hearth_lookup(space._open, array, len(array), 1 if peek else 0, byref(self._pointer)))
+        array, options = _tokens(tokens), _lookup_options(request, peek)
+        _check(_lib.hearth_lookup(space._open, array, len(array), byref(options), byref(self._pointer)))
 
     @property
     def _info(self) -> _PlanInfo:

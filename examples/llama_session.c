@@ -221,7 +221,7 @@ static uint32_t run(struct engine *engine, struct hearth_space *space, struct pr
     uint64_t stored;
     uint32_t reused;
 
-    if (hearth_session_lookup(space, &ops, prompt->tokens, prompt->count, &reused) != HEARTH_OK)
+    if (hearth_session_lookup(space, &ops, prompt->tokens, prompt->count, NULL, &reused) != HEARTH_OK)
         die("hearth_session_lookup failed");
     if (reused == 0)
         clear(engine, MAIN); /* of the prompt before, or of an import that did not work out */

@@ -105,10 +105,28 @@ enum hearth_entry {
     HEARTH_ENTRY_SYSTEM = 2,    /* system prompt and tools: an anchor */
 };
 
+/* What the cache did; a closed list. */
+enum hearth_event_kind {
+    HEARTH_EVENT_LOOKUP = 0,
+    HEARTH_EVENT_HIT = 1,     /* a plan was accepted */
+    HEARTH_EVENT_MISS = 2,    /* a plan was released without; `reason` says why it was not longer */
+    HEARTH_EVENT_PARTIAL = 3, /* a hit that is shorter than what was matched */
+    HEARTH_EVENT_WRITE = 4,   /* an object was committed */
+    HEARTH_EVENT_REPLACE = 5, /* an object gave way to a longer one of the same conversation */
+    HEARTH_EVENT_EVICT = 6,
+    HEARTH_EVENT_PROMOTE = 7, /* from a slower tier into memory */
+    HEARTH_EVENT_DEMOTE = 8,  /* out of memory; it stays in a slower tier */
+    HEARTH_EVENT_DROP = 9,    /* a tier lost it */
+    HEARTH_EVENT_VERIFY_FAIL = 10,
+    HEARTH_EVENT_CLEAR = 11,
+    HEARTH_EVENT_COUNT = 12,
+};
+
 HEARTH_API const char *hearth_error_text(int error);
 HEARTH_API const char *hearth_reason_name(enum hearth_reason reason); /* "no_snapshot" */
 HEARTH_API const char *hearth_match_name(enum hearth_match match);
 HEARTH_API const char *hearth_tier_name(enum hearth_tier tier);
+HEARTH_API const char *hearth_event_name(enum hearth_event_kind kind); /* "hit" */
 HEARTH_API unsigned hearth_api_version(void);
 
 /* ---- a cache ---- */
@@ -168,6 +186,12 @@ enum hearth_lookup_flags {
     HEARTH_LOOKUP_PEEK = 1, /* touches nothing and counts nothing: for probes */
 };
 
+struct hearth_lookup_options {
+    size_t struct_size;
+    uint64_t request; /* whose lookup this is: in every event and log line that comes of it; 0 = nobody's */
+    uint32_t flags;   /* enum hearth_lookup_flags */
+};
+
 struct hearth_object {
     enum hearth_object_kind kind;
     uint32_t begin, end; /* tokens */
@@ -194,8 +218,8 @@ struct hearth_plan_info {
 
 struct hearth_plan;
 
-/* Always gives a plan, a cold one at worst, and leases everything that it names. */
-HEARTH_API int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count, unsigned flags,
+/* Always gives a plan, a cold one at worst, and leases everything that it names. Copies the tokens. options may be NULL. */
+HEARTH_API int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count, const struct hearth_lookup_options *options,
                              struct hearth_plan **plan);
 /* Valid until the next call on the plan. */
 HEARTH_API const struct hearth_plan_info *hearth_plan_info(const struct hearth_plan *plan);
@@ -243,7 +267,8 @@ struct hearth_store_hints {
     /* Where snapshots are worth their bytes. prompt = 0: not known, and every place that is asked for is wanted. */
     uint32_t prompt;          /* tokens of the whole prompt that these tokens are the beginning of, generated ones included */
     bool generated;           /* it ends with generated tokens */
-    uint32_t resumed;         /* boundary that it was restored at */
+    uint32_t resumed;         /* boundary that it was restored at. When that is a good hit (at least 1,000 tokens, the anchor, and half of the
+                               * prompt), what earlier turns of this conversation left is the first to leave from now on */
     uint32_t last_user;       /* start of the last user message; 0 = not known */
     uint32_t junction;        /* as the plan said */
     uint32_t sparse;          /* a grid on long prompts, tokens; 0 = none */
@@ -283,9 +308,9 @@ struct hearth_session_ops {
     void *arg;
 };
 
-/* Looks up, fetches, imports; falls back until it works. *reused = tokens that need not be computed. */
+/* Looks up, fetches, imports; falls back until it works. *reused = tokens that need not be computed. options may be NULL. */
 HEARTH_API int hearth_session_lookup(struct hearth_space *space, const struct hearth_session_ops *ops, const int32_t *tokens, size_t count,
-                                     uint32_t *reused);
+                                     const struct hearth_lookup_options *options, uint32_t *reused);
 /* Stores what is not held of a sequence that stands at `count` tokens. *stored = bytes written. */
 HEARTH_API int hearth_session_insert(struct hearth_space *space, const struct hearth_session_ops *ops, const int32_t *tokens, size_t count,
                                      const struct hearth_store_hints *hints, uint64_t *stored);
@@ -297,7 +322,8 @@ struct hearth_stats {
     uint64_t lookups, hits, misses, partials; /* a partial is a hit that is shorter than what was matched */
     uint64_t tokens_looked_up, tokens_matched, tokens_reused; /* reused: of accepted plans only */
     uint64_t tokens_reused_by_tier[HEARTH_TIER_COUNT];
-    uint64_t stores, stores_refused, stores_failed, replaces, evictions, bytes_evicted;
+    uint64_t stores, stores_refused, stores_failed, evictions, bytes_evicted;
+    uint64_t replaces; /* objects that gave way to longer ones of their conversation: dropped, or first to leave from then on */
     uint64_t promotions, demotions, verify_failures, tier_errors;
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
     uint64_t objects, nodes, snapshots, tails; /* held now */
@@ -311,11 +337,77 @@ HEARTH_API void hearth_get_stats(struct hearth_cache *cache, struct hearth_space
 HEARTH_API void hearth_reset_stats(struct hearth_cache *cache); /* counters to zero; what is held stays */
 /* Forgets everything of a space (NULL: of all) in one tier (HEARTH_TIER_COUNT: in all), tails included. Returns the bytes freed. */
 HEARTH_API uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space, enum hearth_tier tier);
-/* Pins or unpins the path of these tokens, as far as it is held, in whole blocks or up to the last token; returns how far. Counted: unpin
- * the same tokens as often. Clearing in all tiers forgets pins, too. */
+/* Pins the path of these tokens, as far as it is held, in whole blocks or up to the last token; or undoes the longest pin that they begin
+ * with. Returns how far; 0: nothing was done. Counted: unpin the same tokens as often. Clearing in all tiers forgets pins, too. */
 HEARTH_API uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t count, bool pin);
 /* Changes the cap; evicts down to it. */
 HEARTH_API void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes);
+
+/* ---- watching ---- */
+
+/* One object as it is held now. Pointers and keys are good for the call that shows it. */
+struct hearth_held {
+    const unsigned char *space;  /* HEARTH_KEY_BYTES: of model and tenant */
+    const char *tenant;          /* "" when there is none, or when the space was not opened since the start */
+    const unsigned char *key;    /* HEARTH_KEY_BYTES: of all tokens up to the end of the block that it ends in */
+    const unsigned char *parent; /* of the block before its first one; zeros at the beginning of a prompt */
+    enum hearth_object_kind kind;
+    uint32_t begin, end;
+    uint64_t bytes;
+    uint32_t tiers; /* bit 1 << enum hearth_tier for each that has it */
+    uint32_t uses, leases;
+    double age_s; /* since it was used or stored */
+    enum hearth_entry entry;
+    bool pinned;
+    bool shared;     /* prompts that differ after it have used it */
+    bool superseded; /* a longer one of its conversation is held: it is the first to leave */
+    const int32_t *tokens; /* NULL unless asked for */
+    uint32_t tokens_begin, tokens_count; /* those of its own blocks: [tokens_begin, end) */
+};
+
+enum hearth_each_flags {
+    HEARTH_EACH_TOKENS = 1, /* with tokens: they are what people wrote */
+};
+
+/* Shows what is held of a space (NULL: of all), in the order of storing; fn returns false to end. Returns how many it showed. The lock is
+ * taken for a few dozen objects at a time and free while fn runs, which may call everything but hearth_close: what is stored meanwhile is
+ * not shown, what has left meanwhile may be. */
+HEARTH_API size_t hearth_each(struct hearth_cache *cache, struct hearth_space *space, unsigned flags,
+                              bool (*fn)(const struct hearth_held *held, void *arg), void *arg);
+
+struct hearth_event {
+    uint64_t number; /* counts up from 1, without gaps */
+    uint64_t wall_ns;
+    uint64_t request; /* whose lookup or store caused it; 0 = nobody's */
+    enum hearth_event_kind kind;
+    uint32_t prompt_tokens, read_tokens, write_tokens;
+    uint64_t bytes;
+    enum hearth_tier tier; /* HEARTH_TIER_COUNT = none */
+    enum hearth_match match;
+    enum hearth_reason reason;
+    uint32_t first_difference;
+    uint64_t us; /* how long it took */
+};
+
+/* Copies events with number > `after`, oldest first, at most max; returns how many. The last 4,096 are kept: when the first one's number is
+ * not after + 1, those between are lost to this reader. Begin with 0, go on with the number of the last one. */
+HEARTH_API size_t hearth_events_read(struct hearth_cache *cache, uint64_t after, struct hearth_event *events, size_t max);
+
+enum { HEARTH_EVENT_LINE_BYTES = 512 }; /* enough for every line and its NUL */
+
+/* As the log has it: one line without newline, with every field under its own name, cut when `size` (>= 1) is too small and always
+ * NUL-terminated; returns the length of what it wrote. */
+HEARTH_API size_t hearth_event_format(const struct hearth_event *event, char *line, size_t size);
+
+enum { HEARTH_RATE_SECONDS_MAX = 900 };
+
+/* How many events of a kind, and their tokens, in the last `seconds` (<= HEARTH_RATE_SECONDS_MAX): for rates over 1, 5 and 15 minutes.
+ * Counted in whole seconds, the running one included; hearth_reset_stats begins anew. Sums, not quotients: whoever divides knows what 0 of
+ * 0 is. */
+struct hearth_rate {
+    uint64_t count, prompt_tokens, read_tokens, write_tokens, bytes;
+};
+HEARTH_API int hearth_get_rate(struct hearth_cache *cache, enum hearth_event_kind kind, uint32_t seconds, struct hearth_rate *rate);
 
 #ifdef __cplusplus
 }

@@ -39,12 +39,15 @@ void *cache_grow(void *items, size_t count, size_t *cap, size_t size)
 }
 
 void cache_note_event(struct hearth_cache *cache, struct deferred *deferred,
-                      const struct event *event)
+                      const struct hearth_event *event)
 {
     lock_assert_held(&cache->lock);
     deferred->events =
         cache_grow(deferred->events, deferred->events_count, &deferred->events_cap, sizeof(*event));
-    deferred->events[deferred->events_count++] = *event;
+    struct hearth_event *noted = &deferred->events[deferred->events_count++];
+    *noted = *event;
+    if (noted->request == 0)
+        noted->request = deferred->request;
 }
 
 void cache_note_free(struct deferred *deferred, void *memory)
@@ -333,30 +336,50 @@ uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space, en
     LIST_FOREACH (struct hearth_space, each, &cache->spaces, link)
         if (space == NULL || space == each)
             bytes += clear_space(each, tier, &deferred);
-    struct event event = {.kind = EVENT_CLEAR, .bytes = bytes, .tier = (uint8_t)tier};
+    struct hearth_event event = {.kind = HEARTH_EVENT_CLEAR, .bytes = bytes, .tier = tier};
     cache_note_event(cache, &deferred, &event);
     cache_leave(cache, &deferred);
     return bytes;
 }
 
+/* How far the path of these tokens was pinned. */
+static uint32_t pin_path(struct hearth_space *space, const int32_t *tokens, size_t count)
+{
+    struct index_match match = index_match(space->index, tokens, count);
+    struct node *last = match.nodes_count ? match.path[match.nodes_count - 1] : NULL;
+
+    /* A block that goes on behind the last token is a part of the path. */
+    if (match.partial != NULL && match.tokens == count)
+        last = match.partial;
+    uint32_t end = last ? MIN(node_end(last), match.tokens) : 0;
+    return last != NULL && room_pin(space, last, end) ? end : 0;
+}
+
+static uint32_t unpin_path(struct hearth_space *space, const int32_t *tokens, size_t count)
+{
+    struct index_pin *pin = index_find_pin(space->index, tokens, count);
+    uint32_t end = pin ? index_pin_end(pin) : 0;
+
+    if (pin != NULL)
+        room_unpin(space, pin);
+    return end;
+}
+
 uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t count, bool pin)
 {
     struct deferred deferred;
+    uint32_t end = 0;
 
     if (count == 0 || count > CACHE_TOKENS_MAX)
         return 0;
     cache_enter(space->cache, &deferred);
-    struct index_match match = index_match(space->index, tokens, count);
-    struct node *last = match.nodes_count ? match.path[match.nodes_count - 1] : NULL;
-    /* A block that goes on behind the last token is a part of the path: the tail that was pinned may have grown. */
-    if (match.partial != NULL && match.tokens == count)
-        last = match.partial;
-    uint32_t held = last ? MIN(node_end(last), match.tokens) : 0;
-    if (last != NULL)
-        room_pin(space, last, pin ? 1 : -1);
+    if (!pin)
+        end = unpin_path(space, tokens, count);
+    else if (room_reserve_pin(space, &deferred))
+        end = pin_path(space, tokens, count);
     room_settle_index(space); /* unpinning removes nodes that nothing else keeps */
     cache_leave(space->cache, &deferred);
-    return held;
+    return end;
 }
 
 void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes)

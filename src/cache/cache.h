@@ -6,8 +6,10 @@
  *      lookup.c    plans: what can be restored, and why not more
  *      plan.c      using a plan: fetching, falling back, accepting, counting
  *      store.c     taking state in
+ *      replace.c   what a conversation that grows takes the place of
  *      room.c      the budget and the heap: who must leave
  *      mover.c     between memory and the slower tier, never on the caller's time
+ *      watch.c     showing what is held and what happened
  *      recover.c   taking over what a slower tier holds from an earlier process
  *      session.c   lookup and insert in one call each
  *
@@ -66,6 +68,7 @@ struct hearth_space {
     uint32_t opens; /* content outlives the last close */
     struct index *index;
     struct flights *flights;
+    struct list all; /* objects in the index, in the order of storing; and marks of those who read it: see watch.c */
     struct list tails; /* objects of tails without a snapshot, least recently used first */
     uint64_t index_charged; /* of the ledger, for the tree */
     budget_owner owner;
@@ -85,7 +88,8 @@ struct deferred_put {
 };
 
 struct deferred {
-    struct event *events;
+    uint64_t request; /* whoever entered: in events that name nobody else */
+    struct hearth_event *events;
     size_t events_count, events_cap;
     void **frees; /* memory of pages */
     size_t frees_count, frees_cap;
@@ -126,7 +130,7 @@ struct hearth_plan {
     struct hearth_space *space;
     int32_t *tokens;
     size_t count;
-    unsigned flags;
+    struct hearth_lookup_options options;
     struct hearth_plan_info info;
     struct object **objects; /* leased */
     struct hearth_object *views;
@@ -159,7 +163,7 @@ struct hearth_store {
 void cache_enter(struct hearth_cache *cache, struct deferred *deferred);
 /* Does what was deferred. */
 void cache_leave(struct hearth_cache *cache, struct deferred *deferred);
-void cache_note_event(struct hearth_cache *cache, struct deferred *deferred, const struct event *event);
+void cache_note_event(struct hearth_cache *cache, struct deferred *deferred, const struct hearth_event *event);
 void cache_note_free(struct deferred *deferred, void *memory);
 /* Drops a key from the slow tier, after the lock is left: should the same content be written again meanwhile, that copy may go with it,
  * which is a miss later and nothing worse. */
@@ -203,10 +207,15 @@ void plan_make(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(loc
 void plan_release_objects(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
 /* Where the object is: the fastest of its tiers, HEARTH_TIER_COUNT when in none. */
 enum hearth_tier plan_tier_of(const struct object *object);
+/* It touches and counts nothing. */
+bool plan_is_peek(const struct hearth_plan *plan);
 /* The plan as an event of this kind. */
-struct event plan_event(const struct hearth_plan *plan, enum event_kind kind);
+struct hearth_event plan_event(const struct hearth_plan *plan, enum hearth_event_kind kind);
 
 /* ---- store.c ---- */
+
+/* What is known of the first `count` tokens of the store. */
+struct index_match store_match(struct hearth_store *store, uint32_t count) REQUIRES(lock);
 
 /* Puts an object into the index of its space, at the end of `tokens` (object->end of them); room, a place in the heap and its own record
  * are the caller's business. `hint` of the tokens may be NULL. HEARTH_ERROR_MEMORY or HEARTH_ERROR_EXISTS: it is not in. */
@@ -215,6 +224,14 @@ int store_attach(struct object *object, const int32_t *tokens, struct index_hint
 /* If the object is a tail, counts it, and lets the least recently used ones go (keeps I40). */
 void store_keep_tail(struct object *object, struct deferred *deferred) REQUIRES(lock);
 
+/* ---- replace.c ---- */
+
+/* The snapshot that is being stored is of the end of a prompt or of an answer. */
+bool replace_is_turn_end(const struct hearth_store *store);
+/* Before rows of the store go into the index, and after a snapshot of it has: what they take the place of is the first to leave. */
+void replace_tail(struct hearth_store *store, struct deferred *deferred) REQUIRES(lock);
+void replace_snapshots(struct hearth_store *store, const struct object *snapshot, struct deferred *deferred) REQUIRES(lock);
+
 /* ---- mover.c ---- */
 
 /* What a tier keeps as `kind` of an object: kind, what it is a part of, and the block size - 1 of its tree, in 8, 8 and 16 bits. */
@@ -222,8 +239,8 @@ uint32_t mover_meta_kind(const struct object *object);
 
 /* Writes a new object to the slow tier, if there is one that wants it. */
 void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred) REQUIRES(lock);
-/* Starts reading a leased object into memory; false when it cannot. */
-bool mover_read(struct hearth_cache *cache, struct object *object) NODISCARD;
+/* Starts reading a leased object into memory for a request; false when it cannot. */
+bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t request) NODISCARD;
 void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts);
 /* Waits until nothing is moving, at most so long. */
 void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms);

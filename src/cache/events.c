@@ -28,7 +28,7 @@ static const uint64_t SECOND_NONE = UINT64_MAX;
 
 struct slot {
     uint64_t second;
-    struct events_rate sums[EVENT_COUNT];
+    struct hearth_rate sums[HEARTH_EVENT_COUNT];
 };
 
 struct events {
@@ -38,9 +38,9 @@ struct events {
     size_t size; /* of the ring */
 
     struct lock lock;
-    struct event *ring GUARDED_BY(lock);
+    struct hearth_event *ring GUARDED_BY(lock);
     uint64_t last GUARDED_BY(lock); /* number of the newest; 0 = none yet */
-    struct slot wheel[EVENTS_RATE_SECONDS_MAX] GUARDED_BY(lock);
+    struct slot wheel[HEARTH_RATE_SECONDS_MAX] GUARDED_BY(lock);
 };
 
 /* Those who only look must lock as well; const is what they promise about the content. */
@@ -51,15 +51,16 @@ static struct lock *lock_of(const struct events *events)
 
 static void empty_wheel(struct events *events)
 {
-    for (size_t i = 0; i < EVENTS_RATE_SECONDS_MAX; i++)
+    for (size_t i = 0; i < HEARTH_RATE_SECONDS_MAX; i++)
         events->wheel[i].second = SECOND_NONE;
 }
 
-static void count_locked(struct events *events, const struct event *event) REQUIRES(events->lock)
+static void count_locked(struct events *events, const struct hearth_event *event)
+    REQUIRES(events->lock)
 {
     uint64_t second = clock_mono_ns(events->clock) / NS_PER_S;
-    struct slot *slot = &events->wheel[second % EVENTS_RATE_SECONDS_MAX];
-    struct events_rate *sum = &slot->sums[event->kind];
+    struct slot *slot = &events->wheel[second % HEARTH_RATE_SECONDS_MAX];
+    struct hearth_rate *sum = &slot->sums[event->kind];
 
     lock_assert_held(&events->lock);
     if (slot->second != second) {
@@ -69,6 +70,8 @@ static void count_locked(struct events *events, const struct event *event) REQUI
     sum->count++;
     sum->prompt_tokens += event->prompt_tokens;
     sum->read_tokens += event->read_tokens;
+    sum->write_tokens += event->write_tokens;
+    sum->bytes += event->bytes;
 }
 
 struct events *events_create(size_t ring, const struct clock *clock,
@@ -97,12 +100,12 @@ void events_destroy(struct events **events)
     *events = NULL;
 }
 
-void events_add(struct events *events, const struct event *event)
+void events_add(struct events *events, const struct hearth_event *event)
 {
-    struct event stamped = *event;
-    char line[EVENT_LINE_BYTES];
+    struct hearth_event stamped = *event;
+    char line[HEARTH_EVENT_LINE_BYTES];
 
-    assert(event->kind < EVENT_COUNT);
+    assert(event->kind < HEARTH_EVENT_COUNT);
     lock_enter(&events->lock);
     stamped.number = ++events->last;
     stamped.wall_ns = clock_wall_ns(events->clock);
@@ -111,11 +114,12 @@ void events_add(struct events *events, const struct event *event)
     lock_leave(&events->lock);
     if (events->log == NULL)
         return;
-    event_format(&stamped, line, sizeof(line));
+    hearth_event_format(&stamped, line, sizeof(line));
     events->log(line, events->arg);
 }
 
-size_t events_read(const struct events *events, uint64_t after, struct event *out, size_t max)
+size_t events_read(const struct events *events, uint64_t after, struct hearth_event *out,
+                   size_t max)
 {
     size_t count = 0;
 
@@ -136,20 +140,23 @@ uint64_t events_last(const struct events *events)
     return last;
 }
 
-struct events_rate events_rate(const struct events *events, enum event_kind kind, unsigned seconds)
+struct hearth_rate events_rate(const struct events *events, enum hearth_event_kind kind,
+                               unsigned seconds)
 {
-    struct events_rate rate = {0};
+    struct hearth_rate rate = {0};
 
-    assert(kind < EVENT_COUNT && seconds <= EVENTS_RATE_SECONDS_MAX);
+    assert(kind < HEARTH_EVENT_COUNT && seconds <= HEARTH_RATE_SECONDS_MAX);
     lock_enter(lock_of(events));
     uint64_t now = clock_mono_ns(events->clock) / NS_PER_S;
     for (unsigned age = 0; age < seconds && age <= now; age++) {
-        const struct slot *slot = &events->wheel[(now - age) % EVENTS_RATE_SECONDS_MAX];
+        const struct slot *slot = &events->wheel[(now - age) % HEARTH_RATE_SECONDS_MAX];
         if (slot->second != now - age)
             continue;
         rate.count += slot->sums[kind].count;
         rate.prompt_tokens += slot->sums[kind].prompt_tokens;
         rate.read_tokens += slot->sums[kind].read_tokens;
+        rate.write_tokens += slot->sums[kind].write_tokens;
+        rate.bytes += slot->sums[kind].bytes;
     }
     lock_leave(lock_of(events));
     return rate;
@@ -162,30 +169,18 @@ void events_reset(struct events *events)
     lock_leave(&events->lock);
 }
 
-size_t event_format(const struct event *event, char *out, size_t size)
+size_t hearth_event_format(const struct hearth_event *event, char *out, size_t size)
 {
     assert(size > 0);
-    int len = snprintf(
-        out, size,
-        "[cache] %" PRIu64 " %s prompt_tokens=%" PRIu32 " read_tokens=%" PRIu32
-        " write_tokens=%" PRIu32 " match=%s tier=%s reason=%s us=%" PRIu64 " bytes=%" PRIu64
-        " first_difference=%" PRIu32 " number=%" PRIu64 " wall_ns=%" PRIu64,
-        event->request, event_name(event->kind), event->prompt_tokens, event->read_tokens,
-        event->write_tokens, hearth_match_name((enum hearth_match)event->match),
-        hearth_tier_name((enum hearth_tier)event->tier),
-        hearth_reason_name((enum hearth_reason)event->reason), event->us, event->bytes,
-        event->first_difference, event->number, event->wall_ns);
+    int len = snprintf(out, size,
+                       "[cache] %" PRIu64 " %s prompt_tokens=%" PRIu32 " read_tokens=%" PRIu32
+                       " write_tokens=%" PRIu32 " match=%s tier=%s reason=%s us=%" PRIu64
+                       " bytes=%" PRIu64 " first_difference=%" PRIu32 " number=%" PRIu64
+                       " wall_ns=%" PRIu64,
+                       event->request, hearth_event_name(event->kind), event->prompt_tokens,
+                       event->read_tokens, event->write_tokens, hearth_match_name(event->match),
+                       hearth_tier_name(event->tier), hearth_reason_name(event->reason), event->us,
+                       event->bytes, event->first_difference, event->number, event->wall_ns);
     assert(len > 0);
     return MIN((size_t)len, size - 1);
-}
-
-const char *event_name(enum event_kind kind)
-{
-    static const char *const names[] = {
-#define X(value, name) [value] = (name),
-        EVENT_TABLE(X)
-#undef X
-    };
-
-    return (size_t)kind < COUNT_OF(names) ? names[kind] : "unknown";
 }

@@ -143,22 +143,14 @@ static void settle(const struct index *index, struct node *node)
     }
 }
 
-static void pin_node(const struct index *index, struct node *node, int delta)
+void index_block_node(const struct index *index, struct node *node, bool pinned)
 {
-    uint32_t pins = node->pins;
-
-    if (delta > 0)
-        node->pins++;
-    else if (pins > 0)
-        node->pins--;
-    if ((pins > 0) == (node->pins > 0))
-        return;
     if (node->rows != NULL)
-        block(index, node->rows, pins == 0);
+        block(index, node->rows, pinned);
     if (node->sliding != NULL)
-        block(index, node->sliding, pins == 0);
+        block(index, node->sliding, pinned);
     LIST_FOREACH (struct object, snapshot, &node->snapshots, node_link)
-        block(index, snapshot, pins == 0);
+        block(index, snapshot, pinned);
 }
 
 /* ---- objects ---- */
@@ -300,6 +292,8 @@ static void grow_tail(struct index *index, struct node *tail, struct node *node)
         snapshot->mark.tokens = node->tokens;
     }
     node->pins = tail->pins;
+    if (tail->pins > 0)
+        index_move_pins(index, tail, node);
     node->counted = tail->counted;
     tail->rows = tail->sliding = NULL;
     tail->pins = 0;
@@ -389,6 +383,7 @@ struct index *index_create(const struct hash256 *space_key, uint32_t block_token
     index->block_tokens = block_tokens;
     index->root = mem_alloc(sizeof(*index->root));
     list_init(&index->root->snapshots);
+    list_init(&index->pins);
     return index;
 }
 
@@ -410,6 +405,7 @@ void index_clear(struct index *index, index_drop_fn drop, void *arg)
 {
     struct node *node = index->root;
 
+    index_forget_pins(index);
     while (node->children != NULL || node != index->root) {
         if (node->children != NULL) {
             node = node_of_link(node->children);
@@ -562,14 +558,6 @@ void index_prune(struct index *index, struct node *node)
     }
 }
 
-void index_pin(struct index *index, struct node *last, int delta)
-{
-    assert(delta == 1 || delta == -1);
-    for (struct node *node = last; node->parent != NULL; node = node->parent)
-        pin_node(index, node, delta);
-    index_prune(index, last);
-}
-
 bool index_evictable(const struct index *index, const struct object *object)
 {
     (void)index;
@@ -594,7 +582,7 @@ size_t index_snapshots(const struct index *index)
 uint64_t index_bytes(const struct index *index)
 {
     return sizeof(*index) + sizeof(*index->root) + index->path_cap * sizeof(*index->path) +
-           index->bytes_nodes;
+           index->bytes_nodes + index->pins.count * index_pin_bytes();
 }
 
 uint64_t index_node_bytes(uint32_t block_tokens)

@@ -104,10 +104,18 @@ void index_detach(struct index *index, struct object *object);
 /* Removes `node`, and upwards, as long as they are empty: for an insert that comes to nothing. */
 void index_prune(struct index *index, struct node *node);
 
-/* Pins (delta 1) or unpins (-1) the path that ends with `last`: nothing that hangs on its nodes is evictable, and they stay when they are
- * empty. Counted; unpinning what is not pinned is a no-op. Unpinning may remove nodes. A snapshot that is seen from the path but was stored
- * through a sibling is pinned by the path of its own object->last. */
-void index_pin(struct index *index, struct node *last, int delta);
+/* Pins the path that ends at token `end` inside of `last`: nothing that hangs on its nodes is evictable, and they stay when they are empty.
+ * Counted. A tail that grows takes its pins with it. A snapshot that is seen from the path but was stored through a sibling is pinned by
+ * the path of its own object->last. False, and nothing changes: no memory. index_bytes grows by index_pin_bytes at most. */
+bool index_pin(struct index *index, struct node *last, uint32_t end) NODISCARD;
+uint64_t index_pin_bytes(void);
+/* The longest pin whose tokens these begin with; NULL when none is. O(pins), and a match. Borrowed until the next unpinning. */
+struct index_pin;
+struct index_pin *index_find_pin(struct index *index, const int32_t *tokens, size_t count);
+struct node *index_pin_last(const struct index_pin *pin);
+uint32_t index_pin_end(const struct index_pin *pin);
+/* Undoes one index_pin; may remove nodes. */
+void index_unpin(struct index *index, struct index_pin *pin);
 
 /* ---- nodes ---- */
 

@@ -13,6 +13,7 @@ struct totals {
     const struct index *index;
     size_t nodes, tails, snapshots;
     uint64_t bytes;
+    uint64_t pins;
 };
 
 /* Whether rows hang on this node or below, as its parent believes; each node's belief is checked where it is visited. */
@@ -119,6 +120,7 @@ static bool check_node(struct node *node, void *arg)
     check_snapshots(node);
     check_children(node);
     totals->nodes++;
+    totals->pins += node->pins;
     totals->tails += node->tail;
     totals->snapshots += node->snapshots.count;
     totals->bytes += node_bytes(node);
@@ -134,6 +136,7 @@ void index_check(const struct index *index)
     assert(root->rows == NULL && root->sliding == NULL && list_empty(&root->snapshots));
     check_children(root);
     index_each(index, check_node, &totals);
+    assert(totals.pins == index_pinned_nodes(index));
     assert(totals.nodes == index->nodes && totals.tails == index->tails);
     assert(totals.snapshots == index->snapshots && totals.bytes == index->bytes_nodes);
 }

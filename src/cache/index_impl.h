@@ -38,6 +38,7 @@ struct index {
     size_t path_cap;
     size_t path_count; /* of the last match that are still there */
     uint64_t removals; /* of nodes, ever: as long as it is the same, pointers to nodes are good */
+    struct list pins; /* struct index_pin, in no order */
     size_t nodes, tails, snapshots;
     uint64_t bytes_nodes;
     void (*watch)(struct object *object, bool evictable, void *arg);
@@ -54,5 +55,16 @@ struct hash256 node_key_behind(const struct hash256 *space_key, const struct nod
 struct object **node_slot(struct node *node, enum object_kind kind);
 bool node_empty(const struct node *node);
 uint64_t node_bytes(const struct node *node);
+
+/* A node is pinned from now on, or is not: what hangs on it is told. */
+void index_block_node(const struct index *index, struct node *node, bool pinned);
+
+/* ---- index_pin.c ---- */
+
+/* The node that pins end in is replaced by a longer one. */
+void index_move_pins(struct index *index, const struct node *from, struct node *to);
+void index_forget_pins(struct index *index); /* counts on nodes are the caller's business */
+/* How often nodes are counted as pinned: the sum of their pins. */
+uint64_t index_pinned_nodes(const struct index *index);
 
 #endif

@@ -359,25 +359,25 @@ void plan_make(struct hearth_plan *plan, struct deferred *deferred)
     fill_views(plan);
 }
 
-struct event plan_event(const struct hearth_plan *plan, enum event_kind kind)
+struct hearth_event plan_event(const struct hearth_plan *plan, enum hearth_event_kind kind)
 {
     uint64_t bytes = 0;
-    uint8_t tier = HEARTH_TIER_COUNT;
-    bool used = kind == EVENT_HIT || kind == EVENT_PARTIAL;
+    enum hearth_tier tier = HEARTH_TIER_COUNT;
+    bool used = kind == HEARTH_EVENT_HIT || kind == HEARTH_EVENT_PARTIAL;
 
     for (size_t i = 0; i < plan->objects_count; i++) {
         bytes += plan->views[i].bytes;
         if (tier == HEARTH_TIER_COUNT || plan->views[i].tier > tier)
-            tier = (uint8_t)plan->views[i].tier; /* the slowest one that was needed */
+            tier = plan->views[i].tier; /* the slowest one that was needed */
     }
-    return (struct event){
+    return (struct hearth_event){
         .kind = kind,
         .prompt_tokens = (uint32_t)plan->count,
         .read_tokens = used ? plan->info.boundary : 0,
         .bytes = used ? bytes : 0,
         .tier = used ? tier : HEARTH_TIER_COUNT,
-        .match = (uint8_t)plan->info.match,
-        .reason = (uint8_t)plan->info.reason,
+        .match = plan->info.match,
+        .reason = plan->info.reason,
         .first_difference = plan->info.first_difference,
         .us = (clock_mono_ns(plan->space->cache->clock) - plan->started_ns) / NS_PER_US,
     };
@@ -387,7 +387,7 @@ static void count_lookup(const struct hearth_plan *plan, struct deferred *deferr
 {
     struct hearth_cache *cache = plan->space->cache;
     struct hearth_stats *all[] = {&cache->stats, &plan->space->stats};
-    struct event event = plan_event(plan, EVENT_LOOKUP);
+    struct hearth_event event = plan_event(plan, HEARTH_EVENT_LOOKUP);
 
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         all[i]->lookups++;
@@ -397,8 +397,13 @@ static void count_lookup(const struct hearth_plan *plan, struct deferred *deferr
     cache_note_event(cache, deferred, &event);
 }
 
-int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count, unsigned flags,
-                  struct hearth_plan **out)
+bool plan_is_peek(const struct hearth_plan *plan)
+{
+    return (plan->options.flags & HEARTH_LOOKUP_PEEK) != 0;
+}
+
+int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count,
+                  const struct hearth_lookup_options *options, struct hearth_plan **out)
 {
     struct hearth_cache *cache = space->cache;
     struct deferred deferred;
@@ -412,12 +417,14 @@ int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t coun
     *plan = (struct hearth_plan){.space = space,
                                  .tokens = copy,
                                  .count = count,
-                                 .flags = flags,
                                  .limit = UINT32_MAX,
                                  .started_ns = clock_mono_ns(cache->clock)};
+    if (options != NULL)
+        memcpy(&plan->options, options, MIN(options->struct_size, sizeof(plan->options)));
     cache_enter(cache, &deferred);
+    deferred.request = plan->options.request;
     plan_make(plan, &deferred);
-    if (!(flags & HEARTH_LOOKUP_PEEK))
+    if (!plan_is_peek(plan))
         count_lookup(plan, &deferred);
     cache_leave(cache, &deferred);
     *out = plan;

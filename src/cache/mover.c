@@ -22,7 +22,8 @@
 struct move {
     struct hearth_cache *cache;
     struct object *object;
-    void *memory; /* of a read */
+    void *memory;     /* of a read */
+    uint64_t request; /* that it is read for */
 };
 
 static void count(struct object *object, uint64_t struct_offset)
@@ -162,7 +163,7 @@ void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts)
 
 static void arrived(struct object *object, void *memory, struct deferred *deferred)
 {
-    struct event event = {.kind = EVENT_PROMOTE,
+    struct hearth_event event = {.kind = HEARTH_EVENT_PROMOTE,
                           .bytes = object->bytes,
                           .tier = HEARTH_TIER_SSD,
                           .read_tokens = object->end - object->begin};
@@ -176,10 +177,9 @@ static void arrived(struct object *object, void *memory, struct deferred *deferr
 }
 
 /* The tier has lost the object or its bytes are not what they were. */
-static void lost(struct object *object, enum tier_result result, struct deferred *deferred)
+static void lost(struct object *object, bool damaged, struct deferred *deferred)
 {
-    bool damaged = result == TIER_DAMAGED;
-    struct event event = {.kind = damaged ? EVENT_VERIFY_FAIL : EVENT_DROP,
+    struct hearth_event event = {.kind = damaged ? HEARTH_EVENT_VERIFY_FAIL : HEARTH_EVENT_DROP,
                           .bytes = object->bytes,
                           .tier = HEARTH_TIER_SSD,
                           .reason = damaged ? HEARTH_REASON_UNVERIFIED : HEARTH_REASON_TIER_ERROR};
@@ -202,13 +202,14 @@ static void on_read(enum tier_result result, void *arg)
     struct deferred deferred;
 
     cache_enter(cache, &deferred);
+    deferred.request = move->request;
     if (result == TIER_OK) {
         arrived(object, move->memory, &deferred);
     } else {
         cache_note_free(&deferred, move->memory);
         room_release(object->space, room_charge(object->bytes));
         if (result == TIER_MISSING || result == TIER_DAMAGED)
-            lost(object, result, &deferred);
+            lost(object, result == TIER_DAMAGED, &deferred);
         else if (result != TIER_CANCELLED && result != TIER_FULL)
             COUNT(object, tier_errors);
     }
@@ -232,11 +233,12 @@ static void *take_pages(struct hearth_cache *cache, const struct object *object)
     return memory;
 }
 
-bool mover_read(struct hearth_cache *cache, struct object *object)
+bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t request)
 {
     struct deferred deferred;
 
     cache_enter(cache, &deferred);
+    deferred.request = request;
     bool coming = object->data != NULL || object->moving;
     bool start = !coming && cache->slow != NULL && object->in[OBJECT_TIER_SSD] &&
                  room_reserve(object->space, room_charge(object->bytes), &deferred);
@@ -249,7 +251,10 @@ bool mover_read(struct hearth_cache *cache, struct object *object)
     if (!start)
         return coming;
     struct move *move = mem_alloc(sizeof(*move));
-    *move = (struct move){.cache = cache, .object = object, .memory = take_pages(cache, object)};
+    *move = (struct move){.cache = cache,
+                          .object = object,
+                          .memory = take_pages(cache, object),
+                          .request = request};
     if (move->memory == NULL) {
         on_read(TIER_FULL, move); /* ours, not the tier's: it stays there */
         return false;

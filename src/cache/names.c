@@ -54,6 +54,22 @@ static const char *const tier_names[] = {
     [HEARTH_TIER_COUNT] = "none",
 };
 
+static const char *const event_names[] = {
+    [HEARTH_EVENT_LOOKUP] = "lookup",
+    [HEARTH_EVENT_HIT] = "hit",
+    [HEARTH_EVENT_MISS] = "miss",
+    [HEARTH_EVENT_PARTIAL] = "partial",
+    [HEARTH_EVENT_WRITE] = "write",
+    [HEARTH_EVENT_REPLACE] = "replace",
+    [HEARTH_EVENT_EVICT] = "evict",
+    [HEARTH_EVENT_PROMOTE] = "promote",
+    [HEARTH_EVENT_DEMOTE] = "demote",
+    [HEARTH_EVENT_DROP] = "drop",
+    [HEARTH_EVENT_VERIFY_FAIL] = "verify-fail",
+    [HEARTH_EVENT_CLEAR] = "clear",
+};
+
+_Static_assert(COUNT_OF(event_names) == HEARTH_EVENT_COUNT, "an event has no name");
 _Static_assert(COUNT_OF(reason_names) == HEARTH_REASON_COUNT, "a reason has no name");
 
 static const char *name_of(const char *const *names, size_t count, size_t value)
@@ -80,6 +96,11 @@ const char *hearth_match_name(enum hearth_match match)
 const char *hearth_tier_name(enum hearth_tier tier)
 {
     return name_of(tier_names, COUNT_OF(tier_names), (size_t)tier);
+}
+
+const char *hearth_event_name(enum hearth_event_kind kind)
+{
+    return name_of(event_names, COUNT_OF(event_names), (size_t)kind);
 }
 
 unsigned hearth_api_version(void)

@@ -40,6 +40,7 @@ struct object {
     struct node *last;           /* the node that holds its end; NULL when detached */
     struct list_node node_link;  /* snapshots of one node */
     struct list_node tail_link;  /* tails of the space, least recently used first */
+    struct list_node held_link;  /* objects of the space, in the order of storing */
     struct list_node aside_link; /* while room.c looks for a victim */
     struct treap_node mark;      /* snapshots behind one node, by their tokens */
     uint32_t blockers;           /* what in the tree speaks against evicting it: children below its nodes that hold rows, pinned nodes */
@@ -55,6 +56,8 @@ struct object {
     uint32_t leases;
     /* worth; read by the policy */
     uint8_t entry;               /* enum hearth_entry */
+    bool superseded;             /* a longer one of its conversation is held: first to leave until it is used again */
+    bool turn_end;               /* a snapshot of where a prompt or an answer ended, and not of a place that others may branch at */
     bool shared;                 /* prompts that differ after it have used it */
     uint32_t uses;
     uint64_t used_ns, stored_ns, keep_until_ns;

@@ -14,6 +14,13 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
+/* What happens from now on happens for its request. */
+static void enter(const struct hearth_plan *plan, struct deferred *deferred)
+{
+    cache_enter(plan->space->cache, deferred);
+    deferred->request = plan->options.request;
+}
+
 /* ---- using it ---- */
 
 /* Waits until a leased object is in memory, or it is known that it will not be. */
@@ -46,7 +53,7 @@ int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_m
     if (index >= plan->objects_count)
         return HEARTH_ERROR_INVALID;
     struct object *object = plan->objects[index];
-    bool coming = mover_read(cache, object);
+    bool coming = mover_read(cache, object, plan->options.request);
     lock_enter(&cache->lock);
     int error = coming ? await(cache, object, deadline_ns) : HEARTH_ERROR_MISSING;
     *data = error == HEARTH_OK ? object->data : NULL;
@@ -58,7 +65,7 @@ int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_m
 void hearth_plan_prefetch(struct hearth_plan *plan)
 {
     for (size_t i = 0; i < plan->objects_count; i++)
-        if (!mover_read(plan->space->cache, plan->objects[i]))
+        if (!mover_read(plan->space->cache, plan->objects[i], plan->options.request))
             return; /* fetching will find out */
 }
 
@@ -67,11 +74,11 @@ static void note_failure(struct hearth_plan *plan, struct object *object, enum h
                          struct deferred *deferred)
 {
     struct hearth_cache *cache = plan->space->cache;
-    struct event event = {
-        .kind = EVENT_VERIFY_FAIL,
+    struct hearth_event event = {
+        .kind = HEARTH_EVENT_VERIFY_FAIL,
         .bytes = object->bytes,
-        .tier = (uint8_t)plan_tier_of(object),
-        .reason = (uint8_t)why,
+        .tier = plan_tier_of(object),
+        .reason = why,
         .prompt_tokens = (uint32_t)plan->count,
     };
 
@@ -91,7 +98,7 @@ void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_rea
     struct deferred deferred;
 
     assert(index < plan->objects_count);
-    cache_enter(cache, &deferred);
+    enter(plan, &deferred);
     struct object *object = plan->objects[index];
     if (why == HEARTH_REASON_NONE)
         why = plan->trouble ? plan->trouble : HEARTH_REASON_TIER_ERROR;
@@ -115,7 +122,7 @@ void hearth_plan_lower(struct hearth_plan *plan, uint32_t limit)
 
     if (limit >= plan->info.boundary)
         return;
-    cache_enter(cache, &deferred);
+    enter(plan, &deferred);
     plan->limit = limit;
     plan_make(plan, &deferred);
     cache_leave(cache, &deferred);
@@ -163,10 +170,10 @@ void hearth_plan_accept(struct hearth_plan *plan)
     struct hearth_cache *cache = plan->space->cache;
     struct deferred deferred;
 
-    if (plan->accepted || plan->info.boundary == 0 || (plan->flags & HEARTH_LOOKUP_PEEK))
+    if (plan->accepted || plan->info.boundary == 0 || plan_is_peek(plan))
         return;
     plan->accepted = true;
-    cache_enter(cache, &deferred);
+    enter(plan, &deferred);
     count_reuse(plan, &cache->stats);
     count_reuse(plan, &plan->space->stats);
     if (uses_tail(plan)) {
@@ -181,7 +188,7 @@ void hearth_plan_accept(struct hearth_plan *plan)
             list_move_back(&plan->space->tails, &object->tail_link);
     }
     bool partial = plan->info.boundary < MIN(plan->info.matched, plan->count - 1);
-    struct event event = plan_event(plan, partial ? EVENT_PARTIAL : EVENT_HIT);
+    struct hearth_event event = plan_event(plan, partial ? HEARTH_EVENT_PARTIAL : HEARTH_EVENT_HIT);
     cache_note_event(cache, &deferred, &event);
     cache_leave(cache, &deferred);
 }
@@ -194,12 +201,12 @@ void hearth_plan_release(struct hearth_plan **out)
     if (plan == NULL)
         return;
     struct hearth_cache *cache = plan->space->cache;
-    cache_enter(cache, &deferred);
-    if (!plan->accepted && !(plan->flags & HEARTH_LOOKUP_PEEK)) {
+    enter(plan, &deferred);
+    if (!plan->accepted && !plan_is_peek(plan)) {
         if (plan->info.reason == HEARTH_REASON_NONE && plan->info.boundary > 0)
             plan->info.reason =
                 HEARTH_REASON_DISABLED; /* it could have been a hit, and nobody wanted it (keeps I104) */
-        struct event event = plan_event(plan, EVENT_MISS);
+        struct hearth_event event = plan_event(plan, HEARTH_EVENT_MISS);
         count_miss(plan, &cache->stats);
         count_miss(plan, &plan->space->stats);
         cache_note_event(cache, &deferred, &event);

@@ -77,6 +77,12 @@ static double used_s(const struct policy_entry *entry)
     return (double)used_ns(entry) / (double)NS_PER_S;
 }
 
+/* Below everything else, whatever the policy; the longest unused first. Clocks do not get 2^63 ns old. */
+static double superseded(const struct policy_entry *entry)
+{
+    return (double)used_ns(entry) - 0x1p63;
+}
+
 static double saving_per_byte(const struct policy_entry *entry)
 {
     double tokens_per_s = entry->tokens_per_s > 0 ? entry->tokens_per_s : TOKENS_PER_S_NOMINAL;
@@ -109,6 +115,8 @@ bool policy_find(const char *name, enum policy *policy)
 double policy_priority(enum policy policy, const struct policy_entry *entry)
 {
     assert(entry->begin <= entry->end);
+    if (entry->superseded)
+        return superseded(entry);
     switch (policy) {
     case POLICY_LRU_TAIL:
         return (double)used_ns(entry);

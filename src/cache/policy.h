@@ -53,12 +53,13 @@ struct policy_entry {
     uint64_t now_ns;
     uint8_t entry;         /* 0 assistant, 1 user, 2 system */
     bool snapshot;
+    bool superseded;       /* a longer one of its conversation is held */
     bool shared;           /* prompts that differ after it have used it: it serves more than one conversation. Counts for anchors only */
     double tokens_per_s;   /* of computing; 0 = not known */
     double floor;          /* of the heap */
 };
 
-/* Finite and never negative when the floor is not. Only priorities of one policy can be compared. Units: lru-tail, nanoseconds (exact for
+/* Finite, and never negative when the floor is not, unless it is superseded: that has a priority below all others. Only priorities of one policy can be compared. Units: lru-tail, nanoseconds (exact for
  * the first 104 days of a clock, to 2 ns for the next); shortest-first, tokens and a fraction; by-type, seconds; saving-per-byte, expected
  * seconds saved per GiB, policy.c. */
 double policy_priority(enum policy policy, const struct policy_entry *entry);
@@ -67,7 +68,8 @@ double policy_priority(enum policy policy, const struct policy_entry *entry);
 double policy_reuse_chance(uint32_t uses, uint64_t age_ns, uint8_t entry);
 
 /* ADMISSION. An entry may be replaced by an update of the same conversation only after a good hit: at least max(1000, system prompt)
- * tokens and at least half of the prompt were reused, and the system prompt matched whole (keeps I13, I14). */
+ * tokens and at least half of the prompt were reused, and the system prompt matched whole (keeps I13, I14). What that means in a tree that
+ * shares blocks is in replace.c. */
 bool policy_may_replace(uint32_t reused, uint32_t prompt, uint32_t system);
 
 /* SNAPSHOTS. Where a prompt of `count` tokens that was restored at `from` should leave snapshots: always at its end; at the anchor, the

@@ -43,6 +43,7 @@ static double priority_of(const struct hearth_cache *cache, const struct object 
         .now_ns = now_ns,
         .entry = object->entry,
         .snapshot = object->kind == OBJECT_SNAPSHOT,
+        .superseded = object->superseded,
         .shared = object->shared,
         .tokens_per_s = space->model.prefill_tokens_per_s,
         .floor = cache->floor,
@@ -56,7 +57,7 @@ static bool in_slower_tier(const struct object *object)
 }
 
 /* A pin holds a whole path, so the first of an object's nodes tells. */
-static bool is_pinned(const struct object *object)
+bool room_is_pinned(const struct object *object)
 {
     const struct node *node = object->last;
 
@@ -71,7 +72,7 @@ bool room_may_leave(const struct object *object)
         return false;
     /* What is in a slower tier, too, is found there when it has left memory, and so is all behind it: children do not matter. */
     return index_evictable(object->space->index, object) ||
-           (object->data != NULL && in_slower_tier(object) && !is_pinned(object));
+           (object->data != NULL && in_slower_tier(object) && !room_is_pinned(object));
 }
 
 /* Where the object belongs now; NULL: it may not leave. */
@@ -121,10 +122,36 @@ void room_touch(struct object *object, bool used)
     struct hearth_cache *cache = cache_of(object);
     uint64_t now = cache_now_ns(cache);
 
-    if (used)
+    if (used) {
         object->uses++;
+        object->superseded = false; /* it is of use after all */
+    }
     object->used_ns = now;
     object->priority = priority_of(cache, object, now);
+    room_update(object);
+}
+
+void room_supersede(struct object *object, struct deferred *deferred)
+{
+    struct hearth_space *space = object->space;
+    struct hearth_cache *cache = space->cache;
+    struct hearth_event event = {.kind = HEARTH_EVENT_REPLACE,
+                                 .bytes = object->bytes,
+                                 .tier = plan_tier_of(object),
+                                 .write_tokens = object->end - object->begin};
+
+    lock_assert_held(&cache->lock);
+    if (object->superseded)
+        return;
+    object->superseded = true;
+    object->priority = priority_of(cache, object, cache_now_ns(cache));
+    if (list_node_linked(&object->tail_link)) {
+        list_remove(&space->tails, &object->tail_link);
+        list_push_front(&space->tails, &object->tail_link);
+    }
+    cache->stats.replaces++;
+    space->stats.replaces++;
+    cache_note_event(cache, deferred, &event);
     room_update(object);
 }
 
@@ -135,21 +162,43 @@ void room_watch(struct object *object, bool evictable, void *arg)
     room_update(object);
 }
 
-void room_pin(struct hearth_space *space, struct node *last, int delta)
+/* The index does not tell of a pin on what children keep from leaving anyway. */
+static void update_path(struct node *node)
 {
-    struct node *node = last;
-
-    /* Unpinning may remove nodes that hold nothing; those above one that holds rows stay. */
-    while (node != NULL && node_rows(node) == NULL && node_sliding(node) == NULL)
-        node = node_parent(node);
-    index_pin(space->index, last, delta);
-    /* The index does not tell of a pin on what children keep from leaving anyway. */
     for (; node != NULL; node = node_parent(node)) {
         if (node_rows(node) != NULL)
             room_update(node_rows(node));
         if (node_sliding(node) != NULL)
             room_update(node_sliding(node));
     }
+}
+
+bool room_reserve_pin(struct hearth_space *space, struct deferred *deferred)
+{
+    if (!room_reserve_books(space->cache, index_pin_bytes(), deferred))
+        return false;
+    space->index_charged += index_pin_bytes();
+    return true;
+}
+
+bool room_pin(struct hearth_space *space, struct node *last, uint32_t end)
+{
+    bool pinned = index_pin(space->index, last, end);
+
+    if (pinned)
+        update_path(last);
+    return pinned;
+}
+
+void room_unpin(struct hearth_space *space, struct index_pin *pin)
+{
+    struct node *node = index_pin_last(pin);
+
+    /* Unpinning may remove nodes that hold nothing; those above one that holds rows stay. */
+    while (node != NULL && node_rows(node) == NULL && node_sliding(node) == NULL)
+        node = node_parent(node);
+    index_unpin(space->index, pin);
+    update_path(node);
 }
 
 /* ---- ghosts ---- */
@@ -261,6 +310,7 @@ static void unlink_object(struct object *object)
         index_detach(space->index, object);
     assert(space->objects > 0);
     space->objects--;
+    list_remove(&space->all, &object->held_link);
     room_settle_index(space);
 }
 
@@ -305,8 +355,8 @@ static void note_eviction(struct object *object, bool demoted, struct deferred *
 {
     struct hearth_space *space = object->space;
     struct hearth_cache *cache = space->cache;
-    struct event event = {
-        .kind = demoted ? EVENT_DEMOTE : EVENT_EVICT,
+    struct hearth_event event = {
+        .kind = demoted ? HEARTH_EVENT_DEMOTE : HEARTH_EVENT_EVICT,
         .write_tokens = object->end - object->begin,
         .bytes = object->data_bytes,
         .tier = object->data ? HEARTH_TIER_RAM : HEARTH_TIER_SSD,

@@ -43,10 +43,16 @@ void room_settle_index(struct hearth_space *space) REQUIRES(lock);
 void room_watch(struct object *object, bool evictable, void *cache) REQUIRES(lock);
 /* Whether the object may be taken out of memory now or, when it is not there, be forgotten. */
 bool room_may_leave(const struct object *object) REQUIRES(lock);
-/* index_pin, and the heaps know. */
-void room_pin(struct hearth_space *space, struct node *last, int delta) REQUIRES(lock);
+bool room_is_pinned(const struct object *object) REQUIRES(lock);
+/* Takes the bytes of one more pin for the tree, which may evict: before a path is looked up. room_settle_index gives back what is not used. */
+bool room_reserve_pin(struct hearth_space *space, struct deferred *deferred) REQUIRES(lock) NODISCARD;
+/* index_pin and index_unpin, and the heaps know. */
+bool room_pin(struct hearth_space *space, struct node *last, uint32_t end) REQUIRES(lock) NODISCARD;
+void room_unpin(struct hearth_space *space, struct index_pin *pin) REQUIRES(lock);
 /* Recomputes the priority after a use. */
 void room_touch(struct object *object, bool used) REQUIRES(lock);
+/* A longer one of its conversation is held: from now on it is the first to leave, until it is used again. */
+void room_supersede(struct object *object, struct deferred *deferred) REQUIRES(lock);
 /* Puts an object into the heap, or takes it out, by what is true of it now. */
 void room_update(struct object *object) REQUIRES(lock);
 /* The object is in a tier now, or not any more: residency, and what is counted of it. */

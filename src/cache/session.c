@@ -3,9 +3,21 @@
  */
 #include <hearth/hearth.h>
 
+#include <string.h>
+
+#include "base/attr.h"
 #include "base/mem.h"
 
 enum { FETCH_TIMEOUT_MS_MAX = 10000 };
+
+/* The caller's operations, with NULL for those that its header did not know. */
+static struct hearth_session_ops take_ops(const struct hearth_session_ops *ops)
+{
+    struct hearth_session_ops mine = {0};
+
+    memcpy(&mine, ops, MIN(ops->struct_size, sizeof(mine)));
+    return mine;
+}
 
 /* Waiting longer than computing would take is no saving (keeps I94). */
 static uint32_t fetch_timeout_ms(const struct hearth_plan_info *info)
@@ -56,17 +68,19 @@ static bool try_plan(struct hearth_plan *plan, const struct hearth_session_ops *
 }
 
 int hearth_session_lookup(struct hearth_space *space, const struct hearth_session_ops *ops,
-                          const int32_t *tokens, size_t count, uint32_t *reused)
+                          const int32_t *tokens, size_t count,
+                          const struct hearth_lookup_options *options, uint32_t *reused)
 {
+    struct hearth_session_ops mine = take_ops(ops);
     struct hearth_plan *plan;
 
     *reused = 0;
-    if (ops->import == NULL)
+    if (mine.import == NULL)
         return HEARTH_ERROR_INVALID;
-    int error = hearth_lookup(space, tokens, count, 0, &plan);
+    int error = hearth_lookup(space, tokens, count, options, &plan);
     if (error != HEARTH_OK)
         return error;
-    while (!try_plan(plan, ops, reused))
+    while (!try_plan(plan, &mine, reused))
         ;
     hearth_plan_release(&plan);
     return HEARTH_OK;
@@ -97,22 +111,23 @@ int hearth_session_insert(struct hearth_space *space, const struct hearth_sessio
                           const int32_t *tokens, size_t count,
                           const struct hearth_store_hints *hints, uint64_t *stored)
 {
+    struct hearth_session_ops mine = take_ops(ops);
     struct hearth_store *store;
     uint32_t begin, end;
 
     *stored = 0;
-    if (ops->capacity == NULL || ops->export_to == NULL)
+    if (mine.capacity == NULL || mine.export_to == NULL)
         return HEARTH_ERROR_INVALID;
     int error = hearth_store_open(space, tokens, count, hints, &store);
     if (error != HEARTH_OK)
         return error;
     while (hearth_store_next(store, &begin, &end)) {
-        *stored += store_one(store, ops, HEARTH_OBJECT_ROWS, begin, end);
-        *stored += store_one(store, ops, HEARTH_OBJECT_SLIDING, begin,
+        *stored += store_one(store, &mine, HEARTH_OBJECT_ROWS, begin, end);
+        *stored += store_one(store, &mine, HEARTH_OBJECT_SLIDING, begin,
                              end); /* refused unless the model captures them */
     }
     if (hearth_store_wants_snapshot(store, (uint32_t)count))
-        *stored += store_one(store, ops, HEARTH_OBJECT_SNAPSHOT, 0, (uint32_t)count);
+        *stored += store_one(store, &mine, HEARTH_OBJECT_SNAPSHOT, 0, (uint32_t)count);
     hearth_store_close(&store);
     return HEARTH_OK;
 }

@@ -171,6 +171,7 @@ struct hearth_space *space_create_dormant(struct hearth_cache *cache, const stru
     space->owner = cache->owner_common;
     index_set_watch(space->index, room_watch, cache);
     space->flights = flights_create(CACHE_FLIGHTS_MAX, CACHE_WAITERS_MAX);
+    list_init(&space->all);
     list_init(&space->tails);
     list_push_back(&cache->spaces, &space->link);
     return space;

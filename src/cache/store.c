@@ -47,6 +47,13 @@ void hearth_store_close(struct hearth_store **out)
     *out = NULL;
 }
 
+/* What happens from now on happens for its request. */
+static void enter(const struct hearth_store *store, struct deferred *deferred)
+{
+    cache_enter(store->space->cache, deferred);
+    deferred->request = store->hints.request;
+}
+
 /* ---- what is missing ---- */
 
 /* Tails are for models that can be cut at any token (keeps I28). Where they cannot, the rows behind the last block are a part of the
@@ -57,7 +64,7 @@ static bool tails_allowed(const struct hearth_store *store)
 }
 
 /* A long prompt is stored in many pieces: what is known of it is not compared again for each. */
-static struct index_match match_of(struct hearth_store *store, uint32_t count)
+struct index_match store_match(struct hearth_store *store, uint32_t count)
 {
     return index_match_hinted(store->space->index, store->tokens, count, &store->hint);
 }
@@ -107,7 +114,7 @@ bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *en
     if (!space_has_rows(store->space))
         return false;
     lock_enter(&cache->lock);
-    struct index_match match = match_of(store, count);
+    struct index_match match = store_match(store, count);
     while (at < whole && block_held(&match, at, block))
         at += block;
     bool tail =
@@ -124,7 +131,7 @@ bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *en
 /* The node that covers the last of these tokens; NULL when not all of them are known. */
 static struct node *node_at(struct hearth_store *store, uint32_t count)
 {
-    struct index_match match = match_of(store, count);
+    struct index_match match = store_match(store, count);
 
     if (match.tokens < count)
         return NULL;
@@ -193,7 +200,7 @@ static bool range_valid(const struct hearth_store *store, enum hearth_object_kin
 /* Whether rows are held for all of [0, begin): without them those behind are of no use. */
 static bool rows_held(struct hearth_store *store, uint32_t begin)
 {
-    struct index_match match = match_of(store, begin);
+    struct index_match match = store_match(store, begin);
 
     for (size_t i = 0; i < match.nodes_count; i++)
         if (node_rows_end(match.path[i]) < node_end(match.path[i]))
@@ -205,7 +212,7 @@ static bool rows_held(struct hearth_store *store, uint32_t begin)
 static bool rows_exist(struct hearth_store *store, const struct object *piece)
 {
     uint32_t block = store->space->cache->block_tokens;
-    struct index_match match = match_of(store, piece->end);
+    struct index_match match = store_match(store, piece->end);
 
     for (size_t i = 0; i < match.nodes_count + (match.partial != NULL); i++) {
         const struct node *node = i < match.nodes_count ? match.path[i] : match.partial;
@@ -249,7 +256,7 @@ struct guard {
 
 static struct guard guard_path(struct hearth_store *store, uint32_t count)
 {
-    struct index_match match = match_of(store, count);
+    struct index_match match = store_match(store, count);
     struct node *last = match.nodes_count > 0 ? match.path[match.nodes_count - 1] : NULL;
     struct guard guard = {{NULL, NULL}};
 
@@ -281,7 +288,7 @@ static bool evict_for(struct hearth_store *store, uint32_t path)
     struct hearth_cache *cache = store->space->cache;
     struct deferred deferred;
 
-    cache_enter(cache, &deferred);
+    enter(store, &deferred);
     struct guard guard = guard_path(store, path);
     bool evicted = room_evict_one(cache, store->space, &deferred);
     unguard(&guard, &deferred);
@@ -314,7 +321,7 @@ static int take_room(struct hearth_store *store, const struct object *piece, uin
     struct hearth_cache *cache = store->space->cache;
     struct deferred deferred;
 
-    cache_enter(cache, &deferred);
+    enter(store, &deferred);
     int error = judge(store, piece);
     if (error == HEARTH_OK) {
         uint32_t path = path_before((enum hearth_object_kind)piece->kind, piece->begin, piece->end);
@@ -358,7 +365,7 @@ int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kin
         return error;
     store->memory = take_pages(store, capacity, path_before(kind, begin, end));
     if (store->memory == NULL) {
-        cache_enter(cache, &deferred);
+        enter(store, &deferred);
         give_back(store->space, charge);
         count_refused(store->space);
         cache_leave(cache, &deferred);
@@ -380,7 +387,7 @@ void hearth_store_cancel(struct hearth_store *store)
 
     if (store->memory == NULL)
         return;
-    cache_enter(cache, &deferred);
+    enter(store, &deferred);
     cache_note_free(&deferred, store->memory);
     give_back(store->space, room_charge(store->capacity) + room_record_bytes());
     cache->stats.stores_failed++;
@@ -396,7 +403,7 @@ static void drop_replaced(struct object *object, void *arg)
 {
     struct deferred *deferred = arg;
     struct hearth_space *space = object->space;
-    struct event event = {.kind = EVENT_REPLACE,
+    struct hearth_event event = {.kind = HEARTH_EVENT_REPLACE,
                           .bytes = object->bytes,
                           .tier = HEARTH_TIER_RAM,
                           .write_tokens = object->end - object->begin};
@@ -431,6 +438,7 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
     };
     if (store->hints.anchor > 0 && store->end <= store->hints.anchor)
         object->entry = HEARTH_ENTRY_SYSTEM;
+    object->turn_end = object->kind == OBJECT_SNAPSHOT && replace_is_turn_end(store);
     if (shape_bytes > 0)
         memcpy(object->shape, shape, shape_bytes);
     return object;
@@ -440,9 +448,8 @@ static void note_store(const struct hearth_store *store, const struct object *ob
                        struct deferred *deferred)
 {
     struct hearth_cache *cache = store->space->cache;
-    struct event event = {
-        .kind = EVENT_STORE,
-        .request = store->hints.request,
+    struct hearth_event event = {
+        .kind = HEARTH_EVENT_WRITE,
         .prompt_tokens = (uint32_t)store->count,
         .write_tokens = object->kind == OBJECT_SNAPSHOT ? 0 : object->end - object->begin,
         .bytes = object->bytes,
@@ -493,6 +500,7 @@ int store_attach(struct object *object, const int32_t *tokens, struct index_hint
         return last == NULL ? HEARTH_ERROR_MEMORY : HEARTH_ERROR_EXISTS;
     object->key = index_object_key(space->index, last, object);
     space->objects++;
+    list_push_back(&space->all, &object->held_link);
     index_attach(space->index, last, object, drop_replaced, deferred);
     room_touch(object, false);
     return HEARTH_OK;
@@ -503,6 +511,8 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
 {
     struct hearth_space *space = store->space;
     struct guard guard = guard_path(store, path_before(store->kind, store->begin, store->end));
+    if (object->kind == OBJECT_ROWS)
+        replace_tail(store, deferred);
     int error = store_attach(object, store->tokens, &store->hint, deferred);
 
     unguard(&guard, deferred);
@@ -517,6 +527,8 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
     room_set_in(object, OBJECT_TIER_RAM, true);
     store->committed = MAX(store->committed, store->end);
     note_store(store, object, deferred);
+    if (object->turn_end)
+        replace_snapshots(store, object, deferred);
     store_keep_tail(object, deferred);
     if (!store->hints.no_disk)
         mover_write(space->cache, object, deferred);
@@ -535,7 +547,7 @@ int hearth_store_commit(struct hearth_store *store, uint64_t bytes, const void *
         return HEARTH_ERROR_INVALID;
     pages_shrink(cache->pages, store->memory, bytes);
     struct object *object = make_object(store, bytes, shape, shape_bytes);
-    cache_enter(cache, &deferred);
+    enter(store, &deferred);
     room_release(space, room_charge(store->capacity) - object->data_bytes);
     store->memory = NULL;
     int error = insert(store, object, &deferred);

@@ -11,7 +11,8 @@
  *
  * Log-probabilities cost a pass over the vocabulary and are made only when asked for (keeps I84).
  *
- * OWNER: the engine's thread. A sampler belongs to one generation and dies before its engine.
+ * OWNER: the engine's thread, but for creating, which reads the vocabulary only and may happen on any. A sampler belongs to one generation and
+ * dies before its engine.
  */
 #ifndef HEARTH_ENGINE_SAMPLE_H
 #define HEARTH_ENGINE_SAMPLE_H

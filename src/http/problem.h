@@ -7,29 +7,32 @@
 #include "base/buf.h"
 
 /* X(value, status, name, sentence) */
-#define HTTP_PROBLEM_TABLE(X)                                                                      \
-    X(HTTP_PROBLEM_NONE, 0, "none", "no problem")                                                  \
-    X(HTTP_PROBLEM_MALFORMED, 400, "malformed", "The request is not valid HTTP.")                  \
-    X(HTTP_PROBLEM_TARGET, 400, "bad_target", "The request target is not valid.")                  \
-    X(HTTP_PROBLEM_HOST_HEADER, 400, "bad_host",                                                   \
-      "The request needs exactly one valid Host header.")                                          \
-    X(HTTP_PROBLEM_FRAMING, 400, "bad_framing",                                                    \
-      "The length of the request body is given in no clear and valid way.")                        \
-    X(HTTP_PROBLEM_HOST, 403, "host_not_allowed",                                                  \
-      "This server does not answer to that host name. Allow it in the server's options.")          \
-    X(HTTP_PROBLEM_NO_PATH, 404, "not_found", "There is nothing at this path.")                    \
-    X(HTTP_PROBLEM_NO_METHOD, 405, "method_not_allowed",                                           \
-      "This path does not have that method. See the Allow header.")                                \
-    X(HTTP_PROBLEM_SLOW, 408, "request_timeout", "The request did not arrive in time.")            \
-    X(HTTP_PROBLEM_BODY, 413, "body_too_large", "The request body is larger than this server takes.") \
-    X(HTTP_PROBLEM_URI, 414, "target_too_long", "The request target is too long.")                 \
-    X(HTTP_PROBLEM_EXPECT, 417, "bad_expectation", "The only expectation known here is 100-continue.") \
-    X(HTTP_PROBLEM_HEADERS, 431, "headers_too_large", "The request headers are too large or too many.") \
-    X(HTTP_PROBLEM_INTERNAL, 500, "internal", "The server gave no answer. That is a bug.")         \
-    X(HTTP_PROBLEM_METHOD, 501, "unknown_method", "This server does not know that method.")        \
-    X(HTTP_PROBLEM_CODING, 501, "unknown_coding",                                                  \
-      "The only transfer coding known here is chunked.")                                           \
-    X(HTTP_PROBLEM_BUSY, 503, "overloaded", "Too many connections or requests. Try again later.")  \
+#define HTTP_PROBLEM_TABLE(X)                                                                     \
+    X(HTTP_PROBLEM_NONE, 0, "none", "no problem")                                                 \
+    X(HTTP_PROBLEM_MALFORMED, 400, "malformed", "The request is not valid HTTP.")                 \
+    X(HTTP_PROBLEM_TARGET, 400, "bad_target", "The request target is not valid.")                 \
+    X(HTTP_PROBLEM_HOST_HEADER, 400, "bad_host",                                                  \
+      "The request needs exactly one valid Host header.")                                         \
+    X(HTTP_PROBLEM_FRAMING, 400, "bad_framing",                                                   \
+      "The length of the request body is given in no clear and valid way.")                       \
+    X(HTTP_PROBLEM_HOST, 403, "host_not_allowed",                                                 \
+      "This server does not answer to that host name. Allow it in the server's options.")         \
+    X(HTTP_PROBLEM_NO_PATH, 404, "not_found", "There is nothing at this path.")                   \
+    X(HTTP_PROBLEM_NO_METHOD, 405, "method_not_allowed",                                          \
+      "This path does not have that method. See the Allow header.")                               \
+    X(HTTP_PROBLEM_SLOW, 408, "request_timeout", "The request did not arrive in time.")           \
+    X(HTTP_PROBLEM_BODY, 413, "body_too_large",                                                   \
+      "The request body is larger than this server takes.")                                       \
+    X(HTTP_PROBLEM_URI, 414, "target_too_long", "The request target is too long.")                \
+    X(HTTP_PROBLEM_EXPECT, 417, "bad_expectation",                                                \
+      "The only expectation known here is 100-continue.")                                         \
+    X(HTTP_PROBLEM_HEADERS, 431, "headers_too_large",                                             \
+      "The request headers are too large or too many.")                                           \
+    X(HTTP_PROBLEM_INTERNAL, 500, "internal", "The server gave no answer. That is a bug.")        \
+    X(HTTP_PROBLEM_METHOD, 501, "unknown_method", "This server does not know that method.")       \
+    X(HTTP_PROBLEM_CODING, 501, "unknown_coding",                                                 \
+      "The only transfer coding known here is chunked.")                                          \
+    X(HTTP_PROBLEM_BUSY, 503, "overloaded", "Too many connections or requests. Try again later.") \
     X(HTTP_PROBLEM_VERSION, 505, "bad_version", "This server speaks HTTP/1.1 and HTTP/1.0.")
 
 enum http_problem {

@@ -36,7 +36,8 @@ enum http_result {
 struct http_head {
     int status;              /* 200 ... 599; 204 and 304 have no body */
     struct str content_type; /* empty: no such header */
-    const struct http_header *headers; /* more of them. Not content-length, transfer-encoding, connection, date: those are ours */
+    const struct http_header *
+        headers; /* more of them. Not content-length, transfer-encoding, connection, date: those are ours */
     size_t headers_count;
 };
 
@@ -45,7 +46,8 @@ void http_reply_release(struct http_reply **reply);
 
 /* The whole answer. Control characters in header values are sent as spaces. HTTP_FULL when it is larger than limits.answer_bytes_max: then
  * nothing was answered yet. */
-enum http_result http_reply_send(struct http_reply *reply, const struct http_head *head, struct str body);
+enum http_result http_reply_send(struct http_reply *reply, const struct http_head *head,
+                                 struct str body);
 
 enum http_result http_reply_begin(struct http_reply *reply, const struct http_head *head);
 

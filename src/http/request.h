@@ -17,13 +17,13 @@
 #include "base/str.h"
 
 /* The methods that a route can have. All others are refused. X(value, name) */
-#define HTTP_METHOD_TABLE(X)                                                                       \
-    X(HTTP_METHOD_GET, "GET")                                                                      \
-    X(HTTP_METHOD_HEAD, "HEAD")                                                                    \
-    X(HTTP_METHOD_POST, "POST")                                                                    \
-    X(HTTP_METHOD_PUT, "PUT")                                                                      \
-    X(HTTP_METHOD_PATCH, "PATCH")                                                                  \
-    X(HTTP_METHOD_DELETE, "DELETE")                                                                \
+#define HTTP_METHOD_TABLE(X)        \
+    X(HTTP_METHOD_GET, "GET")       \
+    X(HTTP_METHOD_HEAD, "HEAD")     \
+    X(HTTP_METHOD_POST, "POST")     \
+    X(HTTP_METHOD_PUT, "PUT")       \
+    X(HTTP_METHOD_PATCH, "PATCH")   \
+    X(HTTP_METHOD_DELETE, "DELETE") \
     X(HTTP_METHOD_OPTIONS, "OPTIONS")
 
 enum http_method {
@@ -46,13 +46,14 @@ struct http_request {
     unsigned version_minor; /* of HTTP/1 */
     struct str path;        /* "/v1/models"; "*" for OPTIONS * */
     struct str query;       /* without the '?' */
-    struct str host;        /* of the Host header, without port, brackets kept; empty for HTTP/1.0 without one */
+    struct str
+        host; /* of the Host header, without port, brackets kept; empty for HTTP/1.0 without one */
     const struct http_header *headers;
     size_t headers_count;
     struct str body;
-    struct str peer;         /* "127.0.0.1", "::1"; "unix" for a local socket */
-    uint64_t arrived_ns;     /* monotonic: when its first byte was here */
-    const struct http_route *route; /* the row that matched */
+    struct str peer;                        /* "127.0.0.1", "::1"; "unix" for a local socket */
+    uint64_t arrived_ns;                    /* monotonic: when its first byte was here */
+    const struct http_route *route;         /* the row that matched */
     struct str captures[HTTP_CAPTURES_MAX]; /* what its {} stand for, undecoded */
     size_t captures_count;
     struct buf *body_owner; /* for http_request_take_body */
@@ -61,7 +62,8 @@ struct http_request {
 const char *http_method_name(enum http_method method);
 
 /* The value of the first header of that name (any case); false: there is none. */
-bool http_request_header(const struct http_request *request, struct str name, struct str *value) NODISCARD;
+bool http_request_header(const struct http_request *request, struct str name,
+                         struct str *value) NODISCARD;
 
 /* Moves the body into `body` (which is not initialised yet, and to be finished by the caller), so that another thread can read it without a
  * copy; request->body stays valid as long as `body` does. */

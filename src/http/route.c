@@ -63,7 +63,8 @@ static bool serves(const struct http_route *route, enum http_method method)
            (method == HTTP_METHOD_HEAD && route->method == HTTP_METHOD_GET);
 }
 
-enum http_match http_route_find(const struct http_route *routes, size_t count, struct http_request *request)
+enum http_match http_route_find(const struct http_route *routes, size_t count,
+                                struct http_request *request)
 {
     enum http_match result = HTTP_MATCH_NO_PATH;
 
@@ -86,10 +87,12 @@ static bool any_serves(const struct http_route *routes, size_t count, struct str
     for (size_t i = 0; i < count; i++)
         if (serves(&routes[i], method) && matches(str_from(routes[i].path), path, NULL))
             return true;
-    return method == HTTP_METHOD_OPTIONS; /* which this layer answers for every path that there is */
+    return method ==
+           HTTP_METHOD_OPTIONS; /* which this layer answers for every path that there is */
 }
 
-void http_route_allow(const struct http_route *routes, size_t count, struct str path, struct buf *out)
+void http_route_allow(const struct http_route *routes, size_t count, struct str path,
+                      struct buf *out)
 {
     const char *comma = "";
 

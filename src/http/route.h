@@ -36,10 +36,12 @@ struct http_route {
 enum http_match { HTTP_MATCH_FOUND, HTTP_MATCH_NO_PATH, HTTP_MATCH_NO_METHOD };
 
 /* Finds the row for request->method and ->path and sets ->route and ->captures. */
-enum http_match http_route_find(const struct http_route *routes, size_t count, struct http_request *request);
+enum http_match http_route_find(const struct http_route *routes, size_t count,
+                                struct http_request *request);
 
 /* Appends the methods that a path has, as an Allow header wants them: "GET, HEAD, OPTIONS". */
-void http_route_allow(const struct http_route *routes, size_t count, struct str path, struct buf *out);
+void http_route_allow(const struct http_route *routes, size_t count, struct str path,
+                      struct buf *out);
 
 /* Aborts on a table that cannot work: a path without '/', {...} that is not last, too many captures, a missing handler, a row twice. */
 void http_route_check(const struct http_route *routes, size_t count);

@@ -34,31 +34,39 @@ struct http_limits {
     uint32_t connections_per_address_max; /* 256; local sockets are not counted */
     uint32_t headers_max;                 /* 100 */
     uint32_t target_bytes_max;            /* 8 KiB */
-    uint32_t head_bytes_max;              /* 64 KiB: request line and headers; trailers again as much */
-    uint64_t body_bytes_max;              /* 64 MiB */
-    uint64_t bodies_bytes_max;            /* 512 MiB: request bodies of all connections together */
-    uint32_t ahead_bytes_max;             /* 64 KiB: what a client sends before it has its answer; beyond it the connection is closed */
-    uint64_t answer_bytes_max;            /* 256 MiB: of http_reply_send */
-    uint64_t stream_bytes_max;            /* 4 MiB: written into a stream and not taken by the client yet */
-    uint32_t head_ms;                     /* 10 s: from the first byte of a request, or from the accept, to its last header */
-    uint32_t body_ms;                     /* 10 s: for a body, plus what body_rate_min allows for its bytes so far */
-    uint32_t body_rate_min;               /* 1024 bytes per second */
-    uint32_t idle_ms;                     /* 60 s: between two requests */
-    uint32_t write_ms;                    /* 30 s: a client that takes no byte for so long is gone */
-    uint32_t linger_ms;                   /* 2 s: after an error answer, for the client to read it */
+    uint32_t head_bytes_max;   /* 64 KiB: request line and headers; trailers again as much */
+    uint64_t body_bytes_max;   /* 64 MiB */
+    uint64_t bodies_bytes_max; /* 512 MiB: request bodies of all connections together */
+    uint32_t
+        ahead_bytes_max; /* 64 KiB: what a client sends before it has its answer; beyond it the connection is closed */
+    uint64_t answer_bytes_max; /* 256 MiB: of http_reply_send */
+    uint64_t stream_bytes_max; /* 4 MiB: written into a stream and not taken by the client yet */
+    uint32_t
+        head_ms; /* 10 s: from the first byte of a request, or from the accept, to its last header */
+    uint32_t body_ms; /* 10 s: for a body, plus what body_rate_min allows for its bytes so far */
+    uint32_t body_rate_min; /* 1024 bytes per second */
+    uint32_t idle_ms;       /* 60 s: between two requests */
+    uint32_t write_ms;      /* 30 s: a client that takes no byte for so long is gone */
+    uint32_t linger_ms;     /* 2 s: after an error answer, for the client to read it */
 };
 
+/* Replaces zeros by the defaults; http_server_start does it, too. */
+void http_limits_complete(struct http_limits *limits);
+
 struct http_options {
-    const char *host;      /* to bind; NULL: 127.0.0.1, or no TCP at all when there is a unix_path */
-    uint16_t port;         /* 0: any free one, see http_server_port */
-    const char *unix_path; /* NULL: none. A stale socket of that name is replaced; its mode becomes 0600 */
+    const char *host; /* to bind; NULL: 127.0.0.1, or no TCP at all when there is a unix_path */
+    uint16_t port;    /* 0: any free one, see http_server_port */
+    const char
+        *unix_path; /* NULL: none. A stale socket of that name is replaced; its mode becomes 0600 */
     struct http_limits limits;
-    struct http_names allowed_hosts; /* beside loopback. A server bound beyond loopback checks Host only when there are some */
-    struct http_names cors_origins;  /* none: no CORS header is ever sent */
-    const char *cors_headers;        /* what preflights allow; NULL: authorization, content-type, x-api-key */
-    struct log *log;                 /* may be NULL */
-    const struct clock *clock;       /* NULL: the machine's. Decides about all deadlines */
-    uint32_t tick_ms;                /* how often deadlines are looked at; 0: 100 */
+    struct http_names
+        allowed_hosts; /* beside loopback. A server bound beyond loopback checks Host only when there are some */
+    struct http_names cors_origins; /* none: no CORS header is ever sent */
+    const char
+        *cors_headers; /* what preflights allow; NULL: authorization, content-type, x-api-key */
+    struct log *log;   /* may be NULL */
+    const struct clock *clock; /* NULL: the machine's. Decides about all deadlines */
+    uint32_t tick_ms;          /* how often deadlines are looked at; 0: 100 */
 
     /* Writes the body for what this layer refuses by itself, on the loop thread. NULL: the sentence as plain text. */
     void (*error_body)(enum http_problem problem, struct buf *body, void *arg);
@@ -66,7 +74,7 @@ struct http_options {
     void *error_arg;
 };
 
-/* Binds and starts. The table of routes and all pointers in `options` except the names of the sockets outlive the server. ERR_EXISTS: the
+/* Binds and starts. The table of routes and all pointers in `options` except the names of the sockets outlive the server. ERR_BUSY: the
  * address is in use; ERR_DENIED; ERR_INVALID: no such host (nothing is looked up but "localhost"); ERR_LIMIT: no descriptors or threads. */
 enum err http_server_start(const struct http_options *options, const struct http_route *routes,
                            size_t routes_count, struct http_server **server,

@@ -6,7 +6,6 @@
  */
 #include "http/sse.h"
 
-
 /* The first line of `rest`; `rest` becomes what is behind its end. False when nothing is behind it. */
 static bool next_line(struct str *rest, struct str *line)
 {

@@ -21,7 +21,7 @@ static const char *const directions[] = {
 };
 
 static const char *const timeouts[] = {
-    [HTTP_TIMEOUT_HEAD] = "head",   [HTTP_TIMEOUT_BODY] = "body",   [HTTP_TIMEOUT_IDLE] = "idle",
+    [HTTP_TIMEOUT_HEAD] = "head",   [HTTP_TIMEOUT_BODY] = "body", [HTTP_TIMEOUT_IDLE] = "idle",
     [HTTP_TIMEOUT_WRITE] = "write", [HTTP_TIMEOUT_COUNT] = NULL,
 };
 

@@ -135,8 +135,6 @@ struct gen_cache_hints {
 
 enum { GEN_STOPS_MAX = 16, GEN_STOP_BYTES_MAX = 1024 };
 
-struct gen_private; /* sched's own part */
-
 struct gen {
     uint64_t id;
     struct hearth_space *space; /* of model and tenant; NULL: the cache is off */
@@ -155,7 +153,7 @@ struct gen {
     struct gen_cache_hints cache;
     struct gen_sink sink;
     atomic_bool cancelled; /* gen_cancel sets it */
-    struct gen_private *priv; /* NULL before sched_submit */
+
 };
 
 /* It ends at the next step of the scheduler, keeps what it has computed (I95), and done is called. Any thread; again is a no-op. */

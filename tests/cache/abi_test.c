@@ -167,6 +167,93 @@ static void test_older_and_newer_hints(void **state)
     hearth_close(&cache);
 }
 
+/* ---- lookups ---- */
+
+static void test_older_and_newer_lookup_options(void **state)
+{
+    struct hearth_cache *cache = open_cache();
+    struct hearth_space *space = open_space(cache);
+    struct hearth_lookup_options older = {
+        .struct_size = offsetof(struct hearth_lookup_options, flags), .request = 7};
+    struct {
+        struct hearth_lookup_options known;
+        unsigned char unknown[NEWER];
+    } newer = {.known = {.struct_size = sizeof(newer), .request = 8}};
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+    struct hearth_event event;
+    struct hearth_plan *plan;
+    int32_t token = 1;
+
+    (void)state;
+    assert_int_equal(hearth_lookup(space, &token, 1, cut(&older, older.struct_size), &plan),
+                     HEARTH_OK);
+    hearth_plan_release(&plan);
+    memset(newer.unknown, 0xff, sizeof(newer.unknown));
+    assert_int_equal(hearth_lookup(space, &token, 1, &newer.known, &plan), HEARTH_OK);
+    hearth_plan_release(&plan);
+    hearth_get_stats(cache, NULL, &stats);
+    assert_int_equal(stats.lookups, 2); /* neither was a peek */
+    assert_int_equal(hearth_events_read(cache, 0, &event, 1), 1);
+    assert_int_equal(event.request, 7);
+    assert_int_equal(hearth_events_read(cache, 2, &event, 1), 1);
+    assert_int_equal(event.request, 8);
+    hearth_space_close(&space);
+    hearth_close(&cache);
+}
+
+/* ---- sessions ---- */
+
+static bool import_all(const struct hearth_object *objects, const void *const *data, size_t count,
+                       uint32_t boundary, void *arg)
+{
+    (void)objects, (void)data, (void)count, (void)boundary;
+    assert_null(arg); /* older programs have none */
+    return true;
+}
+
+static uint64_t one_byte(enum hearth_object_kind kind, uint32_t begin, uint32_t end, void *arg)
+{
+    (void)kind, (void)begin, (void)end, (void)arg;
+    return 1;
+}
+
+/* What is behind the end of the struct is not a function of the program, whatever stands there. */
+static void test_older_and_newer_session_ops(void **state)
+{
+    struct hearth_cache *cache = open_cache();
+    struct hearth_space *space = open_space(cache);
+    struct hearth_session_ops older = {.struct_size = offsetof(struct hearth_session_ops, capacity),
+                                       .import = import_all};
+    struct hearth_session_ops without_export = {
+        .struct_size = offsetof(struct hearth_session_ops, export_to), .capacity = one_byte};
+    struct hearth_session_ops unsized = {.import = import_all};
+    struct {
+        struct hearth_session_ops known;
+        unsigned char unknown[NEWER];
+    } newer = {.known = {.struct_size = sizeof(newer), .import = import_all}};
+    int32_t tokens[16] = {1, 2, 3};
+    uint32_t reused;
+    uint64_t stored;
+
+    (void)state;
+    store_block(space, NULL);
+    assert_int_equal(
+        hearth_session_lookup(space, cut(&older, older.struct_size), tokens, 16, NULL, &reused),
+        HEARTH_OK);
+    assert_int_equal(reused, 15);
+    assert_int_equal(hearth_session_insert(space, cut(&without_export, without_export.struct_size),
+                                           tokens, 16, NULL, &stored),
+                     HEARTH_ERROR_INVALID);
+    assert_int_equal(hearth_session_lookup(space, &unsized, tokens, 16, NULL, &reused),
+                     HEARTH_ERROR_INVALID);
+    memset(newer.unknown, 0xff, sizeof(newer.unknown));
+    assert_int_equal(hearth_session_lookup(space, &newer.known, tokens, 16, NULL, &reused),
+                     HEARTH_OK);
+    assert_int_equal(reused, 15);
+    hearth_space_close(&space);
+    hearth_close(&cache);
+}
+
 /* ---- stats: the library writes ---- */
 
 static void test_older_stats(void **state)
@@ -180,7 +267,7 @@ static void test_older_stats(void **state)
     int32_t token = 1;
 
     (void)state;
-    assert_int_equal(hearth_lookup(space, &token, 1, 0, &plan), HEARTH_OK);
+    assert_int_equal(hearth_lookup(space, &token, 1, NULL, &plan), HEARTH_OK);
     hearth_plan_release(&plan);
     memset(bytes, 0xee, sizeof(bytes));
     memcpy(bytes, &size, sizeof(size));
@@ -214,4 +301,5 @@ static void test_newer_stats(void **state)
 
 TEST_SUITE(TEST(test_older_options), TEST(test_newer_options), TEST(test_options_without_size),
            TEST(test_older_model), TEST(test_newer_model), TEST(test_older_and_newer_hints),
+           TEST(test_older_and_newer_lookup_options), TEST(test_older_and_newer_session_ops),
            TEST(test_older_stats), TEST(test_newer_stats))

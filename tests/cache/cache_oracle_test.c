@@ -21,6 +21,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "cache/cache.h"
+#include "support/cache_kit.h"
 #include "support/test.h"
 #include "tier/tier_fault.h"
 #include "tier/tier_ram.h"
@@ -337,7 +338,7 @@ static void look_up(struct world *world, struct open_plan *open, struct seen *se
     *open = (struct open_plan){.space = space, .prompt = *next_string(world), .limit = UINT32_MAX};
     open->peek = below(world, 8) == 0;
     assert_int_equal(hearth_lookup(world->spaces[space], open->prompt.tokens, open->prompt.count,
-                                   open->peek ? HEARTH_LOOKUP_PEEK : 0, &open->plan),
+                                   open->peek ? &kit_peeking : NULL, &open->plan),
                      HEARTH_OK);
     check_plan(world, open, seen);
     if (!open->peek) {
@@ -946,7 +947,7 @@ static void test_what_is_in_the_slow_tier_is_not_forgotten_for_memory(void **sta
         }
         hearth_store_close(&open);
     }
-    assert_int_equal(hearth_lookup(space, tokens, COUNT, 0, &plan), HEARTH_OK);
+    assert_int_equal(hearth_lookup(space, tokens, COUNT, NULL, &plan), HEARTH_OK);
     assert_int_equal(hearth_plan_info(plan)->boundary, COUNT - 1);
     hearth_plan_release(&plan);
     hearth_get_stats(cache, space, &stats);

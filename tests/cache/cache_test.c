@@ -208,6 +208,96 @@ static void test_pins_survive_the_growth_of_a_tail(void **state)
     kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_options), TEST(test_i39_clearing_takes_tails_and_pins_of_one_space_or_all),
+static bool note_pinned(const struct hearth_held *held, void *arg)
+{
+    *(size_t *)arg += held->pinned;
+    return true;
+}
+
+static size_t pinned_objects(const struct kit *kit)
+{
+    size_t pinned = 0;
+
+    hearth_each(kit->cache, NULL, 0, note_pinned, &pinned);
+    return pinned;
+}
+
+/* A tail is pinned and grows, and others begin like it: its pin is found where it went, before or behind them in the order. */
+static void test_a_grown_tail_is_unpinned_and_no_other(void **state)
+{
+    (void)state;
+    for (uint32_t others = 1; others < 6; others += 4) {
+        struct kit kit;
+        int32_t tokens[64], sibling[64];
+        kit_open(&kit, RAM, HEARTH_KIND_FULL);
+        kit_tokens(tokens, 64, 3);
+        kit_tokens(sibling, 64, others);
+        kit_tokens(sibling, 20, 3);
+        kit_store(&kit, tokens, 20, NULL); /* a block and a tail of 4 */
+        assert_int_equal(hearth_pin(kit.space, tokens, 20, true), 20);
+        kit_store(&kit, tokens, 32, NULL);  /* it grows */
+        kit_store(&kit, sibling, 32, NULL); /* and is not alone any more */
+        assert_int_equal(pinned_objects(&kit), 2);
+        assert_int_equal(hearth_pin(kit.space, sibling, 32, true), 32);
+        assert_int_equal(pinned_objects(&kit), 3);
+        assert_int_equal(hearth_pin(kit.space, tokens, 20, false), 20);
+        assert_int_equal(pinned_objects(&kit), 2); /* the sibling and the block before it */
+        assert_int_equal(hearth_pin(kit.space, tokens, 20, false), 0); /* once is enough */
+        assert_int_equal(hearth_pin(kit.space, sibling, 32, false), 32);
+        assert_int_equal(pinned_objects(&kit), 0);
+        kit_check(&kit);
+        kit_close(&kit);
+    }
+}
+
+/* Pinned as far as it was held; unpinned by the same tokens when more is held. */
+static void test_unpinning_finds_what_was_pinned_then(void **state)
+{
+    struct kit kit;
+    int32_t tokens[64];
+
+    (void)state;
+    kit_open(&kit, RAM, HEARTH_KIND_FULL);
+    kit_tokens(tokens, 64, 3);
+    kit_store(&kit, tokens, 18, NULL);
+    assert_int_equal(hearth_pin(kit.space, tokens, 60, true), 18);
+    kit_store(&kit, tokens, 60, NULL);
+    assert_int_equal(hearth_pin(kit.space, tokens, 60, true), 60);
+    assert_int_equal(hearth_pin(kit.space, tokens, 60, false), 60); /* the longest first */
+    assert_int_equal(pinned_objects(&kit), 2); /* [0, 16), and [16, 48) as a whole */
+    assert_int_equal(hearth_pin(kit.space, tokens, 60, false), 18);
+    assert_int_equal(pinned_objects(&kit), 0);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
+static void test_i93_pins_are_in_the_ledger_and_may_be_refused(void **state)
+{
+    struct fault fault = {0};
+    struct kit kit;
+    int32_t tokens[64];
+
+    (void)state;
+    kit_open(&kit, RAM, HEARTH_KIND_FULL);
+    kit_tokens(tokens, 64, 3);
+    kit_store(&kit, tokens, 64, NULL);
+    uint64_t bytes = kit_stats(&kit).bytes_budget;
+    mem_set_fault(&fault);
+    FAULT_LOOP (&fault) {
+        uint32_t held = hearth_pin(kit.space, tokens, 64, true);
+        assert_int_equal(held, atomic_load(&fault.fired) > 0 ? 0 : 64);
+        assert_int_equal(kit_stats(&kit).bytes_budget > bytes, held > 0);
+        assert_int_equal(hearth_pin(kit.space, tokens, 64, false), held);
+        assert_int_equal(kit_stats(&kit).bytes_budget, bytes);
+        kit_check(&kit);
+    }
+    mem_set_fault(NULL);
+    kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_a_grown_tail_is_unpinned_and_no_other),
+           TEST(test_unpinning_finds_what_was_pinned_then),
+           TEST(test_i93_pins_are_in_the_ledger_and_may_be_refused), TEST(test_options),
+           TEST(test_i39_clearing_takes_tails_and_pins_of_one_space_or_all),
            TEST(test_i46_resetting_keeps_what_is_held), TEST(test_i8_i47_events_and_numbers_agree),
            TEST(test_pins_survive_the_growth_of_a_tail))

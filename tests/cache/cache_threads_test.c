@@ -153,7 +153,7 @@ static void look_up(struct worker *worker)
     uint32_t count;
 
     fill_tokens(worker, &like, &count);
-    if (hearth_lookup(worker->world->spaces[like.space], like.tokens, count, 0, &plan) != HEARTH_OK)
+    if (hearth_lookup(worker->world->spaces[like.space], like.tokens, count, NULL, &plan) != HEARTH_OK)
         return;
     if (below(worker, 8) == 0)
         hearth_plan_lower(plan, below(worker, count));

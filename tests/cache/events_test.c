@@ -13,10 +13,10 @@
 
 enum { WALL_S = 1763177838 };
 
-static const struct event sample = {
+static const struct hearth_event sample = {
     .number = 93,
     .wall_ns = UINT64_C(1763177838123456789),
-    .kind = EVENT_HIT,
+    .kind = HEARTH_EVENT_HIT,
     .request = 17,
     .prompt_tokens = 28412,
     .read_tokens = 27540,
@@ -31,7 +31,7 @@ static const struct event sample = {
 
 /* The last line that a log was given, and how many came. */
 struct lines {
-    char last[EVENT_LINE_BYTES];
+    char last[HEARTH_EVENT_LINE_BYTES];
     atomic_int count;
 };
 
@@ -60,8 +60,8 @@ static struct clock *clock_at_start(void)
 
 static void test_i47_every_field_is_in_the_line(void **state)
 {
-    char line[EVENT_LINE_BYTES];
-    size_t len = event_format(&sample, line, sizeof(line));
+    char line[HEARTH_EVENT_LINE_BYTES];
+    size_t len = hearth_event_format(&sample, line, sizeof(line));
 
     (void)state;
     assert_string_equal(line, "[cache] 17 hit prompt_tokens=28412 read_tokens=27540 write_tokens=5 "
@@ -73,33 +73,33 @@ static void test_i47_every_field_is_in_the_line(void **state)
 
 static void test_longest_line_fits(void **state)
 {
-    struct event event;
-    char line[EVENT_LINE_BYTES];
+    struct hearth_event event;
+    char line[HEARTH_EVENT_LINE_BYTES];
     size_t longest = 0;
 
     (void)state;
     memset(&event, 0xff, sizeof(event)); /* every number as long as it can be, every name unknown */
-    for (int kind = 0; kind < EVENT_COUNT; kind++)
+    for (int kind = 0; kind < HEARTH_EVENT_COUNT; kind++)
         for (int reason = 0; reason <= HEARTH_REASON_COUNT; reason++) {
-            event.kind = (enum event_kind)kind;
-            event.reason = (uint8_t)reason;
+            event.kind = (enum hearth_event_kind)kind;
+            event.reason = (enum hearth_reason)reason;
             event.match = HEARTH_MATCH_SUPERSEQUENCE;
-            size_t len = event_format(&event, line, sizeof(line));
+            size_t len = hearth_event_format(&event, line, sizeof(line));
             longest = MAX(longest, len);
         }
-    assert_true(longest < EVENT_LINE_BYTES - 1);
+    assert_true(longest < HEARTH_EVENT_LINE_BYTES - 1);
     assert_non_null(strstr(line, "tier=unknown"));
 }
 
 static void test_short_buffer_cuts_the_line(void **state)
 {
-    char whole[EVENT_LINE_BYTES], line[EVENT_LINE_BYTES];
-    size_t len = event_format(&sample, whole, sizeof(whole));
+    char whole[HEARTH_EVENT_LINE_BYTES], line[HEARTH_EVENT_LINE_BYTES];
+    size_t len = hearth_event_format(&sample, whole, sizeof(whole));
 
     (void)state;
     for (size_t size = 1; size <= len + 1; size++) {
         memset(line, 'x', sizeof(line));
-        assert_int_equal(event_format(&sample, line, size), size - 1);
+        assert_int_equal(hearth_event_format(&sample, line, size), size - 1);
         assert_int_equal(strlen(line), size - 1);
         assert_memory_equal(line, whole, size - 1);
         assert_int_equal(line[size], 'x');
@@ -108,26 +108,27 @@ static void test_short_buffer_cuts_the_line(void **state)
 
 static void test_i104_names_of_kinds_and_reasons_are_closed_lists(void **state)
 {
-    struct event event = sample;
-    char line[EVENT_LINE_BYTES], word[64];
+    struct hearth_event event = sample;
+    char line[HEARTH_EVENT_LINE_BYTES], word[64];
 
     (void)state;
-    for (int i = 0; i < EVENT_COUNT; i++) {
-        assert_true(event_name((enum event_kind)i)[0] != '\0');
+    for (int i = 0; i < HEARTH_EVENT_COUNT; i++) {
+        assert_true(hearth_event_name((enum hearth_event_kind)i)[0] != '\0');
         for (int j = 0; j < i; j++)
-            assert_string_not_equal(event_name((enum event_kind)i), event_name((enum event_kind)j));
+            assert_string_not_equal(hearth_event_name((enum hearth_event_kind)i),
+                                    hearth_event_name((enum hearth_event_kind)j));
     }
-    assert_string_equal(event_name(EVENT_STORE), "write");
-    assert_string_equal(event_name(EVENT_COUNT), "unknown");
+    assert_string_equal(hearth_event_name(HEARTH_EVENT_WRITE), "write");
+    assert_string_equal(hearth_event_name(HEARTH_EVENT_COUNT), "unknown");
     for (int i = 0; i < HEARTH_REASON_COUNT; i++) {
-        event.reason = (uint8_t)i;
-        event_format(&event, line, sizeof(line));
+        event.reason = (enum hearth_reason)i;
+        hearth_event_format(&event, line, sizeof(line));
         snprintf(word, sizeof(word), " reason=%s ", hearth_reason_name((enum hearth_reason)i));
         assert_non_null(strstr(line, word));
         assert_null(strstr(line, "unknown"));
     }
     event.tier = HEARTH_TIER_COUNT;
-    event_format(&event, line, sizeof(line));
+    hearth_event_format(&event, line, sizeof(line));
     assert_non_null(strstr(line, " tier=none "));
 }
 
@@ -136,7 +137,7 @@ static void test_log_gets_each_line_stamped(void **state)
     struct clock *clock = clock_at_start();
     struct lines lines = {0};
     struct events *events = events_create(4, clock, keep_line, &lines);
-    char expected[EVENT_LINE_BYTES];
+    char expected[HEARTH_EVENT_LINE_BYTES];
 
     (void)state;
     events_add(events, &sample);
@@ -160,11 +161,11 @@ static void test_ring_keeps_the_last_ones(void **state)
     for (size_t size = 1; size <= 9; size++) {
         struct clock *clock = clock_at_start();
         struct events *events = events_create(size, clock, NULL, NULL);
-        struct event out[16];
+        struct hearth_event out[16];
         assert_int_equal(events_last(events), 0);
         assert_int_equal(events_read(events, 0, out, 16), 0);
         for (uint64_t n = 1; n <= 30; n++) {
-            struct event event = sample;
+            struct hearth_event event = sample;
             event.request = n * 7;
             events_add(events, &event);
             assert_int_equal(events_last(events), n);
@@ -186,10 +187,10 @@ static void test_ring_keeps_the_last_ones(void **state)
 
 /* ---- rates ---- */
 
-static void assert_rate(const struct events *events, enum event_kind kind, unsigned seconds,
-                        struct events_rate expected)
+static void assert_rate(const struct events *events, enum hearth_event_kind kind, unsigned seconds,
+                        struct hearth_rate expected)
 {
-    struct events_rate rate = events_rate(events, kind, seconds);
+    struct hearth_rate rate = events_rate(events, kind, seconds);
 
     assert_int_equal(rate.count, expected.count);
     assert_int_equal(rate.prompt_tokens, expected.prompt_tokens);
@@ -200,21 +201,23 @@ static void test_i46_rates_are_sums_and_reset_keeps_the_ring(void **state)
 {
     struct clock *clock = clock_at_start();
     struct events *events = events_create(8, clock, NULL, NULL);
-    struct event out[8];
+    struct hearth_event out[8];
 
     (void)state;
-    for (int kind = 0; kind < EVENT_COUNT; kind++)
-        assert_rate(events, (enum event_kind)kind, 900, (struct events_rate){0});
+    for (int kind = 0; kind < HEARTH_EVENT_COUNT; kind++)
+        assert_rate(events, (enum hearth_event_kind)kind, 900, (struct hearth_rate){0});
     events_add(events, &sample);
-    assert_rate(events, EVENT_HIT, 60, (struct events_rate){1, 28412, 27540});
-    assert_rate(events, EVENT_EVICT, 60, (struct events_rate){0}); /* a hit is nothing else */
-    assert_rate(events, EVENT_HIT, 0, (struct events_rate){0});
+    assert_rate(events, HEARTH_EVENT_HIT, 60, (struct hearth_rate){1, 28412, 27540, 5, 3221225472});
+    assert_rate(events, HEARTH_EVENT_EVICT, 60,
+                (struct hearth_rate){0}); /* a hit is nothing else */
+    assert_rate(events, HEARTH_EVENT_HIT, 0, (struct hearth_rate){0});
     events_reset(events);
-    assert_rate(events, EVENT_HIT, 900, (struct events_rate){0});
+    assert_rate(events, HEARTH_EVENT_HIT, 900, (struct hearth_rate){0});
     assert_int_equal(events_read(events, 0, out, 8), 1);
     events_add(events, &sample);
     assert_int_equal(events_last(events), 2);
-    assert_rate(events, EVENT_HIT, 900, (struct events_rate){1, 28412, 27540});
+    assert_rate(events, HEARTH_EVENT_HIT, 900,
+                (struct hearth_rate){1, 28412, 27540, 5, 3221225472});
     events_destroy(&events);
     clock_destroy_fake(&clock);
 }
@@ -227,16 +230,16 @@ static void test_rates_forget_by_whole_seconds(void **state)
     (void)state;
     events_add(events, &sample);
     clock_fake_advance(clock, 59 * NS_PER_S + NS_PER_S - 1);
-    assert_int_equal(events_rate(events, EVENT_HIT, 60).count, 1);
+    assert_int_equal(events_rate(events, HEARTH_EVENT_HIT, 60).count, 1);
     clock_fake_advance(clock, 1);
-    assert_int_equal(events_rate(events, EVENT_HIT, 60).count, 0);
-    assert_int_equal(events_rate(events, EVENT_HIT, 61).count, 1);
+    assert_int_equal(events_rate(events, HEARTH_EVENT_HIT, 60).count, 0);
+    assert_int_equal(events_rate(events, HEARTH_EVENT_HIT, 61).count, 1);
     clock_fake_advance(clock, 839 * NS_PER_S);
-    assert_int_equal(events_rate(events, EVENT_HIT, 900).count, 1);
+    assert_int_equal(events_rate(events, HEARTH_EVENT_HIT, 900).count, 1);
     clock_fake_advance(clock, NS_PER_S);
-    assert_int_equal(events_rate(events, EVENT_HIT, 900).count, 0);
+    assert_int_equal(events_rate(events, HEARTH_EVENT_HIT, 900).count, 0);
     events_add(events, &sample); /* into the place of the first one */
-    assert_int_equal(events_rate(events, EVENT_HIT, 900).count, 1);
+    assert_int_equal(events_rate(events, HEARTH_EVENT_HIT, 900).count, 1);
     events_destroy(&events);
     clock_destroy_fake(&clock);
 }
@@ -247,7 +250,7 @@ static void test_rates_equal_oracle(void **state)
 {
     static struct {
         uint64_t second;
-        struct event event;
+        struct hearth_event event;
     } history[HISTORY];
     uint64_t seed = test_seed();
     struct clock *clock = clock_at_start();
@@ -255,9 +258,10 @@ static void test_rates_equal_oracle(void **state)
 
     (void)state;
     for (size_t n = 0; n < HISTORY; n++) {
-        struct event event = {.kind = (enum event_kind)test_random_below(&seed, EVENT_COUNT),
-                              .prompt_tokens = (uint32_t)test_random(&seed),
-                              .read_tokens = (uint32_t)test_random(&seed)};
+        struct hearth_event event = {
+            .kind = (enum hearth_event_kind)test_random_below(&seed, HEARTH_EVENT_COUNT),
+            .prompt_tokens = (uint32_t)test_random(&seed),
+            .read_tokens = (uint32_t)test_random(&seed)};
         uint64_t jump = test_random_below(&seed, 50) == 0 ? 1000 : 3;
         clock_fake_advance(clock, test_random_below(&seed, jump * NS_PER_S));
         history[n].second = clock_mono_ns(clock) / NS_PER_S;
@@ -265,9 +269,10 @@ static void test_rates_equal_oracle(void **state)
         events_add(events, &event);
         if (n % 8 != 0)
             continue;
-        enum event_kind kind = (enum event_kind)test_random_below(&seed, EVENT_COUNT);
-        unsigned seconds = (unsigned)test_random_below(&seed, EVENTS_RATE_SECONDS_MAX + 1);
-        struct events_rate expected = {0};
+        enum hearth_event_kind kind =
+            (enum hearth_event_kind)test_random_below(&seed, HEARTH_EVENT_COUNT);
+        unsigned seconds = (unsigned)test_random_below(&seed, HEARTH_RATE_SECONDS_MAX + 1);
+        struct hearth_rate expected = {0};
         for (size_t i = 0; i <= n; i++) {
             if (history[i].event.kind != kind || history[n].second - history[i].second >= seconds)
                 continue;
@@ -288,7 +293,8 @@ enum { WRITERS = 3, ADDS = 2000, RING = 64 };
 static void add_many(void *arg)
 {
     for (int i = 0; i < ADDS; i++)
-        events_add(arg, &(struct event){.kind = EVENT_MISS, .prompt_tokens = 2, .read_tokens = 1});
+        events_add(arg, &(struct hearth_event){
+                            .kind = HEARTH_EVENT_MISS, .prompt_tokens = 2, .read_tokens = 1});
 }
 
 static void test_no_event_is_lost_between_threads(void **state)
@@ -297,7 +303,7 @@ static void test_no_event_is_lost_between_threads(void **state)
     struct lines lines = {0};
     struct events *events = events_create(RING, clock, count_line, &lines);
     struct thread writers[WRITERS] = {0};
-    struct event out[RING];
+    struct hearth_event out[RING];
     uint64_t seen = 0, last;
 
     (void)state;
@@ -311,7 +317,7 @@ static void test_no_event_is_lost_between_threads(void **state)
             assert_int_equal(out[i].prompt_tokens, 2);
             seen = out[i].number;
         }
-        struct events_rate rate = events_rate(events, EVENT_MISS, 900);
+        struct hearth_rate rate = events_rate(events, HEARTH_EVENT_MISS, 900);
         assert_true(rate.count >= last);
         assert_int_equal(rate.prompt_tokens, 2 * rate.read_tokens);
         clock_fake_advance(clock, NS_PER_MS);
@@ -330,7 +336,7 @@ static void look_again(const char *line, void *arg)
     struct events **events = arg;
 
     assert_int_equal(events_last(*events), 1);
-    assert_int_equal(events_rate(*events, EVENT_HIT, 1).count, 1);
+    assert_int_equal(events_rate(*events, HEARTH_EVENT_HIT, 1).count, 1);
     assert_non_null(strstr(line, " hit "));
 }
 

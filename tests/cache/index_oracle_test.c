@@ -32,7 +32,7 @@ struct held {
 };
 
 struct pin {
-    struct string string; /* of one node */
+    struct string string; /* of one node, or all that was pinned at once */
     uint32_t count;       /* 0: free */
 };
 
@@ -42,8 +42,10 @@ struct bench {
     uint32_t alphabet;
     uint64_t seed;
     struct held held[OBJECTS];
-    struct pin pins[PINS];
-    size_t attached, refused, displaced, grown, unaffordable; /* that nothing is tested in vain */
+    struct pin pins[PINS]; /* of nodes */
+    struct pin made[PINS]; /* as they were asked for */
+    size_t attached, refused, displaced, grown, unaffordable,
+        unpinned; /* that nothing is tested in vain */
 };
 
 /* ---- strings ---- */
@@ -337,12 +339,12 @@ static void step_detach(struct bench *bench, struct held *h)
     h->live = false;
 }
 
-static void model_pin(struct bench *bench, const struct string *s, int delta)
+static void model_pin(struct pin *pins, const struct string *s, int delta)
 {
     struct pin *free = NULL;
 
     for (size_t i = 0; i < PINS; i++) {
-        struct pin *pin = &bench->pins[i];
+        struct pin *pin = &pins[i];
         if (pin->count && equal(&pin->string, s)) {
             pin->count = delta > 0 ? pin->count + 1 : pin->count - 1;
             return;
@@ -350,10 +352,19 @@ static void model_pin(struct bench *bench, const struct string *s, int delta)
         if (pin->count == 0)
             free = pin;
     }
-    if (delta < 0)
-        return;
-    assert_non_null(free);
+    assert_true(delta > 0 && free != NULL);
     *free = (struct pin){.string = *s, .count = 1};
+}
+
+/* All nodes up to this one. */
+static void model_pin_path(struct bench *bench, const struct node *node, int delta)
+{
+    struct string pinned = string_of(node);
+
+    for (uint32_t begin = 0; begin < pinned.count; begin += bench->block) {
+        struct string one = node_at(bench, &pinned, begin);
+        model_pin(bench->pins, &one, delta);
+    }
 }
 
 static void step_pin(struct bench *bench)
@@ -362,22 +373,44 @@ static void step_pin(struct bench *bench)
     struct index_match match = index_match(bench->index, s.tokens, s.count);
     struct node *node = match.partial;
     size_t used = 0;
-    int delta = test_random_below(&bench->seed, 3) == 0 ? 1 : -1;
 
     for (size_t i = 0; i < PINS; i++)
         used += bench->pins[i].count > 0;
-    if (delta > 0 && used + TOKENS_MAX > PINS / 2)
+    if (used + TOKENS_MAX > PINS / 2)
         return;
     if (node == NULL && match.nodes_count > 0)
         node = match.path[match.nodes_count - 1];
     if (node == NULL)
         return;
-    struct string pinned = string_of(node);
-    for (uint32_t begin = 0; begin < pinned.count; begin += bench->block) {
-        struct string one = node_at(bench, &pinned, begin);
-        model_pin(bench, &one, delta);
+    s.count = match.tokens;
+    model_pin_path(bench, node, 1);
+    model_pin(bench->made, &s, 1);
+    assert_true(index_pin(bench->index, node, s.count));
+}
+
+/* Undoes the longest pin that a string begins with. */
+static void step_unpin(struct bench *bench)
+{
+    struct string s = random_string(bench);
+    struct pin *expected = NULL;
+    struct index_pin *pin = index_find_pin(bench->index, s.tokens, s.count);
+
+    for (size_t i = 0; i < PINS; i++) {
+        struct pin *made = &bench->made[i];
+        if (made->count > 0 && begins_with(&s, &made->string) &&
+            (expected == NULL || made->string.count > expected->string.count))
+            expected = made;
     }
-    index_pin(bench->index, node, delta);
+    assert_int_equal(pin != NULL, expected != NULL);
+    if (pin == NULL)
+        return;
+    struct string last = string_of(index_pin_last(pin));
+    assert_int_equal(index_pin_end(pin), expected->string.count);
+    assert_true(begins_with(&last, &expected->string));
+    model_pin_path(bench, index_pin_last(pin), -1);
+    expected->count--;
+    index_unpin(bench->index, pin);
+    bench->unpinned++;
 }
 
 static void step_clear(struct bench *bench)
@@ -387,6 +420,7 @@ static void step_clear(struct bench *bench)
     for (size_t i = 0; i < OBJECTS; i++)
         bench->held[i].leaving = bench->held[i].live;
     memset(bench->pins, 0, sizeof(bench->pins));
+    memset(bench->made, 0, sizeof(bench->made));
     index_clear(bench->index, drop, bench);
     bench->displaced = displaced;
     for (size_t i = 0; i < OBJECTS; i++)
@@ -473,8 +507,10 @@ static void random_step(struct bench *bench)
 
     if (dice == 0)
         step_clear(bench);
-    else if (dice < 100)
+    else if (dice < 34)
         step_pin(bench);
+    else if (dice < 100)
+        step_unpin(bench);
     else if (dice < 150 && h->live)
         h->object.leases ^= 1;
     else if (h->live && dice < 550)
@@ -502,7 +538,7 @@ static void run(uint32_t block, uint32_t alphabet)
     assert_all(bench);
     /* Less than half of what is seen with any seed. */
     assert_true(bench->attached > STEPS / 10 && bench->refused > STEPS / 100);
-    assert_true(bench->unaffordable > STEPS / 500);
+    assert_true(bench->unaffordable > STEPS / 500 && bench->unpinned > STEPS / 500);
     assert_true(block == 1 || (bench->displaced > STEPS / 500 && bench->grown > STEPS / 500));
     for (size_t i = 0; i < OBJECTS; i++)
         bench->held[i].object.leases = 0;

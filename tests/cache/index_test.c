@@ -130,7 +130,7 @@ static void test_tail_grows_and_keeps_what_it_has(void **state)
     struct object *sliding = tree_store(&tree, OBJECT_SLIDING, 0, "ab");
     struct object *snapshot = tree_store(&tree, OBJECT_SNAPSHOT, 0, "a");
     struct object *sibling = tree_store(&tree, OBJECT_ROWS, 0, "ac");
-    index_pin(tree.index, rows->last, 1);
+    assert_true(index_pin(tree.index, rows->last, node_end(rows->last)));
     rows->leases = 1;
 
     /* Longer by a snapshot only: the rows stay, and end inside the node now. */
@@ -243,55 +243,19 @@ static void test_watch_hears_changes_only(void **state)
     assert_int_equal(tree.told, 3); /* a no more, b */
     struct object *c = tree_store(&tree, OBJECT_ROWS, 2, "aacc");
     assert_int_equal(tree.told, 4); /* c */
-    index_pin(tree.index, a->last, 1);
+    assert_true(index_pin(tree.index, a->last, node_end(a->last)));
     assert_int_equal(tree.told, 4); /* a was blocked already */
     tree_detach(&tree, b);
     tree_detach(&tree, c);
     assert_int_equal(tree.told, 6); /* b and c are gone; a is pinned */
-    index_pin(tree.index, a->last, -1);
+    tree_unpin(&tree, "aa");
     assert_int_equal(tree.told, 7);
     index_set_watch(tree.index, NULL, NULL);
-    index_pin(tree.index, a->last, 1); /* nobody hears this */
-    index_pin(tree.index, a->last, -1);
+    assert_true(index_pin(tree.index, a->last, node_end(a->last))); /* nobody hears this */
+    tree_unpin(&tree, "aa");
     assert_int_equal(tree.told, 7);
     index_detach(tree.index, a);
     tree.evictable[0] = false;
-    tree_fini(&tree);
-}
-
-static void test_pins_hold_the_path(void **state)
-{
-    struct tree tree;
-
-    (void)state;
-    tree_init(&tree, 2);
-    struct object *a = tree_store(&tree, OBJECT_ROWS, 0, "aa");
-    struct object *b = tree_store(&tree, OBJECT_ROWS, 2, "aabb");
-    struct object *snapshot = tree_store(&tree, OBJECT_SNAPSHOT, 0, "aab");
-    struct object *c = tree_store(&tree, OBJECT_ROWS, 2, "aacc");
-    struct node *node = b->last;
-    index_pin(tree.index, node, 1);
-    index_pin(tree.index, node, 1);
-    assert_true(node_pinned(node) && node_pinned(a->last) && !node_pinned(c->last));
-    assert_false(tree_evictable(&tree, b));
-    assert_false(tree_evictable(&tree, snapshot));
-    assert_true(tree_evictable(&tree, c));
-    struct object *late = tree_store(&tree, OBJECT_SNAPSHOT, 0, "aabb");
-    assert_false(tree_evictable(&tree, late));
-    index_pin(tree.index, node, -1);
-    assert_false(tree_evictable(&tree, b)); /* counted */
-
-    /* Damaged objects may go all the same; their nodes stay until they are unpinned. */
-    tree_detach(&tree, b);
-    tree_detach(&tree, snapshot);
-    tree_detach(&tree, late);
-    tree_detach(&tree, c);
-    tree_detach(&tree, a);
-    assert_int_equal(index_nodes(tree.index), 2);
-    index_pin(tree.index, node_parent(node), -1);
-    assert_int_equal(index_nodes(tree.index), 2);
-    index_pin(tree.index, node, -1); /* the first block is not pinned any more: a no-op there */
-    assert_int_equal(index_nodes(tree.index), 0);
     tree_fini(&tree);
 }
 
@@ -398,12 +362,13 @@ static void test_deep_path(void **state)
     struct node *last = index_insert(index, tokens, COUNT);
     assert_non_null(last);
     index_attach(index, last, &rows, forget, NULL);
-    index_pin(index, last, 1);
+    assert_true(index_pin(index, last, node_end(last)));
     index_check(index);
     tokens[COUNT - 1]++;
     struct index_match match = index_match(index, tokens, COUNT);
     assert_int_equal(match.nodes_count, COUNT - 1);
-    index_pin(index, last, -1);
+    tokens[COUNT - 1]--;
+    index_unpin(index, index_find_pin(index, tokens, COUNT));
     index_detach(index, &rows);
     assert_int_equal(index_nodes(index), 0);
     index_destroy(&index, forget, NULL);
@@ -567,7 +532,7 @@ static void test_i39_clear_takes_tails_and_leased_objects(void **state)
     tree_store(&tree, OBJECT_SLIDING, 4, "aabbc");
     tree_store(&tree, OBJECT_SNAPSHOT, 0, "aabbc");
     tree_store(&tree, OBJECT_SNAPSHOT, 0, "aab");
-    index_pin(tree.index, tail->last, 1);
+    assert_true(index_pin(tree.index, tail->last, node_end(tail->last)));
     run->leases = 1;
     tree_clear(&tree);
     assert_int_equal(tree.dropped, 5);
@@ -704,10 +669,9 @@ TEST_SUITE(TEST(test_empty), TEST(test_match_goes_as_far_as_tokens_agree),
            TEST(test_rows_may_end_inside_a_longer_node),
            TEST(test_tail_grows_and_keeps_what_it_has), TEST(test_run_is_one_object),
            TEST(test_marker_tells_evicted_from_never_seen), TEST(test_children_are_evicted_first),
-           TEST(test_watch_hears_changes_only), TEST(test_pins_hold_the_path),
-           TEST(test_insert_that_comes_to_nothing), TEST(test_each_visits_parents_first),
-           TEST(test_wide_node), TEST(test_deep_path), TEST(test_insert_is_all_or_nothing),
-           TEST(test_i101_tokens_are_compared_in_full),
+           TEST(test_watch_hears_changes_only), TEST(test_insert_that_comes_to_nothing),
+           TEST(test_each_visits_parents_first), TEST(test_wide_node), TEST(test_deep_path),
+           TEST(test_insert_is_all_or_nothing), TEST(test_i101_tokens_are_compared_in_full),
            TEST(test_i92_a_branch_never_destroys_the_other),
            TEST(test_i33_a_lookup_without_result_changes_nothing),
            TEST(test_i35_a_tail_never_falls_through_to_the_root),

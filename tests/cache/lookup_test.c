@@ -237,7 +237,7 @@ static void test_peek_touches_and_counts_nothing(void **state)
     kit_tokens(tokens, 100, 1);
     kit_store(&kit, tokens, 100, NULL);
     struct hearth_stats before = kit_stats(&kit);
-    hearth_lookup(kit.space, tokens, 100, HEARTH_LOOKUP_PEEK, &plan);
+    hearth_lookup(kit.space, tokens, 100, &kit_peeking, &plan);
     hearth_plan_accept(plan);
     hearth_plan_release(&plan);
     struct hearth_stats after = kit_stats(&kit);
@@ -294,9 +294,9 @@ static void test_invalid_arguments(void **state)
 
     (void)state;
     kit_open(&kit, RAM, FULL);
-    assert_int_equal(hearth_lookup(kit.space, &token, 0, 0, &plan), HEARTH_ERROR_INVALID);
+    assert_int_equal(hearth_lookup(kit.space, &token, 0, NULL, &plan), HEARTH_ERROR_INVALID);
     assert_null(plan);
-    assert_int_equal(hearth_lookup(kit.space, &token, (size_t)1 << 40, 0, &plan),
+    assert_int_equal(hearth_lookup(kit.space, &token, (size_t)1 << 40, NULL, &plan),
                      HEARTH_ERROR_INVALID);
     hearth_plan_release(&plan);
     kit_close(&kit);

@@ -213,7 +213,7 @@ static void test_i94_a_slow_tier_is_not_waited_for(void **state)
     store(&kit, 1, 40);
     tier_fault_hold(tier, true);
     kit_tokens(tokens, 64, 1);
-    hearth_lookup(kit.space, tokens, 64, 0, &plan);
+    hearth_lookup(kit.space, tokens, 64, NULL, &plan);
     assert_int_equal(hearth_plan_info(plan)->objects[0].tier, HEARTH_TIER_SSD);
     hearth_plan_prefetch(plan);
     assert_int_equal(tier_fault_waiting(tier), 1);
@@ -276,7 +276,7 @@ static void test_no_room_to_read_into_forgets_nothing(void **state)
     assert_int_equal(hearth_store_reserve(pending, HEARTH_OBJECT_ROWS, 0, 64, left - 8192, &memory),
                      HEARTH_OK);
     kit_tokens(tokens, 64, 1);
-    hearth_lookup(kit.space, tokens, 64, 0, &plan);
+    hearth_lookup(kit.space, tokens, 64, NULL, &plan);
     const void *data;
     assert_int_equal(hearth_plan_fetch(plan, 0, 10, &data), HEARTH_ERROR_MISSING);
     hearth_plan_shorten(plan, 0, HEARTH_REASON_NONE);

@@ -23,7 +23,7 @@ static void test_i10_i104_shorten_goes_boundary_by_boundary(void **state)
     kit_store(&kit, tokens, 100, NULL);
     for (size_t i = 0; i + 1 < COUNT_OF(expected); i++)
         kit_snapshot(&kit, tokens, 100, expected[i]);
-    assert_int_equal(hearth_lookup(kit.space, tokens, 100, 0, &plan), HEARTH_OK);
+    assert_int_equal(hearth_lookup(kit.space, tokens, 100, NULL, &plan), HEARTH_OK);
     for (size_t i = 0;; i++) {
         const struct hearth_plan_info *info = hearth_plan_info(plan);
         assert_int_equal(info->boundary, expected[i]);
@@ -52,7 +52,7 @@ static void test_i10_shorten_rows_down_to_cold(void **state)
     kit_open(&kit, RAM, FULL);
     kit_tokens(tokens, 150, 1);
     kit_store(&kit, tokens, 150, NULL);
-    hearth_lookup(kit.space, tokens, 150, 0, &plan);
+    hearth_lookup(kit.space, tokens, 150, NULL, &plan);
     for (size_t i = 0; i < COUNT_OF(expected); i++) {
         const struct hearth_plan_info *info = hearth_plan_info(plan);
         assert_int_equal(info->boundary, expected[i]);
@@ -78,7 +78,7 @@ static void test_a_bad_first_object_ends_all(void **state)
     kit_open(&kit, RAM, FULL);
     kit_tokens(tokens, 150, 1);
     kit_store(&kit, tokens, 150, NULL);
-    hearth_lookup(kit.space, tokens, 150, 0, &plan);
+    hearth_lookup(kit.space, tokens, 150, NULL, &plan);
     hearth_plan_shorten(plan, 0, HEARTH_REASON_UNVERIFIED);
     assert_int_equal(hearth_plan_info(plan)->boundary, 0);
     hearth_plan_release(&plan);
@@ -100,7 +100,7 @@ static void test_lower_to_a_cut(void **state)
     kit_open(&kit, RAM, FULL);
     kit_tokens(tokens, 150, 1);
     kit_store(&kit, tokens, 150, NULL);
-    hearth_lookup(kit.space, tokens, 150, 0, &plan);
+    hearth_lookup(kit.space, tokens, 150, NULL, &plan);
     hearth_plan_lower(plan, 1000);
     assert_int_equal(hearth_plan_info(plan)->boundary, 149);
     hearth_plan_lower(plan, 70);
@@ -126,7 +126,7 @@ static void test_i91_a_hit_counts_when_it_is_accepted(void **state)
     kit_open(&kit, RAM, FULL);
     kit_tokens(tokens, 100, 1);
     kit_store(&kit, tokens, 100, NULL);
-    hearth_lookup(kit.space, tokens, 100, 0, &plan);
+    hearth_lookup(kit.space, tokens, 100, NULL, &plan);
     assert_int_equal(kit_stats(&kit).lookups, 1);
     assert_int_equal(kit_stats(&kit).hits, 0);
     assert_int_equal(kit_stats(&kit).tokens_reused, 0);
@@ -134,7 +134,7 @@ static void test_i91_a_hit_counts_when_it_is_accepted(void **state)
     assert_int_equal(kit_stats(&kit).hits, 0);
     assert_int_equal(kit_stats(&kit).misses, 1);
     assert_int_equal(kit_stats(&kit).miss_by_reason[HEARTH_REASON_DISABLED], 1);
-    hearth_lookup(kit.space, tokens, 100, 0, &plan);
+    hearth_lookup(kit.space, tokens, 100, NULL, &plan);
     hearth_plan_accept(plan);
     hearth_plan_accept(plan); /* once */
     assert_int_equal(kit_stats(&kit).hits, 1);
@@ -157,7 +157,7 @@ static void test_i11_leased_bytes_stay_through_a_clear(void **state)
     kit_open(&kit, RAM, FULL);
     kit_tokens(tokens, 100, 1);
     kit_store(&kit, tokens, 100, NULL);
-    hearth_lookup(kit.space, tokens, 100, 0, &plan);
+    hearth_lookup(kit.space, tokens, 100, NULL, &plan);
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(hearth_plan_fetch(plan, i, 0, &data[i]), HEARTH_OK);
     assert_int_equal(hearth_plan_fetch(plan, 3, 0, &data[0]), HEARTH_ERROR_INVALID);
@@ -188,7 +188,7 @@ static void test_i11_displaced_rows_live_on_while_leased(void **state)
     kit_open(&kit, RAM, FULL);
     kit_tokens(tokens, 40, 1);
     kit_store(&kit, tokens, 20, NULL); /* a block and a tail of 4 */
-    hearth_lookup(kit.space, tokens, 20, 0, &plan);
+    hearth_lookup(kit.space, tokens, 20, NULL, &plan);
     assert_int_equal(hearth_plan_fetch(plan, 1, 0, &data), HEARTH_OK);
     kit_store(&kit, tokens, 30, NULL); /* a longer tail takes its place */
     assert_int_equal(kit_stats(&kit).replaces, 1);

@@ -82,7 +82,7 @@ static void test_i11_what_is_leased_stays(void **state)
     kit.row_bytes = 256;
     kit_tokens(tokens, 64, 1);
     kit_store(&kit, tokens, 64, NULL);
-    hearth_lookup(kit.space, tokens, 64, 0, &plan);
+    hearth_lookup(kit.space, tokens, 64, NULL, &plan);
     assert_int_equal(hearth_plan_fetch(plan, 0, 0, &data), HEARTH_OK);
     flood(&kit, 2, 50);
     check(&kit);
@@ -260,7 +260,7 @@ static void test_a_cap_that_leases_stand_against_is_reached_later(void **state)
     kit.row_bytes = 1024;
     kit_tokens(tokens, 64, 1);
     kit_store(&kit, tokens, 64, NULL);
-    hearth_lookup(kit.space, tokens, 64, 0, &plan);
+    hearth_lookup(kit.space, tokens, 64, NULL, &plan);
     hearth_set_ram_bytes(kit.cache, 32 * 1024);
     assert_true(kit_stats(&kit).bytes_budget > 64 * 1024);
     hearth_plan_release(&plan);

@@ -90,7 +90,7 @@ static void test_insert_and_lookup_for_every_kind(void **state)
         uint64_t stored;
         model.captures_sliding = cases[i].captures;
         kit_open_with(&engine.kit, &options, &model);
-        assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 100, &reused),
+        assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 100, NULL, &reused),
                          HEARTH_OK);
         assert_int_equal(reused, 0);
         assert_int_equal(engine.imports, 0);
@@ -100,7 +100,7 @@ static void test_insert_and_lookup_for_every_kind(void **state)
         assert_int_equal(hearth_session_insert(engine.kit.space, &ops, tokens, 100, NULL, &stored),
                          HEARTH_OK);
         assert_int_equal(stored, 0);
-        assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 150, &reused),
+        assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 150, NULL, &reused),
                          HEARTH_OK);
         assert_int_equal(reused, cases[i].longer);
         assert_int_equal(engine.length, reused);
@@ -122,12 +122,12 @@ static void test_i10_refused_imports_fall_back(void **state)
     kit_tokens(tokens, 200, 1);
     kit_open(&engine.kit, RAM, HEARTH_KIND_FULL);
     hearth_session_insert(engine.kit.space, &ops, tokens, 200, NULL, &stored);
-    assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 200, &reused),
+    assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 200, NULL, &reused),
                      HEARTH_OK);
     assert_int_equal(reused, 64);
     assert_int_equal(engine.imports, 4); /* 199, 192, 128, 64 */
     engine.refuse = 0;
-    assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 200, &reused),
+    assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 200, NULL, &reused),
                      HEARTH_OK);
     assert_int_equal(reused, 0);
     assert_int_equal(kit_stats(&engine.kit).miss_by_reason[HEARTH_REASON_REFUSED], 1);
@@ -152,9 +152,9 @@ static void test_failing_exports_and_missing_functions(void **state)
     assert_int_equal(kit_stats(&engine.kit).objects, 0);
     assert_int_equal(hearth_session_insert(engine.kit.space, &none, tokens, 100, NULL, &stored),
                      HEARTH_ERROR_INVALID);
-    assert_int_equal(hearth_session_lookup(engine.kit.space, &none, tokens, 100, &reused),
+    assert_int_equal(hearth_session_lookup(engine.kit.space, &none, tokens, 100, NULL, &reused),
                      HEARTH_ERROR_INVALID);
-    assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 0, &reused),
+    assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 0, NULL, &reused),
                      HEARTH_ERROR_INVALID);
     assert_int_equal(hearth_session_insert(engine.kit.space, &ops, tokens, 0, NULL, &stored),
                      HEARTH_ERROR_INVALID);
@@ -181,13 +181,13 @@ static void test_i94_a_tier_that_hangs_costs_what_computing_would(void **state)
     hearth_clear(engine.kit.cache, NULL, HEARTH_TIER_RAM);
     tier_fault_hold(tier, true);
     uint64_t before = clock_mono_ns(clock_real());
-    assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 200, &reused),
+    assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 200, NULL, &reused),
                      HEARTH_OK);
     assert_true(clock_mono_ns(clock_real()) - before < 5 * NS_PER_S); /* on a busy machine, too */
     assert_int_equal(reused, 0);
     assert_int_equal(kit_stats(&engine.kit).miss_by_reason[HEARTH_REASON_TIMEOUT], 1);
     tier_fault_hold(tier, false);
-    assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 200, &reused),
+    assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 200, NULL, &reused),
                      HEARTH_OK);
     assert_int_equal(reused, 199);
     kit_check(&engine.kit);

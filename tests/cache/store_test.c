@@ -245,7 +245,7 @@ static void test_i27_a_full_budget_refuses_and_leaks_nothing(void **state)
     kit_tokens(b, 64, 2);
     kit_store(&kit, b, 64, NULL);
     uint64_t before = kit_stats(&kit).bytes_budget;
-    assert_int_equal(hearth_lookup(kit.space, b, 64, 0, &plan),
+    assert_int_equal(hearth_lookup(kit.space, b, 64, NULL, &plan),
                      HEARTH_OK); /* leased: may not leave */
     hearth_store_open(kit.space, a, 640, NULL, &store);
     assert_int_equal(hearth_store_reserve(store, HEARTH_OBJECT_ROWS, 0, 64, 64 * 1024, &memory),

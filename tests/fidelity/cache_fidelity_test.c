@@ -460,6 +460,8 @@ static void test_i51_i95_a_cancelled_request_keeps_its_prefix(void **state)
 /* Whatever is asked for, a model that cannot be cut is resumed only where a prefill stopped. */
 static void test_i23_boundaries_are_where_a_prefill_stopped(void **state)
 {
+    const struct hearth_lookup_options peeking = {.struct_size = sizeof(peeking),
+                                                  .flags = HEARTH_LOOKUP_PEEK};
     static struct chat chat;
 
     (void)state;
@@ -467,7 +469,7 @@ static void test_i23_boundaries_are_where_a_prefill_stopped(void **state)
     ask(stage, chat.tokens, 300, 0);
     for (uint32_t count = 2; count <= 300; count++) {
         struct hearth_plan *plan;
-        assert_int_equal(hearth_lookup(stage->space, chat.tokens, count, HEARTH_LOOKUP_PEEK, &plan),
+        assert_int_equal(hearth_lookup(stage->space, chat.tokens, count, &peeking, &plan),
                          HEARTH_OK);
         assert_int_equal(hearth_plan_info(plan)->boundary, (count - 1) / 32 * 32);
         hearth_plan_release(&plan);

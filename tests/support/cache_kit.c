@@ -11,6 +11,9 @@
 
 enum { FETCH_MS = 200 };
 
+const struct hearth_lookup_options kit_peeking = {.struct_size = sizeof(kit_peeking),
+                                                  .flags = HEARTH_LOOKUP_PEEK};
+
 static uint64_t mix(uint64_t z)
 {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -246,7 +249,7 @@ uint32_t kit_restore(const struct kit *kit, const int32_t *tokens, size_t count,
     struct hearth_plan *plan;
     uint32_t last = UINT32_MAX;
 
-    if (hearth_lookup(kit->space, tokens, count, 0, &plan) != HEARTH_OK)
+    if (hearth_lookup(kit->space, tokens, count, NULL, &plan) != HEARTH_OK)
         return 0;
     do {
         assert_true(hearth_plan_info(plan)->boundary < last); /* it gets shorter each time */
@@ -267,7 +270,7 @@ struct hearth_plan_info kit_peek(const struct kit *kit, const int32_t *tokens, s
     struct hearth_plan *plan;
     struct hearth_plan_info info;
 
-    assert_int_equal(hearth_lookup(kit->space, tokens, count, HEARTH_LOOKUP_PEEK, &plan),
+    assert_int_equal(hearth_lookup(kit->space, tokens, count, &kit_peeking, &plan),
                      HEARTH_OK);
     info = *hearth_plan_info(plan);
     expect_cover(kit, &info, count);

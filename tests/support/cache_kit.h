@@ -54,6 +54,8 @@ int kit_snapshot(const struct kit *kit, const int32_t *tokens, size_t count, uin
 /* Looks up, fetches and checks every object and that they cover the boundary, accepts, releases. Falls back when a fetch fails. Returns the
  * boundary; *info (may be NULL) is what the accepted plan said, with objects NULL. */
 uint32_t kit_restore(const struct kit *kit, const int32_t *tokens, size_t count, struct hearth_plan_info *info);
+/* For lookups that touch nothing. */
+extern const struct hearth_lookup_options kit_peeking;
 /* What a lookup would say, touching nothing. */
 struct hearth_plan_info kit_peek(const struct kit *kit, const int32_t *tokens, size_t count);
 

@@ -11,12 +11,10 @@
 #include "base/mem.h"
 #include "engine/kinds.h"
 #include "engine/schedule.h"
+#include "sched/cuts.h"
 #include "support/test.h"
 
 enum { FETCH_TIMEOUT_MS = 1000 };
-
-_Static_assert(sizeof(struct serve_shape) <= HEARTH_SHAPE_BYTES_MAX,
-               "does not fit beside an object");
 
 /* One request on its way. */
 struct job {
@@ -62,56 +60,11 @@ static uint32_t lasting_floor(const struct job *job, uint32_t at)
     return schedule_floor(&job->lasting, MIN(at, job->request->count - 1));
 }
 
-static uint64_t history_of(const struct schedule *schedule, uint32_t end)
-{
-    uint64_t history = UINT64_C(0x9E3779B97F4A7C15);
-
-    for (uint32_t at = 0; at < end && (at = schedule_next(schedule, at)) <= end;)
-        history = (history ^ at) * UINT64_C(0xFF51AFD7ED558CCD) + (history >> 29);
-    return history;
-}
-
-/* The ends of the chunks that [begin, end) was computed in. */
-static void fill_cuts(const struct job *job, uint32_t begin, uint32_t end,
-                      struct serve_shape *shape)
-{
-    bool snapshot = shape->state.kind == STATE_SNAPSHOT;
-
-    shape->history = history_of(&job->schedule, snapshot ? end : begin);
-    shape->cuts_count = 0;
-    for (uint32_t at = begin; at < end && !snapshot;) {
-        at = schedule_next(&job->schedule, at);
-        if (shape->cuts_count < SERVE_CUTS_MAX)
-            shape->cuts[shape->cuts_count] = at;
-        shape->cuts_count++;
-    }
-}
-
-/* How far an object that is to be used up to `end` was computed in the chunks that we would compute it in. A snapshot: to its end, or not at
- * all. */
-static uint32_t agreed_end(const struct job *job, const struct serve_shape *shape, uint32_t end)
-{
-    bool snapshot = shape->state.kind == STATE_SNAPSHOT;
-    uint32_t at = shape->state.begin;
-
-    if (snapshot)
-        return shape->history == history_of(&job->schedule, end) ? end : end - 1;
-    if (shape->history != history_of(&job->schedule, at))
-        return at;
-    for (size_t i = 0; at < end; i++) {
-        uint32_t next = schedule_next(&job->schedule, at);
-        if (i >= MIN(shape->cuts_count, SERVE_CUTS_MAX) || shape->cuts[i] != next)
-            return at;
-        at = next;
-    }
-    return end;
-}
-
 /* ---- restoring ---- */
 
-static struct serve_shape shape_of(const struct hearth_object *object)
+static struct cuts_shape shape_of(const struct hearth_object *object)
 {
-    struct serve_shape shape;
+    struct cuts_shape shape;
 
     assert_int_equal(object->shape_bytes, sizeof(shape));
     memcpy(&shape, object->shape, sizeof(shape));
@@ -133,8 +86,8 @@ static uint32_t usable(const struct job *job, const struct hearth_plan_info *inf
     if (!job->loop->exact)
         return info->boundary;
     for (size_t i = 0; i < info->objects_count; i++) {
-        struct serve_shape shape = shape_of(&info->objects[i]);
-        uint32_t end = use_end(info, i), agreed = agreed_end(job, &shape, end);
+        struct cuts_shape shape = shape_of(&info->objects[i]);
+        uint32_t end = use_end(info, i), agreed = cuts_agreed(&shape, &job->schedule, end);
         if (agreed < end)
             return schedule_floor(&job->schedule, agreed);
     }
@@ -168,7 +121,7 @@ static bool fetch(struct job *job, struct hearth_plan *plan, struct state_object
             return shorten(job, plan, i,
                            error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT
                                                          : HEARTH_REASON_TIER_ERROR);
-        struct serve_shape shape = shape_of(&info->objects[i]);
+        struct cuts_shape shape = shape_of(&info->objects[i]);
         objects[i].shape = shape.state;
         objects[i].verified = false;
         if (state_check(job->loop->engine, &objects[i], NULL) != ERR_OK)
@@ -213,7 +166,7 @@ static void restore(struct job *job)
 
     if (job->loop->space == NULL)
         return;
-    assert_int_equal(hearth_lookup(job->loop->space, request->tokens, request->count, 0, &plan),
+    assert_int_equal(hearth_lookup(job->loop->space, request->tokens, request->count, NULL, &plan),
                      HEARTH_OK);
     const struct hearth_plan_info *info = hearth_plan_info(plan);
     job->answer->matched = info->matched;
@@ -237,7 +190,7 @@ static void put(struct job *job, struct hearth_store *store, enum hearth_object_
     bool rows = kind == HEARTH_OBJECT_ROWS;
     uint64_t capacity =
         rows ? state_rows_capacity(engine, end - begin) : state_snapshot_bytes(engine, job->seq);
-    struct serve_shape shape;
+    struct cuts_shape shape;
     void *memory;
 
     if (hearth_store_reserve(store, kind, begin, end, capacity, &memory) != HEARTH_OK)
@@ -254,7 +207,7 @@ static void put(struct job *job, struct hearth_store *store, enum hearth_object_
         shape.state.end,
         end); /* a snapshot is of where the sequence stands, or it does not exist (keeps I23) */
     if (job->loop->exact)
-        fill_cuts(job, begin, end, &shape);
+        cuts_fill(&shape, &job->schedule);
     if (hearth_store_commit(store, shape.state.bytes, &shape, sizeof(shape)) == HEARTH_OK) {
         job->loop->objects_stored++;
         job->loop->snapshots_stored += !rows;

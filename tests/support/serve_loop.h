@@ -6,7 +6,7 @@
  *                   ^----- shorten <----- refused '-> cold: an empty sequence
  *
  * EXACT. Rows and states have low bits that depend on the chunks they were computed in, and the cache knows tokens only. So an exact loop
- * writes into each shape where the chunks were cut (struct serve_shape) and restores only what has the cuts that its own schedule has; it
+ * writes into each shape where the chunks were cut (sched/cuts.h) and restores only what has the cuts that its own schedule has; it
  * stores nothing that was computed in a chunk which a longer prompt would not have: the last one before the last token, and what was
  * decoded. Then an answer is bit-identical to that of a cold run. Otherwise all is stored and restored, and answers are equal within
  * rounding.
@@ -24,7 +24,7 @@
 #include "engine/engine.h"
 #include "engine/state.h"
 
-enum { SERVE_TOKENS_MAX = 1200, SERVE_GENERATE_MAX = 32, SERVE_CUTS_MAX = 16, SERVE_MARK = 10 };
+enum { SERVE_TOKENS_MAX = 1200, SERVE_GENERATE_MAX = 32, SERVE_MARK = 10 };
 
 struct serve_loop {
     struct engine *engine;
@@ -51,14 +51,6 @@ struct serve_answer {
     enum hearth_reason reason; /* of the plan that was used */
     float *logits;      /* of the last token of the prompt; room for facts.vocab of the caller */
     token_id generated[SERVE_GENERATE_MAX];
-};
-
-/* What stands beside the bytes in the cache. */
-struct serve_shape {
-    struct state_shape state;
-    uint64_t history;    /* of all cuts up to its begin; of a snapshot: up to its end */
-    uint32_t cuts_count; /* the ends of its chunks, the last one at or behind its end; more than fit: not to be used exactly */
-    uint32_t cuts[SERVE_CUTS_MAX];
 };
 
 /* A space for the model of this engine. Fails the test when it cannot be opened. */

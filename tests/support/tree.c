@@ -126,6 +126,17 @@ void tree_detach(struct tree *tree, struct object *object)
     index_check(tree->index);
 }
 
+void tree_unpin(struct tree *tree, const char *text)
+{
+    int32_t tokens[TREE_TOKENS_MAX];
+    size_t count = tree_tokens(text, tokens);
+    struct index_pin *pin = index_find_pin(tree->index, tokens, count);
+
+    assert_non_null(pin);
+    assert_int_equal(index_pin_end(pin), count);
+    index_unpin(tree->index, pin);
+}
+
 void tree_clear(struct tree *tree)
 {
     index_clear(tree->index, drop, tree);

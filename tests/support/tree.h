@@ -43,6 +43,8 @@ struct object *tree_object(struct tree *tree, enum object_kind kind, uint32_t be
 struct object *tree_store(struct tree *tree, enum object_kind kind, uint32_t begin, const char *text);
 void tree_detach(struct tree *tree, struct object *object);
 void tree_clear(struct tree *tree);
+/* Undoes a pin of exactly this text. */
+void tree_unpin(struct tree *tree, const char *text);
 
 /* What the watch said of it last, which must be what the index says, too. */
 bool tree_evictable(const struct tree *tree, const struct object *object);

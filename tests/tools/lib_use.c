@@ -62,7 +62,7 @@ static int use(struct hearth_space *space)
         return 2;
     memset(state, 0, sizeof(state));
     tokens[TOKENS - 50] = -1; /* the next prompt goes another way there */
-    if (hearth_session_lookup(space, &ops, tokens, TOKENS, &reused) != HEARTH_OK)
+    if (hearth_session_lookup(space, &ops, tokens, TOKENS, NULL, &reused) != HEARTH_OK)
         return 3;
     printf("stored %lu bytes, reused %lu tokens\n", (unsigned long)stored, (unsigned long)reused);
     return reused == TOKENS - 50 && memcmp(state, tokens, reused * sizeof(state[0])) == 0 ? 0 : 4;

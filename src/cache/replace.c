@@ -1,0 +1,75 @@
+/*
+ * replace.c: what a conversation that grows takes the place of.
+ *
+ * Blocks are stored once and shared, and longer rows displace shorter ones of the same tokens by themselves (index.c): nothing is lost by
+ * either. What is left of an earlier turn, and of no use to a conversation that goes on, is this:
+ *
+ *      snapshots     --anchor----------E1---G1------------E2---G2------------E3---G3        E: end of the prompt - 1, G: end of the answer
+ *      turn 3 resumed at G2: E1, G1 and E2 are superseded. G2 is not: whoever edits the last message, or asks again, comes back to it
+ *
+ *      tails         ------------------[ old tail ]
+ *                                       '--[ what the prompt of this turn says instead ]     the old tail is superseded
+ *
+ * Superseded objects are not dropped: they are the first to leave when room is needed, and are found until then; being used makes them as
+ * good as any other. So an edit or a branch loses nothing that there is room for (keeps I92).
+ *
+ * All of this only after a good hit: then the tokens that were reused are this conversation's own (policy_may_replace; keeps I13, I14). A
+ * short prefix that two conversations share supersedes nothing. Neither are these superseded: anchors, what several conversations share,
+ * what is pinned, and snapshots that were taken for others to branch at (junctions, the grid, the start of the last message).
+ */
+#include "base/attr.h"
+#include "cache/cache.h"
+
+static uint32_t prompt_of(const struct hearth_store *store)
+{
+    return store->hints.prompt ? store->hints.prompt : (uint32_t)store->count;
+}
+
+static bool is_good_hit(const struct hearth_store *store)
+{
+    return policy_may_replace(store->hints.resumed, prompt_of(store), store->hints.anchor);
+}
+
+bool replace_is_turn_end(const struct hearth_store *store)
+{
+    return store->end + 1 >= prompt_of(store);
+}
+
+void replace_tail(struct hearth_store *store, struct deferred *deferred)
+{
+    if (!is_good_hit(store))
+        return;
+    struct index_match match = store_match(store, (uint32_t)store->count);
+    struct object *rows = match.partial ? node_rows(match.partial) : NULL;
+    /* Without a new tail of its own the prompt ends inside of this one. */
+    if (rows == NULL || !list_node_linked(&rows->tail_link) || match.tokens == store->count)
+        return;
+    bool reused = store->hints.resumed > rows->begin;
+    if (reused && match.tokens < rows->end && !room_is_pinned(rows))
+        room_supersede(rows, deferred);
+}
+
+static bool may_supersede(const struct hearth_store *store, const struct object *snapshot)
+{
+    return snapshot->turn_end && snapshot->end < store->hints.resumed &&
+           snapshot->end > store->hints.anchor && snapshot->entry != HEARTH_ENTRY_SYSTEM &&
+           !snapshot->shared && !room_is_pinned(snapshot);
+}
+
+void replace_snapshots(struct hearth_store *store, const struct object *snapshot,
+                       struct deferred *deferred)
+{
+    if (snapshot->end <= store->hints.resumed || !is_good_hit(store))
+        return;
+    struct index_match match = store_match(store, store->hints.resumed);
+    for (size_t i = 0; i < match.nodes_count + (match.partial != NULL); i++) {
+        struct node *node = i < match.nodes_count ? match.path[i] : match.partial;
+        uint32_t at = MIN(node_end(node), store->hints.resumed);
+        struct object *old;
+        while (at > node_begin(node) && (old = node_snapshot_below(node, at)) != NULL) {
+            if (may_supersede(store, old))
+                room_supersede(old, deferred);
+            at = old->end - 1;
+        }
+    }
+}

@@ -1,0 +1,626 @@
+/*
+ * conn.c: the life of a connection.
+ *
+ *               feed                    headers complete           feed: request complete
+ *      IDLE ------------> HEAD ------------------------> BODY ------------------------> BUSY
+ *       ^                  |  request without a body                                     |
+ *       |                  '-------------------------------------------------------------|
+ *       |                                                                                |
+ *       '--------------------- wrote: the answer is with the system, keep-alive ---------|
+ *                                                                                        |
+ *      HEAD, BODY --refuse--> LINGER <-------- wrote, no keep-alive ---------------------'
+ *      any --die--> DEAD
+ *
+ * BUSY    there is a reply, or an answer of our own, that is not written yet. Bytes that arrive are kept in `ahead` and parsed afterwards.
+ * LINGER  nothing is parsed any more. When all is written the sending side is shut, and what the client still sends is thrown away until it
+ *         closes or a deadline passes: a plain close would make its system forget our answer.
+ * DEAD    the owner closes and destroys. The reply is detached, and on_close was called if it was due.
+ *
+ * An EOF while an answer is being made means that the client is gone (the answer is for nobody). An EOF behind a request whose answer is
+ * complete already is only the end: what is left is written, and requests in `ahead` are answered as long as their handlers do so at once.
+ */
+#include "http/conn.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metric.h"
+#include "http/head.h"
+#include "http/parse.h"
+#include "http/reply_impl.h"
+#include "http/stats.h"
+
+enum { PEER_BYTES = 64, ERROR_BYTES_MAX = 64 * 1024, ALLOW_BYTES_MAX = 256 };
+
+enum phase { PHASE_IDLE, PHASE_HEAD, PHASE_BODY, PHASE_BUSY, PHASE_LINGER, PHASE_DEAD };
+
+struct http_conn {
+    struct http_shared *shared;
+    void *owner;
+    struct http_parser *parser;
+    char peer[PEER_BYTES];
+
+    enum phase phase;
+    bool fresh;        /* no request was complete yet */
+    bool eof;          /* the client sends no more */
+    bool closing;      /* no further request after this one */
+    bool reset;        /* DEAD: so that it is seen as a failure */
+    bool dispatched;   /* the handler was called and its answer is not ended */
+    uint64_t since_ns; /* begin of the phase; for HEAD and BODY of the request */
+    uint64_t body_ns;  /* begin of BODY */
+    uint64_t
+        progress_ns; /* last time that a byte was taken by the client, or that there was none to take */
+    uint64_t written_ns; /* last time that something was written into the stream */
+    uint64_t keepalive_ns;
+    size_t queued;      /* of the last tick */
+    uint64_t body_held; /* our part of shared->bodies_bytes */
+
+    struct http_reply *reply;
+    struct http_request *refused; /* whose head on_head refused; valid until the parser's reset */
+    struct buf ahead;
+    struct list output; /* of struct http_chunk */
+    size_t own_chunks;  /* of the output that are not of a reply; they come first */
+};
+
+static const struct http_limits *limits_of(const struct http_conn *conn)
+{
+    return &conn->shared->options.limits;
+}
+
+static uint64_t now_of(const struct http_conn *conn)
+{
+    return clock_mono_ns(conn->shared->options.clock);
+}
+
+static void count(struct http_conn *conn, enum http_stat stat, size_t label)
+{
+    metric_add(conn->shared->stats, stat, label, 1);
+}
+
+static void set_phase(struct http_conn *conn, enum phase phase)
+{
+    assert(conn->phase != PHASE_DEAD);
+    conn->phase = phase;
+    conn->since_ns = now_of(conn);
+    conn->progress_ns = conn->since_ns;
+}
+
+/* ---- the end ---- */
+
+static void detach_reply(struct http_conn *conn)
+{
+    struct http_reply *reply = conn->reply;
+
+    if (reply == NULL)
+        return;
+    conn->reply = NULL;
+    metric_add(conn->shared->stats, HTTP_STAT_ACTIVE, 0, -1);
+    if (http_reply_detach(reply))
+        count(conn, HTTP_STAT_DISCONNECTS, 0);
+}
+
+static void hold_body(struct http_conn *conn, uint64_t bytes)
+{
+    conn->shared->bodies_bytes += bytes - conn->body_held;
+    conn->body_held = bytes;
+}
+
+static void die(struct http_conn *conn)
+{
+    if (conn->phase == PHASE_DEAD)
+        return;
+    conn->phase = PHASE_DEAD;
+    detach_reply(conn);
+    hold_body(conn, 0);
+}
+
+static void time_out(struct http_conn *conn, enum http_timeout kind)
+{
+    count(conn, HTTP_STAT_TIMEOUTS, kind);
+    die(conn);
+}
+
+/* ---- answers of our own ---- */
+
+/* Without memory for it there is no answer, and the connection ends. */
+static void queue_own(struct http_conn *conn, struct str head, struct str body)
+{
+    struct http_chunk *chunk = http_chunk_create(head, body, STR_NONE);
+
+    if (chunk == NULL) {
+        die(conn);
+        return;
+    }
+    assert(conn->reply == NULL);
+    list_push_back(&conn->output, &chunk->node);
+    conn->own_chunks++;
+}
+
+static void answer(struct http_conn *conn, const struct http_head *head,
+                   const struct http_frame *frame, struct str body)
+{
+    struct buf text;
+
+    buf_init(&text, HTTP_HEAD_BYTES_MAX);
+    if (http_head_append(&text, head, frame) == ERR_OK)
+        queue_own(conn, (struct str){text.data, text.len}, body);
+    else
+        die(conn);
+    buf_fini(&text);
+}
+
+static const char *write_problem(struct http_conn *conn, enum http_problem problem,
+                                 struct buf *body)
+{
+    const struct http_options *options = &conn->shared->options;
+
+    if (options->error_body == NULL) {
+        buf_appendf(body, "%s\n", http_problem_sentence(problem));
+        return "text/plain; charset=utf-8";
+    }
+    options->error_body(problem, body, options->error_arg);
+    return options->error_content_type != NULL ? options->error_content_type : "application/json";
+}
+
+/* The Origin of a request if it is allowed, else empty. */
+static struct str cors_origin(const struct http_conn *conn, const struct http_request *request)
+{
+    struct str origin;
+
+    if (!http_request_header(request, STR("origin"), &origin) ||
+        !http_origin_allowed(origin, conn->shared->options.cors_origins))
+        return STR_NONE;
+    return origin;
+}
+
+/* `request` is NULL when there is none that could be read. */
+static struct http_frame frame_of(const struct http_conn *conn, const struct http_request *request,
+                                  size_t bytes)
+{
+    return (struct http_frame){
+        .length = HTTP_LENGTH_KNOWN,
+        .bytes = bytes,
+        .keep_alive = !conn->closing,
+        .old_client = request != NULL && request->version_minor == 0,
+        .cors_origin = request != NULL ? cors_origin(conn, request) : STR_NONE,
+        .cors_checked = conn->shared->options.cors_origins.count > 0,
+        .wall_ns = clock_wall_ns(conn->shared->options.clock),
+    };
+}
+
+/* `request` as above; `extra` may be NULL. */
+static void answer_problem(struct http_conn *conn, enum http_problem problem,
+                           const struct http_request *request, const struct http_header *extra)
+{
+    static const struct http_header retry = {STR("retry-after"), STR("1")};
+    bool head_only = request != NULL && request->method == HTTP_METHOD_HEAD;
+    struct buf body;
+
+    count(conn, HTTP_STAT_PROBLEMS, problem);
+    LOG_DEBUG(conn->shared->options.log, "http", "refused",
+              LOG_STR("problem", http_problem_name(problem)), LOG_STR("peer", conn->peer));
+    buf_init(&body, ERROR_BYTES_MAX);
+    struct str type = str_from(write_problem(conn, problem, &body));
+    if (problem == HTTP_PROBLEM_BUSY)
+        extra = &retry;
+    struct http_head head = {http_problem_status(problem), type, extra, extra != NULL};
+    struct http_frame frame = frame_of(conn, request, body.len);
+    answer(conn, &head, &frame, head_only ? STR_NONE : (struct str){body.data, body.len});
+    buf_fini(&body);
+}
+
+static void answer_no_method(struct http_conn *conn, const struct http_request *request)
+{
+    struct buf methods;
+
+    buf_init(&methods, ALLOW_BYTES_MAX);
+    http_route_allow(conn->shared->routes, conn->shared->routes_count, request->path, &methods);
+    struct http_header allow = {STR("allow"), {buf_str(&methods), methods.len}};
+    answer_problem(conn, HTTP_PROBLEM_NO_METHOD, request, &allow);
+    buf_fini(&methods);
+}
+
+/* The answer to what is no request: after it the connection ends. */
+static void refuse(struct http_conn *conn, enum http_problem problem)
+{
+    conn->closing = true;
+    hold_body(conn, 0);
+    set_phase(conn, PHASE_LINGER);
+    if (problem == HTTP_PROBLEM_NO_METHOD)
+        answer_no_method(conn, conn->refused);
+    else
+        answer_problem(conn, problem, conn->refused, NULL);
+}
+
+void http_conn_refuse(struct http_conn *conn)
+{
+    refuse(conn, HTTP_PROBLEM_BUSY);
+}
+
+/* ---- a request ---- */
+
+static enum http_problem judge(struct http_conn *conn, struct http_request *request)
+{
+    const struct http_shared *shared = conn->shared;
+
+    if (shared->check_host && !http_host_allowed(request->host, shared->options.allowed_hosts))
+        return HTTP_PROBLEM_HOST;
+    switch (http_route_find(shared->routes, shared->routes_count, request)) {
+    case HTTP_MATCH_NO_PATH:
+        return str_eq(request->path, STR("*")) ? HTTP_PROBLEM_NONE : HTTP_PROBLEM_NO_PATH;
+    case HTTP_MATCH_NO_METHOD:
+        return request->method == HTTP_METHOD_OPTIONS ? HTTP_PROBLEM_NONE : HTTP_PROBLEM_NO_METHOD;
+    default:
+        return HTTP_PROBLEM_NONE;
+    }
+}
+
+/* Before a body is read. */
+static enum http_problem on_head(struct http_request *request, bool expects, void *arg)
+{
+    struct http_conn *conn = arg;
+    enum http_problem problem = judge(conn, request);
+
+    if (problem == HTTP_PROBLEM_NONE && expects)
+        queue_own(conn, STR("HTTP/1.1 100 Continue\r\n\r\n"), STR_NONE);
+    if (problem != HTTP_PROBLEM_NONE)
+        conn->refused = request;
+    return problem;
+}
+
+/* OPTIONS: what there is, and, to a browser that may, leave to call it. */
+static void answer_options(struct http_conn *conn, const struct http_request *request)
+{
+    const struct http_options *options = &conn->shared->options;
+    struct str origin = cors_origin(conn, request);
+    const char *allowed = options->cors_headers != NULL ? options->cors_headers
+                                                        : "authorization, content-type, x-api-key";
+    struct buf methods;
+
+    buf_init(&methods, ALLOW_BYTES_MAX);
+    http_route_allow(conn->shared->routes, conn->shared->routes_count, request->path, &methods);
+    struct str allow = {buf_str(&methods), methods.len};
+    const struct http_header headers[] = {
+        {STR("allow"), allow},
+        {STR("access-control-allow-methods"), allow},
+        {STR("access-control-allow-headers"), str_from(allowed)},
+        {STR("access-control-max-age"), STR("600")},
+    };
+    struct http_head head = {
+        .status = 204, .headers = headers, .headers_count = origin.len > 0 ? COUNT_OF(headers) : 1};
+    struct http_frame frame = frame_of(conn, request, 0);
+    answer(conn, &head, &frame, STR_NONE);
+    buf_fini(&methods);
+}
+
+static void call_handler(struct http_conn *conn, struct http_request *request)
+{
+    const struct http_limits *limits = limits_of(conn);
+
+    conn->reply = http_reply_create(
+        conn->shared->mailbox, &(struct http_reply_options){
+                                   .owner = conn->owner,
+                                   .method = request->method,
+                                   .version_minor = request->version_minor,
+                                   .keep_alive = !conn->closing,
+                                   .cors_origin = cors_origin(conn, request),
+                                   .cors_checked = conn->shared->options.cors_origins.count > 0,
+                                   .answer_bytes_max = limits->answer_bytes_max,
+                                   .stream_bytes_max = limits->stream_bytes_max,
+                               });
+    conn->dispatched = true;
+    count(conn, HTTP_STAT_REQUESTS, 0);
+    metric_add(conn->shared->stats, HTTP_STAT_ACTIVE, 0, 1);
+    struct http_reply *handle = conn->reply;
+    request->route->handler(request, handle, request->route->arg);
+    http_parser_drop_body(conn->parser); /* what is needed of it was taken */
+    hold_body(conn, 0);
+    http_reply_release(&handle);
+    http_conn_deliver(conn);
+    if (conn->eof && conn->dispatched)
+        die(conn);
+}
+
+static void dispatch(struct http_conn *conn)
+{
+    struct http_request *request = http_parser_request(conn->parser);
+
+    request->peer = str_from(conn->peer);
+    request->arrived_ns = conn->since_ns;
+    set_phase(conn, PHASE_BUSY);
+    conn->fresh = false;
+    if (!http_parser_keep_alive(conn->parser) || conn->shared->draining)
+        conn->closing = true;
+    enum http_problem problem = judge(conn, request);
+    if (problem == HTTP_PROBLEM_NO_METHOD)
+        answer_no_method(conn, request);
+    else if (problem != HTTP_PROBLEM_NONE)
+        answer_problem(conn, problem, request, NULL);
+    else if (request->route == NULL)
+        answer_options(conn, request);
+    else
+        call_handler(conn, request);
+}
+
+/* ---- input ---- */
+
+static void keep_ahead(struct http_conn *conn, struct str bytes)
+{
+    if (bytes.len > 0 && buf_append(&conn->ahead, bytes.ptr, bytes.len) != ERR_OK)
+        die(conn);
+}
+
+/* After some of a request arrived. */
+static void update_progress(struct http_conn *conn)
+{
+    hold_body(conn, http_parser_body_bytes(conn->parser));
+    if (conn->shared->bodies_bytes > limits_of(conn)->bodies_bytes_max) {
+        refuse(conn, HTTP_PROBLEM_BUSY);
+        return;
+    }
+    if (conn->phase == PHASE_HEAD && http_parser_in_body(conn->parser)) {
+        conn->phase = PHASE_BODY;
+        conn->body_ns = now_of(conn);
+    }
+}
+
+static void parse(struct http_conn *conn, struct str bytes)
+{
+    if (bytes.len == 0)
+        return;
+    if (conn->phase == PHASE_IDLE)
+        set_phase(conn, PHASE_HEAD);
+    enum http_parse result = http_parser_feed(conn->parser, &bytes);
+    if (conn->phase == PHASE_DEAD)
+        return;
+    if (result == HTTP_PARSE_FAILED) {
+        refuse(conn, http_parser_problem(conn->parser));
+        return;
+    }
+    update_progress(conn);
+    if (result == HTTP_PARSE_MORE || conn->phase == PHASE_LINGER)
+        return;
+    dispatch(conn);
+    if (conn->phase == PHASE_BUSY)
+        keep_ahead(conn, bytes);
+}
+
+void http_conn_feed(struct http_conn *conn, struct str bytes)
+{
+    metric_add(conn->shared->stats, HTTP_STAT_BYTES, HTTP_DIRECTION_IN, (double)bytes.len);
+    if (conn->phase == PHASE_BUSY)
+        keep_ahead(conn, bytes);
+    else if (conn->phase < PHASE_BUSY)
+        parse(conn, bytes);
+}
+
+void http_conn_eof(struct http_conn *conn)
+{
+    conn->eof = true;
+    if (conn->phase == PHASE_DEAD)
+        return;
+    if (conn->phase < PHASE_BUSY || conn->dispatched || list_empty(&conn->output))
+        die(conn);
+}
+
+void http_conn_break(struct http_conn *conn)
+{
+    die(conn);
+}
+
+/* ---- output ---- */
+
+/* The answer is with the system. */
+static void finish_request(struct http_conn *conn)
+{
+    detach_reply(conn);
+    hold_body(conn, 0);
+    if (conn->closing) {
+        if (conn->eof)
+            die(conn);
+        else
+            set_phase(conn, PHASE_LINGER);
+        return;
+    }
+    http_parser_reset(conn->parser);
+    set_phase(conn, PHASE_IDLE);
+    struct buf ahead = conn->ahead;
+    buf_init(&conn->ahead, limits_of(conn)->ahead_bytes_max);
+    parse(conn, (struct str){ahead.data, ahead.len});
+    buf_fini(&ahead);
+    if (conn->eof && conn->phase < PHASE_BUSY)
+        die(conn);
+}
+
+static void after_output(struct http_conn *conn)
+{
+    if (!list_empty(&conn->output) || conn->dispatched)
+        return;
+    if (conn->phase == PHASE_BUSY)
+        finish_request(conn);
+    else if (conn->phase == PHASE_LINGER && conn->eof)
+        die(conn);
+}
+
+static void end_reply(struct http_conn *conn, const struct http_news *news)
+{
+    conn->dispatched = false;
+    conn->keepalive_ns = 0;
+    if (!news->keep_alive)
+        conn->closing = true;
+    after_output(conn);
+}
+
+static void collect(struct http_conn *conn, struct http_news *news)
+{
+    size_t before = conn->output.count;
+
+    if (list_empty(&conn->output))
+        conn->progress_ns = now_of(conn); /* there was nothing to take until now */
+    http_reply_collect(conn->reply, &conn->output, news);
+    if (conn->output.count > before)
+        conn->written_ns = now_of(conn);
+    conn->keepalive_ns = news->keepalive_ns;
+}
+
+void http_conn_deliver(struct http_conn *conn)
+{
+    struct http_news news;
+
+    if (conn->phase != PHASE_BUSY || !conn->dispatched)
+        return;
+    collect(conn, &news);
+    if (news.abandoned) {
+        detach_reply(conn);
+        conn->dispatched = false;
+        answer_problem(conn, HTTP_PROBLEM_INTERNAL, http_parser_request(conn->parser), NULL);
+    } else if (news.aborted) {
+        conn->reset = news.to_close;
+        die(conn);
+    } else if (news.ended) {
+        end_reply(conn, &news);
+    }
+}
+
+const struct list *http_conn_output(const struct http_conn *conn)
+{
+    return &conn->output;
+}
+
+/* Frees the first chunk; returns how much of it was of a reply. */
+static size_t pop_written(struct http_conn *conn, size_t *bytes)
+{
+    struct http_chunk *chunk = LIST_ENTRY(list_first(&conn->output), struct http_chunk, node);
+    size_t len = chunk->len;
+    bool own = conn->own_chunks > 0;
+
+    list_remove(&conn->output, &chunk->node);
+    mem_free(chunk);
+    *bytes += len;
+    conn->own_chunks -= own;
+    return own ? 0 : len;
+}
+
+void http_conn_wrote(struct http_conn *conn, size_t chunks)
+{
+    size_t bytes = 0, of_reply = 0;
+
+    assert(chunks <= conn->output.count);
+    while (chunks-- > 0)
+        of_reply += pop_written(conn, &bytes);
+    metric_add(conn->shared->stats, HTTP_STAT_BYTES, HTTP_DIRECTION_OUT, (double)bytes);
+    conn->progress_ns = now_of(conn);
+    if (conn->reply != NULL)
+        http_reply_written(conn->reply, of_reply);
+    after_output(conn);
+}
+
+enum http_wish http_conn_wish(const struct http_conn *conn)
+{
+    if (conn->phase == PHASE_DEAD)
+        return conn->reset ? HTTP_WISH_RESET : HTTP_WISH_CLOSE;
+    if (conn->phase == PHASE_LINGER && list_empty(&conn->output))
+        return HTTP_WISH_SHUTDOWN;
+    return HTTP_WISH_NONE;
+}
+
+/* ---- time ---- */
+
+static bool passed(uint64_t now_ns, uint64_t since_ns, uint64_t ms)
+{
+    return now_ns - since_ns >= ms * NS_PER_MS;
+}
+
+static void tick_input(struct http_conn *conn, uint64_t now)
+{
+    const struct http_limits *limits = limits_of(conn);
+    uint64_t grace = http_parser_body_bytes(conn->parser) * 1000 / limits->body_rate_min;
+
+    if (conn->phase == PHASE_IDLE &&
+        passed(now, conn->since_ns, conn->fresh ? limits->head_ms : limits->idle_ms)) {
+        time_out(conn, conn->fresh ? HTTP_TIMEOUT_HEAD : HTTP_TIMEOUT_IDLE);
+    } else if (conn->phase == PHASE_HEAD && passed(now, conn->since_ns, limits->head_ms)) {
+        count(conn, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_HEAD);
+        refuse(conn, HTTP_PROBLEM_SLOW);
+    } else if (conn->phase == PHASE_BODY && passed(now, conn->body_ns, limits->body_ms + grace)) {
+        count(conn, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_BODY);
+        refuse(conn, HTTP_PROBLEM_SLOW);
+    }
+}
+
+static void tick_output(struct http_conn *conn, uint64_t now, size_t queued)
+{
+    if (queued != conn->queued)
+        conn->progress_ns = now;
+    conn->queued = queued;
+    if (!list_empty(&conn->output) && passed(now, conn->progress_ns, limits_of(conn)->write_ms))
+        time_out(conn, HTTP_TIMEOUT_WRITE);
+    else if (conn->phase == PHASE_LINGER && list_empty(&conn->output) &&
+             passed(now, conn->progress_ns, limits_of(conn)->linger_ms))
+        die(conn);
+}
+
+/* keeps I80 */
+static void tick_keepalive(struct http_conn *conn, uint64_t now)
+{
+    if (conn->keepalive_ns == 0 || now - conn->written_ns < conn->keepalive_ns)
+        return;
+    http_reply_send_keepalive(conn->reply);
+    http_conn_deliver(conn);
+}
+
+void http_conn_tick(struct http_conn *conn, size_t queued)
+{
+    uint64_t now = now_of(conn);
+
+    if (conn->phase < PHASE_BUSY)
+        tick_input(conn, now);
+    if (conn->phase != PHASE_DEAD)
+        tick_output(conn, now, queued);
+    if (conn->phase == PHASE_BUSY)
+        tick_keepalive(conn, now);
+}
+
+void http_conn_drain(struct http_conn *conn)
+{
+    conn->closing = true;
+    if (conn->phase == PHASE_IDLE)
+        die(conn);
+}
+
+/* ---- birth and death ---- */
+
+struct http_conn *http_conn_create(struct http_shared *shared, struct str peer, void *owner)
+{
+    struct http_conn *conn = mem_alloc(sizeof(*conn));
+
+    conn->shared = shared;
+    conn->owner = owner;
+    conn->fresh = true;
+    conn->parser = http_parser_create(&shared->options.limits, on_head, conn);
+    snprintf(conn->peer, sizeof(conn->peer), STR_FMT, STR_ARG(peer));
+    buf_init(&conn->ahead, shared->options.limits.ahead_bytes_max);
+    list_init(&conn->output);
+    set_phase(conn, PHASE_IDLE);
+    metric_add(shared->stats, HTTP_STAT_CONNECTIONS, 0, 1);
+    return conn;
+}
+
+void http_conn_destroy(struct http_conn **conn)
+{
+    struct http_conn *old = *conn;
+
+    if (old == NULL)
+        return;
+    die(old);
+    metric_add(old->shared->stats, HTTP_STAT_CONNECTIONS, 0, -1);
+    http_chunk_free_all(&old->output);
+    buf_fini(&old->ahead);
+    http_parser_destroy(&old->parser);
+    mem_free(old);
+    *conn = NULL;
+}

@@ -1,0 +1,105 @@
+/*
+ * head.c: header lines cannot be forged: names are checked (they are literals of ours), values lose their control characters.
+ */
+#include "http/head.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "http/problem.h"
+
+static const struct http_header ours[] = {
+    {STR("content-length"), {0}}, {STR("transfer-encoding"), {0}},
+    {STR("connection"), {0}},     {STR("content-type"), {0}},
+    {STR("date"), {0}},
+};
+
+bool http_status_bodiless(int status)
+{
+    return status < 200 || status == 204 || status == 304;
+}
+
+static bool is_name(struct str name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (!isalnum((unsigned char)name.ptr[i]) && name.ptr[i] != '-')
+            return false;
+    for (size_t i = 0; i < COUNT_OF(ours); i++)
+        if (str_eq_nocase(name, ours[i].name))
+            return false;
+    return name.len > 0;
+}
+
+static void append_line(struct buf *out, struct str name, struct str value)
+{
+    buf_append(out, name.ptr, name.len);
+    buf_append_str(out, ": ");
+    for (size_t i = 0; i < value.len; i++) {
+        unsigned char c = (unsigned char)value.ptr[i];
+        buf_append_char(out, c < 0x20 || c == 0x7f ? ' ' : (char)c);
+    }
+    buf_append_str(out, "\r\n");
+}
+
+/* As the standard writes it, whatever the locale. */
+static void append_date(struct buf *out, uint64_t wall_ns)
+{
+    static const char days[] = "SunMonTueWedThuFriSat",
+                      months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    time_t seconds = (time_t)(wall_ns / NS_PER_S);
+    struct tm tm;
+
+    if (gmtime_r(&seconds, &tm) == NULL)
+        return;
+    buf_appendf(out, "date: %.3s, %02d %.3s %04d %02d:%02d:%02d GMT\r\n", days + 3 * tm.tm_wday,
+                tm.tm_mday, months + 3 * tm.tm_mon, tm.tm_year + 1900, tm.tm_hour, tm.tm_min,
+                tm.tm_sec);
+}
+
+static void append_length(struct buf *out, int status, const struct http_frame *frame)
+{
+    if (http_status_bodiless(status))
+        return;
+    if (frame->length == HTTP_LENGTH_CHUNKED)
+        buf_append_str(out, "transfer-encoding: chunked\r\n");
+    else if (frame->length == HTTP_LENGTH_KNOWN)
+        buf_appendf(out, "content-length: %" PRIu64 "\r\n", frame->bytes);
+}
+
+static void append_connection(struct buf *out, const struct http_frame *frame)
+{
+    if (!frame->keep_alive)
+        buf_append_str(out, "connection: close\r\n");
+    else if (frame->old_client)
+        buf_append_str(out, "connection: keep-alive\r\n");
+}
+
+static void append_cors(struct buf *out, const struct http_frame *frame)
+{
+    if (frame->cors_origin.len > 0)
+        append_line(out, STR("access-control-allow-origin"), frame->cors_origin);
+    if (frame->cors_checked)
+        append_line(out, STR("vary"), STR("origin"));
+}
+
+enum err http_head_append(struct buf *out, const struct http_head *head,
+                          const struct http_frame *frame)
+{
+    assert(head->status >= 200 && head->status <= 599);
+    buf_appendf(out, "HTTP/1.1 %d %s\r\n", head->status, http_status_phrase(head->status));
+    append_date(out, frame->wall_ns);
+    if (head->content_type.len > 0)
+        append_line(out, STR("content-type"), head->content_type);
+    append_length(out, head->status, frame);
+    append_connection(out, frame);
+    append_cors(out, frame);
+    for (size_t i = 0; i < head->headers_count; i++) {
+        assert(is_name(head->headers[i].name));
+        append_line(out, head->headers[i].name, head->headers[i].value);
+    }
+    return buf_append_str(out, "\r\n");
+}

@@ -1,0 +1,535 @@
+/*
+ * server.c: libuv around http_conn. Everything below runs on the loop thread, except the functions of server.h, which leave a note under a lock
+ * and wake the loop.
+ *
+ *      uv handle -> struct socket -> struct http_conn
+ *
+ * After each event of a socket comes pump(): it starts a write if there is something to write and none is under way, and does what the
+ * connection wishes. A socket is destroyed in libuv's close callback: until then a write may use the connection's chunks.
+ *
+ * One timer looks at all connections every tick; it stands still when there is none. With a thousand connections that is a thousand
+ * comparisons, ten times a second.
+ */
+#include "http/server.h"
+
+#include <assert.h>
+#include <string.h>
+#include <uv.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metric.h"
+#include "http/conn.h"
+#include "http/listen.h"
+#include "http/reply_impl.h"
+#include "http/stats.h"
+
+enum {
+    READ_BYTES = 64 * 1024,
+    WRITE_CHUNKS = 32, /* per write */
+    REFUSED_MAX =
+        64, /* connections beyond the limit that are told so; further ones are just closed */
+    PEER_IDLE_S = 60, /* until the system asks a silent peer whether it is there */
+    TICK_MS = 100,
+    ADDRESS_BYTES = 64,
+};
+
+struct http_server {
+    struct http_shared shared;
+    uv_loop_t loop;
+    uv_async_t wake;
+    uv_timer_t timer;
+    uv_tcp_t tcp;
+    uv_pipe_t local;
+    struct list sockets;
+    struct thread thread;
+    uint16_t port;
+    bool has_loop, has_tcp, has_local, stopped;
+    char read_buf[READ_BYTES];
+
+    struct lock lock;
+    struct cond changed;
+    bool drain_asked GUARDED_BY(lock), stop_asked GUARDED_BY(lock);
+    bool drained GUARDED_BY(lock); /* draining, and no connection is left */
+};
+
+struct socket {
+    struct http_server *server;
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } uv;
+    bool is_tcp, closing, shut;
+    struct http_conn *conn;
+    struct list_node node;
+    char address[ADDRESS_BYTES];
+    uv_write_t write;
+    size_t writing; /* chunks; 0: no write is under way */
+    uv_shutdown_t shutdown;
+};
+
+static void pump(struct socket *socket);
+static void on_tick(uv_timer_t *timer);
+
+/* ---- the end of a socket ---- */
+
+static void tell_if_drained(struct http_server *server)
+{
+    if (!server->shared.draining || !list_empty(&server->sockets))
+        return;
+    lock_enter(&server->lock);
+    server->drained = true;
+    cond_broadcast(&server->changed);
+    lock_leave(&server->lock);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct socket *socket = handle->data;
+    struct http_server *server = socket->server;
+
+    http_conn_destroy(&socket->conn);
+    list_remove(&server->sockets, &socket->node);
+    mem_free(socket);
+    if (list_empty(&server->sockets) && !server->stopped)
+        uv_timer_stop(&server->timer);
+    tell_if_drained(server);
+}
+
+static void close_socket(struct socket *socket, bool reset)
+{
+    if (socket->closing)
+        return;
+    socket->closing = true;
+    /* A reset is refused while a shutdown is under way, and there is none for local sockets. */
+    if (reset && socket->is_tcp && uv_tcp_close_reset(&socket->uv.tcp, on_closed) == 0)
+        return;
+    uv_close(&socket->uv.handle, on_closed);
+}
+
+/* ---- output ---- */
+
+static void on_written(uv_write_t *write, int status)
+{
+    struct socket *socket = write->data;
+    size_t chunks = socket->writing;
+
+    socket->writing = 0;
+    if (socket->closing)
+        return;
+    if (status != 0)
+        http_conn_break(socket->conn);
+    else
+        http_conn_wrote(socket->conn, chunks);
+    pump(socket);
+}
+
+static void start_write(struct socket *socket)
+{
+    uv_buf_t bufs[WRITE_CHUNKS];
+    unsigned count = 0;
+
+    LIST_FOREACH (struct http_chunk, chunk, http_conn_output(socket->conn), node) {
+        if (count == WRITE_CHUNKS)
+            break;
+        bufs[count++] = (uv_buf_t){.base = chunk->data, .len = chunk->len};
+    }
+    socket->write.data = socket;
+    socket->writing = count;
+    if (uv_write(&socket->write, &socket->uv.stream, bufs, count, on_written) != 0) {
+        socket->writing = 0;
+        http_conn_break(socket->conn);
+    }
+}
+
+static void on_shut(uv_shutdown_t *shutdown, int status)
+{
+    (void)shutdown;
+    (void)status; /* a failure is seen by reading, or by the linger deadline */
+}
+
+static void shut_socket(struct socket *socket)
+{
+    if (socket->shut)
+        return;
+    socket->shut = true;
+    if (uv_shutdown(&socket->shutdown, &socket->uv.stream, on_shut) != 0)
+        http_conn_break(socket->conn);
+}
+
+static void pump(struct socket *socket)
+{
+    if (socket->closing)
+        return;
+    if (socket->writing == 0 && http_conn_wish(socket->conn) == HTTP_WISH_NONE &&
+        !list_empty(http_conn_output(socket->conn)))
+        start_write(socket);
+    if (http_conn_wish(socket->conn) == HTTP_WISH_SHUTDOWN)
+        shut_socket(socket);
+    enum http_wish wish = http_conn_wish(socket->conn);
+    if (wish == HTTP_WISH_CLOSE || wish == HTTP_WISH_RESET)
+        close_socket(socket, wish == HTTP_WISH_RESET);
+}
+
+/* ---- input ---- */
+
+/* One buffer for all: libuv fills it and calls on_read before it asks again. */
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    struct socket *socket = handle->data;
+
+    (void)suggested;
+    *buf = (uv_buf_t){.base = socket->server->read_buf, .len = READ_BYTES};
+}
+
+static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
+{
+    struct socket *socket = stream->data;
+
+    if (len == 0 || socket->closing)
+        return;
+    if (len > 0)
+        http_conn_feed(socket->conn, (struct str){buf->base, (size_t)len});
+    else if (len == UV_EOF)
+        http_conn_eof(socket->conn);
+    else
+        http_conn_break(socket->conn);
+    pump(socket);
+}
+
+/* ---- new connections ---- */
+
+static void name_peer(struct socket *socket)
+{
+    struct sockaddr_storage address;
+    int len = sizeof(address);
+
+    snprintf(socket->address, sizeof(socket->address), "%s", socket->is_tcp ? "unknown" : "unix");
+    if (socket->is_tcp &&
+        uv_tcp_getpeername(&socket->uv.tcp, (struct sockaddr *)&address, &len) == 0)
+        uv_ip_name((const struct sockaddr *)&address, socket->address, sizeof(socket->address));
+}
+
+static size_t count_address(const struct http_server *server, const char *address)
+{
+    size_t count = 0;
+
+    LIST_FOREACH (struct socket, socket, &server->sockets, node)
+        count += strcmp(socket->address, address) == 0;
+    return count;
+}
+
+/* True: over a limit, and counted as such. The socket is in the list by now. */
+static bool is_too_many(struct http_server *server, const struct socket *socket)
+{
+    const struct http_limits *limits = &server->shared.options.limits;
+    enum http_refusal refusal;
+
+    if (server->sockets.count > limits->connections_max)
+        refusal = HTTP_REFUSAL_TOTAL;
+    else if (socket->is_tcp &&
+             count_address(server, socket->address) > limits->connections_per_address_max)
+        refusal = HTTP_REFUSAL_ADDRESS;
+    else
+        return false;
+    metric_add(server->shared.stats, HTTP_STAT_REFUSED, refusal, 1);
+    LOG_WARN(server->shared.options.log, "http", "too many connections",
+             LOG_STR("peer", socket->address));
+    return true;
+}
+
+static struct socket *create_socket(struct http_server *server, bool is_tcp)
+{
+    struct socket *socket = mem_alloc(sizeof(*socket));
+
+    socket->server = server;
+    socket->is_tcp = is_tcp;
+    int rc = is_tcp ? uv_tcp_init(&server->loop, &socket->uv.tcp)
+                    : uv_pipe_init(&server->loop, &socket->uv.pipe, 0);
+    assert(rc == 0); /* they only fill the struct */
+    (void)rc;
+    socket->uv.handle.data = socket;
+    list_push_back(&server->sockets, &socket->node);
+    return socket;
+}
+
+static void serve(struct socket *socket)
+{
+    struct http_server *server = socket->server;
+
+    socket->conn = http_conn_create(&server->shared, str_from(socket->address), socket);
+    if (is_too_many(server, socket))
+        http_conn_refuse(socket->conn);
+    if (socket->is_tcp) {
+        uv_tcp_nodelay(&socket->uv.tcp, 1);
+        uv_tcp_keepalive(&socket->uv.tcp, 1, PEER_IDLE_S);
+    }
+    if (uv_read_start(&socket->uv.stream, on_alloc, on_read) != 0)
+        http_conn_break(socket->conn);
+    if (!uv_is_active((const uv_handle_t *)&server->timer)) {
+        uint32_t tick_ms = server->shared.options.tick_ms;
+        uv_timer_start(&server->timer, on_tick, tick_ms, tick_ms);
+    }
+    pump(socket);
+}
+
+static void on_connection(uv_stream_t *listener, int status)
+{
+    struct http_server *server = listener->data;
+    bool is_tcp = listener == (uv_stream_t *)&server->tcp;
+
+    if (status != 0) {
+        LOG_WARN(server->shared.options.log, "http", "a connection could not be accepted",
+                 LOG_STR("reason", uv_strerror(status)));
+        return;
+    }
+    struct socket *socket = create_socket(server, is_tcp);
+    if (uv_accept(listener, &socket->uv.stream) != 0 ||
+        server->sockets.count > server->shared.options.limits.connections_max + REFUSED_MAX) {
+        close_socket(socket, false);
+        return;
+    }
+    metric_add(server->shared.stats, HTTP_STAT_ACCEPTED, 0, 1);
+    name_peer(socket);
+    serve(socket);
+}
+
+/* ---- events of the loop ---- */
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct http_server *server = timer->data;
+
+    LIST_FOREACH (struct socket, socket, &server->sockets, node) {
+        if (socket->closing)
+            continue;
+        http_conn_tick(socket->conn, uv_stream_get_write_queue_size(&socket->uv.stream));
+        pump(socket);
+    }
+}
+
+static void drain(struct http_server *server)
+{
+    if (server->shared.draining)
+        return;
+    server->shared.draining = true;
+    http_mailbox_drain(server->shared.mailbox);
+    if (server->has_tcp)
+        uv_close((uv_handle_t *)&server->tcp, NULL);
+    if (server->has_local)
+        uv_close((uv_handle_t *)&server->local, NULL);
+    LIST_FOREACH (struct socket, socket, &server->sockets, node) {
+        if (socket->closing)
+            continue;
+        http_conn_drain(socket->conn);
+        pump(socket);
+    }
+    tell_if_drained(server);
+}
+
+/* Every handle is closed, so that uv_run returns when the last callback has run. */
+static void stop(struct http_server *server)
+{
+    drain(server);
+    LIST_FOREACH (struct socket, socket, &server->sockets, node) {
+        if (socket->closing)
+            continue;
+        http_conn_break(socket->conn);
+        pump(socket);
+    }
+    server->stopped = true;
+    http_mailbox_close(server->shared.mailbox); /* from here on nobody uses server->wake */
+    uv_close((uv_handle_t *)&server->timer, NULL);
+    uv_close((uv_handle_t *)&server->wake, NULL);
+}
+
+static void on_wake(uv_async_t *async)
+{
+    struct http_server *server = async->data;
+    struct socket *socket;
+
+    while ((socket = http_mailbox_next(server->shared.mailbox)) != NULL) {
+        http_conn_deliver(socket->conn);
+        pump(socket);
+    }
+    lock_enter(&server->lock);
+    bool drain_asked = server->drain_asked, stop_asked = server->stop_asked;
+    lock_leave(&server->lock);
+    if (drain_asked)
+        drain(server);
+    if (stop_asked && !server->stopped)
+        stop(server);
+}
+
+static void run(void *arg)
+{
+    struct http_server *server = arg;
+
+    uv_run(&server->loop, UV_RUN_DEFAULT);
+    assert(list_empty(&server->sockets));
+}
+
+/* ---- birth and death ---- */
+
+static void wake_loop(void *arg)
+{
+    struct http_server *server = arg;
+
+    uv_async_send(&server->wake);
+}
+
+static void destroy(struct http_server **server)
+{
+    struct http_server *old = *server;
+
+    if (old->has_loop) {
+        int rc = uv_loop_close(&old->loop);
+        assert(rc == 0); /* every handle was closed */
+        (void)rc;
+    }
+    http_mailbox_release(&old->shared.mailbox);
+    metric_set_destroy(&old->shared.stats);
+    cond_fini(&old->changed);
+    lock_fini(&old->lock);
+    mem_free(old);
+    *server = NULL;
+}
+
+static void complete(struct http_shared *shared)
+{
+    struct http_options *options = &shared->options;
+
+    http_limits_complete(&options->limits);
+    if (options->clock == NULL)
+        options->clock = clock_real();
+    if (options->tick_ms == 0)
+        options->tick_ms = TICK_MS;
+    if (options->host == NULL && options->unix_path == NULL)
+        options->host = "127.0.0.1";
+    shared->check_host = options->allowed_hosts.count > 0 || options->host == NULL ||
+                         http_is_loopback(str_from(options->host));
+}
+
+static enum err init_loop(struct http_server *server, struct errinfo *info)
+{
+    int rc = uv_loop_init(&server->loop);
+
+    if (rc != 0)
+        return err_set_errno(info, -rc, "no event loop");
+    rc = uv_async_init(&server->loop, &server->wake, on_wake);
+    if (rc != 0) {
+        uv_loop_close(&server->loop);
+        return err_set_errno(info, -rc, "no event loop");
+    }
+    uv_timer_init(&server->loop, &server->timer);
+    server->has_loop = true;
+    server->wake.data = server->timer.data = server;
+    return ERR_OK;
+}
+
+static enum err start_listening(struct http_server *server, struct errinfo *info)
+{
+    const struct http_options *options = &server->shared.options;
+
+    if (options->host != NULL) {
+        uv_tcp_init(&server->loop, &server->tcp);
+        server->tcp.data = server;
+        server->has_tcp = true;
+        TRY(http_listen_tcp(&server->tcp, options->host, options->port, on_connection,
+                            &server->port, info));
+    }
+    if (options->unix_path != NULL) {
+        uv_pipe_init(&server->loop, &server->local, 0);
+        server->local.data = server;
+        server->has_local = true;
+        TRY(http_listen_unix(&server->local, options->unix_path, on_connection, info));
+    }
+    return ERR_OK;
+}
+
+static struct http_server *create(const struct http_options *options,
+                                  const struct http_route *routes, size_t routes_count)
+{
+    struct http_server *server = mem_alloc(sizeof(*server));
+
+    server->shared.options = *options;
+    server->shared.routes = routes;
+    server->shared.routes_count = routes_count;
+    complete(&server->shared);
+    list_init(&server->sockets);
+    lock_init(&server->lock, "http server", LOCK_RANK_QUEUE);
+    cond_init(&server->changed);
+    server->shared.stats = http_stats_create();
+    server->shared.mailbox = http_mailbox_create(server->shared.options.clock, wake_loop, server);
+    return server;
+}
+
+enum err http_server_start(const struct http_options *options, const struct http_route *routes,
+                           size_t routes_count, struct http_server **server, struct errinfo *info)
+{
+    struct http_server *made = create(options, routes, routes_count);
+
+    *server = NULL;
+    http_route_check(routes, routes_count);
+    enum err err = init_loop(made, info);
+    if (err == ERR_OK)
+        err = start_listening(made, info);
+    if (err == ERR_OK)
+        err = thread_start(&made->thread, "http", run, made, info);
+    if (err == ERR_OK) {
+        *server = made;
+        return ERR_OK;
+    }
+    if (made->has_loop) {
+        stop(made);
+        run(made); /* until the handles are closed */
+    }
+    destroy(&made);
+    return err;
+}
+
+uint16_t http_server_port(const struct http_server *server)
+{
+    return server->port;
+}
+
+bool http_server_drain(struct http_server *server, uint64_t timeout_ms)
+{
+    uint64_t deadline = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
+
+    lock_enter(&server->lock);
+    server->drain_asked = true;
+    lock_leave(&server->lock);
+    uv_async_send(&server->wake);
+    lock_enter(&server->lock);
+    while (!server->drained)
+        if (!cond_wait_until(&server->changed, &server->lock, deadline))
+            break;
+    bool drained = server->drained;
+    lock_leave(&server->lock);
+    return drained;
+}
+
+void http_server_stop(struct http_server **server)
+{
+    struct http_server *old = *server;
+
+    if (old == NULL)
+        return;
+    lock_enter(&old->lock);
+    old->stop_asked = true;
+    lock_leave(&old->lock);
+    uv_async_send(&old->wake);
+    thread_join(&old->thread);
+    destroy(server);
+}
+
+const struct metric_set *http_server_metrics(const struct http_server *server)
+{
+    return server->shared.stats;
+}

@@ -1,0 +1,259 @@
+/*
+ * model.c: see the header. What is opened here is closed here, in the reverse order: the scheduler before the engine that it runs, spaces
+ * after the scheduler that stores into them.
+ */
+#include "models/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+enum { SPACES_MAX = 256, TENANT_BYTES = 128, TOKEN_TEXT_BYTES = 256 };
+
+struct model_space {
+    char tenant[TENANT_BYTES];
+    struct hearth_space *space;
+};
+
+struct model {
+    struct engine *engine;
+    char *name;
+    struct hearth_cache *cache;
+    struct chat_template *tmpl;
+    struct tokens *tokens;
+    struct sched *sched;
+    uint64_t loaded_s;
+    struct lock lock;
+    struct model_space *spaces GUARDED_BY(lock); /* SPACES_MAX */
+    size_t spaces_count GUARDED_BY(lock);
+};
+
+/* ---- template and tokenizer ---- */
+
+static size_t text_of(const struct engine *engine, token_id token, char *out, size_t size)
+{
+    return token < 0 ? 0 : MIN(engine_token_bytes(engine, token, true, out, size), size);
+}
+
+static enum err open_template(struct model *model, const char *text, struct log *log,
+                              struct errinfo *info)
+{
+    const struct engine_facts *facts = engine_facts(model->engine);
+    char bos[TOKEN_TEXT_BYTES], eos[TOKEN_TEXT_BYTES];
+    struct chat_template_options options = {
+        .source = text != NULL ? text : facts->chat_template,
+        .bos = {bos, text_of(model->engine, facts->bos, bos, sizeof(bos))},
+        .eos = {eos, text_of(model->engine, facts->eos, eos, sizeof(eos))},
+    };
+    enum err err = chat_template_create(&options, &model->tmpl, info);
+
+    if (err == ERR_OK || text != NULL || facts->chat_template == NULL)
+        return err;
+    /* One that came with the model and cannot be used is no reason not to serve it. */
+    LOG_WARN(log, "model", "its chat template cannot be used; a plain one is taken",
+             LOG_STR("model", model->name), LOG_STR("reason", info->text));
+    options.source = NULL;
+    return chat_template_create(&options, &model->tmpl, info);
+}
+
+static enum err tokenize(void *arg, struct str text, unsigned flags, int32_t *out, size_t max,
+                         size_t *count, struct errinfo *info)
+{
+    unsigned engine_flags = (flags & TOKENS_CONTROL ? ENGINE_TOKENIZE_CONTROL : 0) |
+                            (flags & TOKENS_BOS ? ENGINE_TOKENIZE_BOS : 0);
+
+    return engine_tokenize(arg, text, engine_flags, out, max, count, info);
+}
+
+static size_t token_bytes(void *arg, int32_t token, bool control, char *out, size_t size)
+{
+    return engine_token_bytes(arg, token, control, out, size);
+}
+
+static unsigned token_traits(void *arg, int32_t token)
+{
+    return engine_token_traits(arg, token);
+}
+
+static enum err open_tokens(struct model *model, uint64_t bytes_max, struct errinfo *info)
+{
+    const struct engine_facts *facts = engine_facts(model->engine);
+    struct tokens_options options = {
+        .source = {.tokenize = tokenize,
+                   .token_bytes = token_bytes,
+                   .token_traits = token_traits,
+                   .arg = model->engine,
+                   .vocab = facts->vocab,
+                   .bos = facts->bos,
+                   .add_bos = facts->add_bos},
+        .memory_bytes_max = bytes_max,
+    };
+
+    return tokens_create(&options, &model->tokens, info);
+}
+
+/* ---- spaces ---- */
+
+static struct hearth_model describe(const struct engine_facts *facts)
+{
+    bool whole = facts->slicing == ENGINE_SLICING_WHOLE;
+    struct hearth_model model = {
+        .struct_size = sizeof(model),
+        .kinds = whole ? HEARTH_KIND_RECURRENT : facts->kinds, /* as a whole: valid at one length only */
+        .window = facts->window,
+        .rows_bytes_per_token = facts->rows_bytes_per_token,
+        .snapshot_bytes = facts->snapshot_bytes_max,
+    };
+
+    memcpy(model.fingerprint, facts->fingerprint.bytes, sizeof(model.fingerprint));
+    return model;
+}
+
+static struct model_space *find_space_locked(struct model *model, const char *tenant) REQUIRES(lock)
+{
+    lock_assert_held(&model->lock);
+    for (size_t i = 0; i < model->spaces_count; i++)
+        if (strcmp(model->spaces[i].tenant, tenant) == 0)
+            return &model->spaces[i];
+    return NULL;
+}
+
+/* Opening takes locks of the cache, which rank above ours. */
+static enum err add_space_locked(struct model *model, const char *tenant, struct model_space **out,
+                                 struct errinfo *info) REQUIRES(lock)
+{
+    struct hearth_model record = describe(engine_facts(model->engine));
+    struct model_space *added = &model->spaces[model->spaces_count];
+
+    lock_assert_held(&model->lock);
+    if (model->spaces_count == SPACES_MAX || strlen(tenant) >= sizeof(added->tenant))
+        return err_set(info, ERR_LIMIT, "more than %d tenants, or a name that is too long", SPACES_MAX);
+    int error = hearth_space_open(model->cache, &record, tenant, 0, &added->space);
+    if (error != HEARTH_OK)
+        return err_set(info, error == HEARTH_ERROR_MEMORY ? ERR_NOMEM : ERR_INVALID,
+                       "no space in the cache: %s", hearth_error_text(error));
+    snprintf(added->tenant, sizeof(added->tenant), "%s", tenant);
+    model->spaces_count++;
+    *out = added;
+    return ERR_OK;
+}
+
+enum err model_space(struct model *model, const char *tenant, struct hearth_space **space,
+                     struct errinfo *info)
+{
+    enum err err = ERR_OK;
+
+    *space = NULL;
+    if (model->cache == NULL)
+        return ERR_OK;
+    lock_enter(&model->lock);
+    struct model_space *found = find_space_locked(model, tenant);
+    if (found == NULL)
+        err = add_space_locked(model, tenant, &found, info);
+    if (err == ERR_OK)
+        *space = found->space;
+    lock_leave(&model->lock);
+    return err;
+}
+
+/* ---- open and close ---- */
+
+static enum err open_parts(struct model *model, const struct model_options *options,
+                           struct errinfo *info)
+{
+    struct sched_options sched = options->sched;
+
+    TRY(open_template(model, options->template_text, options->log, info));
+    TRY(open_tokens(model, options->tokens_cache_bytes, info));
+    sched.engine = model->engine;
+    sched.model = model->name;
+    sched.clock = options->clock;
+    sched.log = options->log;
+    return sched_create(&model->sched, &sched, info);
+}
+
+static struct model *create(const struct model_options *options)
+{
+    struct model *model = mem_alloc(sizeof(*model));
+    const struct engine_facts *facts = engine_facts(options->engine);
+
+    model->engine = options->engine;
+    model->name = mem_strdup(options->name != NULL ? options->name : facts->name);
+    /* An engine that cannot move state at all is served without a cache. */
+    model->cache = facts->slicing == ENGINE_SLICING_NONE ? NULL : options->cache;
+    model->loaded_s = clock_wall_ns(options->clock) / NS_PER_S;
+    model->spaces = mem_alloc_array(SPACES_MAX, sizeof(*model->spaces));
+    lock_init(&model->lock, "model", LOCK_RANK_MODELS);
+    return model;
+}
+
+enum err model_open(struct model **out, const struct model_options *options, struct errinfo *info)
+{
+    struct model *model = create(options);
+    enum err err = open_parts(model, options, info);
+
+    if (err != ERR_OK)
+        model_close(&model);
+    *out = model;
+    return err;
+}
+
+void model_close(struct model **out)
+{
+    struct model *model = *out;
+
+    *out = NULL;
+    if (model == NULL)
+        return;
+    sched_destroy(&model->sched);
+    for (size_t i = 0; i < model->spaces_count; i++)
+        hearth_space_close(&model->spaces[i].space);
+    tokens_destroy(&model->tokens);
+    chat_template_destroy(&model->tmpl);
+    engine_close(&model->engine);
+    lock_fini(&model->lock);
+    mem_free(model->spaces);
+    mem_free(model->name);
+    mem_free(model);
+}
+
+/* ---- parts ---- */
+
+const char *model_name(const struct model *model)
+{
+    return model->name;
+}
+
+const struct engine_facts *model_facts(const struct model *model)
+{
+    return engine_facts(model->engine);
+}
+
+struct engine *model_engine(const struct model *model)
+{
+    return model->engine;
+}
+
+struct sched *model_sched(const struct model *model)
+{
+    return model->sched;
+}
+
+const struct chat_template *model_template(const struct model *model)
+{
+    return model->tmpl;
+}
+
+struct tokens *model_tokens(const struct model *model)
+{
+    return model->tokens;
+}
+
+uint64_t model_loaded_s(const struct model *model)
+{
+    return model->loaded_s;
+}

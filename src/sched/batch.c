@@ -1,0 +1,317 @@
+/*
+ * batch.c: who is in the next batch, and what became of it.
+ *
+ *      | decode: one token each | prefill: the fairest job's next chunk | the next one's, as far as there is room |
+ *
+ * Decoding comes first and never waits for a prompt; prompts share what is left of the batch, a bounded number of tokens when someone
+ * decodes. An exact scheduler runs one job, chunk by chunk of its schedule, and settles after each.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/progress.h"
+#include "sched/sched_impl.h"
+
+enum { PIECE_MIN = 64, BAR_TOKENS_MIN = 2048 };
+
+/* ---- filling ---- */
+
+static void add_item(struct sched *sched, struct job *job, uint32_t count, bool logits)
+{
+    size_t at = sched->batch_count++;
+
+    assert(at < sched->batch_cap);
+    sched->items[at] = (struct engine_item){job->seq, job->tokens + job->done, count, logits};
+    sched->batch[at] = job;
+}
+
+static void add_decoding(struct sched *sched)
+{
+    LIST_FOREACH(struct job, job, &sched->jobs, link) {
+        if (job->phase == GEN_DECODE)
+            add_item(sched, job, 1, true);
+    }
+}
+
+static bool in_batch(const struct sched *sched, const struct job *job)
+{
+    for (size_t i = 0; i < sched->batch_count; i++)
+        if (sched->batch[i] == job)
+            return true;
+    return false;
+}
+
+static struct job *next_prefill(struct sched *sched)
+{
+    struct job *best = NULL;
+
+    LIST_FOREACH(struct job, job, &sched->jobs, link) {
+        if (job->phase == GEN_PREFILL && !in_batch(sched, job) &&
+            (best == NULL || fair_before(job, best)))
+            best = job;
+    }
+    return best;
+}
+
+/* Those who wait for this job's prefix must be able to fork it where they part, which some kinds allow only while it stands there. */
+static uint32_t stop_for_followers(const struct job *job, uint32_t end)
+{
+    if (job->sched->cuttable)
+        return end;
+    LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
+        if (other->leader == job && other->leader_until > job->done)
+            end = MIN(end, other->leader_until);
+    }
+    return end;
+}
+
+/* Where the next chunk of a job ends. One that needs no snapshot runs through to its last token. */
+static uint32_t chunk_end(const struct job *job)
+{
+    uint32_t end = schedule_next(&job->schedule, job->done);
+
+    if (!job->sched->options.exact && job->sched->cuttable && end == job->target - 1 &&
+        job->target - job->done <= job->schedule.grid)
+        end = job->target;
+    return stop_for_followers(job, end);
+}
+
+static void add_prefilling(struct sched *sched)
+{
+    bool beside = sched->batch_count > 0;
+    uint32_t left = beside ? MIN(sched->options.prefill_beside, sched->facts->chunk) : sched->facts->chunk;
+    bool first = true;
+
+    for (struct job *job; left > 0 && (job = next_prefill(sched)) != NULL; first = false) {
+        uint32_t count = chunk_end(job) - job->done;
+        if (count > left && !first && left < PIECE_MIN)
+            return;
+        if (count > left && sched->options.exact)
+            return;
+        count = MIN(count, left);
+        add_item(sched, job, count, job->done + count == job->target);
+        left -= count;
+    }
+}
+
+/* ---- afterwards ---- */
+
+static bool grow_tokens(struct job *job)
+{
+    if (job->count < job->capacity)
+        return true;
+    uint32_t capacity = job->capacity + job->capacity / 2;
+    token_id *tokens = mem_try_realloc(job->tokens, capacity * sizeof(*tokens));
+    if (tokens == NULL)
+        return false;
+    job->tokens = tokens;
+    job->capacity = capacity;
+    return true;
+}
+
+static void end_with(struct job *job, enum gen_end end)
+{
+    job_end(job, end, ERR_OK, NULL);
+}
+
+/* The sampled token is shown, and decides how it goes on. */
+static void take_token(struct job *job, const struct sample_pick *pick)
+{
+    const struct engine *engine = job->sched->engine;
+    bool last = engine_token_is_end(engine, pick->token) && !job->gen->sample.ignore_end;
+    struct gen_token token = {
+        .token = pick->token, .pick = pick, .index = job->usage.generated, .text = STR_NONE};
+
+    job->tokens[job->count++] = pick->token;
+    job->usage.generated++;
+    if (last) {
+        end_with(job, GEN_END_STOP);
+        return;
+    }
+    enum err err = text_push(&job->text, pick->token, &token.text);
+    if (err != ERR_OK) {
+        job_end(job, GEN_END_ERROR, err, NULL);
+        return;
+    }
+    bool more = job->gen->sink.token(job->gen->sink.arg, &token);
+    if (job->text.stop >= 0)
+        end_with(job, GEN_END_STOP_TEXT);
+    else if (!more)
+        end_with(job, GEN_END_SINK);
+    else if (job->count >= job->room)
+        end_with(job, GEN_END_LENGTH);
+    else
+        job->target = job->count;
+}
+
+static void sample(struct job *job, size_t index)
+{
+    struct errinfo info = {0};
+    struct sample_pick pick;
+
+    if (job->times.first_token == 0)
+        job->times.first_token = sched_now_ns(job->sched);
+    job_set_phase(job, GEN_DECODE);
+    enum err err = grow_tokens(job) ? sampler_pick(job->sampler, index, &pick, &info) : ERR_NOMEM;
+    if (err != ERR_OK)
+        job_end(job, GEN_END_ERROR, err, info.text[0] != '\0' ? &info : NULL);
+    else
+        take_token(job, &pick);
+}
+
+static void show_progress(struct job *job)
+{
+    struct sched *sched = job->sched;
+
+    if (job->gen->sink.progress != NULL)
+        job->gen->sink.progress(job->gen->sink.arg, &job->usage, MIN(job->done, job->prompt));
+    if (!sched->options.progress || job->target - job->resumed < BAR_TOKENS_MIN)
+        return;
+    if (sched->bar == NULL) {
+        sched->bar = progress_create(2, PROGRESS_STYLE_AUTO, "prefill", PROGRESS_UNIT_TOKENS,
+                                     sched->options.clock);
+        sched->bar_id = job->id;
+    }
+    if (sched->bar_id != job->id)
+        return;
+    progress_update(sched->bar, job->done, job->target);
+    if (job->done == job->target)
+        progress_finish(&sched->bar, true);
+}
+
+static bool settle(struct job *job)
+{
+    struct errinfo info = {0};
+
+    if (!job->sched->options.exact ||
+        engine_seq_settle(job->sched->engine, job->seq, &info) == ERR_OK)
+        return true;
+    job_end(job, GEN_END_ERROR, ERR_ENGINE, &info);
+    return false;
+}
+
+static void after_item(struct job *job, size_t index, uint32_t count)
+{
+    bool prefill = job->phase == GEN_PREFILL;
+
+    job->done += count;
+    job->turns_waited = 0;
+    fair_charge(job, count);
+    if (prefill && job->done < job->target && !settle(job))
+        return;
+    if (prefill) {
+        show_progress(job);
+        /* The last token is run for its logits; state with it in is stored at the end. */
+        if (job->done < job->target)
+            retain_on_the_way(job);
+    }
+    if (job->done == job->target)
+        sample(job, index);
+}
+
+static void measure(struct sched *sched, uint64_t tokens, bool decoding, uint64_t ns)
+{
+    double speed = ns > 0 ? (double)tokens * (double)NS_PER_S / (double)ns : 0;
+
+    lock_enter(&sched->lock);
+    sched->stats.turns++;
+    sched->stats.batch_tokens += tokens;
+    if (decoding)
+        sched->stats.decode_ns += ns;
+    else
+        sched->stats.prefill_ns += ns;
+    lock_leave(&sched->lock);
+    if (decoding || tokens < PIECE_MIN || speed <= 0)
+        return;
+    sched->prefill_per_s =
+        sched->prefill_per_s > 0 ? 0.8 * sched->prefill_per_s + 0.2 * speed : speed;
+    struct job *job = sched->batch[0];
+    if (job->space != NULL)
+        hearth_space_set_speed(job->space, sched->prefill_per_s, sched->import_bytes_per_s);
+}
+
+/* ---- no room ---- */
+
+/* The job that was admitted last gives its cells back and starts over later, from the cache; not the only one that runs. */
+static bool preempt(struct sched *sched)
+{
+    struct job *last = NULL;
+    size_t running = 0;
+
+    LIST_FOREACH(struct job, job, &sched->jobs, link) {
+        if (job->seq == SEQ_NONE)
+            continue;
+        running++;
+        last = job;
+    }
+    if (running < 2)
+        return false;
+    retain_all(last);
+    engine_seq_release(sched->engine, &last->seq);
+    last->done = 0;
+    last->target = last->count;
+    last->active = false;
+    sched->active--;
+    job_set_phase(last, GEN_QUEUED);
+    sched->epoch++;
+    lock_enter(&sched->lock);
+    sched->stats.preempted++;
+    lock_leave(&sched->lock);
+    return true;
+}
+
+static void no_room(struct sched *sched)
+{
+    struct job *job = sched->batch[0];
+
+    if (device_reclaim(sched, NULL) || preempt(sched))
+        return;
+    /* Alone, and the context is full. */
+    end_with(job, GEN_END_LENGTH);
+}
+
+static void all_failed(struct sched *sched, enum err err, const struct errinfo *info)
+{
+    LOG_ERROR(sched->options.log, "sched", "a batch failed", LOG_STR("error", info->text),
+              LOG_UINT("jobs", sched->batch_count));
+    for (size_t i = 0; i < sched->batch_count; i++)
+        job_end(sched->batch[i], GEN_END_ERROR, err, info);
+}
+
+/* ---- the batch ---- */
+
+static uint64_t tokens_of(const struct sched *sched)
+{
+    uint64_t tokens = 0;
+
+    for (size_t i = 0; i < sched->batch_count; i++)
+        tokens += sched->items[i].count;
+    return tokens;
+}
+
+bool batch_run(struct sched *sched)
+{
+    struct errinfo info = {0};
+
+    sched->batch_count = 0;
+    add_decoding(sched);
+    bool decoding = sched->batch_count > 0;
+    add_prefilling(sched);
+    if (sched->batch_count == 0)
+        return false;
+    uint64_t begin_ns = sched_now_ns(sched);
+    enum err err = engine_run(sched->engine, sched->items, sched->batch_count, &info);
+    if (err == ERR_LIMIT) {
+        no_room(sched);
+        return true;
+    }
+    if (err != ERR_OK) {
+        all_failed(sched, err, &info);
+        return true;
+    }
+    measure(sched, tokens_of(sched), decoding, sched_now_ns(sched) - begin_ns);
+    for (size_t i = 0; i < sched->batch_count; i++)
+        after_item(sched->batch[i], i, sched->items[i].count);
+    return true;
+}

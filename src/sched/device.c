@@ -1,0 +1,220 @@
+/*
+ * device.c: the first tier: sequences that are in the engine's memory already, finished ones that stay and running ones.
+ *
+ * A fork copies nothing, so taking the beginning of a sequence leaves it where it is: who comes back to it finds it. A sequence whose kinds
+ * can be cut gives any number of its tokens; any other only all of them. What is in the way is freed, least recently used first; it was
+ * handed to the cache when it ended, so nothing is lost but time.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "sched/sched_impl.h"
+
+uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count)
+{
+    uint32_t most = MIN(a_count, b_count), at = 0;
+
+    while (at < most && a[at] == b[at])
+        at++;
+    return at;
+}
+
+/* How many of `shared` tokens of a sequence that stands at `length` can be used for `target` ones. */
+static uint32_t usable(const struct sched *sched, uint32_t shared, uint32_t length, uint32_t target)
+{
+    uint32_t most = MIN(shared, target - 1);
+
+    if (sched->cuttable || most == length)
+        return MIN(most, length);
+    return 0;
+}
+
+static bool same_space(const struct job *job, const struct hearth_space *space, const char *tenant)
+{
+    return job->space == space && strcmp(job->tenant->name, tenant) == 0;
+}
+
+static void consider(struct device_match *best, struct device_match found)
+{
+    if (found.length > best->length)
+        *best = found;
+    best->shared = MAX(best->shared, found.shared);
+}
+
+static bool reads_device(const struct job *job)
+{
+    return !job->sched->options.exact && !(job->gen != NULL && job->gen->cache.no_read);
+}
+
+struct device_match device_find(struct job *job)
+{
+    struct sched *sched = job->sched;
+    struct device_match best = {0};
+
+    if (!reads_device(job))
+        return best;
+    LIST_FOREACH(struct resident, resident, &sched->residents, link) {
+        if (!same_space(job, resident->space, resident->tenant))
+            continue;
+        uint32_t shared =
+            device_common(job->tokens, job->target, resident->tokens, resident->count);
+        consider(&best, (struct device_match){
+                            .resident = resident,
+                            .length = usable(sched, shared, resident->count, job->target),
+                            .shared = shared});
+    }
+    LIST_FOREACH(struct job, other, &sched->jobs, link) {
+        if (other == job || other->seq == SEQ_NONE ||
+            !same_space(job, other->space, other->tenant->name))
+            continue;
+        uint32_t shared = device_common(job->tokens, job->target, other->tokens, other->done);
+        consider(&best,
+                 (struct device_match){.job = other,
+                                       .length = usable(sched, shared, other->done, job->target),
+                                       .shared = shared});
+    }
+    return best;
+}
+
+struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
+{
+    struct job *best = NULL;
+
+    *until = have + SCHED_FLIGHT_MIN;
+    if (!reads_device(job))
+        return NULL;
+    LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
+        if (other == job || (other->phase != GEN_PREFILL && other->phase != GEN_RESTORE) ||
+            !same_space(job, other->space, other->tenant->name))
+            continue;
+        uint32_t shared = device_common(job->tokens, job->target - 1, other->tokens, other->target);
+        if (shared > *until && shared > other->done) {
+            best = other;
+            *until = shared;
+        }
+    }
+    return best;
+}
+
+/* ---- taking and leaving ---- */
+
+static void free_resident(struct sched *sched, struct resident *resident)
+{
+    list_remove(&sched->residents, &resident->link);
+    engine_seq_release(sched->engine, &resident->seq);
+    mem_free(resident->tokens);
+    mem_free(resident);
+}
+
+/* All of a resident that was used to its end: no fork is needed. */
+static bool take_over(struct job *job, struct resident *resident)
+{
+    job->seq = resident->seq;
+    resident->seq = SEQ_NONE;
+    free_resident(job->sched, resident);
+    return true;
+}
+
+bool device_take(struct job *job, const struct device_match *match)
+{
+    struct sched *sched = job->sched;
+    const struct resident *keep = match->resident;
+    seq_id source = keep != NULL ? keep->seq : match->job->seq;
+    struct errinfo info;
+    enum err err;
+
+    if (keep != NULL && match->length == keep->count)
+        return take_over(job, match->resident);
+    while ((err = engine_seq_fork(sched->engine, source, &job->seq, &info)) == ERR_LIMIT)
+        if (!device_reclaim(sched, keep))
+            return false;
+    if (err != ERR_OK)
+        return false;
+    if (engine_seq_length(sched->engine, job->seq) > match->length &&
+        engine_seq_truncate(sched->engine, job->seq, match->length, &info) != ERR_OK) {
+        engine_seq_release(sched->engine, &job->seq);
+        return false;
+    }
+    if (keep != NULL)
+        list_move_back(&sched->residents, &match->resident->link);
+    lock_enter(&sched->lock);
+    sched->stats.forks++;
+    lock_leave(&sched->lock);
+    return true;
+}
+
+/* A resident that is the beginning of what comes now has nothing to give that the new one has not. */
+static void forget_shorter(struct sched *sched, const struct resident *than)
+{
+    if (!sched->cuttable)
+        return;
+    LIST_FOREACH_SAFE(struct resident, old, &sched->residents, link) {
+        if (old != than && old->space == than->space && strcmp(old->tenant, than->tenant) == 0 &&
+            old->count <= than->count &&
+            device_common(old->tokens, old->count, than->tokens, than->count) == old->count)
+            free_resident(sched, old);
+    }
+}
+
+void device_park(struct job *job)
+{
+    struct sched *sched = job->sched;
+    struct resident *resident;
+
+    if (!sched->options.park || job->done == 0)
+        return;
+    resident = mem_try_alloc(sizeof(*resident));
+    if (resident == NULL)
+        return;
+    *resident = (struct resident){.space = job->space,
+                                  .tenant = job->tenant->name,
+                                  .tokens = job->tokens,
+                                  .count = job->done,
+                                  .seq = job->seq};
+    job->tokens = NULL;
+    job->seq = SEQ_NONE;
+    list_push_back(&sched->residents, &resident->link);
+    forget_shorter(sched, resident);
+    lock_enter(&sched->lock);
+    sched->stats.parked++;
+    lock_leave(&sched->lock);
+}
+
+bool device_reclaim(struct sched *sched, const struct resident *keep)
+{
+    LIST_FOREACH(struct resident, resident, &sched->residents, link) {
+        if (resident == keep)
+            continue;
+        free_resident(sched, resident);
+        lock_enter(&sched->lock);
+        sched->stats.reclaimed++;
+        lock_leave(&sched->lock);
+        return true;
+    }
+    return false;
+}
+
+bool device_make_room(struct sched *sched, uint32_t cells, const struct resident *keep)
+{
+    while (engine_cells_free(sched->engine) < cells)
+        if (!device_reclaim(sched, keep))
+            return false;
+    return true;
+}
+
+enum err device_acquire(struct sched *sched, seq_id *seq, struct errinfo *info)
+{
+    enum err err;
+
+    while ((err = engine_seq_acquire(sched->engine, seq, info)) == ERR_LIMIT)
+        if (!device_reclaim(sched, NULL))
+            break;
+    return err;
+}
+
+void device_clear(struct sched *sched)
+{
+    while (device_reclaim(sched, NULL))
+        ;
+}

@@ -1,0 +1,299 @@
+/*
+ * restore.c: from a plan of the cache to a sequence of the engine. All or nothing: the sequence that a request gets exists only after
+ * every object was fetched, verified and imported; whatever fails on the way shortens the plan, down to a cold start.
+ *
+ *      lookup -> lower to what may be used -> [ fetch -> verify ]* -> import -> accept
+ *                     ^------------ shorten <--------'-----------'
+ *
+ * Never waits: bytes that are not here yet are asked for again in the next turn, until it would have been faster to compute them.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "sched/cuts.h"
+#include "sched/sched_impl.h"
+
+enum { PATIENCE_MIN_MS = 500, PATIENCE_MAX_MS = 30000 };
+
+static struct cuts_shape shape_of(const struct hearth_object *object)
+{
+    struct cuts_shape shape;
+
+    memset(&shape, 0, sizeof(shape));
+    if (object->shape_bytes == sizeof(shape))
+        memcpy(&shape, object->shape, sizeof(shape));
+    return shape; /* one that is not ours has no kind, and no engine takes it */
+}
+
+/* Where the tokens end that an object of the plan is used for. */
+static uint32_t use_end(const struct hearth_plan_info *info, size_t index)
+{
+    const struct hearth_object *next =
+        index + 1 < info->objects_count ? &info->objects[index + 1] : NULL;
+
+    return next != NULL && next->kind == info->objects[index].kind ? next->begin : info->boundary;
+}
+
+/* The longest boundary of the plan that an exact run may use. */
+static uint32_t exact_limit(const struct job *job, const struct hearth_plan_info *info)
+{
+    for (size_t i = 0; i < info->objects_count; i++) {
+        struct cuts_shape shape = shape_of(&info->objects[i]);
+        uint32_t end = use_end(info, i), agreed = cuts_agreed(&shape, &job->schedule, end);
+        if (agreed < end)
+            return schedule_floor(&job->schedule, agreed);
+    }
+    return schedule_floor(&job->schedule, info->boundary);
+}
+
+static void lower(const struct job *job)
+{
+    const struct hearth_plan_info *info = hearth_plan_info(job->plan);
+
+    if (!job->sched->options.exact)
+        return;
+    for (uint32_t limit; (limit = exact_limit(job, info)) < info->boundary;)
+        hearth_plan_lower(job->plan, limit);
+}
+
+/* ---- fetching ---- */
+
+static void drop_objects(struct job *job)
+{
+    mem_free(job->objects);
+    job->objects = NULL;
+    job->objects_count = job->fetched = 0;
+}
+
+void restore_drop(struct job *job)
+{
+    drop_objects(job);
+    hearth_plan_release(&job->plan);
+}
+
+/* How long the bytes are waited for: not longer than computing would take. */
+static void set_deadline(struct job *job)
+{
+    const struct hearth_plan_info *info = hearth_plan_info(job->plan);
+    double ms = info->compute_s * 1000;
+    uint64_t patience = ms > PATIENCE_MAX_MS ? PATIENCE_MAX_MS : (uint64_t)(ms > 0 ? ms : 0);
+
+    job->restore_deadline_ns =
+        sched_now_ns(job->sched) + MAX(patience, PATIENCE_MIN_MS) * NS_PER_MS;
+}
+
+/* Starts with the plan as it is now. False: nothing is left of it. */
+static bool begin(struct job *job)
+{
+    drop_objects(job);
+    lower(job);
+    const struct hearth_plan_info *info = hearth_plan_info(job->plan);
+    if (info->boundary == 0)
+        return false;
+    job->objects = mem_try_alloc_array(info->objects_count, sizeof(*job->objects));
+    if (job->objects == NULL)
+        return false;
+    job->objects_count = info->objects_count;
+    set_deadline(job);
+    hearth_plan_prefetch(job->plan);
+    return true;
+}
+
+uint32_t restore_peek(struct job *job)
+{
+    const struct hearth_lookup_options options = {.struct_size = sizeof(options),
+                                                  .flags = HEARTH_LOOKUP_PEEK};
+    struct hearth_plan *plan = NULL;
+
+    if (job->space == NULL || job->gen->cache.no_read || job->sched->options.exact ||
+        hearth_lookup(job->space, job->tokens, job->target, &options, &plan) != HEARTH_OK)
+        return 0;
+    uint32_t boundary = hearth_plan_info(plan)->boundary;
+    hearth_plan_release(&plan);
+    return boundary;
+}
+
+static void note_plan(struct job *job)
+{
+    const struct hearth_plan_info *info = hearth_plan_info(job->plan);
+
+    if (job->started)
+        return;
+    job->usage.match = info->match;
+    job->usage.reason = info->reason;
+    job->usage.first_difference = info->first_difference;
+    job->junction = info->junction;
+    job->hints.junction = info->junction;
+}
+
+void restore_lookup(struct job *job)
+{
+    const struct hearth_lookup_options options = {.struct_size = sizeof(options),
+                                                  .request = job->id};
+
+    restore_drop(job);
+    if (!job->started)
+        job->usage.reason = HEARTH_REASON_DISABLED;
+    if (job->space == NULL || job->gen->cache.no_read ||
+        hearth_lookup(job->space, job->tokens, job->target, &options, &job->plan) != HEARTH_OK)
+        return;
+    note_plan(job);
+    if (!begin(job))
+        note_plan(job);
+}
+
+/* ---- importing ---- */
+
+static uint32_t *usage_of(struct job *job, enum hearth_tier tier)
+{
+    static const size_t fields[HEARTH_TIER_COUNT] = {
+        [HEARTH_TIER_RAM] = offsetof(struct gen_usage, ram),
+        [HEARTH_TIER_SSD] = offsetof(struct gen_usage, ssd),
+        [HEARTH_TIER_REMOTE] = offsetof(struct gen_usage, remote),
+    };
+
+    return (uint32_t *)((char *)&job->usage + fields[tier]);
+}
+
+/* Tokens are credited to the tier that their rows were in; without rows, to that of the snapshot. */
+static void count_tiers(struct job *job, const enum hearth_tier *tiers)
+{
+    const struct hearth_plan_info *info = hearth_plan_info(job->plan);
+    uint32_t counted = 0;
+
+    if (job->started)
+        return;
+    for (size_t i = 0; i < info->objects_count; i++) {
+        const struct hearth_object *object = &info->objects[i];
+        uint32_t end = object->kind == HEARTH_OBJECT_SNAPSHOT ? info->boundary : use_end(info, i);
+        if (end <= counted)
+            continue;
+        *usage_of(job, tiers[i]) += end - counted;
+        counted = end;
+    }
+}
+
+static void measure_import(struct sched *sched, uint64_t bytes, uint64_t ns)
+{
+    double speed = ns > 0 ? (double)bytes * (double)NS_PER_S / (double)ns : 0;
+
+    if (bytes < (1u << 20) || speed <= 0)
+        return;
+    sched->import_bytes_per_s =
+        sched->import_bytes_per_s > 0 ? 0.8 * sched->import_bytes_per_s + 0.2 * speed : speed;
+}
+
+/* Rows in order, then the snapshot, if there is one; a whole sequence is given as rows. */
+static struct state_restore gather(const struct job *job)
+{
+    const struct state_object *last = &job->objects[job->objects_count - 1];
+    bool snapshot = last->shape.kind == STATE_SNAPSHOT;
+
+    return (struct state_restore){
+        .rows = job->objects,
+        .rows_count = job->objects_count - snapshot,
+        .snapshot = snapshot ? last : NULL,
+        .length = hearth_plan_info(job->plan)->boundary,
+    };
+}
+
+static enum err import(struct job *job, struct errinfo *info)
+{
+    struct state_restore restore = gather(job);
+    uint64_t begin_ns = sched_now_ns(job->sched), bytes = 0;
+    enum err err;
+
+    for (size_t i = 0; i < job->objects_count; i++)
+        bytes += job->objects[i].shape.bytes;
+    device_make_room(job->sched, restore.length, NULL);
+    while ((err = state_import(job->sched->engine, &restore, &job->seq, info)) == ERR_LIMIT)
+        if (!device_reclaim(job->sched, NULL))
+            break;
+    uint64_t ns = sched_now_ns(job->sched) - begin_ns;
+    if (err == ERR_OK)
+        measure_import(job->sched, bytes, ns);
+    lock_enter(&job->sched->lock);
+    job->sched->stats.restore_ns += ns;
+    lock_leave(&job->sched->lock);
+    return err;
+}
+
+static void finish(struct job *job)
+{
+    const struct hearth_plan_info *plan = hearth_plan_info(job->plan);
+    enum hearth_tier *tiers = mem_try_alloc_array(plan->objects_count, sizeof(*tiers));
+    struct errinfo info = {0};
+
+    /* Where they are is known before the accept, which may move them. */
+    for (size_t i = 0; tiers != NULL && i < plan->objects_count; i++)
+        tiers[i] = plan->objects[i].tier;
+    enum err err = tiers != NULL ? import(job, &info) : ERR_NOMEM;
+    if (err == ERR_OK) {
+        job->done = plan->boundary;
+        note_plan(job);
+        count_tiers(job, tiers);
+        hearth_plan_accept(job->plan);
+        restore_drop(job);
+    }
+    mem_free(tiers);
+    if (err == ERR_OK)
+        return;
+    log_text(job->sched->options.log, LOG_LEVEL_WARN, "cache", "%llu restore of %u tokens failed: %s",
+             (unsigned long long)job->id, plan->boundary, info.text);
+    /* No room is not the object's fault. */
+    hearth_plan_shorten(job->plan, job->objects_count - 1,
+                        err == ERR_LIMIT || err == ERR_NOMEM ? HEARTH_REASON_TIER_ERROR
+                                                             : HEARTH_REASON_REFUSED);
+    begin(job);
+}
+
+/* ---- polling ---- */
+
+static void give_up(struct job *job, size_t index, enum hearth_reason why)
+{
+    hearth_plan_shorten(job->plan, index, why);
+    begin(job);
+}
+
+/* The next object, if it is here. False: nothing more can be done now. */
+static bool fetch_next(struct job *job)
+{
+    size_t index = job->fetched;
+    struct state_object *object = &job->objects[index];
+    int error = hearth_plan_fetch(job->plan, index, 0, &object->data);
+
+    if (error == HEARTH_ERROR_TIMEOUT && sched_now_ns(job->sched) < job->restore_deadline_ns)
+        return false;
+    if (error != HEARTH_OK) {
+        give_up(job, index,
+                error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT : HEARTH_REASON_NONE);
+        return true;
+    }
+    object->shape = shape_of(&hearth_plan_info(job->plan)->objects[index]).state;
+    object->verified = false;
+    if (state_check(job->sched->engine, object, NULL) != ERR_OK) {
+        give_up(job, index, HEARTH_REASON_UNVERIFIED);
+        return true;
+    }
+    object->verified = true;
+    job->fetched++;
+    return true;
+}
+
+enum step restore_poll(struct job *job)
+{
+    while (job->objects != NULL) {
+        if (job->fetched == job->objects_count) {
+            finish(job);
+            if (job->seq != SEQ_NONE)
+                return STEP_MORE;
+        } else if (!fetch_next(job)) {
+            return STEP_PARKED;
+        }
+    }
+    if (job->plan != NULL)
+        note_plan(job);
+    restore_drop(job);
+    return STEP_MORE;
+}

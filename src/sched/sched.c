@@ -1,0 +1,405 @@
+/*
+ * sched.c: the thread that owns an engine.
+ *
+ *      turn:  take what was submitted -> let every job do its steps -> run one batch -> publish numbers
+ *
+ * It sleeps only when no job wants to compute: until something is submitted, or for a millisecond when bytes are on their way.
+ */
+#include "sched/sched.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/progress.h"
+#include "sched/sched_impl.h"
+
+enum { QUEUE_DEFAULT = 256, SPARSE_DEFAULT = 8192 };
+
+uint64_t sched_now_ns(const struct sched *sched)
+{
+    return clock_mono_ns(sched->options.clock);
+}
+
+bool job_cancelled(const struct job *job)
+{
+    return atomic_load_explicit(&job->sched->stopping, memory_order_relaxed) ||
+           (job->gen != NULL &&
+            atomic_load_explicit(&job->gen->cancelled, memory_order_relaxed));
+}
+
+void job_set_phase(struct job *job, enum gen_phase phase)
+{
+    if (job->phase == phase)
+        return;
+    job->phase = phase;
+    log_text(job->sched->options.log, LOG_LEVEL_DEBUG, "phase", "%llu %s tokens=%u done=%u",
+             (unsigned long long)job->id, gen_phase_name(phase), job->prompt, job->done);
+}
+
+/* ---- jobs ---- */
+
+static enum err copy_prompt(struct job *job, const struct gen *gen, struct errinfo *info)
+{
+    job->capacity = gen->tokens_count + SCHED_RESERVE;
+    job->tokens = mem_try_alloc_array(job->capacity, sizeof(*job->tokens));
+    job->marks = mem_try_alloc_array(
+        gen->marks_count + gen->cache.breakpoints_count + SCHED_MARKS_EXTRA, sizeof(*job->marks));
+    if (job->tokens == NULL || job->marks == NULL)
+        return err_set(info, ERR_NOMEM, "no memory for a prompt of %u tokens", gen->tokens_count);
+    memcpy(job->tokens, gen->tokens, gen->tokens_count * sizeof(*job->tokens));
+    job->prompt = job->count = job->target = gen->tokens_count;
+    return ERR_OK;
+}
+
+static void free_job(struct job *job)
+{
+    restore_drop(job);
+    sampler_destroy(&job->sampler);
+    text_fini(&job->text);
+    mem_free(job->tokens);
+    mem_free(job->marks);
+    mem_free(job);
+}
+
+static void fill_hints(struct job *job, const struct gen *gen)
+{
+    job->anchor = gen->anchor;
+    job->last_user = gen->last_user;
+    job->writes = gen->space != NULL && !gen->cache.no_write;
+    job->hints = (struct hearth_store_hints){
+        .struct_size = sizeof(job->hints),
+        .entry = HEARTH_ENTRY_USER,
+        .anchor = gen->anchor,
+        .ttl_s = gen->cache.ttl_s,
+        .pin = gen->cache.pin,
+        .no_disk = gen->cache.no_disk,
+        .request = gen->id,
+        .last_user = gen->last_user,
+        .sparse = job->sched->options.sparse,
+    };
+}
+
+static enum err make_job(struct sched *sched, struct gen *gen, struct job **out,
+                         struct errinfo *info)
+{
+    struct job *job = mem_try_alloc(sizeof(*job));
+
+    *out = NULL;
+    if (job == NULL)
+        return err_set(info, ERR_NOMEM, "no memory for a request");
+    *job = (struct job){
+        .sched = sched, .gen = gen, .id = gen->id, .space = gen->space, .seq = SEQ_NONE};
+    text_init(&job->text, sched->engine, gen->control_text, gen->stops, gen->stops_count);
+    job->room = sched->room;
+    if (gen->max_tokens > 0 && gen->max_tokens < job->room - gen->tokens_count)
+        job->room = gen->tokens_count + gen->max_tokens;
+    job->times.submitted = sched_now_ns(sched);
+    job->usage.prompt = gen->tokens_count;
+    fill_hints(job, gen);
+    enum err err = copy_prompt(job, gen, info);
+    if (err == ERR_OK)
+        err = sampler_create(&job->sampler, sched->engine, &gen->sample, info);
+    if (err != ERR_OK) {
+        free_job(job);
+        return err;
+    }
+    sampler_prime(job->sampler, job->tokens, job->prompt);
+    *out = job;
+    return ERR_OK;
+}
+
+/* ---- submitting ---- */
+
+enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t max_tokens,
+                         struct errinfo *info)
+{
+    uint32_t context = sched->room;
+
+    (void)max_tokens; /* an answer ends where the context does */
+    if (prompt == 0)
+        return err_set(info, ERR_INVALID, "the prompt is empty");
+    if (prompt >= context)
+        return err_set(info, ERR_LIMIT,
+                       "request (%u tokens) exceeds the available context size (%u tokens)", prompt,
+                       context);
+    return ERR_OK;
+}
+
+static enum err check(const struct sched *sched, const struct gen *gen, struct errinfo *info)
+{
+    TRY(sched_preflight(sched, gen->tokens_count, gen->max_tokens, info));
+    for (uint32_t i = 0; i < gen->tokens_count; i++)
+        if (!engine_token_valid(sched->engine, gen->tokens[i]))
+            return err_set(info, ERR_INVALID, "token %d at %u is not in the vocabulary",
+                           gen->tokens[i], i);
+    for (size_t i = 0; i < gen->stops_count; i++)
+        if (gen->stops[i][0] == '\0' || strlen(gen->stops[i]) > GEN_STOP_BYTES_MAX)
+            return err_set(info, ERR_INVALID, "a stop text must have 1 to %d bytes",
+                           GEN_STOP_BYTES_MAX);
+    if (gen->stops_count > GEN_STOPS_MAX)
+        return err_set(info, ERR_INVALID, "at most %d stop texts", GEN_STOPS_MAX);
+    return ERR_OK;
+}
+
+/* Relaxed throughout: a counter that limits, and orders nothing. */
+static bool enter_queue(struct sched *sched)
+{
+    if (atomic_fetch_add_explicit(&sched->waiting, 1, memory_order_relaxed) < sched->options.queue)
+        return true;
+    atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
+    return false;
+}
+
+static enum err refuse(struct sched *sched, struct job *job, enum err err, struct errinfo *info,
+                       const char *text)
+{
+    if (job != NULL)
+        free_job(job);
+    lock_enter(&sched->lock);
+    sched->stats.refused++;
+    lock_leave(&sched->lock);
+    return err_set(info, err, "%s", text);
+}
+
+enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info)
+{
+    struct job *job;
+
+    if (atomic_load_explicit(&sched->draining, memory_order_relaxed))
+        return refuse(sched, NULL, ERR_CLOSED, info, "the server is shutting down");
+    TRY(check(sched, gen, info));
+    TRY(make_job(sched, gen, &job, info));
+    if (!enter_queue(sched))
+        return refuse(sched, job, ERR_BUSY, info, "too many requests are waiting; try again later");
+    lock_enter(&sched->lock);
+    sched->stats.submitted++;
+    sched->jobs_left++;
+    lock_leave(&sched->lock);
+    if (queue_try_push(sched->inbox, job))
+        return ERR_OK;
+    atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
+    lock_enter(&sched->lock);
+    sched->jobs_left--;
+    lock_leave(&sched->lock);
+    return refuse(sched, job, ERR_CLOSED, info, "the server is shutting down");
+}
+
+/* ---- turns ---- */
+
+static void take(struct sched *sched, struct job *job)
+{
+    job->tenant = fair_tenant(sched, job->gen->tenant);
+    job->tenant->jobs++;
+    list_push_back(&sched->jobs, &job->link);
+    job->phase = GEN_QUEUED;
+}
+
+static void take_submitted(struct sched *sched)
+{
+    for (struct job *job; (job = queue_try_pop(sched->inbox)) != NULL;)
+        take(sched, job);
+}
+
+static void advance_all(struct sched *sched)
+{
+    /* The next one to be admitted is chosen by fairness, not by its place in the list. */
+    for (struct job *job; (job = fair_next_queued(sched)) != NULL;) {
+        job->active = true;
+        sched->active++;
+        job_advance(job);
+    }
+    LIST_FOREACH_SAFE(struct job, job, &sched->jobs, link) {
+        job->turns_waited++;
+        job_advance(job);
+    }
+}
+
+static void publish(struct sched *sched)
+{
+    uint64_t now = sched_now_ns(sched);
+    size_t count = 0;
+
+    lock_enter(&sched->lock);
+    LIST_FOREACH(struct job, job, &sched->jobs, link) {
+        if (count < SCHED_VIEWS_MAX)
+            sched->views[count++] = (struct sched_view){
+                .id = job->id,
+                .phase = job->phase,
+                .usage = job->usage,
+                .done = job->done,
+                .age_ns = now - job->times.submitted,
+                .seq = job->seq,
+            };
+    }
+    sched->views_count = count;
+    sched->stats.active = sched->active;
+    sched->stats.queued = atomic_load_explicit(&sched->waiting, memory_order_relaxed);
+    sched->stats.idle = (uint32_t)sched->residents.count;
+    sched->stats.cells = sched->facts->context;
+    sched->stats.cells_free = engine_cells_free(sched->engine);
+    lock_leave(&sched->lock);
+}
+
+/* Nothing can be computed now. */
+static void rest(struct sched *sched)
+{
+    bool expecting = sched->jobs.count > 0;
+    struct job *job =
+        queue_pop(sched->inbox, expecting ? SCHED_POLL_MS * NS_PER_MS : UINT64_MAX);
+
+    if (job != NULL)
+        take(sched, job);
+}
+
+static void run(void *arg)
+{
+    struct sched *sched = arg;
+
+    while (!queue_closed(sched->inbox) || queue_length(sched->inbox) > 0 || sched->jobs.count > 0) {
+        take_submitted(sched);
+        advance_all(sched);
+        bool ran = batch_run(sched);
+        publish(sched);
+        if (!ran)
+            rest(sched);
+    }
+    device_clear(sched);
+    progress_finish(&sched->bar, true);
+    publish(sched);
+}
+
+/* ---- a scheduler's life ---- */
+
+static void set_defaults(struct sched *sched)
+{
+    struct sched_options *options = &sched->options;
+
+    options->clock = options->clock != NULL ? options->clock : clock_real();
+    options->parallel = options->parallel > 0 ? options->parallel : sched->facts->sequences;
+    if (options->parallel > sched->facts->sequences)
+        options->parallel = sched->facts->sequences;
+    options->queue = options->queue > 0 ? options->queue : QUEUE_DEFAULT;
+    options->prefill_beside =
+        options->prefill_beside > 0 ? options->prefill_beside : sched->facts->chunk;
+    options->sparse = options->sparse > 0 ? options->sparse : SPARSE_DEFAULT;
+    options->model = options->model != NULL ? options->model : sched->facts->name;
+    if (options->exact) {
+        options->parallel = 1;
+        options->park = false;
+    }
+}
+
+static enum err start(struct sched *sched, struct errinfo *info)
+{
+    sched->batch_cap = sched->facts->sequences + 1;
+    sched->items = mem_try_alloc_array(sched->batch_cap, sizeof(*sched->items));
+    sched->batch = mem_try_alloc_array(sched->batch_cap, sizeof(struct job *));
+    if (sched->items == NULL || sched->batch == NULL)
+        return err_set(info, ERR_NOMEM, "no memory for a scheduler");
+    TRY(queue_create(&sched->inbox, "inbox", sched->options.queue, info));
+    return thread_start(&sched->thread, "engine", run, sched, info);
+}
+
+static void free_sched(struct sched *sched)
+{
+    if (sched->inbox != NULL)
+        queue_destroy(&sched->inbox);
+    mem_free(sched->items);
+    mem_free(sched->batch);
+    cond_fini(&sched->idle);
+    lock_fini(&sched->lock);
+    mem_free(sched);
+}
+
+enum err sched_create(struct sched **out, const struct sched_options *options, struct errinfo *info)
+{
+    struct sched *sched = mem_try_alloc(sizeof(*sched));
+
+    *out = NULL;
+    if (sched == NULL)
+        return err_set(info, ERR_NOMEM, "no memory for a scheduler");
+    *sched = (struct sched){.options = *options, .engine = options->engine};
+    sched->facts = engine_facts(options->engine);
+    sched->cuttable = !kind_set_needs_snapshot(sched->facts->kinds) &&
+                      sched->facts->slicing == ENGINE_SLICING_ROWS;
+    sched->room = engine_cells_free(options->engine); /* not all of the context when each sequence has its own */
+    sched->whole = sched->facts->slicing == ENGINE_SLICING_WHOLE;
+    kind_set_names(sched->facts->kinds, sched->kinds, sizeof(sched->kinds));
+    list_init(&sched->jobs);
+    list_init(&sched->residents);
+    lock_init(&sched->lock, "sched", LOCK_RANK_SCHED);
+    cond_init(&sched->idle);
+    set_defaults(sched);
+    enum err err = start(sched, info);
+    if (err != ERR_OK)
+        free_sched(sched);
+    else
+        *out = sched;
+    return err;
+}
+
+void sched_destroy(struct sched **sched)
+{
+    if (*sched == NULL)
+        return;
+    atomic_store_explicit(&(*sched)->draining, true, memory_order_relaxed);
+    atomic_store_explicit(&(*sched)->stopping, true, memory_order_relaxed);
+    queue_close((*sched)->inbox);
+    thread_join(&(*sched)->thread);
+    free_sched(*sched);
+    *sched = NULL;
+}
+
+bool sched_drain(struct sched *sched, uint64_t timeout_ms)
+{
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
+    bool all = true;
+
+    atomic_store_explicit(&sched->draining, true, memory_order_relaxed);
+    lock_enter(&sched->lock);
+    while (sched->jobs_left > 0 && all)
+        all = cond_wait_until(&sched->idle, &sched->lock, deadline_ns);
+    lock_leave(&sched->lock);
+    if (all)
+        return true;
+    atomic_store_explicit(&sched->stopping, true, memory_order_relaxed);
+    lock_enter(&sched->lock);
+    while (sched->jobs_left > 0)
+        cond_wait(&sched->idle, &sched->lock);
+    lock_leave(&sched->lock);
+    return false;
+}
+
+void job_free(struct job *job)
+{
+    struct sched *sched = job->sched;
+
+    if (job->active)
+        sched->active--;
+    list_remove(&sched->jobs, &job->link);
+    job->tenant->jobs--;
+    free_job(job);
+    lock_enter(&sched->lock);
+    if (--sched->jobs_left == 0)
+        cond_broadcast(&sched->idle);
+    lock_leave(&sched->lock);
+}
+
+/* ---- numbers ---- */
+
+void sched_get_stats(struct sched *sched, struct sched_stats *stats)
+{
+    lock_enter(&sched->lock);
+    *stats = sched->stats;
+    lock_leave(&sched->lock);
+}
+
+size_t sched_views(struct sched *sched, struct sched_view *views, size_t max)
+{
+    lock_enter(&sched->lock);
+    size_t count = sched->views_count;
+    memcpy(views, sched->views, MIN(count, max) * sizeof(*views));
+    lock_leave(&sched->lock);
+    return count;
+}

@@ -1,0 +1,222 @@
+/*
+ * sched_impl.h: inside of the scheduler, shared by the files that make it up. The door for everyone else is sched.h.
+ *
+ *      sched.c     the thread: inbox, turns, draining, numbers
+ *      steps.c     the step table: what a job does in each phase
+ *      device.c    sequences that stay on the device, and forks of those that run: the first tier
+ *      restore.c   from a plan of the cache to a sequence
+ *      retain.c    from a sequence to the cache
+ *      batch.c     who is in the next batch, and what became of it
+ *      fair.c      in which order
+ *      text.c      tokens to text, stop texts
+ *      cuts.c      which chunks state was computed in
+ *
+ * A JOB is a generation inside of the scheduler. Its caller's `struct gen` may be gone once sink.done was called, so what is needed for
+ * retaining is copied.
+ *
+ *      job->tokens   | prompt ........................ | sampled ... |
+ *                    0         done                  prompt        count          target = what must stand before sampling goes on
+ *
+ * Owner of everything here: the scheduler's thread, but for what `lock` guards.
+ */
+#ifndef HEARTH_SCHED_SCHED_IMPL_H
+#define HEARTH_SCHED_SCHED_IMPL_H
+
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/queue.h"
+#include "engine/schedule.h"
+#include "engine/state.h"
+#include "sched/sched.h"
+#include "sched/text.h"
+
+enum {
+    SCHED_TENANTS_MAX = 64,   /* with an account of their own; more share the last one */
+    SCHED_TENANT_BYTES = 64,
+    SCHED_FLIGHT_MIN = 32,    /* tokens that must be saved before one waits for another */
+    SCHED_RESERVE = 256,      /* cells that a generation is sure to have for its answer when it is admitted */
+    SCHED_STORE_EVERY = 2048, /* tokens after which rows go to the cache while a prefill runs */
+    SCHED_POLL_MS = 1,        /* for bytes that are on their way, when there is nothing else to do */
+    SCHED_MARKS_EXTRA = 4,    /* junction, anchor, last user message, and one to spare */
+    SCHED_VIEWS_MAX = 128,
+};
+
+/* What a step says. */
+enum step {
+    STEP_MORE,   /* go on with the phase that is set now */
+    STEP_PARKED, /* nothing to do before something else happens */
+    STEP_BATCH,  /* wants to be in the next batch */
+    STEP_DONE,   /* gone: the job does not exist any more */
+};
+
+/* Who is asking; for fairness only. */
+struct tenant {
+    char name[SCHED_TENANT_BYTES];
+    uint64_t served; /* tokens computed for it, on a scale that all share */
+    uint32_t jobs;
+};
+
+struct job {
+    struct list_node link;
+    struct sched *sched;
+    struct gen *gen; /* NULL after sink.done */
+    uint64_t id;
+    struct tenant *tenant;
+    struct hearth_space *space; /* NULL: cache off */
+    enum gen_phase phase;
+    bool active;   /* has passed admission and counts as running */
+    bool admitted; /* has left the queue once: one that was preempted does not count as waiting */
+
+    token_id *tokens; /* its own */
+    uint32_t prompt, count, capacity, target;
+    uint32_t done;
+    seq_id seq;
+    uint32_t *marks;
+    struct schedule schedule;
+    uint32_t anchor, last_user, junction, resumed;
+
+    struct hearth_plan *plan;
+    struct state_object *objects;
+    size_t objects_count, fetched;
+    uint64_t restore_deadline_ns;
+    uint64_t deferred_epoch; /* sched->epoch when there was no room for it */
+    struct job *leader;    /* computes a prefix that this one waits for */
+    uint32_t leader_until; /* tokens of it that are shared */
+
+    struct sampler *sampler;
+    struct text text;
+    uint32_t room; /* tokens that it may have in all */
+    struct gen_usage usage;
+    struct gen_times times;
+    bool started;
+    struct hearth_store_hints hints;
+    bool writes;    /* state goes to the cache */
+    uint32_t stored; /* rows below it were offered to the cache */
+    uint32_t turns_waited;
+    struct gen_result result;
+};
+
+/* A finished sequence that stays on the device. */
+struct resident {
+    struct list_node link; /* least recently used first */
+    struct hearth_space *space;
+    const char *tenant; /* of a tenant: never freed before the scheduler */
+    token_id *tokens;
+    uint32_t count;
+    seq_id seq;
+};
+
+struct sched {
+    struct sched_options options;
+    struct engine *engine;
+    const struct engine_facts *facts;
+    uint32_t room; /* tokens that one sequence can have */
+    char kinds[64];
+    bool cuttable; /* state can be cut at any token: no snapshots, no cuts but the grid */
+    bool whole;    /* state moves as a whole only: what the cache calls a snapshot */
+    struct queue *inbox;
+    struct thread thread;
+    atomic_uint waiting;   /* submitted and not yet admitted */
+    atomic_bool draining, stopping;
+
+    struct list jobs;      /* oldest first */
+    struct list residents;
+    struct tenant tenants[SCHED_TENANTS_MAX];
+    size_t tenants_count;
+    uint32_t active;
+    uint64_t epoch; /* grows whenever cells may have become free */
+    double prefill_per_s, import_bytes_per_s; /* measured, smoothed; 0 = not yet */
+    struct engine_item *items;
+    struct job **batch; /* of items[i] */
+    size_t batch_count, batch_cap;
+    struct progress *bar;
+    uint64_t bar_id;
+
+    struct lock lock;
+    struct cond idle; /* no jobs left */
+    struct sched_stats stats GUARDED_BY(lock);
+    struct sched_view views[SCHED_VIEWS_MAX] GUARDED_BY(lock);
+    size_t views_count GUARDED_BY(lock);
+    size_t jobs_left GUARDED_BY(lock); /* submitted and not gone */
+};
+
+uint64_t sched_now_ns(const struct sched *sched);
+bool job_cancelled(const struct job *job);
+/* Says it in the log, too. */
+void job_set_phase(struct job *job, enum gen_phase phase);
+/* Off the list, and freed. Its sequence is the caller's business. */
+void job_free(struct job *job);
+
+/* ---- steps.c ---- */
+
+/* Runs the steps of a job until it parks, wants a batch, or is gone. */
+enum step job_advance(struct job *job);
+/* The end, whatever it is: tells the sink, keeps what was computed, parks or frees the sequence, frees the job. */
+void job_end(struct job *job, enum gen_end end, enum err err, const struct errinfo *info);
+/* The prompt's state is there as far as it can be: next is prefill. */
+void job_start_prefill(struct job *job);
+
+/* ---- device.c ---- */
+
+/* A place in the engine that has the beginning of a prompt. */
+struct device_match {
+    struct resident *resident; /* or */
+    struct job *job;
+    uint32_t length; /* tokens that can be used, < target; 0 = none */
+    uint32_t shared; /* tokens that are the same */
+};
+
+struct device_match device_find(struct job *job);
+/* A running job that computes more of this prompt than `have`; NULL when waiting is not worth it. */
+struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until);
+/* Gives the job a sequence of match->length tokens. False: it could not; the job has none. */
+bool device_take(struct job *job, const struct device_match *match);
+/* The job's sequence becomes a resident. */
+void device_park(struct job *job);
+/* Frees the least recently used resident, but not `keep`; false when there is none. */
+bool device_reclaim(struct sched *sched, const struct resident *keep);
+/* Frees residents until so many cells are free; false when that is not enough. */
+bool device_make_room(struct sched *sched, uint32_t cells, const struct resident *keep);
+/* An empty sequence, for which residents may have to go. */
+enum err device_acquire(struct sched *sched, seq_id *seq, struct errinfo *info) NODISCARD;
+void device_clear(struct sched *sched);
+/* Tokens at the beginning that are the same. */
+uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count);
+
+/* ---- restore.c ---- */
+
+/* What the cache could give, without asking for it. */
+uint32_t restore_peek(struct job *job);
+/* Asks the cache. */
+void restore_lookup(struct job *job);
+/* Goes on fetching; STEP_MORE when it is over: job->seq is a sequence of job->done tokens, or SEQ_NONE. */
+enum step restore_poll(struct job *job);
+void restore_drop(struct job *job);
+
+/* ---- retain.c ---- */
+
+/* Hands to the cache what is worth it at this point of a prefill. */
+void retain_on_the_way(struct job *job);
+/* Hands over everything that stands. */
+void retain_all(struct job *job);
+
+/* ---- batch.c ---- */
+
+/* Runs a batch of what wants to run; false when nothing did. */
+bool batch_run(struct sched *sched);
+
+/* ---- fair.c ---- */
+
+struct tenant *fair_tenant(struct sched *sched, const char *name);
+/* Computed tokens are charged. */
+void fair_charge(struct job *job, uint32_t tokens);
+/* Of two jobs that want the same, whether a comes first. */
+bool fair_before(const struct job *a, const struct job *b);
+/* The next one to be admitted; NULL when none waits or as many run as may. */
+struct job *fair_next_queued(struct sched *sched);
+
+#endif

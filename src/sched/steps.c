@@ -1,0 +1,346 @@
+/*
+ * steps.c: the step table: one function for each phase of a job, which does what can be done now and says what it waits for.
+ *
+ *      QUEUED -> LOOKUP -> RESTORE -> PREFILL -> DECODE -> (end)
+ *                  |  ^        '--- shorter plans, down to a cold start
+ *                  v  |
+ *                DEFERRED: no cells, or another job computes what is missing
+ *
+ * PREFILL and DECODE are done by batch.c, many jobs at a time; here they only say that they want to run.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "sched/sched_impl.h"
+
+/* ---- the end ---- */
+
+static void count_end(struct job *job, enum gen_end end)
+{
+    struct sched *sched = job->sched;
+    struct sched_stats *stats = &sched->stats;
+
+    lock_enter(&sched->lock);
+    stats->finished += end != GEN_END_CANCELLED && end != GEN_END_ERROR;
+    stats->cancelled += end == GEN_END_CANCELLED;
+    stats->failed += end == GEN_END_ERROR;
+    stats->tokens_generated += job->usage.generated;
+    lock_leave(&sched->lock);
+}
+
+static void tell_sink(struct job *job, enum gen_end end, enum err err, const struct errinfo *info)
+{
+    struct gen_result *result = &job->result;
+    struct gen *gen = job->gen;
+
+    result->end = end;
+    if (end == GEN_END_ERROR)
+        err_set(&result->info, err, "%s", info != NULL ? info->text : err_sentence(err));
+    /* Text that was held back for a stop text that did not come; no memory for it is no reason to fail now. */
+    if (text_finish(&job->text, &result->tail) != ERR_OK)
+        result->tail = STR_NONE;
+    if (job->text.stop >= 0)
+        result->stop_text = str_from(job->text.stops[job->text.stop]);
+    job->times.ended = sched_now_ns(job->sched);
+    result->usage = job->usage;
+    result->times = job->times;
+    result->tokens = job->tokens + job->prompt;
+    result->tokens_count = job->count - job->prompt;
+    result->seed = sampler_seed(job->sampler);
+    job->gen = NULL;
+    gen->sink.done(gen->sink.arg, result);
+}
+
+/* Whoever waited for it looks again. */
+static void release_followers(struct job *job)
+{
+    LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
+        if (other->leader == job)
+            other->leader = NULL;
+    }
+}
+
+void job_end(struct job *job, enum gen_end end, enum err err, const struct errinfo *info)
+{
+    struct sched *sched = job->sched;
+    bool broken = end == GEN_END_ERROR;
+
+    job_set_phase(job, end == GEN_END_CANCELLED ? GEN_CANCELLED
+                       : broken                 ? GEN_FAILED
+                                                : GEN_FINISHED);
+    count_end(job, end);
+    if (!job->admitted)
+        atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
+    tell_sink(job, end, err, info);
+    restore_drop(job);
+    if (job->seq != SEQ_NONE && !broken) {
+        retain_all(job);
+        device_park(job);
+    }
+    engine_seq_release(sched->engine, &job->seq);
+    release_followers(job);
+    sched->epoch++;
+    job_free(job);
+}
+
+/* ---- admission ---- */
+
+static void say_route(const struct job *job)
+{
+    const struct sched *sched = job->sched;
+    bool exact = sched->options.exact;
+
+    log_text(sched->options.log, LOG_LEVEL_INFO, "route", "%llu model=%s route=%s reason=%s kinds=%s",
+             (unsigned long long)job->id, sched->options.model, exact ? "single" : "continuous",
+             exact ? "exact" : "batch", sched->kinds);
+}
+
+static enum step step_queued(struct job *job)
+{
+    if (!job->active)
+        return STEP_PARKED;
+    if (!job->admitted) {
+        job->admitted = true;
+        atomic_fetch_sub_explicit(&job->sched->waiting, 1, memory_order_relaxed);
+        job->times.admitted = sched_now_ns(job->sched);
+        say_route(job);
+    }
+    job_set_phase(job, GEN_LOOKUP);
+    return STEP_MORE;
+}
+
+/* Cells that a job will still take, as far as it was promised. */
+static uint32_t claim_of(const struct job *job)
+{
+    uint32_t all = MIN(job->room, job->target + SCHED_RESERVE);
+
+    return all > job->done ? all - job->done : 0;
+}
+
+static uint32_t claimed_by_others(const struct job *job)
+{
+    uint32_t sum = 0;
+
+    LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
+        if (other != job && other->active && other->seq != SEQ_NONE)
+            sum += claim_of(other);
+    }
+    return sum;
+}
+
+static bool alone(const struct job *job)
+{
+    LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
+        if (other != job && other->active && other->seq != SEQ_NONE)
+            return false;
+    }
+    return true;
+}
+
+/* Whether there are cells for it, of which the match brings some along. Residents go for it. */
+static bool has_room(struct job *job, const struct device_match *match)
+{
+    uint32_t need = MIN(job->room, job->target + SCHED_RESERVE) - match->length;
+    uint32_t others = claimed_by_others(job);
+
+    if (device_make_room(job->sched, need + others, match->resident))
+        return true;
+    return alone(job) && engine_cells_free(job->sched->engine) > job->target - match->length;
+}
+
+static enum step defer(struct job *job)
+{
+    job->deferred_epoch = job->sched->epoch;
+    job_set_phase(job, GEN_DEFERRED);
+    return STEP_PARKED;
+}
+
+static enum step step_deferred(struct job *job)
+{
+    bool leads = job->leader != NULL && job->leader->done < job->leader_until;
+
+    if (leads || (job->leader == NULL && job->deferred_epoch == job->sched->epoch))
+        return STEP_PARKED;
+    job_set_phase(job, GEN_LOOKUP);
+    return STEP_MORE;
+}
+
+/* ---- where to begin ---- */
+
+/* Cuts that this prompt needs beside the grid. Exact: those that are a function of the prompt alone, its semantic boundaries. Otherwise
+ * only where a snapshot will be wanted. */
+static size_t collect_marks(struct job *job)
+{
+    const struct gen *gen = job->gen;
+    const struct sched *sched = job->sched;
+    size_t count = 0;
+
+    if (sched->options.exact) {
+        for (size_t i = 0; i < gen->marks_count; i++)
+            job->marks[count++] = gen->marks[i].at;
+        return count;
+    }
+    if (sched->cuttable)
+        return 0;
+    for (size_t i = 0; i < gen->cache.breakpoints_count; i++)
+        job->marks[count++] = gen->cache.breakpoints[i];
+    job->marks[count++] = job->anchor;
+    job->marks[count++] = job->last_user;
+    job->marks[count++] = job->junction;
+    return count;
+}
+
+static void sort_marks(uint32_t *marks, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        uint32_t mark = marks[i];
+        size_t at = i;
+        for (; at > 0 && marks[at - 1] > mark; at--)
+            marks[at] = marks[at - 1];
+        marks[at] = mark;
+    }
+}
+
+static void make_schedule(struct job *job)
+{
+    size_t count = collect_marks(job);
+
+    sort_marks(job->marks, count);
+    job->schedule = (struct schedule){
+        .count = job->target,
+        .grid = job->sched->facts->chunk,
+        .marks = job->marks,
+        .marks_count = count,
+    };
+}
+
+static void count_start(struct job *job)
+{
+    struct sched *sched = job->sched;
+    struct sched_stats *stats = &sched->stats;
+    const struct gen_usage *usage = &job->usage;
+
+    lock_enter(&sched->lock);
+    stats->tokens_prompt += usage->prompt;
+    stats->tokens_device += usage->device;
+    stats->tokens_ram += usage->ram;
+    stats->tokens_ssd += usage->ssd;
+    stats->tokens_remote += usage->remote;
+    stats->tokens_computed += usage->computed;
+    stats->miss_by_reason[usage->reason]++;
+    lock_leave(&sched->lock);
+}
+
+void job_start_prefill(struct job *job)
+{
+    struct gen_usage *usage = &job->usage;
+
+    make_schedule(job);
+    job->resumed = job->done;
+    job->stored = job->done;
+    if (!job->started) {
+        usage->computed = usage->prompt - (usage->device + usage->ram + usage->ssd + usage->remote);
+        job->times.restored = sched_now_ns(job->sched);
+        job->started = true;
+        count_start(job);
+        if (job->gen->sink.started != NULL)
+            job->gen->sink.started(job->gen->sink.arg, usage);
+    }
+    job_set_phase(job, GEN_PREFILL);
+}
+
+static bool start_from_device(struct job *job, const struct device_match *match)
+{
+    if (!device_take(job, match))
+        return false;
+    job->done = match->length;
+    if (!job->started) {
+        job->usage.device = match->length;
+        job->usage.first_difference = match->shared;
+        job->usage.match = match->shared >= job->target ? HEARTH_MATCH_SUPERSEQUENCE
+                                                         : HEARTH_MATCH_LCP;
+        job->usage.reason = match->shared >= job->target - 1 ? HEARTH_REASON_NONE
+                                                             : HEARTH_REASON_DIVERGED;
+    }
+    job_start_prefill(job);
+    return true;
+}
+
+static enum step wait_for(struct job *job, struct job *leader, uint32_t until)
+{
+    struct sched *sched = job->sched;
+
+    job->leader = leader;
+    job->leader_until = until;
+    lock_enter(&sched->lock);
+    sched->stats.waits++;
+    lock_leave(&sched->lock);
+    job_set_phase(job, GEN_DEFERRED);
+    return STEP_PARKED;
+}
+
+/* The longest beginning that is somewhere: on the device, in the cache, or about to be computed. */
+static enum step step_lookup(struct job *job)
+{
+    struct device_match match = device_find(job);
+    uint32_t held = restore_peek(job), until;
+    struct job *leader = device_find_leader(job, MAX(match.length, held), &until);
+
+    if (leader != NULL)
+        return wait_for(job, leader, until);
+    if (!has_room(job, &match))
+        return defer(job);
+    job->times.looked_up = sched_now_ns(job->sched);
+    if (match.length > 0 && match.length >= held && start_from_device(job, &match))
+        return STEP_MORE;
+    make_schedule(job); /* says which plans an exact run may use */
+    restore_lookup(job);
+    job_set_phase(job, GEN_RESTORE);
+    return STEP_MORE;
+}
+
+static enum step step_restore(struct job *job)
+{
+    struct errinfo info = {0};
+    enum step step = restore_poll(job);
+
+    if (step != STEP_MORE)
+        return step;
+    if (job->seq == SEQ_NONE) {
+        enum err err = device_acquire(job->sched, &job->seq, &info);
+        if (err == ERR_LIMIT && !alone(job))
+            return defer(job);
+        if (err != ERR_OK) {
+            job_end(job, GEN_END_ERROR, err, &info);
+            return STEP_DONE;
+        }
+    }
+    job_start_prefill(job);
+    return STEP_MORE;
+}
+
+static enum step step_batch(struct job *job)
+{
+    (void)job;
+    return STEP_BATCH;
+}
+
+static enum step (*const steps[GEN_PHASE_COUNT])(struct job *job) = {
+    [GEN_QUEUED] = step_queued,   [GEN_DEFERRED] = step_deferred, [GEN_LOOKUP] = step_lookup,
+    [GEN_RESTORE] = step_restore, [GEN_PREFILL] = step_batch,     [GEN_DECODE] = step_batch,
+};
+
+enum step job_advance(struct job *job)
+{
+    enum step step = STEP_MORE;
+
+    while (step == STEP_MORE) {
+        if (job_cancelled(job)) {
+            job_end(job, GEN_END_CANCELLED, ERR_CANCELLED, NULL);
+            return STEP_DONE;
+        }
+        assert(steps[job->phase] != NULL);
+        step = steps[job->phase](job);
+    }
+    return step;
+}
