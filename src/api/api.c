@@ -138,15 +138,25 @@ static void make_request_id(struct api *api, char id[RESPOND_ID_BYTES])
              (unsigned)(number & 0xffffffff));
 }
 
-static void refuse(struct visit *visit, const struct endpoint *endpoint, enum api_error_kind kind,
-                   const char *message)
+void visit_respond(const struct visit *visit, struct buf *body)
+{
+    respond_json(visit->reply, 200, visit->request_id, body);
+    buf_fini(body);
+}
+
+void visit_fail(const struct visit *visit, const struct api_error *error)
+{
+    respond_error(visit->reply, api_dialect(visit->endpoint), error, visit->request_id);
+}
+
+static void refuse(const struct visit *visit, enum api_error_kind kind, const char *message)
 {
     struct api_error error = {0};
 
     api_error_set(&error, kind, NULL, "%s", message);
-    if (kind == API_ERROR_BUSY || kind == API_ERROR_UNAVAILABLE)
+    if (kind == API_ERROR_UNAVAILABLE)
         error.retry_after_s = RETRY_AFTER_S;
-    respond_error(visit->reply, api_dialect(endpoint), &error, visit->request_id);
+    visit_fail(visit, &error);
     metric_add(visit->api->metrics, STATS_CALLS, kind, 1);
 }
 
@@ -158,16 +168,16 @@ static struct str header(const struct http_request *request, const char *name)
 }
 
 /* Keys, unless the endpoint is open. */
-static bool is_allowed(struct visit *visit, const struct endpoint *endpoint)
+static bool is_allowed(struct visit *visit)
 {
     struct api *api = visit->api;
 
     visit->auth = auth_check(api->auth, header(visit->request, "authorization"),
                              header(visit->request, "x-api-key"));
-    if (endpoint->open || visit->auth.verdict == AUTH_OK)
+    if (visit->endpoint->open || visit->auth.verdict == AUTH_OK)
         return true;
     metric_add(api->metrics, STATS_DENIED, 0, 1);
-    refuse(visit, endpoint, API_ERROR_AUTH,
+    refuse(visit, API_ERROR_AUTH,
            visit->auth.verdict == AUTH_MISSING
                ? "An API key is needed: send it as 'Authorization: Bearer KEY' or as 'x-api-key: KEY'."
                : "The API key is not valid.");
@@ -175,31 +185,30 @@ static bool is_allowed(struct visit *visit, const struct endpoint *endpoint)
 }
 
 /* A page in a browser may post text to any address without asking; it may not post JSON. So what comes from a page must say that it is JSON. */
-static bool is_honest(struct visit *visit, const struct endpoint *endpoint)
+static bool is_honest(const struct visit *visit)
 {
     struct str type = header(visit->request, "content-type"), origin = header(visit->request, "origin");
     static const struct str json = STR("application/json");
 
-    if (endpoint->method != HTTP_METHOD_POST || !origin.ptr)
+    if (visit->endpoint->method != HTTP_METHOD_POST || !origin.ptr)
         return true;
     if (type.len >= json.len && str_eq_nocase((struct str){type.ptr, json.len}, json))
         return true;
-    refuse(visit, endpoint, API_ERROR_INVALID, "The content type must be application/json.");
+    refuse(visit, API_ERROR_INVALID, "The content type must be application/json.");
     return false;
 }
 
-static void enqueue(struct visit *visit, const struct endpoint *endpoint,
-                    struct http_request *request)
+static void enqueue(const struct visit *visit, struct http_request *request)
 {
     struct api *api = visit->api;
     struct api_error error = {0};
     struct call *call;
 
     if (api_is_draining(api)) {
-        refuse(visit, endpoint, API_ERROR_UNAVAILABLE, "The server is shutting down.");
+        refuse(visit, API_ERROR_UNAVAILABLE, "The server is shutting down.");
         return;
     }
-    call = call_create(api, endpoint, request, visit->reply, &visit->auth);
+    call = call_create(api, visit->endpoint, request, visit->reply, &visit->auth);
     memcpy(call->request_id, visit->request_id, RESPOND_ID_BYTES);
     if (queue_try_push(api->queue, call))
         return;
@@ -212,17 +221,22 @@ static void enqueue(struct visit *visit, const struct endpoint *endpoint,
 static void handle(struct http_request *request, struct http_reply *reply, void *arg)
 {
     const struct api_route *route = arg;
-    const struct endpoint *endpoint = route->endpoint;
     char id[RESPOND_ID_BYTES] = "";
-    struct visit visit = {.api = route->api, .request = request, .reply = reply, .request_id = id};
+    struct visit visit = {
+        .api = route->api,
+        .endpoint = route->endpoint,
+        .request = request,
+        .reply = reply,
+        .request_id = id,
+    };
 
     make_request_id(route->api, id);
-    if (!is_allowed(&visit, endpoint) || !is_honest(&visit, endpoint))
+    if (!is_allowed(&visit) || !is_honest(&visit))
         return;
-    if (endpoint->now)
-        endpoint->now(&visit);
+    if (visit.endpoint->now)
+        visit.endpoint->now(&visit);
     else
-        enqueue(&visit, endpoint, request);
+        enqueue(&visit, request);
 }
 
 void api_http_error(enum http_problem problem, struct buf *body, void *arg)
@@ -355,8 +369,10 @@ static bool wait_for_calls(struct api *api, uint64_t deadline_ns)
 
 bool api_drain(struct api *api, uint64_t timeout_ms)
 {
+    uint64_t timeout_ns = MIN(timeout_ms, UINT64_MAX / NS_PER_MS) * NS_PER_MS;
+
     atomic_store_explicit(&api->draining, true, memory_order_relaxed);
-    if (wait_for_calls(api, clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS)))
+    if (wait_for_calls(api, clock_deadline_ns(clock_real(), timeout_ns)))
         return true;
     cancel_all(api);
     (void)wait_for_calls(api, UINT64_MAX);

@@ -17,9 +17,12 @@
 
 enum { API_WORKERS_MAX = 64 };
 
-/* A request that is answered on the loop thread. */
+struct endpoint;
+
+/* A request on the loop thread. */
 struct visit {
     struct api *api;
+    const struct endpoint *endpoint;
     const struct http_request *request;
     struct http_reply *reply;
     const char *request_id;
@@ -82,6 +85,10 @@ int64_t api_local_time(const struct api *api);
 
 /* The tenant of a running generation; false: it is not one of ours, or over. */
 bool api_gen_tenant(struct api *api, uint64_t gen, char who[AUTH_NAME_BYTES]);
+
+/* Answers a visit: with JSON (the buffer is finished), or with an error. */
+void visit_respond(const struct visit *visit, struct buf *body);
+void visit_fail(const struct visit *visit, const struct api_error *error);
 
 /* ---- endpoints_model.c ---- */
 void endpoint_models(const struct visit *visit);
