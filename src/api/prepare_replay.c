@@ -251,7 +251,7 @@ static enum err make_plan(struct prepare_run *run, struct replay_plan *plan)
         .opening_begin = run->out->text.generation,
         .keep = run->tools->replay_keep,
     };
-    struct replay_place *places;
+    struct replay_place *places = NULL;
 
     TRY(find_places(run, &places, &prompt.places_count));
     prompt.places = places;
