@@ -96,6 +96,7 @@ struct dialect {
     enum err (*parse)(struct gen_request *request, yyjson_val *root, struct api_error *error);
     /* The body of an error answer. */
     void (*error)(const struct api_error *error, const char *request_id, struct buf *out);
+    unsigned (*status)(enum api_error_kind kind); /* of HTTP; NULL: api_error_status */
 
     /* The whole answer as one JSON body. */
     void (*body)(struct answer *answer, struct buf *out);
@@ -109,7 +110,7 @@ struct dialect {
     void (*choice_end)(struct answer *answer, size_t choice, struct buf *out); /* finish is set */
     void (*end)(struct answer *answer, struct buf *out);
     void (*stream_error)(struct answer *answer, const struct api_error *error, struct buf *out);
-    void (*keepalive_event)(const struct answer *answer, struct buf *out); /* also before begin */
+    void (*keepalive_event)(const struct answer *answer, struct buf *out); /* also before begin; NULL: `keepalive` */
 };
 
 extern const struct dialect dialect_openai_chat;
