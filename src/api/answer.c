@@ -62,6 +62,7 @@ void answer_fini(struct answer *answer)
 {
     for (size_t i = 0; i < answer->choices_count; i++)
         choice_fini(&answer->choices[i]);
+    buf_fini(&answer->items);
     memset(answer, 0, sizeof(*answer));
 }
 

@@ -60,6 +60,7 @@ struct answer_choice {
     struct answer_logprob *logprobs; /* NULL unless asked for */
     size_t logprobs_count;
     size_t logprobs_sent; /* the composer's: those that a chunk has carried */
+    size_t logprobs_text; /* the composer's: characters of their texts */
     enum answer_finish finish;
     struct str stop_text; /* of ANSWER_STOP_TEXT */
     uint32_t generated;
@@ -68,6 +69,7 @@ struct answer_choice {
     int block;      /* open block, -1 = none */
     int block_kind; /* the composer's */
     int blocks;     /* that were opened so far */
+    size_t block_text, block_logprobs; /* where those of the open block begin */
 };
 
 struct answer {
@@ -82,7 +84,9 @@ struct answer {
     struct gen_times times;
     bool begun;              /* dialect->begin was called */
     struct api_error error;  /* kind != API_OK: it failed */
-    uint64_t sequence;       /* the composer's: number of the next event */
+    double progress_ms;      /* since prefill began; the caller's, set before `progress` */
+    uint64_t sequence;       /* the composer's: number of the next event; 0: nothing was written yet */
+    struct buf items;        /* the composer's: what is complete of a stream, to be said again at its end; zeroed and freed with the answer */
     /* The bytes of a token, for logprobs; of the model. */
     size_t (*token_bytes)(void *arg, token_id token, char *out, size_t size);
     void *token_bytes_arg;
@@ -107,10 +111,12 @@ struct dialect {
     /* After the event was added to the choice: a CALL_BEGIN finds its call in choice->calls[event->call]. */
     void (*event)(struct answer *answer, size_t choice, const struct output_event *event,
                   struct buf *out);
-    void (*choice_end)(struct answer *answer, size_t choice, struct buf *out); /* finish is set */
+    /* finish is set; usage and times stand for all choices that have ended. The last one to end carries timings. */
+    void (*choice_end)(struct answer *answer, size_t choice, struct buf *out);
     void (*end)(struct answer *answer, struct buf *out);
     void (*stream_error)(struct answer *answer, const struct api_error *error, struct buf *out);
-    void (*keepalive_event)(const struct answer *answer, struct buf *out); /* also before begin; NULL: `keepalive` */
+    /* NULL: `keepalive`. Also before begin: then the first one is what a stream opens with, and begin does not repeat it. */
+    void (*keepalive_event)(struct answer *answer, struct buf *out);
 };
 
 extern const struct dialect dialect_openai_chat;

@@ -56,7 +56,7 @@ struct call {
     struct buf body;
     char request_id[RESPOND_ID_BYTES];
     char who[AUTH_NAME_BYTES], tenant[AUTH_NAME_BYTES];
-    uint64_t arrived_ns;
+    uint64_t arrived_ns, started_ns; /* monotonic: its first byte; its first choice */
 
     struct model *model;
     struct gen_request request;

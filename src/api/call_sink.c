@@ -16,32 +16,42 @@
 
 #include "api/api_impl.h"
 #include "api/stats.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "prompt/output.h"
 #include "prompt/replay.h"
 
+enum { KEEPALIVE_BYTES_MAX = 4096 };
+
 /* ---- the stream ---- */
 
+/* What fills silent times. An event that a dialect makes opens the stream the first time: that one is sent at once. */
 static void start_keepalive(struct call *call)
 {
     const struct dialect *dialect = api_dialect(call->endpoint);
     struct buf text;
 
-    buf_init(&text, 4096);
-    if (dialect->keepalive)
-        buf_append_str(&text, dialect->keepalive);
-    else if (dialect->keepalive_event)
+    buf_init(&text, KEEPALIVE_BYTES_MAX);
+    if (dialect->keepalive_event) {
         dialect->keepalive_event(&call->answer, &text);
-    if (text.err == ERR_OK && text.len > 0)
+        if (text.err == ERR_OK)
+            (void)http_reply_write(call->reply, (struct str){buf_str(&text), text.len});
+        buf_clear(&text);
+        dialect->keepalive_event(&call->answer, &text);
+    } else {
+        buf_append_str(&text, dialect->keepalive);
+    }
+    if (text.err == ERR_OK)
         http_reply_keepalive(call->reply, call->api->options.keepalive_ms,
-                             (struct str){text.data, text.len});
+                             (struct str){buf_str(&text), text.len});
     buf_fini(&text);
 }
 
 void call_begin_stream(struct call *call)
 {
-    /* Held while http copies the head: whoever comes second must not write before it. */
+    /* Held while http copies the head: whoever comes second must not write before it. Whoever comes first has the answer to himself, as a sink
+     * comes here before it touches it. */
     lock_enter(&call->lock);
     if (!call->begun) {
         call->begun = true;
@@ -161,15 +171,6 @@ static void make_output(struct call_choice *choice)
     choice->output = output_create(&options, on_event, choice);
 }
 
-/* The client's text, as part of the answer. Tokens are not shown again: it has them. */
-static void echo_prompt(struct call_choice *choice)
-{
-    struct output_event event = {OUTPUT_CONTENT, 0, choice->call->request.prompt};
-
-    if (choice->call->request.echo && event.text.len > 0)
-        on_event(&event, choice);
-}
-
 /* The prompt's numbers are those of the first choice (or of the first that started), the generated tokens of all. */
 static void take_usage(struct answer *answer, const struct gen_usage *usage)
 {
@@ -184,15 +185,15 @@ static void on_started(void *arg, const struct gen_usage *usage)
     struct call_choice *choice = arg;
     struct call *call = choice->call;
 
+    if (call->request.stream)
+        call_begin_stream(call);
     if (choice->index == 0 || !call->answer.begun)
         take_usage(&call->answer, usage);
-    if (call->request.stream) {
-        call_begin_stream(call);
-        if (!call->answer.begun)
-            api_dialect(call->endpoint)->begin(&call->answer, &call->out);
-    }
+    if (choice->index == 0)
+        call->started_ns = clock_mono_ns(call->api->clock);
+    if (call->request.stream && !call->answer.begun)
+        api_dialect(call->endpoint)->begin(&call->answer, &call->out);
     call->answer.begun = true;
-    echo_prompt(choice);
     call_flush(call);
 }
 
@@ -207,6 +208,8 @@ static void on_progress(void *arg, const struct gen_usage *usage, uint32_t done)
     take_usage(&call->answer, usage);
     if (!call->request.stream || !call->request.progress || !dialect->progress)
         return;
+    call->answer.progress_ms =
+        (double)(clock_mono_ns(call->api->clock) - call->started_ns) / (double)NS_PER_MS;
     dialect->progress(&call->answer, done, &call->out);
     call_flush(call);
 }

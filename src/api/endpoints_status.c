@@ -19,36 +19,42 @@
 
 enum { BODY_BYTES_MAX = 4 * 1024 * 1024, SLOTS_MAX = 1024 };
 
-static void respond_ok(const struct visit *visit)
+/* The texts are those of llama-server: probes and clients look for them. */
+static void respond_state(const struct visit *visit, int status, const char *text)
 {
     struct buf body;
 
     buf_init(&body, BODY_BYTES_MAX);
-    buf_append_str(&body, "{\"status\":\"ok\"}");
-    visit_respond(visit, &body);
+    buf_append_str(&body, text);
+    respond_json(visit->reply, status, visit->request_id, &body);
+    buf_fini(&body);
+}
+
+#define STATE_OK      "{\"status\":\"ok\"}"
+#define STATE_LOADING "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}"
+#define STATE_DRAINING                                                                             \
+    "{\"error\":{\"code\":503,\"message\":\"The server is shutting down\",\"type\":\"unavailable_error\"}}"
+
+static bool is_loaded(const struct visit *visit)
+{
+    struct api_error error = {0};
+
+    return api_find_model(visit->api, STR_NONE, &error) != NULL;
 }
 
 void endpoint_health(const struct visit *visit)
 {
-    struct api_error error = {0};
+    bool loaded = is_loaded(visit);
 
-    if (api_find_model(visit->api, STR_NONE, &error))
-        respond_ok(visit);
-    else
-        visit_fail(visit, &error);
+    respond_state(visit, loaded ? 200 : 503, loaded ? STATE_OK : STATE_LOADING);
 }
 
 void endpoint_ready(const struct visit *visit)
 {
-    struct api_error error = {0};
-
     if (api_is_draining(visit->api))
-        api_error_set(&error, API_ERROR_UNAVAILABLE, NULL, "The server is shutting down.");
-    else if (api_find_model(visit->api, STR_NONE, &error)) {
-        respond_ok(visit);
-        return;
-    }
-    visit_fail(visit, &error);
+        respond_state(visit, 503, STATE_DRAINING);
+    else
+        endpoint_health(visit);
 }
 
 static const char *known(const char *text)

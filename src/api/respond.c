@@ -72,6 +72,11 @@ void respond_text(struct http_reply *reply, const char *content_type, const char
     send_buf(reply, 200, content_type, request_id, body);
 }
 
+static int status_of(const struct dialect *dialect, enum api_error_kind kind)
+{
+    return (int)(dialect->status ? dialect->status(kind) : api_error_status(kind));
+}
+
 void respond_error(struct http_reply *reply, const struct dialect *dialect,
                    const struct api_error *error, const char *request_id)
 {
@@ -87,7 +92,7 @@ void respond_error(struct http_reply *reply, const struct dialect *dialect,
         add(&headers, "www-authenticate", "Bearer");
     buf_init(&body, RESPOND_BYTES_MAX);
     dialect->error(error, request_id, &body);
-    send(reply, (int)api_error_status(error->kind), "application/json", &headers,
+    send(reply, status_of(dialect, error->kind), "application/json", &headers,
          (struct str){buf_str(&body), body.err == ERR_OK ? body.len : 0});
     buf_fini(&body);
 }
