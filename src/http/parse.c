@@ -40,7 +40,7 @@ struct http_parser {
     void *head_arg;
 
     enum http_problem problem;
-    bool in_body, done, keep_alive;
+    bool version_known, in_body, done, keep_alive;
     const char *piece; /* what llhttp runs over now */
     uint64_t consumed; /* before `piece` */
     uint64_t method_at, target_at, version_at;
@@ -111,6 +111,14 @@ static int on_version(llhttp_t *llhttp, const char *at, size_t len)
     (void)len;
     if (parser->version_at == UINT64_MAX)
         parser->version_at = place(parser, at);
+    return 0;
+}
+
+static int on_version_complete(llhttp_t *llhttp)
+{
+    struct http_parser *parser = llhttp->data;
+
+    parser->version_known = true;
     return 0;
 }
 
@@ -381,6 +389,7 @@ static const llhttp_settings_t settings = {
     .on_method = on_method,
     .on_url = on_url,
     .on_version = on_version,
+    .on_version_complete = on_version_complete,
     .on_header_field = on_header_field,
     .on_header_value = on_header_value,
     .on_chunk_extension_name = on_extension,
@@ -390,14 +399,15 @@ static const llhttp_settings_t settings = {
     .on_message_complete = on_message_complete,
 };
 
-static enum http_problem problem_of(llhttp_errno_t error)
+/* A version that could be read is not what is invalid: the line behind it is. */
+static enum http_problem problem_of(const struct http_parser *parser, llhttp_errno_t error)
 {
     switch (error) {
     case HPE_INVALID_URL:
         return HTTP_PROBLEM_TARGET;
     case HPE_INVALID_VERSION:
     case HPE_PAUSED_H2_UPGRADE:
-        return HTTP_PROBLEM_VERSION;
+        return parser->version_known ? HTTP_PROBLEM_MALFORMED : HTTP_PROBLEM_VERSION;
     case HPE_UNEXPECTED_CONTENT_LENGTH:
     case HPE_INVALID_CONTENT_LENGTH:
     case HPE_INVALID_TRANSFER_ENCODING:
@@ -445,7 +455,7 @@ void http_parser_reset(struct http_parser *parser)
     llhttp_init(&parser->llhttp, HTTP_REQUEST, &settings);
     parser->llhttp.data = parser;
     parser->problem = HTTP_PROBLEM_NONE;
-    parser->in_body = parser->done = parser->keep_alive = parser->in_value = false;
+    parser->version_known = parser->in_body = parser->done = parser->keep_alive = parser->in_value = false;
     parser->consumed = 0;
     parser->method_at = parser->target_at = parser->version_at = UINT64_MAX;
     buf_clear(&parser->head);
@@ -456,10 +466,10 @@ void http_parser_reset(struct http_parser *parser)
     parser->request = (struct http_request){0};
 }
 
-/* While in the head: no more than the limit and one byte, so that the outcome does not depend on the pieces. */
+/* While in the head: no more than the limit, so that the outcome does not depend on the pieces. */
 static size_t piece_of(const struct http_parser *parser, size_t len)
 {
-    uint64_t left = parser->limits->head_bytes_max + UINT64_C(1) - parser->consumed;
+    uint64_t left = parser->limits->head_bytes_max - parser->consumed;
 
     return parser->in_body || len < left ? len : (size_t)left;
 }
@@ -477,10 +487,10 @@ static enum http_parse run(struct http_parser *parser, struct str *bytes)
     if (parser->done && error == HPE_PAUSED)
         return HTTP_PARSE_DONE;
     if (error != HPE_OK) {
-        fail(parser, problem_of(error));
+        fail(parser, problem_of(parser, error));
         return HTTP_PARSE_FAILED;
     }
-    if (!parser->in_body && parser->consumed > parser->limits->head_bytes_max) {
+    if (!parser->in_body && parser->consumed >= parser->limits->head_bytes_max) {
         fail(parser, HTTP_PROBLEM_HEADERS);
         return HTTP_PARSE_FAILED;
     }

@@ -1,0 +1,598 @@
+/*
+ * conn_test.c: the life of a connection, without sockets and with a clock in the hand.
+ */
+#include "http/conn.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "http/stats.h"
+#include "support/http_pair.h"
+#include "support/test.h"
+
+#define H         "Host: localhost\r\n"
+#define GET(path) "GET " path " HTTP/1.1\r\n" H "\r\n"
+
+static size_t count_of(const struct buf *sent, const char *text)
+{
+    size_t count = 0;
+
+    for (const char *at = buf_str(sent); (at = strstr(at, text)) != NULL; at += strlen(text))
+        count++;
+    return count;
+}
+
+static void check_sent(struct http_pair *pair, const char *text)
+{
+    http_pair_pump(pair);
+    if (count_of(&pair->sent, text) == 0)
+        fail_msg("'%s' is not in '%s'", text, buf_str(&pair->sent));
+}
+
+static void check_wish(struct http_pair *pair, enum http_wish wish)
+{
+    assert_int_equal(http_conn_wish(pair->conn), wish);
+}
+
+/* Feeds, expects this status, and that the connection goes on or not. */
+static void check_answer(struct http_pair *pair, const char *text, int status, bool goes_on)
+{
+    char line[64];
+
+    buf_clear(&pair->sent);
+    http_pair_feed(pair, text);
+    snprintf(line, sizeof(line), "HTTP/1.1 %d ", status);
+    check_sent(pair, line);
+    assert_int_equal(count_of(&pair->sent, "\r\ndate: "), 1); /* one answer */
+    check_wish(pair, goes_on ? HTTP_WISH_NONE : HTTP_WISH_SHUTDOWN);
+    assert_int_equal(count_of(&pair->sent, "connection: close"), !goes_on);
+}
+
+static void test_keep_alive(void **state)
+{
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, NULL);
+    for (int i = 0; i < 3; i++)
+        check_answer(&pair, GET("/echo"), 200, true);
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 3\r\n\r\nabc", 200, true);
+    check_sent(&pair, "POST /echo abc");
+    check_answer(&pair, "GET /echo HTTP/1.1\r\n" H "Connection: close\r\n\r\n", 200, false);
+    http_pair_feed(&pair, GET("/echo")); /* too late */
+    http_pair_pump(&pair);
+    assert_int_equal(pair.handled, 5);
+    http_conn_eof(pair.conn);
+    check_wish(&pair, HTTP_WISH_CLOSE);
+    http_pair_fini(&pair);
+}
+
+static void test_old_clients(void **state)
+{
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, NULL);
+    check_answer(&pair, "GET /echo HTTP/1.0\r\n" H "Connection: keep-alive\r\n\r\n", 200, true);
+    check_sent(&pair, "connection: keep-alive");
+    check_answer(&pair, "GET /echo HTTP/1.0\r\n" H "\r\n", 200, false);
+    /* A stream is ended by closing. */
+    http_pair_reconnect(&pair);
+    http_pair_feed(&pair, "GET /hold HTTP/1.0\r\n" H "Connection: keep-alive\r\n\r\n");
+    assert_int_equal(http_reply_begin(pair.held, &(struct http_head){.status = 200}), HTTP_OK);
+    assert_int_equal(http_reply_write(pair.held, STR("abc")), HTTP_OK);
+    http_pair_pump(&pair);
+    check_wish(&pair, HTTP_WISH_NONE);
+    assert_int_equal(http_reply_end(pair.held), HTTP_OK);
+    http_pair_pump(&pair);
+    check_wish(&pair, HTTP_WISH_SHUTDOWN);
+    assert_int_equal(count_of(&pair.sent, "chunked"), 0);
+    assert_int_equal(count_of(&pair.sent, "connection: close\r\n\r\nabc"), 1);
+    assert_int_equal(pair.closed, 0);
+    /* One that is broken off must not look whole. */
+    http_pair_reconnect(&pair);
+    http_pair_feed(&pair, "GET /hold HTTP/1.0\r\n" H "\r\n");
+    http_reply_begin(pair.held, &(struct http_head){.status = 200});
+    http_reply_abort(pair.held);
+    http_pair_pump(&pair);
+    check_wish(&pair, HTTP_WISH_RESET);
+    http_pair_fini(&pair);
+}
+
+static void test_head(void **state)
+{
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, NULL);
+    check_answer(&pair, "HEAD /echo HTTP/1.1\r\n" H "\r\n", 200, true);
+    assert_int_equal(count_of(&pair.sent, "content-length: 11\r\n"), 1);
+    assert_string_equal(pair.sent.data + pair.sent.len - 4, "\r\n\r\n");
+    check_answer(&pair, "HEAD /x HTTP/1.1\r\n" H "\r\n", 404, true);
+    assert_string_equal(pair.sent.data + pair.sent.len - 4, "\r\n\r\n");
+    buf_clear(&pair.sent);
+    http_pair_feed(&pair, "HEAD /hold HTTP/1.1\r\n" H "\r\n");
+    http_reply_begin(pair.held, &(struct http_head){.status = 200});
+    assert_int_equal(http_reply_write(pair.held, STR("abc")), HTTP_OK);
+    assert_int_equal(http_reply_end(pair.held), HTTP_OK);
+    http_pair_pump(&pair);
+    assert_string_equal(pair.sent.data + pair.sent.len - 4, "\r\n\r\n");
+    check_wish(&pair, HTTP_WISH_NONE);
+    http_pair_fini(&pair);
+}
+
+static void test_pipelining(void **state)
+{
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, NULL);
+    http_pair_feed(&pair, "GET /hold HTTP/1.1\r\n" H "\r\n"
+                          "GET /item/1 HTTP/1.1\r\n" H "\r\n");
+    http_pair_feed(&pair, GET("/item/2"));
+    http_pair_pump(&pair);
+    assert_int_equal(pair.handled, 1); /* one at a time */
+    assert_int_equal(pair.sent.len, 0);
+    http_reply_send(pair.held, &(struct http_head){.status = 201}, STR("first"));
+    http_pair_pump(&pair);
+    assert_int_equal(pair.handled, 3);
+    const char *first = strstr(pair.sent.data, "first"),
+               *second = strstr(pair.sent.data, "/item/1"),
+               *third = strstr(pair.sent.data, "/item/2");
+    assert_true(first != NULL && second > first && third > second);
+    check_wish(&pair, HTTP_WISH_NONE);
+    http_pair_fini(&pair);
+}
+
+/* What a client may send ahead has a limit; beyond it the connection, and the request with it, is over. */
+static void test_pipelining_is_bounded(void **state)
+{
+    struct http_options options = {.limits.ahead_bytes_max = 100};
+    struct http_pair pair;
+    char filler[101] = {0};
+
+    (void)state;
+    memset(filler, 'x', 100);
+    http_pair_init(&pair, &options);
+    http_pair_feed(&pair, GET("/hold"));
+    http_pair_feed(&pair, filler);
+    check_wish(&pair, HTTP_WISH_NONE);
+    assert_int_equal(pair.closed, 0);
+    http_pair_feed(&pair, "x");
+    check_wish(&pair, HTTP_WISH_CLOSE);
+    assert_int_equal(pair.closed, 1);
+    assert_int_equal(http_reply_send(pair.held, &(struct http_head){.status = 200}, STR("")),
+                     HTTP_GONE);
+    http_pair_fini(&pair);
+    assert_int_equal(pair.closed, 1);
+    assert_int_equal(pair.dropped, 1);
+}
+
+/* `printf 'GET ...' | nc`: the end of the input is not the end of the interest if the answer is there at once. */
+static void test_eof_behind_requests(void **state)
+{
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, NULL);
+    http_pair_feed(&pair, GET("/item/1") GET("/item/2"));
+    http_conn_eof(pair.conn);
+    check_sent(&pair, "/item/2");
+    check_sent(&pair, "/item/1");
+    check_wish(&pair, HTTP_WISH_CLOSE);
+    /* But nobody waits for an answer that is still to be made. */
+    http_pair_reconnect(&pair);
+    http_pair_feed(&pair, GET("/item/1") GET("/hold"));
+    http_conn_eof(pair.conn);
+    http_pair_pump(&pair);
+    check_wish(&pair, HTTP_WISH_CLOSE);
+    assert_int_equal(pair.closed, 1);
+    http_pair_fini(&pair);
+}
+
+static void test_problems(void **state)
+{
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, NULL);
+    check_answer(&pair, GET("/x"), 404, true);
+    check_answer(&pair, "DELETE /echo HTTP/1.1\r\n" H "\r\n", 405, true);
+    check_sent(&pair, "allow: GET, HEAD, POST, OPTIONS\r\n");
+    check_answer(&pair, GET("/none"), 500, true);
+    check_answer(&pair, "OPTIONS /hold HTTP/1.1\r\n" H "\r\n", 204, true);
+    check_sent(&pair, "allow: GET, HEAD, POST, OPTIONS\r\n");
+    assert_int_equal(count_of(&pair.sent, "access-control"), 0);
+    check_answer(&pair, "OPTIONS * HTTP/1.1\r\n" H "\r\n", 204, true);
+    /* With a body that is not read, the connection cannot go on. */
+    check_answer(&pair, "PUT /echo HTTP/1.1\r\n" H "Content-Length: 1000\r\n\r\nab", 405, false);
+    check_sent(&pair, "allow: GET, HEAD, POST, OPTIONS\r\n");
+    http_pair_reconnect(&pair);
+    check_answer(&pair, "GET /\r\n\r\n", 505, false);
+    http_pair_reconnect(&pair);
+    check_answer(&pair, "GET / HTTP/1.1\r\n\r\n", 400, false);
+    check_sent(&pair, "exactly one valid Host");
+    assert_true(http_pair_stat(&pair, HTTP_STAT_PROBLEMS, HTTP_PROBLEM_HOST_HEADER) == 1);
+    http_pair_fini(&pair);
+}
+
+static void write_json(enum http_problem problem, struct buf *body, void *arg)
+{
+    buf_appendf(body, "{\"%s\":\"%s\"}", (const char *)arg, http_problem_name(problem));
+}
+
+static void test_error_body(void **state)
+{
+    struct http_options options = {.error_body = write_json, .error_arg = (void *)"code"};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    check_answer(&pair, GET("/x"), 404, true);
+    check_sent(&pair, "content-type: application/json\r\n");
+    check_sent(&pair, "{\"code\":\"not_found\"}");
+    http_pair_fini(&pair);
+}
+
+static void test_expect(void **state)
+{
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, NULL);
+    http_pair_feed(&pair,
+                   "POST /echo HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    http_pair_pump(&pair);
+    assert_string_equal(buf_str(&pair.sent), "HTTP/1.1 100 Continue\r\n\r\n");
+    check_answer(&pair, "abc", 200, true);
+    /* Not for what is refused anyway. */
+    check_answer(&pair,
+                 "POST /x HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 3\r\n\r\n", 404,
+                 false);
+    http_pair_reconnect(&pair);
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Expect: x\r\nContent-Length: 3\r\n\r\n", 417,
+                 false);
+    http_pair_fini(&pair);
+}
+
+static void test_body_limits(void **state)
+{
+    struct http_options options = {.limits = {.body_bytes_max = 4, .bodies_bytes_max = 6}};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 4\r\n\r\nabcd", 200, true);
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\n", 413, false);
+    http_pair_reconnect(&pair);
+    check_answer(&pair,
+                 "POST /echo HTTP/1.1\r\n" H
+                 "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n",
+                 413, false);
+    /* Bodies of other connections count against the limit for all. */
+    http_pair_reconnect(&pair);
+    struct http_conn *other = http_conn_create(&pair.shared, STR("b"), &pair);
+    http_conn_feed(other, STR("POST /echo HTTP/1.1\r\n" H "Content-Length: 4\r\n\r\nabc"));
+    assert_int_equal(pair.shared.bodies_bytes, 3);
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 4\r\n\r\nabcd", 503, false);
+    check_sent(&pair, "retry-after: 1\r\n");
+    assert_int_equal(pair.shared.bodies_bytes, 3);
+    http_conn_destroy(&other);
+    assert_int_equal(pair.shared.bodies_bytes, 0);
+    http_pair_reconnect(&pair);
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 4\r\n\r\nabcd", 200, true);
+    http_pair_fini(&pair);
+}
+
+static void test_host_check(void **state)
+{
+    static const char *const names[] = {"box.lan"};
+    struct http_options options = {.allowed_hosts = {names, 1}};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    check_answer(&pair, "GET /echo HTTP/1.1\r\nHost: evil.example:4327\r\n\r\n", 403, true);
+    assert_int_equal(pair.handled, 0);
+    check_answer(&pair, "GET /echo HTTP/1.1\r\nHost: box.lan:4327\r\n\r\n", 200, true);
+    check_answer(&pair, "GET /echo HTTP/1.1\r\nHost: [::1]:4327\r\n\r\n", 200, true);
+    check_answer(&pair, "GET /echo HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 403, true);
+    check_answer(&pair, "OPTIONS /echo HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, true);
+    pair.shared.check_host = false;
+    check_answer(&pair, "GET /echo HTTP/1.1\r\nHost: evil.example\r\n\r\n", 200, true);
+    http_pair_fini(&pair);
+}
+
+static void test_cors(void **state)
+{
+    static const char *const origins[] = {"http://app.example"};
+    struct http_options options = {.cors_origins = {origins, 1}};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    check_answer(&pair, "GET /echo HTTP/1.1\r\n" H "Origin: http://app.example\r\n\r\n", 200, true);
+    check_sent(&pair, "access-control-allow-origin: http://app.example\r\nvary: origin\r\n");
+    check_answer(&pair, "GET /x HTTP/1.1\r\n" H "Origin: http://app.example\r\n\r\n", 404, true);
+    check_sent(&pair, "access-control-allow-origin: http://app.example\r\n");
+    check_answer(&pair, "GET /echo HTTP/1.1\r\n" H "Origin: http://evil.example\r\n\r\n", 200,
+                 true);
+    assert_int_equal(count_of(&pair.sent, "access-control"), 0);
+    check_sent(&pair, "vary: origin\r\n");
+    check_answer(&pair,
+                 "OPTIONS /echo HTTP/1.1\r\n" H "Origin: http://app.example\r\n"
+                 "Access-Control-Request-Method: POST\r\n\r\n",
+                 204, true);
+    check_sent(&pair, "access-control-allow-methods: GET, HEAD, POST, OPTIONS\r\n");
+    check_sent(&pair, "access-control-allow-headers: authorization, content-type, x-api-key\r\n");
+    check_answer(&pair,
+                 "OPTIONS /echo HTTP/1.1\r\n" H "Origin: http://evil.example\r\n"
+                 "Access-Control-Request-Method: POST\r\n\r\n",
+                 204, true);
+    assert_int_equal(count_of(&pair.sent, "access-control"), 0);
+    http_pair_fini(&pair);
+}
+
+/* ---- deadlines ---- */
+
+static void test_silent_client(void **state)
+{
+    struct http_options options = {.limits = {.head_ms = 1000, .idle_ms = 5000}};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    http_pair_advance(&pair, 999);
+    check_wish(&pair, HTTP_WISH_NONE);
+    http_pair_advance(&pair, 1);
+    check_wish(&pair, HTTP_WISH_CLOSE);
+    assert_true(http_pair_stat(&pair, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_HEAD) == 1);
+    http_pair_reconnect(&pair);
+    check_answer(&pair, GET("/echo"), 200, true);
+    http_pair_advance(&pair, 4999);
+    check_wish(&pair, HTTP_WISH_NONE);
+    http_pair_advance(&pair, 1);
+    check_wish(&pair, HTTP_WISH_CLOSE);
+    assert_true(http_pair_stat(&pair, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_IDLE) == 1);
+    http_pair_fini(&pair);
+}
+
+/* Slowloris: a byte now and then does not help. */
+static void test_slow_head(void **state)
+{
+    struct http_options options = {.limits.head_ms = 1000};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    http_pair_advance(&pair, 900);
+    http_pair_feed(&pair, "GET / HTTP/1.1\r\n");
+    for (int i = 0; i < 9; i++) {
+        http_pair_advance(&pair, 100);
+        http_pair_feed(&pair, "X: y\r\n");
+        check_wish(&pair, HTTP_WISH_NONE);
+    }
+    http_pair_advance(&pair, 100);
+    check_sent(&pair, "HTTP/1.1 408 ");
+    check_wish(&pair, HTTP_WISH_SHUTDOWN);
+    assert_true(http_pair_stat(&pair, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_HEAD) == 1);
+    http_pair_fini(&pair);
+}
+
+static void test_slow_body(void **state)
+{
+    struct http_options options = {.limits = {.body_ms = 1000, .body_rate_min = 10}};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    http_pair_feed(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 1000\r\n\r\n0123456789");
+    /* At the rate that is asked for, all is well, for as long as it takes. */
+    for (int i = 0; i < 50; i++) {
+        http_pair_advance(&pair, 1000);
+        check_wish(&pair, HTTP_WISH_NONE);
+        http_pair_feed(&pair, "0123456789");
+    }
+    for (int i = 0; i < 3; i++) {
+        http_pair_advance(&pair, 1000);
+        http_pair_feed(&pair, "0");
+    }
+    check_sent(&pair, "HTTP/1.1 408 ");
+    check_wish(&pair, HTTP_WISH_SHUTDOWN);
+    assert_true(http_pair_stat(&pair, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_BODY) == 1);
+    assert_int_equal(pair.handled, 0);
+    http_pair_fini(&pair);
+}
+
+/* A client that does not read is gone, and its reply hears of it; one that reads slowly is not. */
+static void test_write_stall(void **state)
+{
+    struct http_options options = {.limits.write_ms = 1000};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    http_pair_feed(&pair, GET("/hold"));
+    http_pair_advance(&pair, 5000); /* nothing to write is no stall */
+    check_wish(&pair, HTTP_WISH_NONE);
+    http_reply_begin(pair.held, &(struct http_head){.status = 200});
+    http_conn_deliver(pair.conn);
+    for (size_t queued = 10; queued > 0; queued--) {
+        clock_fake_advance(pair.clock, 900 * NS_PER_MS);
+        http_conn_tick(pair.conn, queued);
+        check_wish(&pair, HTTP_WISH_NONE);
+    }
+    clock_fake_advance(pair.clock, 1000 * NS_PER_MS);
+    http_conn_tick(pair.conn, 1);
+    check_wish(&pair, HTTP_WISH_CLOSE);
+    assert_int_equal(pair.closed, 1);
+    assert_true(http_pair_stat(&pair, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_WRITE) == 1);
+    assert_int_equal(http_reply_write(pair.held, STR("x")), HTTP_GONE);
+    http_pair_fini(&pair);
+    assert_int_equal(pair.closed, 1);
+}
+
+static void test_linger(void **state)
+{
+    struct http_options options = {.limits.linger_ms = 1000};
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, &options);
+    check_answer(&pair, "x", 400, false);
+    http_pair_feed(&pair, "what the client still had to say");
+    http_pair_advance(&pair, 999);
+    check_wish(&pair, HTTP_WISH_SHUTDOWN);
+    http_pair_advance(&pair, 1);
+    check_wish(&pair, HTTP_WISH_CLOSE);
+    http_pair_fini(&pair);
+}
+
+/* Long silence of the engine is filled; the text never gets between the pieces of a chunk, nor behind the end. */
+static void test_i80_keepalive(void **state)
+{
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, NULL);
+    http_pair_feed(&pair, GET("/hold"));
+    http_reply_keepalive(pair.held, 1000, STR(": ping\n\n"));
+    http_pair_advance(&pair, 5000);
+    http_pair_pump(&pair);
+    assert_int_equal(pair.sent.len, 0); /* there is no stream yet */
+    http_reply_begin(pair.held, &(struct http_head){.status = 200});
+    http_pair_pump(&pair);
+    for (int i = 1; i <= 3; i++) {
+        http_pair_advance(&pair, 999);
+        http_pair_pump(&pair);
+        assert_int_equal(count_of(&pair.sent, "8\r\n: ping\n\n\r\n"), i - 1);
+        http_pair_advance(&pair, 1);
+        http_pair_pump(&pair);
+        assert_int_equal(count_of(&pair.sent, "8\r\n: ping\n\n\r\n"), i);
+    }
+    http_pair_advance(&pair, 999);
+    http_reply_write(pair.held, STR("data"));
+    http_pair_pump(&pair);
+    http_pair_advance(&pair, 999); /* what was written counts */
+    http_pair_pump(&pair);
+    assert_int_equal(count_of(&pair.sent, ": ping"), 3);
+    http_reply_keepalive(pair.held, 0, STR_NONE);
+    http_pair_pump(&pair);
+    http_pair_advance(&pair, 5000);
+    http_pair_pump(&pair);
+    assert_int_equal(count_of(&pair.sent, ": ping"), 3);
+    http_reply_keepalive(pair.held, 1000, STR(": ping\n\n"));
+    http_reply_end(pair.held);
+    http_pair_advance(&pair, 5000);
+    http_pair_pump(&pair);
+    assert_int_equal(count_of(&pair.sent, ": ping"), 3);
+    assert_string_equal(pair.sent.data + pair.sent.len - 5, "0\r\n\r\n");
+    http_pair_fini(&pair);
+}
+
+/* ---- the client leaves ---- */
+
+enum leave { LEAVE_EOF, LEAVE_BREAK, LEAVE_DESTROY, LEAVE_COUNT };
+
+static void leave(struct http_pair *pair, enum leave how)
+{
+    if (how == LEAVE_EOF)
+        http_conn_eof(pair->conn);
+    else if (how == LEAVE_BREAK)
+        http_conn_break(pair->conn);
+    else
+        http_conn_destroy(&pair->conn);
+}
+
+/* In each phase: on_close once if the answer was not ended, else never; drop always once. */
+static void test_i109_disconnect(void **state)
+{
+    enum phase { QUEUED, BEGUN, WRITTEN, WAITING, ENDED, PHASE_COUNT };
+
+    (void)state;
+    for (int how = 0; how < LEAVE_COUNT; how++)
+        for (int phase = 0; phase < PHASE_COUNT; phase++) {
+            struct http_pair pair;
+            http_pair_init(&pair, NULL);
+            http_pair_feed(&pair, GET("/hold"));
+            if (phase >= BEGUN)
+                http_reply_begin(pair.held, &(struct http_head){.status = 200});
+            if (phase >= WRITTEN)
+                http_reply_write(pair.held, STR("x"));
+            if (phase != WAITING)
+                http_pair_pump(&pair);
+            if (phase == ENDED)
+                http_reply_end(pair.held);
+            leave(&pair, how);
+            assert_int_equal(pair.closed, phase != ENDED);
+            assert_int_equal(http_reply_write(pair.held, STR("x")), HTTP_GONE);
+            assert_int_equal(http_reply_end(pair.held), HTTP_GONE);
+            assert_true(http_pair_stat(&pair, HTTP_STAT_DISCONNECTS, 0) == (phase != ENDED));
+            http_pair_fini(&pair);
+            assert_int_equal(pair.closed, phase != ENDED);
+            assert_int_equal(pair.dropped, 1);
+        }
+}
+
+static void test_drain(void **state)
+{
+    struct http_pair pair;
+
+    (void)state;
+    http_pair_init(&pair, NULL);
+    check_answer(&pair, GET("/echo"), 200, true);
+    http_conn_drain(pair.conn);
+    check_wish(&pair, HTTP_WISH_CLOSE);
+    http_pair_reconnect(&pair);
+    http_pair_feed(&pair, GET("/hold"));
+    http_conn_drain(pair.conn);
+    check_wish(&pair, HTTP_WISH_NONE);
+    http_reply_send(pair.held, &(struct http_head){.status = 200}, STR("x"));
+    http_pair_pump(&pair);
+    check_wish(&pair, HTTP_WISH_SHUTDOWN);
+    assert_int_equal(pair.closed, 0);
+    http_pair_fini(&pair);
+}
+
+/* Whichever allocation fails: an answer that says so, or the end of the connection; never a wrong answer, and nothing leaks. */
+static void test_no_memory(void **state)
+{
+    struct fault fault = {0};
+
+    (void)state;
+    FAULT_LOOP (&fault) {
+        struct http_pair pair;
+        http_pair_init(&pair, NULL);
+        mem_set_fault(&fault);
+        http_pair_feed(&pair, "POST /hold HTTP/1.1\r\n" H "Content-Length: 3\r\n\r\nabc" GET("/x"));
+        bool refused = false;
+        if (pair.held != NULL) {
+            refused =
+                http_reply_begin(pair.held, &(struct http_head){.status = 200}) == HTTP_FULL ||
+                http_reply_write(pair.held, STR("data")) == HTTP_FULL;
+            if (refused)
+                http_reply_abort(pair.held);
+            else
+                assert_int_equal(http_reply_end(pair.held),
+                                 http_conn_wish(pair.conn) == HTTP_WISH_CLOSE ? HTTP_GONE
+                                                                              : HTTP_OK);
+        }
+        http_pair_pump(&pair);
+        mem_set_fault(NULL);
+        if (fault.fired == 0) {
+            assert_int_equal(count_of(&pair.sent, "4\r\ndata\r\n0\r\n\r\n"), 1);
+            assert_int_equal(count_of(&pair.sent, "HTTP/1.1 404 "), 1);
+        }
+        assert_true(pair.sent.err == ERR_OK || fault.fired > 0);
+        http_pair_fini(&pair);
+    }
+}
+
+TEST_SUITE(TEST(test_keep_alive), TEST(test_old_clients), TEST(test_head), TEST(test_pipelining),
+           TEST(test_pipelining_is_bounded), TEST(test_eof_behind_requests), TEST(test_problems),
+           TEST(test_error_body), TEST(test_expect), TEST(test_body_limits), TEST(test_host_check),
+           TEST(test_cors), TEST(test_silent_client), TEST(test_slow_head), TEST(test_slow_body),
+           TEST(test_write_stall), TEST(test_linger), TEST(test_i80_keepalive),
+           TEST(test_i109_disconnect), TEST(test_drain), TEST(test_no_memory))

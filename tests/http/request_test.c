@@ -1,0 +1,104 @@
+/*
+ * request_test.c: headers, queries, escapes, secrets.
+ */
+#include "http/request.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "support/test.h"
+
+static void test_headers(void **state)
+{
+    const struct http_header headers[] = {
+        {STR("Content-Type"), STR("a")}, {STR("x-key"), STR("b")}, {STR("X-Key"), STR("c")}};
+    struct http_request request = {.headers = headers, .headers_count = 3};
+    struct str value;
+
+    (void)state;
+    assert_true(http_request_header(&request, STR("content-type"), &value));
+    assert_true(str_eq(value, STR("a")));
+    assert_true(http_request_header(&request, STR("X-KEY"), &value));
+    assert_true(str_eq(value, STR("b")));
+    assert_false(http_request_header(&request, STR("x-ke"), &value));
+}
+
+static void check_query(const char *query, const char *name, const char *expected)
+{
+    struct buf out;
+
+    buf_init(&out, 100);
+    enum err err = http_query_get(str_from(query), str_from(name), &out);
+    if (expected == NULL) {
+        assert_err(err, ERR_NOT_FOUND);
+    } else {
+        assert_ok(err);
+        assert_string_equal(buf_str(&out), expected);
+    }
+    buf_fini(&out);
+}
+
+static void test_query(void **state)
+{
+    (void)state;
+    check_query("a=1&b=2", "b", "2");
+    check_query("a=1&a=2", "a", "1");
+    check_query("a=x%20y+z%2B", "a", "x y z+");
+    check_query("a", "a", "");
+    check_query("a=b=c", "a", "b=c");
+    check_query("", "a", NULL);
+    check_query("&&=x&aa=1", "a", NULL);
+}
+
+static void test_escapes(void **state)
+{
+    static const char *const bad[] = {"%", "%1", "%g0", "%00", "a%2", "%%20"};
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, 100);
+    assert_ok(http_percent_decode(STR("a%2Fb%c3%A4+"), &out));
+    assert_string_equal(buf_str(&out), "a/b\xc3\xa4+");
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        const char *guarded = test_guarded(bad[i], strlen(bad[i]));
+        assert_err(http_percent_decode((struct str){guarded, strlen(bad[i])}, &out), ERR_INVALID);
+        assert_string_equal(buf_str(&out), "a/b\xc3\xa4+"); /* nothing was added */
+    }
+    buf_fini(&out);
+}
+
+static void test_take_body(void **state)
+{
+    struct buf owner, body;
+
+    (void)state;
+    buf_init(&owner, 100);
+    buf_append_str(&owner, "text");
+    struct http_request request = {.body = {owner.data, owner.len}, .body_owner = &owner};
+    http_request_take_body(&request, &body);
+    assert_true(str_eq(request.body, STR("text")));
+    assert_string_equal(buf_str(&body), "text");
+    assert_null(owner.data);
+    buf_fini(&owner);
+    buf_fini(&body);
+}
+
+static void test_secrets(void **state)
+{
+    (void)state;
+    assert_true(http_secret_equal(STR("key"), STR("key")));
+    assert_true(http_secret_equal(STR(""), STR_NONE));
+    assert_false(http_secret_equal(STR("key"), STR("kez")));
+    assert_false(http_secret_equal(STR("key"), STR("key ")));
+    assert_false(http_secret_equal(STR("key"), STR("")));
+}
+
+static void test_method_names(void **state)
+{
+    (void)state;
+    assert_string_equal(http_method_name(HTTP_METHOD_GET), "GET");
+    assert_string_equal(http_method_name(HTTP_METHOD_OPTIONS), "OPTIONS");
+}
+
+TEST_SUITE(TEST(test_headers), TEST(test_query), TEST(test_escapes), TEST(test_take_body),
+           TEST(test_secrets), TEST(test_method_names))
