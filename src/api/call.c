@@ -19,7 +19,7 @@
 #include "base/mem.h"
 #include "prompt/output.h"
 
-enum { OUT_BYTES_MAX = 64 * 1024 * 1024, SPACE_NAME_BYTES = AUTH_NAME_BYTES + 1 + HASH256_HEX_BYTES };
+enum { OUT_BYTES_MAX = 64 * 1024 * 1024, SALT_DIGITS = 32, SPACE_NAME_BYTES = AUTH_NAME_BYTES + 1 + SALT_DIGITS };
 
 /* ---- life ---- */
 
@@ -169,6 +169,7 @@ void call_fail(struct call *call, const struct api_error *error)
 {
     call->answered = true;
     call->outcome = error->kind;
+    call->refused = *error;
     respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);
 }
 
@@ -257,7 +258,7 @@ static struct hearth_space *find_space(struct call *call)
     if (request->cache_salt.len > 0) {
         hash = hash256_of(request->cache_salt.ptr, request->cache_salt.len);
         hash256_hex(&hash, hex);
-        snprintf(name, sizeof(name), "%s/%s", call->tenant, hex);
+        snprintf(name, sizeof(name), "%s/%.*s", call->tenant, SALT_DIGITS, hex);
     }
     if (model_space(call->model, name, &space, &info) == ERR_OK)
         return space;

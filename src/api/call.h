@@ -67,7 +67,7 @@ struct call {
     uint64_t first_id; /* of its generations, which are numbered one after the other */
     struct buf out;    /* events that wait for the end of a sink */
     bool broken;       /* nothing more can be written: the client is gone, or the stream is */
-    struct api_error refused; /* the worker's: a generation was not taken */
+    struct api_error refused; /* the worker's: what it was refused for */
     enum api_error_kind outcome; /* for the log and the metrics */
     bool answered;
 

@@ -130,14 +130,16 @@ static void count(struct call *call)
 
 void call_end(struct call *call)
 {
-    if (call->choices_count > 0) {
+    const struct api_error *error;
+
+    if (call->choices_count > 0)
         end_generation(call);
-        if (call->answer.begun) /* before that nothing is known */
-            log_generation(call);
-        if (error_of(call) && !call_is_gone(call))
-            log_error(call, error_of(call));
-    } else if (!call->answered) {
+    else if (!call->answered)
         end_untouched(call);
-    }
+    error = error_of(call);
+    if (call->answer.begun) /* before that nothing is known */
+        log_generation(call);
+    if (error && !call_is_gone(call))
+        log_error(call, error);
     count(call);
 }

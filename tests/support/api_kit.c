@@ -1,0 +1,225 @@
+#include "support/api_kit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "prompt/neutral.h"
+#include "prompt/replay.h"
+#include "support/models.h"
+#include "support/test.h"
+
+enum { METRIC_TRIES = 10000 };
+
+/* ---- the gate ---- */
+
+static void at_gate(struct engine *engine, void *arg)
+{
+    struct api_kit_gate *gate = arg;
+
+    (void)engine;
+    lock_enter(&gate->lock);
+    gate->waiting++;
+    cond_broadcast(&gate->changed);
+    while (gate->closed)
+        cond_wait(&gate->changed, &gate->lock);
+    gate->waiting--;
+    gate->passed++;
+    lock_leave(&gate->lock);
+}
+
+static void set_gate(struct api_kit *kit, bool closed)
+{
+    lock_enter(&kit->gate.lock);
+    kit->gate.closed = closed;
+    cond_broadcast(&kit->gate.changed);
+    lock_leave(&kit->gate.lock);
+}
+
+void api_kit_gate_open(struct api_kit *kit)
+{
+    set_gate(kit, false);
+}
+
+void api_kit_gate_close(struct api_kit *kit)
+{
+    set_gate(kit, true);
+}
+
+void api_kit_gate_wait(struct api_kit *kit)
+{
+    lock_enter(&kit->gate.lock);
+    while (kit->gate.waiting == 0)
+        cond_wait(&kit->gate.changed, &kit->gate.lock);
+    lock_leave(&kit->gate.lock);
+}
+
+/* ---- the server ---- */
+
+static void open_cache(struct api_kit *kit, uint64_t ram_bytes)
+{
+    struct hearth_options options = {
+        .struct_size = sizeof(options), .ram_bytes = ram_bytes, .block_tokens = 16, .run_tokens = 64};
+
+    if (ram_bytes > 0)
+        assert_int_equal(hearth_open(&kit->cache, &options, NULL), HEARTH_OK);
+}
+
+static void open_model(struct api_kit *kit, const struct api_kit_options *options)
+{
+    struct model_options model = {
+        .name = options->name ? options->name : "fake",
+        .template_text = options->template_text,
+        .cache = kit->cache,
+        .sched = options->sched,
+        .clock = clock_real(),
+        .log = options->api.log,
+    };
+    struct engine_fake_options fake = options->fake;
+    struct errinfo info = {0};
+
+    fake.on_piece = at_gate;
+    fake.arg = &kit->gate;
+    if (options->family)
+        model.engine = test_engine(options->family, NULL);
+    else
+        assert_ok(engine_fake_create(&model.engine, &fake, &info));
+    if (model_open(&kit->model, &model, &info) != ERR_OK)
+        fail_msg("model: %s", info.text);
+}
+
+static void open_server(struct api_kit *kit)
+{
+    struct http_options options = {.error_body = api_http_error, .tick_ms = 5};
+    const struct http_route *routes;
+    struct errinfo info = {0};
+    size_t count;
+
+    routes = api_routes(kit->api, &count);
+    if (http_server_start(&options, routes, count, &kit->server, &info) != ERR_OK)
+        fail_msg("server: %s", info.text);
+    kit->port = http_server_port(kit->server);
+    api_set_http_metrics(kit->api, http_server_metrics(kit->server));
+}
+
+void api_kit_open(struct api_kit *kit, const struct api_kit_options *options)
+{
+    struct api_options api = options->api;
+
+    memset(kit, 0, sizeof(*kit));
+    lock_init(&kit->gate.lock, "gate", LOCK_RANK_TEST_HIGH);
+    cond_init(&kit->gate.changed);
+    kit->gate.closed = options->gate_closed;
+    open_cache(kit, options->ram_bytes);
+    open_model(kit, options);
+    if (options->prompts) {
+        api.neutral = kit->neutral = neutral_create();
+        api.replay = kit->replay = replay_create(&(struct replay_options){0});
+    }
+    api.cache = kit->cache;
+    assert_ok(api_create(&kit->api, &api, NULL));
+    if (!options->loading)
+        api_kit_load(kit);
+    open_server(kit);
+}
+
+void api_kit_load(struct api_kit *kit)
+{
+    api_set_model(kit->api, kit->model);
+}
+
+void api_kit_close(struct api_kit *kit)
+{
+    api_kit_gate_open(kit);
+    http_server_stop(&kit->server);
+    api_destroy(&kit->api);
+    model_close(&kit->model);
+    if (kit->cache)
+        hearth_close(&kit->cache);
+    neutral_destroy(&kit->neutral);
+    replay_destroy(&kit->replay);
+    cond_fini(&kit->gate.changed);
+    lock_fini(&kit->gate.lock);
+}
+
+/* ---- clients ---- */
+
+void api_kit_ask(struct api_kit *kit, const char *method, const char *path, const char *headers,
+                 const char *body, struct http_answer *answer)
+{
+    struct http_client client;
+
+    http_client_connect(&client, kit->port);
+    http_client_request(&client, method, path, headers ? headers : "", str_from(body));
+    if (!http_client_answer(&client, strcmp(method, "HEAD") == 0, answer, NULL))
+        fail_msg("%s %s: no answer", method, path);
+    http_client_close(&client);
+}
+
+void api_kit_send(struct api_kit *kit, struct http_client *client, const char *path, const char *body)
+{
+    http_client_connect(client, kit->port);
+    http_client_request(client, "POST", path, "", str_from(body));
+}
+
+static yyjson_doc *ask_json(struct api_kit *kit, const char *method, const char *path,
+                            const char *body, int status)
+{
+    struct http_answer answer;
+    yyjson_doc *doc;
+
+    api_kit_ask(kit, method, path, NULL, body, &answer);
+    if (answer.status != status)
+        fail_msg("%s %s gave %d: %s", method, path, answer.status, buf_str(&answer.body));
+    doc = yyjson_read(buf_str(&answer.body), answer.body.len, 0);
+    if (!doc)
+        fail_msg("%s %s: no JSON: %s", method, path, buf_str(&answer.body));
+    http_answer_fini(&answer);
+    return doc;
+}
+
+yyjson_doc *api_kit_post(struct api_kit *kit, const char *path, const char *body, int status)
+{
+    return ask_json(kit, "POST", path, body, status);
+}
+
+yyjson_doc *api_kit_get(struct api_kit *kit, const char *path, int status)
+{
+    return ask_json(kit, "GET", path, NULL, status);
+}
+
+const char *json_at(yyjson_doc *doc, const char *pointer)
+{
+    const char *text = yyjson_get_str(yyjson_doc_ptr_get(doc, pointer));
+
+    return text ? text : "";
+}
+
+uint64_t json_number_at(yyjson_doc *doc, const char *pointer)
+{
+    return yyjson_get_uint(yyjson_doc_ptr_get(doc, pointer));
+}
+
+double api_kit_metric(struct api_kit *kit, const char *name)
+{
+    struct http_answer answer;
+    const char *at;
+    double value = -1;
+    size_t len = strlen(name);
+
+    api_kit_ask(kit, "GET", "/metrics", NULL, NULL, &answer);
+    for (at = strstr(buf_str(&answer.body), name); at; at = strstr(at + 1, name))
+        if ((at == answer.body.data || at[-1] == '\n') && at[len] == ' ')
+            value = strtod(at + len, NULL);
+    http_answer_fini(&answer);
+    return value;
+}
+
+void api_kit_wait_metric(struct api_kit *kit, const char *name, double value)
+{
+    for (int i = 0; i < METRIC_TRIES; i++)
+        if (api_kit_metric(kit, name) == value)
+            return;
+    fail_msg("%s never was %g", name, value);
+}
