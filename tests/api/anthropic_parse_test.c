@@ -156,7 +156,7 @@ static void test_counting_needs_no_max_tokens(void **state)
                         "[{\"role\":\"user\",\"content\":\"hi\"}]");
     parsed_fini(&parsed);
     assert_refused(anthropic_parse_count, "{'messages':[]}", API_ERROR_INVALID, "messages",
-                   "'messages' must be an array of at least one message");
+                   "'messages' must be an array of 1 to 100000 messages");
 }
 
 static void test_refusals(void **state)
@@ -261,6 +261,12 @@ static void test_breakpoints(void **state)
          1,
          {1},
          300},
+        /* ... also when the mark is on a block inside. */
+        {"'messages':[" USER(
+             TEXT("x", "") "," RESULT(",'content':[" TEXT("r", "," CONTROL1) "]")) "]",
+         1,
+         {0},
+         3600},
         /* At the top: behind the last message. */
         {CONTROL ",'messages':[" USER(TEXT("a", "")) "," ASSISTANT(TEXT("b", "")) "," USER(
              TEXT("c", "")) "]",
