@@ -40,7 +40,7 @@ const struct endpoint api_endpoints[] = {
      .work = call_generate},
     {HTTP_METHOD_POST, "/v1/messages", "messages", &dialect_anthropic_messages,
      .work = call_generate},
-    {HTTP_METHOD_POST, "/v1/messages/count_tokens", "count_tokens", &dialect_anthropic_messages,
+    {HTTP_METHOD_POST, "/v1/messages/count_tokens", "count_tokens", &dialect_anthropic_count,
      .work = endpoint_count_tokens},
     {HTTP_METHOD_POST, "/tokenize", "tokenize", NULL, .work = endpoint_tokenize},
     {HTTP_METHOD_POST, "/detokenize", "detokenize", NULL, .work = endpoint_detokenize},

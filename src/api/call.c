@@ -331,7 +331,7 @@ static void make_answer(struct call *call)
     struct answer *answer = &call->answer;
 
     answer_init(answer, &call->request);
-    answer->request_id = call->first_id;
+    answer->request_id = call->request_id;
     answer->created_s = clock_wall_ns(call->api->clock) / NS_PER_S;
     answer->model = model_name(call->model);
     answer->token_bytes = token_bytes;
