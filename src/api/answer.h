@@ -74,7 +74,7 @@ struct answer_choice {
 
 struct answer {
     char id[ANSWER_ID_BYTES]; /* of the whole answer, without the dialect's prefix */
-    uint64_t request_id;
+    const char *request_id; /* as the header of the answer has it; borrowed. NULL: none */
     uint64_t created_s; /* wall time */
     const char *model;  /* name to report */
     const struct gen_request *request;
@@ -100,6 +100,7 @@ struct dialect {
     enum err (*parse)(struct gen_request *request, yyjson_val *root, struct api_error *error);
     /* The body of an error answer. */
     void (*error)(const struct api_error *error, const char *request_id, struct buf *out);
+    unsigned (*status)(enum api_error_kind kind); /* of HTTP; NULL: api_error_status */
 
     /* The whole answer as one JSON body. */
     void (*body)(struct answer *answer, struct buf *out);
@@ -114,7 +115,7 @@ struct dialect {
     void (*choice_end)(struct answer *answer, size_t choice, struct buf *out);
     void (*end)(struct answer *answer, struct buf *out);
     void (*stream_error)(struct answer *answer, const struct api_error *error, struct buf *out);
-    /* Also before begin: then the first one is what a stream opens with, and begin does not repeat it. */
+    /* NULL: `keepalive`. Also before begin: then the first one is what a stream opens with, and begin does not repeat it. */
     void (*keepalive_event)(struct answer *answer, struct buf *out);
 };
 
@@ -122,6 +123,7 @@ extern const struct dialect dialect_openai_chat;
 extern const struct dialect dialect_openai_completions;
 extern const struct dialect dialect_openai_responses;
 extern const struct dialect dialect_anthropic_messages;
+extern const struct dialect dialect_anthropic_count; /* of /v1/messages/count_tokens: parse, error and status only */
 
 /* With an id of its own, and as many empty choices as the request asks for. The request is borrowed. */
 void answer_init(struct answer *answer, const struct gen_request *request);

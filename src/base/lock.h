@@ -24,6 +24,8 @@
 enum lock_rank {
     LOCK_RANK_TEST_LOW = 1,
     LOCK_RANK_MODELS = 10,
+    LOCK_RANK_API = 12,
+    LOCK_RANK_CALL = 14,
     LOCK_RANK_SCHED = 20,
     LOCK_RANK_ENGINE = 25,
     LOCK_RANK_CACHE = 30,

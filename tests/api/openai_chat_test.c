@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "support/api_kit.h"
+#include "support/dialect_kit.h"
 #include "support/test.h"
 
 #define BODY(fields) "{'messages':[{'role':'user','content':'x'}]" fields "}"

@@ -1,7 +1,7 @@
 /* What answers of chat and completions have in common. */
 #include <string.h>
 
-#include "support/api_kit.h"
+#include "support/dialect_kit.h"
 #include "support/test.h"
 
 static const struct {

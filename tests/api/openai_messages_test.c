@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "api/json_read.h"
-#include "support/api_kit.h"
+#include "support/dialect_kit.h"
 #include "support/test.h"
 
 static const struct {

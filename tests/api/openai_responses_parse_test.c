@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/api_kit.h"
+#include "support/dialect_kit.h"
 #include "support/test.h"
 
 static const struct {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "support/api_kit.h"
+#include "support/dialect_kit.h"
 #include "support/test.h"
 
 static void begin(struct api_stream *stream, const char *body)

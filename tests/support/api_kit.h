@@ -1,85 +1,81 @@
 /*
- * api_kit.h: requests and answers of a dialect, for tests of parsers and composers.
+ * api_kit.h: a whole server in the test's process: a model on an engine, the API, and HTTP on a free port of the loopback; and its clients.
  *
- * In all texts ' stands for ", so that JSON can be read: "{'a':1}". The made answers have the id "ID", were created at 7, and come from
- * the model "m", whose tokens are single bytes: token 65 is "A"; tokens from 256 on have no text.
+ * The fake engine computes at a gate: when it is closed, the engine's thread waits there, so that a test can look at, cancel or disconnect a call
+ * in any phase without guessing times.
+ *
+ * Threads: all functions belong to the test's thread.
  */
 #ifndef HEARTH_TESTS_SUPPORT_API_KIT_H
 #define HEARTH_TESTS_SUPPORT_API_KIT_H
 
-#include "api/answer.h"
-#include "api/error.h"
-#include "api/gen_request.h"
-#include "base/buf.h"
+#include <hearth/hearth.h>
+#include <yyjson.h>
 
-/* ---- requests ---- */
+#include "api/api.h"
+#include "base/lock.h"
+#include "engine/engine_fake.h"
+#include "http/server.h"
+#include "models/model.h"
+#include "support/http_client.h"
 
-struct api_parsed {
-    struct gen_request request;
-    struct api_error error;
-    enum err err;
+struct api_kit_options {
+    struct engine_fake_options fake;
+    const char *family; /* a real, tiny model instead */
+    struct sched_options sched;
+    struct api_options api;
+    const char *template_text;
+    const char *name;   /* of the model; NULL = "fake" */
+    uint64_t ram_bytes; /* of the cache; 0 = none */
+    bool loading;       /* the model is not there yet: api_kit_load */
+    bool gate_closed;
+    bool prompts;       /* neutral texts and replay are on */
 };
 
-void api_parse(struct api_parsed *parsed, const struct dialect *dialect, const char *body);
-void api_parsed_fini(struct api_parsed *parsed);
-
-/* One case of a table: a good body has no `param`. */
-struct api_bad {
-    const char *body;
-    enum api_error_kind kind;
-    const char *param, *message; /* a part of it */
+struct api_kit_gate {
+    struct lock lock;
+    struct cond changed;
+    bool closed GUARDED_BY(lock);
+    unsigned waiting GUARDED_BY(lock), passed GUARDED_BY(lock);
 };
 
-void api_assert_refused(const struct dialect *dialect, const struct api_bad *bad);
-
-/* The made messages, or tools, are this JSON. */
-void api_assert_json(yyjson_val *value, const char *expected);
-
-/* Parses it with the n-th allocation failing, for all n: it fails cleanly, or gives what it gave before. */
-void api_assert_parse_survives(const struct dialect *dialect, const char *body);
-
-/* Parses `rounds` random changes of it: no crash; what is refused says why. */
-void api_parse_mutations(const struct dialect *dialect, const char *body, unsigned rounds);
-
-/* ---- answers ---- */
-
-struct api_stream {
-    struct api_parsed parsed;
-    struct answer answer;
-    const struct dialect *dialect;
-    struct buf out;
-    size_t read; /* of out, by api_expect */
+struct api_kit {
+    struct api_kit_gate gate;
+    struct hearth_cache *cache;
+    struct neutral *neutral;
+    struct replay *replay;
+    struct model *model;
+    struct api *api;
+    struct http_server *server;
+    uint16_t port;
 };
 
-/* An answer to `body`, with usage 100 = 10 device + 20 ram + 30 ssd + 5 remote + 35 computed, before its first event. */
-void api_stream_init(struct api_stream *stream, const struct dialect *dialect, const char *body);
-void api_stream_fini(struct api_stream *stream);
+void api_kit_open(struct api_kit *kit, const struct api_kit_options *options);
+void api_kit_load(struct api_kit *kit); /* now the model is there */
+void api_kit_close(struct api_kit *kit);
 
-/* Adds an event and has it composed, as the server does. For calls, `call` is its number. */
-void api_say(struct api_stream *stream, size_t choice, enum output_event_type type,
-             const char *text);
-/* As api_say, without composing: for whole bodies. */
-void api_add(struct api_stream *stream, size_t choice, enum output_event_type type,
-             const char *text);
-/* A token with its probability and one alternative. */
-void api_add_logprob(struct api_stream *stream, size_t choice, int32_t token, float logprob,
-                     int32_t other, float other_logprob);
-/* Ends a choice; usage and times count `generated` more tokens. */
-void api_finish(struct api_stream *stream, size_t choice, enum answer_finish finish,
-                uint32_t generated);
+/* The engine's thread stands at the gate when `wait` returns. */
+void api_kit_gate_wait(struct api_kit *kit);
+void api_kit_gate_open(struct api_kit *kit);
+void api_kit_gate_close(struct api_kit *kit);
 
-/* The next event of the stream is this text (without the empty line); it has one `data:` line that is JSON, or [DONE]. */
-void api_expect(struct api_stream *stream, const char *expected);
-/* As JSON, without comparing; NULL for [DONE]. Freed by the caller with yyjson_doc_free. `name` is the `event:`, or NULL. */
-yyjson_doc *api_next(struct api_stream *stream, const char *name);
-void api_expect_end(struct api_stream *stream); /* nothing more was written */
+/* One request on a connection of its own; `headers` may be NULL. The answer is finished by the caller. */
+void api_kit_ask(struct api_kit *kit, const char *method, const char *path, const char *headers,
+                 const char *body, struct http_answer *answer);
 
-/* A value by a path of names and numbers, "choices.0.delta"; fails when it is not there. */
-yyjson_val *api_at(yyjson_val *root, const char *path);
-uint64_t api_uint_at(yyjson_val *root, const char *path);
-const char *api_text_at(yyjson_val *root, const char *path);
+/* As api_kit_ask for POST and GET; asserts the status and gives the body as JSON, to be freed. */
+yyjson_doc *api_kit_post(struct api_kit *kit, const char *path, const char *body, int status);
+yyjson_doc *api_kit_get(struct api_kit *kit, const char *path, int status);
 
-/* " for ' in a static buffer, valid until the call after the next three. */
-const char *api_quote(const char *text);
+/* A request that is answered later, if ever. */
+void api_kit_send(struct api_kit *kit, struct http_client *client, const char *path, const char *body);
+
+/* What a JSON pointer finds: "" and 0 for nothing. */
+const char *json_at(yyjson_doc *doc, const char *pointer);
+uint64_t json_number_at(yyjson_doc *doc, const char *pointer);
+
+/* Waits until a number of /metrics has the value. */
+void api_kit_wait_metric(struct api_kit *kit, const char *name, double value);
+double api_kit_metric(struct api_kit *kit, const char *name);
 
 #endif

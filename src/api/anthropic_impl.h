@@ -1,0 +1,63 @@
+/*
+ * anthropic_impl.h: what the files of the parser share. A request is brought into OpenAI's form (gen_request.h) as text, in one pass in
+ * the order of Anthropic's prompt, and then read as a document of its own:
+ *
+ *      tools -> system -> messages      {"tools":[{"type":"function",...}],"messages":[{"role":"system",...},...]}
+ *
+ * Breakpoints are noted on the way, so that they come out ascending. Text, and not a tree of yyjson: it can be written piece by piece with
+ * the functions that answers are written with, and costs a reading of what was just written, at memory's speed.
+ */
+#ifndef HEARTH_API_ANTHROPIC_IMPL_H
+#define HEARTH_API_ANTHROPIC_IMPL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <yyjson.h>
+
+#include "api/error.h"
+#include "api/gen_request.h"
+#include "api/json_read.h"
+#include "api/json_write.h"
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/str.h"
+
+/* Owner: anthropic_parse, for one call. */
+struct anthropic_build {
+    struct gen_request *request;
+    struct api_error *error;
+    struct buf text;    /* {"tools":...,"messages":... */
+    struct json json;   /* into text */
+    struct buf scratch; /* JSON that becomes a string inside of JSON */
+    size_t messages;    /* written so far: the index of the next one */
+    size_t tools;       /* written so far */
+};
+
+enum { ANTHROPIC_AT_BYTES = API_PARAM_BYTES };
+
+/* A reader of element `index` of the array `key` of `parent`; the place ("messages[3].") is written into `at`. The element must be an object. */
+enum err anthropic_element(const struct json_reader *parent, const char *key, size_t index,
+                           yyjson_val *value, char at[ANTHROPIC_AT_BYTES],
+                           struct json_reader *out) NODISCARD;
+
+/* A string that must be there; `empty` says whether it may be empty. */
+enum err anthropic_need_str(const struct json_reader *reader, const char *key, bool empty,
+                            struct str *out) NODISCARD;
+
+/* Does `holder` ask for a breakpoint? Its ttl is taken over. Whatever is odd about it is no error: it is a hint. */
+bool anthropic_has_break(struct gen_request *request, yyjson_val *holder) NODISCARD;
+
+/* Behind `where`: GEN_BREAK_*, or the index of a message. In ascending order; the same again is one. */
+void anthropic_add_break(struct gen_request *request, int where);
+
+/* "tools": ... of the built text, and tool_choice. anthropic_tools.c */
+enum err anthropic_build_tools(struct anthropic_build *build,
+                               const struct json_reader *body) NODISCARD;
+enum err anthropic_read_tool_choice(const struct anthropic_build *build,
+                                    const struct json_reader *body) NODISCARD;
+
+/* "messages": ... of the built text: system prompt and conversation; sets continue_final. anthropic_turns.c */
+enum err anthropic_build_messages(struct anthropic_build *build,
+                                  const struct json_reader *body) NODISCARD;
+
+#endif

@@ -1,0 +1,406 @@
+/*
+ * api.c: the table of endpoints, who may call them, and the threads behind.
+ *
+ * Every request takes one way: draining? key? then either an answer on the spot or a place in the queue. A new endpoint is a row in the table;
+ * it needs a key unless the row says otherwise, and tests/api/api_test.c walks the table to see that.
+ */
+#include "api/api.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/api_impl.h"
+#include "api/json_write.h"
+#include "api/stats.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metric.h"
+
+enum {
+    WORKERS_DEFAULT = 2,
+    QUEUE_DEFAULT = 256,
+    KEEPALIVE_MS_DEFAULT = 8000,
+    RETRY_AFTER_S = 2,
+};
+
+#define REQUEST_BYTES_DEFAULT ((size_t)256 * 1024 * 1024)
+
+/* ---- endpoints ---- */
+
+const struct endpoint api_endpoints[] = {
+    {HTTP_METHOD_POST, "/v1/chat/completions", "chat", &dialect_openai_chat, .work = call_generate},
+    {HTTP_METHOD_POST, "/chat/completions", "chat", &dialect_openai_chat, .work = call_generate},
+    {HTTP_METHOD_POST, "/v1/completions", "completions", &dialect_openai_completions,
+     .work = call_generate},
+    {HTTP_METHOD_POST, "/v1/responses", "responses", &dialect_openai_responses,
+     .work = call_generate},
+    {HTTP_METHOD_POST, "/v1/messages", "messages", &dialect_anthropic_messages,
+     .work = call_generate},
+    {HTTP_METHOD_POST, "/v1/messages/count_tokens", "count_tokens", &dialect_anthropic_count,
+     .work = endpoint_count_tokens},
+    {HTTP_METHOD_POST, "/tokenize", "tokenize", NULL, .work = endpoint_tokenize},
+    {HTTP_METHOD_POST, "/detokenize", "detokenize", NULL, .work = endpoint_detokenize},
+    {HTTP_METHOD_POST, "/apply-template", "apply_template", &dialect_openai_chat,
+     .work = endpoint_apply_template},
+    {HTTP_METHOD_GET, "/v1/models", "models", NULL, .now = endpoint_models},
+    {HTTP_METHOD_GET, "/models", "models", NULL, .now = endpoint_models},
+    {HTTP_METHOD_GET, "/v1/models/**", "models", NULL, .now = endpoint_model},
+    {HTTP_METHOD_GET, "/props", "props", NULL, .now = endpoint_props},
+    {HTTP_METHOD_GET, "/slots", "slots", NULL, .now = endpoint_slots},
+    {HTTP_METHOD_GET, "/metrics", "metrics", NULL, .now = endpoint_metrics},
+    {HTTP_METHOD_GET, "/health", "health", NULL, .open = true, .now = endpoint_health},
+    {HTTP_METHOD_GET, "/v1/health", "health", NULL, .open = true, .now = endpoint_health},
+    {HTTP_METHOD_GET, "/ready", "ready", NULL, .open = true, .now = endpoint_ready},
+    {HTTP_METHOD_GET, "/version", "version", NULL, .open = true, .now = endpoint_version},
+    {HTTP_METHOD_GET, "/", "root", NULL, .open = true, .now = endpoint_root},
+};
+
+const size_t api_endpoints_count = COUNT_OF(api_endpoints);
+
+const struct dialect *api_dialect(const struct endpoint *endpoint)
+{
+    return endpoint->dialect ? endpoint->dialect : &dialect_openai_chat;
+}
+
+/* ---- what endpoints ask ---- */
+
+bool api_is_draining(const struct api *api)
+{
+    /* Relaxed: a flag that is only ever set; a request that comes at the same moment may see either. */
+    return atomic_load_explicit(&api->draining, memory_order_relaxed);
+}
+
+void api_set_model(struct api *api, struct model *model)
+{
+    /* Release: who sees the model sees all of it. */
+    atomic_store_explicit(&api->model, model, memory_order_release);
+}
+
+void api_set_http_metrics(struct api *api, const struct metric_set *metrics)
+{
+    api->http_metrics = metrics;
+}
+
+struct model *api_find_model(struct api *api, struct str name, struct api_error *error)
+{
+    struct model *model = atomic_load_explicit(&api->model, memory_order_acquire);
+
+    if (!model) {
+        api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "Loading model");
+        error->retry_after_s = RETRY_AFTER_S;
+        return NULL;
+    }
+    if (api->options.strict_model && name.len > 0 && !str_eq(name, str_from(model_name(model)))) {
+        api_error_set(error, API_ERROR_MODEL, "model",
+                      "The model '" STR_FMT "' does not exist. This server has '%s'.",
+                      (int)MIN(name.len, 128), name.ptr, model_name(model));
+        return NULL;
+    }
+    return model;
+}
+
+int64_t api_local_time(const struct api *api)
+{
+    time_t now = (time_t)(clock_wall_ns(api->clock) / NS_PER_S);
+    struct tm local;
+
+    return localtime_r(&now, &local) ? (int64_t)now + local.tm_gmtoff : (int64_t)now;
+}
+
+bool api_gen_tenant(struct api *api, uint64_t gen, char who[AUTH_NAME_BYTES])
+{
+    bool found = false;
+
+    lock_enter(&api->lock);
+    LIST_FOREACH(struct call, call, &api->calls, link)
+    {
+        if (!call_has_gen(call, gen))
+            continue;
+        memcpy(who, call->who, AUTH_NAME_BYTES);
+        found = true;
+        break;
+    }
+    lock_leave(&api->lock);
+    return found;
+}
+
+/* ---- a request comes in ---- */
+
+static void make_request_id(struct api *api, char id[RESPOND_ID_BYTES])
+{
+    uint64_t number = atomic_fetch_add_explicit(&api->next_request, 1, memory_order_relaxed);
+
+    snprintf(id, RESPOND_ID_BYTES, "req_%08x%08x", (unsigned)(api->instance & 0xffffffff),
+             (unsigned)(number & 0xffffffff));
+}
+
+void visit_respond(const struct visit *visit, struct buf *body)
+{
+    respond_json(visit->reply, 200, visit->request_id, body);
+    buf_fini(body);
+}
+
+void visit_fail(const struct visit *visit, const struct api_error *error)
+{
+    respond_error(visit->reply, api_dialect(visit->endpoint), error, visit->request_id);
+}
+
+static void refuse(const struct visit *visit, enum api_error_kind kind, const char *message)
+{
+    struct api_error error = {0};
+
+    api_error_set(&error, kind, NULL, "%s", message);
+    if (kind == API_ERROR_UNAVAILABLE)
+        error.retry_after_s = RETRY_AFTER_S;
+    visit_fail(visit, &error);
+    metric_add(visit->api->metrics, STATS_CALLS, kind, 1);
+}
+
+static struct str header(const struct http_request *request, const char *name)
+{
+    struct str value;
+
+    return http_request_header(request, str_from(name), &value) ? value : STR_NONE;
+}
+
+/* Keys, unless the endpoint is open. */
+static bool is_allowed(struct visit *visit)
+{
+    struct api *api = visit->api;
+
+    visit->auth = auth_check(api->auth, header(visit->request, "authorization"),
+                             header(visit->request, "x-api-key"));
+    if (visit->endpoint->open || visit->auth.verdict == AUTH_OK)
+        return true;
+    metric_add(api->metrics, STATS_DENIED, 0, 1);
+    refuse(visit, API_ERROR_AUTH,
+           visit->auth.verdict == AUTH_MISSING
+               ? "An API key is needed: send it as 'Authorization: Bearer KEY' or as 'x-api-key: KEY'."
+               : "The API key is not valid.");
+    return false;
+}
+
+/* A page in a browser may post text to any address without asking; it may not post JSON. So what comes from a page must say that it is JSON. */
+static bool is_honest(const struct visit *visit)
+{
+    struct str type = header(visit->request, "content-type"), origin = header(visit->request, "origin");
+    static const struct str json = STR("application/json");
+
+    if (visit->endpoint->method != HTTP_METHOD_POST || !origin.ptr)
+        return true;
+    if (type.len >= json.len && str_eq_nocase((struct str){type.ptr, json.len}, json))
+        return true;
+    refuse(visit, API_ERROR_INVALID, "The content type must be application/json.");
+    return false;
+}
+
+static void enqueue(const struct visit *visit, struct http_request *request)
+{
+    struct api *api = visit->api;
+    struct api_error error = {0};
+    struct call *call;
+
+    if (api_is_draining(api)) {
+        refuse(visit, API_ERROR_UNAVAILABLE, "The server is shutting down.");
+        return;
+    }
+    call = call_create(api, visit->endpoint, request, visit->reply, &visit->auth);
+    memcpy(call->request_id, visit->request_id, RESPOND_ID_BYTES);
+    if (queue_try_push(api->queue, call))
+        return;
+    api_error_set(&error, API_ERROR_BUSY, NULL, "Too many requests are waiting. Try again later.");
+    error.retry_after_s = RETRY_AFTER_S;
+    call_fail(call, &error);
+    call_drop(call);
+}
+
+static void handle(struct http_request *request, struct http_reply *reply, void *arg)
+{
+    const struct api_route *route = arg;
+    char id[RESPOND_ID_BYTES] = "";
+    struct visit visit = {
+        .api = route->api,
+        .endpoint = route->endpoint,
+        .request = request,
+        .reply = reply,
+        .request_id = id,
+    };
+
+    make_request_id(route->api, id);
+    if (!is_allowed(&visit) || !is_honest(&visit))
+        return;
+    if (visit.endpoint->now)
+        visit.endpoint->now(&visit);
+    else
+        enqueue(&visit, request);
+}
+
+void api_http_error(enum http_problem problem, struct buf *body, void *arg)
+{
+    int status = http_problem_status(problem);
+    const char *type = status >= 500 ? "server_error" : "invalid_request_error";
+    struct json json = json_to(body);
+
+    (void)arg;
+    json_open(&json, '{');
+    json_key(&json, "error");
+    json_open(&json, '{');
+    json_key_text(&json, "message", http_problem_sentence(problem));
+    json_key_text(&json, "type", status == 404 ? "not_found_error" : type);
+    json_key_null(&json, "param");
+    json_key_text(&json, "code", http_problem_name(problem));
+    json_close(&json, '}');
+    json_close(&json, '}');
+}
+
+/* ---- life ---- */
+
+static void work(void *arg)
+{
+    struct api *api = arg;
+    struct call *call;
+
+    while ((call = queue_pop(api->queue, UINT64_MAX)))
+        call_run(call);
+}
+
+static void make_routes(struct api *api)
+{
+    api->routes_count = api_endpoints_count;
+    api->routes = mem_alloc_array(api->routes_count, sizeof(*api->routes));
+    api->route_args = mem_alloc_array(api->routes_count, sizeof(*api->route_args));
+    for (size_t i = 0; i < api->routes_count; i++) {
+        const struct endpoint *endpoint = &api_endpoints[i];
+
+        assert(!endpoint->now != !endpoint->work);
+        api->route_args[i] = (struct api_route){api, endpoint};
+        api->routes[i] = (struct http_route){
+            .method = endpoint->method,
+            .path = endpoint->path,
+            .handler = handle,
+            .arg = &api->route_args[i],
+        };
+    }
+}
+
+static void set_defaults(struct api *api, const struct api_options *options)
+{
+    api->options = *options;
+    api->clock = options->clock ? options->clock : clock_real();
+    api->sample = options->sample ? *options->sample : sample_params_default();
+    if (api->options.queue == 0)
+        api->options.queue = QUEUE_DEFAULT;
+    if (api->options.workers == 0)
+        api->options.workers = WORKERS_DEFAULT;
+    api->options.workers = MIN(api->options.workers, API_WORKERS_MAX);
+    if (api->options.request_bytes_max == 0)
+        api->options.request_bytes_max = REQUEST_BYTES_DEFAULT;
+    if (api->options.keepalive_ms == 0)
+        api->options.keepalive_ms = KEEPALIVE_MS_DEFAULT;
+}
+
+static enum err start_workers(struct api *api, struct errinfo *info)
+{
+    for (uint32_t i = 0; i < api->options.workers; i++) {
+        TRY(thread_start(&api->workers[i], "api", work, api, info));
+        api->workers_count++;
+    }
+    return ERR_OK;
+}
+
+enum err api_create(struct api **out, const struct api_options *options, struct errinfo *info)
+{
+    struct api *api = mem_alloc(sizeof(*api));
+    enum err err;
+
+    *out = NULL;
+    set_defaults(api, options);
+    hash_random(&api->instance, sizeof(api->instance));
+    atomic_init(&api->model, NULL);
+    atomic_init(&api->next_gen, 1);
+    lock_init(&api->lock, "api", LOCK_RANK_API);
+    cond_init(&api->calls_gone);
+    list_init(&api->calls);
+    api->metrics = stats_create();
+    make_routes(api);
+    err = auth_create(&api->auth, &options->auth, info);
+    if (err == ERR_OK)
+        err = queue_create(&api->queue, "api", api->options.queue, info);
+    if (err == ERR_OK)
+        err = start_workers(api, info);
+    if (err != ERR_OK) {
+        api_destroy(&api);
+        return err;
+    }
+    *out = api;
+    return ERR_OK;
+}
+
+const struct http_route *api_routes(const struct api *api, size_t *count)
+{
+    *count = api->routes_count;
+    return api->routes;
+}
+
+static void cancel_all(struct api *api)
+{
+    lock_enter(&api->lock);
+    LIST_FOREACH(struct call, call, &api->calls, link)
+        call_cancel(call);
+    lock_leave(&api->lock);
+}
+
+/* False: some are left when the time is over. */
+static bool wait_for_calls(struct api *api, uint64_t deadline_ns)
+{
+    bool in_time = true;
+
+    lock_enter(&api->lock);
+    while (api->calls_alive > 0 && in_time)
+        in_time = cond_wait_until(&api->calls_gone, &api->lock, deadline_ns);
+    in_time = api->calls_alive == 0;
+    lock_leave(&api->lock);
+    return in_time;
+}
+
+bool api_drain(struct api *api, uint64_t timeout_ms)
+{
+    uint64_t timeout_ns = MIN(timeout_ms, UINT64_MAX / NS_PER_MS) * NS_PER_MS;
+
+    atomic_store_explicit(&api->draining, true, memory_order_relaxed);
+    if (wait_for_calls(api, clock_deadline_ns(clock_real(), timeout_ns)))
+        return true;
+    cancel_all(api);
+    (void)wait_for_calls(api, UINT64_MAX);
+    return false;
+}
+
+void api_destroy(struct api **out)
+{
+    struct api *api = *out;
+
+    if (!api)
+        return;
+    atomic_store_explicit(&api->draining, true, memory_order_relaxed);
+    cancel_all(api);
+    if (api->queue)
+        queue_close(api->queue);
+    for (uint32_t i = 0; i < api->workers_count; i++)
+        thread_join(&api->workers[i]);
+    (void)wait_for_calls(api, UINT64_MAX);
+    if (api->queue)
+        queue_destroy(&api->queue);
+    auth_destroy(&api->auth);
+    metric_set_destroy(&api->metrics);
+    list_check(&api->calls);
+    cond_fini(&api->calls_gone);
+    lock_fini(&api->lock);
+    mem_free(api->routes);
+    mem_free(api->route_args);
+    mem_free(api);
+    *out = NULL;
+}

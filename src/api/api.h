@@ -1,0 +1,79 @@
+/*
+ * api.h: the server's endpoints: who may call them, what they do, and the threads that do it.
+ *
+ *      http loop --auth, route--> bounded queue --> workers --> sched --> sinks --> reply
+ *                     |               |
+ *                  401, 503          429
+ *
+ * Short answers (health, models, slots, metrics) are given on the loop thread; whatever parses, renders or tokenizes is a worker's. What may be
+ * asked without a key is marked in the table of endpoints, and nothing else may (default: no).
+ *
+ * Order of ends: api_drain, http_server_stop, api_destroy, then the models.
+ *
+ * Threads: create and destroy from one; all else from any.
+ */
+#ifndef HEARTH_API_API_H
+#define HEARTH_API_API_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/auth.h"
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "engine/sample.h"
+#include "http/problem.h"
+#include "http/route.h"
+
+struct api;
+struct clock;
+struct hearth_cache;
+struct log;
+struct metric_set;
+struct model;
+struct neutral;
+struct replay;
+
+/* Zero is a good default for each field. What is pointed to outlives the api. */
+struct api_options {
+    struct auth_options auth;
+    uint32_t workers;         /* 0 = 2 */
+    uint32_t queue;           /* calls that wait for a worker; 0 = 256 */
+    size_t request_bytes_max; /* memory of one request beside its body; 0 = 256 MiB */
+    uint32_t keepalive_ms;    /* silence of a stream before it is filled; 0 = 8 s (I80) */
+    const struct sample_params *sample; /* what requests start with; NULL = sample_params_default */
+    bool strict_model;        /* unknown names are a 404; else they mean the default model */
+    struct neutral *neutral;  /* NULL = texts stay as they are */
+    struct replay *replay;    /* NULL = off */
+    bool replay_keep;
+    struct hearth_cache *cache; /* for its numbers; NULL = off */
+    const char *version, *commit; /* of the program; NULL = unknown */
+    struct log *log;
+    struct clock *clock; /* NULL = the machine's */
+};
+
+enum err api_create(struct api **api, const struct api_options *options,
+                    struct errinfo *info) NODISCARD;
+
+/* Ends what is left and waits for it. The http server is stopped, the models still run. Accepts NULL inside. */
+void api_destroy(struct api **api);
+
+/* The model that answers; until the first call requests get a 503. It outlives the api. */
+void api_set_model(struct api *api, struct model *model);
+
+/* Also shown by /metrics; valid until it is set to NULL. Before requests come. */
+void api_set_http_metrics(struct api *api, const struct metric_set *metrics);
+
+/* For http_server_start. Valid as long as the api. */
+const struct http_route *api_routes(const struct api *api, size_t *count);
+
+/* For http_options.error_body: what http refuses by itself, in OpenAI's form. `arg` is not used. */
+void api_http_error(enum http_problem problem, struct buf *body, void *arg);
+
+/* Not ready from now on: new calls get a 503. Waits until those on their way are answered, at most so long; then ends the rest, each with its
+ * protocol's own ending (keeps I109), and waits for that. False: some were ended. */
+bool api_drain(struct api *api, uint64_t timeout_ms);
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * api_impl.h: what the files of the api share: its state, and the table of endpoints.
+ */
+#ifndef HEARTH_API_API_IMPL_H
+#define HEARTH_API_API_IMPL_H
+
+#include <stdatomic.h>
+
+#include "api/answer.h"
+#include "api/api.h"
+#include "api/call.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/queue.h"
+#include "http/reply.h"
+#include "http/route.h"
+
+enum { API_WORKERS_MAX = 64 };
+
+struct endpoint;
+
+/* A request on the loop thread. */
+struct visit {
+    struct api *api;
+    const struct endpoint *endpoint;
+    const struct http_request *request;
+    struct http_reply *reply;
+    const char *request_id;
+    struct auth_result auth;
+};
+
+/* A row of the table: exactly one of `now` and `work`. */
+struct endpoint {
+    enum http_method method;
+    const char *path;
+    const char *name; /* for the log and the metrics; several paths may share one */
+    const struct dialect *dialect; /* of errors, and of answers; NULL: OpenAI's errors */
+    bool open;        /* without a key */
+    void (*now)(const struct visit *visit); /* on the loop thread; must not block */
+    void (*work)(struct call *call);        /* on a worker */
+};
+
+/* What a route's handler gets. */
+struct api_route {
+    struct api *api;
+    const struct endpoint *endpoint;
+};
+
+struct api {
+    struct api_options options;
+    struct sample_params sample;
+    struct auth *auth;
+    struct metric_set *metrics;
+    const struct metric_set *http_metrics;
+    struct clock *clock;
+    _Atomic(struct model *) model;
+    atomic_bool draining;
+    atomic_ullong next_request, next_gen;
+    uint64_t instance; /* random: request ids of two runs differ */
+
+    struct queue *queue;
+    struct thread workers[API_WORKERS_MAX];
+    uint32_t workers_count;
+
+    struct http_route *routes;
+    struct api_route *route_args;
+    size_t routes_count;
+
+    struct lock lock;
+    struct cond calls_gone;
+    struct list calls GUARDED_BY(lock); /* those on their way */
+    size_t calls_alive GUARDED_BY(lock); /* those whose memory is not freed yet */
+};
+
+extern const struct endpoint api_endpoints[];
+extern const size_t api_endpoints_count;
+
+/* The dialect that an endpoint's errors are written in. */
+const struct dialect *api_dialect(const struct endpoint *endpoint);
+
+/* The model for a name, or NULL: `error` says why. */
+struct model *api_find_model(struct api *api, struct str name, struct api_error *error);
+bool api_is_draining(const struct api *api);
+int64_t api_local_time(const struct api *api);
+
+/* The tenant of a running generation; false: it is not one of ours, or over. */
+bool api_gen_tenant(struct api *api, uint64_t gen, char who[AUTH_NAME_BYTES]);
+
+/* Answers a visit: with JSON (the buffer is finished), or with an error. */
+void visit_respond(const struct visit *visit, struct buf *body);
+void visit_fail(const struct visit *visit, const struct api_error *error);
+
+/* ---- endpoints_model.c ---- */
+void endpoint_models(const struct visit *visit);
+void endpoint_model(const struct visit *visit);
+void endpoint_props(const struct visit *visit);
+
+/* ---- endpoints_status.c ---- */
+void endpoint_root(const struct visit *visit);
+void endpoint_health(const struct visit *visit);
+void endpoint_ready(const struct visit *visit);
+void endpoint_version(const struct visit *visit);
+void endpoint_metrics(const struct visit *visit);
+void endpoint_slots(const struct visit *visit);
+
+/* ---- endpoints_tokens.c ---- */
+void endpoint_tokenize(struct call *call);
+void endpoint_detokenize(struct call *call);
+void endpoint_apply_template(struct call *call);
+void endpoint_count_tokens(struct call *call);
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * call_end.c: the end of a call: the last bytes for the client, a line in the log, the counters.
+ *
+ * Runs once per call, on the thread that dropped what was pending last: nobody else touches the call any more.
+ */
+#include "api/call.h"
+
+#include "api/api_impl.h"
+#include "api/report.h"
+#include "api/stats.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+enum { LINE_BYTES_MAX = 512 };
+
+/* ---- the client ---- */
+
+static void end_stream(struct call *call, const struct api_error *error)
+{
+    const struct dialect *dialect = api_dialect(call->endpoint);
+
+    if (error)
+        dialect->stream_error(&call->answer, error, &call->out);
+    else
+        dialect->end(&call->answer, &call->out);
+    call_flush(call);
+    if (!call->broken)
+        (void)http_reply_end(call->reply);
+}
+
+static void end_whole(struct call *call)
+{
+    struct buf body;
+
+    buf_init(&body, RESPOND_BYTES_MAX);
+    api_dialect(call->endpoint)->body(&call->answer, &body);
+    respond_json(call->reply, 200, call->request_id, &body);
+    buf_fini(&body);
+}
+
+static bool stream_begun(struct call *call)
+{
+    bool begun;
+
+    lock_enter(&call->lock);
+    begun = call->begun;
+    lock_leave(&call->lock);
+    return begun;
+}
+
+/* What went wrong, if anything did. */
+static const struct api_error *error_of(const struct call *call)
+{
+    if (call->refused.kind != API_OK)
+        return &call->refused;
+    return call->answer.error.kind != API_OK ? &call->answer.error : NULL;
+}
+
+static void end_generation(struct call *call)
+{
+    const struct api_error *error = error_of(call);
+
+    call->outcome = error ? error->kind : API_OK;
+    if (stream_begun(call))
+        end_stream(call, error);
+    else if (error)
+        respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);
+    else
+        end_whole(call);
+}
+
+/* The server ends before a worker came to it, or the client left. */
+static void end_untouched(struct call *call)
+{
+    struct api_error error = {0};
+
+    api_error_set(&error, API_ERROR_UNAVAILABLE, NULL, "The server is shutting down.");
+    error.retry_after_s = 2;
+    call_fail(call, &error);
+}
+
+/* ---- the log ---- */
+
+static const char *finish_name(enum answer_finish finish)
+{
+    static const char *const names[] = {
+        [ANSWER_RUNNING] = "cut",      [ANSWER_STOP] = "stop",   [ANSWER_STOP_TEXT] = "stop_text",
+        [ANSWER_LENGTH] = "length",    [ANSWER_CALLS] = "calls", [ANSWER_FAILED] = "failed",
+    };
+
+    return names[finish];
+}
+
+static void log_generation(struct call *call)
+{
+    const struct answer *answer = &call->answer;
+    struct answer_timings timings = answer_timings(answer);
+    struct buf line;
+
+    buf_init(&line, LINE_BYTES_MAX);
+    report_line(&answer->usage, &timings, call->prepared.marks, call->prepared.marks_count, &line);
+    log_text(call->api->options.log, LOG_LEVEL_INFO, "api", "%s %s%s%s %s %u tokens | %s",
+             call->request_id, call->endpoint->name, call->who[0] ? " " : "", call->who,
+             call_is_gone(call) ? "gone" : finish_name(answer->choices[0].finish),
+             answer->usage.generated, buf_str(&line));
+    buf_fini(&line);
+}
+
+static void log_error(struct call *call, const struct api_error *error)
+{
+    enum log_level level = api_error_status(error->kind) >= 500 ? LOG_LEVEL_WARN : LOG_LEVEL_INFO;
+
+    log_text(call->api->options.log, level, "api", "%s %s%s%s %u: %s", call->request_id,
+             call->endpoint->name, call->who[0] ? " " : "", call->who, api_error_status(error->kind),
+             error->message);
+}
+
+static void count(struct call *call)
+{
+    struct stats_call stats = {
+        .kind = call->outcome,
+        .gone = call_is_gone(call),
+        .seconds = (double)(clock_mono_ns(call->api->clock) - call->arrived_ns) / (double)NS_PER_S,
+    };
+
+    if (call->choices_count > 0)
+        stats.ttft_s = answer_timings(&call->answer).ttft_ms / 1000.0;
+    stats_count_call(call->api->metrics, &stats);
+}
+
+void call_end(struct call *call)
+{
+    const struct api_error *error;
+
+    if (call->choices_count > 0)
+        end_generation(call);
+    else if (!call->answered)
+        end_untouched(call);
+    error = error_of(call);
+    if (call->answer.begun) /* before that nothing is known */
+        log_generation(call);
+    if (error && !call_is_gone(call))
+        log_error(call, error);
+    count(call);
+}

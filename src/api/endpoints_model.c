@@ -1,0 +1,269 @@
+/*
+ * endpoints_model.c: what is served: the list of models in the form of both dialects, and /props with everything that is set.
+ */
+#include "api/api_impl.h"
+
+#include <hearth/hearth.h>
+
+#include <time.h>
+
+#include "api/json_read.h"
+#include "api/json_write.h"
+#include "base/clock.h"
+#include "models/model.h"
+#include "prompt/neutral.h"
+#include "prompt/replay.h"
+
+enum { BODY_BYTES_MAX = 16 * 1024 * 1024, NAME_BYTES_MAX = 4096 };
+
+/* ---- models ---- */
+
+static void write_time(struct json *json, const char *key, uint64_t seconds)
+{
+    time_t time = (time_t)seconds;
+    struct tm utc;
+    char text[32];
+
+    if (gmtime_r(&time, &utc) && strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc) > 0)
+        json_key_text(json, key, text);
+}
+
+/* The names of the field: n_ctx is llama-server's, max_model_len vLLM's, context_length that of routers. */
+static void write_model(struct json *json, const struct model *model)
+{
+    const struct engine_facts *facts = model_facts(model);
+
+    json_open(json, '{');
+    json_key_text(json, "id", model_name(model));
+    json_key_text(json, "object", "model");
+    json_key_uint(json, "created", model_loaded_s(model));
+    json_key_text(json, "owned_by", "hearth");
+    json_key_uint(json, "context_length", facts->context);
+    json_key_uint(json, "max_model_len", facts->context);
+    json_key_text(json, "type", "model");
+    json_key_text(json, "display_name", model_name(model));
+    write_time(json, "created_at", model_loaded_s(model));
+    json_key(json, "meta");
+    json_open(json, '{');
+    json_key_uint(json, "n_ctx", facts->context);
+    json_key_uint(json, "n_ctx_train", facts->context_trained);
+    json_key_uint(json, "n_vocab", facts->vocab);
+    json_key_uint(json, "n_params", facts->parameters);
+    json_key_uint(json, "size", facts->weights_bytes);
+    json_key_text(json, "architecture", facts->architecture);
+    json_key_text(json, "description", facts->description);
+    json_close(json, '}');
+    json_close(json, '}');
+}
+
+void endpoint_models(const struct visit *visit)
+{
+    struct api_error error = {0};
+    const struct model *model = api_find_model(visit->api, STR_NONE, &error);
+    struct buf body;
+    struct json json;
+
+    if (!model) {
+        visit_fail(visit, &error);
+        return;
+    }
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_text(&json, "object", "list");
+    json_key(&json, "data");
+    json_open(&json, '[');
+    write_model(&json, model);
+    json_close(&json, ']');
+    json_key_text(&json, "first_id", model_name(model));
+    json_key_text(&json, "last_id", model_name(model));
+    json_key_bool(&json, "has_more", false);
+    json_close(&json, '}');
+    visit_respond(visit, &body);
+}
+
+/* Names may have slashes, as they are or escaped. */
+void endpoint_model(const struct visit *visit)
+{
+    struct api_error error = {0};
+    const struct model *model = api_find_model(visit->api, STR_NONE, &error);
+    struct buf name, body;
+    struct json json;
+
+    if (!model) {
+        visit_fail(visit, &error);
+        return;
+    }
+    buf_init(&name, NAME_BYTES_MAX);
+    if (http_percent_decode(visit->request->captures[0], &name) == ERR_OK &&
+        str_eq((struct str){buf_str(&name), name.len}, str_from(model_name(model)))) {
+        buf_init(&body, BODY_BYTES_MAX);
+        json = json_to(&body);
+        write_model(&json, model);
+        visit_respond(visit, &body);
+    } else {
+        api_error_set(&error, API_ERROR_MODEL, "model", "There is no such model. This server has '%s'.",
+                      model_name(model));
+        visit_fail(visit, &error);
+    }
+    buf_fini(&name);
+}
+
+/* ---- props ---- */
+
+static void write_sampling(struct json *json, const struct sample_params *sample)
+{
+    json_open(json, '{');
+    json_key(json, "temperature");
+    json_single(json, sample->temperature);
+    json_key(json, "top_k");
+    json_int(json, sample->top_k);
+    json_key(json, "top_p");
+    json_single(json, sample->top_p);
+    json_key(json, "min_p");
+    json_single(json, sample->min_p);
+    json_key(json, "repeat_penalty");
+    json_single(json, sample->penalty_repeat);
+    json_key(json, "frequency_penalty");
+    json_single(json, sample->penalty_frequency);
+    json_key(json, "presence_penalty");
+    json_single(json, sample->penalty_presence);
+    json_close(json, '}');
+}
+
+static void write_caps(struct json *json, const struct chat_caps *caps)
+{
+    json_open(json, '{');
+    json_key_bool(json, "supports_system_role", caps->system);
+    json_key_bool(json, "supports_tools", caps->tools);
+    json_key_bool(json, "supports_tool_calls", caps->calls);
+    json_key_bool(json, "supports_parallel_tool_calls", caps->calls_parallel);
+    json_key_bool(json, "supports_thinking", caps->thinking);
+    json_close(json, '}');
+}
+
+static void write_limits(struct json *json, const struct api_options *options)
+{
+    json_open(json, '{');
+    json_key_uint(json, "workers", options->workers);
+    json_key_uint(json, "queue", options->queue);
+    json_key_uint(json, "request_bytes_max", options->request_bytes_max);
+    json_key_uint(json, "json_depth_max", JSON_DEPTH_MAX);
+    json_key_uint(json, "choices_max", ANSWER_CHOICES_MAX);
+    json_key_uint(json, "calls_max", ANSWER_CALLS_MAX);
+    json_key_uint(json, "stops_max", GEN_STOPS_MAX);
+    json_key_uint(json, "stop_bytes_max", GEN_STOP_BYTES_MAX);
+    json_key_uint(json, "keepalive_ms", options->keepalive_ms);
+    json_close(json, '}');
+}
+
+static void write_neutral(struct json *json, const struct neutral *neutral)
+{
+    json_open(json, '[');
+    for (int i = 0; neutral && i < NEUTRAL_COUNT; i++) {
+        struct neutral_info info = neutral_info(neutral, (enum neutral_rule)i);
+
+        json_open(json, '{');
+        json_key_text(json, "name", info.name);
+        json_key_text(json, "description", info.description);
+        json_key_bool(json, "on", info.on);
+        json_key_uint(json, "count", info.count);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+static void write_replay(struct json *json, struct replay *replay)
+{
+    struct replay_stats stats;
+
+    if (!replay) {
+        json_null(json);
+        return;
+    }
+    stats = replay_stats(replay);
+    json_open(json, '{');
+    json_key_uint(json, "turns", stats.turns);
+    json_key_uint(json, "bytes", stats.bytes);
+    json_key_uint(json, "remembered", stats.remembered);
+    json_key_uint(json, "hits", stats.outcomes[REPLAY_HIT]);
+    json_close(json, '}');
+}
+
+static void write_cache(struct json *json, struct hearth_cache *cache)
+{
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+
+    if (!cache) {
+        json_null(json);
+        return;
+    }
+    hearth_get_stats(cache, NULL, &stats);
+    json_open(json, '{');
+    json_key_uint(json, "cap_bytes", stats.bytes_cap);
+    json_key_uint(json, "objects", stats.objects);
+    json_key_uint(json, "ram_bytes", stats.bytes_by_tier[HEARTH_TIER_RAM]);
+    json_key_uint(json, "ssd_bytes", stats.bytes_by_tier[HEARTH_TIER_SSD]);
+    json_close(json, '}');
+}
+
+static void write_model_props(struct json *json, const struct api *api, const struct model *model)
+{
+    const struct engine_facts *facts = model_facts(model);
+
+    json_key(json, "default_generation_settings");
+    json_open(json, '{');
+    json_key_uint(json, "n_ctx", facts->context);
+    json_key(json, "params");
+    write_sampling(json, &api->sample);
+    json_close(json, '}');
+    json_key_uint(json, "total_slots", facts->sequences);
+    json_key_text(json, "model_alias", model_name(model));
+    json_key_text(json, "model_description", facts->description);
+    json_key_text(json, "chat_template", facts->chat_template);
+    json_key(json, "chat_template_caps");
+    write_caps(json, chat_template_caps(model_template(model)));
+    json_key(json, "modalities");
+    json_open(json, '{');
+    json_key_bool(json, "vision", facts->images);
+    json_key_bool(json, "audio", false);
+    json_close(json, '}');
+}
+
+static void write_server_props(struct json *json, const struct api *api)
+{
+    const struct api_options *options = &api->options;
+
+    json_key_text(json, "build_info", options->version ? options->version : "unknown");
+    json_key_bool(json, "strict_model", options->strict_model);
+    json_key_bool(json, "keys", auth_wanted(api->auth));
+    json_key_bool(json, "isolation", auth_isolated(api->auth));
+    json_key(json, "limits");
+    write_limits(json, options);
+    json_key(json, "neutral");
+    write_neutral(json, options->neutral);
+    json_key(json, "replay");
+    write_replay(json, options->replay);
+    json_key(json, "cache");
+    write_cache(json, options->cache);
+}
+
+void endpoint_props(const struct visit *visit)
+{
+    struct api_error error = {0};
+    const struct model *model = api_find_model(visit->api, STR_NONE, &error);
+    struct buf body;
+    struct json json;
+
+    if (!model) {
+        visit_fail(visit, &error);
+        return;
+    }
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    write_model_props(&json, visit->api, model);
+    write_server_props(&json, visit->api);
+    json_close(&json, '}');
+    visit_respond(visit, &body);
+}

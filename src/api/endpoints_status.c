@@ -1,0 +1,213 @@
+/*
+ * endpoints_status.c: how the server is: health, readiness, version, numbers, what runs.
+ *
+ * All are answered on the loop thread and touch no engine: they say the truth also while the engine's thread is busy or stuck.
+ */
+#include "api/api_impl.h"
+
+#include <hearth/hearth.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/json_write.h"
+#include "api/stats.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/metric.h"
+#include "models/model.h"
+
+enum { BODY_BYTES_MAX = 4 * 1024 * 1024, SLOTS_MAX = 1024 };
+
+/* The texts are those of llama-server: probes and clients look for them. */
+static void respond_state(const struct visit *visit, int status, const char *text)
+{
+    struct buf body;
+
+    buf_init(&body, BODY_BYTES_MAX);
+    buf_append_str(&body, text);
+    respond_json(visit->reply, status, visit->request_id, &body);
+    buf_fini(&body);
+}
+
+#define STATE_OK      "{\"status\":\"ok\"}"
+#define STATE_LOADING "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}"
+#define STATE_DRAINING                                                                             \
+    "{\"error\":{\"code\":503,\"message\":\"The server is shutting down\",\"type\":\"unavailable_error\"}}"
+
+static bool is_loaded(const struct visit *visit)
+{
+    struct api_error error = {0};
+
+    return api_find_model(visit->api, STR_NONE, &error) != NULL;
+}
+
+void endpoint_health(const struct visit *visit)
+{
+    bool loaded = is_loaded(visit);
+
+    respond_state(visit, loaded ? 200 : 503, loaded ? STATE_OK : STATE_LOADING);
+}
+
+void endpoint_ready(const struct visit *visit)
+{
+    if (api_is_draining(visit->api))
+        respond_state(visit, 503, STATE_DRAINING);
+    else
+        endpoint_health(visit);
+}
+
+static const char *known(const char *text)
+{
+    return text ? text : "unknown";
+}
+
+void endpoint_version(const struct visit *visit)
+{
+    struct buf body;
+    struct json json;
+
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_text(&json, "name", "hearth");
+    json_key_text(&json, "version", known(visit->api->options.version));
+    json_key_text(&json, "commit", known(visit->api->options.commit));
+    json_close(&json, '}');
+    visit_respond(visit, &body);
+}
+
+/* For people who come with a browser, and for programs that look whether someone is here. */
+void endpoint_root(const struct visit *visit)
+{
+    struct buf body;
+    struct json json;
+
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_text(&json, "name", "hearth");
+    json_key_text(&json, "version", known(visit->api->options.version));
+    json_key_text(&json, "documentation", "docs/api.md");
+    json_key(&json, "endpoints");
+    json_open(&json, '[');
+    for (size_t i = 0; i < api_endpoints_count; i++) {
+        char line[128];
+
+        snprintf(line, sizeof(line), "%s %s", http_method_name(api_endpoints[i].method),
+                 api_endpoints[i].path);
+        json_text(&json, line);
+    }
+    json_close(&json, ']');
+    json_close(&json, '}');
+    visit_respond(visit, &body);
+}
+
+/* ---- numbers ---- */
+
+static void put_gauges(struct api *api)
+{
+    size_t active;
+
+    lock_enter(&api->lock);
+    active = api->calls.count;
+    lock_leave(&api->lock);
+    metric_put(api->metrics, STATS_ACTIVE, 0, (double)active);
+    metric_put(api->metrics, STATS_QUEUED, 0, (double)queue_length(api->queue));
+}
+
+static void write_model_numbers(const struct model *model, struct buf *out)
+{
+    struct sched_stats stats;
+
+    if (!model)
+        return;
+    sched_get_stats(model_sched(model), &stats);
+    stats_write_sched(&stats, out);
+}
+
+void endpoint_metrics(const struct visit *visit)
+{
+    struct api *api = visit->api;
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+    struct api_error error = {0};
+    struct buf body;
+
+    buf_init(&body, BODY_BYTES_MAX);
+    put_gauges(api);
+    (void)metric_render(api->metrics, &body);
+    if (api->http_metrics)
+        (void)metric_render(api->http_metrics, &body);
+    write_model_numbers(api_find_model(api, STR_NONE, &error), &body);
+    if (api->options.cache) {
+        hearth_get_stats(api->options.cache, NULL, &stats);
+        stats_write_cache(&stats, &body);
+    }
+    respond_text(visit->reply, "text/plain; version=0.0.4; charset=utf-8", visit->request_id, &body);
+    buf_fini(&body);
+}
+
+/* ---- what runs ---- */
+
+static void write_usage(struct json *json, const struct gen_usage *usage)
+{
+    json_key_uint(json, "prompt", usage->prompt);
+    json_key_uint(json, "device", usage->device);
+    json_key_uint(json, "ram", usage->ram);
+    json_key_uint(json, "ssd", usage->ssd);
+    json_key_uint(json, "remote", usage->remote);
+    json_key_uint(json, "computed", usage->computed);
+    json_key_uint(json, "generated", usage->generated);
+    json_key_text(json, "reason", hearth_reason_name(usage->reason));
+}
+
+static void write_slot(struct json *json, const struct sched_view *view)
+{
+    json_open(json, '{');
+    json_key_uint(json, "id", view->id);
+    json_key_text(json, "phase", gen_phase_name(view->phase));
+    json_key_bool(json, "is_processing", view->phase > GEN_DEFERRED && view->phase < GEN_FINISHED);
+    json_key(json, "seq");
+    json_int(json, view->seq);
+    json_key_uint(json, "prompt_done", view->done);
+    json_key(json, "usage");
+    json_open(json, '{');
+    write_usage(json, &view->usage);
+    json_close(json, '}');
+    json_key_uint(json, "age_ms", view->age_ns / NS_PER_MS);
+    json_close(json, '}');
+}
+
+/* A tenant sees its own generations only (keeps I100). */
+static bool is_visible(const struct visit *visit, const struct sched_view *view)
+{
+    char who[AUTH_NAME_BYTES];
+
+    return api_gen_tenant(visit->api, view->id, who) && strcmp(who, visit->auth.who) == 0;
+}
+
+void endpoint_slots(const struct visit *visit)
+{
+    struct api_error error = {0};
+    struct model *model = api_find_model(visit->api, STR_NONE, &error);
+    struct sched_view *views;
+    struct buf body;
+    struct json json;
+    size_t count;
+
+    if (!model) {
+        visit_fail(visit, &error);
+        return;
+    }
+    views = mem_alloc_array(SLOTS_MAX, sizeof(*views));
+    count = MIN(sched_views(model_sched(model), views, SLOTS_MAX), SLOTS_MAX);
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '[');
+    for (size_t i = 0; i < count; i++)
+        if (is_visible(visit, &views[i]))
+            write_slot(&json, &views[i]);
+    json_close(&json, ']');
+    mem_free(views);
+    visit_respond(visit, &body);
+}

@@ -1,0 +1,210 @@
+/*
+ * stats.c: tables of what is counted.
+ *
+ * Scheduler and cache count for themselves, in structs; here each number gets its name. The tables below are what /metrics shows of them: a
+ * number that is in no table is not shown.
+ */
+#include "api/stats.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+
+#include "base/attr.h"
+
+/* In the order of enum api_error_kind. */
+static const char *const kinds[] = {
+    [API_OK] = "ok",
+    [API_ERROR_INVALID] = "invalid",
+    [API_ERROR_CONTEXT] = "context",
+    [API_ERROR_AUTH] = "auth",
+    [API_ERROR_PERMISSION] = "permission",
+    [API_ERROR_NOT_FOUND] = "not_found",
+    [API_ERROR_MODEL] = "model",
+    [API_ERROR_METHOD] = "method",
+    [API_ERROR_TOO_LARGE] = "too_large",
+    [API_ERROR_BUSY] = "busy",
+    [API_ERROR_SERVER] = "server",
+    [API_ERROR_UNSUPPORTED] = "unsupported",
+    [API_ERROR_UNAVAILABLE] = "unavailable",
+    NULL,
+};
+
+enum stats_source { SOURCE_DEVICE, SOURCE_RAM, SOURCE_SSD, SOURCE_REMOTE, SOURCE_COMPUTED };
+static const char *const sources[] = {"device", "ram", "ssd", "remote", "computed", NULL};
+
+static const struct metric_desc table[] = {
+    [STATS_CALLS] = {"hearth_api_calls_total", METRIC_COUNTER, NULL, "Calls answered, by outcome.",
+                     .label = "outcome", .values = kinds},
+    [STATS_GONE] = {"hearth_api_clients_gone_total", METRIC_COUNTER, NULL,
+                    "Calls whose client left before the answer was complete."},
+    [STATS_DENIED] = {"hearth_api_denied_total", METRIC_COUNTER, NULL,
+                      "Requests without a valid API key."},
+    [STATS_SECONDS] = {"hearth_api_call_seconds", METRIC_HISTOGRAM, "seconds",
+                       "Time from the first byte of a call to the end of its answer.",
+                       .buckets = metric_buckets_latency},
+    [STATS_TTFT] = {"hearth_api_first_token_seconds", METRIC_HISTOGRAM, "seconds",
+                    "Time from submitting a generation to its first token.",
+                    .buckets = metric_buckets_latency},
+    [STATS_PROMPT] = {"hearth_api_prompt_tokens_total", METRIC_COUNTER, "tokens",
+                      "Prompt tokens, by where their state came from.", .label = "source",
+                      .values = sources},
+    [STATS_GENERATED] = {"hearth_api_generated_tokens_total", METRIC_COUNTER, "tokens",
+                         "Tokens generated."},
+    [STATS_ACTIVE] = {"hearth_api_calls_active", METRIC_GAUGE, NULL, "Calls on their way."},
+    [STATS_QUEUED] = {"hearth_api_calls_queued", METRIC_GAUGE, NULL,
+                      "Calls that wait for a worker."},
+};
+
+struct metric_set *stats_create(void)
+{
+    return metric_set_create(table, COUNT_OF(table));
+}
+
+void stats_count_call(struct metric_set *set, const struct stats_call *call)
+{
+    if (call->gone)
+        metric_add(set, STATS_GONE, 0, 1);
+    else
+        metric_add(set, STATS_CALLS, call->kind, 1);
+    metric_observe(set, STATS_SECONDS, 0, call->seconds);
+    if (call->ttft_s > 0)
+        metric_observe(set, STATS_TTFT, 0, call->ttft_s);
+}
+
+void stats_count_result(struct metric_set *set, const struct gen_result *result)
+{
+    const struct gen_usage *usage = &result->usage;
+
+    metric_add(set, STATS_PROMPT, SOURCE_DEVICE, usage->device);
+    metric_add(set, STATS_PROMPT, SOURCE_RAM, usage->ram);
+    metric_add(set, STATS_PROMPT, SOURCE_SSD, usage->ssd);
+    metric_add(set, STATS_PROMPT, SOURCE_REMOTE, usage->remote);
+    metric_add(set, STATS_PROMPT, SOURCE_COMPUTED, usage->computed);
+    metric_add(set, STATS_GENERATED, 0, usage->generated);
+}
+
+/* ---- numbers that others count ---- */
+
+/* A field of a struct: 64 bits, or 32 for gauges of sched_stats; in nanoseconds, it is shown in seconds. */
+enum field_type { FIELD_U64, FIELD_U32, FIELD_NS };
+
+struct stats_field {
+    const char *name;
+    const char *help;
+    size_t offset;
+    enum field_type type;
+    bool gauge;
+};
+
+#define SCHED(field) offsetof(struct sched_stats, field)
+#define CACHE(field) offsetof(struct hearth_stats, field)
+
+static const struct stats_field sched_fields[] = {
+    {"hearth_sched_submitted_total", "Generations taken.", SCHED(submitted), FIELD_U64, false},
+    {"hearth_sched_refused_total", "Generations refused: queue full, or draining.", SCHED(refused), FIELD_U64, false},
+    {"hearth_sched_finished_total", "Generations that ended by themselves.", SCHED(finished), FIELD_U64, false},
+    {"hearth_sched_cancelled_total", "Generations cancelled.", SCHED(cancelled), FIELD_U64, false},
+    {"hearth_sched_failed_total", "Generations that failed.", SCHED(failed), FIELD_U64, false},
+    {"hearth_sched_turns_total", "Runs of the engine.", SCHED(turns), FIELD_U64, false},
+    {"hearth_sched_batch_tokens_total", "Tokens in these runs.", SCHED(batch_tokens), FIELD_U64, false},
+    {"hearth_sched_forks_total", "Prefixes shared with a running generation.", SCHED(forks), FIELD_U64, false},
+    {"hearth_sched_waits_total", "Generations that waited for another one's prefix.", SCHED(waits), FIELD_U64, false},
+    {"hearth_sched_preempted_total", "Generations put back to make room.", SCHED(preempted), FIELD_U64, false},
+    {"hearth_sched_parked_total", "Finished sequences kept on the device.", SCHED(parked), FIELD_U64, false},
+    {"hearth_sched_reclaimed_total", "Parked sequences given up for room.", SCHED(reclaimed), FIELD_U64, false},
+    {"hearth_sched_prefill_seconds_total", "Time of prefill.", SCHED(prefill_ns), FIELD_NS, false},
+    {"hearth_sched_decode_seconds_total", "Time of decoding.", SCHED(decode_ns), FIELD_NS, false},
+    {"hearth_sched_restore_seconds_total", "Time of imports.", SCHED(restore_ns), FIELD_NS, false},
+    {"hearth_sched_store_seconds_total", "Time of exports.", SCHED(store_ns), FIELD_NS, false},
+    {"hearth_sched_queued", "Generations that wait.", SCHED(queued), FIELD_U32, true},
+    {"hearth_sched_active", "Generations that run.", SCHED(active), FIELD_U32, true},
+    {"hearth_sched_idle", "Sequences parked on the device.", SCHED(idle), FIELD_U32, true},
+    {"hearth_sched_cells_free", "Tokens that still fit on the device.", SCHED(cells_free), FIELD_U32, true},
+    {"hearth_sched_cells", "Tokens that fit on the device.", SCHED(cells), FIELD_U32, true},
+};
+
+static const struct stats_field cache_fields[] = {
+    {"hearth_cache_lookups_total", "Lookups.", CACHE(lookups), FIELD_U64, false},
+    {"hearth_cache_hits_total", "Lookups that found something.", CACHE(hits), FIELD_U64, false},
+    {"hearth_cache_misses_total", "Lookups that found nothing.", CACHE(misses), FIELD_U64, false},
+    {"hearth_cache_partials_total", "Hits shorter than what was matched.", CACHE(partials), FIELD_U64, false},
+    {"hearth_cache_looked_up_tokens_total", "Prompt tokens looked up.", CACHE(tokens_looked_up), FIELD_U64, false},
+    {"hearth_cache_matched_tokens_total", "Of them, held.", CACHE(tokens_matched), FIELD_U64, false},
+    {"hearth_cache_reused_tokens_total", "Of them, reused.", CACHE(tokens_reused), FIELD_U64, false},
+    {"hearth_cache_stores_total", "Objects stored.", CACHE(stores), FIELD_U64, false},
+    {"hearth_cache_stores_refused_total", "Objects that the policy did not want.", CACHE(stores_refused), FIELD_U64, false},
+    {"hearth_cache_stores_failed_total", "Objects that could not be stored.", CACHE(stores_failed), FIELD_U64, false},
+    {"hearth_cache_evictions_total", "Objects evicted.", CACHE(evictions), FIELD_U64, false},
+    {"hearth_cache_evicted_bytes_total", "Bytes evicted.", CACHE(bytes_evicted), FIELD_U64, false},
+    {"hearth_cache_verify_failures_total", "Objects whose bytes failed the check.", CACHE(verify_failures), FIELD_U64, false},
+    {"hearth_cache_tier_errors_total", "Faults of tiers.", CACHE(tier_errors), FIELD_U64, false},
+    {"hearth_cache_objects", "Objects held.", CACHE(objects), FIELD_U64, true},
+    {"hearth_cache_snapshots", "Snapshots held.", CACHE(snapshots), FIELD_U64, true},
+    {"hearth_cache_index_bytes", "Memory of the index.", CACHE(bytes_index), FIELD_U64, true},
+    {"hearth_cache_budget_bytes", "Bytes accounted for.", CACHE(bytes_budget), FIELD_U64, true},
+    {"hearth_cache_cap_bytes", "Bytes allowed.", CACHE(bytes_cap), FIELD_U64, true},
+};
+
+static double field_value(const void *stats, const struct stats_field *field)
+{
+    const char *at = (const char *)stats + field->offset;
+
+    switch (field->type) {
+    case FIELD_U32:
+        return *(const uint32_t *)(const void *)at;
+    case FIELD_NS:
+        return (double)*(const uint64_t *)(const void *)at / 1e9;
+    case FIELD_U64:
+        break;
+    }
+    return (double)*(const uint64_t *)(const void *)at;
+}
+
+static void write_head(struct buf *out, const char *name, const char *help, bool gauge)
+{
+    buf_appendf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, gauge ? "gauge" : "counter");
+}
+
+static void write_fields(const void *stats, const struct stats_field *fields, size_t count,
+                         struct buf *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        write_head(out, fields[i].name, fields[i].help, fields[i].gauge);
+        buf_appendf(out, "%s %.17g\n", fields[i].name, field_value(stats, &fields[i]));
+    }
+}
+
+static void write_reasons(struct buf *out, const char *name, const char *help,
+                          const uint64_t counts[HEARTH_REASON_COUNT])
+{
+    write_head(out, name, help, false);
+    for (size_t i = 0; i < HEARTH_REASON_COUNT; i++)
+        buf_appendf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", name,
+                    hearth_reason_name((enum hearth_reason)i), counts[i]);
+}
+
+static void write_tiers(struct buf *out, const char *name, const char *help, bool gauge,
+                        const uint64_t counts[HEARTH_TIER_COUNT])
+{
+    write_head(out, name, help, gauge);
+    for (size_t i = 0; i < HEARTH_TIER_COUNT; i++)
+        buf_appendf(out, "%s{tier=\"%s\"} %" PRIu64 "\n", name,
+                    hearth_tier_name((enum hearth_tier)i), counts[i]);
+}
+
+void stats_write_sched(const struct sched_stats *stats, struct buf *out)
+{
+    write_fields(stats, sched_fields, COUNT_OF(sched_fields), out);
+    write_reasons(out, "hearth_sched_miss_total", "Prompts that were not held to their end, by reason.",
+                  stats->miss_by_reason);
+}
+
+void stats_write_cache(const struct hearth_stats *stats, struct buf *out)
+{
+    write_fields(stats, cache_fields, COUNT_OF(cache_fields), out);
+    write_reasons(out, "hearth_cache_miss_total", "Lookups that did not reach their end, by reason.",
+                  stats->miss_by_reason);
+    write_tiers(out, "hearth_cache_tier_reused_tokens_total", "Tokens reused, by tier.", false,
+                stats->tokens_reused_by_tier);
+    write_tiers(out, "hearth_cache_tier_bytes", "Bytes held, by tier.", true, stats->bytes_by_tier);
+}
