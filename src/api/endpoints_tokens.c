@@ -5,6 +5,7 @@
  */
 #include "api/api_impl.h"
 
+#include "api/anthropic.h"
 #include "api/json_read.h"
 #include "api/json_write.h"
 #include "models/model.h"
@@ -221,16 +222,12 @@ void endpoint_count_tokens(struct call *call)
 {
     struct api_error error = {0};
     struct buf body;
-    struct json json;
 
     if (!call_prepare(call, &error)) {
         call_fail(call, &error);
         return;
     }
     buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
-    json_key_uint(&json, "input_tokens", call->prepared.prompt.count);
-    json_close(&json, '}');
+    anthropic_compose_count((uint32_t)MIN(call->prepared.prompt.count, UINT32_MAX), &body);
     respond(call, &body);
 }
