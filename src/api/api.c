@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/anthropic.h"
 #include "api/api_impl.h"
 #include "api/json_write.h"
 #include "api/stats.h"
@@ -201,7 +202,6 @@ static bool is_honest(const struct visit *visit)
 static void enqueue(const struct visit *visit, struct http_request *request)
 {
     struct api *api = visit->api;
-    struct api_error error = {0};
     struct call *call;
 
     if (api_is_draining(api)) {
@@ -210,12 +210,8 @@ static void enqueue(const struct visit *visit, struct http_request *request)
     }
     call = call_create(api, visit->endpoint, request, visit->reply, &visit->auth);
     memcpy(call->request_id, visit->request_id, RESPOND_ID_BYTES);
-    if (queue_try_push(api->queue, call))
-        return;
-    api_error_set(&error, API_ERROR_BUSY, NULL, "Too many requests are waiting. Try again later.");
-    error.retry_after_s = RETRY_AFTER_S;
-    call_fail(call, &error);
-    call_drop(call);
+    if (!queue_try_push(api->queue, call))
+        call_refuse(call);
 }
 
 static void handle(struct http_request *request, struct http_reply *reply, void *arg)

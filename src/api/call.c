@@ -19,7 +19,12 @@
 #include "base/mem.h"
 #include "prompt/output.h"
 
-enum { OUT_BYTES_MAX = 64 * 1024 * 1024, SALT_DIGITS = 32, SPACE_NAME_BYTES = AUTH_NAME_BYTES + 1 + SALT_DIGITS };
+enum {
+    OUT_BYTES_MAX = 64 * 1024 * 1024,
+    SALT_DIGITS = 32,
+    SPACE_NAME_BYTES = AUTH_NAME_BYTES + 1 + SALT_DIGITS,
+    RETRY_AFTER_S = 2,
+};
 
 /* ---- life ---- */
 
@@ -173,6 +178,18 @@ void call_fail(struct call *call, const struct api_error *error)
     respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);
 }
 
+/* Counted, not logged: such refusals come in floods, and the loop thread must not wait for the log. */
+void call_refuse(struct call *call)
+{
+    struct api_error error = {0};
+
+    api_error_set(&error, API_ERROR_BUSY, NULL, "Too many requests are waiting. Try again later.");
+    error.retry_after_s = RETRY_AFTER_S;
+    call_fail(call, &error);
+    memset(&call->refused, 0, sizeof(call->refused));
+    call_drop(call);
+}
+
 void call_respond(struct call *call, const struct buf *body)
 {
     call->answered = true;
@@ -195,12 +212,14 @@ bool call_read(struct call *call, struct api_error *error)
 
 static bool parse(struct call *call, struct api_error *error)
 {
-    const struct dialect *dialect = api_dialect(call->endpoint);
+    const struct endpoint *endpoint = call->endpoint;
+    yyjson_val *root;
     enum err err;
 
     if (!call_read(call, error))
         return false;
-    err = dialect->parse(&call->request, yyjson_doc_get_root(call->request.body), error);
+    root = yyjson_doc_get_root(call->request.body);
+    err = api_dialect(endpoint)->parse(&call->request, root, error);
     if (err != ERR_OK)
         respond_error_from(error, err, NULL);
     return err == ERR_OK;

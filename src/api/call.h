@@ -89,6 +89,9 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
 /* On a worker: does the endpoint's work. The call may be gone when it returns. */
 void call_run(struct call *call);
 
+/* On the loop thread, instead of the queue, which is full. The call is gone when it returns. */
+void call_refuse(struct call *call);
+
 /* Drops what is pending: the last one sends the end of the answer. */
 void call_drop(struct call *call);
 

@@ -5,6 +5,7 @@
  */
 #include "api/api_impl.h"
 
+#include "api/anthropic.h"
 #include "api/json_read.h"
 #include "api/json_write.h"
 #include "models/model.h"

@@ -19,6 +19,8 @@
 #include "api/json_read.h"
 #include "base/mem.h"
 
+enum { TOKEN_TEXT_BYTES = 256 };
+
 /* ---- where the assistant's messages stand ---- */
 
 static bool find_mark(const struct chat_text *text, enum chat_mark_kind kind, uint32_t message,
@@ -31,6 +33,15 @@ static bool find_mark(const struct chat_text *text, enum chat_mark_kind kind, ui
         return true;
     }
     return false;
+}
+
+/* Where a message stands, behind `from`; a template may show messages in another order, or in each other. */
+static bool find_place(const struct chat_text *text, uint32_t message, size_t from,
+                       struct replay_place *place)
+{
+    return find_mark(text, CHAT_MARK_MESSAGE_BEGIN, message, &place->begin) &&
+           find_mark(text, CHAT_MARK_MESSAGE_END, message, &place->end) && place->begin >= from &&
+           place->begin <= place->end && place->end <= text->generation;
 }
 
 static void mark_user_since(struct replay_place *places, size_t count)
@@ -60,8 +71,7 @@ static enum err find_places(struct prepare_run *run, struct replay_place **out, 
         if (role == CHAT_ROLE_USER)
             mark_user_since(places, *count);
         if (role != CHAT_ROLE_ASSISTANT || (run->request->continue_final && i + 1 == messages) ||
-            !find_mark(&run->out->text, CHAT_MARK_MESSAGE_BEGIN, (uint32_t)i, &place->begin) ||
-            !find_mark(&run->out->text, CHAT_MARK_MESSAGE_END, (uint32_t)i, &place->end))
+            !find_place(&run->out->text, (uint32_t)i, *count > 0 ? place[-1].end : 0, place))
             continue;
         err = prepare_read_message(arena, message, &place->message);
         if (err == ERR_UNSUPPORTED)
@@ -134,7 +144,7 @@ static bool drops_bos(const struct prepare_run *run, const struct chat_text *tex
                       const struct token_prompt *tokens)
 {
     const struct engine_facts *facts = model_facts(run->tools->model);
-    char bos[64];
+    char bos[TOKEN_TEXT_BYTES];
     size_t len;
 
     if (!facts->add_bos || tokens->count == 0 || tokens->tokens[0] != facts->bos)
@@ -243,8 +253,29 @@ static enum err compose(struct prepare_run *prepare, const struct replay_plan *p
     return flush(prepare, &run, prompt);
 }
 
+/* What the template ends an assistant's message with: the text of one of the tokens that end a turn. It is needed where the turn itself has no
+ * such token, because its length ended it. */
+static struct str turn_end(const struct prepare_run *run, const struct replay_prompt *prompt,
+                           char *out, size_t size)
+{
+    const struct engine_facts *facts = model_facts(run->tools->model);
+    const token_id candidates[] = {facts->eot, facts->eos};
+
+    for (size_t i = 0; i < COUNT_OF(candidates) && prompt->places_count > 0; i++) {
+        const struct replay_place *place = &prompt->places[0];
+        struct str rendered = {prompt->text.ptr + place->begin, place->end - place->begin};
+        size_t len = candidates[i] < 0 ? 0 : engine_token_bytes(model_engine(run->tools->model),
+                                                                candidates[i], true, out, size);
+
+        if (len > 0 && len <= size && str_ends(str_trim(rendered), (struct str){out, len}))
+            return (struct str){out, len};
+    }
+    return STR_NONE;
+}
+
 static enum err make_plan(struct prepare_run *run, struct replay_plan *plan)
 {
+    char end[TOKEN_TEXT_BYTES];
     struct replay_prompt prompt = {
         .space = run->out->space,
         .text = run->out->text.text,
@@ -255,6 +286,7 @@ static enum err make_plan(struct prepare_run *run, struct replay_plan *plan)
 
     TRY(find_places(run, &places, &prompt.places_count));
     prompt.places = places;
+    prompt.end = turn_end(run, &prompt, end, sizeof(end));
     return replay_apply(run->tools->replay, &prompt, plan);
 }
 
