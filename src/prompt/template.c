@@ -104,7 +104,7 @@ static enum err set_jinja_error(struct errinfo *info, const struct jinja_error *
 static void choose_formats(struct chat_template *tmpl, struct str source)
 {
     tmpl->formats = output_detect(source);
-    if (tmpl->formats.calls == TOOLCALL_NONE && !(tmpl->caps.tools && tmpl->caps.calls))
+    if (!tmpl->caps.tools)
         tmpl->formats.calls = TOOLCALL_HERMES;
 }
 
@@ -123,12 +123,14 @@ enum err chat_template_create(const struct chat_template_options *options,
         set_jinja_error(info, &error);
     else
         err = chat_probe(tmpl, info);
+    /* Many templates print any role as it is; the model knows only those that its template names. */
+    tmpl->caps.developer = tmpl->caps.developer && str_find(source, STR("developer")) != SIZE_MAX;
+    if (err == ERR_OK)
+        err = chat_stable_measure(tmpl, info);
     if (err != ERR_OK) {
         chat_template_destroy(&tmpl);
         return err;
     }
-    tmpl->caps.developer =
-        tmpl->caps.developer && str_find(source, STR("developer")) != SIZE_MAX;
     choose_formats(tmpl, source);
     *out = tmpl;
     return ERR_OK;

@@ -82,7 +82,8 @@ struct chat_caps {
     bool tool_role;        /* shows messages of tools */
     bool arguments_object; /* wants the arguments of calls as objects, not as text */
     bool calls_no_content; /* shows calls only beside a content that is null */
-    bool ids_short;        /* refuses ids of calls that are not 9 letters and digits */
+    bool ids_short;        /* refuses ids of calls that are not 9 letters and digits: they are replaced */
+    bool ids_named;        /* shows calls by their ids only, which must be functions.NAME:NUMBER: likewise */
     bool content_parts;    /* shows content that is a list of parts */
     bool content_string;   /* shows content that is a string; nearly all do */
     bool thinking;         /* the prompt changes with enable_thinking */

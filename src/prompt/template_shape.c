@@ -8,14 +8,14 @@
  *      role tool        -> a user's <tool_response>...</tool_response> !caps.tool_role
  *      role system      -> the beginning of the next user's message    !caps.system
  *      role developer   -> system                                      !caps.developer
- *      parts            -> one text, a line each                       !caps.content_parts
+ *      parts            -> one text, a line each                       !caps.content_parts, and whoever is not the user
  *
  * Everything else is passed on as it is, except members that are null: templates ask whether a member is there. All strings of
  * the request get numbers, so that the output shows where they went; roles that we know do not, as they are not the client's
  * words but a choice among a few.
  */
-#include <assert.h>
 #include <string.h>
+#include <time.h>
 
 #include <yyjson.h>
 
@@ -44,7 +44,15 @@ struct shaper {
     struct str pending;      /* system text that waits for a user's message */
     struct jinja_value host; /* the user's message that results of tools are added to, else missing */
     struct str host_text;
+    struct named_id *ids; /* the last one first; only for templates with caps.ids_named */
+    unsigned id_count;
     struct errinfo *info;
+};
+
+/* The id of a call as the client knows it and as the template wants it. */
+struct named_id {
+    struct named_id *before;
+    struct str id, name;
 };
 
 /* ---- small makers ---- */
@@ -243,8 +251,10 @@ static enum err content_value(struct shaper *s, yyjson_val *content, enum chat_r
     const struct chat_caps *caps = &s->tmpl->caps;
     struct str text;
 
-    if ((yyjson_is_arr(content) && caps->content_parts) ||
-        (yyjson_is_str(content) && !caps->content_string))
+    /* Templates that show parts for the sake of images often do so for users only. */
+    bool parts = yyjson_is_arr(content) && caps->content_parts &&
+                 (role == CHAT_ROLE_USER || !caps->content_string);
+    if (parts || (yyjson_is_str(content) && !caps->content_string))
         return parts_value(s, content, role, out);
     TRY(flat_text(s, content, role, &text));
     *out = client_text(s, text);
@@ -269,9 +279,36 @@ static enum err text_value(struct shaper *s, struct str text, struct jinja_value
 
 /* ---- calls ---- */
 
+static struct str find_name(const struct shaper *s, struct str id)
+{
+    for (const struct named_id *named = s->ids; named != NULL; named = named->before)
+        if (str_eq(named->id, id))
+            return named->name;
+    return id;
+}
+
+/* Gives the id of a call the name that the template shows instead of the function's. */
+static enum err name_id(struct shaper *s, yyjson_val *call)
+{
+    struct str id = text_of(yyjson_obj_get(call, "id"));
+    struct str name = text_of(yyjson_obj_get(yyjson_obj_get(call, "function"), "name"));
+    struct named_id *named = arena_alloc(s->arena, sizeof(*named));
+    char *text = arena_printf(s->arena, "functions." STR_FMT ":%u", STR_ARG(name), s->id_count++);
+
+    if (named == NULL || text == NULL)
+        return fail_memory(s);
+    *named = (struct named_id){s->ids, id, str_from(text)};
+    s->ids = named;
+    return ERR_OK;
+}
+
 /* Nine letters and digits that depend on the id, where the template accepts nothing else. */
 static enum err id_value(struct shaper *s, yyjson_val *id, struct jinja_value *out)
 {
+    if (s->tmpl->caps.ids_named && yyjson_is_str(id)) {
+        *out = client_text(s, find_name(s, text_of(id)));
+        return ERR_OK;
+    }
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     char text[9];
 
@@ -344,6 +381,8 @@ static enum err calls_value(struct shaper *s, yyjson_val *calls, struct jinja_va
     if (out->kind == JINJA_MISSING)
         return fail_memory(s);
     for (yyjson_val *json; (json = yyjson_arr_iter_next(&iter)) != NULL;) {
+        if (s->tmpl->caps.ids_named)
+            TRY(name_id(s, json));
         TRY(call_value(s, json, &call));
         if (!jinja_list_add(s->arena, *out, call))
             return fail_memory(s);
@@ -653,15 +692,49 @@ static enum err set_wishes(struct shaper *s, struct jinja_value vars)
     return set_kwargs(s, vars);
 }
 
-static enum err set_vars(struct shaper *s, struct jinja_value vars)
+/* The date, as a client would write it who knows such a template. */
+static enum err set_functions(struct shaper *s, struct jinja_value vars)
 {
+    int64_t now_s = s->request->neutral ? neutral_now(s->request->neutral, s->request->now_s)
+                                        : s->request->now_s;
+    struct str text = STR("[]");
+    char date[64] = "";
+    time_t now = (time_t)now_s;
+    struct tm tm;
+    struct buf buf;
+
+    if (gmtime_r(&now, &tm) != NULL)
+        strftime(date, sizeof(date), "%b %d %Y", &tm);
+    char *copy = arena_strdup(s->arena, str_from(date));
+    if (copy == NULL)
+        return fail_memory(s);
+    if (yyjson_arr_size(s->request->tools) > 0) {
+        buf_init(&buf, TEXT_BYTES_MAX);
+        append_json(s, &buf, s->request->tools);
+        TRY(take_text(s, &buf, &text));
+    }
+    TRY(set(s, vars, "functions", client_text(s, text)));
+    return set(s, vars, "datetime", jinja_str(str_from(copy)));
+}
+
+static enum err set_tools(struct shaper *s, struct jinja_value vars)
+{
+    enum chat_tools_style style = s->tmpl->tools_style;
     struct jinja_value tools = jinja_none();
+    bool given = s->tmpl->caps.tools && yyjson_arr_size(s->request->tools) > 0;
 
     begin_source(s, CHAT_FROM_TOOLS);
-    if (s->tmpl->caps.tools && yyjson_arr_size(s->request->tools) > 0)
+    if (given)
         TRY(convert(s, s->request->tools, &tools));
+    if (given || style == CHAT_TOOLS_NONE)
+        TRY(set(s, vars, "tools", tools));
+    return style == CHAT_TOOLS_FUNCTIONS ? set_functions(s, vars) : ERR_OK;
+}
+
+static enum err set_vars(struct shaper *s, struct jinja_value vars)
+{
+    TRY(set_tools(s, vars));
     TRY(set(s, vars, "messages", s->list));
-    TRY(set(s, vars, "tools", tools));
     TRY(set(s, vars, "documents", jinja_none()));
     TRY(set(s, vars, "bos_token", jinja_str(str_from(s->tmpl->bos))));
     TRY(set(s, vars, "eos_token", jinja_str(str_from(s->tmpl->eos))));
