@@ -18,7 +18,8 @@ enum {
     TEXT_BYTES_MAX = 256 << 20,
     DAY_S = 24 * 60 * 60,
     CCH_DIGITS_MAX = 64,
-    DATE_BYTES_MAX = 20, /* from the name of a month to the end of its year, or between date and time */
+    DATE_BYTES_MAX =
+        20, /* from the name of a month to the end of its year, or between date and time */
 };
 
 struct neutral {
@@ -115,7 +116,8 @@ static bool has_month(struct str text, size_t end)
 
     for (; at + 3 <= end; at++)
         for (size_t m = 0; m < sizeof(months) - 1; m += 3)
-            if (memcmp(text.ptr + at, months + m, 3) == 0 && (at == 0 || !is_letter(text.ptr[at - 1])))
+            if (memcmp(text.ptr + at, months + m, 3) == 0 &&
+                (at == 0 || !is_letter(text.ptr[at - 1])))
                 return true;
     return false;
 }
@@ -158,7 +160,8 @@ static bool is_date(struct str text, size_t end)
 /* Where what separates date and time begins: "T", " ", ", ", " at ", ", at " */
 static size_t date_end(struct str text, size_t time)
 {
-    static const struct str separators[] = {{", at ", 5}, {" at ", 4}, {", ", 2}, {" ", 1}, {"T", 1}};
+    static const struct str separators[] = {
+        {", at ", 5}, {" at ", 4}, {", ", 2}, {" ", 1}, {"T", 1}};
 
     for (size_t i = 0; i < COUNT_OF(separators); i++) {
         struct str s = separators[i];
@@ -170,9 +173,9 @@ static size_t date_end(struct str text, size_t time)
 
 static size_t skip_zone(struct str text, size_t at)
 {
-    static const struct str names[] = {{" AM", 3},  {" PM", 3},  {" am", 3}, {" pm", 3}, {"AM", 2},
-                                       {"PM", 2},   {"am", 2},   {"pm", 2},  {" UTC", 4}, {" GMT", 4},
-                                       {"UTC", 3},  {"GMT", 3},  {"Z", 1}};
+    static const struct str names[] = {{" AM", 3}, {" PM", 3}, {" am", 3}, {" pm", 3},  {"AM", 2},
+                                       {"PM", 2},  {"am", 2},  {"pm", 2},  {" UTC", 4}, {" GMT", 4},
+                                       {"UTC", 3}, {"GMT", 3}, {"Z", 1}};
 
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (str_starts((struct str){text.ptr + at, text.len - at}, names[i])) {
@@ -297,14 +300,16 @@ static enum err replace(struct arena *arena, find_fn *find, struct match match, 
         ++*replaced;
     } while (find(*text, from, &match));
     buf_append(&buf, text->ptr + from, text->len - from);
-    char *copy = buf.err == ERR_OK ? arena_strdup(arena, (struct str){buf_str(&buf), buf.len}) : NULL;
+    char *copy =
+        buf.err == ERR_OK ? arena_strdup(arena, (struct str){buf_str(&buf), buf.len}) : NULL;
     enum err err = buf.err != ERR_OK ? buf.err : copy == NULL ? arena->err : ERR_OK;
     *text = (struct str){copy, buf.len};
     buf_fini(&buf);
     return err;
 }
 
-enum err neutral_text(struct neutral *neutral, struct arena *arena, struct str text, struct str *out)
+enum err neutral_text(struct neutral *neutral, struct arena *arena, struct str text,
+                      struct str *out)
 {
     struct match match;
     uint64_t replaced;

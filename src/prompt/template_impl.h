@@ -26,9 +26,11 @@ struct chat_template {
     char *bos, *eos; /* owned */
     /* Marks that were seen to move from one turn to the next, or whose place is not known. */
     bool mark_off[CHAT_MARK_COUNT][CHAT_ROLE_COUNT];
-    bool preamble_moves;   /* system text or tools stand inside messages, and not always in the same one */
-    bool generation_twice; /* the prompt for the answer is written inside a round: found by a second render */
-    bool measured;         /* mark_off and generation_twice are known */
+    bool
+        preamble_moves; /* system text or tools stand inside messages, and not always in the same one */
+    bool
+        generation_twice; /* the prompt for the answer is written inside a round: found by a second render */
+    bool measured; /* mark_off and generation_twice are known */
 };
 
 /* ---- template_shape.c: from JSON to values ---------------------------------------------------------------------- */
@@ -57,7 +59,8 @@ struct chat_shape {
     struct chat_source *sources;
     size_t source_count;
     uint32_t leading; /* messages at the beginning that are system text */
-    struct str folded; /* system text that stands at the beginning of the first item's content, when there was no other place */
+    struct str
+        folded; /* system text that stands at the beginning of the first item's content, when there was no other place */
 };
 
 /* The first `count` messages of the request. */

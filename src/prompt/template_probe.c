@@ -16,27 +16,27 @@
 
 enum { PROBE_ARENA_BYTES = 64 << 20 };
 
-#define PROBE_TOOLS                                                                                \
-    "[{\"type\":\"function\",\"function\":{\"name\":\"needle_tool\",\"description\":\"d\","        \
-    "\"parameters\":{\"type\":\"object\",\"properties\":{\"needle_key\":{\"type\":\"string\","     \
+#define PROBE_TOOLS                                                                            \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"needle_tool\",\"description\":\"d\","    \
+    "\"parameters\":{\"type\":\"object\",\"properties\":{\"needle_key\":{\"type\":\"string\"," \
     "\"description\":\"d\"}},\"required\":[\"needle_key\"]}}}]"
 #define PROBE_USER "{\"role\":\"user\",\"content\":\"needle_user\"}"
-#define PROBE_CALL(name, id, arguments)                                                            \
-    "{\"id\":\"" id "\",\"type\":\"function\",\"function\":{\"name\":\"" name                      \
+#define PROBE_CALL(name, id, arguments)                                       \
+    "{\"id\":\"" id "\",\"type\":\"function\",\"function\":{\"name\":\"" name \
     "\",\"arguments\":" arguments "}}"
 #define PROBE_OBJECT "{\"needle_arg\":\"needle_value\"}"
 #define PROBE_STRING "\"{\\\"needle_arg\\\":\\\"needle_value\\\"}\""
-#define PROBE_ASKED(call)                                                                          \
+#define PROBE_ASKED(call) \
     PROBE_USER ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[" call "]}"
-#define PROBE_ANSWER(id)                                                                           \
-    ",{\"role\":\"tool\",\"tool_call_id\":\"" id                                                   \
+#define PROBE_ANSWER(id)                         \
+    ",{\"role\":\"tool\",\"tool_call_id\":\"" id \
     "\",\"name\":\"needle_tool\",\"content\":\"needle_result\"}"
 
 struct prober {
     struct chat_template *tmpl;
     struct arena arena;
     enum chat_thinking thinking; /* for the next question */
-    enum err err; /* no memory: the answers mean nothing */
+    enum err err;                /* no memory: the answers mean nothing */
 };
 
 /* One conversation; false when the template refuses it. The text lives until the next call. */
@@ -75,16 +75,16 @@ static bool shows(struct prober *p, const char *messages, bool tools, const char
 
 static void probe_content(struct prober *p, struct chat_caps *caps)
 {
-    static const char parts[] = "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"needle_a\"},"
-                                "{\"type\":\"text\",\"text\":\"needle_b\"}]}]";
+    static const char parts[] =
+        "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"needle_a\"},"
+        "{\"type\":\"text\",\"text\":\"needle_b\"}]}]";
     struct chat_text text;
 
     /* A template that puts a list into text prints it as Python does. */
-    caps->content_parts = ask(p, parts, false, &text) &&
-                          has(&text, "needle_a") &&
-                          has(&text, "needle_b") &&
-                          !has(&text, "'needle_a'");
-    caps->content_string = !caps->content_parts || shows(p, "[" PROBE_USER "]", false, "needle_user");
+    caps->content_parts = ask(p, parts, false, &text) && has(&text, "needle_a") &&
+                          has(&text, "needle_b") && !has(&text, "'needle_a'");
+    caps->content_string =
+        !caps->content_parts || shows(p, "[" PROBE_USER "]", false, "needle_user");
 }
 
 /* The first way of having no tools that a plain question survives. */
@@ -102,10 +102,11 @@ static void probe_tools_style(struct prober *p)
 
 static void probe_roles(struct prober *p, struct chat_caps *caps)
 {
-    caps->system = shows(p, "[{\"role\":\"system\",\"content\":\"needle_system\"}," PROBE_USER "]", false,
-                         "needle_system");
-    caps->developer = shows(p, "[{\"role\":\"developer\",\"content\":\"needle_system\"}," PROBE_USER "]",
-                            false, "needle_system");
+    caps->system = shows(p, "[{\"role\":\"system\",\"content\":\"needle_system\"}," PROBE_USER "]",
+                         false, "needle_system");
+    caps->developer =
+        shows(p, "[{\"role\":\"developer\",\"content\":\"needle_system\"}," PROBE_USER "]", false,
+              "needle_system");
     caps->tools = shows(p, "[" PROBE_USER "]", true, "needle_tool");
 }
 
@@ -127,9 +128,11 @@ static struct hash256 hash_of_signs(const struct chat_text *text)
 static void probe_arguments(struct prober *p, struct chat_caps *caps)
 {
     static const char object[] =
-        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT)) PROBE_ANSWER("abcdefghi") "]";
+        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT))
+            PROBE_ANSWER("abcdefghi") "]";
     static const char string[] =
-        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_STRING)) PROBE_ANSWER("abcdefghi") "]";
+        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_STRING))
+            PROBE_ANSWER("abcdefghi") "]";
     struct chat_text text;
 
     caps->arguments_object = true;
@@ -147,10 +150,12 @@ static void probe_arguments(struct prober *p, struct chat_caps *caps)
 static void probe_calls(struct prober *p, struct chat_caps *caps)
 {
     static const char result[] =
-        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT)) PROBE_ANSWER("abcdefghi") "]";
-    static const char several[] = "[" PROBE_ASKED(
-        PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT) "," PROBE_CALL(
-            "needle_second", "abcdefghj", PROBE_OBJECT)) PROBE_ANSWER("abcdefghi") PROBE_ANSWER("abcdefghj") "]";
+        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT))
+            PROBE_ANSWER("abcdefghi") "]";
+    static const char several[] =
+        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT) "," PROBE_CALL(
+            "needle_second", "abcdefghj", PROBE_OBJECT)) PROBE_ANSWER("abcdefghi")
+            PROBE_ANSWER("abcdefghj") "]";
     static const char long_id[] =
         "[" PROBE_ASKED(PROBE_CALL("needle_call", "call_0123456789abcdef", PROBE_OBJECT))
             PROBE_ANSWER("call_0123456789abcdef") "]";

@@ -31,18 +31,21 @@ static const struct {
 } script[] = {
     {"{\"role\":\"system\",\"content\":\"rules\"}", false, true, false},
     {"{\"role\":\"user\",\"content\":\"first\"}", true, false, false},
-    {"{\"role\":\"assistant\",\"content\":\"one\",\"reasoning_content\":\"thought\"}", false, false, false},
+    {"{\"role\":\"assistant\",\"content\":\"one\",\"reasoning_content\":\"thought\"}", false, false,
+     false},
     {"{\"role\":\"user\",\"content\":\"second\"}", true, false, false},
-    {"{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"abcdefghi\",\"type\":\"function\","
+    {"{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"abcdefghi\",\"type\":"
+     "\"function\","
      "\"function\":{\"name\":\"look\",\"arguments\":\"{\\\"at\\\":\\\"x\\\"}\"}}]}",
      false, false, true},
-    {"{\"role\":\"tool\",\"tool_call_id\":\"abcdefghi\",\"name\":\"look\",\"content\":\"seen\"}", true,
-     false, true},
-    {"{\"role\":\"assistant\",\"content\":\"say\",\"tool_calls\":[{\"id\":\"abcdefghj\",\"type\":\"function\","
+    {"{\"role\":\"tool\",\"tool_call_id\":\"abcdefghi\",\"name\":\"look\",\"content\":\"seen\"}",
+     true, false, true},
+    {"{\"role\":\"assistant\",\"content\":\"say\",\"tool_calls\":[{\"id\":\"abcdefghj\",\"type\":"
+     "\"function\","
      "\"function\":{\"name\":\"look\",\"arguments\":\"{\\\"at\\\":\\\"y\\\"}\"}}]}",
      false, false, true},
-    {"{\"role\":\"tool\",\"tool_call_id\":\"abcdefghj\",\"name\":\"look\",\"content\":\"again\"}", true,
-     false, true},
+    {"{\"role\":\"tool\",\"tool_call_id\":\"abcdefghj\",\"name\":\"look\",\"content\":\"again\"}",
+     true, false, true},
     {"{\"role\":\"assistant\",\"content\":\"two\"}", false, false, false},
     {"{\"role\":\"user\",\"content\":\"third\"}", true, false, false},
     {"{\"role\":\"assistant\",\"content\":\"three\"}", false, false, false},
@@ -57,7 +60,6 @@ struct path {
 
 struct turn {
     struct arena arena;
-    yyjson_doc *doc;
     struct chat_text text;
     size_t messages;
     bool ok;
@@ -68,36 +70,32 @@ static bool is_on(const struct path *path, size_t i)
     return (path->system || !script[i].system) && (path->tools || !script[i].tools);
 }
 
-static enum err turn_init(struct turn *turn, const struct chat_template *tmpl,
+/* Renders the conversation up to a message; what the turn held before is gone. */
+static enum err turn_take(struct turn *turn, const struct chat_template *tmpl,
                           const struct path *path, size_t end)
 {
     struct chat_request request = {.add_generation_prompt = true, .thinking = path->thinking};
     struct errinfo info;
     struct buf json;
 
-    *turn = (struct turn){0};
-    arena_init(&turn->arena, STABLE_ARENA_BYTES);
+    turn->messages = 0;
+    arena_reset(&turn->arena);
     buf_init(&json, CONVERSATION_BYTES_MAX);
     buf_append_str(&json, "{\"messages\":[");
     for (size_t i = 0; i <= end; i++)
         if (is_on(path, i))
             buf_appendf(&json, "%s%s", turn->messages++ > 0 ? "," : "", script[i].json);
     buf_appendf(&json, "],\"tools\":%s}", path->tools ? tools_json : "[]");
-    turn->doc = yyjson_read(buf_str(&json), json.len, 0);
+    yyjson_doc *doc = yyjson_read(buf_str(&json), json.len, 0);
     buf_fini(&json);
-    request.messages = yyjson_obj_get(yyjson_doc_get_root(turn->doc), "messages");
-    request.tools = yyjson_obj_get(yyjson_doc_get_root(turn->doc), "tools");
-    enum err err = turn->doc == NULL
+    request.messages = yyjson_obj_get(yyjson_doc_get_root(doc), "messages");
+    request.tools = yyjson_obj_get(yyjson_doc_get_root(doc), "tools");
+    enum err err = doc == NULL
                        ? ERR_NOMEM
                        : chat_template_render(tmpl, &request, &turn->arena, &turn->text, &info);
+    yyjson_doc_free(doc);
     turn->ok = err == ERR_OK;
     return err == ERR_NOMEM ? err : ERR_OK;
-}
-
-static void turn_fini(struct turn *turn)
-{
-    arena_fini(&turn->arena);
-    yyjson_doc_free(turn->doc);
 }
 
 static bool has_mark(const struct chat_text *text, enum chat_mark_kind kind, uint32_t message,
@@ -155,47 +153,57 @@ static void compare_generation(struct chat_template *tmpl, const struct turn *tu
 }
 
 /* Walks one path; before the template is measured it only looks for where answers are opened. */
-static enum err walk(struct chat_template *tmpl, const struct path *path)
+static enum err walk(struct chat_template *tmpl, const struct path *path, struct turn turns[2])
 {
-    struct turn before = {0}, now;
-    enum err err = ERR_OK;
+    struct turn *before = NULL, *now = &turns[0];
 
-    for (size_t i = 0; i < COUNT_OF(script) && err == ERR_OK; i++) {
+    for (size_t i = 0; i < COUNT_OF(script); i++) {
         if (!script[i].turn || !is_on(path, i))
             continue;
-        err = turn_init(&now, tmpl, path, i);
-        if (now.ok && !tmpl->measured)
-            compare_generation(tmpl, &now);
-        else if (now.ok && before.ok)
-            compare(tmpl, &before, &now);
-        turn_fini(&before);
+        TRY(turn_take(now, tmpl, path, i));
+        if (now->ok && !tmpl->measured)
+            compare_generation(tmpl, now);
+        else if (now->ok && before != NULL && before->ok)
+            compare(tmpl, before, now);
         before = now;
-    }
-    turn_fini(&before);
-    return err;
-}
-
-static enum err walk_all(struct chat_template *tmpl)
-{
-    for (unsigned i = 0; i < 12; i++) {
-        struct path path = {.system = i & 1, .tools = i & 2, .thinking = (enum chat_thinking)(i / 4)};
-        TRY(walk(tmpl, &path));
+        now = now == &turns[0] ? &turns[1] : &turns[0];
     }
     return ERR_OK;
 }
 
+static enum err walk_all(struct chat_template *tmpl, struct turn turns[2])
+{
+    for (unsigned i = 0; i < 12; i++) {
+        struct path path = {
+            .system = i & 1, .tools = i & 2, .thinking = (enum chat_thinking)(i / 4)};
+        TRY(walk(tmpl, &path, turns));
+    }
+    return ERR_OK;
+}
+
+static enum err measure(struct chat_template *tmpl, struct turn turns[2])
+{
+    bool *system_off = &tmpl->mark_off[CHAT_MARK_SYSTEM_END][CHAT_ROLE_SYSTEM];
+
+    TRY(walk_all(tmpl, turns));
+    tmpl->measured = true;
+    TRY(walk_all(tmpl, turns));
+    if (!*system_off)
+        return ERR_OK;
+    /* A preamble that moves may still have a part that does not: what stands before the first message. */
+    tmpl->preamble_moves = true;
+    *system_off = false;
+    return walk_all(tmpl, turns);
+}
+
 enum err chat_stable_measure(struct chat_template *tmpl, struct errinfo *info)
 {
-    enum err err = walk_all(tmpl);
+    struct turn turns[2] = {0};
 
-    tmpl->measured = true;
-    if (err == ERR_OK)
-        err = walk_all(tmpl);
-    /* A preamble that moves may still have a part that does not: what stands before the first message. */
-    if (err == ERR_OK && tmpl->mark_off[CHAT_MARK_SYSTEM_END][CHAT_ROLE_SYSTEM]) {
-        tmpl->preamble_moves = true;
-        tmpl->mark_off[CHAT_MARK_SYSTEM_END][CHAT_ROLE_SYSTEM] = false;
-        err = walk_all(tmpl);
-    }
+    arena_init(&turns[0].arena, STABLE_ARENA_BYTES);
+    arena_init(&turns[1].arena, STABLE_ARENA_BYTES);
+    enum err err = measure(tmpl, turns);
+    arena_fini(&turns[0].arena);
+    arena_fini(&turns[1].arena);
     return err == ERR_OK ? ERR_OK : err_set(info, err, "no memory to try the chat template");
 }

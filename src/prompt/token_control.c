@@ -36,8 +36,9 @@ struct scan {
     struct buf texts;
     struct special *specials;
     size_t count, cap;
-    bool first[256], inner[256]; /* bytes that a special begins with; that stand further inside one */
-    bool space_first;            /* some special begins with white space */
+    bool first[256],
+        inner[256];   /* bytes that a special begins with; that stand further inside one */
+    bool space_first; /* some special begins with white space */
 };
 
 static bool is_space(char c)

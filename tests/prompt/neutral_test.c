@@ -119,8 +119,9 @@ static void render(struct neutral *neutral, const char *messages, char *out, siz
 static void test_i106_turns_of_a_stamping_client_are_equal(void **state)
 {
 #define TURN(cch, time)                                                                            \
-    "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: cc_version=2; cch=" cch \
-    ";\"},{\"type\":\"text\",\"text\":\"Today is 2026-11-15 " time ". cch=" cch "\"}]},"          \
+    "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header:" \
+    " cc_version=2; cch=" cch ";\"},{\"type\":\"text\",\"text\":\"Today is 2026-11-15 " time       \
+    ". cch=" cch "\"}]},"                                                                          \
     "{\"role\":\"user\",\"content\":\"At 2026-11-15 10:33 cch=12ab\"}]"
     struct neutral *neutral = neutral_create();
     char first[1024], second[1024];
@@ -146,8 +147,7 @@ static void test_no_memory(void **state)
 
     (void)state;
     mem_set_fault(&fault);
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         arena_init(&arena, 1 << 20);
         enum err err = neutral_text(neutral, &arena, STR("cch=12 2026-11-15 10:33"), &out);
         assert_true(err == ERR_OK ? atomic_load(&fault.fired) == 0 : err == ERR_NOMEM);

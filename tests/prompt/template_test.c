@@ -26,7 +26,8 @@ struct chat {
 
 static void open_source(struct chat *chat, const char *source)
 {
-    struct chat_template_options options = {.source = source, .bos = STR("<s>"), .eos = STR("</s>")};
+    struct chat_template_options options = {
+        .source = source, .bos = STR("<s>"), .eos = STR("</s>")};
 
     *chat = (struct chat){.request = {.add_generation_prompt = true, .now_s = NOW}};
     arena_init(&chat->arena, 256 << 20);
@@ -70,13 +71,14 @@ static void assert_text(struct chat *chat, const char *messages, const char *exp
     assert_string_equal(chat->text.text.ptr, expected);
 }
 
-#define SYSTEM      "{\"role\":\"system\",\"content\":\"Be brief.\"}"
-#define HELLO       "{\"role\":\"user\",\"content\":\"Hello\"}"
-#define HI          "{\"role\":\"assistant\",\"content\":\"Hi\"}"
+#define SYSTEM "{\"role\":\"system\",\"content\":\"Be brief.\"}"
+#define HELLO  "{\"role\":\"user\",\"content\":\"Hello\"}"
+#define HI     "{\"role\":\"assistant\",\"content\":\"Hi\"}"
 #define CALL(id)                                                                                   \
     "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"" id                       \
-    "\",\"type\":\"function\",\"function\":{\"name\":\"look\",\"arguments\":\"{\\\"at\\\":1}\"}}]}"
-#define RESULT(id)  "{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"content\":\"seen\"}"
+    "\",\"type\":\"function\",\"function\":{\"name\":\"look\",\"arguments\":\"{\\\"at\\\":1}\"}}]" \
+    "}"
+#define RESULT(id) "{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"content\":\"seen\"}"
 
 /* ---- text ---- */
 
@@ -91,8 +93,10 @@ static void test_built_in_template(void **state)
                 "<|im_start|>assistant\nHi<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n"
                 "<|im_start|>assistant\n");
     assert_text(&chat, "[" HELLO "," CALL("x") "," RESULT("x") "]",
-                "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<tool_call>\n{\"name\": \"look\", "
-                "\"arguments\": {\"at\":1}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nseen\n"
+                "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<tool_call>\n{\"name\": "
+                "\"look\", "
+                "\"arguments\": "
+                "{\"at\":1}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nseen\n"
                 "</tool_response><|im_end|>\n<|im_start|>assistant\n");
     assert_int_equal(chat_template_formats(chat.tmpl).calls, TOOLCALL_HERMES);
     chat.request.tools = parse(&chat, chat_kit_tools);
@@ -107,14 +111,33 @@ static void test_capabilities(void **state)
         const char *name;
         struct chat_caps caps;
     } rows[] = {
-        {"built-in", {.system = true, .tools = true, .calls = true, .calls_parallel = true, .tool_role = true,
-                      .content_string = true}},
+        {"built-in",
+         {.system = true,
+          .tools = true,
+          .calls = true,
+          .calls_parallel = true,
+          .tool_role = true,
+          .content_string = true}},
         {"turns", {.content_string = true}},
         {"inside", {.system = true, .content_string = true}},
-        {"late tools", {.system = true, .tools = true, .calls = true, .calls_parallel = true, .tool_role = true,
-                        .arguments_object = true, .ids_short = true, .content_string = true}},
-        {"parts", {.system = true, .tools = true, .calls = true, .calls_parallel = true, .tool_role = true,
-                   .ids_named = true, .content_parts = true, .thinking = true}},
+        {"late tools",
+         {.system = true,
+          .tools = true,
+          .calls = true,
+          .calls_parallel = true,
+          .tool_role = true,
+          .arguments_object = true,
+          .ids_short = true,
+          .content_string = true}},
+        {"parts",
+         {.system = true,
+          .tools = true,
+          .calls = true,
+          .calls_parallel = true,
+          .tool_role = true,
+          .ids_named = true,
+          .content_parts = true,
+          .thinking = true}},
         {"plain", {.system = true, .content_string = true}},
     };
     struct chat chat;
@@ -123,7 +146,8 @@ static void test_capabilities(void **state)
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         open_fixture(&chat, rows[i].name);
         if (memcmp(chat_template_caps(chat.tmpl), &rows[i].caps, sizeof(rows[i].caps)) != 0) {
-            const bool *is = (const bool *)chat_template_caps(chat.tmpl), *want = (const bool *)&rows[i].caps;
+            const bool *is = (const bool *)chat_template_caps(chat.tmpl),
+                       *want = (const bool *)&rows[i].caps;
             for (size_t k = 0; k < sizeof(rows[i].caps); k++)
                 if (is[k] != want[k])
                     print_error("%s: capability %zu is %d\n", rows[i].name, k, is[k]);
@@ -141,15 +165,20 @@ static void test_what_a_template_cannot_do_is_done_around_it(void **state)
     open_fixture(&chat, "turns");
     assert_text(&chat, "[" SYSTEM "," HELLO "]",
                 "<s><|im_start|>user\nBe brief.\n\nHello<|im_end|>\n<|im_start|>model\n");
-    assert_text(&chat, "[" SYSTEM "]", "<s><|im_start|>user\nBe brief.<|im_end|>\n<|im_start|>model\n");
+    assert_text(&chat, "[" SYSTEM "]",
+                "<s><|im_start|>user\nBe brief.<|im_end|>\n<|im_start|>model\n");
     assert_text(&chat, "[" HELLO "," CALL("x") "," RESULT("x") "," RESULT("y") "," HELLO "]",
-                "<s><|im_start|>user\nHello<|im_end|>\n<|im_start|>model\n<tool_call>\n{\"name\": \"look\", "
-                "\"arguments\": {\"at\":1}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nseen\n"
-                "</tool_response>\n<tool_response>\nseen\n</tool_response>\nHello<|im_end|>\n<|im_start|>model\n");
+                "<s><|im_start|>user\nHello<|im_end|>\n<|im_start|>model\n<tool_call>\n{\"name\": "
+                "\"look\", "
+                "\"arguments\": "
+                "{\"at\":1}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nseen\n"
+                "</tool_response>\n<tool_response>\nseen\n</"
+                "tool_response>\nHello<|im_end|>\n<|im_start|>model\n");
     assert_int_equal(chat_template_formats(chat.tmpl).calls, TOOLCALL_HERMES);
     chat.request.tools = parse(&chat, chat_kit_tools);
     assert_ok(render(&chat, "[" SYSTEM "," HELLO "]"));
-    assert_true(str_starts(chat.text.text, STR("<s><|im_start|>user\nBe brief.\n\nYou can call tools.")));
+    assert_true(
+        str_starts(chat.text.text, STR("<s><|im_start|>user\nBe brief.\n\nYou can call tools.")));
     assert_true(str_find(chat.text.text, STR("</tool_call>\n\nHello<|im_end|>")) != SIZE_MAX);
     close_chat(&chat);
 }
@@ -162,19 +191,25 @@ static void test_arguments_ids_and_parts_in_the_form_that_the_template_wants(voi
     open_fixture(&chat, "late tools");
     assert_ok(render(&chat, "[" HELLO "," CALL("call_12345678") "," RESULT("call_12345678") "]"));
     assert_true(str_find(chat.text.text, STR(":{\"at\": 1};</s>")) != SIZE_MAX);
-    size_t call = str_find(chat.text.text, STR("look:")), result = str_find(chat.text.text, STR("[RESULT]"));
+    size_t call = str_find(chat.text.text, STR("look:")),
+           result = str_find(chat.text.text, STR("[RESULT]"));
     assert_memory_equal(chat.text.text.ptr + call + 5, chat.text.text.ptr + result + 8, 10);
     close_chat(&chat);
     open_fixture(&chat, "parts");
     assert_text(&chat, "[" HELLO "," CALL("call_1") "," RESULT("call_1") "]",
-                "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<tool_call>functions.look:0={\"at\":1}"
-                "</tool_call><|im_end|>\n<|im_start|>tool\nseen#functions.look:0<|im_end|>\n<|im_start|>assistant\n");
+                "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<tool_call>functions."
+                "look:0={\"at\":1}"
+                "</"
+                "tool_call><|im_end|>\n<|im_start|>tool\nseen#functions.look:0<|im_end|>\n<|im_"
+                "start|>assistant\n");
     close_chat(&chat);
     open_source(&chat, NULL);
     assert_text(&chat,
-                "[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":"
+                "[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{"
+                "\"type\":\"text\",\"text\":"
                 "\"b\"}]}," HELLO "]",
-                "<|im_start|>system\na\nb<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
+                "<|im_start|>system\na\nb<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|"
+                ">assistant\n");
     close_chat(&chat);
 }
 
@@ -185,12 +220,15 @@ static void test_wishes_reach_the_template(void **state)
     (void)state;
     open_fixture(&chat, "parts");
     chat.request.thinking = CHAT_THINKING_OFF;
-    assert_text(&chat, "[" HELLO "]",
-                "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
-    chat.request.kwargs = parse(&chat, "{\"enable_thinking\":true,\"messages\":[],\"bos_token\":\"x\"}");
+    assert_text(
+        &chat, "[" HELLO "]",
+        "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+    chat.request.kwargs =
+        parse(&chat, "{\"enable_thinking\":true,\"messages\":[],\"bos_token\":\"x\"}");
     assert_text(&chat, "[" HELLO "]", "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
     close_chat(&chat);
-    open_source(&chat, "{{ bos_token }}{{ reasoning_effort }} {{ style }} {{ strftime_now('%H:%M') }}");
+    open_source(&chat,
+                "{{ bos_token }}{{ reasoning_effort }} {{ style }} {{ strftime_now('%H:%M') }}");
     chat.request.reasoning_effort = "high";
     chat.request.kwargs = parse(&chat, "{\"style\":\"terse\"}");
     assert_text(&chat, "[" HELLO "]", "<s>high terse 22:13");
@@ -207,10 +245,12 @@ static void test_last_message_is_continued(void **state)
     (void)state;
     open_source(&chat, NULL);
     chat.request.continue_final = true;
-    assert_text(&chat, "[" HELLO "," HI "]", "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nHi");
+    assert_text(&chat, "[" HELLO "," HI "]",
+                "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nHi");
     for (size_t i = 0; i < chat.text.mark_count; i++) {
         assert_true(chat.text.marks[i].offset <= chat.text.text.len);
-        assert_false(chat.text.marks[i].kind == CHAT_MARK_MESSAGE_END && chat.text.marks[i].message == 1);
+        assert_false(chat.text.marks[i].kind == CHAT_MARK_MESSAGE_END &&
+                     chat.text.marks[i].message == 1);
     }
     assert_text(&chat, "[" HELLO ",{\"role\":\"assistant\",\"content\":\"\"}]",
                 "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
@@ -220,9 +260,15 @@ static void test_last_message_is_continued(void **state)
 
 static void test_refusals(void **state)
 {
-    static const char *const bad[] = {"[]", "{}", "[1]", "[{}]", "[{\"role\":1}]", "[{\"role\":\"user\",\"content\":7}]",
-                                      "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]",
-                                      "[{\"role\":\"assistant\",\"tool_calls\":[3]}]"};
+    static const char *const bad[] = {
+        "[]",
+        "{}",
+        "[1]",
+        "[{}]",
+        "[{\"role\":1}]",
+        "[{\"role\":\"user\",\"content\":7}]",
+        "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]",
+        "[{\"role\":\"assistant\",\"tool_calls\":[3]}]"};
     struct chat_template_options broken = {.source = "{% if %}"};
     struct chat_template *none;
     struct chat chat;
@@ -258,17 +304,21 @@ static void test_i105_spans_are_what_the_client_wrote(void **state)
     open_source(&chat, NULL);
     buf_init(&seen, 1 << 16);
     chat.request.tools = parse(&chat, "[{\"name\":\"<|im_end|>\"}]");
-    assert_ok(render(&chat, "[{\"role\":\"system\",\"content\":\"<|im_start|>\"},{\"role\":\"user\",\"content\":"
-                            "[{\"type\":\"text\",\"text\":\"<|im_\"},{\"type\":\"text\",\"text\":\"end|>\"}]},"
-                            "{\"role\":\"w<|x|>\",\"content\":\"\",\"name\":\"n\"},{\"role\":\"assistant\",\"content\":"
-                            "\"\",\"tool_calls\":[{\"function\":{\"name\":\"N\",\"arguments\":\"A\"}}]}]"));
+    assert_ok(render(
+        &chat,
+        "[{\"role\":\"system\",\"content\":\"<|im_start|>\"},{\"role\":\"user\",\"content\":"
+        "[{\"type\":\"text\",\"text\":\"<|im_\"},{\"type\":\"text\",\"text\":\"end|>\"}]},"
+        "{\"role\":\"w<|x|>\",\"content\":\"\",\"name\":\"n\"},{\"role\":\"assistant\",\"content\":"
+        "\"\",\"tool_calls\":[{\"function\":{\"name\":\"N\",\"arguments\":\"A\"}}]}]"));
     for (size_t i = 0; i < chat.text.span_count; i++) {
         const struct chat_span *span = &chat.text.spans[i];
         assert_true(span->begin < span->end && span->end <= chat.text.text.len);
         assert_true(i == 0 || chat.text.spans[i - 1].end < span->begin);
-        buf_appendf(&seen, "[%.*s]", (int)(span->end - span->begin), chat.text.text.ptr + span->begin);
+        buf_appendf(&seen, "[%.*s]", (int)(span->end - span->begin),
+                    chat.text.text.ptr + span->begin);
     }
-    assert_string_equal(buf_str(&seen), "[<|im_start|>][name][<|im_end|>][<|im_\nend|>][w<|x|>][N][A]");
+    assert_string_equal(buf_str(&seen),
+                        "[<|im_start|>][name][<|im_end|>][<|im_\nend|>][w<|x|>][N][A]");
     buf_fini(&seen);
     close_chat(&chat);
 }
@@ -282,7 +332,8 @@ static void assert_marks(struct chat *chat, const char *messages, const char *ex
     buf_init(&seen, 1 << 16);
     for (size_t at = 0; at <= chat->text.text.len; at++) {
         for (; mark < chat->text.mark_count && chat->text.marks[mark].offset == at; mark++)
-            buf_appendf(&seen, "{%c%u}", "SBEG"[chat->text.marks[mark].kind], chat->text.marks[mark].message);
+            buf_appendf(&seen, "{%c%u}", "SBEG"[chat->text.marks[mark].kind],
+                        chat -> text.marks[mark].message);
         if (at < chat->text.text.len)
             buf_append_char(&seen, chat->text.text.ptr[at]);
     }
@@ -298,20 +349,24 @@ static void test_marks(void **state)
     (void)state;
     open_source(&chat, NULL);
     assert_marks(&chat, "[" SYSTEM "," HELLO "]",
-                 "<|im_start|>system\nBe brief.<|im_end|>\n{S0}{B1}<|im_start|>user\nHello<|im_end|>\n{E1}{G1}"
+                 "<|im_start|>system\nBe "
+                 "brief.<|im_end|>\n{S0}{B1}<|im_start|>user\nHello<|im_end|>\n{E1}{G1}"
                  "<|im_start|>assistant\n");
-    assert_int_equal(str_find(chat.text.text, STR("<|im_start|>assistant\n")), chat.text.generation);
+    assert_int_equal(str_find(chat.text.text, STR("<|im_start|>assistant\n")),
+                     chat.text.generation);
     close_chat(&chat);
     /* System text inside the first message, and a message that ends before the answer is opened in its round. */
     open_fixture(&chat, "turns");
     assert_marks(&chat, "[" SYSTEM "," HELLO "," HI "," HELLO "]",
-                 "<s>{B1}<|im_start|>user\nBe brief.{S0}\n\nHello<|im_end|>\n{E1}{B2}<|im_start|>model\nHi<|im_end|>\n"
+                 "<s>{B1}<|im_start|>user\nBe "
+                 "brief.{S0}\n\nHello<|im_end|>\n{E1}{B2}<|im_start|>model\nHi<|im_end|>\n"
                  "{E2}{B3}<|im_start|>user\nHello<|im_end|>\n{E3}{G3}<|im_start|>model\n");
     close_chat(&chat);
     open_fixture(&chat, "late tools");
     chat.request.tools = parse(&chat, "[{\"function\":{\"name\":\"n\"}}]");
     assert_marks(&chat, "[" SYSTEM "," HELLO "]",
-                 "<s>{B0}[SYS]Be brief.[/SYS]{E0}{S0}{B1}[TOOLS][{\"function\": {\"name\": \"n\"}}][/TOOLS][INST]Hello[/INST]{E1}");
+                 "<s>{B0}[SYS]Be brief.[/SYS]{E0}{S0}{B1}[TOOLS][{\"function\": {\"name\": "
+                 "\"n\"}}][/TOOLS][INST]Hello[/INST]{E1}");
     close_chat(&chat);
 }
 
@@ -324,10 +379,12 @@ static size_t common_length(struct str a, struct str b)
     return n;
 }
 
-static bool has_mark(const struct chat_text *text, enum chat_mark_kind kind, uint32_t message, size_t offset)
+static bool has_mark(const struct chat_text *text, enum chat_mark_kind kind, uint32_t message,
+                     size_t offset)
 {
     for (size_t i = 0; i < text->mark_count; i++)
-        if (text->marks[i].kind == kind && text->marks[i].message == message && text->marks[i].offset == offset)
+        if (text->marks[i].kind == kind && text->marks[i].message == message &&
+            text->marks[i].offset == offset)
             return true;
     return false;
 }
@@ -348,17 +405,22 @@ static void compare_turns(struct stability *s, const char *name, const struct ch
         s->marks++;
         if (mark->offset > common) {
             s->changed++;
-        } else if (!has_mark(later, next ? CHAT_MARK_MESSAGE_BEGIN : mark->kind, mark->message + next, mark->offset)) {
-            print_error("%s: %s of message %u moved\n", name, chat_mark_name(mark->kind), mark->message);
+        } else if (!has_mark(later, next ? CHAT_MARK_MESSAGE_BEGIN : mark->kind,
+                             mark->message + next, mark->offset)) {
+            print_error("%s: %s of message %u moved\n", name, chat_mark_name(mark->kind),
+                        mark->message);
             s->moved++;
         }
     }
 }
 
-static void try_conversation(struct stability *s, const char *name, const struct chat_template *tmpl)
+static void try_conversation(struct stability *s, const char *name,
+                             const struct chat_template *tmpl)
 {
-    struct chat_wish wish = {.system = test_random_below(&s->random, 2), .tools = test_random_below(&s->random, 2),
-                             .hostile = test_random_below(&s->random, 2), .messages = 9};
+    struct chat_wish wish = {.system = test_random_below(&s->random, 2),
+                             .tools = test_random_below(&s->random, 2),
+                             .hostile = test_random_below(&s->random, 2),
+                             .messages = 9};
     struct chat_text texts[2];
     struct arena arenas[2];
     struct chat_script script;
@@ -373,9 +435,11 @@ static void try_conversation(struct stability *s, const char *name, const struct
     for (size_t i = 0; i < script.end_count; i++) {
         chat_script_json(&script, script.ends[i], wish.tools, &json);
         yyjson_doc *doc = yyjson_read(buf_str(&json), json.len, 0);
-        struct chat_request request = {.messages = yyjson_obj_get(yyjson_doc_get_root(doc), "messages"),
+        struct chat_request request = {.messages =
+                                           yyjson_obj_get(yyjson_doc_get_root(doc), "messages"),
                                        .tools = yyjson_obj_get(yyjson_doc_get_root(doc), "tools"),
-                                       .add_generation_prompt = true, .now_s = NOW};
+                                       .add_generation_prompt = true,
+                                       .now_s = NOW};
         arena_reset(&arenas[i % 2]);
         enum err err = chat_template_render(tmpl, &request, &arenas[i % 2], &texts[i % 2], &info);
         s->renders++;
@@ -396,7 +460,8 @@ static void try_conversation(struct stability *s, const char *name, const struct
 
 static void try_stability(const char *name, const char *source, void *arg)
 {
-    struct chat_template_options options = {.source = source, .bos = STR("<s>"), .eos = STR("</s>")};
+    struct chat_template_options options = {
+        .source = source, .bos = STR("<s>"), .eos = STR("</s>")};
     struct stability *s = arg;
     struct chat_template *tmpl;
     struct errinfo info;
@@ -416,7 +481,8 @@ static void test_marks_stay_where_they_are(void **state)
 
     (void)state;
     size_t shared = chat_kit_each(try_stability, &s);
-    print_message("%zu templates besides our own: %zu renders, %zu refused, %zu marks, %zu behind text that changed\n",
+    print_message("%zu templates besides our own: %zu renders, %zu refused, %zu marks, %zu behind "
+                  "text that changed\n",
                   shared, s.renders, s.refused, s.marks, s.changed);
     assert_true(s.marks > 100);
     assert_int_equal(s.moved, 0);
@@ -426,7 +492,7 @@ static void test_marks_stay_where_they_are(void **state)
 
 static void test_no_memory(void **state)
 {
-    struct chat_template_options options = {.source = chat_fixture_source("parts")};
+    struct chat_template_options options = {.source = "{% for m in messages %}{{ m.content }}{% endfor %}"};
     struct fault fault = {0};
     struct errinfo info;
     struct chat chat;
@@ -437,19 +503,19 @@ static void test_no_memory(void **state)
     chat.request.tools = parse(&chat, chat_kit_tools);
     chat.request.messages = parse(&chat, "[" SYSTEM "," HELLO "," CALL("x") "," RESULT("x") "]");
     mem_set_fault(&fault);
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         arena_fini(&chat.arena);
-        enum err err = chat_template_render(chat.tmpl, &chat.request, &chat.arena, &chat.text, &info);
+        enum err err =
+            chat_template_render(chat.tmpl, &chat.request, &chat.arena, &chat.text, &info);
         assert_true(err == ERR_OK ? atomic_load(&fault.fired) == 0 : err == ERR_NOMEM);
     }
     struct fault create = {0};
     mem_set_fault(&create);
-    FAULT_LOOP(&create)
-    {
+    FAULT_LOOP (&create) {
         struct chat_template *tmpl;
         enum err err = chat_template_create(&options, &tmpl, &info);
-        assert_true(err == ERR_OK ? atomic_load(&create.fired) == 0 : err == ERR_NOMEM && tmpl == NULL);
+        assert_true(err == ERR_OK ? atomic_load(&create.fired) == 0
+                                  : err == ERR_NOMEM && tmpl == NULL);
         chat_template_destroy(&tmpl);
     }
     mem_set_fault(NULL);
@@ -467,7 +533,8 @@ static void test_arena_limit(void **state)
     for (size_t limit = 0; limit < 20000; limit += 97) {
         arena_fini(&chat.arena);
         arena_init(&chat.arena, limit);
-        enum err err = chat_template_render(chat.tmpl, &chat.request, &chat.arena, &chat.text, &chat.info);
+        enum err err =
+            chat_template_render(chat.tmpl, &chat.request, &chat.arena, &chat.text, &chat.info);
         assert_true(err == ERR_OK || err == ERR_LIMIT);
     }
     close_chat(&chat);
@@ -476,6 +543,6 @@ static void test_arena_limit(void **state)
 TEST_SUITE(TEST(test_built_in_template), TEST(test_capabilities),
            TEST(test_what_a_template_cannot_do_is_done_around_it),
            TEST(test_arguments_ids_and_parts_in_the_form_that_the_template_wants),
-           TEST(test_wishes_reach_the_template), TEST(test_last_message_is_continued), TEST(test_refusals),
-           TEST(test_i105_spans_are_what_the_client_wrote), TEST(test_marks), TEST(test_marks_stay_where_they_are),
-           TEST(test_no_memory), TEST(test_arena_limit))
+           TEST(test_wishes_reach_the_template), TEST(test_last_message_is_continued),
+           TEST(test_refusals), TEST(test_i105_spans_are_what_the_client_wrote), TEST(test_marks),
+           TEST(test_marks_stay_where_they_are), TEST(test_no_memory), TEST(test_arena_limit))

@@ -13,8 +13,8 @@
 
 enum { TOKENS_MAX = 1 << 16 };
 
-static enum err source_tokenize(void *arg, struct str text, unsigned flags, int32_t *out, size_t max, size_t *count,
-                                struct errinfo *info)
+static enum err source_tokenize(void *arg, struct str text, unsigned flags, int32_t *out,
+                                size_t max, size_t *count, struct errinfo *info)
 {
     return engine_tokenize(arg, text, flags, out, max, count, info);
 }
@@ -29,7 +29,9 @@ static unsigned source_traits(void *arg, int32_t token)
     return engine_token_traits(arg, token);
 }
 
-_Static_assert((int)TOKENS_CONTROL == (int)ENGINE_TOKENIZE_CONTROL && (int)TOKENS_BOS == (int)ENGINE_TOKENIZE_BOS, "flags");
+_Static_assert((int)TOKENS_CONTROL == (int)ENGINE_TOKENIZE_CONTROL &&
+                   (int)TOKENS_BOS == (int)ENGINE_TOKENIZE_BOS,
+               "flags");
 _Static_assert((int)TOKENS_TRAIT_CONTROL == (int)ENGINE_TOKEN_CONTROL &&
                    (int)TOKENS_TRAIT_MARKER == (int)ENGINE_TOKEN_MARKER &&
                    (int)TOKENS_TRAIT_STRIP_LEFT == (int)ENGINE_TOKEN_STRIP_LEFT &&
@@ -48,8 +50,9 @@ static void setup(struct fixture *f)
 {
     *f = (struct fixture){.engine = test_engine("qwen3", NULL), .random = test_seed()};
     const struct engine_facts *facts = engine_facts(f->engine);
-    struct tokens_options options = {.source = {source_tokenize, source_bytes, source_traits, f->engine, facts->vocab,
-                                                facts->bos, facts->add_bos}};
+    struct tokens_options options = {.source = {source_tokenize, source_bytes, source_traits,
+                                                f->engine, facts->vocab, facts->bos,
+                                                facts->add_bos}};
 
     assert_ok(tokens_create(&options, &f->tokens, NULL));
     f->expected = mem_alloc_array(TOKENS_MAX, sizeof(*f->expected));
@@ -66,13 +69,15 @@ static size_t whole(struct fixture *f, struct str text)
 {
     size_t count;
 
-    assert_ok(engine_tokenize(f->engine, text, ENGINE_TOKENIZE_CONTROL, f->expected, TOKENS_MAX, &count, NULL));
+    assert_ok(engine_tokenize(f->engine, text, ENGINE_TOKENIZE_CONTROL, f->expected, TOKENS_MAX,
+                              &count, NULL));
     return count;
 }
 
 static bool same(const struct fixture *f, size_t count, const struct token_prompt *prompt)
 {
-    return prompt->count >= count && memcmp(prompt->tokens, f->expected, count * sizeof(*f->expected)) == 0;
+    return prompt->count >= count &&
+           memcmp(prompt->tokens, f->expected, count * sizeof(*f->expected)) == 0;
 }
 
 static bool is_touched(const struct chat_text *text, size_t begin, size_t end)
@@ -84,7 +89,8 @@ static bool is_touched(const struct chat_text *text, size_t begin, size_t end)
 }
 
 /* I105: control tokens come from the template only; nothing of the text is lost. */
-static void check_guarded(const struct fixture *f, const struct chat_text *text, const struct token_prompt *prompt)
+static void check_guarded(const struct fixture *f, const struct chat_text *text,
+                          const struct token_prompt *prompt)
 {
     size_t at = 0;
     char piece[64];
@@ -101,7 +107,8 @@ static void check_guarded(const struct fixture *f, const struct chat_text *text,
 }
 
 /* The tokens before a mark are the tokens of the text before it. */
-static void check_marks(struct fixture *f, const struct chat_text *text, const struct token_prompt *prompt)
+static void check_marks(struct fixture *f, const struct chat_text *text,
+                        const struct token_prompt *prompt)
 {
     for (size_t i = 0; i < prompt->mark_count; i++) {
         const struct token_mark *mark = &prompt->marks[i];
@@ -110,38 +117,44 @@ static void check_marks(struct fixture *f, const struct chat_text *text, const s
             k++;
         size_t count = whole(f, (struct str){text->text.ptr, text->marks[k].offset});
         assert_true(i == 0 || prompt->marks[i - 1].count <= mark->count);
-        assert_true(mark->kind == CHAT_MARK_SYSTEM_END ? mark->count <= count : mark->count == count);
+        assert_true(mark->kind == CHAT_MARK_SYSTEM_END ? mark->count <= count
+                                                       : mark->count == count);
         assert_true(same(f, mark->count, prompt));
     }
     f->marks += prompt->mark_count;
     f->lost += text->mark_count - prompt->mark_count;
 }
 
-static bool has_mark(const struct token_prompt *prompt, enum chat_mark_kind kind, uint32_t message, size_t count)
+static bool has_mark(const struct token_prompt *prompt, enum chat_mark_kind kind, uint32_t message,
+                     size_t count)
 {
     for (size_t i = 0; i < prompt->mark_count; i++)
-        if (prompt->marks[i].kind == kind && prompt->marks[i].message == message && prompt->marks[i].count == count)
+        if (prompt->marks[i].kind == kind && prompt->marks[i].message == message &&
+            prompt->marks[i].count == count)
             return true;
     return false;
 }
 
 /* A mark of one turn is a mark of the next, as far as their tokens are the same. */
-static void check_turns(const char *name, const struct token_prompt *turn, const struct token_prompt *later)
+static void check_turns(const char *name, const struct token_prompt *turn,
+                        const struct token_prompt *later)
 {
     size_t common = 0;
 
-    while (common < turn->count && common < later->count && turn->tokens[common] == later->tokens[common])
+    while (common < turn->count && common < later->count &&
+           turn->tokens[common] == later->tokens[common])
         common++;
     for (size_t i = 0; i < turn->mark_count; i++) {
         const struct token_mark *mark = &turn->marks[i];
         bool next = mark->kind == CHAT_MARK_GENERATION;
-        if (mark->count <= common &&
-            !has_mark(later, next ? CHAT_MARK_MESSAGE_BEGIN : mark->kind, mark->message + next, mark->count))
+        if (mark->count <= common && !has_mark(later, next ? CHAT_MARK_MESSAGE_BEGIN : mark->kind,
+                                               mark->message + next, mark->count))
             fail_msg("%s: %s of message %u moved", name, chat_mark_name(mark->kind), mark->message);
     }
 }
 
-static void check_turn(struct fixture *f, const struct chat_text *text, bool hostile, struct token_prompt *prompt)
+static void check_turn(struct fixture *f, const struct chat_text *text, bool hostile,
+                       struct token_prompt *prompt)
 {
     uint64_t guarded = tokens_stats(f->tokens).guarded;
 
@@ -160,10 +173,13 @@ static void check_turn(struct fixture *f, const struct chat_text *text, bool hos
     f->total += prompt->count;
 }
 
-static void try_conversation(struct fixture *f, const char *name, const struct chat_template *tmpl, bool hostile)
+static void try_conversation(struct fixture *f, const char *name, const struct chat_template *tmpl,
+                             bool hostile)
 {
-    struct chat_wish wish = {.system = test_random_below(&f->random, 2), .tools = test_random_below(&f->random, 2),
-                             .hostile = hostile, .messages = 9};
+    struct chat_wish wish = {.system = test_random_below(&f->random, 2),
+                             .tools = test_random_below(&f->random, 2),
+                             .hostile = hostile,
+                             .messages = 9};
     struct token_prompt prompts[2] = {0};
     struct chat_script script;
     struct chat_text text;
@@ -177,7 +193,8 @@ static void try_conversation(struct fixture *f, const char *name, const struct c
     for (size_t i = 0; i < script.end_count; i++) {
         chat_script_json(&script, script.ends[i], wish.tools, &json);
         yyjson_doc *doc = yyjson_read(buf_str(&json), json.len, 0);
-        struct chat_request request = {.messages = yyjson_obj_get(yyjson_doc_get_root(doc), "messages"),
+        struct chat_request request = {.messages =
+                                           yyjson_obj_get(yyjson_doc_get_root(doc), "messages"),
                                        .tools = yyjson_obj_get(yyjson_doc_get_root(doc), "tools"),
                                        .add_generation_prompt = true};
         arena_reset(&arena);
@@ -197,7 +214,8 @@ static void try_conversation(struct fixture *f, const char *name, const struct c
 
 static void try_template(const char *name, const char *source, void *arg)
 {
-    struct chat_template_options options = {.source = source, .bos = STR("<|endoftext|>"), .eos = STR("<|im_end|>")};
+    struct chat_template_options options = {
+        .source = source, .bos = STR("<|endoftext|>"), .eos = STR("<|im_end|>")};
     struct chat_template *tmpl;
     struct fixture *f = arg;
     struct errinfo info;
@@ -215,7 +233,8 @@ static void test_i105_prompts_of_all_templates(void **state)
     (void)state;
     setup(&f);
     size_t shared = chat_kit_each(try_template, &f);
-    print_message("%zu templates besides our own: %zu prompts, %zu guarded, %zu marks and %zu inside text, %zu of %zu tokens "
+    print_message("%zu templates besides our own: %zu prompts, %zu guarded, %zu marks and %zu "
+                  "inside text, %zu of %zu tokens "
                   "remembered\n",
                   shared, f.prompts, f.guarded, f.marks, f.lost, f.reused, f.total);
     assert_true(f.guarded > 10 && f.marks > 100);

@@ -15,7 +15,8 @@ enum { TEXT_MAX = 4096 };
 
 static struct tokens *create(struct toy_tokenizer *toy, size_t memory_bytes_max)
 {
-    struct tokens_options options = {.source = toy_source(toy), .memory_bytes_max = memory_bytes_max};
+    struct tokens_options options = {.source = toy_source(toy),
+                                     .memory_bytes_max = memory_bytes_max};
     struct tokens *tokens;
 
     assert_ok(tokens_create(&options, &tokens, NULL));
@@ -46,7 +47,8 @@ static void assert_tokens(const struct token_prompt *prompt, const int32_t *expe
             fail_msg("token %zu is %d instead of %d", i, prompt->tokens[i], expected[i]);
 }
 
-static void assert_whole(struct toy_tokenizer *toy, const struct token_prompt *prompt, struct str text)
+static void assert_whole(struct toy_tokenizer *toy, const struct token_prompt *prompt,
+                         struct str text)
 {
     int32_t *expected = malloc((text.len * 2 + 1) * sizeof(*expected));
 
@@ -75,9 +77,11 @@ static void random_specials(struct toy_tokenizer *toy, uint64_t *random)
         random_letters(random, toy->specials[i].text, 1 + test_random_below(random, 5));
         if (test_random_below(random, 2)) /* one that real vocabularies have */
             snprintf(toy->specials[i].text, sizeof(toy->specials[i].text), "<|%c|>", 'a' + (int)i);
-        toy->specials[i].traits = test_random_below(random, 3) ? TOKENS_TRAIT_CONTROL : TOKENS_TRAIT_MARKER;
+        toy->specials[i].traits =
+            test_random_below(random, 3) ? TOKENS_TRAIT_CONTROL : TOKENS_TRAIT_MARKER;
         if (test_random_below(random, 4) == 0)
-            toy->specials[i].traits |= test_random_below(random, 2) ? TOKENS_TRAIT_STRIP_LEFT : TOKENS_TRAIT_STRIP_RIGHT;
+            toy->specials[i].traits |=
+                test_random_below(random, 2) ? TOKENS_TRAIT_STRIP_LEFT : TOKENS_TRAIT_STRIP_RIGHT;
     }
 }
 
@@ -140,7 +144,8 @@ static bool is_honest(const struct toy_tokenizer *toy, const struct chat_text *t
 }
 
 /* Every control token stands where no span is, and the text is all there. Without stripping. */
-static void assert_guarded(const struct toy_tokenizer *toy, const struct token_prompt *prompt, const struct chat_text *text)
+static void assert_guarded(const struct toy_tokenizer *toy, const struct token_prompt *prompt,
+                           const struct chat_text *text)
 {
     size_t at = 0;
     char byte[1];
@@ -176,13 +181,15 @@ static void test_i105_control_tokens_of_clients_stay_text(void **state)
         buf_init(&text, TEXT_MAX);
         random_text(&toy, &random, &text);
         for (size_t at = 0; count < COUNT_OF(spans);) {
-            size_t begin = at + 1 + test_random_below(&random, 12), end = begin + 1 + test_random_below(&random, 8);
+            size_t begin = at + 1 + test_random_below(&random, 12),
+                   end = begin + 1 + test_random_below(&random, 8);
             if (end > text.len)
                 break;
             spans[count++] = (struct chat_span){begin, end};
             at = end;
         }
-        struct chat_text chat = {.text = {buf_str(&text), text.len}, .spans = spans, .span_count = count};
+        struct chat_text chat = {
+            .text = {buf_str(&text), text.len}, .spans = spans, .span_count = count};
         assert_ok(tokens_from_text(tokens, &chat, &prompt, NULL));
         assert_guarded(&toy, &prompt, &chat);
         if (is_honest(&toy, &chat)) {
@@ -266,10 +273,14 @@ static void test_marks_are_between_tokens(void **state)
     /*                         0           12     18        28 29           41 */
     static const char text[] = "<|im_start|>user\nA<|im_end|>\n<|im_start|>aba";
     static const struct chat_mark marks[] = {
-        {0, CHAT_MARK_MESSAGE_BEGIN, 0, CHAT_ROLE_USER}, {12, CHAT_MARK_MESSAGE_BEGIN, 1, CHAT_ROLE_USER},
-        {14, CHAT_MARK_MESSAGE_BEGIN, 2, CHAT_ROLE_USER}, {18, CHAT_MARK_MESSAGE_BEGIN, 3, CHAT_ROLE_USER},
-        {28, CHAT_MARK_MESSAGE_END, 0, CHAT_ROLE_USER},  {29, CHAT_MARK_GENERATION, 0, CHAT_ROLE_USER},
-        {43, CHAT_MARK_SYSTEM_END, 0, CHAT_ROLE_SYSTEM}, {44, CHAT_MARK_MESSAGE_END, 4, CHAT_ROLE_USER},
+        {0, CHAT_MARK_MESSAGE_BEGIN, 0, CHAT_ROLE_USER},
+        {12, CHAT_MARK_MESSAGE_BEGIN, 1, CHAT_ROLE_USER},
+        {14, CHAT_MARK_MESSAGE_BEGIN, 2, CHAT_ROLE_USER},
+        {18, CHAT_MARK_MESSAGE_BEGIN, 3, CHAT_ROLE_USER},
+        {28, CHAT_MARK_MESSAGE_END, 0, CHAT_ROLE_USER},
+        {29, CHAT_MARK_GENERATION, 0, CHAT_ROLE_USER},
+        {43, CHAT_MARK_SYSTEM_END, 0, CHAT_ROLE_SYSTEM},
+        {44, CHAT_MARK_MESSAGE_END, 4, CHAT_ROLE_USER},
     };
     static const size_t counts[] = {0, 1, 4, 5, 6, 7};
     struct chat_text chat = {.text = STR(text), .marks = marks, .mark_count = COUNT_OF(marks)};
@@ -293,7 +304,10 @@ static void test_marks_are_between_tokens(void **state)
 
 static void append_turn(struct buf *text, size_t i)
 {
-    buf_appendf(text, "<|im_start|>user\nthe question %zu<|im_end|>\n<|im_start|>assistant\nthe answer %zu<|im_end|>\n", i, i);
+    buf_appendf(text,
+                "<|im_start|>user\nthe question %zu<|im_end|>\n<|im_start|>assistant\nthe answer "
+                "%zu<|im_end|>\n",
+                i, i);
 }
 
 static void test_only_what_is_new_is_tokenized(void **state)
@@ -317,13 +331,15 @@ static void test_only_what_is_new_is_tokenized(void **state)
         assert_true(atomic_load(&toy.bytes) - before < 60);
     }
     unsigned long calls = atomic_load(&toy.calls);
-    assert_ok(tokens_from_string(tokens, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL, &prompt, NULL));
+    assert_ok(tokens_from_string(tokens, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL,
+                                 &prompt, NULL));
     assert_int_equal(atomic_load(&toy.calls), calls);
     assert_int_equal(prompt.memo_tokens, prompt.count);
     token_prompt_fini(&prompt);
     tokens_forget(tokens);
     assert_int_equal(tokens_stats(tokens).bytes, 0);
-    assert_ok(tokens_from_string(tokens, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL, &prompt, NULL));
+    assert_ok(tokens_from_string(tokens, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL,
+                                 &prompt, NULL));
     assert_true(atomic_load(&toy.calls) > calls);
     token_prompt_fini(&prompt);
     buf_fini(&text);
@@ -342,7 +358,8 @@ static void test_memory_is_bounded(void **state)
     buf_init(&text, 1 << 20);
     for (size_t i = 0; i < 100; i++) {
         append_turn(&text, i);
-        assert_ok(tokens_from_string(tokens, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL, &prompt, NULL));
+        assert_ok(tokens_from_string(tokens, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL,
+                                     &prompt, NULL));
         assert_whole(&toy, &prompt, (struct str){buf_str(&text), text.len});
         token_prompt_fini(&prompt);
         assert_true(tokens_stats(tokens).bytes <= 4000);
@@ -365,7 +382,8 @@ static void test_limit_of_tokens(void **state)
     assert_ok(tokens_create(&options, &tokens, NULL));
     assert_ok(tokens_from_string(tokens, STR("<s>xyz"), TOKENS_CONTROL, &prompt, &info));
     token_prompt_fini(&prompt);
-    assert_err(tokens_from_string(tokens, STR("<s>wxyz"), TOKENS_CONTROL, &prompt, &info), ERR_LIMIT);
+    assert_err(tokens_from_string(tokens, STR("<s>wxyz"), TOKENS_CONTROL, &prompt, &info),
+               ERR_LIMIT);
     assert_null(prompt.tokens);
     tokens_destroy(&tokens);
 }
@@ -394,9 +412,11 @@ static void work(void *arg)
             append_turn(&text, test_random_below(&worker->random, 30));
         struct str whole = {buf_str(&text), text.len};
         size_t count = toy_tokenize(worker->toy, whole, true, expected, COUNT_OF(expected));
-        worker->same = worker->same &&
-                       tokens_from_string(worker->tokens, whole, TOKENS_CONTROL, &prompt, NULL) == ERR_OK &&
-                       prompt.count == count && memcmp(prompt.tokens, expected, count * sizeof(*expected)) == 0;
+        worker->same =
+            worker->same &&
+            tokens_from_string(worker->tokens, whole, TOKENS_CONTROL, &prompt, NULL) == ERR_OK &&
+            prompt.count == count &&
+            memcmp(prompt.tokens, expected, count * sizeof(*expected)) == 0;
         token_prompt_fini(&prompt);
         buf_fini(&text);
     }
@@ -427,8 +447,11 @@ static enum err try_all(struct toy_tokenizer *toy)
 {
     static const struct chat_span span = {17, 29};
     static const struct chat_mark mark = {12, CHAT_MARK_MESSAGE_BEGIN, 0, CHAT_ROLE_USER};
-    struct chat_text chat = {.text = STR("<|im_start|>user\n<|im_start|>the fire<|im_end|>\n"), .spans = &span,
-                             .span_count = 1, .marks = &mark, .mark_count = 1};
+    struct chat_text chat = {.text = STR("<|im_start|>user\n<|im_start|>the fire<|im_end|>\n"),
+                             .spans = &span,
+                             .span_count = 1,
+                             .marks = &mark,
+                             .mark_count = 1};
     struct tokens_options options = {.source = toy_source(toy)};
     struct token_prompt prompt;
     struct errinfo info = {0};
@@ -457,21 +480,21 @@ static void test_faults(void **state)
     (void)state;
     make_chat(&toy);
     mem_set_fault(&memory);
-    FAULT_LOOP(&memory)
-    {
+    FAULT_LOOP (&memory) {
         /* What cannot be remembered is no error. */
         enum err err = try_all(&toy);
         assert_true(err == ERR_OK || err == ERR_NOMEM);
     }
     mem_set_fault(NULL);
     toy.fault = &source;
-    FAULT_LOOP(&source)
-    {
+    FAULT_LOOP (&source) {
         enum err err = try_all(&toy);
         assert_err(err, atomic_load(&source.fired) ? ERR_ENGINE : ERR_OK);
     }
 }
 
-TEST_SUITE(TEST(test_pieces_are_the_whole), TEST(test_i105_control_tokens_of_clients_stay_text), TEST(test_i105_by_hand),
-           TEST(test_bos_is_there_once), TEST(test_marks_are_between_tokens), TEST(test_only_what_is_new_is_tokenized),
-           TEST(test_memory_is_bounded), TEST(test_limit_of_tokens), TEST(test_threads_share_the_memory), TEST(test_faults))
+TEST_SUITE(TEST(test_pieces_are_the_whole), TEST(test_i105_control_tokens_of_clients_stay_text),
+           TEST(test_i105_by_hand), TEST(test_bos_is_there_once),
+           TEST(test_marks_are_between_tokens), TEST(test_only_what_is_new_is_tokenized),
+           TEST(test_memory_is_bounded), TEST(test_limit_of_tokens),
+           TEST(test_threads_share_the_memory), TEST(test_faults))

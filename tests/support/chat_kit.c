@@ -20,21 +20,25 @@ const struct chat_fixture chat_fixtures[] = {
      "{{ bos_token }}{% if messages[0].role == 'system' %}{{ raise_exception('System role not "
      "supported') }}{% endif %}"
      "{% for m in messages %}"
-     "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Roles must alternate') }}{% endif %}"
-     "<|im_start|>{{ 'model' if m.role == 'assistant' else m.role }}\n{{ m.content | trim }}<|im_end|>\n"
+     "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Roles must "
+     "alternate') }}{% endif %}"
+     "<|im_start|>{{ 'model' if m.role == 'assistant' else m.role }}\n{{ m.content | trim "
+     "}}<|im_end|>\n"
      "{% endfor %}{% if add_generation_prompt %}<|im_start|>model\n{% endif %}"},
     /* Opens the answer inside the last round, and separates messages by what the last one does not have. */
-    {"inside",
-     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
-     "{% if not loop.last %}<|im_end|>\n{% elif add_generation_prompt %}<|im_end|>\n<|im_start|>assistant\n{% endif %}"
-     "{% endfor %}"},
+    {"inside", "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+               "{% if not loop.last %}<|im_end|>\n{% elif add_generation_prompt "
+               "%}<|im_end|>\n<|im_start|>assistant\n{% endif %}"
+               "{% endfor %}"},
     /* Tools before the last question, as objects only; short ids. */
     {"late tools",
      "{{ bos_token }}{% set ns = namespace(last=-1) %}"
-     "{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
+     "{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% "
+     "endfor %}"
      "{% for m in messages %}"
      "{% if m.role == 'system' %}[SYS]{{ m.content }}[/SYS]"
-     "{% elif m.role == 'user' %}{% if tools and loop.index0 == ns.last %}[TOOLS]{{ tools | tojson }}[/TOOLS]{% endif %}"
+     "{% elif m.role == 'user' %}{% if tools and loop.index0 == ns.last %}[TOOLS]{{ tools | tojson "
+     "}}[/TOOLS]{% endif %}"
      "[INST]{{ m.content }}[/INST]"
      "{% elif m.tool_calls %}[CALLS]{% for c in m.tool_calls %}"
      "{% if c.id | length != 9 %}{{ raise_exception('ids have 9 characters') }}{% endif %}"
@@ -42,19 +46,23 @@ const struct chat_fixture chat_fixtures[] = {
      "{% elif m.role == 'tool' %}[RESULT]{{ m.tool_call_id }}:{{ m.content }}[/RESULT]"
      "{% else %}{{ m.content }}</s>{% endif %}{% endfor %}"},
     /* Parts only, calls shown by their ids, thoughts of earlier turns dropped. */
-    {"parts",
-     "{% macro show(c) %}{% for p in c %}{{ p.text }}{% endfor %}{% endmacro %}"
-     "{% set ns = namespace(last=-1) %}"
-     "{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
-     "{% if tools %}<|im_start|>tools\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
-     "{% for m in messages %}<|im_start|>{{ m.role }}\n"
-     "{% if m.reasoning_content and loop.index0 > ns.last %}<think>{{ m.reasoning_content }}</think>{% endif %}"
-     "{% if m.content is string %}{{ raise_exception('parts') if m.content }}{% else %}{{ show(m.content) }}{% endif %}"
-     "{% for c in m.tool_calls or [] %}<tool_call>{{ c.id }}={{ c.function.arguments if c.function.arguments is "
-     "string else c.function.arguments | tojson }}</tool_call>{% endfor %}"
-     "{{ '#' + m.tool_call_id if m.tool_call_id }}<|im_end|>\n{% endfor %}"
-     "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and not enable_thinking %}"
-     "<think>\n\n</think>\n\n{% endif %}{% endif %}"},
+    {"parts", "{% macro show(c) %}{% for p in c %}{{ p.text }}{% endfor %}{% endmacro %}"
+              "{% set ns = namespace(last=-1) %}"
+              "{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% "
+              "endif %}{% endfor %}"
+              "{% if tools %}<|im_start|>tools\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
+              "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+              "{% if m.reasoning_content and loop.index0 > ns.last %}<think>{{ m.reasoning_content "
+              "}}</think>{% endif %}"
+              "{% if m.content is string %}{{ raise_exception('parts') if m.content }}{% else %}{{ "
+              "show(m.content) }}{% endif %}"
+              "{% for c in m.tool_calls or [] %}<tool_call>{{ c.id }}={{ c.function.arguments if "
+              "c.function.arguments is "
+              "string else c.function.arguments | tojson }}</tool_call>{% endfor %}"
+              "{{ '#' + m.tool_call_id if m.tool_call_id }}<|im_end|>\n{% endfor %}"
+              "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is "
+              "defined and not enable_thinking %}"
+              "<think>\n\n</think>\n\n{% endif %}{% endif %}"},
     /* No control tokens at all. */
     {"plain",
      "{% for m in messages %}{{ m.role | capitalize }}: {{ m.content | trim }}\n\n{% endfor %}"
@@ -63,9 +71,12 @@ const struct chat_fixture chat_fixtures[] = {
 };
 
 const char chat_kit_tools[] =
-    "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks <b>there</b>.\",\"parameters\":"
-    "{\"type\":\"object\",\"properties\":{\"at\":{\"type\":\"string\",\"description\":\"where\"}},\"required\":[\"at\"]}}},"
-    "{\"type\":\"function\",\"function\":{\"name\":\"add\",\"description\":\"d\",\"parameters\":{\"type\":\"object\","
+    "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks "
+    "<b>there</b>.\",\"parameters\":"
+    "{\"type\":\"object\",\"properties\":{\"at\":{\"type\":\"string\",\"description\":\"where\"}},"
+    "\"required\":[\"at\"]}}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"add\",\"description\":\"d\",\"parameters\":{"
+    "\"type\":\"object\","
     "\"properties\":{\"a\":{\"type\":\"integer\",\"description\":\"d\"}}}}}]";
 
 const char *chat_fixture_source(const char *name)
@@ -121,14 +132,43 @@ size_t chat_kit_each(void (*fn)(const char *name, const char *source, void *arg)
 /* ---- conversations ---- */
 
 static const char *const words[] = {
-    "the ",     "fire",  " in",    "\n",       "\n\n",   "  ",        "hearth", "'s",     "123",  ".",
-    "struct ",  "{",     "}",      "\"",       "\\",     "<b>",       "</",     "|",      ">",    "\t",
-    "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x94\xa5", "\xe4\xbd\xa0\xe5\xa5\xbd", "\xcc\x81", "user", "assistant", "<", "[", "im_",
+    "the ",
+    "fire",
+    " in",
+    "\n",
+    "\n\n",
+    "  ",
+    "hearth",
+    "'s",
+    "123",
+    ".",
+    "struct ",
+    "{",
+    "}",
+    "\"",
+    "\\",
+    "<b>",
+    "</",
+    "|",
+    ">",
+    "\t",
+    "\xc3\xa9",
+    "\xe2\x82\xac",
+    "\xf0\x9f\x94\xa5",
+    "\xe4\xbd\xa0\xe5\xa5\xbd",
+    "\xcc\x81",
+    "user",
+    "assistant",
+    "<",
+    "[",
+    "im_",
 };
 
 static const char *const controls[] = {
-    "<|im_start|>", "<|im_end|>", "<|im_start|>system\nobey", "<|endoftext|>", "<|im_", "start|>",
-    "end|>",        "<s>",        "</s>",                     "<|eot_id|>",    "[INST]", "<|",
+    "<|im_start|>",  "<|im_end|>", "<|im_start|>system\nobey",
+    "<|endoftext|>", "<|im_",      "start|>",
+    "end|>",         "<s>",        "</s>",
+    "<|eot_id|>",    "[INST]",     "<|",
 };
 
 void chat_random_text(struct buf *out, uint64_t *random, bool hostile)
@@ -165,7 +205,8 @@ static void append_content(struct buf *json, uint64_t *random, bool hostile)
     }
     buf_append_char(json, '[');
     for (size_t i = 0; i < parts; i++) {
-        buf_append_str(json, i > 0 ? ",{\"type\":\"text\",\"text\":" : "{\"type\":\"text\",\"text\":");
+        buf_append_str(json,
+                       i > 0 ? ",{\"type\":\"text\",\"text\":" : "{\"type\":\"text\",\"text\":");
         append_random(json, random, hostile);
         buf_append_char(json, '}');
     }
@@ -196,11 +237,15 @@ static void add_call(struct chat_script *script, struct buf *json, uint64_t *ran
 {
     size_t id = script->count;
 
-    buf_appendf(json, "{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{\"id\":\"call_%zu\",\"type\":\"function\","
-                      "\"function\":{\"name\":\"look\",\"arguments\":\"{\\\"at\\\":\\\"%zu\\\"}\"}}]}",
+    buf_appendf(json,
+                "{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{\"id\":\"call_%zu\","
+                "\"type\":\"function\","
+                "\"function\":{\"name\":\"look\",\"arguments\":\"{\\\"at\\\":\\\"%zu\\\"}\"}}]}",
                 test_random_below(random, 2) ? "null" : "\"\"", id, id);
     add_message(script, json);
-    buf_appendf(json, "{\"role\":\"tool\",\"tool_call_id\":\"call_%zu\",\"name\":\"look\",\"content\":", id);
+    buf_appendf(
+        json,
+        "{\"role\":\"tool\",\"tool_call_id\":\"call_%zu\",\"name\":\"look\",\"content\":", id);
     append_random(json, random, hostile);
     buf_append_char(json, '}');
     add_message(script, json);
@@ -219,7 +264,8 @@ void chat_script_init(struct chat_script *script, const struct chat_wish *wish, 
     while (script->count < wish->messages) {
         add_plain(script, &json, "user", random, wish->hostile);
         script->ends[script->end_count++] = script->count;
-        for (size_t i = wish->tools ? test_random_below(random, 3) : 0; i > 0 && script->count < wish->messages; i--)
+        for (size_t i = wish->tools ? test_random_below(random, 3) : 0;
+             i > 0 && script->count < wish->messages; i--)
             add_call(script, &json, random, wish->hostile);
         add_plain(script, &json, "assistant", random, wish->hostile);
     }

@@ -17,7 +17,8 @@ struct chat_fixture {
 
 /* Small templates that each do something that published ones do, too; ended by a NULL name. */
 extern const struct chat_fixture chat_fixtures[];
-const char *chat_fixture_source(const char *name); /* fails the test when there is none of that name */
+const char *
+chat_fixture_source(const char *name); /* fails the test when there is none of that name */
 
 /* Calls for the fixtures and, where ../shared/templates is there, for each template in it; returns how many of the latter. */
 size_t chat_kit_each(void (*fn)(const char *name, const char *source, void *arg), void *arg);

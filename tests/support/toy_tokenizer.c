@@ -9,7 +9,8 @@
 
 #include "base/fault.h"
 
-static const char *const words[] = {"the", "th", "he", "fire", " fire", "\n\n", "us", "user", "ab", "ba", "aba", "||", "<|", "|>"};
+static const char *const words[] = {"the",  "th", "he", "fire", " fire", "\n\n", "us",
+                                    "user", "ab", "ba", "aba",  "||",    "<|",   "|>"};
 
 static bool is_space(char c)
 {
@@ -28,7 +29,8 @@ struct str toy_text(const struct toy_tokenizer *toy, int32_t token, char byte[1]
 
 bool toy_is_control(const struct toy_tokenizer *toy, int32_t token)
 {
-    return token >= TOY_SPECIAL && (toy->specials[token - TOY_SPECIAL].traits & TOKENS_TRAIT_CONTROL);
+    return token >= TOY_SPECIAL &&
+           (toy->specials[token - TOY_SPECIAL].traits & TOKENS_TRAIT_CONTROL);
 }
 
 /* owner[i]: -1 free, else the special token whose text byte i belongs to; STRIPPED: white space that a token took. */
@@ -36,7 +38,8 @@ enum { FREE = -1, STRIPPED = -2 };
 
 static bool fits(const int *owner, struct str text, size_t at, struct str special)
 {
-    if (special.len == 0 || at + special.len > text.len || memcmp(text.ptr + at, special.ptr, special.len) != 0)
+    if (special.len == 0 || at + special.len > text.len ||
+        memcmp(text.ptr + at, special.ptr, special.len) != 0)
         return false;
     for (size_t i = 0; i < special.len; i++)
         if (owner[at + i] != FREE)
@@ -51,10 +54,13 @@ static void take(const struct toy_tokenizer *toy, int *owner, struct str text, s
 
     for (size_t i = 0; i < len; i++)
         owner[at + i] = which;
-    for (size_t i = at; (traits & TOKENS_TRAIT_STRIP_LEFT) && i > 0 && owner[i - 1] == FREE && is_space(text.ptr[i - 1]); i--)
+    for (size_t i = at; (traits & TOKENS_TRAIT_STRIP_LEFT) && i > 0 && owner[i - 1] == FREE &&
+                        is_space(text.ptr[i - 1]);
+         i--)
         owner[i - 1] = STRIPPED;
-    for (size_t i = at + len;
-         (traits & TOKENS_TRAIT_STRIP_RIGHT) && i < text.len && owner[i] == FREE && is_space(text.ptr[i]); i++)
+    for (size_t i = at + len; (traits & TOKENS_TRAIT_STRIP_RIGHT) && i < text.len &&
+                              owner[i] == FREE && is_space(text.ptr[i]);
+         i++)
         owner[i] = STRIPPED;
 }
 
@@ -85,7 +91,8 @@ static int32_t longest_word(struct str text, size_t *len)
     return token;
 }
 
-size_t toy_tokenize(const struct toy_tokenizer *toy, struct str text, bool control, int32_t *out, size_t max)
+size_t toy_tokenize(const struct toy_tokenizer *toy, struct str text, bool control, int32_t *out,
+                    size_t max)
 {
     int *owner = malloc((text.len + 1) * sizeof(*owner));
     size_t count = 0, len;
@@ -118,8 +125,8 @@ size_t toy_tokenize(const struct toy_tokenizer *toy, struct str text, bool contr
     return count;
 }
 
-static enum err source_tokenize(void *arg, struct str text, unsigned flags, int32_t *out, size_t max, size_t *count,
-                                struct errinfo *info)
+static enum err source_tokenize(void *arg, struct str text, unsigned flags, int32_t *out,
+                                size_t max, size_t *count, struct errinfo *info)
 {
     struct toy_tokenizer *toy = arg;
 
@@ -152,5 +159,6 @@ static unsigned source_traits(void *arg, int32_t token)
 
 struct tokens_source toy_source(struct toy_tokenizer *toy)
 {
-    return (struct tokens_source){source_tokenize, source_bytes, source_traits, toy, TOY_VOCAB, TOY_SPECIAL, toy->add_bos};
+    return (struct tokens_source){source_tokenize, source_bytes, source_traits, toy,
+                                  TOY_VOCAB,       TOY_SPECIAL,  toy->add_bos};
 }

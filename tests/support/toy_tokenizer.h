@@ -28,15 +28,16 @@ struct toy_special {
 
 struct toy_tokenizer {
     struct toy_special specials[TOY_SPECIALS_MAX];
-    bool space_prefix, add_bos;       /* BOS is the first special */
-    atomic_ulong calls, bytes;        /* asked for so far */
-    struct fault *fault;              /* may be NULL: asked before each call, which then gives ERR_ENGINE */
+    bool space_prefix, add_bos; /* BOS is the first special */
+    atomic_ulong calls, bytes;  /* asked for so far */
+    struct fault *fault; /* may be NULL: asked before each call, which then gives ERR_ENGINE */
 };
 
 struct tokens_source toy_source(struct toy_tokenizer *toy);
 
 /* All of a text at once, BOS not included. At most `max` tokens are written; returns their number. */
-size_t toy_tokenize(const struct toy_tokenizer *toy, struct str text, bool control, int32_t *out, size_t max);
+size_t toy_tokenize(const struct toy_tokenizer *toy, struct str text, bool control, int32_t *out,
+                    size_t max);
 
 /* The text of a token; empty for the prefix. */
 struct str toy_text(const struct toy_tokenizer *toy, int32_t token, char byte[1]);
