@@ -340,7 +340,7 @@ static enum err write_answer(struct choice_writer *writer,
     if (request->formats.calls == TOOLCALL_HARMONY) {
         TRY(check_harmony_tail(writer, request->prompt_tail));
         put_harmony_root(writer, "\"analysis\"",
-                         "\"<|channel|>final\" ( \" \"? \"<|constrain|>\"? \"json\" )? "
+                         "\"<|channel|>final\" ( \" json\" | \" \"? \"<|constrain|>json\" )? "
                          "\"<|message|>\" answer");
         return ERR_OK;
     }

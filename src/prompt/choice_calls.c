@@ -387,8 +387,9 @@ enum err choice_put_harmony_calls(struct choice_writer *writer)
         choice_put_literal(writer, writer->tools[i].name);
         put(writer, "\n");
     }
-    put(writer, "channel ::= \"<|channel|>\" ( \"commentary\" | \"analysis\" )\n"
-                "body ::= ( \" \"? \"<|constrain|>\"? \"json\" )? \"<|message|>\"\ncalls ::= ");
+    put(writer,
+        "channel ::= \"<|channel|>\" ( \"commentary\" | \"analysis\" )\n"
+        "body ::= ( \" json\" | \" \"? \"<|constrain|>json\" )? \"<|message|>\"\ncalls ::= ");
     for (size_t i = 0; i < writer->tools_count; i++)
         buf_appendf(writer->out, "%s( to-%zu channel | channel to-%zu ) body args-%zu ",
                     i > 0 ? "| " : "", i, i, i);
