@@ -53,7 +53,8 @@ static void scene_init(struct scene *scene)
         .end = STR(END),
     };
     scene->place.message = scene->turn.message;
-    scene->prompt = (struct replay_prompt){.space = space, .places = &scene->place, .places_count = 1};
+    scene->prompt =
+        (struct replay_prompt){.space = space, .places = &scene->place, .places_count = 1};
     buf_init(&scene->text, 1 << 16);
 }
 
@@ -374,8 +375,7 @@ static void test_no_memory_leaves_no_plan(void **state)
     scene_init(&scene);
     assert_ok(replay_remember(scene.replay, &scene.turn));
     scene_render(&scene, HISTORY, HEAD "Hello." END "\n", "");
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         mem_set_fault(&fault);
         enum err err = replay_apply(scene.replay, &scene.prompt, &scene.plan);
         mem_set_fault(NULL);

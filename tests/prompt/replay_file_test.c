@@ -181,8 +181,7 @@ static void test_every_cut_and_every_flip_is_seen(void **state)
 /* A file with the right key whose inside is wrong: only we could write it, and still nothing of it is believed. */
 static void test_lengths_are_checked_behind_the_hash(void **state)
 {
-    struct hash256 derived =
-        hash256_derive("hearth replay file 1", key.bytes, sizeof(key.bytes));
+    struct hash256 derived = hash256_derive("hearth replay file 1", key.bytes, sizeof(key.bytes));
     static const size_t fields[] = {0, 8, 12, 16, 24, 28, 32, 36, 40, 44, 48};
     struct place place;
     char *data;
@@ -222,8 +221,7 @@ static void test_a_failed_save_leaves_the_old_file(void **state)
     file_fault_init(&fault, place.fs);
     fault.kind = FILE_FAULT_ERROR;
     fault.errnum = ENOSPC;
-    FAULT_LOOP(&fault.when)
-    {
+    FAULT_LOOP (&fault.when) {
         enum err err = replay_save(replay, &fault.sys, place.dir, NAME, &key, &place.info);
         assert_true(err == ERR_OK || fault.when.fired > 0);
         uint64_t turns = load(&place, &key);
@@ -245,8 +243,7 @@ static void test_a_failed_load_is_no_turns(void **state)
     file_fault_init(&fault, place.fs);
     fault.kind = FILE_FAULT_ERROR;
     fault.errnum = EIO;
-    FAULT_LOOP(&fault.when)
-    {
+    FAULT_LOOP (&fault.when) {
         struct replay *replay = replay_create(&(struct replay_options){0});
         enum err err = replay_load(replay, &fault.sys, place.dir, NAME, &key, &place.info);
         assert_true(err == ERR_OK || fault.when.fired > 0);
@@ -265,16 +262,14 @@ static void test_no_memory(void **state)
 
     (void)state;
     place_init(&place);
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         mem_set_fault(&fault);
         enum err err = replay_save(replay, place.fs, place.dir, NAME, &key, &place.info);
         mem_set_fault(NULL);
         assert_err(err, fault.fired > 0 ? ERR_NOMEM : ERR_OK);
     }
     fault = (struct fault){0};
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         struct replay *other = replay_create(&(struct replay_options){0});
         mem_set_fault(&fault);
         enum err err = replay_load(other, place.fs, place.dir, NAME, &key, &place.info);

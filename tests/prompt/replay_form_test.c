@@ -151,8 +151,7 @@ static void test_no_memory_is_a_miss(void **state)
     turn.message.reasoning = STR("because");
     assert_ok(replay_remember(replay, &turn));
     struct replay_message message = message_of("", &call);
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         buf_init(&out, 100);
         mem_set_fault(&fault);
         found = replay_recall(replay, &space, &message, &out);

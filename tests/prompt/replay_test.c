@@ -27,10 +27,9 @@ static void number(struct numbered *n, unsigned value)
     snprintf(n->id, sizeof(n->id), "call_%u", value);
     snprintf(n->arguments, sizeof(n->arguments), "{\"n\": %u}", value);
     n->call = (struct replay_call){str_from(n->id), STR("f"), str_from(n->arguments)};
-    n->turn = (struct replay_turn){.space = space,
-                                   .message = {.reasoning = str_from(n->arguments),
-                                               .calls = &n->call,
-                                               .calls_count = 1}};
+    n->turn = (struct replay_turn){
+        .space = space,
+        .message = {.reasoning = str_from(n->arguments), .calls = &n->call, .calls_count = 1}};
 }
 
 static bool recalled(struct replay *replay, const struct hash256 *where, unsigned value)
@@ -184,8 +183,7 @@ static void test_no_memory_forgets_nothing(void **state)
 
     (void)state;
     remember(replay, 1);
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         number(&n, 2);
         mem_set_fault(&fault);
         enum err err = replay_remember(replay, &n.turn);
