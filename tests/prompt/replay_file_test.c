@@ -145,6 +145,24 @@ static void write_file(struct place *place, const char *data, size_t len)
     file_close(place->fs, &fd);
 }
 
+/* In place, into one store: it stays empty. */
+static void check_flips(struct place *place, const char *data, size_t len)
+{
+    struct replay *replay = replay_create(&(struct replay_options){0});
+    int fd = FILE_NO;
+
+    assert_ok(file_open_at(place->fs, place->dir, NAME, O_WRONLY, 0, &fd, &place->info));
+    for (size_t bit = 0; bit < 8 * len; bit++) {
+        char flipped = (char)(data[bit / 8] ^ (1 << bit % 8));
+        assert_ok(file_write_at(place->fs, fd, &flipped, 1, bit / 8, &place->info));
+        assert_ok(replay_load(replay, place->fs, place->dir, NAME, &key, &place->info));
+        assert_int_equal(replay_stats(replay).turns, 0);
+        assert_ok(file_write_at(place->fs, fd, data + bit / 8, 1, bit / 8, &place->info));
+    }
+    file_close(place->fs, &fd);
+    replay_destroy(&replay);
+}
+
 static void test_every_cut_and_every_flip_is_seen(void **state)
 {
     struct place place;
@@ -159,12 +177,8 @@ static void test_every_cut_and_every_flip_is_seen(void **state)
         write_file(&place, data, cut);
         assert_int_equal(load(&place, &key), 0);
     }
-    for (size_t bit = 0; bit < 8 * len; bit++) {
-        data[bit / 8] ^= (char)(1 << bit % 8);
-        write_file(&place, data, len);
-        assert_int_equal(load(&place, &key), 0);
-        data[bit / 8] ^= (char)(1 << bit % 8);
-    }
+    write_file(&place, data, len);
+    check_flips(&place, data, len);
     char *longer = mem_try_alloc(len + 1);
     memcpy(longer, data, len);
     longer[len] = 0;
