@@ -60,6 +60,13 @@ static bool has_any(yyjson_val *schema, const char *const *keys, size_t count)
     return false;
 }
 
+static bool has_format(yyjson_val *schema)
+{
+    yyjson_val *format = yyjson_obj_get(schema, "format");
+
+    return yyjson_is_str(format) && schema_enforces_format(text_of(format));
+}
+
 /* Says nothing but types, by itself or through alternatives. */
 static bool is_plain(yyjson_val *root, yyjson_val *schema, unsigned depth)
 {
@@ -68,7 +75,7 @@ static bool is_plain(yyjson_val *root, yyjson_val *schema, unsigned depth)
                                        "minLength",
                                        "maxLength",
                                        "pattern",
-                                       "format",
+
                                        "allOf",
                                        "minimum",
                                        "maximum",
@@ -93,7 +100,8 @@ static bool is_plain(yyjson_val *root, yyjson_val *schema, unsigned depth)
     schema = resolve(root, schema);
     if (yyjson_is_true(schema))
         return true;
-    if (depth == REF_DEPTH_MAX || !yyjson_is_obj(schema) || has_any(schema, says, COUNT_OF(says)))
+    if (depth == REF_DEPTH_MAX || !yyjson_is_obj(schema) || has_any(schema, says, COUNT_OF(says)) ||
+        has_format(schema))
         return false;
     yyjson_arr_foreach(yyjson_obj_get(schema, "anyOf"), i, count,
                        item) if (!is_plain(root, item, depth + 1)) return false;
@@ -169,8 +177,8 @@ static enum err put_listed(struct choice_writer *writer, const struct param *par
 static enum err put_string(struct choice_writer *writer, const struct param *param, struct str end,
                            bool *closed)
 {
-    static const char *const refused[] = {"pattern", "format", "allOf", "anyOf",
-                                          "oneOf",   "not",    "if",    "$ref"};
+    static const char *const refused[] = {"pattern", "allOf", "anyOf", "oneOf",
+                                          "not",     "if",    "$ref"};
     const struct choice_tool *tool = &writer->tools[param->tool];
     yyjson_val *schema = resolve(tool->schema, param->schema);
     yyjson_val *min = yyjson_obj_get(schema, "minLength"),
@@ -181,7 +189,7 @@ static enum err put_string(struct choice_writer *writer, const struct param *par
         put_free(writer, param, end);
         return ERR_OK;
     }
-    if (has_any(schema, refused, COUNT_OF(refused)))
+    if (has_any(schema, refused, COUNT_OF(refused)) || has_format(schema))
         return refuse(writer, param,
                       "what its schema says of the text cannot be enforced in this "
                       "call format; use type, enum, minLength and maxLength");
@@ -324,6 +332,18 @@ static bool is_required(yyjson_val *schema, yyjson_val *key)
     return false;
 }
 
+static bool has_required(yyjson_val *schema)
+{
+    yyjson_val *properties = yyjson_obj_get(schema, "properties");
+    size_t i, count;
+    yyjson_val *item;
+
+    yyjson_arr_foreach(yyjson_obj_get(schema, "required"), i, count,
+                       item) if (yyjson_obj_getn(properties, yyjson_get_str(item),
+                                                 yyjson_get_len(item)) == NULL) return false;
+    return true;
+}
+
 static enum err check_schema(struct choice_writer *writer, size_t index, yyjson_val *schema)
 {
     static const char *const refused[] = {"allOf",
@@ -339,12 +359,13 @@ static enum err check_schema(struct choice_writer *writer, size_t index, yyjson_
                                           "dependencies",
                                           "enum",
                                           "const",
-                                          "minProperties"};
+                                          "minProperties",
+                                          "maxProperties"};
     const struct choice_tool *tool = &writer->tools[index];
     yyjson_val *type = yyjson_obj_get(schema, "type");
 
     if (!yyjson_is_obj(schema) || has_any(schema, refused, COUNT_OF(refused)) ||
-        (type != NULL && !yyjson_equals_str(type, "object")) ||
+        (type != NULL && !yyjson_equals_str(type, "object")) || !has_required(schema) ||
         yyjson_obj_size(yyjson_obj_get(schema, "properties")) > SCHEMA_PROPERTIES_MAX)
         return err_set(writer->info, ERR_UNSUPPORTED,
                        "tool '%.*s': this call format writes parameters one by one; describe them "

@@ -21,7 +21,9 @@ static const char tools_json[] =
     "\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"},\"days\":{\"type\":"
     "\"integer\",\"minimum\":1,\"maximum\":14},\"wind\":{\"type\":\"boolean\"},\"tags\":{\"type\":"
     "\"array\",\"items\":{\"enum\":[\"x\",\"y z\"]},\"maxItems\":3},\"where\":{\"$ref\":"
-    "\"#/$defs/where\"},\"note\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},\"unit\":{"
+    "\"#/$defs/"
+    "where\"},\"note\":{\"format\":\"x-mine\",\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]"
+    "},\"unit\":{"
     "\"type\":\"string\",\"enum\":[\"C\",\"F\",\"\"]},\"code\":{\"type\":\"string\",\"minLength\":"
     "2,"
     "\"maxLength\":5},\"limit\":{\"type\":[\"integer\",\"null\"]}},\"required\":[\"city\",\"days\","
@@ -393,6 +395,10 @@ static void test_refusals_say_why(void **state)
         {LOOSE("{\"type\":\"objekt\"}"), TOOLCALL_HERMES, NULL, ERR_INVALID, "tool 'f': schema"},
         {STRICT("{\"anyOf\":[{\"type\":\"object\"}]}"), TOOLCALL_GLM, NULL, ERR_UNSUPPORTED,
          "one by one"},
+        {STRICT("{\"properties\":{},\"required\":[\"a\"]}"), TOOLCALL_GLM, NULL, ERR_UNSUPPORTED,
+         "one by one"},
+        {STRICT("{\"properties\":{\"a\":{\"type\":\"string\",\"format\":\"date\"}}}"),
+         TOOLCALL_DSML, NULL, ERR_UNSUPPORTED, "cannot be enforced"},
         {STRICT("{\"properties\":{\"a b\":{}}}"), TOOLCALL_GLM, NULL, ERR_UNSUPPORTED, "the name"},
         {STRICT("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"^x$\"}}}"),
          TOOLCALL_QWEN_XML, NULL, ERR_UNSUPPORTED, "tool 'f', parameter 'a'"},
