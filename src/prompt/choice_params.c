@@ -67,6 +67,8 @@ static bool has_format(yyjson_val *schema)
     return yyjson_is_str(format) && schema_enforces_format(text_of(format));
 }
 
+static bool are_plain(yyjson_val *root, yyjson_val *list, unsigned depth);
+
 /* Says nothing but types, by itself or through alternatives. */
 static bool is_plain(yyjson_val *root, yyjson_val *schema, unsigned depth)
 {
@@ -94,19 +96,24 @@ static bool is_plain(yyjson_val *root, yyjson_val *schema, unsigned depth)
                                        "additionalProperties",
                                        "prefixItems",
                                        "uniqueItems"};
-    size_t i, count;
-    yyjson_val *item;
 
     schema = resolve(root, schema);
     if (yyjson_is_true(schema))
         return true;
-    if (depth == REF_DEPTH_MAX || !yyjson_is_obj(schema) || has_any(schema, says, COUNT_OF(says)) ||
-        has_format(schema))
-        return false;
-    yyjson_arr_foreach(yyjson_obj_get(schema, "anyOf"), i, count,
-                       item) if (!is_plain(root, item, depth + 1)) return false;
-    yyjson_arr_foreach(yyjson_obj_get(schema, "oneOf"), i, count,
-                       item) if (!is_plain(root, item, depth + 1)) return false;
+    return depth < REF_DEPTH_MAX && yyjson_is_obj(schema) &&
+           !has_any(schema, says, COUNT_OF(says)) && !has_format(schema) &&
+           are_plain(root, yyjson_obj_get(schema, "anyOf"), depth + 1) &&
+           are_plain(root, yyjson_obj_get(schema, "oneOf"), depth + 1);
+}
+
+static bool are_plain(yyjson_val *root, yyjson_val *list, unsigned depth)
+{
+    yyjson_arr_iter iter = yyjson_arr_iter_with(list);
+    yyjson_val *item;
+
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL)
+        if (!is_plain(root, item, depth))
+            return false;
     return true;
 }
 
@@ -322,25 +329,24 @@ typedef enum err put_param_fn(struct choice_writer *writer, const struct param *
 
 static bool is_required(yyjson_val *schema, yyjson_val *key)
 {
-    yyjson_val *list = yyjson_obj_get(schema, "required");
-    size_t i, count;
+    yyjson_arr_iter iter = yyjson_arr_iter_with(yyjson_obj_get(schema, "required"));
     yyjson_val *item;
 
-    yyjson_arr_foreach(
-        list, i, count,
-        item) if (yyjson_equals_strn(item, yyjson_get_str(key), yyjson_get_len(key))) return true;
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL)
+        if (yyjson_equals_strn(item, yyjson_get_str(key), yyjson_get_len(key)))
+            return true;
     return false;
 }
 
 static bool has_required(yyjson_val *schema)
 {
     yyjson_val *properties = yyjson_obj_get(schema, "properties");
-    size_t i, count;
+    yyjson_arr_iter iter = yyjson_arr_iter_with(yyjson_obj_get(schema, "required"));
     yyjson_val *item;
 
-    yyjson_arr_foreach(yyjson_obj_get(schema, "required"), i, count,
-                       item) if (yyjson_obj_getn(properties, yyjson_get_str(item),
-                                                 yyjson_get_len(item)) == NULL) return false;
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL)
+        if (yyjson_obj_getn(properties, yyjson_get_str(item), yyjson_get_len(item)) == NULL)
+            return false;
     return true;
 }
 
@@ -393,15 +399,14 @@ static enum err put_each(struct choice_writer *writer, size_t index, yyjson_val 
                          put_param_fn *fn, enum presence *kinds)
 {
     struct param param = {.tool = index};
-    size_t i, count;
-    yyjson_val *key, *val;
+    yyjson_obj_iter iter = yyjson_obj_iter_with(yyjson_obj_get(schema, "properties"));
+    yyjson_val *key;
 
-    yyjson_obj_foreach(yyjson_obj_get(schema, "properties"), i, count, key, val)
-    {
+    for (size_t i = 0; (key = yyjson_obj_iter_next(&iter)) != NULL; i++) {
         size_t mark = writer->out->len;
         param.index = i;
         param.key = text_of(key);
-        param.schema = val;
+        param.schema = yyjson_obj_iter_get_val(key);
         bool required = is_required(schema, key);
         enum err err = put_param(writer, &param, fn);
         bool leave = err == ERR_UNSUPPORTED && !writer->tools[index].strict && !required;
