@@ -17,7 +17,7 @@
 #include "prompt/schema.h"
 #include "prompt/toolcall_syntax.h"
 
-enum { REF_DEPTH_MAX = 8, CHUNK = 256, NAME_BYTES = 32 };
+enum { REF_DEPTH_MAX = 8, PLAIN_STEPS_MAX = 4096, CHUNK = 256, NAME_BYTES = 32 };
 
 enum presence { LEFT_OUT, OPTIONAL, REQUIRED };
 
@@ -67,10 +67,16 @@ static bool has_format(yyjson_val *schema)
     return yyjson_is_str(format) && schema_enforces_format(text_of(format));
 }
 
-static bool are_plain(yyjson_val *root, yyjson_val *list, unsigned depth);
+/* Alternatives multiply, so depth alone is no limit. */
+struct plain {
+    yyjson_val *root;
+    unsigned steps;
+};
+
+static bool are_plain(struct plain *plain, yyjson_val *list, unsigned depth);
 
 /* Says nothing but types, by itself or through alternatives. */
-static bool is_plain(yyjson_val *root, yyjson_val *schema, unsigned depth)
+static bool says_little(struct plain *plain, yyjson_val *schema, unsigned depth)
 {
     static const char *const says[] = {"enum",
                                        "const",
@@ -97,24 +103,29 @@ static bool is_plain(yyjson_val *root, yyjson_val *schema, unsigned depth)
                                        "prefixItems",
                                        "uniqueItems"};
 
-    schema = resolve(root, schema);
+    schema = resolve(plain->root, schema);
     if (yyjson_is_true(schema))
         return true;
-    return depth < REF_DEPTH_MAX && yyjson_is_obj(schema) &&
+    return depth < REF_DEPTH_MAX && ++plain->steps <= PLAIN_STEPS_MAX && yyjson_is_obj(schema) &&
            !has_any(schema, says, COUNT_OF(says)) && !has_format(schema) &&
-           are_plain(root, yyjson_obj_get(schema, "anyOf"), depth + 1) &&
-           are_plain(root, yyjson_obj_get(schema, "oneOf"), depth + 1);
+           are_plain(plain, yyjson_obj_get(schema, "anyOf"), depth + 1) &&
+           are_plain(plain, yyjson_obj_get(schema, "oneOf"), depth + 1);
 }
 
-static bool are_plain(yyjson_val *root, yyjson_val *list, unsigned depth)
+static bool are_plain(struct plain *plain, yyjson_val *list, unsigned depth)
 {
     yyjson_arr_iter iter = yyjson_arr_iter_with(list);
     yyjson_val *item;
 
     while ((item = yyjson_arr_iter_next(&iter)) != NULL)
-        if (!is_plain(root, item, depth))
+        if (!says_little(plain, item, depth))
             return false;
     return true;
+}
+
+static bool is_plain(yyjson_val *root, yyjson_val *schema)
+{
+    return says_little(&(struct plain){.root = root}, schema, 0);
 }
 
 static enum err refuse(struct choice_writer *writer, const struct param *param, const char *reason)
@@ -192,7 +203,7 @@ static enum err put_string(struct choice_writer *writer, const struct param *par
                *max = yyjson_obj_get(schema, "maxLength");
 
     *closed = true;
-    if (is_plain(tool->schema, schema, 0)) {
+    if (is_plain(tool->schema, schema)) {
         put_free(writer, param, end);
         return ERR_OK;
     }
@@ -233,7 +244,7 @@ static enum err put_mixed(struct choice_writer *writer, const struct param *para
                           struct str end)
 {
     if ((types & ~(unsigned)(TC_STRING | TC_NULL)) != 0 ||
-        !is_plain(writer->tools[param->tool].schema, param->schema, 0))
+        !is_plain(writer->tools[param->tool].schema, param->schema))
         return refuse(writer, param,
                       "this call format cannot tell its texts from other values; "
                       "give it one type");
@@ -306,7 +317,7 @@ static enum err put_literal_param(struct choice_writer *writer, const struct par
     const struct tc_expr_syntax *syntax = writer->format->syntax;
     yyjson_val *root = writer->tools[param->tool].schema;
     yyjson_val *type = yyjson_obj_get(resolve(root, param->schema), "type");
-    bool plain = is_plain(root, param->schema, 0);
+    bool plain = is_plain(root, param->schema);
     bool quoted = plain && yyjson_equals_str(type, "string") && syntax->quote.len > 0;
 
     if (quoted)

@@ -548,8 +548,32 @@ static void test_size_is_bounded(void **state)
     buf_fini(&tools);
 }
 
-TEST_SUITE(TEST(test_every_format_is_read_back), TEST(test_no_grammar_where_none_is_needed),
-           TEST(test_auto_is_lazy_where_that_is_safe),
+/* References to lists of references: small to write down, endless to follow one by one. */
+static void test_alternatives_that_multiply_cost_little(void **state)
+{
+    struct buf tools;
+    struct one one;
+
+    (void)state;
+    buf_init(&tools, 4 << 20);
+    buf_append_str(&tools,
+                   "[{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{"
+                   "\"$ref\":\"#/$defs/0\"}},\"$defs\":{");
+    for (int level = 0; level < 4; level++) {
+        buf_appendf(&tools, "\"%d\":{\"anyOf\":[", level);
+        for (int i = 0; i < 1000; i++)
+            buf_appendf(&tools, "%s{\"$ref\":\"#/$defs/%d\"}", i > 0 ? "," : "", level + 1);
+        buf_append_str(&tools, "]},");
+    }
+    buf_append_str(&tools, "\"4\":{\"type\":\"string\"}}}}]");
+    one_init(&one, buf_str(&tools), TOOLCALL_GLM);
+    assert_ok(one_write(&one));
+    one_fini(&one);
+    buf_fini(&tools);
+}
+
+TEST_SUITE(TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_format_is_read_back),
+           TEST(test_no_grammar_where_none_is_needed), TEST(test_auto_is_lazy_where_that_is_safe),
            TEST(test_whole_output_leaves_content_and_thoughts_free),
            TEST(test_content_of_llama_does_not_begin_with_a_brace), TEST(test_refusals_say_why),
            TEST(test_loose_tools_take_what_they_can), TEST(test_answers),
