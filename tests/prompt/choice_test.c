@@ -338,6 +338,8 @@ static void test_whole_output_leaves_content_and_thoughts_free(void **state)
     assert_true(one_allows(&one, "Yes <" CALL));
     assert_false(one_allows(&one, "<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>"));
     assert_false(one_allows(&one, "Yes: <tool_call>{\"name\""));
+    assert_false(one_allows(&one, "Yes <<tool_call>{"));
+    assert_false(one_allows(&one, "Yes <tool_<tool_call>{"));
     assert_false(one_allows(&one, CALL CALL)); /* not parallel */
     one.request.mode = CHOICE_REQUIRED;
     one.request.parallel = true;
@@ -350,6 +352,23 @@ static void test_whole_output_leaves_content_and_thoughts_free(void **state)
     assert_ok(one_write(&one));
     assert_true(one_allows(&one, "so <tool_call></think>\n\n" CALL));
     assert_false(one_allows(&one, CALL));
+    one_fini(&one);
+}
+
+/* An opener that is a control token ends a thought for the reader, and so it does here. */
+static void test_control_openers_end_a_thought(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, "[{\"name\":\"f\"}]", TOOLCALL_MISTRAL);
+    one.request.formats.reasoning = REASONING_MISTRAL;
+    one.request.prompt_tail = STR("[THINK]");
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "so[/THINK][TOOL_CALLS]f[ARGS]{}"));
+    assert_true(one_allows(&one, "so [TOOL_CALLS]f[ARGS]{}"));
+    assert_true(one_allows(&one, "so [TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}]"));
+    assert_false(one_allows(&one, "so [TOOL_CALLS]g[/THINK][TOOL_CALLS]f[ARGS]{}"));
     one_fini(&one);
 }
 
@@ -448,6 +467,39 @@ static void test_loose_tools_take_what_they_can(void **state)
     assert_true(one_allows(
         &one,
         "<tool_call>\n<function=f>\n<parameter=b>\ny\n</parameter>\n</function>\n</tool_call>"));
+    one_fini(&one);
+}
+
+/* A text with limits has no room for tags, and other texts end with the first closing one. */
+static void test_texts_between_tags(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(
+        &one,
+        STRICT(
+            "{\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":2,\"maxLength\":600},\"b\":{"
+            "\"type\":\"string\"}}}"),
+        TOOLCALL_MINIMAX);
+#define INVOKE(params) \
+    "<minimax:tool_call>\n<invoke name=\"f\">\n" params "</invoke>\n</minimax:tool_call>"
+#define PARAM(name, text) "<parameter name=\"" name "\">" text "</parameter>\n"
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, INVOKE("")));
+    assert_true(one_allows(&one, INVOKE(PARAM("a", "xy") PARAM("b", "a < </b>\n"))));
+    assert_false(one_allows(&one, INVOKE(PARAM("a", "x"))));
+    assert_false(one_allows(&one, INVOKE(PARAM("a", "x<y"))));
+    assert_false(one_allows(&one, INVOKE(PARAM("b", "y") PARAM("a", "xy"))));
+    assert_false(one_allows(&one, INVOKE(PARAM("b", "y</parameter>z"))));
+    struct buf text;
+    buf_init(&text, 4096);
+    for (int len = 599; len <= 601; len++) {
+        buf_clear(&text);
+        buf_appendf(&text, INVOKE(PARAM("a", "%0*d")), len, 0);
+        assert_true(one_allows(&one, buf_str(&text)) == (len <= 600));
+    }
+    buf_fini(&text);
     one_fini(&one);
 }
 
@@ -575,7 +627,8 @@ static void test_alternatives_that_multiply_cost_little(void **state)
 TEST_SUITE(TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_format_is_read_back),
            TEST(test_no_grammar_where_none_is_needed), TEST(test_auto_is_lazy_where_that_is_safe),
            TEST(test_whole_output_leaves_content_and_thoughts_free),
+           TEST(test_control_openers_end_a_thought),
            TEST(test_content_of_llama_does_not_begin_with_a_brace), TEST(test_refusals_say_why),
-           TEST(test_loose_tools_take_what_they_can), TEST(test_answers),
-           TEST(test_names_are_parsed), TEST(test_no_memory_is_an_error),
+           TEST(test_loose_tools_take_what_they_can), TEST(test_texts_between_tags),
+           TEST(test_answers), TEST(test_names_are_parsed), TEST(test_no_memory_is_an_error),
            TEST(test_size_is_bounded))

@@ -205,6 +205,41 @@ static void test_turns_build_on_each_other(void **state)
     scene_fini(&scene);
 }
 
+static struct hash256 history_now(struct scene *scene)
+{
+    assert_ok(replay_apply(scene->replay, &scene->prompt, &scene->plan));
+    assert_int_equal(scene->plan.hits, 1);
+    struct hash256 history = scene->plan.history;
+    replay_plan_fini(&scene->plan);
+    return history;
+}
+
+/* The same rendered text is another history when other tokens, or another opening, stand in it. */
+static void test_history_is_of_what_was_composed(void **state)
+{
+    static const int32_t others[] = {7, 8, 10, 2};
+    struct scene scene;
+
+    (void)state;
+    scene_init(&scene);
+    scene_render(&scene, HISTORY, HEAD "Hello." END "\n", "");
+    assert_ok(replay_remember(scene.replay, &scene.turn));
+    struct hash256 first = history_now(&scene);
+    scene.turn.tokens = others;
+    assert_ok(replay_remember(scene.replay, &scene.turn));
+    struct hash256 second = history_now(&scene);
+    scene.turn.opening = STR(HEAD "<think>\n\n</think>\n\n");
+    assert_ok(replay_remember(scene.replay, &scene.turn));
+    struct hash256 third = history_now(&scene);
+    scene.turn.opening = STR(HEAD "<think>\n</think>\n");
+    assert_ok(replay_remember(scene.replay, &scene.turn));
+    struct hash256 fourth = history_now(&scene);
+    assert_false(hash256_eq(&first, &second));
+    assert_false(hash256_eq(&second, &third));
+    assert_false(hash256_eq(&third, &fourth));
+    scene_fini(&scene);
+}
+
 /* ---- thoughts ---- */
 
 static void think(struct scene *scene, bool opened)
@@ -388,7 +423,8 @@ static void test_no_memory_leaves_no_plan(void **state)
 
 TEST_SUITE(TEST(test_a_turn_is_its_tokens_again), TEST(test_content_needs_its_history),
            TEST(test_an_id_needs_no_history_but_the_same_message),
-           TEST(test_turns_build_on_each_other), TEST(test_template_that_shows_the_thought),
+           TEST(test_turns_build_on_each_other), TEST(test_history_is_of_what_was_composed),
+           TEST(test_template_that_shows_the_thought),
            TEST(test_template_that_leaves_the_thought_out_is_followed),
            TEST(test_thought_is_looked_for_before_the_content), TEST(test_opening_is_put_back),
            TEST(test_seams), TEST(test_a_turn_that_was_cut_off), TEST(test_plans_outlive_eviction),

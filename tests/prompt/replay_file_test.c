@@ -206,16 +206,16 @@ static void test_lengths_are_checked_behind_the_hash(void **state)
     save_some(&place);
     assert_ok(file_read_all(place.fs, place.dir, NAME, 1 << 20, &data, &len, &place.info));
     for (size_t i = 0; i < COUNT_OF(fields); i++)
-        for (int change = 0; change < 3; change++) {
-            static const unsigned char values[] = {1, 0x40, 0xFF};
+        for (int change = 0; change < 4; change++) {
+            static const unsigned char values[] = {1, 3, 0x40, 0xFF};
             char kept[4];
             memcpy(kept, data + fields[i], 4);
-            data[fields[i] + (size_t)change] ^= (char)values[change];
+            data[fields[i] + (size_t)change / 2] ^= (char)values[change];
             struct hash256 digest = hash256_keyed(&derived, data, len - HASH256_BYTES);
             memcpy(data + len - HASH256_BYTES, digest.bytes, HASH256_BYTES);
             write_file(&place, data, len);
             if (load(&place, &key) != 0)
-                fail_msg("a wrong byte at %zu is believed", fields[i] + (size_t)change);
+                fail_msg("a wrong byte at %zu is believed", fields[i] + (size_t)change / 2);
             memcpy(data + fields[i], kept, 4);
         }
     mem_free(data);
