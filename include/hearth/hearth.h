@@ -325,6 +325,7 @@ struct hearth_stats {
     uint64_t stores, stores_refused, stores_failed, evictions, bytes_evicted;
     uint64_t replaces; /* objects that gave way to longer ones of their conversation: dropped, or first to leave from then on */
     uint64_t promotions, demotions, verify_failures, tier_errors;
+    uint64_t writes_declined, writes_retried, writes_given_up; /* to a slower tier that was full or busy; tried again later; not any more */
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
     uint64_t objects, nodes, snapshots, tails; /* held now */
     uint64_t tail_stashes, tail_hits, tail_evictions;

@@ -86,6 +86,8 @@ void cache_leave(struct hearth_cache *cache, struct deferred *deferred)
         flight_calls_make(&deferred->calls);
     if (deferred->puts != NULL)
         mover_start_puts(cache, deferred->puts);
+    if (deferred->drops_count > 0)
+        mover_retry(cache, deferred->drops_count);
     *deferred = (struct deferred){0};
 }
 
@@ -137,6 +139,7 @@ static void clear_slower(struct object *object, void *arg)
 
     if (object->moving && object->data != NULL)
         object->unwanted = true;
+    mover_give_up(object);
     if (!object->in[tier])
         return;
     clearing->bytes += object->bytes;
@@ -240,6 +243,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     heap_init(&cache->heap);
     heap_init(&cache->heap_slow);
     list_init(&cache->spaces);
+    list_init(&cache->declined);
     cache->budget = budget_create(mine.ram_bytes);
     add_owners(cache);
     cache->pages = pages_create(&(struct pages_options){.limit_bytes = mine.ram_bytes,
@@ -451,6 +455,8 @@ void cache_check(struct hearth_cache *cache)
     }
     assert(records == cache->records && shares == cache->shares);
     assert(in_heaps == cache->heap.count + cache->heap_slow.count);
+    list_check(&cache->declined);
+    assert(cache->declined.count <= CACHE_DECLINED_MAX);
     assert(books == cache->books && books + charged == budget_used(cache->budget));
     lock_leave(&cache->lock);
 }

@@ -56,6 +56,7 @@ enum {
     CACHE_TENANT_BYTES = 64,
     CACHE_TOKENS_MAX = 1 << 26,
     CACHE_BLOCK_TOKENS_MAX = 1 << 16,
+    CACHE_DECLINED_MAX = 256, /* objects that wait for a slower tier to take them after all */
     CACHE_DRAIN_MS_MAX = 5000, /* that closing waits for writes */
 };
 
@@ -123,6 +124,9 @@ struct hearth_cache {
     uint64_t ghosts[CACHE_GHOSTS] GUARDED_BY(lock);
     size_t ghosts_next GUARDED_BY(lock);
     uint32_t operations GUARDED_BY(lock); /* of the slow tier, running */
+    struct list declined GUARDED_BY(lock); /* objects that it did not take, by retry_link */
+    uint32_t chances GUARDED_BY(lock); /* that it takes one of them: something there has come to an end since */
+    bool retrying GUARDED_BY(lock); /* a thread is at it */
     struct hearth_stats stats GUARDED_BY(lock);
 };
 
@@ -242,7 +246,11 @@ void mover_write(struct hearth_cache *cache, struct object *object, struct defer
 /* Starts reading a leased object into memory for a request; false when it cannot. */
 bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t request) NODISCARD;
 void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts);
-/* Waits until nothing is moving, at most so long. */
+/* So many places or objects less are taken in the slow tier: tries again what it declined, the newest first, a few at a time. */
+void mover_retry(struct hearth_cache *cache, size_t chances);
+/* The object is not to be tried again. */
+void mover_give_up(struct object *object) REQUIRES(lock);
+/* Writes what was declined, if the tier takes it now, and waits until nothing is moving, at most so long. */
 void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms);
 
 #endif

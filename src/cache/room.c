@@ -144,6 +144,7 @@ void room_supersede(struct object *object, struct deferred *deferred)
     if (object->superseded)
         return;
     object->superseded = true;
+    mover_give_up(object); /* not worth a write any more (keeps I50) */
     object->priority = priority_of(cache, object, cache_now_ns(cache));
     if (list_node_linked(&object->tail_link)) {
         list_remove(&space->tails, &object->tail_link);
@@ -306,6 +307,7 @@ static void unlink_object(struct object *object)
     leave_heap(object);
     if (list_node_linked(&object->tail_link))
         list_remove(&space->tails, &object->tail_link);
+    mover_give_up(object);
     if (object->last != NULL)
         index_detach(space->index, object);
     assert(space->objects > 0);
