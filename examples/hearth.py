@@ -148,6 +148,7 @@ class _Options(Structure):
         ("alloc_arg", c_void_p),
         ("log", ctypes.CFUNCTYPE(None, c_char_p, c_void_p)),
         ("log_arg", c_void_p),
+        ("books_bytes", c_uint64),
     ]
 
 
@@ -246,7 +247,7 @@ class _Stats(Structure):
         ("miss_by_reason", c_uint64 * len(Reason)),
         *((name, c_uint64) for name in _HELD.split()),
         ("bytes_by_tier", _TIERS),
-        *((name, c_uint64) for name in "bytes_index bytes_budget bytes_cap flights flight_waits".split()),
+        *((name, c_uint64) for name in "bytes_index bytes_budget bytes_cap bytes_memory flights flight_waits".split()),
     ]
 
 

@@ -169,7 +169,7 @@ static bool attach(struct recovery *recovery, struct hearth_space *space,
 {
     struct deferred *deferred = &recovery->deferred;
 
-    if (!room_record(space)) {
+    if (!room_record(space, deferred)) {
         recovery->complete = false;
         return false;
     }
