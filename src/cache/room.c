@@ -548,14 +548,10 @@ static bool reserve_part(struct hearth_cache *cache, budget_owner owner, uint64_
 bool room_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
 {
     struct wish books = {NULL, false, false};
-    uint64_t half = budget_cap(cache->budget) / 2;
 
     lock_assert_held(&cache->lock);
     if (bytes > most(cache, 0))
         return false;
-    while (cache->books + bytes > half)
-        if (!evict_first(cache, &cache->heap_slow, &books, evict, deferred))
-            break;
     /* Trees of what is in memory may grow further: they shrink with it. */
     while (!budget_try_reserve(cache->budget, cache->owner_index, bytes))
         if (!room_evict_one(cache, NULL, deferred) &&

@@ -31,8 +31,8 @@ bool room_record(struct hearth_space *space, struct deferred *deferred) REQUIRES
 void room_unrecord(struct hearth_space *space) REQUIRES(lock);
 /* Evicts one object for `space` (NULL: for nobody in particular); false when none may leave. */
 bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space, struct deferred *deferred) REQUIRES(lock);
-/* The same ledger for what is nobody's alone: trees and spaces. Evicts when it must. Above half of the cap, what is in slower tiers only is
- * forgotten first: it must not fill memory with its books. */
+/* The same ledger for what is nobody's alone: trees and spaces. Evicts when it must; when the part for books is full, what is in slower
+ * tiers only is forgotten first. */
 bool room_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred) REQUIRES(lock) NODISCARD;
 void room_release_books(struct hearth_cache *cache, uint64_t bytes) REQUIRES(lock);
 /* For plans, stores and flights: of the part for books alone, a quarter of which is theirs. May evict when that is full. */
