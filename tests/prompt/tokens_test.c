@@ -416,7 +416,7 @@ static void work(void *arg)
             worker->same &&
             tokens_from_string(worker->tokens, whole, TOKENS_CONTROL, &prompt, NULL) == ERR_OK &&
             prompt.count == count &&
-            memcmp(prompt.tokens, expected, count * sizeof(*expected)) == 0;
+            (count == 0 || memcmp(prompt.tokens, expected, count * sizeof(*expected)) == 0);
         token_prompt_fini(&prompt);
         buf_fini(&text);
     }
