@@ -368,6 +368,19 @@ static void test_marks(void **state)
                  "<s>{B0}[SYS]Be brief.[/SYS]{E0}{S0}{B1}[TOOLS][{\"function\": {\"name\": "
                  "\"n\"}}][/TOOLS][INST]Hello[/INST]{E1}");
     close_chat(&chat);
+    /* The answer is opened in the round of the last message, which ends before that. */
+    open_fixture(&chat, "last round");
+    assert_marks(&chat, "[" HELLO "]",
+                 "{B0}<|im_start|>user\nHello<|im_end|>\n{E0}{G0}<|im_start|>assistant\n");
+    close_chat(&chat);
+    /* A last message that ends otherwise has no end that stays. */
+    open_fixture(&chat, "inside");
+    assert_marks(&chat, "[" HELLO "]",
+                 "{B0}<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
+    close_chat(&chat);
+    open_fixture(&chat, "two rounds");
+    assert_marks(&chat, "[" HELLO "]", "[user]<|im_start|>Hello{G0}<|im_start|>");
+    close_chat(&chat);
 }
 
 static size_t common_length(struct str a, struct str b)
@@ -492,7 +505,8 @@ static void test_marks_stay_where_they_are(void **state)
 
 static void test_no_memory(void **state)
 {
-    struct chat_template_options options = {.source = "{% for m in messages %}{{ m.content }}{% endfor %}"};
+    struct chat_template_options options = {
+        .source = "{% for m in messages %}{{ m.content }}{% endfor %}"};
     struct fault fault = {0};
     struct errinfo info;
     struct chat chat;
