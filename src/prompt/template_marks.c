@@ -162,7 +162,8 @@ static void add_system_end(struct list *list)
     struct chat_mark mark = {preamble > begin ? preamble : begin, CHAT_MARK_SYSTEM_END,
                              leading > 0 ? leading - 1 : 0, CHAT_ROLE_SYSTEM};
 
-    if (mark.offset > 0)
+    /* BOS alone is no preamble. */
+    if (mark.offset > strlen(list->render->tmpl->bos))
         add(list, mark);
 }
 

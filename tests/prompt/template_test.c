@@ -410,6 +410,10 @@ static void test_marks(void **state)
                  "<s>{B0}[SYS]Be brief.[/SYS]{E0}{S0}{B1}[TOOLS][{\"function\": {\"name\": "
                  "\"n\"}}][/TOOLS][INST]Hello[/INST]{E1}");
     close_chat(&chat);
+    open_fixture(&chat, "turns");
+    assert_marks(&chat, "[" HELLO "]",
+                 "<s>{B0}<|im_start|>user\nHello<|im_end|>\n{E0}{G0}<|im_start|>model\n");
+    close_chat(&chat);
     /* The answer is opened in the round of the last message, which ends before that. */
     open_fixture(&chat, "last round");
     assert_marks(&chat, "[" HELLO "]",
