@@ -38,10 +38,11 @@ static void start_keepalive(struct call *call)
         if (text.err == ERR_OK)
             (void)http_reply_write(call->reply, (struct str){buf_str(&text), text.len});
         buf_clear(&text);
-        dialect->keepalive_event(&call->answer, &text);
-    } else {
-        buf_append_str(&text, dialect->keepalive);
     }
+    if (dialect->keepalive)
+        buf_append_str(&text, dialect->keepalive);
+    else
+        dialect->keepalive_event(&call->answer, &text);
     if (text.err == ERR_OK)
         http_reply_keepalive(call->reply, call->api->options.keepalive_ms,
                              (struct str){buf_str(&text), text.len});

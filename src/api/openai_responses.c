@@ -490,12 +490,11 @@ static void responses_begin(struct answer *answer, struct buf *out)
     send_response(answer, "response.in_progress", IN_PROGRESS, NULL, out);
 }
 
+/* What the stream opens with. Later silence is filled with comments: an event would need a number of its own. */
 static void responses_keepalive(struct answer *answer, struct buf *out)
 {
     if (answer->sequence == 0)
         responses_begin(answer, out);
-    else
-        send_response(answer, "response.in_progress", IN_PROGRESS, NULL, out);
 }
 
 static void responses_event(struct answer *answer, size_t index, const struct output_event *event,
@@ -558,5 +557,6 @@ const struct dialect dialect_openai_responses = {
     .choice_end = responses_choice_end,
     .end = responses_end,
     .stream_error = responses_stream_error,
+    .keepalive = ": keep-alive\n\n",
     .keepalive_event = responses_keepalive,
 };

@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 
 const struct command *const cli_commands[] = {
+    &command_serve,
     &command_run,
     &command_model,
     &command_doctor,
