@@ -147,7 +147,7 @@ static void test_messages_stream(void **state)
     (void)state;
     api_kit_open(&kit, &(struct api_kit_options){0});
     read_events(&kit, "/v1/messages",
-                "{\"model\":\"x\",\"stream\":true,\"max_tokens\":30," MESSAGES "}", &events);
+                "{\"model\":\"x\",\"stream\":true,\"temperature\":0,\"max_tokens\":30," MESSAGES "}", &events);
     assert_false(events.done);
     for (size_t i = 0; i < COUNT_OF(expected); i++)
         assert_string_equal(events.names[i], expected[i]);
@@ -171,7 +171,7 @@ static void test_responses_stream(void **state)
 
     (void)state;
     api_kit_open(&kit, &(struct api_kit_options){0});
-    read_events(&kit, "/v1/responses", "{\"stream\":true,\"input\":\"Hi\",\"max_output_tokens\":20}",
+    read_events(&kit, "/v1/responses", "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20}",
                 &events);
     assert_string_equal(events.names[0], "response.created");
     assert_string_equal(events.names[events.count - 1], "response.incomplete");
@@ -247,7 +247,7 @@ static void test_i80_keepalive_of_each_dialect(void **state)
                      "text_completion", "\"text\":\"\"");
     expect_keepalive("/v1/messages", "{\"model\":\"x\",\"stream\":true,\"max_tokens\":9," MESSAGES "}",
                      "message_start", "event: ping\n");
-    expect_keepalive("/v1/responses", "{\"stream\":true,\"input\":\"Hi\",\"max_output_tokens\":20}",
+    expect_keepalive("/v1/responses", "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20}",
                      "response.created", "event: response.in_progress\n");
 }
 
@@ -366,15 +366,41 @@ static void test_a_call_that_is_cut_off(void **state)
     api_kit_close(&kit);
 }
 
-/* I79: a call that cannot be read ends the answer as an error, at once. The model continues a text that ends inside a call. */
+/* I79: a call that cannot be read ends the answer as an error, at once. The model is made to open call after call and to write none. */
 static void test_i79_a_call_that_cannot_be_read(void **state)
 {
-    static const char *const template_text =
-        "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}<tool_call>{\"name\": \"f\", \"arguments\": {}}"
-        "</tool_call>{% endif %}{% if add_generation_prompt %}<tool_call>\n{\"name\": \"look\", \"arguments\": {{% endif %}";
+    struct api_kit_options options = {.family = "qwen3"};
+    struct http_answer answer;
+    struct api_kit kit;
+    yyjson_doc *doc;
+    char body[1024];
+    static const char *const format =
+        "{%s\"temperature\":0,\"max_tokens\":100,\"logit_bias\":{\"%d\":100},\"tools\":[" TOOL "]," MESSAGES "}";
+    int opener;
 
-    (void)template_text;
     (void)state;
+    api_kit_open(&kit, &options);
+    doc = api_kit_post(&kit, "/tokenize", "{\"content\":\"<tool_call>\"}", 200);
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/tokens")), 1);
+    opener = (int)json_number_at(doc, "/tokens/0");
+    yyjson_doc_free(doc);
+
+    snprintf(body, sizeof(body), format, "", opener);
+    doc = api_kit_post(&kit, CHAT, body, 500);
+    assert_string_equal(json_at(doc, "/error/type"), "server_error");
+    assert_non_null(strstr(json_at(doc, "/error/message"), "tool call"));
+    yyjson_doc_free(doc);
+
+    snprintf(body, sizeof(body), format, "\"stream\":true,", opener);
+    api_kit_ask(&kit, "POST", CHAT, NULL, body, &answer);
+    assert_int_equal(answer.status, 200);
+    assert_true(answer.complete);
+    assert_non_null(strstr(buf_str(&answer.body), "data: {\"error\":"));
+    assert_null(strstr(buf_str(&answer.body), "[DONE]"));
+    http_answer_fini(&answer);
+    /* It did not go on for the tokens that were allowed. */
+    assert_true(api_kit_metric(&kit, "hearth_api_generated_tokens_total") < 50);
+    api_kit_close(&kit);
 }
 
 /* A schema holds the answer of the model to it. */
