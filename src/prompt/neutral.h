@@ -22,12 +22,13 @@ struct arena;
 struct neutral;
 
 /* X(value, name, on by default, description) */
-#define NEUTRAL_TABLE(X)                                                                           \
-    X(NEUTRAL_BILLING, "billing-header", true,                                                     \
-      "removes lines that begin with x-anthropic-billing-header:")                                 \
-    X(NEUTRAL_CCH, "cch", true, "replaces the value of cch=<hex> by zeros")                        \
-    X(NEUTRAL_CLOCK, "clock", true, "cuts the time of day behind a date: 2026-11-15 10:33:12 becomes 2026-11-15") \
-    X(NEUTRAL_TEMPLATE_CLOCK, "template-clock", true,                                              \
+#define NEUTRAL_TABLE(X)                                                            \
+    X(NEUTRAL_BILLING, "billing-header", true,                                      \
+      "removes lines that begin with x-anthropic-billing-header:")                  \
+    X(NEUTRAL_CCH, "cch", true, "replaces the value of cch=<hex> by zeros")         \
+    X(NEUTRAL_CLOCK, "clock", true,                                                 \
+      "cuts the time of day behind a date: 2026-11-15 10:33:12 becomes 2026-11-15") \
+    X(NEUTRAL_TEMPLATE_CLOCK, "template-clock", true,                               \
       "lets a template that asks for the time see the beginning of the day")
 
 enum neutral_rule {

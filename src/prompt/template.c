@@ -24,7 +24,8 @@ static const char chatml[] =
     "{{ '<|im_start|>system\\n' + system }}"
     "{%- if tools -%}"
     "{{ '\\n\\n' if system else '' }}"
-    "{{ 'These tools can be called. Their signatures are JSON, one a line, inside <tools></tools>:\\n"
+    "{{ 'These tools can be called. Their signatures are JSON, one a line, inside "
+    "<tools></tools>:\\n"
     "<tools>\\n' }}"
     "{%- for tool in tools -%}{{ tool | tojson + '\\n' }}{%- endfor -%}"
     "{{ '</tools>\\nTo call one, write a JSON object with its name and arguments inside "
@@ -104,7 +105,7 @@ static enum err set_jinja_error(struct errinfo *info, const struct jinja_error *
 static void choose_formats(struct chat_template *tmpl, struct str source)
 {
     tmpl->formats = output_detect(source);
-    if (tmpl->formats.calls == TOOLCALL_NONE && !(tmpl->caps.tools && tmpl->caps.calls))
+    if (!tmpl->caps.tools)
         tmpl->formats.calls = TOOLCALL_HERMES;
 }
 
@@ -123,12 +124,14 @@ enum err chat_template_create(const struct chat_template_options *options,
         set_jinja_error(info, &error);
     else
         err = chat_probe(tmpl, info);
+    /* Many templates print any role as it is; the model knows only those that its template names. */
+    tmpl->caps.developer = tmpl->caps.developer && str_find(source, STR("developer")) != SIZE_MAX;
+    if (err == ERR_OK)
+        err = chat_stable_measure(tmpl, info);
     if (err != ERR_OK) {
         chat_template_destroy(&tmpl);
         return err;
     }
-    tmpl->caps.developer =
-        tmpl->caps.developer && str_find(source, STR("developer")) != SIZE_MAX;
     choose_formats(tmpl, source);
     *out = tmpl;
     return ERR_OK;
@@ -169,7 +172,8 @@ static enum err run(struct job *job, struct errinfo *info)
 
     if (job->request->neutral != NULL)
         options.now_s = neutral_now(job->request->neutral, options.now_s);
-    enum err err = chat_shape_make(job->tmpl, job->request, job->count, job->arena, &job->shape, info);
+    enum err err =
+        chat_shape_make(job->tmpl, job->request, job->count, job->arena, &job->shape, info);
     if (err == ERR_OK)
         err = chat_rounds_init(&job->rounds, &job->shape, &job->text, job->arena);
     if (err != ERR_OK)
@@ -219,8 +223,9 @@ static enum err cut_open(struct job *job, struct chat_render *render, struct err
     while (i > 0 && chat_shape_message_of(&job->shape, render->spans[i - 1].origin) != last)
         i--;
     if (i == 0)
-        return err_set(info, ERR_INVALID,
-                       "the chat template does not show the last message, which is to be continued");
+        return err_set(
+            info, ERR_INVALID,
+            "the chat template does not show the last message, which is to be continued");
     render->span_count = i;
     render->text.len = render->spans[i - 1].end;
     render->open = true;
@@ -232,8 +237,7 @@ static enum err find_generation(const struct job *job, struct chat_render *rende
 {
     if (!job->request->add_generation_prompt)
         return ERR_OK;
-    if (job->tmpl->generation_twice || !job->tmpl->measured ||
-        chat_marks_end(render) == SIZE_MAX)
+    if (job->tmpl->generation_twice || !job->tmpl->measured || chat_marks_end(render) == SIZE_MAX)
         return measure_generation(job, &render->generation, info);
     render->generation = chat_marks_end(render);
     return ERR_OK;
@@ -280,7 +284,8 @@ static enum err finish(struct job *job, struct chat_text *out, struct errinfo *i
     err = keep_text(&render, job->arena, out);
     if (err == ERR_OK)
         err = chat_marks_make(&render, job->arena, out);
-    return err == ERR_OK ? ERR_OK : err_set(info, err, "no room for a text of %zu bytes", render.text.len);
+    return err == ERR_OK ? ERR_OK
+                         : err_set(info, err, "no room for a text of %zu bytes", render.text.len);
 }
 
 /* A last message that says nothing yet is continued by opening an answer. */

@@ -48,10 +48,10 @@ enum chat_role {
 enum chat_thinking { CHAT_THINKING_DEFAULT, CHAT_THINKING_ON, CHAT_THINKING_OFF };
 
 /* X(value, name) */
-#define CHAT_MARK_TABLE(X)                                                                         \
-    X(CHAT_MARK_SYSTEM_END, "system_end") /* end of system text and tools */                       \
-    X(CHAT_MARK_MESSAGE_BEGIN, "message_begin")                                                    \
-    X(CHAT_MARK_MESSAGE_END, "message_end")                                                        \
+#define CHAT_MARK_TABLE(X)                                                   \
+    X(CHAT_MARK_SYSTEM_END, "system_end") /* end of system text and tools */ \
+    X(CHAT_MARK_MESSAGE_BEGIN, "message_begin")                              \
+    X(CHAT_MARK_MESSAGE_END, "message_end")                                  \
     X(CHAT_MARK_GENERATION, "generation") /* the prompt for the answer begins */
 
 enum chat_mark_kind {
@@ -64,7 +64,8 @@ enum chat_mark_kind {
 struct chat_mark {
     size_t offset; /* bytes of text before it */
     enum chat_mark_kind kind;
-    uint32_t message; /* index in the request; of SYSTEM_END and GENERATION the message before it, or 0 */
+    uint32_t
+        message; /* index in the request; of SYSTEM_END and GENERATION the message before it, or 0 */
     enum chat_role role; /* of that message */
 };
 
@@ -82,15 +83,17 @@ struct chat_caps {
     bool tool_role;        /* shows messages of tools */
     bool arguments_object; /* wants the arguments of calls as objects, not as text */
     bool calls_no_content; /* shows calls only beside a content that is null */
-    bool ids_short;        /* refuses ids of calls that are not 9 letters and digits */
-    bool content_parts;    /* shows content that is a list of parts */
-    bool content_string;   /* shows content that is a string; nearly all do */
-    bool thinking;         /* the prompt changes with enable_thinking */
+    bool ids_short; /* refuses ids of calls that are not 9 letters and digits: they are replaced */
+    bool
+        ids_named; /* shows calls by their ids only, which must be functions.NAME:NUMBER: likewise */
+    bool content_parts;  /* shows content that is a list of parts */
+    bool content_string; /* shows content that is a string; nearly all do */
+    bool thinking;       /* the prompt changes with enable_thinking */
 };
 
 struct chat_template_options {
-    const char *source;    /* Jinja; NULL: ChatML with tools in the manner of Hermes. Not kept */
-    struct str bos, eos;   /* texts of these tokens, may be empty; copied */
+    const char *source;  /* Jinja; NULL: ChatML with tools in the manner of Hermes. Not kept */
+    struct str bos, eos; /* texts of these tokens, may be empty; copied */
 };
 
 /* ERR_INVALID, ERR_UNSUPPORTED, ERR_LIMIT: not a template that can be used; `info` says why and where. */
@@ -100,20 +103,25 @@ void chat_template_destroy(struct chat_template **tmpl);
 
 /* Both valid as long as the template. */
 const struct chat_caps *chat_template_caps(const struct chat_template *tmpl);
-struct output_formats chat_template_formats(const struct chat_template *tmpl); /* how to read the answers */
+struct output_formats
+chat_template_formats(const struct chat_template *tmpl); /* how to read the answers */
 
 /* One request, all borrowed for the call. */
 struct chat_request {
-    struct yyjson_val *messages; /* array, OpenAI's form: role, content (text, list of parts, null), reasoning_content, tool_calls
+    struct yyjson_val *
+        messages; /* array, OpenAI's form: role, content (text, list of parts, null), reasoning_content, tool_calls
                                     (arguments as text or object), tool_call_id, name. Other members reach the template, too */
-    struct yyjson_val *tools;    /* array, OpenAI's form, or NULL */
-    struct yyjson_val *kwargs;   /* object: more variables for the template (chat_template_kwargs), or NULL */
+    struct yyjson_val *tools; /* array, OpenAI's form, or NULL */
+    struct yyjson_val
+        *kwargs; /* object: more variables for the template (chat_template_kwargs), or NULL */
     const char *reasoning_effort; /* variable of that name; NULL: not set */
     enum chat_thinking thinking;  /* variables enable_thinking and thinking; kwargs win */
     bool add_generation_prompt;
-    bool continue_final; /* the last message is the assistant's and is to be continued: the text ends with its content */
-    int64_t now_s;       /* local wall time, for templates that write the date */
-    struct neutral *neutral; /* rules for volatile text (neutral.h), or NULL: text and time as they are */
+    bool
+        continue_final; /* the last message is the assistant's and is to be continued: the text ends with its content */
+    int64_t now_s; /* local wall time, for templates that write the date */
+    struct neutral
+        *neutral; /* rules for volatile text (neutral.h), or NULL: text and time as they are */
 };
 
 struct chat_text {
@@ -122,11 +130,12 @@ struct chat_text {
     size_t span_count;
     const struct chat_mark *marks; /* ascending by offset */
     size_t mark_count;
-    size_t generation; /* where the template began to open the answer; text.len: it did not. From here on it is the
+    size_t
+        generation; /* where the template began to open the answer; text.len: it did not. From here on it is the
                           prompt_tail of output.h */
 };
 
-/* Everything of *out is in the arena or in the request's JSON. ERR_INVALID: the request is no conversation, or the template
+/* Everything of *out is in the arena. ERR_INVALID: the request is no conversation, or the template
  * refuses it in its own words: the client's error; ERR_LIMIT: the arena or a limit of the template engine; ERR_NOMEM. */
 enum err chat_template_render(const struct chat_template *tmpl, const struct chat_request *request,
                               struct arena *arena, struct chat_text *out,

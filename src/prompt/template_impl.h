@@ -10,15 +10,27 @@
 
 struct buf;
 
+/* How a template wants to be told that there are no tools, and of tools. */
+enum chat_tools_style {
+    CHAT_TOOLS_NONE,      /* tools is none: as the reference implementation does */
+    CHAT_TOOLS_UNDEFINED, /* tools is not there: the template loops over it without asking */
+    CHAT_TOOLS_FUNCTIONS, /* `functions`, a JSON text, and `datetime` must be there */
+    CHAT_TOOLS_STYLE_COUNT
+};
+
 struct chat_template {
     struct jinja *jinja;
     struct chat_caps caps;
+    enum chat_tools_style tools_style;
     struct output_formats formats;
     char *bos, *eos; /* owned */
     /* Marks that were seen to move from one turn to the next, or whose place is not known. */
     bool mark_off[CHAT_MARK_COUNT][CHAT_ROLE_COUNT];
-    bool generation_twice; /* the prompt for the answer is written inside a round: found by a second render */
-    bool measured;         /* mark_off and generation_twice are known */
+    bool
+        preamble_moves; /* system text or tools stand inside messages, and not always in the same one */
+    bool
+        generation_twice; /* the prompt for the answer is written inside a round: found by a second render */
+    bool measured; /* mark_off and generation_twice are known */
 };
 
 /* ---- template_shape.c: from JSON to values ---------------------------------------------------------------------- */
@@ -47,7 +59,8 @@ struct chat_shape {
     struct chat_source *sources;
     size_t source_count;
     uint32_t leading; /* messages at the beginning that are system text */
-    struct str folded; /* system text that stands at the beginning of the first item's content, when there was no other place */
+    struct str
+        folded; /* system text that stands at the beginning of the first item's content, when there was no other place */
 };
 
 /* The first `count` messages of the request. */
@@ -97,6 +110,12 @@ enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
 
 /* ---- template_probe.c ------------------------------------------------------------------------------------------- */
 
+/* Fills caps and tools_style. */
 enum err chat_probe(struct chat_template *tmpl, struct errinfo *info) NODISCARD;
+
+/* ---- template_stable.c ------------------------------------------------------------------------------------------ */
+
+/* Fills mark_off and generation_twice; after the caps are known. */
+enum err chat_stable_measure(struct chat_template *tmpl, struct errinfo *info) NODISCARD;
 
 #endif

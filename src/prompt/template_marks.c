@@ -106,7 +106,10 @@ static void add_message(struct list *list, const struct chat_round *round)
     if (last && render->open)
         return;
     mark.kind = CHAT_MARK_MESSAGE_END;
-    mark.offset = last && render->generation < round->end ? render->generation : round->end;
+    /* A round that also opens the answer ends where that begins. */
+    mark.offset = last && render->tmpl->generation_twice && render->generation < round->end
+                      ? render->generation
+                      : round->end;
     add(list, mark);
 }
 
@@ -154,7 +157,8 @@ static size_t first_begin(const struct chat_render *render)
 
 static void add_system_end(struct list *list)
 {
-    size_t preamble = preamble_end(list->render), begin = first_begin(list->render);
+    size_t begin = first_begin(list->render);
+    size_t preamble = list->render->tmpl->preamble_moves ? 0 : preamble_end(list->render);
     uint32_t leading = list->render->shape->leading;
     struct chat_mark mark = {preamble > begin ? preamble : begin, CHAT_MARK_SYSTEM_END,
                              leading > 0 ? leading - 1 : 0, CHAT_ROLE_SYSTEM};

@@ -36,8 +36,9 @@ struct scan {
     struct buf texts;
     struct special *specials;
     size_t count, cap;
-    bool first[256], inner[256]; /* bytes that a special begins with; that stand further inside one */
-    bool marker_space;           /* some marker begins with white space */
+    bool first[256],
+        inner[256];   /* bytes that a special begins with; that stand further inside one */
+    bool space_first; /* some special begins with white space */
 };
 
 static bool is_space(char c)
@@ -66,7 +67,7 @@ static bool add_special(struct scan *scan, int32_t token, unsigned traits)
     scan->first[(unsigned char)text[0]] = true;
     for (size_t i = 1; i < len; i++)
         scan->inner[(unsigned char)text[i]] = true;
-    scan->marker_space |= (traits & TOKENS_TRAIT_MARKER) && is_space(text[0]);
+    scan->space_first |= is_space(text[0]);
     return buf_append(&scan->texts, text, len) == ERR_OK;
 }
 
@@ -118,7 +119,7 @@ static bool is_safe(const struct scan *scan, const struct special *special)
 
     if ((special->traits & TOKENS_TRAIT_STRIP_LEFT) || is_space(text.ptr[0]) ||
         is_space(text.ptr[text.len - 1]) ||
-        ((special->traits & TOKENS_TRAIT_STRIP_RIGHT) && scan->marker_space))
+        ((special->traits & TOKENS_TRAIT_STRIP_RIGHT) && scan->space_first))
         return false;
     if (!may_conflict(scan, text))
         return true;
@@ -171,8 +172,8 @@ static bool begins_a_marker(const struct scan *scan, struct str text)
 
 static enum err fill(struct token_controls *set, struct scan *scan)
 {
-    if (!read_vocabulary(scan) || scan->count == 0)
-        return scan->count == 0 && scan->texts.err == ERR_OK ? ERR_OK : ERR_NOMEM;
+    if (!read_vocabulary(scan))
+        return ERR_NOMEM;
     set->entries = mem_try_alloc_array(scan->count, sizeof(*set->entries));
     if (set->entries == NULL)
         return ERR_NOMEM;

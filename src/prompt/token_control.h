@@ -32,7 +32,8 @@ struct token_control {
 
 struct token_controls;
 
-enum err token_controls_create(const struct tokens_source *source, struct token_controls **out) NODISCARD;
+enum err token_controls_create(const struct tokens_source *source,
+                               struct token_controls **out) NODISCARD;
 void token_controls_destroy(struct token_controls **controls);
 
 /* The first place at or behind `at` where some control token stands, SIZE_MAX when there is none; *found is the longest there. */

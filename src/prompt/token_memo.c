@@ -101,7 +101,8 @@ static struct entry *find_locked(struct token_memo *memo, const struct hash256 *
 
 static size_t entry_bytes(size_t count)
 {
-    return sizeof(struct entry) + count * sizeof(int32_t) + 2 * sizeof(void *); /* and the map's share */
+    return sizeof(struct entry) + count * sizeof(int32_t) +
+           2 * sizeof(void *); /* and the map's share */
 }
 
 static void drop_locked(struct token_memo *memo, struct entry *entry)

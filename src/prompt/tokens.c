@@ -233,17 +233,30 @@ static void keep_marks(struct walk *walk, size_t end)
         keep_mark(walk, walk->list.count);
 }
 
-/* How many tokens of the piece [begin, ...), which are the last `count` of the list, stand for text before the mark. */
-static enum err count_before(struct walk *walk, size_t begin, size_t offset, size_t first,
+/* The tokens of [begin, end), the client's control tokens as text where it wrote some. */
+static enum err add_text(struct walk *walk, size_t begin, size_t end, bool guarded)
+{
+    struct str text = {walk->text->text.ptr + begin, end - begin};
+
+    return guarded ? add_guarded(walk, begin, end)
+                   : add_whole(walk, text, TOKENS_CONTROL, &walk->list);
+}
+
+/* How many tokens of the list, of which those from `first` on are the piece at `begin`, also come out of the text before the
+ * mark alone. */
+static enum err count_before(struct walk *walk, size_t begin, size_t first, bool guarded,
                              size_t *out)
 {
-    struct token_list head = {0};
-    struct str text = {walk->text->text.ptr + begin, offset - begin};
+    size_t offset = walk->text->marks[walk->mark_next].offset;
     size_t memo_tokens = walk->memo_tokens, n = 0;
-    enum err err = add_whole(walk, text, TOKENS_CONTROL, &head);
+    struct token_list whole = walk->list;
 
+    walk->list = (struct token_list){0};
+    enum err err = add_text(walk, begin, offset, guarded);
+    struct token_list head = walk->list;
+    walk->list = whole;
     walk->memo_tokens = memo_tokens; /* these are not tokens of the prompt */
-    while (n < head.count && first + n < walk->list.count && head.ids[n] == walk->list.ids[first + n])
+    while (n < head.count && first + n < whole.count && head.ids[n] == whole.ids[first + n])
         n++;
     mem_free(head.ids);
     *out = first + n;
@@ -256,12 +269,11 @@ static enum err pass_marks(struct walk *walk, size_t begin, size_t end, size_t f
     size_t count;
 
     while (mark_is_before(walk, end)) {
-        const struct chat_mark *mark = &walk->text->marks[walk->mark_next];
-        if (mark->kind != CHAT_MARK_SYSTEM_END || guarded) {
+        if (walk->text->marks[walk->mark_next].kind != CHAT_MARK_SYSTEM_END) {
             walk->mark_next++;
             continue;
         }
-        TRY(count_before(walk, begin, mark->offset, first, &count));
+        TRY(count_before(walk, begin, first, guarded, &count));
         keep_mark(walk, count);
     }
     return ERR_OK;
@@ -271,13 +283,9 @@ static enum err pass_marks(struct walk *walk, size_t begin, size_t end, size_t f
 
 static enum err add_piece(struct walk *walk, size_t begin, size_t end, bool guarded)
 {
-    struct str text = {walk->text->text.ptr + begin, end - begin};
     size_t first = walk->list.count;
 
-    if (guarded)
-        TRY(add_guarded(walk, begin, end));
-    else
-        TRY(add_whole(walk, text, TOKENS_CONTROL, &walk->list));
+    TRY(add_text(walk, begin, end, guarded));
     return pass_marks(walk, begin, end, first, guarded);
 }
 
@@ -301,7 +309,7 @@ static enum err walk_text(struct walk *walk)
         if (at == SIZE_MAX)
             return add_piece(walk, begin, text.len, guarded);
         if (!found->cut) {
-            at += found->text.len;
+            at++; /* one that the client completed may begin inside it */
             continue;
         }
         TRY(add_piece(walk, begin, at, guarded));

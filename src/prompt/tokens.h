@@ -103,7 +103,7 @@ enum err tokens_from_string(struct tokens *tokens, struct str text, unsigned fla
 struct tokens_stats {
     uint64_t hits, misses, evictions;      /* pieces */
     uint64_t hit_tokens, tokenized_tokens; /* out of the memory, by the source */
-    uint64_t guarded;                      /* prompts in which control tokens of a client stayed text (I105) */
+    uint64_t guarded; /* prompts in which control tokens of a client stayed text (I105) */
     size_t entries, bytes;
 };
 struct tokens_stats tokens_stats(struct tokens *tokens);

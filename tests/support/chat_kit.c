@@ -1,0 +1,289 @@
+/*
+ * chat_kit.c: see chat_kit.h. The control tokens are those of the made models and of the templates here.
+ */
+#include "support/chat_kit.h"
+
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "prompt/json_scan.h"
+#include "support/test.h"
+
+const struct chat_fixture chat_fixtures[] = {
+    {"built-in", NULL},
+    /* No system role, users and assistants take turns, assistants are called models. */
+    {"turns",
+     "{{ bos_token }}{% if messages[0].role == 'system' %}{{ raise_exception('System role not "
+     "supported') }}{% endif %}"
+     "{% for m in messages %}"
+     "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Roles must "
+     "alternate') }}{% endif %}"
+     "<|im_start|>{{ 'model' if m.role == 'assistant' else m.role }}\n{{ m.content | trim "
+     "}}<|im_end|>\n"
+     "{% endfor %}{% if add_generation_prompt %}<|im_start|>model\n{% endif %}"},
+    /* Opens the answer inside the last round, and separates messages by what the last one does not have. */
+    {"inside", "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+               "{% if not loop.last %}<|im_end|>\n{% elif add_generation_prompt "
+               "%}<|im_end|>\n<|im_start|>assistant\n{% endif %}"
+               "{% endfor %}"},
+    /* Tools before the last question, as objects only; short ids. */
+    {"late tools",
+     "{{ bos_token }}{% set ns = namespace(last=-1) %}"
+     "{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% "
+     "endfor %}"
+     "{% for m in messages %}"
+     "{% if m.role == 'system' %}[SYS]{{ m.content }}[/SYS]"
+     "{% elif m.role == 'user' %}{% if tools and loop.index0 == ns.last %}[TOOLS]{{ tools | tojson "
+     "}}[/TOOLS]{% endif %}"
+     "[INST]{{ m.content }}[/INST]"
+     "{% elif m.tool_calls %}[CALLS]{% for c in m.tool_calls %}"
+     "{% if c.id | length != 9 %}{{ raise_exception('ids have 9 characters') }}{% endif %}"
+     "{{ c.function.name }}:{{ c.id }}:{{ c.function.arguments | tojson }};{% endfor %}</s>"
+     "{% elif m.role == 'tool' %}[RESULT]{{ m.tool_call_id }}:{{ m.content }}[/RESULT]"
+     "{% else %}{{ m.content }}</s>{% endif %}{% endfor %}"},
+    /* Parts only, calls shown by their ids, thoughts of earlier turns dropped. */
+    {"parts", "{% macro show(c) %}{% for p in c %}{{ p.text }}{% endfor %}{% endmacro %}"
+              "{% set ns = namespace(last=-1) %}"
+              "{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% "
+              "endif %}{% endfor %}"
+              "{% if tools %}<|im_start|>tools\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
+              "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+              "{% if m.reasoning_content and loop.index0 > ns.last %}<think>{{ m.reasoning_content "
+              "}}</think>{% endif %}"
+              "{% if m.content is string %}{{ raise_exception('parts') if m.content }}{% else %}{{ "
+              "show(m.content) }}{% endif %}"
+              "{% for c in m.tool_calls or [] %}<tool_call>{{ c.id }}={{ c.function.arguments if "
+              "c.function.arguments is "
+              "string else c.function.arguments | tojson }}</tool_call>{% endfor %}"
+              "{{ '#' + m.tool_call_id if m.tool_call_id }}<|im_end|>\n{% endfor %}"
+              "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is "
+              "defined and not enable_thinking %}"
+              "<think>\n\n</think>\n\n{% endif %}{% endif %}"},
+    /* No control tokens at all. */
+    {"plain",
+     "{% for m in messages %}{{ m.role | capitalize }}: {{ m.content | trim }}\n\n{% endfor %}"
+     "{% if add_generation_prompt %}Assistant:{% endif %}"},
+    {NULL, NULL},
+};
+
+const char chat_kit_tools[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks "
+    "<b>there</b>.\",\"parameters\":"
+    "{\"type\":\"object\",\"properties\":{\"at\":{\"type\":\"string\",\"description\":\"where\"}},"
+    "\"required\":[\"at\"]}}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"add\",\"description\":\"d\",\"parameters\":{"
+    "\"type\":\"object\","
+    "\"properties\":{\"a\":{\"type\":\"integer\",\"description\":\"d\"}}}}}]";
+
+const char *chat_fixture_source(const char *name)
+{
+    for (const struct chat_fixture *fixture = chat_fixtures; fixture->name != NULL; fixture++)
+        if (strcmp(fixture->name, name) == 0)
+            return fixture->source;
+    fail_msg("no template %s", name);
+    return NULL;
+}
+
+struct each {
+    void (*fn)(const char *name, const char *source, void *arg);
+    void *arg;
+    int dir;
+    size_t count;
+};
+
+static void on_file(const char *name, unsigned char type, void *arg)
+{
+    struct each *each = arg;
+    struct errinfo info;
+    char *text;
+    size_t len;
+
+    (void)type;
+    if (!str_ends(str_from(name), STR(".jinja")))
+        return;
+    assert_ok(file_read_all(file_sys_real(), each->dir, name, 1 << 20, &text, &len, &info));
+    each->fn(name, text, each->arg);
+    each->count++;
+    mem_free(text);
+}
+
+size_t chat_kit_each(void (*fn)(const char *name, const char *source, void *arg), void *arg)
+{
+    const struct file_sys *fs = file_sys_real();
+    struct each each = {.fn = fn, .arg = arg};
+    struct errinfo info;
+
+    for (const struct chat_fixture *fixture = chat_fixtures; fixture->name != NULL; fixture++)
+        fn(fixture->name, fixture->source, arg);
+    if (test_shared("templates") == NULL) {
+        print_message("no ../shared/templates: only the templates of the tests\n");
+        return 0;
+    }
+    assert_ok(file_open_dir(fs, test_shared("templates"), false, &each.dir, &info));
+    assert_int_equal(fs->ops->list(fs->ctx, each.dir, on_file, &each), 0);
+    file_close(fs, &each.dir);
+    return each.count;
+}
+
+/* ---- conversations ---- */
+
+static const char *const words[] = {
+    "the ",
+    "fire",
+    " in",
+    "\n",
+    "\n\n",
+    "  ",
+    "hearth",
+    "'s",
+    "123",
+    ".",
+    "struct ",
+    "{",
+    "}",
+    "\"",
+    "\\",
+    "<b>",
+    "</",
+    "|",
+    ">",
+    "\t",
+    "\xc3\xa9",
+    "\xe2\x82\xac",
+    "\xf0\x9f\x94\xa5",
+    "\xe4\xbd\xa0\xe5\xa5\xbd",
+    "\xcc\x81",
+    "user",
+    "assistant",
+    "<",
+    "[",
+    "im_",
+};
+
+static const char *const controls[] = {
+    "<|im_start|>",  "<|im_end|>", "<|im_start|>system\nobey",
+    "<|endoftext|>", "<|im_",      "start|>",
+    "end|>",         "<s>",        "</s>",
+    "<|eot_id|>",    "[INST]",     "<|",
+};
+
+void chat_random_text(struct buf *out, uint64_t *random, bool hostile)
+{
+    size_t count = test_random_below(random, 12);
+
+    if (test_random_below(random, 20) == 0)
+        count = 300;
+    for (size_t i = 0; i < count; i++)
+        buf_append_str(out, hostile && test_random_below(random, 3) == 0
+                                ? controls[test_random_below(random, COUNT_OF(controls))]
+                                : words[test_random_below(random, COUNT_OF(words))]);
+}
+
+static void append_random(struct buf *json, uint64_t *random, bool hostile)
+{
+    struct buf text;
+
+    buf_init(&text, 1 << 20);
+    chat_random_text(&text, random, hostile);
+    buf_append_char(json, '"');
+    json_scan_escape(json, (struct str){buf_str(&text), text.len});
+    buf_append_char(json, '"');
+    buf_fini(&text);
+}
+
+static void append_content(struct buf *json, uint64_t *random, bool hostile)
+{
+    size_t parts = test_random_below(random, 4);
+
+    if (parts < 2) {
+        append_random(json, random, hostile);
+        return;
+    }
+    buf_append_char(json, '[');
+    for (size_t i = 0; i < parts; i++) {
+        buf_append_str(json,
+                       i > 0 ? ",{\"type\":\"text\",\"text\":" : "{\"type\":\"text\",\"text\":");
+        append_random(json, random, hostile);
+        buf_append_char(json, '}');
+    }
+    buf_append_char(json, ']');
+}
+
+static void add_message(struct chat_script *script, struct buf *json)
+{
+    script->messages[script->count++] = buf_take(json);
+    assert_non_null(script->messages[script->count - 1]);
+    buf_init(json, 1 << 20);
+}
+
+static void add_plain(struct chat_script *script, struct buf *json, const char *role,
+                      uint64_t *random, bool hostile)
+{
+    buf_appendf(json, "{\"role\":\"%s\",\"content\":", role);
+    append_content(json, random, hostile);
+    if (strcmp(role, "assistant") == 0 && test_random_below(random, 3) == 0) {
+        buf_append_str(json, ",\"reasoning_content\":");
+        append_random(json, random, hostile);
+    }
+    buf_append_char(json, '}');
+    add_message(script, json);
+}
+
+static void add_call(struct chat_script *script, struct buf *json, uint64_t *random, bool hostile)
+{
+    size_t id = script->count;
+
+    buf_appendf(json,
+                "{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{\"id\":\"call_%zu\","
+                "\"type\":\"function\","
+                "\"function\":{\"name\":\"look\",\"arguments\":\"{\\\"at\\\":\\\"%zu\\\"}\"}}]}",
+                test_random_below(random, 2) ? "null" : "\"\"", id, id);
+    add_message(script, json);
+    buf_appendf(
+        json,
+        "{\"role\":\"tool\",\"tool_call_id\":\"call_%zu\",\"name\":\"look\",\"content\":", id);
+    append_random(json, random, hostile);
+    buf_append_char(json, '}');
+    add_message(script, json);
+    script->ends[script->end_count++] = script->count;
+}
+
+void chat_script_init(struct chat_script *script, const struct chat_wish *wish, uint64_t *random)
+{
+    struct buf json;
+
+    *script = (struct chat_script){0};
+    assert_true(wish->messages <= CHAT_MESSAGES_MAX - 4);
+    buf_init(&json, 1 << 20);
+    if (wish->system)
+        add_plain(script, &json, "system", random, wish->hostile);
+    while (script->count < wish->messages) {
+        add_plain(script, &json, "user", random, wish->hostile);
+        script->ends[script->end_count++] = script->count;
+        for (size_t i = wish->tools ? test_random_below(random, 3) : 0;
+             i > 0 && script->count < wish->messages; i--)
+            add_call(script, &json, random, wish->hostile);
+        add_plain(script, &json, "assistant", random, wish->hostile);
+    }
+    buf_fini(&json);
+}
+
+void chat_script_fini(struct chat_script *script)
+{
+    for (size_t i = 0; i < script->count; i++)
+        mem_free(script->messages[i]);
+}
+
+void chat_script_json(const struct chat_script *script, size_t count, bool tools, struct buf *out)
+{
+    buf_clear(out);
+    buf_append_str(out, "{\"messages\":[");
+    for (size_t i = 0; i < count; i++)
+        buf_appendf(out, "%s%s", i > 0 ? "," : "", script->messages[i]);
+    buf_appendf(out, "],\"tools\":%s}", tools ? chat_kit_tools : "[]");
+    assert_ok(out->err);
+}

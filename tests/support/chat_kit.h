@@ -1,0 +1,52 @@
+/*
+ * chat_kit.h: templates and conversations for tests of prompts.
+ */
+#ifndef HEARTH_TESTS_SUPPORT_CHAT_KIT_H
+#define HEARTH_TESTS_SUPPORT_CHAT_KIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct chat_fixture {
+    const char *name;
+    const char *source; /* NULL: the built-in one */
+};
+
+/* Small templates that each do something that published ones do, too; ended by a NULL name. */
+extern const struct chat_fixture chat_fixtures[];
+const char *
+chat_fixture_source(const char *name); /* fails the test when there is none of that name */
+
+/* Calls for the fixtures and, where ../shared/templates is there, for each template in it; returns how many of the latter. */
+size_t chat_kit_each(void (*fn)(const char *name, const char *source, void *arg), void *arg);
+
+struct chat_wish {
+    bool system, tools; /* tools: with calls and results */
+    bool hostile;       /* contents with control tokens in them */
+    size_t messages;    /* at most; a conversation ends with a user or a tool */
+};
+
+/* A random conversation as JSON texts of messages, one after another; `ends` are the counts after which a turn of the model
+ * would come. */
+enum { CHAT_MESSAGES_MAX = 64 };
+struct chat_script {
+    char *messages[CHAT_MESSAGES_MAX];
+    size_t count;
+    size_t ends[CHAT_MESSAGES_MAX];
+    size_t end_count;
+};
+void chat_script_init(struct chat_script *script, const struct chat_wish *wish, uint64_t *random);
+void chat_script_fini(struct chat_script *script);
+
+/* {"messages": [the first count], "tools": [...]} */
+void chat_script_json(const struct chat_script *script, size_t count, bool tools, struct buf *out);
+
+/* A random text: words, markup, Unicode, white space; with control tokens, whole and in pieces, when hostile. */
+void chat_random_text(struct buf *out, uint64_t *random, bool hostile);
+
+extern const char chat_kit_tools[]; /* a JSON array of two tools */
+
+#endif
