@@ -29,12 +29,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metric.h"
-#include "http/head.h"
+#include "http/answer.h"
 #include "http/parse.h"
 #include "http/reply_impl.h"
 #include "http/stats.h"
 
-enum { PEER_BYTES = 64, ERROR_BYTES_MAX = 64 * 1024, ALLOW_BYTES_MAX = 256 };
+enum { PEER_BYTES = 64 };
 
 enum phase { PHASE_IDLE, PHASE_HEAD, PHASE_BODY, PHASE_BUSY, PHASE_LINGER, PHASE_DEAD };
 
@@ -126,11 +126,9 @@ static void time_out(struct http_conn *conn, enum http_timeout kind)
 
 /* ---- answers of our own ---- */
 
-/* Without memory for it there is no answer, and the connection ends. */
-static void queue_own(struct http_conn *conn, struct str head, struct str body)
+/* Without memory for it (NULL) there is no answer, and the connection ends. */
+static void queue_own(struct http_conn *conn, struct http_chunk *chunk)
 {
-    struct http_chunk *chunk = http_chunk_create(head, body, STR_NONE);
-
     if (chunk == NULL) {
         die(conn);
         return;
@@ -140,88 +138,13 @@ static void queue_own(struct http_conn *conn, struct str head, struct str body)
     conn->own_chunks++;
 }
 
-static void answer(struct http_conn *conn, const struct http_head *head,
-                   const struct http_frame *frame, struct str body)
-{
-    struct buf text;
-
-    buf_init(&text, HTTP_HEAD_BYTES_MAX);
-    if (http_head_append(&text, head, frame) == ERR_OK)
-        queue_own(conn, (struct str){text.data, text.len}, body);
-    else
-        die(conn);
-    buf_fini(&text);
-}
-
-static const char *write_problem(struct http_conn *conn, enum http_problem problem,
-                                 struct buf *body)
-{
-    const struct http_options *options = &conn->shared->options;
-
-    if (options->error_body == NULL) {
-        buf_appendf(body, "%s\n", http_problem_sentence(problem));
-        return "text/plain; charset=utf-8";
-    }
-    options->error_body(problem, body, options->error_arg);
-    return options->error_content_type != NULL ? options->error_content_type : "application/json";
-}
-
-/* The Origin of a request if it is allowed, else empty. */
-static struct str cors_origin(const struct http_conn *conn, const struct http_request *request)
-{
-    struct str origin;
-
-    if (!http_request_header(request, STR("origin"), &origin) ||
-        !http_origin_allowed(origin, conn->shared->options.cors_origins))
-        return STR_NONE;
-    return origin;
-}
-
-/* `request` is NULL when there is none that could be read. */
-static struct http_frame frame_of(const struct http_conn *conn, const struct http_request *request,
-                                  size_t bytes)
-{
-    return (struct http_frame){
-        .length = HTTP_LENGTH_KNOWN,
-        .bytes = bytes,
-        .keep_alive = !conn->closing,
-        .old_client = request != NULL && request->version_minor == 0,
-        .cors_origin = request != NULL ? cors_origin(conn, request) : STR_NONE,
-        .cors_checked = conn->shared->options.cors_origins.count > 0,
-        .wall_ns = clock_wall_ns(conn->shared->options.clock),
-    };
-}
-
-/* `request` as above; `extra` may be NULL. */
 static void answer_problem(struct http_conn *conn, enum http_problem problem,
-                           const struct http_request *request, const struct http_header *extra)
+                           const struct http_request *request)
 {
-    static const struct http_header retry = {STR("retry-after"), STR("1")};
-    bool head_only = request != NULL && request->method == HTTP_METHOD_HEAD;
-    struct buf body;
-
     count(conn, HTTP_STAT_PROBLEMS, problem);
     LOG_DEBUG(conn->shared->options.log, "http", "refused",
               LOG_STR("problem", http_problem_name(problem)), LOG_STR("peer", conn->peer));
-    buf_init(&body, ERROR_BYTES_MAX);
-    struct str type = str_from(write_problem(conn, problem, &body));
-    if (problem == HTTP_PROBLEM_BUSY)
-        extra = &retry;
-    struct http_head head = {http_problem_status(problem), type, extra, extra != NULL};
-    struct http_frame frame = frame_of(conn, request, body.len);
-    answer(conn, &head, &frame, head_only ? STR_NONE : (struct str){body.data, body.len});
-    buf_fini(&body);
-}
-
-static void answer_no_method(struct http_conn *conn, const struct http_request *request)
-{
-    struct buf methods;
-
-    buf_init(&methods, ALLOW_BYTES_MAX);
-    http_route_allow(conn->shared->routes, conn->shared->routes_count, request->path, &methods);
-    struct http_header allow = {STR("allow"), {buf_str(&methods), methods.len}};
-    answer_problem(conn, HTTP_PROBLEM_NO_METHOD, request, &allow);
-    buf_fini(&methods);
+    queue_own(conn, http_answer_problem(conn->shared, problem, request, !conn->closing));
 }
 
 /* The answer to what is no request: after it the connection ends. */
@@ -230,10 +153,7 @@ static void refuse(struct http_conn *conn, enum http_problem problem)
     conn->closing = true;
     hold_body(conn, 0);
     set_phase(conn, PHASE_LINGER);
-    if (problem == HTTP_PROBLEM_NO_METHOD)
-        answer_no_method(conn, conn->refused);
-    else
-        answer_problem(conn, problem, conn->refused, NULL);
+    answer_problem(conn, problem, conn->refused);
 }
 
 void http_conn_refuse(struct http_conn *conn)
@@ -266,35 +186,11 @@ static enum http_problem on_head(struct http_request *request, bool expects, voi
     enum http_problem problem = judge(conn, request);
 
     if (problem == HTTP_PROBLEM_NONE && expects)
-        queue_own(conn, STR("HTTP/1.1 100 Continue\r\n\r\n"), STR_NONE);
+        queue_own(conn,
+                  http_chunk_create(STR("HTTP/1.1 100 Continue\r\n\r\n"), STR_NONE, STR_NONE));
     if (problem != HTTP_PROBLEM_NONE)
         conn->refused = request;
     return problem;
-}
-
-/* OPTIONS: what there is, and, to a browser that may, leave to call it. */
-static void answer_options(struct http_conn *conn, const struct http_request *request)
-{
-    const struct http_options *options = &conn->shared->options;
-    struct str origin = cors_origin(conn, request);
-    const char *allowed = options->cors_headers != NULL ? options->cors_headers
-                                                        : "authorization, content-type, x-api-key";
-    struct buf methods;
-
-    buf_init(&methods, ALLOW_BYTES_MAX);
-    http_route_allow(conn->shared->routes, conn->shared->routes_count, request->path, &methods);
-    struct str allow = {buf_str(&methods), methods.len};
-    const struct http_header headers[] = {
-        {STR("allow"), allow},
-        {STR("access-control-allow-methods"), allow},
-        {STR("access-control-allow-headers"), str_from(allowed)},
-        {STR("access-control-max-age"), STR("600")},
-    };
-    struct http_head head = {
-        .status = 204, .headers = headers, .headers_count = origin.len > 0 ? COUNT_OF(headers) : 1};
-    struct http_frame frame = frame_of(conn, request, 0);
-    answer(conn, &head, &frame, STR_NONE);
-    buf_fini(&methods);
 }
 
 static void call_handler(struct http_conn *conn, struct http_request *request)
@@ -307,7 +203,7 @@ static void call_handler(struct http_conn *conn, struct http_request *request)
                                    .method = request->method,
                                    .version_minor = request->version_minor,
                                    .keep_alive = !conn->closing,
-                                   .cors_origin = cors_origin(conn, request),
+                                   .cors_origin = http_answer_origin(conn->shared, request),
                                    .cors_checked = conn->shared->options.cors_origins.count > 0,
                                    .answer_bytes_max = limits->answer_bytes_max,
                                    .stream_bytes_max = limits->stream_bytes_max,
@@ -336,12 +232,10 @@ static void dispatch(struct http_conn *conn)
     if (!http_parser_keep_alive(conn->parser) || conn->shared->draining)
         conn->closing = true;
     enum http_problem problem = judge(conn, request);
-    if (problem == HTTP_PROBLEM_NO_METHOD)
-        answer_no_method(conn, request);
-    else if (problem != HTTP_PROBLEM_NONE)
-        answer_problem(conn, problem, request, NULL);
+    if (problem != HTTP_PROBLEM_NONE)
+        answer_problem(conn, problem, request);
     else if (request->route == NULL)
-        answer_options(conn, request);
+        queue_own(conn, http_answer_options(conn->shared, request, !conn->closing));
     else
         call_handler(conn, request);
 }
@@ -477,7 +371,7 @@ void http_conn_deliver(struct http_conn *conn)
     if (news.abandoned) {
         detach_reply(conn);
         conn->dispatched = false;
-        answer_problem(conn, HTTP_PROBLEM_INTERNAL, http_parser_request(conn->parser), NULL);
+        answer_problem(conn, HTTP_PROBLEM_INTERNAL, http_parser_request(conn->parser));
     } else if (news.aborted) {
         conn->reset = news.to_close;
         die(conn);
@@ -530,9 +424,10 @@ enum http_wish http_conn_wish(const struct http_conn *conn)
 
 /* ---- time ---- */
 
-static bool passed(uint64_t now_ns, uint64_t since_ns, uint64_t ms)
+/* `since_ns` may be later: the clock is read again in between. */
+static bool passed(uint64_t now_ns, uint64_t since_ns, uint64_t ns)
 {
-    return now_ns - since_ns >= ms * NS_PER_MS;
+    return now_ns >= since_ns && now_ns - since_ns >= ns;
 }
 
 static void tick_input(struct http_conn *conn, uint64_t now)
@@ -541,12 +436,15 @@ static void tick_input(struct http_conn *conn, uint64_t now)
     uint64_t grace = http_parser_body_bytes(conn->parser) * 1000 / limits->body_rate_min;
 
     if (conn->phase == PHASE_IDLE &&
-        passed(now, conn->since_ns, conn->fresh ? limits->head_ms : limits->idle_ms)) {
+        passed(now, conn->since_ns,
+               NS_PER_MS * (conn->fresh ? limits->head_ms : limits->idle_ms))) {
         time_out(conn, conn->fresh ? HTTP_TIMEOUT_HEAD : HTTP_TIMEOUT_IDLE);
-    } else if (conn->phase == PHASE_HEAD && passed(now, conn->since_ns, limits->head_ms)) {
+    } else if (conn->phase == PHASE_HEAD &&
+               passed(now, conn->since_ns, NS_PER_MS * limits->head_ms)) {
         count(conn, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_HEAD);
         refuse(conn, HTTP_PROBLEM_SLOW);
-    } else if (conn->phase == PHASE_BODY && passed(now, conn->body_ns, limits->body_ms + grace)) {
+    } else if (conn->phase == PHASE_BODY &&
+               passed(now, conn->body_ns, NS_PER_MS * (limits->body_ms + grace))) {
         count(conn, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_BODY);
         refuse(conn, HTTP_PROBLEM_SLOW);
     }
@@ -557,17 +455,18 @@ static void tick_output(struct http_conn *conn, uint64_t now, size_t queued)
     if (queued != conn->queued)
         conn->progress_ns = now;
     conn->queued = queued;
-    if (!list_empty(&conn->output) && passed(now, conn->progress_ns, limits_of(conn)->write_ms))
+    if (!list_empty(&conn->output) &&
+        passed(now, conn->progress_ns, NS_PER_MS * limits_of(conn)->write_ms))
         time_out(conn, HTTP_TIMEOUT_WRITE);
     else if (conn->phase == PHASE_LINGER && list_empty(&conn->output) &&
-             passed(now, conn->progress_ns, limits_of(conn)->linger_ms))
+             passed(now, conn->progress_ns, NS_PER_MS * limits_of(conn)->linger_ms))
         die(conn);
 }
 
 /* keeps I80 */
 static void tick_keepalive(struct http_conn *conn, uint64_t now)
 {
-    if (conn->keepalive_ns == 0 || now - conn->written_ns < conn->keepalive_ns)
+    if (conn->keepalive_ns == 0 || !passed(now, conn->written_ns, conn->keepalive_ns))
         return;
     http_reply_send_keepalive(conn->reply);
     http_conn_deliver(conn);

@@ -455,7 +455,8 @@ void http_parser_reset(struct http_parser *parser)
     llhttp_init(&parser->llhttp, HTTP_REQUEST, &settings);
     parser->llhttp.data = parser;
     parser->problem = HTTP_PROBLEM_NONE;
-    parser->version_known = parser->in_body = parser->done = parser->keep_alive = parser->in_value = false;
+    parser->version_known = parser->in_body = parser->done = parser->keep_alive = parser->in_value =
+        false;
     parser->consumed = 0;
     parser->method_at = parser->target_at = parser->version_at = UINT64_MAX;
     buf_clear(&parser->head);
@@ -466,7 +467,7 @@ void http_parser_reset(struct http_parser *parser)
     parser->request = (struct http_request){0};
 }
 
-/* While in the head: no more than the limit, so that the outcome does not depend on the pieces. */
+/* While in the head: no more than the limit, so that the pieces do not decide. */
 static size_t piece_of(const struct http_parser *parser, size_t len)
 {
     uint64_t left = parser->limits->head_bytes_max - parser->consumed;

@@ -5,7 +5,7 @@
  *      feed -> MORE ... feed -> DONE, use the request, reset, feed the rest
  *                          '-> FAILED: the connection cannot go on, as nobody knows where the next request begins
  *
- * The outcome does not depend on how the bytes are cut into pieces. Owner: one connection, loop thread.
+ * How the bytes are cut into pieces does not change what is taken and what is refused; only which of two defects is named. Owner: one connection, loop thread.
  */
 #ifndef HEARTH_HTTP_PARSE_H
 #define HEARTH_HTTP_PARSE_H

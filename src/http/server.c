@@ -30,9 +30,9 @@
 enum {
     READ_BYTES = 64 * 1024,
     WRITE_CHUNKS = 32, /* per write */
-    REFUSED_MAX =
-        64, /* connections beyond the limit that are told so; further ones are just closed */
-    PEER_IDLE_S = 60, /* until the system asks a silent peer whether it is there */
+    REFUSED_MAX = 64,  /* beyond the limit, and told so; further ones are just closed */
+    NEWS_MAX = 1024,   /* replies with news that are looked at in one go */
+    PEER_IDLE_S = 60,  /* until the system asks a silent peer whether it is there */
     TICK_MS = 100,
     ADDRESS_BYTES = 64,
 };
@@ -129,9 +129,8 @@ static void on_written(uv_write_t *write, int status)
     pump(socket);
 }
 
-static void start_write(struct socket *socket)
+static unsigned fill_bufs(const struct socket *socket, uv_buf_t bufs[WRITE_CHUNKS])
 {
-    uv_buf_t bufs[WRITE_CHUNKS];
     unsigned count = 0;
 
     LIST_FOREACH (struct http_chunk, chunk, http_conn_output(socket->conn), node) {
@@ -139,9 +138,44 @@ static void start_write(struct socket *socket)
             break;
         bufs[count++] = (uv_buf_t){.base = chunk->data, .len = chunk->len};
     }
+    return count;
+}
+
+/* The first that is not written whole, with the rest of it. */
+static unsigned skip_bufs(uv_buf_t *bufs, unsigned count, size_t written)
+{
+    unsigned first = 0;
+
+    while (first < count && written >= bufs[first].len)
+        written -= bufs[first++].len;
+    if (first < count) {
+        bufs[first].base += written;
+        bufs[first].len -= written;
+    }
+    return first;
+}
+
+/* At once as much as the system takes: the connection must know of the end of an answer before the client can send its next request. The rest
+ * is libuv's. */
+static void start_write(struct socket *socket)
+{
+    uv_buf_t bufs[WRITE_CHUNKS];
+    unsigned count = fill_bufs(socket, bufs);
+    int written = uv_try_write(&socket->uv.stream, bufs, count);
+    unsigned first = skip_bufs(bufs, count, written > 0 ? (size_t)written : 0);
+
+    if (written < 0 && written != UV_EAGAIN) {
+        http_conn_break(socket->conn);
+        return;
+    }
+    if (written > 0)
+        http_conn_wrote(socket->conn, first);
+    if (first == count)
+        return;
     socket->write.data = socket;
-    socket->writing = count;
-    if (uv_write(&socket->write, &socket->uv.stream, bufs, count, on_written) != 0) {
+    socket->writing = count - first;
+    if (uv_write(&socket->write, &socket->uv.stream, bufs + first, count - first, on_written) !=
+        0) {
         socket->writing = 0;
         http_conn_break(socket->conn);
     }
@@ -166,8 +200,8 @@ static void pump(struct socket *socket)
 {
     if (socket->closing)
         return;
-    if (socket->writing == 0 && http_conn_wish(socket->conn) == HTTP_WISH_NONE &&
-        !list_empty(http_conn_output(socket->conn)))
+    while (socket->writing == 0 && http_conn_wish(socket->conn) == HTTP_WISH_NONE &&
+           !list_empty(http_conn_output(socket->conn)))
         start_write(socket);
     if (http_conn_wish(socket->conn) == HTTP_WISH_SHUTDOWN)
         shut_socket(socket);
@@ -348,15 +382,24 @@ static void stop(struct http_server *server)
     uv_close((uv_handle_t *)&server->wake, NULL);
 }
 
-static void on_wake(uv_async_t *async)
+/* So many in one go, so that writers who never stop do not keep the loop from its sockets. */
+static void deliver_news(struct http_server *server)
 {
-    struct http_server *server = async->data;
-    struct socket *socket;
-
-    while ((socket = http_mailbox_next(server->shared.mailbox)) != NULL) {
+    for (unsigned n = 0; n < NEWS_MAX; n++) {
+        struct socket *socket = http_mailbox_next(server->shared.mailbox);
+        if (socket == NULL)
+            return;
         http_conn_deliver(socket->conn);
         pump(socket);
     }
+    uv_async_send(&server->wake);
+}
+
+static void on_wake(uv_async_t *async)
+{
+    struct http_server *server = async->data;
+
+    deliver_news(server);
     lock_enter(&server->lock);
     bool drain_asked = server->drain_asked, stop_asked = server->stop_asked;
     lock_leave(&server->lock);

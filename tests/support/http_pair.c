@@ -66,9 +66,10 @@ static struct http_route *make_routes(struct http_pair *pair)
     return routes;
 }
 
+/* http_pair_pump looks anyway. */
 static void on_wake(void *arg)
 {
-    ((struct http_pair *)arg)->woken = true;
+    (void)arg;
 }
 
 void http_pair_init(struct http_pair *pair, const struct http_options *options)
@@ -111,7 +112,6 @@ void http_pair_reconnect(struct http_pair *pair)
 
 static void deliver(struct http_pair *pair)
 {
-    pair->woken = false;
     while (http_mailbox_next(pair->shared.mailbox) != NULL)
         http_conn_deliver(pair->conn);
 }

@@ -23,7 +23,6 @@ struct http_pair {
     struct http_reply *held;  /* of the last request to /hold; the test's to release */
     unsigned handled;         /* calls of handlers */
     unsigned closed, dropped; /* calls of on_close and its drop, which /hold registers */
-    bool woken;
 };
 
 /* `options` may be NULL; clock is set here, zero limits are completed. */

@@ -1,0 +1,125 @@
+/*
+ * answer.c: a head and a small body, in one chunk.
+ */
+#include "http/answer.h"
+
+#include "base/clock.h"
+#include "http/head.h"
+
+enum { ERROR_BYTES_MAX = 64 * 1024, ALLOW_BYTES_MAX = 256 };
+
+struct str http_answer_origin(const struct http_shared *shared, const struct http_request *request)
+{
+    struct str origin;
+
+    if (!http_request_header(request, STR("origin"), &origin) ||
+        !http_origin_allowed(origin, shared->options.cors_origins))
+        return STR_NONE;
+    return origin;
+}
+
+static struct http_frame frame_of(const struct http_shared *shared,
+                                  const struct http_request *request, bool keep_alive)
+{
+    return (struct http_frame){
+        .length = HTTP_LENGTH_KNOWN,
+        .keep_alive = keep_alive,
+        .old_client = request != NULL && request->version_minor == 0,
+        .cors_origin = request != NULL ? http_answer_origin(shared, request) : STR_NONE,
+        .cors_checked = shared->options.cors_origins.count > 0,
+        .wall_ns = clock_wall_ns(shared->options.clock),
+    };
+}
+
+static struct http_chunk *make(const struct http_head *head, const struct http_frame *frame,
+                               struct str body)
+{
+    struct http_chunk *chunk = NULL;
+    struct buf text;
+
+    buf_init(&text, HTTP_HEAD_BYTES_MAX);
+    if (http_head_append(&text, head, frame) == ERR_OK)
+        chunk = http_chunk_create((struct str){text.data, text.len}, body, STR_NONE);
+    buf_fini(&text);
+    return chunk;
+}
+
+/* Returns the content type. */
+static const char *write_body(const struct http_options *options, enum http_problem problem,
+                              struct buf *body)
+{
+    if (options->error_body == NULL) {
+        buf_appendf(body, "%s\n", http_problem_sentence(problem));
+        return "text/plain; charset=utf-8";
+    }
+    options->error_body(problem, body, options->error_arg);
+    return options->error_content_type != NULL ? options->error_content_type : "application/json";
+}
+
+/* The header that some problems come with; false for the others. */
+static bool write_header(const struct http_shared *shared, enum http_problem problem,
+                         const struct http_request *request, struct buf *allow,
+                         struct http_header *header)
+{
+    if (problem == HTTP_PROBLEM_BUSY) {
+        *header = (struct http_header){STR("retry-after"), STR("1")};
+        return true;
+    }
+    if (problem != HTTP_PROBLEM_NO_METHOD)
+        return false;
+    http_route_allow(shared->routes, shared->routes_count, request->path, allow);
+    *header = (struct http_header){STR("allow"), {buf_str(allow), allow->len}};
+    return true;
+}
+
+struct http_chunk *http_answer_problem(const struct http_shared *shared, enum http_problem problem,
+                                       const struct http_request *request, bool keep_alive)
+{
+    bool head_only = request != NULL && request->method == HTTP_METHOD_HEAD;
+    struct http_header header;
+    struct buf body, allow;
+
+    buf_init(&body, ERROR_BYTES_MAX);
+    buf_init(&allow, ALLOW_BYTES_MAX);
+    const char *type = write_body(&shared->options, problem, &body);
+    struct http_head head = {
+        .status = http_problem_status(problem),
+        .content_type = str_from(type),
+        .headers = &header,
+        .headers_count = write_header(shared, problem, request, &allow, &header),
+    };
+    struct http_frame frame = frame_of(shared, request, keep_alive);
+    frame.bytes = body.len;
+    struct http_chunk *chunk =
+        make(&head, &frame, head_only ? STR_NONE : (struct str){body.data, body.len});
+    buf_fini(&allow);
+    buf_fini(&body);
+    return chunk;
+}
+
+struct http_chunk *http_answer_options(const struct http_shared *shared,
+                                       const struct http_request *request, bool keep_alive)
+{
+    const char *allowed = shared->options.cors_headers;
+    struct http_frame frame = frame_of(shared, request, keep_alive);
+    struct buf methods;
+
+    buf_init(&methods, ALLOW_BYTES_MAX);
+    http_route_allow(shared->routes, shared->routes_count, request->path, &methods);
+    struct str allow = {buf_str(&methods), methods.len};
+    const struct http_header headers[] = {
+        {STR("allow"), allow},
+        {STR("access-control-allow-methods"), allow},
+        {STR("access-control-allow-headers"),
+         str_from(allowed != NULL ? allowed : "authorization, content-type, x-api-key")},
+        {STR("access-control-max-age"), STR("600")},
+    };
+    struct http_head head = {
+        .status = 204,
+        .headers = headers,
+        .headers_count = frame.cors_origin.len > 0 ? COUNT_OF(headers) : 1,
+    };
+    struct http_chunk *chunk = make(&head, &frame, STR_NONE);
+    buf_fini(&methods);
+    return chunk;
+}
