@@ -146,7 +146,7 @@ endif
 benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format fidelity fuzz fuzz-run bench clean distclean help version FORCE
+.PHONY: all test test-system serve lint format fidelity stress fuzz fuzz-run bench clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -244,6 +244,11 @@ fidelity_suites := $(addprefix $(B)/tests/fidelity/,fidelity_test cache_fidelity
 fidelity: all $(fidelity_suites) $(B)/tests/run $(B)/models.stamp ## the long proof that restored runs equal cold ones (ROUNDS=)
 	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FIDELITY_ROUNDS=$(ROUNDS) \
 	    $(B)/tests/run --timeout 3600 $(fidelity_suites)
+
+# HEARTH_STRESS_S seconds (60) of random seeds; with SAN=thread what several threads do is looked at, too.
+stress_suites := $(addprefix $(B)/tests/cache/,cache_oracle_test cache_threads_test)
+stress: $(stress_suites) ## the random suites of the cache, one seed after the other (HEARTH_STRESS_S=, SAN=)
+	@HEARTH_BUILD=$(CURDIR)/$(B) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') tools/stress.sh $(B)
 
 # libFuzzer where clang has it, else the driver of our own with gcc; both with the address sanitizer. FUZZ_SECONDS is per target, ONLY=name
 # takes some of them. What libFuzzer learns stays below build/; a finding is a file there, to be fixed and then kept in fuzz/corpus/<name>.

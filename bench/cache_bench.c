@@ -413,10 +413,11 @@ static void must(int error, const char *what)
     exit(1);
 }
 
-static void api_open(struct api *api, uint64_t ram_bytes, uint32_t run_tokens)
+static void api_open(struct api *api, uint64_t ram_bytes, uint64_t books_bytes, uint32_t run_tokens)
 {
     struct hearth_options options = {.struct_size = sizeof(options),
                                      .ram_bytes = ram_bytes,
+                                     .books_bytes = books_bytes,
                                      .block_tokens = API_BLOCK,
                                      .run_tokens = run_tokens};
     struct hearth_model model = {.struct_size = sizeof(model), .kinds = HEARTH_KIND_FULL};
@@ -526,7 +527,9 @@ static void api_bench(size_t blocks_max, struct plot *plot)
     size_t whole = PROMPT_TOKENS / API_BLOCK * API_BLOCK;
     struct api api;
 
-    api_open(&api, (uint64_t)blocks_max * 4096 + (UINT64_C(1) << 30), 0);
+    /* Rows of a few bytes: as much for books as for them. */
+    uint64_t part = (uint64_t)blocks_max * 2048 + (UINT64_C(1) << 29);
+    api_open(&api, 2 * part, part, 0);
     for (size_t i = 0; i < API_FLAT; i++)
         make_prompt(flat + i * PROMPT_TOKENS, i);
     for (size_t blocks = 1000; blocks <= blocks_max; blocks *= 10) {
@@ -554,7 +557,7 @@ static void api_bench_get(void)
     struct hearth_plan *plan;
     struct api api;
 
-    api_open(&api, (GET_OBJECTS + 2) * bytes + (UINT64_C(64) << 20), API_BLOCK);
+    api_open(&api, (GET_OBJECTS + 2) * bytes + (UINT64_C(64) << 20), 0, API_BLOCK);
     fill(tokens, count, 3);
     api_store(&api, tokens, count - 1, bytes);
     memset(plain, 1, GET_OBJECTS * bytes);

@@ -148,6 +148,7 @@ class _Options(Structure):
         ("alloc_arg", c_void_p),
         ("log", ctypes.CFUNCTYPE(None, c_char_p, c_void_p)),
         ("log_arg", c_void_p),
+        ("books_bytes", c_uint64),
     ]
 
 
@@ -232,6 +233,7 @@ class _SessionOps(Structure):
 
 _COUNTERS = "lookups hits misses partials tokens_looked_up tokens_matched tokens_reused"
 _COUNTERS2 = "stores stores_refused stores_failed evictions bytes_evicted replaces promotions demotions verify_failures tier_errors"
+_COUNTERS3 = "writes_declined writes_retried writes_given_up"
 _HELD = "objects nodes snapshots tails tail_stashes tail_hits tail_evictions"
 _TIERS = c_uint64 * Tier.ALL
 
@@ -241,11 +243,11 @@ class _Stats(Structure):
         ("struct_size", c_size_t),
         *((name, c_uint64) for name in _COUNTERS.split()),
         ("tokens_reused_by_tier", _TIERS),
-        *((name, c_uint64) for name in _COUNTERS2.split()),
+        *((name, c_uint64) for name in (_COUNTERS2 + " " + _COUNTERS3).split()),
         ("miss_by_reason", c_uint64 * len(Reason)),
         *((name, c_uint64) for name in _HELD.split()),
         ("bytes_by_tier", _TIERS),
-        *((name, c_uint64) for name in "bytes_index bytes_budget bytes_cap flights flight_waits".split()),
+        *((name, c_uint64) for name in "bytes_index bytes_budget bytes_cap bytes_memory flights flight_waits".split()),
     ]
 
 

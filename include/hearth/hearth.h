@@ -133,7 +133,8 @@ HEARTH_API unsigned hearth_api_version(void);
 
 struct hearth_options {
     size_t struct_size;
-    uint64_t ram_bytes;      /* cap of all that grows: objects, reservations, their books, trees and spaces. Under 1 MiB of tables is fixed */
+    uint64_t ram_bytes;      /* cap of all that grows: objects with the arenas that they lie in, reservations, trees, spaces, plans, stores,
+                              * flights. Under 1 MiB of tables is fixed, and not in it */
     uint32_t block_tokens;   /* 0 = 256; at most 65,536 */
     uint32_t run_tokens;     /* blocks moved as one object, at most; 0 = 2,048 */
     uint32_t tails;          /* per space; 0 = 4; UINT32_MAX = none */
@@ -146,6 +147,9 @@ struct hearth_options {
     /* One line per event, without newline; called without locks held. NULL = none. */
     void (*log)(const char *line, void *arg);
     void *log_arg;
+    /* The part of ram_bytes for what is not an object: trees, records, plans, stores, flights. 0 = one part in 32, at least 1 MiB; never more
+     * than half. A block takes about 1.3 KiB, wherever it is: more is needed when a disk holds thousands of times as much as memory. */
+    uint64_t books_bytes;
 };
 
 struct hearth_cache;
@@ -218,7 +222,8 @@ struct hearth_plan_info {
 
 struct hearth_plan;
 
-/* Always gives a plan, a cold one at worst, and leases everything that it names. Copies the tokens. options may be NULL. */
+/* Always gives a plan, a cold one at worst, and leases everything that it names. Copies the tokens. options may be NULL. MEMORY: there
+ * is not even room for the tokens; compute. */
 HEARTH_API int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count, const struct hearth_lookup_options *options,
                              struct hearth_plan **plan);
 /* Valid until the next call on the plan. */
@@ -325,10 +330,13 @@ struct hearth_stats {
     uint64_t stores, stores_refused, stores_failed, evictions, bytes_evicted;
     uint64_t replaces; /* objects that gave way to longer ones of their conversation: dropped, or first to leave from then on */
     uint64_t promotions, demotions, verify_failures, tier_errors;
+    uint64_t writes_declined, writes_retried, writes_given_up; /* to a slower tier that was full or busy; tried again later; not any more */
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
     uint64_t objects, nodes, snapshots, tails; /* held now */
     uint64_t tail_stashes, tail_hits, tail_evictions;
     uint64_t bytes_by_tier[HEARTH_TIER_COUNT], bytes_index, bytes_budget, bytes_cap;
+    uint64_t bytes_memory; /* all that is taken from the system now, gaps included. Never above bytes_cap; when that is lowered, arenas
+                            * are given back as they become empty */
     uint64_t flights, flight_waits;
 };
 

@@ -74,7 +74,7 @@ struct answer_choice {
 
 struct answer {
     char id[ANSWER_ID_BYTES]; /* of the whole answer, without the dialect's prefix */
-    uint64_t request_id;
+    const char *request_id; /* as the header of the answer has it; borrowed. NULL: none */
     uint64_t created_s; /* wall time */
     const char *model;  /* name to report */
     const struct gen_request *request;
@@ -123,6 +123,7 @@ extern const struct dialect dialect_openai_chat;
 extern const struct dialect dialect_openai_completions;
 extern const struct dialect dialect_openai_responses;
 extern const struct dialect dialect_anthropic_messages;
+extern const struct dialect dialect_anthropic_count; /* of /v1/messages/count_tokens: parse, error and status only */
 
 /* With an id of its own, and as many empty choices as the request asks for. The request is borrowed. */
 void answer_init(struct answer *answer, const struct gen_request *request);

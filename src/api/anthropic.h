@@ -1,8 +1,8 @@
 /*
- * anthropic.h: Anthropic's Messages API: what the endpoints need beside `dialect_anthropic_messages` (answer.h).
+ * anthropic.h: Anthropic's Messages API: what its reader and its writer share, behind the dialects of answer.h.
  *
- *      POST /v1/messages                 the dialect: anthropic_parse.c reads, anthropic_compose.c writes
- *      POST /v1/messages/count_tokens    anthropic_parse_count, then anthropic_compose_count with the length of the prompt
+ *      POST /v1/messages                 dialect_anthropic_messages: anthropic_parse.c reads, anthropic_compose.c writes
+ *      POST /v1/messages/count_tokens    dialect_anthropic_count: the same, but max_tokens is not needed and nothing is generated
  *
  * What a client is told about its prompt adds up to it (keeps I99; usage.h), with or without cache_control, and is the same in message_start,
  * message_delta and whole bodies:
@@ -34,8 +34,5 @@ enum err anthropic_parse(struct gen_request *request, yyjson_val *root,
                          struct api_error *error) NODISCARD;
 enum err anthropic_parse_count(struct gen_request *request, yyjson_val *root,
                                struct api_error *error) NODISCARD;
-
-/* {"input_tokens":N} */
-void anthropic_compose_count(uint32_t tokens, struct buf *out);
 
 #endif

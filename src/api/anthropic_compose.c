@@ -158,15 +158,6 @@ static void compose_body(struct answer *answer, struct buf *out)
     json_close(&json, '}');
 }
 
-void anthropic_compose_count(uint32_t tokens, struct buf *out)
-{
-    struct json json = json_to(out);
-
-    json_open(&json, '{');
-    json_key_uint(&json, "input_tokens", tokens);
-    json_close(&json, '}');
-}
-
 /* ---- a stream ---- */
 
 /* An event with its type in both places; the caller adds to the object and ends it. */
@@ -232,12 +223,14 @@ static void block_close(struct answer_choice *choice, struct buf *out)
     choice->block = -1;
 }
 
-/* Goes on with the open block if it is of this kind; calls are a block each. `call` is of BLOCK_TOOL. */
+/* Goes on with the open block if it is of this kind. `call` is of BLOCK_TOOL. */
 static void block_open(struct answer_choice *choice, enum block_kind kind,
                        const struct answer_call *call, struct buf *out)
 {
-    if (choice->block >= 0 && choice->block_kind == (int)kind && kind != BLOCK_TOOL)
+    if (choice->block >= 0 && choice->block_kind == (int)kind) {
+        assert(kind != BLOCK_TOOL); /* output_event.h: calls do not overlap */
         return;
+    }
     block_close(choice, out);
     choice->block = choice->blocks++;
     choice->block_kind = (int)kind;
@@ -341,11 +334,9 @@ static void compose_error(const struct api_error *error, const char *request_id,
 static void compose_stream_error(struct answer *answer, const struct api_error *error,
                                  struct buf *out)
 {
-    char request_id[32];
     struct json json = event_open(out, "error");
 
-    snprintf(request_id, sizeof(request_id), "req_%016" PRIx64, answer->request_id);
-    write_error(&json, error, request_id);
+    write_error(&json, error, answer->request_id);
     event_close(&json);
 }
 
@@ -374,4 +365,11 @@ const struct dialect dialect_anthropic_messages = {
     .choice_end = compose_choice_end,
     .end = compose_end,
     .stream_error = compose_stream_error,
+};
+
+const struct dialect dialect_anthropic_count = {
+    .name = "anthropic.count_tokens",
+    .parse = anthropic_parse_count,
+    .error = compose_error,
+    .status = error_status,
 };

@@ -21,6 +21,8 @@
 
 #include <stdio.h>
 
+enum { MESSAGES_MAX = 100000 }; /* Anthropic's own limit */
+
 /* ---- text in pieces ---- */
 
 /* Most messages are one block: nothing is copied before there is a second one. */
@@ -28,6 +30,7 @@ struct joined {
     struct str only; /* the first piece, borrowed from the body */
     struct buf all;  /* from the second one on */
     bool any;        /* also when all of it is empty */
+    bool marked;     /* a breakpoint is wanted behind it */
 };
 
 static void joined_init(struct joined *joined, size_t limit)
@@ -60,7 +63,7 @@ static void joined_clear(struct joined *joined)
 {
     buf_clear(&joined->all);
     joined->only = STR_NONE;
-    joined->any = false;
+    joined->any = joined->marked = false;
 }
 
 /* ---- turns ---- */
@@ -80,7 +83,6 @@ struct turn {
     struct joined result;   /* of the tool that is being read */
     struct buf calls;       /* the elements of tool_calls */
     struct json calls_json; /* into calls */
-    bool marked;            /* a breakpoint is wanted behind it */
 };
 
 /* See the head of the file. */
@@ -115,7 +117,6 @@ static void turn_clear(struct turn *turn)
     joined_clear(&turn->thoughts);
     buf_clear(&turn->calls);
     turn->calls_json = json_to(&turn->calls);
-    turn->marked = false;
 }
 
 static void write_message(struct turn *turn)
@@ -148,6 +149,12 @@ static bool turn_is_empty(const struct turn *turn)
     return !turn->text.any && !turn->thoughts.any && turn->calls.len == 0;
 }
 
+/* If it is the last one: is there text of an assistant to go on with? */
+static bool can_go_on(const struct turn *turn)
+{
+    return turn->role == TURN_ASSISTANT && turn->calls.len == 0 && joined_str(&turn->text).len > 0;
+}
+
 static void turn_end(struct turn *turn)
 {
     struct anthropic_build *build = turn->build;
@@ -155,10 +162,10 @@ static void turn_end(struct turn *turn)
     if (!turn_is_empty(turn)) {
         write_message(turn);
         bool first = turn->role == TURN_SYSTEM && build->messages == 0;
-        if (turn->marked)
+        if (turn->text.marked)
             anthropic_add_break(build->request, first ? GEN_BREAK_SYSTEM : (int)build->messages);
         build->messages++;
-        build->request->continue_final = turn->role == TURN_ASSISTANT && turn->calls.len == 0;
+        build->request->continue_final = can_go_on(turn);
     }
     turn_clear(turn);
     turn->role = TURN_NONE;
@@ -169,6 +176,12 @@ static void turn_end(struct turn *turn)
 typedef enum err block_fn(struct turn *turn, const struct json_reader *block, struct joined *out);
 
 static enum err text_block(struct turn *turn, const struct json_reader *block, struct joined *out);
+
+static void note_break(struct turn *turn, const struct json_reader *block, struct joined *out)
+{
+    if (anthropic_has_break(turn->build->request, block->object))
+        out->marked = true;
+}
 
 /* Each block of an array, by `fn`. */
 static enum err each_block(struct turn *turn, const struct json_reader *parent, const char *key,
@@ -256,6 +269,7 @@ static enum err text_block(struct turn *turn, const struct json_reader *block, s
 {
     struct str type, text;
 
+    note_break(turn, block, out);
     TRY(anthropic_need_str(block, "type", false, &type));
     if (str_eq(type, STR("text"))) {
         TRY(anthropic_need_str(block, "text", true, &text));
@@ -309,30 +323,18 @@ static enum err tool_result_block(struct turn *turn, const struct json_reader *b
     json_key_str(json, "tool_call_id", id);
     json_key_str(json, "content", joined_str(&turn->result));
     json_close(json, '}');
-    if (anthropic_has_break(build->request, block->object))
+    note_break(turn, block, &turn->result);
+    if (turn->result.marked)
         anthropic_add_break(build->request, (int)build->messages);
     build->messages++;
     build->request->continue_final = false;
     return ERR_OK;
 }
 
-static void note_break(struct turn *turn, const struct json_reader *block)
-{
-    if (anthropic_has_break(turn->build->request, block->object))
-        turn->marked = true;
-}
-
-static enum err system_block(struct turn *turn, const struct json_reader *block, struct joined *out)
-{
-    note_break(turn, block);
-    return text_block(turn, block, out);
-}
-
 static enum err user_block(struct turn *turn, const struct json_reader *block, struct joined *out)
 {
     if (yyjson_equals_str(yyjson_obj_get(block->object, "type"), "tool_result"))
         return tool_result_block(turn, block);
-    note_break(turn, block);
     return text_block(turn, block, out);
 }
 
@@ -342,6 +344,7 @@ static enum err thinking_block(struct turn *turn, const struct json_reader *bloc
 {
     struct str thought;
 
+    note_break(turn, block, &turn->text);
     TRY(anthropic_need_str(block, "thinking", true, &thought));
     return joined_add(&turn->thoughts, thought, "\n");
 }
@@ -353,6 +356,7 @@ static enum err tool_use_block(struct turn *turn, const struct json_reader *bloc
     struct str id, name;
     yyjson_val *input = NULL;
 
+    note_break(turn, block, &turn->text);
     TRY(anthropic_need_str(block, "id", false, &id));
     TRY(anthropic_need_str(block, "name", false, &name));
     TRY(json_read_object(block, "input", &input));
@@ -394,7 +398,6 @@ static enum err assistant_block(struct turn *turn, const struct json_reader *blo
     TRY(anthropic_need_str(block, "type", false, &type));
     if (is_foreign(type))
         return ERR_OK;
-    note_break(turn, block);
     if (str_eq(type, STR("thinking")))
         return thinking_block(turn, block);
     if (str_eq(type, STR("tool_use")))
@@ -405,7 +408,7 @@ static enum err assistant_block(struct turn *turn, const struct json_reader *blo
 /* ---- messages ---- */
 
 static block_fn *const block_fns[TURN_COUNT] = {
-    [TURN_SYSTEM] = system_block,
+    [TURN_SYSTEM] = text_block,
     [TURN_USER] = user_block,
     [TURN_ASSISTANT] = assistant_block,
 };
@@ -437,8 +440,10 @@ static enum err read_messages(struct turn *turn, const struct json_reader *body)
     yyjson_val *array = json_read_get(body, "messages"), *value;
     size_t index, max;
 
-    if (!yyjson_is_arr(array) || yyjson_arr_size(array) == 0)
-        return json_read_error(body, "messages", "must be an array of at least one message");
+    if (!yyjson_is_arr(array) || yyjson_arr_size(array) == 0 ||
+        yyjson_arr_size(array) > MESSAGES_MAX)
+        return json_read_error(body, "messages", "must be an array of 1 to %d messages",
+                               MESSAGES_MAX);
     yyjson_arr_foreach(array, index, max, value)
     {
         char at[ANTHROPIC_AT_BYTES];
@@ -455,7 +460,7 @@ static enum err read_system(struct turn *turn, const struct json_reader *body)
     if (json_read_get(body, "system") == NULL)
         return ERR_OK;
     turn->role = TURN_SYSTEM;
-    TRY(text_or_blocks(turn, body, "system", system_block, &turn->text));
+    TRY(text_or_blocks(turn, body, "system", text_block, &turn->text));
     turn_end(turn);
     return ERR_OK;
 }

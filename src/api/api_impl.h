@@ -39,7 +39,6 @@ struct endpoint {
     void (*now)(const struct visit *visit); /* on the loop thread; must not block */
     void (*work)(struct call *call);        /* on a worker */
     /* Instead of the dialect's; may be NULL. */
-    enum err (*parse)(struct gen_request *request, yyjson_val *root, struct api_error *error);
 };
 
 /* What a route's handler gets. */

@@ -219,7 +219,7 @@ static bool parse(struct call *call, struct api_error *error)
     if (!call_read(call, error))
         return false;
     root = yyjson_doc_get_root(call->request.body);
-    err = (endpoint->parse ? endpoint->parse : api_dialect(endpoint)->parse)(&call->request, root, error);
+    err = api_dialect(endpoint)->parse(&call->request, root, error);
     if (err != ERR_OK)
         respond_error_from(error, err, NULL);
     return err == ERR_OK;
@@ -350,7 +350,7 @@ static void make_answer(struct call *call)
     struct answer *answer = &call->answer;
 
     answer_init(answer, &call->request);
-    answer->request_id = call->first_id;
+    answer->request_id = call->request_id;
     answer->created_s = clock_wall_ns(call->api->clock) / NS_PER_S;
     answer->model = model_name(call->model);
     answer->token_bytes = token_bytes;

@@ -222,12 +222,16 @@ void endpoint_count_tokens(struct call *call)
 {
     struct api_error error = {0};
     struct buf body;
+    struct json json;
 
     if (!call_prepare(call, &error)) {
         call_fail(call, &error);
         return;
     }
     buf_init(&body, BODY_BYTES_MAX);
-    anthropic_compose_count((uint32_t)MIN(call->prepared.prompt.count, UINT32_MAX), &body);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_uint(&json, "input_tokens", call->prepared.prompt.count);
+    json_close(&json, '}');
     respond(call, &body);
 }

@@ -276,7 +276,7 @@ static void write_output(struct json *json, const struct answer *answer)
         write_item(json, answer, &item);
         item.index++;
     }
-    if (choice->content.len > 0 || choice->calls_count == 0) {
+    if (choice->content.len > 0 || (item.index == 0 && choice->calls_count == 0)) {
         item.kind = ITEM_MESSAGE;
         item.status = choice->calls_count == 0 ? status : COMPLETED;
         item.text = text_of(&choice->content, 0);
@@ -527,6 +527,8 @@ static void responses_event(struct answer *answer, size_t index, const struct ou
 static void responses_choice_end(struct answer *answer, size_t index, struct buf *out)
 {
     assert(index == CHOICE && answer->choices[CHOICE].finish != ANSWER_RUNNING);
+    if (answer->choices[CHOICE].blocks == 0)
+        begin_item(answer, ITEM_MESSAGE, 0, out);
     close_item(answer, status_of(answer), out);
 }
 

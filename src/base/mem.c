@@ -7,6 +7,7 @@
 #include "base/mem.h"
 
 #include <assert.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,6 +22,24 @@ void mem_set_fault(struct fault *fault)
 {
     /* Release/acquire: a thread that sees the pointer sees the armed struct. */
     atomic_store_explicit(&mem_fault, fault, memory_order_release);
+}
+
+static _Atomic(atomic_llong *) mem_account;
+
+void mem_set_account(atomic_llong *bytes)
+{
+    atomic_store_explicit(&mem_account, bytes, memory_order_release); /* as above */
+}
+
+/* Adds an allocation to the account of a test, or takes it off. Returns it. */
+static void *account(void *ptr, int sign)
+{
+    atomic_llong *bytes = atomic_load_explicit(&mem_account, memory_order_acquire);
+
+    if (bytes != NULL && ptr != NULL)
+        atomic_fetch_add_explicit(bytes, sign * (long long)malloc_usable_size(ptr),
+                                  memory_order_relaxed); /* a counter, nothing hangs on it */
+    return ptr;
 }
 
 static bool fault_now(void)
@@ -52,7 +71,7 @@ void *mem_alloc(size_t size)
 
     if (ptr == NULL)
         out_of_memory(size);
-    return ptr;
+    return account(ptr, 1);
 }
 
 void *mem_alloc_array(size_t count, size_t size)
@@ -79,7 +98,7 @@ char *mem_strdup(const char *text)
 
 void *mem_try_alloc(size_t size)
 {
-    return fault_now() ? NULL : malloc(size ? size : 1);
+    return fault_now() ? NULL : account(malloc(size ? size : 1), 1);
 }
 
 void *mem_try_alloc_array(size_t count, size_t size)
@@ -91,7 +110,12 @@ void *mem_try_alloc_array(size_t count, size_t size)
 
 void *mem_try_realloc(void *ptr, size_t size)
 {
-    return fault_now() ? NULL : realloc(ptr, size ? size : 1);
+    if (fault_now())
+        return NULL;
+    account(ptr, -1);
+    void *grown = realloc(ptr, size ? size : 1);
+    account(grown != NULL ? grown : ptr, 1);
+    return grown;
 }
 
 void *mem_try_alloc_aligned(size_t alignment, size_t size)
@@ -99,10 +123,12 @@ void *mem_try_alloc_aligned(size_t alignment, size_t size)
     void *ptr = NULL;
 
     assert(alignment >= sizeof(void *) && (alignment & (alignment - 1)) == 0);
-    return fault_now() || posix_memalign(&ptr, alignment, size ? size : 1) != 0 ? NULL : ptr;
+    if (fault_now() || posix_memalign(&ptr, alignment, size ? size : 1) != 0)
+        return NULL;
+    return account(ptr, 1);
 }
 
 void mem_free(void *ptr)
 {
-    free(ptr);
+    free(account(ptr, -1));
 }

@@ -10,6 +10,7 @@
 #ifndef HEARTH_BASE_MEM_H
 #define HEARTH_BASE_MEM_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -44,5 +45,9 @@ bool mem_add_overflows(size_t a, size_t b, size_t *sum) NODISCARD;
 
 /* Tests: calls of mem_try_* ask this fault first; NULL ends it. Process-wide, because memory is. */
 void mem_set_fault(struct fault *fault);
+
+/* Tests: what is allocated from now on is added to *bytes as the C library rounds it, and what is freed is taken off; NULL ends it.
+ * Process-wide, too. */
+void mem_set_account(atomic_llong *bytes);
 
 #endif

@@ -18,6 +18,8 @@
 
 enum { BLOCK_TOKENS_DEFAULT = 256, RUN_TOKENS_DEFAULT = 2048, TAILS_DEFAULT = 4 };
 
+#define BOOKS_BYTES_MIN (UINT64_C(1) << 20)
+
 /* ---- the lock, and what is done after it ---- */
 
 void cache_enter(struct hearth_cache *cache, struct deferred *deferred)
@@ -86,6 +88,8 @@ void cache_leave(struct hearth_cache *cache, struct deferred *deferred)
         flight_calls_make(&deferred->calls);
     if (deferred->puts != NULL)
         mover_start_puts(cache, deferred->puts);
+    if (deferred->drops_count > 0)
+        mover_retry(cache, deferred->drops_count);
     *deferred = (struct deferred){0};
 }
 
@@ -94,13 +98,37 @@ uint64_t cache_now_ns(const struct hearth_cache *cache)
     return clock_mono_ns(cache->clock);
 }
 
-int cache_copy_tokens(const int32_t *tokens, size_t count, int32_t **copy)
+bool cache_charge(struct hearth_cache *cache, uint64_t bytes)
 {
+    struct deferred deferred;
+
+    cache_enter(cache, &deferred);
+    bool charged = room_reserve_request(cache, bytes, &deferred);
+    cache_leave(cache, &deferred);
+    return charged;
+}
+
+void cache_uncharge(struct hearth_cache *cache, uint64_t bytes)
+{
+    lock_enter(&cache->lock);
+    room_release_request(cache, bytes);
+    lock_leave(&cache->lock);
+}
+
+int cache_copy_tokens(struct hearth_cache *cache, const int32_t *tokens, size_t count,
+                      uint64_t more, int32_t **copy, uint64_t *charged)
+{
+    *copy = NULL;
     if (count == 0 || count > CACHE_TOKENS_MAX)
         return HEARTH_ERROR_INVALID;
-    *copy = mem_try_alloc_array(count, sizeof(**copy));
-    if (*copy == NULL)
+    *charged = more + count * sizeof(**copy);
+    if (!cache_charge(cache, *charged))
         return HEARTH_ERROR_MEMORY;
+    *copy = mem_try_alloc_array(count, sizeof(**copy));
+    if (*copy == NULL) {
+        cache_uncharge(cache, *charged);
+        return HEARTH_ERROR_MEMORY;
+    }
     memcpy(*copy, tokens, count * sizeof(**copy));
     return HEARTH_OK;
 }
@@ -137,6 +165,7 @@ static void clear_slower(struct object *object, void *arg)
 
     if (object->moving && object->data != NULL)
         object->unwanted = true;
+    mover_give_up(object);
     if (!object->in[tier])
         return;
     clearing->bytes += object->bytes;
@@ -200,15 +229,33 @@ static struct hearth_options take_options(const struct hearth_options *options)
     return mine;
 }
 
-static void add_owners(struct hearth_cache *cache)
+static budget_owner add_owner(struct budget *budget, const char *name, uint64_t share)
 {
-    struct errinfo info;
-    enum err err = budget_add_owner(cache->budget, "index", 0, &cache->owner_index, &info);
+    budget_owner owner = -1;
+    enum err err = budget_add_owner(budget, name, share, &owner, NULL);
 
     assert(err == ERR_OK);
-    err = budget_add_owner(cache->budget, "common", 0, &cache->owner_common, &info);
-    assert(err == ERR_OK);
     (void)err;
+    return owner;
+}
+
+/* The part of a cap that is for books. Rows of a block are some MiB and its books about 1 KiB, so a small part is plenty, unless a
+ * slower tier holds thousands of times as much as memory does. */
+static uint64_t books_part(const struct hearth_cache *cache, uint64_t cap)
+{
+    uint64_t wanted = cache->books_bytes ? cache->books_bytes : MAX(cap / 32, BOOKS_BYTES_MIN);
+
+    return MIN(wanted, cap / 2);
+}
+
+static void open_ledgers(struct hearth_cache *cache, uint64_t cap)
+{
+    cache->budget = budget_create(cap);
+    cache->owner_index = add_owner(cache->budget, "index", 0);
+    cache->owner_common = add_owner(cache->budget, "common", 0);
+    cache->books_budget = budget_create(books_part(cache, cap));
+    cache->books_owner = add_owner(cache->books_budget, "books", 0);
+    cache->requests_owner = add_owner(cache->books_budget, "requests", books_part(cache, cap) / 4);
 }
 
 int hearth_open(struct hearth_cache **out, const struct hearth_options *options, char *message)
@@ -240,12 +287,14 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     heap_init(&cache->heap);
     heap_init(&cache->heap_slow);
     list_init(&cache->spaces);
-    cache->budget = budget_create(mine.ram_bytes);
-    add_owners(cache);
-    cache->pages = pages_create(&(struct pages_options){.limit_bytes = mine.ram_bytes,
-                                                        .alloc = mine.alloc,
-                                                        .free = mine.free,
-                                                        .arg = mine.alloc_arg});
+    list_init(&cache->declined);
+    cache->books_bytes = mine.books_bytes;
+    open_ledgers(cache, mine.ram_bytes);
+    cache->pages = pages_create(
+        &(struct pages_options){.limit_bytes = mine.ram_bytes - books_part(cache, mine.ram_bytes),
+                                .alloc = mine.alloc,
+                                .free = mine.free,
+                                .arg = mine.alloc_arg});
     cache->events = events_create(CACHE_EVENTS, cache->clock, mine.log, mine.log_arg);
     *out = cache;
     return HEARTH_OK;
@@ -274,10 +323,10 @@ void hearth_close(struct hearth_cache **out)
     }
     heap_fini(&cache->heap);
     heap_fini(&cache->heap_slow);
-    budget_remove_owner(cache->budget, cache->owner_index);
-    budget_remove_owner(cache->budget, cache->owner_common);
-    budget_destroy(&cache->budget);
     pages_destroy(&cache->pages);
+    budget_destroy(&cache->budget); /* abort when something is not given back */
+    budget_release(cache->books_budget, cache->books_owner, cache->places * room_place_bytes());
+    budget_destroy(&cache->books_budget);
     events_destroy(&cache->events);
     cond_fini(&cache->changed);
     lock_fini(&cache->lock);
@@ -309,6 +358,7 @@ void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space,
         if (space == NULL || space == each)
             add_held(each, &stats);
     stats.bytes_budget = budget_used(cache->budget);
+    stats.bytes_memory = pages_bytes_held(cache->pages) + budget_used(cache->books_budget);
     stats.bytes_cap = budget_cap(cache->budget);
     lock_leave(&cache->lock);
     stats.struct_size = size;
@@ -388,9 +438,10 @@ void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes)
 
     cache_enter(cache, &deferred);
     budget_set_cap(cache->budget, ram_bytes);
+    budget_set_cap(cache->books_budget, books_part(cache, ram_bytes));
     room_shrink(cache, &deferred);
     cache_leave(cache, &deferred);
-    pages_set_limit(cache->pages, ram_bytes);
+    pages_set_limit(cache->pages, ram_bytes - books_part(cache, ram_bytes));
 }
 
 /* ---- checking ---- */
@@ -451,6 +502,12 @@ void cache_check(struct hearth_cache *cache)
     }
     assert(records == cache->records && shares == cache->shares);
     assert(in_heaps == cache->heap.count + cache->heap_slow.count);
-    assert(books == cache->books && books + charged == budget_used(cache->budget));
+    list_check(&cache->declined);
+    assert(cache->declined.count <= CACHE_DECLINED_MAX);
+    assert(books == cache->books);
+    assert(books + charged == budget_used(cache->budget));
+    assert(books + cache->requests + records * sizeof(struct object) +
+               cache->places * room_place_bytes() ==
+           budget_used(cache->books_budget));
     lock_leave(&cache->lock);
 }

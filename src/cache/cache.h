@@ -56,6 +56,7 @@ enum {
     CACHE_TENANT_BYTES = 64,
     CACHE_TOKENS_MAX = 1 << 26,
     CACHE_BLOCK_TOKENS_MAX = 1 << 16,
+    CACHE_DECLINED_MAX = 256, /* objects that wait for a slower tier to take them after all */
     CACHE_DRAIN_MS_MAX = 5000, /* that closing waits for writes */
 };
 
@@ -110,12 +111,17 @@ struct hearth_cache {
     struct heap heap GUARDED_BY(lock); /* objects in memory that may be evicted */
     struct heap heap_slow GUARDED_BY(lock); /* objects that are not in memory, and may be forgotten to save their books */
     size_t records GUARDED_BY(lock); /* of all spaces: each has a place in the heaps */
+    size_t places GUARDED_BY(lock); /* the most records that there ever were: tables keep the size that they had then */
     uint64_t shares GUARDED_BY(lock); /* of all spaces together */
     uint64_t books GUARDED_BY(lock); /* of the ledger, for trees and spaces */
+    uint64_t requests GUARDED_BY(lock); /* of books_budget, for plans, stores and flights */
     bool closing GUARDED_BY(lock); /* the slow tier keeps what it has */
     struct list spaces GUARDED_BY(lock);
-    struct budget *budget;
+    struct budget *budget; /* the ledger: objects and trees, by whom; its cap is the cache's */
     budget_owner owner_index, owner_common;
+    struct budget *books_budget; /* its part that is not in arenas: trees, records, requests. Arenas have the rest: see room.c */
+    budget_owner books_owner, requests_owner;
+    uint64_t books_bytes; /* as asked for; 0 = by the cap */
     struct pages *pages;
     struct events *events;
     struct tier *slow; /* may be NULL; owned */
@@ -123,6 +129,9 @@ struct hearth_cache {
     uint64_t ghosts[CACHE_GHOSTS] GUARDED_BY(lock);
     size_t ghosts_next GUARDED_BY(lock);
     uint32_t operations GUARDED_BY(lock); /* of the slow tier, running */
+    struct list declined GUARDED_BY(lock); /* objects that it did not take, by retry_link */
+    uint32_t chances GUARDED_BY(lock); /* that it takes one of them: something there has come to an end since */
+    bool retrying GUARDED_BY(lock); /* a thread is at it */
     struct hearth_stats stats GUARDED_BY(lock);
 };
 
@@ -141,6 +150,7 @@ struct hearth_plan {
     bool branches; /* what is held goes on, and goes another way than the prompt */
     bool accepted;
     uint64_t started_ns;
+    uint64_t charged; /* of the ledger */
 };
 
 struct hearth_store {
@@ -156,6 +166,7 @@ struct hearth_store {
     enum hearth_object_kind kind;
     uint32_t begin, end;
     uint64_t started_ns;
+    uint64_t charged; /* of the ledger, for itself */
 };
 
 /* ---- cache.c ---- */
@@ -169,8 +180,12 @@ void cache_note_free(struct deferred *deferred, void *memory);
  * which is a miss later and nothing worse. */
 void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred, const struct hash256 *key);
 uint64_t cache_now_ns(const struct hearth_cache *cache);
-/* A copy of a caller's tokens, freed with mem_free; INVALID when there are none or too many, MEMORY. */
-int cache_copy_tokens(const int32_t *tokens, size_t count, int32_t **copy);
+/* A copy of a caller's tokens, freed with mem_free; INVALID when there are none or too many, MEMORY. With it and `more` bytes charged to the
+ * ledger: cache_uncharge gives *charged back. */
+int cache_copy_tokens(struct hearth_cache *cache, const int32_t *tokens, size_t count, uint64_t more, int32_t **copy, uint64_t *charged);
+/* Bytes of a request that are not an object's: taken from the ledger, evicting others; without the lock. */
+bool cache_charge(struct hearth_cache *cache, uint64_t bytes) NODISCARD;
+void cache_uncharge(struct hearth_cache *cache, uint64_t bytes);
 /* Room for one more in a growing array of small things; aborts rather than fail. */
 void *cache_grow(void *items, size_t count, size_t *cap, size_t size) NODISCARD;
 
@@ -242,7 +257,11 @@ void mover_write(struct hearth_cache *cache, struct object *object, struct defer
 /* Starts reading a leased object into memory for a request; false when it cannot. */
 bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t request) NODISCARD;
 void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts);
-/* Waits until nothing is moving, at most so long. */
+/* So many places or objects less are taken in the slow tier: tries again what it declined, the newest first, a few at a time. */
+void mover_retry(struct hearth_cache *cache, size_t chances);
+/* The object is not to be tried again. */
+void mover_give_up(struct object *object) REQUIRES(lock);
+/* Writes what was declined, if the tier takes it now, and waits until nothing is moving, at most so long. */
 void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms);
 
 #endif

@@ -110,6 +110,11 @@ void flights_destroy(struct flights **flights)
     *flights = NULL;
 }
 
+uint64_t flight_bytes(size_t count)
+{
+    return sizeof(struct flight) + count * sizeof(int32_t);
+}
+
 struct flight *flights_open(struct flights *flights, const int32_t *tokens, size_t count)
 {
     size_t bytes;

@@ -36,6 +36,7 @@ void flights_destroy(struct flights **flights); /* aborts when a flight is open 
 
 /* NULL when there are too many, no tokens or no memory: the caller computes without announcing it. Copies the tokens. */
 struct flight *flights_open(struct flights *flights, const int32_t *tokens, size_t count) NODISCARD;
+uint64_t flight_bytes(size_t count); /* that a flight of so many tokens takes */
 /* State exists for the first `boundary` tokens (never fewer than before, never more than the flight has). Due callbacks are prepended to
  * *due; make them without locks, with flight_calls_make. */
 void flights_reached(struct flights *flights, struct flight *flight, uint32_t boundary, struct flight_call **due);

@@ -397,6 +397,16 @@ static void count_lookup(const struct hearth_plan *plan, struct deferred *deferr
     cache_note_event(cache, deferred, &event);
 }
 
+/* Of a plan without its tokens: one object for each block, once more for sliding rows, a snapshot; and arrays double when they grow. */
+static uint64_t plan_bytes_max(const struct hearth_space *space, size_t count)
+{
+    size_t blocks = count / space->cache->block_tokens + 1;
+    size_t objects = 2 * (blocks * (space->model.captures_sliding ? 2 : 1) + 1);
+
+    return sizeof(struct hearth_plan) +
+           MAX(objects, 16) * (sizeof(struct object *) + sizeof(struct hearth_object));
+}
+
 bool plan_is_peek(const struct hearth_plan *plan)
 {
     return (plan->options.flags & HEARTH_LOOKUP_PEEK) != 0;
@@ -410,7 +420,9 @@ int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t coun
 
     *out = NULL;
     int32_t *copy;
-    int error = cache_copy_tokens(tokens, count, &copy);
+    uint64_t charged;
+    int error =
+        cache_copy_tokens(cache, tokens, count, plan_bytes_max(space, count), &copy, &charged);
     if (error != HEARTH_OK)
         return error;
     struct hearth_plan *plan = mem_alloc(sizeof(*plan));
@@ -418,6 +430,7 @@ int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t coun
                                  .tokens = copy,
                                  .count = count,
                                  .limit = UINT32_MAX,
+                                 .charged = charged,
                                  .started_ns = clock_mono_ns(cache->clock)};
     if (options != NULL)
         memcpy(&plan->options, options, MIN(options->struct_size, sizeof(plan->options)));

@@ -8,7 +8,10 @@
  * costs an object, never a request (keeps I94). What a tier has lost or damaged is dropped at once, so that nobody else is led to it; an
  * error or a time-out says nothing about the object, which stays.
  *
- * Not here: a second try for what the tier declined, and a choice of what is worth writing.
+ * What a tier declines (a full queue, no room) waits in a list, and is tried again when something there has come to an end: a write, a read, an
+ * object that was dropped. The newest first, a few at a time, and of too many the oldest are given up.
+ *
+ * Not here: a choice of what is worth writing.
  */
 #include <assert.h>
 #include <stddef.h>
@@ -17,6 +20,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cache/cache.h"
+
+enum { RETRIES_AT_ONCE = 4 }; /* whoever frees a place in the tier has other things to do */
 
 /* A running operation of the slow tier. */
 struct move {
@@ -47,6 +52,13 @@ static void finish(struct hearth_cache *cache, struct object *object, struct def
 
 /* ---- writing ---- */
 
+static void begin_write(struct hearth_cache *cache, struct object *object)
+{
+    room_lease(object);
+    object->moving = true;
+    cache->operations++;
+}
+
 void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
 {
     lock_assert_held(&cache->lock);
@@ -56,9 +68,29 @@ void mover_write(struct hearth_cache *cache, struct object *object, struct defer
     put->object = object;
     put->next = deferred->puts;
     deferred->puts = put;
-    room_lease(object);
-    object->moving = true;
-    cache->operations++;
+    begin_write(cache, object);
+}
+
+void mover_give_up(struct object *object)
+{
+    if (list_node_linked(&object->retry_link))
+        list_remove(&object->space->cache->declined, &object->retry_link);
+}
+
+/* The tier would not take it now. What nobody needs any more is not tried again (keeps I50). */
+static void decline(struct object *object)
+{
+    struct hearth_cache *cache = object->space->cache;
+
+    COUNT(object, writes_declined);
+    if (object->dropped || object->unwanted || object->superseded || cache->closing)
+        return;
+    if (cache->declined.count == CACHE_DECLINED_MAX) {
+        struct object *oldest = LIST_ENTRY(list_first(&cache->declined), struct object, retry_link);
+        mover_give_up(oldest);
+        COUNT(oldest, writes_given_up);
+    }
+    list_push_back(&cache->declined, &object->retry_link);
 }
 
 static void on_written(enum tier_result result, void *arg)
@@ -74,12 +106,17 @@ static void on_written(enum tier_result result, void *arg)
                         &object->key); /* cleared or displaced meanwhile (keeps I55) */
     else if (result == TIER_OK)
         room_set_in(object, OBJECT_TIER_SSD, true);
-    else if (result != TIER_FULL && result != TIER_CANCELLED)
+    else if (result == TIER_FULL)
+        decline(object);
+    else if (result != TIER_CANCELLED)
         COUNT(object, tier_errors);
     object->unwanted = false;
     finish(cache, object, &deferred);
     cache_leave(cache, &deferred);
     mem_free(move);
+    if (result != TIER_FULL)
+        mover_retry(cache,
+                    2); /* its place in the queue is free; two, so that the list gets shorter */
 }
 
 uint32_t mover_meta_kind(const struct object *object)
@@ -128,8 +165,9 @@ static bool fill_meta(const struct object *object, struct tier_meta *meta, int32
     return true;
 }
 
-/* Called without the lock. The object is leased, so that its memory stays; its place in the index may not, hence the look under the lock. */
-static void start_put(struct hearth_cache *cache, struct object *object)
+/* Called without the lock. The object is leased, so that its memory stays; its place in the index may not, hence the look under the lock.
+ * False when the tier declined. */
+static bool start_put(struct hearth_cache *cache, struct object *object)
 {
     struct deferred deferred;
     struct tier_meta meta;
@@ -140,23 +178,67 @@ static void start_put(struct hearth_cache *cache, struct object *object)
     cache_enter(cache, &deferred);
     bool wanted = object->last != NULL && fill_meta(object, &meta, &tokens);
     cache_leave(cache, &deferred);
-    if (!wanted || !cache->slow->ops->put(cache->slow, &meta, object->data, on_written, move)) {
+    bool taken =
+        wanted && cache->slow->ops->put(cache->slow, &meta, object->data, on_written, move);
+    if (!taken) {
         cache_enter(cache, &deferred);
+        if (wanted)
+            decline(object);
+        object->unwanted = false;
         finish(cache, object, &deferred);
         cache_leave(cache, &deferred);
         mem_free(move);
     }
     mem_free(tokens);
+    return taken || !wanted;
 }
 
 void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts)
 {
     while (puts != NULL) {
         struct deferred_put *next = puts->next;
-        start_put(cache, puts->object);
+        (void)start_put(cache, puts->object);
         mem_free(puts);
         puts = next;
     }
+}
+
+/* ---- trying again ---- */
+
+/* The newest that was declined, about to be written; NULL when there is none, or no chance. */
+static struct object *next_declined(struct hearth_cache *cache)
+{
+    if (cache->chances == 0 || list_empty(&cache->declined) || cache->closing) {
+        cache->chances = 0;
+        return NULL;
+    }
+    struct object *object = LIST_ENTRY(list_last(&cache->declined), struct object, retry_link);
+    cache->chances--;
+    mover_give_up(object);
+    COUNT(object, writes_retried);
+    begin_write(cache, object);
+    return object;
+}
+
+/* A tier that is done within the call makes more chances while this runs: one thread takes them, and none sinks deeper. */
+void mover_retry(struct hearth_cache *cache, size_t chances)
+{
+    struct object *object = NULL;
+
+    lock_enter(&cache->lock);
+    cache->chances = (uint32_t)MIN(cache->chances + chances, CACHE_DECLINED_MAX);
+    bool mine = !cache->retrying;
+    cache->retrying = true;
+    for (int i = 0; mine && i < RETRIES_AT_ONCE && (object = next_declined(cache)) != NULL; i++) {
+        lock_leave(&cache->lock);
+        bool taken = start_put(cache, object);
+        lock_enter(&cache->lock);
+        if (!taken)
+            cache->chances = 0; /* nothing has changed for it */
+    }
+    if (mine)
+        cache->retrying = false;
+    lock_leave(&cache->lock);
 }
 
 /* ---- reading ---- */
@@ -164,9 +246,9 @@ void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts)
 static void arrived(struct object *object, void *memory, struct deferred *deferred)
 {
     struct hearth_event event = {.kind = HEARTH_EVENT_PROMOTE,
-                          .bytes = object->bytes,
-                          .tier = HEARTH_TIER_SSD,
-                          .read_tokens = object->end - object->begin};
+                                 .bytes = object->bytes,
+                                 .tier = HEARTH_TIER_SSD,
+                                 .read_tokens = object->end - object->begin};
 
     object->data = memory;
     object->data_bytes = room_charge(object->bytes);
@@ -180,9 +262,10 @@ static void arrived(struct object *object, void *memory, struct deferred *deferr
 static void lost(struct object *object, bool damaged, struct deferred *deferred)
 {
     struct hearth_event event = {.kind = damaged ? HEARTH_EVENT_VERIFY_FAIL : HEARTH_EVENT_DROP,
-                          .bytes = object->bytes,
-                          .tier = HEARTH_TIER_SSD,
-                          .reason = damaged ? HEARTH_REASON_UNVERIFIED : HEARTH_REASON_TIER_ERROR};
+                                 .bytes = object->bytes,
+                                 .tier = HEARTH_TIER_SSD,
+                                 .reason =
+                                     damaged ? HEARTH_REASON_UNVERIFIED : HEARTH_REASON_TIER_ERROR};
 
     if (damaged)
         COUNT(object, verify_failures);
@@ -216,6 +299,7 @@ static void on_read(enum tier_result result, void *arg)
     finish(cache, object, &deferred);
     cache_leave(cache, &deferred);
     mem_free(move);
+    mover_retry(cache, 1);
 }
 
 /* Memory to read into; when the pages are too scattered for it, something has to leave. NULL: nothing can. */
@@ -251,10 +335,8 @@ bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t requ
     if (!start)
         return coming;
     struct move *move = mem_alloc(sizeof(*move));
-    *move = (struct move){.cache = cache,
-                          .object = object,
-                          .memory = take_pages(cache, object),
-                          .request = request};
+    *move = (struct move){
+        .cache = cache, .object = object, .memory = take_pages(cache, object), .request = request};
     if (move->memory == NULL) {
         on_read(TIER_FULL, move); /* ours, not the tier's: it stays there */
         return false;
@@ -264,11 +346,26 @@ bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t requ
     return true;
 }
 
+/* The last chance for what was declined: as long as the tier takes any of it at once. */
+static void retry_all(struct hearth_cache *cache)
+{
+    size_t before, after = SIZE_MAX;
+
+    do {
+        before = after;
+        mover_retry(cache, CACHE_DECLINED_MAX);
+        lock_enter(&cache->lock);
+        after = cache->declined.count;
+        lock_leave(&cache->lock);
+    } while (after > 0 && after < before);
+}
+
 void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms)
 {
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
     bool in_time = true;
 
+    retry_all(cache);
     lock_enter(&cache->lock);
     while (cache->operations > 0 && in_time)
         in_time = cond_wait_until(&cache->changed, &cache->lock, deadline_ns);

@@ -8,8 +8,8 @@
  *                    '--no---> waits (a copy, charged to the ledger) --> at the end all that wait, by their first token: parents come
  *                                                                        before children, and who finds none now is an orphan
  *
- * What is adopted is leased until the end: trees that need room must not forget the parents of those who still come. At most half of the
- * budget goes to trees (room_reserve_books).
+ * What is adopted is leased until the end: trees that need room must not forget the parents of those who still come. Trees grow as far as
+ * the part of the budget that is for books (room.c).
  *
  * TRUST. Nothing of a record is believed that is not proved by its key: the tokens are inserted, the key of the object is computed from
  * them with the key of the space, and must be the one that it is stored under (keeps I101). Bytes are verified by the tier when they are
@@ -169,7 +169,7 @@ static bool attach(struct recovery *recovery, struct hearth_space *space,
 {
     struct deferred *deferred = &recovery->deferred;
 
-    if (!room_record(space)) {
+    if (!room_record(space, deferred)) {
         recovery->complete = false;
         return false;
     }
@@ -230,10 +230,9 @@ static void adopt(struct recovery *recovery, const struct tier_meta *meta,
     struct hearth_space *space = space_find(cache, &meta->space);
     uint64_t bytes = (uint64_t)meta->end * sizeof(int32_t);
 
-    bool room = cache->books <= budget_cap(cache->budget) / 2; /* the other half is for objects */
-    if (space == NULL && room)
+    if (space == NULL)
         space = space_create_dormant(cache, &meta->space, &recovery->deferred);
-    int32_t *tokens = space && room ? take(recovery, bytes) : NULL;
+    int32_t *tokens = space ? take(recovery, bytes) : NULL;
     if (tokens == NULL) {
         recovery->complete = false;
         return;

@@ -4,6 +4,13 @@
  * Every byte is taken from the ledger before the memory is (keeps I93). When the ledger says no, the object with the lowest priority
  * leaves, and the floor of priorities rises to what it had: so objects that nobody uses grow old without being touched.
  *
+ *      cap  [ arenas: objects, and the gaps between them                              | books: trees, records, plans, stores, flights ]
+ *
+ * Gaps cannot be given back, so arenas have a part of the cap that is their own, and so have books; nothing that either does takes from the
+ * other. Arenas that are full of gaps are full: then something leaves until there is a gap that fits (store.c). Books that are full
+ * make room by forgetting objects altogether, since that frees records and nodes: those that are in a slower tier only come first. A quarter
+ * of them is for plans, stores and flights whatever is held: a cache that is full of pins can still be asked.
+ *
  * The heap holds exactly the objects that are in memory, not leased, not moving, not pinned, and either in a slower tier, too, or without
  * children that hold rows: see room_may_leave. What a tenant holds within its reserved share is not evicted for another (keeps I100). A time to live is kept as
  * long as anything else can leave. A second heap holds, likewise, those that are in a slower tier only: they take no memory but their
@@ -144,6 +151,7 @@ void room_supersede(struct object *object, struct deferred *deferred)
     if (object->superseded)
         return;
     object->superseded = true;
+    mover_give_up(object); /* not worth a write any more (keeps I50) */
     object->priority = priority_of(cache, object, cache_now_ns(cache));
     if (list_node_linked(&object->tail_link)) {
         list_remove(&space->tails, &object->tail_link);
@@ -234,22 +242,15 @@ bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key)
 
 /* ---- records ---- */
 
-uint64_t room_record_bytes(void)
+uint64_t room_place_bytes(void)
 {
     /* A heap doubles when it grows, so a place costs two, and there are two heaps. */
-    return sizeof(struct object) + 4 * sizeof(struct object *) + PAGES_BOOK_BYTES;
+    return 4 * sizeof(struct object *) + PAGES_BOOK_BYTES;
 }
 
-bool room_record(struct hearth_space *space)
+uint64_t room_record_bytes(void)
 {
-    struct hearth_cache *cache = space->cache;
-
-    if (!heap_reserve(&cache->heap, cache->records + 1) ||
-        !heap_reserve(&cache->heap_slow, cache->records + 1))
-        return false;
-    cache->records++;
-    space->records++;
-    return true;
+    return sizeof(struct object) + room_place_bytes();
 }
 
 void room_unrecord(struct hearth_space *space)
@@ -257,6 +258,7 @@ void room_unrecord(struct hearth_space *space)
     assert(space->records > 0 && space->cache->records > 0);
     space->records--;
     space->cache->records--;
+    budget_release(space->cache->books_budget, space->cache->books_owner, sizeof(struct object));
 }
 
 void room_set_in(struct object *object, enum object_tier tier, bool in)
@@ -306,6 +308,7 @@ static void unlink_object(struct object *object)
     leave_heap(object);
     if (list_node_linked(&object->tail_link))
         list_remove(&space->tails, &object->tail_link);
+    mover_give_up(object);
     if (object->last != NULL)
         index_detach(space->index, object);
     assert(space->objects > 0);
@@ -388,18 +391,25 @@ bool room_demote(struct object *object, struct deferred *deferred)
     return true;
 }
 
+/* Out of everything, slower tiers included. */
+static void forget(struct object *object, struct deferred *deferred)
+{
+    note_eviction(object, false, deferred);
+    room_add_ghosts(object);
+    room_drop(object, deferred);
+}
+
 /* What is in a slower tier, too, only leaves memory. */
 static void evict(struct object *object, struct deferred *deferred)
 {
     bool demoted = object->data != NULL && in_slower_tier(object);
 
-    note_eviction(object, demoted, deferred);
-    if (demoted) {
-        room_demote(object, deferred);
+    if (!demoted) {
+        forget(object, deferred);
         return;
     }
-    room_add_ghosts(object);
-    room_drop(object, deferred);
+    note_eviction(object, true, deferred);
+    room_demote(object, deferred);
 }
 
 /* For whom something is to leave, and what is not to. */
@@ -418,8 +428,9 @@ static bool may_leave_for(const struct object *object, const struct wish *wish, 
     return !wish->keep_shares || owner == wish->space || owner->charged > owner->share;
 }
 
-/* Evicts the object with the lowest priority that may leave. Those that may not are set aside and put back. */
+/* Lets the object with the lowest priority that may leave go. Those that may not are set aside and put back. */
 static bool evict_first(struct hearth_cache *cache, struct heap *heap, const struct wish *wish,
+                        void (*leave)(struct object *object, struct deferred *deferred),
                         struct deferred *deferred)
 {
     uint64_t now = cache_now_ns(cache);
@@ -436,7 +447,7 @@ static bool evict_first(struct hearth_cache *cache, struct heap *heap, const str
         enter_heap(heap, object);
     }
     if (found != NULL)
-        evict(found, deferred);
+        leave(found, deferred);
     return found != NULL;
 }
 
@@ -446,11 +457,47 @@ bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space
     struct wish gently = {space, true, true}, firmly = {space, false, true};
 
     lock_assert_held(&cache->lock);
-    return evict_first(cache, &cache->heap, &gently, deferred) ||
-           evict_first(cache, &cache->heap, &firmly, deferred);
+    return evict_first(cache, &cache->heap, &gently, evict, deferred) ||
+           evict_first(cache, &cache->heap, &firmly, evict, deferred);
 }
 
-/* ---- the ledger ---- */
+/* Forgets one object altogether, so that its record and its nodes are free: one that is in a slower tier only, if there is any. */
+static bool forget_one(struct hearth_cache *cache, const struct hearth_space *space,
+                       struct deferred *deferred)
+{
+    struct wish slow = {space, false, true}, wish = {space, true, true};
+
+    if (evict_first(cache, &cache->heap_slow, &slow, evict, deferred))
+        return true;
+    if (evict_first(cache, &cache->heap, &wish, forget, deferred))
+        return true;
+    wish.keep_ttl = false;
+    return evict_first(cache, &cache->heap, &wish, forget, deferred);
+}
+
+/* Of one record more. Places are kept for the next object, and paid for once. */
+static uint64_t next_record_bytes(const struct hearth_cache *cache)
+{
+    return sizeof(struct object) + (cache->records == cache->places ? room_place_bytes() : 0);
+}
+
+bool room_record(struct hearth_space *space, struct deferred *deferred)
+{
+    struct hearth_cache *cache = space->cache;
+
+    if (!heap_reserve(&cache->heap, cache->records + 1) ||
+        !heap_reserve(&cache->heap_slow, cache->records + 1))
+        return false;
+    while (!budget_try_reserve(cache->books_budget, cache->books_owner, next_record_bytes(cache)))
+        if (!forget_one(cache, space, deferred))
+            return false;
+    cache->places += cache->records == cache->places;
+    cache->records++;
+    space->records++;
+    return true;
+}
+
+/* ---- the ledgers ---- */
 
 uint64_t room_charge(uint64_t bytes)
 {
@@ -486,22 +533,34 @@ void room_release(struct hearth_space *space, uint64_t bytes)
     budget_release(space->cache->budget, space->owner, bytes);
 }
 
+/* Bytes of the part that is for books. */
+static bool reserve_part(struct hearth_cache *cache, budget_owner owner, uint64_t bytes,
+                         struct deferred *deferred)
+{
+    if (bytes > budget_cap(cache->books_budget))
+        return false; /* nobody has to leave for it */
+    while (!budget_try_reserve(cache->books_budget, owner, bytes))
+        if (!forget_one(cache, NULL, deferred))
+            return false;
+    return true;
+}
+
 bool room_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
 {
     struct wish books = {NULL, false, false};
-    uint64_t half = budget_cap(cache->budget) / 2;
 
     lock_assert_held(&cache->lock);
     if (bytes > most(cache, 0))
         return false;
-    while (cache->books + bytes > half)
-        if (!evict_first(cache, &cache->heap_slow, &books, deferred))
-            break;
     /* Trees of what is in memory may grow further: they shrink with it. */
     while (!budget_try_reserve(cache->budget, cache->owner_index, bytes))
         if (!room_evict_one(cache, NULL, deferred) &&
-            !evict_first(cache, &cache->heap_slow, &books, deferred))
+            !evict_first(cache, &cache->heap_slow, &books, evict, deferred))
             return false;
+    if (!reserve_part(cache, cache->books_owner, bytes, deferred)) {
+        budget_release(cache->budget, cache->owner_index, bytes);
+        return false;
+    }
     cache->books += bytes;
     return true;
 }
@@ -512,6 +571,24 @@ void room_release_books(struct hearth_cache *cache, uint64_t bytes)
     assert(cache->books >= bytes);
     cache->books -= bytes;
     budget_release(cache->budget, cache->owner_index, bytes);
+    budget_release(cache->books_budget, cache->books_owner, bytes);
+}
+
+bool room_reserve_request(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
+{
+    lock_assert_held(&cache->lock);
+    if (!reserve_part(cache, cache->requests_owner, bytes, deferred))
+        return false;
+    cache->requests += bytes;
+    return true;
+}
+
+void room_release_request(struct hearth_cache *cache, uint64_t bytes)
+{
+    lock_assert_held(&cache->lock);
+    assert(cache->requests >= bytes);
+    cache->requests -= bytes;
+    budget_release(cache->books_budget, cache->requests_owner, bytes);
 }
 
 /* What the tree will grow by at most: the nodes that are not there, and its table of the path. */
@@ -561,7 +638,9 @@ void room_shrink(struct hearth_cache *cache, struct deferred *deferred)
     lock_assert_held(&cache->lock);
     while (budget_excess(cache->budget) > 0)
         if (!room_evict_one(cache, NULL, deferred) &&
-            !evict_first(cache, &cache->heap, &any, deferred) &&
-            !evict_first(cache, &cache->heap_slow, &any, deferred))
+            !evict_first(cache, &cache->heap, &any, evict, deferred) &&
+            !evict_first(cache, &cache->heap_slow, &any, evict, deferred))
             return; /* the rest is leased or pinned; it leaves when it is released */
+    while (budget_excess(cache->books_budget) > 0 && forget_one(cache, NULL, deferred))
+        ;
 }

@@ -25,15 +25,19 @@ void room_release(struct hearth_space *space, uint64_t bytes) REQUIRES(lock);
 uint64_t room_charge(uint64_t bytes);
 /* What is charged beside it for an object: its record, its places in heaps, the books of its pages. */
 uint64_t room_record_bytes(void);
-/* A place for one more object in the heaps, so that no later push can fail. False: no memory. Undone by room_unrecord. */
-bool room_record(struct hearth_space *space) REQUIRES(lock) NODISCARD;
+uint64_t room_place_bytes(void); /* of that, what is kept for the next object when it goes */
+/* A place for one more object in the heaps, so that no later push can fail, and the memory of its record. May evict. False: no memory. Undone by room_unrecord. */
+bool room_record(struct hearth_space *space, struct deferred *deferred) REQUIRES(lock) NODISCARD;
 void room_unrecord(struct hearth_space *space) REQUIRES(lock);
 /* Evicts one object for `space` (NULL: for nobody in particular); false when none may leave. */
 bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space, struct deferred *deferred) REQUIRES(lock);
-/* The same ledger for what is nobody's alone: trees and spaces. Evicts when it must. Above half of the cap, what is in slower tiers only is
- * forgotten first: it must not fill memory with its books. */
+/* The same ledger for what is nobody's alone: trees and spaces. Evicts when it must; when the part for books is full, what is in slower
+ * tiers only is forgotten first. */
 bool room_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred) REQUIRES(lock) NODISCARD;
 void room_release_books(struct hearth_cache *cache, uint64_t bytes) REQUIRES(lock);
+/* For plans, stores and flights: of the part for books alone, a quarter of which is theirs. May evict when that is full. */
+bool room_reserve_request(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred) REQUIRES(lock) NODISCARD;
+void room_release_request(struct hearth_cache *cache, uint64_t bytes) REQUIRES(lock);
 /* Charges the ledger for the path of these tokens in the tree, as far as it is not there; then room_settle_index gives back what was not
  * needed, and what the tree lost. */
 bool room_reserve_index(struct hearth_space *space, const int32_t *tokens, uint32_t count, struct index_hint *hint,

@@ -286,6 +286,7 @@ void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_pe
 struct hearth_flight {
     struct hearth_space *space;
     struct flight *flight;
+    uint64_t charged; /* of the ledger */
 };
 
 int hearth_flight_open(struct hearth_space *space, const int32_t *tokens, size_t count,
@@ -297,8 +298,14 @@ int hearth_flight_open(struct hearth_space *space, const int32_t *tokens, size_t
     *out = NULL;
     if (count == 0 || count > CACHE_TOKENS_MAX)
         return HEARTH_ERROR_INVALID;
+    uint64_t charged = sizeof(**out) + flight_bytes(count);
     cache_enter(cache, &deferred);
-    struct flight *flight = flights_open(space->flights, tokens, count);
+    struct flight *flight = NULL;
+    if (room_reserve_request(cache, charged, &deferred)) {
+        flight = flights_open(space->flights, tokens, count);
+        if (flight == NULL)
+            room_release_request(cache, charged);
+    }
     if (flight != NULL) {
         cache->stats.flights++;
         space->stats.flights++;
@@ -307,7 +314,7 @@ int hearth_flight_open(struct hearth_space *space, const int32_t *tokens, size_t
     if (flight == NULL)
         return HEARTH_ERROR_MEMORY;
     *out = mem_alloc(sizeof(**out));
-    **out = (struct hearth_flight){space, flight};
+    **out = (struct hearth_flight){space, flight, charged};
     return HEARTH_OK;
 }
 
@@ -329,6 +336,7 @@ void hearth_flight_close(struct hearth_flight **flight)
     struct hearth_cache *cache = (*flight)->space->cache;
     cache_enter(cache, &deferred);
     flights_close((*flight)->space->flights, &(*flight)->flight, &deferred.calls);
+    room_release_request(cache, (*flight)->charged);
     cache_leave(cache, &deferred);
     mem_free(*flight);
     *flight = NULL;

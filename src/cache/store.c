@@ -23,11 +23,14 @@ int hearth_store_open(struct hearth_space *space, const int32_t *tokens, size_t 
 {
     *out = NULL;
     int32_t *copy;
-    int error = cache_copy_tokens(tokens, count, &copy);
+    uint64_t charged;
+    int error = cache_copy_tokens(space->cache, tokens, count, sizeof(struct hearth_store), &copy,
+                                  &charged);
     if (error != HEARTH_OK)
         return error;
     struct hearth_store *store = mem_alloc(sizeof(*store));
-    *store = (struct hearth_store){.space = space, .tokens = copy, .count = count};
+    *store = (struct hearth_store){
+        .space = space, .tokens = copy, .count = count, .charged = charged};
     if (hints != NULL)
         memcpy(&store->hints, hints, MIN(hints->struct_size, sizeof(store->hints)));
     *out = store;
@@ -43,6 +46,7 @@ void hearth_store_close(struct hearth_store **out)
     if ((*out)->hints.pin && (*out)->committed > 0)
         hearth_pin((*out)->space, (*out)->tokens, (*out)->committed, true);
     mem_free((*out)->tokens);
+    cache_uncharge((*out)->space->cache, (*out)->charged);
     mem_free(*out);
     *out = NULL;
 }
@@ -326,7 +330,7 @@ static int take_room(struct hearth_store *store, const struct object *piece, uin
     if (error == HEARTH_OK) {
         uint32_t path = path_before((enum hearth_object_kind)piece->kind, piece->begin, piece->end);
         struct guard guard = guard_path(store, path);
-        if (!room_record(store->space)) {
+        if (!room_record(store->space, &deferred)) {
             error = HEARTH_ERROR_MEMORY;
         } else if (!room_reserve(store->space, charge, &deferred)) {
             room_unrecord(store->space);

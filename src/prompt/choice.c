@@ -114,12 +114,11 @@ static enum err read_tool(struct choice_writer *writer, yyjson_val *val, struct 
 static enum err read_tools(struct choice_writer *writer, bool *strict)
 {
     const struct choice_request *request = writer->request;
-    size_t i, count;
+    yyjson_arr_iter iter = yyjson_arr_iter_with(request->tools);
     yyjson_val *val;
 
     *strict = false;
-    yyjson_arr_foreach(request->tools, i, count, val)
-    {
+    while ((val = yyjson_arr_iter_next(&iter)) != NULL) {
         struct choice_tool tool;
         if (writer->tools_count == CHOICE_TOOLS_MAX)
             return err_set(writer->info, ERR_LIMIT, "more than %d tools", CHOICE_TOOLS_MAX);
@@ -340,7 +339,7 @@ static enum err write_answer(struct choice_writer *writer,
     if (request->formats.calls == TOOLCALL_HARMONY) {
         TRY(check_harmony_tail(writer, request->prompt_tail));
         put_harmony_root(writer, "\"analysis\"",
-                         "\"<|channel|>final\" ( \" \"? \"<|constrain|>\"? \"json\" )? "
+                         "\"<|channel|>final\" ( \" json\" | \" \"? \"<|constrain|>json\" )? "
                          "\"<|message|>\" answer");
         return ERR_OK;
     }

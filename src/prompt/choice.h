@@ -16,12 +16,13 @@
  * opening. In that one format content then does not begin with a brace.
  *
  * ARGUMENTS follow the tool's schema as schema.h writes it: sound, not complete. A schema that no grammar can express is an
- * error if the tool is strict; else any object is taken. Without a schema the arguments are any object, except under a strict
- * tool, where that is an error. What stands between tags (Qwen3-Coder, GLM, MiniMax, DSML) or in a call like f(a=1) is written
- * parameter by parameter in the order of `properties`, text as itself. There, beyond schema.h:
- *   - the schema's top must name `properties`, and a value that may be a string or something else is a text that cannot be
- *     mistaken for JSON
- *   - length limits allow no `<` in the text; a pattern or a format for it is refused
+ * error if the tool is strict; else as much is left free as must be, up to any object. A tool without a schema takes no
+ * arguments, as OpenAI has it. What stands between tags (Qwen3-Coder, GLM, MiniMax, DSML) or in a call like f(a=1) is written
+ * parameter by parameter in the order of `properties`, text between tags as itself. There, beyond schema.h:
+ *   - the top of the schema is type, properties and required alone, and has all that is required
+ *   - between tags a text has no pattern and no format that schema.h enforces, with length limits it has no `<`, and what may be
+ *     a string has no other type but null
+ *   - a value that is JSON ends at a closing tag inside one of its strings: the one thing here that is not sound
  *   - names of tools and parameters are letters, digits, _ - and .
  *
  * Pure functions; any thread. Tools and schemas may be hostile: the size of the grammar is bounded.

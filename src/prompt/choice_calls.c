@@ -47,22 +47,34 @@ static const struct manner manners[TOOLCALL_COUNT] = {
     [TOOLCALL_MINIMAX] = {.shape = SHAPE_SECTION},
     [TOOLCALL_GEMMA] = {.shape = SHAPE_SINGLE},
     [TOOLCALL_GEMMA_CALL] = {.shape = SHAPE_SINGLE},
-    [TOOLCALL_GEMMA_CODE] = {SHAPE_ITEMS, .before = "\"\\n\"", .between = "\"\\n\"",
+    [TOOLCALL_GEMMA_CODE] = {.shape = SHAPE_ITEMS,
+                             .before = "\"\\n\"",
+                             .between = "\"\\n\"",
                              .after = "\"\\n\""},
     [TOOLCALL_GLM] = {.shape = SHAPE_SINGLE},
     [TOOLCALL_QWEN_XML] = {.shape = SHAPE_SECTION},
     [TOOLCALL_FUNCTIONARY] = {.shape = SHAPE_SINGLE},
-    [TOOLCALL_MISTRAL] = {SHAPE_MISTRAL, "name", "arguments"},
-    [TOOLCALL_LFM] = {SHAPE_ITEMS, .before = "\"[\"", .between = "\",\" \" \"?", .after = "\"]\""},
-    [TOOLCALL_GRANITE] = {SHAPE_LIST, "name", "arguments"},
-    [TOOLCALL_NEMOTRON] = {SHAPE_LIST, "name", "arguments"},
-    [TOOLCALL_COHERE] = {SHAPE_LIST, "tool_name", "parameters", .id = call_id},
-    [TOOLCALL_COHERE_PLUS] = {SHAPE_LIST, "tool_name", "parameters"},
-    [TOOLCALL_TAGGED_LIST] = {SHAPE_LIST, "name", "arguments"},
-    [TOOLCALL_HERMES] = {SHAPE_OBJECT, "name", "arguments"},
-    [TOOLCALL_FUNCTOOLS] = {SHAPE_LIST, "name", "arguments"},
-    [TOOLCALL_GIGACHAT] = {SHAPE_OBJECT, "name", "arguments"},
-    [TOOLCALL_LLAMA] = {SHAPE_OBJECT, "name", "parameters"},
+    [TOOLCALL_MISTRAL] = {.shape = SHAPE_MISTRAL, .name_key = "name", .arguments_key = "arguments"},
+    [TOOLCALL_LFM] = {.shape = SHAPE_ITEMS,
+                      .before = "\"[\"",
+                      .between = "\",\" \" \"?",
+                      .after = "\"]\""},
+    [TOOLCALL_GRANITE] = {.shape = SHAPE_LIST, .name_key = "name", .arguments_key = "arguments"},
+    [TOOLCALL_NEMOTRON] = {.shape = SHAPE_LIST, .name_key = "name", .arguments_key = "arguments"},
+    [TOOLCALL_COHERE] = {.shape = SHAPE_LIST,
+                         .name_key = "tool_name",
+                         .arguments_key = "parameters",
+                         .id = call_id},
+    [TOOLCALL_COHERE_PLUS] = {.shape = SHAPE_LIST,
+                              .name_key = "tool_name",
+                              .arguments_key = "parameters"},
+    [TOOLCALL_TAGGED_LIST] = {.shape = SHAPE_LIST,
+                              .name_key = "name",
+                              .arguments_key = "arguments"},
+    [TOOLCALL_HERMES] = {.shape = SHAPE_OBJECT, .name_key = "name", .arguments_key = "arguments"},
+    [TOOLCALL_FUNCTOOLS] = {.shape = SHAPE_LIST, .name_key = "name", .arguments_key = "arguments"},
+    [TOOLCALL_GIGACHAT] = {.shape = SHAPE_OBJECT, .name_key = "name", .arguments_key = "arguments"},
+    [TOOLCALL_LLAMA] = {.shape = SHAPE_OBJECT, .name_key = "name", .arguments_key = "parameters"},
 };
 
 static void put(struct choice_writer *writer, const char *gbnf)
@@ -387,8 +399,9 @@ enum err choice_put_harmony_calls(struct choice_writer *writer)
         choice_put_literal(writer, writer->tools[i].name);
         put(writer, "\n");
     }
-    put(writer, "channel ::= \"<|channel|>\" ( \"commentary\" | \"analysis\" )\n"
-                "body ::= ( \" \"? \"<|constrain|>\"? \"json\" )? \"<|message|>\"\ncalls ::= ");
+    put(writer,
+        "channel ::= \"<|channel|>\" ( \"commentary\" | \"analysis\" )\n"
+        "body ::= ( \" json\" | \" \"? \"<|constrain|>json\" )? \"<|message|>\"\ncalls ::= ");
     for (size_t i = 0; i < writer->tools_count; i++)
         buf_appendf(writer->out, "%s( to-%zu channel | channel to-%zu ) body args-%zu ",
                     i > 0 ? "| " : "", i, i, i);

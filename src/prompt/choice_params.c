@@ -17,7 +17,7 @@
 #include "prompt/schema.h"
 #include "prompt/toolcall_syntax.h"
 
-enum { REF_DEPTH_MAX = 8, CHUNK = 256, NAME_BYTES = 32 };
+enum { REF_DEPTH_MAX = 8, PLAIN_STEPS_MAX = 4096, CHUNK = 256, NAME_BYTES = 32 };
 
 enum presence { LEFT_OUT, OPTIONAL, REQUIRED };
 
@@ -60,15 +60,30 @@ static bool has_any(yyjson_val *schema, const char *const *keys, size_t count)
     return false;
 }
 
+static bool has_format(yyjson_val *schema)
+{
+    yyjson_val *format = yyjson_obj_get(schema, "format");
+
+    return yyjson_is_str(format) && schema_enforces_format(text_of(format));
+}
+
+/* Alternatives multiply, so depth alone is no limit. */
+struct plain {
+    yyjson_val *root;
+    unsigned steps;
+};
+
+static bool are_plain(struct plain *plain, yyjson_val *list, unsigned depth);
+
 /* Says nothing but types, by itself or through alternatives. */
-static bool is_plain(yyjson_val *root, yyjson_val *schema, unsigned depth)
+static bool says_little(struct plain *plain, yyjson_val *schema, unsigned depth)
 {
     static const char *const says[] = {"enum",
                                        "const",
                                        "minLength",
                                        "maxLength",
                                        "pattern",
-                                       "format",
+
                                        "allOf",
                                        "minimum",
                                        "maximum",
@@ -87,19 +102,30 @@ static bool is_plain(yyjson_val *root, yyjson_val *schema, unsigned depth)
                                        "additionalProperties",
                                        "prefixItems",
                                        "uniqueItems"};
-    size_t i, count;
-    yyjson_val *item;
 
-    schema = resolve(root, schema);
+    schema = resolve(plain->root, schema);
     if (yyjson_is_true(schema))
         return true;
-    if (depth == REF_DEPTH_MAX || !yyjson_is_obj(schema) || has_any(schema, says, COUNT_OF(says)))
-        return false;
-    yyjson_arr_foreach(yyjson_obj_get(schema, "anyOf"), i, count,
-                       item) if (!is_plain(root, item, depth + 1)) return false;
-    yyjson_arr_foreach(yyjson_obj_get(schema, "oneOf"), i, count,
-                       item) if (!is_plain(root, item, depth + 1)) return false;
+    return depth < REF_DEPTH_MAX && ++plain->steps <= PLAIN_STEPS_MAX && yyjson_is_obj(schema) &&
+           !has_any(schema, says, COUNT_OF(says)) && !has_format(schema) &&
+           are_plain(plain, yyjson_obj_get(schema, "anyOf"), depth + 1) &&
+           are_plain(plain, yyjson_obj_get(schema, "oneOf"), depth + 1);
+}
+
+static bool are_plain(struct plain *plain, yyjson_val *list, unsigned depth)
+{
+    yyjson_arr_iter iter = yyjson_arr_iter_with(list);
+    yyjson_val *item;
+
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL)
+        if (!says_little(plain, item, depth))
+            return false;
     return true;
+}
+
+static bool is_plain(yyjson_val *root, yyjson_val *schema)
+{
+    return says_little(&(struct plain){.root = root}, schema, 0);
 }
 
 static enum err refuse(struct choice_writer *writer, const struct param *param, const char *reason)
@@ -169,19 +195,19 @@ static enum err put_listed(struct choice_writer *writer, const struct param *par
 static enum err put_string(struct choice_writer *writer, const struct param *param, struct str end,
                            bool *closed)
 {
-    static const char *const refused[] = {"pattern", "format", "allOf", "anyOf",
-                                          "oneOf",   "not",    "if",    "$ref"};
+    static const char *const refused[] = {"pattern", "allOf", "anyOf", "oneOf",
+                                          "not",     "if",    "$ref"};
     const struct choice_tool *tool = &writer->tools[param->tool];
     yyjson_val *schema = resolve(tool->schema, param->schema);
     yyjson_val *min = yyjson_obj_get(schema, "minLength"),
                *max = yyjson_obj_get(schema, "maxLength");
 
     *closed = true;
-    if (is_plain(tool->schema, schema, 0)) {
+    if (is_plain(tool->schema, schema)) {
         put_free(writer, param, end);
         return ERR_OK;
     }
-    if (has_any(schema, refused, COUNT_OF(refused)))
+    if (has_any(schema, refused, COUNT_OF(refused)) || has_format(schema))
         return refuse(writer, param,
                       "what its schema says of the text cannot be enforced in this "
                       "call format; use type, enum, minLength and maxLength");
@@ -218,7 +244,7 @@ static enum err put_mixed(struct choice_writer *writer, const struct param *para
                           struct str end)
 {
     if ((types & ~(unsigned)(TC_STRING | TC_NULL)) != 0 ||
-        !is_plain(writer->tools[param->tool].schema, param->schema, 0))
+        !is_plain(writer->tools[param->tool].schema, param->schema))
         return refuse(writer, param,
                       "this call format cannot tell its texts from other values; "
                       "give it one type");
@@ -291,7 +317,7 @@ static enum err put_literal_param(struct choice_writer *writer, const struct par
     const struct tc_expr_syntax *syntax = writer->format->syntax;
     yyjson_val *root = writer->tools[param->tool].schema;
     yyjson_val *type = yyjson_obj_get(resolve(root, param->schema), "type");
-    bool plain = is_plain(root, param->schema, 0);
+    bool plain = is_plain(root, param->schema);
     bool quoted = plain && yyjson_equals_str(type, "string") && syntax->quote.len > 0;
 
     if (quoted)
@@ -314,14 +340,25 @@ typedef enum err put_param_fn(struct choice_writer *writer, const struct param *
 
 static bool is_required(yyjson_val *schema, yyjson_val *key)
 {
-    yyjson_val *list = yyjson_obj_get(schema, "required");
-    size_t i, count;
+    yyjson_arr_iter iter = yyjson_arr_iter_with(yyjson_obj_get(schema, "required"));
     yyjson_val *item;
 
-    yyjson_arr_foreach(
-        list, i, count,
-        item) if (yyjson_equals_strn(item, yyjson_get_str(key), yyjson_get_len(key))) return true;
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL)
+        if (yyjson_equals_strn(item, yyjson_get_str(key), yyjson_get_len(key)))
+            return true;
     return false;
+}
+
+static bool has_required(yyjson_val *schema)
+{
+    yyjson_val *properties = yyjson_obj_get(schema, "properties");
+    yyjson_arr_iter iter = yyjson_arr_iter_with(yyjson_obj_get(schema, "required"));
+    yyjson_val *item;
+
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL)
+        if (yyjson_obj_getn(properties, yyjson_get_str(item), yyjson_get_len(item)) == NULL)
+            return false;
+    return true;
 }
 
 static enum err check_schema(struct choice_writer *writer, size_t index, yyjson_val *schema)
@@ -339,12 +376,13 @@ static enum err check_schema(struct choice_writer *writer, size_t index, yyjson_
                                           "dependencies",
                                           "enum",
                                           "const",
-                                          "minProperties"};
+                                          "minProperties",
+                                          "maxProperties"};
     const struct choice_tool *tool = &writer->tools[index];
     yyjson_val *type = yyjson_obj_get(schema, "type");
 
     if (!yyjson_is_obj(schema) || has_any(schema, refused, COUNT_OF(refused)) ||
-        (type != NULL && !yyjson_equals_str(type, "object")) ||
+        (type != NULL && !yyjson_equals_str(type, "object")) || !has_required(schema) ||
         yyjson_obj_size(yyjson_obj_get(schema, "properties")) > SCHEMA_PROPERTIES_MAX)
         return err_set(writer->info, ERR_UNSUPPORTED,
                        "tool '%.*s': this call format writes parameters one by one; describe them "
@@ -372,15 +410,14 @@ static enum err put_each(struct choice_writer *writer, size_t index, yyjson_val 
                          put_param_fn *fn, enum presence *kinds)
 {
     struct param param = {.tool = index};
-    size_t i, count;
-    yyjson_val *key, *val;
+    yyjson_obj_iter iter = yyjson_obj_iter_with(yyjson_obj_get(schema, "properties"));
+    yyjson_val *key;
 
-    yyjson_obj_foreach(yyjson_obj_get(schema, "properties"), i, count, key, val)
-    {
+    for (size_t i = 0; (key = yyjson_obj_iter_next(&iter)) != NULL; i++) {
         size_t mark = writer->out->len;
         param.index = i;
         param.key = text_of(key);
-        param.schema = val;
+        param.schema = yyjson_obj_iter_get_val(key);
         bool required = is_required(schema, key);
         enum err err = put_param(writer, &param, fn);
         bool leave = err == ERR_UNSUPPORTED && !writer->tools[index].strict && !required;

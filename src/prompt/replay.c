@@ -300,13 +300,21 @@ static size_t hash_ids(const struct hash256 *space, const struct replay_message 
     return count;
 }
 
+static enum err refuse(struct replay *replay)
+{
+    lock_enter(&replay->lock);
+    replay->stats.refused++;
+    lock_leave(&replay->lock);
+    return ERR_LIMIT;
+}
+
 enum err replay_remember(struct replay *replay, const struct replay_turn *turn)
 {
     struct hash256 ids[REPLAY_CALLS_MAX];
 
     assert(turn->end.len == 0 || turn->tokens_count > 0);
     if (turn->message.calls_count > REPLAY_CALLS_MAX)
-        return ERR_LIMIT;
+        return refuse(replay);
     struct hash256 digest = replay_digest(&turn->message);
     struct replay_record record = {
         .key = replay_key(&turn->space, &turn->history, &digest),

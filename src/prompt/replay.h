@@ -176,7 +176,7 @@ enum err replay_save(struct replay *replay, const struct file_sys *fs, int dir, 
                      const struct hash256 *key, struct errinfo *info) NODISCARD;
 
 /* Adds the turns of a file. One that is missing, damaged, of another version or of another key has none: that is a line in the
- * log and no error. ERR_NOMEM, or an error of the disk; then as if there were none, too. */
+ * log and no error. An error of the disk: none were added; ERR_NOMEM: perhaps not all. */
 enum err replay_load(struct replay *replay, const struct file_sys *fs, int dir, const char *name,
                      const struct hash256 *key, struct errinfo *info) NODISCARD;
 

@@ -38,8 +38,11 @@
 #ifndef HEARTH_PROMPT_SCHEMA_H
 #define HEARTH_PROMPT_SCHEMA_H
 
+#include <stdbool.h>
+
 #include "base/attr.h"
 #include "base/err.h"
+#include "base/str.h"
 
 struct buf;
 struct yyjson_val;
@@ -83,5 +86,8 @@ enum err schema_write_gbnf(const struct yyjson_val *schema, const struct schema_
 /* The same for any JSON object: the mode `json_object`. */
 enum err schema_write_any_object(const struct schema_options *options, struct buf *out,
                                  struct errinfo *info) NODISCARD;
+
+/* Whether a format of strings is enforced, rather than ignored. */
+bool schema_enforces_format(struct str name);
 
 #endif

@@ -110,6 +110,14 @@ static enum err get_pattern(struct schema_compiler *c, const struct schema_all *
     return ERR_OK;
 }
 
+bool schema_enforces_format(struct str name)
+{
+    for (size_t i = 0; i < COUNT_OF(formats); i++)
+        if (str_eq(name, str_from(formats[i].name)))
+            return true;
+    return false;
+}
+
 /* The pattern of a known format; of several the first. A format beside a pattern of the same schema says nothing. */
 static enum err get_format(struct schema_compiler *c, const struct schema_all *all,
                            struct str *pattern, const struct schema_place **place)

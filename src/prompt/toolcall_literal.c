@@ -83,7 +83,8 @@ static enum marker_match read_hex(struct reader *reader, size_t digits)
 
 static enum marker_match read_escape(struct reader *reader)
 {
-    static const char plain[] = "n\nt\tr\rb\bf\fa\av\v0\0\\\\''\"\"";
+    /* The slash is JSON's: models mix the two. */
+    static const char plain[] = "n\nt\tr\rb\bf\fa\av\v0\0\\\\''\"\"//";
 
     skip(reader, 1);
     if (reader->text.len == 0)

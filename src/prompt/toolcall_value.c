@@ -2,13 +2,14 @@
  * toolcall_value.c: which JSON type a parameter has, by the tool's schema, and plain text as a value of that type.
  *
  * Of a schema these are read: properties of the top, their type (also a list of types), enum, const, anyOf, oneOf, and
- * $ref into the same schema, up to a depth. What is not understood counts as unknown, never as an error.
+ * $ref into the same schema, up to a depth and a number of steps (alternatives multiply). What is not understood counts as unknown, never as an error.
  */
 #include <yyjson.h>
 
 #include "prompt/toolcall_impl.h"
 
-enum { DEPTH_MAX = 8, ALL_BUT_STRING = TC_NUMBER | TC_BOOLEAN | TC_NULL | TC_OBJECT | TC_ARRAY };
+enum { DEPTH_MAX = 8, STEPS_MAX = 4096 };
+enum { ALL_BUT_STRING = TC_NUMBER | TC_BOOLEAN | TC_NULL | TC_OBJECT | TC_ARRAY };
 
 static yyjson_val *member(yyjson_val *object, const char *key)
 {
@@ -74,10 +75,15 @@ static unsigned type_by_name(struct str name)
     return 0;
 }
 
-static unsigned schema_types(yyjson_val *root, yyjson_val *schema, unsigned depth);
+struct walk {
+    yyjson_val *root; /* where references are looked up */
+    unsigned steps;
+};
+
+static unsigned schema_types(struct walk *walk, yyjson_val *schema, unsigned depth);
 
 /* The types of all alternatives together; unknown when one of them is. */
-static unsigned union_types(yyjson_val *root, yyjson_val *list, unsigned depth)
+static unsigned union_types(struct walk *walk, yyjson_val *list, unsigned depth)
 {
     size_t i, count;
     yyjson_val *item;
@@ -86,7 +92,7 @@ static unsigned union_types(yyjson_val *root, yyjson_val *list, unsigned depth)
     yyjson_arr_foreach(list, i, count, item)
     {
         unsigned more =
-            yyjson_is_str(item) ? type_by_name(text_of(item)) : schema_types(root, item, depth);
+            yyjson_is_str(item) ? type_by_name(text_of(item)) : schema_types(walk, item, depth);
         if (more == 0)
             return 0;
         types |= more;
@@ -104,25 +110,25 @@ static unsigned enum_types(yyjson_val *list)
     return types;
 }
 
-static unsigned schema_types(yyjson_val *root, yyjson_val *schema, unsigned depth)
+static unsigned schema_types(struct walk *walk, yyjson_val *schema, unsigned depth)
 {
     struct str ref = text_of(member(schema, "$ref"));
     yyjson_val *type = member(schema, "type");
 
-    if (!yyjson_is_obj(schema) || depth == DEPTH_MAX)
+    if (!yyjson_is_obj(schema) || depth == DEPTH_MAX || ++walk->steps > STEPS_MAX)
         return 0;
     if (ref.len > 1 && ref.ptr[0] == '#')
-        return schema_types(root, yyjson_ptr_getn(root, ref.ptr + 1, ref.len - 1), depth + 1);
+        return schema_types(walk, yyjson_ptr_getn(walk->root, ref.ptr + 1, ref.len - 1), depth + 1);
     if (yyjson_is_str(type))
         return type_by_name(text_of(type));
     if (yyjson_is_arr(type))
-        return union_types(root, type, depth + 1);
+        return union_types(walk, type, depth + 1);
     if (member(schema, "const") != NULL)
         return type_of_json(member(schema, "const"));
     if (yyjson_is_arr(member(schema, "enum")))
         return enum_types(member(schema, "enum"));
     yyjson_val *any = member(schema, "anyOf");
-    return union_types(root, any != NULL ? any : member(schema, "oneOf"), depth + 1);
+    return union_types(walk, any != NULL ? any : member(schema, "oneOf"), depth + 1);
 }
 
 bool tc_has_tool(const struct toolcall *call, struct str name)
@@ -137,7 +143,8 @@ unsigned tc_types(const struct toolcall *call, struct str tool, struct str key)
 
     if (!yyjson_is_obj(properties))
         return 0;
-    return schema_types(schema, yyjson_obj_getn(properties, key.ptr, key.len), 0);
+    return schema_types(&(struct walk){.root = schema},
+                        yyjson_obj_getn(properties, key.ptr, key.len), 0);
 }
 
 struct str tc_parameter(const struct toolcall *call, struct str tool, unsigned position)

@@ -156,7 +156,7 @@ static void test_counting_needs_no_max_tokens(void **state)
                         "[{\"role\":\"user\",\"content\":\"hi\"}]");
     parsed_fini(&parsed);
     assert_refused(anthropic_parse_count, "{'messages':[]}", API_ERROR_INVALID, "messages",
-                   "'messages' must be an array of at least one message");
+                   "'messages' must be an array of 1 to 100000 messages");
 }
 
 static void test_refusals(void **state)
@@ -251,6 +251,12 @@ static void test_breakpoints(void **state)
          2,
          {GEN_BREAK_SYSTEM, 1},
          3600},
+        /* Only what stands first is the system prompt. */
+        {"'messages':[" USER(TEXT("a", "")) ",{'role':'system','content':[" TEXT("s",
+                                                                                 "," CONTROL) "]}]",
+         1,
+         {1},
+         300},
         /* Results of tools are messages of their own, and come before the text. */
         {"'messages':[" USER(TEXT("x", "," CONTROL) "," RESULT("") "," RESULT("," CONTROL)) "]",
          2,
@@ -261,6 +267,12 @@ static void test_breakpoints(void **state)
          1,
          {1},
          300},
+        /* ... also when the mark is on a block inside. */
+        {"'messages':[" USER(
+             TEXT("x", "") "," RESULT(",'content':[" TEXT("r", "," CONTROL1) "]")) "]",
+         1,
+         {0},
+         3600},
         /* At the top: behind the last message. */
         {CONTROL ",'messages':[" USER(TEXT("a", "")) "," ASSISTANT(TEXT("b", "")) "," USER(
              TEXT("c", "")) "]",
@@ -357,7 +369,7 @@ static void test_limits(void **state)
     bool passed = false;
 
     (void)state;
-    for (size_t limit = 0; limit < 4096; limit += 64) {
+    for (size_t limit = 0; limit < 2048; limit++) {
         struct gen_request request;
         struct api_error error = {0};
         gen_request_init(&request, limit, NULL);
@@ -371,6 +383,39 @@ static void test_limits(void **state)
         gen_request_fini(&request);
     }
     assert_true(passed);
+}
+
+/* The arena's own limit counts as well. */
+static void test_limit_of_the_arena(void **state)
+{
+    struct gen_request request;
+    struct api_error error = {0};
+    char body[2048], stop[1024];
+
+    (void)state;
+    memset(stop, 'x', sizeof(stop));
+    snprintf(body, sizeof(body), "{'max_tokens':1,'stop_sequences':['%.900s','%.900s']," HI "}",
+             stop, stop);
+    const char *text = json_quotes(body);
+    gen_request_init(&request, 1500, NULL);
+    request.body = yyjson_read(text, strlen(text), 0);
+    assert_err(anthropic_parse(&request, yyjson_doc_get_root(request.body), &error), ERR_LIMIT);
+    gen_request_fini(&request);
+}
+
+static void test_longest_stop(void **state)
+{
+    char body[2048], stop[GEN_STOP_BYTES_MAX + 2];
+
+    (void)state;
+    memset(stop, 'x', sizeof(stop));
+    snprintf(body, sizeof(body), "{'max_tokens':1,'stop_sequences':['%.*s']," HI "}",
+             GEN_STOP_BYTES_MAX, stop);
+    assert_parses(anthropic_parse, body);
+    snprintf(body, sizeof(body), "{'max_tokens':1,'stop_sequences':['%.*s']," HI "}",
+             GEN_STOP_BYTES_MAX + 1, stop);
+    assert_refused(anthropic_parse, body, API_ERROR_INVALID, "stop_sequences[0]",
+                   "'stop_sequences[0]' must be a string of 1 to 1024 bytes without NUL");
 }
 
 /* Whatever comes in: messages in OpenAI's form, or an error that names a field. */
@@ -418,4 +463,5 @@ static void test_mutated_bodies(void **state)
 TEST_SUITE(TEST(test_all_fields), TEST(test_defaults_stay), TEST(test_thinking),
            TEST(test_output_format_of_the_beta), TEST(test_counting_needs_no_max_tokens),
            TEST(test_refusals), TEST(test_breakpoints), TEST(test_too_many_breakpoints),
-           TEST(test_every_allocation_fails_once), TEST(test_limits), TEST(test_mutated_bodies))
+           TEST(test_every_allocation_fails_once), TEST(test_limits), TEST(test_limit_of_the_arena),
+           TEST(test_longest_stop), TEST(test_mutated_bodies))

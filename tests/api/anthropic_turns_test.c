@@ -200,7 +200,8 @@ static void test_prefill_goes_on_with_the_last_message(void **state)
     } cases[] = {
         {"[" HI "]", false},
         {"[" HI ",{'role':'assistant','content':'{'}]", true},
-        {"[" HI ",{'role':'assistant','content':[{'type':'thinking','thinking':'x'}]}]", true},
+        {"[" HI ",{'role':'assistant','content':[{'type':'thinking','thinking':'x'}]}]", false},
+        {"[" HI ",{'role':'assistant','content':''}]", false},
         {"[" HI ",{'role':'assistant','content':'a'}," HI "]", false},
         {"[" HI
          ",{'role':'assistant','content':'a'},{'role':'user','content':[{'type':'tool_result',"
@@ -235,10 +236,10 @@ static void test_refusals(void **state)
         const char *fields;
         const char *param, *message;
     } cases[] = {
-        {"'x':1", "messages", "'messages' must be an array of at least one message"},
-        {"'messages':null", "messages", "'messages' must be an array of at least one message"},
-        {"'messages':'hi'", "messages", "'messages' must be an array of at least one message"},
-        {"'messages':[]", "messages", "'messages' must be an array of at least one message"},
+        {"'x':1", "messages", "'messages' must be an array of 1 to 100000 messages"},
+        {"'messages':null", "messages", "'messages' must be an array of 1 to 100000 messages"},
+        {"'messages':'hi'", "messages", "'messages' must be an array of 1 to 100000 messages"},
+        {"'messages':[]", "messages", "'messages' must be an array of 1 to 100000 messages"},
         {"'messages':[{'role':'user','content':[]}]", "messages", "'messages' must have content"},
         {"'system':'s','messages':[{'role':'assistant','content':[]}]", "messages",
          "'messages' must have content"},

@@ -153,7 +153,8 @@ static void look_up(struct worker *worker)
     uint32_t count;
 
     fill_tokens(worker, &like, &count);
-    if (hearth_lookup(worker->world->spaces[like.space], like.tokens, count, NULL, &plan) != HEARTH_OK)
+    if (hearth_lookup(worker->world->spaces[like.space], like.tokens, count, NULL, &plan) !=
+        HEARTH_OK)
         return;
     if (below(worker, 8) == 0)
         hearth_plan_lower(plan, below(worker, count));
@@ -201,6 +202,29 @@ static void store(struct worker *worker)
     hearth_store_close(&open);
 }
 
+static bool is_sound(const struct hearth_held *held, void *arg)
+{
+    struct worker *worker = arg;
+
+    if (held->end == 0 || held->bytes == 0 || held->tokens == NULL ||
+        held->tokens_begin + held->tokens_count != held->end)
+        atomic_fetch_add_explicit(&worker->world->wrong, 1, memory_order_relaxed);
+    return below(worker, 64) != 0;
+}
+
+static void watch(struct worker *worker)
+{
+    struct hearth_event events[16];
+    struct hearth_rate rate;
+    size_t count = hearth_events_read(worker->world->cache, below(worker, 1000), events, 16);
+
+    for (size_t i = 1; i < count; i++)
+        if (events[i].number != events[i - 1].number + 1)
+            atomic_fetch_add_explicit(&worker->world->wrong, 1, memory_order_relaxed);
+    (void)hearth_get_rate(worker->world->cache, HEARTH_EVENT_HIT, 60, &rate);
+    hearth_each(worker->world->cache, NULL, HEARTH_EACH_TOKENS, is_sound, worker);
+}
+
 static void disturb(struct worker *worker)
 {
     struct world *world = worker->world;
@@ -210,7 +234,7 @@ static void disturb(struct worker *worker)
     uint32_t count;
 
     fill_tokens(worker, &like, &count);
-    switch (below(worker, 6)) {
+    switch (below(worker, 7)) {
     case 0:
         hearth_clear(world->cache, world->spaces[like.space],
                      (enum hearth_tier)below(worker, HEARTH_TIER_COUNT + 1));
@@ -230,6 +254,9 @@ static void disturb(struct worker *worker)
         }
         break;
     case 4:
+        watch(worker);
+        break;
+    case 5:
         hearth_space_set_speed(world->spaces[like.space], 0, 1e9);
         break;
     default:

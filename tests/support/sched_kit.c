@@ -76,7 +76,8 @@ static void on_started(void *arg, const struct gen_usage *usage)
 static void add_text(struct kit_gen *gen, struct str text)
 {
     assert_true(gen->text_len + text.len < sizeof(gen->text));
-    memcpy(gen->text + gen->text_len, text.ptr, text.len);
+    if (text.len > 0)
+        memcpy(gen->text + gen->text_len, text.ptr, text.len);
     gen->text_len += text.len;
     gen->text[gen->text_len] = '\0';
 }

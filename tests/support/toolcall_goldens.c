@@ -290,6 +290,8 @@ const struct toolcall_golden toolcall_goldens[] = {
     {TOOLCALL_LFM, WITH,
      "<|tool_call_start|>[get_weather(\"Rome\", 2, wind=False)]<|tool_call_end|>",
      "call 0|get_weather|{\"city\":\"Rome\",\"days\":2,\"wind\":false}\n"},
+    {TOOLCALL_LFM, WITHOUT, "<|tool_call_start|>[f(a=\"x\\/y\")]<|tool_call_end|>",
+     "call 0|f|{\"a\":\"x/y\"}\n"},
     {TOOLCALL_LFM, WITHOUT, "<|tool_call_start|>[f(\"Rome\")]<|tool_call_end|>",
      "open 0|f|\nerror|an argument is not a literal\n"},
     {TOOLCALL_LFM, WITHOUT, "<|tool_call_start|>[f(a=b)]<|tool_call_end|>",

@@ -1,0 +1,55 @@
+/*
+ * choice_fuzz.c: any bytes that are JSON as the tools of a request, in every format. The first two bytes choose format, mode and
+ * thought. Nothing may crash, leak or take long; what is written must be taken by gbnf_check (or be refused for its size).
+ */
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <yyjson.h>
+
+#include "engine/gbnf.h"
+#include "prompt/choice.h"
+
+enum { INPUT_BYTES = 1 << 15 };
+
+static void check(const struct choice_request *request)
+{
+    struct errinfo info = {0};
+    struct choice choice;
+
+    choice_init(&choice);
+    enum err err = choice_write(&choice, request, &info);
+    if (err != ERR_OK && (info.text[0] == '\0' || choice.grammar.len > 0))
+        abort();
+    if (choice.grammar.len > 0 && gbnf_check(buf_str(&choice.grammar), "root", &info) != ERR_OK &&
+        info.code != ERR_LIMIT) {
+        fprintf(stderr, "%s\n%s", info.text, buf_str(&choice.grammar));
+        abort();
+    }
+    choice_fini(&choice);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char *const tails[] = {"", "<think>\n", "<think></think>"};
+    yyjson_doc *doc;
+
+    if (size < 2 || size > INPUT_BYTES ||
+        (doc = yyjson_read((const char *)data + 2, size - 2, 0)) == NULL)
+        return 0;
+    struct choice_request request = {
+        .mode = (enum choice_mode)(data[1] % CHOICE_MODE_COUNT),
+        .name = STR("f"),
+        .parallel = data[1] & 0x80,
+        .tools = yyjson_doc_get_root(doc),
+        .formats = {.reasoning = data[0] & 0x80 ? REASONING_THINK : REASONING_NONE,
+                    .calls = (enum toolcall_format)(data[0] % TOOLCALL_COUNT)},
+        .prompt_tail = str_from(tails[(data[1] >> 3) % COUNT_OF(tails)]),
+    };
+    if (request.formats.calls == TOOLCALL_HARMONY)
+        request.prompt_tail = STR("<|start|>assistant");
+    check(&request);
+    yyjson_doc_free(doc);
+    return 0;
+}
