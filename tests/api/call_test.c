@@ -51,12 +51,12 @@ static void test_whole_answers_of_the_other_dialects(void **state)
 
     (void)state;
     open_kit(&kit);
-    doc = api_kit_post(&kit, "/v1/messages", "{\"model\":\"x\",\"max_tokens\":5," MESSAGES "}", 200);
+    doc = api_kit_post(&kit, "/v1/messages", "{\"model\":\"x\",\"temperature\":0,\"max_tokens\":5," MESSAGES "}", 200);
     assert_string_equal(json_at(doc, "/type"), "message");
     assert_string_equal(json_at(doc, "/stop_reason"), "max_tokens");
     assert_int_equal(json_number_at(doc, "/usage/output_tokens"), 5);
     yyjson_doc_free(doc);
-    doc = api_kit_post(&kit, "/v1/responses", "{\"input\":\"Hello\",\"max_output_tokens\":16}", 200);
+    doc = api_kit_post(&kit, "/v1/responses", "{\"input\":\"Hello\",\"temperature\":0,\"max_output_tokens\":16}", 200);
     assert_string_equal(json_at(doc, "/object"), "response");
     assert_string_equal(json_at(doc, "/status"), "incomplete");
     assert_int_equal(json_number_at(doc, "/usage/output_tokens"), 16);
