@@ -22,7 +22,7 @@
 #include "prompt/output.h"
 #include "prompt/replay.h"
 
-enum { KEEPALIVE_BYTES_MAX = 4096 };
+enum { KEEPALIVE_BYTES_MAX = 4096 }; /* http's; what opens a stream may be longer: it repeats parts of the request */
 
 /* ---- the stream ---- */
 
@@ -32,19 +32,21 @@ static void start_keepalive(struct call *call)
     const struct dialect *dialect = api_dialect(call->endpoint);
     struct buf text;
 
-    buf_init(&text, KEEPALIVE_BYTES_MAX);
+    buf_init(&text, RESPOND_BYTES_MAX);
     if (dialect->keepalive_event) {
         dialect->keepalive_event(&call->answer, &text);
-        if (text.err == ERR_OK)
-            (void)http_reply_write(call->reply, (struct str){buf_str(&text), text.len});
+        if (text.err != ERR_OK) /* the opening comes with the first event: it is no filler */
+            goto out;
+        (void)http_reply_write(call->reply, (struct str){buf_str(&text), text.len});
         buf_clear(&text);
         dialect->keepalive_event(&call->answer, &text);
     } else {
         buf_append_str(&text, dialect->keepalive);
     }
-    if (text.err == ERR_OK)
+    if (text.err == ERR_OK && text.len <= KEEPALIVE_BYTES_MAX)
         http_reply_keepalive(call->reply, call->api->options.keepalive_ms,
                              (struct str){buf_str(&text), text.len});
+out:
     buf_fini(&text);
 }
 
