@@ -132,6 +132,10 @@ static void on_event(const struct output_event *event, void *arg)
             fail_call(choice, event->text);
         return;
     }
+    if (event->type == OUTPUT_CALL_BEGIN && event->call > 0 && !call->request.parallel_calls) {
+        choice->enough = true; /* not at the end of the first: a turn that ends by itself can be replayed */
+        return;
+    }
     err = answer_add(&call->answer, choice->index, event);
     if (err != ERR_OK) {
         fail_with(choice, err, NULL);
@@ -140,8 +144,6 @@ static void on_event(const struct output_event *event, void *arg)
     choice->reasons = event->type == OUTPUT_REASONING;
     if (call->request.stream)
         dialect->event(&call->answer, choice->index, event, &call->out);
-    if (event->type == OUTPUT_CALL_END && !call->request.parallel_calls)
-        choice->enough = true;
 }
 
 static void push_text(struct call_choice *choice, struct str text)

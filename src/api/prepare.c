@@ -144,17 +144,25 @@ static void add_mark(struct prepared *out, const struct token_mark *mark)
     out->marks[out->marks_count++] = made;
 }
 
+static bool is_system_end(const struct token_mark *mark)
+{
+    return mark->kind == CHAT_MARK_SYSTEM_END && mark->role == CHAT_ROLE_SYSTEM;
+}
+
 static enum err place_marks(struct prepare_run *run)
 {
     struct prepared *out = run->out;
     struct arena *arena = &run->request->arena;
 
-    out->marks = arena_alloc_array(arena, out->prompt.mark_count, sizeof(*out->marks));
+    out->marks = arena_alloc_array(arena, out->prompt.mark_count + 1, sizeof(*out->marks));
     if (!out->marks)
         return arena->err;
     for (size_t i = 0; i < out->prompt.mark_count; i++) {
         const struct token_mark *mark = &out->prompt.marks[i];
 
+        /* Templates write the system text together with tools and more: it has an end, and begins where the prompt does. */
+        if (is_system_end(mark) && out->marks_count == 0)
+            out->marks[out->marks_count++] = (struct gen_mark){.at = 0, .role = GEN_ROLE_SYSTEM};
         add_mark(out, mark);
         if (mark->kind == CHAT_MARK_SYSTEM_END)
             out->anchor = (uint32_t)mark->count;
@@ -172,7 +180,8 @@ static uint32_t breakpoint_at(const struct prepared *out, int breakpoint)
     for (size_t i = 0; i < out->prompt.mark_count; i++) {
         const struct token_mark *mark = &out->prompt.marks[i];
 
-        if (mark->kind == CHAT_MARK_MESSAGE_END && mark->message == (uint32_t)breakpoint)
+        if ((mark->kind == CHAT_MARK_MESSAGE_END && mark->message == (uint32_t)breakpoint) ||
+            (is_system_end(mark) && mark->message >= (uint32_t)breakpoint))
             return (uint32_t)mark->count;
     }
     return 0;
@@ -239,18 +248,21 @@ static enum err own_grammar(struct prepare_run *run)
     return run->out->grammar ? ERR_OK : request->arena.err;
 }
 
+static bool must_call(const struct gen_request *request)
+{
+    return request->tool_choice == GEN_CHOICE_REQUIRED || request->tool_choice == GEN_CHOICE_NAMED;
+}
+
 static enum err make_grammar(struct prepare_run *run, struct api_error *error)
 {
     const struct gen_request *request = run->request;
     struct prepared *out = run->out;
-    bool must_call = request->tool_choice == GEN_CHOICE_REQUIRED ||
-                     request->tool_choice == GEN_CHOICE_NAMED;
 
     if (request->format != GEN_FORMAT_TEXT && out->calls)
         return api_error_set(error, API_ERROR_UNSUPPORTED, "response_format",
                              "A format of the answer cannot be combined with tools that the model may call. "
                              "Leave one of them out, or set 'tool_choice' to \"none\".");
-    if (out->calls || must_call)
+    if (out->calls || must_call(request))
         TRY(calls_grammar(run));
     else if (request->format == GEN_FORMAT_GRAMMAR)
         return own_grammar(run);
@@ -318,7 +330,7 @@ enum err prepare(struct prepared *out, struct gen_request *request,
     place_breakpoints(out, request);
     err = make_grammar(&run, error);
     if (err != ERR_OK)
-        return fail(&run, err, out->calls ? "tools" : "response_format", error);
+        return fail(&run, err, out->calls || must_call(request) ? "tools" : "response_format", error);
     out->control_text = request->control_text || needs_control_text(out);
     return ERR_OK;
 }

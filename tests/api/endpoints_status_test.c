@@ -1,0 +1,115 @@
+/* endpoints_status_test.c: health, version, numbers, what runs. */
+#include "api/api_impl.h"
+
+#include <string.h>
+
+#include "support/api_kit.h"
+#include "support/test.h"
+
+#define MESSAGES "\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}]"
+#define CHAT     "/v1/chat/completions"
+
+static void test_root_lists_the_endpoints(void **state)
+{
+    struct api_kit_options options = {.api = {.version = "1.2.3", .commit = "abc"}};
+    struct api_kit kit;
+    struct http_answer answer;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    doc = api_kit_get(&kit, "/", 200);
+    assert_string_equal(json_at(doc, "/name"), "hearth");
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/endpoints")), api_endpoints_count);
+    yyjson_doc_free(doc);
+    doc = api_kit_get(&kit, "/version", 200);
+    assert_string_equal(json_at(doc, "/version"), "1.2.3");
+    assert_string_equal(json_at(doc, "/commit"), "abc");
+    yyjson_doc_free(doc);
+    api_kit_ask(&kit, "HEAD", "/", NULL, NULL, &answer);
+    assert_int_equal(answer.status, 200);
+    assert_int_equal(answer.body.len, 0);
+    http_answer_fini(&answer);
+    api_kit_close(&kit);
+}
+
+/* While the engine's thread computes, and could not answer anyone. */
+static void test_health_does_not_need_the_engine(void **state)
+{
+    struct api_kit kit;
+    struct http_client client;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.gate_closed = true});
+    api_kit_send(&kit, &client, CHAT, "{" MESSAGES "}");
+    api_kit_gate_wait(&kit);
+    doc = api_kit_get(&kit, "/health", 200);
+    assert_string_equal(json_at(doc, "/status"), "ok");
+    yyjson_doc_free(doc);
+    yyjson_doc_free(api_kit_get(&kit, "/ready", 200));
+    yyjson_doc_free(api_kit_get(&kit, "/v1/health", 200));
+    yyjson_doc_free(api_kit_get(&kit, "/props", 200));
+    yyjson_doc_free(api_kit_get(&kit, "/v1/models", 200));
+    http_client_close(&client);
+    api_kit_close(&kit);
+}
+
+static void test_metrics_of_all_parts(void **state)
+{
+    static const char *const names[] = {
+        "hearth_api_calls_active", "hearth_http_requests_total", "hearth_sched_turns_total",
+        "hearth_cache_lookups_total", "hearth_cache_tier_bytes{tier=\"ram\"}",
+        "hearth_sched_miss_total{reason=\"cold\"}",
+    };
+    struct api_kit kit;
+    struct http_answer answer;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 1 << 20});
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (api_kit_metric(&kit, names[i]) < 0)
+            fail_msg("no %s", names[i]);
+    api_kit_ask(&kit, "GET", "/metrics", NULL, NULL, &answer);
+    assert_true(str_starts(http_answer_header(&answer, "content-type"), STR("text/plain; version=0.0.4")));
+    http_answer_fini(&answer);
+    api_kit_close(&kit);
+}
+
+/* I100: a tenant sees its own generations only. They go on until their client leaves. */
+static void test_i100_slots_of_the_caller(void **state)
+{
+    static const char *const keys[] = {"alice:k1,bob:k2"};
+    struct api_kit_options options = {
+        .api.auth = {.keys = keys, .keys_count = 1}, .fake.context = 1000000};
+    struct http_client client;
+    struct http_answer answer;
+    struct api_kit kit;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    http_client_connect(&client, kit.port);
+    http_client_request(&client, "POST", CHAT, "x-api-key: k1\r\n",
+                        STR("{\"n\":2,\"temperature\":0,\"logit_bias\":{\"97\":90}," MESSAGES "}"));
+    for (size_t count = 0; count < 2;) {
+        api_kit_ask(&kit, "GET", "/slots", "x-api-key: k1\r\n", NULL, &answer);
+        doc = yyjson_read(answer.body.data, answer.body.len, 0);
+        count = yyjson_arr_size(yyjson_doc_get_root(doc));
+        if (count == 2) {
+            assert_int_equal(json_number_at(doc, "/1/id"), json_number_at(doc, "/0/id") + 1);
+            assert_true(json_number_at(doc, "/0/usage/prompt") > 10);
+            assert_true(json_at(doc, "/0/phase")[0] != '\0');
+        }
+        yyjson_doc_free(doc);
+        http_answer_fini(&answer);
+    }
+    api_kit_ask(&kit, "GET", "/slots", "x-api-key: k2\r\n", NULL, &answer);
+    assert_string_equal(buf_str(&answer.body), "[]");
+    http_answer_fini(&answer);
+    http_client_close(&client);
+    api_kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_root_lists_the_endpoints), TEST(test_health_does_not_need_the_engine),
+           TEST(test_metrics_of_all_parts), TEST(test_i100_slots_of_the_caller))
