@@ -44,7 +44,7 @@ struct call_choice {
     struct gen gen;
     struct output *output;
     struct buf raw;  /* what was generated, markup and all: for replay_remember */
-    bool enough;     /* one call was asked for and is there */
+    bool enough;     /* one call was asked for and is there; the next one has begun */
     bool reasons;    /* the last event was a thought's */
     bool calls_cut;  /* a call was open when the text ended */
 };

@@ -79,6 +79,12 @@ static void end_untouched(struct call *call)
     call_fail(call, &error);
 }
 
+/* The client left, or took too little for too long. */
+static bool is_lost(struct call *call)
+{
+    return call->broken || call_is_gone(call);
+}
+
 /* ---- the log ---- */
 
 static const char *finish_name(enum answer_finish finish)
@@ -101,7 +107,7 @@ static void log_generation(struct call *call)
     report_line(&answer->usage, &timings, call->prepared.marks, call->prepared.marks_count, &line);
     log_text(call->api->options.log, LOG_LEVEL_INFO, "api", "%s %s%s%s %s %u tokens | %s",
              call->request_id, call->endpoint->name, call->who[0] ? " " : "", call->who,
-             call_is_gone(call) ? "gone" : finish_name(answer->choices[0].finish),
+             is_lost(call) ? "gone" : finish_name(answer->choices[0].finish),
              answer->usage.generated, buf_str(&line));
     buf_fini(&line);
 }
@@ -119,7 +125,7 @@ static void count(struct call *call)
 {
     struct stats_call stats = {
         .kind = call->outcome,
-        .gone = call_is_gone(call),
+        .gone = is_lost(call),
         .seconds = (double)(clock_mono_ns(call->api->clock) - call->arrived_ns) / (double)NS_PER_S,
     };
 
@@ -139,7 +145,7 @@ void call_end(struct call *call)
     error = error_of(call);
     if (call->answer.begun) /* before that nothing is known */
         log_generation(call);
-    if (error && !call_is_gone(call))
+    if (error && !is_lost(call))
         log_error(call, error);
     count(call);
 }

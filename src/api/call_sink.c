@@ -22,7 +22,7 @@
 #include "prompt/output.h"
 #include "prompt/replay.h"
 
-enum { KEEPALIVE_BYTES_MAX = 4096 };
+enum { KEEPALIVE_BYTES_MAX = 4096 }; /* http's; what opens a stream may be longer: it repeats parts of the request */
 
 /* ---- the stream ---- */
 
@@ -32,20 +32,21 @@ static void start_keepalive(struct call *call)
     const struct dialect *dialect = api_dialect(call->endpoint);
     struct buf text;
 
-    buf_init(&text, KEEPALIVE_BYTES_MAX);
+    buf_init(&text, RESPOND_BYTES_MAX);
     if (dialect->keepalive_event) {
         dialect->keepalive_event(&call->answer, &text);
-        if (text.err == ERR_OK)
-            (void)http_reply_write(call->reply, (struct str){buf_str(&text), text.len});
+        if (text.err != ERR_OK) /* the opening comes with the first event: it is no filler */
+            goto out;
+        (void)http_reply_write(call->reply, (struct str){buf_str(&text), text.len});
         buf_clear(&text);
-    }
-    if (dialect->keepalive)
-        buf_append_str(&text, dialect->keepalive);
-    else
         dialect->keepalive_event(&call->answer, &text);
-    if (text.err == ERR_OK)
+    } else {
+        buf_append_str(&text, dialect->keepalive);
+    }
+    if (text.err == ERR_OK && text.len <= KEEPALIVE_BYTES_MAX)
         http_reply_keepalive(call->reply, call->api->options.keepalive_ms,
                              (struct str){buf_str(&text), text.len});
+out:
     buf_fini(&text);
 }
 
@@ -131,6 +132,10 @@ static void on_event(const struct output_event *event, void *arg)
             fail_call(choice, event->text);
         return;
     }
+    if (event->type == OUTPUT_CALL_BEGIN && event->call > 0 && !call->request.parallel_calls) {
+        choice->enough = true; /* not at the end of the first: a turn that ends by itself can be replayed */
+        return;
+    }
     err = answer_add(&call->answer, choice->index, event);
     if (err != ERR_OK) {
         fail_with(choice, err, NULL);
@@ -139,8 +144,6 @@ static void on_event(const struct output_event *event, void *arg)
     choice->reasons = event->type == OUTPUT_REASONING;
     if (call->request.stream)
         dialect->event(&call->answer, choice->index, event, &call->out);
-    if (event->type == OUTPUT_CALL_END && !call->request.parallel_calls)
-        choice->enough = true;
 }
 
 static void push_text(struct call_choice *choice, struct str text)

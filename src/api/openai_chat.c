@@ -173,6 +173,8 @@ static void chat_begin(struct answer *answer, struct buf *out)
         delta_end(&json, answer, &answer->choices[i], NULL);
         openai_chunk_end(&json, answer, OPENAI_CHUNK_INNER);
     }
+    if (out->err != ERR_OK) /* not told: the next one tries again */
+        answer->sequence = 0;
 }
 
 static void chat_keepalive(struct answer *answer, struct buf *out)

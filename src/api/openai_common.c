@@ -3,13 +3,12 @@
  */
 #include "api/openai_impl.h"
 
-#include <hearth/hearth.h>
-
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "api/usage.h"
 #include "prompt/jinja_unicode.h"
 
 const char *openai_id(char out[OPENAI_ID_BYTES], const char *prefix, const char *id)
@@ -19,21 +18,6 @@ const char *openai_id(char out[OPENAI_ID_BYTES], const char *prefix, const char 
 }
 
 /* ---- usage ---- */
-
-uint32_t openai_cached_tokens(const struct answer *answer)
-{
-    const struct gen_usage *usage = &answer->usage;
-
-    return usage->device + usage->ram + usage->ssd + usage->remote;
-}
-
-/* The last token of a prompt is computed by every request, because the answer begins with its logits: it is in no cache. */
-uint32_t openai_written_tokens(const struct answer *answer)
-{
-    uint32_t computed = answer->usage.computed;
-
-    return answer->request->cache_write && computed > 0 ? computed - 1 : 0;
-}
 
 uint32_t openai_reasoning_tokens(const struct answer *answer)
 {
@@ -55,8 +39,8 @@ void openai_write_usage(struct json *json, const struct answer *answer)
     json_key_uint(json, "total_tokens", (uint64_t)usage->prompt + usage->generated);
     json_key(json, "prompt_tokens_details");
     json_open(json, '{');
-    json_key_uint(json, "cached_tokens", openai_cached_tokens(answer));
-    json_key_uint(json, "cache_write_tokens", openai_written_tokens(answer));
+    json_key_uint(json, "cached_tokens", usage_cached(answer));
+    json_key_uint(json, "cache_write_tokens", usage_written(answer));
     json_close(json, '}');
     json_key(json, "completion_tokens_details");
     json_open(json, '{');
@@ -72,7 +56,7 @@ void openai_write_timings(struct json *json, const struct answer *answer)
 
     json_key(json, "timings");
     json_open(json, '{');
-    json_key_uint(json, "cache_n", openai_cached_tokens(answer));
+    json_key_uint(json, "cache_n", usage_cached(answer));
     json_key_uint(json, "prompt_n", computed);
     json_key_float(json, "prompt_ms", timings.prompt_ms);
     json_key_float(json, "prompt_per_token_ms",
@@ -84,23 +68,6 @@ void openai_write_timings(struct json *json, const struct answer *answer)
                    generated > 0 ? timings.predicted_ms / (double)generated : 0);
     json_key_float(json, "predicted_per_second", timings.predicted_per_s);
     json_key_float(json, "ttft_ms", timings.ttft_ms);
-    json_close(json, '}');
-}
-
-void openai_write_x_cache(struct json *json, const struct answer *answer)
-{
-    const struct gen_usage *usage = &answer->usage;
-
-    json_key(json, "x_cache");
-    json_open(json, '{');
-    json_key_uint(json, "device", usage->device);
-    json_key_uint(json, "ram", usage->ram);
-    json_key_uint(json, "ssd", usage->ssd);
-    json_key_uint(json, "remote", usage->remote);
-    json_key_uint(json, "computed", usage->computed);
-    json_key_text(json, "match", hearth_match_name(usage->match));
-    json_key_text(json, "reason", hearth_reason_name(usage->reason));
-    json_key_uint(json, "first_difference", usage->first_difference);
     json_close(json, '}');
 }
 
@@ -231,7 +198,7 @@ void openai_write_account(struct json *json, const struct answer *answer)
 {
     openai_write_usage(json, answer);
     openai_write_timings(json, answer);
-    openai_write_x_cache(json, answer);
+    usage_write_x_cache(json, answer);
 }
 
 struct json openai_event_begin(struct answer *answer, struct buf *out)
@@ -263,7 +230,7 @@ void openai_chunk_end(struct json *json, const struct answer *answer, enum opena
     if (place == OPENAI_CHUNK_LAST || answer->request->timings_each)
         openai_write_timings(json, answer);
     if (place == OPENAI_CHUNK_LAST)
-        openai_write_x_cache(json, answer);
+        usage_write_x_cache(json, answer);
     json_close(json, '}');
     event_end(json);
 }
@@ -273,7 +240,7 @@ void openai_write_progress(struct json *json, const struct answer *answer, uint3
     json_key(json, "prompt_progress");
     json_open(json, '{');
     json_key_uint(json, "total", answer->usage.prompt);
-    json_key_uint(json, "cache", openai_cached_tokens(answer));
+    json_key_uint(json, "cache", usage_cached(answer));
     json_key_uint(json, "processed", done);
     json_key_uint(json, "time_ms", (uint64_t)answer->progress_ms);
     json_close(json, '}');

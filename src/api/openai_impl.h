@@ -108,14 +108,11 @@ enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
 /* "chatcmpl-<id>" and the like. */
 const char *openai_id(char out[OPENAI_ID_BYTES], const char *prefix, const char *id);
 
-uint32_t openai_cached_tokens(const struct answer *answer);
-uint32_t openai_written_tokens(const struct answer *answer); /* computed and handed to the cache */
 uint32_t openai_reasoning_tokens(const struct answer *answer);
 
-/* Each writes its key and an object. prompt = cached + computed (keeps I99). */
+/* Each writes its key and an object; usage.h says what the numbers are (keeps I99). */
 void openai_write_usage(struct json *json, const struct answer *answer);
 void openai_write_timings(struct json *json, const struct answer *answer);
-void openai_write_x_cache(struct json *json, const struct answer *answer);
 
 /* "stop", "length", "tool_calls"; NULL while it runs. */
 const char *openai_finish_name(enum answer_finish finish);

@@ -11,7 +11,9 @@
  *      response.completed | response.incomplete | response.failed                                             no [DONE]
  *
  * Only one item is open at a time: text after a call is a message of its own. Items that are done are kept as JSON in answer->items, because
- * the last event repeats them. A keep-alive repeats response.in_progress: clients measure silence by events, and pass over comments.
+ * the last event repeats them. A keep-alive is the event that OpenAI itself sends in long silences: clients pass over it, but not over comments,
+ * which some do not count as signs of life, nor over a second response.in_progress, which replaces what they have gathered. It takes no number of
+ * its own, as it may be sent again and again.
  *
  * A response has one choice. The request's settings are repeated from its body (dialect_data), as far as the type of the official SDKs has them.
  */
@@ -19,6 +21,8 @@
 
 #include <assert.h>
 #include <stdio.h>
+
+#include "api/usage.h"
 
 enum { CHOICE = 0, ITEMS_BYTES_MAX = 1 << 30 };
 
@@ -179,8 +183,8 @@ static void write_usage(struct json *json, const struct answer *answer)
     json_key_uint(json, "input_tokens", usage->prompt);
     json_key(json, "input_tokens_details");
     json_open(json, '{');
-    json_key_uint(json, "cached_tokens", openai_cached_tokens(answer));
-    json_key_uint(json, "cache_write_tokens", openai_written_tokens(answer));
+    json_key_uint(json, "cached_tokens", usage_cached(answer));
+    json_key_uint(json, "cache_write_tokens", usage_written(answer));
     json_close(json, '}');
     json_key_uint(json, "output_tokens", usage->generated);
     json_key(json, "output_tokens_details");
@@ -250,7 +254,7 @@ static void write_response(struct json *json, const struct answer *answer,
     } else {
         write_usage(json, answer);
         openai_write_timings(json, answer);
-        openai_write_x_cache(json, answer);
+        usage_write_x_cache(json, answer);
     }
     json_close(json, '}');
 }
@@ -488,13 +492,22 @@ static void responses_begin(struct answer *answer, struct buf *out)
         return;
     send_response(answer, "response.created", IN_PROGRESS, NULL, out);
     send_response(answer, "response.in_progress", IN_PROGRESS, NULL, out);
+    if (out->err != ERR_OK) /* not told: the next one tries again */
+        answer->sequence = 0;
 }
 
-/* What the stream opens with. Later silence is filled with comments: an event would need a number of its own. */
 static void responses_keepalive(struct answer *answer, struct buf *out)
 {
-    if (answer->sequence == 0)
+    if (answer->sequence == 0) {
         responses_begin(answer, out);
+        return;
+    }
+    struct json json = json_to(out);
+    buf_append_str(out, "event: keepalive\ndata: ");
+    json_open(&json, '{');
+    json_key_text(&json, "type", "keepalive");
+    json_key_uint(&json, "sequence_number", answer->sequence - 1);
+    event_end(&json);
 }
 
 static void responses_event(struct answer *answer, size_t index, const struct output_event *event,
@@ -557,6 +570,5 @@ const struct dialect dialect_openai_responses = {
     .choice_end = responses_choice_end,
     .end = responses_end,
     .stream_error = responses_stream_error,
-    .keepalive = ": keep-alive\n\n",
     .keepalive_event = responses_keepalive,
 };

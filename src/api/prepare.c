@@ -248,18 +248,21 @@ static enum err own_grammar(struct prepare_run *run)
     return run->out->grammar ? ERR_OK : request->arena.err;
 }
 
+static bool must_call(const struct gen_request *request)
+{
+    return request->tool_choice == GEN_CHOICE_REQUIRED || request->tool_choice == GEN_CHOICE_NAMED;
+}
+
 static enum err make_grammar(struct prepare_run *run, struct api_error *error)
 {
     const struct gen_request *request = run->request;
     struct prepared *out = run->out;
-    bool must_call = request->tool_choice == GEN_CHOICE_REQUIRED ||
-                     request->tool_choice == GEN_CHOICE_NAMED;
 
     if (request->format != GEN_FORMAT_TEXT && out->calls)
         return api_error_set(error, API_ERROR_UNSUPPORTED, "response_format",
                              "A format of the answer cannot be combined with tools that the model may call. "
                              "Leave one of them out, or set 'tool_choice' to \"none\".");
-    if (out->calls || must_call)
+    if (out->calls || must_call(request))
         TRY(calls_grammar(run));
     else if (request->format == GEN_FORMAT_GRAMMAR)
         return own_grammar(run);
@@ -327,7 +330,7 @@ enum err prepare(struct prepared *out, struct gen_request *request,
     place_breakpoints(out, request);
     err = make_grammar(&run, error);
     if (err != ERR_OK)
-        return fail(&run, err, out->calls ? "tools" : "response_format", error);
+        return fail(&run, err, out->calls || must_call(request) ? "tools" : "response_format", error);
     out->control_text = request->control_text || needs_control_text(out);
     return ERR_OK;
 }

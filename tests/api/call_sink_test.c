@@ -248,7 +248,21 @@ static void test_i80_keepalive_of_each_dialect(void **state)
     expect_keepalive("/v1/messages", "{\"model\":\"x\",\"stream\":true,\"max_tokens\":9," MESSAGES "}",
                      "message_start", "event: ping\n");
     expect_keepalive("/v1/responses", "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20}",
-                     "response.created", "event: response.in_progress\n");
+                     "response.created", "event: keepalive\n");
+}
+
+/* What a stream opens with may repeat much of the request: it is not lost for that. */
+static void test_i80_long_opening(void **state)
+{
+    static char body[20000];
+    size_t len = (size_t)snprintf(body, sizeof(body),
+                                  "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20,"
+                                  "\"tools\":[{\"type\":\"web_search\",\"note\":\"");
+
+    (void)state;
+    memset(body + len, 'x', 10000);
+    memcpy(body + len + 10000, "\"}]}", 5);
+    expect_keepalive("/v1/responses", body, "response.created", "event: keepalive\n");
 }
 
 /* A queued call has its head, too: proxies and clients count from there. */
@@ -469,7 +483,7 @@ static void test_i106_turns_are_replayed(void **state)
 
 TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_messages_stream), TEST(test_responses_stream),
-           TEST(test_progress_when_asked_for), TEST(test_i80_keepalive_of_each_dialect),
+           TEST(test_progress_when_asked_for), TEST(test_i80_keepalive_of_each_dialect), TEST(test_i80_long_opening),
            TEST(test_i80_head_while_queued), TEST(test_tool_calls_of_a_model),
            TEST(test_tool_calls_in_the_other_dialects), TEST(test_a_call_that_is_cut_off),
            TEST(test_i79_a_call_that_cannot_be_read), TEST(test_json_schema),

@@ -229,6 +229,24 @@ static void test_keepalives_and_progress(void **state)
     api_stream_fini(&stream);
 }
 
+/* What could not be written of the beginning comes with the next try. */
+static void test_beginning_that_does_not_fit(void **state)
+{
+    struct api_stream stream;
+    struct buf small;
+
+    (void)state;
+    api_stream_init(&stream, &dialect_openai_chat, BODY());
+    buf_init(&small, 10);
+    stream.dialect->keepalive_event(&stream.answer, &small);
+    assert_err(small.err, ERR_LIMIT);
+    buf_fini(&small);
+    stream.dialect->begin(&stream.answer, &stream.out);
+    expect_delta(&stream, 0, "{'role':'assistant','content':''}");
+    api_expect_end(&stream);
+    api_stream_fini(&stream);
+}
+
 static void test_timings_per_token(void **state)
 {
     struct api_stream stream;
@@ -353,6 +371,6 @@ static void test_without_memory(void **state)
 
 TEST_SUITE(TEST(test_plain_text), TEST(test_usage_chunk), TEST(test_reasoning),
            TEST(test_two_calls), TEST(test_two_choices), TEST(test_logprobs),
-           TEST(test_keepalives_and_progress), TEST(test_timings_per_token),
-           TEST(test_error_in_the_stream), TEST(test_whole_text), TEST(test_whole_calls),
-           TEST(test_whole_choices), TEST(test_without_memory))
+           TEST(test_keepalives_and_progress), TEST(test_beginning_that_does_not_fit),
+           TEST(test_timings_per_token), TEST(test_error_in_the_stream), TEST(test_whole_text),
+           TEST(test_whole_calls), TEST(test_whole_choices), TEST(test_without_memory))

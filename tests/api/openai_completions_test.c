@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "support/dialect_kit.h"
 #include "support/test.h"
 
@@ -220,6 +221,34 @@ static void test_progress_and_error(void **state)
     api_stream_fini(&stream);
 }
 
+/* An answer is whole, or the buffer says that it is not. */
+static void test_composing_without_memory(void **state)
+{
+    struct api_stream stream;
+    struct fault fault = {0};
+    unsigned failures = 0;
+
+    (void)state;
+    api_stream_init(&stream, &dialect_openai_completions, "{'prompt':'hi','echo':true}");
+    api_add(&stream, 0, OUTPUT_CONTENT, "!");
+    api_finish(&stream, 0, ANSWER_STOP, 1);
+    mem_set_fault(&fault);
+    FAULT_LOOP (&fault) {
+        buf_fini(&stream.out);
+        buf_init(&stream.out, 1 << 20);
+        stream.dialect->body(&stream.answer, &stream.out);
+        stream.dialect->begin(&stream.answer, &stream.out);
+        if (stream.out.err != ERR_OK)
+            failures++;
+        else
+            assert_non_null(strstr(buf_str(&stream.out), "\"text\":\"hi!\""));
+    }
+    mem_set_fault(NULL);
+    assert_ok(stream.out.err);
+    assert_true(failures > 1);
+    api_stream_fini(&stream);
+}
+
 TEST_SUITE(TEST(test_prompts), TEST(test_probabilities), TEST(test_bad_requests_are_named),
            TEST(test_without_memory), TEST(test_mutations), TEST(test_stream), TEST(test_echo),
-           TEST(test_logprobs), TEST(test_progress_and_error))
+           TEST(test_logprobs), TEST(test_progress_and_error), TEST(test_composing_without_memory))

@@ -270,7 +270,7 @@ static void test_logprobs(void **state)
     api_stream_fini(&stream);
 }
 
-/* The first of all opens the stream; later silence is filled with comments, which have no number. */
+/* The first keep-alive of all opens the stream; the others are events without a number of their own, which tell nothing new. */
 static void test_keepalives(void **state)
 {
     struct api_stream stream;
@@ -280,10 +280,32 @@ static void test_keepalives(void **state)
     stream.dialect->keepalive_event(&stream.answer, &stream.out);
     stream.dialect->keepalive_event(&stream.answer, &stream.out);
     stream.dialect->begin(&stream.answer, &stream.out);
+    api_say(&stream, 0, OUTPUT_CONTENT, "a");
+    expect_begin(&stream);
+    yyjson_doc *doc = api_next(&stream, "keepalive");
+    api_assert_json(yyjson_doc_get_root(doc), "{'type':'keepalive','sequence_number':1}");
+    yyjson_doc_free(doc);
+    expect(&stream, 2, "response.output_item.added",
+           "'output_index':0,'item':" MESSAGE("0", "", "in_progress"));
+    assert_null(stream.dialect->progress);
+    api_stream_fini(&stream);
+}
+
+/* What could not be written of the beginning comes with the next try. */
+static void test_beginning_that_does_not_fit(void **state)
+{
+    struct api_stream stream;
+    struct buf small;
+
+    (void)state;
+    api_stream_init(&stream, &dialect_openai_responses, "{'input':'x'}");
+    buf_init(&small, 100);
+    stream.dialect->keepalive_event(&stream.answer, &small);
+    assert_err(small.err, ERR_LIMIT);
+    buf_fini(&small);
+    stream.dialect->begin(&stream.answer, &stream.out);
     expect_begin(&stream);
     api_expect_end(&stream);
-    assert_string_equal(stream.dialect->keepalive, ": keep-alive\n\n");
-    assert_null(stream.dialect->progress);
     api_stream_fini(&stream);
 }
 
@@ -464,5 +486,6 @@ static void test_without_memory(void **state)
 
 TEST_SUITE(TEST(test_plain_text), TEST(test_reasoning_then_calls), TEST(test_text_around_a_call),
            TEST(test_empty_answer), TEST(test_length_is_incomplete), TEST(test_logprobs),
-           TEST(test_keepalives), TEST(test_errors_in_the_stream), TEST(test_whole_answer),
-           TEST(test_outputs), TEST(test_i99_usage_adds_up), TEST(test_without_memory))
+           TEST(test_keepalives), TEST(test_beginning_that_does_not_fit),
+           TEST(test_errors_in_the_stream), TEST(test_whole_answer), TEST(test_outputs),
+           TEST(test_i99_usage_adds_up), TEST(test_without_memory))

@@ -89,9 +89,10 @@ static void open_model(struct api_kit *kit, const struct api_kit_options *option
         fail_msg("model: %s", info.text);
 }
 
-static void open_server(struct api_kit *kit)
+static void open_server(struct api_kit *kit, const struct http_limits *limits)
 {
-    struct http_options options = {.error_body = api_http_error, .tick_ms = 5};
+    struct http_options options = {
+        .error_body = api_http_error, .tick_ms = 5, .limits = *limits};
     const struct http_route *routes;
     struct errinfo info = {0};
     size_t count;
@@ -121,7 +122,7 @@ void api_kit_open(struct api_kit *kit, const struct api_kit_options *options)
     assert_ok(api_create(&kit->api, &api, NULL));
     if (!options->loading)
         api_kit_load(kit);
-    open_server(kit);
+    open_server(kit, &options->limits);
 }
 
 void api_kit_load(struct api_kit *kit)

@@ -30,6 +30,7 @@ struct api_kit_options {
     bool loading;       /* the model is not there yet: api_kit_load */
     bool gate_closed;
     bool prompts;       /* neutral texts and replay are on */
+    struct http_limits limits;
 };
 
 struct api_kit_gate {
