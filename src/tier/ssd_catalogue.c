@@ -77,7 +77,8 @@ enum err ssd_record_expand(const struct ssd_record *record, struct buf *out)
     uint32_t used = record->len - SSD_HEADER_DIGEST_BYTES;
 
     buf_clear(out);
-    if (record->len > header_bytes)
+    /* Less than a block of zeros is left out of a valid one: nothing larger is allocated for a number that nobody vouches for yet. */
+    if (record->len > header_bytes || header_bytes - record->len >= SSD_ALIGNMENT)
         return ERR_CORRUPT;
     char *to = buf_reserve(out, header_bytes);
     if (to == NULL)

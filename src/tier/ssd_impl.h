@@ -118,6 +118,7 @@ struct tier_ssd {
     struct ssd_account account GUARDED_BY(lock);
     struct list puts GUARDED_BY(lock), puts_running GUARDED_BY(lock);
     uint64_t puts_bytes GUARDED_BY(lock); /* of those that are queued */
+    unsigned puts_ending GUARDED_BY(lock); /* whose callbacks are being made */
     struct list reads GUARDED_BY(lock), reads_running GUARDED_BY(lock);
     uint64_t read_id GUARDED_BY(lock);
     struct buf records GUARDED_BY(lock);         /* for the catalogue */
@@ -198,11 +199,13 @@ void ssd_tidy_catalogue(struct tier_ssd *ssd);
 /* ---- ssd_janitor.c ---- */
 
 void ssd_janitor_run(void *ssd);
+/* Leaves the record of a stored object for the catalogue. */
+void ssd_add_record_locked(struct tier_ssd *ssd, const void *header, uint32_t header_bytes) REQUIRES(lock);
 enum ssd_reap { SSD_REAP_DONE, SSD_REAP_NONE, SSD_REAP_FAILED };
 /* Removes the file of one doomed entry whose key is not busy, or is `mine`, which the caller set busy (NULL: none). */
 enum ssd_reap ssd_reap_one(struct tier_ssd *ssd, const struct hash256 *mine);
-/* Waits until one of those who are removing files right now is done, for a while. False: nobody is. */
-bool ssd_wait_for_reapers(struct tier_ssd *ssd);
+/* Waits, for a while, until one of those who are removing files is done. True when one was since `reaped` of them were. */
+bool ssd_wait_for_reapers(struct tier_ssd *ssd, uint64_t reaped);
 void ssd_reap_rest(struct tier_ssd *ssd); /* at the end */
 
 #endif

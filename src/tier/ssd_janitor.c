@@ -95,18 +95,17 @@ enum ssd_reap ssd_reap_one(struct tier_ssd *ssd, const struct hash256 *mine)
     return err == ERR_OK ? SSD_REAP_DONE : SSD_REAP_FAILED;
 }
 
-bool ssd_wait_for_reapers(struct tier_ssd *ssd)
+bool ssd_wait_for_reapers(struct tier_ssd *ssd, uint64_t reaped)
 {
     uint64_t deadline = clock_deadline_ns(clock_real(), RETRY_NS);
     bool in_time = true;
 
     lock_enter(&ssd->lock);
-    bool waits = ssd->reaping > 0;
-    uint64_t before = ssd->reaped;
-    while (ssd->reaping > 0 && ssd->reaped == before && in_time)
+    while (ssd->reaping > 0 && ssd->reaped == reaped && in_time)
         in_time = cond_wait_until(&ssd->for_idle, &ssd->lock, deadline);
+    bool progress = ssd->reaped != reaped;
     lock_leave(&ssd->lock);
-    return waits && in_time;
+    return progress;
 }
 
 void ssd_reap_rest(struct tier_ssd *ssd)
@@ -115,7 +114,25 @@ void ssd_reap_rest(struct tier_ssd *ssd)
         continue;
 }
 
-/* ---- the thread ---- */
+/* ---- the catalogue ---- */
+
+void ssd_add_record_locked(struct tier_ssd *ssd, const void *header, uint32_t header_bytes)
+{
+    size_t before = ssd->records.len;
+
+    lock_assert_held(&ssd->lock);
+    if (ssd->dir.read_only)
+        return;
+    if (ssd_catalogue_encode(header, header_bytes, &ssd->records) != ERR_OK) {
+        /* No memory: this one, and those that wait, are found in their files next time. */
+        ssd_account_end_write(&ssd->account, before);
+        buf_clear(&ssd->records);
+        return;
+    }
+    ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, ssd->records.len - before);
+    ssd_account_begin_write(&ssd->account, ssd->records.len - before);
+    cond_signal(&ssd->for_janitor);
+}
 
 static void write_records(struct tier_ssd *ssd)
 {
@@ -126,7 +143,13 @@ static void write_records(struct tier_ssd *ssd)
     if (records != NULL && !ssd_catalogue_append(&ssd->catalogue, records, len))
         LOG_DEBUG(ssd->options.log, "ssd", "the catalogue is not kept");
     mem_free(records);
+    lock_enter(&ssd->lock);
+    if (records != NULL)
+        ssd_account_end_write(&ssd->account, len);
+    lock_leave(&ssd->lock);
 }
+
+/* ---- the thread ---- */
 
 static bool has_failed_locked(const struct tier_ssd *ssd) REQUIRES(lock)
 {

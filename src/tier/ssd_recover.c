@@ -92,20 +92,6 @@ static uint64_t charge_of(const struct stat *st, enum ssd_state state)
                              : ssd_charge((uint64_t)st->st_blocks * 512);
 }
 
-static void add_record_locked(struct tier_ssd *ssd, const struct scan *scan,
-                              const struct found *found) REQUIRES(lock)
-{
-    size_t before = ssd->records.len;
-
-    if (ssd->dir.read_only)
-        return;
-    if (ssd_catalogue_encode(scan->scratch.header, found->header.header_bytes, &ssd->records) ==
-        ERR_OK)
-        ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, ssd->records.len - before);
-    else
-        buf_truncate(&ssd->records, before);
-}
-
 static void add_found(struct scan *scan, const struct ssd_dir_entry *file,
                       const struct found *found)
 {
@@ -124,7 +110,7 @@ static void add_found(struct scan *scan, const struct ssd_dir_entry *file,
     }
     lock_enter(&ssd->lock);
     if (found->state == SSD_LIVE && !found->by_record)
-        add_record_locked(ssd, scan, found);
+        ssd_add_record_locked(ssd, scan->scratch.header, found->header.header_bytes);
     if (found->state == SSD_LIVE)
         ssd_account_recall_day(&ssd->account, entry->charge, found->header.meta.used_wall_ns,
                                clock_wall_ns(ssd->options.clock));

@@ -32,14 +32,16 @@ static bool digest_is_known(const struct hash128 *digest)
 
 /* ---- room ---- */
 
-/* Removes one doomed file, or lets the one who is at it do so. */
-static bool reap(struct tier_ssd *ssd, const struct ssd_put *put, unsigned *unlinks)
+/* Removes one doomed file, or lets the one who is at it do so. `reaped` is how many there had been when it was seen that one must go. */
+static bool reap(struct tier_ssd *ssd, const struct ssd_put *put, uint64_t reaped,
+                 unsigned *unlinks)
 {
     if (*unlinks == 0)
         return false; /* the next put goes on (keeps I61) */
     --*unlinks;
     enum ssd_reap result = ssd_reap_one(ssd, &put->meta.key);
-    return result == SSD_REAP_DONE || (result == SSD_REAP_NONE && ssd_wait_for_reapers(ssd));
+    return result == SSD_REAP_DONE ||
+           (result == SSD_REAP_NONE && ssd_wait_for_reapers(ssd, reaped));
 }
 
 /* Unlinks what is doomed until the reservations fit into the cap beside the rest of it. */
@@ -48,10 +50,11 @@ static bool reap_for_cap(struct tier_ssd *ssd, const struct ssd_put *put, unsign
     for (;;) {
         lock_enter(&ssd->lock);
         uint64_t bytes = ssd_account_must_reap(&ssd->account);
+        uint64_t reaped = ssd->reaped;
         lock_leave(&ssd->lock);
         if (bytes == 0)
             return true;
-        if (!reap(ssd, put, unlinks))
+        if (!reap(ssd, put, reaped, unlinks))
             return false;
     }
 }
@@ -61,11 +64,11 @@ static bool free_space(struct tier_ssd *ssd, const struct ssd_put *put, uint64_t
                        unsigned *unlinks)
 {
     lock_enter(&ssd->lock);
-    uint64_t doomed = ssd->account.doomed;
+    uint64_t doomed = ssd->account.doomed, reaped = ssd->reaped;
     if (doomed < missing && !ssd->options.keep_all)
         (void)ssd_evict_locked(ssd, missing - doomed, *unlinks);
     lock_leave(&ssd->lock);
-    return reap(ssd, put, unlinks);
+    return reap(ssd, put, reaped, unlinks);
 }
 
 /* True: the account counts the write as begun, and the floor will hold with all of it. */
@@ -187,12 +190,8 @@ static enum tier_result published(struct tier_ssd *ssd, struct ssd_put *put, con
     ssd->tops[top] = true;
     bool wanted = !put->unwanted;
     if (wanted) {
-        size_t before = ssd->records.len;
         ssd_insert_locked(ssd, entry);
-        if (ssd_catalogue_encode(header, put->header_bytes, &ssd->records) == ERR_OK)
-            ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, ssd->records.len - before);
-        else
-            buf_truncate(&ssd->records, before); /* no memory: found in the file next time */
+        ssd_add_record_locked(ssd, header, put->header_bytes);
         ssd->stats.bytes_written += put->meta.bytes;
         cond_signal(&ssd->for_janitor);
     } else {
@@ -326,9 +325,14 @@ static void run(struct tier_ssd *ssd, struct ssd_put *put, struct ssd_busy *busy
     list_remove(&ssd->puts_running, &put->link);
     ssd_unset_busy_locked(ssd, busy);
     end_locked(ssd, put, result);
+    ssd->puts_ending++;
     lock_leave(&ssd->lock);
     put->done(result, put->arg);
     mem_free(put);
+    lock_enter(&ssd->lock);
+    ssd->puts_ending--; /* a flush waits for the callback, too */
+    cond_broadcast(&ssd->for_idle);
+    lock_leave(&ssd->lock);
 }
 
 void ssd_writer_run(void *arg)

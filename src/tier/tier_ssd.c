@@ -73,13 +73,13 @@ static void ssd_stats(struct tier *tier, struct tier_stats *stats)
 
 static bool puts_are_done_locked(const struct tier_ssd *ssd) REQUIRES(lock)
 {
-    return list_empty(&ssd->puts) && list_empty(&ssd->puts_running);
+    return list_empty(&ssd->puts) && list_empty(&ssd->puts_running) && ssd->puts_ending == 0;
 }
 
 /* What could not be removed is not waited for: it may take for ever. */
 static bool is_idle_locked(const struct tier_ssd *ssd) REQUIRES(lock)
 {
-    return puts_are_done_locked(ssd) && ssd->records.len == 0 &&
+    return puts_are_done_locked(ssd) && ssd->account.writing == 0 &&
            (ssd->doomed_count == 0 || ssd->retry_at_ns > clock_mono_ns(clock_real()));
 }
 
