@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -415,11 +416,16 @@ enum err ssd_dir_list(const struct ssd_dir *dir, unsigned top, ssd_dir_fn fn, vo
     return err;
 }
 
-bool ssd_dir_has_top(const struct ssd_dir *dir, unsigned top)
+static void see_top(const char *name, unsigned char d_type, void *arg)
 {
-    char name[TOP_NAME_BYTES];
-    struct stat st;
+    bool *tops = arg;
 
-    top_name(top, name);
-    return file_stat_at(dir->fs, dir->root, name, &st, NULL) == ERR_OK && S_ISDIR(st.st_mode);
+    if (is_byte_name(name) && (d_type == DT_DIR || d_type == DT_UNKNOWN))
+        tops[strtoul(name, NULL, 16)] = true;
+}
+
+enum err ssd_dir_list_tops(const struct ssd_dir *dir, bool tops[SSD_DIR_TOPS], struct errinfo *info)
+{
+    memset(tops, 0, SSD_DIR_TOPS * sizeof(tops[0]));
+    return file_list(dir->fs, dir->root, see_top, tops, info);
 }

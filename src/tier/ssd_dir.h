@@ -69,7 +69,7 @@ typedef void (*ssd_dir_fn)(const struct ssd_dir_entry *entry, void *arg);
 
 /* Every entry below DIR/<top>. An error: some may be missing, and others have been seen. */
 enum err ssd_dir_list(const struct ssd_dir *dir, unsigned top, ssd_dir_fn fn, void *arg, struct errinfo *info) NODISCARD;
-/* Whether DIR/<top> is there. */
-bool ssd_dir_has_top(const struct ssd_dir *dir, unsigned top);
+/* Which of DIR/<top> are there. */
+enum err ssd_dir_list_tops(const struct ssd_dir *dir, bool tops[SSD_DIR_TOPS], struct errinfo *info) NODISCARD;
 
 #endif

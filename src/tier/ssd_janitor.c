@@ -3,7 +3,7 @@
  * not be read.
  *
  * One thread, in a queue of nobody's (keeps I60): a writer that needs the room of doomed files removes them itself, through the same
- * function. What fails is tried again every second, and with every put that needs it.
+ * function. What fails is tried again after a while (retry_ns), and with every put that needs it.
  *
  * The catalogue's file belongs to this thread: others leave records in `records`. Those that were not written when the process is killed are
  * found in their files by the next one.
@@ -16,7 +16,8 @@
 #include "base/mem.h"
 #include "tier/ssd_impl.h"
 
-#define RETRY_NS NS_PER_S
+/* A writer waits so long for one that removes a file. */
+#define REAPER_WAIT_NS NS_PER_S
 
 /* ---- unlinks ---- */
 
@@ -53,7 +54,7 @@ static void end_reap_locked(struct tier_ssd *ssd, struct ssd_entry *entry, bool 
     cond_broadcast(&ssd->for_idle);
     if (!removed) {
         list_push_back(&ssd->reapable, &entry->link);
-        ssd->retry_at_ns = clock_deadline_ns(clock_real(), RETRY_NS);
+        ssd->retry_at_ns = clock_deadline_ns(clock_real(), ssd->options.retry_ns);
         return;
     }
     if (kept)
@@ -97,7 +98,7 @@ enum ssd_reap ssd_reap_one(struct tier_ssd *ssd, const struct hash256 *mine)
 
 bool ssd_wait_for_reapers(struct tier_ssd *ssd, uint64_t reaped)
 {
-    uint64_t deadline = clock_deadline_ns(clock_real(), RETRY_NS);
+    uint64_t deadline = clock_deadline_ns(clock_real(), REAPER_WAIT_NS);
     bool in_time = true;
 
     lock_enter(&ssd->lock);
@@ -168,7 +169,7 @@ static bool work(struct tier_ssd *ssd)
     if (excess > 0 && !ssd->dir.read_only && !reap)
         reap = ssd_evict_locked(ssd, excess, SSD_UNLINKS_PER_PUT) > 0 && !paused;
     if (rescan)
-        ssd->retry_at_ns = clock_deadline_ns(clock_real(), RETRY_NS);
+        ssd->retry_at_ns = clock_deadline_ns(clock_real(), ssd->options.retry_ns);
     lock_leave(&ssd->lock);
     if (records)
         write_records(ssd);
@@ -192,7 +193,7 @@ void ssd_janitor_run(void *arg)
         cond_broadcast(&ssd->for_idle);
         if (!more && !ssd->stop)
             (void)!cond_wait_until(&ssd->for_janitor, &ssd->lock,
-                                   clock_deadline_ns(clock_real(), RETRY_NS));
+                                   clock_deadline_ns(clock_real(), ssd->options.retry_ns));
     }
     lock_leave(&ssd->lock);
     write_records(ssd);

@@ -32,6 +32,7 @@ struct scan {
     struct buf header; /* an expanded record */
     struct thread thread;
     atomic_uint *next_top;
+    const bool *tops; /* to be scanned */
 };
 
 struct found {
@@ -92,6 +93,14 @@ static uint64_t charge_of(const struct stat *st, enum ssd_state state)
                              : ssd_charge((uint64_t)st->st_blocks * 512);
 }
 
+static void charge_top_locked(struct tier_ssd *ssd, unsigned top) REQUIRES(lock)
+{
+    if (ssd->tops[top])
+        return;
+    ssd->tops[top] = true;
+    ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, SSD_DIR_BLOCK_BYTES);
+}
+
 static void add_found(struct scan *scan, const struct ssd_dir_entry *file,
                       const struct found *found)
 {
@@ -109,6 +118,7 @@ static void add_found(struct scan *scan, const struct ssd_dir_entry *file,
         entry->digest = found->header.meta.digest;
     }
     lock_enter(&ssd->lock);
+    charge_top_locked(ssd, file->key.bytes[0]);
     if (found->state == SSD_LIVE && !found->by_record)
         ssd_add_record_locked(ssd, scan->scratch.header, found->header.header_bytes);
     if (found->state == SSD_LIVE)
@@ -164,18 +174,27 @@ static void scan_top(struct scan *scan, unsigned top)
 {
     struct tier_ssd *ssd = scan->ssd;
     struct errinfo info;
-    bool there = ssd_dir_has_top(&ssd->dir, top);
     enum err err = ssd_dir_list(&ssd->dir, top, on_file, scan, &info);
 
     if (err != ERR_OK)
         LOG_WARN(ssd->options.log, "ssd", "directory not read", LOG_STR("error", info.text));
     lock_enter(&ssd->lock);
-    if (there && !ssd->tops[top]) {
-        ssd->tops[top] = true;
-        ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, SSD_DIR_BLOCK_BYTES);
-    }
     ssd->unread_count += (err != ERR_OK) - ssd->unread[top];
     ssd->unread[top] = err != ERR_OK;
+    lock_leave(&ssd->lock);
+}
+
+/* The directories that are there; all of them when that cannot be told. */
+static void find_tops(struct tier_ssd *ssd, bool tops[SSD_DIR_TOPS])
+{
+    if (ssd_dir_list_tops(&ssd->dir, tops, NULL) != ERR_OK) {
+        memset(tops, true, SSD_DIR_TOPS * sizeof(tops[0]));
+        return;
+    }
+    lock_enter(&ssd->lock);
+    for (unsigned top = 0; top < SSD_DIR_TOPS; top++)
+        if (tops[top])
+            charge_top_locked(ssd, top);
     lock_leave(&ssd->lock);
 }
 
@@ -188,7 +207,8 @@ static void scan_run(void *arg)
         unsigned top = atomic_fetch_add_explicit(scan->next_top, 1, memory_order_relaxed);
         if (top >= SSD_DIR_TOPS)
             return;
-        scan_top(scan, top);
+        if (scan->tops[top])
+            scan_top(scan, top);
     }
 }
 
@@ -203,9 +223,12 @@ static void scan_all(struct tier_ssd *ssd)
     unsigned count = ssd->options.readers;
     struct scan *scans = mem_alloc_array(count, sizeof(*scans));
     atomic_uint next_top = 0;
+    bool tops[SSD_DIR_TOPS];
 
+    find_tops(ssd, tops);
     for (unsigned i = 0; i < count; i++) {
-        scans[i] = (struct scan){.ssd = ssd, .image = ssd->image, .next_top = &next_top};
+        scans[i] =
+            (struct scan){.ssd = ssd, .image = ssd->image, .next_top = &next_top, .tops = tops};
         buf_init(&scans[i].header, UINT32_MAX);
         if (i > 0) /* a thread that cannot be had leaves more to the others */
             (void)!thread_start(&scans[i].thread, "ssd-scan", scan_run, &scans[i], NULL);

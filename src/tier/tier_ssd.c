@@ -186,6 +186,7 @@ static void fill_defaults(struct tier_ssd_options *options)
     options->readers = MIN(options->readers, SSD_THREADS_MAX / 2);
     options->queue_items_max = options->queue_items_max ? options->queue_items_max : QUEUE_ITEMS;
     options->queue_bytes_max = options->queue_bytes_max ? options->queue_bytes_max : QUEUE_BYTES;
+    options->retry_ns = options->retry_ns ? options->retry_ns : NS_PER_S;
     options->fs = options->fs ? options->fs : file_sys_real();
     options->clock = options->clock ? options->clock : clock_real();
 }

@@ -48,6 +48,7 @@ struct tier_ssd_options {
     uint64_t queue_wait_ns;     /* how long a put may wait for room in the queue */
     bool write_inline;          /* after that: write in the thread of the caller, instead of refusing */
     uint64_t close_wait_ns;     /* how long close may go on writing */
+    uint64_t retry_ns;          /* after which what failed in the directory is tried again; 0 = 1 s */
     const struct file_sys *fs;  /* NULL = the kernel's */
     struct clock *clock;        /* NULL = the machine's */
     struct log *log;            /* may be NULL */

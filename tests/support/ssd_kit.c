@@ -28,6 +28,7 @@ struct tier_ssd_options ssd_kit_options(const char *path, uint64_t bytes_max)
                                      .bytes_max = bytes_max,
                                      .writers = 2,
                                      .readers = 2,
+                                     .retry_ns = 5 * NS_PER_MS,
                                      .close_wait_ns = 20 * NS_PER_S};
 }
 

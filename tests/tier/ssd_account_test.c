@@ -40,7 +40,8 @@ static void test_doomed_bytes_are_unlinked_before_they_are_used(void **state)
     ssd_account_add(&account, SSD_SHARE_DOOMED, 800);
     assert_int_equal(ssd_account_must_reap(&account), 0);
     assert_true(ssd_account_try_reserve(&account, 900)); /* they do not stand in its way, */
-    assert_int_equal(ssd_account_must_reap(&account), 700); /* but must be gone before a byte is written */
+    assert_int_equal(ssd_account_must_reap(&account),
+                     700); /* but must be gone before a byte is written */
     ssd_account_remove(&account, SSD_SHARE_DOOMED, 700);
     assert_int_equal(ssd_account_must_reap(&account), 0);
 }

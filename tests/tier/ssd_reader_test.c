@@ -75,7 +75,7 @@ static enum tier_result get_at(struct tier *tier, uint32_t n, void *dst, uint64_
     return wait_arrival(&arrival);
 }
 
-static const uint64_t sizes[] = {1,     511,     4095,        4096,        4097,
+static const uint64_t sizes[] = {1,     511,     4095,          4096,           4097,
                                  65536, 1 << 20, (1 << 20) + 1, (3 << 20) + 777};
 
 static void test_direct_and_buffered_give_the_same(void **state)
@@ -305,7 +305,8 @@ static void test_single_bits(void **state)
         assert_true(tier_suite_put(tier, 1, 3000));
         ssd_kit_flip(path, 1, at);
         enum tier_result result = tier_suite_get(tier, 1, 3000);
-        if (result != TIER_DAMAGED && result != TIER_MISSING) /* the latter: looks like another installation's */
+        if (result != TIER_DAMAGED &&
+            result != TIER_MISSING) /* the latter: looks like another installation's */
             fail_msg("bit at %lld: %s", (long long)at, tier_result_name(result));
         assert_false(has(tier, 1));
         assert_true(tier->ops->flush(tier, WAIT_NS));
@@ -324,7 +325,8 @@ static void test_payload_mac(void **state)
     assert_true(tier_suite_put(tier, 1, BYTES));
     assert_int_equal(tier_suite_get(tier, 1, BYTES), TIER_OK);
     tier_close(&tier);
-    options.payload_mac = false; /* such objects may be read without the option; not the other way round */
+    options.payload_mac =
+        false; /* such objects may be read without the option; not the other way round */
     tier = ssd_kit_open(&options);
     assert_int_equal(tier_suite_get(tier, 1, BYTES), TIER_OK);
     assert_true(tier_suite_put(tier, 2, BYTES));

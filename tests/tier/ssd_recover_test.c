@@ -87,7 +87,7 @@ static void test_catalogue_is_used_and_not_needed(void **state)
     (void)state;
     assert_int_equal(check_all(path), COUNT);
     assert_int_equal(unlink(catalogue_of(path)), 0);
-    assert_int_equal(check_all(path), 0); /* from the files, */
+    assert_int_equal(check_all(path), 0);     /* from the files, */
     assert_int_equal(check_all(path), COUNT); /* and it was written anew */
     assert_int_equal(truncate(catalogue_of(path), 10000), 0);
     uint64_t used = check_all(path);
@@ -364,8 +364,8 @@ static void test_odd_and_damaged_entries_are_survived(void **state)
 
     (void)state;
     unlink(catalogue_of(path));
-    ssd_kit_flip(path, 0, 100);   /* header */
-    ssd_kit_flip(path, 1, -5);    /* payload: found when it is read */
+    ssd_kit_flip(path, 0, 100); /* header */
+    ssd_kit_flip(path, 1, -5);  /* payload: found when it is read */
     ssd_kit_object_path(path, 2, object);
     assert_int_equal(truncate(object, 5000), 0);
     ssd_kit_object_path(path, 3, object);
@@ -420,7 +420,7 @@ static void test_unreadable_directory_is_looked_at_again(void **state)
     file_fault_init(&fault, file_sys_real());
     fault.calls = UINT64_C(1) << FILE_CALL_LIST;
     fault.errnum = EIO;
-    fault_arm(&fault.when, 3, true); /* the first two are tmp and quarantine */
+    fault_arm(&fault.when, 4, true); /* those before are tmp, quarantine and the root */
     options.fs = &fault.sys;
     struct tier *tier = ssd_kit_open(&options);
     assert_int_equal(stats_of(tier).objects, 0);
