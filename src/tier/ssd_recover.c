@@ -317,7 +317,7 @@ static uint64_t tidy(struct tier_ssd *ssd, const struct ssd_image *image, uint64
 
     if (image == NULL || (ssd_image_whole(image) && used >= ssd_image_records(image) / 2))
         return bytes;
-    if (has_room_for(ssd, bytes) &&
+    if (has_room_for(ssd, ssd_charge(bytes)) &&
         ssd_catalogue_rewrite(&ssd->dir, image, is_live, ssd, &rewritten) == ERR_OK)
         return rewritten;
     return ssd_image_whole(image) ? bytes : 0;
