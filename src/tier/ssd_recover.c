@@ -323,15 +323,24 @@ static uint64_t tidy(struct tier_ssd *ssd, const struct ssd_image *image, uint64
     return ssd_image_whole(image) ? bytes : 0;
 }
 
+static void charge_catalogue(struct tier_ssd *ssd, uint64_t before, uint64_t after)
+{
+    lock_enter(&ssd->lock);
+    ssd_account_remove(&ssd->account, SSD_SHARE_OVERHEAD, before);
+    ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, after);
+    lock_leave(&ssd->lock);
+}
+
 static void open_catalogue(struct tier_ssd *ssd)
 {
+    uint64_t before = ssd->image ? ssd_image_bytes(ssd->image) : 0;
+
     if (ssd->dir.read_only)
         return;
+    charge_catalogue(ssd, 0, before);
     uint64_t bytes = tidy(ssd, ssd->image, ssd->counters.records_used);
+    charge_catalogue(ssd, before, bytes);
     ssd_catalogue_open(&ssd->catalogue, &ssd->dir, bytes);
-    lock_enter(&ssd->lock);
-    ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, bytes);
-    lock_leave(&ssd->lock);
 }
 
 void ssd_tidy_catalogue(struct tier_ssd *ssd)
