@@ -159,6 +159,25 @@ HEARTH_API int hearth_open(struct hearth_cache **cache, const struct hearth_opti
 /* All spaces, plans and stores must be closed before. */
 HEARTH_API void hearth_close(struct hearth_cache **cache);
 
+/* ---- a disk below the memory ---- */
+
+struct hearth_ssd_options {
+    size_t struct_size;
+    const char *path;        /* of a folder, which is made; one process writes to it at a time */
+    uint64_t bytes_max;      /* of everything in it, temporary files included; 0 = 32 GiB */
+    uint64_t free_min;       /* bytes of its file system that are left free */
+    uint64_t day_bytes_max;  /* to be written per day; 0 = any */
+    bool second_sighting;    /* write what is offered a second time only */
+    bool payload_mac;        /* authenticate payloads, too, instead of checking them for damage */
+    bool read_only;          /* beside a process that writes */
+    double bytes_per_s;      /* expected of a read, for weighing it against computing; 0 = not known */
+    uint64_t drain_ms;       /* that hearth_close may go on writing; 0 = 5,000 */
+};
+
+/* What is stored from now on goes there, too, and what is there from earlier processes with the same key can be found at once. Before any
+ * lookup; once. BUSY: another process writes there. On failure the cache is as it was, and message (may be NULL) says why. */
+HEARTH_API int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_options *options, char *message);
+
 /* ---- a space: one model as it is configured, one tenant ---- */
 
 struct hearth_model {

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -113,6 +114,47 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
     return false;
 }
 
+/* Where the disk's folder is; NULL: there is to be none. */
+static const char *ssd_folder(const struct cli *cli, const struct serve_options *options)
+{
+    const char *folder;
+
+    if (options->ssd_dir != NULL)
+        return strcmp(options->ssd_dir, "none") != 0 ? options->ssd_dir : NULL;
+    folder = home_folder(cli, "XDG_CACHE_HOME", ".cache");
+    return folder != NULL ? arena_printf(cli->arena, "%s/ssd", folder) : NULL;
+}
+
+/* A folder that the user named must work; the one by default need not. */
+static bool open_ssd(struct serve_store *store, const struct cli *cli,
+                     const struct serve_options *options)
+{
+    char message[HEARTH_MESSAGE_BYTES] = "";
+    struct hearth_ssd_options ssd = {
+        .struct_size = sizeof(ssd),
+        .path = ssd_folder(cli, options),
+        .bytes_max = options->ssd_bytes,
+        .free_min = options->ssd_free,
+        .day_bytes_max = options->ssd_day_bytes,
+        .drain_ms = options->drain_ns / NS_PER_MS,
+    };
+
+    if (ssd.path == NULL || store->dir == FILE_NO) /* without a key that stays, nothing there could be read again */
+        return true;
+    int error = hearth_attach_ssd(store->cache, &ssd, message);
+    if (error == HEARTH_OK) {
+        store->ssd_dir = ssd.path;
+        return true;
+    }
+    const char *why = message[0] != '\0' ? message : hearth_error_text(error);
+    if (options->ssd_dir == NULL) {
+        LOG_WARN(cli->log, "serve", "no SSD tier", LOG_STR("folder", ssd.path), LOG_STR("reason", why));
+        return true;
+    }
+    cli_error(cli, "--ssd-dir %s: %s", ssd.path, why);
+    return false;
+}
+
 static void open_replay(struct serve_store *store, const struct cli *cli)
 {
     struct errinfo info = {0};
@@ -131,7 +173,7 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
         return true;
     open_state(store, cli, options);
     load_key(store, cli);
-    if (!open_cache(store, cli, options))
+    if (!open_cache(store, cli, options) || !open_ssd(store, cli, options))
         return false;
     open_replay(store, cli);
     return true;

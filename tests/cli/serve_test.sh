@@ -184,4 +184,51 @@ test_exact_is_the_same_text() {
     done
 }
 
+text_of() { sed 's/.*"text":"\([^"]*\)".*/\1/' body; }
+
+long_prompt() { # SEED: 900 tokens or so
+    awk -v seed="$1" 'BEGIN { srand(seed); for (i = 0; i < 900; i++) printf "%c", 97 + int(rand() * 26) }'
+}
+
+# Fill, end, start: the text is that of a cold run, and its beginning came from disk. Then the same after kill -9.
+restart() { # FAMILY
+    make_model "$1"
+    body_of="{\"prompt\": \"$(long_prompt 7)\", \"max_tokens\": 16, \"temperature\": 0, \"ignore_eos\": true}"
+    start --exact --no-cache
+    ask /v1/completions "$body_of"
+    text_of >cold
+    stop
+    start --exact --ssd-dir "$PWD/ssd" --ssd-free 1MiB
+    ask /v1/completions "$body_of"
+    grep -q '"ssd":0' body || fail "not cold: $(cat body)"
+    stop
+    start --exact --ssd-dir "$PWD/ssd" --ssd-free 1MiB
+    ask /v1/completions "$body_of"
+    text_of >warm
+    cmp -s cold warm || fail "$1: $(cat cold) / $(cat warm)"
+    grep -qE '"ssd":[1-9]' body || fail "$1: nothing from disk: $(cat body; cat log)"
+    grep -qE '\[cache\] 1 (hit|partial) .*tier=ssd' log || fail "$1: no hit from disk: $(cat log)"
+    kill -9 "$server"
+    wait "$server" 2>/dev/null
+    start --exact --ssd-dir "$PWD/ssd" --ssd-free 1MiB
+    ask /v1/completions "$body_of"
+    text_of >warm
+    cmp -s cold warm || fail "$1 after a kill: $(cat cold) / $(cat warm)"
+    grep -qE '"ssd":[1-9]' body || fail "$1: nothing from disk after a kill: $(cat body)"
+    stop
+}
+
+test_i107_restart_dense() { restart qwen3; }
+test_i107_restart_sliding() { restart gemma3; }
+test_i107_restart_hybrid() { restart qwen35; }
+
+test_a_folder_in_use() {
+    make_model
+    start --ssd-dir "$PWD/ssd" --ssd-free 1MiB
+    run "$HEARTH" serve m.gguf --port 0 -t 1 --ssd-dir "$PWD/ssd" --state-dir "$PWD/state"
+    expect_status 1
+    expect_err "--ssd-dir $PWD/ssd"
+    stop
+}
+
 suite_main "$@"
