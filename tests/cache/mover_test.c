@@ -490,6 +490,7 @@ static void test_i101_a_read_of_what_was_dropped_gives_nothing(void **state)
     inner->ops->each(inner, take_meta, &meta);
     kit_tokens(tokens, 64, 1);
     meta.tokens = tokens;
+    meta.digest = (struct hash128){0}; /* of the new bytes, whatever they are */
     plan = kit_lookup(&kit, tokens, 64);
     tier_fault_hold(tier, true);
     hearth_plan_prefetch(plan);
