@@ -288,6 +288,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     heap_init(&cache->heap_slow);
     list_init(&cache->spaces);
     list_init(&cache->declined);
+    list_init(&cache->dying);
     cache->books_bytes = mine.books_bytes;
     open_ledgers(cache, mine.ram_bytes);
     cache->pages = pages_create(

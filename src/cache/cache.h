@@ -132,6 +132,7 @@ struct hearth_cache {
     size_t ghosts_next GUARDED_BY(lock);
     uint32_t operations GUARDED_BY(lock); /* of the slow tier, running */
     struct list declined GUARDED_BY(lock); /* objects that it did not take, by retry_link */
+    struct list dying GUARDED_BY(lock); /* objects that were dropped while they are being written, by aside_link */
     uint32_t chances GUARDED_BY(lock); /* that it takes one of them: something there has come to an end since */
     bool retrying GUARDED_BY(lock); /* a thread is at it */
     struct hearth_stats stats GUARDED_BY(lock);

@@ -43,6 +43,8 @@ static void count(struct object *object, uint64_t struct_offset)
 static void finish(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
 {
     object->moving = false;
+    if (list_node_linked(&object->aside_link))
+        list_remove(&cache->dying, &object->aside_link);
     assert(cache->operations > 0);
     cache->operations--;
     room_unlease(object, deferred);
@@ -57,18 +59,6 @@ static void begin_write(struct hearth_cache *cache, struct object *object)
     room_lease(object);
     object->moving = true;
     cache->operations++;
-}
-
-void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
-{
-    lock_assert_held(&cache->lock);
-    if (cache->slow == NULL || object->moving || object->in[OBJECT_TIER_SSD])
-        return;
-    struct deferred_put *put = mem_alloc(sizeof(*put));
-    put->object = object;
-    put->next = deferred->puts;
-    deferred->puts = put;
-    begin_write(cache, object);
 }
 
 void mover_give_up(struct object *object)
@@ -91,6 +81,32 @@ static void decline(struct object *object)
         COUNT(oldest, writes_given_up);
     }
     list_push_back(&cache->declined, &object->retry_link);
+}
+
+/* An object of the same key was dropped, and its write is not over: another one now could be overtaken by it, and the tier would have the
+ * bytes of the one under the name of the other. */
+static bool is_dying(const struct hearth_cache *cache, const struct hash256 *key)
+{
+    LIST_FOREACH (struct object, object, &cache->dying, aside_link)
+        if (hash256_eq(&object->key, key))
+            return true;
+    return false;
+}
+
+void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
+{
+    lock_assert_held(&cache->lock);
+    if (cache->slow == NULL || object->moving || object->in[OBJECT_TIER_SSD])
+        return;
+    if (is_dying(cache, &object->key)) {
+        decline(object);
+        return;
+    }
+    struct deferred_put *put = mem_alloc(sizeof(*put));
+    put->object = object;
+    put->next = deferred->puts;
+    deferred->puts = put;
+    begin_write(cache, object);
 }
 
 static void on_written(enum tier_result result, void *arg)
@@ -213,6 +229,8 @@ static struct object *next_declined(struct hearth_cache *cache)
         return NULL;
     }
     struct object *object = LIST_ENTRY(list_last(&cache->declined), struct object, retry_link);
+    if (is_dying(cache, &object->key))
+        return NULL; /* its end is a chance, too */
     cache->chances--;
     mover_give_up(object);
     COUNT(object, writes_retried);
@@ -286,14 +304,15 @@ static void on_read(enum tier_result result, void *arg)
 
     cache_enter(cache, &deferred);
     deferred.request = move->request;
-    if (result == TIER_OK) {
+    /* Once it is dropped, others may have stored the same tokens anew, and what was read may be theirs: same key, other bytes. */
+    if (result == TIER_OK && !object->dropped) {
         arrived(object, move->memory, &deferred);
     } else {
         cache_note_free(&deferred, move->memory);
         room_release(object->space, room_charge(object->bytes));
         if (result == TIER_MISSING || result == TIER_DAMAGED)
             lost(object, result == TIER_DAMAGED, &deferred);
-        else if (result != TIER_CANCELLED && result != TIER_FULL)
+        else if (result != TIER_OK && result != TIER_CANCELLED && result != TIER_FULL)
             COUNT(object, tier_errors);
     }
     finish(cache, object, &deferred);

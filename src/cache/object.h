@@ -42,7 +42,7 @@ struct object {
     struct list_node tail_link;  /* tails of the space, least recently used first */
     struct list_node held_link;  /* objects of the space, in the order of storing */
     struct list_node retry_link; /* what a slower tier declined to take, the oldest first */
-    struct list_node aside_link; /* while room.c looks for a victim */
+    struct list_node aside_link; /* while room.c looks for a victim; of dropped ones that are being written */
     struct treap_node mark;      /* snapshots behind one node, by their tokens */
     uint32_t blockers;           /* what in the tree speaks against evicting it: children below its nodes that hold rows, pinned nodes */
     /* residency */

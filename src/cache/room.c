@@ -325,6 +325,8 @@ void room_drop(struct object *object, struct deferred *deferred)
     assert(!object->dropped);
     object->dropped = true;
     unlink_object(object);
+    if (object->moving && object->data != NULL)
+        list_push_back(&cache->dying, &object->aside_link);
     if (in_slower_tier(object))
         cache_note_drop(cache, deferred, &object->key);
     room_set_in(object, OBJECT_TIER_SSD, false);

@@ -440,6 +440,73 @@ static void test_i27_fault_loop_over_moving(void **state)
     kit_close(&kit);
 }
 
+/* The same tokens are stored again, with other bytes, while the first write is not over: the tier must not have the first ones in the end. */
+static void test_i101_a_write_that_is_late_does_not_take_the_place_of_a_newer_one(void **state)
+{
+    struct kit kit;
+    struct tier *tier = open_two(&kit, false);
+
+    (void)state;
+    tier_fault_hold(tier, true);
+    store(&kit, 1, 1);
+    hearth_clear(kit.cache, NULL, HEARTH_TIER_COUNT);
+    kit.row_bytes = 512;
+    store(&kit, 1, 1);
+    assert_int_equal(tier_fault_waiting(tier), 1); /* the second waits for the end of the first */
+    kit_check(&kit);
+    tier_fault_hold(tier, false);
+    assert_int_equal(objects_in(tier), 1);
+    hearth_clear(kit.cache, NULL, HEARTH_TIER_RAM);
+    assert_int_equal(restore(&kit, 1, NULL), 63); /* compares every byte */
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
+static bool take_meta(const struct tier_meta *meta, void *arg)
+{
+    *(struct tier_meta *)arg = *meta;
+    return false;
+}
+
+static void no_matter(enum tier_result result, void *arg)
+{
+    (void)result, (void)arg;
+}
+
+/* An object is dropped while it is being read, and the same tokens are stored anew: the reader must not get the bytes of the new one. */
+static void test_i101_a_read_of_what_was_dropped_gives_nothing(void **state)
+{
+    static const unsigned char other[64 * 256] = {1};
+    struct kit kit;
+    struct tier *tier = open_two(&kit, false), *inner = tier_fault_inner(tier);
+    struct hearth_plan *plan;
+    struct tier_meta meta;
+    const void *data;
+    int32_t tokens[64];
+
+    (void)state;
+    store(&kit, 1, 1);
+    hearth_clear(kit.cache, NULL, HEARTH_TIER_RAM);
+    inner->ops->each(inner, take_meta, &meta);
+    kit_tokens(tokens, 64, 1);
+    meta.tokens = tokens;
+    meta.digest = (struct hash128){0}; /* of the new bytes, whatever they are */
+    plan = kit_lookup(&kit, tokens, 64);
+    tier_fault_hold(tier, true);
+    hearth_plan_prefetch(plan);
+    hearth_clear(kit.cache, NULL, HEARTH_TIER_COUNT);
+    assert_int_equal(objects_in(tier), 0);
+    assert_true(
+        inner->ops->put(inner, &meta, other, no_matter, NULL)); /* another thread was quick */
+    tier_fault_hold(tier, false);
+    assert_int_equal(hearth_plan_fetch(plan, 0, 10, &data), HEARTH_ERROR_MISSING);
+    hearth_plan_shorten(plan, 0, HEARTH_REASON_NONE);
+    assert_int_equal(hearth_plan_info(plan)->boundary, 0);
+    hearth_plan_release(&plan);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
 /* ---- what a tier declines ---- */
 
 /* As open_two, with a queue of `queue` and room for so many bytes in the tier; everything fits into memory. */
@@ -655,7 +722,9 @@ static void test_i50_what_nobody_needs_is_not_written(void **state)
     kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_i63_a_full_queue_delays_and_does_not_lose),
+TEST_SUITE(TEST(test_i101_a_read_of_what_was_dropped_gives_nothing),
+           TEST(test_i101_a_write_that_is_late_does_not_take_the_place_of_a_newer_one),
+           TEST(test_i63_a_full_queue_delays_and_does_not_lose),
            TEST(test_declined_ones_come_back_by_recency),
            TEST(test_i60_room_in_the_tier_is_used_again),
            TEST(test_i108_the_list_of_declined_ones_is_bounded),
