@@ -32,7 +32,7 @@ struct serve_options {
     const char *key_file;
     int isolation; /* enum auth_isolation */
     bool open_to_all;
-    bool exact, no_cache, strict_model;
+    bool exact, cache, strict_model;
     uint64_t ram_bytes, block_tokens, tails;
     const char *policy;
     const char *ssd_dir;

@@ -169,7 +169,7 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
                       const struct serve_options *options)
 {
     *store = (struct serve_store){.dir = FILE_NO};
-    if (options->no_cache)
+    if (!options->cache)
         return true;
     open_state(store, cli, options);
     load_key(store, cli);
