@@ -157,7 +157,7 @@ $(B)/%.o: %.c $(B)/flags
 	@echo "  CC    $<"
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
-$(B)/src/cli/version.o: $(B)/version.h
+$(B)/src/cli/version.o $(B)/src/cli/serve.o: $(B)/version.h
 $(B)/src/engine/backend.o: defines += $(call backends,$(DEPS_BACKENDS))
 
 $(B)/libcore.a: $(obj_core)
@@ -226,11 +226,9 @@ endif
 
 # Until the server exists this shows that everything works: a model (MODEL=, or a small random one), loaded, answering one prompt.
 MODEL  ?= build/demo.gguf
-PROMPT ?= The fire in the hearth
-serve: all ## load a model (MODEL=FILE; a demo model if none is given) and answer one prompt (PROMPT=)
+serve: all ## serve a model (MODEL=FILE; a demo model if none is given; more options in ARGS=)
 	@test -e '$(MODEL)' || $(B)/hearth model make --out '$(MODEL)'
-	@$(B)/hearth model show '$(MODEL)'
-	@$(B)/hearth run -n 48 '$(MODEL)' '$(PROMPT)'
+	@exec $(B)/hearth serve '$(MODEL)' $(ARGS)
 
 lint: ## check structure and style
 	@tools/lint.sh

@@ -89,6 +89,21 @@ class Tier(enum.IntEnum):
     ALL = 3  # for clear()
 
 
+class EventKind(enum.IntEnum):
+    LOOKUP = 0
+    HIT = 1
+    MISS = 2
+    PARTIAL = 3
+    WRITE = 4
+    REPLACE = 5
+    EVICT = 6
+    PROMOTE = 7
+    DEMOTE = 8
+    DROP = 9
+    VERIFY_FAIL = 10
+    CLEAR = 11
+
+
 class HearthError(Exception):
     """A call failed; `code` is one of enum hearth_error."""
 
@@ -105,6 +120,55 @@ class Object(NamedTuple):
     end: int
     bytes: int
     shape: bytes
+
+
+class Event(NamedTuple):
+    """Something that the cache did; `number` counts up without gaps."""
+
+    number: int
+    wall_ns: int
+    request: int
+    kind: EventKind
+    prompt_tokens: int
+    read_tokens: int
+    write_tokens: int
+    bytes: int
+    tier: Tier
+    match: int
+    reason: Reason
+    first_difference: int
+    us: int
+
+
+class Rate(NamedTuple):
+    count: int
+    prompt_tokens: int
+    read_tokens: int
+    write_tokens: int
+    bytes: int
+
+
+class Held(NamedTuple):
+    """One object as it is held now."""
+
+    space: bytes
+    tenant: str
+    key: bytes
+    parent: bytes
+    kind: ObjectKind
+    begin: int
+    end: int
+    bytes: int
+    tiers: list[Tier]
+    uses: int
+    leases: int
+    age_s: float
+    entry: Entry
+    pinned: bool
+    shared: bool
+    superseded: bool
+    tokens: Optional[list[int]]  # those of [tokens_begin, end); None unless asked for
+    tokens_begin: int
 
 
 class Model(NamedTuple):
@@ -231,6 +295,54 @@ class _SessionOps(Structure):
     ]
 
 
+class _Event(Structure):
+    _fields_ = [
+        ("number", c_uint64),
+        ("wall_ns", c_uint64),
+        ("request", c_uint64),
+        ("kind", c_int),
+        ("prompt_tokens", c_uint32),
+        ("read_tokens", c_uint32),
+        ("write_tokens", c_uint32),
+        ("bytes", c_uint64),
+        ("tier", c_int),
+        ("match", c_int),
+        ("reason", c_int),
+        ("first_difference", c_uint32),
+        ("us", c_uint64),
+    ]
+
+
+class _Rate(Structure):
+    _fields_ = [(name, c_uint64) for name in Rate._fields]
+
+
+class _Held(Structure):
+    _fields_ = [
+        ("space", c_void_p),
+        ("tenant", c_char_p),
+        ("key", c_void_p),
+        ("parent", c_void_p),
+        ("kind", c_int),
+        ("begin", c_uint32),
+        ("end", c_uint32),
+        ("bytes", c_uint64),
+        ("tiers", c_uint32),
+        ("uses", c_uint32),
+        ("leases", c_uint32),
+        ("age_s", c_double),
+        ("entry", c_int),
+        ("pinned", c_bool),
+        ("shared", c_bool),
+        ("superseded", c_bool),
+        ("tokens", POINTER(c_int32)),
+        ("tokens_begin", c_uint32),
+        ("tokens_count", c_uint32),
+    ]
+
+
+_EACH = ctypes.CFUNCTYPE(c_bool, POINTER(_Held), c_void_p)
+
 _COUNTERS = "lookups hits misses partials tokens_looked_up tokens_matched tokens_reused"
 _COUNTERS2 = "stores stores_refused stores_failed evictions bytes_evicted replaces promotions demotions verify_failures tier_errors"
 _COUNTERS3 = "writes_declined writes_retried writes_given_up"
@@ -289,6 +401,9 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "hearth_clear": (c_uint64, [c_void_p, c_void_p, c_int]),
     "hearth_pin": (c_uint32, [c_void_p, POINTER(c_int32), c_size_t, c_bool]),
     "hearth_set_ram_bytes": (None, [c_void_p, c_uint64]),
+    "hearth_each": (c_size_t, [c_void_p, c_void_p, c_uint, _EACH, c_void_p]),
+    "hearth_events_read": (c_size_t, [c_void_p, c_uint64, POINTER(_Event), c_size_t]),
+    "hearth_get_rate": (c_int, [c_void_p, c_int, c_uint32, POINTER(_Rate)]),
 }
 
 
@@ -330,6 +445,30 @@ def _view(address: Optional[int], size: int) -> memoryview:
 def _object(record: _Object) -> Object:
     shape = ctypes.string_at(record.shape, record.shape_bytes) if record.shape_bytes else b""
     return Object(ObjectKind(record.kind), record.begin, record.end, record.bytes, shape)
+
+
+def _held(record: _Held) -> Held:
+    space, key, parent = (ctypes.string_at(pointer, KEY_BYTES) for pointer in (record.space, record.key, record.parent))
+    return Held(
+        space,
+        record.tenant.decode(),
+        key,
+        parent,
+        ObjectKind(record.kind),
+        record.begin,
+        record.end,
+        record.bytes,
+        [tier for tier in Tier if tier != Tier.ALL and record.tiers >> tier & 1],
+        record.uses,
+        record.leases,
+        record.age_s,
+        Entry(record.entry),
+        record.pinned,
+        record.shared,
+        record.superseded,
+        record.tokens[: record.tokens_count] if record.tokens else None,
+        record.tokens_begin,
+    )
 
 
 def _lookup_options(request: int, peek: bool = False) -> _LookupOptions:
@@ -407,6 +546,7 @@ class Cache(_Handle):
         tails: Optional[int] = None,
         policy: Optional[str] = None,
         key: Optional[bytes] = None,
+        books_bytes: int = 0,
         log: Optional[Callable[[str], None]] = None,
     ) -> None:
         super().__init__()
@@ -416,6 +556,7 @@ class Cache(_Handle):
         options.tails = 0 if tails is None else tails or 0xFFFFFFFF
         options.policy = policy.encode() if policy else None
         options.key = key
+        options.books_bytes = books_bytes
         if log is not None:
             callback = log
             self._log = type(options.log)(lambda line, _: callback(line.decode()))  # kept: C holds a pointer to it
@@ -441,6 +582,32 @@ class Cache(_Handle):
 
     def set_ram_bytes(self, ram_bytes: int) -> None:
         _lib.hearth_set_ram_bytes(self._open, ram_bytes)
+
+    def held(self, space: Optional["Space"] = None, tokens: bool = False) -> list[Held]:
+        """What is held, in the order of storing; with tokens, which are what people wrote, only when asked for."""
+        found: list[Held] = []
+
+        def show(record: Any, _: Any) -> bool:
+            found.append(_held(record.contents))
+            return True
+
+        _lib.hearth_each(self._open, space._open if space else None, 1 if tokens else 0, _EACH(show), None)
+        return found
+
+    def events(self, after: int = 0, most: int = 4096) -> list[Event]:
+        """What happened after the event of that number, oldest first; the last 4,096 are kept."""
+        records = (_Event * most)()
+        count = _lib.hearth_events_read(self._open, after, records, most)
+        rows = ([getattr(records[i], name) for name, _ in _Event._fields_] for i in range(count))
+        return [
+            Event(*row)._replace(kind=EventKind(row[3]), tier=Tier(row[8]), reason=Reason(row[10])) for row in rows
+        ]
+
+    def rate(self, kind: EventKind, seconds: int) -> Rate:
+        """Sums over the last seconds, 900 at most."""
+        rate = _Rate()
+        _check(_lib.hearth_get_rate(self._open, kind, seconds, byref(rate)))
+        return Rate(*(getattr(rate, name) for name in Rate._fields))
 
 
 class Space(_Handle):

@@ -148,6 +148,11 @@ def main() -> int:
         fine = [demonstrate(cache, RowsEngine()), demonstrate(cache, StateEngine())]
         stats = cache.stats()
         print(f"{stats['hits']} hits of {stats['lookups']} lookups, {stats['tokens_reused']} of {stats['tokens_looked_up']} tokens reused")
+        held, hits = cache.held(), [event for event in cache.events() if event.kind == hearth.EventKind.HIT]
+        print(f"{len(held)} objects of {sum(item.bytes for item in held)} bytes are held, {stats['bytes_memory']} bytes are taken from the system")
+        fine.append(len(held) == stats["objects"] and all(item.tokens is None for item in held))
+        fine.append(len(hits) == cache.rate(hearth.EventKind.HIT, 60).count)
+        fine.append(sum(event.read_tokens for event in hits) <= stats["tokens_reused"])
         return 0 if all(fine) and stats["hits"] == 7 else 1
 
 

@@ -95,7 +95,7 @@ struct answer {
 /* A client's language: how requests are read and answers are written. One constant per endpoint. */
 struct dialect {
     const char *name;
-    const char *keepalive; /* SSE text for silent times; NULL: made by `keepalive_event` */
+    const char *keepalive; /* SSE text that fills silent times; NULL: what `keepalive_event` makes */
     /* Fills request from `root`. ERR_INVALID: error is filled; ERR_NOMEM, ERR_LIMIT: the arena is full. */
     enum err (*parse)(struct gen_request *request, yyjson_val *root, struct api_error *error);
     /* The body of an error answer. */

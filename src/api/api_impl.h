@@ -38,7 +38,6 @@ struct endpoint {
     bool open;        /* without a key */
     void (*now)(const struct visit *visit); /* on the loop thread; must not block */
     void (*work)(struct call *call);        /* on a worker */
-    /* Instead of the dialect's; may be NULL. */
 };
 
 /* What a route's handler gets. */

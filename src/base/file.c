@@ -332,6 +332,112 @@ enum err file_sync(const struct file_sys *fs, int fd, struct errinfo *info)
     return result < 0 ? err_set_errno(info, -result, "fsync") : ERR_OK;
 }
 
+/* ---- single calls ---- */
+
+enum err file_stat(const struct file_sys *fs, int fd, struct stat *st, struct errinfo *info)
+{
+    int result;
+
+    RETRY_INTERRUPTED(result, fs->ops->fstat(fs->ctx, fd, st));
+    return result < 0 ? err_set_errno(info, -result, "fstat") : ERR_OK;
+}
+
+enum err file_stat_at(const struct file_sys *fs, int dir, const char *name, struct stat *st,
+                      struct errinfo *info)
+{
+    int result;
+
+    RETRY_INTERRUPTED(result, fs->ops->fstatat(fs->ctx, dir, name, st));
+    return result < 0 ? err_set_errno(info, -result, "stat %s", name) : ERR_OK;
+}
+
+enum err file_rename_at(const struct file_sys *fs, int from_dir, const char *from, int to_dir,
+                        const char *to, struct errinfo *info)
+{
+    int result;
+
+    RETRY_INTERRUPTED(result, fs->ops->renameat(fs->ctx, from_dir, from, to_dir, to));
+    return result < 0 ? err_set_errno(info, -result, "rename %s to %s", from, to) : ERR_OK;
+}
+
+enum err file_remove_at(const struct file_sys *fs, int dir, const char *name, bool is_dir,
+                        struct errinfo *info)
+{
+    int result;
+
+    RETRY_INTERRUPTED(result, fs->ops->unlinkat(fs->ctx, dir, name, is_dir));
+    return result < 0 ? err_set_errno(info, -result, "remove %s", name) : ERR_OK;
+}
+
+enum err file_make_dir_at(const struct file_sys *fs, int dir, const char *name,
+                          struct errinfo *info)
+{
+    int result;
+
+    RETRY_INTERRUPTED(result, fs->ops->mkdirat(fs->ctx, dir, name, 0700));
+    return result < 0 ? err_set_errno(info, -result, "create directory %s", name) : ERR_OK;
+}
+
+enum err file_allocate(const struct file_sys *fs, int fd, uint64_t len, struct errinfo *info)
+{
+    int result;
+
+    TRY(check_range(0, len, info));
+    RETRY_INTERRUPTED(result, fs->ops->fallocate(fs->ctx, fd, (off_t)len));
+    if (result == -EOPNOTSUPP || result == -ENOSYS)
+        return ERR_OK;
+    return result < 0 ? err_set_errno(info, -result, "reserve %" PRIu64 " bytes", len) : ERR_OK;
+}
+
+enum err file_truncate(const struct file_sys *fs, int fd, uint64_t len, struct errinfo *info)
+{
+    int result;
+
+    TRY(check_range(0, len, info));
+    RETRY_INTERRUPTED(result, fs->ops->ftruncate(fs->ctx, fd, (off_t)len));
+    return result < 0 ? err_set_errno(info, -result, "cut to %" PRIu64 " bytes", len) : ERR_OK;
+}
+
+enum err file_lock(const struct file_sys *fs, int fd, struct errinfo *info)
+{
+    int result;
+
+    RETRY_INTERRUPTED(result, fs->ops->lock(fs->ctx, fd, true));
+    return result < 0 ? err_set_errno(info, -result, "lock") : ERR_OK;
+}
+
+enum err file_set_time(const struct file_sys *fs, int fd, uint64_t wall_ns, struct errinfo *info)
+{
+    int result;
+
+    RETRY_INTERRUPTED(result, fs->ops->futimens(fs->ctx, fd, wall_ns));
+    return result < 0 ? err_set_errno(info, -result, "set the time") : ERR_OK;
+}
+
+enum err file_free_bytes(const struct file_sys *fs, int fd, uint64_t *bytes, struct errinfo *info)
+{
+    struct statvfs vfs;
+    int result;
+
+    RETRY_INTERRUPTED(result, fs->ops->fstatvfs(fs->ctx, fd, &vfs));
+    if (result < 0)
+        return err_set_errno(info, -result, "free space");
+    *bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    return ERR_OK;
+}
+
+enum err file_list(const struct file_sys *fs, int dir,
+                   void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg,
+                   struct errinfo *info)
+{
+    int result =
+        fs->ops->list(fs->ctx, dir, fn, arg); /* not repeated: entries would be seen twice */
+
+    return result < 0 ? err_set_errno(info, -result, "list directory") : ERR_OK;
+}
+
+/* ---- whole files ---- */
+
 static enum err too_large(size_t limit, struct errinfo *info)
 {
     return err_set(info, ERR_LIMIT, "larger than the limit of %zu bytes", limit);
@@ -362,11 +468,8 @@ static enum err read_regular(const struct file_sys *fs, int fd, struct buf *cont
                              struct errinfo *info)
 {
     struct stat st;
-    int result;
 
-    RETRY_INTERRUPTED(result, fs->ops->fstat(fs->ctx, fd, &st));
-    if (result < 0)
-        return err_set_errno(info, -result, "fstat");
+    TRY(file_stat(fs, fd, &st, info));
     if (!S_ISREG(st.st_mode))
         return err_set(info, ERR_INVALID, "not a regular file");
     if ((uint64_t)st.st_size >= content->limit)
@@ -418,15 +521,6 @@ static enum err open_temp(const struct file_sys *fs, int dir, const char *name, 
     return err;
 }
 
-static enum err rename_temp(const struct file_sys *fs, int dir, const char *temp, const char *name,
-                            struct errinfo *info)
-{
-    int result;
-
-    RETRY_INTERRUPTED(result, fs->ops->renameat(fs->ctx, dir, temp, dir, name));
-    return result < 0 ? err_set_errno(info, -result, "rename %s", temp) : ERR_OK;
-}
-
 enum err file_replace(const struct file_sys *fs, int dir, const char *name, const void *data,
                       size_t len, mode_t mode, struct errinfo *info)
 {
@@ -443,12 +537,10 @@ enum err file_replace(const struct file_sys *fs, int dir, const char *name, cons
         err = file_sync(fs, fd, info);
     file_close(fs, &fd);
     if (err == ERR_OK)
-        err = rename_temp(fs, dir, temp, name, info);
-    if (err != ERR_OK) {
-        int result; /* what cannot be removed either stays, under a name that says what it is */
-        RETRY_INTERRUPTED(result, fs->ops->unlinkat(fs->ctx, dir, temp, false));
-    } else {
+        err = file_rename_at(fs, dir, temp, dir, name, info);
+    if (err == ERR_OK)
         err = file_sync(fs, dir, info);
-    }
+    else /* what cannot be removed either stays, under a name that says what it is */
+        (void)!file_remove_at(fs, dir, temp, false, NULL);
     return err != ERR_OK ? err_wrap(info, err, "replace %s", name) : ERR_OK;
 }

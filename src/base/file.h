@@ -77,6 +77,30 @@ enum err file_write_at(const struct file_sys *fs, int fd, const void *buf, size_
                        uint64_t offset, struct errinfo *info) NODISCARD;
 enum err file_sync(const struct file_sys *fs, int fd, struct errinfo *info) NODISCARD;
 
+/* One call each, with patience for EINTR and an `enum err` for errno. Names are below `dir`; the last part of one is never
+ * followed through a link, and those before it are the caller's to have checked. */
+enum err file_stat(const struct file_sys *fs, int fd, struct stat *st, struct errinfo *info) NODISCARD;
+enum err file_stat_at(const struct file_sys *fs, int dir, const char *name, struct stat *st,
+                      struct errinfo *info) NODISCARD;
+enum err file_rename_at(const struct file_sys *fs, int from_dir, const char *from, int to_dir,
+                        const char *to, struct errinfo *info) NODISCARD;
+enum err file_remove_at(const struct file_sys *fs, int dir, const char *name, bool is_dir,
+                        struct errinfo *info) NODISCARD;
+enum err file_make_dir_at(const struct file_sys *fs, int dir, const char *name,
+                          struct errinfo *info) NODISCARD; /* mode 0700; one that is there is ERR_EXISTS */
+/* Reserves `len` (>= 1) bytes for a file. A file system that cannot is no error: the writes will say so then. */
+enum err file_allocate(const struct file_sys *fs, int fd, uint64_t len, struct errinfo *info) NODISCARD;
+enum err file_truncate(const struct file_sys *fs, int fd, uint64_t len, struct errinfo *info) NODISCARD;
+/* An exclusive lock of the open file, ended by its close; ERR_BUSY when another has it. */
+enum err file_lock(const struct file_sys *fs, int fd, struct errinfo *info) NODISCARD;
+enum err file_set_time(const struct file_sys *fs, int fd, uint64_t wall_ns, struct errinfo *info) NODISCARD;
+/* What a user without privileges can still write where `fd` lies. */
+enum err file_free_bytes(const struct file_sys *fs, int fd, uint64_t *bytes, struct errinfo *info) NODISCARD;
+/* As `list` of the table; after an error some entries may have been seen. */
+enum err file_list(const struct file_sys *fs, int dir,
+                   void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg,
+                   struct errinfo *info) NODISCARD;
+
 /* Reads a whole regular file of at most `limit` bytes, NUL-terminated; *data is freed with mem_free. ERR_LIMIT when larger,
  * ERR_INVALID when it is no regular file. */
 enum err file_read_all(const struct file_sys *fs, int dir, const char *name, size_t limit,

@@ -41,8 +41,10 @@
 #include "cache/flight.h"
 #include "cache/heap.h"
 #include "cache/index.h"
+#include "cache/mover.h"
 #include "cache/object.h"
 #include "cache/policy.h"
+#include "cache/replace.h"
 #include "cache/room.h"
 #include "tier/pages.h"
 #include "tier/tier.h"
@@ -238,30 +240,5 @@ int store_attach(struct object *object, const int32_t *tokens, struct index_hint
     REQUIRES(lock) NODISCARD;
 /* If the object is a tail, counts it, and lets the least recently used ones go (keeps I40). */
 void store_keep_tail(struct object *object, struct deferred *deferred) REQUIRES(lock);
-
-/* ---- replace.c ---- */
-
-/* The snapshot that is being stored is of the end of a prompt or of an answer. */
-bool replace_is_turn_end(const struct hearth_store *store);
-/* Before rows of the store go into the index, and after a snapshot of it has: what they take the place of is the first to leave. */
-void replace_tail(struct hearth_store *store, struct deferred *deferred) REQUIRES(lock);
-void replace_snapshots(struct hearth_store *store, const struct object *snapshot, struct deferred *deferred) REQUIRES(lock);
-
-/* ---- mover.c ---- */
-
-/* What a tier keeps as `kind` of an object: kind, what it is a part of, and the block size - 1 of its tree, in 8, 8 and 16 bits. */
-uint32_t mover_meta_kind(const struct object *object);
-
-/* Writes a new object to the slow tier, if there is one that wants it. */
-void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred) REQUIRES(lock);
-/* Starts reading a leased object into memory for a request; false when it cannot. */
-bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t request) NODISCARD;
-void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts);
-/* So many places or objects less are taken in the slow tier: tries again what it declined, the newest first, a few at a time. */
-void mover_retry(struct hearth_cache *cache, size_t chances);
-/* The object is not to be tried again. */
-void mover_give_up(struct object *object) REQUIRES(lock);
-/* Writes what was declined, if the tier takes it now, and waits until nothing is moving, at most so long. */
-void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms);
 
 #endif

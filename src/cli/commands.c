@@ -8,8 +8,10 @@
 #include "cli/cli.h"
 
 const struct command *const cli_commands[] = {
+    &command_serve,
     &command_run,
     &command_model,
+    &command_cache,
     &command_doctor,
     &command_version,
     &command_help,

@@ -8,6 +8,8 @@
  * beside a coding, and bad chunk sizes. It does accept any number of spaces in the request line and of line ends before it; since another
  * reader of the same bytes may not, places are compared here: method, one space, target, one space, "HTTP/".
  *
+ * A request to upgrade is one like any other (Java's client asks for h2c whenever it may): llhttp stops behind it, where we stop anyway.
+ *
  * Trailers are counted against the limits of the head and forgotten. Extensions of chunks have no meaning here and a small limit.
  */
 #include "http/parse.h"
@@ -137,8 +139,10 @@ static int on_header_field(llhttp_t *llhttp, const char *at, size_t len)
     struct http_parser *parser = llhttp->data;
     bool begins = parser->in_value || parser->fields_count == 0;
 
-    if (parser->in_body)
-        return count_trailer(parser, len, parser->in_value);
+    if (parser->in_body) {
+        parser->in_value = false;
+        return count_trailer(parser, len, begins);
+    }
     if (begins) {
         if (parser->fields_count == parser->limits->headers_max)
             return fail(parser, HTTP_PROBLEM_HEADERS);
@@ -348,8 +352,6 @@ static int on_headers_complete(llhttp_t *llhttp)
         fail(parser, problem);
         return -1;
     }
-    /* We change to no other protocol; the request is one like any other (Java's client asks for h2c whenever it may). */
-    llhttp->upgrade = 0;
     parser->in_body = true;
     parser->in_value = true; /* of trailers: the next name begins one */
     return 0;

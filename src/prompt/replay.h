@@ -114,7 +114,7 @@ struct replay_prompt {
     struct str text;      /* rendered, with the generation prompt */
     size_t opening_begin; /* where the generation prompt begins; text.len: there is none */
     struct str end; /* what the template ends an assistant message with, if known; else empty */
-    const struct replay_place *places; /* in the order of the text, not overlapping */
+    const struct replay_place *places; /* in the order of the text; one that overlaps is left alone */
     size_t places_count;
     bool keep;
 };

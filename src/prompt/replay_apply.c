@@ -251,16 +251,21 @@ static enum replay_outcome compose_place(struct composer *composer,
     return REPLAY_HIT;
 }
 
+/* Places come from marks, and marks from a template that a stranger wrote. */
+static bool fits(const struct composer *composer, const struct replay_place *place)
+{
+    return place->begin >= composer->at && place->begin >= composer->hashed &&
+           place->begin <= place->end && place->end <= composer->prompt->opening_begin;
+}
+
 static void compose(struct composer *composer)
 {
     const struct replay_prompt *prompt = composer->prompt;
 
-    for (size_t i = 0; i < prompt->places_count; i++) {
-        const struct replay_place *place = &prompt->places[i];
-        assert(place->begin <= place->end && place->end <= prompt->opening_begin);
-        assert(i == 0 || place->begin >= prompt->places[i - 1].end);
-        composer->plan->outcomes[i] = compose_place(composer, place);
-    }
+    for (size_t i = 0; i < prompt->places_count; i++)
+        composer->plan->outcomes[i] = fits(composer, &prompt->places[i])
+                                          ? compose_place(composer, &prompt->places[i])
+                                          : REPLAY_NO_PLACE;
     composer->plan->history = history_at(composer, prompt->opening_begin);
     add_text(composer, prompt->text.len);
 }

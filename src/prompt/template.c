@@ -52,6 +52,9 @@ static const char chatml[] =
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}";
 
+/* Published templates take some thousand steps for the small conversations of a trial. */
+enum { TRIAL_STEPS_MAX = 100000, TRIAL_OUTPUT_BYTES_MAX = 1 << 20 };
+
 static const char *const mark_names[] = {
 #define X(value, name) name,
     CHAT_MARK_TABLE(X)
@@ -133,6 +136,7 @@ enum err chat_template_create(const struct chat_template_options *options,
         return err;
     }
     choose_formats(tmpl, source);
+    tmpl->ready = true;
     *out = tmpl;
     return ERR_OK;
 }
@@ -162,9 +166,21 @@ struct job {
     struct chat_rounds rounds;
 };
 
+/* A template that comes with a model may be made to run as long as it is let; some hundred trials must not add up. */
+static struct jinja_limits limits_of(const struct chat_template *tmpl)
+{
+    struct jinja_limits limits = jinja_limits_default;
+
+    if (!tmpl->ready) {
+        limits.steps = TRIAL_STEPS_MAX;
+        limits.output_bytes = TRIAL_OUTPUT_BYTES_MAX;
+    }
+    return limits;
+}
+
 static enum err run(struct job *job, struct errinfo *info)
 {
-    struct jinja_options options = {.limits = jinja_limits_default,
+    struct jinja_options options = {.limits = limits_of(job->tmpl),
                                     .now_s = job->request->now_s,
                                     .on_round = chat_rounds_on_round,
                                     .arg = &job->rounds};

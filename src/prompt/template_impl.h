@@ -30,7 +30,8 @@ struct chat_template {
         preamble_moves; /* system text or tools stand inside messages, and not always in the same one */
     bool
         generation_twice; /* the prompt for the answer is written inside a round: found by a second render */
-    bool measured; /* mark_off and generation_twice are known */
+    bool measured; /* these are known */
+    bool ready;    /* all of it is: no more trials, which have tighter limits */
 };
 
 /* ---- template_shape.c: from JSON to values ---------------------------------------------------------------------- */

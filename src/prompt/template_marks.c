@@ -138,21 +138,20 @@ static size_t preamble_end(const struct chat_render *render)
     return end;
 }
 
-/* Where the first message begins that is not of the preamble; the prompt for the answer, when there is none. */
+/* Where the first message begins that is not of the preamble; the prompt for the answer, when all are. 0: not known. */
 static size_t first_begin(const struct chat_render *render)
 {
-    size_t begin = render->generation == SIZE_MAX ? 0 : render->generation;
-    uint32_t first = UINT32_MAX;
+    const struct chat_round *first = NULL;
 
     for (size_t i = 0; i < render->rounds.count; i++) {
         const struct chat_round *round = &render->rounds.rounds[i];
-        if (round->item < first && round->writes == 1 &&
-            !is_preamble(render->shape, render->shape->items[round->item].message)) {
-            first = round->item;
-            begin = round->begin;
-        }
+        if ((first == NULL || round->item < first->item) &&
+            !is_preamble(render->shape, render->shape->items[round->item].message))
+            first = round;
     }
-    return begin;
+    if (first == NULL)
+        return render->generation == SIZE_MAX ? 0 : render->generation;
+    return first->writes == 1 ? first->begin : 0;
 }
 
 static void add_system_end(struct list *list)
@@ -163,7 +162,8 @@ static void add_system_end(struct list *list)
     struct chat_mark mark = {preamble > begin ? preamble : begin, CHAT_MARK_SYSTEM_END,
                              leading > 0 ? leading - 1 : 0, CHAT_ROLE_SYSTEM};
 
-    if (mark.offset > 0)
+    /* BOS alone is no preamble. */
+    if (mark.offset > strlen(list->render->tmpl->bos))
         add(list, mark);
 }
 

@@ -83,8 +83,9 @@ struct walk {
     struct token_list list;
     struct token_mark *marks;
     size_t mark_count;
-    size_t mark_next; /* of text->marks */
-    size_t span_next; /* of text->spans: all before it end before the place at work */
+    size_t mark_next;  /* of text->marks */
+    size_t span_next;  /* of text->spans: all before it end before the place at work */
+    size_t span_piece; /* what that was where the piece began */
     size_t memo_tokens;
     bool guarded;
     struct errinfo *info;
@@ -197,7 +198,7 @@ static enum err add_guarded(struct walk *walk, size_t begin, size_t end)
     bool ignored;
 
     walk->guarded = true;
-    walk->span_next = 0; /* the walk has gone on to the end of the piece; guarded pieces are rare */
+    walk->span_next = walk->span_piece; /* the walk has gone on to the end of the piece */
     while (begin < end) {
         size_t at = next_trusted(walk, begin, end, &ignored, &found);
         size_t stop = at == SIZE_MAX ? end : at;
@@ -319,6 +320,7 @@ static enum err walk_text(struct walk *walk)
         if (found->strips)
             begin = at = skip_space(text, at);
         keep_marks(walk, at);
+        walk->span_piece = walk->span_next;
         guarded = false;
     }
 }

@@ -6,7 +6,7 @@
 #include "support/options.h"
 #include "support/test.h"
 
-static void test_flags_in_all_their_spellings(void **state)
+static void test_i20_flags_in_all_their_spellings(void **state)
 {
     static const char *const on[] = {"on", "true", "yes", "1", "ON"};
     static const char *const off[] = {"off", "false", "no", "0", "False"};
@@ -124,5 +124,5 @@ static void test_secrets_are_not_shown(void **state)
     buf_fini(&out);
 }
 
-TEST_SUITE(TEST(test_flags_in_all_their_spellings), TEST(test_ranges_are_inclusive_and_named),
+TEST_SUITE(TEST(test_i20_flags_in_all_their_spellings), TEST(test_ranges_are_inclusive_and_named),
            TEST(test_choices_know_their_list), TEST(test_show), TEST(test_secrets_are_not_shown))

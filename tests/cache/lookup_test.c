@@ -42,9 +42,7 @@ static void test_kinds_of_match_and_reasons(void **state)
     int32_t a[100], b[100], c[200];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(a, 100, 1);
-    kit_store(&kit, a, 100, NULL);
+    kit_open_holding(&kit, FULL, a, 100);
 
     info = kit_peek(&kit, a, 50); /* what is held goes on */
     assert_int_equal(info.boundary, 49);
@@ -106,9 +104,7 @@ static void test_i4_i15_hybrids_resume_at_snapshots_only(void **state)
     int32_t tokens[100], other[100];
 
     (void)state;
-    kit_open(&kit, RAM, HYBRID);
-    kit_tokens(tokens, 100, 1);
-    kit_store(&kit, tokens, 100, NULL);
+    kit_open_holding(&kit, HYBRID, tokens, 100);
     info = kit_peek(&kit, tokens, 100); /* rows alone are nothing */
     assert_int_equal(info.boundary, 0);
     assert_int_equal(info.reason, HEARTH_REASON_NO_SNAPSHOT);
@@ -233,9 +229,7 @@ static void test_peek_touches_and_counts_nothing(void **state)
     int32_t tokens[100];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 100, 1);
-    kit_store(&kit, tokens, 100, NULL);
+    kit_open_holding(&kit, FULL, tokens, 100);
     struct hearth_stats before = kit_stats(&kit);
     hearth_lookup(kit.space, tokens, 100, &kit_peeking, &plan);
     hearth_plan_accept(plan);
@@ -252,9 +246,7 @@ static void test_cheaper_to_compute(void **state)
     int32_t tokens[100];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 100, 1);
-    kit_store(&kit, tokens, 100, NULL);
+    kit_open_holding(&kit, FULL, tokens, 100);
     hearth_space_set_speed(kit.space, 1e9, 1); /* computing is instant, importing takes hours */
     info = kit_peek(&kit, tokens, 100);
     assert_int_equal(info.boundary, 0);
@@ -272,9 +264,7 @@ static void test_i100_foreign_names_only_the_own_tenant(void **state)
     int32_t tokens[100];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 100, 1);
-    kit_store(&kit, tokens, 100, NULL);
+    kit_open_holding(&kit, FULL, tokens, 100);
     model.fingerprint[0] = 8;
     struct kit same = kit_space(&kit, &model, "", 0), other = kit_space(&kit, &model, "other", 0);
     assert_int_equal(kit_peek(&same, tokens, 100).reason, HEARTH_REASON_FOREIGN);
@@ -309,9 +299,7 @@ static void test_i27_fault_loop_over_a_lookup(void **state)
     int32_t tokens[2000];
 
     (void)state;
-    kit_open(&kit, RAM, HYBRID);
-    kit_tokens(tokens, 2000, 1);
-    kit_store(&kit, tokens, 2000, NULL); /* more objects than a plan has room for at first */
+    kit_open_holding(&kit, HYBRID, tokens, 2000); /* more objects than a plan has room for at first */
     kit_snapshot(&kit, tokens, 2000, 1999);
     mem_set_fault(&fault);
     FAULT_LOOP (&fault) {

@@ -590,7 +590,7 @@ static void test_i108_the_list_of_declined_ones_is_bounded(void **state)
 }
 
 /* At the end there is time for all of them. */
-static void test_i107_closing_writes_what_was_declined(void **state)
+static void test_i59_i107_closing_writes_what_was_declined(void **state)
 {
     struct tier *memory = tier_ram_open(&(struct tier_ram_options){.bytes_max = 64 << 20});
     struct tier *tier = tier_fault_open(&(struct tier_fault_options){.inner = memory});
@@ -659,7 +659,7 @@ TEST_SUITE(TEST(test_i63_a_full_queue_delays_and_does_not_lose),
            TEST(test_declined_ones_come_back_by_recency),
            TEST(test_i60_room_in_the_tier_is_used_again),
            TEST(test_i108_the_list_of_declined_ones_is_bounded),
-           TEST(test_i107_closing_writes_what_was_declined),
+           TEST(test_i59_i107_closing_writes_what_was_declined),
            TEST(test_i55_a_clear_ends_what_waits_to_be_written),
            TEST(test_i50_what_nobody_needs_is_not_written),
            TEST(test_what_leaves_memory_comes_back_from_the_tier),

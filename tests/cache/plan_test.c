@@ -5,8 +5,6 @@
 #include "support/cache_kit.h"
 #include "support/test.h"
 
-enum { RAM = 4 << 20 };
-
 static const uint32_t FULL = HEARTH_KIND_FULL;
 static const uint32_t HYBRID = HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT;
 
@@ -18,12 +16,10 @@ static void test_i10_i104_shorten_goes_boundary_by_boundary(void **state)
     int32_t tokens[100];
 
     (void)state;
-    kit_open(&kit, RAM, HYBRID);
-    kit_tokens(tokens, 100, 1);
-    kit_store(&kit, tokens, 100, NULL);
+    kit_open_holding(&kit, HYBRID, tokens, 100);
     for (size_t i = 0; i + 1 < COUNT_OF(expected); i++)
         kit_snapshot(&kit, tokens, 100, expected[i]);
-    assert_int_equal(hearth_lookup(kit.space, tokens, 100, NULL, &plan), HEARTH_OK);
+    plan = kit_lookup(&kit, tokens, 100);
     for (size_t i = 0;; i++) {
         const struct hearth_plan_info *info = hearth_plan_info(plan);
         assert_int_equal(info->boundary, expected[i]);
@@ -49,10 +45,8 @@ static void test_i10_shorten_rows_down_to_cold(void **state)
     int32_t tokens[150];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 150, 1);
-    kit_store(&kit, tokens, 150, NULL);
-    hearth_lookup(kit.space, tokens, 150, NULL, &plan);
+    kit_open_holding(&kit, FULL, tokens, 150);
+    plan = kit_lookup(&kit, tokens, 150);
     for (size_t i = 0; i < COUNT_OF(expected); i++) {
         const struct hearth_plan_info *info = hearth_plan_info(plan);
         assert_int_equal(info->boundary, expected[i]);
@@ -75,10 +69,8 @@ static void test_a_bad_first_object_ends_all(void **state)
     int32_t tokens[150];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 150, 1);
-    kit_store(&kit, tokens, 150, NULL);
-    hearth_lookup(kit.space, tokens, 150, NULL, &plan);
+    kit_open_holding(&kit, FULL, tokens, 150);
+    plan = kit_lookup(&kit, tokens, 150);
     hearth_plan_shorten(plan, 0, HEARTH_REASON_UNVERIFIED);
     assert_int_equal(hearth_plan_info(plan)->boundary, 0);
     hearth_plan_release(&plan);
@@ -97,10 +89,8 @@ static void test_lower_to_a_cut(void **state)
     int32_t tokens[150];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 150, 1);
-    kit_store(&kit, tokens, 150, NULL);
-    hearth_lookup(kit.space, tokens, 150, NULL, &plan);
+    kit_open_holding(&kit, FULL, tokens, 150);
+    plan = kit_lookup(&kit, tokens, 150);
     hearth_plan_lower(plan, 1000);
     assert_int_equal(hearth_plan_info(plan)->boundary, 149);
     hearth_plan_lower(plan, 70);
@@ -123,10 +113,8 @@ static void test_i91_a_hit_counts_when_it_is_accepted(void **state)
     int32_t tokens[100];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 100, 1);
-    kit_store(&kit, tokens, 100, NULL);
-    hearth_lookup(kit.space, tokens, 100, NULL, &plan);
+    kit_open_holding(&kit, FULL, tokens, 100);
+    plan = kit_lookup(&kit, tokens, 100);
     assert_int_equal(kit_stats(&kit).lookups, 1);
     assert_int_equal(kit_stats(&kit).hits, 0);
     assert_int_equal(kit_stats(&kit).tokens_reused, 0);
@@ -134,7 +122,7 @@ static void test_i91_a_hit_counts_when_it_is_accepted(void **state)
     assert_int_equal(kit_stats(&kit).hits, 0);
     assert_int_equal(kit_stats(&kit).misses, 1);
     assert_int_equal(kit_stats(&kit).miss_by_reason[HEARTH_REASON_DISABLED], 1);
-    hearth_lookup(kit.space, tokens, 100, NULL, &plan);
+    plan = kit_lookup(&kit, tokens, 100);
     hearth_plan_accept(plan);
     hearth_plan_accept(plan); /* once */
     assert_int_equal(kit_stats(&kit).hits, 1);
@@ -154,10 +142,8 @@ static void test_i11_leased_bytes_stay_through_a_clear(void **state)
     int32_t tokens[100];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 100, 1);
-    kit_store(&kit, tokens, 100, NULL);
-    hearth_lookup(kit.space, tokens, 100, NULL, &plan);
+    kit_open_holding(&kit, FULL, tokens, 100);
+    plan = kit_lookup(&kit, tokens, 100);
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(hearth_plan_fetch(plan, i, 0, &data[i]), HEARTH_OK);
     assert_int_equal(hearth_plan_fetch(plan, 3, 0, &data[0]), HEARTH_ERROR_INVALID);
@@ -185,10 +171,10 @@ static void test_i11_displaced_rows_live_on_while_leased(void **state)
     int32_t tokens[40];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
+    kit_open(&kit, 4 << 20, FULL);
     kit_tokens(tokens, 40, 1);
     kit_store(&kit, tokens, 20, NULL); /* a block and a tail of 4 */
-    hearth_lookup(kit.space, tokens, 20, NULL, &plan);
+    plan = kit_lookup(&kit, tokens, 20);
     assert_int_equal(hearth_plan_fetch(plan, 1, 0, &data), HEARTH_OK);
     kit_store(&kit, tokens, 30, NULL); /* a longer tail takes its place */
     assert_int_equal(kit_stats(&kit).replaces, 1);

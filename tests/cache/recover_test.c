@@ -116,18 +116,25 @@ static uint64_t objects_on(struct disk *disk)
 }
 
 /* A process begins; it has the same key as the one before. */
-static void boot(struct kit *kit, struct disk *disk, uint32_t kinds, uint64_t ram)
+static void boot_model(struct kit *kit, struct disk *disk, const struct hearth_model *model,
+                       uint64_t ram)
 {
     struct hearth_options options = kit_options(ram);
-    struct hearth_model model = kit_model(kinds);
 
     *kit = (struct kit){.tag = 1, .row_bytes = 64, .snapshot_bytes = 512};
     assert_int_equal(hearth_open(&kit->cache, &options, NULL), HEARTH_OK);
     kit->cache->clock = ticking;
     cache_attach_tier(kit->cache, &disk->tier, 1e9);
     cache_check(kit->cache);
-    assert_int_equal(hearth_space_open(kit->cache, &model, "", 0, &kit->space), HEARTH_OK);
+    assert_int_equal(hearth_space_open(kit->cache, model, "", 0, &kit->space), HEARTH_OK);
     kit_check(kit);
+}
+
+static void boot(struct kit *kit, struct disk *disk, uint32_t kinds, uint64_t ram)
+{
+    struct hearth_model model = kit_model(kinds);
+
+    boot_model(kit, disk, &model, ram);
 }
 
 static void store_all(const struct kit *kit, bool snapshots)
@@ -402,7 +409,37 @@ static void test_i27_fault_loop_over_recovering(void **state)
     clock_destroy_fake(&ticking);
 }
 
-TEST_SUITE(TEST(test_i107_a_restart_finds_everything),
+/* Rows of a window whose front is gone begin where they begin, not where the state does, also after a restart. */
+static void test_i21_a_window_keeps_its_place_over_a_restart(void **state)
+{
+    struct hearth_model model = kit_model(HEARTH_KIND_FULL | HEARTH_KIND_CHUNKED);
+    struct disk disk = disk_make();
+    struct hearth_store *store;
+    struct kit kit;
+    int32_t tokens[100];
+
+    (void)state;
+    ticking = clock_create_fake(NS_PER_S * 1000, NS_PER_S * 1000);
+    model.captures_sliding = true; /* a window of 24 */
+    boot_model(&kit, &disk, &model, RAM);
+    kit_tokens(tokens, 100, 1);
+    hearth_store_open(kit.space, tokens, 100, NULL, &store);
+    assert_int_equal(kit_put(&kit, store, HEARTH_OBJECT_ROWS, 0, 64, tokens), HEARTH_OK);
+    assert_int_equal(kit_put(&kit, store, HEARTH_OBJECT_ROWS, 64, 96, tokens), HEARTH_OK);
+    assert_int_equal(kit_put(&kit, store, HEARTH_OBJECT_SLIDING, 48, 96, tokens), HEARTH_OK);
+    hearth_store_close(&store);
+    kit_close(&kit);
+    boot_model(&kit, &disk, &model, RAM);
+    assert_int_equal(kit_peek(&kit, tokens, 72).boundary, 0); /* its window would begin at 47 */
+    assert_int_equal(kit_peek(&kit, tokens, 73).boundary, 72);
+    assert_int_equal(kit_restore(&kit, tokens, 100, NULL), 96); /* bytes and shape as they were */
+    kit_close(&kit);
+    tier_close(&disk.inner);
+    clock_destroy_fake(&ticking);
+}
+
+TEST_SUITE(TEST(test_i21_a_window_keeps_its_place_over_a_restart),
+           TEST(test_i107_a_restart_finds_everything),
            TEST(test_i97_i100_spaces_wait_until_they_are_opened),
            TEST(test_another_block_size_is_left_alone),
            TEST(test_i101_records_are_believed_only_when_their_key_proves_them),

@@ -67,7 +67,7 @@ static void test_i47_each_object_is_shown_with_what_is_known_of_it(void **state)
     kit_snapshot(&kit, tokens, 100, 99);
     assert_int_equal(hearth_pin(kit.space, tokens, 64, true), 64);
     assert_int_equal(kit_restore(&kit, tokens, 100, NULL), 99);
-    hearth_lookup(kit.space, tokens, 100, NULL, &plan);
+    plan = kit_lookup(&kit, tokens, 100);
     struct seen *seen = watch(&kit, kit.space, HEARTH_EACH_TOKENS);
     hearth_plan_release(&plan);
     assert_int_equal(seen->count, 4);
@@ -115,9 +115,7 @@ static void test_tokens_are_shown_only_when_asked_for(void **state)
     int32_t tokens[100];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 100, 1);
-    kit_store(&kit, tokens, 100, NULL);
+    kit_open_holding(&kit, FULL, tokens, 100);
     struct seen *seen = watch(&kit, kit.space, 0);
     assert_int_equal(seen->count, 3);
     for (size_t i = 0; i < 3; i++) {
@@ -224,9 +222,7 @@ static void test_without_memory_tokens_are_left_out(void **state)
     int32_t tokens[100];
 
     (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 100, 1);
-    kit_store(&kit, tokens, 100, NULL);
+    kit_open_holding(&kit, FULL, tokens, 100);
     mem_set_fault(&fault);
     FAULT_LOOP (&fault) {
         struct seen *seen = watch(&kit, NULL, HEARTH_EACH_TOKENS);

@@ -277,6 +277,8 @@ static void test_bytes_of_tokens(void **state)
     assert_false(engine_token_is_end(engine, ENGINE_FAKE_TURN_BEGIN));
     assert_true(engine_token_is_control(engine, ENGINE_FAKE_TURN_BEGIN));
     assert_false(engine_token_is_control(engine, 255));
+    assert_int_equal(engine_token_traits(engine, ENGINE_FAKE_TURN_BEGIN), ENGINE_TOKEN_CONTROL);
+    assert_int_equal(engine_token_traits(engine, 255), 0);
     engine_close(&engine);
 }
 

@@ -267,12 +267,17 @@ static void test_tokens_round_trip(void **state)
                               COUNT_OF(tokens), &control_count, NULL));
     assert_true(control_count < count);
     assert_true(engine_token_is_control(engine, tokens[control_count - 1]));
+    assert_int_equal(engine_token_traits(engine, tokens[control_count - 1]), ENGINE_TOKEN_CONTROL);
+    assert_int_equal(engine_token_traits(engine, 'a'), 0);
     assert_int_equal(engine_token_bytes(engine, tokens[control_count - 1], false, back, sizeof(back)), 0);
 
     assert_err(engine_tokenize(engine, str_from(text), 0, tokens, 3, &len, NULL), ERR_LIMIT);
     assert_int_equal(len, count);
     assert_ok(engine_tokenize(engine, STR(""), 0, tokens, 0, &len, NULL));
     assert_int_equal(len, 0);
+    assert_ok(engine_tokenize(engine, STR("<think>"), 0, tokens, COUNT_OF(tokens), &len, NULL));
+    assert_int_equal(len, 1);
+    assert_int_equal(engine_token_traits(engine, tokens[0]), ENGINE_TOKEN_MARKER);
     assert_int_equal(engine_token_bytes(engine, -1, true, back, sizeof(back)), 0);
     assert_int_equal(engine_token_bytes(engine, 1 << 30, true, back, sizeof(back)), 0);
     engine_close(&engine);

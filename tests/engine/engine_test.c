@@ -134,6 +134,7 @@ static void test_tokens_that_do_not_exist(void **state)
         assert_int_equal(engine_token_bytes(engine, none[i], true, out, sizeof(out)), 0);
         assert_false(engine_token_is_end(engine, none[i]));
         assert_false(engine_token_is_control(engine, none[i]));
+        assert_int_equal(engine_token_traits(engine, none[i]), 0);
     }
     assert_true(engine_token_valid(engine, 0));
     assert_true(engine_token_valid(engine, ENGINE_FAKE_VOCAB - 1));

@@ -499,7 +499,7 @@ static void spoil_whole_elsewhere(struct fixture *f)
     f->restore = (struct state_restore){&f->whole, 1, NULL, LENGTH - 1};
 }
 
-static void test_i31_what_does_not_fit_is_refused_untouched(void **state)
+static void test_i31_i36_what_does_not_fit_is_refused_untouched(void **state)
 {
     spoil_fn *const spoils[] = {
         spoil_nothing_to_do,
@@ -854,7 +854,7 @@ TEST_SUITE(TEST(test_restores_blocks_and_wholes), TEST(test_sizes_are_exact),
            TEST(test_i11_objects_are_not_changed_by_use),
            TEST(test_last_rows_may_reach_beyond_when_all_is_full),
            TEST(test_i92_rows_of_another_branch_are_cut),
-           TEST(test_i31_what_does_not_fit_is_refused_untouched),
+           TEST(test_i31_i36_what_does_not_fit_is_refused_untouched),
            TEST(test_a_snapshot_for_full_layers_is_refused),
            TEST(test_i102_damaged_bytes_are_refused_untouched), TEST(test_verified_is_believed),
            TEST(test_digest_covers_every_field), TEST(test_check_of_one_object),

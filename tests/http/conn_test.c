@@ -419,6 +419,8 @@ static void test_write_stall(void **state)
     check_wish(&pair, HTTP_WISH_NONE);
     http_reply_begin(pair.held, &(struct http_head){.status = 200});
     http_conn_deliver(pair.conn);
+    http_pair_advance(&pair, 999); /* since there is something to write */
+    check_wish(&pair, HTTP_WISH_NONE);
     for (size_t queued = 10; queued > 0; queued--) {
         clock_fake_advance(pair.clock, 900 * NS_PER_MS);
         http_conn_tick(pair.conn, queued);
@@ -478,6 +480,12 @@ static void test_i80_keepalive(void **state)
     http_pair_advance(&pair, 999); /* what was written counts */
     http_pair_pump(&pair);
     assert_int_equal(count_of(&pair.sent, ": ping"), 3);
+    http_reply_write(pair.held, STR("data"));
+    http_conn_deliver(pair.conn);
+    for (int i = 0; i < 5; i++)
+        http_pair_advance(&pair, 1000); /* what the client does not take does not pile up */
+    http_pair_pump(&pair);
+    assert_int_equal(count_of(&pair.sent, ": ping"), 3);
     http_reply_keepalive(pair.held, 0, STR_NONE);
     http_pair_pump(&pair);
     http_pair_advance(&pair, 5000);
@@ -521,7 +529,9 @@ static void test_i109_disconnect(void **state)
                 http_reply_begin(pair.held, &(struct http_head){.status = 200});
             if (phase >= WRITTEN)
                 http_reply_write(pair.held, STR("x"));
-            if (phase != WAITING)
+            if (phase == WAITING) /* with the connection, and not taken by the client */
+                http_conn_deliver(pair.conn);
+            else
                 http_pair_pump(&pair);
             if (phase == ENDED)
                 http_reply_end(pair.held);

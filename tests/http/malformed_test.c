@@ -285,7 +285,8 @@ static void damage(struct buf *request, uint64_t *seed)
             request->data[at] = (char)test_random(seed);
             break;
         case 1: /* a piece twice */
-            memcpy(buf_reserve(request, at), request->data, at);
+            assert_non_null(buf_reserve(request, at)); /* which may move the text */
+            memcpy(request->data + request->len, request->data, at);
             buf_commit(request, at);
             break;
         case 2:

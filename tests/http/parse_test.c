@@ -116,6 +116,8 @@ static void test_good(void **state)
         {"\r\nGET / HTTP/1.1\r\n" H "\r\n", "GET /? host=a 1.1 keep []"},
         {"GET /a?b=c&d HTTP/1.1\r\n" H "X:y\r\nX2:  z \t\r\nX3:\r\n\r\nNEXT",
          "GET /a?b=c&d host=a 1.1 keep [] Host=a X=y X2=z X3=|4"},
+        {"GET / HTTP/1.1\r\n" H "X3:\r\nY: z\r\nX4: \r\n\r\n",
+         "GET /? host=a 1.1 keep [] Host=a X3= Y=z X4=|0"},
         {"GET / HTTP/1.0\r\n\r\n", "GET /? host= 1.0 close []"},
         {"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "GET /? host= 1.0 keep []"},
         {"GET / HTTP/1.1\r\n" H "Connection: close\r\n\r\nX", "GET /? host=a 1.1 close [] "},
@@ -305,6 +307,15 @@ static void test_limits(void **state)
             buf_append_char(&text, extra ? 'x' : ' ');
         buf_append_str(&text, "\r\n\r\n");
         check(text.data, text.len, extra ? "headers_too_large" : "GET /?");
+    }
+    /* As many trailers as headers, and names of any length, in any pieces. */
+    for (int extra = 0; extra < 2; extra++) {
+        buf_clear(&text);
+        buf_append_str(&text, "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n0\r\n");
+        for (int i = 0; i < 8 + extra; i++)
+            buf_appendf(&text, "A-long-name-of-a-trailer-%d:%s\r\n", i, i % 2 ? "" : " v");
+        buf_append_str(&text, "\r\n");
+        check(text.data, text.len, extra ? "headers_too_large" : "POST /?");
     }
     buf_clear(&text);
     buf_append_str(&text, "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n1;");

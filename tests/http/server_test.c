@@ -270,8 +270,9 @@ static void test_slowloris(void **state)
 static void test_unix_socket(void **state)
 {
     char path[100];
-    struct http_options options = {.unix_path = path, .tick_ms = 5};
-    struct http_client client;
+    struct http_options options = {
+        .unix_path = path, .tick_ms = 5, .limits.connections_per_address_max = 1};
+    struct http_client client, second;
     struct http_kit kit;
     struct stat st;
 
@@ -285,6 +286,9 @@ static void test_unix_socket(void **state)
     assert_int_equal(st.st_mode & 0777, 0600);
     http_client_connect_unix(&client, path);
     check_get(&client, "/echo", 200, "GET /echo ");
+    http_client_connect_unix(&second, path); /* has no address to count */
+    check_get(&second, "/echo", 200, "GET /echo ");
+    http_client_close(&second);
     http_client_close(&client);
     http_kit_stop(&kit);
     assert_int_not_equal(stat(path, &st), 0); /* gone with its server */

@@ -600,6 +600,50 @@ static void test_a_sink_can_stop_the_render(void **state)
     rendered_fini(&r);
 }
 
+/* What rounds wrote, as [item:text]; rounds that nobody hears do not count. */
+struct hearing {
+    struct buf told;
+    const struct buf *text;
+    size_t begin;
+};
+
+static void on_round(void *arg, const struct jinja_value *item, bool end)
+{
+    struct hearing *hearing = arg;
+
+    if (!end)
+        hearing->begin = hearing->text->len;
+    else
+        buf_appendf(&hearing->told, "[%d:%s]", (int)item->integer,
+                    buf_str(hearing->text) + hearing->begin);
+}
+
+static void test_rounds_are_told(void **state)
+{
+    static const char source[] =
+        "a{% for i in [1, 2, 3, 4] %}{% if i == 2 %}{% continue %}{% endif %}x{{ i }}"
+        "{% if i == 3 %}{% break %}{% endif %}{% endfor %}"
+        "{% set s %}{% for i in [5] %}{{ i }}{% endfor %}{% endset %}b";
+    struct hearing hearing = {0};
+    struct jinja_options options = {
+        .limits = jinja_limits_default, .on_round = on_round, .arg = &hearing};
+    struct jinja_error error;
+    struct jinja *tmpl;
+    struct rendered r;
+
+    (void)state;
+    rendered_init(&r);
+    buf_init(&hearing.told, 1 << 10);
+    hearing.text = r.output.text;
+    assert_ok(jinja_compile(STR(source), &tmpl, &error));
+    assert_ok(jinja_render(tmpl, jinja_dict_new(&r.arena), &options, &r.arena, jinja_output_sink,
+                           &r.output, &error));
+    assert_string_equal(buf_str(&hearing.told), "[1:x1][2:][3:x3]");
+    jinja_destroy(&tmpl);
+    buf_fini(&hearing.told);
+    rendered_fini(&r);
+}
+
 static void test_large_numbers_pass_through(void **state)
 {
     (void)state;
@@ -615,4 +659,4 @@ TEST_SUITE(TEST(test_language_as_jinja2), TEST(test_published_templates_as_jinja
            TEST(test_unbounded_work_is_refused), TEST(test_arena_limit_is_an_error),
            TEST(test_no_memory_is_an_error), TEST(test_every_prefix_is_read_within_bounds),
            TEST(test_threads_share_a_template), TEST(test_a_sink_can_stop_the_render),
-           TEST(test_large_numbers_pass_through))
+           TEST(test_rounds_are_told), TEST(test_large_numbers_pass_through))

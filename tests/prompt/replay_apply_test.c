@@ -360,6 +360,31 @@ static void test_seams(void **state)
     scene_fini(&scene);
 }
 
+/* Places that overlap, or stand where no message can. */
+static void test_places_that_make_no_sense(void **state)
+{
+    struct replay_place places[3];
+    struct scene scene;
+
+    (void)state;
+    scene_init(&scene);
+    assert_ok(replay_remember(scene.replay, &scene.turn));
+    scene_render(&scene, HISTORY, HEAD "Hello." END "\n", "");
+    places[0] = places[1] = places[2] = scene.place;
+    places[1].begin++;
+    places[2].end = scene.text.len;
+    scene.prompt.places = places;
+    scene.prompt.places_count = 3;
+    assert_ok(replay_apply(scene.replay, &scene.prompt, &scene.plan));
+    assert_int_equal(scene.plan.outcomes[0], REPLAY_HIT);
+    assert_int_equal(scene.plan.outcomes[1], REPLAY_NO_PLACE);
+    assert_int_equal(scene.plan.outcomes[2], REPLAY_NO_PLACE);
+    replay_plan_fini(&scene.plan);
+    places[0].begin = places[0].end + 1;
+    expect(&scene, REPLAY_NO_PLACE, NULL);
+    scene_fini(&scene);
+}
+
 static void test_a_turn_that_was_cut_off(void **state)
 {
     struct scene scene;
@@ -427,5 +452,6 @@ TEST_SUITE(TEST(test_a_turn_is_its_tokens_again), TEST(test_content_needs_its_hi
            TEST(test_template_that_shows_the_thought),
            TEST(test_template_that_leaves_the_thought_out_is_followed),
            TEST(test_thought_is_looked_for_before_the_content), TEST(test_opening_is_put_back),
-           TEST(test_seams), TEST(test_a_turn_that_was_cut_off), TEST(test_plans_outlive_eviction),
+           TEST(test_seams), TEST(test_places_that_make_no_sense),
+           TEST(test_a_turn_that_was_cut_off), TEST(test_plans_outlive_eviction),
            TEST(test_no_memory_leaves_no_plan))

@@ -15,6 +15,7 @@
 #include "prompt/jinja.h"
 #include "prompt/json_scan.h"
 #include "prompt/replay.h"
+#include "prompt/template.h"
 #include "support/models.h"
 #include "support/test.h"
 
@@ -401,6 +402,74 @@ static void test_thoughts_end_with_the_next_user_message(void **state)
     engine_close(&engine);
 }
 
+/* ---- marks ---- */
+
+static size_t mark_at(const struct chat_text *text, enum chat_mark_kind kind, size_t message)
+{
+    for (size_t i = 0; i < text->mark_count; i++)
+        if (text->marks[i].kind == kind && text->marks[i].message == message)
+            return text->marks[i].offset;
+    return SIZE_MAX;
+}
+
+/* The marks of the template are the places that were found here by hand. */
+static void check_marks(struct talk *talk)
+{
+    struct chat_template_options options = {.source = model_vocab_chat_template()};
+    struct replay_place places[MESSAGES_MAX];
+    struct replay_call calls[MESSAGES_MAX];
+    struct chat_template *tmpl = NULL;
+    struct errinfo info = {0};
+    struct chat_text text;
+    struct arena arena;
+    struct buf json;
+
+    buf_init(&json, 1 << 20);
+    put_messages(talk, &json);
+    yyjson_doc *doc = yyjson_read(buf_str(&json), json.len, 0);
+    struct chat_request request = {.messages = yyjson_obj_get(yyjson_doc_get_root(doc), "messages"),
+                                   .add_generation_prompt = true};
+    assert_ok(chat_template_create(&options, &tmpl, &info));
+    arena_init(&arena, 8 << 20);
+    if (chat_template_render(tmpl, &request, &arena, &text, &info) != ERR_OK)
+        fail_msg("%s", info.text);
+    /* It writes arguments in its own manner, so that the text is not quite that of render(). */
+    buf_clear(&talk->text);
+    buf_append(&talk->text, text.text.ptr, text.text.len);
+    assert_int_equal(text.generation, text.text.len - strlen(HEAD));
+    size_t count = find_places(talk, places, calls);
+    for (size_t i = 0, place = 0; i < talk->count; i++) {
+        if (strcmp(talk->messages[i].role, "assistant") != 0)
+            continue;
+        assert_true(place < count);
+        assert_int_equal(mark_at(&text, CHAT_MARK_MESSAGE_BEGIN, i), places[place].begin);
+        assert_int_equal(mark_at(&text, CHAT_MARK_MESSAGE_END, i), places[place].end);
+        place++;
+    }
+    chat_template_destroy(&tmpl);
+    arena_fini(&arena);
+    yyjson_doc_free(doc);
+    buf_fini(&json);
+}
+
+static void test_marks_of_the_template_are_the_places(void **state)
+{
+    struct engine *engine = test_engine("qwen3", NULL);
+    static struct talk talk;
+
+    (void)state;
+    talk_init(&talk, engine, CLIENT_EXACT, test_seed());
+    generate(&talk, true, true);
+    go_on(&talk, "tool", 1);
+    check_marks(&talk);
+    generate(&talk, true, false);
+    add_message(&talk, "user", "And now?");
+    (void)prompt(&talk);
+    check_marks(&talk);
+    talk_fini(&talk);
+    engine_close(&engine);
+}
+
 /* What all this is for: without it the same client's prompt is another one. */
 static void test_without_replay_it_does_not_match(void **state)
 {
@@ -425,4 +494,5 @@ static void test_without_replay_it_does_not_match(void **state)
 TEST_SUITE(TEST(test_loops_of_calls_match_token_for_token),
            TEST(test_answers_match_token_for_token),
            TEST(test_thoughts_end_with_the_next_user_message),
+           TEST(test_marks_of_the_template_are_the_places),
            TEST(test_without_replay_it_does_not_match))

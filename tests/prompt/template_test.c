@@ -258,6 +258,48 @@ static void test_last_message_is_continued(void **state)
     close_chat(&chat);
 }
 
+/* Whatever template: what is continued is the end of the prompt, and the marks of the turn before are there. */
+static void try_continue(const char *name, const char *source, void *arg)
+{
+    size_t *refused = arg;
+    struct chat chat;
+
+    open_source(&chat, source);
+    chat.request.continue_final = true;
+    if (render(&chat, "[" HELLO ",{\"role\":\"assistant\",\"content\":\"It is a\"}]") != ERR_OK) {
+        print_message("%s: %s\n", name, chat.info.text);
+        ++*refused;
+    } else if (!str_ends(chat.text.text, STR("It is a"))) {
+        fail_msg("%s: " STR_FMT, name, STR_ARG(chat.text.text));
+    } else {
+        assert_int_equal(chat.text.spans[chat.text.span_count - 1].end, chat.text.text.len);
+        assert_int_equal(chat.text.generation, chat.text.text.len);
+    }
+    close_chat(&chat);
+}
+
+static void test_any_template_can_continue(void **state)
+{
+    size_t refused = 0;
+
+    (void)state;
+    chat_kit_each(try_continue, &refused);
+    assert_int_equal(refused, 0);
+}
+
+/* A model file with a template that never ends is refused or loaded, but not waited for. */
+static void test_endless_templates(void **state)
+{
+    struct chat chat;
+
+    (void)state;
+    open_source(
+        &chat,
+        "{% for i in range(100000) %}{% for j in range(100000) %}{{ j }}{% endfor %}{% endfor %}");
+    assert_err(render(&chat, "[" HELLO "]"), ERR_LIMIT);
+    close_chat(&chat);
+}
+
 static void test_refusals(void **state)
 {
     static const char *const bad[] = {
@@ -367,6 +409,23 @@ static void test_marks(void **state)
     assert_marks(&chat, "[" SYSTEM "," HELLO "]",
                  "<s>{B0}[SYS]Be brief.[/SYS]{E0}{S0}{B1}[TOOLS][{\"function\": {\"name\": "
                  "\"n\"}}][/TOOLS][INST]Hello[/INST]{E1}");
+    close_chat(&chat);
+    open_fixture(&chat, "turns");
+    assert_marks(&chat, "[" HELLO "]",
+                 "<s>{B0}<|im_start|>user\nHello<|im_end|>\n{E0}{G0}<|im_start|>model\n");
+    close_chat(&chat);
+    /* The answer is opened in the round of the last message, which ends before that. */
+    open_fixture(&chat, "last round");
+    assert_marks(&chat, "[" HELLO "]",
+                 "{B0}<|im_start|>user\nHello<|im_end|>\n{E0}{G0}<|im_start|>assistant\n");
+    close_chat(&chat);
+    /* A last message that ends otherwise has no end that stays. */
+    open_fixture(&chat, "inside");
+    assert_marks(&chat, "[" HELLO "]",
+                 "{B0}<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
+    close_chat(&chat);
+    open_fixture(&chat, "two rounds");
+    assert_marks(&chat, "[" HELLO "]", "[user]<|im_start|>Hello{G0}<|im_start|>");
     close_chat(&chat);
 }
 
@@ -492,7 +551,8 @@ static void test_marks_stay_where_they_are(void **state)
 
 static void test_no_memory(void **state)
 {
-    struct chat_template_options options = {.source = "{% for m in messages %}{{ m.content }}{% endfor %}"};
+    struct chat_template_options options = {
+        .source = "{% for m in messages %}{{ m.content }}{% endfor %}"};
     struct fault fault = {0};
     struct errinfo info;
     struct chat chat;
@@ -544,5 +604,6 @@ TEST_SUITE(TEST(test_built_in_template), TEST(test_capabilities),
            TEST(test_what_a_template_cannot_do_is_done_around_it),
            TEST(test_arguments_ids_and_parts_in_the_form_that_the_template_wants),
            TEST(test_wishes_reach_the_template), TEST(test_last_message_is_continued),
-           TEST(test_refusals), TEST(test_i105_spans_are_what_the_client_wrote), TEST(test_marks),
+           TEST(test_refusals), TEST(test_any_template_can_continue), TEST(test_endless_templates),
+           TEST(test_i105_spans_are_what_the_client_wrote), TEST(test_marks),
            TEST(test_marks_stay_where_they_are), TEST(test_no_memory), TEST(test_arena_limit))

@@ -4,10 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <yyjson.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "support/chat_kit.h"
 #include "support/test.h"
 #include "support/toy_tokenizer.h"
 
@@ -300,6 +303,119 @@ static void test_marks_are_between_tokens(void **state)
     tokens_destroy(&tokens);
 }
 
+/* ---- templates ---- */
+
+/* What looks like a control token in the source of a template: <...>, [...], of letters and signs. */
+static void add_controls(struct toy_tokenizer *toy, const char *source)
+{
+    size_t count = 0;
+
+    set_special(toy, count++, "<s>", TOKENS_TRAIT_CONTROL);
+    set_special(toy, count++, "</s>", TOKENS_TRAIT_CONTROL);
+    for (const char *at = source; (at = strpbrk(at, "<[")) != NULL && count < TOY_SPECIALS_MAX;
+         at++) {
+        size_t len = strcspn(at + 1, "<>[] '\"\n\\{}().") + 1;
+        bool ends = at[len] == (*at == '<' ? '>' : ']');
+        bool known = !ends || len < 3 || len + 2 > sizeof(toy->specials[0].text) ||
+                     (*at == '[' && strspn(at + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_/") < len - 1);
+        for (size_t i = 0; i < count; i++)
+            known = known || (strlen(toy->specials[i].text) == len + 1 &&
+                              memcmp(toy->specials[i].text, at, len + 1) == 0);
+        if (known)
+            continue;
+        memcpy(toy->specials[count].text, at, len + 1);
+        toy->specials[count++].traits = TOKENS_TRAIT_CONTROL;
+    }
+}
+
+struct survey {
+    uint64_t random;
+    size_t prompts, text_marks, token_marks;
+};
+
+static void check_chat(struct survey *survey, struct toy_tokenizer *toy, struct tokens *tokens,
+                       const struct chat_text *text)
+{
+    int32_t *expected = malloc((text->text.len + 1) * sizeof(*expected));
+    struct token_prompt prompt;
+
+    assert_ok(tokens_from_text(tokens, text, &prompt, NULL));
+    if (is_honest(toy, text))
+        assert_whole(toy, &prompt, text->text);
+    assert_guarded(toy, &prompt, text);
+    for (size_t i = 0; i < prompt.mark_count; i++) {
+        size_t k = 0;
+        while (text->marks[k].kind != prompt.marks[i].kind ||
+               text->marks[k].message != prompt.marks[i].message)
+            k++;
+        struct str before = {text->text.ptr, text->marks[k].offset};
+        size_t count = toy_tokenize(toy, before, true, expected, text->text.len);
+        if (is_honest(toy, text) && prompt.marks[i].kind != CHAT_MARK_SYSTEM_END)
+            assert_int_equal(prompt.marks[i].count, count);
+    }
+    survey->prompts++;
+    survey->text_marks += text->mark_count;
+    survey->token_marks += prompt.mark_count;
+    token_prompt_fini(&prompt);
+    free(expected);
+}
+
+static void try_template(const char *name, const char *source, void *arg)
+{
+    struct chat_template_options options = {
+        .source = source, .bos = STR("<s>"), .eos = STR("</s>")};
+    struct survey *survey = arg;
+    struct toy_tokenizer toy;
+    struct chat_template *tmpl;
+    struct errinfo info;
+    struct arena arena;
+    struct buf json;
+
+    make_chat(&toy);
+    if (source != NULL)
+        add_controls(&toy, source);
+    struct tokens *tokens = create(&toy, 0);
+    assert_ok(chat_template_create(&options, &tmpl, &info));
+    arena_init(&arena, 256 << 20);
+    buf_init(&json, 1 << 20);
+    for (unsigned i = 0; i < 8; i++) {
+        struct chat_wish wish = {.system = i & 1, .tools = i & 2, .hostile = i & 4, .messages = 6};
+        struct chat_script script;
+        struct chat_text text;
+        chat_script_init(&script, &wish, &survey->random);
+        chat_script_json(&script, script.ends[script.end_count - 1], wish.tools, &json);
+        yyjson_doc *doc = yyjson_read(buf_str(&json), json.len, 0);
+        struct chat_request request = {.messages =
+                                           yyjson_obj_get(yyjson_doc_get_root(doc), "messages"),
+                                       .tools = yyjson_obj_get(yyjson_doc_get_root(doc), "tools"),
+                                       .add_generation_prompt = true};
+        arena_reset(&arena);
+        if (chat_template_render(tmpl, &request, &arena, &text, &info) == ERR_OK)
+            check_chat(survey, &toy, tokens, &text);
+        yyjson_doc_free(doc);
+        chat_script_fini(&script);
+    }
+    (void)name;
+    buf_fini(&json);
+    arena_fini(&arena);
+    chat_template_destroy(&tmpl);
+    tokens_destroy(&tokens);
+}
+
+/* With the control tokens that each template writes, nearly all marks are between tokens. */
+static void test_templates_with_their_own_control_tokens(void **state)
+{
+    struct survey survey = {.random = test_seed()};
+
+    (void)state;
+    size_t shared = chat_kit_each(try_template, &survey);
+    print_message("%zu templates besides our own: %zu prompts, %zu of %zu marks between tokens\n",
+                  shared, survey.prompts, survey.token_marks, survey.text_marks);
+    assert_true(survey.prompts >= 40);
+    if (shared > 0)
+        assert_true(survey.token_marks > survey.text_marks * 9 / 10);
+}
+
 /* ---- memory ---- */
 
 static void append_turn(struct buf *text, size_t i)
@@ -416,7 +532,7 @@ static void work(void *arg)
             worker->same &&
             tokens_from_string(worker->tokens, whole, TOKENS_CONTROL, &prompt, NULL) == ERR_OK &&
             prompt.count == count &&
-            memcmp(prompt.tokens, expected, count * sizeof(*expected)) == 0;
+            (count == 0 || memcmp(prompt.tokens, expected, count * sizeof(*expected)) == 0);
         token_prompt_fini(&prompt);
         buf_fini(&text);
     }
@@ -496,5 +612,5 @@ static void test_faults(void **state)
 TEST_SUITE(TEST(test_pieces_are_the_whole), TEST(test_i105_control_tokens_of_clients_stay_text),
            TEST(test_i105_by_hand), TEST(test_bos_is_there_once),
            TEST(test_marks_are_between_tokens), TEST(test_only_what_is_new_is_tokenized),
-           TEST(test_memory_is_bounded), TEST(test_limit_of_tokens),
-           TEST(test_threads_share_the_memory), TEST(test_faults))
+           TEST(test_memory_is_bounded), TEST(test_templates_with_their_own_control_tokens),
+           TEST(test_limit_of_tokens), TEST(test_threads_share_the_memory), TEST(test_faults))

@@ -72,6 +72,13 @@ void kit_open(struct kit *kit, uint64_t ram_bytes, uint32_t kinds)
     kit_open_with(kit, &options, &model);
 }
 
+void kit_open_holding(struct kit *kit, uint32_t kinds, int32_t *tokens, uint32_t count)
+{
+    kit_open(kit, 4 << 20, kinds);
+    kit_tokens(tokens, count, 1);
+    kit_store(kit, tokens, count, NULL);
+}
+
 void kit_close(struct kit *kit)
 {
     hearth_space_close(&kit->space);
@@ -241,6 +248,14 @@ static bool import(const struct kit *kit, struct hearth_plan *plan, const int32_
         kit_expect(kit, &info->objects[i], data, tokens, useful_end(info, i));
     }
     return true;
+}
+
+struct hearth_plan *kit_lookup(const struct kit *kit, const int32_t *tokens, size_t count)
+{
+    struct hearth_plan *plan;
+
+    assert_int_equal(hearth_lookup(kit->space, tokens, count, NULL, &plan), HEARTH_OK);
+    return plan;
 }
 
 uint32_t kit_restore(const struct kit *kit, const int32_t *tokens, size_t count,

@@ -27,6 +27,8 @@ enum { KIT_BLOCK = 16 };
 
 /* Blocks of 16 tokens, runs of 64, 4 tails, rows of 64 bytes, snapshots of 512; one space of tenant "". */
 void kit_open(struct kit *kit, uint64_t ram_bytes, uint32_t kinds);
+/* The same with 4 MiB, and `count` tokens (of seed 1) whose rows it holds. */
+void kit_open_holding(struct kit *kit, uint32_t kinds, int32_t *tokens, uint32_t count);
 void kit_open_with(struct kit *kit, const struct hearth_options *options, const struct hearth_model *model);
 void kit_close(struct kit *kit);
 
@@ -54,6 +56,8 @@ int kit_snapshot(const struct kit *kit, const int32_t *tokens, size_t count, uin
 /* Looks up, fetches and checks every object and that they cover the boundary, accepts, releases. Falls back when a fetch fails. Returns the
  * boundary; *info (may be NULL) is what the accepted plan said, with objects NULL. */
 uint32_t kit_restore(const struct kit *kit, const int32_t *tokens, size_t count, struct hearth_plan_info *info);
+/* A plan, to be released. */
+struct hearth_plan *kit_lookup(const struct kit *kit, const int32_t *tokens, size_t count);
 /* For lookups that touch nothing. */
 extern const struct hearth_lookup_options kit_peeking;
 /* What a lookup would say, touching nothing. */

@@ -30,6 +30,14 @@ const struct chat_fixture chat_fixtures[] = {
                "{% if not loop.last %}<|im_end|>\n{% elif add_generation_prompt "
                "%}<|im_end|>\n<|im_start|>assistant\n{% endif %}"
                "{% endfor %}"},
+    /* As that, but all messages end alike. */
+    {"last round",
+     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+     "{% if loop.last and add_generation_prompt %}<|im_start|>assistant\n{% endif %}{% endfor %}"},
+    /* Writes each message in two rounds. */
+    {"two rounds", "{% for m in messages %}[{{ m.role }}]{% endfor %}{% for m in messages "
+                   "%}<|im_start|>{{ m.content }}"
+                   "{% endfor %}{% if add_generation_prompt %}<|im_start|>{% endif %}"},
     /* Tools before the last question, as objects only; short ids. */
     {"late tools",
      "{{ bos_token }}{% set ns = namespace(last=-1) %}"

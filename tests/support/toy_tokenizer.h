@@ -22,7 +22,7 @@ enum {
 };
 
 struct toy_special {
-    char text[24];
+    char text[48];
     unsigned traits; /* enum tokens_traits; 0: not in use */
 };
 

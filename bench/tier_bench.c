@@ -1,0 +1,272 @@
+/*
+ * tier_bench.c: what the SSD tier costs beside plain files: the same bytes written and read in the same directory, in the same run.
+ *
+ *      plain_write   one file after another: open, write in pieces of 4 MiB, fsync or not as the tier does
+ *      put           through the tier, until flush says that all are stored; digests included
+ *      plain_read    one file after another with O_DIRECT (or through the page cache where the file system has none), no verification
+ *      get           through the tier, all asked for at once; verified
+ *      recover       opening a directory of OBJECTS small objects, with the catalogue and without it; seconds in `value`
+ *
+ * CSV, one row per point, the best of TURNS turns, in turns with what it is compared with; `ratio` is to the plain run. Both write runs end with
+ * fsync of every file, so that what is measured is the disk, not the page cache.
+ *
+ *      tier_bench [DIR [MIB [OBJECTS]]]     a folder of its own below DIR (.) is made and removed
+ */
+#include <assert.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "tier/tier_ssd.h"
+#include "version.h"
+
+enum { TURNS = 3, PIECE = 4 << 20, OBJECT_BYTES = 8 << 20, SMALL_BYTES = 4096 };
+
+struct bench {
+    char dir[4000];
+    unsigned char *data, *dst;
+    uint64_t count; /* of objects of OBJECT_BYTES */
+    struct tier *tier;
+    int turn;
+};
+
+static atomic_uint_least64_t finished, failed;
+
+static void on_done(enum tier_result result, void *arg)
+{
+    (void)arg;
+    if (result != TIER_OK)
+        atomic_fetch_add(&failed, 1);
+    atomic_fetch_add(&finished, 1);
+}
+
+static void wait_for(uint64_t count)
+{
+    while (atomic_load(&finished) < count)
+        clock_sleep_ns(clock_real(), 50 * NS_PER_US);
+    assert(atomic_load(&failed) == 0);
+}
+
+static struct hash256 key_of(uint64_t n)
+{
+    return hash256_of(&n, sizeof(n));
+}
+
+static struct tier *open_tier(const struct bench *bench, const char *name, bool sync)
+{
+    static char path[4200];
+    struct tier_ssd_options options = {.path = path,
+                                       .key = key_of(0),
+                                       .bytes_max = UINT64_C(1) << 40,
+                                       .queue_items_max = 1 << 20,
+                                       .queue_bytes_max = UINT64_C(1) << 40,
+                                       .close_wait_ns = 600 * NS_PER_S,
+                                       .sync = sync};
+    struct errinfo info;
+    struct tier *tier;
+
+    snprintf(path, sizeof(path), "%s/%s", bench->dir, name);
+    if (tier_ssd_open(&tier, &options, &info) != ERR_OK) {
+        fprintf(stderr, "tier_bench: %s\n", info.text);
+        exit(1);
+    }
+    return tier;
+}
+
+static void plain_name(const struct bench *bench, uint64_t n, char out[4200])
+{
+    snprintf(out, 4200, "%s/plain%llu", bench->dir, (unsigned long long)n);
+}
+
+static void run_plain_write(struct bench *bench)
+{
+    char name[4200];
+
+    for (uint64_t i = 0; i < bench->count; i++) {
+        plain_name(bench, i, name);
+        int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        assert(fd >= 0);
+        for (uint64_t at = 0; at < OBJECT_BYTES; at += PIECE) {
+            ssize_t put = pwrite(fd, bench->data + i * OBJECT_BYTES + at, PIECE, (off_t)at);
+            assert(put == PIECE);
+        }
+        int synced = fsync(fd);
+        assert(synced == 0);
+        close(fd);
+    }
+}
+
+static void run_put(struct bench *bench)
+{
+    atomic_store(&finished, 0);
+    for (uint64_t i = 0; i < bench->count; i++) {
+        struct tier_meta meta = {.key = key_of(i), .bytes = OBJECT_BYTES};
+        memcpy(bench->data + i * OBJECT_BYTES, &bench->turn,
+               sizeof(bench->turn)); /* not the same again */
+        bool taken = bench->tier->ops->put(bench->tier, &meta, bench->data + i * OBJECT_BYTES,
+                                           on_done, NULL);
+        assert(taken);
+    }
+    wait_for(bench->count);
+}
+
+static void run_plain_read(struct bench *bench)
+{
+    char name[4200];
+
+    for (uint64_t i = 0; i < bench->count; i++) {
+        plain_name(bench, i, name);
+        int fd = open(name, O_RDONLY | O_DIRECT);
+        if (fd < 0)
+            fd = open(name, O_RDONLY);
+        assert(fd >= 0);
+        for (uint64_t at = 0; at < OBJECT_BYTES; at += PIECE) {
+            ssize_t got = pread(fd, bench->dst + i * OBJECT_BYTES + at, PIECE, (off_t)at);
+            assert(got == PIECE);
+        }
+        close(fd);
+    }
+}
+
+static void run_get(struct bench *bench)
+{
+    atomic_store(&finished, 0);
+    for (uint64_t i = 0; i < bench->count; i++) {
+        struct hash256 key = key_of(i);
+        bench->tier->ops->get(bench->tier, &key, bench->dst + i * OBJECT_BYTES, OBJECT_BYTES,
+                              on_done, NULL, NULL);
+    }
+    wait_for(bench->count);
+}
+
+static double seconds(void (*run)(struct bench *bench), struct bench *bench)
+{
+    uint64_t start = clock_mono_ns(clock_real());
+
+    run(bench);
+    return (double)(clock_mono_ns(clock_real()) - start) / 1e9;
+}
+
+static void bench_bytes(struct bench *bench, uint64_t mib)
+{
+    static const struct {
+        const char *name;
+        void (*run)(struct bench *bench);
+    } runs[] = {{"plain_write", run_plain_write},
+                {"put", run_put},
+                {"plain_read", run_plain_read},
+                {"get", run_get}};
+    double best[COUNT_OF(runs)] = {1e9, 1e9, 1e9, 1e9};
+
+    bench->count = MAX((mib << 20) / OBJECT_BYTES, 1);
+    bench->data = mem_try_alloc_aligned(4096, bench->count * OBJECT_BYTES);
+    bench->dst = mem_try_alloc_aligned(4096, bench->count * OBJECT_BYTES);
+    assert(bench->data != NULL && bench->dst != NULL);
+    memset(bench->dst, 0, bench->count * OBJECT_BYTES);
+    hash_random(bench->data, OBJECT_BYTES);
+    for (uint64_t i = 1; i < bench->count; i++)
+        memcpy(bench->data + i * OBJECT_BYTES, bench->data, OBJECT_BYTES);
+    bench->tier = open_tier(bench, "tier", true);
+    for (bench->turn = 0; bench->turn < TURNS; bench->turn++)
+        for (size_t r = 0; r < COUNT_OF(runs); r++) {
+            double took = seconds(runs[r].run, bench);
+            best[r] = MIN(best[r], took);
+        }
+    for (size_t r = 0; r < COUNT_OF(runs); r++)
+        printf("%s,%llu,%.3f,GB/s,%.2f\n", runs[r].name, (unsigned long long)bench->count,
+               (double)(bench->count * OBJECT_BYTES) / best[r] / 1e9, best[r / 2 * 2] / best[r]);
+    tier_close(&bench->tier);
+    mem_free(bench->data);
+    mem_free(bench->dst);
+}
+
+static bool count_one(const struct tier_meta *meta, void *arg)
+{
+    (void)meta;
+    ++*(uint64_t *)arg;
+    return true;
+}
+
+/* Opening and one `each`, as the cache does it. */
+static void bench_recover(struct bench *bench, uint64_t objects)
+{
+    static unsigned char data[SMALL_BYTES];
+    static int32_t tokens[256];
+    char catalogue[4200];
+
+    atomic_store(&finished, 0);
+    struct tier *tier = open_tier(bench, "small", false);
+    for (uint64_t i = 0; i < objects; i++) {
+        struct tier_meta meta = {.key = key_of(i),
+                                 .bytes = sizeof(data),
+                                 .end = 256,
+                                 .tokens = tokens,
+                                 .tokens_count = 256,
+                                 .used_wall_ns = i + 1};
+        bool taken = tier->ops->put(tier, &meta, data, on_done, NULL);
+        assert(taken);
+    }
+    wait_for(objects);
+    tier_close(&tier);
+    snprintf(catalogue, sizeof(catalogue), "%s/small/catalogue", bench->dir);
+    for (int without = 0; without < 2; without++) {
+        double best_open = 1e9, best_each = 1e9;
+        for (int turn = 0; turn < TURNS; turn++) {
+            uint64_t seen = 0;
+            if (without)
+                unlink(catalogue);
+            uint64_t start = clock_mono_ns(clock_real());
+            tier = open_tier(bench, "small", false);
+            uint64_t opened = clock_mono_ns(clock_real());
+            tier->ops->each(tier, count_one, &seen);
+            uint64_t end = clock_mono_ns(clock_real());
+            assert(seen == objects);
+            best_open = MIN(best_open, (double)(opened - start) / 1e9);
+            best_each = MIN(best_each, (double)(end - opened) / 1e9);
+            tier_close(&tier);
+        }
+        printf("recover%s_open,%llu,%.3f,s,\n", without ? "_files" : "",
+               (unsigned long long)objects, best_open);
+        printf("recover%s_each,%llu,%.3f,s,\n", without ? "_files" : "",
+               (unsigned long long)objects, best_each);
+    }
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {0};
+    struct utsname machine;
+
+    snprintf(bench.dir, sizeof(bench.dir), "%s/tier_bench.XXXXXX", argc > 1 ? argv[1] : ".");
+    if (mkdtemp(bench.dir) == NULL) {
+        perror("tier_bench");
+        return 1;
+    }
+    if (uname(&machine) == 0)
+        printf("# tier_bench, %s, %s %s\n", HEARTH_COMMIT, machine.sysname, machine.machine);
+    printf("what,count,value,unit,ratio\n");
+    bench_bytes(&bench, argc > 2 ? strtoull(argv[2], NULL, 10) : 512);
+    bench_recover(&bench, argc > 3 ? strtoull(argv[3], NULL, 10) : 100000);
+    nftw(bench.dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    return 0;
+}

@@ -1,0 +1,33 @@
+/*
+ * mover.h: between memory and the slower tier. A part of the inside of the cache (cache.h).
+ */
+#ifndef HEARTH_CACHE_MOVER_H
+#define HEARTH_CACHE_MOVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "cache/object.h"
+
+struct deferred;
+struct deferred_put;
+struct hearth_cache;
+
+/* What a tier keeps as `kind` of an object: kind, what it is a part of, and the block size - 1 of its tree, in 8, 8 and 16 bits. */
+uint32_t mover_meta_kind(const struct object *object);
+
+/* Writes a new object to the slow tier, if there is one that wants it. */
+void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred) REQUIRES(lock);
+/* Starts reading a leased object into memory for a request; false when it cannot. */
+bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t request) NODISCARD;
+void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts);
+/* So many places or objects less are taken in the slow tier: tries again what it declined, the newest first, a few at a time. */
+void mover_retry(struct hearth_cache *cache, size_t chances);
+/* The object is not to be tried again. */
+void mover_give_up(struct object *object) REQUIRES(lock);
+/* Writes what was declined, if the tier takes it now, and waits until nothing is moving, at most so long. */
+void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms);
+
+#endif

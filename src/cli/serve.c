@@ -1,0 +1,377 @@
+/*
+ * serve.c: `hearth serve MODEL`: the server, from options to the last answer.
+ *
+ *      store (cache, disk, key) -> api -> http up (503 while loading) -> engine -> model -> 200s -> signal -> drain -> close
+ *
+ * The socket is open before the model is loaded, so that clients wait in a queue of their own and a port in use is known at once. All signals
+ * are blocked before the first thread starts; this thread waits for them. A second SIGINT or SIGTERM ends without waiting.
+ */
+#include "cli/serve.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "engine/sample.h"
+#include "http/server.h"
+#include "models/model.h"
+#include "prompt/neutral.h"
+#include "version.h"
+
+enum { TEMPLATE_BYTES_MAX = 1 << 20, RESIDENTS_MAX = 4 };
+
+#define AT(field) offsetof(struct serve_options, field)
+
+static const struct option_desc options_table[] = {
+    {"model", 'm', OPTION_TEXT, AT(path), .value = "FILE", .group = "Server",
+     .help = "The model, as an option instead of an argument."},
+    {"alias", 'a', OPTION_TEXT, AT(alias), .value = "NAME", .help = "What clients call it."},
+    {"host", 0, OPTION_TEXT, AT(host), .value = "ADDRESS", .initial = "127.0.0.1",
+     .help = "Address to listen on, or a path ending in .sock."},
+    {"port", 0, OPTION_UINT, AT(port), .value = "N", .initial = "4327", .max = 65535,
+     .help = "Port to listen on; 0 lets the system choose."},
+    {"api-key", 0, OPTION_LIST, AT(keys), .value = "KEY", .secret = true,
+     .help = "A key that clients must have, or NAME:KEY; may be given several times."},
+    {"api-key-file", 0, OPTION_TEXT, AT(key_file), .value = "FILE",
+     .help = "A file with one key per line."},
+    {"cache-isolation", 0, OPTION_CHOICE, AT(isolation), .value = "WHAT", .initial = "auto",
+     .choices = auth_isolation_names, .help = "Whether keys share the cache."},
+    {"allow-any", 0, OPTION_FLAG, AT(open_to_all),
+     .help = "Listen beyond this machine although there is no key."},
+    {"allow-host", 0, OPTION_LIST, AT(hosts), .value = "NAME",
+     .help = "A name by which clients may call the server, beside localhost."},
+    {"cors-origins", 0, OPTION_LIST, AT(origins), .value = "ORIGIN",
+     .help = "Web pages that may use the server; none by default."},
+    {"strict-model", 0, OPTION_FLAG, AT(strict_model),
+     .help = "Refuse requests for a model of another name."},
+    {"chat-template-file", 0, OPTION_TEXT, AT(template_file), .value = "FILE",
+     .help = "A Jinja template instead of the model's own."},
+    {"queue", 0, OPTION_UINT, AT(queue), .value = "N", .initial = "256", .min = 1, .max = 65536,
+     .help = "Requests that may wait; more are told to come back."},
+    {"workers", 0, OPTION_UINT, AT(workers), .value = "N", .initial = "2", .min = 1, .max = 64,
+     .help = "Threads that read and render requests."},
+    {"drain", 0, OPTION_DURATION, AT(drain_ns), .value = "TIME", .initial = "30s",
+     .help = "How long running answers may go on after SIGTERM."},
+    {"ram-cache", 0, OPTION_SIZE, AT(ram_bytes), .value = "SIZE", .alias = "cram", .group = "Cache",
+     .help = "Memory for computed prefixes; 0 = a quarter of what is free."},
+    {"ssd-dir", 0, OPTION_TEXT, AT(ssd_dir), .value = "DIR",
+     .help = "Folder for what shall survive a restart, or none."},
+    {"ssd-max", 0, OPTION_SIZE, AT(ssd_bytes), .value = "SIZE", .initial = "32GiB",
+     .help = "Bytes that it may have at most."},
+    {"ssd-free", 0, OPTION_SIZE, AT(ssd_free), .value = "SIZE", .initial = "8GiB",
+     .help = "Bytes of its disk that are left free."},
+    {"ssd-writes-per-day", 0, OPTION_SIZE, AT(ssd_day_bytes), .value = "SIZE",
+     .help = "Bytes that are written a day at most; 0 = any."},
+    {"ssd-encrypt", 0, OPTION_TEXT, AT(ssd_key_file), .value = "KEYFILE",
+     .help = "Encrypt what is on disk with the key in this file (mode 0600)."},
+    {"state-dir", 0, OPTION_TEXT, AT(state_dir), .value = "DIR",
+     .help = "Folder for the installation's key and remembered turns."},
+    {"block-size", 0, OPTION_UINT, AT(block_tokens), .value = "N", .initial = "256", .min = 1,
+     .max = 65536, .help = "Tokens of a block."},
+    {"tails", 0, OPTION_UINT, AT(tails), .value = "N", .initial = "4", .max = 1u << 20,
+     .help = "Ends of prompts kept per model and tenant; 0 = none."},
+    {"cache-policy", 0, OPTION_TEXT, AT(policy), .value = "NAME", .initial = "saving-per-byte",
+     .help = "Who must leave first: saving-per-byte, lru-tail, shortest-first, by-type."},
+    {"exact", 0, OPTION_FLAG, AT(exact),
+     .help = "One request at a time; every answer is bit for bit that of a cold run."},
+    {"no-cache", 0, OPTION_FLAG, AT(no_cache), .help = "Keep nothing: every prompt is computed."},
+    {"keep-volatile", 0, OPTION_LIST, AT(keep_volatile), .value = "RULE",
+     .help = "Leave this kind of volatile text as it is; /props lists the rules."},
+    {"keep-thoughts", 0, OPTION_FLAG, AT(keep_thoughts),
+     .help = "Repeat thoughts of earlier turns even where the template drops them."},
+    {"temp", 0, OPTION_FLOAT, AT(temperature), .value = "N", .initial = "0.8", .fmax = 100,
+     .group = "Answers", .help = "Temperature, unless a request says another."},
+    {"top-k", 0, OPTION_INT, AT(top_k), .value = "N", .initial = "40", .imin = 0, .imax = 1 << 30,
+     .help = "Pick among the N most probable tokens; 0 = all."},
+    {"top-p", 0, OPTION_FLOAT, AT(top_p), .value = "N", .initial = "0.95", .fmax = 1,
+     .help = "Pick among the tokens that make up this probability."},
+    {"min-p", 0, OPTION_FLOAT, AT(min_p), .value = "N", .initial = "0.05", .fmax = 1,
+     .help = "Drop tokens less probable than this part of the best one."},
+    MODEL_SETTINGS_OPTIONS(struct serve_options, model),
+};
+
+/* The server with all its parts; opened from the top down, closed from the bottom up. */
+struct server {
+    struct cli *cli;
+    const struct serve_options *options;
+    const char *path;
+    sigset_t signals, signals_before;
+    struct serve_store store;
+    struct neutral *neutral;
+    struct sample_params sample;
+    struct api *api;
+    struct http_server *http;
+    struct model *model;
+    double load_s;
+};
+
+static bool is_socket(const char *host)
+{
+    return str_ends(str_from(host), STR(".sock"));
+}
+
+/* ---- checks before anything is opened ---- */
+
+static enum cli_exit check(struct server *server)
+{
+    const struct serve_options *options = server->options;
+    struct cli *cli = server->cli;
+
+    if (cli->args_count > 0 && options->path != NULL)
+        return cli_usage_error(cli, "two models: '%s' and --model %s", cli->args[0], options->path);
+    server->path = cli->args_count > 0 ? cli->args[0] : options->path;
+    if (server->path == NULL)
+        return cli_usage_error(cli, "which model? Give a GGUF file; `hearth model make` makes a small one");
+    bool keys = options->keys.count > 0 || options->key_file != NULL ||
+                cli_env(cli->setup, "HEARTH_API_KEYS") != NULL;
+    if (!is_socket(options->host) && !http_is_loopback(str_from(options->host)) && !keys && !options->open_to_all)
+        return cli_usage_error(cli,
+                               "--host %s lets others in: give an --api-key, or --allow-any if that is "
+                               "what you want",
+                               options->host);
+    return CLI_EXIT_OK;
+}
+
+/* ---- opening ---- */
+
+static bool open_neutral(struct server *server)
+{
+    const struct option_list *keep = &server->options->keep_volatile;
+
+    server->neutral = neutral_create();
+    for (size_t i = 0; i < keep->count; i++) {
+        if (neutral_switch(server->neutral, str_from(keep->items[i]), false) == ERR_OK)
+            continue;
+        cli_usage_error(server->cli, "--keep-volatile %s: there is no such rule", keep->items[i]);
+        return false;
+    }
+    return true;
+}
+
+static bool open_api(struct server *server)
+{
+    const struct serve_options *options = server->options;
+    struct errinfo info = {0};
+
+    server->sample = sample_params_default();
+    server->sample.temperature = (float)options->temperature;
+    server->sample.top_k = (int32_t)options->top_k;
+    server->sample.top_p = (float)options->top_p;
+    server->sample.min_p = (float)options->min_p;
+    struct api_options api = {
+        .auth = {.keys = options->keys.items,
+                 .keys_count = options->keys.count,
+                 .environment = cli_env(server->cli->setup, "HEARTH_API_KEYS"),
+                 .file = options->key_file,
+                 .fs = server->cli->setup->fs,
+                 .isolation = (enum auth_isolation)options->isolation},
+        .workers = (uint32_t)options->workers,
+        .queue = (uint32_t)options->queue,
+        .sample = &server->sample,
+        .strict_model = options->strict_model,
+        .neutral = server->neutral,
+        .replay = server->store.replay,
+        .replay_keep = options->keep_thoughts,
+        .cache = server->store.cache,
+        .version = HEARTH_VERSION,
+        .commit = HEARTH_COMMIT,
+        .log = server->cli->log,
+        .clock = server->cli->setup->clock,
+    };
+    if (api_create(&server->api, &api, &info) == ERR_OK)
+        return true;
+    cli_error(server->cli, "%s", info.text);
+    return false;
+}
+
+static bool open_http(struct server *server)
+{
+    const struct serve_options *options = server->options;
+    bool local = is_socket(options->host);
+    struct errinfo info = {0};
+    size_t count;
+    const struct http_route *routes = api_routes(server->api, &count);
+    struct http_options http = {
+        .host = local ? NULL : options->host,
+        .port = (uint16_t)options->port,
+        .unix_path = local ? options->host : NULL,
+        .allowed_hosts = {options->hosts.items, options->hosts.count},
+        .cors_origins = {options->origins.items, options->origins.count},
+        .log = server->cli->log,
+        .clock = server->cli->setup->clock,
+        .error_body = api_http_error,
+    };
+
+    enum err err = http_server_start(&http, routes, count, &server->http, &info);
+    if (err == ERR_OK) {
+        api_set_http_metrics(server->api, http_server_metrics(server->http));
+        return true;
+    }
+    cli_error(server->cli, err == ERR_BUSY ? "%s; another server runs there: choose another --port" : "%s",
+              info.text);
+    return false;
+}
+
+static bool read_template(struct server *server, const char **text)
+{
+    const char *path = server->options->template_file;
+    struct errinfo info = {0};
+    char *data;
+    size_t len;
+
+    *text = NULL;
+    if (path == NULL)
+        return true;
+    if (file_read_all(server->cli->setup->fs, AT_FDCWD, path, TEMPLATE_BYTES_MAX, &data, &len, &info) !=
+        ERR_OK) {
+        cli_error(server->cli, "%s", info.text);
+        return false;
+    }
+    *text = arena_strdup(server->cli->arena, (struct str){data, len});
+    mem_free(data);
+    return *text != NULL;
+}
+
+/* Sequences of the engine: those that run, and some that stay on the device when they are done. */
+static struct model_settings settings_of(const struct serve_options *options)
+{
+    struct model_settings settings = options->model;
+
+    if (options->exact)
+        settings.sequences = 1;
+    else
+        settings.sequences += MIN(settings.sequences, RESIDENTS_MAX);
+    return settings;
+}
+
+static enum cli_exit open_model(struct server *server)
+{
+    const struct serve_options *options = server->options;
+    struct model_settings settings = settings_of(options);
+    struct errinfo info = {0};
+    struct model_options model = {
+        .name = options->alias,
+        .cache = server->store.cache,
+        .sched = {.parallel = (uint32_t)options->model.sequences,
+                  .queue = (uint32_t)options->queue,
+                  .exact = options->exact,
+                  .park = !options->no_cache,
+                  .progress = true},
+        .clock = server->cli->setup->clock,
+        .log = server->cli->log,
+    };
+
+    if (!read_template(server, &model.template_text))
+        return CLI_EXIT_FAILURE;
+    enum cli_exit status =
+        cli_load_model(server->cli, &settings, server->path, &model.engine, &server->load_s);
+    if (status != CLI_EXIT_OK)
+        return status;
+    if (model_open(&server->model, &model, &info) != ERR_OK) {
+        cli_error(server->cli, "%s", info.text);
+        return CLI_EXIT_FAILURE;
+    }
+    api_set_model(server->api, server->model);
+    return CLI_EXIT_OK;
+}
+
+/* ---- running ---- */
+
+static void print_banner(struct server *server)
+{
+    const struct serve_options *options = server->options;
+    struct serve_place place = {
+        .host = options->host,
+        .port = http_server_port(server->http),
+        .model = model_name(server->model),
+        .keys = options->keys.count > 0 || options->key_file != NULL,
+    };
+
+    serve_print_banner(server->cli, &place, model_facts(server->model), &server->store,
+                       server->load_s);
+}
+
+static void wait_for_end(struct server *server)
+{
+    int signal = 0;
+
+    sigwait(&server->signals, &signal);
+    LOG_INFO(server->cli->log, "serve", "ending; again to end now", LOG_STR("signal", strsignal(signal)));
+}
+
+/* Running answers may go on for a while; the second signal ends that. */
+static void drain(struct server *server)
+{
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), server->options->drain_ns);
+    const struct timespec none = {0};
+
+    while (!http_server_drain(server->http, 200) && clock_mono_ns(clock_real()) < deadline_ns)
+        if (sigtimedwait(&server->signals, NULL, &none) > 0)
+            break;
+    api_drain(server->api, 1000);
+}
+
+static void close_all(struct server *server)
+{
+    if (server->http != NULL) {
+        drain(server);
+        api_set_http_metrics(server->api, NULL);
+    }
+    http_server_stop(&server->http);
+    api_destroy(&server->api);
+    model_close(&server->model);
+    serve_store_close(&server->store, server->cli);
+    neutral_destroy(&server->neutral);
+    sigprocmask(SIG_SETMASK, &server->signals_before, NULL);
+}
+
+static enum cli_exit open_all(struct server *server)
+{
+    if (!open_neutral(server))
+        return CLI_EXIT_USAGE;
+    if (!serve_store_open(&server->store, server->cli, server->options) || !open_api(server) ||
+        !open_http(server))
+        return CLI_EXIT_FAILURE;
+    return open_model(server);
+}
+
+static enum cli_exit run(struct cli *cli, const void *options)
+{
+    struct server server = {.cli = cli, .options = options, .store = {.dir = FILE_NO}};
+    enum cli_exit status = check(&server);
+
+    if (status != CLI_EXIT_OK)
+        return status;
+    sigemptyset(&server.signals);
+    sigaddset(&server.signals, SIGINT);
+    sigaddset(&server.signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &server.signals, &server.signals_before);
+    signal(SIGPIPE, SIG_IGN); /* a client that leaves is no reason to die */
+    status = open_all(&server);
+    if (status == CLI_EXIT_OK) {
+        print_banner(&server);
+        wait_for_end(&server);
+    }
+    close_all(&server);
+    return status;
+}
+
+const struct command command_serve = {
+    .name = "serve",
+    .summary = "Serve a model to OpenAI and Anthropic clients.",
+    .usage = "[options] MODEL",
+    .table = {.command = "serve", .options = options_table, .count = COUNT_OF(options_table)},
+    .options_size = sizeof(struct serve_options),
+    .args_min = 0,
+    .args_max = 1,
+    .run = run,
+};

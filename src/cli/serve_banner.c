@@ -1,0 +1,90 @@
+/*
+ * serve_banner.c: the lines that a person sees when the server is up: where it is, what it keeps, and what to paste to use it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "base/units.h"
+#include "cli/cli.h"
+#include "cli/serve.h"
+#include "engine/engine.h"
+
+/* An address that stands for all of them cannot be connected to everywhere. */
+static const char *reachable(const char *host)
+{
+    bool all = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+
+    return all ? "127.0.0.1" : host;
+}
+
+static void print_model(FILE *out, const struct serve_place *place, const struct engine_facts *facts,
+                        double load_s)
+{
+    char kinds[64];
+
+    fprintf(out, "\nhearth serves %s (%s, %s), loaded in %.1f s: %u tokens of context, %u sequences\n",
+            place->model, facts->description, kind_set_names(facts->kinds, kinds, sizeof(kinds)),
+            load_s, facts->context, facts->sequences);
+}
+
+static void print_store(FILE *out, const struct serve_store *store)
+{
+    char ram[UNITS_TEXT_BYTES];
+
+    if (store->cache == NULL) {
+        fprintf(out, "  cache    off\n");
+        return;
+    }
+    fprintf(out, "  cache    RAM %s, SSD %s\n", units_format_size(store->ram_bytes, ram),
+            store->ssd_dir != NULL ? store->ssd_dir : "none");
+}
+
+static void print_socket(FILE *out, const struct serve_place *place)
+{
+    fprintf(out, "  socket   %s\n\n", place->host);
+    fprintf(out, "  curl --unix-socket %s http://localhost/v1/chat/completions \\\n", place->host);
+}
+
+static void print_urls(FILE *out, const struct serve_place *place)
+{
+    const char *host = reachable(place->host);
+    const char *left = strchr(host, ':') != NULL ? "[" : "", *right = *left != '\0' ? "]" : "";
+
+    fprintf(out, "  OpenAI   http://%s%s%s:%u/v1\n  Anthropic http://%s%s%s:%u\n\n", left, host, right,
+            place->port, left, host, right, place->port);
+    fprintf(out, "  curl http://%s%s%s:%u/v1/chat/completions \\\n", left, host, right, place->port);
+}
+
+static void print_clients(FILE *out, const struct serve_place *place)
+{
+    const char *key = place->keys ? "$HEARTH_API_KEY" : "none", *host = reachable(place->host);
+
+    fprintf(out, "  Claude Code  ANTHROPIC_BASE_URL=http://%s:%u ANTHROPIC_AUTH_TOKEN=%s claude\n", host,
+            place->port, key);
+    fprintf(out, "  OpenAI SDK   OPENAI_BASE_URL=http://%s:%u/v1 OPENAI_API_KEY=%s\n\n", host,
+            place->port, key);
+}
+
+void serve_print_banner(const struct cli *cli, const struct serve_place *place,
+                        const struct engine_facts *facts, const struct serve_store *store,
+                        double load_s)
+{
+    bool local = str_ends(str_from(place->host), STR(".sock"));
+    FILE *out = cli->out;
+
+    print_model(out, place, facts, load_s);
+    print_store(out, store);
+    if (local)
+        print_socket(out, place);
+    else
+        print_urls(out, place);
+    if (place->keys)
+        fprintf(out, "    -H \"Authorization: Bearer $HEARTH_API_KEY\" \\\n");
+    fprintf(out, "    -H 'Content-Type: application/json' \\\n    -d '{\"messages\": [{\"role\": \"user\", "
+                 "\"content\": \"Hello!\"}], \"max_tokens\": 32}'\n\n");
+    if (!local)
+        print_clients(out, place);
+    fprintf(out, "Ctrl-C ends it.\n");
+    fflush(out);
+}

@@ -1,0 +1,152 @@
+/*
+ * serve_store.c: the cache of a server: its budgets from options or from the machine, its key from the state folder, its disk, and the turns
+ * that are remembered for replay.
+ *
+ *      state folder (0700)     key            32 random bytes, 0600: what every digest on disk is keyed with
+ *                              replay.turns   exact tokens of generated turns
+ *      cache folder            ssd/           objects (docs/ssd-format.md)
+ *
+ * Nothing here stops the server but what the user asked for in words: without a home there is no state folder, and what would be in it
+ * lives as long as the process.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/sysinfo.h"
+#include "cli/cli.h"
+#include "cli/serve.h"
+#include "prompt/replay.h"
+
+static const char key_name[] = "key", turns_name[] = "replay.turns";
+
+/* ---- folders ---- */
+
+/* $VARIABLE/hearth, else ~/FALLBACK/hearth, in the arena; NULL without a home. */
+static const char *home_folder(const struct cli *cli, const char *variable, const char *fallback)
+{
+    const char *base = cli_env(cli->setup, variable), *home = cli_env(cli->setup, "HOME");
+
+    if (base != NULL && base[0] == '/')
+        return arena_printf(cli->arena, "%s/hearth", base);
+    return home != NULL ? arena_printf(cli->arena, "%s/%s/hearth", home, fallback) : NULL;
+}
+
+static void open_state(struct serve_store *store, const struct cli *cli,
+                       const struct serve_options *options)
+{
+    const char *path = options->state_dir != NULL
+                           ? options->state_dir
+                           : home_folder(cli, "XDG_STATE_HOME", ".local/state");
+    struct errinfo info = {0};
+
+    store->dir = FILE_NO;
+    if (path != NULL && file_open_dir(cli->setup->fs, path, true, &store->dir, &info) != ERR_OK)
+        LOG_WARN(cli->log, "serve", "no state folder: nothing survives a restart",
+                 LOG_STR("reason", info.text));
+}
+
+/* ---- the key of the installation ---- */
+
+static bool read_key(struct serve_store *store, const struct cli *cli)
+{
+    char *data;
+    size_t len;
+
+    if (file_read_all(cli->setup->fs, store->dir, key_name, 4096, &data, &len, NULL) != ERR_OK)
+        return false;
+    bool good = len == sizeof(store->key.bytes);
+    if (good)
+        memcpy(store->key.bytes, data, len);
+    mem_free(data);
+    return good;
+}
+
+/* Without a key on disk the objects there are of nobody. */
+static void load_key(struct serve_store *store, const struct cli *cli)
+{
+    struct errinfo info = {0};
+
+    if (store->dir != FILE_NO && read_key(store, cli))
+        return;
+    hash_random(store->key.bytes, sizeof(store->key.bytes));
+    if (store->dir != FILE_NO && file_replace(cli->setup->fs, store->dir, key_name, store->key.bytes,
+                                              sizeof(store->key.bytes), 0600, &info) != ERR_OK)
+        LOG_WARN(cli->log, "serve", "the key of this installation cannot be kept",
+                 LOG_STR("reason", info.text));
+}
+
+/* ---- the cache ---- */
+
+/* "[cache] ID hit ...": the log has the tag already. Lookups are told by what became of them. */
+static void on_cache_line(const char *line, void *arg)
+{
+    static const char tag[] = "[cache] ";
+    const char *text = strncmp(line, tag, sizeof(tag) - 1) == 0 ? line + sizeof(tag) - 1 : line;
+    bool detail = strstr(text, " lookup ") != NULL;
+
+    log_text(arg, detail ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "cache", "%s", text);
+}
+
+static bool open_cache(struct serve_store *store, const struct cli *cli,
+                       const struct serve_options *options)
+{
+    char message[HEARTH_MESSAGE_BYTES];
+    struct hearth_options cache = {
+        .struct_size = sizeof(cache),
+        .ram_bytes = options->ram_bytes > 0 ? options->ram_bytes : sysinfo_memory_available() / 4,
+        .block_tokens = (uint32_t)options->block_tokens,
+        .tails = options->tails > 0 ? (uint32_t)options->tails : UINT32_MAX,
+        .policy = options->policy,
+        .key = store->key.bytes,
+        .log = on_cache_line,
+        .log_arg = cli->log,
+    };
+
+    store->ram_bytes = cache.ram_bytes;
+    if (hearth_open(&store->cache, &cache, message) == HEARTH_OK)
+        return true;
+    cli_error(cli, "%s", message);
+    return false;
+}
+
+static void open_replay(struct serve_store *store, const struct cli *cli)
+{
+    struct errinfo info = {0};
+
+    store->replay = replay_create(&(struct replay_options){.log = cli->log});
+    if (store->dir != FILE_NO && replay_load(store->replay, cli->setup->fs, store->dir, turns_name,
+                                             &store->key, &info) != ERR_OK)
+        LOG_WARN(cli->log, "serve", "remembered turns cannot be read", LOG_STR("reason", info.text));
+}
+
+bool serve_store_open(struct serve_store *store, const struct cli *cli,
+                      const struct serve_options *options)
+{
+    *store = (struct serve_store){.dir = FILE_NO};
+    if (options->no_cache)
+        return true;
+    open_state(store, cli, options);
+    load_key(store, cli);
+    if (!open_cache(store, cli, options))
+        return false;
+    open_replay(store, cli);
+    return true;
+}
+
+void serve_store_close(struct serve_store *store, const struct cli *cli)
+{
+    struct errinfo info = {0};
+
+    if (store->replay != NULL && store->dir != FILE_NO &&
+        replay_save(store->replay, cli->setup->fs, store->dir, turns_name, &store->key, &info) !=
+            ERR_OK)
+        LOG_ERROR(cli->log, "serve", "remembered turns cannot be written",
+                  LOG_STR("reason", info.text));
+    replay_destroy(&store->replay);
+    hearth_close(&store->cache);
+    file_close(cli->setup->fs, &store->dir);
+}

@@ -1,0 +1,314 @@
+/*
+ * ssd_catalogue.c: a log of headers.
+ *
+ *      offset  bytes
+ *           0      8  magic, with the version in its last byte
+ *           .      4  length of the record, little-endian, 224 .. header_bytes
+ *           .      .  bytes 0 .. n of the header, where n is behind the last that is not zero before the digest
+ *           .     32  the header's digest
+ *
+ * No digest of its own: each record carries that of its header, keyed, and what is not a valid header for a file that is there is not used. A
+ * length that cannot be ends the reading: what follows is found in the files. A sealed header has no zeros to leave out and is sealed here,
+ * too, so that nothing can be read here that could not be read there.
+ *
+ * An append that fails ends the catalogue for this process: the log must not go on behind a gap.
+ */
+#include "tier/ssd_catalogue.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "tier/ssd_format.h"
+
+static const char catalogue_name[] = "catalogue";
+static const uint8_t magic[8] = {'H', 'C', 'A', 'T', '\r', '\n', 0x1A, 1};
+
+enum { LENGTH_BYTES = 4, RECORD_MIN = SSD_PREFIX_BYTES + SSD_HEADER_DIGEST_BYTES };
+
+struct image_record {
+    struct ssd_record record;
+    uint64_t order; /* in the file */
+};
+
+struct ssd_image {
+    char *data;
+    size_t len;
+    struct image_record *records; /* by key; one per key */
+    size_t count;
+    size_t records_count; /* before later ones replaced earlier ones */
+    bool whole;           /* no damage was seen: one may append to the file */
+};
+
+static uint32_t get_u32(const uint8_t *from)
+{
+    return (uint32_t)from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 |
+           (uint32_t)from[3] << 24;
+}
+
+/* ---- records ---- */
+
+enum err ssd_catalogue_encode(const void *header, uint32_t header_bytes, struct buf *out)
+{
+    const uint8_t *at = header;
+    uint32_t used = header_bytes - SSD_HEADER_DIGEST_BYTES;
+
+    assert(header_bytes > RECORD_MIN);
+    while (used > SSD_PREFIX_BYTES && at[used - 1] == 0)
+        used--;
+    uint32_t len = used + SSD_HEADER_DIGEST_BYTES;
+    const uint8_t length[LENGTH_BYTES] = {(uint8_t)len, (uint8_t)(len >> 8), (uint8_t)(len >> 16),
+                                          (uint8_t)(len >> 24)};
+    buf_append(out, length, sizeof(length));
+    buf_append(out, at, used);
+    return buf_append(out, at + header_bytes - SSD_HEADER_DIGEST_BYTES, SSD_HEADER_DIGEST_BYTES);
+}
+
+uint64_t ssd_catalogue_record_bytes_max(uint32_t header_bytes)
+{
+    return (uint64_t)LENGTH_BYTES + header_bytes;
+}
+
+enum err ssd_record_expand(const struct ssd_record *record, struct buf *out)
+{
+    uint32_t header_bytes = get_u32(record->data + SSD_AT_HEADER_BYTES);
+    uint32_t used = record->len - SSD_HEADER_DIGEST_BYTES;
+
+    buf_clear(out);
+    /* Less than a block of zeros is left out of a valid one: nothing larger is allocated for a number that nobody vouches for yet. */
+    if (record->len > header_bytes || header_bytes - record->len >= SSD_ALIGNMENT)
+        return ERR_CORRUPT;
+    char *to = buf_reserve(out, header_bytes);
+    if (to == NULL)
+        return out->err;
+    memcpy(to, record->data, used);
+    memset(to + used, 0, header_bytes - record->len);
+    memcpy(to + header_bytes - SSD_HEADER_DIGEST_BYTES, record->data + used,
+           SSD_HEADER_DIGEST_BYTES);
+    buf_commit(out, header_bytes);
+    return ERR_OK;
+}
+
+/* ---- the image ---- */
+
+static const uint8_t *key_of(const struct image_record *record)
+{
+    return record->record.data + SSD_AT_KEY;
+}
+
+static int compare_records(const void *a, const void *b)
+{
+    const struct image_record *x = a, *y = b;
+    int order = memcmp(key_of(x), key_of(y), HASH256_BYTES);
+
+    return order != 0 ? order : (x->order > y->order) - (x->order < y->order);
+}
+
+/* The record at `at`, and *at behind it; false at the end or where it makes no sense. */
+static bool next_record(const struct ssd_image *image, size_t *at, struct ssd_record *record)
+{
+    const uint8_t *data = (const uint8_t *)image->data;
+
+    if (image->len - *at < LENGTH_BYTES)
+        return false;
+    uint32_t len = get_u32(data + *at);
+    if (len < RECORD_MIN || len > image->len - *at - LENGTH_BYTES)
+        return false;
+    *record = (struct ssd_record){.data = data + *at + LENGTH_BYTES, .len = len};
+    *at += LENGTH_BYTES + (size_t)len;
+    return true;
+}
+
+static size_t count_records(const struct ssd_image *image, size_t *end)
+{
+    struct ssd_record record;
+    size_t count = 0;
+
+    *end = sizeof(magic);
+    while (next_record(image, end, &record))
+        count++;
+    return count;
+}
+
+/* Keeps the last of each key. */
+static void index_records(struct ssd_image *image)
+{
+    size_t at = sizeof(magic), kept = 0;
+
+    for (size_t i = 0; i < image->count; i++) {
+        image->records[i].order = i;
+        bool there = next_record(image, &at, &image->records[i].record);
+        assert(there); /* counted before */
+    }
+    if (image->count > 0)
+        qsort(image->records, image->count, sizeof(image->records[0]), compare_records);
+    for (size_t i = 0; i < image->count; i++) {
+        bool last =
+            i + 1 == image->count ||
+            memcmp(key_of(&image->records[i]), key_of(&image->records[i + 1]), HASH256_BYTES) != 0;
+        if (last)
+            image->records[kept++] = image->records[i];
+    }
+    image->count = kept;
+}
+
+struct ssd_image *ssd_image_load(const struct ssd_dir *dir)
+{
+    struct ssd_image *image = mem_alloc(sizeof(*image));
+    size_t end = 0;
+
+    if (file_read_all(dir->fs, dir->root, catalogue_name, SSD_CATALOGUE_BYTES_MAX, &image->data,
+                      &image->len, NULL) != ERR_OK ||
+        image->len < sizeof(magic) || memcmp(image->data, magic, sizeof(magic)) != 0) {
+        ssd_image_destroy(&image);
+        return NULL;
+    }
+    image->count = count_records(image, &end);
+    image->whole = end == image->len;
+    image->len = end;
+    image->records_count = image->count;
+    image->records = mem_try_alloc_array(image->count, sizeof(image->records[0]));
+    if (image->records == NULL) {
+        ssd_image_destroy(&image);
+        return NULL;
+    }
+    index_records(image);
+    return image;
+}
+
+void ssd_image_destroy(struct ssd_image **image)
+{
+    if (*image == NULL)
+        return;
+    mem_free((*image)->records);
+    mem_free((*image)->data);
+    mem_free(*image);
+    *image = NULL;
+}
+
+bool ssd_image_find(const struct ssd_image *image, const struct hash256 *key,
+                    struct ssd_record *record)
+{
+    size_t low = 0, high = image->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = memcmp(key_of(&image->records[middle]), key->bytes, HASH256_BYTES);
+        if (order == 0) {
+            *record = image->records[middle].record;
+            return true;
+        }
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return false;
+}
+
+uint64_t ssd_image_bytes(const struct ssd_image *image)
+{
+    return image->len;
+}
+
+uint64_t ssd_image_records(const struct ssd_image *image)
+{
+    return image->records_count;
+}
+
+bool ssd_image_whole(const struct ssd_image *image)
+{
+    return image->whole;
+}
+
+/* ---- writing ---- */
+
+void ssd_catalogue_open(struct ssd_catalogue *catalogue, const struct ssd_dir *dir, uint64_t bytes)
+{
+    int flags = O_WRONLY | O_CREAT | O_NONBLOCK | (bytes > 0 ? 0 : O_TRUNC);
+
+    *catalogue = (struct ssd_catalogue){.dir = dir, .fd = FILE_NO, .bytes = bytes};
+    if (dir->read_only || file_open_at(dir->fs, dir->root, catalogue_name, flags, 0600,
+                                       &catalogue->fd, NULL) != ERR_OK)
+        return;
+    if (bytes == 0)
+        (void)ssd_catalogue_append(catalogue, magic, sizeof(magic));
+}
+
+bool ssd_catalogue_append(struct ssd_catalogue *catalogue, const void *record, size_t len)
+{
+    if (catalogue->fd == FILE_NO)
+        return false;
+    if (len > SSD_CATALOGUE_BYTES_MAX - catalogue->bytes ||
+        file_write_at(catalogue->dir->fs, catalogue->fd, record, len, catalogue->bytes, NULL) !=
+            ERR_OK) {
+        ssd_catalogue_close(catalogue);
+        return false;
+    }
+    catalogue->bytes += len;
+    return true;
+}
+
+void ssd_catalogue_close(struct ssd_catalogue *catalogue)
+{
+    if (catalogue->dir != NULL)
+        file_close(catalogue->dir->fs, &catalogue->fd);
+}
+
+/* Collects records and writes them in large pieces. */
+struct piece {
+    const struct ssd_dir *dir;
+    int fd;
+    uint64_t at;
+    struct buf out;
+};
+
+static enum err write_piece(struct piece *piece)
+{
+    TRY(piece->out.err);
+    TRY(file_write_at(piece->dir->fs, piece->fd, piece->out.data, piece->out.len, piece->at, NULL));
+    piece->at += piece->out.len;
+    buf_clear(&piece->out);
+    return ERR_OK;
+}
+
+static enum err write_kept(struct piece *piece, const struct ssd_image *image,
+                           bool (*keep)(const struct hash256 *key, void *arg), void *arg)
+{
+    enum { PIECE = 1 << 20 };
+
+    buf_append(&piece->out, magic, sizeof(magic));
+    for (size_t i = 0; i < image->count; i++) {
+        const struct ssd_record *record = &image->records[i].record;
+        struct hash256 key;
+        memcpy(key.bytes, key_of(&image->records[i]), sizeof(key.bytes));
+        if (!keep(&key, arg))
+            continue;
+        buf_append(&piece->out, record->data - LENGTH_BYTES, LENGTH_BYTES + (size_t)record->len);
+        if (piece->out.len >= PIECE)
+            TRY(write_piece(piece));
+    }
+    return write_piece(piece);
+}
+
+enum err ssd_catalogue_rewrite(const struct ssd_dir *dir, const struct ssd_image *image,
+                               bool (*keep)(const struct hash256 *key, void *arg), void *arg,
+                               uint64_t *bytes)
+{
+    struct piece piece = {.dir = dir};
+    char temp[SSD_DIR_TEMP_BYTES];
+
+    TRY(ssd_dir_create_temp(dir, temp, &piece.fd, NULL));
+    buf_init(&piece.out, SSD_CATALOGUE_BYTES_MAX);
+    enum err err = write_kept(&piece, image, keep, arg);
+    buf_fini(&piece.out);
+    file_close(dir->fs, &piece.fd);
+    if (err == ERR_OK)
+        err = file_rename_at(dir->fs, dir->tmp, temp, dir->root, catalogue_name, NULL);
+    if (err != ERR_OK)
+        (void)!ssd_dir_discard(dir, temp, NULL);
+    *bytes = piece.at;
+    return err;
+}

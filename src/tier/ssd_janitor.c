@@ -1,0 +1,200 @@
+/*
+ * ssd_janitor.c: what has to be done in the directory and nobody waits for: unlinks, records for the catalogue, a second look at what could
+ * not be read.
+ *
+ * One thread, in a queue of nobody's (keeps I60): a writer that needs the room of doomed files removes them itself, through the same
+ * function. What fails is tried again after a while (retry_ns), and with every put that needs it.
+ *
+ * The catalogue's file belongs to this thread: others leave records in `records`. Those that were not written when the process is killed are
+ * found in their files by the next one.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "tier/ssd_impl.h"
+
+/* A writer waits so long for one that removes a file. */
+#define REAPER_WAIT_NS NS_PER_S
+
+/* ---- unlinks ---- */
+
+/* S2: nobody else changes what lies under its name. */
+static struct ssd_entry *choose_locked(struct tier_ssd *ssd, const struct hash256 *mine)
+    REQUIRES(lock)
+{
+    LIST_FOREACH (struct ssd_entry, entry, &ssd->reapable, link)
+        if (entry->temp != NULL || !ssd_is_busy_locked(ssd, &entry->key) ||
+            (mine != NULL && memcmp(&entry->key, mine, sizeof(*mine)) == 0))
+            return entry;
+    return NULL;
+}
+
+static enum err remove_file(struct tier_ssd *ssd, const struct ssd_entry *entry, bool *kept,
+                            struct errinfo *info)
+{
+    *kept = false;
+    if (entry->temp != NULL)
+        return ssd_dir_discard(&ssd->dir, entry->temp, info);
+    return entry->damaged ? ssd_dir_quarantine(&ssd->dir, &entry->key, kept, info)
+                          : ssd_dir_remove(&ssd->dir, &entry->key, info);
+}
+
+/* The entry is gone, or waits for the next try. */
+static void end_reap_locked(struct tier_ssd *ssd, struct ssd_entry *entry, bool removed, bool kept)
+    REQUIRES(lock)
+{
+    ssd->reaping--;
+    ssd->reaped++;
+    ssd->counters.unlinks += removed && !kept;
+    ssd->counters.quarantined += kept;
+    ssd->counters.unlink_failures += !removed;
+    cond_broadcast(&ssd->for_idle);
+    if (!removed) {
+        list_push_back(&ssd->reapable, &entry->link);
+        ssd->retry_at_ns = clock_deadline_ns(clock_real(), ssd->options.retry_ns);
+        return;
+    }
+    if (kept)
+        ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, entry->charge);
+    if (entry->temp == NULL)
+        map_remove(&ssd->doomed, &entry->by_key);
+    ssd_account_remove(&ssd->account, SSD_SHARE_DOOMED, entry->charge);
+    ssd->doomed_count--;
+    mem_free(entry->temp);
+    mem_free(entry);
+}
+
+enum ssd_reap ssd_reap_one(struct tier_ssd *ssd, const struct hash256 *mine)
+{
+    struct ssd_busy busy;
+    struct errinfo info;
+    bool kept;
+
+    lock_enter(&ssd->lock);
+    struct ssd_entry *entry = choose_locked(ssd, mine);
+    if (entry == NULL) {
+        lock_leave(&ssd->lock);
+        return SSD_REAP_NONE;
+    }
+    list_remove(&ssd->reapable, &entry->link);
+    ssd->reaping++;
+    bool set = entry->temp == NULL && !ssd_is_busy_locked(ssd, &entry->key);
+    if (set)
+        ssd_set_busy_locked(ssd, &busy, &entry->key);
+    lock_leave(&ssd->lock);
+    enum err err = remove_file(ssd, entry, &kept, &info);
+    lock_enter(&ssd->lock);
+    if (set)
+        ssd_unset_busy_locked(ssd, &busy);
+    end_reap_locked(ssd, entry, err == ERR_OK, kept);
+    lock_leave(&ssd->lock);
+    if (err != ERR_OK)
+        LOG_WARN(ssd->options.log, "ssd", "file not removed", LOG_STR("error", info.text));
+    return err == ERR_OK ? SSD_REAP_DONE : SSD_REAP_FAILED;
+}
+
+bool ssd_wait_for_reapers(struct tier_ssd *ssd, uint64_t reaped)
+{
+    uint64_t deadline = clock_deadline_ns(clock_real(), REAPER_WAIT_NS);
+    bool in_time = true;
+
+    lock_enter(&ssd->lock);
+    while (ssd->reaping > 0 && ssd->reaped == reaped && in_time)
+        in_time = cond_wait_until(&ssd->for_idle, &ssd->lock, deadline);
+    bool progress = ssd->reaped != reaped;
+    lock_leave(&ssd->lock);
+    return progress;
+}
+
+void ssd_reap_rest(struct tier_ssd *ssd)
+{
+    while (ssd_reap_one(ssd, NULL) == SSD_REAP_DONE)
+        continue;
+}
+
+/* ---- the catalogue ---- */
+
+void ssd_add_record_locked(struct tier_ssd *ssd, const void *header, uint32_t header_bytes)
+{
+    size_t before = ssd->records.len;
+
+    lock_assert_held(&ssd->lock);
+    if (ssd->dir.read_only)
+        return;
+    if (ssd_catalogue_encode(header, header_bytes, &ssd->records) != ERR_OK) {
+        /* No memory: this one, and those that wait, are found in their files next time. */
+        ssd_account_end_write(&ssd->account, before);
+        buf_clear(&ssd->records);
+        return;
+    }
+    ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, ssd->records.len - before);
+    ssd_account_begin_write(&ssd->account, ssd->records.len - before);
+    cond_signal(&ssd->for_janitor);
+}
+
+static void write_records(struct tier_ssd *ssd)
+{
+    lock_enter(&ssd->lock);
+    size_t len = ssd->records.len;
+    char *records = len > 0 ? buf_take(&ssd->records) : NULL;
+    lock_leave(&ssd->lock);
+    if (records != NULL && !ssd_catalogue_append(&ssd->catalogue, records, len))
+        LOG_DEBUG(ssd->options.log, "ssd", "the catalogue is not kept");
+    mem_free(records);
+    lock_enter(&ssd->lock);
+    if (records != NULL)
+        ssd_account_end_write(&ssd->account, len);
+    lock_leave(&ssd->lock);
+}
+
+/* ---- the thread ---- */
+
+static bool has_failed_locked(const struct tier_ssd *ssd) REQUIRES(lock)
+{
+    return ssd->retry_at_ns > clock_mono_ns(clock_real());
+}
+
+/* Something to do now, without the lock; false: nothing. */
+static bool work(struct tier_ssd *ssd)
+{
+    lock_enter(&ssd->lock);
+    bool paused = has_failed_locked(ssd);
+    bool records = ssd->records.len > 0;
+    bool reap = !paused && choose_locked(ssd, NULL) != NULL;
+    bool rescan = !paused && ssd->unread_count > 0;
+    uint64_t excess = ssd->options.keep_all ? 0 : ssd_account_excess(&ssd->account);
+    if (excess > 0 && !ssd->dir.read_only && !reap)
+        reap = ssd_evict_locked(ssd, excess, SSD_UNLINKS_PER_PUT) > 0 && !paused;
+    if (rescan)
+        ssd->retry_at_ns = clock_deadline_ns(clock_real(), ssd->options.retry_ns);
+    lock_leave(&ssd->lock);
+    if (records)
+        write_records(ssd);
+    if (reap)
+        (void)ssd_reap_one(ssd, NULL);
+    if (rescan)
+        (void)ssd_rescan(ssd);
+    return records || reap;
+}
+
+void ssd_janitor_run(void *arg)
+{
+    struct tier_ssd *ssd = arg;
+    bool more = true;
+
+    lock_enter(&ssd->lock);
+    while (!ssd->stop) {
+        lock_leave(&ssd->lock);
+        more = work(ssd);
+        lock_enter(&ssd->lock);
+        cond_broadcast(&ssd->for_idle);
+        if (!more && !ssd->stop)
+            (void)!cond_wait_until(&ssd->for_janitor, &ssd->lock,
+                                   clock_deadline_ns(clock_real(), ssd->options.retry_ns));
+    }
+    lock_leave(&ssd->lock);
+    write_records(ssd);
+}

@@ -1,0 +1,384 @@
+/*
+ * ssd_reader.c: gets: read side by side, delivered when verified.
+ *
+ *      ssd_get: unknown, too large: done at once
+ *               else QUEUED --take, in order--> RUNNING: header, then the payload in pieces --> done
+ *                      '-- cancelled                '-- cancelled: after the piece that is being read
+ *
+ * The header is verified first (key, sizes, digest), then each piece of the payload is digested while the processor still has it in its
+ * cache. A file is never changed, only replaced: the open handle keeps what its header says, whatever happens to its name.
+ *
+ * Past the page cache (O_DIRECT) when the caller's memory is aligned: what is read goes to the RAM tier, and needs no second copy in the
+ * kernel's memory. The last part of a block comes through a buffer. Whatever such a read complains about is tried again without it.
+ *
+ * What follows from a result: MISSING and DAMAGED take the entry out, and a damaged file goes into quarantine; an error of the disk says
+ * nothing about the object, which stays (keeps I94).
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "tier/ssd_impl.h"
+
+enum { READ_BYTES = 1 << 20, STAMP_MIN_S = 60 };
+
+/* ---- scratch ---- */
+
+void ssd_scratch_fini(struct ssd_scratch *scratch)
+{
+    mem_free(scratch->header);
+    mem_free(scratch->tokens);
+    *scratch = (struct ssd_scratch){0};
+}
+
+bool ssd_scratch_reserve_header(struct ssd_scratch *scratch, uint32_t bytes)
+{
+    if (bytes <= scratch->header_cap)
+        return true;
+    uint8_t *header = mem_try_alloc_aligned(SSD_ALIGNMENT, bytes);
+    if (header == NULL)
+        return false;
+    if (scratch->header_cap > 0)
+        memcpy(header, scratch->header, scratch->header_cap);
+    mem_free(scratch->header);
+    scratch->header = header;
+    scratch->header_cap = bytes;
+    return true;
+}
+
+bool ssd_scratch_reserve_tokens(struct ssd_scratch *scratch, uint32_t count)
+{
+    if (count <= scratch->tokens_cap)
+        return true;
+    int32_t *tokens = mem_try_alloc_array(count, sizeof(*tokens));
+    if (tokens == NULL)
+        return false;
+    mem_free(scratch->tokens);
+    scratch->tokens = tokens;
+    scratch->tokens_cap = count;
+    return true;
+}
+
+/* ---- headers ---- */
+
+enum ssd_result ssd_decode_header(const struct tier_ssd *ssd, uint32_t len, uint64_t file_bytes,
+                                  const struct hash256 *key, struct ssd_scratch *scratch,
+                                  struct ssd_header *header)
+{
+    struct ssd_expect expect = {.file_bytes = file_bytes, .key = key};
+
+    return ssd_format_decode(&ssd->format, scratch->header, len, &expect, header, scratch->tokens);
+}
+
+enum err ssd_read_header(const struct tier_ssd *ssd, int fd, uint64_t file_bytes,
+                         const struct hash256 *key, struct ssd_scratch *scratch,
+                         enum ssd_result *result, struct ssd_header *header)
+{
+    uint32_t first = (uint32_t)MIN(file_bytes, SSD_ALIGNMENT);
+    struct ssd_prefix prefix;
+
+    if (!ssd_scratch_reserve_header(scratch, SSD_ALIGNMENT))
+        return ERR_NOMEM;
+    TRY(file_read_at(ssd->dir.fs, fd, scratch->header, first, 0, NULL));
+    *result = ssd_format_decode_prefix(&ssd->format, scratch->header, first, file_bytes, &prefix);
+    if (*result != SSD_OK)
+        return ERR_OK;
+    if (!ssd_scratch_reserve_header(scratch, prefix.header_bytes) ||
+        !ssd_scratch_reserve_tokens(scratch, prefix.tokens_count))
+        return ERR_NOMEM;
+    if (prefix.header_bytes > first)
+        TRY(file_read_at(ssd->dir.fs, fd, scratch->header + first, prefix.header_bytes - first,
+                         first, NULL));
+    *result = ssd_decode_header(ssd, prefix.header_bytes, file_bytes, key, scratch, header);
+    return ERR_OK;
+}
+
+/* ---- payloads ---- */
+
+struct reading {
+    struct tier_ssd *ssd;
+    struct ssd_read *read;
+    struct ssd_scratch *scratch;
+    bool direct;
+    int fd;
+};
+
+static bool is_cancelled(struct reading *reading)
+{
+    lock_enter(&reading->ssd->lock);
+    bool cancelled = reading->read->cancelled;
+    lock_leave(&reading->ssd->lock);
+    return cancelled;
+}
+
+/* The part of a block that the file ends with. A whole one is asked for, since O_DIRECT gives nothing less. */
+static enum err read_tail(struct reading *reading, uint8_t *to, size_t len, uint64_t offset)
+{
+    const struct file_sys *fs = reading->ssd->dir.fs;
+
+    if (!reading->direct)
+        return file_read_at(fs, reading->fd, to, len, offset, NULL);
+    ssize_t got = fs->ops->pread(fs->ctx, reading->fd, reading->scratch->header, SSD_ALIGNMENT,
+                                 (off_t)offset);
+    if (got != (ssize_t)len)
+        return ERR_INVALID; /* tried again without O_DIRECT, with all patience */
+    memcpy(to, reading->scratch->header, len);
+    return ERR_OK;
+}
+
+static enum err read_payload(struct reading *reading, const struct ssd_header *header,
+                             struct ssd_payload *payload)
+{
+    const struct file_sys *fs = reading->ssd->dir.fs;
+    uint64_t bytes = header->meta.bytes;
+
+    for (uint64_t at = 0; at < bytes;) {
+        uint8_t *to = (uint8_t *)reading->read->dst + at;
+        size_t piece = MIN(bytes - at, READ_BYTES);
+        size_t whole = piece / SSD_ALIGNMENT * SSD_ALIGNMENT;
+        if (is_cancelled(reading))
+            return ERR_CANCELLED;
+        if (whole > 0)
+            TRY(file_read_at(fs, reading->fd, to, whole, header->header_bytes + at, NULL));
+        if (whole < piece)
+            TRY(read_tail(reading, to + whole, piece - whole, header->header_bytes + at + whole));
+        ssd_payload_update(payload, to, piece);
+        at += piece;
+    }
+    return ERR_OK;
+}
+
+/* The use is written to the file now and then, so that a restart knows it. */
+static void stamp(struct reading *reading)
+{
+    struct tier_ssd *ssd = reading->ssd;
+    uint64_t now = clock_wall_ns(ssd->options.clock);
+
+    lock_enter(&ssd->lock);
+    struct ssd_entry *entry = ssd_find_live_locked(ssd, &reading->read->key);
+    bool due = entry != NULL && !ssd->dir.read_only &&
+               now > entry->stamped_wall_ns + STAMP_MIN_S * NS_PER_S;
+    if (due) {
+        entry->stamped_wall_ns = now;
+        ssd->counters.stamps++;
+    }
+    lock_leave(&ssd->lock);
+    if (due)
+        (void)!file_set_time(ssd->dir.fs, reading->fd, now, NULL);
+}
+
+static enum err read_open(struct reading *reading, uint64_t file_bytes, enum ssd_result *result)
+{
+    struct ssd_read *read = reading->read;
+    struct ssd_payload payload;
+    struct ssd_header header;
+
+    TRY(ssd_read_header(reading->ssd, reading->fd, file_bytes, &read->key, reading->scratch, result,
+                        &header));
+    if (*result != SSD_OK)
+        return ERR_OK;
+    if (header.meta.bytes > read->capacity)
+        return ERR_LIMIT;
+    ssd_payload_init(&payload, &reading->ssd->format, &header);
+    TRY(read_payload(reading, &header, &payload));
+    *result = ssd_payload_finish(&payload);
+    if (*result == SSD_OK)
+        stamp(reading);
+    return ERR_OK;
+}
+
+static enum err read_file(struct reading *reading, enum ssd_result *result)
+{
+    struct tier_ssd *ssd = reading->ssd;
+    struct stat st;
+
+    TRY(ssd_dir_open_object(&ssd->dir, &reading->read->key, &reading->direct, &reading->fd, &st,
+                            NULL));
+    enum err err = read_open(reading, (uint64_t)st.st_size, result);
+    file_close(ssd->dir.fs, &reading->fd);
+    return err;
+}
+
+/* ---- results ---- */
+
+static enum tier_result result_of(enum err err, enum ssd_result result)
+{
+    switch (err) {
+    case ERR_OK:
+        return result == SSD_OK ? TIER_OK : ssd_is_foreign(result) ? TIER_MISSING : TIER_DAMAGED;
+    case ERR_NOT_FOUND:
+        return TIER_MISSING;
+    case ERR_CORRUPT: /* shorter than a moment ago */
+    case ERR_INVALID: /* no regular file */
+        return TIER_DAMAGED;
+    case ERR_CANCELLED:
+        return TIER_CANCELLED;
+    default:
+        return TIER_ERROR;
+    }
+}
+
+static enum tier_result run(struct tier_ssd *ssd, struct ssd_read *read,
+                            struct ssd_scratch *scratch)
+{
+    bool aligned = (uintptr_t)read->dst % SSD_ALIGNMENT == 0;
+    struct reading reading = {
+        .ssd = ssd, .read = read, .scratch = scratch, .direct = aligned && !ssd->options.no_direct};
+    enum ssd_result result = SSD_OK;
+    enum err err = read_file(&reading, &result);
+
+    if ((err == ERR_INVALID || err == ERR_CORRUPT) && reading.direct) {
+        reading.direct = false;
+        err = read_file(&reading, &result);
+    }
+    return result_of(err, result);
+}
+
+/* Takes what cannot be served out of the table, unless it was replaced meanwhile. */
+static void take_out_locked(struct tier_ssd *ssd, const struct ssd_read *read, bool damaged)
+    REQUIRES(lock)
+{
+    struct ssd_entry *entry = ssd_find_live_locked(ssd, &read->key);
+
+    if (entry == NULL || entry->generation != read->generation ||
+        ssd_is_busy_locked(ssd, &read->key))
+        return;
+    if (damaged)
+        ssd_doom_locked(ssd, entry, true);
+    else
+        ssd_forget_locked(ssd, &read->key);
+}
+
+static void count_locked(struct tier_ssd *ssd, const struct ssd_read *read, enum tier_result result)
+    REQUIRES(lock)
+{
+    struct ssd_entry *entry = ssd_find_live_locked(ssd, &read->key);
+
+    ssd->stats.gets_done += result == TIER_OK;
+    ssd->stats.missing += result == TIER_MISSING;
+    ssd->stats.damaged += result == TIER_DAMAGED;
+    ssd->stats.errors += result == TIER_ERROR;
+    if (result == TIER_OK && entry != NULL) {
+        entry->used_wall_ns = MAX(entry->used_wall_ns, clock_wall_ns(ssd->options.clock));
+        list_move_back(&ssd->lru, &entry->link);
+        ssd->stats.bytes_read += entry->bytes;
+    }
+}
+
+/* ---- the queue ---- */
+
+void ssd_reader_run(void *arg)
+{
+    struct tier_ssd *ssd = arg;
+    struct ssd_scratch scratch = {0};
+
+    lock_enter(&ssd->lock);
+    for (;;) {
+        struct list_node *link = ssd->held ? NULL : list_pop_front(&ssd->reads);
+        if (link != NULL) {
+            struct ssd_read *read = CONTAINER_OF(link, struct ssd_read, link);
+            list_push_back(&ssd->reads_running, link);
+            lock_leave(&ssd->lock);
+            enum tier_result result = run(ssd, read, &scratch);
+            lock_enter(&ssd->lock);
+            list_remove(&ssd->reads_running, link);
+            if (result == TIER_MISSING || result == TIER_DAMAGED)
+                take_out_locked(ssd, read, result == TIER_DAMAGED);
+            count_locked(ssd, read, result);
+            lock_leave(&ssd->lock);
+            read->done(result, read->arg);
+            mem_free(read);
+            lock_enter(&ssd->lock);
+        } else if (ssd->stop) {
+            break;
+        } else {
+            cond_wait(&ssd->for_readers, &ssd->lock);
+        }
+    }
+    lock_leave(&ssd->lock);
+    ssd_scratch_fini(&scratch);
+}
+
+/* TIER_OK: it is queued. */
+static enum tier_result enqueue(struct tier_ssd *ssd, struct ssd_read *read, struct tier_op **op)
+{
+    enum tier_result result = TIER_OK;
+
+    lock_enter(&ssd->lock);
+    struct ssd_entry *entry = ssd_find_live_locked(ssd, &read->key);
+    ssd->stats.gets++;
+    if (entry == NULL)
+        result = TIER_MISSING;
+    else if (ssd->closing)
+        result = TIER_CANCELLED;
+    else if (entry->bytes > read->capacity || ssd->reads.count >= SSD_READS_MAX)
+        result = TIER_ERROR;
+    ssd->stats.missing += result == TIER_MISSING;
+    ssd->stats.errors += result == TIER_ERROR;
+    if (result == TIER_OK) {
+        read->id = ++ssd->read_id;
+        read->generation = entry->generation;
+        if (op != NULL)
+            *op = (struct tier_op *)(uintptr_t)read->id; /* a number, not a place */
+        list_push_back(&ssd->reads, &read->link);
+        cond_signal(&ssd->for_readers);
+    }
+    lock_leave(&ssd->lock);
+    return result;
+}
+
+void ssd_get(struct tier *tier, const struct hash256 *key, void *dst, uint64_t capacity,
+             tier_done_fn done, void *arg, struct tier_op **op)
+{
+    struct tier_ssd *ssd = CONTAINER_OF(tier, struct tier_ssd, tier);
+    struct ssd_read *read = mem_alloc(sizeof(*read));
+
+    *read =
+        (struct ssd_read){.key = *key, .dst = dst, .capacity = capacity, .done = done, .arg = arg};
+    if (op != NULL)
+        *op = NULL;
+    enum tier_result result = enqueue(ssd, read, op);
+    if (result == TIER_OK)
+        return;
+    mem_free(read);
+    done(result, arg);
+}
+
+void ssd_cancel(struct tier *tier, struct tier_op *op)
+{
+    struct tier_ssd *ssd = CONTAINER_OF(tier, struct tier_ssd, tier);
+    uint64_t id = (uintptr_t)op;
+    struct ssd_read *found = NULL;
+
+    lock_enter(&ssd->lock);
+    LIST_FOREACH (struct ssd_read, read, &ssd->reads, link)
+        if (read->id == id)
+            found = read;
+    if (found != NULL)
+        list_remove(&ssd->reads, &found->link);
+    LIST_FOREACH (struct ssd_read, read, &ssd->reads_running, link)
+        read->cancelled |= read->id == id;
+    lock_leave(&ssd->lock);
+    if (found == NULL)
+        return;
+    found->done(TIER_CANCELLED, found->arg);
+    mem_free(found);
+}
+
+void ssd_cancel_all(struct tier_ssd *ssd)
+{
+    struct list_node *link;
+
+    lock_enter(&ssd->lock);
+    LIST_FOREACH (struct ssd_read, read, &ssd->reads_running, link)
+        read->cancelled = true;
+    while ((link = list_pop_front(&ssd->reads)) != NULL) {
+        struct ssd_read *read = CONTAINER_OF(link, struct ssd_read, link);
+        lock_leave(&ssd->lock);
+        read->done(TIER_CANCELLED, read->arg);
+        mem_free(read);
+        lock_enter(&ssd->lock);
+    }
+    lock_leave(&ssd->lock);
+}

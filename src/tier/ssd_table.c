@@ -1,0 +1,237 @@
+/*
+ * ssd_table.c: which objects there are, in the order of their use, and which files are on their way out.
+ *
+ * An entry is small (no tokens, no shape): a tier of a hundred thousand objects has some 20 MiB of them. What `each` shows beside it comes
+ * from the catalogue or from the files.
+ *
+ * Eviction takes the least recently used without asking whose child it is: an object whose parent is gone cannot be reached, is never
+ * used and so leaves soon itself. FOREIGN files take part with the time of their last change.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "tier/ssd_impl.h"
+
+static uint64_t hash_of(const struct tier_ssd *ssd, const struct hash256 *key)
+{
+    return map_hash(key, sizeof(*key), ssd->seed);
+}
+
+static bool has_key(const struct map_node *node, const void *key)
+{
+    return memcmp(&CONTAINER_OF(node, struct ssd_entry, by_key)->key, key,
+                  sizeof(struct hash256)) == 0;
+}
+
+static struct ssd_entry *find_in(struct tier_ssd *ssd, struct map *map, const struct hash256 *key)
+{
+    struct map_node *node = map_find(map, hash_of(ssd, key), has_key, key);
+
+    return node ? CONTAINER_OF(node, struct ssd_entry, by_key) : NULL;
+}
+
+static enum ssd_share share_of(enum ssd_state state)
+{
+    return state == SSD_LIVE      ? SSD_SHARE_LIVE
+           : state == SSD_FOREIGN ? SSD_SHARE_FOREIGN
+                                  : SSD_SHARE_DOOMED;
+}
+
+bool ssd_is_foreign(enum ssd_result result)
+{
+    switch (result) {
+    case SSD_UNSUPPORTED:
+    case SSD_OTHER_KEY:
+    case SSD_OTHER_SPACE:
+    case SSD_UNPROTECTED:
+    case SSD_TOO_LARGE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+uint64_t ssd_charge(uint64_t file_bytes)
+{
+    const uint64_t block = SSD_DIR_BLOCK_BYTES;
+
+    if (file_bytes > UINT64_MAX / 2)
+        return UINT64_MAX / 2;
+    return (file_bytes + block - 1) / block * block + block;
+}
+
+struct ssd_entry *ssd_find_locked(struct tier_ssd *ssd, const struct hash256 *key)
+{
+    lock_assert_held(&ssd->lock);
+    return find_in(ssd, &ssd->table, key);
+}
+
+struct ssd_entry *ssd_find_live_locked(struct tier_ssd *ssd, const struct hash256 *key)
+{
+    struct ssd_entry *entry = ssd_find_locked(ssd, key);
+
+    return entry != NULL && entry->state == SSD_LIVE ? entry : NULL;
+}
+
+bool ssd_is_doomed_locked(struct tier_ssd *ssd, const struct hash256 *key)
+{
+    lock_assert_held(&ssd->lock);
+    return find_in(ssd, &ssd->doomed, key) != NULL;
+}
+
+void ssd_insert_locked(struct tier_ssd *ssd, struct ssd_entry *entry)
+{
+    lock_assert_held(&ssd->lock);
+    assert(entry->state != SSD_DOOMED && entry->temp == NULL);
+    entry->generation = ++ssd->generation;
+    map_insert(&ssd->table, &entry->by_key, hash_of(ssd, &entry->key));
+    list_push_back(&ssd->lru, &entry->link);
+    ssd_account_add(&ssd->account, share_of(entry->state), entry->charge);
+    ssd->live_count += entry->state == SSD_LIVE;
+}
+
+/* Out of the table and its sums; the caller owns it. */
+static void take_out_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock)
+{
+    assert(entry->state != SSD_DOOMED);
+    map_remove(&ssd->table, &entry->by_key);
+    list_remove(&ssd->lru, &entry->link);
+    ssd_account_remove(&ssd->account, share_of(entry->state), entry->charge);
+    ssd->live_count -= entry->state == SSD_LIVE;
+}
+
+void ssd_forget_locked(struct tier_ssd *ssd, const struct hash256 *key)
+{
+    struct ssd_entry *entry = ssd_find_locked(ssd, key);
+
+    if (entry != NULL) {
+        take_out_locked(ssd, entry);
+        mem_free(entry);
+    }
+    entry = find_in(ssd, &ssd->doomed, key);
+    if (entry != NULL) {
+        map_remove(&ssd->doomed, &entry->by_key);
+        if (list_node_linked(&entry->link))
+            list_remove(&ssd->reapable, &entry->link);
+        ssd_account_remove(&ssd->account, SSD_SHARE_DOOMED, entry->charge);
+        ssd->doomed_count--;
+        mem_free(entry);
+    }
+}
+
+void ssd_add_doomed_locked(struct tier_ssd *ssd, struct ssd_entry *entry)
+{
+    lock_assert_held(&ssd->lock);
+    entry->state = SSD_DOOMED;
+    if (entry->temp == NULL)
+        map_insert(&ssd->doomed, &entry->by_key, hash_of(ssd, &entry->key));
+    list_push_back(&ssd->reapable, &entry->link);
+    ssd_account_add(&ssd->account, SSD_SHARE_DOOMED, entry->charge);
+    ssd->doomed_count++;
+    cond_signal(&ssd->for_janitor);
+}
+
+void ssd_doom_locked(struct tier_ssd *ssd, struct ssd_entry *entry, bool damaged)
+{
+    take_out_locked(ssd, entry);
+    if (ssd->dir.read_only) {
+        mem_free(entry);
+        return;
+    }
+    entry->damaged = damaged;
+    ssd_add_doomed_locked(ssd, entry);
+}
+
+unsigned ssd_evict_locked(struct tier_ssd *ssd, uint64_t bytes, unsigned count_max)
+{
+    unsigned count = 0;
+    uint64_t sum = 0;
+
+    lock_assert_held(&ssd->lock);
+    while (sum < bytes && count < count_max && !list_empty(&ssd->lru)) {
+        struct ssd_entry *entry = CONTAINER_OF(list_first(&ssd->lru), struct ssd_entry, link);
+        sum += entry->charge;
+        count++;
+        ssd_doom_locked(ssd, entry, false);
+    }
+    ssd->counters.evicted += count;
+    return count;
+}
+
+/* ---- busy keys ---- */
+
+bool ssd_is_busy_locked(const struct tier_ssd *ssd, const struct hash256 *key)
+{
+    lock_assert_held(&ssd->lock);
+    LIST_FOREACH (struct ssd_busy, busy, &ssd->busy, link)
+        if (memcmp(&busy->key, key, sizeof(*key)) == 0)
+            return true;
+    return false;
+}
+
+void ssd_set_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy, const struct hash256 *key)
+{
+    assert(!ssd_is_busy_locked(ssd, key));
+    *busy = (struct ssd_busy){.key = *key};
+    list_push_back(&ssd->busy, &busy->link);
+}
+
+void ssd_unset_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy)
+{
+    lock_assert_held(&ssd->lock);
+    list_remove(&ssd->busy, &busy->link);
+    cond_broadcast(&ssd->for_writers); /* a put, or a reaper, may have waited for this key */
+    cond_signal(&ssd->for_janitor);
+}
+
+/* ---- the end, and checks ---- */
+
+static void free_entry(struct map_node *node, void *arg)
+{
+    struct ssd_entry *entry = CONTAINER_OF(node, struct ssd_entry, by_key);
+
+    map_remove(arg, node);
+    mem_free(entry);
+}
+
+void ssd_table_free(struct tier_ssd *ssd)
+{
+    LIST_FOREACH_SAFE (struct ssd_entry, entry, &ssd->reapable, link) {
+        if (entry->temp != NULL) { /* in no map */
+            list_remove(&ssd->reapable, &entry->link);
+            mem_free(entry->temp);
+            mem_free(entry);
+        }
+    }
+    map_each(&ssd->table, free_entry, &ssd->table);
+    map_each(&ssd->doomed, free_entry, &ssd->doomed);
+    map_fini(&ssd->table);
+    map_fini(&ssd->doomed);
+}
+
+void tier_ssd_check(struct tier *tier)
+{
+    struct tier_ssd *ssd = CONTAINER_OF(tier, struct tier_ssd, tier);
+    uint64_t live = 0, foreign = 0, doomed = 0, count = 0;
+
+    lock_enter(&ssd->lock);
+    map_check(&ssd->table);
+    map_check(&ssd->doomed);
+    list_check(&ssd->lru);
+    LIST_FOREACH (struct ssd_entry, entry, &ssd->lru, link) {
+        assert(entry->state != SSD_DOOMED && ssd_find_locked(ssd, &entry->key) == entry); /* S1 */
+        live += entry->state == SSD_LIVE ? entry->charge : 0;
+        foreign += entry->state == SSD_FOREIGN ? entry->charge : 0;
+        count += entry->state == SSD_LIVE;
+    }
+    LIST_FOREACH (struct ssd_entry, entry, &ssd->reapable, link) {
+        assert(entry->state == SSD_DOOMED);
+        doomed += entry->charge;
+    }
+    assert(ssd->lru.count == ssd->table.count && count == ssd->live_count);
+    assert(list_empty(&ssd->puts) && list_empty(&ssd->puts_running) && ssd->puts_bytes == 0);
+    assert(ssd->account.live == live && ssd->account.foreign == foreign);
+    assert(ssd->account.doomed >= doomed && ssd->account.reserved == 0);
+    lock_leave(&ssd->lock);
+}

@@ -1,0 +1,542 @@
+/*
+ * ssd_writer.c: puts: taken or refused at once, written behind the caller's back.
+ *
+ *      ssd_put: admit (mode, limits, wear, cap) --> QUEUED --take--> RUNNING: store() --> done, exactly once
+ *                 '-- refused, counted               '-- dropped or replaced: done(TIER_CANCELLED) without a byte written
+ *
+ *      store:  digest, header -> there already? -> make_room: unlink what is doomed, measure free space -> write tmp/x -> wanted still?
+ *              -> rename -> insert                                       every step that fails removes tmp/x and gives its room back
+ *
+ * The room is reserved when a put is taken, so that it cannot be refused for the cap later; the least recently used are doomed then. They
+ * are unlinked before the first byte is written: the cap holds in between, too (S3). Unlinks do not wait for puts: the janitor does them,
+ * and so does whoever needs their room (keeps I60).
+ *
+ * Free space is measured for each write, and counts only while no other write ended meanwhile: value and moment belong together (keeps I64).
+ *
+ * Puts of one key are written one after another, and the later wins: the earlier one is unwanted from then on.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "tier/ssd_impl.h"
+
+enum { WRITE_BYTES = 4 << 20, MEASURES_MAX = 16 };
+
+static bool digest_is_known(const struct hash128 *digest)
+{
+    return !hash128_eq(digest, &(struct hash128){{0}});
+}
+
+/* ---- room ---- */
+
+/* Removes one doomed file, or lets the one who is at it do so. `reaped` is how many there had been when it was seen that one must go. */
+static bool reap(struct tier_ssd *ssd, const struct ssd_put *put, uint64_t reaped,
+                 unsigned *unlinks)
+{
+    if (*unlinks == 0)
+        return false; /* the next put goes on (keeps I61) */
+    --*unlinks;
+    enum ssd_reap result = ssd_reap_one(ssd, &put->meta.key);
+    return result == SSD_REAP_DONE ||
+           (result == SSD_REAP_NONE && ssd_wait_for_reapers(ssd, reaped));
+}
+
+/* Unlinks what is doomed until the reservations fit into the cap beside the rest of it. */
+static bool reap_for_cap(struct tier_ssd *ssd, const struct ssd_put *put, unsigned *unlinks)
+{
+    for (;;) {
+        lock_enter(&ssd->lock);
+        uint64_t bytes = ssd_account_must_reap(&ssd->account);
+        uint64_t reaped = ssd->reaped;
+        lock_leave(&ssd->lock);
+        if (bytes == 0)
+            return true;
+        if (!reap(ssd, put, reaped, unlinks))
+            return false;
+    }
+}
+
+/* Makes the file system have `missing` bytes more. False: it cannot be done within the allowance. */
+static bool free_space(struct tier_ssd *ssd, const struct ssd_put *put, uint64_t missing,
+                       unsigned *unlinks)
+{
+    lock_enter(&ssd->lock);
+    uint64_t doomed = ssd->account.doomed, reaped = ssd->reaped;
+    if (doomed < missing && !ssd->options.keep_all)
+        (void)ssd_evict_locked(ssd, missing - doomed, *unlinks);
+    lock_leave(&ssd->lock);
+    return reap(ssd, put, reaped, unlinks);
+}
+
+/* True: the account counts the write as begun, and the floor will hold with all of it. */
+static bool begin_above_floor(struct tier_ssd *ssd, const struct ssd_put *put, unsigned *unlinks)
+{
+    for (int tries = 0; tries < MEASURES_MAX + SSD_UNLINKS_PER_PUT; tries++) {
+        uint64_t free_bytes = UINT64_MAX;
+        lock_enter(&ssd->lock);
+        uint64_t measured_at = ssd->account.writes_ended;
+        lock_leave(&ssd->lock);
+        if (ssd->options.free_min > 0 &&
+            file_free_bytes(ssd->dir.fs, ssd->dir.root, &free_bytes, NULL) != ERR_OK)
+            return false;
+        lock_enter(&ssd->lock);
+        uint64_t missing =
+            ssd->options.free_min == 0
+                ? 0
+                : ssd_account_free_missing(&ssd->account, free_bytes, measured_at, put->reserved);
+        if (missing == 0)
+            ssd_account_begin_write(&ssd->account, put->reserved);
+        lock_leave(&ssd->lock);
+        if (missing == 0)
+            return true;
+        if (missing != UINT64_MAX && !free_space(ssd, put, missing, unlinks))
+            return false;
+    }
+    return false;
+}
+
+static bool make_room(struct tier_ssd *ssd, const struct ssd_put *put)
+{
+    unsigned unlinks = SSD_UNLINKS_PER_PUT;
+
+    return reap_for_cap(ssd, put, &unlinks) && begin_above_floor(ssd, put, &unlinks);
+}
+
+/* ---- one file ---- */
+
+static bool is_unwanted(struct tier_ssd *ssd, const struct ssd_put *put)
+{
+    lock_enter(&ssd->lock);
+    bool unwanted = put->unwanted;
+    lock_leave(&ssd->lock);
+    return unwanted;
+}
+
+/* ERR_CANCELLED when nobody wants it any more. */
+static enum err write_bytes(struct tier_ssd *ssd, const struct ssd_put *put, const void *header,
+                            int fd, struct errinfo *info)
+{
+    const struct file_sys *fs = ssd->dir.fs;
+
+    TRY(file_allocate(fs, fd, put->file_bytes, info));
+    TRY(file_write_at(fs, fd, header, put->header_bytes, 0, info));
+    for (uint64_t at = 0; at < put->meta.bytes; at += WRITE_BYTES) {
+        if (is_unwanted(ssd, put))
+            return err_set(info, ERR_CANCELLED, "not wanted any more");
+        size_t piece = MIN(put->meta.bytes - at, WRITE_BYTES);
+        TRY(file_write_at(fs, fd, (const char *)put->data + at, piece, put->header_bytes + at,
+                          info));
+    }
+    /* The time of the file is that of its last use; when it cannot be set, that of writing is as good. */
+    (void)!file_set_time(fs, fd, put->meta.used_wall_ns, NULL);
+    return ssd->options.sync ? file_sync(fs, fd, info) : ERR_OK;
+}
+
+/* A temporary file that cannot be removed now is the janitor's, and counts until it is gone. */
+static void discard(struct tier_ssd *ssd, const struct ssd_put *put, const char *temp)
+{
+    if (ssd_dir_discard(&ssd->dir, temp, NULL) == ERR_OK)
+        return;
+    struct ssd_entry *entry = mem_alloc(sizeof(*entry));
+    entry->temp = mem_strdup(temp);
+    entry->charge = put->charge;
+    lock_enter(&ssd->lock);
+    ssd_add_doomed_locked(ssd, entry);
+    ssd->counters.unlink_failures++;
+    lock_leave(&ssd->lock);
+}
+
+static enum err write_file(struct tier_ssd *ssd, const struct ssd_put *put, const void *header,
+                           struct errinfo *info)
+{
+    char temp[SSD_DIR_TEMP_BYTES];
+    int fd;
+
+    TRY(ssd_dir_create_temp(&ssd->dir, temp, &fd, info));
+    enum err err = write_bytes(ssd, put, header, fd, info);
+    file_close(ssd->dir.fs, &fd);
+    if (err == ERR_OK && is_unwanted(ssd, put))
+        err = err_set(info, ERR_CANCELLED, "not wanted any more");
+    if (err == ERR_OK)
+        err = ssd_dir_publish(&ssd->dir, temp, &put->meta.key, info);
+    if (err != ERR_OK)
+        discard(ssd, put, temp);
+    return err;
+}
+
+/* ---- the result ---- */
+
+/* The file lies under its name: what was there before is gone. */
+static enum tier_result published(struct tier_ssd *ssd, struct ssd_put *put, const void *header)
+{
+    struct ssd_entry *entry = mem_alloc(sizeof(*entry));
+    unsigned top = put->meta.key.bytes[0];
+
+    *entry = (struct ssd_entry){.key = put->meta.key,
+                                .digest = put->meta.digest,
+                                .bytes = put->meta.bytes,
+                                .charge = put->charge,
+                                .used_wall_ns = put->meta.used_wall_ns,
+                                .stamped_wall_ns = put->meta.used_wall_ns};
+    lock_enter(&ssd->lock);
+    ssd_forget_locked(ssd, &put->meta.key);
+    ssd_account_unreserve(&ssd->account, put->reserved);
+    put->reserved = 0;
+    if (!ssd->tops[top])
+        ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, SSD_DIR_BLOCK_BYTES);
+    ssd->tops[top] = true;
+    bool wanted = !put->unwanted;
+    if (wanted) {
+        ssd_insert_locked(ssd, entry);
+        ssd_add_record_locked(ssd, header, put->header_bytes);
+        ssd->stats.bytes_written += put->meta.bytes;
+        cond_signal(&ssd->for_janitor);
+    } else {
+        ssd_add_doomed_locked(ssd, entry); /* dropped while it was renamed (S4) */
+    }
+    lock_leave(&ssd->lock);
+    return wanted ? TIER_OK : TIER_CANCELLED;
+}
+
+/* A lost write is never silent (keeps I65). */
+static enum tier_result lost(struct tier_ssd *ssd, const struct ssd_put *put, enum err err,
+                             const struct errinfo *info)
+{
+    char key[HASH256_HEX_BYTES];
+
+    if (err == ERR_CANCELLED)
+        return TIER_CANCELLED;
+    hash256_hex(&put->meta.key, key);
+    lock_enter(&ssd->lock);
+    ssd->counters.lost++;
+    lock_leave(&ssd->lock);
+    LOG_ERROR(ssd->options.log, "ssd", "object lost", LOG_STR("key", key),
+              LOG_UINT("bytes", put->meta.bytes), LOG_STR("error", info->text));
+    return err == ERR_NO_SPACE ? TIER_FULL : TIER_ERROR;
+}
+
+static enum tier_result no_room(struct tier_ssd *ssd)
+{
+    lock_enter(&ssd->lock);
+    ssd->counters.full++;
+    lock_leave(&ssd->lock);
+    LOG_WARN(ssd->options.log, "ssd", "no room for an object");
+    return TIER_FULL;
+}
+
+/* What lies there already is not written again: only its use is noted. */
+static bool is_there_locked(struct tier_ssd *ssd, const struct tier_meta *meta) REQUIRES(lock)
+{
+    struct ssd_entry *entry = ssd_find_live_locked(ssd, &meta->key);
+
+    if (entry == NULL || entry->bytes != meta->bytes || !digest_is_known(&meta->digest) ||
+        !hash128_eq(&entry->digest, &meta->digest))
+        return false;
+    entry->used_wall_ns = MAX(entry->used_wall_ns, meta->used_wall_ns);
+    list_move_back(&ssd->lru, &entry->link);
+    ssd->counters.same++;
+    return true;
+}
+
+static enum tier_result write_put(struct tier_ssd *ssd, struct ssd_put *put, void *header)
+{
+    struct errinfo info = {0};
+
+    enum err err =
+        ssd_format_encode(&ssd->format, &put->meta, put->data, header, put->header_bytes);
+    assert(err == ERR_OK); /* measured when it was taken */
+    if (!make_room(ssd, put))
+        return no_room(ssd);
+    uint64_t counted = put->reserved;
+    err = write_file(ssd, put, header, &info);
+    enum tier_result result =
+        err == ERR_OK ? published(ssd, put, header) : lost(ssd, put, err, &info);
+    lock_enter(&ssd->lock);
+    ssd_account_end_write(&ssd->account, counted);
+    lock_leave(&ssd->lock);
+    return result;
+}
+
+/* From the first to the last byte; the key is busy. */
+static enum tier_result store(struct tier_ssd *ssd, struct ssd_put *put)
+{
+    struct errinfo info = {0};
+
+    if (is_unwanted(ssd, put))
+        return TIER_CANCELLED;
+    if (!digest_is_known(&put->meta.digest))
+        put->meta.digest = hash128_of(put->data, put->meta.bytes);
+    lock_enter(&ssd->lock);
+    bool there = is_there_locked(ssd, &put->meta);
+    lock_leave(&ssd->lock);
+    if (there)
+        return TIER_OK;
+    void *header = mem_try_alloc(put->header_bytes);
+    if (header == NULL)
+        return lost(ssd, put, err_set(&info, ERR_NOMEM, "no memory for its header"), &info);
+    enum tier_result result = write_put(ssd, put, header);
+    mem_free(header);
+    return result;
+}
+
+/* ---- the queue ---- */
+
+static bool is_full_locked(const struct tier_ssd *ssd, uint64_t bytes) REQUIRES(lock)
+{
+    return ssd->puts.count >= ssd->options.queue_items_max ||
+           (ssd->puts.count > 0 && ssd->puts_bytes + bytes > ssd->options.queue_bytes_max);
+}
+
+/* The first whose key nobody is working on. */
+static struct ssd_put *take_locked(struct tier_ssd *ssd) REQUIRES(lock)
+{
+    if (ssd->held)
+        return NULL;
+    LIST_FOREACH (struct ssd_put, put, &ssd->puts, link)
+        if (!ssd_is_busy_locked(ssd, &put->meta.key)) {
+            list_remove(&ssd->puts, &put->link);
+            ssd->puts_bytes -= put->meta.bytes;
+            cond_broadcast(&ssd->for_room);
+            return put;
+        }
+    return NULL;
+}
+
+/* The put is neither queued nor running any more, and gives back what it reserved. */
+static void end_locked(struct tier_ssd *ssd, struct ssd_put *put, enum tier_result result)
+    REQUIRES(lock)
+{
+    ssd_account_unreserve(&ssd->account, put->reserved);
+    put->reserved = 0;
+    ssd->stats.puts_done += result == TIER_OK;
+    ssd->stats.errors += result == TIER_ERROR;
+    cond_broadcast(&ssd->for_idle);
+}
+
+/* Runs a put that is in no list; the caller set its key busy. Frees it. */
+static void run(struct tier_ssd *ssd, struct ssd_put *put, struct ssd_busy *busy)
+{
+    enum tier_result result = store(ssd, put);
+
+    lock_enter(&ssd->lock);
+    list_remove(&ssd->puts_running, &put->link);
+    ssd_unset_busy_locked(ssd, busy);
+    end_locked(ssd, put, result);
+    ssd->puts_ending++;
+    lock_leave(&ssd->lock);
+    put->done(result, put->arg);
+    mem_free(put);
+    lock_enter(&ssd->lock);
+    ssd->puts_ending--; /* a flush waits for the callback, too */
+    cond_broadcast(&ssd->for_idle);
+    lock_leave(&ssd->lock);
+}
+
+void ssd_writer_run(void *arg)
+{
+    struct tier_ssd *ssd = arg;
+
+    lock_enter(&ssd->lock);
+    for (;;) {
+        struct ssd_put *put = take_locked(ssd);
+        if (put != NULL) {
+            struct ssd_busy busy;
+            list_push_back(&ssd->puts_running, &put->link);
+            ssd_set_busy_locked(ssd, &busy, &put->meta.key);
+            lock_leave(&ssd->lock);
+            run(ssd, put, &busy);
+            lock_enter(&ssd->lock);
+        } else if (ssd->stop) {
+            break;
+        } else {
+            cond_wait(&ssd->for_writers, &ssd->lock);
+        }
+    }
+    lock_leave(&ssd->lock);
+}
+
+/* ---- unwanted ---- */
+
+static void unqueue_locked(struct tier_ssd *ssd, struct ssd_put *put, struct list *out)
+    REQUIRES(lock)
+{
+    list_remove(&ssd->puts, &put->link);
+    ssd->puts_bytes -= put->meta.bytes;
+    end_locked(ssd, put, TIER_CANCELLED);
+    list_push_back(out, &put->link);
+    cond_broadcast(&ssd->for_room);
+}
+
+void ssd_unwant_locked(struct tier_ssd *ssd, const struct hash256 *key, struct list *out)
+{
+    lock_assert_held(&ssd->lock);
+    LIST_FOREACH (struct ssd_put, put, &ssd->puts_running, link)
+        if (key == NULL || memcmp(&put->meta.key, key, sizeof(*key)) == 0)
+            put->unwanted = true;
+    LIST_FOREACH_SAFE (struct ssd_put, put, &ssd->puts, link)
+        if (key == NULL || memcmp(&put->meta.key, key, sizeof(*key)) == 0)
+            unqueue_locked(ssd, put, out);
+}
+
+void ssd_end_puts(struct list *puts)
+{
+    struct list_node *link;
+
+    while ((link = list_pop_front(puts)) != NULL) {
+        struct ssd_put *put = CONTAINER_OF(link, struct ssd_put, link);
+        put->done(TIER_CANCELLED, put->arg);
+        mem_free(put);
+    }
+}
+
+/* ---- taking ---- */
+
+static struct ssd_put *put_create(const struct tier_meta *meta, uint32_t header_bytes)
+{
+    size_t tokens_bytes = (size_t)meta->tokens_count * sizeof(meta->tokens[0]);
+    struct ssd_put *put = mem_try_alloc(sizeof(*put) + tokens_bytes);
+
+    if (put == NULL)
+        return NULL;
+    *put = (struct ssd_put){
+        .meta = *meta, .header_bytes = header_bytes, .file_bytes = header_bytes + meta->bytes};
+    if (tokens_bytes > 0)
+        memcpy(put->tokens, meta->tokens, tokens_bytes);
+    put->meta.tokens = put->tokens;
+    put->charge = ssd_charge(put->file_bytes);
+    put->reserved =
+        put->charge + ssd_catalogue_record_bytes_max(header_bytes) + SSD_DIR_BLOCK_BYTES;
+    return put;
+}
+
+/* Reserves the room of a put, and dooms what must leave for it. */
+static bool reserve_locked(struct tier_ssd *ssd, const struct ssd_put *put) REQUIRES(lock)
+{
+    uint64_t missing = ssd_account_missing(&ssd->account, put->reserved);
+
+    if (missing > 0 && missing != UINT64_MAX && !ssd->options.keep_all)
+        (void)ssd_evict_locked(ssd, missing, SSD_UNLINKS_PER_PUT);
+    return ssd_account_try_reserve(&ssd->account, put->reserved);
+}
+
+/* NULL: taken. Else the counter of the reason why not. */
+static uint64_t *admit_locked(struct tier_ssd *ssd, const struct ssd_put *put) REQUIRES(lock)
+{
+    uint64_t wall_ns = clock_wall_ns(ssd->options.clock);
+
+    if (ssd->closing || ssd->dir.read_only || ssd->unread_count > 0)
+        return &ssd->counters.refused_mode;
+    if (!ssd_account_sight(&ssd->account, &put->meta.key))
+        return &ssd->counters.refused_sighting;
+    if (!ssd_account_take_day(&ssd->account, put->charge, wall_ns))
+        return &ssd->counters.refused_day;
+    if (reserve_locked(ssd, put))
+        return NULL;
+    ssd_account_give_day(&ssd->account, put->charge);
+    return &ssd->counters.refused_cap;
+}
+
+/* Whether what lies under the key is about to change. */
+static bool is_coming_locked(const struct tier_ssd *ssd, const struct hash256 *key) REQUIRES(lock)
+{
+    LIST_FOREACH (struct ssd_put, put, &ssd->puts, link)
+        if (memcmp(&put->meta.key, key, sizeof(*key)) == 0)
+            return true;
+    return ssd_is_busy_locked(ssd, key);
+}
+
+/* Waits for room in the queue as long as the options allow. */
+static bool wait_for_room_locked(struct tier_ssd *ssd, uint64_t bytes) REQUIRES(lock)
+{
+    uint64_t deadline = clock_deadline_ns(clock_real(), ssd->options.queue_wait_ns);
+    bool in_time = ssd->options.queue_wait_ns > 0;
+
+    ssd->counters.waits += in_time && is_full_locked(ssd, bytes);
+    while (is_full_locked(ssd, bytes) && in_time && !ssd->closing)
+        in_time = cond_wait_until(&ssd->for_room, &ssd->lock, deadline);
+    return !is_full_locked(ssd, bytes);
+}
+
+enum taken { TAKEN_NOT, TAKEN_QUEUED, TAKEN_INLINE, TAKEN_THERE };
+
+/* With TAKEN_INLINE the put runs, and its key is busy. */
+static enum taken take_put(struct tier_ssd *ssd, struct ssd_put *put, struct ssd_busy *busy,
+                           struct list *unwanted)
+{
+    enum taken taken = TAKEN_QUEUED;
+    uint64_t *reason = NULL;
+
+    lock_enter(&ssd->lock);
+    if (!is_coming_locked(ssd, &put->meta.key) && is_there_locked(ssd, &put->meta)) {
+        ssd->stats.puts++;
+        ssd->stats.puts_done++;
+        lock_leave(&ssd->lock);
+        return TAKEN_THERE;
+    }
+    if (!wait_for_room_locked(ssd, put->meta.bytes)) {
+        taken = TAKEN_INLINE;
+        if (!ssd->options.write_inline || ssd->held || ssd_is_busy_locked(ssd, &put->meta.key))
+            reason = &ssd->counters.refused_queue;
+    }
+    if (reason == NULL)
+        reason = admit_locked(ssd, put);
+    if (reason != NULL) {
+        ++*reason;
+        ssd->stats.refused++;
+        lock_leave(&ssd->lock);
+        return TAKEN_NOT;
+    }
+    ssd_unwant_locked(ssd, &put->meta.key, unwanted);
+    ssd->stats.puts++;
+    if (taken == TAKEN_INLINE) {
+        ssd->counters.inlined++;
+        list_push_back(&ssd->puts_running, &put->link);
+        ssd_set_busy_locked(ssd, busy, &put->meta.key);
+    } else {
+        list_push_back(&ssd->puts, &put->link);
+        ssd->puts_bytes += put->meta.bytes;
+        cond_signal(&ssd->for_writers);
+    }
+    lock_leave(&ssd->lock);
+    return taken;
+}
+
+static bool refuse(struct tier_ssd *ssd, uint64_t *reason)
+{
+    lock_enter(&ssd->lock);
+    ++*reason;
+    ssd->stats.refused++;
+    lock_leave(&ssd->lock);
+    return false;
+}
+
+bool ssd_put(struct tier *tier, const struct tier_meta *meta, const void *data, tier_done_fn done,
+             void *arg)
+{
+    struct tier_ssd *ssd = CONTAINER_OF(tier, struct tier_ssd, tier);
+    struct list unwanted;
+    struct ssd_busy busy;
+    uint32_t header_bytes;
+
+    if (ssd_format_measure(&ssd->format, meta, &header_bytes) != ERR_OK)
+        return refuse(ssd, &ssd->counters.refused_limit);
+    struct ssd_put *put = put_create(meta, header_bytes);
+    if (put == NULL)
+        return refuse(ssd, &ssd->counters.refused_memory);
+    put->data = data;
+    put->done = done;
+    put->arg = arg;
+    list_init(&unwanted);
+    enum taken taken = take_put(ssd, put, &busy, &unwanted);
+    ssd_end_puts(&unwanted);
+    if (taken == TAKEN_INLINE)
+        run(ssd, put, &busy);
+    if (taken == TAKEN_THERE)
+        done(TIER_OK, arg);
+    if (taken == TAKEN_THERE || taken == TAKEN_NOT)
+        mem_free(put);
+    return taken != TAKEN_NOT;
+}

@@ -1,0 +1,291 @@
+/*
+ * tier_ssd.c: the directory as a tier: opening, the table of operations, closing.
+ *
+ *      open:   directory and lock -> recover -> threads                          closed again in the opposite order when one fails
+ *      close:  nothing new -> puts for at most close_wait_ns -> the rest cancelled -> threads end -> doomed files -> catalogue -> lock
+ *
+ * ssd_impl.h says which file does what. Not here: what is worth keeping (the cache's business, as far as it drops; else the least recently used
+ * leave) and any answer to a caller that says more than a result of tier.h.
+ */
+#include "tier/tier_ssd.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "tier/ssd_impl.h"
+
+enum { WRITERS = 2, READERS = 4, QUEUE_ITEMS = 1024, TOKENS_MAX = 1 << 24 };
+
+#define QUEUE_BYTES (UINT64_C(1) << 30)
+
+/* Records that wait for the janitor. Beyond it they are left out, and found in their files by the next start. */
+#define RECORDS_BYTES_MAX (UINT64_C(256) << 20)
+
+static struct tier_ssd *ssd_of(struct tier *tier)
+{
+    return CONTAINER_OF(tier, struct tier_ssd, tier);
+}
+
+/* ---- the table of a tier ---- */
+
+static void ssd_drop(struct tier *tier, const struct hash256 *key)
+{
+    struct tier_ssd *ssd = ssd_of(tier);
+    struct list unwanted;
+
+    list_init(&unwanted);
+    lock_enter(&ssd->lock);
+    ssd_unwant_locked(ssd, key, &unwanted);
+    struct ssd_entry *entry = ssd_find_live_locked(ssd, key);
+    if (entry != NULL) {
+        ssd_doom_locked(ssd, entry, false);
+        ssd->stats.drops++;
+    }
+    lock_leave(&ssd->lock);
+    ssd_end_puts(&unwanted);
+}
+
+static bool ssd_has(struct tier *tier, const struct hash256 *key)
+{
+    struct tier_ssd *ssd = ssd_of(tier);
+
+    lock_enter(&ssd->lock);
+    bool has = ssd_find_live_locked(ssd, key) != NULL;
+    lock_leave(&ssd->lock);
+    return has;
+}
+
+static void ssd_stats(struct tier *tier, struct tier_stats *stats)
+{
+    struct tier_ssd *ssd = ssd_of(tier);
+
+    lock_enter(&ssd->lock);
+    *stats = ssd->stats;
+    stats->objects = ssd->live_count;
+    stats->bytes = ssd->account.live;
+    stats->bytes_max = ssd->account.limits.bytes_max;
+    stats->queue_length = ssd->puts.count + ssd->puts_running.count + ssd->reads.count;
+    lock_leave(&ssd->lock);
+}
+
+static bool puts_are_done_locked(const struct tier_ssd *ssd) REQUIRES(lock)
+{
+    return list_empty(&ssd->puts) && list_empty(&ssd->puts_running) && ssd->puts_ending == 0;
+}
+
+/* What could not be removed is not waited for: it may take for ever. */
+static bool is_idle_locked(const struct tier_ssd *ssd) REQUIRES(lock)
+{
+    return puts_are_done_locked(ssd) && ssd->account.writing == 0 &&
+           (ssd->doomed_count == 0 || ssd->retry_at_ns > clock_mono_ns(clock_real()));
+}
+
+static bool ssd_flush(struct tier *tier, uint64_t timeout_ns)
+{
+    struct tier_ssd *ssd = ssd_of(tier);
+    uint64_t deadline = clock_deadline_ns(clock_real(), timeout_ns);
+    bool in_time = true;
+
+    lock_enter(&ssd->lock);
+    cond_signal(&ssd->for_janitor);
+    while (!is_idle_locked(ssd) && in_time)
+        in_time = cond_wait_until(&ssd->for_idle, &ssd->lock, deadline);
+    bool done = puts_are_done_locked(ssd);
+    lock_leave(&ssd->lock);
+    return done;
+}
+
+/* ---- closing ---- */
+
+static void end_threads(struct tier_ssd *ssd)
+{
+    lock_enter(&ssd->lock);
+    ssd->held = false;
+    ssd->stop = true;
+    cond_broadcast(&ssd->for_writers);
+    cond_broadcast(&ssd->for_readers);
+    cond_broadcast(&ssd->for_janitor);
+    lock_leave(&ssd->lock);
+    for (unsigned i = 0; i < ssd->threads_count; i++)
+        thread_join(&ssd->threads[i]);
+}
+
+/* Everything that was started ends: puts if there is time for them, else cancelled. */
+static void end_operations(struct tier_ssd *ssd)
+{
+    uint64_t deadline = clock_deadline_ns(clock_real(), ssd->options.close_wait_ns);
+    bool in_time = true;
+    struct list unwanted;
+
+    list_init(&unwanted);
+    lock_enter(&ssd->lock);
+    ssd->closing = true;
+    cond_broadcast(&ssd->for_room);
+    while (!puts_are_done_locked(ssd) && in_time && !ssd->held)
+        in_time = cond_wait_until(&ssd->for_idle, &ssd->lock, deadline);
+    ssd_unwant_locked(ssd, NULL, &unwanted);
+    lock_leave(&ssd->lock);
+    if (!list_empty(&unwanted))
+        LOG_ERROR(ssd->options.log, "ssd", "objects lost at the end",
+                  LOG_UINT("objects", unwanted.count));
+    ssd_end_puts(&unwanted);
+    ssd_cancel_all(ssd);
+}
+
+static void ssd_free(struct tier_ssd *ssd)
+{
+    ssd_image_destroy(&ssd->image);
+    ssd_catalogue_close(&ssd->catalogue);
+    ssd_table_free(ssd);
+    buf_fini(&ssd->records);
+    ssd_account_fini(&ssd->account);
+    ssd_dir_close(&ssd->dir);
+    cond_fini(&ssd->for_writers);
+    cond_fini(&ssd->for_readers);
+    cond_fini(&ssd->for_janitor);
+    cond_fini(&ssd->for_room);
+    cond_fini(&ssd->for_idle);
+    lock_fini(&ssd->lock);
+    mem_free(ssd);
+}
+
+static void ssd_close(struct tier *tier)
+{
+    struct tier_ssd *ssd = ssd_of(tier);
+
+    end_operations(ssd);
+    end_threads(ssd);
+    ssd_reap_rest(ssd);
+    ssd_tidy_catalogue(ssd);
+    ssd_free(ssd);
+}
+
+static const struct tier_ops ssd_ops = {
+    .name = "ssd",
+    .put = ssd_put,
+    .get = ssd_get,
+    .cancel = ssd_cancel,
+    .drop = ssd_drop,
+    .has = ssd_has,
+    .each = ssd_each,
+    .stats = ssd_stats,
+    .flush = ssd_flush,
+    .close = ssd_close,
+};
+
+/* ---- opening ---- */
+
+static void fill_defaults(struct tier_ssd_options *options)
+{
+    options->writers = options->writers ? options->writers : WRITERS;
+    options->readers = options->readers ? options->readers : READERS;
+    options->writers = MIN(options->writers, SSD_THREADS_MAX / 2 - 1);
+    options->readers = MIN(options->readers, SSD_THREADS_MAX / 2);
+    options->queue_items_max = options->queue_items_max ? options->queue_items_max : QUEUE_ITEMS;
+    options->queue_bytes_max = options->queue_bytes_max ? options->queue_bytes_max : QUEUE_BYTES;
+    options->retry_ns = options->retry_ns ? options->retry_ns : NS_PER_S;
+    options->fs = options->fs ? options->fs : file_sys_real();
+    options->clock = options->clock ? options->clock : clock_real();
+}
+
+static struct tier_ssd *ssd_create(const struct tier_ssd_options *options)
+{
+    struct tier_ssd *ssd = mem_alloc(sizeof(*ssd));
+    const struct ssd_account_limits account = {.bytes_max = options->bytes_max,
+                                               .free_min = options->free_min,
+                                               .day_bytes_max = options->day_bytes_max,
+                                               .second_sighting = options->second_sighting};
+    const struct ssd_limits limits = {.tokens_max = TOKENS_MAX,
+                                      .shape_bytes_max = TIER_SHAPE_BYTES_MAX,
+                                      .payload_bytes_max = options->bytes_max};
+
+    ssd->tier.ops = &ssd_ops;
+    ssd->options = *options;
+    fill_defaults(&ssd->options);
+    ssd->catalogue.fd = FILE_NO;
+    hash_random(&ssd->seed, sizeof(ssd->seed));
+    ssd_format_init(&ssd->format, &options->key, &limits, options->payload_mac);
+    ssd_account_init(&ssd->account, &account);
+    lock_init(&ssd->lock, "ssd", LOCK_RANK_TIER);
+    cond_init(&ssd->for_writers);
+    cond_init(&ssd->for_readers);
+    cond_init(&ssd->for_janitor);
+    cond_init(&ssd->for_room);
+    cond_init(&ssd->for_idle);
+    map_init(&ssd->table);
+    map_init(&ssd->doomed);
+    buf_init(&ssd->records, RECORDS_BYTES_MAX);
+    struct list *lists[] = {&ssd->lru,          &ssd->reapable, &ssd->busy,         &ssd->puts,
+                            &ssd->puts_running, &ssd->reads,    &ssd->reads_running};
+    for (size_t i = 0; i < COUNT_OF(lists); i++)
+        list_init(lists[i]);
+    return ssd;
+}
+
+static enum err start_thread(struct tier_ssd *ssd, const char *name, void (*fn)(void *ssd),
+                             struct errinfo *info)
+{
+    assert(ssd->threads_count < SSD_THREADS_MAX);
+    TRY(thread_start(&ssd->threads[ssd->threads_count], name, fn, ssd, info));
+    ssd->threads_count++;
+    return ERR_OK;
+}
+
+static enum err start_threads(struct tier_ssd *ssd, struct errinfo *info)
+{
+    for (unsigned i = 0; i < ssd->options.readers; i++)
+        TRY(start_thread(ssd, "ssd-read", ssd_reader_run, info));
+    if (ssd->dir.read_only)
+        return ERR_OK;
+    for (unsigned i = 0; i < ssd->options.writers; i++)
+        TRY(start_thread(ssd, "ssd-write", ssd_writer_run, info));
+    return start_thread(ssd, "ssd-janitor", ssd_janitor_run, info);
+}
+
+enum err tier_ssd_open(struct tier **tier, const struct tier_ssd_options *options,
+                       struct errinfo *info)
+{
+    struct tier_ssd *ssd = ssd_create(options);
+
+    *tier = NULL;
+    enum err err = ssd_dir_open(&ssd->dir, ssd->options.fs, options->path, options->read_only,
+                                &ssd->counters.temps_removed, info);
+    if (err == ERR_OK) {
+        ssd_recover(ssd);
+        err = start_threads(ssd, info);
+    }
+    if (err != ERR_OK) {
+        end_threads(ssd);
+        ssd_free(ssd);
+        return err;
+    }
+    *tier = &ssd->tier;
+    return ERR_OK;
+}
+
+void tier_ssd_stats(struct tier *tier, struct tier_ssd_stats *stats)
+{
+    struct tier_ssd *ssd = ssd_of(tier);
+
+    lock_enter(&ssd->lock);
+    *stats = ssd->counters;
+    stats->bytes_foreign = ssd->account.foreign;
+    stats->bytes_doomed = ssd->account.doomed;
+    stats->bytes_reserved = ssd->account.reserved;
+    stats->bytes_overhead = ssd->account.overhead;
+    lock_leave(&ssd->lock);
+}
+
+void tier_ssd_hold(struct tier *tier, bool hold)
+{
+    struct tier_ssd *ssd = ssd_of(tier);
+
+    lock_enter(&ssd->lock);
+    ssd->held = hold;
+    cond_broadcast(&ssd->for_writers);
+    cond_broadcast(&ssd->for_readers);
+    lock_leave(&ssd->lock);
+}

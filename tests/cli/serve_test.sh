@@ -1,0 +1,187 @@
+#!/usr/bin/env bash
+# `hearth serve` as a user meets it: the lines it prints, what they promise, and how it ends.
+# shellcheck source=tests/support/suite.sh
+. "$(dirname "$0")/../support/suite.sh"
+
+unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS HEARTH_API_KEYS
+export XDG_CONFIG_HOME=/nonexistent XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache
+server=
+
+make_model() {
+    "$HEARTH" model make --family "${1:-qwen3}" --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
+}
+
+stop_at_exit() { [ -z "$server" ] || kill -9 "$server" 2>/dev/null; }
+trap stop_at_exit EXIT
+
+# Starts it on a free port with small figures, and waits for the banner.
+start() { # options
+    "$HEARTH" serve m.gguf --port 0 -t 1 -c 2048 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" "$@" >served 2>log &
+    server=$!
+    for _ in $(seq 200); do
+        grep -q 'Ctrl-C' served && break
+        kill -0 "$server" 2>/dev/null || fail "it ended: $(cat log)"
+        sleep 0.05
+    done
+    url=$(sed -n 's/^ *Anthropic \(http.*\)/\1/p' served)
+    [ -n "$url" ] || grep -q '\.sock' served || fail "no address in the banner: $(cat served)"
+}
+
+stop() {
+    kill -TERM "$server"
+    wait "$server"
+    status=$?
+    server=
+    [ "$status" = 0 ] || fail "ended with $status: $(cat log)"
+}
+
+ask() { # PATH JSON
+    run curl -sS -o body -w '%{http_code}' "$url$1" -H 'Content-Type: application/json' -d "$2"
+    expect_status 0
+    code=$(cat "$scratch/out")
+}
+
+chat='{"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 8}'
+
+test_the_printed_line_works() {
+    make_model
+    start
+    # The three lines of curl as they stand there.
+    sed -n '/^ *curl /,/-d /p' served >line
+    [ -s line ] || fail 'no curl line'
+    run bash line
+    expect_status 0
+    expect_out '"object":"chat.completion"'
+    stop
+    grep -q '\[route\] 1 model=qwen3 route=continuous reason=batch kinds=full' log || fail "no route: $(cat log)"
+    grep -qE '\[cache\] 1 miss prompt_tokens=[0-9]+ read_tokens=0 ' log || fail "no miss: $(cat log)"
+    grep -qE 'prompt [0-9]+ = device 0 \+ ram 0 \+ ssd 0 \+ computed [0-9]+ \| cold' log || fail "no honest line: $(cat log)"
+}
+
+test_health_and_version() {
+    make_model
+    start
+    for path in /health /v1/health /ready /version /props /slots /v1/models /metrics; do
+        run curl -sS -o body -w '%{http_code}' "$url$path"
+        expect_out 200
+    done
+    stop
+}
+
+test_local_socket() {
+    make_model
+    start --host "$PWD/h.sock"
+    run curl -sS --unix-socket h.sock http://localhost/v1/chat/completions -d "$chat"
+    expect_out '"object":"chat.completion"'
+    [ "$(stat -c %a h.sock)" = 600 ] || fail 'others can connect'
+    stop
+}
+
+test_keys_are_wanted() {
+    make_model
+    printf '# people\nanna:first-key\n' >keys
+    start --api-key second-key --api-key-file keys
+    ask /v1/chat/completions "$chat"
+    [ "$code" = 401 ] || fail "without a key: $code"
+    for key in first-key second-key; do
+        run curl -sS -o body -w '%{http_code}' "$url/v1/chat/completions" -H "Authorization: Bearer $key" -d "$chat"
+        expect_out 200
+        run curl -sS -o body -w '%{http_code}' "$url/v1/messages" -H "x-api-key: $key" -d "$chat"
+        expect_out 200
+    done
+    grep -q 'first-key\|second-key' log served && fail 'a key was shown'
+    stop
+}
+
+test_open_to_the_world_needs_a_key() {
+    make_model
+    run "$HEARTH" serve m.gguf --host 0.0.0.0 --port 0
+    expect_status 2
+    expect_err '--api-key'
+    expect_err '--allow-any'
+}
+
+test_a_port_in_use() {
+    make_model
+    start
+    run "$HEARTH" serve m.gguf --port "${url##*:}" -t 1 --ssd-dir none --state-dir "$PWD/other"
+    expect_status 1
+    expect_err 'choose another --port'
+    stop
+}
+
+test_what_is_missing_is_said() {
+    run "$HEARTH" serve
+    expect_status 2
+    expect_err 'which model?'
+    run "$HEARTH" serve nowhere.gguf --port 0 --ssd-dir none --state-dir "$PWD/state"
+    expect_status 1
+    expect_err 'nowhere.gguf'
+    make_model
+    run "$HEARTH" serve m.gguf -m m.gguf
+    expect_status 2
+    run "$HEARTH" serve m.gguf --port 0 --ssd-dir none --chat-template-file none.jinja --state-dir "$PWD/state"
+    expect_status 1
+    expect_err 'none.jinja'
+    run "$HEARTH" serve m.gguf --port 0 --keep-volatile everything
+    expect_status 2
+    expect_err 'no such rule'
+}
+
+# The key stays with its owner and stays the same.
+test_the_key_of_the_installation() {
+    make_model
+    start
+    stop
+    [ "$(stat -c '%a %s' state/key)" = '600 32' ] || fail "$(ls -l state)"
+    cp state/key before
+    start
+    stop
+    cmp -s state/key before || fail 'another key'
+}
+
+# An answer in progress is finished before the server ends.
+test_drains() {
+    make_model
+    start
+    curl -sSN "$url/v1/completions" -d '{"prompt": "a", "max_tokens": 1500, "ignore_eos": true, "stream": true}' >stream &
+    client=$!
+    for _ in $(seq 100); do [ -s stream ] && break; sleep 0.02; done
+    stop
+    wait "$client" || fail 'the stream was broken off'
+    grep -q '^data: \[DONE\]' stream || fail 'the stream has no end'
+    grep -q '"finish_reason":"length"' stream || fail 'it was cut short'
+}
+
+test_no_cache() {
+    make_model
+    start --no-cache
+    ask /v1/chat/completions "$chat"
+    ask /v1/chat/completions "$chat"
+    grep -q '"cached_tokens":0' body || fail "$(cat body)"
+    grep -q 'cache *off' served || fail "$(cat served)"
+    stop
+}
+
+# Exact, warm and without a cache: the same text.
+test_exact_is_the_same_text() {
+    for family in qwen3 qwen35; do
+        make_model "$family"
+        prompt=$(head -c 600 /dev/zero | tr '\0' 'x')
+        body="{\"prompt\": \"Once $prompt upon a time\", \"max_tokens\": 24, \"temperature\": 0, \"ignore_eos\": true}"
+        start --exact --no-cache
+        ask /v1/completions "$body"
+        sed 's/.*"text":"\([^"]*\)".*/\1/' body >cold
+        stop
+        start --exact
+        for _ in 1 2 3; do
+            ask /v1/completions "$body"
+            sed 's/.*"text":"\([^"]*\)".*/\1/' body >warm
+            cmp -s cold warm || fail "$family: $(cat cold) / $(cat warm)"
+        done
+        grep -qE '"ram":[1-9]' body || fail "nothing was reused: $(cat body)"
+        stop
+    done
+}
+
+suite_main "$@"

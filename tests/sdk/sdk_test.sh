@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The official SDKs of OpenAI and Anthropic against the real server on a small model. They come from the npm registry, pinned in
+# package-lock.json; without a registry these tests are skipped.
+# shellcheck source=tests/support/suite.sh
+. "$(dirname "$0")/../support/suite.sh"
+
+folder=$(cd "$(dirname "$0")" && pwd)
+unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS HEARTH_API_KEYS
+export XDG_CONFIG_HOME=/nonexistent HEARTH
+
+# Once for all tests, which may run side by side.
+install_sdks() {
+    command -v npm >/dev/null || skip 'no npm'
+    (
+        flock 9
+        [ "$folder/node_modules/.stamp" -nt "$folder/package-lock.json" ] && exit 0
+        cd "$folder" && npm ci --no-audit --no-fund >"$scratch/npm" 2>&1 && touch node_modules/.stamp
+    ) 9>"$folder/.npm.lock" || skip "the SDKs cannot be installed: $(grep -m1 'npm error' "$scratch/npm")"
+}
+
+run_sdk() { # FILE
+    install_sdks
+    MODEL=$PWD/m.gguf
+    export MODEL
+    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out "$MODEL" >/dev/null 2>&1 || fail 'no model'
+    run node --test --test-reporter=spec "$folder/$1"
+    expect_status 0
+    expect_out 'fail 0'
+}
+
+test_openai() { run_sdk openai.test.mjs; }
+test_anthropic() { run_sdk anthropic.test.mjs; }
+
+suite_main "$@"

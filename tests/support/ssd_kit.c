@@ -1,0 +1,110 @@
+#include "support/ssd_kit.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "support/test.h"
+#include "support/tier_suite.h"
+
+const char *ssd_kit_new_path(void)
+{
+    static char paths[16][600];
+    static int number;
+    char *path = paths[number % 16];
+
+    snprintf(path, sizeof(paths[0]), "%s/ssd%d", test_dir(), number++);
+    return path;
+}
+
+struct tier_ssd_options ssd_kit_options(const char *path, uint64_t bytes_max)
+{
+    return (struct tier_ssd_options){.path = path,
+                                     .key = hash256_of("installation", 12),
+                                     .bytes_max = bytes_max,
+                                     .writers = 2,
+                                     .readers = 2,
+                                     .retry_ns = 5 * NS_PER_MS,
+                                     .close_wait_ns = 20 * NS_PER_S};
+}
+
+struct tier *ssd_kit_open(const struct tier_ssd_options *options)
+{
+    struct errinfo info = {0};
+    struct tier *tier;
+
+    if (tier_ssd_open(&tier, options, &info) != ERR_OK)
+        fail_msg("%s", info.text);
+    return tier;
+}
+
+void ssd_kit_object_path(const char *dir, uint32_t n, char out[1024])
+{
+    struct hash256 key = tier_suite_key(n);
+    char name[SSD_NAME_BYTES];
+
+    ssd_format_name(&key, name);
+    snprintf(out, 1024, "%s/%s", dir, name);
+}
+
+void ssd_kit_flip(const char *dir, uint32_t n, int64_t offset)
+{
+    char path[1024];
+    unsigned char byte;
+
+    ssd_kit_object_path(dir, n, path);
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    off_t at = offset < 0 ? lseek(fd, 0, SEEK_END) + offset : offset;
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 0x10;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+static uint64_t sum;
+static int files;
+static const char *wanted;
+
+static int visit(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    size_t len = strlen(path), suffix = strlen(wanted);
+
+    (void)ftw;
+    sum += (uint64_t)st->st_blocks * 512;
+    files += type == FTW_F && S_ISREG(st->st_mode) && len >= suffix &&
+             strcmp(path + len - suffix, wanted) == 0;
+    return 0;
+}
+
+static void walk(const char *dir, const char *suffix)
+{
+    sum = 0;
+    files = 0;
+    wanted = suffix;
+    nftw(dir, visit, 16, FTW_PHYS); /* what vanishes meanwhile is not there */
+}
+
+uint64_t ssd_kit_disk_bytes(const char *dir)
+{
+    walk(dir, "");
+    return sum;
+}
+
+int ssd_kit_count_files(const char *dir, const char *suffix)
+{
+    walk(dir, suffix);
+    return files;
+}
+
+struct tier_ssd_stats ssd_kit_stats(struct tier *tier)
+{
+    struct tier_ssd_stats stats;
+
+    tier_ssd_stats(tier, &stats);
+    return stats;
+}

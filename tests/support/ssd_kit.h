@@ -1,0 +1,31 @@
+/*
+ * ssd_kit.h: what the suites of the SSD tier share: directories, damage, and what really lies on the disk.
+ */
+#ifndef HEARTH_TESTS_SUPPORT_SSD_KIT_H
+#define HEARTH_TESTS_SUPPORT_SSD_KIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tier/ssd_format.h"
+#include "tier/tier_ssd.h"
+
+/* A new path below the test's folder each time; nothing is there. Borrowed until the next 15 calls. */
+const char *ssd_kit_new_path(void);
+
+/* Options with that path, a fixed key and enough time to close. */
+struct tier_ssd_options ssd_kit_options(const char *path, uint64_t bytes_max);
+struct tier *ssd_kit_open(const struct tier_ssd_options *options); /* fails the test when it cannot */
+
+/* The path of key n's file. */
+void ssd_kit_object_path(const char *dir, uint32_t n, char out[1024]);
+/* Flips one bit at `offset` from the start, or, when it is negative, from the end of key n's file. */
+void ssd_kit_flip(const char *dir, uint32_t n, int64_t offset);
+
+/* Blocks of all files and directories below `dir`, itself included; and how many regular files have a name that ends so ("" = all). */
+uint64_t ssd_kit_disk_bytes(const char *dir);
+int ssd_kit_count_files(const char *dir, const char *suffix);
+
+struct tier_ssd_stats ssd_kit_stats(struct tier *tier);
+
+#endif
