@@ -115,7 +115,8 @@ struct dialect {
     void (*choice_end)(struct answer *answer, size_t choice, struct buf *out);
     void (*end)(struct answer *answer, struct buf *out);
     void (*stream_error)(struct answer *answer, const struct api_error *error, struct buf *out);
-    /* NULL: `keepalive`. Also before begin: then the first one is what a stream opens with, and begin does not repeat it. */
+    /* NULL: `keepalive`. Also before begin: then the first one is what a stream opens with, and begin does not repeat it. Each later one may be
+     * sent any number of times, at any place of the stream. */
     void (*keepalive_event)(struct answer *answer, struct buf *out);
 };
 

@@ -245,22 +245,29 @@ static enum err add_item(struct openai_build *build, struct turn *turn,
                                 "is '" STR_FMT "', which is not supported", STR_ARG(type));
 }
 
+static enum err add_items(struct openai_build *build, struct turn *turn,
+                          const struct json_reader *body, yyjson_val *list)
+{
+    size_t i, count;
+    yyjson_val *value;
+
+    yyjson_arr_foreach(list, i, count, value)
+    {
+        char at[API_PARAM_BYTES];
+        struct json_reader item;
+        TRY(openai_element(body, "input", i, value, at, &item));
+        TRY(add_item(build, turn, &item));
+    }
+    return turn_flush(turn, build);
+}
+
 static enum err build_items(struct openai_build *build, const struct json_reader *body,
                             yyjson_val *list)
 {
     struct turn turn;
-    enum err err = ERR_OK;
 
     turn_init(&turn);
-    for (size_t i = 0; err == ERR_OK && i < yyjson_arr_size(list); i++) {
-        char at[API_PARAM_BYTES];
-        struct json_reader item;
-        err = openai_element(body, "input", i, yyjson_arr_get(list, i), at, &item);
-        if (err == ERR_OK)
-            err = add_item(build, &turn, &item);
-    }
-    if (err == ERR_OK)
-        err = turn_flush(&turn, build);
+    enum err err = add_items(build, &turn, body, list);
     turn_fini(&turn);
     return err;
 }
