@@ -406,7 +406,8 @@ static void test_second_sighting(void **state)
 
 /* ---- who leaves ---- */
 
-static void test_least_recently_used_leave(void **state)
+/* I103: of what was not used for long the deepest leaves; what is in use, and what is new, stays. */
+static void test_i103_old_and_deep_leave(void **state)
 {
     struct clock *clock = clock_create_fake(1, 1000 * NS_PER_S);
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 2 << 20);
@@ -417,15 +418,18 @@ static void test_least_recently_used_leave(void **state)
     struct tier *tier = ssd_kit_open(&options);
     for (n = 0; ssd_kit_stats(tier).evicted == 0; n++) {
         clock_fake_advance(clock, NS_PER_S);
-        assert_true(tier_suite_put(tier, n, BYTES));
-        if (n > 0)
-            assert_int_equal(tier_suite_get(tier, 0, BYTES), TIER_OK); /* always in use */
+        assert_true(tier_suite_put(tier, n, BYTES)); /* the larger n, the deeper */
+        if (n > 1)
+            assert_int_equal(tier_suite_get(tier, 1, BYTES), TIER_OK); /* always in use */
     }
-    assert_true(n > 20 && has(tier, 0) && !has(tier, 1) && has(tier, n - 1));
-    assert_int_equal(tier_suite_get(tier, 1, BYTES), TIER_MISSING); /* nobody was told: a miss */
+    assert_true(n > 20 && has(tier, 1) && has(tier, 0) && has(tier, n - 1));
+    for (uint32_t i = n / 2; i < n; i++)
+        assert_true(has(tier, i)); /* the younger half */
     for (; n < 300; n++)
         assert_true(tier_suite_put(tier, n, BYTES));
     assert_int_equal(ssd_kit_stats(tier).refused_cap, 0);
+    assert_true(has(tier, 0)); /* short, and the oldest of all */
+    assert_int_equal(tier_suite_get(tier, 20, BYTES), TIER_MISSING); /* nobody was told: a miss */
     flush(tier);
     tier_ssd_check(tier);
     tier_close(&tier);
@@ -654,7 +658,7 @@ TEST_SUITE(TEST(test_i63_full_queue_refuses_and_counts), TEST(test_queue_is_boun
            TEST(test_i60_unlinks_do_not_wait_for_writes), TEST(test_i55_drop_ends_pending_puts),
            TEST(test_later_put_wins), TEST(test_close_flushes_within_its_deadline),
            TEST(test_same_is_not_written_again), TEST(test_daily_budget),
-           TEST(test_second_sighting), TEST(test_least_recently_used_leave),
+           TEST(test_second_sighting), TEST(test_i103_old_and_deep_leave),
            TEST(test_i61_unlinks_per_put_are_bounded), TEST(test_i93_cap_holds_at_every_moment),
            TEST(test_free_space_floor_holds_at_every_moment),
            TEST(test_i65_lost_write_is_an_error_line))
