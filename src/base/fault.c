@@ -9,19 +9,23 @@
 void fault_arm(struct fault *fault, long n, bool sticky)
 {
     assert(n >= 0);
-    /* Relaxed is enough: arming happens before the threads of a test start. */
+    /* Disarmed while it changes, so that a call sees no mixture. Relaxed: nothing else hangs on the order. */
+    atomic_store_explicit(&fault->fire_at, 0, memory_order_relaxed);
     atomic_store_explicit(&fault->calls, 0, memory_order_relaxed);
     atomic_store_explicit(&fault->fired, 0, memory_order_relaxed);
-    fault->fire_at = n;
-    fault->sticky = sticky;
+    atomic_store_explicit(&fault->sticky, sticky, memory_order_relaxed);
+    atomic_store_explicit(&fault->fire_at, n, memory_order_relaxed);
 }
 
 bool fault_fires(struct fault *fault)
 {
-    if (fault == NULL || fault->fire_at == 0)
+    long fire_at = fault ? atomic_load_explicit(&fault->fire_at, memory_order_relaxed) : 0;
+
+    if (fire_at == 0)
         return false;
     long call = atomic_fetch_add_explicit(&fault->calls, 1, memory_order_relaxed) + 1;
-    if (call != fault->fire_at && !(fault->sticky && call > fault->fire_at))
+    bool sticky = atomic_load_explicit(&fault->sticky, memory_order_relaxed);
+    if (call != fire_at && !(sticky && call > fire_at))
         return false;
     atomic_fetch_add_explicit(&fault->fired, 1, memory_order_relaxed);
     return true;

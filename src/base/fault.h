@@ -4,7 +4,8 @@
  * A seam (the allocator, the file table, a tier) asks fault_fires() on each fallible call. A test arms the n-th call, runs
  * the code, and repeats with n + 1 until a run finishes in which nothing fired: then every call site has failed once.
  *
- * Threads: any thread may call fault_fires(); arming belongs to the test's main thread while no other runs.
+ * Threads: any thread may call fault_fires(), also while the test's main thread arms or disarms: calls that run at that moment are of the
+ * old state or of the new.
  */
 #ifndef HEARTH_BASE_FAULT_H
 #define HEARTH_BASE_FAULT_H
@@ -14,8 +15,8 @@
 
 struct fault {
     atomic_long calls;   /* calls seen since it was armed */
-    long fire_at;        /* the call that fails, from 1; 0 = none */
-    bool sticky;         /* every later call fails, too */
+    atomic_long fire_at; /* the call that fails, from 1; 0 = none */
+    atomic_bool sticky;  /* every later call fails, too */
     atomic_long fired;   /* how many calls were made to fail since it was armed */
     long loop;           /* state of fault_loop_next */
 };

@@ -52,6 +52,7 @@ struct ssd_entry {
     uint64_t used_wall_ns;
     uint64_t stamped_wall_ns; /* the file's time */
     uint64_t generation;      /* of the content under this key */
+    uint32_t depth;           /* the last token that it is about; UINT32_MAX: not known */
     enum ssd_state state;
     bool damaged; /* DOOMED: into quarantine */
     char *temp;   /* DOOMED: not an object but this file in tmp/, which could not be removed at once */
@@ -152,7 +153,7 @@ void ssd_forget_locked(struct tier_ssd *ssd, const struct hash256 *key) REQUIRES
 void ssd_add_doomed_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
 /* Not found any more; the file goes. In a directory that is read only it is forgotten, and stays. */
 void ssd_doom_locked(struct tier_ssd *ssd, struct ssd_entry *entry, bool damaged) REQUIRES(lock);
-/* Dooms the least recently used, `count_max` of them at most, until `bytes` are on their way. How many. */
+/* Dooms what was not used for long, `count_max` entries at most, until `bytes` are on their way. How many. */
 unsigned ssd_evict_locked(struct tier_ssd *ssd, uint64_t bytes, unsigned count_max) REQUIRES(lock);
 bool ssd_is_busy_locked(const struct tier_ssd *ssd, const struct hash256 *key) REQUIRES(lock);
 void ssd_set_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy, const struct hash256 *key) REQUIRES(lock);

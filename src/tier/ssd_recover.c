@@ -110,11 +110,13 @@ static void add_found(struct scan *scan, const struct ssd_dir_entry *file,
     *entry = (struct ssd_entry){.key = file->key,
                                 .state = found->state,
                                 .charge = charge_of(&file->st, found->state),
+                                .depth = UINT32_MAX,
                                 .used_wall_ns = time_of(&file->st),
                                 .stamped_wall_ns = time_of(&file->st),
                                 .damaged = found->damaged};
     if (found->state == SSD_LIVE) {
         entry->bytes = found->header.meta.bytes;
+        entry->depth = found->header.meta.end;
         entry->digest = found->header.meta.digest;
     }
     lock_enter(&ssd->lock);

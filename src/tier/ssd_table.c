@@ -4,14 +4,17 @@
  * An entry is small (no tokens, no shape): a tier of a hundred thousand objects has some 20 MiB of them. What `each` shows beside it comes
  * from the catalogue or from the files.
  *
- * Eviction takes the least recently used without asking whose child it is: an object whose parent is gone cannot be reached, is never
- * used and so leaves soon itself. FOREIGN files take part with the time of their last change.
+ * EVICTION takes the deepest (by its last token) of the least recently used quarter, of 32 at most. A tier is not told of uses in faster
+ * tiers, so the beginning that many prompts share looks old here; but what is deep cannot be used without what is before it, and not the other
+ * way round: so short anchors outlive long tails (keeps I103). FOREIGN files take part with the time of their last change, as the deepest.
  */
 #include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "tier/ssd_impl.h"
+
+enum { EVICTION_WINDOW_MAX = 32 };
 
 static uint64_t hash_of(const struct tier_ssd *ssd, const struct hash256 *key)
 {
@@ -143,6 +146,21 @@ void ssd_doom_locked(struct tier_ssd *ssd, struct ssd_entry *entry, bool damaged
     ssd_add_doomed_locked(ssd, entry);
 }
 
+/* Of two of the same depth the older. */
+static struct ssd_entry *victim_locked(const struct tier_ssd *ssd) REQUIRES(lock)
+{
+    size_t window = MIN(ssd->lru.count / 4 + 1, EVICTION_WINDOW_MAX);
+    struct list_node *node = list_first(&ssd->lru);
+    struct ssd_entry *victim = NULL;
+
+    for (size_t i = 0; i < window && node != NULL; i++, node = list_next(&ssd->lru, node)) {
+        struct ssd_entry *entry = CONTAINER_OF(node, struct ssd_entry, link);
+        if (victim == NULL || entry->depth > victim->depth)
+            victim = entry;
+    }
+    return victim;
+}
+
 unsigned ssd_evict_locked(struct tier_ssd *ssd, uint64_t bytes, unsigned count_max)
 {
     unsigned count = 0;
@@ -150,7 +168,7 @@ unsigned ssd_evict_locked(struct tier_ssd *ssd, uint64_t bytes, unsigned count_m
 
     lock_assert_held(&ssd->lock);
     while (sum < bytes && count < count_max && !list_empty(&ssd->lru)) {
-        struct ssd_entry *entry = CONTAINER_OF(list_first(&ssd->lru), struct ssd_entry, link);
+        struct ssd_entry *entry = victim_locked(ssd);
         sum += entry->charge;
         count++;
         ssd_doom_locked(ssd, entry, false);

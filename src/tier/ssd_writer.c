@@ -7,8 +7,8 @@
  *      store:  digest, header -> there already? -> make_room: unlink what is doomed, measure free space -> write tmp/x -> wanted still?
  *              -> rename -> insert                                       every step that fails removes tmp/x and gives its room back
  *
- * The room is reserved when a put is taken, so that it cannot be refused for the cap later; the least recently used are doomed then. They
- * are unlinked before the first byte is written: the cap holds in between, too (S3). Unlinks do not wait for puts: the janitor does them,
+ * The room is reserved when a put is taken, so that it cannot be refused for the cap later; what must leave for it is doomed then, and
+ * unlinked before the first byte is written: the cap holds in between, too (S3). Unlinks do not wait for puts: the janitor does them,
  * and so does whoever needs their room (keeps I60).
  *
  * Free space is measured for each write, and counts only while no other write ended meanwhile: value and moment belong together (keeps I64).
@@ -179,6 +179,7 @@ static enum tier_result published(struct tier_ssd *ssd, struct ssd_put *put, con
                                 .digest = put->meta.digest,
                                 .bytes = put->meta.bytes,
                                 .charge = put->charge,
+                                .depth = put->meta.end,
                                 .used_wall_ns = put->meta.used_wall_ns,
                                 .stamped_wall_ns = put->meta.used_wall_ns};
     lock_enter(&ssd->lock);

@@ -4,8 +4,7 @@
  *      open:   directory and lock -> recover -> threads                          closed again in the opposite order when one fails
  *      close:  nothing new -> puts for at most close_wait_ns -> the rest cancelled -> threads end -> doomed files -> catalogue -> lock
  *
- * ssd_impl.h says which file does what. Not here: what is worth keeping (the cache's business, as far as it drops; else the least recently used
- * leave) and any answer to a caller that says more than a result of tier.h.
+ * ssd_impl.h says which file does what. Not here: what is worth keeping (the cache's business, as far as it drops; else ssd_table.c chooses) and any answer to a caller that says more than a result of tier.h.
  */
 #include "tier/tier_ssd.h"
 

@@ -6,11 +6,11 @@
  *      drop, eviction --> janitor: unlinks, catalogue, a look at what could not be read before
  *
  * Found (`has`, `get`, `each`) is exactly what lies complete under its name (keeps I67). Bytes that do not fit their digests are never
- * delivered; their file goes into quarantine. Files of another installation or version are left alone; they count, and leave as
- * the oldest do.
+ * delivered; their file goes into quarantine. Files of another installation or version are left alone; they count, and leave when
+ * they are old and the room is needed.
  *
- * Everything in the directory counts against bytes_max, at every moment, temporary files included (keeps I93). When it is full the least
- * recently used leave (at most 32 per put, keeps I61), and nobody is told: to ask for one of them is a miss. A full or failing disk refuses or
+ * Everything in the directory counts against bytes_max, at every moment, temporary files included (keeps I93). When it is full, what
+ * was not used for long leaves (the deepest first; at most 32 per put, keeps I61), and nobody is told: to ask for one of them is a miss. A full or failing disk refuses or
  * loses single puts (a lost one is an ERROR line, keeps I65), and is tried again with the next.
  *
  * Threads: any (own lock, rank LOCK_RANK_TIER); callbacks come from the tier's own threads, or from within put and get.

@@ -157,10 +157,8 @@ struct gate {
     int waiting;
 };
 
-static ssize_t gate_pwrite(void *ctx, int fd, const void *buf, size_t len, off_t offset)
+static void gate_pass(struct gate *gate)
 {
-    struct gate *gate = ctx;
-
     lock_enter(&gate->lock);
     gate->waiting++;
     cond_broadcast(&gate->changed);
@@ -168,7 +166,18 @@ static ssize_t gate_pwrite(void *ctx, int fd, const void *buf, size_t len, off_t
         cond_wait(&gate->changed, &gate->lock);
     gate->waiting--;
     lock_leave(&gate->lock);
+}
+
+static ssize_t gate_pwrite(void *ctx, int fd, const void *buf, size_t len, off_t offset)
+{
+    gate_pass(ctx);
     return file_sys_real()->ops->pwrite(NULL, fd, buf, len, offset);
+}
+
+static int gate_renameat(void *ctx, int from_dir, const char *from, int to_dir, const char *to)
+{
+    gate_pass(ctx);
+    return file_sys_real()->ops->renameat(NULL, from_dir, from, to_dir, to);
 }
 
 static void gate_init(struct gate *gate)
@@ -270,8 +279,9 @@ static void test_i60_unlinks_do_not_wait_for_writes(void **state)
 
 /* ---- dropped while it is written ---- */
 
-/* I55: after a drop no file of the key comes back, whether its put waited or was half written; I58: later puts are stored. */
-static void test_i55_drop_ends_pending_puts(void **state)
+/* I55: after a drop no file of the key comes back, whether its put waited or was half written; I56: it does not wait for a disk that hangs;
+ * I58: later puts are stored. */
+static void test_i55_i56_i58_drop_ends_pending_puts(void **state)
 {
     const char *path = ssd_kit_new_path();
     struct tier_ssd_options options = ssd_kit_options(path, ROOM);
@@ -300,6 +310,64 @@ static void test_i55_drop_ends_pending_puts(void **state)
     assert_true(tier_suite_put(tier, 0, BYTES));
     assert_int_equal(tier_suite_get(tier, 0, BYTES), TIER_OK);
     tier_ssd_check(tier);
+    tier_close(&tier);
+    gate_fini(&gate);
+}
+
+/* I55, in the last moment: the file is complete and gets its name after the drop. */
+static void test_i55_drop_during_the_rename(void **state)
+{
+    const char *path = ssd_kit_new_path();
+    struct tier_ssd_options options = ssd_kit_options(path, ROOM);
+    struct count count = {0};
+    struct gate gate;
+
+    (void)state;
+    gate_init(&gate);
+    gate.ops.pwrite = file_sys_real()->ops->pwrite;
+    gate.ops.renameat = gate_renameat;
+    options.fs = &gate.sys;
+    struct tier *tier = ssd_kit_open(&options);
+    gate_set(&gate, true);
+    assert_true(start_put(tier, 0, &count));
+    gate_wait(&gate, 1);
+    drop(tier, 0);
+    gate_set(&gate, false);
+    flush(tier);
+    assert_int_equal(atomic_load(&count.done[TIER_CANCELLED]), 1);
+    assert_false(has(tier, 0));
+    assert_int_equal(ssd_kit_count_files(path, ".hobj"), 0);
+    tier_ssd_check(tier);
+    tier_close(&tier);
+    gate_fini(&gate);
+}
+
+/* I67: found is what can be read: not what waits, not what is half written. */
+static void test_i67_found_when_it_is_stored(void **state)
+{
+    const char *path = ssd_kit_new_path();
+    struct tier_ssd_options options = ssd_kit_options(path, ROOM);
+    struct count count = {0};
+    struct gate gate;
+
+    (void)state;
+    gate_init(&gate);
+    options.fs = &gate.sys;
+    options.writers = 1;
+    struct tier *tier = ssd_kit_open(&options);
+    gate_set(&gate, true);
+    assert_true(start_put(tier, 0, &count));
+    gate_wait(&gate, 1);
+    assert_true(start_put(tier, 1, &count));
+    for (uint32_t n = 0; n < 2; n++) {
+        assert_false(has(tier, n));
+        assert_int_equal(tier_suite_get(tier, n, BYTES), TIER_MISSING);
+    }
+    assert_int_equal(stats_of(tier).objects, 0);
+    gate_set(&gate, false);
+    flush(tier);
+    assert_true(has(tier, 0) && has(tier, 1));
+    assert_int_equal(ssd_kit_count_files(path, ".hobj"), 2);
     tier_close(&tier);
     gate_fini(&gate);
 }
@@ -406,7 +474,8 @@ static void test_second_sighting(void **state)
 
 /* ---- who leaves ---- */
 
-static void test_least_recently_used_leave(void **state)
+/* I103: of what was not used for long the deepest leaves; what is in use, and what is new, stays. */
+static void test_i103_old_and_deep_leave(void **state)
 {
     struct clock *clock = clock_create_fake(1, 1000 * NS_PER_S);
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 2 << 20);
@@ -417,15 +486,18 @@ static void test_least_recently_used_leave(void **state)
     struct tier *tier = ssd_kit_open(&options);
     for (n = 0; ssd_kit_stats(tier).evicted == 0; n++) {
         clock_fake_advance(clock, NS_PER_S);
-        assert_true(tier_suite_put(tier, n, BYTES));
-        if (n > 0)
-            assert_int_equal(tier_suite_get(tier, 0, BYTES), TIER_OK); /* always in use */
+        assert_true(tier_suite_put(tier, n, BYTES)); /* the larger n, the deeper */
+        if (n > 1)
+            assert_int_equal(tier_suite_get(tier, 1, BYTES), TIER_OK); /* always in use */
     }
-    assert_true(n > 20 && has(tier, 0) && !has(tier, 1) && has(tier, n - 1));
-    assert_int_equal(tier_suite_get(tier, 1, BYTES), TIER_MISSING); /* nobody was told: a miss */
+    assert_true(n > 20 && has(tier, 1) && has(tier, 0) && has(tier, n - 1));
+    for (uint32_t i = n / 2; i < n; i++)
+        assert_true(has(tier, i)); /* the younger half */
     for (; n < 300; n++)
         assert_true(tier_suite_put(tier, n, BYTES));
     assert_int_equal(ssd_kit_stats(tier).refused_cap, 0);
+    assert_true(has(tier, 0)); /* short, and the oldest of all */
+    assert_int_equal(tier_suite_get(tier, 20, BYTES), TIER_MISSING); /* nobody was told: a miss */
     flush(tier);
     tier_ssd_check(tier);
     tier_close(&tier);
@@ -559,7 +631,7 @@ static void churn(struct tier *tier, uint64_t *seed, int steps)
 
 /* I93: files, temporary files, directories, catalogue and all: never above the cap, measured by what the disk says. I62 is this with
  * real sizes. */
-static void test_i93_cap_holds_at_every_moment(void **state)
+static void test_i62_i93_cap_holds_at_every_moment(void **state)
 {
     const char *path = ssd_kit_new_path();
     struct tier_ssd_options options = ssd_kit_options(path, 1 << 20);
@@ -651,10 +723,11 @@ static void test_i65_lost_write_is_an_error_line(void **state)
 
 TEST_SUITE(TEST(test_i63_full_queue_refuses_and_counts), TEST(test_queue_is_bounded_in_bytes),
            TEST(test_i63_backlog_is_ridden_out), TEST(test_full_queue_can_be_written_inline),
-           TEST(test_i60_unlinks_do_not_wait_for_writes), TEST(test_i55_drop_ends_pending_puts),
-           TEST(test_later_put_wins), TEST(test_close_flushes_within_its_deadline),
-           TEST(test_same_is_not_written_again), TEST(test_daily_budget),
-           TEST(test_second_sighting), TEST(test_least_recently_used_leave),
-           TEST(test_i61_unlinks_per_put_are_bounded), TEST(test_i93_cap_holds_at_every_moment),
+           TEST(test_i60_unlinks_do_not_wait_for_writes),
+           TEST(test_i55_i56_i58_drop_ends_pending_puts), TEST(test_i55_drop_during_the_rename),
+           TEST(test_i67_found_when_it_is_stored), TEST(test_later_put_wins),
+           TEST(test_close_flushes_within_its_deadline), TEST(test_same_is_not_written_again),
+           TEST(test_daily_budget), TEST(test_second_sighting), TEST(test_i103_old_and_deep_leave),
+           TEST(test_i61_unlinks_per_put_are_bounded), TEST(test_i62_i93_cap_holds_at_every_moment),
            TEST(test_free_space_floor_holds_at_every_moment),
            TEST(test_i65_lost_write_is_an_error_line))
