@@ -161,6 +161,12 @@ const shapes = {
 
 /* ---- the table ---- */
 
+/* Milliseconds of processor time that a server has used: what a shape costs, however busy the machine is. */
+function cpu(server) {
+    const fields = readFileSync(`/proc/${server.child.pid}/stat`, 'utf8').replace(/.*\) /, '').split(' ');
+    return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
 const median = (list) => list.sort((a, b) => a - b)[list.length >> 1];
 
 async function main() {
@@ -172,22 +178,27 @@ async function main() {
     const context = Math.max(4096, tokens * 8);
     const servers = [await startHearth(model, context), await startPeer(model, context)];
     console.log(`model ${model}, prompts of ${tokens} tokens, ${threads} threads, median of ${rounds} rounds`);
-    console.log('shape                  hearth ms  llama ms   ratio   hearth waste  llama waste');
-    const rows = ['shape,hearth_ms,llama_ms,ratio,hearth_computed,llama_computed,needed,prompt'];
+    console.log('shape                  hearth ms  llama ms   ratio  cpu ratio   hearth waste  llama waste');
+    const rows = ['shape,hearth_ms,llama_ms,ratio,hearth_cpu_ms,llama_cpu_ms,hearth_computed,llama_computed,needed,prompt'];
     for (const server of servers) await ask(server, text(600)); /* pages touched, threads awake */
     for (const [name, shape] of Object.entries(shapes)) {
         const found = servers.map(() => []);
         for (let round = 0; round < rounds; round++) {
             const seed = salt++ * 101 + 5000000;
-            for (let i = 0; i < servers.length; i++) found[i].push(await shape(servers[i], seed));
+            for (let i = 0; i < servers.length; i++) {
+                const before = cpu(servers[i]);
+                const one = await shape(servers[i], seed);
+                found[i].push({ ...one, cpu: cpu(servers[i]) - before });
+            }
         }
         const ms = found.map((list) => median(list.map((one) => one.ms)));
+        const used = found.map((list) => median(list.map((one) => one.cpu)));
         const waste = found.map((list) => {
             const wasted = Math.max(0, list[0].computed - list[0].needed);
             return `${((100 * wasted) / list[0].prompt).toFixed(1)} %`;
         });
-        console.log(`${name.padEnd(22)} ${ms[0].toFixed(1).padStart(9)} ${ms[1].toFixed(1).padStart(9)} ${(ms[1] / ms[0]).toFixed(2).padStart(7)}x ${waste[0].padStart(13)} ${waste[1].padStart(12)}`);
-        rows.push([name, ms[0].toFixed(2), ms[1].toFixed(2), (ms[1] / ms[0]).toFixed(3), found[0][0].computed, found[1][0].computed, found[0][0].needed, found[0][0].prompt].join(','));
+        console.log(`${name.padEnd(22)} ${ms[0].toFixed(1).padStart(9)} ${ms[1].toFixed(1).padStart(9)} ${(ms[1] / ms[0]).toFixed(2).padStart(7)}x ${(used[1] / used[0]).toFixed(2).padStart(9)}x ${waste[0].padStart(13)} ${waste[1].padStart(12)}`);
+        rows.push([name, ms[0].toFixed(2), ms[1].toFixed(2), (ms[1] / ms[0]).toFixed(3), used[0], used[1], found[0][0].computed, found[1][0].computed, found[0][0].needed, found[0][0].prompt].join(','));
     }
     if (option('csv')) writeFileSync(option('csv'), rows.join('\n') + '\n');
 }
