@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/attr.h"
@@ -199,7 +200,16 @@ static bool count_one(const struct tier_meta *meta, void *arg)
     return true;
 }
 
-/* Opening and one `each`, as the cache does it. */
+/* Seconds of processors, of all threads. */
+static double cpu_seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Opening and one `each`, as the cache does it. On a machine that others use, too, the time of the processors says more. */
 static void bench_recover(struct bench *bench, uint64_t objects)
 {
     static unsigned char data[SMALL_BYTES];
@@ -222,17 +232,20 @@ static void bench_recover(struct bench *bench, uint64_t objects)
     tier_close(&tier);
     snprintf(catalogue, sizeof(catalogue), "%s/small/catalogue", bench->dir);
     for (int without = 0; without < 2; without++) {
-        double best_open = 1e9, best_each = 1e9;
+        double best_open = 1e9, best_each = 1e9, best_cpu = 1e9;
         for (int turn = 0; turn < TURNS; turn++) {
             uint64_t seen = 0;
             if (without)
                 unlink(catalogue);
+            double cpu = cpu_seconds();
             uint64_t start = clock_mono_ns(clock_real());
             tier = open_tier(bench, "small", false);
             uint64_t opened = clock_mono_ns(clock_real());
             tier->ops->each(tier, count_one, &seen);
             uint64_t end = clock_mono_ns(clock_real());
             assert(seen == objects);
+            cpu = cpu_seconds() - cpu;
+            best_cpu = MIN(best_cpu, cpu);
             best_open = MIN(best_open, (double)(opened - start) / 1e9);
             best_each = MIN(best_each, (double)(end - opened) / 1e9);
             tier_close(&tier);
@@ -241,6 +254,8 @@ static void bench_recover(struct bench *bench, uint64_t objects)
                (unsigned long long)objects, best_open);
         printf("recover%s_each,%llu,%.3f,s,\n", without ? "_files" : "",
                (unsigned long long)objects, best_each);
+        printf("recover%s_cpu,%llu,%.3f,s,\n", without ? "_files" : "", (unsigned long long)objects,
+               best_cpu);
     }
 }
 

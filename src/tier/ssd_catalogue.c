@@ -71,9 +71,14 @@ uint64_t ssd_catalogue_record_bytes_max(uint32_t header_bytes)
     return (uint64_t)LENGTH_BYTES + header_bytes;
 }
 
+uint32_t ssd_record_header_bytes(const struct ssd_record *record)
+{
+    return get_u32(record->data + SSD_AT_HEADER_BYTES);
+}
+
 enum err ssd_record_expand(const struct ssd_record *record, struct buf *out)
 {
-    uint32_t header_bytes = get_u32(record->data + SSD_AT_HEADER_BYTES);
+    uint32_t header_bytes = ssd_record_header_bytes(record);
     uint32_t used = record->len - SSD_HEADER_DIGEST_BYTES;
 
     buf_clear(out);

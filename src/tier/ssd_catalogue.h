@@ -51,6 +51,7 @@ uint64_t ssd_image_bytes(const struct ssd_image *image); /* of the file, as far 
 uint64_t ssd_image_records(const struct ssd_image *image); /* in it, those that later ones replace included */
 bool ssd_image_whole(const struct ssd_image *image);     /* which is all of it: one may append */
 
+uint32_t ssd_record_header_bytes(const struct ssd_record *record); /* as it says; not verified */
 /* The header again, in `out` (cleared first): *len bytes of it as the record's own prefix says. ERR_CORRUPT when that is not possible; what
  * comes out is to be verified by ssd_format_decode as if it came from the file. */
 enum err ssd_record_expand(const struct ssd_record *record, struct buf *out) NODISCARD;

@@ -1,6 +1,6 @@
 /*
  * ssd_janitor.c: what has to be done in the directory and nobody waits for: unlinks, records for the catalogue, a second look at what could
- * not be read.
+ * not be read, room for others on a full disk.
  *
  * One thread, in a queue of nobody's (keeps I60): a writer that needs the room of doomed files removes them itself, through the same
  * function. What fails is tried again after a while (retry_ns), and with every put that needs it.
@@ -157,16 +157,38 @@ static bool has_failed_locked(const struct tier_ssd *ssd) REQUIRES(lock)
     return ssd->retry_at_ns > clock_mono_ns(clock_real());
 }
 
+/* How far others have filled the file system beyond what is to be left free. */
+static uint64_t below_floor(const struct tier_ssd *ssd)
+{
+    uint64_t floor = ssd->options.free_min, free_bytes;
+
+    if (floor == 0 || file_free_bytes(ssd->dir.fs, ssd->dir.root, &free_bytes, NULL) != ERR_OK)
+        return 0;
+    return floor > free_bytes ? floor - free_bytes : 0;
+}
+
+/* What has to leave: the directory may have been opened above its cap, or the disk is needed by others. */
+static uint64_t excess_locked(const struct tier_ssd *ssd, uint64_t missing) REQUIRES(lock)
+{
+    uint64_t doomed = ssd->account.doomed;
+
+    if (ssd->options.keep_all)
+        return 0;
+    return MAX(ssd_account_excess(&ssd->account), missing > doomed ? missing - doomed : 0);
+}
+
 /* Something to do now, without the lock; false: nothing. */
 static bool work(struct tier_ssd *ssd)
 {
+    uint64_t missing = below_floor(ssd);
+
     lock_enter(&ssd->lock);
     bool paused = has_failed_locked(ssd);
     bool records = ssd->records.len > 0;
     bool reap = !paused && choose_locked(ssd, NULL) != NULL;
     bool rescan = !paused && ssd->unread_count > 0;
-    uint64_t excess = ssd->options.keep_all ? 0 : ssd_account_excess(&ssd->account);
-    if (excess > 0 && !ssd->dir.read_only && !reap)
+    uint64_t excess = excess_locked(ssd, missing);
+    if (excess > 0 && !reap)
         reap = ssd_evict_locked(ssd, excess, SSD_UNLINKS_PER_PUT) > 0 && !paused;
     if (rescan)
         ssd->retry_at_ns = clock_deadline_ns(clock_real(), ssd->options.retry_ns);

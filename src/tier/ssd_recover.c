@@ -456,8 +456,8 @@ static bool read_meta(struct scan *scan, const struct use *use, struct ssd_heade
     struct ssd_record record;
 
     if (scan->image != NULL && ssd_image_find(scan->image, &use->key, &record) &&
-        ssd_record_expand(&record, &scan->header) == ERR_OK &&
-        decode_record(scan, &record, &use->key, scan->header.len + use->bytes, header))
+        decode_record(scan, &record, &use->key, ssd_record_header_bytes(&record) + use->bytes,
+                      header))
         return true;
     look_into(scan, &use->key, &found);
     *header = found.header;

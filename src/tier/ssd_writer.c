@@ -219,10 +219,11 @@ static enum tier_result lost(struct tier_ssd *ssd, const struct ssd_put *put, en
     return err == ERR_NO_SPACE ? TIER_FULL : TIER_ERROR;
 }
 
-static enum tier_result no_room(struct tier_ssd *ssd)
+static enum tier_result no_room(struct tier_ssd *ssd, const struct ssd_put *put)
 {
     lock_enter(&ssd->lock);
     ssd->counters.full++;
+    ssd_account_give_day(&ssd->account, put->charge);
     lock_leave(&ssd->lock);
     LOG_WARN(ssd->options.log, "ssd", "no room for an object");
     return TIER_FULL;
@@ -250,7 +251,7 @@ static enum tier_result write_put(struct tier_ssd *ssd, struct ssd_put *put, voi
         ssd_format_encode(&ssd->format, &put->meta, put->data, header, put->header_bytes);
     assert(err == ERR_OK); /* measured when it was taken */
     if (!make_room(ssd, put))
-        return no_room(ssd);
+        return no_room(ssd, put);
     uint64_t counted = put->reserved;
     err = write_file(ssd, put, header, &info);
     enum tier_result result =
@@ -272,6 +273,8 @@ static enum tier_result store(struct tier_ssd *ssd, struct ssd_put *put)
         put->meta.digest = hash128_of(put->data, put->meta.bytes);
     lock_enter(&ssd->lock);
     bool there = is_there_locked(ssd, &put->meta);
+    if (there)
+        ssd_account_give_day(&ssd->account, put->charge);
     lock_leave(&ssd->lock);
     if (there)
         return TIER_OK;
