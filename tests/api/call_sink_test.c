@@ -39,7 +39,7 @@ static void read_events(struct api_kit *kit, const char *path, const char *body,
     while (http_sse_next(&rest, &name, &data, NULL)) {
         assert_false(events->done); /* nothing comes after it */
         events->done = strcmp(buf_str(&data), "[DONE]") == 0;
-        events->names[events->count] = mem_strndup(name.ptr, name.len);
+        events->names[events->count] = mem_strndup(name.ptr ? name.ptr : "", name.len);
         events->data[events->count] = events->done ? NULL : yyjson_read(data.data, data.len, 0);
         assert_true(events->done || events->data[events->count]);
         events->count++;

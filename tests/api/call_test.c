@@ -553,7 +553,8 @@ static void test_a_client_that_does_not_read(void **state)
 
     (void)state;
     api_kit_open(&kit, &options);
-    api_kit_send(&kit, &client, CHAT, "{\"stream\":true,\"temperature\":0," MESSAGES "," LETTERS "}");
+    api_kit_send(&kit, &client, CHAT,
+                 "{\"stream\":true,\"logprobs\":true,\"top_logprobs\":20,\"temperature\":0," MESSAGES "," LETTERS "}");
     api_kit_wait_metric(&kit, "hearth_api_clients_gone_total", 1);
     api_kit_wait_metric(&kit, "hearth_api_calls_active", 0);
     assert_true(api_kit_metric(&kit, "hearth_api_generated_tokens_total") < 900000);
