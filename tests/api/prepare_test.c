@@ -117,6 +117,13 @@ static void test_marks_and_breakpoints(void **state)
     assert_int_equal(p->marks[0].role, GEN_ROLE_SYSTEM);
     for (size_t i = 1; i < p->marks_count; i++)
         assert_true(p->marks[i].at > p->marks[i - 1].at);
+    /* Where one message ends the next one begins: that is the one that is told. */
+    assert_int_equal(p->marks_count, 5);
+    assert_int_equal(p->marks[1].role, GEN_ROLE_USER);
+    assert_int_equal(p->marks[1].message, 1);
+    assert_int_equal(p->marks[2].role, GEN_ROLE_ASSISTANT);
+    assert_int_equal(p->marks[3].message, 3);
+    assert_int_equal(p->marks[4].role, GEN_ROLE_NONE); /* the opening of the answer */
     /* The system message, with its control tokens and a line end behind it. */
     assert_int_equal(p->anchor, 1 + strlen("system\nBe brief.") + 1 + 1);
     assert_int_equal(p->prompt.tokens[p->last_user], IM_START);
