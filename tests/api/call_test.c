@@ -486,6 +486,7 @@ static void test_i109_client_leaves_while_its_prompt_is_made(void **state)
     memcpy(body + len + TEXT, "\"}]}", 5);
     api_kit_open(&kit, &options);
     api_kit_send(&kit, &client, CHAT, body);
+    api_kit_wait_metric(&kit, "hearth_api_calls_active", 1); /* the whole of it has arrived */
     leave(&kit, &client);
     expect_gone(&kit, 1);
     assert_true(api_kit_metric(&kit, "hearth_api_generated_tokens_total") < 20000);
