@@ -315,7 +315,7 @@ static int order_of(const char *phase)
 bool scenario_wait_phase(const struct scenario *scenario, size_t rank, const char *phase,
                          struct scenario_slot *slot)
 {
-    for (unsigned tries = 0;; serve_proc_pause(&scenario->proc, &tries, phase)) {
+    for (unsigned waited_ms = 0;; serve_proc_pause(&scenario->proc, &waited_ms, phase)) {
         if (!scenario_slot(scenario, rank, slot))
             continue;
         if (order_of(slot->phase) >= order_of(phase))

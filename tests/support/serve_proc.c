@@ -18,7 +18,7 @@
 #include "support/models.h"
 #include "support/test.h"
 
-enum { FILE_BYTES_MAX = 64 << 20, ARGS_MAX = 64, PAUSE_MS = 2, WAIT_MS = 60 * 1000, SHOWN_BYTES = 3000 };
+enum { FILE_BYTES_MAX = 64 << 20, ARGS_MAX = 64, PAUSE_MS_MIN = 2, PAUSE_MS_MAX = 50, WAIT_MS = 60 * 1000, SHOWN_BYTES = 3000 };
 
 /* Servers that run, to be killed when the test ends; never many. */
 static pid_t running[16];
@@ -90,11 +90,12 @@ static void fail_with_log(const struct serve_proc *proc, const char *what)
     fail_msg("%s; the end of the log:\n%s", what, buf_str(&log) + from);
 }
 
-void serve_proc_pause(const struct serve_proc *proc, unsigned *tries, const char *what)
+void serve_proc_pause(const struct serve_proc *proc, unsigned *waited_ms, const char *what)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+    unsigned ms = MIN(PAUSE_MS_MIN + *waited_ms / 50, PAUSE_MS_MAX);
+    const struct timespec pause = {.tv_nsec = ms * 1000000L};
 
-    if (++*tries > WAIT_MS / PAUSE_MS)
+    if ((*waited_ms += ms) > WAIT_MS)
         fail_with_log(proc, what);
     if (proc->pid > 0 && waitpid(proc->pid, NULL, WNOHANG) == proc->pid) {
         remember(proc->pid, 0);
@@ -105,7 +106,7 @@ void serve_proc_pause(const struct serve_proc *proc, unsigned *tries, const char
 
 void serve_proc_wait_log(const struct serve_proc *proc, const char *text)
 {
-    for (unsigned tries = 0;; serve_proc_pause(proc, &tries, text)) {
+    for (unsigned waited_ms = 0;; serve_proc_pause(proc, &waited_ms, text)) {
         struct buf log = serve_proc_log(proc);
         bool found = strstr(buf_str(&log), text) != NULL;
         buf_fini(&log);
@@ -165,7 +166,7 @@ static void wait_for_banner(struct serve_proc *proc)
 {
     static const char before[] = "Anthropic http://127.0.0.1:";
 
-    for (unsigned tries = 0;; serve_proc_pause(proc, &tries, "there is no banner")) {
+    for (unsigned waited_ms = 0;; serve_proc_pause(proc, &waited_ms, "there is no banner")) {
         struct buf out = serve_proc_banner(proc);
         const char *at = strstr(buf_str(&out), before);
         bool up = at != NULL && strstr(at, "Ctrl-C") != NULL;
@@ -217,7 +218,7 @@ void serve_proc_restart(struct serve_proc *proc)
 
 static int end_with(struct serve_proc *proc, int signal)
 {
-    unsigned tries = 0;
+    unsigned waited_ms = 0;
     int status = 0;
     pid_t pid = proc->pid;
 
@@ -225,7 +226,7 @@ static int end_with(struct serve_proc *proc, int signal)
     kill(pid, signal);
     proc->pid = 0; /* its end is no surprise from now on */
     while (waitpid(pid, &status, WNOHANG) != pid)
-        serve_proc_pause(proc, &tries, "the server does not end");
+        serve_proc_pause(proc, &waited_ms, "the server does not end");
     remember(pid, 0);
     return status;
 }
@@ -288,15 +289,15 @@ void serve_proc_wait_metric(const struct serve_proc *proc, const char *name, dou
     char what[256];
     double seen;
 
-    for (unsigned tries = 0; (seen = serve_proc_metric(proc, name)) != value;) {
+    for (unsigned waited_ms = 0; (seen = serve_proc_metric(proc, name)) != value;) {
         snprintf(what, sizeof(what), "%s is %g, never was %g", name, seen, value);
-        serve_proc_pause(proc, &tries, what);
+        serve_proc_pause(proc, &waited_ms, what);
     }
 }
 
 /* ---- what the system says ---- */
 
-static size_t count_entries(const struct serve_proc *proc, const char *name)
+static size_t count_enwaited_ms(const struct serve_proc *proc, const char *name)
 {
     char path[64];
     size_t count = 0;
@@ -312,8 +313,8 @@ static size_t count_entries(const struct serve_proc *proc, const char *name)
 
 struct serve_proc_size serve_proc_size(const struct serve_proc *proc)
 {
-    struct serve_proc_size size = {.descriptors = count_entries(proc, "fd"),
-                                   .threads = count_entries(proc, "task")};
+    struct serve_proc_size size = {.descriptors = count_enwaited_ms(proc, "fd"),
+                                   .threads = count_enwaited_ms(proc, "task")};
     char path[64];
 
     snprintf(path, sizeof(path), "/proc/%d/status", (int)proc->pid);

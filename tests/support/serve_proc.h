@@ -60,7 +60,8 @@ struct serve_proc_size {
 };
 struct serve_proc_size serve_proc_size(const struct serve_proc *proc);
 
-/* For loops that wait: a short pause, and a failure when it was called for a minute in all. `what` is waited for. */
-void serve_proc_pause(const struct serve_proc *proc, unsigned *tries, const char *what);
+/* For loops that wait: a pause, longer the longer it lasts, and a failure after a minute in all. *waited_ms begins with 0; `what` says what is
+ * waited for. */
+void serve_proc_pause(const struct serve_proc *proc, unsigned *waited_ms, const char *what);
 
 #endif
