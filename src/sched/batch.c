@@ -137,6 +137,8 @@ static void take_token(struct job *job, const struct sample_pick *pick)
     bool more = job->gen->sink.token(job->gen->sink.arg, &token);
     if (job->text.stop >= 0)
         end_with(job, GEN_END_STOP_TEXT);
+    else if (!more && job_cancelled(job)) /* the client left, and the sink was the first to see it */
+        job_end(job, GEN_END_CANCELLED, ERR_CANCELLED, NULL);
     else if (!more)
         end_with(job, GEN_END_SINK);
     else if (job->count >= job->room)

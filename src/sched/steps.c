@@ -249,6 +249,20 @@ void job_start_prefill(struct job *job)
     job_set_phase(job, GEN_PREFILL);
 }
 
+/* The cache was not asked and says nothing: this line has the form of its own (hearth_event_format). */
+static void say_device_hit(const struct job *job)
+{
+    const struct gen_usage *usage = &job->usage;
+
+    log_text(job->sched->options.log, LOG_LEVEL_INFO, "cache",
+             "%llu hit prompt_tokens=%u read_tokens=%u write_tokens=0 match=%s tier=device reason=%s us=%llu "
+             "bytes=0 first_difference=%u",
+             (unsigned long long)job->id, usage->prompt, usage->device, hearth_match_name(usage->match),
+             hearth_reason_name(usage->reason),
+             (unsigned long long)(sched_now_ns(job->sched) - job->times.looked_up) / 1000,
+             usage->first_difference);
+}
+
 static bool start_from_device(struct job *job, const struct device_match *match)
 {
     if (!device_take(job, match))
@@ -261,6 +275,7 @@ static bool start_from_device(struct job *job, const struct device_match *match)
                                                          : HEARTH_MATCH_LCP;
         job->usage.reason = match->shared >= job->target - 1 ? HEARTH_REASON_NONE
                                                              : HEARTH_REASON_DIVERGED;
+        say_device_hit(job);
     }
     job_start_prefill(job);
     return true;
