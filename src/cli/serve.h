@@ -29,7 +29,7 @@ struct serve_options {
     const char *host;
     uint64_t port;
     struct option_list keys, hosts, origins;
-    const char *key_file;
+    const char *key_file, *admin_key;
     int isolation; /* enum auth_isolation */
     bool open_to_all;
     bool exact, cache, strict_model;
