@@ -169,8 +169,11 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
                       const struct serve_options *options)
 {
     *store = (struct serve_store){.dir = FILE_NO};
-    if (!options->cache)
+    if (!options->cache) {
+        /* What a prompt's tokens are must not depend on it: turns are remembered, but not on disk. */
+        open_replay(store, cli);
         return true;
+    }
     open_state(store, cli, options);
     load_key(store, cli);
     if (!open_cache(store, cli, options) || !open_ssd(store, cli, options))

@@ -274,6 +274,16 @@ uint32_t scenario_common(const struct scenario *scenario, const struct talk *a, 
     return at;
 }
 
+uint32_t scenario_replayed(const struct scenario *scenario, const struct talk *talk)
+{
+    yyjson_doc *doc =
+        post(scenario, "/apply-template", scenario_body(talk, SCENARIO_CHAT, 1, false));
+    uint32_t turns = number(doc, "/replayed");
+
+    yyjson_doc_free(doc);
+    return turns;
+}
+
 /* ---- what runs ---- */
 
 bool scenario_slot(const struct scenario *scenario, size_t rank, struct scenario_slot *slot)

@@ -102,6 +102,9 @@ struct scenario_answer scenario_read(struct scenario *scenario, struct http_clie
 /* How many tokens two talks have in common at their beginning, by the tokenizer's word alone. */
 uint32_t scenario_common(const struct scenario *scenario, const struct talk *a, const struct talk *b);
 
+/* How many turns of the talk stand in its prompt as they were sampled. */
+uint32_t scenario_replayed(const struct scenario *scenario, const struct talk *talk);
+
 /* ---- what runs ---- */
 
 /* What /slots says of the generation of this rank, the oldest being 0. False: there are not so many. */
