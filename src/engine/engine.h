@@ -108,7 +108,7 @@ struct engine_facts {
     bool exact; /* the self-test saw bit-identical logits after a restore */
     uint64_t rows_bytes_fixed, rows_bytes_per_token; /* size of a rows image of n tokens: fixed + n * per_token */
     uint64_t snapshot_bytes_max; /* 0 = no kind needs one */
-    uint64_t kv_bytes;           /* memory of the context, as far as the library says */
+    uint64_t kv_bytes;           /* memory of all cells, taken at load; 0 = not known, or taken by use */
     token_id bos, eos, eot;
     bool add_bos;
     bool images; /* a projector file is needed beside it; the text model alone says no */

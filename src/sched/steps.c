@@ -83,6 +83,13 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
     job_free(job);
 }
 
+void job_give_up(struct job *job, enum err err, const struct errinfo *info)
+{
+    if (job->seq != SEQ_NONE)
+        retain_all(job);
+    job_end(job, GEN_END_ERROR, err, info);
+}
+
 /* ---- admission ---- */
 
 static void say_route(const struct job *job)
@@ -148,9 +155,25 @@ static bool has_room(struct job *job, const struct device_match *match)
     return alone(job) && engine_cells_free(job->sched->engine) > job->target - match->length;
 }
 
+/* Its part of the memory under the ceiling, of which `cached` tokens need not be computed. */
+static enum guard_verdict claim_memory(struct job *job, uint32_t cached)
+{
+    struct sched *sched = job->sched;
+    uint32_t answer = MIN(job->room - job->target, SCHED_RESERVE);
+    struct guard_need need = memory_need(sched->memory, cached, job->target - cached, answer);
+    enum guard_verdict verdict = memory_claim(sched->memory, &need);
+
+    assert(!job->claimed);
+    job->claimed = verdict == GUARD_ADMIT && sched->memory != NULL;
+    job->claim = need.claim;
+    return verdict;
+}
+
 static enum step defer(struct job *job)
 {
+    job_unclaim(job);
     job->deferred_epoch = job->sched->epoch;
+    job->deferred_memory = memory_epoch(job->sched->memory);
     job_set_phase(job, GEN_DEFERRED);
     return STEP_PARKED;
 }
@@ -159,7 +182,10 @@ static enum step step_deferred(struct job *job)
 {
     bool leads = job->leader != NULL && job->leader->done < job->leader_until;
 
-    if (leads || (job->leader == NULL && job->deferred_epoch == job->sched->epoch))
+    bool same = job->deferred_epoch == job->sched->epoch &&
+                job->deferred_memory == memory_epoch(job->sched->memory);
+
+    if (leads || (job->leader == NULL && same))
         return STEP_PARKED;
     job_set_phase(job, GEN_LOOKUP);
     return STEP_MORE;
@@ -304,6 +330,13 @@ static enum step step_lookup(struct job *job)
     if (leader != NULL)
         return wait_for(job, leader, until);
     if (!has_room(job, &match))
+        return defer(job);
+    enum guard_verdict verdict = claim_memory(job, MAX(match.length, held));
+    if (verdict == GUARD_REFUSE) {
+        job_end(job, GEN_END_ERROR, ERR_NOMEM, NULL);
+        return STEP_DONE;
+    }
+    if (verdict == GUARD_DEFER)
         return defer(job);
     job->times.looked_up = sched_now_ns(job->sched);
     if (match.length > 0 && match.length >= held && start_from_device(job, &match))
