@@ -220,6 +220,7 @@ static void write_model_props(struct json *json, const struct api *api, const st
     json_key_uint(json, "total_slots", facts->sequences);
     json_key_text(json, "model_alias", model_name(model));
     json_key_text(json, "model_description", facts->description);
+    json_key_text(json, "cache_state", model_cache_name(model_cache(model)));
     json_key_text(json, "chat_template", facts->chat_template);
     json_key(json, "chat_template_caps");
     write_caps(json, chat_template_caps(model_template(model)));

@@ -27,6 +27,7 @@ struct model {
     struct tokens *tokens;
     struct sched *sched;
     uint64_t loaded_s;
+    enum model_cache state;
     struct lock lock;
     struct model_space *spaces GUARDED_BY(lock); /* SPACES_MAX */
     size_t spaces_count GUARDED_BY(lock);
@@ -176,6 +177,22 @@ static enum err open_parts(struct model *model, const struct model_options *opti
     return sched_create(&model->sched, &sched, info);
 }
 
+/* An engine that cannot move state at all is served without a cache. */
+static void choose_cache(struct model *model, const struct model_options *options)
+{
+    if (options->cache == NULL)
+        return;
+    if (engine_facts(options->engine)->slicing != ENGINE_SLICING_NONE) {
+        model->cache = options->cache;
+        model->state = MODEL_CACHE_ON;
+        return;
+    }
+    model->state = MODEL_CACHE_UNSUPPORTED;
+    LOG_WARN(options->log, "model",
+             "the library cannot move the state of this model: it is served, and nothing of it is kept",
+             LOG_STR("model", model->name));
+}
+
 static struct model *create(const struct model_options *options)
 {
     struct model *model = mem_alloc(sizeof(*model));
@@ -183,8 +200,7 @@ static struct model *create(const struct model_options *options)
 
     model->engine = options->engine;
     model->name = mem_strdup(options->name != NULL ? options->name : facts->name);
-    /* An engine that cannot move state at all is served without a cache. */
-    model->cache = facts->slicing == ENGINE_SLICING_NONE ? NULL : options->cache;
+    choose_cache(model, options);
     model->loaded_s = clock_wall_ns(options->clock) / NS_PER_S;
     model->spaces = mem_alloc_array(SPACES_MAX, sizeof(*model->spaces));
     lock_init(&model->lock, "model", LOCK_RANK_MODELS);
@@ -251,6 +267,22 @@ const struct chat_template *model_template(const struct model *model)
 struct tokens *model_tokens(const struct model *model)
 {
     return model->tokens;
+}
+
+enum model_cache model_cache(const struct model *model)
+{
+    return model->state;
+}
+
+const char *model_cache_name(enum model_cache state)
+{
+    static const char *const names[] = {
+#define X(value, name) name,
+        MODEL_CACHE_TABLE(X)
+#undef X
+    };
+
+    return (unsigned)state < COUNT_OF(names) ? names[state] : "unknown";
 }
 
 uint64_t model_loaded_s(const struct model *model)

@@ -44,6 +44,21 @@ const struct chat_template *model_template(const struct model *model);
 struct tokens *model_tokens(const struct model *model);
 uint64_t model_loaded_s(const struct model *model); /* wall time */
 
+/* Whether its state is kept. Unsupported is not the same as off: nobody asked for it, and the log says why, once (keeps I48). X(value, name) */
+#define MODEL_CACHE_TABLE(X)                                                                       \
+    X(MODEL_CACHE_OFF, "off") X(MODEL_CACHE_ON, "on")                                              \
+    X(MODEL_CACHE_UNSUPPORTED, "unsupported (see log)")
+
+enum model_cache {
+#define X(value, name) value,
+    MODEL_CACHE_TABLE(X)
+#undef X
+        MODEL_CACHE_COUNT
+};
+
+enum model_cache model_cache(const struct model *model);
+const char *model_cache_name(enum model_cache state);
+
 /* The space of a tenant ("" = none); opened once, and open as long as the model. *space is NULL when the cache is off. */
 enum err model_space(struct model *model, const char *tenant, struct hearth_space **space,
                      struct errinfo *info) NODISCARD;

@@ -16,6 +16,7 @@ trap stop_at_exit EXIT
 
 # Starts it on a free port with small figures, and waits for the banner.
 start() { # options
+    rm -f served log # what an earlier one said
     "$HEARTH" serve m.gguf --port 0 -t 1 -c 2048 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" "$@" >served 2>log &
     server=$!
     for _ in $(seq 200); do
@@ -161,6 +162,15 @@ test_no_cache() {
     grep -q '"cached_tokens":0' body || fail "$(cat body)"
     grep -q 'cache *off' served || fail "$(cat served)"
     stop
+}
+
+# What keeps a request out of the batch is named.
+test_i25_the_route_has_a_reason() {
+    make_model qwen35
+    start --exact
+    ask /v1/chat/completions "$chat"
+    stop
+    grep -q '\[route\] 1 model=qwen35 route=single reason=exact kinds=full+recurrent' log || fail "$(cat log)"
 }
 
 # Exact, warm and without a cache: the same text.
