@@ -249,8 +249,9 @@ void api_http_error(enum http_problem problem, struct buf *body, void *arg)
     const char *type = status >= 500 ? "server_error" : "invalid_request_error";
     struct json json = json_to(body);
 
-    (void)arg;
+    (void)arg; /* the path is not known here: what both dialects look for is there */
     json_open(&json, '{');
+    json_key_text(&json, "type", "error");
     json_key(&json, "error");
     json_open(&json, '{');
     json_key_text(&json, "message", http_problem_sentence(problem));
