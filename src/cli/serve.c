@@ -134,8 +134,7 @@ static enum cli_exit check(struct server *server)
     server->path = cli->args_count > 0 ? cli->args[0] : options->path;
     if (server->path == NULL)
         return cli_usage_error(cli, "which model? Give a GGUF file; `hearth model make` makes a small one");
-    bool keys = options->keys.count > 0 || options->key_file != NULL ||
-                cli_env(cli->setup, "HEARTH_API_KEYS") != NULL;
+    bool keys = options->keys.count > 0 || options->key_file != NULL;
     if (!is_socket(options->host) && !http_is_loopback(str_from(options->host)) && !keys && !options->open_to_all)
         return cli_usage_error(cli,
                                "--host %s lets others in: give an --api-key, or --allow-any if that is "
@@ -173,7 +172,6 @@ static bool open_api(struct server *server)
     struct api_options api = {
         .auth = {.keys = options->keys.items,
                  .keys_count = options->keys.count,
-                 .environment = cli_env(server->cli->setup, "HEARTH_API_KEYS"),
                  .file = options->key_file,
                  .admin = options->admin_key,
                  .fs = server->cli->setup->fs,

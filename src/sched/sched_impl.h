@@ -177,7 +177,8 @@ struct device_match {
     struct resident *resident; /* or */
     struct job *job;
     uint32_t length; /* tokens that can be used, < target; 0 = none */
-    uint32_t shared; /* tokens that are the same */
+    uint32_t shared; /* tokens that are the same, of whichever has most */
+    bool ends;       /* what has most ends there, and does not go another way */
 };
 
 struct device_match device_find(struct job *job);

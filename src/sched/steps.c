@@ -289,18 +289,29 @@ static void say_device_hit(const struct job *job)
              usage->first_difference);
 }
 
+/* The same words as for a plan of the cache. */
+static void note_device(struct job *job, const struct device_match *match)
+{
+    struct gen_usage *usage = &job->usage;
+    bool all = match->shared >= job->target - 1;
+
+    usage->device = match->length;
+    usage->first_difference = match->shared;
+    usage->match = all             ? HEARTH_MATCH_SUPERSEQUENCE
+                   : match->ends ? HEARTH_MATCH_PREFIX
+                                   : HEARTH_MATCH_LCP;
+    usage->reason = all             ? HEARTH_REASON_NONE
+                    : match->ends ? HEARTH_REASON_SHORT
+                                    : HEARTH_REASON_DIVERGED;
+}
+
 static bool start_from_device(struct job *job, const struct device_match *match)
 {
     if (!device_take(job, match))
         return false;
     job->done = match->length;
     if (!job->started) {
-        job->usage.device = match->length;
-        job->usage.first_difference = match->shared;
-        job->usage.match = match->shared >= job->target ? HEARTH_MATCH_SUPERSEQUENCE
-                                                         : HEARTH_MATCH_LCP;
-        job->usage.reason = match->shared >= job->target - 1 ? HEARTH_REASON_NONE
-                                                             : HEARTH_REASON_DIVERGED;
+        note_device(job, match);
         say_device_hit(job);
     }
     job_start_prefill(job);

@@ -126,6 +126,7 @@ static void turns(kind_set kinds, bool park)
         next_turn(&turn[i % 2], &kit, &turn[(i + 1) % 2], 40);
         kit_gen_fini(&turn[(i + 1) % 2]);
         run_and_check(&kit, &fake, &turn[i % 2], false);
+        assert_int_equal(turn[i % 2].result.usage.reason, HEARTH_REASON_SHORT); /* nothing went another way (I104) */
         /* all but the last sampled token, whose state was never computed */
         assert_int_equal(reused(&turn[i % 2]), turn[i % 2].gen.tokens_count - 41);
     }
