@@ -65,18 +65,32 @@ static void settle(struct victim *victim)
     serve_proc_wait_metric(&victim->scenario.proc, "hearth_http_connections", 1); /* this one */
 }
 
+/* The connection that asked for the numbers is in none of them once it is closed on the other side, too. */
+static void wait_for_last_connection(struct victim *victim)
+{
+    const struct serve_proc *proc = &victim->scenario.proc;
+    unsigned waited_ms = 0;
+    size_t sockets;
+
+    while ((sockets = serve_proc_size(proc).sockets) > 1)
+        serve_proc_pause(proc, &waited_ms, "a connection stays open");
+    assert_int_equal(sockets, 1); /* that which listens */
+}
+
 /* A tenth of the requests may fill caches and pools. From then on nothing may grow. */
 static void measure_once(struct victim *victim, uint64_t sent, uint64_t count)
 {
     if (sent != count / 10)
         return;
     settle(victim);
+    wait_for_last_connection(victim);
     victim->before = serve_proc_size(&victim->scenario.proc);
 }
 
 static void close_victim(struct victim *victim)
 {
     settle(victim);
+    wait_for_last_connection(victim);
     struct serve_proc_size after = serve_proc_size(&victim->scenario.proc);
     assert_int_equal(after.threads, victim->before.threads);
     assert_int_equal(after.descriptors, victim->before.descriptors);
