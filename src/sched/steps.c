@@ -144,8 +144,8 @@ static bool alone(const struct job *job)
     return true;
 }
 
-/* Whether there are cells for it, of which the match brings some along. Residents go for it. */
-static bool has_room(struct job *job, const struct device_match *match)
+/* Whether there are cells for it, of which the match brings some along. Residents go for it, but not the one that it goes on from. */
+static bool fits(struct job *job, const struct device_match *match)
 {
     uint32_t need = MIN(job->room, job->target + SCHED_RESERVE) - match->length;
     uint32_t others = claimed_by_others(job);
@@ -153,6 +153,18 @@ static bool has_room(struct job *job, const struct device_match *match)
     if (device_make_room(job->sched, need + others, match->resident))
         return true;
     return alone(job) && engine_cells_free(job->sched->engine) > job->target - match->length;
+}
+
+/* A resident may have a few tokens to give and take the room for all others: then it has to go, too, or the job would wait for ever. The cache
+ * has what stood there. */
+static bool has_room(struct job *job, struct device_match *match)
+{
+    if (fits(job, match))
+        return true;
+    if (match->resident == NULL)
+        return false;
+    *match = (struct device_match){.shared = match->shared};
+    return fits(job, match);
 }
 
 /* Its part of the memory under the ceiling, of which `cached` tokens need not be computed. */

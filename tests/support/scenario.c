@@ -165,6 +165,7 @@ static void note(struct scenario *scenario, const struct scenario_answer *answer
     assert_true(scenario->seen_count < SCENARIO_ANSWERS_MAX);
     scenario->seen[scenario->seen_count++] =
         (struct scenario_seen){answer->prompt, answer->reused, answer->device};
+    scenario->answers++;
     scenario->device += answer->device;
     scenario->ram += answer->ram;
     scenario->computed += answer->computed;
@@ -378,8 +379,8 @@ static void check_metrics(const struct scenario *scenario)
         {"hearth_api_prompt_tokens_total{source=\"ram\"}", scenario->ram},
         {"hearth_api_prompt_tokens_total{source=\"computed\"}", scenario->computed},
         {"hearth_api_generated_tokens_total", scenario->generated},
-        {"hearth_sched_finished_total", scenario->seen_count},
-        {"hearth_sched_submitted_total", scenario->seen_count + scenario->cancelled},
+        {"hearth_sched_finished_total", scenario->answers},
+        {"hearth_sched_submitted_total", scenario->answers + scenario->cancelled},
         {"hearth_sched_failed_total", 0},
     };
 
@@ -439,6 +440,19 @@ static void check_log(struct scenario *scenario)
     assert_true(routes >= answers && routes <= answers + scenario->cancelled);
     assert_true(strangers <= scenario->cancelled);
     buf_fini(&log);
+}
+
+void scenario_restart(struct scenario *scenario, bool in_order)
+{
+    scenario_wait_idle(scenario);
+    check_metrics(scenario);
+    if (in_order)
+        serve_proc_stop(&scenario->proc);
+    else
+        serve_proc_kill(&scenario->proc);
+    scenario->answers = scenario->device = scenario->ram = scenario->computed = 0;
+    scenario->prompt = scenario->generated = 0;
+    serve_proc_restart(&scenario->proc);
 }
 
 void scenario_close(struct scenario *scenario)

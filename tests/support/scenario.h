@@ -78,13 +78,16 @@ struct scenario {
     bool cached;   /* the cache is on */
     struct scenario_seen seen[SCENARIO_ANSWERS_MAX];
     size_t seen_count;
-    uint64_t device, ram, computed, prompt, generated; /* sums of all answers */
-    unsigned cancelled;        /* generations that were left: the log has them, too */
+    /* Since the server was started. */
+    uint64_t answers, device, ram, computed, prompt, generated; /* sums of all answers */
+    unsigned cancelled; /* generations that were left: the log has them, too */
 };
 
 /* A server of this family with small figures and `args`; they may overrule. */
 void scenario_open(struct scenario *scenario, const char *family, const char *args);
 void scenario_close(struct scenario *scenario);
+/* The server ends, in good order or as in a power cut, and starts again with the same folders. */
+void scenario_restart(struct scenario *scenario, bool in_order);
 
 /* The body of a request; borrowed until the next call. It is greedy, and its answer has exactly `tokens` tokens. */
 const char *scenario_body(const struct talk *talk, enum scenario_dialect dialect, unsigned tokens,

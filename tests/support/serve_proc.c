@@ -188,7 +188,7 @@ static void leave_no_trace(void)
         unsetenv(variables[i]);
     setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
     setenv("XDG_CACHE_HOME", test_dir(), 1);
-    setenv("HTTP_CLIENT_MS", "60000", 1); /* cores are shared with other tests */
+    setenv("HTTP_CLIENT_MS", "60000", 0); /* cores are shared with other tests */
     atexit(kill_running);
 }
 
@@ -297,7 +297,17 @@ void serve_proc_wait_metric(const struct serve_proc *proc, const char *name, dou
 
 /* ---- what the system says ---- */
 
-static size_t count_enwaited_ms(const struct serve_proc *proc, const char *name)
+static bool is_socket(DIR *dir, const char *name)
+{
+    static const char socket[] = "socket:";
+    char target[sizeof(socket) - 1];
+
+    return readlinkat(dirfd(dir), name, target, sizeof(target)) == sizeof(target) &&
+           memcmp(target, socket, sizeof(target)) == 0;
+}
+
+/* The entries of /proc/PID/<name>; those that are links to sockets are counted on their own, too. */
+static size_t count_entries(const struct serve_proc *proc, const char *name, size_t *sockets)
 {
     char path[64];
     size_t count = 0;
@@ -305,17 +315,19 @@ static size_t count_enwaited_ms(const struct serve_proc *proc, const char *name)
     snprintf(path, sizeof(path), "/proc/%d/%s", (int)proc->pid, name);
     DIR *dir = opendir(path);
     assert_non_null(dir);
-    while (readdir(dir) != NULL)
-        count++;
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL; count++)
+        *sockets += is_socket(dir, entry->d_name);
     closedir(dir);
     return count;
 }
 
 struct serve_proc_size serve_proc_size(const struct serve_proc *proc)
 {
-    struct serve_proc_size size = {.descriptors = count_enwaited_ms(proc, "fd"),
-                                   .threads = count_enwaited_ms(proc, "task")};
+    struct serve_proc_size size = {0};
     char path[64];
+
+    size.descriptors = count_entries(proc, "fd", &size.sockets);
+    size.threads = count_entries(proc, "task", &size.sockets);
 
     snprintf(path, sizeof(path), "/proc/%d/status", (int)proc->pid);
     struct buf text = read_file(path);

@@ -56,6 +56,7 @@ void serve_proc_wait_metric(const struct serve_proc *proc, const char *name, dou
 /* What the system counts for it. */
 struct serve_proc_size {
     size_t descriptors, threads;
+    size_t sockets; /* of the descriptors; that which listens is one */
     uint64_t rss_bytes;
 };
 struct serve_proc_size serve_proc_size(const struct serve_proc *proc);
