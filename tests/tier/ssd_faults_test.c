@@ -13,8 +13,6 @@
 
 #include "base/clock.h"
 #include "base/file_fault.h"
-#include "base/lock.h"
-#include "base/mem.h"
 #include "support/ssd_kit.h"
 #include "support/test.h"
 #include "support/tier_suite.h"
@@ -22,60 +20,6 @@
 #define WAIT_NS (20 * NS_PER_S)
 
 enum { BYTES = 9000, STORED = 5, CAP = 220000 };
-
-/* ---- operations that are waited for, with any result ---- */
-
-struct wait {
-    struct lock lock;
-    struct cond changed;
-    bool done;
-    enum tier_result result;
-};
-
-static void on_done(enum tier_result result, void *arg)
-{
-    struct wait *wait = arg;
-
-    lock_enter(&wait->lock);
-    assert_false(wait->done);
-    wait->done = true;
-    wait->result = result;
-    cond_broadcast(&wait->changed);
-    lock_leave(&wait->lock);
-}
-
-static void wait_init(struct wait *wait)
-{
-    *wait = (struct wait){0};
-    lock_init(&wait->lock, "wait", LOCK_RANK_TEST_HIGH);
-    cond_init(&wait->changed);
-}
-
-static enum tier_result wait_end(struct wait *wait)
-{
-    lock_enter(&wait->lock);
-    while (!wait->done)
-        cond_wait(&wait->changed, &wait->lock);
-    lock_leave(&wait->lock);
-    cond_fini(&wait->changed);
-    lock_fini(&wait->lock);
-    return wait->result;
-}
-
-/* TIER_RESULT_COUNT: not taken. */
-static enum tier_result put(struct tier *tier, uint32_t n)
-{
-    struct tier_meta meta = tier_suite_meta(n, BYTES);
-    unsigned char data[BYTES];
-    struct wait wait;
-
-    tier_suite_fill(data, sizeof(data), n, 0);
-    wait_init(&wait);
-    bool taken = tier->ops->put(tier, &meta, data, on_done, &wait);
-    if (!taken)
-        on_done(TIER_RESULT_COUNT, &wait);
-    return wait_end(&wait);
-}
 
 /* ---- phases ---- */
 
@@ -113,7 +57,7 @@ static void prepare(struct run *run, bool catalogue)
     options.fs = NULL;
     struct tier *tier = ssd_kit_open(&options);
     for (uint32_t n = 0; n < STORED; n++)
-        assert_int_equal(put(tier, n), TIER_OK);
+        assert_int_equal(ssd_kit_put(tier, n, 0, BYTES), TIER_OK);
     tier_close(&tier);
     snprintf(name, sizeof(name), "%s/catalogue", run->path);
     if (!catalogue)
@@ -149,7 +93,7 @@ static long phase_store(struct run *run)
     open_run(run);
     arm(run);
     for (uint32_t n = 0; n < 3; n++)
-        (void)put(run->tier, n);
+        (void)ssd_kit_put(run->tier, n, 0, BYTES);
     (void)run->tier->ops->flush(run->tier, WAIT_NS);
     disarm(run, &fired);
     return fired;
@@ -157,17 +101,16 @@ static long phase_store(struct run *run)
 
 static long phase_evict(struct run *run)
 {
-    struct hash256 key = tier_suite_key(1);
     long fired;
 
     open_run(run);
     for (uint32_t n = 0; n < 9; n++)
-        (void)put(run->tier, n);
+        (void)ssd_kit_put(run->tier, n, 0, BYTES);
     assert_true(run->tier->ops->flush(run->tier, WAIT_NS));
     arm(run);
-    run->tier->ops->drop(run->tier, &key);
+    ssd_kit_drop(run->tier, 1);
     for (uint32_t n = 9; n < 12; n++)
-        (void)put(run->tier, n);
+        (void)ssd_kit_put(run->tier, n, 0, BYTES);
     (void)run->tier->ops->flush(run->tier, WAIT_NS);
     disarm(run, &fired);
     return fired;
@@ -188,13 +131,12 @@ static long phase_read(struct run *run)
 
 static long phase_close(struct run *run)
 {
-    struct hash256 key = tier_suite_key(0);
     long fired;
 
     prepare(run, true);
     open_run(run);
     for (uint32_t n = 1; n < STORED; n++) /* enough gone that the catalogue is rewritten */
-        run->tier->ops->drop(run->tier, (key = tier_suite_key(n), &key));
+        ssd_kit_drop(run->tier, n);
     arm(run);
     (void)run->tier->ops->flush(run->tier, WAIT_NS);
     tier_close(&run->tier);
@@ -232,7 +174,7 @@ static void must_store(struct tier *tier)
     for (int i = 0; i < 400 && result != TIER_OK; i++) {
         if (i > 0)
             clock_sleep_ns(clock_real(), 10 * NS_PER_MS);
-        result = put(tier, 70);
+        result = ssd_kit_put(tier, 70, 0, BYTES);
     }
     assert_int_equal(result, TIER_OK);
     assert_int_equal(tier_suite_get(tier, 70, BYTES), TIER_OK);
