@@ -56,6 +56,7 @@ struct ssd_entry {
     uint64_t generation;      /* of the content under this key */
     uint32_t depth;           /* the last token that it is about; UINT32_MAX: not known */
     enum ssd_state state;
+    bool verified; /* LIVE: its bytes were written by us, or read and right */
     bool damaged; /* DOOMED: into quarantine */
     char *temp;   /* DOOMED: not an object but this file in tmp/, which could not be removed at once */
 };
