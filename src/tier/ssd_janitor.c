@@ -220,6 +220,7 @@ void ssd_janitor_run(void *arg)
     struct tier_ssd *ssd = arg;
     bool more = true;
 
+    thread_set_background();
     lock_enter(&ssd->lock);
     while (!ssd->stop) {
         lock_leave(&ssd->lock);

@@ -345,6 +345,7 @@ void ssd_writer_run(void *arg)
 {
     struct tier_ssd *ssd = arg;
 
+    thread_set_background(); /* keeps I98 where processors are few */
     lock_enter(&ssd->lock);
     for (;;) {
         struct ssd_put *put = take_locked(ssd);
