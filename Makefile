@@ -146,7 +146,7 @@ endif
 benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format fidelity malformed stress fuzz fuzz-run bench clean distclean help version FORCE
+.PHONY: all test test-system serve lint format fidelity malformed stress faults kills powerloss fuzz fuzz-run bench clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -276,6 +276,19 @@ fuzz-run: $(fuzz_wanted:%=$(B)/tests/fuzz/%_test)
 	@for name in $(fuzz_wanted); do echo "fuzz $$name, driver, $(FUZZ_SECONDS) s" && \
 	    HEARTH_BUILD=$(B) $(B)/tests/fuzz/$${name}_test --seconds $(FUZZ_SECONDS) || exit 1; done
 endif
+
+# The long proof of the disk: what takes too long for `make test`, with bounded defaults. Seeds and tables are printed as they come.
+disk_run = HEARTH_BUILD=$(CURDIR)/$(B) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)')
+faults: $(B)/tests/tier/ssd_faults_test ## every file call of the disk tier fails in every way; prints the table
+	@$(disk_run) HEARTH_SSD_FAULTS=1 $<
+
+kills: N = 1000
+kills: $(B)/tests/tier/ssd_kills_test ## SIGKILL in every write, rename and unlink of five workloads, and N= random ones
+	@$(disk_run) HEARTH_KILLS=$(N) $<
+
+powerloss: N = 100000
+powerloss: $(B)/tests/tier/ssd_powerloss_test $(B)/tests/cache/powerloss_test ## N= images of a disk that lost its power
+	@for suite in $^; do $(disk_run) HEARTH_POWERLOSS=$(N) $$suite || exit 1; done
 
 bench: all $(benches) ## run the micro-benchmarks
 	@for b in $(benches); do $$b || exit 1; done

@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -271,4 +272,14 @@ void thread_join(struct thread *thread)
         return;
     must(pthread_join(thread->id, NULL), "pthread_join");
     thread->started = false;
+}
+
+void thread_set_background(void)
+{
+#ifdef __linux__
+    enum { NICENESS = 10 }; /* about a tenth of a processor that others want, too */
+
+    (void)setpriority(PRIO_PROCESS, 0,
+                      NICENESS); /* Linux: 0 is the thread; elsewhere it would be all of us */
+#endif
 }

@@ -279,17 +279,17 @@ static enum err write_piece(struct piece *piece)
     return ERR_OK;
 }
 
-static enum err write_kept(struct piece *piece, const struct ssd_image *image,
-                           bool (*keep)(const struct hash256 *key, void *arg), void *arg)
+static enum err write_kept(struct piece *piece, const struct ssd_rewrite *rewrite)
 {
     enum { PIECE = 1 << 20 };
+    const struct ssd_image *image = rewrite->image;
 
     buf_append(&piece->out, magic, sizeof(magic));
     for (size_t i = 0; i < image->count; i++) {
         const struct ssd_record *record = &image->records[i].record;
         struct hash256 key;
         memcpy(key.bytes, key_of(&image->records[i]), sizeof(key.bytes));
-        if (!keep(&key, arg))
+        if (!rewrite->keep(&key, rewrite->arg))
             continue;
         buf_append(&piece->out, record->data - LENGTH_BYTES, LENGTH_BYTES + (size_t)record->len);
         if (piece->out.len >= PIECE)
@@ -298,21 +298,24 @@ static enum err write_kept(struct piece *piece, const struct ssd_image *image,
     return write_piece(piece);
 }
 
-enum err ssd_catalogue_rewrite(const struct ssd_dir *dir, const struct ssd_image *image,
-                               bool (*keep)(const struct hash256 *key, void *arg), void *arg,
+enum err ssd_catalogue_rewrite(const struct ssd_dir *dir, const struct ssd_rewrite *rewrite,
                                uint64_t *bytes)
 {
+    const int flags = O_WRONLY | O_NONBLOCK | O_TRUNC;
     struct piece piece = {.dir = dir};
     char temp[SSD_DIR_TEMP_BYTES];
 
-    TRY(ssd_dir_create_temp(dir, temp, &piece.fd, NULL));
+    if (rewrite->in_place)
+        TRY(file_open_at(dir->fs, dir->root, catalogue_name, flags, 0, &piece.fd, NULL));
+    else
+        TRY(ssd_dir_create_temp(dir, temp, &piece.fd, NULL));
     buf_init(&piece.out, SSD_CATALOGUE_BYTES_MAX);
-    enum err err = write_kept(&piece, image, keep, arg);
+    enum err err = write_kept(&piece, rewrite);
     buf_fini(&piece.out);
     file_close(dir->fs, &piece.fd);
-    if (err == ERR_OK)
+    if (err == ERR_OK && !rewrite->in_place)
         err = file_rename_at(dir->fs, dir->tmp, temp, dir->root, catalogue_name, NULL);
-    if (err != ERR_OK)
+    if (err != ERR_OK && !rewrite->in_place)
         (void)!ssd_dir_discard(dir, temp, NULL);
     *bytes = piece.at;
     return err;

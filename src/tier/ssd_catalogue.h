@@ -71,8 +71,14 @@ void ssd_catalogue_open(struct ssd_catalogue *catalogue, const struct ssd_dir *d
 bool ssd_catalogue_append(struct ssd_catalogue *catalogue, const void *record, size_t len);
 void ssd_catalogue_close(struct ssd_catalogue *catalogue);
 
-/* Puts a new file, of `*bytes`, in the place of the old in one step: those records of the image for which `keep` says so. */
-enum err ssd_catalogue_rewrite(const struct ssd_dir *dir, const struct ssd_image *image,
-                               bool (*keep)(const struct hash256 *key, void *arg), void *arg, uint64_t *bytes) NODISCARD;
+/* Puts a new file, of `*bytes`, in the place of the old: those records of the image for which `keep` says so. In one step, or, where there is no
+ * room for both, over the old one: a process that dies meanwhile leaves less of it. */
+struct ssd_rewrite {
+    const struct ssd_image *image;
+    bool in_place;
+    bool (*keep)(const struct hash256 *key, void *arg);
+    void *arg;
+};
+enum err ssd_catalogue_rewrite(const struct ssd_dir *dir, const struct ssd_rewrite *rewrite, uint64_t *bytes) NODISCARD;
 
 #endif

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "tier/ssd_format.h"
 
 enum { LEAF_AT = 3, FILE_AT = 6, PUBLISH_TRIES = 4, TOP_NAME_BYTES = 3 };
@@ -98,14 +99,25 @@ static bool is_strange(const struct ssd_dir *dir, int parent, const char *name, 
 /* ---- open and close ---- */
 
 struct removal {
-    const struct ssd_dir *dir;
+    struct ssd_dir *dir;
     uint64_t *removed;
 };
+
+static void add_left(struct ssd_dir *dir, const char *name)
+{
+    struct ssd_dir_left *left = mem_alloc(sizeof(*left));
+    struct stat st = {0};
+
+    (void)!file_stat_at(dir->fs, dir->tmp, name, &st, NULL);
+    *left = (struct ssd_dir_left){
+        .next = dir->left, .name = mem_strdup(name), .bytes = (uint64_t)st.st_blocks * 512};
+    dir->left = left;
+}
 
 static void remove_temp(const char *name, unsigned char d_type, void *arg)
 {
     struct removal *removal = arg;
-    const struct ssd_dir *dir = removal->dir;
+    struct ssd_dir *dir = removal->dir;
     size_t len = strlen(name), suffix = strlen(FILE_TEMP_SUFFIX);
 
     (void)d_type;
@@ -113,6 +125,8 @@ static void remove_temp(const char *name, unsigned char d_type, void *arg)
         return; /* not ours */
     if (file_remove_at(dir->fs, dir->tmp, name, false, NULL) == ERR_OK)
         ++*removal->removed;
+    else
+        add_left(dir, name);
 }
 
 static enum err take_lock(struct ssd_dir *dir, struct errinfo *info)
@@ -158,8 +172,15 @@ enum err ssd_dir_open(struct ssd_dir *dir, const struct file_sys *fs, const char
 
 void ssd_dir_close(struct ssd_dir *dir)
 {
+    struct ssd_dir_left *left;
+
     if (dir->fs == NULL)
         return;
+    while ((left = dir->left) != NULL) {
+        dir->left = left->next;
+        mem_free(left->name);
+        mem_free(left);
+    }
     file_close(dir->fs, &dir->quarantine);
     file_close(dir->fs, &dir->tmp);
     file_close(dir->fs, &dir->lock); /* and with it the lock */
@@ -292,28 +313,51 @@ enum err ssd_dir_quarantined(const struct ssd_dir *dir, uint64_t *files, uint64_
     return err;
 }
 
-enum err ssd_dir_quarantine(const struct ssd_dir *dir, const struct hash256 *key, bool *kept,
-                            struct errinfo *info)
+static void remove_quarantined(const char *name, unsigned char d_type, void *arg)
+{
+    const struct ssd_dir *dir = arg;
+
+    (void)!file_remove_at(dir->fs, dir->quarantine, name, d_type == DT_DIR, NULL);
+}
+
+void ssd_dir_empty_quarantine(const struct ssd_dir *dir)
+{
+    (void)!file_list(dir->fs, dir->quarantine, remove_quarantined, (void *)dir, NULL);
+}
+
+/* One of the same name is not replaced: who counts what lies there would not know. */
+static bool may_quarantine(const struct ssd_dir *dir, int leaf, const char *name,
+                           uint64_t bytes_max)
 {
     uint64_t files, bytes;
+    struct stat st, other;
+
+    return ssd_dir_quarantined(dir, &files, &bytes, NULL) == ERR_OK &&
+           files < SSD_DIR_QUARANTINE_MAX && bytes <= bytes_max &&
+           file_stat_at(dir->fs, leaf, name, &st, NULL) == ERR_OK &&
+           (uint64_t)st.st_blocks * 512 <= bytes_max - bytes &&
+           file_stat_at(dir->fs, dir->quarantine, name, &other, NULL) == ERR_NOT_FOUND;
+}
+
+enum err ssd_dir_quarantine(const struct ssd_dir *dir, const struct hash256 *key,
+                            uint64_t bytes_max, bool *kept, struct errinfo *info)
+{
     struct path path;
     int leaf;
 
     assert(!dir->read_only);
     *kept = false;
-    if (ssd_dir_quarantined(dir, &files, &bytes, NULL) != ERR_OK || files >= SSD_DIR_QUARANTINE_MAX)
-        return ssd_dir_remove(dir, key, info);
     split_path(key, &path);
     enum err err = open_leaf(dir, &path, false, &leaf, info);
     if (err == ERR_OK) {
-        err = file_rename_at(dir->fs, leaf, path.file, dir->quarantine, path.file, info);
+        *kept =
+            may_quarantine(dir, leaf, path.file, bytes_max) &&
+            file_rename_at(dir->fs, leaf, path.file, dir->quarantine, path.file, NULL) == ERR_OK;
         file_close(dir->fs, &leaf);
     }
-    *kept = err == ERR_OK;
-    if (err != ERR_OK && err != ERR_NOT_FOUND)
+    if (!*kept)
         return ssd_dir_remove(dir, key, info);
-    if (err == ERR_OK)
-        remove_leaf(dir, &path);
+    remove_leaf(dir, &path);
     return ERR_OK;
 }
 

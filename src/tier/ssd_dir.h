@@ -30,14 +30,22 @@ enum {
     SSD_DIR_TEMP_BYTES = 32,
 };
 
+/* A temporary file of an earlier process that could not be removed. */
+struct ssd_dir_left {
+    struct ssd_dir_left *next;
+    char *name;
+    uint64_t bytes; /* of its blocks */
+};
+
 struct ssd_dir {
     const struct file_sys *fs;
     int root, tmp, quarantine, lock; /* the last three are FILE_NO when read-only */
     bool read_only;
+    struct ssd_dir_left *left;
 };
 
 /* Opens DIR, made when it is not there, and takes its lock; ERR_BUSY when another process has it. With `read_only` nothing is made, locked or
- * removed. Temporary files of a process that died are removed: *removed says how many. */
+ * removed. Temporary files of a process that died are removed: *removed says how many; those that cannot be are in `left`. */
 enum err ssd_dir_open(struct ssd_dir *dir, const struct file_sys *fs, const char *path, bool read_only, uint64_t *removed,
                       struct errinfo *info) NODISCARD;
 void ssd_dir_close(struct ssd_dir *dir); /* a zeroed or closed one is fine */
@@ -54,8 +62,10 @@ enum err ssd_dir_discard(const struct ssd_dir *dir, const char *temp, struct err
 
 /* The file is gone then; that there was none is fine. */
 enum err ssd_dir_remove(const struct ssd_dir *dir, const struct hash256 *key, struct errinfo *info) NODISCARD;
-/* The same, but it lies in quarantine if there is room for one more: *kept. */
-enum err ssd_dir_quarantine(const struct ssd_dir *dir, const struct hash256 *key, bool *kept, struct errinfo *info) NODISCARD;
+/* The same, but it lies in quarantine if there is none of its name and room for one more within `bytes_max` of all: *kept. */
+enum err ssd_dir_quarantine(const struct ssd_dir *dir, const struct hash256 *key, uint64_t bytes_max, bool *kept,
+                            struct errinfo *info) NODISCARD;
+void ssd_dir_empty_quarantine(const struct ssd_dir *dir); /* as far as it can be */
 /* What lies there. */
 enum err ssd_dir_quarantined(const struct ssd_dir *dir, uint64_t *files, uint64_t *bytes, struct errinfo *info) NODISCARD;
 

@@ -38,6 +38,8 @@ enum {
     SSD_UNLINKS_PER_PUT = 32, /* I61 */
     SSD_THREADS_MAX = 64,
     SSD_READS_MAX = 1 << 16, /* that wait; one more is TIER_ERROR */
+    SSD_QUARANTINE_SHARE = 8, /* of the cap: one part in so many, and no more, is for damaged files */
+    SSD_BLIND_DROPS_MAX = 1 << 16,
 };
 
 enum ssd_state { SSD_LIVE, SSD_FOREIGN, SSD_DOOMED };
@@ -54,6 +56,7 @@ struct ssd_entry {
     uint64_t generation;      /* of the content under this key */
     uint32_t depth;           /* the last token that it is about; UINT32_MAX: not known */
     enum ssd_state state;
+    bool verified; /* LIVE: its bytes were written by us, or read and right */
     bool damaged; /* DOOMED: into quarantine */
     char *temp;   /* DOOMED: not an object but this file in tmp/, which could not be removed at once */
 };
@@ -123,6 +126,7 @@ struct tier_ssd {
     struct list reads GUARDED_BY(lock), reads_running GUARDED_BY(lock);
     uint64_t read_id GUARDED_BY(lock);
     struct buf records GUARDED_BY(lock);         /* for the catalogue */
+    uint64_t records_count GUARDED_BY(lock);     /* of those and in it, at most */
     struct ssd_image *image GUARDED_BY(lock);    /* of the start, until somebody went through it */
     unsigned image_users GUARDED_BY(lock);
     bool tops[SSD_DIR_TOPS] GUARDED_BY(lock);    /* directories that are there */
@@ -147,6 +151,8 @@ struct ssd_entry *ssd_find_live_locked(struct tier_ssd *ssd, const struct hash25
 bool ssd_is_doomed_locked(struct tier_ssd *ssd, const struct hash256 *key) REQUIRES(lock);
 /* Takes the entry over: it is LIVE or FOREIGN now, the most recent of all. Its key must not be in the table. */
 void ssd_insert_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
+/* A key that may lie where nobody could look: its file goes, and is not found when somebody can. */
+void ssd_doom_unseen_locked(struct tier_ssd *ssd, const struct hash256 *key) REQUIRES(lock);
 /* What lies under the name was replaced or is gone: forgets a table's or a doomed entry of the key. */
 void ssd_forget_locked(struct tier_ssd *ssd, const struct hash256 *key) REQUIRES(lock);
 /* Takes an entry that is in no table over for the janitor. */
@@ -196,6 +202,9 @@ bool ssd_rescan(struct tier_ssd *ssd);
 void ssd_each(struct tier *tier, bool (*fn)(const struct tier_meta *meta, void *arg), void *arg);
 /* At the end: leaves out of the catalogue what is gone, when that is the larger part. */
 void ssd_tidy_catalogue(struct tier_ssd *ssd);
+/* The same for a process that goes on, by the janitor: else what is gone would fill the cap (keeps I60). */
+bool ssd_catalogue_is_due_locked(const struct tier_ssd *ssd) REQUIRES(lock);
+void ssd_renew_catalogue(struct tier_ssd *ssd);
 
 /* ---- ssd_janitor.c ---- */
 

@@ -38,7 +38,8 @@ static enum err remove_file(struct tier_ssd *ssd, const struct ssd_entry *entry,
     *kept = false;
     if (entry->temp != NULL)
         return ssd_dir_discard(&ssd->dir, entry->temp, info);
-    return entry->damaged ? ssd_dir_quarantine(&ssd->dir, &entry->key, kept, info)
+    const uint64_t bytes_max = ssd->options.bytes_max / SSD_QUARANTINE_SHARE;
+    return entry->damaged ? ssd_dir_quarantine(&ssd->dir, &entry->key, bytes_max, kept, info)
                           : ssd_dir_remove(&ssd->dir, &entry->key, info);
 }
 
@@ -109,9 +110,13 @@ bool ssd_wait_for_reapers(struct tier_ssd *ssd, uint64_t reaped)
     return progress;
 }
 
+/* One that cannot be removed goes to the end of the list, and does not keep the others. */
 void ssd_reap_rest(struct tier_ssd *ssd)
 {
-    while (ssd_reap_one(ssd, NULL) == SSD_REAP_DONE)
+    lock_enter(&ssd->lock);
+    size_t count = ssd->reapable.count;
+    lock_leave(&ssd->lock);
+    for (size_t i = 0; i < count && ssd_reap_one(ssd, NULL) != SSD_REAP_NONE; i++)
         continue;
 }
 
@@ -127,9 +132,11 @@ void ssd_add_record_locked(struct tier_ssd *ssd, const void *header, uint32_t he
     if (ssd_catalogue_encode(header, header_bytes, &ssd->records) != ERR_OK) {
         /* No memory: this one, and those that wait, are found in their files next time. */
         ssd_account_end_write(&ssd->account, before);
+        ssd_account_remove(&ssd->account, SSD_SHARE_OVERHEAD, before);
         buf_clear(&ssd->records);
         return;
     }
+    ssd->records_count++;
     ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD, ssd->records.len - before);
     ssd_account_begin_write(&ssd->account, ssd->records.len - before);
     cond_signal(&ssd->for_janitor);
@@ -141,12 +148,16 @@ static void write_records(struct tier_ssd *ssd)
     size_t len = ssd->records.len;
     char *records = len > 0 ? buf_take(&ssd->records) : NULL;
     lock_leave(&ssd->lock);
-    if (records != NULL && !ssd_catalogue_append(&ssd->catalogue, records, len))
+    if (records == NULL)
+        return;
+    bool kept = ssd->catalogue.fd != FILE_NO; /* else nothing of it comes to the disk */
+    if (!ssd_catalogue_append(&ssd->catalogue, records, len))
         LOG_DEBUG(ssd->options.log, "ssd", "the catalogue is not kept");
     mem_free(records);
     lock_enter(&ssd->lock);
-    if (records != NULL)
-        ssd_account_end_write(&ssd->account, len);
+    ssd_account_end_write(&ssd->account, len);
+    if (!kept)
+        ssd_account_remove(&ssd->account, SSD_SHARE_OVERHEAD, len);
     lock_leave(&ssd->lock);
 }
 
@@ -184,7 +195,7 @@ static bool work(struct tier_ssd *ssd)
 
     lock_enter(&ssd->lock);
     bool paused = has_failed_locked(ssd);
-    bool records = ssd->records.len > 0;
+    bool records = ssd->records.len > 0, renew = ssd_catalogue_is_due_locked(ssd);
     bool reap = !paused && choose_locked(ssd, NULL) != NULL;
     bool rescan = !paused && ssd->unread_count > 0;
     uint64_t excess = excess_locked(ssd, missing);
@@ -195,6 +206,8 @@ static bool work(struct tier_ssd *ssd)
     lock_leave(&ssd->lock);
     if (records)
         write_records(ssd);
+    if (renew)
+        ssd_renew_catalogue(ssd);
     if (reap)
         (void)ssd_reap_one(ssd, NULL);
     if (rescan)
@@ -207,6 +220,7 @@ void ssd_janitor_run(void *arg)
     struct tier_ssd *ssd = arg;
     bool more = true;
 
+    thread_set_background();
     lock_enter(&ssd->lock);
     while (!ssd->stop) {
         lock_leave(&ssd->lock);

@@ -260,6 +260,7 @@ static void count_locked(struct tier_ssd *ssd, const struct ssd_read *read, enum
     ssd->stats.damaged += result == TIER_DAMAGED;
     ssd->stats.errors += result == TIER_ERROR;
     if (result == TIER_OK && entry != NULL) {
+        entry->verified |= entry->generation == read->generation;
         entry->used_wall_ns = MAX(entry->used_wall_ns, clock_wall_ns(ssd->options.clock));
         list_move_back(&ssd->lru, &entry->link);
         ssd->stats.bytes_read += entry->bytes;

@@ -303,26 +303,37 @@ static bool is_live(const struct hash256 *key, void *arg)
     return live;
 }
 
-/* Whether a second copy may lie beside the old for a moment. */
-static bool has_room_for(struct tier_ssd *ssd, uint64_t bytes)
+/* Whether a second copy may lie beside the old for a moment: then its room is reserved. */
+static bool try_reserve(struct tier_ssd *ssd, uint64_t bytes)
 {
     lock_enter(&ssd->lock);
-    bool room = ssd_account_missing(&ssd->account, bytes) == 0 && ssd->account.doomed == 0;
+    bool room = ssd->account.doomed == 0 && ssd_account_try_reserve(&ssd->account, bytes);
     lock_leave(&ssd->lock);
     return room;
 }
 
-/* Where the catalogue goes on: behind what is there, or behind what of it is worth keeping. `used` records are. */
+static void unreserve(struct tier_ssd *ssd, uint64_t bytes)
+{
+    lock_enter(&ssd->lock);
+    ssd_account_unreserve(&ssd->account, bytes);
+    lock_leave(&ssd->lock);
+}
+
+/* Where the catalogue goes on: behind what is there, behind what of it is worth keeping (`used` records are), or at its beginning. */
 static uint64_t tidy(struct tier_ssd *ssd, const struct ssd_image *image, uint64_t used)
 {
     uint64_t bytes = image ? ssd_image_bytes(image) : 0, rewritten;
 
     if (image == NULL || (ssd_image_whole(image) && used >= ssd_image_records(image) / 2))
         return bytes;
-    if (has_room_for(ssd, ssd_charge(bytes)) &&
-        ssd_catalogue_rewrite(&ssd->dir, image, is_live, ssd, &rewritten) == ERR_OK)
+    bool beside = try_reserve(ssd, ssd_charge(bytes));
+    struct ssd_rewrite rewrite = {.image = image, .in_place = !beside, .keep = is_live, .arg = ssd};
+    enum err err = ssd_catalogue_rewrite(&ssd->dir, &rewrite, &rewritten);
+    if (beside)
+        unreserve(ssd, ssd_charge(bytes));
+    if (err == ERR_OK)
         return rewritten;
-    return ssd_image_whole(image) ? bytes : 0;
+    return ssd_image_whole(image) && beside ? bytes : 0;
 }
 
 static void charge_catalogue(struct tier_ssd *ssd, uint64_t before, uint64_t after)
@@ -341,8 +352,37 @@ static void open_catalogue(struct tier_ssd *ssd)
         return;
     charge_catalogue(ssd, 0, before);
     uint64_t bytes = tidy(ssd, ssd->image, ssd->counters.records_used);
-    charge_catalogue(ssd, before, bytes);
     ssd_catalogue_open(&ssd->catalogue, &ssd->dir, bytes);
+    charge_catalogue(ssd, before, ssd->catalogue.bytes);
+    lock_enter(&ssd->lock);
+    ssd->records_count += ssd->image ? ssd_image_records(ssd->image) : 0;
+    lock_leave(&ssd->lock);
+}
+
+bool ssd_catalogue_is_due_locked(const struct tier_ssd *ssd)
+{
+    enum { SLACK = 32 }; /* not worth the trouble */
+
+    lock_assert_held(&ssd->lock);
+    return ssd->records_count > 2 * ssd->live_count + SLACK;
+}
+
+void ssd_renew_catalogue(struct tier_ssd *ssd)
+{
+    uint64_t before = ssd->catalogue.bytes;
+
+    if (ssd->catalogue.fd == FILE_NO)
+        return;
+    ssd_catalogue_close(&ssd->catalogue);
+    struct ssd_image *image = ssd_image_load(&ssd->dir);
+    lock_enter(&ssd->lock);
+    uint64_t live = ssd->live_count;
+    ssd->records_count = live;
+    lock_leave(&ssd->lock);
+    uint64_t bytes = tidy(ssd, image, live);
+    ssd_image_destroy(&image);
+    ssd_catalogue_open(&ssd->catalogue, &ssd->dir, bytes);
+    charge_catalogue(ssd, before, ssd->catalogue.bytes);
 }
 
 void ssd_tidy_catalogue(struct tier_ssd *ssd)
@@ -366,10 +406,27 @@ static void charge_fixtures(struct tier_ssd *ssd)
     if (ssd->dir.read_only)
         return;
     (void)!ssd_dir_quarantined(&ssd->dir, &files, &bytes, NULL);
+    if (bytes > ssd->options.bytes_max / SSD_QUARANTINE_SHARE) {
+        ssd_dir_empty_quarantine(&ssd->dir);
+        (void)!ssd_dir_quarantined(&ssd->dir, &files, &bytes, NULL);
+    }
     lock_enter(&ssd->lock);
     ssd_account_add(&ssd->account, SSD_SHARE_OVERHEAD,
                     bytes + (uint64_t)FIXTURES * SSD_DIR_BLOCK_BYTES);
     lock_leave(&ssd->lock);
+}
+
+/* Temporary files that could not be removed count until they are (S3). */
+static void doom_left(struct tier_ssd *ssd)
+{
+    for (struct ssd_dir_left *left = ssd->dir.left; left != NULL; left = left->next) {
+        struct ssd_entry *entry = mem_alloc(sizeof(*entry));
+        entry->temp = mem_strdup(left->name);
+        entry->charge = ssd_charge(left->bytes);
+        lock_enter(&ssd->lock);
+        ssd_add_doomed_locked(ssd, entry);
+        lock_leave(&ssd->lock);
+    }
 }
 
 void ssd_recover(struct tier_ssd *ssd)
@@ -377,6 +434,7 @@ void ssd_recover(struct tier_ssd *ssd)
     uint64_t start_ns = clock_mono_ns(ssd->options.clock);
 
     charge_fixtures(ssd);
+    doom_left(ssd);
     ssd->image = ssd_image_load(&ssd->dir);
     scan_all(ssd);
     sort_lru(ssd);

@@ -146,6 +146,24 @@ void ssd_doom_locked(struct tier_ssd *ssd, struct ssd_entry *entry, bool damaged
     ssd_add_doomed_locked(ssd, entry);
 }
 
+void ssd_doom_unseen_locked(struct tier_ssd *ssd, const struct hash256 *key)
+{
+    struct ssd_entry *entry = ssd_find_locked(ssd, key);
+
+    if (ssd->dir.read_only)
+        return;
+    if (entry != NULL) {
+        ssd_doom_locked(ssd, entry, false);
+        return;
+    }
+    if (!ssd->unread[key->bytes[0]] || ssd_is_doomed_locked(ssd, key) ||
+        ssd->doomed_count >= SSD_BLIND_DROPS_MAX)
+        return;
+    entry = mem_alloc(sizeof(*entry));
+    entry->key = *key;
+    ssd_add_doomed_locked(ssd, entry);
+}
+
 /* Of two of the same depth the older. */
 static struct ssd_entry *victim_locked(const struct tier_ssd *ssd) REQUIRES(lock)
 {

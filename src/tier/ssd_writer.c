@@ -180,6 +180,7 @@ static enum tier_result published(struct tier_ssd *ssd, struct ssd_put *put, con
                                 .bytes = put->meta.bytes,
                                 .charge = put->charge,
                                 .depth = put->meta.end,
+                                .verified = true,
                                 .used_wall_ns = put->meta.used_wall_ns,
                                 .stamped_wall_ns = put->meta.used_wall_ns};
     lock_enter(&ssd->lock);
@@ -229,13 +230,14 @@ static enum tier_result no_room(struct tier_ssd *ssd, const struct ssd_put *put)
     return TIER_FULL;
 }
 
-/* What lies there already is not written again: only its use is noted. */
+/* What lies there already is not written again: only its use is noted. What an earlier process left, and a power failure may have harmed, is
+ * once it was read. */
 static bool is_there_locked(struct tier_ssd *ssd, const struct tier_meta *meta) REQUIRES(lock)
 {
     struct ssd_entry *entry = ssd_find_live_locked(ssd, &meta->key);
 
-    if (entry == NULL || entry->bytes != meta->bytes || !digest_is_known(&meta->digest) ||
-        !hash128_eq(&entry->digest, &meta->digest))
+    if (entry == NULL || !entry->verified || entry->bytes != meta->bytes ||
+        !digest_is_known(&meta->digest) || !hash128_eq(&entry->digest, &meta->digest))
         return false;
     entry->used_wall_ns = MAX(entry->used_wall_ns, meta->used_wall_ns);
     list_move_back(&ssd->lru, &entry->link);
@@ -343,6 +345,7 @@ void ssd_writer_run(void *arg)
 {
     struct tier_ssd *ssd = arg;
 
+    thread_set_background(); /* keeps I98 where processors are few */
     lock_enter(&ssd->lock);
     for (;;) {
         struct ssd_put *put = take_locked(ssd);

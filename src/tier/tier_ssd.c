@@ -42,6 +42,8 @@ static void ssd_drop(struct tier *tier, const struct hash256 *key)
     if (entry != NULL) {
         ssd_doom_locked(ssd, entry, false);
         ssd->stats.drops++;
+    } else {
+        ssd_doom_unseen_locked(ssd, key);
     }
     lock_leave(&ssd->lock);
     ssd_end_puts(&unwanted);

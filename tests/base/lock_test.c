@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -498,6 +499,24 @@ static void test_refused_thread_is_an_error_with_a_sentence(void **state)
     pthread_attr_destroy(&usual);
 }
 
+static void go_to_background(void *niceness)
+{
+    thread_set_background();
+    *(int *)niceness = getpriority(PRIO_PROCESS, 0);
+}
+
+static void test_background_is_of_one_thread(void **state)
+{
+    int before = getpriority(PRIO_PROCESS, 0), niceness = -100;
+    struct thread thread = {0};
+
+    (void)state;
+    assert_ok(thread_start(&thread, "background", go_to_background, &niceness, NULL));
+    thread_join(&thread);
+    assert_true(niceness >= 10);
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), before);
+}
+
 TEST_SUITE(TEST(test_knows_who_holds_it), TEST(test_excludes_one_another),
            TEST(test_nests_by_rank_and_leaves_in_any_order),
            TEST(test_misuse_aborts_in_every_build),
@@ -506,4 +525,5 @@ TEST_SUITE(TEST(test_knows_who_holds_it), TEST(test_excludes_one_another),
            TEST(test_the_last_deadline_is_never), TEST(test_thread_has_a_name),
            TEST(test_thread_leaves_signals_to_the_main_thread),
            TEST(test_join_of_what_was_not_started_is_nothing),
-           TEST(test_refused_thread_is_an_error_with_a_sentence))
+           TEST(test_refused_thread_is_an_error_with_a_sentence),
+           TEST(test_background_is_of_one_thread))

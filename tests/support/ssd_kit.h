@@ -28,4 +28,10 @@ int ssd_kit_count_files(const char *dir, const char *suffix);
 
 struct tier_ssd_stats ssd_kit_stats(struct tier *tier);
 
+/* Stores a version of key n and waits, whatever the result; TIER_RESULT_COUNT: not taken. */
+enum tier_result ssd_kit_put(struct tier *tier, uint32_t n, uint32_t version, uint64_t bytes);
+/* Reads key n to `dst`, which has room for `bytes`, and waits. */
+enum tier_result ssd_kit_get(struct tier *tier, uint32_t n, void *dst, uint64_t bytes);
+void ssd_kit_drop(struct tier *tier, uint32_t n);
+
 #endif

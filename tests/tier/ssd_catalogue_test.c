@@ -153,16 +153,16 @@ static bool keep_none(const struct hash256 *key, void *arg)
     return false;
 }
 
-static void test_rewritten_without_what_is_gone(void **state)
+static void rewrite_without_what_is_gone(bool in_place)
 {
     struct ssd_catalogue catalogue;
     uint64_t bytes;
 
-    (void)state;
     write_catalogue(80);
     struct ssd_image *image = ssd_image_load(&dir);
     uint64_t before = ssd_image_bytes(image);
-    assert_ok(ssd_catalogue_rewrite(&dir, image, keep_even, NULL, &bytes));
+    struct ssd_rewrite rewrite = {.image = image, .in_place = in_place, .keep = keep_even};
+    assert_ok(ssd_catalogue_rewrite(&dir, &rewrite, &bytes));
     assert_true(bytes < before);
     ssd_image_destroy(&image);
     ssd_catalogue_open(&catalogue, &dir, bytes); /* and goes on */
@@ -173,12 +173,25 @@ static void test_rewritten_without_what_is_gone(void **state)
     for (uint32_t n = 0; n < 80; n++)
         assert_int_equal(has_header(image, n, 0), n % 2 == 0);
     assert_true(has_header(image, 81, 0));
-    assert_ok(ssd_catalogue_rewrite(&dir, image, keep_none, NULL, &bytes));
+    rewrite = (struct ssd_rewrite){.image = image, .in_place = in_place, .keep = keep_none};
+    assert_ok(ssd_catalogue_rewrite(&dir, &rewrite, &bytes));
     ssd_image_destroy(&image);
     image = ssd_image_load(&dir);
     assert_int_equal(ssd_image_records(image), 0);
     ssd_image_destroy(&image);
     assert_int_equal(ssd_kit_count_files(path, ".tmp"), 0);
+}
+
+static void test_rewritten_without_what_is_gone(void **state)
+{
+    (void)state;
+    rewrite_without_what_is_gone(false);
+}
+
+static void test_rewritten_in_place(void **state)
+{
+    (void)state;
+    rewrite_without_what_is_gone(true);
 }
 
 /* Cut anywhere, it gives whole records of the beginning and nothing else. */
@@ -308,7 +321,8 @@ static void test_without_memory_there_is_none(void **state)
 #define CATALOGUE_TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 TEST_SUITE(CATALOGUE_TEST(test_gives_headers_back), CATALOGUE_TEST(test_later_record_counts),
-           CATALOGUE_TEST(test_rewritten_without_what_is_gone), CATALOGUE_TEST(test_cut_anywhere),
+           CATALOGUE_TEST(test_rewritten_without_what_is_gone),
+           CATALOGUE_TEST(test_rewritten_in_place), CATALOGUE_TEST(test_cut_anywhere),
            CATALOGUE_TEST(test_random_damage_is_never_a_header),
            CATALOGUE_TEST(test_foreign_files_are_no_catalogue),
            CATALOGUE_TEST(test_failed_append_ends_it),

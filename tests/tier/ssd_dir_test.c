@@ -291,13 +291,20 @@ static void test_quarantine_is_bounded(void **state)
     for (uint32_t n = 0; n < SSD_DIR_QUARANTINE_MAX + 3; n++) {
         struct hash256 key = tier_suite_key(n);
         publish(n, "damaged");
-        assert_ok(ssd_dir_quarantine(&dir, &key, &kept, NULL));
+        assert_ok(ssd_dir_quarantine(&dir, &key, UINT64_MAX, &kept, NULL));
         assert_int_equal(kept, n < SSD_DIR_QUARANTINE_MAX);
         assert_err(try_open(n, &bytes), ERR_NOT_FOUND);
     }
     assert_ok(ssd_dir_quarantined(&dir, &files, &bytes, NULL));
     assert_int_equal(files, SSD_DIR_QUARANTINE_MAX);
     assert_int_equal(bytes, SSD_DIR_QUARANTINE_MAX * 4096);
+    ssd_dir_empty_quarantine(&dir);
+    for (uint32_t n = 0; n < 4; n++) {
+        struct hash256 key = tier_suite_key(n / 2); /* each twice: the second is not kept */
+        publish(n / 2, "damaged");
+        assert_ok(ssd_dir_quarantine(&dir, &key, 4096, &kept, NULL));
+        assert_int_equal(kept, n == 0); /* and there is room for one block */
+    }
 }
 
 /* Every call fails once: an error, no leak of handles, and the next try works. */

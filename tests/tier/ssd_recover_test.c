@@ -188,6 +188,23 @@ static bool collect_key(const struct tier_meta *meta, void *arg)
 }
 
 /* The order of use survives, with the catalogue and without it. */
+/* A put says that its bytes are safe: what an earlier process left, and nobody read yet, is no reason to say so. */
+static void test_put_over_unread_damage_is_written(void **state)
+{
+    const char *path = make_stored();
+
+    (void)state;
+    ssd_kit_flip(path, 3, -1);
+    struct tier *tier = open_again(path);
+    assert_true(tier_suite_put(tier, 3, BYTES));
+    assert_int_equal(tier_suite_get(tier, 3, BYTES), TIER_OK);
+    assert_int_equal(tier_suite_get(tier, 4, BYTES), TIER_OK);
+    assert_true(tier_suite_put(tier, 4, BYTES)); /* read, and right: not written again */
+    assert_true(tier_suite_put(tier, 3, BYTES)); /* written by us: likewise */
+    assert_int_equal(ssd_kit_stats(tier).same, 2);
+    tier_close(&tier);
+}
+
 static void test_recency_survives(void **state)
 {
     struct clock *clock = clock_create_fake(1, 2000000 * NS_PER_S);
@@ -474,8 +491,8 @@ static void test_catalogue_is_tidied(void **state)
 
 TEST_SUITE(TEST(test_catalogue_is_used_and_not_needed), TEST(test_damaged_catalogue),
            TEST(test_stale_catalogue), TEST(test_catalogue_is_not_believed_about_bytes),
-           TEST(test_recency_survives), TEST(test_i107_kill_at_every_call),
-           TEST(test_second_process_is_refused_or_reads_only),
+           TEST(test_put_over_unread_damage_is_written), TEST(test_recency_survives),
+           TEST(test_i107_kill_at_every_call), TEST(test_second_process_is_refused_or_reads_only),
            TEST(test_files_of_another_installation_are_left_alone),
            TEST(test_odd_and_damaged_entries_are_survived),
            TEST(test_unreadable_directory_is_looked_at_again),

@@ -1,0 +1,221 @@
+/*
+ * decode_bench.c: what storing costs those who are being answered: one thread decodes with a real model, alone and while the SSD tier writes.
+ *
+ *      decode_bench [DIR [MIB [MODEL.gguf]]]      a folder of its own below DIR (.) is made and removed; 512 MiB by default
+ *
+ * Windows of TOKENS tokens take turns: alone, and with WRITES_MAX puts of 8 MiB always under way, handed over between two tokens as the engine's
+ * thread does it. They go on until MIB are stored. Both kinds see the same positions of the context.
+ *
+ * CSV: the median window of each kind and its ratio to the one alone, by the clock and by the processor time of the decoding thread. On a machine
+ * with idle processors and its own disk the two agree; on one that others use the second says what the tier does to the decoding
+ * thread (memory bandwidth, caches, interrupts), the first what it does to the machine.
+ */
+#include <assert.h>
+#include <ftw.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "engine/model_make.h"
+#include "tier/tier_ssd.h"
+#include "version.h"
+
+enum { TOKENS = 32, PREFILL = 256, WRITES_MAX = 4, WINDOWS_MAX = 4096 };
+
+#define OBJECT_BYTES (UINT64_C(8) << 20)
+
+struct window {
+    double wall_s, cpu_s;
+};
+
+struct bench {
+    char dir[4000];
+    struct engine *engine;
+    seq_id seq;
+    struct tier *tier;
+    unsigned char *data;
+    uint64_t puts;
+    struct window alone[WINDOWS_MAX], beside[WINDOWS_MAX];
+    int windows;
+};
+
+static atomic_uint_least64_t stored, under_way;
+
+NORETURN static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "decode_bench: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void on_stored(enum tier_result result, void *arg)
+{
+    (void)arg;
+    if (result == TIER_OK)
+        atomic_fetch_add(&stored, 1);
+    atomic_fetch_sub(&under_way, 1);
+}
+
+static void keep_writing(struct bench *bench)
+{
+    while (atomic_load(&under_way) < WRITES_MAX) {
+        struct tier_meta meta = {.key = hash256_of(&bench->puts, sizeof(bench->puts)),
+                                 .bytes = OBJECT_BYTES};
+        atomic_fetch_add(&under_way, 1);
+        if (!bench->tier->ops->put(bench->tier, &meta, bench->data, on_stored, NULL))
+            die("put", "not taken");
+        bench->puts++;
+    }
+}
+
+static double seconds_of(clockid_t id)
+{
+    struct timespec now;
+
+    clock_gettime(id, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void run(struct bench *bench, const token_id *tokens, uint32_t count)
+{
+    struct engine_item item = {bench->seq, tokens, count, true};
+    struct errinfo info = {0};
+
+    if (engine_run(bench->engine, &item, 1, &info) != ERR_OK)
+        die("decode", info.text);
+}
+
+/* TOKENS tokens behind the same prefix. */
+static struct window decode(struct bench *bench, bool write)
+{
+    struct errinfo info = {0};
+
+    if (engine_seq_truncate(bench->engine, bench->seq, PREFILL, &info) != ERR_OK)
+        die("truncate", info.text);
+    double wall = seconds_of(CLOCK_MONOTONIC), cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    for (token_id i = 0; i < TOKENS; i++) {
+        token_id token = 1 + i * 7 % 200;
+        if (write)
+            keep_writing(bench);
+        run(bench, &token, 1);
+    }
+    return (struct window){seconds_of(CLOCK_MONOTONIC) - wall,
+                           seconds_of(CLOCK_THREAD_CPUTIME_ID) - cpu};
+}
+
+static void load(struct bench *bench, const char *path)
+{
+    static const char made[] = "build/bench-decode.gguf";
+    struct model_make_options make = {
+        .family = "qwen3",
+        .out = made,
+        .quant = MODEL_QUANT_Q8_0,
+        .shape = {
+            .layers = 8, .width = 512, .heads = 8, .kv_heads = 4, .ff = 1536, .context = 2048}};
+    struct engine_options options = {
+        .path = path ? path : made, .context = 2048, .sequences = 1, .threads = 1};
+    struct errinfo info = {0};
+    token_id tokens[PREFILL];
+
+    if (path == NULL && access(made, R_OK) != 0 && model_make(&make, &info) != ERR_OK)
+        die("model", info.text);
+    if (engine_load(&bench->engine, &options, &info) != ERR_OK ||
+        engine_seq_acquire(bench->engine, &bench->seq, &info) != ERR_OK)
+        die("model", info.text);
+    for (token_id i = 0; i < PREFILL; i++)
+        tokens[i] = 1 + i % 200;
+    run(bench, tokens, PREFILL);
+}
+
+static void open_tier(struct bench *bench, uint64_t mib)
+{
+    struct tier_ssd_options options = {.path = bench->dir,
+                                       .key = hash256_of("key", 3),
+                                       .bytes_max = (mib << 20) + (UINT64_C(1) << 30)};
+    struct errinfo info;
+
+    if (tier_ssd_open(&bench->tier, &options, &info) != ERR_OK)
+        die("tier", info.text);
+    bench->data = mem_try_alloc_aligned(4096, OBJECT_BYTES);
+    assert(bench->data != NULL);
+    hash_random(bench->data, OBJECT_BYTES);
+}
+
+static int by_wall(const void *a, const void *b)
+{
+    double x = ((const struct window *)a)->wall_s, y = ((const struct window *)b)->wall_s;
+
+    return (x > y) - (x < y);
+}
+
+static int by_cpu(const void *a, const void *b)
+{
+    double x = ((const struct window *)a)->cpu_s, y = ((const struct window *)b)->cpu_s;
+
+    return (x > y) - (x < y);
+}
+
+static struct window median(struct window *windows, int count)
+{
+    struct window middle;
+
+    qsort(windows, (size_t)count, sizeof(*windows), by_wall);
+    middle.wall_s = windows[count / 2].wall_s;
+    qsort(windows, (size_t)count, sizeof(*windows), by_cpu);
+    middle.cpu_s = windows[count / 2].cpu_s;
+    return middle;
+}
+
+static void report(struct bench *bench)
+{
+    struct window alone = median(bench->alone, bench->windows);
+    struct window beside = median(bench->beside, bench->windows);
+
+    printf("# decode_bench, %s, %d windows of %d tokens, %.1f GiB stored\n", HEARTH_COMMIT,
+           bench->windows, TOKENS, (double)atomic_load(&stored) * OBJECT_BYTES / (1 << 30));
+    printf("what,wall_ms_per_token,cpu_ms_per_token,wall_ratio,cpu_ratio\n");
+    printf("alone,%.3f,%.3f,,\n", alone.wall_s * 1e3 / TOKENS, alone.cpu_s * 1e3 / TOKENS);
+    printf("beside,%.3f,%.3f,%.3f,%.3f\n", beside.wall_s * 1e3 / TOKENS,
+           beside.cpu_s * 1e3 / TOKENS, beside.wall_s / alone.wall_s, beside.cpu_s / alone.cpu_s);
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench bench;
+    uint64_t mib = argc > 2 ? strtoull(argv[2], NULL, 10) : 512;
+
+    snprintf(bench.dir, sizeof(bench.dir), "%s/decode_bench.XXXXXX", argc > 1 ? argv[1] : ".");
+    if (mkdtemp(bench.dir) == NULL)
+        die("mkdtemp", bench.dir);
+    load(&bench, argc > 3 ? argv[3] : NULL);
+    open_tier(&bench, mib);
+    (void)decode(&bench, false); /* warm */
+    while (atomic_load(&stored) * OBJECT_BYTES < mib << 20 && bench.windows < WINDOWS_MAX) {
+        bench.alone[bench.windows] = decode(&bench, false);
+        bench.beside[bench.windows++] = decode(&bench, true);
+        if (!bench.tier->ops->flush(bench.tier, 600 * NS_PER_S)) /* the next one is alone */
+            die("flush", "too late");
+    }
+    report(&bench);
+    tier_close(&bench.tier);
+    engine_close(&bench.engine);
+    mem_free(bench.data);
+    nftw(bench.dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    return 0;
+}
