@@ -31,6 +31,7 @@ struct api;
 struct clock;
 struct hearth_cache;
 struct log;
+struct memory;
 struct metric_set;
 struct model;
 struct neutral;
@@ -49,6 +50,7 @@ struct api_options {
     struct replay *replay;    /* NULL = off */
     bool replay_keep;
     struct hearth_cache *cache; /* for its numbers; NULL = off */
+    struct memory *memory; /* for its numbers; NULL = no ceiling */
     const char *version, *commit; /* of the program; NULL = unknown */
     struct log *log;
     struct clock *clock; /* NULL = the machine's */

@@ -67,7 +67,7 @@ extern const char *const model_settings_flash[]; /* auto, on, off */
     {"lora", 0, OPTION_LIST, offsetof(type, field.adapters), .value = "FILE[=SCALE]",              \
      .help = "A LoRA adapter; may be given several times."},                                       \
     {"max-memory", 0, OPTION_SIZE, offsetof(type, field.memory_max), .value = "SIZE",              \
-     .help = "Refuse models that need more; 0 = what the machine has."},                           \
+     .help = "Memory that may be used; 0 = what the machine allows. A model that needs more is refused."},                           \
     {"backends", 0, OPTION_TEXT, offsetof(type, field.backends), .value = "DIR",                   \
      .help = "Folder with ggml's backends, instead of the one of the build."}
 

@@ -17,7 +17,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/sysinfo.h"
 #include "cli/cli.h"
 #include "cli/serve.h"
 #include "prompt/replay.h"
@@ -96,9 +95,10 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
                        const struct serve_options *options)
 {
     char message[HEARTH_MESSAGE_BYTES];
+    bool guessed;
     struct hearth_options cache = {
         .struct_size = sizeof(cache),
-        .ram_bytes = options->ram_bytes > 0 ? options->ram_bytes : sysinfo_memory_available() / 4,
+        .ram_bytes = options->ram_bytes > 0 ? options->ram_bytes : serve_ceiling(options, &guessed) / 4,
         .block_tokens = (uint32_t)options->block_tokens,
         .tails = options->tails > 0 ? (uint32_t)options->tails : UINT32_MAX,
         .policy = options->policy,

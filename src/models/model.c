@@ -23,6 +23,8 @@ struct model {
     struct engine *engine;
     char *name;
     struct hearth_cache *cache;
+    const struct model_share *shares;
+    size_t shares_count;
     struct chat_template *tmpl;
     struct tokens *tokens;
     struct sched *sched;
@@ -123,6 +125,14 @@ static struct model_space *find_space_locked(struct model *model, const char *te
     return NULL;
 }
 
+static uint64_t share_of(const struct model *model, const char *tenant)
+{
+    for (size_t i = 0; i < model->shares_count; i++)
+        if (strcmp(model->shares[i].tenant, tenant) == 0)
+            return model->shares[i].bytes;
+    return 0;
+}
+
 /* Opening takes locks of the cache, which rank above ours. */
 static enum err add_space_locked(struct model *model, const char *tenant, struct model_space **out,
                                  struct errinfo *info) REQUIRES(lock)
@@ -133,7 +143,10 @@ static enum err add_space_locked(struct model *model, const char *tenant, struct
     lock_assert_held(&model->lock);
     if (model->spaces_count == SPACES_MAX || strlen(tenant) >= sizeof(added->tenant))
         return err_set(info, ERR_LIMIT, "more than %d tenants, or a name that is too long", SPACES_MAX);
-    int error = hearth_space_open(model->cache, &record, tenant, 0, &added->space);
+    uint64_t share = share_of(model, tenant);
+    int error = hearth_space_open(model->cache, &record, tenant, share, &added->space);
+    if (error == HEARTH_ERROR_MEMORY && share > 0)
+        error = hearth_space_open(model->cache, &record, tenant, 0, &added->space);
     if (error != HEARTH_OK)
         return err_set(info, error == HEARTH_ERROR_MEMORY ? ERR_NOMEM : ERR_INVALID,
                        "no space in the cache: %s", hearth_error_text(error));
@@ -201,6 +214,8 @@ static struct model *create(const struct model_options *options)
     model->engine = options->engine;
     model->name = mem_strdup(options->name != NULL ? options->name : facts->name);
     choose_cache(model, options);
+    model->shares = options->shares;
+    model->shares_count = options->shares_count;
     model->loaded_s = clock_wall_ns(options->clock) / NS_PER_S;
     model->spaces = mem_alloc_array(SPACES_MAX, sizeof(*model->spaces));
     lock_init(&model->lock, "model", LOCK_RANK_MODELS);

@@ -233,6 +233,19 @@ static enum err too_large(const char *name, const struct guard_model *model, uin
                    units_format_size(others, rest), units_format_size(ceiling, limit));
 }
 
+/* A guess must not keep out what a person has asked for: the new set of limits is made as a whole. */
+static bool lift_ceiling_locked(struct memory *memory, uint64_t fixed) REQUIRES(lock)
+{
+    const struct guard_limits *limits = &memory->limits;
+    uint64_t need = memory->reading.fixed + fixed;
+
+    lock_assert_held(&memory->lock);
+    if (!memory->options.guessed || need < fixed || need > UINT64_MAX / 2)
+        return false;
+    memory->limits = guard_limits_of(need + need / 4 + limits->ram_floor, limits->ram_wanted, limits->ram_floor);
+    return true;
+}
+
 enum err memory_join(struct memory *memory, const char *name, const struct guard_model *model,
                      struct memory_member **out, struct errinfo *info)
 {
@@ -250,7 +263,7 @@ enum err memory_join(struct memory *memory, const char *name, const struct guard
     lock_enter(&memory->lock);
     uint64_t others = memory->reading.fixed, ceiling = memory->limits.ceiling;
     bool fits = fixed <= UINT64_MAX - others && guard_fits(&memory->limits, others + fixed, &nothing);
-    if (!fits) {
+    if (!fits && !lift_ceiling_locked(memory, fixed)) {
         lock_leave(&memory->lock);
         mem_free(member);
         return too_large(name, model, others, ceiling, info);
@@ -258,6 +271,9 @@ enum err memory_join(struct memory *memory, const char *name, const struct guard
     memory->reading.fixed += fixed;
     memory->members++;
     settle_and_leave(memory);
+    if (!fits)
+        LOG_WARN(memory->options.log, "memory", "more than the machine seems to have; --max-memory sets a ceiling",
+                 LOG_STR("model", name), LOG_UINT("bytes", others + fixed));
     *out = member;
     return ERR_OK;
 }

@@ -34,6 +34,7 @@ struct memory_member;
 
 struct memory_options {
     uint64_t ceiling;           /* 0 = none: readings only */
+    bool guessed;               /* nobody has set the ceiling: a model that needs more lifts it, and the log says so */
     struct hearth_cache *cache; /* its RAM tier gives way; borrowed; NULL = there is none */
     uint64_t ram_bytes;         /* what it has when there is room */
     uint64_t ram_floor;         /* what is never taken from it; 0 = one part in 16 of ram_bytes */
@@ -52,7 +53,7 @@ void memory_destroy(struct memory **memory); /* all members have left */
  * them by use. */
 struct guard_model memory_model_of(const struct engine_facts *facts);
 
-/* A model under the ceiling. ERR_LIMIT: its fixed part does not fit beside those of the others; the text has the figures. With `memory` NULL
+/* A model under the ceiling. ERR_LIMIT (not when the ceiling was guessed): its fixed part does not fit beside those of the others; the text has the figures. With `memory` NULL
  * the member is NULL. */
 enum err memory_join(struct memory *memory, const char *name, const struct guard_model *model,
                      struct memory_member **member, struct errinfo *info) NODISCARD;

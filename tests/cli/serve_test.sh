@@ -241,4 +241,40 @@ test_a_folder_in_use() {
     stop
 }
 
+# The ceiling that was set is the ceiling (I70); levels and limits are shown.
+test_i70_a_ceiling() {
+    make_model
+    start --max-memory 1GiB
+    run curl -sS "$url/props"
+    expect_out '"ceiling_bytes":1073741824'
+    expect_out '"level":"ok"'
+    run curl -sS "$url/metrics"
+    expect_out 'hearth_memory_ceiling_bytes 1073741824'
+    expect_out 'hearth_memory_level{level="ok"} 1'
+    ask /v1/chat/completions "$chat"
+    [ "$code" = 200 ] || fail "under a ceiling: $code"
+    stop
+    grep -q 'ceiling.*1073741824' log || fail "no ceiling in the log: $(cat log)"
+    run "$HEARTH" serve m.gguf --port 0 -t 1 -c 32768 --ram-cache 8MiB --ssd-dir none --state-dir "$PWD/state" --max-memory 12MiB
+    expect_status 1
+    expect_err 'for its context'
+    expect_err 'the ceiling is 12.0 MiB'
+}
+
+test_shares_of_tenants() {
+    make_model
+    start --api-key anna:a --api-key bert:b --tenant-share anna=8MiB
+    run curl -sS -o body -w '%{http_code}' "$url/v1/chat/completions" -H 'Authorization: Bearer a' -d "$chat"
+    expect_out 200
+    stop
+    for share in anna anna=much =1MiB; do
+        run "$HEARTH" serve m.gguf --port 0 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" --tenant-share "$share"
+        expect_status 2
+        expect_err 'expected TENANT=SIZE'
+    done
+    run "$HEARTH" serve m.gguf --port 0 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" --tenant-share anna=17MiB
+    expect_status 2
+    expect_err 'more than half'
+}
+
 suite_main "$@"

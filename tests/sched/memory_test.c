@@ -76,6 +76,22 @@ static void test_i68_i78_models_share_one_ceiling(void **state)
     memory_destroy(&memory);
 }
 
+/* A guess is no reason not to serve what was asked for; what was set is one. */
+static void test_a_guessed_ceiling_is_lifted(void **state)
+{
+    struct memory_options options = {.ceiling = 50 * MIB, .guessed = true};
+    struct memory *memory = memory_create(&options);
+    struct memory_member *member, *wild;
+
+    (void)state;
+    assert_ok(memory_join(memory, "a", &small, &member, NULL));
+    assert_true(view_of(memory).limits.ceiling == 125 * MIB && view_of(memory).limits.hard < 125 * MIB);
+    assert_int_equal(view_of(memory).level, GUARD_OK);
+    assert_err(memory_join(memory, "b", &(struct guard_model){.weights = UINT64_MAX - MIB}, &wild, NULL), ERR_LIMIT);
+    memory_leave(&member);
+    memory_destroy(&memory);
+}
+
 /* What a token costs is what the engine's own state has, not what some part of a configuration says (I69). */
 static void test_i69_sizes_are_those_of_the_engine(void **state)
 {
@@ -348,7 +364,7 @@ static void test_i71_threads(void **state)
     hearth_close(&cache);
 }
 
-TEST_SUITE(TEST(test_i68_i78_models_share_one_ceiling), TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
+TEST_SUITE(TEST(test_i68_i78_models_share_one_ceiling), TEST(test_a_guessed_ceiling_is_lifted), TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
            TEST(test_i70_claims), TEST(test_records_of_all_requests_are_bounded),
            TEST(test_i71_i77_measured_pressure), TEST(test_it_is_measured_now_and_then),
            TEST(test_the_ram_tier_gives_way_first), TEST(test_i71_threads))
