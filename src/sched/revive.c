@@ -76,7 +76,7 @@ static bool restart(struct sched *sched, struct errinfo *info)
     }
     if (now < revival->next_ns) {
         err_set(info, ERR_ENGINE, "model %s died and is restarted in %llu s; try again later", sched->options.model,
-                (unsigned long long)((revival->next_ns - now) / NS_PER_S + 1));
+                (unsigned long long)((revival->next_ns - now + NS_PER_S - 1) / NS_PER_S));
         return false;
     }
     if (engine_restart(sched->engine, info) != ERR_OK) {
