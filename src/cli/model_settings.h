@@ -16,6 +16,8 @@
 #include "cli/cli.h"
 #include "engine/engine.h"
 
+struct worker_memory;
+
 struct model_settings {
     uint64_t context, sequences, chunk, threads, threads_prefill;
     int kv_k, kv_v; /* enum engine_kv */
@@ -26,6 +28,8 @@ struct model_settings {
     double rope_base, rope_scale;
     struct option_list adapters; /* FILE or FILE=SCALE */
     uint64_t memory_max;
+    bool isolate;                 /* in a process of its own; an option of commands that serve */
+    struct worker_memory *memory; /* that this process shares with it; NULL = one of its own */
 };
 
 extern const char *const model_settings_flash[]; /* auto, on, off */

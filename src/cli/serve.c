@@ -103,6 +103,8 @@ static const struct option_desc options_table[] = {
     {"min-p", 0, OPTION_FLOAT, AT(min_p), .value = "N", .initial = "0.05", .fmax = 1,
      .help = "Drop tokens less probable than this part of the best one."},
     MODEL_SETTINGS_OPTIONS(struct serve_options, model),
+    {"isolate", 0, OPTION_FLAG, AT(model.isolate),
+     .help = "Run the model in a process of its own, which is restarted when it dies or hangs."},
 };
 
 /* The server with all its parts; opened from the top down, closed from the bottom up. */
@@ -281,6 +283,7 @@ static enum cli_exit open_model(struct server *server)
         .log = server->cli->log,
     };
 
+    settings.memory = server->store.memory;
     if (!read_template(server, &model.template_text))
         return CLI_EXIT_FAILURE;
     enum cli_exit status =

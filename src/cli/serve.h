@@ -54,6 +54,7 @@ struct serve_options {
 /* The cache and what belongs to it; all zero when it is off. */
 struct serve_store {
     struct hearth_cache *cache;
+    struct worker_memory *memory; /* of the cache, where engines have processes of their own; NULL = this process's alone */
     struct replay *replay;
     struct hash256 key; /* of the installation */
     int dir;            /* state folder; FILE_NO = none */

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/serve.h"
+#include "engine/worker_memory.h"
 #include "prompt/replay.h"
 
 static const char key_name[] = "key", turns_name[] = "replay.turns";
@@ -107,6 +108,12 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
         .log_arg = cli->log,
     };
 
+    if (options->model.isolate) {
+        store->memory = worker_memory_create();
+        cache.alloc = worker_memory_alloc;
+        cache.free = worker_memory_free;
+        cache.alloc_arg = store->memory;
+    }
     store->ram_bytes = cache.ram_bytes;
     if (hearth_open(&store->cache, &cache, message) == HEARTH_OK)
         return true;
@@ -193,5 +200,6 @@ void serve_store_close(struct serve_store *store, const struct cli *cli)
                   LOG_STR("reason", info.text));
     replay_destroy(&store->replay);
     hearth_close(&store->cache);
+    worker_memory_destroy(&store->memory);
     file_close(cli->setup->fs, &store->dir);
 }

@@ -481,6 +481,7 @@ void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool
     sum->forks += one->forks;
     sum->waits += one->waits;
     sum->preempted += one->preempted;
+    sum->restarts += one->restarts;
     sum->parked += one->parked;
     sum->reclaimed += one->reclaimed;
     sum->prefill_ns += one->prefill_ns;

@@ -3,6 +3,8 @@
  *
  *      turn:  take what was submitted -> let every job do its steps -> run one batch -> publish numbers
  *
+ * A dead engine gets a new process before anything else (revive.c).
+ *
  * It sleeps only when no job wants to compute: until something is submitted, or for a millisecond when bytes are on their way.
  */
 #include "sched/sched.h"
@@ -270,7 +272,8 @@ static void publish(struct sched *sched)
 /* Nothing can be computed now. */
 static void rest(struct sched *sched)
 {
-    uint64_t wait_ns = sched->memory != NULL ? SCHED_IDLE_MS * NS_PER_MS : UINT64_MAX;
+    bool looks = sched->memory != NULL || engine_isolated(sched->engine);
+    uint64_t wait_ns = looks ? SCHED_IDLE_MS * NS_PER_MS : UINT64_MAX;
     struct job *job;
 
     if (sched->jobs.count > 0)
@@ -288,8 +291,11 @@ static void run(void *arg)
     while (!queue_closed(sched->inbox) || queue_length(sched->inbox) > 0 || sched->jobs.count > 0) {
         take_submitted(sched);
         memory_poll(sched->memory);
-        advance_all(sched);
-        bool ran = batch_run(sched);
+        bool ran = false;
+        if (revive_engine(sched)) {
+            advance_all(sched);
+            ran = batch_run(sched);
+        }
         publish(sched);
         if (!ran)
             rest(sched);

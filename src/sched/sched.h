@@ -74,6 +74,7 @@ struct sched_stats {
     uint64_t tokens_prompt, tokens_device, tokens_ram, tokens_ssd, tokens_remote, tokens_computed, tokens_generated;
     uint64_t turns, batch_tokens;  /* engine runs, and tokens in them */
     uint64_t forks, waits, preempted, parked, reclaimed;
+    uint64_t restarts; /* of the engine's process */
     uint64_t prefill_ns, decode_ns, restore_ns, store_ns;
     uint32_t queued, active, idle; /* now; idle = parked on the device */
     uint32_t cells_free, cells;

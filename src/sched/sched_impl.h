@@ -7,6 +7,7 @@
  *      restore.c   from a plan of the cache to a sequence
  *      retain.c    from a sequence to the cache
  *      batch.c     who is in the next batch, and what became of it
+ *      revive.c    a new process for an engine that died
  *      fair.c      in which order
  *      text.c      tokens to text, stop texts
  *      memory.c    the ceiling, shared with other schedulers; guard.c has its rules
@@ -115,6 +116,13 @@ struct resident {
     seq_id seq;
 };
 
+/* How often the engine's process died, and when it may be started again. */
+struct revival {
+    bool dead;       /* known to be, and everything it had is forgotten */
+    uint32_t deaths; /* in a row */
+    uint64_t started_ns, next_ns; /* started: 0 = by whoever loaded the engine */
+};
+
 struct sched {
     struct sched_options options;
     struct engine *engine;
@@ -141,6 +149,7 @@ struct sched {
     size_t batch_count, batch_cap;
     struct progress *bar;
     uint64_t bar_id;
+    struct revival revival;
 
     struct lock lock;
     struct cond idle; /* no jobs left */
@@ -219,6 +228,11 @@ void retain_all(struct job *job);
 
 /* Runs a batch of what wants to run; false when nothing did. */
 bool batch_run(struct sched *sched);
+
+/* ---- revive.c ---- */
+
+/* Makes sure that the engine can be used. False: it is dead and was not brought back; no job is left. */
+bool revive_engine(struct sched *sched);
 
 /* ---- fair.c ---- */
 
