@@ -37,6 +37,7 @@ enum {
     FILES_MAX = 100000,
     SPARSE_TOKENS = 8192, /* the grid of the scheduler, unless told otherwise */
     DENSE_TOKENS = 2048,
+    RUN_TOKENS = 2048, /* of the cache, unless told otherwise */
     REPORT_BYTES_MAX = 64 << 20,
     TEXT_BYTES = 256,
     CAPACITIES_DEFAULT = 4, /* 1/64, 1/16, 1/4 and all of the distinct blocks */
@@ -56,32 +57,42 @@ struct replay_options {
 #define HERE      .not_in_file = true
 
 static const struct option_desc options_table[] = {
-    {"policy", 'p', OPTION_LIST, AT(policies), .value = "NAME", .initial = "lru-tail,saving-per-byte,opt", HERE,
-     .group = "What to compare",
-     .help = "Eviction: saving-per-byte, lru-tail, shortest-first, by-type, or opt, which knows the future; may be given several times."},
+    {"policy", 'p', OPTION_LIST, AT(policies), .value = "NAME",
+     .initial = "lru-tail,saving-per-byte,opt", HERE, .group = "What to compare",
+     .help = "Eviction: saving-per-byte, lru-tail, shortest-first, by-type, or opt, which knows "
+             "the future; may be given several times."},
     {"blocks", 0, OPTION_LIST, AT(blocks), .value = "N", HERE,
-     .help = "Capacity in blocks of the trace; may be given several times. By default 1/64, 1/16, 1/4 and all of the distinct ones."},
+     .help = "Capacity in blocks of the trace; may be given several times. By default 1/64, 1/16, "
+             "1/4 and all of the distinct ones."},
     {"tokens", 0, OPTION_LIST, AT(tokens), .value = "N", HERE,
      .help = "Capacity in tokens; may be given several times."},
     {"bytes", 0, OPTION_LIST, AT(bytes), .value = "SIZE", HERE,
-     .help = "Capacity in bytes of the whole cache, books and gaps included; may be given several times."},
-    {"snapshots", 0, OPTION_CHOICE, AT(place), .value = "WHERE", .initial = "policy", .choices = sim_place_names, HERE,
-     .help = "Where models that need snapshots get them: where the policy says, densely, or at the end of prompts only."},
-    {"snapshot-tokens", 0, OPTION_UINT, AT(snapshot_tokens), .value = "N", .max = TRACE_TOKENS_MAX, HERE,
-     .help = "Tokens between dense snapshots (2048), or of the policy's grid (8192)."},
+     .help = "Capacity in bytes of the whole cache, books and gaps included; may be given several "
+             "times."},
+    {"snapshots", 0, OPTION_CHOICE, AT(place), .value = "WHERE", .initial = "policy",
+     .choices = sim_place_names, HERE,
+     .help = "Where models that need snapshots get them: where the policy says, densely, or at the "
+             "end of prompts only."},
+    {"snapshot-tokens", 0, OPTION_UINT, AT(snapshot_tokens), .value = "N", .max = TRACE_TOKENS_MAX,
+     HERE, .help = "Tokens between dense snapshots (2048), or of the policy's grid (8192)."},
     {"best", 0, OPTION_FLAG, AT(best), HERE,
      .help = "Also find the best places for snapshots, knowing the future."},
     {"margin", 0, OPTION_FLOAT, AT(margin), .value = "POINTS", .fmax = 100, HERE,
-     .help = "Fail when a policy's hit rate is lower than that of lru-tail by more than so many points; 0 = do not look."},
-    {"users", 'u', OPTION_UINT, AT(users), .value = "N", .initial = "1", .min = 1, .max = 1000000, HERE,
-     .group = "The load", .help = "So many users do what is in the trace, each at times of his own."},
+     .help = "Fail when a policy's hit rate is lower than that of lru-tail by more than so many "
+             "points; 0 = do not look."},
+    {"users", 'u', OPTION_UINT, AT(users), .value = "N", .initial = "1", .min = 1, .max = 1000000,
+     HERE, .group = "The load",
+     .help = "So many users do what is in the trace, each at times of his own."},
     {"seed", 's', OPTION_UINT, AT(seed), .value = "N", .initial = "1", HERE,
      .help = "Of these times; the same seed gives the same load."},
-    {"block-tokens", 0, OPTION_UINT, AT(block_tokens), .value = "N", .initial = "64", .min = 1, .max = 65536, HERE,
+    {"block-tokens", 0, OPTION_UINT, AT(block_tokens), .value = "N", .initial = "64", .min = 1,
+     .max = 65536, HERE,
      .help = "Tokens per block that text is cut into; other traces have blocks of their own."},
     {"run-tokens", 0, OPTION_UINT, AT(run_tokens), .value = "N", .max = TRACE_TOKENS_MAX, HERE,
-     .help = "Tokens that are kept and evicted as one object, at most; 0 = one block. The server has 2048."},
-    {"preset", 0, OPTION_TEXT, AT(preset), .value = "NAME", .initial = "llama-8b", HERE, .group = "What state costs",
+     .help = "Tokens that are kept and evicted as one object, at most; 0 = one block, or 2048 as "
+             "in the server where snapshots are needed."},
+    {"preset", 0, OPTION_TEXT, AT(preset), .value = "NAME", .initial = "llama-8b", HERE,
+     .group = "What state costs",
      .help = "llama-8b, qwen3-0.6b, hybrid-1b, sliding-1b or mamba-1b."},
     {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", HERE,
      .help = "A model file, for its kinds of layers, its sizes and its vocabulary."},
@@ -154,7 +165,8 @@ static enum cli_exit load_cost(struct replay *replay)
 
 /* ---- the trace ---- */
 
-static enum err tokenize(struct str text, int32_t **tokens, size_t *count, struct errinfo *info, void *arg)
+static enum err tokenize(struct str text, int32_t **tokens, size_t *count, struct errinfo *info,
+                         void *arg)
 {
     const struct engine *engine = arg;
     size_t max = text.len + 8; /* no token is shorter than a byte; BOS and the like come on top */
@@ -162,7 +174,8 @@ static enum err tokenize(struct str text, int32_t **tokens, size_t *count, struc
     *tokens = mem_try_alloc_array(max, sizeof(**tokens));
     if (*tokens == NULL)
         return ERR_NOMEM;
-    return engine_tokenize(engine, text, ENGINE_TOKENIZE_BOS | ENGINE_TOKENIZE_CONTROL, *tokens, max, count, info);
+    return engine_tokenize(engine, text, ENGINE_TOKENIZE_BOS | ENGINE_TOKENIZE_CONTROL, *tokens,
+                           max, count, info);
 }
 
 static const char *base_name(const char *path)
@@ -181,8 +194,9 @@ static enum cli_exit read_files(struct replay *replay)
                                    .arg = replay->engine};
     enum read_format format = READ_FORMAT_COUNT;
     struct errinfo info = {0};
-    struct progress *progress = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "reading traces",
-                                                PROGRESS_UNIT_NONE, cli->setup->clock);
+    struct progress *progress =
+        progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "reading traces", PROGRESS_UNIT_NONE,
+                        cli->setup->clock);
     enum err err = ERR_OK;
 
     for (size_t i = 0; err == ERR_OK && i < cli->args_count; i++) {
@@ -227,13 +241,15 @@ static uint64_t block_bytes(const struct replay *replay)
     return rows ? rows : replay->cost.snapshot_bytes;
 }
 
-static enum cli_exit add_counts(struct replay *replay, const struct option_list *list, uint32_t divisor)
+static enum cli_exit add_counts(struct replay *replay, const struct option_list *list,
+                                uint32_t divisor)
 {
     for (size_t i = 0; i < list->count; i++) {
         uint64_t count;
         if (!str_to_u64(str_from(list->items[i]), &count) || count / divisor == 0 ||
             count / divisor > (UINT64_C(1) << 50) / block_bytes(replay))
-            return cli_usage_error(replay->cli, "\"%s\" is no capacity of at least one block", list->items[i]);
+            return cli_usage_error(replay->cli, "\"%s\" is no capacity of at least one block",
+                                   list->items[i]);
         add_capacity(replay, count / divisor * block_bytes(replay), count / divisor);
     }
     return CLI_EXIT_OK;
@@ -245,7 +261,8 @@ static enum cli_exit add_sizes(struct replay *replay, const struct option_list *
 
     for (size_t i = 0; i < list->count; i++) {
         uint64_t bytes;
-        if (units_parse_size(str_from(list->items[i]), replay->cli->setup->memory_bytes, &bytes, &info) != ERR_OK)
+        if (units_parse_size(str_from(list->items[i]), replay->cli->setup->memory_bytes, &bytes,
+                             &info) != ERR_OK)
             return cli_usage_error(replay->cli, "%s", info.text);
         add_capacity(replay, bytes, 0);
     }
@@ -257,7 +274,8 @@ static enum cli_exit find_capacities(struct replay *replay)
     const struct replay_options *options = replay->options;
     size_t count = options->blocks.count + options->tokens.count + options->bytes.count;
 
-    replay->capacities = mem_alloc_array(MAX(count, CAPACITIES_DEFAULT), sizeof(*replay->capacities));
+    replay->capacities =
+        mem_alloc_array(MAX(count, CAPACITIES_DEFAULT), sizeof(*replay->capacities));
     for (int i = 0; count == 0 && i < CAPACITIES_DEFAULT; i++) {
         uint64_t blocks = MAX(replay->blocks_distinct >> 2 * (CAPACITIES_DEFAULT - 1 - i), 1);
         add_capacity(replay, blocks * block_bytes(replay), blocks);
@@ -288,7 +306,11 @@ static uint32_t place_tokens(const struct replay *replay)
 
 static uint32_t run_blocks(const struct replay *replay)
 {
-    return (uint32_t)MAX(replay->options->run_tokens / replay->trace.block_tokens, 1);
+    uint64_t tokens = replay->options->run_tokens;
+
+    if (tokens == 0 && cost_needs_snapshot(&replay->cost))
+        tokens = RUN_TOKENS; /* what a snapshot is worth is measured by it */
+    return (uint32_t)MAX(tokens / replay->trace.block_tokens, 1);
 }
 
 static enum err run_one(struct replay *replay, const char *policy, const struct capacity *capacity,
@@ -307,7 +329,8 @@ static enum err run_one(struct replay *replay, const char *policy, const struct 
         .arg = replay,
     };
 
-    *row = (struct report_row){.policy = policy, .capacity_bytes = capacity->bytes, .capacity_blocks = capacity->blocks};
+    *row = (struct report_row){
+        .policy = policy, .capacity_bytes = capacity->bytes, .capacity_blocks = capacity->blocks};
     TRY(sim_run(&replay->trace, &options, &row->result, info));
     replay->rows_count++;
     return ERR_OK;
@@ -317,13 +340,14 @@ static enum err find_best(struct replay *replay, struct errinfo *info)
 {
     const struct cost *cost = &replay->cost;
     struct place_result result;
-    uint64_t price = cost->rows_bytes_per_token ? cost->snapshot_bytes / cost->rows_bytes_per_token : replay->trace.block_tokens;
+    uint64_t price = cost->rows_bytes_per_token ? cost->snapshot_bytes / cost->rows_bytes_per_token
+                                                : replay->trace.block_tokens;
     enum err err = place_best(&replay->trace, price, &result);
 
     if (err != ERR_OK)
         return err_set(info, err, "the best placement: %s", err_sentence(err));
-    replay->best = (struct report_best){result.snapshots,
-                                        (double)result.tokens_saved / (double)trace_sum(&replay->trace).tokens};
+    replay->best = (struct report_best){
+        result.snapshots, (double)result.tokens_saved / (double)trace_sum(&replay->trace).tokens};
     return ERR_OK;
 }
 
@@ -336,8 +360,8 @@ static enum cli_exit run_all(struct replay *replay)
 
     replay->runs = policies->count * replay->capacities_count;
     replay->rows = mem_alloc_array(MAX(replay->runs, 1), sizeof(*replay->rows));
-    replay->progress = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "replaying", PROGRESS_UNIT_NONE,
-                                       cli->setup->clock);
+    replay->progress = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "replaying",
+                                       PROGRESS_UNIT_NONE, cli->setup->clock);
     for (size_t i = 0; err == ERR_OK && i < policies->count; i++)
         for (size_t j = 0; err == ERR_OK && j < replay->capacities_count; j++)
             err = run_one(replay, policies->items[i], &replay->capacities[j], &info);
@@ -370,7 +394,8 @@ static enum cli_exit write_svg(const struct replay *replay, const struct report 
     buf_init(&out, REPORT_BYTES_MAX);
     enum err err = report_write(report, REPORT_SVG, &out);
     if (err == ERR_OK)
-        err = file_open_at(fs, AT_FDCWD, replay->options->svg, O_WRONLY | O_CREAT | O_TRUNC, 0666, &fd, &info);
+        err = file_open_at(fs, AT_FDCWD, replay->options->svg, O_WRONLY | O_CREAT | O_TRUNC, 0666,
+                           &fd, &info);
     if (err == ERR_OK)
         err = file_write_at(fs, fd, out.data, out.len, 0, &info);
     file_close(fs, &fd);
@@ -433,7 +458,8 @@ static const struct report_row *lru_of(const struct replay *replay, const struct
     for (size_t i = 0; i < replay->rows_count; i++) {
         const struct report_row *other = &replay->rows[i];
         if (strcmp(other->policy, policy_names[POLICY_LRU_TAIL]) == 0 &&
-            other->capacity_bytes == row->capacity_bytes && other->capacity_blocks == row->capacity_blocks)
+            other->capacity_bytes == row->capacity_bytes &&
+            other->capacity_blocks == row->capacity_blocks)
             return other;
     }
     return NULL;

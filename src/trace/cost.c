@@ -21,11 +21,12 @@
 const struct cost cost_presets[] = {
     {"llama-8b", "full attention, on a GPU", HEARTH_KIND_FULL, 128 * KIB, 0, 4000, 20e9},
     {"qwen3-0.6b", "full attention, on a processor", HEARTH_KIND_FULL, 112 * KIB, 0, 400, 8e9},
-    {"hybrid-1b", "full and recurrent layers, on a processor", HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT,
-     12 * KIB, 19 * MIB, 300, 8e9},
-    {"sliding-1b", "full and sliding layers, on a processor", HEARTH_KIND_FULL | HEARTH_KIND_SLIDING,
-     4 * KIB, 11 * MIB, 300, 8e9},
-    {"mamba-1b", "recurrent layers only, on a processor", HEARTH_KIND_RECURRENT, 0, 25 * MIB, 300, 8e9},
+    {"hybrid-1b", "full and recurrent layers, on a processor",
+     HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT, 12 * KIB, 19 * MIB, 300, 8e9},
+    {"sliding-1b", "full and sliding layers, on a processor",
+     HEARTH_KIND_FULL | HEARTH_KIND_SLIDING, 4 * KIB, 11 * MIB, 300, 8e9},
+    {"mamba-1b", "recurrent layers only, on a processor", HEARTH_KIND_RECURRENT, 0, 25 * MIB, 300,
+     8e9},
     {.name = NULL},
 };
 

@@ -161,8 +161,9 @@ static enum err run(struct opt *opt, uint64_t capacity, uint32_t *hits,
     return ERR_OK;
 }
 
-enum err opt_run(const struct trace *trace, uint64_t capacity, uint32_t *hits, struct opt_result *result,
-                 void (*fn)(size_t done, size_t total, void *arg), void *arg)
+enum err opt_run(const struct trace *trace, uint64_t capacity, uint32_t *hits,
+                 struct opt_result *result, void (*fn)(size_t done, size_t total, void *arg),
+                 void *arg)
 {
     struct opt opt = {.trace = trace, .result = result};
 

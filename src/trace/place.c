@@ -35,10 +35,10 @@ struct spot {
     int32_t up;     /* the nearest one above that matters; NONE */
     uint32_t depth; /* blocks */
     uint32_t weight;
-    uint32_t rank;  /* how many above it matter */
+    uint32_t rank;     /* how many above it matter */
     uint32_t children; /* below which somebody resumes */
     bool seen;
-    size_t cells;   /* its table */
+    size_t cells; /* its table */
 };
 
 struct place {
@@ -46,7 +46,7 @@ struct place {
     int64_t price;
     struct spot *spots; /* by id */
     struct cell *cells;
-    int64_t *depths;    /* of those above one node, in tokens; [0] = nothing chosen */
+    int64_t *depths; /* of those above one node, in tokens; [0] = nothing chosen */
 };
 
 static bool matters(const struct spot *spot)
@@ -92,7 +92,8 @@ static uint64_t connect(struct place *place, uint32_t *rank_max)
     *rank_max = 0;
     for (uint32_t id = 0; id < count; id++) {
         struct spot *spot = &place->spots[id];
-        const struct spot *parent = spot->seen && spot->parent != NONE ? &place->spots[spot->parent] : NULL;
+        const struct spot *parent =
+            spot->seen && spot->parent != NONE ? &place->spots[spot->parent] : NULL;
         spot->up = parent == NULL ? NONE : matters(parent) ? spot->parent : parent->up;
         if (!matters(spot))
             continue;

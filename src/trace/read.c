@@ -13,7 +13,13 @@
 #include "base/mem.h"
 #include "trace/trace.h"
 
-enum { FILE_BYTES_MAX = 1 << 30, TEXT_BLOCK_TOKENS = 64, RECORD_HEX = 16, RECORD_VERSION = 1, AGENTS_DEPTH_MAX = 8 };
+enum {
+    FILE_BYTES_MAX = 1 << 30,
+    TEXT_BLOCK_TOKENS = 64,
+    RECORD_HEX = 16,
+    RECORD_VERSION = 1,
+    AGENTS_DEPTH_MAX = 8
+};
 
 struct reader {
     struct trace *trace;
@@ -94,7 +100,8 @@ static enum err add(struct reader *reader, struct trace_request *request)
     uint64_t block = reader->trace->block_tokens;
 
     if (request->tokens == 0 || request->blocks > (request->tokens + block - 1) / block)
-        return fail(reader, ERR_INVALID, "the number of blocks does not fit the length of the prompt");
+        return fail(reader, ERR_INVALID,
+                    "the number of blocks does not fit the length of the prompt");
     enum err err = trace_add(reader->trace, request, reader->keys);
     return err == ERR_OK ? ERR_OK : fail(reader, err, err_sentence(err));
 }
@@ -119,41 +126,60 @@ static enum err read_mooncake(struct reader *reader, yyjson_val *object)
     if (!get_time(object, "timestamp", (double)NS_PER_MS, &request.at_ns) ||
         !get_uint(object, "input_length", TRACE_TOKENS_MAX, &request.tokens) ||
         !get_uint(object, "output_length", TRACE_TOKENS_MAX, &request.generated))
-        return fail(reader, ERR_INVALID, "timestamp, input_length or output_length is no number, or too large");
+        return fail(reader, ERR_INVALID,
+                    "timestamp, input_length or output_length is no number, or too large");
     TRY(read_ids(reader, yyjson_obj_get(object, "hash_ids"), reader->scope, &request.blocks));
     return add(reader, &request);
 }
 
-static enum err read_claude_request(struct reader *reader, yyjson_val *object, uint32_t anchor)
+/* What the requests of one list have in common. */
+struct claude_list {
+    uint64_t begin_ns; /* their times count from there */
+    uint32_t anchor;
+    unsigned depth;
+};
+
+static enum err read_claude_request(struct reader *reader, yyjson_val *object,
+                                    const struct claude_list *list)
 {
     struct trace_request request = {.session = trace_session(reader->trace, reader->scope),
-                                    .anchor = anchor};
+                                    .anchor = list->anchor};
 
     if (!get_time(object, "t", (double)NS_PER_S, &request.at_ns) ||
         !get_uint(object, "in", TRACE_TOKENS_MAX, &request.tokens) ||
         !get_uint(object, "out", TRACE_TOKENS_MAX, &request.generated))
         return fail(reader, ERR_INVALID, "t, in or out of a request is no number, or too large");
+    request.at_ns += list->begin_ns;
     TRY(read_ids(reader, yyjson_obj_get(object, "hash_ids"), reader->scope, &request.blocks));
     /* The last id may be of a block that is not full; what it was padded with is nobody's. */
     request.blocks = MIN(request.blocks, request.tokens / reader->trace->block_tokens);
     return request.blocks == 0 ? ERR_OK : add(reader, &request);
 }
 
-/* The requests of a session, or of an agent that it started, which has a system prompt of its own. */
-static enum err read_claude_list(struct reader *reader, yyjson_val *object, unsigned depth)
+/* The requests of a session, or of an agent that it started, which has a system prompt of its own and counts time from its start. */
+static enum err read_claude_list(struct reader *reader, yyjson_val *object, struct claude_list list)
 {
     uint32_t tools = 0, system = 0;
     size_t i, count;
     yyjson_val *request, *requests = yyjson_obj_get(object, "requests");
 
-    if (!yyjson_is_arr(requests) || depth > AGENTS_DEPTH_MAX)
+    if (!yyjson_is_arr(requests) || list.depth > AGENTS_DEPTH_MAX)
         return fail(reader, ERR_INVALID, "requests is no list, or agents start agents without end");
     get_uint(object, "tool_tokens", TRACE_TOKENS_MAX, &tools);
     get_uint(object, "system_tokens", TRACE_TOKENS_MAX, &system);
+    list.anchor = tools + system;
     yyjson_arr_foreach(requests, i, count, request)
-        TRY(yyjson_obj_get(request, "requests") != NULL
-                ? read_claude_list(reader, request, depth + 1)
-                : read_claude_request(reader, request, tools + system));
+    {
+        struct claude_list agent = {.depth = list.depth + 1};
+        if (yyjson_obj_get(request, "requests") == NULL) {
+            TRY(read_claude_request(reader, request, &list));
+            continue;
+        }
+        if (!get_time(request, "t", (double)NS_PER_S, &agent.begin_ns))
+            return fail(reader, ERR_INVALID, "t of an agent is no number");
+        agent.begin_ns += list.begin_ns;
+        TRY(read_claude_list(reader, request, agent));
+    }
     return ERR_OK;
 }
 
@@ -164,7 +190,7 @@ static enum err read_claude_code(struct reader *reader, yyjson_val *object)
     if (!get_uint(object, "block_size", TRACE_TOKENS_MAX, &block))
         return fail(reader, ERR_INVALID, "block_size is missing");
     TRY(trace_set_block(reader->trace, block, reader->info));
-    return read_claude_list(reader, object, 0);
+    return read_claude_list(reader, object, (struct claude_list){0});
 }
 
 static enum err cut_bytes(struct str text, int32_t **tokens, size_t *count)
@@ -270,7 +296,8 @@ static enum err read_record_head(struct reader *reader, yyjson_val *object)
     uint32_t version, block;
 
     if (!get_uint(object, "hearth_record", UINT32_MAX, &version) || version != RECORD_VERSION)
-        return fail(reader, ERR_UNSUPPORTED, "is a record of a version that this program does not know");
+        return fail(reader, ERR_UNSUPPORTED,
+                    "is a record of a version that this program does not know");
     if (!get_uint(object, "block_tokens", TRACE_TOKENS_MAX, &block))
         return fail(reader, ERR_INVALID, "block_tokens is missing");
     return trace_set_block(reader->trace, block, reader->info);
@@ -299,13 +326,15 @@ static enum err begin(struct reader *reader, enum read_format format, yyjson_val
     case READ_FORMAT_MOONCAKE:
         return trace_set_block(reader->trace, READ_BLOCK_TOKENS_MOONCAKE, reader->info);
     case READ_FORMAT_TEXT:
-        return trace_set_block(reader->trace, text_block ? text_block : TEXT_BLOCK_TOKENS, reader->info);
+        return trace_set_block(reader->trace, text_block ? text_block : TEXT_BLOCK_TOKENS,
+                               reader->info);
     case READ_FORMAT_RECORD:
         return read_record_head(reader, first);
     case READ_FORMAT_CLAUDE_CODE:
         return ERR_OK;
     default:
-        return fail(reader, ERR_INVALID, "is no trace: neither mooncake, claude-code, text nor record");
+        return fail(reader, ERR_INVALID,
+                    "is no trace: neither mooncake, claude-code, text nor record");
     }
 }
 

@@ -25,11 +25,11 @@ static void write_head(const struct report *report, const char *begin, struct bu
                 report->block_tokens, units_format_count(report->blocks_distinct, distinct));
     if (report->users > 1)
         buf_appendf(out, "; %u users, seed %llu", report->users, (unsigned long long)report->seed);
-    buf_appendf(out, "\n%s%s: %s of rows per token, %s per snapshot, %.0f tokens/s of prefill, %.1f GB/s\n",
-                begin, report->cost->name,
-                units_format_size(report->cost->rows_bytes_per_token, rows),
-                units_format_size(report->cost->snapshot_bytes, snapshot),
-                report->cost->prefill_tokens_per_s, report->cost->import_bytes_per_s / 1e9);
+    buf_appendf(
+        out, "\n%s%s: %s of rows per token, %s per snapshot, %.0f tokens/s of prefill, %.1f GB/s\n",
+        begin, report->cost->name, units_format_size(report->cost->rows_bytes_per_token, rows),
+        units_format_size(report->cost->snapshot_bytes, snapshot),
+        report->cost->prefill_tokens_per_s, report->cost->import_bytes_per_s / 1e9);
     if (report->snapshots != NULL)
         buf_appendf(out, "%ssnapshots: %s\n", begin, report->snapshots);
 }
@@ -76,23 +76,23 @@ static void write_table(const struct report *report, struct buf *out)
 /* ---- for programs ---- */
 
 /* Every number of a row: X(name, format, value). */
-#define ROW_TABLE(X)                                                                               \
-    X("capacity_bytes", "%llu", (unsigned long long)row->capacity_bytes)                           \
-    X("capacity_blocks", "%llu", (unsigned long long)row->capacity_blocks)                         \
-    X("token_hit_rate", "%.6f", sim_hit_rate(&row->result))                                        \
-    X("block_hit_rate", "%.6f", sim_block_hit_rate(&row->result))                                  \
-    X("tokens", "%llu", (unsigned long long)row->result.tokens)                                    \
-    X("tokens_computed", "%llu",                                                                   \
-      (unsigned long long)(row->result.tokens - row->result.tokens_hit))                           \
-    X("evictions", "%llu", (unsigned long long)row->result.evictions)                              \
-    X("refused", "%llu", (unsigned long long)row->result.refused)                                  \
-    X("snapshots", "%llu", (unsigned long long)row->result.snapshots)                              \
-    X("snapshot_bytes", "%llu", (unsigned long long)row->result.snapshot_bytes)                    \
-    X("snapshot_bytes_max", "%llu", (unsigned long long)row->result.snapshot_bytes_max)            \
-    X("snapshot_bytes_live_max", "%llu", (unsigned long long)row->result.snapshot_bytes_live_max)  \
-    X("ttft_s_mean", "%.6f", row->result.ttft_s_mean)                                              \
-    X("ttft_s_p50", "%.6f", row->result.ttft_s_p50)                                                \
-    X("ttft_s_p99", "%.6f", row->result.ttft_s_p99)                                                \
+#define ROW_TABLE(X)                                                                              \
+    X("capacity_bytes", "%llu", (unsigned long long)row->capacity_bytes)                          \
+    X("capacity_blocks", "%llu", (unsigned long long)row->capacity_blocks)                        \
+    X("token_hit_rate", "%.6f", sim_hit_rate(&row->result))                                       \
+    X("block_hit_rate", "%.6f", sim_block_hit_rate(&row->result))                                 \
+    X("tokens", "%llu", (unsigned long long)row->result.tokens)                                   \
+    X("tokens_computed", "%llu",                                                                  \
+      (unsigned long long)(row->result.tokens - row->result.tokens_hit))                          \
+    X("evictions", "%llu", (unsigned long long)row->result.evictions)                             \
+    X("refused", "%llu", (unsigned long long)row->result.refused)                                 \
+    X("snapshots", "%llu", (unsigned long long)row->result.snapshots)                             \
+    X("snapshot_bytes", "%llu", (unsigned long long)row->result.snapshot_bytes)                   \
+    X("snapshot_bytes_max", "%llu", (unsigned long long)row->result.snapshot_bytes_max)           \
+    X("snapshot_bytes_live_max", "%llu", (unsigned long long)row->result.snapshot_bytes_live_max) \
+    X("ttft_s_mean", "%.6f", row->result.ttft_s_mean)                                             \
+    X("ttft_s_p50", "%.6f", row->result.ttft_s_p50)                                               \
+    X("ttft_s_p99", "%.6f", row->result.ttft_s_p99)                                               \
     X("seconds", "%.3f", row->result.seconds)
 
 static void write_csv(const struct report *report, struct buf *out)

@@ -21,7 +21,7 @@
 
 enum {
     TOKEN_NOBODYS = -1,
-    LOOK_EVERY = 64,       /* requests, at what snapshots are held */
+    LOOK_EVERY = 64, /* requests, at what snapshots are held */
     PROGRESS_EVERY = 256,
     ADDRESS_FIRST = 1 << 20,
 };
@@ -31,8 +31,8 @@ struct sim {
     const struct sim_options *options;
     struct sim_result *result;
     struct errinfo *info;
-    uint32_t scale;          /* tokens of the cache per block */
-    uint64_t block_bytes;    /* of rows */
+    uint32_t scale;       /* tokens of the cache per block */
+    uint64_t block_bytes; /* of rows */
     uint64_t snapshot_bytes;
     struct clock *clock;
     struct hearth_cache *cache;
@@ -105,7 +105,8 @@ static enum err open_cache(struct sim *sim)
 static enum err open_space(struct sim *sim)
 {
     const struct cost *cost = sim->options->cost;
-    uint32_t unit = sim->trace->block_tokens / sim->scale; /* tokens of the trace per token of the cache */
+    uint32_t unit =
+        sim->trace->block_tokens / sim->scale; /* tokens of the trace per token of the cache */
     struct hearth_model model = {
         .struct_size = sizeof(model),
         .kinds = cost->kinds,
@@ -236,7 +237,8 @@ static void keep(struct sim *sim, const struct trace_request *request, size_t co
         .struct_size = sizeof(hints),
         .entry = HEARTH_ENTRY_USER,
         .anchor = anchor,
-        .generated = true, /* as far as it goes: what is kept is whole blocks, and the end of the last is where the next turn begins */
+        .generated =
+            true, /* as far as it goes: what is kept is whole blocks, and the end of the last is where the next turn begins */
         .resumed = found->boundary,
         .prompt = sim->options->place == SIM_PLACE_POLICY ? (uint32_t)count : 0,
         .junction = found->junction,
@@ -249,7 +251,8 @@ static void keep(struct sim *sim, const struct trace_request *request, size_t co
         return;
     }
     while (hearth_store_next(store, &begin, &end)) {
-        if (!put(store, HEARTH_OBJECT_ROWS, begin, end, (end - begin) / sim->scale * sim->block_bytes)) {
+        if (!put(store, HEARTH_OBJECT_ROWS, begin, end,
+                 (end - begin) / sim->scale * sim->block_bytes)) {
             sim->result->refused++;
             break; /* rows behind a gap are of no use */
         }
@@ -377,8 +380,8 @@ static void sum_up(struct sim *sim)
     sim->result->ttft_s_p99 = sim->ttft_s[count - 1 - count / 100];
 }
 
-enum err sim_run(const struct trace *trace, const struct sim_options *options, struct sim_result *result,
-                 struct errinfo *info)
+enum err sim_run(const struct trace *trace, const struct sim_options *options,
+                 struct sim_result *result, struct errinfo *info)
 {
     const struct cost *cost = options->cost;
     struct sim sim = {.trace = trace,

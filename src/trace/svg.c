@@ -140,10 +140,12 @@ static void draw_line(const struct plot *plot, const char *policy, size_t number
     buf_appendf(plot->out, "' stroke='%s'/>\n", colour);
     row = NULL;
     while ((row = next_point(plot->report, policy, row)) != NULL)
-        buf_appendf(plot->out, "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'><title>%.2f%%</title></circle>\n",
+        buf_appendf(plot->out,
+                    "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'><title>%.2f%%</title></circle>\n",
                     x_of(plot, row), y_of(plot, sim_hit_rate(&row->result)), colour,
                     100 * sim_hit_rate(&row->result));
-    buf_appendf(plot->out, "<path d='M%d %zuh22' stroke='%s' stroke-width='2'/><text x='%d' y='%zu'>",
+    buf_appendf(plot->out,
+                "<path d='M%d %zuh22' stroke='%s' stroke-width='2'/><text x='%d' y='%zu'>",
                 WIDTH - RIGHT + 16, TOP + 6 + 20 * number, colour, WIDTH - RIGHT + 44,
                 TOP + 10 + 20 * number);
     append_text(plot->out, policy);

@@ -34,7 +34,7 @@ struct load {
     struct trace_request *requests;
     size_t count;
     uint64_t random;
-    uint32_t *order;      /* sessions, shuffled for one user */
+    uint32_t *order;       /* sessions, shuffled for one user */
     uint64_t *begin, *end; /* of each session, by its number */
 };
 
