@@ -54,6 +54,7 @@ BEGIN {
     sees["sched"] = " cache hearth engine prompt base "
     sees["api"] = " http prompt models sched engine hearth base "
     sees["models"] = " engine sched prompt cache hearth base "
+    sees["trace"] = " cache hearth tier base "
     sees["cli"] = sees["main"] = "all"
     sees["include"] = " "
 
