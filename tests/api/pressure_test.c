@@ -107,7 +107,7 @@ static void test_i72_i73_too_large_for_the_memory(void **state)
     assert_true(view.refused == 3 * 2 * COUNT_OF(routes));
     assert_true(view.reading.claims == 0 && view.reading.queues == 0);
     assert_true(api_kit_metric(&kit, "hearth_sched_turns_total") == 0);
-    assert_true(api_kit_metric(&kit, "hearth_api_calls_total{outcome=\"too_large\"}") == (double)view.refused);
+    api_kit_wait_metric(&kit, "hearth_api_calls_total{outcome=\"too_large\"}", (double)view.refused);
     assert_true(api_kit_metric(&kit, "hearth_memory_refused_total") == (double)view.refused);
     for (size_t i = 0; i < COUNT_OF(routes); i++)
         yyjson_doc_free(api_kit_post(&kit, routes[i].path, body_of(&routes[i], false, 100), 200));
