@@ -146,7 +146,7 @@ endif
 benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format fidelity stress faults kills powerloss fuzz fuzz-run bench clean distclean help version FORCE
+.PHONY: all test test-system serve lint format fidelity malformed stress faults kills powerloss fuzz fuzz-run bench clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -157,7 +157,7 @@ $(B)/%.o: %.c $(B)/flags
 	@echo "  CC    $<"
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
-$(B)/src/cli/version.o $(B)/src/cli/serve.o: $(B)/version.h
+$(B)/src/cli/version.o $(B)/src/cli/serve.o $(B)/src/cli/replay.o: $(B)/version.h
 $(B)/src/engine/backend.o: defines += $(call backends,$(DEPS_BACKENDS))
 
 $(B)/libcore.a: $(obj_core)
@@ -242,6 +242,13 @@ fidelity_suites := $(addprefix $(B)/tests/fidelity/,fidelity_test cache_fidelity
 fidelity: all $(fidelity_suites) $(B)/tests/run $(B)/models.stamp ## the long proof that restored runs equal cold ones (ROUNDS=)
 	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FIDELITY_ROUNDS=$(ROUNDS) \
 	    $(B)/tests/run --timeout 3600 $(fidelity_suites)
+
+# N requests of each kind: broken HTTP, JSON and fields, against the HTTP layer and the whole server.
+N ?= 100000
+malformed_suites := $(addprefix $(B)/tests/,http/malformed_test scenario/malformed_test)
+malformed: all $(malformed_suites) $(B)/tests/run $(B)/models.stamp ## send broken requests, many of them (N=100000, SAN=)
+	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_MALFORMED_N=$(N) \
+	    $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') $(B)/tests/run --timeout 7200 $(malformed_suites)
 
 # HEARTH_STRESS_S seconds (60) of random seeds; with SAN=thread what several threads do is looked at, too.
 stress_suites := $(addprefix $(B)/tests/cache/,cache_oracle_test cache_threads_test)

@@ -8,7 +8,7 @@
  * requests for one token, so they are times to the first token. `make peer` runs it.
  */
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync, existsSync, readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync, existsSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 
@@ -36,21 +36,10 @@ const libraries = () => {
     return [base, join(base, 'llama')].join(':');
 };
 
-/* The best backend that this processor can run is the one that hearth chose; llama-server looks for its own at a fixed path. */
-const backend = () => {
-    const folder = join(sysroot, 'usr/lib/x86_64-linux-gnu/ggml/backends0');
-    const flags = readFileSync('/proc/cpuinfo', 'utf8').split('\n').find((line) => line.startsWith('flags')) ?? '';
-    const has = (flag) => new RegExp(`\\b${flag}\\b`).test(flags);
-    const order = [
-        ['sapphirerapids', has('amx_int8')],
-        ['icelake', has('avx512_vnni') && has('avx512_vbmi')],
-        ['skylakex', has('avx512f')],
-        ['haswell', has('avx2')],
-        ['x64', true],
-    ];
-    const files = readdirSync(folder);
-    const name = order.map(([kind, usable]) => usable && `libggml-cpu-${kind}.so`).find((file) => file && files.includes(file));
-    return join(folder, name);
+/* llama-server looks for backends at a fixed path; it gets the one that hearth has loaded. */
+const backendOf = (server) => {
+    const line = readFileSync(`/proc/${server.child.pid}/maps`, 'utf8').split('\n').find((entry) => entry.includes('/libggml-cpu-'));
+    return line.slice(line.indexOf('/'));
 };
 
 async function start(name, command, args, env, port) {
@@ -72,11 +61,11 @@ const startHearth = (model, context) =>
     start('hearth', hearthPath, ['serve', model, '--port', '4999', '-t', `${threads}`, '-c', `${context}`, '-np', '4',
         '--ram-cache', '2GiB', '--ssd-dir', 'none', '--state-dir', join(scratch, 'state')], {}, 4999);
 
-const startPeer = (model, context) =>
+const startPeer = (model, context, backend) =>
     start('llama-server', join(sysroot, 'usr/lib64/ld-linux-x86-64.so.2'),
         ['--library-path', libraries(), join(sysroot, 'usr/bin/llama-server'), '-m', model, '--port', '4998', '-t', `${threads}`,
             '-c', `${context}`, '-np', '4', '-ub', '512', '-b', '512', '--no-webui'],
-        { GGML_BACKEND_PATH: backend() }, 4998);
+        { GGML_BACKEND_PATH: backend }, 4998);
 
 /* ---- requests ---- */
 
@@ -161,6 +150,12 @@ const shapes = {
 
 /* ---- the table ---- */
 
+/* Milliseconds of processor time that a server has used: what a shape costs, however busy the machine is. */
+function cpu(server) {
+    const fields = readFileSync(`/proc/${server.child.pid}/stat`, 'utf8').replace(/.*\) /, '').split(' ');
+    return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
 const median = (list) => list.sort((a, b) => a - b)[list.length >> 1];
 
 async function main() {
@@ -170,24 +165,30 @@ async function main() {
     }
     const model = resolve(option('model'));
     const context = Math.max(4096, tokens * 8);
-    const servers = [await startHearth(model, context), await startPeer(model, context)];
+    const hearth = await startHearth(model, context);
+    const servers = [hearth, await startPeer(model, context, backendOf(hearth))];
     console.log(`model ${model}, prompts of ${tokens} tokens, ${threads} threads, median of ${rounds} rounds`);
-    console.log('shape                  hearth ms  llama ms   ratio   hearth waste  llama waste');
-    const rows = ['shape,hearth_ms,llama_ms,ratio,hearth_computed,llama_computed,needed,prompt'];
+    console.log('shape                  hearth ms  llama ms   ratio  cpu ratio   hearth waste  llama waste');
+    const rows = ['shape,hearth_ms,llama_ms,ratio,hearth_cpu_ms,llama_cpu_ms,hearth_computed,llama_computed,needed,prompt'];
     for (const server of servers) await ask(server, text(600)); /* pages touched, threads awake */
     for (const [name, shape] of Object.entries(shapes)) {
         const found = servers.map(() => []);
         for (let round = 0; round < rounds; round++) {
             const seed = salt++ * 101 + 5000000;
-            for (let i = 0; i < servers.length; i++) found[i].push(await shape(servers[i], seed));
+            for (let i = 0; i < servers.length; i++) {
+                const before = cpu(servers[i]);
+                const one = await shape(servers[i], seed);
+                found[i].push({ ...one, cpu: cpu(servers[i]) - before });
+            }
         }
         const ms = found.map((list) => median(list.map((one) => one.ms)));
+        const used = found.map((list) => median(list.map((one) => one.cpu)));
         const waste = found.map((list) => {
             const wasted = Math.max(0, list[0].computed - list[0].needed);
             return `${((100 * wasted) / list[0].prompt).toFixed(1)} %`;
         });
-        console.log(`${name.padEnd(22)} ${ms[0].toFixed(1).padStart(9)} ${ms[1].toFixed(1).padStart(9)} ${(ms[1] / ms[0]).toFixed(2).padStart(7)}x ${waste[0].padStart(13)} ${waste[1].padStart(12)}`);
-        rows.push([name, ms[0].toFixed(2), ms[1].toFixed(2), (ms[1] / ms[0]).toFixed(3), found[0][0].computed, found[1][0].computed, found[0][0].needed, found[0][0].prompt].join(','));
+        console.log(`${name.padEnd(22)} ${ms[0].toFixed(1).padStart(9)} ${ms[1].toFixed(1).padStart(9)} ${(ms[1] / ms[0]).toFixed(2).padStart(7)}x ${(used[1] / used[0]).toFixed(2).padStart(9)}x ${waste[0].padStart(13)} ${waste[1].padStart(12)}`);
+        rows.push([name, ms[0].toFixed(2), ms[1].toFixed(2), (ms[1] / ms[0]).toFixed(3), used[0], used[1], found[0][0].computed, found[1][0].computed, found[0][0].needed, found[0][0].prompt].join(','));
     }
     if (option('csv')) writeFileSync(option('csv'), rows.join('\n') + '\n');
 }

@@ -3,6 +3,7 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -11,6 +12,8 @@
 #include "base/sysinfo.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "engine/worker_main.h"
+#include "engine/worker_process.h"
 
 /* Who starts us may have closed a standard stream, and the next file we open would take its number: output would end up in
  * a cache file. The place is held with a file that cannot be used in the stream's direction, so that using it still is
@@ -39,6 +42,9 @@ int main(int argc, char **argv)
         .memory_bytes = sysinfo_memory_total(),
     };
 
+    /* An engine's process is this program, too; nobody types this. */
+    if (argc == 2 && strcmp(argv[1], WORKER_ARGUMENT) == 0)
+        return worker_main(WORKER_SOCKET);
     hold_standard_streams(setup.fs);
     return cli_main(&setup, argc, argv);
 }

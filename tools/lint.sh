@@ -54,6 +54,7 @@ BEGIN {
     sees["sched"] = " cache hearth engine prompt base "
     sees["api"] = " http prompt models sched engine hearth base "
     sees["models"] = " engine sched prompt cache hearth base "
+    sees["trace"] = " cache hearth tier base "
     sees["cli"] = sees["main"] = "all"
     sees["include"] = " "
 
@@ -125,7 +126,7 @@ function check_include(line,    quote, target, base, to, known) {
     target = substr(line, RSTART + 1, RLENGTH - 2)
     base = target
     sub(/.*\//, "", base)
-    if (base ~ /^(llama|ggml|gguf)[a-z0-9_.-]*\.h$/ && folder != "engine")
+    if (base ~ /^(llama|ggml|gguf)[a-z0-9_.-]*\.h$/ && target !~ /^engine\// && folder != "engine")
         fail(path, lineno, "include", base " belongs to src/engine alone")
     if (index(target, "..")) {
         fail(path, lineno, "include", target " climbs out of its folder; write it from src/")

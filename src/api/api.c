@@ -47,6 +47,8 @@ const struct endpoint api_endpoints[] = {
     {HTTP_METHOD_POST, "/detokenize", "detokenize", NULL, .work = endpoint_detokenize},
     {HTTP_METHOD_POST, "/apply-template", "apply_template", &dialect_openai_chat,
      .work = endpoint_apply_template},
+    {HTTP_METHOD_POST, "/admin/cache/clear", "admin", NULL, .admin = true,
+     .work = endpoint_cache_clear},
     {HTTP_METHOD_GET, "/v1/models", "models", NULL, .now = endpoint_models},
     {HTTP_METHOD_GET, "/models", "models", NULL, .now = endpoint_models},
     {HTTP_METHOD_GET, "/v1/models/{id...}", "models", NULL, .now = endpoint_model},
@@ -175,9 +177,15 @@ static bool is_allowed(struct visit *visit)
 
     visit->auth = auth_check(api->auth, header(visit->request, "authorization"),
                              header(visit->request, "x-api-key"));
-    if (visit->endpoint->open || visit->auth.verdict == AUTH_OK)
+    bool known = visit->endpoint->open || visit->auth.verdict == AUTH_OK;
+    if (known && (!visit->endpoint->admin || visit->auth.admin))
         return true;
     metric_add(api->metrics, STATS_DENIED, 0, 1);
+    if (known) {
+        refuse(visit, API_ERROR_PERMISSION,
+               "This changes the server for all: send an admin key (hearth serve --admin-key).");
+        return false;
+    }
     refuse(visit, API_ERROR_AUTH,
            visit->auth.verdict == AUTH_MISSING
                ? "An API key is needed: send it as 'Authorization: Bearer KEY' or as 'x-api-key: KEY'."
@@ -241,8 +249,9 @@ void api_http_error(enum http_problem problem, struct buf *body, void *arg)
     const char *type = status >= 500 ? "server_error" : "invalid_request_error";
     struct json json = json_to(body);
 
-    (void)arg;
+    (void)arg; /* the path is not known here: what both dialects look for is there */
     json_open(&json, '{');
+    json_key_text(&json, "type", "error");
     json_key(&json, "error");
     json_open(&json, '{');
     json_key_text(&json, "message", http_problem_sentence(problem));

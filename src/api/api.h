@@ -31,6 +31,7 @@ struct api;
 struct clock;
 struct hearth_cache;
 struct log;
+struct memory;
 struct metric_set;
 struct model;
 struct neutral;
@@ -49,6 +50,7 @@ struct api_options {
     struct replay *replay;    /* NULL = off */
     bool replay_keep;
     struct hearth_cache *cache; /* for its numbers; NULL = off */
+    struct memory *memory; /* for its numbers; NULL = no ceiling */
     const char *version, *commit; /* of the program; NULL = unknown */
     struct log *log;
     struct clock *clock; /* NULL = the machine's */
@@ -69,7 +71,7 @@ void api_set_http_metrics(struct api *api, const struct metric_set *metrics);
 /* For http_server_start. Valid as long as the api. */
 const struct http_route *api_routes(const struct api *api, size_t *count);
 
-/* For http_options.error_body: what http refuses by itself, in OpenAI's form. `arg` is not used. */
+/* For http_options.error_body: what http refuses by itself, in a form that clients of both dialects read. `arg` is not used. */
 void api_http_error(enum http_problem problem, struct buf *body, void *arg);
 
 /* Not ready from now on: new calls get a 503. Waits until those on their way are answered, at most so long; then ends the rest, each with its

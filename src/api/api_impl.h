@@ -36,6 +36,7 @@ struct endpoint {
     const char *name; /* for the log and the metrics; several paths may share one */
     const struct dialect *dialect; /* of errors, and of answers; NULL: OpenAI's errors */
     bool open;        /* without a key */
+    bool admin;       /* changes the server for all: with an admin key only */
     void (*now)(const struct visit *visit); /* on the loop thread; must not block */
     void (*work)(struct call *call);        /* on a worker */
 };
@@ -107,6 +108,7 @@ void endpoint_slots(const struct visit *visit);
 void endpoint_tokenize(struct call *call);
 void endpoint_detokenize(struct call *call);
 void endpoint_apply_template(struct call *call);
+void endpoint_cache_clear(struct call *call);
 void endpoint_count_tokens(struct call *call);
 
 #endif

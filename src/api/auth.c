@@ -26,11 +26,12 @@ enum { KEY_BYTES_MAX = 1024, NAME_HASH_DIGITS = 16 };
 struct auth_key {
     struct hash256 hash;
     char name[AUTH_NAME_BYTES];
+    bool admin;
 };
 
 struct auth {
     struct auth_key *keys;
-    size_t count;
+    size_t count, admins; /* of all; of these, admin ones */
     bool isolated;
 };
 
@@ -105,7 +106,7 @@ static enum err add_key(struct auth *auth, struct str entry, const char *source,
         return err_set(info, ERR_NOMEM, "no memory for API keys");
     auth->keys = entries;
     key = &entries[auth->count++];
-    key->hash = key_hash(text);
+    *key = (struct auth_key){.hash = key_hash(text)};
     hash256_hex(&key->hash, hex);
     if (name.len > 0)
         snprintf(key->name, sizeof(key->name), STR_FMT, STR_ARG(name));
@@ -158,9 +159,15 @@ static enum err add_file(struct auth *auth, const struct auth_options *options,
 
 static bool several_tenants(const struct auth *auth)
 {
-    for (size_t i = 1; i < auth->count; i++)
-        if (strcmp(auth->keys[0].name, auth->keys[i].name) != 0)
+    const char *first = NULL;
+
+    for (size_t i = 0; i < auth->count; i++) {
+        if (auth->keys[i].admin)
+            continue;
+        first = first ? first : auth->keys[i].name;
+        if (strcmp(first, auth->keys[i].name) != 0)
             return true;
+    }
     return false;
 }
 
@@ -173,6 +180,19 @@ static enum err add_all(struct auth *auth, const struct auth_options *options, s
     return options->file ? add_file(auth, options, info) : ERR_OK;
 }
 
+static enum err add_admins(struct auth *auth, const struct auth_options *options, struct errinfo *info)
+{
+    size_t before = auth->count;
+
+    if (!options->admin)
+        return ERR_OK;
+    TRY(add_list(auth, options->admin, "the admin key", info));
+    for (size_t i = before; i < auth->count; i++)
+        auth->keys[i].admin = true;
+    auth->admins = auth->count - before;
+    return ERR_OK;
+}
+
 enum err auth_create(struct auth **out, const struct auth_options *options, struct errinfo *info)
 {
     struct auth *auth = mem_alloc(sizeof(*auth));
@@ -181,6 +201,8 @@ enum err auth_create(struct auth **out, const struct auth_options *options, stru
     *out = NULL;
     if (err == ERR_OK && options->file && auth->count == 0) /* a server that was to have keys must not be open to all */
         err = err_set(info, ERR_INVALID, "%s has no API key", options->file);
+    if (err == ERR_OK)
+        err = add_admins(auth, options, info);
     if (err != ERR_OK) {
         auth_destroy(&auth);
         return err;
@@ -202,7 +224,7 @@ void auth_destroy(struct auth **auth)
 
 bool auth_wanted(const struct auth *auth)
 {
-    return auth->count > 0;
+    return auth->count > auth->admins;
 }
 
 bool auth_isolated(const struct auth *auth)
@@ -241,10 +263,6 @@ struct auth_result auth_check(const struct auth *auth, struct str authorization,
     const struct str presented[] = {bearer(authorization), api_key};
     size_t found = 0;
 
-    if (auth->count == 0) {
-        result.verdict = AUTH_OK;
-        return result;
-    }
     for (size_t i = 0; i < COUNT_OF(presented); i++) {
         size_t at;
 
@@ -254,10 +272,14 @@ struct auth_result auth_check(const struct auth *auth, struct str authorization,
         at = find_key(auth, presented[i], &result.compared);
         found = found ? found : at;
     }
-    if (!found)
-        return result;
-    result.verdict = AUTH_OK;
-    result.who = auth->keys[found - 1].name;
-    result.tenant = auth->isolated ? result.who : "";
+    if (found) {
+        result.verdict = AUTH_OK;
+        result.who = auth->keys[found - 1].name;
+        result.tenant = auth->isolated ? result.who : "";
+        result.admin = auth->keys[found - 1].admin;
+    } else if (!auth_wanted(auth)) {
+        result.verdict = AUTH_OK;
+    }
+    result.admin |= auth->count == 0;
     return result;
 }

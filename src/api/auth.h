@@ -8,6 +8,9 @@
  * key is its name, or the beginning of its hash; several keys of one name are one tenant, so that keys can be changed without losing what the
  * cache holds for it. Without keys everyone may ask.
  *
+ * ADMIN. Some endpoints change the server for all. They want an admin key, which is a key of its own and good for everything else, too. Without any
+ * key at all the server is one person's, who may do everything; with keys and without an admin key nobody may.
+ *
  * Threads: immutable after auth_create.
  */
 #ifndef HEARTH_API_AUTH_H
@@ -45,6 +48,7 @@ struct auth_options {
     size_t keys_count;
     const char *environment; /* value of the variable; NULL = not set */
     const char *file;        /* path; NULL = none */
+    const char *admin;       /* admin keys, with commas between; NULL = none */
     const struct file_sys *fs; /* for the file; NULL = the machine's */
     enum auth_isolation isolation;
 };
@@ -54,7 +58,7 @@ enum err auth_create(struct auth **auth, const struct auth_options *options,
                      struct errinfo *info) NODISCARD;
 void auth_destroy(struct auth **auth);
 
-bool auth_wanted(const struct auth *auth);   /* there are keys */
+bool auth_wanted(const struct auth *auth);   /* there are keys beside admin ones */
 bool auth_isolated(const struct auth *auth); /* tenants share nothing */
 
 enum auth_verdict { AUTH_OK, AUTH_MISSING, AUTH_WRONG };
@@ -63,6 +67,7 @@ struct auth_result {
     enum auth_verdict verdict;
     const char *who;    /* name of the tenant, as long as `auth`; "" without keys and without success */
     const char *tenant; /* for the cache: `who`, or "" when all share it */
+    bool admin;         /* may change the server */
     size_t compared;    /* keys that were compared: always all of them, once per key presented */
 };
 

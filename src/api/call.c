@@ -258,6 +258,9 @@ static bool preflight(struct call *call, struct api_error *error)
                               &info);
     if (err == ERR_LIMIT)
         api_error_set_context(error, (uint32_t)MIN(count, UINT32_MAX), context);
+    else if (err == ERR_NOMEM) /* not now and not later: 413 where a lack that passes is a 503 */
+        api_error_set(error, API_ERROR_TOO_LARGE, NULL, "%s (%zu prompt tokens). Shorten the conversation.", info.text,
+                      count);
     else if (err != ERR_OK)
         respond_error_from(error, err, &info);
     return err == ERR_OK;

@@ -119,7 +119,7 @@ void call_generate(struct call *call);
 /* Sends the head of a stream unless it was sent; before the first byte of it. Any thread. */
 void call_begin_stream(struct call *call);
 
-/* Writes what is in `out`, if the call is a stream. */
+/* Writes what is in `out`: events of a stream. */
 void call_flush(struct call *call);
 
 /* The sink of a choice, for its gen. */

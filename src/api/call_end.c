@@ -105,8 +105,9 @@ static void log_generation(struct call *call)
 
     buf_init(&line, LINE_BYTES_MAX);
     report_line(&answer->usage, &timings, call->prepared.marks, call->prepared.marks_count, &line);
-    log_text(call->api->options.log, LOG_LEVEL_INFO, "api", "%s %s%s%s %s %u tokens | %s",
-             call->request_id, call->endpoint->name, call->who[0] ? " " : "", call->who,
+    /* The number is that of the lines [route] and [cache]; the name is what the client was told. */
+    log_text(call->api->options.log, LOG_LEVEL_INFO, "api", "%llu %s %s%s%s %s %u tokens | %s",
+             (unsigned long long)call->first_id, call->request_id, call->endpoint->name, call->who[0] ? " " : "", call->who,
              is_lost(call) ? "gone" : finish_name(answer->choices[0].finish),
              answer->usage.generated, buf_str(&line));
     buf_fini(&line);

@@ -75,11 +75,8 @@ void call_flush(struct call *call)
 {
     struct str data = {call->out.data, call->out.len};
 
-    if (!call->request.stream || call->broken)
-        return;
-    if (call->out.err != ERR_OK)
-        break_off(call);
-    else if (data.len > 0 && http_reply_write(call->reply, data) != HTTP_OK)
+    if (!call->broken && (call->out.err != ERR_OK ||
+                          (data.len > 0 && http_reply_write(call->reply, data) != HTTP_OK)))
         break_off(call);
     buf_clear(&call->out);
 }

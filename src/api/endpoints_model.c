@@ -13,6 +13,7 @@
 #include "models/model.h"
 #include "prompt/neutral.h"
 #include "prompt/replay.h"
+#include "sched/memory.h"
 
 enum { BODY_BYTES_MAX = 16 * 1024 * 1024, NAME_BYTES_MAX = 4096 };
 
@@ -207,6 +208,27 @@ static void write_cache(struct json *json, struct hearth_cache *cache)
     json_close(json, '}');
 }
 
+static void write_memory(struct json *json, struct memory *memory)
+{
+    struct memory_view view;
+
+    if (!memory) {
+        json_null(json);
+        return;
+    }
+    memory_get_view(memory, &view);
+    json_open(json, '{');
+    json_key_text(json, "level", guard_level_name(view.level));
+    json_key_uint(json, "used_bytes", view.used);
+    json_key_uint(json, "soft_bytes", view.limits.soft);
+    json_key_uint(json, "hard_bytes", view.limits.hard);
+    json_key_uint(json, "ceiling_bytes", view.limits.ceiling);
+    json_key_uint(json, "fixed_bytes", view.reading.fixed);
+    json_key_uint(json, "queues_max_bytes", view.limits.queues_max);
+    json_key_uint(json, "ram_cap_bytes", view.ram_cap);
+    json_close(json, '}');
+}
+
 static void write_model_props(struct json *json, const struct api *api, const struct model *model)
 {
     const struct engine_facts *facts = model_facts(model);
@@ -220,6 +242,7 @@ static void write_model_props(struct json *json, const struct api *api, const st
     json_key_uint(json, "total_slots", facts->sequences);
     json_key_text(json, "model_alias", model_name(model));
     json_key_text(json, "model_description", facts->description);
+    json_key_text(json, "cache_state", model_cache_name(model_cache(model)));
     json_key_text(json, "chat_template", facts->chat_template);
     json_key(json, "chat_template_caps");
     write_caps(json, chat_template_caps(model_template(model)));
@@ -246,6 +269,8 @@ static void write_server_props(struct json *json, const struct api *api)
     write_replay(json, options->replay);
     json_key(json, "cache");
     write_cache(json, options->cache);
+    json_key(json, "memory");
+    write_memory(json, options->memory);
 }
 
 void endpoint_props(const struct visit *visit)

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/metric.h"
 #include "models/model.h"
+#include "sched/memory.h"
 
 enum { BODY_BYTES_MAX = 4 * 1024 * 1024, SLOTS_MAX = 1024 };
 
@@ -131,6 +132,7 @@ void endpoint_metrics(const struct visit *visit)
     struct api *api = visit->api;
     struct hearth_stats stats = {.struct_size = sizeof(stats)};
     struct api_error error = {0};
+    struct memory_view view;
     struct buf body;
 
     buf_init(&body, BODY_BYTES_MAX);
@@ -142,6 +144,10 @@ void endpoint_metrics(const struct visit *visit)
     if (api->options.cache) {
         hearth_get_stats(api->options.cache, NULL, &stats);
         stats_write_cache(&stats, &body);
+    }
+    if (api->options.memory) {
+        memory_get_view(api->options.memory, &view);
+        stats_write_memory(&view, &body);
     }
     respond_text(visit->reply, "text/plain; version=0.0.4; charset=utf-8", visit->request_id, &body);
     buf_fini(&body);

@@ -196,7 +196,8 @@ static void write_marks(struct json *json, const struct token_prompt *prompt)
     json_close(json, ']');
 }
 
-void endpoint_apply_template(struct call *call)
+/* The prompt of the call is there and `write` says what of it is told; or the call has failed. */
+static void answer_prepared(struct call *call, void (*write)(struct json *json, const struct call *call))
 {
     struct api_error error = {0};
     struct buf body;
@@ -209,29 +210,31 @@ void endpoint_apply_template(struct call *call)
     buf_init(&body, BODY_BYTES_MAX);
     json = json_to(&body);
     json_open(&json, '{');
-    json_key_str(&json, "prompt", call->prepared.text.text);
-    json_key_uint(&json, "tokens", call->prepared.prompt.count);
-    json_key_uint(&json, "replayed", call->prepared.replayed);
-    json_key(&json, "marks");
-    write_marks(&json, &call->prepared.prompt);
+    write(&json, call);
     json_close(&json, '}');
     respond(call, &body);
 }
 
+static void write_rendered(struct json *json, const struct call *call)
+{
+    json_key_str(json, "prompt", call->prepared.text.text);
+    json_key_uint(json, "tokens", call->prepared.prompt.count);
+    json_key_uint(json, "replayed", call->prepared.replayed);
+    json_key(json, "marks");
+    write_marks(json, &call->prepared.prompt);
+}
+
+void endpoint_apply_template(struct call *call)
+{
+    answer_prepared(call, write_rendered);
+}
+
+static void write_count(struct json *json, const struct call *call)
+{
+    json_key_uint(json, "input_tokens", call->prepared.prompt.count);
+}
+
 void endpoint_count_tokens(struct call *call)
 {
-    struct api_error error = {0};
-    struct buf body;
-    struct json json;
-
-    if (!call_prepare(call, &error)) {
-        call_fail(call, &error);
-        return;
-    }
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
-    json_key_uint(&json, "input_tokens", call->prepared.prompt.count);
-    json_close(&json, '}');
-    respond(call, &body);
+    answer_prepared(call, write_count);
 }

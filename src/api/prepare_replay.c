@@ -203,8 +203,10 @@ static enum err flush(struct prepare_run *prepare, struct text_run *run, struct 
     size_t base = prompt->count, dropped;
     enum err err;
 
-    if (run->len == 0)
+    if (run->len == 0) {
+        run_reset(run); /* a mark between two turns as sampled: they have no seam to cut at */
         return ERR_OK;
+    }
     run->text.text = (struct str){run->bytes, run->len};
     run->text.spans = run->spans;
     run->text.marks = run->marks;

@@ -98,6 +98,7 @@ struct stats_field {
 
 #define SCHED(field) offsetof(struct sched_stats, field)
 #define CACHE(field) offsetof(struct hearth_stats, field)
+#define MEMORY(field) offsetof(struct memory_view, field)
 
 static const struct stats_field sched_fields[] = {
     {"hearth_sched_submitted_total", "Generations taken.", SCHED(submitted), FIELD_U64, false},
@@ -110,6 +111,7 @@ static const struct stats_field sched_fields[] = {
     {"hearth_sched_forks_total", "Prefixes shared with a running generation.", SCHED(forks), FIELD_U64, false},
     {"hearth_sched_waits_total", "Generations that waited for another one's prefix.", SCHED(waits), FIELD_U64, false},
     {"hearth_sched_preempted_total", "Generations put back to make room.", SCHED(preempted), FIELD_U64, false},
+    {"hearth_sched_engine_restarts_total", "New processes for an engine that died.", SCHED(restarts), FIELD_U64, false},
     {"hearth_sched_parked_total", "Finished sequences kept on the device.", SCHED(parked), FIELD_U64, false},
     {"hearth_sched_reclaimed_total", "Parked sequences given up for room.", SCHED(reclaimed), FIELD_U64, false},
     {"hearth_sched_prefill_seconds_total", "Time of prefill.", SCHED(prefill_ns), FIELD_NS, false},
@@ -143,6 +145,24 @@ static const struct stats_field cache_fields[] = {
     {"hearth_cache_index_bytes", "Memory of the index.", CACHE(bytes_index), FIELD_U64, true},
     {"hearth_cache_budget_bytes", "Bytes accounted for.", CACHE(bytes_budget), FIELD_U64, true},
     {"hearth_cache_cap_bytes", "Bytes allowed.", CACHE(bytes_cap), FIELD_U64, true},
+};
+
+static const struct stats_field memory_fields[] = {
+    {"hearth_memory_used_bytes", "Memory in use: the larger one of the account and the measurement.", MEMORY(used), FIELD_U64, true},
+    {"hearth_memory_ceiling_bytes", "Memory allowed; 0 = any.", MEMORY(limits.ceiling), FIELD_U64, true},
+    {"hearth_memory_soft_bytes", "Above it the RAM tier gives way.", MEMORY(limits.soft), FIELD_U64, true},
+    {"hearth_memory_hard_bytes", "Above it new work waits.", MEMORY(limits.hard), FIELD_U64, true},
+    {"hearth_memory_fixed_bytes", "Weights and cells of the models.", MEMORY(reading.fixed), FIELD_U64, true},
+    {"hearth_memory_claims_bytes", "Promised to running generations.", MEMORY(reading.claims), FIELD_U64, true},
+    {"hearth_memory_queues_bytes", "Records of all generations.", MEMORY(reading.queues), FIELD_U64, true},
+    {"hearth_memory_process_bytes", "Of the process, as measured.", MEMORY(reading.process), FIELD_U64, true},
+    {"hearth_memory_ram_cap_bytes", "What the RAM tier may have now.", MEMORY(ram_cap), FIELD_U64, true},
+    {"hearth_memory_refused_total", "Requests that can never fit.", MEMORY(refused), FIELD_U64, false},
+    {"hearth_memory_turned_away_total", "Requests whose records did not fit.", MEMORY(turned_away), FIELD_U64, false},
+    {"hearth_memory_deferred_total", "Admissions put off.", MEMORY(deferred), FIELD_U64, false},
+    {"hearth_memory_shrunk_total", "Chunks made smaller.", MEMORY(shrunk), FIELD_U64, false},
+    {"hearth_memory_ended_total", "Times that a running generation had to give way.", MEMORY(ended), FIELD_U64, false},
+    {"hearth_memory_ram_moves_total", "Changes of the RAM tier's cap.", MEMORY(ram_moves), FIELD_U64, false},
 };
 
 static double field_value(const void *stats, const struct stats_field *field)
@@ -207,4 +227,15 @@ void stats_write_cache(const struct hearth_stats *stats, struct buf *out)
     write_tiers(out, "hearth_cache_tier_reused_tokens_total", "Tokens reused, by tier.", false,
                 stats->tokens_reused_by_tier);
     write_tiers(out, "hearth_cache_tier_bytes", "Bytes held, by tier.", true, stats->bytes_by_tier);
+}
+
+void stats_write_memory(const struct memory_view *view, struct buf *out)
+{
+    static const char name[] = "hearth_memory_level";
+
+    write_fields(view, memory_fields, COUNT_OF(memory_fields), out);
+    write_head(out, name, "Pressure: 1 at the level that it has.", true);
+    for (int level = 0; level < GUARD_LEVEL_COUNT; level++)
+        buf_appendf(out, "%s{level=\"%s\"} %d\n", name, guard_level_name((enum guard_level)level),
+                    level == (int)view->level);
 }

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/metric.h"
 #include "sched/gen.h"
+#include "sched/memory.h"
 #include "sched/sched.h"
 
 enum stats_id {
@@ -46,5 +47,6 @@ void stats_count_result(struct metric_set *set, const struct gen_result *result)
 /* Appends what a scheduler and a cache have counted. */
 void stats_write_sched(const struct sched_stats *stats, struct buf *out);
 void stats_write_cache(const struct hearth_stats *stats, struct buf *out);
+void stats_write_memory(const struct memory_view *view, struct buf *out);
 
 #endif

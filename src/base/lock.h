@@ -26,6 +26,7 @@ enum lock_rank {
     LOCK_RANK_MODELS = 10,
     LOCK_RANK_API = 12,
     LOCK_RANK_CALL = 14,
+    LOCK_RANK_POOL = 16,
     LOCK_RANK_SCHED = 20,
     LOCK_RANK_ENGINE = 25,
     LOCK_RANK_CACHE = 30,

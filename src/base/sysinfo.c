@@ -90,6 +90,17 @@ uint64_t sysinfo_memory_available(void)
     return available;
 }
 
+uint64_t sysinfo_memory_process(void)
+{
+    char text[128];
+
+    /* "size resident shared ...", in pages */
+    if (!read_small("/proc/self/statm", text, sizeof(text)))
+        return 0;
+    const char *resident = strchr(text, ' ');
+    return resident ? strtoull(resident, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
 const char *sysinfo_origin(void *function)
 {
     Dl_info info;

@@ -17,6 +17,9 @@ uint64_t sysinfo_memory_total(void);
 /* What could be allocated now without swapping (MemAvailable, the cgroup's rest when lower). */
 uint64_t sysinfo_memory_available(void);
 
+/* What of this process is in memory now: its own pages and those of files that it has mapped. 0 = not known. */
+uint64_t sysinfo_memory_process(void);
+
 /* The file that a function was loaded from, for people; "the program" when it is our own or not known. Valid as long as the file is loaded. */
 const char *sysinfo_origin(void *function);
 

@@ -11,6 +11,7 @@ const struct command *const cli_commands[] = {
     &command_serve,
     &command_run,
     &command_model,
+    &command_replay,
     &command_cache,
     &command_doctor,
     &command_version,

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/progress.h"
 #include "base/str.h"
+#include "engine/engine_worker.h"
 
 const char *const model_settings_flash[] = {"auto", "on", "off", NULL};
 
@@ -80,6 +81,15 @@ static struct engine_options to_engine(const struct cli *cli, const struct model
     };
 }
 
+static enum err load(const struct model_settings *settings, const struct engine_options *options,
+                     struct engine **engine, struct errinfo *info)
+{
+    struct engine_worker_options worker = {.memory = settings->memory};
+
+    return settings->isolate ? engine_worker_load(engine, options, &worker, info)
+                             : engine_load(engine, options, info);
+}
+
 enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings *settings,
                              const char *path, struct engine **engine, double *seconds)
 {
@@ -97,7 +107,7 @@ enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings 
                                                PROGRESS_UNIT_NONE, cli->setup->clock);
         options.on_progress = on_progress;
         options.arg = bar;
-        err = engine_load(engine, &options, &info);
+        err = load(settings, &options, engine, &info);
         progress_finish(&bar, err == ERR_OK);
     }
     *seconds = (double)(clock_mono_ns(cli->setup->clock) - started) / (double)NS_PER_S;

@@ -16,6 +16,8 @@
 #include "cli/cli.h"
 #include "engine/engine.h"
 
+struct worker_memory;
+
 struct model_settings {
     uint64_t context, sequences, chunk, threads, threads_prefill;
     int kv_k, kv_v; /* enum engine_kv */
@@ -26,6 +28,8 @@ struct model_settings {
     double rope_base, rope_scale;
     struct option_list adapters; /* FILE or FILE=SCALE */
     uint64_t memory_max;
+    bool isolate;                 /* in a process of its own; an option of commands that serve */
+    struct worker_memory *memory; /* that this process shares with it; NULL = one of its own */
 };
 
 extern const char *const model_settings_flash[]; /* auto, on, off */
@@ -67,7 +71,7 @@ extern const char *const model_settings_flash[]; /* auto, on, off */
     {"lora", 0, OPTION_LIST, offsetof(type, field.adapters), .value = "FILE[=SCALE]",              \
      .help = "A LoRA adapter; may be given several times."},                                       \
     {"max-memory", 0, OPTION_SIZE, offsetof(type, field.memory_max), .value = "SIZE",              \
-     .help = "Refuse models that need more; 0 = what the machine has."},                           \
+     .help = "Memory that may be used; 0 = what the machine allows. A model that needs more is refused."},                           \
     {"backends", 0, OPTION_TEXT, offsetof(type, field.backends), .value = "DIR",                   \
      .help = "Folder with ggml's backends, instead of the one of the build."}
 

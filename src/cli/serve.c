@@ -25,6 +25,7 @@
 #include "http/server.h"
 #include "models/model.h"
 #include "prompt/neutral.h"
+#include "sched/memory.h"
 #include "version.h"
 
 enum { TEMPLATE_BYTES_MAX = 1 << 20, RESIDENTS_MAX = 4 };
@@ -43,6 +44,10 @@ static const struct option_desc options_table[] = {
      .help = "A key that clients must have, or NAME:KEY; may be given several times."},
     {"api-key-file", 0, OPTION_TEXT, AT(key_file), .value = "FILE",
      .help = "A file with one key per line."},
+    {"admin-key", 0, OPTION_TEXT, AT(admin_key), .value = "KEY", .secret = true,
+     .help = "A key for what changes the server for all, such as clearing the cache."},
+    {"tenant-share", 0, OPTION_LIST, AT(shares), .value = "TENANT=SIZE",
+     .help = "Memory of the cache that is this tenant's own; may be given several times."},
     {"cache-isolation", 0, OPTION_CHOICE, AT(isolation), .value = "WHAT", .initial = "auto",
      .choices = auth_isolation_names, .help = "Whether keys share the cache."},
     {"allow-any", 0, OPTION_FLAG, AT(open_to_all),
@@ -62,7 +67,7 @@ static const struct option_desc options_table[] = {
     {"drain", 0, OPTION_DURATION, AT(drain_ns), .value = "TIME", .initial = "30s",
      .help = "How long running answers may go on after SIGTERM."},
     {"ram-cache", 0, OPTION_SIZE, AT(ram_bytes), .value = "SIZE", .alias = "cram", .group = "Cache",
-     .help = "Memory for computed prefixes; 0 = a quarter of what is free."},
+     .help = "Memory for computed prefixes; 0 = a quarter of --max-memory."},
     {"ssd-dir", 0, OPTION_TEXT, AT(ssd_dir), .value = "DIR",
      .help = "Folder for what shall survive a restart, or none."},
     {"ssd-max", 0, OPTION_SIZE, AT(ssd_bytes), .value = "SIZE", .initial = "32GiB",
@@ -98,6 +103,8 @@ static const struct option_desc options_table[] = {
     {"min-p", 0, OPTION_FLOAT, AT(min_p), .value = "N", .initial = "0.05", .fmax = 1,
      .help = "Drop tokens less probable than this part of the best one."},
     MODEL_SETTINGS_OPTIONS(struct serve_options, model),
+    {"isolate", 0, OPTION_FLAG, AT(model.isolate),
+     .help = "Run the model in a process of its own, which is restarted when it dies or hangs."},
 };
 
 /* The server with all its parts; opened from the top down, closed from the bottom up. */
@@ -109,6 +116,8 @@ struct server {
     struct serve_store store;
     struct neutral *neutral;
     struct sample_params sample;
+    struct memory *memory;
+    struct model_share *shares;
     struct api *api;
     struct http_server *http;
     struct model *model;
@@ -132,8 +141,7 @@ static enum cli_exit check(struct server *server)
     server->path = cli->args_count > 0 ? cli->args[0] : options->path;
     if (server->path == NULL)
         return cli_usage_error(cli, "which model? Give a GGUF file; `hearth model make` makes a small one");
-    bool keys = options->keys.count > 0 || options->key_file != NULL ||
-                cli_env(cli->setup, "HEARTH_API_KEYS") != NULL;
+    bool keys = options->keys.count > 0 || options->key_file != NULL;
     if (!is_socket(options->host) && !http_is_loopback(str_from(options->host)) && !keys && !options->open_to_all)
         return cli_usage_error(cli,
                                "--host %s lets others in: give an --api-key, or --allow-any if that is "
@@ -171,8 +179,8 @@ static bool open_api(struct server *server)
     struct api_options api = {
         .auth = {.keys = options->keys.items,
                  .keys_count = options->keys.count,
-                 .environment = cli_env(server->cli->setup, "HEARTH_API_KEYS"),
                  .file = options->key_file,
+                 .admin = options->admin_key,
                  .fs = server->cli->setup->fs,
                  .isolation = (enum auth_isolation)options->isolation},
         .workers = (uint32_t)options->workers,
@@ -183,6 +191,7 @@ static bool open_api(struct server *server)
         .replay = server->store.replay,
         .replay_keep = options->keep_thoughts,
         .cache = server->store.cache,
+        .memory = server->memory,
         .version = HEARTH_VERSION,
         .commit = HEARTH_COMMIT,
         .log = server->cli->log,
@@ -262,15 +271,19 @@ static enum cli_exit open_model(struct server *server)
     struct model_options model = {
         .name = options->alias,
         .cache = server->store.cache,
+        .shares = server->shares,
+        .shares_count = options->shares.count,
         .sched = {.parallel = (uint32_t)options->model.sequences,
                   .queue = (uint32_t)options->queue,
                   .exact = options->exact,
                   .park = options->cache,
+                  .memory = server->memory,
                   .progress = true},
         .clock = server->cli->setup->clock,
         .log = server->cli->log,
     };
 
+    settings.memory = server->store.memory;
     if (!read_template(server, &model.template_text))
         return CLI_EXIT_FAILURE;
     enum cli_exit status =
@@ -330,17 +343,33 @@ static void close_all(struct server *server)
     http_server_stop(&server->http);
     api_destroy(&server->api);
     model_close(&server->model);
+    memory_destroy(&server->memory);
     serve_store_close(&server->store, server->cli);
     neutral_destroy(&server->neutral);
     sigprocmask(SIG_SETMASK, &server->signals_before, NULL);
+}
+
+static enum cli_exit open_memory(struct server *server)
+{
+    struct errinfo info = {0};
+    enum err err = serve_read_shares(server->cli, server->options, server->store.ram_bytes, &server->shares, &info);
+
+    if (err != ERR_OK)
+        return cli_usage_error(server->cli, "%s", info.text);
+    server->memory = serve_memory_open(server->cli, server->options, &server->store, server->shares);
+    return CLI_EXIT_OK;
 }
 
 static enum cli_exit open_all(struct server *server)
 {
     if (!open_neutral(server))
         return CLI_EXIT_USAGE;
-    if (!serve_store_open(&server->store, server->cli, server->options) || !open_api(server) ||
-        !open_http(server))
+    if (!serve_store_open(&server->store, server->cli, server->options))
+        return CLI_EXIT_FAILURE;
+    enum cli_exit status = open_memory(server);
+    if (status != CLI_EXIT_OK)
+        return status;
+    if (!open_api(server) || !open_http(server))
         return CLI_EXIT_FAILURE;
     return open_model(server);
 }

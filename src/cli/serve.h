@@ -3,6 +3,7 @@
  *
  *      serve.c         options, start, signals, end
  *      serve_store.c   the cache, its disk, what it is keyed with, and remembered turns
+ *      serve_memory.c  the ceiling, and shares of tenants
  *      serve_banner.c  what is printed when the server is up
  */
 #ifndef HEARTH_CLI_SERVE_H
@@ -21,6 +22,8 @@
 
 struct cli;
 struct engine_facts;
+struct memory;
+struct model_share;
 struct replay;
 
 struct serve_options {
@@ -29,7 +32,7 @@ struct serve_options {
     const char *host;
     uint64_t port;
     struct option_list keys, hosts, origins;
-    const char *key_file;
+    const char *key_file, *admin_key;
     int isolation; /* enum auth_isolation */
     bool open_to_all;
     bool exact, cache, strict_model;
@@ -41,6 +44,7 @@ struct serve_options {
     const char *state_dir;
     struct option_list keep_volatile;
     bool keep_thoughts;
+    struct option_list shares; /* TENANT=SIZE */
     uint64_t queue, workers;
     uint64_t drain_ns;
     double temperature, top_p, min_p;
@@ -50,12 +54,24 @@ struct serve_options {
 /* The cache and what belongs to it; all zero when it is off. */
 struct serve_store {
     struct hearth_cache *cache;
+    struct worker_memory *memory; /* of the cache, where engines have processes of their own; NULL = this process's alone */
     struct replay *replay;
     struct hash256 key; /* of the installation */
     int dir;            /* state folder; FILE_NO = none */
     uint64_t ram_bytes;
     const char *ssd_dir; /* NULL = none */
 };
+
+/* The ceiling over everything: --max-memory, or what the machine allows. *guessed: the latter. */
+uint64_t serve_ceiling(const struct serve_options *options, bool *guessed);
+
+/* The account under it; its RAM tier is the store's. */
+struct memory *serve_memory_open(const struct cli *cli, const struct serve_options *options,
+                                 const struct serve_store *store, const struct model_share *shares);
+
+/* Reads --tenant-share into the arena: ERR_INVALID, or ERR_LIMIT when together they are more than half of the RAM tier. */
+enum err serve_read_shares(const struct cli *cli, const struct serve_options *options, uint64_t ram_bytes,
+                           struct model_share **shares, struct errinfo *info) NODISCARD;
 
 /* Complains and gives false. */
 bool serve_store_open(struct serve_store *store, const struct cli *cli,

@@ -17,9 +17,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/sysinfo.h"
 #include "cli/cli.h"
 #include "cli/serve.h"
+#include "engine/worker_memory.h"
 #include "prompt/replay.h"
 
 static const char key_name[] = "key", turns_name[] = "replay.turns";
@@ -96,9 +96,10 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
                        const struct serve_options *options)
 {
     char message[HEARTH_MESSAGE_BYTES];
+    bool guessed;
     struct hearth_options cache = {
         .struct_size = sizeof(cache),
-        .ram_bytes = options->ram_bytes > 0 ? options->ram_bytes : sysinfo_memory_available() / 4,
+        .ram_bytes = options->ram_bytes > 0 ? options->ram_bytes : serve_ceiling(options, &guessed) / 4,
         .block_tokens = (uint32_t)options->block_tokens,
         .tails = options->tails > 0 ? (uint32_t)options->tails : UINT32_MAX,
         .policy = options->policy,
@@ -107,6 +108,12 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
         .log_arg = cli->log,
     };
 
+    if (options->model.isolate) {
+        store->memory = worker_memory_create();
+        cache.alloc = worker_memory_alloc;
+        cache.free = worker_memory_free;
+        cache.alloc_arg = store->memory;
+    }
     store->ram_bytes = cache.ram_bytes;
     if (hearth_open(&store->cache, &cache, message) == HEARTH_OK)
         return true;
@@ -169,8 +176,11 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
                       const struct serve_options *options)
 {
     *store = (struct serve_store){.dir = FILE_NO};
-    if (!options->cache)
+    if (!options->cache) {
+        /* What a prompt's tokens are must not depend on it: turns are remembered, but not on disk. */
+        open_replay(store, cli);
         return true;
+    }
     open_state(store, cli, options);
     load_key(store, cli);
     if (!open_cache(store, cli, options) || !open_ssd(store, cli, options))
@@ -190,5 +200,6 @@ void serve_store_close(struct serve_store *store, const struct cli *cli)
                   LOG_STR("reason", info.text));
     replay_destroy(&store->replay);
     hearth_close(&store->cache);
+    worker_memory_destroy(&store->memory);
     file_close(cli->setup->fs, &store->dir);
 }

@@ -34,6 +34,31 @@ void engine_close(struct engine **engine)
     *engine = NULL;
 }
 
+bool engine_isolated(const struct engine *engine)
+{
+    return engine->ops->alive != NULL;
+}
+
+bool engine_alive(struct engine *engine)
+{
+    return engine->ops->alive == NULL || engine->ops->alive(engine);
+}
+
+enum err engine_restart(struct engine *engine, struct errinfo *info)
+{
+    struct seqs *seqs = &engine->seqs;
+    uint32_t slots = seqs->slots_count, cells = seqs->cells;
+    bool streams = seqs->streams;
+
+    assert(engine->ops->restart != NULL && seqs_live_count(seqs) == 0 && seqs->cells_used == 0);
+    engine->run_items = 0;
+    TRY(engine->ops->restart(engine, info));
+    /* Sequences that the old process made unusable are as good as new ones. */
+    seqs_fini(seqs);
+    seqs_init(seqs, slots, cells, streams);
+    return ERR_OK;
+}
+
 const struct engine_facts *engine_facts(const struct engine *engine)
 {
     return &engine->facts;

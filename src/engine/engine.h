@@ -1,8 +1,9 @@
 /*
  * engine.h: a loaded model: tokens in, logits out, sequences that remember.
  *
- * This is the only door to the inference library; llama.h is included nowhere outside this folder. Two engines stand
- * behind it: engine_llama.c (libllama) and engine_fake.c (deterministic, no model, for tests of everything above).
+ * This is the only door to the inference library; llama.h is included nowhere outside this folder. Three engines stand
+ * behind it: engine_llama.c (libllama), engine_fake.c (deterministic, no model, for tests of everything above), and
+ * engine_worker.c (either of them in a process of its own, engine_worker.h).
  *
  *      engine_load -> engine_seq_acquire -> engine_run (prefill chunks and decode tokens of many sequences)
  *                        |                      -> engine_logits / sampler_pick (sample.h)
@@ -76,6 +77,10 @@ struct engine_options {
     /* Called on the loading thread, 0..1; returning false cancels (ERR_CANCELLED). May be NULL. */
     bool (*on_progress)(float done, void *arg);
     void *arg;
+    /* Called from inside of the library while it computes, many times a batch where the backend allows; by any of its threads. It may call
+     * engine_abort, nothing else. May be NULL. */
+    void (*on_tick)(void *arg);
+    void *tick_arg;
 };
 
 /* How state can be moved in and out; decided by the self-test when the model is loaded. */
@@ -108,7 +113,7 @@ struct engine_facts {
     bool exact; /* the self-test saw bit-identical logits after a restore */
     uint64_t rows_bytes_fixed, rows_bytes_per_token; /* size of a rows image of n tokens: fixed + n * per_token */
     uint64_t snapshot_bytes_max; /* 0 = no kind needs one */
-    uint64_t kv_bytes;           /* memory of the context, as far as the library says */
+    uint64_t kv_bytes;           /* memory of all cells, taken at load; 0 = not known, or taken by use */
     token_id bos, eos, eot;
     bool add_bos;
     bool images; /* a projector file is needed beside it; the text model alone says no */
@@ -120,6 +125,14 @@ struct engine_facts {
 enum err engine_load(struct engine **engine, const struct engine_options *options,
                      struct errinfo *info) NODISCARD;
 void engine_close(struct engine **engine);
+
+/* An engine in a process of its own (engine_worker.h) can die without us; any other lives as long as we do. On the engine's thread. */
+bool engine_isolated(const struct engine *engine);
+/* False: its process is dead. Every sequence is lost then, and every call fails with ERR_ENGINE, until it is restarted. */
+bool engine_alive(struct engine *engine);
+/* A new process for a dead one, with the same model and options. All sequences must have been released; facts stay as they are. ERR_ENGINE: it
+ * failed, or the model is another one now; the engine is still dead and this may be tried again. */
+enum err engine_restart(struct engine *engine, struct errinfo *info) NODISCARD;
 
 /* Valid as long as the engine. Any thread. */
 const struct engine_facts *engine_facts(const struct engine *engine);

@@ -52,6 +52,7 @@ struct engine_fake_options {
     uint32_t snapshot_bytes; /* of the recurrent state; 0 = 64, at least 16 */
     enum engine_fake_slicing slicing;
     bool streams; /* each sequence has context / sequences cells of its own, and forks copy */
+    bool cells_by_use; /* facts.kv_bytes says nothing: memory for cells is not taken at load */
     bool add_bos;
     const char *name;          /* NULL = "fake" */
     const char *chat_template; /* may be NULL */

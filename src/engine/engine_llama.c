@@ -44,7 +44,9 @@ static const enum ggml_type kv_types[ENGINE_KV_COUNT] = {
 
 const struct llama_vocab *engine_llama_vocab(const struct engine *engine)
 {
-    return engine->ops == &ops ? engine_llama_of(engine)->vocab : NULL;
+    const struct engine *owner = engine->vocab != NULL ? engine->vocab : engine;
+
+    return owner->ops == &ops ? engine_llama_of(owner)->vocab : NULL;
 }
 
 /* A sentence for a failure of the library, with its own words when it left some. */
@@ -143,10 +145,15 @@ static uint32_t op_seq_length(struct engine *engine, seq_id seq)
 
 /* ---- running ---- */
 
+/* The library asks between the nodes of its graph: as good a sign of life as there is. */
 static bool on_abort(void *arg)
 {
+    struct engine_llama *llama = arg;
+
+    if (llama->on_tick != NULL)
+        llama->on_tick(llama->tick_arg);
     /* Relaxed: nothing is handed over with the flag. */
-    return atomic_load_explicit((atomic_bool *)arg, memory_order_relaxed);
+    return atomic_load_explicit(&llama->aborting, memory_order_relaxed);
 }
 
 static void op_abort(struct engine *engine)
@@ -321,6 +328,7 @@ static const struct engine_ops ops = {
 
 struct load {
     const struct engine_options *options;
+    bool vocab_only;
     struct gguf_file *file;
     ggml_backend_dev_t devices[17]; /* ended by NULL */
     bool cancelled;
@@ -376,6 +384,7 @@ static enum err load_model(struct engine_llama *llama, struct load *load, struct
     if (load->devices[0] != NULL)
         params.devices = load->devices;
     params.n_gpu_layers = options->gpu_layers == 0 ? -1 : MAX(options->gpu_layers, 0);
+    params.vocab_only = load->vocab_only;
     params.progress_callback = on_progress;
     params.progress_callback_user_data = load;
     backend_take_error();
@@ -456,7 +465,7 @@ static struct llama_context_params context_params(struct engine_llama *llama,
     params.swa_full = options->sliding_full;
     params.no_perf = true;
     params.abort_callback = on_abort;
-    params.abort_callback_data = &llama->aborting;
+    params.abort_callback_data = llama;
     return params;
 }
 
@@ -585,19 +594,23 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
     TRY(check_memory(load, info));
     TRY(load_model(llama, load, info));
     fill_facts(llama, load);
+    if (load->vocab_only)
+        return ERR_OK;
     TRY(make_context(llama, load->options, info));
     TRY(load_adapters(llama, load, info));
     TRY(fingerprint(llama, load, info));
     return engine_llama_probe(llama, load->file, load->options->log, info);
 }
 
-enum err engine_load(struct engine **engine, const struct engine_options *options,
-                     struct errinfo *info)
+static enum err load_engine(struct engine **engine, const struct engine_options *options, bool vocab_only,
+                            struct errinfo *info)
 {
     struct engine_llama *llama = mem_alloc(sizeof(*llama));
-    struct load load = {.options = options};
+    struct load load = {.options = options, .vocab_only = vocab_only};
 
     *engine = NULL;
+    llama->on_tick = options->on_tick;
+    llama->tick_arg = options->tick_arg;
     backend_init(options->backends);
     llama->base.ops = &ops;
     lock_init(&llama->pinned_lock, "engine pinned memory", LOCK_RANK_ENGINE);
@@ -611,6 +624,21 @@ enum err engine_load(struct engine **engine, const struct engine_options *option
     }
     gguf_file_close(&load.file);
     return err;
+}
+
+enum err engine_load(struct engine **engine, const struct engine_options *options,
+                     struct errinfo *info)
+{
+    return load_engine(engine, options, false, info);
+}
+
+enum err engine_llama_load_vocab(struct engine **engine, const struct engine_options *options,
+                                 struct errinfo *info)
+{
+    struct engine_options quiet = *options;
+
+    quiet.on_progress = NULL; /* the child's load is what is watched */
+    return load_engine(engine, &quiet, true, info);
 }
 
 /* ---- the library ---- */

@@ -47,6 +47,8 @@ struct engine_llama {
     seq_id temp, empty; /* two sequences of our own: a place to assemble, and one that never has cells */
     bool tainted;       /* the library refused an import: free cells may hold anything until they are zeroed */
     atomic_bool aborting;
+    void (*on_tick)(void *arg); /* of the options */
+    void *tick_arg;
     struct sections sections;
     unsigned char *staging; /* for settling; as large as the largest window so far */
     uint64_t staging_bytes;
@@ -64,6 +66,11 @@ static inline struct engine_llama *engine_llama_of(const struct engine *engine)
 
 /* The vocabulary for samplers that need the library's own; NULL when the engine is not libllama's. */
 const struct llama_vocab *engine_llama_vocab(const struct engine *engine);
+
+/* An engine of which only the tokens work: for a parent whose model is loaded by its child. Nothing but names, the chat template and
+ * the vocabulary is in its facts; nothing may be run. */
+enum err engine_llama_load_vocab(struct engine **engine, const struct engine_options *options,
+                                 struct errinfo *info) NODISCARD;
 
 /* sections.c */
 

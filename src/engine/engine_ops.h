@@ -44,6 +44,9 @@ struct engine_ops {
     bool (*rows_cut)(struct engine *engine, seq_id seq, uint32_t length);
     bool (*import_snapshot)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
     bool (*import_whole)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
+    /* of an engine in another process; both or none */
+    bool (*alive)(struct engine *engine);
+    enum err (*restart)(struct engine *engine, struct errinfo *info);
 };
 
 /* The part that every engine begins with. */
@@ -52,6 +55,7 @@ struct engine {
     struct engine_facts facts;
     struct seqs seqs;
     size_t run_items;  /* of the last run */
+    const struct engine *vocab; /* whose tokenizer it uses; NULL = its own */
 };
 
 #endif

@@ -219,6 +219,9 @@ static void settle_kinds(struct engine_llama *llama, seq_id seq)
         uint64_t more = facts->window >= PROBE_TOKENS ? facts->window + 1 - PROBE_TOKENS : 0;
         facts->snapshot_bytes_max = partial + more * sections->part_each;
     }
+    /* The library takes the memory of all cells at load, and does not say how much: reckoned from what was measured. */
+    facts->kv_bytes = (uint64_t)facts->context * facts->rows_bytes_per_token +
+                      facts->sequences * facts->snapshot_bytes_max;
 }
 
 /* ---- trying it ---- */

@@ -12,7 +12,7 @@
  *      S4  cells_used is the sum over all spans
  *      S5  slots that are free or retired have no spans
  *
- *              seqs_acquire, seqs_fork             seqs_break
+ *              acquire, claim, fork                seqs_break
  *      FREE ----------------------------> LIVE ------------------> BROKEN
  *        ^                                 |  '-- seqs_retire -> RETIRED |
  *        '---------- seqs_release ---------+-----------------------------'
@@ -184,12 +184,19 @@ void seqs_fini(struct seqs *seqs)
     *seqs = (struct seqs){0};
 }
 
+void seqs_claim(struct seqs *seqs, int32_t slot)
+{
+    assert(slot >= 0 && (uint32_t)slot < seqs->slots_count);
+    struct seqs_slot *s = &seqs->slots[slot];
+    assert(s->state == SEQS_FREE && s->length == 0 && s->spans_count == 0);
+    s->state = SEQS_LIVE;
+}
+
 int32_t seqs_acquire(struct seqs *seqs)
 {
     for (uint32_t i = 0; i < seqs->slots_count; i++) {
         if (seqs->slots[i].state == SEQS_FREE) {
-            assert(seqs->slots[i].length == 0 && seqs->slots[i].spans_count == 0);
-            seqs->slots[i].state = SEQS_LIVE;
+            seqs_claim(seqs, (int32_t)i);
             return (int32_t)i;
         }
     }

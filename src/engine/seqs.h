@@ -48,6 +48,8 @@ void seqs_fini(struct seqs *seqs);
 
 /* A free slot becomes live and empty; SEQS_NONE when there is none. */
 int32_t seqs_acquire(struct seqs *seqs) NODISCARD;
+/* A given free slot becomes live and empty, for books that follow others. */
+void seqs_claim(struct seqs *seqs, int32_t slot);
 /* As acquire, with the content of `from`, a live slot. Takes no cells; with streams as many as `from` has. */
 int32_t seqs_fork(struct seqs *seqs, int32_t from) NODISCARD;
 void seqs_release(struct seqs *seqs, int32_t slot); /* live or broken -> free */

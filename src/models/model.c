@@ -23,10 +23,13 @@ struct model {
     struct engine *engine;
     char *name;
     struct hearth_cache *cache;
+    const struct model_share *shares;
+    size_t shares_count;
     struct chat_template *tmpl;
     struct tokens *tokens;
     struct sched *sched;
     uint64_t loaded_s;
+    enum model_cache state;
     struct lock lock;
     struct model_space *spaces GUARDED_BY(lock); /* SPACES_MAX */
     size_t spaces_count GUARDED_BY(lock);
@@ -122,6 +125,14 @@ static struct model_space *find_space_locked(struct model *model, const char *te
     return NULL;
 }
 
+static uint64_t share_of(const struct model *model, const char *tenant)
+{
+    for (size_t i = 0; i < model->shares_count; i++)
+        if (strcmp(model->shares[i].tenant, tenant) == 0)
+            return model->shares[i].bytes;
+    return 0;
+}
+
 /* Opening takes locks of the cache, which rank above ours. */
 static enum err add_space_locked(struct model *model, const char *tenant, struct model_space **out,
                                  struct errinfo *info) REQUIRES(lock)
@@ -132,7 +143,10 @@ static enum err add_space_locked(struct model *model, const char *tenant, struct
     lock_assert_held(&model->lock);
     if (model->spaces_count == SPACES_MAX || strlen(tenant) >= sizeof(added->tenant))
         return err_set(info, ERR_LIMIT, "more than %d tenants, or a name that is too long", SPACES_MAX);
-    int error = hearth_space_open(model->cache, &record, tenant, 0, &added->space);
+    uint64_t share = share_of(model, tenant);
+    int error = hearth_space_open(model->cache, &record, tenant, share, &added->space);
+    if (error == HEARTH_ERROR_MEMORY && share > 0)
+        error = hearth_space_open(model->cache, &record, tenant, 0, &added->space);
     if (error != HEARTH_OK)
         return err_set(info, error == HEARTH_ERROR_MEMORY ? ERR_NOMEM : ERR_INVALID,
                        "no space in the cache: %s", hearth_error_text(error));
@@ -176,6 +190,22 @@ static enum err open_parts(struct model *model, const struct model_options *opti
     return sched_create(&model->sched, &sched, info);
 }
 
+/* An engine that cannot move state at all is served without a cache. */
+static void choose_cache(struct model *model, const struct model_options *options)
+{
+    if (options->cache == NULL)
+        return;
+    if (engine_facts(options->engine)->slicing != ENGINE_SLICING_NONE) {
+        model->cache = options->cache;
+        model->state = MODEL_CACHE_ON;
+        return;
+    }
+    model->state = MODEL_CACHE_UNSUPPORTED;
+    LOG_WARN(options->log, "model",
+             "the library cannot move the state of this model: it is served, and nothing of it is kept",
+             LOG_STR("model", model->name));
+}
+
 static struct model *create(const struct model_options *options)
 {
     struct model *model = mem_alloc(sizeof(*model));
@@ -183,8 +213,9 @@ static struct model *create(const struct model_options *options)
 
     model->engine = options->engine;
     model->name = mem_strdup(options->name != NULL ? options->name : facts->name);
-    /* An engine that cannot move state at all is served without a cache. */
-    model->cache = facts->slicing == ENGINE_SLICING_NONE ? NULL : options->cache;
+    choose_cache(model, options);
+    model->shares = options->shares;
+    model->shares_count = options->shares_count;
     model->loaded_s = clock_wall_ns(options->clock) / NS_PER_S;
     model->spaces = mem_alloc_array(SPACES_MAX, sizeof(*model->spaces));
     lock_init(&model->lock, "model", LOCK_RANK_MODELS);
@@ -251,6 +282,22 @@ const struct chat_template *model_template(const struct model *model)
 struct tokens *model_tokens(const struct model *model)
 {
     return model->tokens;
+}
+
+enum model_cache model_cache(const struct model *model)
+{
+    return model->state;
+}
+
+const char *model_cache_name(enum model_cache state)
+{
+    static const char *const names[] = {
+#define X(value, name) name,
+        MODEL_CACHE_TABLE(X)
+#undef X
+    };
+
+    return (unsigned)state < COUNT_OF(names) ? names[state] : "unknown";
 }
 
 uint64_t model_loaded_s(const struct model *model)

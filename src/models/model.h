@@ -20,12 +20,20 @@
 
 struct model;
 
+/* Bytes of the RAM tier that are a tenant's own, whatever others do. */
+struct model_share {
+    const char *tenant;
+    uint64_t bytes;
+};
+
 struct model_options {
     struct engine *engine;      /* owned from now on, also on failure */
     const char *name;           /* what clients call it; NULL = the engine's */
     const char *template_text;  /* Jinja, instead of the model's own; NULL = its own */
     struct hearth_cache *cache; /* NULL = off; borrowed */
     uint64_t tokens_cache_bytes; /* of the tokenizer's memo; 0 = 64 MiB */
+    const struct model_share *shares; /* borrowed until model_close */
+    size_t shares_count;
     struct sched_options sched; /* engine, model, clock and log are filled in */
     struct clock *clock;
     struct log *log;
@@ -44,7 +52,23 @@ const struct chat_template *model_template(const struct model *model);
 struct tokens *model_tokens(const struct model *model);
 uint64_t model_loaded_s(const struct model *model); /* wall time */
 
-/* The space of a tenant ("" = none); opened once, and open as long as the model. *space is NULL when the cache is off. */
+/* Whether its state is kept. Unsupported is not the same as off: nobody asked for it, and the log says why, once (keeps I48). X(value, name) */
+#define MODEL_CACHE_TABLE(X)                                                                       \
+    X(MODEL_CACHE_OFF, "off") X(MODEL_CACHE_ON, "on")                                              \
+    X(MODEL_CACHE_UNSUPPORTED, "unsupported (see log)")
+
+enum model_cache {
+#define X(value, name) value,
+    MODEL_CACHE_TABLE(X)
+#undef X
+        MODEL_CACHE_COUNT
+};
+
+enum model_cache model_cache(const struct model *model);
+const char *model_cache_name(enum model_cache state);
+
+/* The space of a tenant ("" = none); opened once, and open as long as the model. *space is NULL when the cache is off. A share that
+ * cannot be had any more is not a reason to have no space. */
 enum err model_space(struct model *model, const char *tenant, struct hearth_space **space,
                      struct errinfo *info) NODISCARD;
 

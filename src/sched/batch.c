@@ -83,6 +83,9 @@ static void add_prefilling(struct sched *sched)
     uint32_t left = beside ? MIN(sched->options.prefill_beside, sched->facts->chunk) : sched->facts->chunk;
     bool first = true;
 
+    /* An exact run has no choice of chunks. */
+    if (!sched->options.exact && next_prefill(sched) != NULL)
+        left = memory_chunk(sched->memory, left);
     for (struct job *job; left > 0 && (job = next_prefill(sched)) != NULL; first = false) {
         uint32_t count = chunk_end(job) - job->done;
         if (count > left && !first && left < PIECE_MIN)
@@ -137,6 +140,8 @@ static void take_token(struct job *job, const struct sample_pick *pick)
     bool more = job->gen->sink.token(job->gen->sink.arg, &token);
     if (job->text.stop >= 0)
         end_with(job, GEN_END_STOP_TEXT);
+    else if (!more && job_cancelled(job)) /* the client left, and the sink was the first to see it */
+        job_end(job, GEN_END_CANCELLED, ERR_CANCELLED, NULL);
     else if (!more)
         end_with(job, GEN_END_SINK);
     else if (job->count >= job->room)
@@ -248,6 +253,7 @@ static bool preempt(struct sched *sched)
     if (running < 2)
         return false;
     retain_all(last);
+    job_unclaim(last);
     engine_seq_release(sched->engine, &last->seq);
     last->done = 0;
     last->target = last->count;
@@ -269,6 +275,22 @@ static void no_room(struct sched *sched)
         return;
     /* Alone, and the context is full. */
     end_with(job, GEN_END_LENGTH);
+}
+
+/* More memory is used than is allowed, although everything else has given way. One that runs beside others starts over later, the last one
+ * ends; what they have computed is kept. */
+static void relieve(struct sched *sched)
+{
+    struct errinfo info = {0};
+
+    if (preempt(sched))
+        return;
+    LIST_FOREACH_SAFE(struct job, job, &sched->jobs, link) {
+        if (job->seq == SEQ_NONE)
+            continue;
+        err_set(&info, ERR_NOMEM, "ended for lack of memory; what was computed is kept, try again later");
+        job_give_up(job, ERR_NOMEM, &info);
+    }
 }
 
 static void all_failed(struct sched *sched, enum err err, const struct errinfo *info)
@@ -294,13 +316,15 @@ bool batch_run(struct sched *sched)
 {
     struct errinfo info = {0};
 
+    if (memory_take_over(sched->memory))
+        relieve(sched);
     sched->batch_count = 0;
     add_decoding(sched);
     bool decoding = sched->batch_count > 0;
     add_prefilling(sched);
     if (sched->batch_count == 0)
         return false;
-    uint64_t begin_ns = sched_now_ns(sched);
+    uint64_t begin_ns = sched_now_ns(sched), begin_bytes = memory_measure(sched->memory);
     enum err err = engine_run(sched->engine, sched->items, sched->batch_count, &info);
     if (err == ERR_LIMIT) {
         no_room(sched);
@@ -310,6 +334,7 @@ bool batch_run(struct sched *sched)
         all_failed(sched, err, &info);
         return true;
     }
+    memory_note_run(sched->memory, begin_bytes, (uint32_t)tokens_of(sched));
     measure(sched, tokens_of(sched), decoding, sched_now_ns(sched) - begin_ns);
     for (size_t i = 0; i < sched->batch_count; i++)
         after_item(sched->batch[i], i, sched->items[i].count);

@@ -35,11 +35,16 @@ static bool same_space(const struct job *job, const struct hearth_space *space, 
     return job->space == space && strcmp(job->tenant->name, tenant) == 0;
 }
 
+/* The best is what gives most; why it is not more is told by what shares most. */
 static void consider(struct device_match *best, struct device_match found)
 {
+    uint32_t shared = MAX(best->shared, found.shared);
+    bool ends = found.shared >= best->shared ? found.ends : best->ends;
+
     if (found.length > best->length)
         *best = found;
-    best->shared = MAX(best->shared, found.shared);
+    best->shared = shared;
+    best->ends = ends;
 }
 
 static bool reads_device(const struct job *job)
@@ -62,7 +67,8 @@ struct device_match device_find(struct job *job)
         consider(&best, (struct device_match){
                             .resident = resident,
                             .length = usable(sched, shared, resident->count, job->target),
-                            .shared = shared});
+                            .shared = shared,
+                            .ends = shared == resident->count});
     }
     LIST_FOREACH(struct job, other, &sched->jobs, link) {
         if (other == job || other->seq == SEQ_NONE ||
@@ -72,7 +78,8 @@ struct device_match device_find(struct job *job)
         consider(&best,
                  (struct device_match){.job = other,
                                        .length = usable(sched, shared, other->done, job->target),
-                                       .shared = shared});
+                                       .shared = shared,
+                                       .ends = shared == other->done});
     }
     return best;
 }

@@ -241,10 +241,10 @@ static void finish(struct job *job)
         return;
     log_text(job->sched->options.log, LOG_LEVEL_WARN, "cache", "%llu restore of %u tokens failed: %s",
              (unsigned long long)job->id, plan->boundary, info.text);
-    /* No room is not the object's fault. */
+    /* No room is not the object's fault, and neither is the death of the engine. */
+    bool innocent = err == ERR_LIMIT || err == ERR_NOMEM || !engine_alive(job->sched->engine);
     hearth_plan_shorten(job->plan, job->objects_count - 1,
-                        err == ERR_LIMIT || err == ERR_NOMEM ? HEARTH_REASON_TIER_ERROR
-                                                             : HEARTH_REASON_REFUSED);
+                        innocent ? HEARTH_REASON_TIER_ERROR : HEARTH_REASON_REFUSED);
     begin(job);
 }
 

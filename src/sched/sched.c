@@ -3,6 +3,8 @@
  *
  *      turn:  take what was submitted -> let every job do its steps -> run one batch -> publish numbers
  *
+ * A dead engine gets a new process before anything else (revive.c).
+ *
  * It sleeps only when no job wants to compute: until something is submitted, or for a millisecond when bytes are on their way.
  */
 #include "sched/sched.h"
@@ -54,6 +56,7 @@ static enum err copy_prompt(struct job *job, const struct gen *gen, struct errin
 
 static void free_job(struct job *job)
 {
+    memory_drop(job->sched->memory, job->records);
     restore_drop(job);
     sampler_destroy(&job->sampler);
     text_fini(&job->text);
@@ -80,6 +83,28 @@ static void fill_hints(struct job *job, const struct gen *gen)
     };
 }
 
+/* Cells beside the prompt's that a generation is sure to have for its answer. */
+static uint32_t reserve_of(const struct sched *sched, uint32_t prompt, uint32_t max_tokens)
+{
+    uint32_t most = MIN(sched->room - prompt, SCHED_RESERVE);
+
+    return max_tokens > 0 ? MIN(max_tokens, most) : most;
+}
+
+/* What it takes while it waits is limited as well: many long prompts in a queue are memory. */
+static enum err hold_records(struct job *job, struct errinfo *info)
+{
+    struct sched *sched = job->sched;
+    uint32_t prompt = job->gen->tokens_count;
+    struct guard_need need =
+        memory_need(sched->memory, 0, prompt, reserve_of(sched, prompt, job->gen->max_tokens));
+
+    if (!memory_hold(sched->memory, need.records))
+        return err_set(info, ERR_BUSY, "too many long requests are waiting; try again later");
+    job->records = need.records;
+    return ERR_OK;
+}
+
 static enum err make_job(struct sched *sched, struct gen *gen, struct job **out,
                          struct errinfo *info)
 {
@@ -97,7 +122,9 @@ static enum err make_job(struct sched *sched, struct gen *gen, struct job **out,
     job->times.submitted = sched_now_ns(sched);
     job->usage.prompt = gen->tokens_count;
     fill_hints(job, gen);
-    enum err err = copy_prompt(job, gen, info);
+    enum err err = hold_records(job, info);
+    if (err == ERR_OK)
+        err = copy_prompt(job, gen, info);
     if (err == ERR_OK)
         err = sampler_create(&job->sampler, sched->engine, &gen->sample, info);
     if (err != ERR_OK) {
@@ -116,14 +143,15 @@ enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t ma
 {
     uint32_t context = sched->room;
 
-    (void)max_tokens; /* an answer ends where the context does */
     if (prompt == 0)
         return err_set(info, ERR_INVALID, "the prompt is empty");
     if (prompt >= context)
         return err_set(info, ERR_LIMIT,
                        "request (%u tokens) exceeds the available context size (%u tokens)", prompt,
                        context);
-    return ERR_OK;
+    /* Nothing that is cached makes it smaller: whoever comes after a restart needs as much. */
+    struct guard_need need = memory_need(sched->memory, 0, prompt, reserve_of(sched, prompt, max_tokens));
+    return memory_check(sched->memory, &need, info);
 }
 
 static enum err check(const struct sched *sched, const struct gen *gen, struct errinfo *info)
@@ -244,9 +272,13 @@ static void publish(struct sched *sched)
 /* Nothing can be computed now. */
 static void rest(struct sched *sched)
 {
-    bool expecting = sched->jobs.count > 0;
-    struct job *job =
-        queue_pop(sched->inbox, expecting ? SCHED_POLL_MS * NS_PER_MS : UINT64_MAX);
+    bool looks = sched->memory != NULL || engine_isolated(sched->engine);
+    uint64_t wait_ns = looks ? SCHED_IDLE_MS * NS_PER_MS : UINT64_MAX;
+    struct job *job;
+
+    if (sched->jobs.count > 0)
+        wait_ns = SCHED_POLL_MS * NS_PER_MS;
+    job = queue_pop(sched->inbox, wait_ns);
 
     if (job != NULL)
         take(sched, job);
@@ -258,8 +290,12 @@ static void run(void *arg)
 
     while (!queue_closed(sched->inbox) || queue_length(sched->inbox) > 0 || sched->jobs.count > 0) {
         take_submitted(sched);
-        advance_all(sched);
-        bool ran = batch_run(sched);
+        memory_poll(sched->memory);
+        bool ran = false;
+        if (revive_engine(sched)) {
+            advance_all(sched);
+            ran = batch_run(sched);
+        }
         publish(sched);
         if (!ran)
             rest(sched);
@@ -305,6 +341,7 @@ static void free_sched(struct sched *sched)
 {
     if (sched->inbox != NULL)
         queue_destroy(&sched->inbox);
+    memory_leave(&sched->memory);
     mem_free(sched->items);
     mem_free(sched->batch);
     cond_fini(&sched->idle);
@@ -331,7 +368,10 @@ enum err sched_create(struct sched **out, const struct sched_options *options, s
     lock_init(&sched->lock, "sched", LOCK_RANK_SCHED);
     cond_init(&sched->idle);
     set_defaults(sched);
-    enum err err = start(sched, info);
+    struct guard_model model = memory_model_of(sched->facts);
+    enum err err = memory_join(options->memory, sched->options.model, &model, &sched->memory, info);
+    if (err == ERR_OK)
+        err = start(sched, info);
     if (err != ERR_OK)
         free_sched(sched);
     else
@@ -371,10 +411,19 @@ bool sched_drain(struct sched *sched, uint64_t timeout_ms)
     return false;
 }
 
+void job_unclaim(struct job *job)
+{
+    if (!job->claimed)
+        return;
+    job->claimed = false;
+    memory_unclaim(job->sched->memory, job->claim);
+}
+
 void job_free(struct job *job)
 {
     struct sched *sched = job->sched;
 
+    job_unclaim(job);
     if (job->active)
         sched->active--;
     list_remove(&sched->jobs, &job->link);

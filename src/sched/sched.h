@@ -22,6 +22,7 @@
 
 struct clock;
 struct log;
+struct memory;
 struct sched;
 
 struct sched_options {
@@ -33,6 +34,7 @@ struct sched_options {
     uint32_t sparse;       /* grid of snapshots on long prompts, tokens; 0 = 8,192 */
     bool exact;            /* one at a time, at canonical cuts only: answers are bit-identical to cold ones */
     bool park;             /* finished sequences stay on the device as the first tier */
+    struct memory *memory; /* the ceiling that this one is under, too; borrowed; NULL = none */
     struct clock *clock;
     struct log *log;       /* may be NULL */
     bool progress;         /* a bar for long prefills on the terminal */
@@ -44,11 +46,12 @@ enum err sched_create(struct sched **sched, const struct sched_options *options,
 /* Cancels what is left and ends the thread. */
 void sched_destroy(struct sched **sched);
 
-/* Whether a prompt of so many tokens can ever be answered here: ERR_LIMIT says in words why not. */
+/* Whether a prompt of so many tokens can ever be answered here. ERR_LIMIT: not in this context; ERR_NOMEM: not in this memory; the text says
+ * why, with the figures. */
 enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t max_tokens,
                          struct errinfo *info) NODISCARD;
 
-/* Takes gen; sink.done will be called. ERR_BUSY: the queue is full; ERR_CLOSED: draining; ERR_LIMIT as preflight; ERR_INVALID: a token or
+/* Takes gen; sink.done will be called. ERR_BUSY: the queue is full; ERR_CLOSED: draining; ERR_LIMIT and ERR_NOMEM as preflight; ERR_INVALID: a token or
  * field that cannot be. Then nothing was taken and no sink is called. */
 enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info) NODISCARD;
 
@@ -71,6 +74,7 @@ struct sched_stats {
     uint64_t tokens_prompt, tokens_device, tokens_ram, tokens_ssd, tokens_remote, tokens_computed, tokens_generated;
     uint64_t turns, batch_tokens;  /* engine runs, and tokens in them */
     uint64_t forks, waits, preempted, parked, reclaimed;
+    uint64_t restarts; /* of the engine's process */
     uint64_t prefill_ns, decode_ns, restore_ns, store_ns;
     uint32_t queued, active, idle; /* now; idle = parked on the device */
     uint32_t cells_free, cells;

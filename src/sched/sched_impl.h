@@ -7,8 +7,10 @@
  *      restore.c   from a plan of the cache to a sequence
  *      retain.c    from a sequence to the cache
  *      batch.c     who is in the next batch, and what became of it
+ *      revive.c    a new process for an engine that died
  *      fair.c      in which order
  *      text.c      tokens to text, stop texts
+ *      memory.c    the ceiling, shared with other schedulers; guard.c has its rules
  *      cuts.c      which chunks state was computed in
  *
  * A JOB is a generation inside of the scheduler. Its caller's `struct gen` may be gone once sink.done was called, so what is needed for
@@ -31,6 +33,7 @@
 #include "base/queue.h"
 #include "engine/schedule.h"
 #include "engine/state.h"
+#include "sched/memory.h"
 #include "sched/sched.h"
 #include "sched/text.h"
 
@@ -40,6 +43,7 @@ enum {
     SCHED_FLIGHT_MIN = 32,    /* tokens that must be saved before one waits for another */
     SCHED_RESERVE = 256,      /* cells that a generation is sure to have for its answer when it is admitted */
     SCHED_STORE_EVERY = 2048, /* tokens after which rows go to the cache while a prefill runs */
+    SCHED_IDLE_MS = 1000,     /* between two looks at the memory when nothing runs: the RAM tier gives way to other programs, too */
     SCHED_POLL_MS = 1,        /* for bytes that are on their way, when there is nothing else to do */
     SCHED_MARKS_EXTRA = 4,    /* junction, anchor, last user message, and one to spare */
     SCHED_VIEWS_MAX = 128,
@@ -83,7 +87,9 @@ struct job {
     struct state_object *objects;
     size_t objects_count, fetched;
     uint64_t restore_deadline_ns;
-    uint64_t deferred_epoch; /* sched->epoch when there was no room for it */
+    uint64_t deferred_epoch, deferred_memory; /* sched->epoch and memory_epoch when there was no room for it */
+    uint64_t records, claim; /* bytes of the ceiling: since it came; since it was admitted, if `claimed` */
+    bool claimed;
     struct job *leader;    /* computes a prefix that this one waits for */
     uint32_t leader_until; /* tokens of it that are shared */
 
@@ -110,10 +116,18 @@ struct resident {
     seq_id seq;
 };
 
+/* How often the engine's process died, and when it may be started again. */
+struct revival {
+    bool dead;       /* known to be, and everything it had is forgotten */
+    uint32_t deaths; /* in a row */
+    uint64_t started_ns, next_ns; /* started: 0 = by whoever loaded the engine */
+};
+
 struct sched {
     struct sched_options options;
     struct engine *engine;
     const struct engine_facts *facts;
+    struct memory_member *memory; /* NULL: no ceiling */
     uint32_t room; /* tokens that one sequence can have */
     char kinds[64];
     bool cuttable; /* state can be cut at any token: no snapshots, no cuts but the grid */
@@ -135,6 +149,7 @@ struct sched {
     size_t batch_count, batch_cap;
     struct progress *bar;
     uint64_t bar_id;
+    struct revival revival;
 
     struct lock lock;
     struct cond idle; /* no jobs left */
@@ -150,6 +165,8 @@ bool job_cancelled(const struct job *job);
 void job_set_phase(struct job *job, enum gen_phase phase);
 /* Off the list, and freed. Its sequence is the caller's business. */
 void job_free(struct job *job);
+/* What it was promised of the memory is free again; a no-op when it was promised nothing. */
+void job_unclaim(struct job *job);
 
 /* ---- steps.c ---- */
 
@@ -157,6 +174,8 @@ void job_free(struct job *job);
 enum step job_advance(struct job *job);
 /* The end, whatever it is: tells the sink, keeps what was computed, parks or frees the sequence, frees the job. */
 void job_end(struct job *job, enum gen_end end, enum err err, const struct errinfo *info);
+/* Ends with an error that is not its own fault: what it has computed is kept. */
+void job_give_up(struct job *job, enum err err, const struct errinfo *info);
 /* The prompt's state is there as far as it can be: next is prefill. */
 void job_start_prefill(struct job *job);
 
@@ -167,7 +186,8 @@ struct device_match {
     struct resident *resident; /* or */
     struct job *job;
     uint32_t length; /* tokens that can be used, < target; 0 = none */
-    uint32_t shared; /* tokens that are the same */
+    uint32_t shared; /* tokens that are the same, of whichever has most */
+    bool ends;       /* what has most ends there, and does not go another way */
 };
 
 struct device_match device_find(struct job *job);
@@ -208,6 +228,11 @@ void retain_all(struct job *job);
 
 /* Runs a batch of what wants to run; false when nothing did. */
 bool batch_run(struct sched *sched);
+
+/* ---- revive.c ---- */
+
+/* Makes sure that the engine can be used. False: it is dead and was not brought back; no job is left. */
+bool revive_engine(struct sched *sched);
 
 /* ---- fair.c ---- */
 

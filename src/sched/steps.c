@@ -83,6 +83,13 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
     job_free(job);
 }
 
+void job_give_up(struct job *job, enum err err, const struct errinfo *info)
+{
+    if (job->seq != SEQ_NONE)
+        retain_all(job);
+    job_end(job, GEN_END_ERROR, err, info);
+}
+
 /* ---- admission ---- */
 
 static void say_route(const struct job *job)
@@ -137,8 +144,8 @@ static bool alone(const struct job *job)
     return true;
 }
 
-/* Whether there are cells for it, of which the match brings some along. Residents go for it. */
-static bool has_room(struct job *job, const struct device_match *match)
+/* Whether there are cells for it, of which the match brings some along. Residents go for it, but not the one that it goes on from. */
+static bool fits(struct job *job, const struct device_match *match)
 {
     uint32_t need = MIN(job->room, job->target + SCHED_RESERVE) - match->length;
     uint32_t others = claimed_by_others(job);
@@ -148,9 +155,37 @@ static bool has_room(struct job *job, const struct device_match *match)
     return alone(job) && engine_cells_free(job->sched->engine) > job->target - match->length;
 }
 
+/* A resident may have a few tokens to give and take the room for all others: then it has to go, too, or the job would wait for ever. The cache
+ * has what stood there. */
+static bool has_room(struct job *job, struct device_match *match)
+{
+    if (fits(job, match))
+        return true;
+    if (match->resident == NULL)
+        return false;
+    *match = (struct device_match){.shared = match->shared};
+    return fits(job, match);
+}
+
+/* Its part of the memory under the ceiling, of which `cached` tokens need not be computed. */
+static enum guard_verdict claim_memory(struct job *job, uint32_t cached)
+{
+    struct sched *sched = job->sched;
+    uint32_t answer = MIN(job->room - job->target, SCHED_RESERVE);
+    struct guard_need need = memory_need(sched->memory, cached, job->target - cached, answer);
+    enum guard_verdict verdict = memory_claim(sched->memory, &need);
+
+    assert(!job->claimed);
+    job->claimed = verdict == GUARD_ADMIT && sched->memory != NULL;
+    job->claim = need.claim;
+    return verdict;
+}
+
 static enum step defer(struct job *job)
 {
+    job_unclaim(job);
     job->deferred_epoch = job->sched->epoch;
+    job->deferred_memory = memory_epoch(job->sched->memory);
     job_set_phase(job, GEN_DEFERRED);
     return STEP_PARKED;
 }
@@ -159,7 +194,10 @@ static enum step step_deferred(struct job *job)
 {
     bool leads = job->leader != NULL && job->leader->done < job->leader_until;
 
-    if (leads || (job->leader == NULL && job->deferred_epoch == job->sched->epoch))
+    bool same = job->deferred_epoch == job->sched->epoch &&
+                job->deferred_memory == memory_epoch(job->sched->memory);
+
+    if (leads || (job->leader == NULL && same))
         return STEP_PARKED;
     job_set_phase(job, GEN_LOOKUP);
     return STEP_MORE;
@@ -249,18 +287,44 @@ void job_start_prefill(struct job *job)
     job_set_phase(job, GEN_PREFILL);
 }
 
+/* The cache was not asked and says nothing: this line has the form of its own (hearth_event_format). */
+static void say_device_hit(const struct job *job)
+{
+    const struct gen_usage *usage = &job->usage;
+
+    log_text(job->sched->options.log, LOG_LEVEL_INFO, "cache",
+             "%llu hit prompt_tokens=%u read_tokens=%u write_tokens=0 match=%s tier=device reason=%s us=%llu "
+             "bytes=0 first_difference=%u",
+             (unsigned long long)job->id, usage->prompt, usage->device, hearth_match_name(usage->match),
+             hearth_reason_name(usage->reason),
+             (unsigned long long)(sched_now_ns(job->sched) - job->times.looked_up) / 1000,
+             usage->first_difference);
+}
+
+/* The same words as for a plan of the cache. */
+static void note_device(struct job *job, const struct device_match *match)
+{
+    struct gen_usage *usage = &job->usage;
+    bool all = match->shared >= job->target - 1;
+
+    usage->device = match->length;
+    usage->first_difference = match->shared;
+    usage->match = all             ? HEARTH_MATCH_SUPERSEQUENCE
+                   : match->ends ? HEARTH_MATCH_PREFIX
+                                   : HEARTH_MATCH_LCP;
+    usage->reason = all             ? HEARTH_REASON_NONE
+                    : match->ends ? HEARTH_REASON_SHORT
+                                    : HEARTH_REASON_DIVERGED;
+}
+
 static bool start_from_device(struct job *job, const struct device_match *match)
 {
     if (!device_take(job, match))
         return false;
     job->done = match->length;
     if (!job->started) {
-        job->usage.device = match->length;
-        job->usage.first_difference = match->shared;
-        job->usage.match = match->shared >= job->target ? HEARTH_MATCH_SUPERSEQUENCE
-                                                         : HEARTH_MATCH_LCP;
-        job->usage.reason = match->shared >= job->target - 1 ? HEARTH_REASON_NONE
-                                                             : HEARTH_REASON_DIVERGED;
+        note_device(job, match);
+        say_device_hit(job);
     }
     job_start_prefill(job);
     return true;
@@ -289,6 +353,13 @@ static enum step step_lookup(struct job *job)
     if (leader != NULL)
         return wait_for(job, leader, until);
     if (!has_room(job, &match))
+        return defer(job);
+    enum guard_verdict verdict = claim_memory(job, MAX(match.length, held));
+    if (verdict == GUARD_REFUSE) {
+        job_end(job, GEN_END_ERROR, ERR_NOMEM, NULL);
+        return STEP_DONE;
+    }
+    if (verdict == GUARD_DEFER)
         return defer(job);
     job->times.looked_up = sched_now_ns(job->sched);
     if (match.length > 0 && match.length >= held && start_from_device(job, &match))

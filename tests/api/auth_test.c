@@ -112,6 +112,35 @@ static void test_tenants(void **state)
     auth_destroy(&auth);
 }
 
+/* An admin key is good for all; without any key everyone is the admin; with keys and without an admin key nobody is. */
+static void test_admin(void **state)
+{
+    static const struct {
+        const char *keys, *admin, *presented;
+        enum auth_verdict verdict;
+        bool is_admin;
+    } cases[] = {
+        {NULL, NULL, NULL, AUTH_OK, true},          {"k", NULL, "Bearer k", AUTH_OK, false},
+        {"k", "a", "Bearer k", AUTH_OK, false},     {"k", "a", "Bearer a", AUTH_OK, true},
+        {"k", "a", "Bearer x", AUTH_WRONG, false},  {"k", "a", NULL, AUTH_MISSING, false},
+        {NULL, "a", NULL, AUTH_OK, false},          {NULL, "a", "Bearer a", AUTH_OK, true},
+        {NULL, "a", "Bearer x", AUTH_OK, false},    {"k", "a,b", "Bearer b", AUTH_OK, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct auth_options options = {.environment = cases[i].keys, .admin = cases[i].admin};
+        struct auth *auth;
+        assert_ok(auth_create(&auth, &options, NULL));
+        struct auth_result result = check(auth, cases[i].presented, NULL);
+        assert_int_equal(result.verdict, cases[i].verdict);
+        assert_int_equal(result.admin, cases[i].is_admin);
+        assert_int_equal(auth_wanted(auth), cases[i].keys != NULL);
+        assert_false(auth_isolated(auth)); /* one tenant, and the admin is none */
+        auth_destroy(&auth);
+    }
+}
+
 static void test_isolation(void **state)
 {
     static const struct {
@@ -250,7 +279,7 @@ static void test_every_allocation_and_read_may_fail(void **state)
 }
 
 TEST_SUITE(TEST(test_without_keys_all_may_ask), TEST(test_both_headers_and_their_spellings),
-           TEST(test_every_key_is_compared), TEST(test_tenants), TEST(test_isolation),
+           TEST(test_every_key_is_compared), TEST(test_tenants), TEST(test_admin), TEST(test_isolation),
            TEST(test_the_name_of_a_nameless_key_is_stable), TEST(test_files_and_environment),
            TEST(test_a_file_behind_a_link), TEST(test_bad_keys_are_refused_and_not_shown),
            TEST(test_a_file_without_keys_is_an_error), TEST(test_too_many_keys),

@@ -463,9 +463,35 @@ static void test_i109_client_leaves_while_its_call_waits_for_a_worker(void **sta
     leave(&kit, &client);
     stuck_free(&stuck);
     expect_gone(&kit, 1);
-    assert_true(api_kit_metric(&kit, "hearth_sched_cancelled_total") == 0); /* it was never submitted */
+    assert_true(api_kit_metric(&kit, "hearth_sched_submitted_total") == 1); /* the check's; the other one never was */
     api_kit_close(&kit);
     stuck_close(&stuck);
+}
+
+/* While a worker is busy with its prompt: nothing can be cancelled yet, and nothing may run for ever after. A long text makes it likely that the
+ * worker is still at it; if it is not, this is one more way to leave. */
+static void test_i109_client_leaves_while_its_prompt_is_made(void **state)
+{
+    enum { TEXT = 300000 };
+    struct api_kit_options options = {.fake.context = 2 * TEXT};
+    char *body = mem_alloc(TEXT + 256);
+    struct http_client client;
+    struct api_kit kit;
+    size_t len;
+
+    (void)state;
+    len = (size_t)snprintf(body, 256, "{\"max_tokens\":20000,\"temperature\":0," LETTERS
+                                      ",\"messages\":[{\"role\":\"user\",\"content\":\"");
+    memset(body + len, 'x', TEXT);
+    memcpy(body + len + TEXT, "\"}]}", 5);
+    api_kit_open(&kit, &options);
+    api_kit_send(&kit, &client, CHAT, body);
+    api_kit_wait_metric(&kit, "hearth_api_calls_active", 1); /* the whole of it has arrived */
+    leave(&kit, &client);
+    expect_gone(&kit, 1);
+    assert_true(api_kit_metric(&kit, "hearth_api_generated_tokens_total") < 20000);
+    mem_free(body);
+    api_kit_close(&kit);
 }
 
 static void test_i109_client_leaves_while_it_is_queued(void **state)
@@ -553,7 +579,8 @@ static void test_a_client_that_does_not_read(void **state)
 
     (void)state;
     api_kit_open(&kit, &options);
-    api_kit_send(&kit, &client, CHAT, "{\"stream\":true,\"temperature\":0," MESSAGES "," LETTERS "}");
+    api_kit_send(&kit, &client, CHAT,
+                 "{\"stream\":true,\"logprobs\":true,\"top_logprobs\":20,\"temperature\":0," MESSAGES "," LETTERS "}");
     api_kit_wait_metric(&kit, "hearth_api_clients_gone_total", 1);
     api_kit_wait_metric(&kit, "hearth_api_calls_active", 0);
     assert_true(api_kit_metric(&kit, "hearth_api_generated_tokens_total") < 900000);
@@ -635,6 +662,7 @@ TEST_SUITE(TEST(test_whole_chat), TEST(test_whole_answers_of_the_other_dialects)
            TEST(test_the_queue_of_the_scheduler_is_full),
            TEST(test_the_queue_of_the_workers_is_full),
            TEST(test_i109_client_leaves_while_its_call_waits_for_a_worker),
+           TEST(test_i109_client_leaves_while_its_prompt_is_made),
            TEST(test_i109_client_leaves_while_it_is_queued),
            TEST(test_i109_client_leaves_in_prefill), TEST(test_i109_client_leaves_in_decode),
            TEST(test_a_client_that_does_not_read),

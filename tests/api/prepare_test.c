@@ -21,10 +21,10 @@ struct bench {
     struct prepare_tools tools;
 };
 
-static void bench_open(struct bench *bench, bool bos)
+static void bench_open_template(struct bench *bench, bool bos, const char *template_text)
 {
     struct engine_fake_options fake = {.add_bos = bos};
-    struct model_options options = {.clock = clock_real()};
+    struct model_options options = {.clock = clock_real(), .template_text = template_text};
 
     memset(bench, 0, sizeof(*bench));
     assert_ok(engine_fake_create(&options.engine, &fake, NULL));
@@ -36,6 +36,11 @@ static void bench_open(struct bench *bench, bool bos)
         .tenant = "",
         .now_s = 1794700000,
     };
+}
+
+static void bench_open(struct bench *bench, bool bos)
+{
+    bench_open_template(bench, bos, NULL);
 }
 
 static void bench_close(struct bench *bench)
@@ -112,6 +117,13 @@ static void test_marks_and_breakpoints(void **state)
     assert_int_equal(p->marks[0].role, GEN_ROLE_SYSTEM);
     for (size_t i = 1; i < p->marks_count; i++)
         assert_true(p->marks[i].at > p->marks[i - 1].at);
+    /* Where one message ends the next one begins: that is the one that is told. */
+    assert_int_equal(p->marks_count, 5);
+    assert_int_equal(p->marks[1].role, GEN_ROLE_USER);
+    assert_int_equal(p->marks[1].message, 1);
+    assert_int_equal(p->marks[2].role, GEN_ROLE_ASSISTANT);
+    assert_int_equal(p->marks[3].message, 3);
+    assert_int_equal(p->marks[4].role, GEN_ROLE_NONE); /* the opening of the answer */
     /* The system message, with its control tokens and a line end behind it. */
     assert_int_equal(p->anchor, 1 + strlen("system\nBe brief.") + 1 + 1);
     assert_int_equal(p->prompt.tokens[p->last_user], IM_START);
@@ -292,6 +304,34 @@ static void test_i106_turns_with_calls(void **state)
     bench_close(&bench);
 }
 
+/* A client that drops the thought in a loop of tool calls: the template sees it again, and the turn is found. */
+static void test_i106_thoughts_are_given_back(void **state)
+{
+    static const char *const template_text =
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>"
+        "{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", "
+        "\"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    struct replay_call call = {STR("0123456789abcdef"), STR("look"), STR("{}")};
+    struct replay_message message = {.reasoning = STR("Let me see."), .calls = &call, .calls_count = 1};
+    struct bench bench;
+    struct prompt prompt;
+
+    (void)state;
+    bench_open_template(&bench, false, template_text);
+    read_request(&prompt, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}");
+    assert_ok(make(&prompt, &bench));
+    remember(&bench, &prompt, &message, "<think>Let me see.</think><tool_call>X</tool_call>");
+    drop(&prompt);
+    read_request(&prompt, "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}," CALL("call_0123456789abcdef", "\"{}\"") ","
+                          "{\"role\":\"tool\",\"tool_call_id\":\"x\",\"content\":\"seen\"}]}");
+    assert_ok(make(&prompt, &bench));
+    assert_true(str_find(prompt.prepared.text.text, STR("<think>Let me see.</think>")) != SIZE_MAX);
+    assert_int_equal(prompt.prepared.replayed, 1);
+    drop(&prompt);
+    bench_close(&bench);
+}
+
 static void test_call_ids(void **state)
 {
     static const struct {
@@ -440,5 +480,5 @@ static void test_every_allocation_may_fail(void **state)
 TEST_SUITE(TEST(test_marks_and_breakpoints), TEST(test_i105_control_tokens_of_clients_are_text),
            TEST(test_i106_neutral_texts), TEST(test_i106_turns_as_sampled),
            TEST(test_i100_turns_belong_to_their_tenant), TEST(test_i106_turns_with_calls),
-           TEST(test_call_ids), TEST(test_text_and_tokens), TEST(test_grammars),
+           TEST(test_i106_thoughts_are_given_back), TEST(test_call_ids), TEST(test_text_and_tokens), TEST(test_grammars),
            TEST(test_grammars_that_cannot_be), TEST(test_every_allocation_may_fail))

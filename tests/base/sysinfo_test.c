@@ -1,6 +1,7 @@
 #include "base/sysinfo.h"
 
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,6 +40,20 @@ static void test_memory_is_plausible(void **state)
     assert_true(sysinfo_memory_available() <= sysinfo_memory_total());
 }
 
+static void test_a_process_grows_by_what_it_touches(void **state)
+{
+    size_t bytes = 32 << 20;
+    uint64_t before = sysinfo_memory_process();
+    char *memory = malloc(bytes);
+
+    (void)state;
+    assert_non_null(memory);
+    memset(memory, 1, bytes);
+    assert_true(before > 0 && sysinfo_memory_process() >= before + bytes / 2);
+    assert_true(sysinfo_memory_process() <= sysinfo_memory_total());
+    free(memory);
+}
+
 static void test_origin_names_the_library(void **state)
 {
     (void)state;
@@ -47,4 +62,4 @@ static void test_origin_names_the_library(void **state)
 }
 
 TEST_SUITE(TEST(test_cores_are_between_one_and_the_affinity), TEST(test_cores_follow_the_affinity),
-           TEST(test_memory_is_plausible), TEST(test_origin_names_the_library))
+           TEST(test_memory_is_plausible), TEST(test_a_process_grows_by_what_it_touches), TEST(test_origin_names_the_library))

@@ -588,6 +588,27 @@ static void test_i63_a_full_queue_delays_and_does_not_lose(void **state)
     kit_close(&kit);
 }
 
+/* A full queue is no reason not to store: memory takes it and counts it, once; nothing is counted for the tier (I66). */
+static void test_i66_a_full_queue_keeps_nothing_out_of_memory(void **state)
+{
+    struct kit kit;
+    struct tier *tier = open_small(&kit, FULL, 2, SLOW);
+
+    (void)state;
+    tier_fault_hold(tier, true);
+    store(&kit, 1, 2); /* fills the queue */
+    struct hearth_stats before = kit_stats(&kit);
+    store(&kit, 3, 4);
+    struct hearth_stats after = kit_stats(&kit);
+    assert_int_equal(after.writes_declined - before.writes_declined, 4);
+    assert_int_equal(after.objects - before.objects, 4);
+    assert_int_equal(after.bytes_by_tier[HEARTH_TIER_RAM], 3 * before.bytes_by_tier[HEARTH_TIER_RAM]);
+    assert_int_equal(after.bytes_by_tier[HEARTH_TIER_SSD], before.bytes_by_tier[HEARTH_TIER_SSD]);
+    kit_check(&kit);
+    tier_fault_hold(tier, false);
+    kit_close(&kit);
+}
+
 /* The newest first: of two that wait and one place, the later one gets it. */
 static void test_declined_ones_come_back_by_recency(void **state)
 {
@@ -725,7 +746,7 @@ static void test_i50_what_nobody_needs_is_not_written(void **state)
 TEST_SUITE(TEST(test_i101_a_read_of_what_was_dropped_gives_nothing),
            TEST(test_i101_a_write_that_is_late_does_not_take_the_place_of_a_newer_one),
            TEST(test_i63_a_full_queue_delays_and_does_not_lose),
-           TEST(test_declined_ones_come_back_by_recency),
+           TEST(test_i66_a_full_queue_keeps_nothing_out_of_memory), TEST(test_declined_ones_come_back_by_recency),
            TEST(test_i60_room_in_the_tier_is_used_again),
            TEST(test_i108_the_list_of_declined_ones_is_bounded),
            TEST(test_i59_i107_closing_writes_what_was_declined),

@@ -3,7 +3,7 @@
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
 
-unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS HEARTH_API_KEYS
+unset HEARTH_API_KEY HEARTH_ADMIN_KEY HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS
 export XDG_CONFIG_HOME=/nonexistent XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache
 server=
 
@@ -16,6 +16,7 @@ trap stop_at_exit EXIT
 
 # Starts it on a free port with small figures, and waits for the banner.
 start() { # options
+    rm -f served log # what an earlier one said
     "$HEARTH" serve m.gguf --port 0 -t 1 -c 2048 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" "$@" >served 2>log &
     server=$!
     for _ in $(seq 200); do
@@ -163,6 +164,15 @@ test_no_cache() {
     stop
 }
 
+# What keeps a request out of the batch is named.
+test_i25_the_route_has_a_reason() {
+    make_model qwen35
+    start --exact
+    ask /v1/chat/completions "$chat"
+    stop
+    grep -q '\[route\] 1 model=qwen35 route=single reason=exact kinds=full+recurrent' log || fail "$(cat log)"
+}
+
 # Exact, warm and without a cache: the same text.
 test_exact_is_the_same_text() {
     for family in qwen3 qwen35; do
@@ -229,6 +239,42 @@ test_a_folder_in_use() {
     expect_status 1
     expect_err "--ssd-dir $PWD/ssd"
     stop
+}
+
+# The ceiling that was set is the ceiling (I70); levels and limits are shown.
+test_i70_a_ceiling() {
+    make_model
+    start --max-memory 1GiB
+    run curl -sS "$url/props"
+    expect_out '"ceiling_bytes":1073741824'
+    expect_out '"level":"ok"'
+    run curl -sS "$url/metrics"
+    expect_out 'hearth_memory_ceiling_bytes 1073741824'
+    expect_out 'hearth_memory_level{level="ok"} 1'
+    ask /v1/chat/completions "$chat"
+    [ "$code" = 200 ] || fail "under a ceiling: $code"
+    stop
+    grep -q 'ceiling.*1073741824' log || fail "no ceiling in the log: $(cat log)"
+    run "$HEARTH" serve m.gguf --port 0 -t 1 -c 32768 --ram-cache 8MiB --ssd-dir none --state-dir "$PWD/state" --max-memory 12MiB
+    expect_status 1
+    expect_err 'for its context'
+    expect_err 'the ceiling is 12.0 MiB'
+}
+
+test_shares_of_tenants() {
+    make_model
+    start --api-key anna:a --api-key bert:b --tenant-share anna=8MiB
+    run curl -sS -o body -w '%{http_code}' "$url/v1/chat/completions" -H 'Authorization: Bearer a' -d "$chat"
+    expect_out 200
+    stop
+    for share in anna anna=much =1MiB; do
+        run "$HEARTH" serve m.gguf --port 0 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" --tenant-share "$share"
+        expect_status 2
+        expect_err 'expected TENANT=SIZE'
+    done
+    run "$HEARTH" serve m.gguf --port 0 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" --tenant-share anna=17MiB
+    expect_status 2
+    expect_err 'more than half'
 }
 
 suite_main "$@"

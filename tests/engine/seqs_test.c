@@ -263,7 +263,27 @@ static void test_short_forks_leave_no_splinters(void **state)
     seqs_fini(&seqs);
 }
 
-TEST_SUITE(TEST(test_equals_oracle), TEST(test_equals_oracle_with_failures),
+/* Books that follow others take the slot that those have taken. */
+static void test_a_given_slot_can_be_claimed(void **state)
+{
+    struct seqs seqs;
+
+    (void)state;
+    seqs_init(&seqs, 4, 100, false);
+    seqs_claim(&seqs, 2);
+    assert_true(seqs_live(&seqs, 2) && seqs_length(&seqs, 2) == 0);
+    seqs_append(&seqs, 2, 7);
+    assert_int_equal(seqs_acquire(&seqs), 0);
+    assert_int_equal(seqs_acquire(&seqs), 1);
+    assert_int_equal(seqs_acquire(&seqs), 3);
+    seqs_release(&seqs, 2);
+    seqs_claim(&seqs, 2);
+    assert_int_equal(seqs_length(&seqs, 2), 0);
+    seqs_check(&seqs);
+    seqs_fini(&seqs);
+}
+
+TEST_SUITE(TEST(test_equals_oracle), TEST(test_a_given_slot_can_be_claimed), TEST(test_equals_oracle_with_failures),
            TEST(test_equals_oracle_with_streams), TEST(test_header_drawing),
            TEST(test_a_broken_slot_keeps_its_cells_until_released),
            TEST(test_i102_a_retired_slot_never_comes_back),

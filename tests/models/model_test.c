@@ -1,8 +1,12 @@
 #include "models/model.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine_fake.h"
 #include "support/models.h"
@@ -77,6 +81,54 @@ static void test_without_a_cache(void **state)
     model_close(&model);
 }
 
+static int count_lines(const char *path, const char *text)
+{
+    char line[4096];
+    int count = 0;
+    FILE *file = fopen(path, "r");
+
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file) != NULL)
+        count += strstr(line, text) != NULL;
+    fclose(file);
+    return count;
+}
+
+/* A model whose state cannot be moved says so, once, and is told apart from one whose cache is off (I48). */
+static void test_i48_unsupported_is_not_off(void **state)
+{
+    struct engine_fake_options fake = {.slicing = ENGINE_FAKE_NONE};
+    struct hearth_cache *cache = open_cache();
+    struct hearth_space *space;
+    struct model *model;
+    char path[4096];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/log", test_dir());
+    int fd = open(path, O_CREAT | O_WRONLY, 0600);
+    struct log *log = log_create(&(struct log_options){.fd = fd, .clock = clock_real()});
+    struct model_options options = {.cache = cache, .clock = clock_real(), .log = log};
+    assert_ok(engine_fake_create(&options.engine, &fake, NULL));
+    assert_ok(model_open(&model, &options, NULL));
+    for (int i = 0; i < 3; i++) {
+        assert_ok(model_space(model, "anna", &space, NULL));
+        assert_null(space);
+    }
+    assert_int_equal(model_cache(model), MODEL_CACHE_UNSUPPORTED);
+    assert_string_equal(model_cache_name(model_cache(model)), "unsupported (see log)");
+    assert_int_equal(count_lines(path, "cannot move the state"), 1);
+    model_close(&model);
+    model = open_fake(cache, NULL, NULL);
+    assert_int_equal(model_cache(model), MODEL_CACHE_ON);
+    model_close(&model);
+    model = open_fake(NULL, NULL, NULL);
+    assert_int_equal(model_cache(model), MODEL_CACHE_OFF);
+    model_close(&model);
+    log_destroy(&log);
+    close(fd);
+    hearth_close(&cache);
+}
+
 /* A template of the model that cannot be used is replaced; one that was asked for is an error. */
 static void test_bad_templates(void **state)
 {
@@ -90,4 +142,4 @@ static void test_bad_templates(void **state)
 }
 
 TEST_SUITE(TEST(test_has_all_parts), TEST(test_spaces_of_tenants), TEST(test_without_a_cache),
-           TEST(test_bad_templates))
+           TEST(test_i48_unsupported_is_not_off), TEST(test_bad_templates))

@@ -126,6 +126,7 @@ static void turns(kind_set kinds, bool park)
         next_turn(&turn[i % 2], &kit, &turn[(i + 1) % 2], 40);
         kit_gen_fini(&turn[(i + 1) % 2]);
         run_and_check(&kit, &fake, &turn[i % 2], false);
+        assert_int_equal(turn[i % 2].result.usage.reason, HEARTH_REASON_SHORT); /* nothing went another way (I104) */
         /* all but the last sampled token, whose state was never computed */
         assert_int_equal(reused(&turn[i % 2]), turn[i % 2].gen.tokens_count - 41);
     }
@@ -452,6 +453,29 @@ static void test_who_has_no_room_comes_back(void **state)
     preempted(FULL | RECURRENT);
 }
 
+/* A resident has ten tokens to give and takes the cells for all others: it goes, and nobody waits for ever. */
+static void test_a_resident_is_not_in_the_way(void **state)
+{
+    struct engine_fake_options fake = fake_of(FULL);
+    static struct kit_gen first, second;
+    struct sched_kit kit;
+
+    (void)state;
+    fake.context = 256;
+    sched_kit_open(&kit, &fake, RAM, &(struct sched_options){.park = true});
+    kit_gen_init(&first, &kit, 1, 230, 8);
+    kit_gen_run(&kit, &first);
+    kit_gen_init(&second, &kit, 1, 120, 8);
+    kit_gen_change(&second, &kit, 2, 10);
+    kit_gen_run(&kit, &second);
+    assert_int_equal(second.result.end, GEN_END_LENGTH);
+    assert_int_equal(second.answer_count, 8);
+    assert_int_equal(reused(&second), 10); /* the cache has them */
+    kit_gen_fini(&first);
+    kit_gen_fini(&second);
+    sched_kit_close(&kit);
+}
+
 static void test_the_context_is_the_end(void **state)
 {
     struct engine_fake_options fake = fake_of(FULL);
@@ -632,6 +656,7 @@ TEST_SUITE(TEST(test_a_again), TEST(test_turns), TEST(test_i1_i96_four_branches_
            TEST(test_i110_exact_is_bit_identical), TEST(test_ends),
            TEST(test_i95_i109_cancel_in_every_step), TEST(test_cancel_while_queued),
            TEST(test_destroy_cancels), TEST(test_who_has_no_room_comes_back),
+           TEST(test_a_resident_is_not_in_the_way),
            TEST(test_the_context_is_the_end), TEST(test_bad_requests_are_refused),
            TEST(test_the_queue_is_bounded), TEST(test_faults_of_the_engine),
            TEST(test_no_memory_for_a_request), TEST(test_models))

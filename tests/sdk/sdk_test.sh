@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../support/suite.sh"
 
 folder=$(cd "$(dirname "$0")" && pwd)
-unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS HEARTH_API_KEYS
+unset HEARTH_API_KEY HEARTH_ADMIN_KEY HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS
 export XDG_CONFIG_HOME=/nonexistent HEARTH
 
 # Once for all tests, which may run side by side.

@@ -53,6 +53,14 @@ void sched_kit_open_model(struct sched_kit *kit, const char *family, uint64_t ra
     open_sched(kit, options);
 }
 
+void sched_kit_open_engine(struct sched_kit *kit, struct engine *engine, uint64_t ram_bytes,
+                           const struct sched_options *options)
+{
+    *kit = (struct sched_kit){.engine = engine};
+    open_cache(kit, ram_bytes);
+    open_sched(kit, options);
+}
+
 void sched_kit_close(struct sched_kit *kit)
 {
     sched_destroy(&kit->sched);

@@ -48,6 +48,9 @@ void sched_kit_open(struct sched_kit *kit, const struct engine_fake_options *fak
                     const struct sched_options *options);
 void sched_kit_open_model(struct sched_kit *kit, const char *family, uint64_t ram_bytes,
                           const struct sched_options *options);
+/* Takes the engine. */
+void sched_kit_open_engine(struct sched_kit *kit, struct engine *engine, uint64_t ram_bytes,
+                           const struct sched_options *options);
 void sched_kit_close(struct sched_kit *kit);
 
 /* A generation of a greedy answer to `count` tokens that the seed decides; marks after every MARK token. */

@@ -1,0 +1,517 @@
+/*
+ * replay.c: `hearth replay`: traces against the real cache, without a model.
+ *
+ * Reads all files into one trace, replays it once per policy and capacity, and writes a report. What is what is said in src/trace and in
+ * docs/replay-traces.md. With --model, bytes and kinds are those of a file, and text is tokenised with its vocabulary.
+ *
+ * Exit status: 0; 1 when something failed, or when --margin was given and a policy fell below lru-tail by more; 2 for wrong usage.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <hearth/hearth.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/sysinfo.h"
+#include "base/units.h"
+#include "cache/policy.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/model_settings.h"
+#include "engine/engine.h"
+#include "trace/cost.h"
+#include "trace/place.h"
+#include "trace/read.h"
+#include "trace/report.h"
+#include "trace/sim.h"
+#include "trace/trace.h"
+#include "trace/users.h"
+#include "version.h"
+
+enum {
+    FILES_MAX = 100000,
+    SPARSE_TOKENS = 8192, /* the grid of the scheduler, unless told otherwise */
+    DENSE_TOKENS = 2048,
+    RUN_TOKENS = 2048, /* of the cache, unless told otherwise */
+    REPORT_BYTES_MAX = 64 << 20,
+    TEXT_BYTES = 256,
+    CAPACITIES_DEFAULT = 4, /* 1/64, 1/16, 1/4 and all of the distinct blocks */
+};
+
+struct replay_options {
+    struct option_list policies, blocks, tokens, bytes;
+    uint64_t users, seed, run_tokens, block_tokens, snapshot_tokens;
+    int place; /* enum sim_place */
+    const char *preset, *model, *svg;
+    double prefill, bandwidth, margin;
+    bool json, csv, best;
+    struct model_settings load;
+};
+
+#define AT(field) offsetof(struct replay_options, field)
+#define HERE      .not_in_file = true
+
+static const struct option_desc options_table[] = {
+    {"policy", 'p', OPTION_LIST, AT(policies), .value = "NAME",
+     .initial = "lru-tail,saving-per-byte,opt", HERE, .group = "What to compare",
+     .help = "Eviction: saving-per-byte, lru-tail, shortest-first, by-type, or opt, which knows "
+             "the future; may be given several times."},
+    {"blocks", 0, OPTION_LIST, AT(blocks), .value = "N", HERE,
+     .help = "Capacity in blocks of the trace; may be given several times. By default 1/64, 1/16, "
+             "1/4 and all of the distinct ones."},
+    {"tokens", 0, OPTION_LIST, AT(tokens), .value = "N", HERE,
+     .help = "Capacity in tokens; may be given several times."},
+    {"bytes", 0, OPTION_LIST, AT(bytes), .value = "SIZE", HERE,
+     .help = "Capacity in bytes of the whole cache, books and gaps included; may be given several "
+             "times."},
+    {"snapshots", 0, OPTION_CHOICE, AT(place), .value = "WHERE", .initial = "policy",
+     .choices = sim_place_names, HERE,
+     .help = "Where models that need snapshots get them: where the policy says, densely, or at the "
+             "end of prompts only."},
+    {"snapshot-tokens", 0, OPTION_UINT, AT(snapshot_tokens), .value = "N", .max = TRACE_TOKENS_MAX,
+     HERE, .help = "Tokens between dense snapshots (2048), or of the policy's grid (8192)."},
+    {"best", 0, OPTION_FLAG, AT(best), HERE,
+     .help = "Also find the best places for snapshots, knowing the future."},
+    {"margin", 0, OPTION_FLOAT, AT(margin), .value = "POINTS", .fmax = 100, HERE,
+     .help = "Fail when a policy's hit rate is lower than that of lru-tail by more than so many "
+             "points; 0 = do not look."},
+    {"users", 'u', OPTION_UINT, AT(users), .value = "N", .initial = "1", .min = 1, .max = 1000000,
+     HERE, .group = "The load",
+     .help = "So many users do what is in the trace, each at times of his own."},
+    {"seed", 's', OPTION_UINT, AT(seed), .value = "N", .initial = "1", HERE,
+     .help = "Of these times; the same seed gives the same load."},
+    {"block-tokens", 0, OPTION_UINT, AT(block_tokens), .value = "N", .initial = "64", .min = 1,
+     .max = 65536, HERE,
+     .help = "Tokens per block that text is cut into; other traces have blocks of their own."},
+    {"run-tokens", 0, OPTION_UINT, AT(run_tokens), .value = "N", .max = TRACE_TOKENS_MAX, HERE,
+     .help = "Tokens that are kept and evicted as one object, at most; 0 = one block, or 2048 as "
+             "in the server where snapshots are needed."},
+    {"preset", 0, OPTION_TEXT, AT(preset), .value = "NAME", .initial = "llama-8b", HERE,
+     .group = "What state costs",
+     .help = "llama-8b, qwen3-0.6b, hybrid-1b, sliding-1b or mamba-1b."},
+    {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", HERE,
+     .help = "A model file, for its kinds of layers, its sizes and its vocabulary."},
+    {"prefill", 0, OPTION_FLOAT, AT(prefill), .value = "TOKENS/S", .fmax = 1e9, HERE,
+     .help = "Speed of prefill; 0 = that of the preset."},
+    {"bandwidth", 0, OPTION_FLOAT, AT(bandwidth), .value = "GB/S", .fmax = 1e6, HERE,
+     .help = "Of importing from memory; 0 = that of the preset."},
+    {"json", 0, OPTION_FLAG, AT(json), HERE, .group = "Output", .help = "JSON instead of a table."},
+    {"csv", 0, OPTION_FLAG, AT(csv), HERE, .help = "CSV instead of a table."},
+    {"svg", 0, OPTION_TEXT, AT(svg), .value = "FILE", HERE,
+     .help = "Also draw hit rate over capacity into this file."},
+    MODEL_SETTINGS_OPTIONS(struct replay_options, load),
+};
+
+struct capacity {
+    uint64_t bytes, blocks; /* blocks 0: of the whole cache */
+};
+
+struct replay {
+    struct cli *cli;
+    const struct replay_options *options;
+    struct engine *engine; /* NULL = a preset */
+    struct cost cost;
+    struct trace trace;
+    uint32_t blocks_distinct;
+    char files[TEXT_BYTES], machine[TEXT_BYTES], placement[TEXT_BYTES];
+    struct capacity *capacities;
+    size_t capacities_count;
+    struct report_row *rows;
+    size_t rows_count, runs;
+    struct progress *progress;
+    struct report_best best;
+};
+
+static enum cli_exit failed(const struct replay *replay, const char *text)
+{
+    cli_error(replay->cli, "%s", text);
+    return CLI_EXIT_FAILURE;
+}
+
+/* ---- what state costs ---- */
+
+static enum cli_exit load_cost(struct replay *replay)
+{
+    const struct replay_options *options = replay->options;
+    const struct cost *preset = cost_find(options->preset);
+    double seconds;
+
+    if (preset == NULL)
+        return cli_usage_error(replay->cli, "there is no preset \"%s\"", options->preset);
+    replay->cost = *preset;
+    if (options->model != NULL) {
+        enum cli_exit status =
+            cli_load_model(replay->cli, &options->load, options->model, &replay->engine, &seconds);
+        if (status != CLI_EXIT_OK)
+            return status;
+        const struct engine_facts *facts = engine_facts(replay->engine);
+        bool whole = facts->slicing == ENGINE_SLICING_WHOLE;
+        replay->cost.name = facts->name;
+        replay->cost.kinds = whole ? HEARTH_KIND_RECURRENT : facts->kinds;
+        replay->cost.rows_bytes_per_token = facts->rows_bytes_per_token;
+        replay->cost.snapshot_bytes = facts->snapshot_bytes_max;
+    }
+    if (options->prefill > 0)
+        replay->cost.prefill_tokens_per_s = options->prefill;
+    if (options->bandwidth > 0)
+        replay->cost.import_bytes_per_s = options->bandwidth * 1e9;
+    return CLI_EXIT_OK;
+}
+
+/* ---- the trace ---- */
+
+static enum err tokenize(struct str text, int32_t **tokens, size_t *count, struct errinfo *info,
+                         void *arg)
+{
+    const struct engine *engine = arg;
+    size_t max = text.len + 8; /* no token is shorter than a byte; BOS and the like come on top */
+
+    *tokens = mem_try_alloc_array(max, sizeof(**tokens));
+    if (*tokens == NULL)
+        return ERR_NOMEM;
+    return engine_tokenize(engine, text, ENGINE_TOKENIZE_BOS | ENGINE_TOKENIZE_CONTROL, *tokens,
+                           max, count, info);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static enum cli_exit read_files(struct replay *replay)
+{
+    const struct cli *cli = replay->cli;
+    struct read_options options = {.fs = cli->setup->fs,
+                                   .block_tokens = (uint32_t)replay->options->block_tokens,
+                                   .tokenize = replay->engine ? tokenize : NULL,
+                                   .arg = replay->engine};
+    enum read_format format = READ_FORMAT_COUNT;
+    struct errinfo info = {0};
+    struct progress *progress =
+        progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "reading traces", PROGRESS_UNIT_NONE,
+                        cli->setup->clock);
+    enum err err = ERR_OK;
+
+    for (size_t i = 0; err == ERR_OK && i < cli->args_count; i++) {
+        err = trace_read(&replay->trace, cli->args[i], &options, &format, &info);
+        progress_update(progress, i + 1, cli->args_count);
+    }
+    if (err == ERR_OK && replay->trace.requests_count == 0)
+        err = err_set(&info, ERR_INVALID, "there is no request in the files");
+    progress_finish(&progress, err == ERR_OK);
+    if (err != ERR_OK)
+        return failed(replay, info.text);
+    snprintf(replay->files, sizeof(replay->files), "%s: %s%s", read_format_names[format],
+             base_name(cli->args[0]), cli->args_count > 1 ? " and others" : "");
+    return CLI_EXIT_OK;
+}
+
+static enum cli_exit make_load(struct replay *replay)
+{
+    const struct replay_options *options = replay->options;
+    struct errinfo info = {0};
+
+    trace_sort(&replay->trace);
+    if (options->users > 1 &&
+        trace_multiply(&replay->trace, (uint32_t)options->users, options->seed, &info) != ERR_OK)
+        return failed(replay, info.text);
+    replay->blocks_distinct = replay->trace.ids_end;
+    return CLI_EXIT_OK;
+}
+
+/* ---- capacities ---- */
+
+static void add_capacity(struct replay *replay, uint64_t bytes, uint64_t blocks)
+{
+    replay->capacities[replay->capacities_count++] = (struct capacity){bytes, blocks};
+}
+
+/* Bytes of a block of the trace; a snapshot where there are no rows. */
+static uint64_t block_bytes(const struct replay *replay)
+{
+    uint64_t rows = replay->cost.rows_bytes_per_token * replay->trace.block_tokens;
+
+    return rows ? rows : replay->cost.snapshot_bytes;
+}
+
+static enum cli_exit add_counts(struct replay *replay, const struct option_list *list,
+                                uint32_t divisor)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        uint64_t count;
+        if (!str_to_u64(str_from(list->items[i]), &count) || count / divisor == 0 ||
+            count / divisor > (UINT64_C(1) << 50) / block_bytes(replay))
+            return cli_usage_error(replay->cli, "\"%s\" is no capacity of at least one block",
+                                   list->items[i]);
+        add_capacity(replay, count / divisor * block_bytes(replay), count / divisor);
+    }
+    return CLI_EXIT_OK;
+}
+
+static enum cli_exit add_sizes(struct replay *replay, const struct option_list *list)
+{
+    struct errinfo info = {0};
+
+    for (size_t i = 0; i < list->count; i++) {
+        uint64_t bytes;
+        if (units_parse_size(str_from(list->items[i]), replay->cli->setup->memory_bytes, &bytes,
+                             &info) != ERR_OK)
+            return cli_usage_error(replay->cli, "%s", info.text);
+        add_capacity(replay, bytes, 0);
+    }
+    return CLI_EXIT_OK;
+}
+
+static enum cli_exit find_capacities(struct replay *replay)
+{
+    const struct replay_options *options = replay->options;
+    size_t count = options->blocks.count + options->tokens.count + options->bytes.count;
+
+    replay->capacities =
+        mem_alloc_array(MAX(count, CAPACITIES_DEFAULT), sizeof(*replay->capacities));
+    for (int i = 0; count == 0 && i < CAPACITIES_DEFAULT; i++) {
+        uint64_t blocks = MAX(replay->blocks_distinct >> 2 * (CAPACITIES_DEFAULT - 1 - i), 1);
+        add_capacity(replay, blocks * block_bytes(replay), blocks);
+    }
+    enum cli_exit status = add_counts(replay, &options->blocks, 1);
+    if (status == CLI_EXIT_OK)
+        status = add_counts(replay, &options->tokens, replay->trace.block_tokens);
+    return status == CLI_EXIT_OK ? add_sizes(replay, &options->bytes) : status;
+}
+
+/* ---- replaying ---- */
+
+static void show_progress(size_t done, size_t total, void *arg)
+{
+    struct replay *replay = arg;
+
+    progress_update(replay->progress, replay->rows_count * total + done, replay->runs * total);
+}
+
+static uint32_t place_tokens(const struct replay *replay)
+{
+    const struct replay_options *options = replay->options;
+
+    if (options->snapshot_tokens > 0)
+        return (uint32_t)options->snapshot_tokens;
+    return options->place == SIM_PLACE_DENSE ? DENSE_TOKENS : SPARSE_TOKENS;
+}
+
+static uint32_t run_blocks(const struct replay *replay)
+{
+    uint64_t tokens = replay->options->run_tokens;
+
+    if (tokens == 0 && cost_needs_snapshot(&replay->cost))
+        tokens = RUN_TOKENS; /* what a snapshot is worth is measured by it */
+    return (uint32_t)MAX(tokens / replay->trace.block_tokens, 1);
+}
+
+static enum err run_one(struct replay *replay, const char *policy, const struct capacity *capacity,
+                        struct errinfo *info)
+{
+    struct report_row *row = &replay->rows[replay->rows_count];
+    struct sim_options options = {
+        .policy = policy,
+        .capacity_bytes = capacity->bytes,
+        .whole = capacity->blocks == 0,
+        .cost = &replay->cost,
+        .run_blocks = run_blocks(replay),
+        .place = (enum sim_place)replay->options->place,
+        .place_tokens = place_tokens(replay),
+        .fn = show_progress,
+        .arg = replay,
+    };
+
+    *row = (struct report_row){
+        .policy = policy, .capacity_bytes = capacity->bytes, .capacity_blocks = capacity->blocks};
+    TRY(sim_run(&replay->trace, &options, &row->result, info));
+    replay->rows_count++;
+    return ERR_OK;
+}
+
+static enum err find_best(struct replay *replay, struct errinfo *info)
+{
+    const struct cost *cost = &replay->cost;
+    struct place_result result;
+    uint64_t price = cost->rows_bytes_per_token ? cost->snapshot_bytes / cost->rows_bytes_per_token
+                                                : replay->trace.block_tokens;
+    enum err err = place_best(&replay->trace, price, &result);
+
+    if (err != ERR_OK)
+        return err_set(info, err, "the best placement: %s", err_sentence(err));
+    replay->best = (struct report_best){
+        result.snapshots, (double)result.tokens_saved / (double)trace_sum(&replay->trace).tokens};
+    return ERR_OK;
+}
+
+static enum cli_exit run_all(struct replay *replay)
+{
+    const struct option_list *policies = &replay->options->policies;
+    struct cli *cli = replay->cli;
+    struct errinfo info = {0};
+    enum err err = ERR_OK;
+
+    replay->runs = policies->count * replay->capacities_count;
+    replay->rows = mem_alloc_array(MAX(replay->runs, 1), sizeof(*replay->rows));
+    replay->progress = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "replaying",
+                                       PROGRESS_UNIT_NONE, cli->setup->clock);
+    for (size_t i = 0; err == ERR_OK && i < policies->count; i++)
+        for (size_t j = 0; err == ERR_OK && j < replay->capacities_count; j++)
+            err = run_one(replay, policies->items[i], &replay->capacities[j], &info);
+    if (err == ERR_OK && replay->options->best)
+        err = find_best(replay, &info);
+    progress_finish(&replay->progress, err == ERR_OK);
+    return err == ERR_OK ? CLI_EXIT_OK : failed(replay, info.text);
+}
+
+static enum cli_exit check_policies(const struct replay *replay)
+{
+    const struct option_list *policies = &replay->options->policies;
+    enum policy policy;
+
+    for (size_t i = 0; i < policies->count; i++)
+        if (strcmp(policies->items[i], SIM_OPT) != 0 && !policy_find(policies->items[i], &policy))
+            return cli_usage_error(replay->cli, "there is no policy \"%s\"", policies->items[i]);
+    return CLI_EXIT_OK;
+}
+
+/* ---- reporting ---- */
+
+static enum cli_exit write_svg(const struct replay *replay, const struct report *report)
+{
+    const struct file_sys *fs = replay->cli->setup->fs;
+    struct errinfo info = {0};
+    struct buf out;
+    int fd = FILE_NO;
+
+    buf_init(&out, REPORT_BYTES_MAX);
+    enum err err = report_write(report, REPORT_SVG, &out);
+    if (err == ERR_OK)
+        err = file_open_at(fs, AT_FDCWD, replay->options->svg, O_WRONLY | O_CREAT | O_TRUNC, 0666,
+                           &fd, &info);
+    if (err == ERR_OK)
+        err = file_write_at(fs, fd, out.data, out.len, 0, &info);
+    file_close(fs, &fd);
+    buf_fini(&out);
+    return err == ERR_OK ? CLI_EXIT_OK : failed(replay, info.text);
+}
+
+static enum cli_exit write_report(const struct replay *replay, const struct report *report)
+{
+    enum report_format format = replay->options->json  ? REPORT_JSON
+                                : replay->options->csv ? REPORT_CSV
+                                                       : REPORT_TABLE;
+    struct buf out;
+
+    buf_init(&out, REPORT_BYTES_MAX);
+    enum err err = report_write(report, format, &out);
+    if (err == ERR_OK)
+        fwrite(out.data, 1, out.len, replay->cli->out);
+    buf_fini(&out);
+    if (err != ERR_OK)
+        return failed(replay, err_sentence(err));
+    return replay->options->svg != NULL ? write_svg(replay, report) : CLI_EXIT_OK;
+}
+
+static enum cli_exit report_all(struct replay *replay)
+{
+    const struct replay_options *options = replay->options;
+    struct trace_sums sums = trace_sum(&replay->trace);
+    bool snapshots = cost_needs_snapshot(&replay->cost);
+    char memory[UNITS_TEXT_BYTES];
+
+    snprintf(replay->machine, sizeof(replay->machine), "%u cores, %s", sysinfo_cores(),
+             units_format_size(sysinfo_memory_total(), memory));
+    snprintf(replay->placement, sizeof(replay->placement), "%s, every %u tokens",
+             sim_place_names[options->place], place_tokens(replay));
+    struct report report = {
+        .version = HEARTH_VERSION " (commit " HEARTH_COMMIT ", " HEARTH_VARIANT " build)",
+        .machine = replay->machine,
+        .files = replay->files,
+        .cost = &replay->cost,
+        .snapshots = snapshots ? replay->placement : NULL,
+        .block_tokens = replay->trace.block_tokens,
+        .run_blocks = run_blocks(replay),
+        .users = (uint32_t)options->users,
+        .seed = options->seed,
+        .requests = replay->trace.requests_count,
+        .blocks = sums.blocks,
+        .blocks_distinct = replay->blocks_distinct,
+        .tokens = sums.tokens,
+        .ns = sums.ns,
+        .rows = replay->rows,
+        .rows_count = replay->rows_count,
+        .best = options->best ? &replay->best : NULL,
+    };
+    return write_report(replay, &report);
+}
+
+static const struct report_row *lru_of(const struct replay *replay, const struct report_row *row)
+{
+    for (size_t i = 0; i < replay->rows_count; i++) {
+        const struct report_row *other = &replay->rows[i];
+        if (strcmp(other->policy, policy_names[POLICY_LRU_TAIL]) == 0 &&
+            other->capacity_bytes == row->capacity_bytes &&
+            other->capacity_blocks == row->capacity_blocks)
+            return other;
+    }
+    return NULL;
+}
+
+/* For those who watch over a policy: whether all of them are as good as the simplest, but for the margin. */
+static enum cli_exit check_margin(const struct replay *replay)
+{
+    double margin = replay->options->margin;
+    enum cli_exit status = CLI_EXIT_OK;
+
+    for (size_t i = 0; margin > 0 && i < replay->rows_count; i++) {
+        const struct report_row *row = &replay->rows[i], *lru = lru_of(replay, row);
+        double below = lru ? 100 * (sim_hit_rate(&lru->result) - sim_hit_rate(&row->result)) : 0;
+        if (below <= margin)
+            continue;
+        cli_error(replay->cli, "%s is %.2f points below lru-tail at %llu bytes", row->policy, below,
+                  (unsigned long long)row->capacity_bytes);
+        status = CLI_EXIT_FAILURE;
+    }
+    return status;
+}
+
+static enum cli_exit run(struct cli *cli, const void *options)
+{
+    static enum cli_exit (*const steps[])(struct replay *) = {
+        load_cost, read_files, make_load, find_capacities, run_all, report_all,
+    };
+    struct replay replay = {.cli = cli, .options = options};
+    enum cli_exit status = check_policies(&replay);
+
+    if (replay.options->json && replay.options->csv)
+        status = cli_usage_error(cli, "--json and --csv are two outputs: choose one");
+    trace_init(&replay.trace);
+    for (size_t i = 0; status == CLI_EXIT_OK && i < COUNT_OF(steps); i++)
+        status = steps[i](&replay);
+    if (status == CLI_EXIT_OK)
+        status = check_margin(&replay);
+    trace_fini(&replay.trace);
+    mem_free(replay.capacities);
+    mem_free(replay.rows);
+    engine_close(&replay.engine);
+    return status;
+}
+
+const struct command command_replay = {
+    .name = "replay",
+    .summary = "Replay traces against the cache without a model, and compare policies.",
+    .usage = "[options] FILE...",
+    .table = {.command = "replay", .options = options_table, .count = COUNT_OF(options_table)},
+    .options_size = sizeof(struct replay_options),
+    .args_min = 1,
+    .args_max = FILES_MAX,
+    .run = run,
+};

@@ -1,0 +1,650 @@
+/*
+ * engine_worker.c: the parent's side: the table of ops as calls of a child. See the header.
+ *
+ * Segments are shown to the child when they are first needed and taken away when the parent has freed them, both between two calls: the
+ * list of what the child has seen is the engine thread's alone.
+ *
+ *                 load                 a call failed                 restart
+ *      (nothing) -----> child alive -------------------> child dead ---------> child alive, no sequence, no segment
+ *
+ * What comes back is checked before it is used: sizes against capacities here, lengths and exact sizes by engine.c and state.c as for
+ * every engine.
+ */
+#include "engine/engine_worker.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine_fake.h"
+#include "engine/engine_llama.h"
+#include "engine/engine_ops.h"
+#include "engine/worker_memory.h"
+#include "engine/worker_process.h"
+#include "engine/worker_wire.h"
+
+enum { HANG_MS = 10000, LOAD_HANG_MS = 120000 };
+static const uint64_t staging_bytes_max = UINT64_C(1) << 30;
+
+struct engine_worker {
+    struct engine base;
+    struct engine_worker_options options; /* with the defaults filled in */
+    struct log *log;
+    struct engine *vocab; /* tokens work here */
+    struct worker_memory *memory, *own_memory;
+    struct worker_process *process;
+    struct worker_control *control; /* these two live as long as the engine: */
+    char *work;                     /* engine_abort and borrowed logits know nothing of restarts */
+    void *staging;
+    uint64_t staging_bytes;
+    bool wanted[SEQS_SLOTS_MAX]; /* logits, per item of the last run */
+    uint32_t number;             /* of the last call */
+    uint64_t *attached;          /* segments that the child has */
+    size_t attached_count, attached_cap;
+    uint64_t freed; /* of the memory when `attached` was last compared with it */
+    char *name, *architecture, *description, *backend;
+    unsigned char load[WORKER_MESSAGE_BYTES_MAX]; /* the message that makes the child's engine, for restarts */
+    size_t load_len;
+    unsigned char message[WORKER_MESSAGE_BYTES_MAX];
+};
+
+static const struct engine_ops worker_ops;
+
+static struct engine_worker *worker_of(const struct engine *engine)
+{
+    return (struct engine_worker *)engine;
+}
+
+/* ---- calls ---- */
+
+static void on_sent(void *arg)
+{
+    struct engine_worker *worker = arg;
+
+    if (worker->options.on_call != NULL)
+        worker->options.on_call(&worker->base, worker->options.arg);
+}
+
+static enum err send_call(struct engine_worker *worker, struct worker_call *call, int fd,
+                          struct worker_reply *reply, struct errinfo *info)
+{
+    struct worker_wait wait = {.what = worker_op_name(call->op),
+                               .silence_ms = worker->options.hang_ms,
+                               .on_sent = on_sent,
+                               .sent_arg = worker};
+
+    if (worker->process == NULL)
+        return err_set(info, ERR_ENGINE, "the process of model %s could not be restarted", worker->name);
+    call->number = ++worker->number;
+    size_t len = worker_call_encode(call, worker->message);
+    assert(len > 0); /* every field is ours */
+    return worker_process_call(worker->process, worker->message, len, fd, call->number, &wait, reply, info);
+}
+
+/* The value of the reply; 0 when the child is dead or says that it failed. */
+static uint64_t ask(struct engine_worker *worker, struct worker_call *call)
+{
+    struct worker_reply reply;
+
+    if (send_call(worker, call, FILE_NO, &reply, NULL) != ERR_OK || reply.err != ERR_OK)
+        return 0;
+    return reply.value;
+}
+
+static uint32_t length_of(const struct engine_worker *worker, seq_id seq)
+{
+    return seqs_length(&worker->base.seqs, seq);
+}
+
+/* Ops about one sequence that need nothing but a number. */
+static uint64_t ask_about(const struct engine *engine, enum worker_op op, seq_id seq, uint32_t end)
+{
+    struct engine_worker *worker = worker_of(engine);
+
+    return ask(worker, &(struct worker_call){.op = op,
+                                             .seq = seq,
+                                             .other = SEQ_NONE,
+                                             .length = length_of(worker, seq),
+                                             .end = end});
+}
+
+/* ---- segments ---- */
+
+static bool is_attached(const struct engine_worker *worker, uint64_t id)
+{
+    for (size_t i = 0; i < worker->attached_count; i++)
+        if (worker->attached[i] == id)
+            return true;
+    return false;
+}
+
+static bool attach(struct engine_worker *worker, const struct worker_segment *segment, bool work)
+{
+    struct worker_call call = {.op = WORKER_ATTACH,
+                               .seq = SEQ_NONE,
+                               .other = SEQ_NONE,
+                               .work = work,
+                               .place = {segment->id, 0, segment->bytes}};
+    struct worker_reply reply;
+
+    if (worker->attached_count == worker->attached_cap) {
+        size_t cap = MAX(16, 2 * worker->attached_cap);
+        uint64_t *grown = mem_try_realloc(worker->attached, cap * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        worker->attached = grown;
+        worker->attached_cap = cap;
+    }
+    if (send_call(worker, &call, segment->fd, &reply, NULL) != ERR_OK || reply.err != ERR_OK)
+        return false;
+    worker->attached[worker->attached_count++] = segment->id;
+    return true;
+}
+
+/* Takes from the child what does not exist any more. */
+static void detach_freed(struct engine_worker *worker)
+{
+    uint64_t freed = worker_memory_freed(worker->memory);
+    size_t kept = 0;
+
+    if (freed == worker->freed)
+        return;
+    worker->freed = freed;
+    for (size_t i = 0; i < worker->attached_count; i++) {
+        uint64_t id = worker->attached[i];
+        if (worker_memory_has(worker->memory, id))
+            worker->attached[kept++] = id;
+        else
+            ask(worker, &(struct worker_call){
+                            .op = WORKER_DETACH, .seq = SEQ_NONE, .other = SEQ_NONE, .place = {id, 0, 0}});
+    }
+    worker->attached_count = kept;
+}
+
+/* Where the child finds `bytes` bytes at `ptr`; false when they are not in shared memory. */
+static bool show(struct engine_worker *worker, const void *ptr, uint64_t bytes, struct worker_place *place)
+{
+    struct worker_segment segment;
+
+    detach_freed(worker);
+    if (!worker_memory_find(worker->memory, ptr, bytes, &segment) ||
+        (!is_attached(worker, segment.id) && !attach(worker, &segment, false)))
+        return false;
+    *place = (struct worker_place){segment.id, segment.offset, bytes};
+    return true;
+}
+
+/* As `show`, for memory that is not shared: the place to copy through, or NULL. */
+static void *stage(struct engine_worker *worker, uint64_t bytes, struct worker_place *place)
+{
+    if (bytes > worker->options.staging_bytes_max)
+        return NULL;
+    if (bytes > worker->staging_bytes) {
+        worker_memory_free(worker->staging, worker->memory);
+        worker->staging = worker_memory_alloc(bytes, worker->memory);
+        worker->staging_bytes = worker->staging != NULL ? bytes : 0;
+    }
+    return worker->staging != NULL && show(worker, worker->staging, bytes, place) ? worker->staging : NULL;
+}
+
+/* ---- tokens: the parent's own ---- */
+
+static int64_t worker_tokenize(const struct engine *engine, struct str text, unsigned flags, token_id *tokens,
+                               size_t max)
+{
+    return engine->vocab->ops->tokenize(engine->vocab, text, flags, tokens, max);
+}
+
+static size_t worker_token_bytes(const struct engine *engine, token_id token, bool control, char *out,
+                                 size_t size)
+{
+    return engine->vocab->ops->token_bytes(engine->vocab, token, control, out, size);
+}
+
+static bool worker_token_is_end(const struct engine *engine, token_id token)
+{
+    return engine->vocab->ops->token_is_end(engine->vocab, token);
+}
+
+static bool worker_token_is_control(const struct engine *engine, token_id token)
+{
+    return engine->vocab->ops->token_is_control(engine->vocab, token);
+}
+
+static unsigned worker_token_traits(const struct engine *engine, token_id token)
+{
+    return engine->vocab->ops->token_traits(engine->vocab, token);
+}
+
+/* ---- sequences ---- */
+
+static void worker_seq_copy(struct engine *engine, seq_id from, seq_id to)
+{
+    struct engine_worker *worker = worker_of(engine);
+
+    ask(worker, &(struct worker_call){
+                    .op = WORKER_SEQ_COPY, .seq = from, .other = to, .length = length_of(worker, from)});
+}
+
+static bool worker_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
+{
+    return ask_about(engine, WORKER_SEQ_CUT, seq, length) != 0;
+}
+
+static void worker_seq_clear(struct engine *engine, seq_id seq)
+{
+    ask_about(engine, WORKER_SEQ_CLEAR, seq, 0);
+}
+
+static uint32_t worker_seq_length(struct engine *engine, seq_id seq)
+{
+    return (uint32_t)MIN(ask_about(engine, WORKER_SEQ_LENGTH, seq, 0), UINT32_MAX);
+}
+
+static bool worker_seq_settle(struct engine *engine, seq_id seq)
+{
+    return ask_about(engine, WORKER_SEQ_SETTLE, seq, 0) != 0;
+}
+
+/* ---- running ---- */
+
+static void fill_run(struct engine_worker *worker, const struct engine_item *items, size_t count,
+                     struct worker_item *out)
+{
+    token_id *tokens = (token_id *)(void *)worker->work;
+
+    for (size_t i = 0; i < count; i++) {
+        out[i] = (struct worker_item){.seq = items[i].seq,
+                                      .length = length_of(worker, items[i].seq),
+                                      .count = items[i].count,
+                                      .logits = items[i].logits};
+        memcpy(tokens, items[i].tokens, items[i].count * sizeof(*tokens));
+        tokens += items[i].count; /* engine.c has checked the sum */
+        worker->wanted[i] = items[i].logits;
+    }
+}
+
+/* The words of a child are data: only what a run may answer is one. */
+static enum err run_error(const struct worker_reply *reply, struct errinfo *info)
+{
+    switch (reply->err) {
+    case ERR_LIMIT:
+    case ERR_CANCELLED:
+    case ERR_INVALID:
+        return err_set(info, reply->err, "%s", reply->text);
+    default:
+        return err_set(info, ERR_ENGINE, "%s", reply->text);
+    }
+}
+
+static enum err worker_run(struct engine *engine, const struct engine_item *items, size_t count,
+                           struct errinfo *info)
+{
+    struct engine_worker *worker = worker_of(engine);
+    struct worker_item list[SEQS_SLOTS_MAX];
+    struct worker_call call = {
+        .op = WORKER_RUN, .seq = SEQ_NONE, .other = SEQ_NONE, .items = list, .items_count = count};
+    struct worker_reply reply;
+
+    fill_run(worker, items, count, list);
+    /* Relaxed: the flag orders no other memory, and an abort that comes too early has no run to end. */
+    atomic_store_explicit(&worker->control->abort, 0, memory_order_relaxed);
+    TRY(send_call(worker, &call, FILE_NO, &reply, info));
+    return reply.err == ERR_OK ? ERR_OK : run_error(&reply, info);
+}
+
+static const float *worker_logits(struct engine *engine, size_t index)
+{
+    const struct engine_worker *worker = worker_of(engine);
+    const float *logits = (const float *)(const void *)(worker->work + worker_work_logits(&engine->facts));
+
+    return worker->wanted[index] ? logits + index * engine->facts.vocab : NULL;
+}
+
+static void worker_abort(struct engine *engine)
+{
+    atomic_store_explicit(&worker_of(engine)->control->abort, 1, memory_order_relaxed);
+}
+
+static void *worker_alloc(struct engine *engine, size_t size)
+{
+    return worker_memory_alloc(size, worker_of(engine)->memory);
+}
+
+static void worker_free(struct engine *engine, void *ptr)
+{
+    worker_memory_free(ptr, worker_of(engine)->memory);
+}
+
+/* ---- state ---- */
+
+static uint64_t worker_rows_capacity(const struct engine *engine, uint32_t tokens)
+{
+    return ask(worker_of(engine), &(struct worker_call){.op = WORKER_ROWS_CAPACITY,
+                                                        .seq = SEQ_NONE,
+                                                        .other = SEQ_NONE,
+                                                        .end = tokens});
+}
+
+static uint64_t worker_snapshot_bytes(struct engine *engine, seq_id seq)
+{
+    return ask_about(engine, WORKER_SNAPSHOT_BYTES, seq, 0);
+}
+
+static uint64_t worker_whole_bytes(struct engine *engine, seq_id seq)
+{
+    return ask_about(engine, WORKER_WHOLE_BYTES, seq, 0);
+}
+
+/* `call` says what; its place is found here. */
+static uint64_t export_to(struct engine_worker *worker, struct worker_call *call, void *dst, uint64_t capacity)
+{
+    bool shared = show(worker, dst, capacity, &call->place);
+    void *staging = shared ? NULL : stage(worker, capacity, &call->place);
+
+    call->other = SEQ_NONE;
+    call->length = length_of(worker, call->seq);
+    if (!shared && staging == NULL)
+        return 0;
+    uint64_t bytes = ask(worker, call);
+    if (bytes > capacity)
+        return 0;
+    if (!shared)
+        memcpy(dst, staging, bytes);
+    return bytes;
+}
+
+static uint64_t worker_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end, void *dst,
+                                   uint64_t capacity)
+{
+    struct worker_call call = {.op = WORKER_EXPORT_ROWS, .seq = seq, .begin = begin, .end = end};
+
+    return export_to(worker_of(engine), &call, dst, capacity);
+}
+
+static uint64_t worker_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
+{
+    struct worker_call call = {.op = WORKER_EXPORT_SNAPSHOT, .seq = seq};
+
+    return export_to(worker_of(engine), &call, dst, capacity);
+}
+
+static uint64_t worker_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
+{
+    struct worker_call call = {.op = WORKER_EXPORT_WHOLE, .seq = seq};
+
+    return export_to(worker_of(engine), &call, dst, capacity);
+}
+
+static bool import_from(struct engine *engine, enum worker_op op, seq_id seq, const void *data, uint64_t bytes)
+{
+    struct engine_worker *worker = worker_of(engine);
+    struct worker_call call = {
+        .op = op, .seq = seq, .other = SEQ_NONE, .length = length_of(worker, seq)};
+
+    if (!show(worker, data, bytes, &call.place)) {
+        void *staging = stage(worker, bytes, &call.place);
+        if (staging == NULL)
+            return false;
+        memcpy(staging, data, bytes);
+    }
+    return ask(worker, &call) != 0;
+}
+
+static bool worker_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
+{
+    return import_from(engine, WORKER_IMPORT_ROWS, seq, data, bytes);
+}
+
+static bool worker_rows_cut(struct engine *engine, seq_id seq, uint32_t length)
+{
+    return ask_about(engine, WORKER_ROWS_CUT, seq, length) != 0;
+}
+
+static bool worker_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
+{
+    return import_from(engine, WORKER_IMPORT_SNAPSHOT, seq, data, bytes);
+}
+
+static bool worker_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
+{
+    return import_from(engine, WORKER_IMPORT_WHOLE, seq, data, bytes);
+}
+
+/* ---- the child's life ---- */
+
+static bool find_block(struct engine_worker *worker, const void *ptr, struct worker_segment *segment)
+{
+    return worker_memory_find(worker->memory, ptr, 0, segment);
+}
+
+/* A child with the model loaded; its reply has the facts. On failure there is none. */
+static enum err start_child(struct engine_worker *worker, const struct engine_options *options,
+                            struct worker_reply *reply, struct errinfo *info)
+{
+    struct worker_process_options process = {.program = worker->options.program,
+                                             .name = worker->name,
+                                             .control = worker->control,
+                                             .log = worker->log};
+    struct worker_wait wait = {.what = worker_op_name(WORKER_LOAD),
+                               .silence_ms = worker->options.load_hang_ms,
+                               .on_progress = options != NULL ? options->on_progress : NULL,
+                               .progress_arg = options != NULL ? options->arg : NULL};
+    struct worker_segment control;
+
+    bool found = find_block(worker, worker->control, &control);
+    assert(found);
+    worker->attached_count = 0;
+    TRY(worker_process_start(&worker->process, &process, info));
+    enum err err = worker_process_call(worker->process, worker->load, worker->load_len, control.fd, 0, &wait,
+                                       reply, info);
+    if (err == ERR_OK && reply->err != ERR_OK)
+        err = err_set(info, reply->err, "%s", reply->text);
+    else if (err == ERR_OK && !reply->has_facts)
+        err = err_set(info, ERR_ENGINE, "the engine's process does not say what it has loaded");
+    return err;
+}
+
+static enum err give_work(struct engine_worker *worker, struct errinfo *info)
+{
+    struct worker_segment work;
+
+    bool found = find_block(worker, worker->work, &work);
+    assert(found);
+    if (attach(worker, &work, true))
+        return ERR_OK;
+    return err_set(info, ERR_ENGINE, "%s", worker_process_death(worker->process));
+}
+
+static bool worker_alive(struct engine *engine)
+{
+    struct engine_worker *worker = worker_of(engine);
+
+    return worker->process != NULL && worker_process_alive(worker->process);
+}
+
+/* The same model in every respect that state and buffers depend on. */
+static bool is_same(const struct engine *engine, const struct worker_facts *now)
+{
+    const struct engine_facts *a = &engine->facts, *b = &now->facts;
+
+    return hash256_eq(&a->fingerprint, &b->fingerprint) && a->vocab == b->vocab && a->chunk == b->chunk &&
+           a->sequences == b->sequences && a->context == b->context && a->slicing == b->slicing &&
+           a->kinds == b->kinds && a->rows_bytes_fixed == b->rows_bytes_fixed &&
+           a->rows_bytes_per_token == b->rows_bytes_per_token &&
+           engine->seqs.cells == now->cells && engine->seqs.streams == now->streams;
+}
+
+static enum err worker_restart(struct engine *engine, struct errinfo *info)
+{
+    struct engine_worker *worker = worker_of(engine);
+    struct worker_reply reply;
+
+    worker_process_stop(&worker->process);
+    enum err err = start_child(worker, NULL, &reply, info);
+    if (err == ERR_OK && !is_same(engine, &reply.facts))
+        err = err_set(info, ERR_ENGINE, "the file of model %s is another one now; restart the server", worker->name);
+    if (err == ERR_OK)
+        err = give_work(worker, info);
+    if (err != ERR_OK) {
+        worker_process_stop(&worker->process);
+        return ERR_ENGINE;
+    }
+    LOG_INFO(worker->log, "worker", "an engine has a new process", LOG_STR("model", worker->name),
+             LOG_INT("pid", worker_process_pid(worker->process)));
+    return ERR_OK;
+}
+
+static void worker_close(struct engine *engine)
+{
+    struct engine_worker *worker = worker_of(engine);
+
+    worker_process_stop(&worker->process);
+    if (worker->vocab != NULL)
+        engine_close(&worker->vocab);
+    worker_memory_free(worker->control, worker->memory);
+    worker_memory_free(worker->work, worker->memory);
+    worker_memory_free(worker->staging, worker->memory);
+    worker_memory_destroy(&worker->own_memory);
+    mem_free(worker->attached);
+    mem_free(worker->name);
+    mem_free(worker->architecture);
+    mem_free(worker->description);
+    mem_free(worker->backend);
+    mem_free(worker);
+}
+
+static const struct engine_ops worker_ops = {
+    .close = worker_close,
+    .tokenize = worker_tokenize,
+    .token_bytes = worker_token_bytes,
+    .token_is_end = worker_token_is_end,
+    .token_is_control = worker_token_is_control,
+    .token_traits = worker_token_traits,
+    .seq_copy = worker_seq_copy,
+    .seq_cut = worker_seq_cut,
+    .seq_clear = worker_seq_clear,
+    .seq_length = worker_seq_length,
+    .seq_settle = worker_seq_settle,
+    .run = worker_run,
+    .logits = worker_logits,
+    .abort = worker_abort,
+    .alloc = worker_alloc,
+    .free = worker_free,
+    .rows_capacity = worker_rows_capacity,
+    .snapshot_bytes = worker_snapshot_bytes,
+    .whole_bytes = worker_whole_bytes,
+    .export_rows = worker_export_rows,
+    .export_snapshot = worker_export_snapshot,
+    .export_whole = worker_export_whole,
+    .import_rows = worker_import_rows,
+    .rows_cut = worker_rows_cut,
+    .import_snapshot = worker_import_snapshot,
+    .import_whole = worker_import_whole,
+    .alive = worker_alive,
+    .restart = worker_restart,
+};
+
+/* ---- loading ---- */
+
+static enum err load_vocab(struct engine_worker *worker, const struct engine_options *options,
+                           struct errinfo *info)
+{
+    if (worker->options.fake != NULL)
+        return engine_fake_create(&worker->vocab, worker->options.fake, info);
+    return engine_llama_load_vocab(&worker->vocab, options, info);
+}
+
+static enum err make_load(struct engine_worker *worker, const struct engine_options *options,
+                          struct errinfo *info)
+{
+    struct worker_load *load = mem_alloc(sizeof(*load));
+
+    load->is_fake = worker->options.fake != NULL;
+    if (load->is_fake)
+        load->fake = *worker->options.fake;
+    else
+        load->options = *options;
+    worker->load_len = worker_load_encode(load, worker->load);
+    mem_free(load);
+    return worker->load_len > 0
+               ? ERR_OK
+               : err_set(info, ERR_LIMIT, "the paths and adapters of a model are too long for its process");
+}
+
+/* Texts of the reply are gone with the next one. */
+static enum err take_facts(struct engine_worker *worker, const struct worker_facts *from, struct errinfo *info)
+{
+    struct engine_facts *facts = &worker->base.facts;
+    const struct engine_facts *vocab = engine_facts(worker->vocab);
+
+    if (from->facts.vocab != vocab->vocab)
+        return err_set(info, ERR_ENGINE, "the engine's process has %u tokens, its parent %u", from->facts.vocab,
+                       vocab->vocab);
+    *facts = from->facts;
+    mem_free(worker->name);
+    facts->name = worker->name = mem_strdup(from->facts.name);
+    facts->architecture = worker->architecture = mem_strdup(from->facts.architecture);
+    facts->description = worker->description = mem_strdup(from->facts.description);
+    facts->backend = worker->backend = mem_strdup(from->facts.backend);
+    facts->chat_template = vocab->chat_template;
+    seqs_init(&worker->base.seqs, facts->sequences, from->cells, from->streams);
+    return ERR_OK;
+}
+
+static enum err load_all(struct engine_worker *worker, const struct engine_options *options,
+                         struct errinfo *info)
+{
+    struct worker_reply reply;
+
+    TRY(make_load(worker, options, info));
+    TRY(load_vocab(worker, options, info));
+    worker->base.vocab = worker->vocab;
+    worker->name = mem_strdup(engine_facts(worker->vocab)->name);
+    worker->control = worker_memory_alloc(sizeof(*worker->control), worker->memory);
+    if (worker->control == NULL)
+        return err_set(info, ERR_NOMEM, "no shared memory for an engine's process");
+    TRY(start_child(worker, options, &reply, info));
+    TRY(take_facts(worker, &reply.facts, info));
+    worker->work = worker_memory_alloc(worker_work_bytes(&worker->base.facts), worker->memory);
+    if (worker->work == NULL)
+        return err_set(info, ERR_NOMEM, "no shared memory for the logits of %u sequences",
+                       worker->base.facts.sequences);
+    return give_work(worker, info);
+}
+
+enum err engine_worker_load(struct engine **engine, const struct engine_options *options,
+                            const struct engine_worker_options *worker_options, struct errinfo *info)
+{
+    struct engine_worker *worker = mem_alloc(sizeof(*worker));
+    struct engine_worker_options *own = &worker->options;
+
+    *engine = NULL;
+    *own = *worker_options;
+    own->hang_ms = own->hang_ms > 0 ? own->hang_ms : HANG_MS;
+    own->load_hang_ms = own->load_hang_ms > 0 ? own->load_hang_ms : LOAD_HANG_MS;
+    own->staging_bytes_max = own->staging_bytes_max > 0 ? own->staging_bytes_max : staging_bytes_max;
+    worker->base.ops = &worker_ops;
+    worker->log = options != NULL ? options->log : NULL;
+    if (own->memory == NULL)
+        worker->own_memory = worker_memory_create();
+    worker->memory = own->memory != NULL ? own->memory : worker->own_memory;
+    enum err err = load_all(worker, options, info);
+    own->fake = NULL;
+    struct engine *made = &worker->base;
+    if (err == ERR_OK)
+        *engine = made;
+    else
+        engine_close(&made);
+    return err;
+}
+
+pid_t engine_worker_pid(const struct engine *engine)
+{
+    assert(engine->ops == &worker_ops);
+    return worker_process_pid(worker_of(engine)->process);
+}

@@ -1,0 +1,448 @@
+/*
+ * worker_main.c: see the header.
+ *
+ *      main thread       recv -> look up the op -> engine's table -> reply          (one at a time; the parent waits)
+ *      watching thread   poll for the parent's end of the socket -> _exit           (whatever the main thread is stuck in)
+ *      library threads   on_tick: control->ticks++, and the parent's wish to abort
+ *
+ * The books of sequences that count are the parent's. Here only the length of each is kept, because engines ask for it; each call
+ * says what it is, and `follow` makes it so.
+ *
+ * The parent is believed. A message that is not valid, or a place outside of its segment, is a broken parent: the process ends.
+ */
+#include "engine/worker_main.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine_ops.h"
+#include "engine/worker_process.h"
+#include "engine/worker_wire.h"
+
+struct segment {
+    uint64_t id, bytes;
+    char *base;
+};
+
+struct worker {
+    int socket;
+    struct log *log;
+    struct engine *engine;
+    struct worker_control *control;
+    struct segment *segments;
+    size_t segments_count, segments_cap;
+    token_id *tokens; /* in the work segment: those of a run, and then ... */
+    float *logits;    /* ... `vocab` floats per item */
+    uint32_t number;  /* of the call that is being served */
+    uint64_t progress; /* that was told last, in parts of a million */
+    unsigned char in[WORKER_MESSAGE_BYTES_MAX], out[WORKER_MESSAGE_BYTES_MAX];
+    struct worker_item items[SEQS_SLOTS_MAX];
+};
+
+NORETURN static void give_up(const char *why)
+{
+    fprintf(stderr, "the engine's process ends: %s\n", why);
+    _exit(1);
+}
+
+/* ---- messages ---- */
+
+static void send_reply(struct worker *worker, const struct worker_reply *reply)
+{
+    size_t len = worker_reply_encode(reply, worker->out);
+    ssize_t sent;
+
+    if (len == 0)
+        give_up("a reply that cannot be written");
+    do
+        sent = send(worker->socket, worker->out, len, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent != (ssize_t)len)
+        _exit(0); /* nobody is there to hear why */
+}
+
+/* One message, with the descriptor that came along, or FILE_NO. Returns its length, 0 at the end. */
+static size_t receive(struct worker *worker, int *fd)
+{
+    struct iovec part = {.iov_base = worker->in, .iov_len = sizeof(worker->in)};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof(control.bytes)};
+    ssize_t len;
+
+    do
+        len = recvmsg(worker->socket, &header, MSG_CMSG_CLOEXEC);
+    while (len < 0 && errno == EINTR);
+    *fd = FILE_NO;
+    struct cmsghdr *cmsg = len > 0 ? CMSG_FIRSTHDR(&header) : NULL;
+    if (cmsg != NULL && cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS)
+        memcpy(fd, CMSG_DATA(cmsg), sizeof(*fd));
+    return len > 0 ? (size_t)len : 0;
+}
+
+/* ---- signs of life ---- */
+
+static void on_tick(void *arg)
+{
+    struct worker *worker = arg;
+
+    atomic_fetch_add_explicit(&worker->control->ticks, 1, memory_order_relaxed);
+    if (worker->engine != NULL &&
+        atomic_load_explicit(&worker->control->abort, memory_order_relaxed) != 0)
+        engine_abort(worker->engine);
+}
+
+static void on_piece(struct engine *engine, void *arg)
+{
+    (void)engine;
+    on_tick(arg);
+}
+
+static bool on_progress(float done, void *arg)
+{
+    struct worker *worker = arg;
+    uint64_t parts = (uint64_t)(done * 1e6f);
+
+    on_tick(worker);
+    if (parts >= worker->progress + 1000 || parts >= 1000000) { /* as fine as a bar can show */
+        worker->progress = parts;
+        send_reply(worker, &(struct worker_reply){
+                               .kind = WORKER_PROGRESS, .number = worker->number, .value = parts});
+    }
+    return true;
+}
+
+/* The parent is gone, or has had enough of us. */
+static void watch(void *arg)
+{
+    struct pollfd fd = {.fd = *(const int *)arg, .events = POLLRDHUP};
+
+    for (;;)
+        if (poll(&fd, 1, -1) > 0 && (fd.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0)
+            _exit(0);
+}
+
+/* ---- memory ---- */
+
+static void *map(int fd, uint64_t bytes)
+{
+    void *base = fd != FILE_NO ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+
+    if (base == MAP_FAILED)
+        give_up("shared memory cannot be mapped");
+    close(fd);
+    (void)madvise(base, bytes, MADV_HUGEPAGE);
+    return base;
+}
+
+static struct segment *find_segment(struct worker *worker, uint64_t id)
+{
+    for (size_t i = 0; i < worker->segments_count; i++)
+        if (worker->segments[i].id == id)
+            return &worker->segments[i];
+    return NULL;
+}
+
+static void *resolve(struct worker *worker, const struct worker_place *place)
+{
+    const struct segment *segment = find_segment(worker, place->segment);
+
+    if (segment == NULL || place->offset > segment->bytes || place->bytes > segment->bytes - place->offset)
+        give_up("a place that is in no segment");
+    return segment->base + place->offset;
+}
+
+/* Pages that this process has not touched yet come one by one otherwise, each with a fault. */
+static void populate(void *at, uint64_t bytes, int advice)
+{
+    uintptr_t page = 4096, begin = (uintptr_t)at / page * page;
+
+    (void)madvise((void *)begin, (uintptr_t)at + bytes - begin, advice); /* an old kernel faults them in */
+}
+
+static void attach(struct worker *worker, const struct worker_call *call, int fd)
+{
+    const struct engine_facts *facts = &worker->engine->facts;
+
+    if (find_segment(worker, call->place.segment) != NULL)
+        give_up("a segment twice");
+    if (worker->segments_count == worker->segments_cap) {
+        worker->segments_cap = MAX(16, 2 * worker->segments_cap);
+        worker->segments =
+            mem_try_realloc(worker->segments, worker->segments_cap * sizeof(*worker->segments));
+        if (worker->segments == NULL)
+            give_up("no memory");
+    }
+    struct segment *segment = &worker->segments[worker->segments_count++];
+    *segment = (struct segment){call->place.segment, call->place.bytes, map(fd, call->place.bytes)};
+    if (!call->work)
+        return;
+    uint64_t logits_at = worker_work_logits(facts);
+    if (worker_work_bytes(facts) > segment->bytes)
+        give_up("a work segment that is too small");
+    worker->tokens = (token_id *)(void *)segment->base;
+    worker->logits = (float *)(void *)(segment->base + logits_at);
+}
+
+static void detach(struct worker *worker, uint64_t id)
+{
+    struct segment *segment = find_segment(worker, id);
+
+    if (segment == NULL)
+        give_up("a segment that is not there");
+    munmap(segment->base, segment->bytes);
+    *segment = worker->segments[--worker->segments_count];
+}
+
+/* ---- loading ---- */
+
+static enum err load(struct worker *worker, struct worker_load *load, struct errinfo *info)
+{
+    if (load->is_fake) {
+        load->fake.on_piece = on_piece;
+        load->fake.arg = worker;
+        return engine_fake_create(&worker->engine, &load->fake, info);
+    }
+    load->options.log = worker->log;
+    load->options.on_progress = on_progress;
+    load->options.arg = worker;
+    load->options.on_tick = on_tick;
+    load->options.tick_arg = worker;
+    return engine_load(&worker->engine, &load->options, info);
+}
+
+/* From now on books that know lengths only: each sequence as if it had a room of its own. */
+static void keep_lengths_only(struct engine *engine)
+{
+    uint32_t slots = engine->seqs.slots_count;
+
+    seqs_fini(&engine->seqs);
+    seqs_init(&engine->seqs, slots, UINT32_MAX / slots, true);
+}
+
+static void serve_load(struct worker *worker, size_t len, int fd)
+{
+    struct worker_load *what = mem_alloc(sizeof(*what));
+    struct worker_reply reply = {.kind = WORKER_REPLY};
+    struct errinfo info = {0};
+
+    if (worker->engine != NULL || worker_load_decode(worker->in, len, what) != ERR_OK)
+        give_up("a message that is not valid");
+    worker->control = map(fd, sizeof(*worker->control));
+    worker->number = reply.number = what->number;
+    reply.err = load(worker, what, &info);
+    snprintf(reply.text, sizeof(reply.text), "%s", info.text);
+    if (reply.err == ERR_OK) {
+        reply.has_facts = true;
+        reply.facts = (struct worker_facts){.facts = worker->engine->facts,
+                                            .cells = worker->engine->seqs.cells,
+                                            .streams = worker->engine->seqs.streams};
+        keep_lengths_only(worker->engine);
+    }
+    send_reply(worker, &reply);
+    mem_free(what);
+}
+
+/* ---- calls ---- */
+
+static void follow(struct worker *worker, seq_id seq, uint32_t length)
+{
+    struct seqs *seqs = &worker->engine->seqs;
+
+    if (seq < 0 || (uint32_t)seq >= seqs->slots_count)
+        give_up("a sequence that cannot be");
+    if (!seqs_live(seqs, seq))
+        seqs_claim(seqs, seq);
+    if (seqs_length(seqs, seq) > length)
+        seqs_truncate(seqs, seq, length);
+    else
+        seqs_append(seqs, seq, length - seqs_length(seqs, seq));
+}
+
+static void clear(struct worker *worker, seq_id seq)
+{
+    worker->engine->ops->seq_clear(worker->engine, seq);
+    seqs_release(&worker->engine->seqs, seq);
+}
+
+static void copy_logits(struct worker *worker, const struct worker_call *call)
+{
+    size_t vocab = worker->engine->facts.vocab;
+
+    for (size_t i = 0; i < call->items_count; i++) {
+        const float *logits =
+            call->items[i].logits ? worker->engine->ops->logits(worker->engine, i) : NULL;
+        if (logits != NULL)
+            memcpy(worker->logits + i * vocab, logits, vocab * sizeof(*logits));
+    }
+}
+
+static enum err run(struct worker *worker, const struct worker_call *call, struct errinfo *info)
+{
+    struct engine *engine = worker->engine;
+    struct engine_item items[SEQS_SLOTS_MAX];
+    uint64_t at = 0, most = (uint64_t)engine->facts.chunk + engine->facts.sequences;
+
+    for (size_t i = 0; i < call->items_count; i++) {
+        const struct worker_item *item = &call->items[i];
+        if (worker->tokens == NULL || item->count > most - at)
+            give_up("more tokens than there is room for");
+        follow(worker, item->seq, item->length);
+        items[i] = (struct engine_item){item->seq, worker->tokens + at, item->count, item->logits};
+        at += item->count;
+    }
+    enum err err = engine->ops->run(engine, items, call->items_count, info);
+    if (err == ERR_OK)
+        copy_logits(worker, call);
+    return err;
+}
+
+static uint64_t export(struct worker *worker, const struct worker_call *call)
+{
+    const struct engine_ops *ops = worker->engine->ops;
+    void *at = resolve(worker, &call->place);
+
+    populate(at, call->place.bytes, MADV_POPULATE_WRITE);
+    if (call->op == WORKER_EXPORT_ROWS)
+        return ops->export_rows(worker->engine, call->seq, call->begin, call->end, at, call->place.bytes);
+    return (call->op == WORKER_EXPORT_SNAPSHOT ? ops->export_snapshot : ops->export_whole)(
+        worker->engine, call->seq, at, call->place.bytes);
+}
+
+static uint64_t import(struct worker *worker, const struct worker_call *call)
+{
+    const struct engine_ops *ops = worker->engine->ops;
+    void *at = resolve(worker, &call->place);
+
+    populate(at, call->place.bytes, MADV_POPULATE_READ);
+    return (call->op == WORKER_IMPORT_ROWS       ? ops->import_rows
+            : call->op == WORKER_IMPORT_SNAPSHOT ? ops->import_snapshot
+                                                 : ops->import_whole)(worker->engine, call->seq, at, call->place.bytes);
+}
+
+/* Ops about one sequence. Returns the reply's value. */
+static uint64_t about_sequence(struct worker *worker, const struct worker_call *call)
+{
+    struct engine *engine = worker->engine;
+    const struct engine_ops *ops = engine->ops;
+
+    follow(worker, call->seq, call->length);
+    switch (call->op) {
+    case WORKER_SEQ_COPY:
+        follow(worker, call->other, call->length);
+        ops->seq_copy(engine, call->seq, call->other);
+        return 1;
+    case WORKER_SEQ_CUT:
+        return ops->seq_cut(engine, call->seq, call->end);
+    case WORKER_SEQ_CLEAR:
+        clear(worker, call->seq);
+        return 1;
+    case WORKER_SEQ_LENGTH:
+        return ops->seq_length(engine, call->seq);
+    case WORKER_SEQ_SETTLE:
+        return ops->seq_settle == NULL || ops->seq_settle(engine, call->seq);
+    case WORKER_SNAPSHOT_BYTES:
+        return ops->snapshot_bytes(engine, call->seq);
+    case WORKER_WHOLE_BYTES:
+        return ops->whole_bytes(engine, call->seq);
+    case WORKER_ROWS_CUT:
+        return (ops->rows_cut != NULL ? ops->rows_cut : ops->seq_cut)(engine, call->seq, call->end);
+    case WORKER_EXPORT_ROWS:
+    case WORKER_EXPORT_SNAPSHOT:
+    case WORKER_EXPORT_WHOLE:
+        return export(worker, call);
+    default:
+        return import(worker, call);
+    }
+}
+
+static uint64_t serve(struct worker *worker, const struct worker_call *call, int fd, enum err *err,
+                      struct errinfo *info)
+{
+    switch (call->op) {
+    case WORKER_ATTACH:
+        attach(worker, call, fd);
+        return 1;
+    case WORKER_DETACH:
+        detach(worker, call->place.segment);
+        return 1;
+    case WORKER_RUN:
+        *err = run(worker, call, info);
+        return *err == ERR_OK;
+    case WORKER_ROWS_CAPACITY:
+        return worker->engine->ops->rows_capacity(worker->engine, call->end);
+    default:
+        return about_sequence(worker, call);
+    }
+}
+
+static void serve_call(struct worker *worker, size_t len, int fd)
+{
+    struct worker_reply reply = {.kind = WORKER_REPLY};
+    struct worker_call call;
+    struct errinfo info = {0};
+
+    if (worker->engine == NULL || worker_call_decode(worker->in, len, &call, worker->items) != ERR_OK)
+        give_up("a message that is not valid");
+    on_tick(worker);
+    reply.number = call.number;
+    reply.value = serve(worker, &call, fd, &reply.err, &info);
+    snprintf(reply.text, sizeof(reply.text), "%s", info.text);
+    send_reply(worker, &reply);
+}
+
+/* ---- the process ---- */
+
+/* Ctrl-C and a service manager's SIGTERM are meant for the parent, which lets running answers end first. */
+static void set_up_process(void)
+{
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    (void)close_range(WORKER_SOCKET + 1, ~0u, 0); /* whatever a library of the parent left open for us */
+}
+
+int worker_main(int socket)
+{
+    struct worker *worker = mem_alloc(sizeof(*worker));
+    struct thread watcher = {0};
+    enum worker_op op;
+    size_t len;
+    int fd;
+
+    set_up_process();
+    worker->socket = socket;
+    worker->log = log_create(
+        &(struct log_options){.fd = STDERR_FILENO, .level = LOG_LEVEL_DEBUG, .clock = clock_real()});
+    if (thread_start(&watcher, "worker-watch", watch, &worker->socket, NULL) != ERR_OK)
+        give_up("no thread can be started");
+    while ((len = receive(worker, &fd)) > 0) {
+        if (worker_peek_op(worker->in, len, &op) != ERR_OK)
+            give_up("a message that is not valid");
+        if (op == WORKER_LOAD)
+            serve_load(worker, len, fd);
+        else
+            serve_call(worker, len, fd);
+    }
+    /* The system takes back everything; a library that is asked to clean up may hang. */
+    _exit(0);
+}

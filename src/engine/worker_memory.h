@@ -1,0 +1,46 @@
+/*
+ * worker_memory.h: memory that can be shown to other processes: each block is a segment of its own, a file descriptor without a name.
+ *
+ *      cache (hearth_options.alloc) --.
+ *      engine_alloc of a worker -------+--> worker_memory --> segment 7: fd, address here, bytes
+ *      staging of other memory --------'                         '--> the engine's process maps the same bytes
+ *
+ * One worker_memory may serve the cache and many engines. Blocks are meant to be large (arenas); each costs a file descriptor. A segment cannot
+ * change its size (it is sealed), so that no process can take pages away from another.
+ *
+ * Threads: any (own lock, rank LOCK_RANK_ENGINE).
+ */
+#ifndef HEARTH_ENGINE_WORKER_MEMORY_H
+#define HEARTH_ENGINE_WORKER_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+
+struct worker_memory;
+
+struct worker_memory *worker_memory_create(void);
+/* Aborts when a block was not given back. */
+void worker_memory_destroy(struct worker_memory **memory);
+
+/* Page-aligned, zeroed; NULL when the system has none. As hearth_options wants them: `arg` is the worker_memory. */
+void *worker_memory_alloc(size_t size, void *arg) NODISCARD;
+void worker_memory_free(void *ptr, void *arg);
+
+/* The segment that `bytes` bytes at `ptr` lie in. */
+struct worker_segment {
+    uint64_t id;     /* > 0, never used twice */
+    uint64_t offset; /* of ptr */
+    uint64_t bytes;  /* of all of it */
+    int fd;          /* borrowed as long as the block is not freed */
+};
+bool worker_memory_find(struct worker_memory *memory, const void *ptr, uint64_t bytes,
+                        struct worker_segment *segment) NODISCARD;
+
+/* Whether a segment still exists, and a number that changes whenever one ceases to. */
+bool worker_memory_has(struct worker_memory *memory, uint64_t id);
+uint64_t worker_memory_freed(const struct worker_memory *memory);
+
+#endif

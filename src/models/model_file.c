@@ -1,0 +1,150 @@
+/*
+ * model_file.c: see the header.
+ *
+ * The estimate of memory is for deciding who must leave before a load; when the model is loaded, its own figures replace it. It takes the file's
+ * size for the weights and counts keys and values of every layer as if all attended to everything: too much for sliding and recurrent layers,
+ * never too little by much.
+ */
+#include "models/model_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/str.h"
+#include "engine/gguf_file.h"
+
+enum {
+    CONTEXT_MAX = 32768, /* of a model that does not say how many it is to have, as engine.h */
+    SHARD_DIGITS = 5,
+    SHARD_TAIL = 2 * SHARD_DIGITS + 4 + 5, /* "00001-of-00003.gguf" */
+};
+
+#define VALUE_BYTES_F16 2.0
+
+/* ---- shards ---- */
+
+/* "00001-of-00003.gguf" at the end of a path: the two numbers. */
+static bool read_shard(struct str path, uint64_t *number, uint64_t *count)
+{
+    if (path.len < SHARD_TAIL)
+        return false;
+    struct str tail = {path.ptr + path.len - SHARD_TAIL, SHARD_TAIL};
+
+    return str_ends(tail, STR(".gguf")) &&
+           str_starts((struct str){tail.ptr + SHARD_DIGITS, 4}, STR("-of-")) &&
+           str_to_u64((struct str){tail.ptr, SHARD_DIGITS}, number) &&
+           str_to_u64((struct str){tail.ptr + SHARD_DIGITS + 4, SHARD_DIGITS}, count) && *number >= 1 &&
+           *count >= *number && *count <= GGUF_FILE_SHARDS_MAX;
+}
+
+unsigned model_file_shards(const char *path)
+{
+    uint64_t number, count;
+
+    if (!read_shard(str_from(path), &number, &count))
+        return 1;
+    return number == 1 ? (unsigned)count : 0;
+}
+
+enum err model_file_shard_path(const char *path, unsigned number, char out[MODEL_FILE_PATH_BYTES],
+                               struct errinfo *info)
+{
+    size_t len = strlen(path);
+
+    if (len >= MODEL_FILE_PATH_BYTES)
+        return err_set(info, ERR_LIMIT, "a path of %zu bytes is too long", len);
+    memcpy(out, path, len + 1);
+    if (number > 1) {
+        char digits[16];
+
+        snprintf(digits, sizeof(digits), "%0*u", SHARD_DIGITS, number);
+        memcpy(out + len - SHARD_TAIL, digits, SHARD_DIGITS);
+    }
+    return ERR_OK;
+}
+
+/* ---- the stamp ---- */
+
+/* Follows links, as the caches of other programs are full of them. */
+static enum err stat_path(const struct file_sys *fs, const char *path, struct stat *st,
+                          struct errinfo *info)
+{
+    int fd;
+
+    do
+        fd = fs->ops->openat(fs->ctx, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    while (fd == -EINTR);
+    if (fd < 0)
+        return err_set_errno(info, -fd, "open %s", path);
+    enum err err = file_stat(fs, fd, st, info);
+    file_close(fs, &fd);
+    if (err == ERR_OK && !S_ISREG(st->st_mode))
+        err = err_set(info, ERR_INVALID, "%s is no file", path);
+    return err;
+}
+
+static uint64_t mix(uint64_t stamp, uint64_t value)
+{
+    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
+
+    stamp = (stamp ^ value) * odd;
+    return stamp ^ (stamp >> 29);
+}
+
+enum err model_file_stamp(const struct file_sys *fs, const char *path, struct model_file *file,
+                          struct errinfo *info)
+{
+    unsigned shards = MAX(model_file_shards(path), 1);
+    char shard[MODEL_FILE_PATH_BYTES];
+
+    *file = (struct model_file){.stamp = shards};
+    for (unsigned i = 1; i <= shards; i++) {
+        struct stat st;
+
+        TRY(model_file_shard_path(path, i, shard, info));
+        TRY(stat_path(fs, shard, &st, info));
+        file->bytes += (uint64_t)st.st_size;
+        file->stamp = mix(file->stamp, (uint64_t)st.st_size);
+        file->stamp = mix(file->stamp, (uint64_t)st.st_ino);
+        file->stamp = mix(file->stamp, (uint64_t)st.st_mtim.tv_sec);
+        file->stamp = mix(file->stamp, (uint64_t)st.st_mtim.tv_nsec);
+    }
+    return ERR_OK;
+}
+
+/* ---- all of it ---- */
+
+static uint64_t rows_bytes(const struct gguf_file *gguf, const struct model_file_context *context)
+{
+    uint64_t trained = gguf_file_arch_uint(gguf, "context_length", CONTEXT_MAX);
+    uint64_t tokens = context->tokens > 0 ? context->tokens : MIN(trained, CONTEXT_MAX);
+    uint64_t layers = gguf_file_arch_uint(gguf, "block_count", 0);
+    uint64_t heads = MAX(gguf_file_arch_uint(gguf, "attention.head_count", 1), 1);
+    uint64_t width = gguf_file_arch_uint(gguf, "embedding_length", 0) / heads;
+    uint64_t heads_kv = gguf_file_arch_uint(gguf, "attention.head_count_kv", heads);
+    uint64_t key = gguf_file_arch_uint(gguf, "attention.key_length", width);
+    uint64_t value = gguf_file_arch_uint(gguf, "attention.value_length", width);
+    double each = context->bytes_per_value > 0 ? context->bytes_per_value : VALUE_BYTES_F16;
+    /* In floating point: the numbers are a file's, and their product may be anything. */
+    double bytes = each * (double)tokens * (double)layers * (double)heads_kv * ((double)key + (double)value);
+
+    return bytes < (double)(UINT64_MAX / 4) ? (uint64_t)bytes : UINT64_MAX / 4;
+}
+
+enum err model_file_inspect(const struct file_sys *fs, const char *path,
+                            const struct model_file_context *context, struct model_file *file,
+                            struct errinfo *info)
+{
+    struct gguf_file *gguf;
+
+    /* The stamp first: a change while we read shows as a difference at the next look. */
+    TRY(model_file_stamp(fs, path, file, info));
+    TRY(gguf_file_open(&gguf, path, info));
+    enum err err = gguf_file_fingerprint(gguf, &file->fingerprint, info);
+    file->memory_bytes = gguf_file_bytes(gguf) + rows_bytes(gguf, context);
+    gguf_file_close(&gguf);
+    return err;
+}

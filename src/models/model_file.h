@@ -1,0 +1,51 @@
+/*
+ * model_file.h: what a model's file is at this moment: whether it is still the one that was loaded, and how much memory it will take (I83).
+ *
+ * The stamp is made of size, time, and place on disk of every shard: microseconds. The fingerprint reads metadata and samples of all tensors
+ * (gguf_file.h): milliseconds.
+ *
+ * Threads: any.
+ */
+#ifndef HEARTH_MODELS_MODEL_FILE_H
+#define HEARTH_MODELS_MODEL_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/hash.h"
+
+struct file_sys;
+
+enum { MODEL_FILE_PATH_BYTES = 4096 };
+
+struct model_file {
+    uint64_t bytes; /* of all shards */
+    uint64_t stamp;
+    struct hash256 fingerprint; /* of model_file_inspect */
+    uint64_t memory_bytes;      /* of model_file_inspect: weights, and the rows of `context` tokens */
+};
+
+/* Bytes and stamp only. ERR_NOT_FOUND when the file or a shard of it is gone; ERR_INVALID when it is no regular file. */
+enum err model_file_stamp(const struct file_sys *fs, const char *path, struct model_file *file,
+                          struct errinfo *info) NODISCARD;
+
+/* What rows are made of, for the estimate. */
+struct model_file_context {
+    uint32_t tokens;             /* of all sequences; 0 = the model's own, at most 32,768 */
+    double bytes_per_value;      /* of K and V rows, on average; 0 = 2 (f16) */
+};
+
+/* All of it. As model_file_stamp, or as gguf_file_open. */
+enum err model_file_inspect(const struct file_sys *fs, const char *path,
+                            const struct model_file_context *context, struct model_file *file,
+                            struct errinfo *info) NODISCARD;
+
+/* The number of shards that a path speaks of ("-00001-of-00003.gguf": 3), 1 for a plain one; 0 for a shard that is not the first. */
+unsigned model_file_shards(const char *path);
+/* The path of shard `number`, from 1. ERR_LIMIT when it is too long. */
+enum err model_file_shard_path(const char *path, unsigned number, char out[MODEL_FILE_PATH_BYTES],
+                               struct errinfo *info) NODISCARD;
+
+#endif

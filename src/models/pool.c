@@ -1,0 +1,594 @@
+/*
+ * pool.c: the table of models: names, uses, waits, views. What takes time is done by pool_loader.c and pool_keeper.c.
+ *
+ * Entries are never removed, so a pointer to one is good as long as the pool; what changes in it is under the pool's lock.
+ *
+ *      P1  a model is closed only when its entry has no uses, and takes none any more (UNLOADING)
+ *      P2  a wait is in the list of one entry, which is LOADING or UNLOADING; whoever takes it out calls its done
+ *      P3  done and progress of one wait never run at the same time: a wait that is busy is taken by nobody
+ */
+#include "models/pool.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "models/pool_impl.h"
+
+enum { WAITS_MAX_DEFAULT = 1024 };
+
+/* So long a failure is answered as it was, so that clients who try again and again do not load again and again. */
+#define RETRY_NS (5 * NS_PER_S)
+
+const char *pool_state_name(enum pool_state state)
+{
+    static const char *const names[] = {
+#define X(value, name) [value] = name,
+        POOL_STATE_TABLE(X)
+#undef X
+    };
+
+    return names[state];
+}
+
+/* ---- states ---- */
+
+void pool_set_state_locked(struct pool *pool, struct pool_entry *entry, enum pool_state state)
+{
+    lock_assert_held(&pool->lock);
+    assert(state != POOL_READY || entry->model != NULL);
+    entry->state = state;
+    cond_broadcast(&pool->moved);
+    cond_signal(&pool->work);
+}
+
+void pool_queue_locked(struct pool *pool, struct pool_entry *entry)
+{
+    assert(entry->model == NULL && !entry->adopted);
+    entry->ticket = ++pool->tickets;
+    entry->progress = 0;
+    entry->inspected = entry->cancel = entry->again = false;
+    pool_set_state_locked(pool, entry, POOL_LOADING);
+}
+
+void pool_retire_locked(struct pool *pool, struct pool_entry *entry)
+{
+    assert(entry->state == POOL_READY && !entry->adopted);
+    entry->again = false;
+    pool_set_state_locked(pool, entry, POOL_UNLOADING);
+}
+
+/* ---- names ---- */
+
+static struct pool_entry *find_exact_locked(struct pool *pool, struct str name) REQUIRES(lock)
+{
+    lock_assert_held(&pool->lock);
+    for (size_t i = 0; i < pool->entries_count; i++)
+        if (str_eq(name, str_from(pool->entries[i]->spec.name)))
+            return pool->entries[i];
+    for (size_t i = 0; i < pool->entries_count; i++)
+        if (str_eq_nocase(name, str_from(pool->entries[i]->spec.name)))
+            return pool->entries[i];
+    return NULL;
+}
+
+/* As clients mean it: no name, or one that nobody knows, is the default's, unless names are strict. */
+static struct pool_entry *find_locked(struct pool *pool, struct str name) REQUIRES(lock)
+{
+    struct pool_entry *entry = name.len > 0 ? find_exact_locked(pool, name) : NULL;
+
+    if (entry != NULL || pool->entries_count == 0 || (pool->options.strict && name.len > 0))
+        return entry;
+    return pool->entries[0];
+}
+
+static enum err not_found(struct str name, struct errinfo *info)
+{
+    return err_set(info, ERR_NOT_FOUND, "there is no model '" STR_FMT "'", (int)MIN(name.len, 128),
+                   name.ptr);
+}
+
+size_t pool_find(struct pool *pool, struct str name, bool exact)
+{
+    lock_enter(&pool->lock);
+    struct pool_entry *entry = exact ? find_exact_locked(pool, name) : find_locked(pool, name);
+    size_t index = entry != NULL ? entry->index : SIZE_MAX;
+    lock_leave(&pool->lock);
+    return index;
+}
+
+/* ---- adding ---- */
+
+static struct pool_entry *create_entry(const struct pool_spec *spec)
+{
+    struct pool_entry *entry = mem_alloc(sizeof(*entry));
+
+    entry->spec = *spec;
+    entry->spec.name = mem_strdup(spec->name);
+    entry->spec.path = spec->path != NULL ? mem_strdup(spec->path) : NULL;
+    list_init(&entry->waits);
+    return entry;
+}
+
+static void destroy_entry(struct pool_entry *entry)
+{
+    list_check(&entry->waits);
+    mem_free((void *)entry->spec.name);
+    mem_free((void *)entry->spec.path);
+    mem_free(entry);
+}
+
+static enum err add_locked(struct pool *pool, struct pool_entry *entry, struct errinfo *info) REQUIRES(lock)
+{
+    lock_assert_held(&pool->lock);
+    if (find_exact_locked(pool, str_from(entry->spec.name)) != NULL)
+        return err_set(info, ERR_EXISTS, "two models are called '%s'", entry->spec.name);
+    if (pool->entries_count == POOL_MODELS_MAX)
+        return err_set(info, ERR_LIMIT, "more than %d models", POOL_MODELS_MAX);
+    entry->index = pool->entries_count;
+    entry->used_ns = clock_mono_ns(pool->clock);
+    pool->entries[pool->entries_count++] = entry;
+    return ERR_OK;
+}
+
+static enum err add(struct pool *pool, struct pool_entry *entry, struct errinfo *info)
+{
+    lock_enter(&pool->lock);
+    enum err err = add_locked(pool, entry, info);
+    lock_leave(&pool->lock);
+    if (err != ERR_OK)
+        destroy_entry(entry);
+    return err;
+}
+
+enum err pool_add(struct pool *pool, const struct pool_spec *spec, struct errinfo *info)
+{
+    if (spec->name == NULL || spec->name[0] == '\0' || spec->path == NULL)
+        return err_set(info, ERR_INVALID, "a model needs a name and a file");
+    return add(pool, create_entry(spec), info);
+}
+
+enum err pool_adopt(struct pool *pool, struct model *model, struct errinfo *info)
+{
+    const struct engine_facts *facts = model_facts(model);
+    struct pool_entry *entry = create_entry(&(struct pool_spec){.name = model_name(model), .pinned = true});
+
+    entry->adopted = true;
+    entry->model = model;
+    entry->state = POOL_READY;
+    entry->bytes = facts->weights_bytes + facts->kv_bytes;
+    entry->file.bytes = facts->weights_bytes;
+    entry->loads = 1;
+    enum err err = add(pool, entry, info);
+    if (err != ERR_OK)
+        model_close(&model);
+    return err;
+}
+
+/* ---- the file of a loaded model (I83) ---- */
+
+static struct model_file file_of(struct pool *pool, struct pool_entry *entry)
+{
+    lock_enter(&pool->lock);
+    struct model_file file = entry->file;
+    lock_leave(&pool->lock);
+    return file;
+}
+
+/* Whether what is loaded is what is on disk. The caller has a use of it. A file that is gone, or cannot be asked, changes nothing. */
+static bool is_current(struct pool *pool, struct pool_entry *entry)
+{
+    const struct pool_ops *ops = &pool->options.ops;
+    struct model_file was = file_of(pool, entry), now;
+    struct errinfo info = {0};
+
+    enum err err = ops->inspect(&entry->spec, true, &now, &info, ops->arg);
+    if (err == ERR_OK && now.stamp != was.stamp) {
+        if (ops->inspect(&entry->spec, false, &now, &info, ops->arg) != ERR_OK ||
+            !hash256_eq(&now.fingerprint, &was.fingerprint))
+            return false;
+        was = now; /* touched or copied, the same content */
+    }
+    lock_enter(&pool->lock);
+    entry->file_missing = err != ERR_OK;
+    entry->file = was;
+    lock_leave(&pool->lock);
+    return true;
+}
+
+/* ---- use ---- */
+
+static void note_use_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
+{
+    entry->used_ns = clock_mono_ns(pool->clock);
+    entry->ticket = ++pool->tickets; /* READY: the order of leaving */
+}
+
+static enum pool_answer refuse(struct pool_wait *wait, enum err err, const char *text)
+{
+    err_set(&wait->info, err, "%s", text);
+    return POOL_ANSWER_REFUSED;
+}
+
+/* Waits for an entry that is not ready. */
+static enum pool_answer join_locked(struct pool *pool, struct pool_entry *entry,
+                                    struct pool_wait *wait) REQUIRES(lock)
+{
+    uint64_t waits_max = pool->options.waits_max > 0 ? pool->options.waits_max : WAITS_MAX_DEFAULT;
+    uint64_t now_ns = clock_mono_ns(pool->clock);
+
+    lock_assert_held(&pool->lock);
+    if (pool->closing)
+        return refuse(wait, ERR_CLOSED, "the server ends");
+    if (wait->cancelled)
+        return refuse(wait, ERR_CANCELLED, "cancelled");
+    if (entry->state == POOL_FAILED && now_ns - entry->failed_ns < RETRY_NS) {
+        wait->info = entry->error;
+        return POOL_ANSWER_REFUSED;
+    }
+    if (pool->waits >= waits_max)
+        return refuse(wait, ERR_BUSY, "too many wait for models");
+    if (entry->state == POOL_KNOWN || entry->state == POOL_FAILED)
+        pool_queue_locked(pool, entry);
+    wait->entry = entry;
+    wait->told = 0;
+    wait->busy = false;
+    list_push_back(&entry->waits, &wait->link);
+    pool->waits++;
+    cond_signal(&pool->watch); /* the keeper has one more deadline */
+    return POOL_ANSWER_WAITING;
+}
+
+/* A use of a loaded model, if it still is what its file says; else NULL, and it is on its way out. */
+static struct model *use_current(struct pool *pool, struct pool_entry *entry)
+{
+    lock_enter(&pool->lock);
+    struct model *model = entry->state == POOL_READY ? entry->model : NULL;
+    if (model != NULL) {
+        entry->uses++;
+        note_use_locked(pool, entry);
+    }
+    lock_leave(&pool->lock);
+    if (model == NULL || entry->adopted || is_current(pool, entry))
+        return model;
+    LOG_WARN(pool->options.log, "models", "the file has changed: it is loaded anew",
+             LOG_STR("model", entry->spec.name));
+    lock_enter(&pool->lock);
+    entry->uses--;
+    if (entry->state == POOL_READY)
+        pool_retire_locked(pool, entry);
+    cond_signal(&pool->work);
+    lock_leave(&pool->lock);
+    return NULL;
+}
+
+enum pool_answer pool_acquire(struct pool *pool, struct str name, struct pool_wait *wait)
+{
+    wait->model = NULL;
+    wait->name = NULL;
+    wait->entry = NULL;
+    lock_enter(&pool->lock);
+    struct pool_entry *entry = find_locked(pool, name);
+    lock_leave(&pool->lock);
+    if (entry == NULL) {
+        not_found(name, &wait->info);
+        return POOL_ANSWER_REFUSED;
+    }
+    wait->name = entry->spec.name;
+    for (;;) {
+        wait->model = use_current(pool, entry);
+        if (wait->model != NULL)
+            return POOL_ANSWER_READY;
+        lock_enter(&pool->lock);
+        bool ready = entry->state == POOL_READY; /* it came in between */
+        enum pool_answer answer = ready ? POOL_ANSWER_READY : join_locked(pool, entry, wait);
+        lock_leave(&pool->lock);
+        if (!ready)
+            return answer;
+    }
+}
+
+void pool_release(struct pool *pool, struct model *model)
+{
+    lock_enter(&pool->lock);
+    for (size_t i = 0; i < pool->entries_count; i++) {
+        struct pool_entry *entry = pool->entries[i];
+
+        if (entry->model != model)
+            continue;
+        assert(entry->uses > 0);
+        entry->uses--;
+        note_use_locked(pool, entry);
+        if (entry->uses == 0)
+            cond_signal(&pool->work);
+        break;
+    }
+    lock_leave(&pool->lock);
+}
+
+void pool_take_wait_locked(struct pool *pool, struct pool_wait *wait)
+{
+    lock_assert_held(&pool->lock);
+    assert(wait->entry != NULL && !wait->busy && pool->waits > 0); /* keeps P2, P3 */
+    list_remove(&wait->entry->waits, &wait->link);
+    wait->entry = NULL;
+    pool->waits--;
+}
+
+void pool_cancel(struct pool *pool, struct pool_wait *wait)
+{
+    lock_enter(&pool->lock);
+    wait->cancelled = true;
+    if (wait->entry != NULL)
+        cond_signal(&pool->watch);
+    lock_leave(&pool->lock);
+}
+
+/* ---- by hand ---- */
+
+enum err pool_load(struct pool *pool, struct str name, struct errinfo *info)
+{
+    lock_enter(&pool->lock);
+    struct pool_entry *entry = find_exact_locked(pool, name);
+    if (entry != NULL && (entry->state == POOL_KNOWN || entry->state == POOL_FAILED))
+        pool_queue_locked(pool, entry);
+    if (entry != NULL && entry->state == POOL_LOADING)
+        entry->by_hand = true;
+    if (entry != NULL && entry->state == POOL_UNLOADING)
+        entry->again = true;
+    lock_leave(&pool->lock);
+    return entry != NULL ? ERR_OK : not_found(name, info);
+}
+
+/* A load that is under way ends at its next report; who waits for it is told. */
+static void cancel_load_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
+{
+    lock_assert_held(&pool->lock);
+    entry->by_hand = false;
+    LIST_FOREACH(struct pool_wait, wait, &entry->waits, link)
+        wait->cancelled = true;
+    cond_signal(&pool->watch);
+    entry->cancel = pool->loading == entry; /* else it is in the queue, from which the keeper takes it */
+}
+
+enum err pool_unload(struct pool *pool, struct str name, struct errinfo *info)
+{
+    enum err err = ERR_OK;
+
+    lock_enter(&pool->lock);
+    struct pool_entry *entry = find_exact_locked(pool, name);
+    if (entry == NULL)
+        err = not_found(name, info);
+    else if (entry->adopted)
+        err = err_set(info, ERR_UNSUPPORTED, "'%s' stays as long as the server", entry->spec.name);
+    else if (entry->state == POOL_READY)
+        pool_retire_locked(pool, entry);
+    else if (entry->state == POOL_UNLOADING)
+        entry->again = false;
+    else if (entry->state == POOL_LOADING)
+        cancel_load_locked(pool, entry);
+    lock_leave(&pool->lock);
+    return err;
+}
+
+static bool is_moving(const struct pool_entry *entry)
+{
+    return entry->state == POOL_LOADING || entry->state == POOL_UNLOADING;
+}
+
+enum err pool_wait_ready(struct pool *pool, struct str name, struct errinfo *info)
+{
+    enum err err = ERR_OK;
+
+    lock_enter(&pool->lock);
+    struct pool_entry *entry = find_exact_locked(pool, name);
+    while (entry != NULL && is_moving(entry) && !pool->closing)
+        cond_wait(&pool->moved, &pool->lock);
+    if (entry == NULL)
+        err = not_found(name, info);
+    else if (entry->state == POOL_FAILED)
+        err = err_set(info, entry->error.code, "%s", entry->error.text);
+    else if (entry->state != POOL_READY)
+        err = err_set(info, ERR_CANCELLED, "'%s' is not loaded", entry->spec.name);
+    lock_leave(&pool->lock);
+    return err;
+}
+
+void pool_set_watch(struct pool *pool, void (*fn)(const char *name, float done, void *arg), void *arg)
+{
+    lock_enter(&pool->lock);
+    pool->watch_fn = fn;
+    pool->watch_arg = arg;
+    lock_leave(&pool->lock);
+}
+
+/* ---- what there is ---- */
+
+size_t pool_count(struct pool *pool)
+{
+    lock_enter(&pool->lock);
+    size_t count = pool->entries_count;
+    lock_leave(&pool->lock);
+    return count;
+}
+
+static struct pool_view view_of_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
+{
+    uint64_t now_ns = clock_mono_ns(pool->clock);
+
+    lock_assert_held(&pool->lock);
+    return (struct pool_view){
+        .name = entry->spec.name,
+        .state = entry->state,
+        .progress = entry->progress,
+        .pinned = entry->spec.pinned,
+        .is_default = entry->index == 0,
+        .adopted = entry->adopted,
+        .file_missing = entry->file_missing,
+        .uses = entry->uses,
+        .waits = (uint32_t)entry->waits.count,
+        .bytes = entry->bytes,
+        .file_bytes = entry->file.bytes,
+        .ttl_ns = entry->spec.ttl_ns,
+        .idle_ns = entry->uses > 0 || now_ns < entry->used_ns ? 0 : now_ns - entry->used_ns,
+        .loads = entry->loads,
+        .load_s = entry->load_s,
+        .error = entry->error,
+    };
+}
+
+bool pool_view(struct pool *pool, size_t index, struct pool_view *view)
+{
+    lock_enter(&pool->lock);
+    bool found = index < pool->entries_count;
+    if (found)
+        *view = view_of_locked(pool, pool->entries[index]);
+    lock_leave(&pool->lock);
+    return found;
+}
+
+struct model *pool_peek(struct pool *pool, size_t index)
+{
+    struct model *model = NULL;
+
+    lock_enter(&pool->lock);
+    if (index < pool->entries_count && pool->entries[index]->state == POOL_READY) {
+        model = pool->entries[index]->model;
+        pool->entries[index]->uses++;
+    }
+    lock_leave(&pool->lock);
+    return model;
+}
+
+void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool now)
+{
+    sum->submitted += one->submitted;
+    sum->refused += one->refused;
+    sum->finished += one->finished;
+    sum->cancelled += one->cancelled;
+    sum->failed += one->failed;
+    sum->tokens_prompt += one->tokens_prompt;
+    sum->tokens_device += one->tokens_device;
+    sum->tokens_ram += one->tokens_ram;
+    sum->tokens_ssd += one->tokens_ssd;
+    sum->tokens_remote += one->tokens_remote;
+    sum->tokens_computed += one->tokens_computed;
+    sum->tokens_generated += one->tokens_generated;
+    sum->turns += one->turns;
+    sum->batch_tokens += one->batch_tokens;
+    sum->forks += one->forks;
+    sum->waits += one->waits;
+    sum->preempted += one->preempted;
+    sum->restarts += one->restarts;
+    sum->parked += one->parked;
+    sum->reclaimed += one->reclaimed;
+    sum->prefill_ns += one->prefill_ns;
+    sum->decode_ns += one->decode_ns;
+    sum->restore_ns += one->restore_ns;
+    sum->store_ns += one->store_ns;
+    for (size_t i = 0; i < HEARTH_REASON_COUNT; i++)
+        sum->miss_by_reason[i] += one->miss_by_reason[i];
+    if (!now)
+        return;
+    sum->queued += one->queued;
+    sum->active += one->active;
+    sum->idle += one->idle;
+    sum->cells_free += one->cells_free;
+    sum->cells += one->cells;
+}
+
+void pool_get_stats(struct pool *pool, struct sched_stats *stats)
+{
+    size_t count = pool_count(pool);
+
+    lock_enter(&pool->lock);
+    *stats = pool->past;
+    lock_leave(&pool->lock);
+    for (size_t i = 0; i < count; i++) {
+        struct model *model = pool_peek(pool, i);
+        struct sched_stats one;
+
+        if (model == NULL)
+            continue;
+        sched_get_stats(model_sched(model), &one);
+        pool_release(pool, model);
+        pool_add_stats(stats, &one, true);
+    }
+}
+
+/* ---- life ---- */
+
+enum err pool_create(struct pool **out, const struct pool_options *options, struct errinfo *info)
+{
+    struct pool *pool = mem_alloc(sizeof(*pool));
+
+    assert(options->ops.inspect != NULL && options->ops.load != NULL);
+    pool->options = *options;
+    pool->clock = options->clock != NULL ? options->clock : clock_real();
+    pool->entries = mem_alloc_array(POOL_MODELS_MAX, sizeof(*pool->entries));
+    lock_init(&pool->lock, "pool", LOCK_RANK_POOL);
+    cond_init(&pool->work);
+    cond_init(&pool->watch);
+    cond_init(&pool->moved);
+    enum err err = thread_start(&pool->loader, "models", pool_loader_run, pool, info);
+    if (err == ERR_OK)
+        err = thread_start(&pool->keeper, "models-keeper", pool_keeper_run, pool, info);
+    if (err != ERR_OK)
+        pool_destroy(&pool);
+    *out = pool;
+    return err;
+}
+
+static void end_threads(struct pool *pool)
+{
+    lock_enter(&pool->lock);
+    pool->closing = true;
+    cond_broadcast(&pool->work);
+    cond_broadcast(&pool->watch);
+    cond_broadcast(&pool->moved);
+    lock_leave(&pool->lock);
+    thread_join(&pool->loader);
+    thread_join(&pool->keeper);
+}
+
+/* Whoever still waits, now that no thread is left that could call them. */
+static void refuse_waits(struct pool *pool, struct pool_entry *entry)
+{
+    for (;;) {
+        lock_enter(&pool->lock);
+        struct list_node *node = list_first(&entry->waits);
+        struct pool_wait *wait = LIST_ENTRY(node, struct pool_wait, link);
+        if (wait != NULL)
+            pool_take_wait_locked(pool, wait);
+        lock_leave(&pool->lock);
+        if (wait == NULL)
+            return;
+        refuse(wait, ERR_CLOSED, "the server ends");
+        wait->done(wait);
+    }
+}
+
+void pool_destroy(struct pool **out)
+{
+    struct pool *pool = *out;
+
+    *out = NULL;
+    if (pool == NULL)
+        return;
+    end_threads(pool);
+    for (size_t i = 0; i < pool->entries_count; i++)
+        refuse_waits(pool, pool->entries[i]);
+    for (size_t i = 0; i < pool->entries_count; i++) {
+        assert(pool->entries[i]->uses == 0);
+        model_close(&pool->entries[i]->model);
+        destroy_entry(pool->entries[i]);
+    }
+    cond_fini(&pool->moved);
+    cond_fini(&pool->watch);
+    cond_fini(&pool->work);
+    lock_fini(&pool->lock);
+    mem_free(pool->entries);
+    mem_free(pool);
+}

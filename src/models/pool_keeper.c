@@ -1,0 +1,140 @@
+/*
+ * pool_keeper.c: the thread that keeps time: it ends waits whose deadline has passed or that were cancelled, takes loads out of the queue that
+ * nobody wants any more, and looks around every check_ms.
+ */
+#include "models/pool_impl.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+/* ---- waits ---- */
+
+static bool is_over(const struct pool_wait *wait, uint64_t now_ns)
+{
+    return wait->cancelled || (wait->deadline_ns != 0 && wait->deadline_ns <= now_ns);
+}
+
+/* A wait that is over and that nobody is talking to; NULL: none. */
+static struct pool_wait *next_over_locked(struct pool *pool, uint64_t now_ns) REQUIRES(lock)
+{
+    for (size_t i = 0; i < pool->entries_count; i++)
+        LIST_FOREACH(struct pool_wait, wait, &pool->entries[i]->waits, link)
+            if (!wait->busy && is_over(wait, now_ns))
+                return wait;
+    return NULL;
+}
+
+/* In the queue, and nobody asks for it any more. */
+static void drop_unwanted_locked(struct pool *pool) REQUIRES(lock)
+{
+    for (size_t i = 0; i < pool->entries_count; i++) {
+        struct pool_entry *entry = pool->entries[i];
+
+        if (entry->state == POOL_LOADING && entry != pool->loading && !entry->by_hand &&
+            list_empty(&entry->waits))
+            pool_set_state_locked(pool, entry, POOL_KNOWN);
+    }
+}
+
+static void set_reason(struct pool_wait *wait, float progress)
+{
+    if (wait->cancelled)
+        err_set(&wait->info, ERR_CANCELLED, "cancelled");
+    else
+        err_set(&wait->info, ERR_TIMEOUT, "'%s' is still being loaded (%d%%)", wait->name,
+                (int)(progress * 100));
+}
+
+/* Leaves the lock for each call. */
+static void end_waits_locked(struct pool *pool) REQUIRES(lock)
+{
+    struct pool_wait *wait;
+
+    while ((wait = next_over_locked(pool, clock_mono_ns(clock_real()))) != NULL) {
+        float progress = wait->entry->progress;
+
+        pool_take_wait_locked(pool, wait);
+        lock_leave(&pool->lock);
+        set_reason(wait, progress);
+        wait->done(wait);
+        lock_enter(&pool->lock);
+    }
+    drop_unwanted_locked(pool);
+}
+
+static uint64_t next_deadline_locked(struct pool *pool) REQUIRES(lock)
+{
+    uint64_t next = UINT64_MAX;
+
+    for (size_t i = 0; i < pool->entries_count; i++)
+        LIST_FOREACH(struct pool_wait, wait, &pool->entries[i]->waits, link)
+            if (wait->deadline_ns != 0 && !wait->busy) /* whoever is busy with it wakes us */
+                next = MIN(next, wait->deadline_ns);
+    return next;
+}
+
+/* ---- a look around ---- */
+
+static void retire_if_idle_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
+{
+    uint64_t now_ns = clock_mono_ns(pool->clock), ttl_ns = entry->spec.ttl_ns;
+
+    lock_assert_held(&pool->lock);
+    if (entry->state != POOL_READY || entry->uses > 0 || entry->spec.pinned || ttl_ns == 0 ||
+        now_ns - entry->used_ns < ttl_ns)
+        return;
+    LOG_INFO(pool->options.log, "models", "unused for long enough", LOG_STR("model", entry->spec.name));
+    pool_retire_locked(pool, entry);
+}
+
+/* A loaded model is ready only with its file behind it; what the report says is looked at again (I83). */
+static void check_entry(struct pool *pool, struct pool_entry *entry)
+{
+    const struct pool_ops *ops = &pool->options.ops;
+    struct errinfo info = {0};
+    struct model_file file;
+
+    lock_enter(&pool->lock);
+    retire_if_idle_locked(pool, entry);
+    bool ready = entry->state == POOL_READY && !entry->adopted;
+    lock_leave(&pool->lock);
+    if (!ready)
+        return;
+    bool missing = ops->inspect(&entry->spec, true, &file, &info, ops->arg) != ERR_OK;
+    lock_enter(&pool->lock);
+    entry->file_missing = missing;
+    lock_leave(&pool->lock);
+}
+
+void pool_check(struct pool *pool)
+{
+    size_t count = pool_count(pool);
+
+    for (size_t i = 0; i < count; i++) {
+        lock_enter(&pool->lock);
+        struct pool_entry *entry = pool->entries[i];
+        lock_leave(&pool->lock);
+        check_entry(pool, entry);
+    }
+}
+
+void pool_keeper_run(void *arg)
+{
+    struct pool *pool = arg;
+    uint64_t period_ns = pool->options.check_ms * NS_PER_MS;
+    uint64_t check_ns = period_ns > 0 ? clock_deadline_ns(clock_real(), period_ns) : UINT64_MAX;
+
+    lock_enter(&pool->lock);
+    while (!pool->closing) {
+        end_waits_locked(pool);
+        if (clock_mono_ns(clock_real()) >= check_ns) {
+            lock_leave(&pool->lock);
+            pool_check(pool);
+            lock_enter(&pool->lock);
+            check_ns = clock_deadline_ns(clock_real(), period_ns);
+        } else if (!pool->closing) {
+            (void)!cond_wait_until(&pool->watch, &pool->lock, MIN(check_ns, next_deadline_locked(pool)));
+        }
+    }
+    lock_leave(&pool->lock);
+}

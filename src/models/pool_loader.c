@@ -1,0 +1,360 @@
+/*
+ * pool_loader.c: the thread that loads and unloads, one thing at a time:
+ *
+ *      1  close a model that is UNLOADING and has no use left
+ *      2  else take the LOADING one that asked first: look at its file, make room, load
+ *      3  else wait for work
+ *
+ * Making room only marks who is to leave; step 1 does it in the next round. The functions that end in _locked and take time leave the lock
+ * for it and take it again, and say so.
+ */
+#include "models/pool_impl.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/units.h"
+
+enum { PERCENT = 100 };
+
+/* ---- who is next ---- */
+
+static struct pool_entry *next_leaving_locked(struct pool *pool) REQUIRES(lock)
+{
+    for (size_t i = 0; i < pool->entries_count; i++)
+        if (pool->entries[i]->state == POOL_UNLOADING && pool->entries[i]->uses == 0)
+            return pool->entries[i];
+    return NULL;
+}
+
+static struct pool_entry *next_queued_locked(struct pool *pool) REQUIRES(lock)
+{
+    struct pool_entry *next = NULL;
+
+    for (size_t i = 0; i < pool->entries_count; i++) {
+        struct pool_entry *entry = pool->entries[i];
+
+        if (entry->state == POOL_LOADING && (next == NULL || entry->ticket < next->ticket))
+            next = entry;
+    }
+    return next;
+}
+
+/* ---- whoever waits ---- */
+
+/* Ends all waits of an entry: with the model when it is READY, else with its error. Leaves the lock. */
+static void finish_waits_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
+{
+    struct list done;
+    struct list_node *node;
+
+    lock_assert_held(&pool->lock);
+    list_init(&done);
+    while ((node = list_first(&entry->waits)) != NULL) {
+        struct pool_wait *wait = CONTAINER_OF(node, struct pool_wait, link);
+
+        pool_take_wait_locked(pool, wait);
+        if (wait->cancelled) {
+            err_set(&wait->info, ERR_CANCELLED, "cancelled");
+        } else if (entry->state == POOL_READY) {
+            wait->model = entry->model;
+            entry->uses++;
+        } else {
+            wait->info = entry->error;
+        }
+        list_push_back(&done, &wait->link);
+    }
+    lock_leave(&pool->lock);
+    while ((node = list_pop_front(&done)) != NULL) {
+        struct pool_wait *wait = CONTAINER_OF(node, struct pool_wait, link);
+
+        wait->done(wait); /* it may be gone afterwards */
+    }
+    lock_enter(&pool->lock);
+}
+
+static struct pool_wait *untold_locked(struct pool_entry *entry, unsigned percent) REQUIRES(lock)
+{
+    LIST_FOREACH(struct pool_wait, wait, &entry->waits, link)
+    {
+        if (wait->told < percent && wait->progress != NULL && !wait->cancelled)
+            return wait;
+    }
+    return NULL;
+}
+
+/* Tells all waits how far it is. Leaves the lock for each call; who is busy is not taken meanwhile (keeps P3). */
+static void tell_waits_locked(struct pool *pool, struct pool_entry *entry, float done) REQUIRES(lock)
+{
+    unsigned percent = 1 + (unsigned)(done * (PERCENT - 1)); /* the first report counts, too */
+    struct pool_wait *wait;
+
+    while ((wait = untold_locked(entry, percent)) != NULL) {
+        wait->told = percent;
+        wait->busy = true;
+        lock_leave(&pool->lock);
+        wait->progress(wait, done);
+        lock_enter(&pool->lock);
+        wait->busy = false;
+        cond_signal(&pool->watch); /* the keeper may have come for it */
+    }
+}
+
+/* ---- room ---- */
+
+enum room { ROOM_YES, ROOM_LATER, ROOM_NEVER };
+
+struct load_sum {
+    uint64_t bytes;
+    uint32_t models;
+};
+
+/* What is loaded and stays; with `all`, also what is still leaving. */
+static struct load_sum sum_locked(struct pool *pool, bool all) REQUIRES(lock)
+{
+    struct load_sum sum = {0};
+
+    for (size_t i = 0; i < pool->entries_count; i++) {
+        const struct pool_entry *entry = pool->entries[i];
+
+        if (entry->state != POOL_READY && (!all || entry->state != POOL_UNLOADING))
+            continue;
+        sum.bytes += entry->bytes;
+        sum.models++;
+    }
+    return sum;
+}
+
+static bool fits(const struct pool_options *options, struct load_sum sum, uint64_t bytes)
+{
+    if (options->models_max > 0 && sum.models >= options->models_max)
+        return false;
+    return options->bytes_max == 0 || (bytes <= options->bytes_max && sum.bytes <= options->bytes_max - bytes);
+}
+
+static bool leaves_before(const struct pool_entry *a, const struct pool_entry *b)
+{
+    if ((a->uses == 0) != (b->uses == 0))
+        return a->uses == 0;
+    return a->ticket < b->ticket;
+}
+
+static struct pool_entry *victim_locked(struct pool *pool) REQUIRES(lock)
+{
+    struct pool_entry *victim = NULL;
+
+    for (size_t i = 0; i < pool->entries_count; i++) {
+        struct pool_entry *entry = pool->entries[i];
+
+        if (entry->state != POOL_READY || entry->spec.pinned || entry->adopted)
+            continue;
+        if (victim == NULL || leaves_before(entry, victim))
+            victim = entry;
+    }
+    return victim;
+}
+
+static enum room make_room_locked(struct pool *pool, const struct pool_entry *entry) REQUIRES(lock)
+{
+    lock_assert_held(&pool->lock);
+    if (!fits(&pool->options, (struct load_sum){0}, entry->bytes))
+        return ROOM_NEVER;
+    while (!fits(&pool->options, sum_locked(pool, false), entry->bytes)) {
+        struct pool_entry *victim = victim_locked(pool);
+
+        if (victim == NULL)
+            return ROOM_NEVER;
+        LOG_INFO(pool->options.log, "models", "unloading to make room", LOG_STR("model", victim->spec.name),
+                 LOG_STR("for", entry->spec.name), LOG_INT("uses", victim->uses));
+        pool_retire_locked(pool, victim);
+    }
+    return fits(&pool->options, sum_locked(pool, true), entry->bytes) ? ROOM_YES : ROOM_LATER;
+}
+
+/* ---- ends of a load ---- */
+
+static void fail_locked(struct pool *pool, struct pool_entry *entry, const struct errinfo *info) REQUIRES(lock)
+{
+    lock_assert_held(&pool->lock);
+    entry->error = *info;
+    entry->failed_ns = clock_mono_ns(pool->clock);
+    entry->by_hand = false;
+    pool_set_state_locked(pool, entry, POOL_FAILED);
+    LOG_WARN(pool->options.log, "models", "cannot be loaded", LOG_STR("model", entry->spec.name),
+             LOG_STR("error", info->text));
+    finish_waits_locked(pool, entry);
+}
+
+static void fail_for_room_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
+{
+    char needs[UNITS_TEXT_BYTES], has[UNITS_TEXT_BYTES];
+    struct errinfo info = {0};
+
+    err_set(&info, ERR_LIMIT, "no room: '%s' needs %s of %s, %u models at a time, and what is pinned stays",
+            entry->spec.name, units_format_size(entry->bytes, needs),
+            units_format_size(pool->options.bytes_max, has), pool->options.models_max);
+    fail_locked(pool, entry, &info);
+}
+
+/* Not wanted any more; but someone may have asked since. */
+static void drop_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
+{
+    bool wanted = entry->by_hand;
+
+    LIST_FOREACH(struct pool_wait, wait, &entry->waits, link)
+        wanted = wanted || !wait->cancelled;
+    if (wanted)
+        pool_queue_locked(pool, entry);
+    else
+        pool_set_state_locked(pool, entry, POOL_KNOWN);
+    if (!wanted)
+        finish_waits_locked(pool, entry);
+}
+
+static void succeed_locked(struct pool *pool, struct pool_entry *entry, struct model *model,
+                           uint64_t started_ns) REQUIRES(lock)
+{
+    const struct engine_facts *facts = model_facts(model);
+    char bytes[UNITS_TEXT_BYTES];
+
+    lock_assert_held(&pool->lock);
+    entry->model = model;
+    if (facts->weights_bytes > 0) /* else the estimate stays */
+        entry->bytes = facts->weights_bytes + facts->kv_bytes;
+    entry->loads++;
+    entry->load_s = (double)(clock_mono_ns(pool->clock) - started_ns) / (double)NS_PER_S;
+    entry->used_ns = clock_mono_ns(pool->clock);
+    entry->ticket = ++pool->tickets;
+    entry->by_hand = entry->file_missing = false;
+    entry->progress = 1;
+    pool_set_state_locked(pool, entry, POOL_READY);
+    LOG_INFO(pool->options.log, "models", "loaded", LOG_STR("model", entry->spec.name),
+             LOG_STR("memory", units_format_size(entry->bytes, bytes)));
+    finish_waits_locked(pool, entry);
+}
+
+/* ---- steps; each leaves the lock while it works ---- */
+
+static void unload_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
+{
+    struct model *model = entry->model;
+    struct sched_stats stats;
+
+    lock_leave(&pool->lock);
+    sched_get_stats(model_sched(model), &stats);
+    model_close(&model);
+    lock_enter(&pool->lock);
+    entry->model = NULL;
+    pool_add_stats(&pool->past, &stats, false);
+    LOG_INFO(pool->options.log, "models", "unloaded", LOG_STR("model", entry->spec.name));
+    if (entry->again || !list_empty(&entry->waits)) {
+        entry->by_hand = entry->again;
+        pool_queue_locked(pool, entry);
+    } else {
+        pool_set_state_locked(pool, entry, POOL_KNOWN);
+    }
+}
+
+static void inspect_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
+{
+    const struct pool_ops *ops = &pool->options.ops;
+    struct errinfo info = {0};
+    struct model_file file;
+
+    pool->loading = entry;
+    lock_leave(&pool->lock);
+    enum err err = ops->inspect(&entry->spec, false, &file, &info, ops->arg);
+    lock_enter(&pool->lock);
+    pool->loading = NULL;
+    if (entry->cancel) {
+        drop_locked(pool, entry);
+    } else if (err != ERR_OK) {
+        fail_locked(pool, entry, &info);
+    } else {
+        /* What it took when it was loaded last is the better number, if it is the same model. */
+        if (entry->bytes == 0 || !hash256_eq(&file.fingerprint, &entry->file.fingerprint))
+            entry->bytes = file.memory_bytes;
+        entry->file = file;
+        entry->inspected = true;
+    }
+}
+
+/* Called by the loader while it is in `load`. */
+static bool on_progress(float done, void *arg)
+{
+    struct pool *pool = arg;
+
+    lock_enter(&pool->lock);
+    struct pool_entry *entry = pool->loading;
+    void (*watch)(const char *, float, void *) = pool->watch_fn;
+    void *watch_arg = pool->watch_arg;
+    entry->progress = done;
+    tell_waits_locked(pool, entry, done);
+    bool go_on = !pool->closing && !entry->cancel;
+    lock_leave(&pool->lock);
+    if (watch != NULL)
+        watch(entry->spec.name, done, watch_arg);
+    return go_on;
+}
+
+static void load_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
+{
+    const struct pool_ops *ops = &pool->options.ops;
+    uint64_t started_ns = clock_mono_ns(pool->clock);
+    bool warm = list_empty(&entry->waits);
+    struct model *model = NULL;
+    struct errinfo info = {0};
+
+    pool->loading = entry;
+    lock_leave(&pool->lock);
+    enum err err = ops->load(&entry->spec, warm, on_progress, pool, &model, &info, ops->arg);
+    if (err != ERR_OK && info.text[0] == '\0')
+        err_set(&info, err, "%s", err_sentence(err));
+    info.code = err;
+    lock_enter(&pool->lock);
+    pool->loading = NULL;
+    if (err == ERR_OK)
+        succeed_locked(pool, entry, model, started_ns);
+    else if (entry->cancel)
+        drop_locked(pool, entry);
+    else
+        fail_locked(pool, entry, &info);
+    if (entry->cancel && entry->state == POOL_READY) /* it was too late to stop */
+        pool_retire_locked(pool, entry);
+}
+
+/* False: there is nothing to do now. */
+static bool step_locked(struct pool *pool) REQUIRES(lock)
+{
+    struct pool_entry *leaving = next_leaving_locked(pool), *entry = next_queued_locked(pool);
+    enum room room;
+
+    if (leaving != NULL) {
+        unload_locked(pool, leaving);
+        return true;
+    }
+    if (entry == NULL)
+        return false;
+    if (!entry->inspected) {
+        inspect_locked(pool, entry);
+        return true;
+    }
+    room = make_room_locked(pool, entry);
+    if (room == ROOM_YES)
+        load_locked(pool, entry);
+    else if (room == ROOM_NEVER)
+        fail_for_room_locked(pool, entry);
+    return room != ROOM_LATER || next_leaving_locked(pool) != NULL;
+}
+
+void pool_loader_run(void *arg)
+{
+    struct pool *pool = arg;
+
+    lock_enter(&pool->lock);
+    while (!pool->closing)
+        if (!step_locked(pool) && !pool->closing)
+            cond_wait(&pool->work, &pool->lock);
+    lock_leave(&pool->lock);
+}

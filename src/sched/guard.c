@@ -1,0 +1,199 @@
+/*
+ * guard.c: see the header. Everything is arithmetic on a few numbers, so that each rule can be tested by a row of a table.
+ */
+#include "sched/guard.h"
+
+#include "base/attr.h"
+
+enum {
+    SOFT_PERCENT = 85,
+    HARD_PERCENT = 95,
+    QUEUES_SHARE = 32,    /* one part of the ceiling is for records; less than what is between hard and ceiling, so that
+                           * requests that come after an admission do not lift its sum above the ceiling */
+    AVAILABLE_SHARE = 16, /* one part of the ceiling is left to other programs before the RAM tier grows */
+};
+
+static const uint64_t reserve_max = 4ull << 30, reserve_share = 8; /* of the machine, when nobody has set a ceiling */
+
+/* How fast the smoothed cost follows, and how much more than it is expected. */
+static const double cost_weight = 0.3, cost_margin = 1.3;
+
+const char *guard_level_name(enum guard_level level)
+{
+    static const char *const names[] = {
+#define X(value, name) name,
+        GUARD_LEVEL_TABLE(X)
+#undef X
+    };
+
+    return (unsigned)level < COUNT_OF(names) ? names[level] : "unknown";
+}
+
+/* ---- sums that stop at the end ---- */
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
+}
+
+/* ---- limits and readings ---- */
+
+struct guard_limits guard_limits_of(uint64_t ceiling, uint64_t ram_wanted, uint64_t ram_floor)
+{
+    return (struct guard_limits){
+        .ceiling = ceiling,
+        .soft = ceiling / 100 * SOFT_PERCENT,
+        .hard = ceiling / 100 * HARD_PERCENT,
+        .ram_wanted = ram_wanted,
+        .ram_floor = MIN(ram_floor, ram_wanted),
+        .queues_max = ceiling / QUEUES_SHARE,
+        .available_min = ceiling / AVAILABLE_SHARE,
+    };
+}
+
+uint64_t guard_ceiling_of(uint64_t total, uint64_t available)
+{
+    return MIN(total - MIN(total / reserve_share, reserve_max), available);
+}
+
+static uint64_t ledger(const struct guard_reading *reading)
+{
+    return plus(plus(reading->fixed, reading->claims), plus(reading->queues, reading->ram_used));
+}
+
+uint64_t guard_used(const struct guard_reading *reading)
+{
+    return MAX(ledger(reading), reading->process);
+}
+
+/* Everything but the RAM tier, which can give way. */
+static uint64_t used_by_others(const struct guard_reading *reading)
+{
+    return minus(guard_used(reading), reading->ram_used);
+}
+
+enum guard_level guard_level(const struct guard_limits *limits, const struct guard_reading *reading)
+{
+    uint64_t used = guard_used(reading);
+
+    if (limits->ceiling == 0 || used < limits->soft)
+        return GUARD_OK;
+    if (used > limits->ceiling)
+        return GUARD_OVER;
+    return used < limits->hard ? GUARD_SOFT : GUARD_HARD;
+}
+
+bool guard_is_over(const struct guard_limits *limits, const struct guard_reading *reading)
+{
+    return guard_level(limits, reading) == GUARD_OVER && reading->over >= GUARD_OVER_POLLS;
+}
+
+/* ---- what a request needs ---- */
+
+uint64_t guard_model_fixed(const struct guard_model *model)
+{
+    return plus(model->weights, model->cells);
+}
+
+static uint64_t prompt_tokens(const struct guard_ask *ask)
+{
+    uint64_t text = ask->fresh - MIN(ask->placeholders, ask->fresh);
+
+    return ask->cached + text + times(ask->images, GUARD_IMAGE_TOKENS);
+}
+
+struct guard_need guard_need_of(const struct guard_model *model, const struct guard_ask *ask)
+{
+    uint64_t prompt = prompt_tokens(ask), fresh = minus(prompt, ask->cached);
+    struct guard_need need = {0};
+
+    if (prompt == 0)
+        return need;
+    if (model->cells == 0)
+        need.cells = plus(times(prompt + ask->answer, model->cell_bytes), model->sequence_bytes);
+    need.compute = times(MIN(ask->chunk, fresh), ask->token_cost);
+    need.records = times(prompt + ask->answer, GUARD_RECORD_BYTES);
+    need.claim = plus(need.cells, need.compute);
+    need.total = plus(need.claim, need.records);
+    return need;
+}
+
+/* ---- decisions ---- */
+
+bool guard_fits(const struct guard_limits *limits, uint64_t fixed, const struct guard_need *need)
+{
+    uint64_t least = plus(plus(fixed, need->claim), plus(limits->ram_floor, limits->queues_max));
+
+    return limits->ceiling == 0 || (least <= limits->ceiling && need->records <= limits->queues_max);
+}
+
+enum guard_verdict guard_admit(const struct guard_limits *limits, const struct guard_reading *reading,
+                               const struct guard_need *need, bool alone)
+{
+    uint64_t after = plus(plus(used_by_others(reading), need->claim), limits->ram_floor);
+
+    if (!guard_fits(limits, reading->fixed, need))
+        return GUARD_REFUSE;
+    return limits->ceiling == 0 || alone || after <= limits->hard ? GUARD_ADMIT : GUARD_DEFER;
+}
+
+bool guard_takes(const struct guard_limits *limits, const struct guard_reading *reading, uint64_t records)
+{
+    return limits->ceiling == 0 || plus(reading->queues, records) <= limits->queues_max;
+}
+
+/* What the machine leaves to the RAM tier, others considered. */
+static uint64_t ram_by_machine(const struct guard_limits *limits, const struct guard_reading *reading)
+{
+    if (reading->available == 0)
+        return UINT64_MAX;
+    return minus(plus(reading->ram_used, reading->available), limits->available_min);
+}
+
+uint64_t guard_ram_cap(const struct guard_limits *limits, const struct guard_reading *reading)
+{
+    uint64_t room = minus(limits->soft, used_by_others(reading));
+
+    if (limits->ceiling == 0)
+        return limits->ram_wanted;
+    room = MIN(room, ram_by_machine(limits, reading));
+    return MIN(MAX(room, limits->ram_floor), limits->ram_wanted);
+}
+
+uint32_t guard_chunk(const struct guard_limits *limits, const struct guard_reading *reading,
+                     uint64_t token_cost, uint32_t wanted)
+{
+    uint64_t room = minus(limits->hard, guard_used(reading));
+    uint32_t floor = MIN(GUARD_CHUNK_FLOOR, wanted);
+
+    if (limits->ceiling == 0)
+        return wanted;
+    if (room == 0)
+        return floor;
+    if (token_cost == 0 || room / token_cost >= wanted)
+        return wanted;
+    return MAX((uint32_t)(room / token_cost), floor);
+}
+
+void guard_cost_note(struct guard_cost *cost, uint64_t before, uint64_t after, uint32_t tokens)
+{
+    if (before == 0 || after == 0 || tokens == 0)
+        return;
+    cost->last = (double)minus(after, before) / tokens;
+    cost->smooth = cost_weight * cost->last + (1 - cost_weight) * cost->smooth;
+}
+
+uint64_t guard_cost_per_token(const struct guard_cost *cost)
+{
+    return (uint64_t)(MAX(cost->last, cost->smooth) * cost_margin);
+}

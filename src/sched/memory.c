@@ -1,0 +1,458 @@
+/*
+ * memory.c: see the header.
+ *
+ * The lock is a leaf: neither the cache nor a measurement is called with it held. The cap of the RAM tier is decided under the lock and
+ * carried out without it, by one thread at a time; whoever decides meanwhile leaves that to the one who is at it (apply_ram).
+ */
+#include "sched/memory.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/units.h"
+#include "engine/engine.h"
+
+enum { RAM_FLOOR_SHARE = 16, RAM_STEP_SHARE = 32, NAME_BYTES = 64 };
+
+static const uint64_t poll_default_ns = 100 * NS_PER_MS;
+
+struct memory {
+    struct memory_options options;
+    struct lock lock;
+    struct guard_limits limits GUARDED_BY(lock);
+    struct guard_reading reading GUARDED_BY(lock);
+    enum guard_level level GUARDED_BY(lock);
+    uint64_t ram_cap GUARDED_BY(lock);
+    bool ram_moving GUARDED_BY(lock); /* a thread carries the cap out */
+    uint64_t polled_ns GUARDED_BY(lock);
+    uint64_t epoch GUARDED_BY(lock);
+    size_t members GUARDED_BY(lock), claimants GUARDED_BY(lock);
+    uint64_t refused GUARDED_BY(lock), turned_away GUARDED_BY(lock), deferred GUARDED_BY(lock);
+    uint64_t shrunk GUARDED_BY(lock), ended GUARDED_BY(lock), ram_moves GUARDED_BY(lock);
+};
+
+struct memory_member {
+    struct memory *memory;
+    char name[NAME_BYTES];
+    struct guard_model model;
+    struct guard_cost cost GUARDED_BY(memory->lock);
+    uint64_t held GUARDED_BY(memory->lock), claimed GUARDED_BY(memory->lock);
+};
+
+/* ---- life ---- */
+
+struct memory *memory_create(const struct memory_options *options)
+{
+    struct memory *memory = mem_alloc(sizeof(*memory));
+    struct memory_options *own = &memory->options;
+
+    *own = *options;
+    own->poll_ns = own->poll_ns > 0 ? own->poll_ns : poll_default_ns;
+    own->clock = own->clock != NULL ? own->clock : clock_real();
+    own->ram_bytes = own->cache != NULL ? own->ram_bytes : 0;
+    own->ram_floor = own->ram_floor > 0 ? own->ram_floor : own->ram_bytes / RAM_FLOOR_SHARE;
+    memory->limits = guard_limits_of(own->ceiling, own->ram_bytes, own->ram_floor);
+    memory->ram_cap = own->ram_bytes;
+    lock_init(&memory->lock, "memory", LOCK_RANK_BUDGET);
+    return memory;
+}
+
+void memory_destroy(struct memory **memory)
+{
+    if (*memory == NULL)
+        return;
+    assert((*memory)->members == 0);
+    lock_fini(&(*memory)->lock);
+    mem_free(*memory);
+    *memory = NULL;
+}
+
+/* ---- reading ---- */
+
+/* What others say, asked without the lock. */
+static struct guard_reading ask_others(const struct memory *memory)
+{
+    const struct memory_options *options = &memory->options;
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+    struct guard_reading reading = {0};
+
+    if (options->cache != NULL)
+        hearth_get_stats(options->cache, NULL, &stats);
+    reading.ram_used = stats.bytes_memory;
+    reading.process = options->process != NULL ? options->process(options->arg) : 0;
+    reading.available = options->available != NULL ? options->available(options->arg) : 0;
+    return reading;
+}
+
+static void take_reading_locked(struct memory *memory, const struct guard_reading *now) REQUIRES(lock)
+{
+    struct guard_reading *reading = &memory->reading;
+
+    lock_assert_held(&memory->lock);
+    reading->ram_used = now->ram_used;
+    reading->process = now->process;
+    reading->available = now->available;
+    bool over = guard_level(&memory->limits, reading) == GUARD_OVER;
+    reading->over = over ? reading->over + 1 : 0;
+}
+
+static void say_level(const struct memory *memory, enum guard_level from, const struct memory_view *view)
+{
+    char used[UNITS_TEXT_BYTES], soft[UNITS_TEXT_BYTES], hard[UNITS_TEXT_BYTES], ceiling[UNITS_TEXT_BYTES],
+        ram[UNITS_TEXT_BYTES];
+
+    log_text(memory->options.log, view->level > from ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "memory",
+             "pressure %s -> %s (in use %s, soft %s, hard %s, ceiling %s; RAM tier up to %s)",
+             guard_level_name(from), guard_level_name(view->level), units_format_size(view->used, used),
+             units_format_size(view->limits.soft, soft), units_format_size(view->limits.hard, hard),
+             units_format_size(view->limits.ceiling, ceiling), units_format_size(view->ram_cap, ram));
+}
+
+/* ---- the RAM tier ---- */
+
+/* Down at once, up in steps: growing by a little is not worth the work. */
+static bool choose_cap_locked(struct memory *memory) REQUIRES(lock)
+{
+    uint64_t cap = guard_ram_cap(&memory->limits, &memory->reading);
+    bool enough = cap == memory->limits.ram_wanted ||
+                  cap > memory->ram_cap + memory->limits.ram_wanted / RAM_STEP_SHARE;
+
+    lock_assert_held(&memory->lock);
+    if (cap == memory->ram_cap || (cap > memory->ram_cap && !enough))
+        return false;
+    memory->ram_cap = cap;
+    memory->ram_moves++;
+    return true;
+}
+
+/* Carries out the cap that was chosen last, also when another is chosen meanwhile. */
+static void apply_ram(struct memory *memory)
+{
+    uint64_t cap, done;
+
+    lock_enter(&memory->lock);
+    if (memory->ram_moving || memory->options.cache == NULL) {
+        lock_leave(&memory->lock);
+        return;
+    }
+    memory->ram_moving = true;
+    do {
+        cap = memory->ram_cap;
+        lock_leave(&memory->lock);
+        hearth_set_ram_bytes(memory->options.cache, cap);
+        lock_enter(&memory->lock);
+        done = memory->ram_cap;
+    } while (done != cap);
+    memory->ram_moving = false;
+    lock_leave(&memory->lock);
+}
+
+static void fill_view_locked(const struct memory *memory, struct memory_view *view) REQUIRES(lock)
+{
+    *view = (struct memory_view){
+        .limits = memory->limits,
+        .reading = memory->reading,
+        .level = memory->level,
+        .used = guard_used(&memory->reading),
+        .ram_cap = memory->ram_cap,
+        .refused = memory->refused,
+        .turned_away = memory->turned_away,
+        .deferred = memory->deferred,
+        .shrunk = memory->shrunk,
+        .ended = memory->ended,
+        .ram_moves = memory->ram_moves,
+    };
+}
+
+/* After any change of the reading: the level, and the RAM tier. Leaves the lock. */
+static void settle_and_leave(struct memory *memory)
+{
+    enum guard_level before = memory->level;
+    struct memory_view view;
+    bool move;
+
+    lock_assert_held(&memory->lock);
+    memory->level = guard_level(&memory->limits, &memory->reading);
+    memory->epoch += memory->level < before;
+    move = choose_cap_locked(memory);
+    fill_view_locked(memory, &view);
+    lock_leave(&memory->lock);
+    if (view.level != before)
+        say_level(memory, before, &view);
+    if (move)
+        apply_ram(memory);
+}
+
+void memory_poll(struct memory_member *member)
+{
+    struct memory *memory = member != NULL ? member->memory : NULL;
+    bool due;
+
+    if (memory == NULL)
+        return;
+    uint64_t now_ns = clock_mono_ns(memory->options.clock);
+    lock_enter(&memory->lock);
+    due = memory->polled_ns == 0 || now_ns - memory->polled_ns >= memory->options.poll_ns;
+    if (due)
+        memory->polled_ns = MAX(now_ns, 1);
+    lock_leave(&memory->lock);
+    if (!due)
+        return;
+    struct guard_reading reading = ask_others(memory);
+    lock_enter(&memory->lock);
+    take_reading_locked(memory, &reading);
+    settle_and_leave(memory);
+}
+
+/* ---- members ---- */
+
+struct guard_model memory_model_of(const struct engine_facts *facts)
+{
+    return (struct guard_model){
+        .weights = facts->weights_bytes,
+        .cells = facts->kv_bytes,
+        .cell_bytes = facts->rows_bytes_per_token,
+        .sequence_bytes = facts->snapshot_bytes_max,
+    };
+}
+
+static enum err too_large(const char *name, const struct guard_model *model, uint64_t others, uint64_t ceiling,
+                          struct errinfo *info)
+{
+    char weights[UNITS_TEXT_BYTES], cells[UNITS_TEXT_BYTES], rest[UNITS_TEXT_BYTES], limit[UNITS_TEXT_BYTES];
+
+    return err_set(info, ERR_LIMIT,
+                   "%s needs %s for its weights and %s for its context, beside %s in use; the ceiling is %s. "
+                   "Use a smaller --ctx-size or a larger --max-memory",
+                   name, units_format_size(model->weights, weights), units_format_size(model->cells, cells),
+                   units_format_size(others, rest), units_format_size(ceiling, limit));
+}
+
+/* A guess must not keep out what a person has asked for: the new set of limits is made as a whole. */
+static bool lift_ceiling_locked(struct memory *memory, uint64_t fixed) REQUIRES(lock)
+{
+    const struct guard_limits *limits = &memory->limits;
+    uint64_t need = memory->reading.fixed + fixed;
+
+    lock_assert_held(&memory->lock);
+    if (!memory->options.guessed || need < fixed || need > UINT64_MAX / 2)
+        return false;
+    memory->limits = guard_limits_of(need + need / 4 + limits->ram_floor, limits->ram_wanted, limits->ram_floor);
+    return true;
+}
+
+enum err memory_join(struct memory *memory, const char *name, const struct guard_model *model,
+                     struct memory_member **out, struct errinfo *info)
+{
+    static const struct guard_need nothing = {0};
+    struct memory_member *member;
+    uint64_t fixed = guard_model_fixed(model);
+
+    *out = NULL;
+    if (memory == NULL)
+        return ERR_OK;
+    member = mem_alloc(sizeof(*member));
+    member->memory = memory;
+    member->model = *model;
+    snprintf(member->name, sizeof(member->name), "%s", name);
+    lock_enter(&memory->lock);
+    uint64_t others = memory->reading.fixed, ceiling = memory->limits.ceiling;
+    bool fits = fixed <= UINT64_MAX - others && guard_fits(&memory->limits, others + fixed, &nothing);
+    if (!fits && !lift_ceiling_locked(memory, fixed)) {
+        lock_leave(&memory->lock);
+        mem_free(member);
+        return too_large(name, model, others, ceiling, info);
+    }
+    memory->reading.fixed += fixed;
+    memory->members++;
+    settle_and_leave(memory);
+    if (!fits)
+        LOG_WARN(memory->options.log, "memory", "more than the machine seems to have; --max-memory sets a ceiling",
+                 LOG_STR("model", name), LOG_UINT("bytes", others + fixed));
+    *out = member;
+    return ERR_OK;
+}
+
+void memory_leave(struct memory_member **out)
+{
+    struct memory_member *member = *out;
+
+    *out = NULL;
+    if (member == NULL)
+        return;
+    struct memory *memory = member->memory;
+    lock_enter(&memory->lock);
+    assert(member->held == 0 && member->claimed == 0); /* somebody leaks (I73) */
+    memory->reading.fixed -= guard_model_fixed(&member->model);
+    memory->members--;
+    memory->epoch++;
+    settle_and_leave(memory);
+    mem_free(member);
+}
+
+/* ---- requests ---- */
+
+struct guard_need memory_need(struct memory_member *member, uint32_t cached, uint32_t fresh, uint32_t answer)
+{
+    struct guard_ask ask = {.cached = cached, .fresh = fresh, .answer = answer, .chunk = GUARD_CHUNK_FLOOR};
+
+    if (member == NULL)
+        return (struct guard_need){0};
+    lock_enter(&member->memory->lock);
+    ask.token_cost = guard_cost_per_token(&member->cost);
+    lock_leave(&member->memory->lock);
+    return guard_need_of(&member->model, &ask);
+}
+
+enum err memory_check(struct memory_member *member, const struct guard_need *need, struct errinfo *info)
+{
+    char total[UNITS_TEXT_BYTES], fixed[UNITS_TEXT_BYTES], ceiling[UNITS_TEXT_BYTES];
+    struct memory_view view;
+
+    if (member == NULL)
+        return ERR_OK;
+    struct memory *memory = member->memory;
+    lock_enter(&memory->lock);
+    bool fits = guard_fits(&memory->limits, memory->reading.fixed, need);
+    memory->refused += !fits;
+    fill_view_locked(memory, &view);
+    lock_leave(&memory->lock);
+    if (fits)
+        return ERR_OK;
+    return err_set(info, ERR_NOMEM,
+                   "the request needs about %s of memory beside the %s that the model takes, and the ceiling is %s",
+                   units_format_size(need->total, total), units_format_size(view.reading.fixed, fixed),
+                   units_format_size(view.limits.ceiling, ceiling));
+}
+
+bool memory_hold(struct memory_member *member, uint64_t records)
+{
+    if (member == NULL)
+        return true;
+    struct memory *memory = member->memory;
+    lock_enter(&memory->lock);
+    bool takes = guard_takes(&memory->limits, &memory->reading, records);
+    if (takes) {
+        memory->reading.queues += records;
+        member->held += records;
+    } else {
+        memory->turned_away++;
+    }
+    settle_and_leave(memory);
+    return takes;
+}
+
+void memory_drop(struct memory_member *member, uint64_t records)
+{
+    if (member == NULL)
+        return;
+    struct memory *memory = member->memory;
+    lock_enter(&memory->lock);
+    assert(member->held >= records);
+    member->held -= records;
+    memory->reading.queues -= records;
+    memory->epoch++;
+    settle_and_leave(memory);
+}
+
+enum guard_verdict memory_claim(struct memory_member *member, const struct guard_need *need)
+{
+    if (member == NULL)
+        return GUARD_ADMIT;
+    struct memory *memory = member->memory;
+    lock_enter(&memory->lock);
+    enum guard_verdict verdict =
+        guard_admit(&memory->limits, &memory->reading, need, memory->claimants == 0);
+    if (verdict == GUARD_ADMIT) {
+        memory->claimants++;
+        memory->reading.claims += need->claim;
+        member->claimed += need->claim;
+    }
+    memory->deferred += verdict == GUARD_DEFER;
+    memory->refused += verdict == GUARD_REFUSE;
+    settle_and_leave(memory);
+    return verdict;
+}
+
+void memory_unclaim(struct memory_member *member, uint64_t bytes)
+{
+    if (member == NULL)
+        return;
+    struct memory *memory = member->memory;
+    lock_enter(&memory->lock);
+    assert(memory->claimants > 0 && member->claimed >= bytes);
+    memory->claimants--;
+    member->claimed -= bytes;
+    memory->reading.claims -= bytes;
+    memory->epoch++;
+    settle_and_leave(memory);
+}
+
+uint64_t memory_epoch(struct memory_member *member)
+{
+    if (member == NULL)
+        return 0;
+    lock_enter(&member->memory->lock);
+    uint64_t epoch = member->memory->epoch;
+    lock_leave(&member->memory->lock);
+    return epoch;
+}
+
+/* ---- running ---- */
+
+uint32_t memory_chunk(struct memory_member *member, uint32_t wanted)
+{
+    if (member == NULL)
+        return wanted;
+    struct memory *memory = member->memory;
+    lock_enter(&memory->lock);
+    uint32_t chunk = guard_chunk(&memory->limits, &memory->reading, guard_cost_per_token(&member->cost), wanted);
+    memory->shrunk += chunk < wanted;
+    lock_leave(&memory->lock);
+    return chunk;
+}
+
+uint64_t memory_measure(struct memory_member *member)
+{
+    const struct memory_options *options = member != NULL ? &member->memory->options : NULL;
+
+    return options != NULL && options->process != NULL ? options->process(options->arg) : 0;
+}
+
+void memory_note_run(struct memory_member *member, uint64_t before, uint32_t tokens)
+{
+    uint64_t after = memory_measure(member);
+
+    if (member == NULL)
+        return;
+    lock_enter(&member->memory->lock);
+    guard_cost_note(&member->cost, before, after, tokens);
+    lock_leave(&member->memory->lock);
+}
+
+bool memory_take_over(struct memory_member *member)
+{
+    if (member == NULL)
+        return false;
+    struct memory *memory = member->memory;
+    lock_enter(&memory->lock);
+    bool over = guard_is_over(&memory->limits, &memory->reading);
+    if (over) {
+        memory->reading.over = 0;
+        memory->ended++;
+    }
+    lock_leave(&memory->lock);
+    return over;
+}
+
+void memory_get_view(struct memory *memory, struct memory_view *view)
+{
+    lock_enter(&memory->lock);
+    fill_view_locked(memory, view);
+    lock_leave(&memory->lock);
+}

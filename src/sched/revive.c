@@ -1,0 +1,113 @@
+/*
+ * revive.c: what happens when the engine's process is dead (engine/engine_worker.h).
+ *
+ *                 a call failed, or a look between two turns
+ *      ALIVE ------------------------------------------------> DEAD: jobs that had a sequence end with the engine's error, residents are forgotten
+ *        ^                                                       |
+ *        |            restart succeeded                          | at once the first time; later only after a pause that doubles
+ *        '-------------------------------------------------------'
+ *                     restart failed, or it is too early: every job that waits ends with the error, so does whoever comes
+ *
+ * Jobs without a sequence (queued, deferred, being looked up) have lost nothing and go on. State that was in the cache is found there; what
+ * was on the device only is computed again.
+ *
+ * An engine that dies again and again (a request that kills it, a broken driver) must not load its model in a circle: after REVIVALS_MAX deaths,
+ * each within STABLE_NS of its start, it stays dead until the server is restarted.
+ */
+
+#include "sched/sched_impl.h"
+
+enum { REVIVALS_MAX = 8, PAUSE_S_MAX = 30 };
+static const uint64_t stable_ns = 60 * NS_PER_S;
+
+static void end_job(struct job *job, const struct errinfo *info)
+{
+    job_end(job, GEN_END_ERROR, ERR_ENGINE, info);
+}
+
+/* Whatever the dead process knew of. */
+static void forget_all(struct sched *sched)
+{
+    struct errinfo info = {0};
+
+    err_set(&info, ERR_ENGINE, "the process of model %s died while it worked on this request; send it again",
+            sched->options.model);
+    LIST_FOREACH_SAFE(struct job, job, &sched->jobs, link) {
+        if (job->seq != SEQ_NONE)
+            end_job(job, &info);
+    }
+    device_clear(sched);
+    sched->epoch++;
+}
+
+static void end_all(struct sched *sched, const struct errinfo *info)
+{
+    LIST_FOREACH_SAFE(struct job, job, &sched->jobs, link) {
+        end_job(job, info);
+    }
+}
+
+static uint64_t pause_ns(uint32_t deaths)
+{
+    uint64_t seconds = deaths < 2 ? 0 : UINT64_C(1) << MIN(deaths - 2, 5);
+
+    return MIN(seconds, PAUSE_S_MAX) * NS_PER_S;
+}
+
+/* Counts a death, by the engine or of the attempt to start it, and says when the next attempt may be. */
+static void note_death(struct sched *sched)
+{
+    struct revival *revival = &sched->revival;
+    uint64_t now = sched_now_ns(sched);
+
+    revival->deaths = revival->started_ns > 0 && now - revival->started_ns > stable_ns ? 1 : revival->deaths + 1;
+    revival->next_ns = now + pause_ns(revival->deaths);
+}
+
+static bool restart(struct sched *sched, struct errinfo *info)
+{
+    struct revival *revival = &sched->revival;
+    uint64_t now = sched_now_ns(sched);
+
+    if (revival->deaths > REVIVALS_MAX) {
+        err_set(info, ERR_ENGINE, "model %s died %u times in a row and is not restarted any more", sched->options.model,
+                revival->deaths - 1);
+        return false;
+    }
+    if (now < revival->next_ns) {
+        err_set(info, ERR_ENGINE, "model %s died and is restarted in %llu s; try again later", sched->options.model,
+                (unsigned long long)((revival->next_ns - now + NS_PER_S - 1) / NS_PER_S));
+        return false;
+    }
+    if (engine_restart(sched->engine, info) != ERR_OK) {
+        LOG_ERROR(sched->options.log, "sched", "an engine could not be restarted",
+                  LOG_STR("model", sched->options.model), LOG_STR("reason", info->text));
+        note_death(sched);
+        return false;
+    }
+    revival->started_ns = sched_now_ns(sched);
+    return true;
+}
+
+bool revive_engine(struct sched *sched)
+{
+    struct revival *revival = &sched->revival;
+    struct errinfo info = {0};
+
+    if (engine_alive(sched->engine))
+        return true;
+    if (!revival->dead) {
+        revival->dead = true;
+        note_death(sched);
+        forget_all(sched);
+    }
+    if (!restart(sched, &info)) {
+        end_all(sched, &info);
+        return false;
+    }
+    revival->dead = false;
+    lock_enter(&sched->lock);
+    sched->stats.restarts++;
+    lock_leave(&sched->lock);
+    return true;
+}

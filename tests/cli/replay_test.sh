@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# `hearth replay` as a user meets it.
+# shellcheck source=tests/support/suite.sh
+. "$(dirname "$0")/../support/suite.sh"
+
+unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR
+export XDG_CONFIG_HOME=/nonexistent
+
+# Two conversations of three turns that share their first block, and a stranger.
+write_trace() {
+    cat >trace.jsonl <<'EOF'
+{"timestamp": 0, "input_length": 1024, "output_length": 9, "hash_ids": [0, 1]}
+{"timestamp": 1000, "input_length": 1024, "output_length": 9, "hash_ids": [0, 2]}
+{"timestamp": 2000, "input_length": 1536, "output_length": 9, "hash_ids": [0, 1, 3]}
+{"timestamp": 3000, "input_length": 1536, "output_length": 9, "hash_ids": [9, 8, 7]}
+{"timestamp": 4000, "input_length": 1536, "output_length": 9, "hash_ids": [0, 2, 4]}
+EOF
+}
+
+test_a_table_says_what_and_where() {
+    write_trace
+    run "$HEARTH" replay trace.jsonl --blocks 8
+    expect_status 0
+    expect_out 'hearth 0'
+    expect_out 'mooncake: trace.jsonl'
+    expect_out '5 requests'
+    expect_out 'lru-tail'
+    expect_out 'opt'
+}
+
+# 13 blocks; 0 + 1 + 2 + 0 + 2 of them are held when nothing must leave.
+test_csv_has_the_numbers() {
+    write_trace
+    run "$HEARTH" replay trace.jsonl --blocks 8 --policy lru-tail --csv
+    expect_status 0
+    expect_out 'policy,capacity_bytes,capacity_blocks,token_hit_rate,block_hit_rate,'
+    expect_out 'lru-tail,536870912,8,0.384615,0.384615,6656,4096,0,'
+}
+
+test_json_and_svg_are_written() {
+    write_trace
+    run "$HEARTH" replay trace.jsonl --tokens 1024 --tokens 4096 --json --svg plot.svg
+    expect_status 0
+    expect_out '"policy": "saving-per-byte"'
+    expect_out '"capacity_blocks": 2'
+    grep -q '<polyline' plot.svg || fail 'no line in the plot'
+}
+
+test_bytes_are_a_capacity_too() {
+    write_trace
+    run "$HEARTH" replay trace.jsonl --bytes 1GiB --policy lru-tail --csv
+    expect_status 0
+    expect_out 'lru-tail,1073741824,0,0.384615,'
+}
+
+test_users_and_seed_decide_the_load() {
+    write_trace
+    run "$HEARTH" replay trace.jsonl --blocks 8 --users 10 --seed 3 --policy lru-tail
+    expect_status 0
+    expect_out '50 requests'
+    expect_out '10 users, seed 3'
+}
+
+test_hybrids_show_snapshots_and_the_best() {
+    write_trace
+    run "$HEARTH" replay trace.jsonl --blocks 64 --preset hybrid-1b --policy lru-tail --best --csv
+    expect_status 0
+    expect_out 'snapshots: policy, every 8192 tokens'
+    run "$HEARTH" replay trace.jsonl --blocks 64 --preset hybrid-1b --policy lru-tail --best
+    expect_out 'best placement, knowing the future:'
+}
+
+test_a_model_file_says_what_state_costs() {
+    write_trace
+    printf '%s\n' '{"timestamp": 1, "input": "the quick brown fox jumps over the lazy dog", "output": "", "session_id": "a"}' \
+        '{"timestamp": 2, "input": "the quick brown fox jumps over the lazy dog again", "output": "", "session_id": "a"}' >text.jsonl
+    run "$HEARTH" model make --family llama --layers 1 --width 64 -o tiny.gguf
+    run "$HEARTH" replay text.jsonl --model tiny.gguf --ctx-size 512 --block-tokens 4 --blocks 1000 --policy lru-tail
+    expect_status 0
+    expect_out 'text: text.jsonl'
+    expect_out '2 requests'
+}
+
+test_mistakes_are_sentences() {
+    write_trace
+    run "$HEARTH" replay
+    expect_status 2
+    run "$HEARTH" replay trace.jsonl --policy nothing
+    expect_status 2
+    expect_err 'there is no policy "nothing"'
+    run "$HEARTH" replay trace.jsonl --preset nothing
+    expect_status 2
+    expect_err 'there is no preset "nothing"'
+    run "$HEARTH" replay trace.jsonl --blocks 0
+    expect_status 2
+    expect_err 'is no capacity'
+    run "$HEARTH" replay trace.jsonl --json --csv
+    expect_status 2
+    run "$HEARTH" replay missing.jsonl
+    expect_status 1
+    echo nonsense >bad.jsonl
+    run "$HEARTH" replay bad.jsonl
+    expect_status 1
+    expect_err 'bad.jsonl:1: is not JSON'
+}
+
+# shortest-first throws the start of prompts away: CI can see that it is worse.
+test_the_margin_is_an_exit_status() {
+    local i
+    for i in $(seq 1 60); do
+        echo "{\"timestamp\": $((i * 2))000, \"input_length\": 512, \"output_length\": 1, \"hash_ids\": [$((i % 3))]}"
+        echo "{\"timestamp\": $((i * 2 + 1))000, \"input_length\": 1536, \"output_length\": 1, \"hash_ids\": [$((100 + i)), $((200 + i)), $((300 + i))]}"
+    done >mixed.jsonl
+    run "$HEARTH" replay mixed.jsonl --blocks 12 --policy lru-tail --policy shortest-first --margin 0.5
+    expect_status 1
+    expect_err 'shortest-first is'
+    run "$HEARTH" replay mixed.jsonl --blocks 12 --policy lru-tail --policy opt --margin 0.5
+    expect_status 0
+}
+
+suite_main "$@"

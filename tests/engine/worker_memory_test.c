@@ -1,0 +1,121 @@
+/*
+ * Memory that can be shown to other processes: what is found where, what a second mapping sees, and what nobody can do to it.
+ */
+#include "engine/worker_memory.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "support/test.h"
+
+enum { BYTES = 3 * 4096 + 17 };
+
+static void test_blocks_are_found_by_any_part_of_them(void **state)
+{
+    struct worker_memory *memory = worker_memory_create();
+    char *a = worker_memory_alloc(BYTES, memory), *b = worker_memory_alloc(1, memory);
+    struct worker_segment first, segment;
+
+    (void)state;
+    assert_true(worker_memory_find(memory, a, BYTES, &first));
+    assert_true(first.id > 0 && first.offset == 0 && first.bytes == BYTES);
+    assert_true(worker_memory_find(memory, a + BYTES - 1, 1, &segment));
+    assert_true(segment.id == first.id && segment.offset == BYTES - 1);
+    assert_true(worker_memory_find(memory, b, 1, &segment));
+    assert_true(segment.id != first.id);
+    /* What reaches beyond a block, or is of nobody, is not. */
+    assert_false(worker_memory_find(memory, a, BYTES + 1, &segment));
+    assert_false(worker_memory_find(memory, a + BYTES - 1, 2, &segment));
+    assert_false(worker_memory_find(memory, a, UINT64_MAX, &segment));
+    assert_false(worker_memory_find(memory, &memory, 1, &segment));
+    assert_false(worker_memory_find(memory, NULL, 0, &segment));
+    worker_memory_free(a, memory);
+    worker_memory_free(b, memory);
+    worker_memory_free(NULL, memory);
+    worker_memory_destroy(&memory);
+    assert_null(memory);
+}
+
+static void test_freed_blocks_are_gone_and_counted(void **state)
+{
+    struct worker_memory *memory = worker_memory_create();
+    void *a = worker_memory_alloc(BYTES, memory);
+    struct worker_segment segment;
+    uint64_t before = worker_memory_freed(memory);
+
+    (void)state;
+    assert_true(worker_memory_find(memory, a, 1, &segment));
+    assert_true(worker_memory_has(memory, segment.id));
+    worker_memory_free(a, memory);
+    assert_true(worker_memory_freed(memory) != before);
+    assert_false(worker_memory_has(memory, segment.id));
+    a = worker_memory_alloc(BYTES, memory);
+    assert_false(worker_memory_has(memory, segment.id)); /* a number is used once */
+    worker_memory_free(a, memory);
+    worker_memory_destroy(&memory);
+}
+
+/* What the other process would do: the same bytes, and no way to make them fewer. */
+static void test_a_second_mapping_is_the_same_memory(void **state)
+{
+    struct worker_memory *memory = worker_memory_create();
+    char *here = worker_memory_alloc(BYTES, memory);
+    struct worker_segment segment;
+
+    (void)state;
+    assert_true(worker_memory_find(memory, here, BYTES, &segment));
+    char *there = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, segment.fd, 0);
+    assert_true(there != MAP_FAILED && here[5] == 0);
+    here[5] = 'x';
+    there[BYTES - 1] = 'y';
+    assert_true(there[5] == 'x' && here[BYTES - 1] == 'y');
+    assert_int_equal(ftruncate(segment.fd, 0), -1);
+    assert_int_equal(errno, EPERM);
+    munmap(there, BYTES);
+    worker_memory_free(here, memory);
+    worker_memory_destroy(&memory);
+}
+
+static void test_more_than_there_is(void **state)
+{
+    struct worker_memory *memory = worker_memory_create();
+
+    (void)state;
+    assert_null(worker_memory_alloc(SIZE_MAX, memory));
+    assert_null(worker_memory_alloc(SIZE_MAX / 2, memory));
+    worker_memory_destroy(&memory);
+}
+
+static void *allocate_often(void *arg)
+{
+    struct worker_segment segment;
+
+    for (int i = 0; i < 200; i++) {
+        char *block = worker_memory_alloc(4096, arg);
+        assert_true(worker_memory_find(arg, block + 100, 1, &segment));
+        assert_true(worker_memory_has(arg, segment.id));
+        worker_memory_free(block, arg);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    struct worker_memory *memory = worker_memory_create();
+    pthread_t threads[3];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, allocate_often, memory), 0);
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(worker_memory_freed(memory), 600);
+    worker_memory_destroy(&memory);
+}
+
+TEST_SUITE(TEST(test_blocks_are_found_by_any_part_of_them), TEST(test_freed_blocks_are_gone_and_counted),
+           TEST(test_a_second_mapping_is_the_same_memory), TEST(test_more_than_there_is), TEST(test_threads))

@@ -1,0 +1,370 @@
+#include "sched/memory.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "engine/engine.h"
+#include "engine/state.h"
+#include "support/models.h"
+#include "support/test.h"
+
+#define MIB (1ull << 20)
+
+static const struct guard_model small = {.weights = 100 * MIB, .cell_bytes = MIB};
+
+/* The machine, as the test says it is. */
+struct machine {
+    atomic_ullong process, available;
+};
+
+static uint64_t process_of(void *arg)
+{
+    return atomic_load(&((struct machine *)arg)->process);
+}
+
+static uint64_t available_of(void *arg)
+{
+    return atomic_load(&((struct machine *)arg)->available);
+}
+
+static struct memory *open_on(struct machine *machine, uint64_t ceiling, struct hearth_cache *cache, uint64_t ram)
+{
+    struct memory_options options = {.ceiling = ceiling, .cache = cache, .ram_bytes = ram, .ram_floor = MIB,
+                                     .process = process_of, .available = available_of, .arg = machine,
+                                     .poll_ns = 1};
+
+    return memory_create(&options);
+}
+
+static struct memory_view view_of(struct memory *memory)
+{
+    struct memory_view view;
+
+    memory_get_view(memory, &view);
+    return view;
+}
+
+/* ---- models ---- */
+
+/* Whoever joins later is under the same ceiling, and what does not fit does not get in (I68, I78). */
+static void test_i68_i78_models_share_one_ceiling(void **state)
+{
+    struct machine machine = {0};
+    struct memory *memory = open_on(&machine, 250 * MIB, NULL, 0);
+    struct memory_member *a, *b, *c;
+    struct errinfo info = {0};
+
+    (void)state;
+    assert_ok(memory_join(memory, "a", &small, &a, &info));
+    assert_ok(memory_join(memory, "b", &small, &b, &info));
+    assert_err(memory_join(memory, "c", &small, &c, &info), ERR_LIMIT);
+    assert_null(c);
+    assert_non_null(strstr(info.text, "c needs 100.0 MiB for its weights"));
+    assert_non_null(strstr(info.text, "beside 200.0 MiB in use; the ceiling is 250.0 MiB"));
+    /* What is left for requests is what both have left: 250 - 200 - 7.8 for queues. */
+    struct guard_need fits = memory_need(b, 0, 42, 0), not = memory_need(b, 0, 43, 0);
+    assert_ok(memory_check(b, &fits, &info));
+    assert_err(memory_check(b, &not, &info), ERR_NOMEM);
+    memory_leave(&a);
+    assert_ok(memory_check(b, &not, &info));
+    assert_ok(memory_join(memory, "c", &small, &c, &info));
+    memory_leave(&b);
+    memory_leave(&c);
+    assert_true(view_of(memory).reading.fixed == 0);
+    memory_destroy(&memory);
+}
+
+/* A guess is no reason not to serve what was asked for; what was set is one. */
+static void test_a_guessed_ceiling_is_lifted(void **state)
+{
+    struct memory_options options = {.ceiling = 50 * MIB, .guessed = true};
+    struct memory *memory = memory_create(&options);
+    struct memory_member *member, *wild;
+
+    (void)state;
+    assert_ok(memory_join(memory, "a", &small, &member, NULL));
+    assert_true(view_of(memory).limits.ceiling == 125 * MIB && view_of(memory).limits.hard < 125 * MIB);
+    assert_int_equal(view_of(memory).level, GUARD_OK);
+    assert_err(memory_join(memory, "b", &(struct guard_model){.weights = UINT64_MAX - MIB}, &wild, NULL), ERR_LIMIT);
+    memory_leave(&member);
+    memory_destroy(&memory);
+}
+
+/* What a token costs is what the engine's own state has, not what some part of a configuration says (I69). */
+static void test_i69_sizes_are_those_of_the_engine(void **state)
+{
+    static const char *const families[] = {"llama", "gemma3"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(families); i++) {
+        struct engine *engine = test_engine(families[i], NULL);
+        const struct engine_facts *facts = engine_facts(engine);
+        struct guard_model model = memory_model_of(facts);
+        assert_true(model.weights > 0 && model.cell_bytes > 0);
+        assert_true(model.cell_bytes == state_rows_bytes(engine, 101) - state_rows_bytes(engine, 100));
+        assert_true(model.cells ==
+                    facts->context * model.cell_bytes + facts->sequences * model.sequence_bytes);
+        assert_true(guard_model_fixed(&model) == facts->weights_bytes + facts->kv_bytes);
+        engine_close(&engine);
+    }
+}
+
+/* A scheduler without a ceiling asks the same questions. */
+static void test_no_ceiling_allows_everything(void **state)
+{
+    struct memory_member *member;
+    struct guard_need need;
+
+    (void)state;
+    assert_ok(memory_join(NULL, "x", &small, &member, NULL));
+    assert_null(member);
+    need = memory_need(member, 0, 1u << 30, 0);
+    assert_ok(memory_check(member, &need, NULL));
+    assert_true(memory_hold(member, UINT64_MAX));
+    assert_int_equal(memory_claim(member, &need), GUARD_ADMIT);
+    assert_int_equal(memory_chunk(member, 512), 512);
+    assert_int_equal(memory_epoch(member), 0);
+    assert_false(memory_take_over(member));
+    memory_poll(member);
+    memory_note_run(member, memory_measure(member), 512);
+    memory_unclaim(member, 1);
+    memory_drop(member, 1);
+    memory_leave(&member);
+    memory_destroy(&(struct memory *){NULL});
+}
+
+/* ---- requests ---- */
+
+/* Claims are promised up to the limit, given back, and promised again; one that is alone is never told to wait. */
+static void test_i70_claims(void **state)
+{
+    struct machine machine = {0};
+    struct memory *memory = open_on(&machine, 1000 * MIB, NULL, 0);
+    struct memory_member *member;
+    struct guard_need need;
+    uint64_t epoch;
+
+    (void)state;
+    assert_ok(memory_join(memory, "a", &small, &member, NULL));
+    need = memory_need(member, 100, 300, 25);
+    assert_true(need.claim == 425 * MIB); /* cached ones count (I74) */
+    assert_int_equal(memory_claim(member, &need), GUARD_ADMIT);
+    assert_int_equal(memory_claim(member, &need), GUARD_ADMIT); /* 950: the hard limit */
+    assert_int_equal(memory_claim(member, &need), GUARD_DEFER);
+    assert_true(view_of(memory).reading.claims == 850 * MIB);
+    assert_int_equal(view_of(memory).level, GUARD_HARD);
+    assert_int_equal(memory_chunk(member, 512), GUARD_CHUNK_FLOOR);
+    epoch = memory_epoch(member);
+    memory_unclaim(member, need.claim);
+    assert_true(memory_epoch(member) > epoch);
+    assert_int_equal(memory_claim(member, &need), GUARD_ADMIT);
+    memory_unclaim(member, need.claim);
+    memory_unclaim(member, need.claim);
+    need = memory_need(member, 0, 868, 0);
+    assert_int_equal(memory_claim(member, &need), GUARD_ADMIT); /* alone: up to the ceiling */
+    memory_unclaim(member, need.claim);
+    need = memory_need(member, 0, 869, 0);
+    assert_int_equal(memory_claim(member, &need), GUARD_REFUSE);
+    assert_int_equal(view_of(memory).deferred, 1);
+    assert_int_equal(view_of(memory).refused, 1);
+    memory_leave(&member);
+    memory_destroy(&memory);
+}
+
+static void test_records_of_all_requests_are_bounded(void **state)
+{
+    struct machine machine = {0};
+    struct memory *memory = open_on(&machine, 320 * MIB, NULL, 0);
+    struct memory_member *member;
+
+    (void)state;
+    assert_ok(memory_join(memory, "a", &small, &member, NULL));
+    assert_true(memory_hold(member, 6 * MIB));
+    assert_true(memory_hold(member, 4 * MIB));
+    assert_false(memory_hold(member, 1));
+    memory_drop(member, 4 * MIB);
+    assert_true(memory_hold(member, 1));
+    memory_drop(member, 1);
+    memory_drop(member, 6 * MIB);
+    assert_int_equal(view_of(memory).turned_away, 1);
+    memory_leave(&member);
+    memory_destroy(&memory);
+}
+
+/* ---- what is measured ---- */
+
+/* Memory that is in no ledger: chunks, then admissions, then someone ends; not for one reading alone, and each time anew. */
+static void test_i71_i77_measured_pressure(void **state)
+{
+    struct machine machine = {.process = 200 * MIB};
+    struct memory *memory = open_on(&machine, 1000 * MIB, NULL, 0);
+    struct memory_member *member;
+    struct guard_need need;
+
+    (void)state;
+    assert_ok(memory_join(memory, "a", &small, &member, NULL));
+    need = memory_need(member, 0, 10, 0);
+    assert_int_equal(memory_claim(member, &need), GUARD_ADMIT);
+    memory_poll(member);
+    assert_int_equal(view_of(memory).level, GUARD_OK);
+    uint64_t before = memory_measure(member);
+    atomic_store(&machine.process, 300 * MIB);
+    memory_note_run(member, before, 100); /* a token costs a MiB, and a margin */
+    assert_int_equal(memory_chunk(member, 512), 512);
+    memory_poll(member);
+    assert_int_equal(memory_chunk(member, 512), (950 - 300) * 10 / 13);
+    atomic_store(&machine.process, 960 * MIB);
+    memory_poll(member);
+    assert_int_equal(view_of(memory).level, GUARD_HARD);
+    assert_int_equal(memory_chunk(member, 512), GUARD_CHUNK_FLOOR);
+    assert_int_equal(memory_claim(member, &need), GUARD_DEFER);
+    assert_false(memory_take_over(member));
+    atomic_store(&machine.process, 1001 * MIB);
+    memory_poll(member);
+    assert_false(memory_take_over(member));
+    memory_poll(member);
+    assert_true(memory_take_over(member));
+    assert_false(memory_take_over(member)); /* the next one ends for new readings only */
+    uint64_t epoch = memory_epoch(member);
+    atomic_store(&machine.process, 200 * MIB);
+    memory_poll(member);
+    assert_true(memory_epoch(member) > epoch); /* who waits may ask again */
+    assert_int_equal(view_of(memory).level, GUARD_OK);
+    memory_unclaim(member, need.claim);
+    memory_leave(&member);
+    memory_destroy(&memory);
+}
+
+static void test_it_is_measured_now_and_then(void **state)
+{
+    struct machine machine = {.process = 10 * MIB};
+    struct clock *clock = clock_create_fake(1000, 0);
+    struct memory_options options = {
+        .ceiling = 1000 * MIB, .process = process_of, .arg = &machine, .clock = clock};
+
+    (void)state;
+    struct memory *memory = memory_create(&options);
+    struct memory_member *member;
+    assert_ok(memory_join(memory, "a", &small, &member, NULL));
+    memory_poll(member);
+    atomic_store(&machine.process, 20 * MIB);
+    clock_fake_advance(clock, 99 * NS_PER_MS);
+    memory_poll(member);
+    assert_true(view_of(memory).reading.process == 10 * MIB);
+    clock_fake_advance(clock, NS_PER_MS);
+    memory_poll(member);
+    assert_true(view_of(memory).reading.process == 20 * MIB);
+    memory_leave(&member);
+    memory_destroy(&memory);
+    clock_destroy_fake(&clock);
+}
+
+/* ---- the RAM tier ---- */
+
+static uint64_t cap_of(struct hearth_cache *cache)
+{
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+
+    hearth_get_stats(cache, NULL, &stats);
+    return stats.bytes_cap;
+}
+
+/* It gives way to models, to requests and to other programs, and gets its memory back. */
+static void test_the_ram_tier_gives_way_first(void **state)
+{
+    struct hearth_options options = {.struct_size = sizeof(options), .ram_bytes = 640 * MIB};
+    struct machine machine = {0};
+    struct hearth_cache *cache;
+    struct memory_member *member, *second;
+
+    (void)state;
+    assert_int_equal(hearth_open(&cache, &options, NULL), HEARTH_OK);
+    struct memory *memory = open_on(&machine, 1000 * MIB, cache, 640 * MIB);
+    assert_ok(memory_join(memory, "a", &small, &member, NULL));
+    assert_true(cap_of(cache) == 640 * MIB);
+    struct guard_need need = memory_need(member, 0, 600, 0);
+    assert_int_equal(memory_claim(member, &need), GUARD_ADMIT);
+    assert_true(cap_of(cache) == 150 * MIB);
+    struct guard_need more = memory_need(member, 0, 200, 0);
+    assert_int_equal(memory_claim(member, &more), GUARD_ADMIT);
+    assert_true(cap_of(cache) == MIB); /* the floor */
+    memory_unclaim(member, more.claim);
+    assert_true(cap_of(cache) == 150 * MIB);
+    memory_unclaim(member, need.claim);
+    assert_true(cap_of(cache) == 640 * MIB);
+    assert_ok(memory_join(memory, "b", &(struct guard_model){.weights = 500 * MIB}, &second, NULL));
+    assert_true(cap_of(cache) == 250 * MIB);
+    memory_leave(&second);
+    atomic_store(&machine.available, 200 * MIB); /* of which 62.5 are left to others */
+    memory_poll(member);
+    assert_true(cap_of(cache) < 200 * MIB);
+    assert_true(view_of(memory).ram_moves >= 5 && view_of(memory).ram_cap == cap_of(cache));
+    memory_leave(&member);
+    memory_destroy(&memory);
+    hearth_close(&cache);
+}
+
+/* ---- threads ---- */
+
+enum { ROUNDS = 2000 };
+
+struct claimer {
+    struct memory *memory;
+    struct memory_member *member;
+    struct thread thread;
+};
+
+static void claim_often(void *arg)
+{
+    struct claimer *claimer = arg;
+    struct memory_member *member = claimer->member;
+    struct guard_need need = memory_need(member, 0, 150, 0);
+
+    for (int i = 0; i < ROUNDS; i++) {
+        struct memory_view view;
+        if (memory_hold(member, MIB)) {
+            if (memory_claim(member, &need) == GUARD_ADMIT)
+                memory_unclaim(member, need.claim);
+            memory_drop(member, MIB);
+        }
+        memory_poll(member);
+        memory_get_view(claimer->memory, &view);
+        /* One coherent set: never a ceiling without its shares, nor a sum that nobody promised (I71). */
+        if (view.limits.hard >= view.limits.ceiling || view.reading.claims % MIB != 0 ||
+            view.reading.claims > view.limits.ceiling)
+            fail_msg("an incoherent view");
+    }
+}
+
+static void test_i71_threads(void **state)
+{
+    struct hearth_options options = {.struct_size = sizeof(options), .ram_bytes = 64 * MIB};
+    struct machine machine = {0};
+    struct claimer claimers[4] = {0};
+    struct hearth_cache *cache;
+
+    (void)state;
+    assert_int_equal(hearth_open(&cache, &options, NULL), HEARTH_OK);
+    struct memory *memory = open_on(&machine, 800 * MIB, cache, 64 * MIB);
+    for (size_t i = 0; i < COUNT_OF(claimers); i++) {
+        claimers[i].memory = memory;
+        assert_ok(memory_join(memory, "a", &small, &claimers[i].member, NULL));
+    }
+    for (size_t i = 0; i < COUNT_OF(claimers); i++)
+        assert_ok(thread_start(&claimers[i].thread, "claims", claim_often, &claimers[i], NULL));
+    for (size_t i = 0; i < COUNT_OF(claimers); i++)
+        thread_join(&claimers[i].thread);
+    assert_true(view_of(memory).reading.claims == 0 && view_of(memory).reading.queues == 0);
+    assert_true(view_of(memory).ram_cap == cap_of(cache));
+    for (size_t i = 0; i < COUNT_OF(claimers); i++)
+        memory_leave(&claimers[i].member);
+    memory_destroy(&memory);
+    hearth_close(&cache);
+}
+
+TEST_SUITE(TEST(test_i68_i78_models_share_one_ceiling), TEST(test_a_guessed_ceiling_is_lifted), TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
+           TEST(test_i70_claims), TEST(test_records_of_all_requests_are_bounded),
+           TEST(test_i71_i77_measured_pressure), TEST(test_it_is_measured_now_and_then),
+           TEST(test_the_ram_tier_gives_way_first), TEST(test_i71_threads))

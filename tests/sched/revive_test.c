@@ -1,0 +1,225 @@
+/*
+ * An engine's process dies under a scheduler: in every call of a few requests, while nothing runs, again and again, and where it cannot be
+ * started any more. Whoever was hit is told; whoever comes next finds the state in the cache.
+ */
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "engine/engine_worker.h"
+#include "support/sched_kit.h"
+#include "support/test.h"
+
+enum { RAM = 8 << 20, PROMPT = 300, ANSWER = 4, ROUNDS = 3 };
+
+struct trap {
+    atomic_long calls, fire_at; /* 0 = never */
+    atomic_bool always;         /* at every call of every process */
+};
+
+static void on_call(struct engine *engine, void *arg)
+{
+    struct trap *trap = arg;
+
+    if (atomic_fetch_add(&trap->calls, 1) + 1 == atomic_load(&trap->fire_at) || atomic_load(&trap->always))
+        kill(engine_worker_pid(engine), SIGKILL);
+}
+
+static const struct engine_fake_options fake = {
+    .kinds = KIND_BIT(KIND_FULL) | KIND_BIT(KIND_RECURRENT), .context = 2048, .sequences = 4, .chunk = 128};
+
+/* The trap is set after the engine was loaded. */
+static void open_kit(struct sched_kit *kit, struct trap *trap, const char *program, struct clock *clock)
+{
+    struct trap armed = {.fire_at = atomic_load(&trap->fire_at), .always = atomic_load(&trap->always)};
+    struct engine_worker_options worker = {
+        .program = program, .fake = &fake, .on_call = on_call, .arg = trap};
+    struct errinfo info = {0};
+    struct engine *engine;
+
+    atomic_store(&trap->fire_at, 0);
+    atomic_store(&trap->always, false);
+    if (engine_worker_load(&engine, NULL, &worker, &info) != ERR_OK)
+        fail_msg("%s", info.text);
+    atomic_store(&trap->calls, 0);
+    atomic_store(&trap->fire_at, armed.fire_at);
+    atomic_store(&trap->always, armed.always);
+    sched_kit_open_engine(kit, engine, RAM, &(struct sched_options){.park = true, .clock = clock});
+}
+
+static const char *program(void)
+{
+    const char *path = getenv("HEARTH");
+
+    if (path == NULL)
+        fail_msg("HEARTH must name the program");
+    return path;
+}
+
+/* One request; what its answer is to be compared with comes from a scheduler whose engine never dies. */
+static void run(struct sched_kit *kit, struct kit_gen *gen, uint32_t seed)
+{
+    kit_gen_init(gen, kit, seed, PROMPT, ANSWER);
+    kit_gen_run(kit, gen);
+}
+
+static void expect_cold(const struct kit_gen *gen, uint32_t seed)
+{
+    static struct kit_gen cold;
+    struct sched_kit kit;
+
+    sched_kit_open(&kit, &fake, 0, NULL);
+    run(&kit, &cold, seed);
+    kit_gen_expect_same(&cold, gen, false);
+    kit_gen_fini(&cold);
+    sched_kit_close(&kit);
+}
+
+static uint64_t restarts(struct sched_kit *kit)
+{
+    struct sched_stats stats;
+
+    sched_get_stats(kit->sched, &stats);
+    return stats.restarts;
+}
+
+/* False: n is beyond the last call. */
+static bool survive(long n)
+{
+    static struct kit_gen gen;
+    struct trap trap = {.fire_at = n};
+    struct sched_kit kit;
+    unsigned failed = 0;
+
+    open_kit(&kit, &trap, program(), NULL);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        run(&kit, &gen, round % 2);
+        assert_true(gen.result.end == GEN_END_LENGTH || gen.result.end == GEN_END_ERROR);
+        if (gen.result.end == GEN_END_LENGTH)
+            expect_cold(&gen, round % 2);
+        else
+            failed++;
+        kit_gen_fini(&gen);
+    }
+    bool fired = atomic_load(&trap.calls) >= n;
+    assert_true(failed <= (fired ? 1 : 0));
+    atomic_store(&trap.fire_at, 0);
+    run(&kit, &gen, 1); /* after everything: the right answer */
+    assert_int_equal(gen.result.end, GEN_END_LENGTH);
+    expect_cold(&gen, 1);
+    kit_gen_fini(&gen);
+    sched_kit_close(&kit);
+    return fired;
+}
+
+static void test_death_in_every_call(void **state)
+{
+    long n = 1;
+
+    (void)state;
+    while (survive(n))
+        n++;
+    printf("%ld calls\n", n - 1);
+    assert_true(n > 20);
+}
+
+/* The process dies while nobody asks: the next request does not notice, and starts from the cache. */
+static void test_death_while_idle_costs_nothing(void **state)
+{
+    static struct kit_gen gen;
+    struct trap trap = {0};
+    struct sched_kit kit;
+
+    (void)state;
+    open_kit(&kit, &trap, program(), NULL);
+    run(&kit, &gen, 1);
+    assert_int_equal(gen.result.end, GEN_END_LENGTH);
+    kit_gen_fini(&gen);
+    run(&kit, &gen, 2); /* and now the first one's state is not only on the device: it was retained before this began */
+    kit_gen_fini(&gen);
+    kill(engine_worker_pid(kit.engine), SIGKILL);
+    while (restarts(&kit) == 0) /* by itself, without a request */
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    run(&kit, &gen, 1);
+    assert_int_equal(gen.result.end, GEN_END_LENGTH);
+    assert_true(gen.first_usage.ram > PROMPT / 2 && gen.first_usage.device == 0);
+    expect_cold(&gen, 1);
+    kit_gen_fini(&gen);
+    sched_kit_close(&kit);
+}
+
+static void expect_error(struct sched_kit *kit, const char *words)
+{
+    static struct kit_gen gen;
+
+    run(kit, &gen, 1);
+    assert_int_equal(gen.result.end, GEN_END_ERROR);
+    assert_int_equal(gen.result.info.code, ERR_ENGINE);
+    if (strstr(gen.result.info.text, words) == NULL)
+        fail_msg("'%s' does not say '%s'", gen.result.info.text, words);
+    kit_gen_fini(&gen);
+}
+
+/* Its program is gone for a while: an error at once for everyone, an attempt now and then, and in the end it works again. */
+static void test_a_restart_that_fails_is_tried_again_later(void **state)
+{
+    static struct kit_gen gen;
+    struct clock *clock = clock_create_fake(NS_PER_S, 0);
+    struct trap trap = {0};
+    struct sched_kit kit;
+    char link[1024];
+
+    (void)state;
+    snprintf(link, sizeof(link), "%s/hearth", test_dir());
+    assert_int_equal(symlink(program(), link), 0);
+    open_kit(&kit, &trap, link, clock);
+    run(&kit, &gen, 1);
+    kit_gen_fini(&gen);
+    assert_int_equal(unlink(link), 0);
+    kill(engine_worker_pid(kit.engine), SIGKILL);
+    expect_error(&kit, ""); /* of the attempt, or, if the idle scheduler was faster with it, as the next one */
+    expect_error(&kit, "is restarted in 1 s");
+    assert_int_equal(symlink(program(), link), 0);
+    expect_error(&kit, "is restarted in 1 s"); /* the clock stands still */
+    clock_fake_advance(clock, 2 * NS_PER_S);
+    run(&kit, &gen, 1);
+    assert_int_equal(gen.result.end, GEN_END_LENGTH);
+    assert_true(gen.first_usage.ram > PROMPT / 2);
+    expect_cold(&gen, 1);
+    kit_gen_fini(&gen);
+    sched_kit_close(&kit);
+    clock_destroy_fake(&clock);
+}
+
+/* What kills every process is not fed for ever. */
+static void test_an_engine_that_dies_again_and_again_is_given_up(void **state)
+{
+    static struct kit_gen gen;
+    struct clock *clock = clock_create_fake(NS_PER_S, 0);
+    struct trap trap = {.always = true};
+    struct sched_kit kit;
+    int tries = 0;
+    bool given_up = false;
+
+    (void)state;
+    open_kit(&kit, &trap, program(), clock);
+    while (!given_up && tries++ < 100) {
+        run(&kit, &gen, 1);
+        assert_int_equal(gen.result.end, GEN_END_ERROR);
+        given_up = strstr(gen.result.info.text, "not restarted any more") != NULL;
+        kit_gen_fini(&gen);
+        clock_fake_advance(clock, 31 * NS_PER_S);
+    }
+    assert_true(given_up);
+    assert_true(restarts(&kit) <= 8);
+    sched_kit_close(&kit);
+    clock_destroy_fake(&clock);
+}
+
+TEST_SUITE(TEST(test_death_in_every_call), TEST(test_death_while_idle_costs_nothing),
+           TEST(test_a_restart_that_fails_is_tried_again_later),
+           TEST(test_an_engine_that_dies_again_and_again_is_given_up))
