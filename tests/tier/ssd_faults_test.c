@@ -275,6 +275,7 @@ static long run_one(size_t phase, size_t error, long n, bool sticky)
     run.options.free_min = 1;
     long fired = phases[phase].run(&run);
     must_be_whole(&run);
+    ssd_kit_remove(run.path);
     clock_destroy_fake(&clock);
     return fired;
 }
