@@ -355,7 +355,9 @@ static void open_catalogue(struct tier_ssd *ssd)
     ssd_catalogue_open(&ssd->catalogue, &ssd->dir, bytes);
     charge_catalogue(ssd, before, ssd->catalogue.bytes);
     lock_enter(&ssd->lock);
-    ssd->records_count += ssd->image ? ssd_image_records(ssd->image) : 0;
+    ssd->records_count += ssd->image == NULL ? 0
+                          : bytes == before  ? ssd_image_records(ssd->image)
+                                             : ssd->counters.records_used;
     lock_leave(&ssd->lock);
 }
 

@@ -104,6 +104,19 @@ int ssd_kit_count_files(const char *dir, const char *suffix)
     return files;
 }
 
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+void ssd_kit_remove(const char *dir)
+{
+    nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 struct tier_ssd_stats ssd_kit_stats(struct tier *tier)
 {
     struct tier_ssd_stats stats;

@@ -26,6 +26,9 @@ void ssd_kit_flip(const char *dir, uint32_t n, int64_t offset);
 uint64_t ssd_kit_disk_bytes(const char *dir);
 int ssd_kit_count_files(const char *dir, const char *suffix);
 
+/* Removes a directory and all that is in it: a campaign does not wait for the end of the test with thousands of them. */
+void ssd_kit_remove(const char *dir);
+
 struct tier_ssd_stats ssd_kit_stats(struct tier *tier);
 
 /* Stores a version of key n and waits, whatever the result; TIER_RESULT_COUNT: not taken. */

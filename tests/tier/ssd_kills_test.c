@@ -290,6 +290,7 @@ static void kill_everywhere(size_t number)
         if (!run_child(workload, path, n, known))
             break;
         look_after(path, workload->cap, known, workload->evicts);
+        ssd_kit_remove(path);
         kills++;
     }
     printf("%-8s killed in %ld of its writes, renames and unlinks: %ld passed\n", workload->name,
