@@ -61,6 +61,7 @@ enum step {
 struct tenant {
     char name[SCHED_TENANT_BYTES];
     uint64_t served; /* tokens computed for it, on a scale that all share */
+    uint64_t backlog; /* tokens of its prompts that are still to be computed, at the last fair_count_backlogs */
     uint32_t jobs;
 };
 
@@ -141,6 +142,7 @@ struct sched {
     struct list residents;
     struct tenant tenants[SCHED_TENANTS_MAX];
     size_t tenants_count;
+    uint64_t served_time; /* fair.c: what accounts are compared with */
     uint32_t active;
     uint64_t epoch; /* grows whenever cells may have become free */
     double prefill_per_s, import_bytes_per_s; /* measured, smoothed; 0 = not yet */
@@ -174,6 +176,8 @@ void job_unclaim(struct job *job);
 enum step job_advance(struct job *job);
 /* The end, whatever it is: tells the sink, keeps what was computed, parks or frees the sequence, frees the job. */
 void job_end(struct job *job, enum gen_end end, enum err err, const struct errinfo *info);
+/* Whoever waits for its prefix looks again. */
+void job_release_followers(struct job *job);
 /* Ends with an error that is not its own fault: what it has computed is kept. */
 void job_give_up(struct job *job, enum err err, const struct errinfo *info);
 /* The prompt's state is there as far as it can be: next is prefill. */
@@ -226,6 +230,9 @@ void retain_all(struct job *job);
 
 /* ---- batch.c ---- */
 
+/* Hands its state to the cache and gives its cells and its place back; it is queued again, and goes on later. */
+void job_put_back(struct job *job);
+
 /* Runs a batch of what wants to run; false when nothing did. */
 bool batch_run(struct sched *sched);
 
@@ -237,11 +244,19 @@ bool revive_engine(struct sched *sched);
 /* ---- fair.c ---- */
 
 struct tenant *fair_tenant(struct sched *sched, const char *name);
+/* At the beginning of a turn. */
+void fair_count_backlogs(struct sched *sched);
 /* Computed tokens are charged. */
 void fair_charge(struct job *job, uint32_t tokens);
 /* Of two jobs that want the same, whether a comes first. */
 bool fair_before(const struct job *a, const struct job *b);
+/* Whether a's tenant is so far behind b's that it is preferred in more than the order. */
+bool fair_behind(const struct job *a, const struct job *b);
 /* The next one to be admitted; NULL when none waits or as many run as may. */
 struct job *fair_next_queued(struct sched *sched);
+/* A running job that must make room for this one: the youngest of a tenant that has more running and was served more. NULL: none. */
+struct job *fair_victim(const struct job *job);
+/* One that must make room for the next to be admitted, when no place is free. */
+struct job *fair_place_victim(struct sched *sched);
 
 #endif
