@@ -8,7 +8,7 @@
  *      retain.c    from a sequence to the cache
  *      batch.c     who is in the next batch, and what became of it
  *      revive.c    a new process for an engine that died
- *      fair.c      in which order
+ *      fair.c      in which order (fair.h)
  *      text.c      tokens to text, stop texts
  *      memory.c    the ceiling, shared with other schedulers; guard.c has its rules
  *      cuts.c      which chunks state was computed in
@@ -33,13 +33,12 @@
 #include "base/queue.h"
 #include "engine/schedule.h"
 #include "engine/state.h"
+#include "sched/fair.h"
 #include "sched/memory.h"
 #include "sched/sched.h"
 #include "sched/text.h"
 
 enum {
-    SCHED_TENANTS_MAX = 64,   /* with an account of their own; more share the last one */
-    SCHED_TENANT_BYTES = 64,
     SCHED_FLIGHT_MIN = 32,    /* tokens that must be saved before one waits for another */
     SCHED_RESERVE = 256,      /* cells that a generation is sure to have for its answer when it is admitted */
     SCHED_STORE_EVERY = 2048, /* tokens after which rows go to the cache while a prefill runs */
@@ -55,14 +54,6 @@ enum step {
     STEP_PARKED, /* nothing to do before something else happens */
     STEP_BATCH,  /* wants to be in the next batch */
     STEP_DONE,   /* gone: the job does not exist any more */
-};
-
-/* Who is asking; for fairness only. */
-struct tenant {
-    char name[SCHED_TENANT_BYTES];
-    uint64_t served; /* tokens computed for it, on a scale that all share */
-    uint64_t backlog; /* tokens of its prompts that are still to be computed, at the last fair_count_backlogs */
-    uint32_t jobs;
 };
 
 struct job {
@@ -240,23 +231,5 @@ bool batch_run(struct sched *sched);
 
 /* Makes sure that the engine can be used. False: it is dead and was not brought back; no job is left. */
 bool revive_engine(struct sched *sched);
-
-/* ---- fair.c ---- */
-
-struct tenant *fair_tenant(struct sched *sched, const char *name);
-/* At the beginning of a turn. */
-void fair_count_backlogs(struct sched *sched);
-/* Computed tokens are charged. */
-void fair_charge(struct job *job, uint32_t tokens);
-/* Of two jobs that want the same, whether a comes first. */
-bool fair_before(const struct job *a, const struct job *b);
-/* Whether a's tenant is so far behind b's that it is preferred in more than the order. */
-bool fair_behind(const struct job *a, const struct job *b);
-/* The next one to be admitted; NULL when none waits or as many run as may. */
-struct job *fair_next_queued(struct sched *sched);
-/* A running job that must make room for this one: the youngest of a tenant that has more running and was served more. NULL: none. */
-struct job *fair_victim(const struct job *job);
-/* One that must make room for the next to be admitted, when no place is free. */
-struct job *fair_place_victim(struct sched *sched);
 
 #endif
