@@ -155,14 +155,23 @@ static bool fits(struct job *job, const struct device_match *match)
     return alone(job) && engine_cells_free(job->sched->engine) > job->target - match->length;
 }
 
-/* A resident may have a few tokens to give and take the room for all others: then it has to go, too, or the job would wait for ever. The cache
- * has what stood there. */
-static bool has_room(struct job *job, struct device_match *match)
+/* Whether it can begin now: from the device as `match` says, or, when the cache holds more than that, from there. What is restored shares no
+ * cells with anyone, so a match brings nothing along then: a job that was let in by cells it does not get would be put back by the next batch,
+ * and let in again, for ever. When only the match fits, it is used although the cache holds more. *match is empty for a start from the cache. */
+static bool has_room(struct job *job, struct device_match *match, uint32_t held)
 {
-    if (fits(job, match))
+    const struct device_match none = {.resident = match->resident, .shared = match->shared};
+    bool restores = held > match->length || match->length == 0;
+
+    if (restores && fits(job, &none)) {
+        *match = (struct device_match){.shared = match->shared};
+        return true;
+    }
+    if (match->length > 0 && fits(job, match))
         return true;
     if (match->resident == NULL)
         return false;
+    /* It may have a few tokens to give and take the room for all others: then it has to go, too. The cache has what stood there. */
     *match = (struct device_match){.shared = match->shared};
     return fits(job, match);
 }
@@ -352,7 +361,7 @@ static enum step step_lookup(struct job *job)
 
     if (leader != NULL)
         return wait_for(job, leader, until);
-    if (!has_room(job, &match))
+    if (!has_room(job, &match, held))
         return defer(job);
     enum guard_verdict verdict = claim_memory(job, MAX(match.length, held));
     if (verdict == GUARD_REFUSE) {
@@ -362,7 +371,7 @@ static enum step step_lookup(struct job *job)
     if (verdict == GUARD_DEFER)
         return defer(job);
     job->times.looked_up = sched_now_ns(job->sched);
-    if (match.length > 0 && match.length >= held && start_from_device(job, &match))
+    if (match.length > 0 && start_from_device(job, &match))
         return STEP_MORE;
     make_schedule(job); /* says which plans an exact run may use */
     restore_lookup(job);

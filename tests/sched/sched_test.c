@@ -184,6 +184,13 @@ static void open_gate(struct gate *gate)
     lock_leave(&gate->lock);
 }
 
+static void shut_gate(struct gate *gate)
+{
+    lock_enter(&gate->lock);
+    gate->open = false;
+    lock_leave(&gate->lock);
+}
+
 /* Four prompts with a common beginning, at once: it is computed once (I1, I96). */
 static void four_branches(kind_set kinds)
 {
@@ -453,6 +460,39 @@ static void test_who_has_no_room_comes_back(void **state)
     preempted(FULL | RECURRENT);
 }
 
+/* The cache holds all of a prompt, a running job has its beginning on the device. What is restored shares nothing with it: let in as if it did,
+ * the second would be put back by the first batch that has no room for both, let in again, and so on for ever. */
+static void test_what_is_restored_shares_no_cells(void **state)
+{
+    struct engine_fake_options fake = fake_of(FULL);
+    static struct kit_gen first, gens[2];
+    struct sched_kit kit;
+    struct gate gate;
+
+    (void)state;
+    fake.context = 768;
+    close_gate(&gate, &fake);
+    open_gate(&gate);
+    sched_kit_open(&kit, &fake, RAM, &(struct sched_options){.park = false});
+    kit_gen_init(&first, &kit, 1, 354, 1);
+    kit_gen_run(&kit, &first);
+    kit_gen_init(&gens[0], &kit, 1, 320, 200);
+    kit_gen_change(&gens[0], &kit, 2, 256);
+    kit_gen_init(&gens[1], &kit, 1, 354, 100);
+    shut_gate(&gate);
+    for (size_t i = 0; i < 2; i++)
+        kit_gen_submit(&kit, &gens[i]);
+    open_gate(&gate);
+    for (size_t i = 0; i < 2; i++) {
+        kit_gen_wait(&gens[i]);
+        assert_int_equal(gens[i].result.end, GEN_END_LENGTH);
+        kit_gen_fini(&gens[i]);
+    }
+    kit_gen_fini(&first);
+    sched_kit_close(&kit);
+    gate_fini(&gate);
+}
+
 /* A resident has ten tokens to give and takes the cells for all others: it goes, and nobody waits for ever. */
 static void test_a_resident_is_not_in_the_way(void **state)
 {
@@ -657,6 +697,7 @@ TEST_SUITE(TEST(test_a_again), TEST(test_turns), TEST(test_i1_i96_four_branches_
            TEST(test_i95_i109_cancel_in_every_step), TEST(test_cancel_while_queued),
            TEST(test_destroy_cancels), TEST(test_who_has_no_room_comes_back),
            TEST(test_a_resident_is_not_in_the_way),
+           TEST(test_what_is_restored_shares_no_cells),
            TEST(test_the_context_is_the_end), TEST(test_bad_requests_are_refused),
            TEST(test_the_queue_is_bounded), TEST(test_faults_of_the_engine),
            TEST(test_no_memory_for_a_request), TEST(test_models))
