@@ -17,6 +17,17 @@ enum { BODY_BYTES_MAX = 1 << 20, TOKENS_MAX = 16384 };
 
 /* ---- conversations ---- */
 
+/* Texts live as long as the process, and somebody has to know them. Takes it. */
+static char *keep_text(char *text)
+{
+    static char **kept;
+    static size_t count;
+
+    kept = realloc(kept, (count + 1) * sizeof(*kept));
+    assert_true(kept != NULL && text != NULL);
+    return kept[count++] = text;
+}
+
 const char *talk_words(uint64_t seed, unsigned words)
 {
     static const char *const syllables[] = {"ba", "ko", "li", "mu", "ra", "se", "ti", "vo"};
@@ -28,13 +39,13 @@ const char *talk_words(uint64_t seed, unsigned words)
         for (uint64_t n = 1 + test_random_below(&seed, 3); n > 0; n--)
             buf_append_str(&text, syllables[test_random_below(&seed, COUNT_OF(syllables))]);
     }
-    return buf_take(&text);
+    return keep_text(buf_take(&text));
 }
 
 void talk_say(struct talk *talk, const char *role, const char *text)
 {
     assert_true(talk->count < TALK_MESSAGES_MAX);
-    talk->messages[talk->count++] = (struct talk_message){role, mem_strdup(text)};
+    talk->messages[talk->count++] = (struct talk_message){role, keep_text(mem_strdup(text))};
 }
 
 struct talk talk_edit(const struct talk *talk, size_t index, const char *text)
@@ -42,7 +53,7 @@ struct talk talk_edit(const struct talk *talk, size_t index, const char *text)
     struct talk copy = *talk;
 
     assert_true(index < talk->count);
-    copy.messages[index].text = mem_strdup(text);
+    copy.messages[index].text = keep_text(mem_strdup(text));
     return copy;
 }
 
