@@ -3,7 +3,7 @@
  * and the answers must be the same to the letter.
  *
  * What is asked is a random walk: a new turn, the last one again, an old one changed, a way that parts from an old turn, an old talk, a new
- * one. The seed is printed; HEARTH_SCENARIO_STEPS sets how many steps are gone (8).
+ * one. The seed is printed; HEARTH_SCENARIO_STEPS sets how many steps are gone (6).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "support/scenario.h"
 #include "support/test.h"
 
-enum { STEPS = 8, ANSWER = 12, TALKS_MAX = 8, MESSAGES_MAX = 9 };
+enum { STEPS = 6, ANSWER = 12, TALKS_MAX = 8, MESSAGES_MAX = 9 };
 
 struct walk {
     struct scenario cached, cold;

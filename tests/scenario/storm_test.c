@@ -2,7 +2,7 @@
  * storm_test.c: many clients at once on a device that is too small for them: they share beginnings, wait for each other's prefixes, run out of cells, are put
  * back, leave in the middle. Whoever stays gets a whole answer, nobody waits for ever, and in the end nothing is left (I95, I96).
  *
- * A random walk; the seed is printed, HEARTH_SCENARIO_STEPS sets how long it is (40).
+ * A random walk; the seed is printed, HEARTH_SCENARIO_STEPS sets how long it is (30).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "support/scenario.h"
 #include "support/test.h"
 
-enum { STEPS = 40, CLIENTS = 10, ANSWER_MAX = 120, TOPICS = 3 };
+enum { STEPS = 30, CLIENTS = 10, ANSWER_MAX = 120, TOPICS = 3 };
 
 struct storm {
     struct scenario scenario;
