@@ -296,6 +296,15 @@ static void fill(struct reading *reading, struct serve_model *model)
         complain(reading, err, &info);
 }
 
+/* Somebody knows it by the name it has. */
+static bool is_known_by(const struct reading *reading, const char *name)
+{
+    for (size_t i = 0; i < reading->sections.count; i++)
+        if (strcmp(reading->sections.items[i], name) == 0)
+            return true;
+    return is_pinned(reading->models->options, name);
+}
+
 /* One model alone has the name that it gives itself. */
 static void name_alone(struct reading *reading)
 {
@@ -343,7 +352,7 @@ static void read_all(struct reading *reading)
     if (reading->status == CLI_EXIT_OK && models->count == 0)
         reading->status =
             cli_usage_error(cli, "which model? Give a GGUF file; `hearth model make` makes a small one");
-    if (models->count == 1 && !models->list[0].named)
+    if (models->count == 1 && !models->list[0].named && !is_known_by(reading, models->list[0].name))
         name_alone(reading);
     check_pins(reading);
     for (size_t i = 0; i < models->count && reading->status == CLI_EXIT_OK; i++)

@@ -114,8 +114,9 @@ static void test_load_and_unload_by_hand(void **state)
     pool_kit_close(&kit);
 }
 
-/* An unload ends a load that is under way, and tells who waits for it; who asks later is served. */
-static void test_unload_while_loading(void **state)
+/* I90: an unload ends a load that is under way, at its next report: who waits for it is told, nothing is left of it, and it is no failure; who
+ * asks later is served. */
+static void test_i90_unload_while_loading(void **state)
 {
     struct pool_client early, late;
     struct pool_kit kit;
@@ -135,6 +136,15 @@ static void test_unload_while_loading(void **state)
     assert_non_null(pool_client_wait(&late));
     assert_int_equal(pool_kit_loads(&kit), 2);
     pool_release(kit.pool, late.wait.model);
+    assert_ok(pool_unload(kit.pool, STR("a"), NULL));
+    pool_kit_wait_state(&kit, "a", POOL_KNOWN);
+    pool_kit_set_gate(&kit, true);
+    assert_ok(pool_load(kit.pool, STR("a"), NULL));
+    pool_kit_wait_gate(&kit);
+    assert_ok(pool_unload(kit.pool, STR("a"), NULL));
+    pool_kit_set_gate(&kit, false);
+    pool_kit_wait_state(&kit, "a", POOL_KNOWN); /* not failed */
+    assert_int_equal(pool_kit_view(&kit, "a").loads, 1);
     pool_client_fini(&early);
     pool_client_fini(&late);
     pool_kit_close(&kit);
@@ -515,7 +525,7 @@ static void test_faults(void **state)
 }
 
 TEST_SUITE(TEST(test_names), TEST(test_unknown_names), TEST(test_loads_on_demand_with_progress),
-           TEST(test_load_and_unload_by_hand), TEST(test_unload_while_loading),
+           TEST(test_load_and_unload_by_hand), TEST(test_i90_unload_while_loading),
            TEST(test_a_failure_is_remembered_for_a_while), TEST(test_deadline_and_cancel), TEST(test_too_many_wait),
            TEST(test_the_least_recently_used_leaves), TEST(test_under_the_ceiling), TEST(test_pinned_models_stay),
            TEST(test_a_busy_model_gives_way), TEST(test_ttl), TEST(test_i83_a_changed_file_is_loaded_anew),
