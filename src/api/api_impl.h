@@ -37,6 +37,7 @@ struct endpoint {
     const struct dialect *dialect; /* of errors, and of answers; NULL: OpenAI's errors */
     bool open;        /* without a key */
     bool admin;       /* changes the server for all: with an admin key only */
+    bool plain;       /* its work needs no model */
     void (*now)(const struct visit *visit); /* on the loop thread; must not block */
     void (*work)(struct call *call);        /* on a worker */
 };

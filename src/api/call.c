@@ -242,7 +242,9 @@ static bool begin(struct call *call, bool *parked)
 
     if (call->model) /* it comes back from the pool */
         return true;
-    if (api_pool(call->api, &error) && parse(call, &error))
+    if (call->endpoint->plain)
+        answer = parse(call, &error) ? POOL_ANSWER_READY : POOL_ANSWER_REFUSED;
+    else if (api_pool(call->api, &error) && parse(call, &error))
         answer = call_get_model(call, &error);
     *parked = answer == POOL_ANSWER_WAITING;
     if (answer == POOL_ANSWER_REFUSED)

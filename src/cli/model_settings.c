@@ -114,7 +114,7 @@ enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings 
                                                PROGRESS_UNIT_NONE, cli->setup->clock);
         options.on_progress = on_progress;
         options.arg = bar;
-        err = load(settings, &options, engine, &info);
+        err = cli_load_engine(settings, &options, engine, &info);
         progress_finish(&bar, err == ERR_OK);
     }
     *seconds = (double)(clock_mono_ns(cli->setup->clock) - started) / (double)NS_PER_S;

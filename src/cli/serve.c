@@ -39,7 +39,7 @@ static const struct option_desc options_table[] = {
     {"models-max", 0, OPTION_UINT, AT(models_max), .value = "N", .max = SERVE_MODELS_MAX,
      .help = "Models that are loaded at a time; 0 = as many as fit."},
     {"models-memory", 0, OPTION_SIZE, AT(models_bytes), .value = "SIZE",
-     .help = "Memory for loaded models; 0 = what the machine has beside the cache."},
+     .help = "Memory for loaded models; 0 = --max-memory without the cache."},
     {"model-ttl", 0, OPTION_DURATION, AT(model_ttl_ns), .value = "TIME", .initial = "0s",
      .help = "Unload models that nobody used for so long; 0 = never."},
     {"pin-model", 0, OPTION_LIST, AT(pinned), .value = "NAME",
@@ -242,6 +242,8 @@ static bool open_http(struct server *server)
 static enum cli_exit open_models(struct server *server)
 {
     server->models.store = &server->store;
+    server->models.memory = server->memory;
+    server->models.shares = server->shares;
     enum cli_exit status = serve_models_open(&server->models, &server->pool, &server->load_s);
     if (status == CLI_EXIT_OK)
         api_set_pool(server->api, server->pool);

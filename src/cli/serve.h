@@ -92,7 +92,8 @@ struct serve_model {
     const char *name, *path;
     bool named; /* by the user, not after its file */
     const char *template_text; /* NULL: the model's own */
-    struct engine_options engine;
+    struct model_settings settings;
+    struct engine_options engine; /* of the settings */
     struct model_file_context context;
     uint32_t parallel;
     uint64_t ttl_ns;
@@ -104,7 +105,9 @@ enum { SERVE_MODELS_MAX = 4096 };
 struct serve_models {
     const struct cli *cli;
     const struct serve_options *options;
-    const struct serve_store *store; /* set before they are opened */
+    const struct serve_store *store; /* this and the next two are set before they are opened */
+    struct memory *memory;
+    const struct model_share *shares;
     struct serve_model *list;        /* the first is the default; in cli->arena */
     size_t count;
 };

@@ -28,9 +28,6 @@
 
 enum { TEMPLATE_BYTES_MAX = 1 << 20, RESIDENTS_MAX = 4, PROGRESS_STEPS = 1000, CHECK_MS = 5000 };
 
-/* Of the machine's memory, for models, when nobody says how much. */
-#define MEMORY_PART 0.9
-
 /* What a [model NAME] section can say. */
 struct preset {
     struct model_settings model;
@@ -285,6 +282,7 @@ static void fill(struct reading *reading, struct serve_model *model)
         return;
     model->parallel = (uint32_t)preset.model.sequences;
     set_sequences(&preset.model, options->exact);
+    model->settings = preset.model;
     model->ttl_ns = preset.ttl_ns;
     model->pinned = preset.pinned;
     model->context = (struct model_file_context){
@@ -405,14 +403,18 @@ static enum err load(const struct pool_spec *spec, bool warm, bool (*progress)(f
     const struct serve_options *options = models->options;
     const struct serve_model *model = spec->settings;
     struct engine_options engine = model->engine;
+    struct model_settings settings = model->settings;
     struct model_options filled = {
         .name = spec->name,
         .template_text = model->template_text,
         .cache = models->store->cache,
+        .shares = models->shares,
+        .shares_count = options->shares.count,
         .sched = {.parallel = model->parallel,
                   .queue = (uint32_t)options->queue,
                   .exact = options->exact,
                   .park = options->cache,
+                  .memory = models->memory,
                   .progress = true},
         .clock = models->cli->setup->clock,
         .log = models->cli->log,
@@ -420,7 +422,8 @@ static enum err load(const struct pool_spec *spec, bool warm, bool (*progress)(f
 
     engine.on_progress = progress;
     engine.arg = progress_arg;
-    TRY(engine_load(&filled.engine, &engine, info));
+    settings.memory = models->store->memory;
+    TRY(cli_load_engine(&settings, &engine, &filled.engine, info));
     TRY(model_open(out, &filled, info));
     if (warm && options->warm && models->count > 1) /* one alone is tested when it is loaded, and its clients wait */
         warm_up(models, *out);
@@ -431,11 +434,12 @@ static enum err load(const struct pool_spec *spec, bool warm, bool (*progress)(f
 
 static uint64_t memory_of(const struct serve_models *models)
 {
-    uint64_t machine = models->cli->setup->memory_bytes, cache = models->store->ram_bytes;
+    bool guessed;
+    uint64_t ceiling = serve_ceiling(models->options, &guessed), cache = models->store->ram_bytes;
 
     if (models->options->models_bytes > 0 || models->count == 1)
         return models->options->models_bytes;
-    return (uint64_t)((double)(machine - MIN(machine, cache)) * MEMORY_PART);
+    return ceiling - MIN(ceiling, cache);
 }
 
 static enum err add_all(struct serve_models *models, struct pool *pool, struct errinfo *info)
