@@ -68,7 +68,7 @@ $(deps_config): tools/deps.sh $(if $(filter-out auto $(DEPS_MODE),$(HEARTH_DEPS)
 	@HEARTH_DEPS_CONFIG=$@ tools/deps.sh
 
 # Libraries by the part of the tree that uses them. Only these are linked.
-LIBS_base   := libblake3 libxxhash inih
+LIBS_base   := libblake3 libxxhash libsodium inih
 LIBS_prompt := yyjson
 LIBS_http   := libuv libllhttp
 LIBS_engine := llama ggml

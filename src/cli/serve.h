@@ -65,6 +65,8 @@ struct serve_store {
     struct worker_memory *memory; /* of the cache, where engines have processes of their own; NULL = this process's alone */
     struct replay *replay;
     struct hash256 key; /* of the installation */
+    bool sealed;        /* what is on disk is encrypted */
+    struct hash256 seal_key;
     int dir;            /* state folder; FILE_NO = none */
     uint64_t ram_bytes;
     const char *ssd_dir; /* NULL = none */

@@ -47,8 +47,9 @@ static void print_store(FILE *out, const struct serve_store *store)
         fprintf(out, "  cache    off\n");
         return;
     }
-    fprintf(out, "  cache    RAM %s, SSD %s\n", units_format_size(store->ram_bytes, ram),
-            store->ssd_dir != NULL ? store->ssd_dir : "none");
+    fprintf(out, "  cache    RAM %s, SSD %s%s\n", units_format_size(store->ram_bytes, ram),
+            store->ssd_dir != NULL ? store->ssd_dir : "none",
+            store->ssd_dir != NULL && store->sealed ? ", encrypted" : "");
 }
 
 static void print_socket(FILE *out, const struct serve_place *place)
