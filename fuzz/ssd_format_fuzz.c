@@ -1,12 +1,13 @@
 /*
  * ssd_format_fuzz.c: bytes from a disk that nobody can vouch for.
  *
- * Random bytes do not get past a keyed digest, so that a parser behind it is never reached. An input is therefore used in four ways:
+ * Random bytes do not get past a keyed digest, so that a parser behind it is never reached. An input is therefore used in five ways:
  *
  *      raw        as a file, as it is
  *      resealed   as a file whose magic, key id and digests are made right: hostile fields from somebody who has the key
  *      fitted     as above, but its sizes are made to fit too: what only the last checks can refuse
  *      recipe     as the description of an object, which is encoded, must come back equal, and then is damaged in one place
+ *      sealed     encrypted with the right key: hostile fields behind it, then a changed byte
  *
  * What must hold: no read or write out of bounds; what is accepted has one form only (encoding it again gives the same bytes); what
  * was changed without the key is never accepted. Each buffer is as long as its content, so that the sanitizer sees one byte too many.
@@ -186,7 +187,7 @@ static void try_fitted(const uint8_t *data, size_t len)
     memcpy(file, prefix, sizeof(prefix));
     take_bytes(&source, file + SSD_PREFIX_BYTES, whole - SSD_PREFIX_BYTES);
     put_u32(file + SSD_AT_VERSION, SSD_VERSION);
-    put_u32(file + SSD_AT_FLAGS, get_u32(file + SSD_AT_FLAGS) & SSD_FLAGS_KNOWN);
+    put_u32(file + SSD_AT_FLAGS, get_u32(file + SSD_AT_FLAGS) & SSD_FLAG_PAYLOAD_MAC);
     put_u32(file + SSD_AT_HEADER_BYTES, header_bytes);
     put_u32(file + SSD_AT_TOKENS_COUNT, sizes.tokens_count);
     put_u32(file + SSD_AT_SHAPE_BYTES, sizes.shape_bytes);
@@ -254,6 +255,73 @@ static void try_recipe(const uint8_t *data, size_t len)
     mem_free(tokens);
 }
 
+/* ---- sealed ---- */
+
+static enum ssd_result read_sealed(const struct ssd_format *format, const uint8_t *file, size_t len)
+{
+    struct ssd_expect expect = {.file_bytes = len};
+    struct ssd_prefix prefix;
+    struct ssd_header header;
+    struct ssd_payload payload;
+    uint8_t out[64];
+
+    describe(format, file, len);
+    enum ssd_result result = ssd_format_decode_prefix(format, file, len, len, &prefix);
+    if (result != SSD_OK)
+        return result;
+    int32_t *words =
+        mem_alloc_array(prefix.words, sizeof(*words)); /* exactly as many as it asks for */
+    result = ssd_format_decode(format, file, len, &expect, &header, words);
+    if (result == SSD_OK) {
+        assert(header.meta.bytes <= sizeof(out));
+        memcpy(out, file + header.header_bytes, header.meta.bytes);
+        ssd_payload_init(&payload, format, &header);
+        ssd_payload_open(&payload, out, header.meta.bytes);
+        ssd_payload_update(&payload, out, header.meta.bytes);
+        result = ssd_payload_finish(&payload);
+    }
+    mem_free(words);
+    return result;
+}
+
+/* A private part of any bytes, sealed with the right key: hostile fields from somebody who has it. Then one byte of the file is changed. */
+static void try_sealed(const uint8_t *data, size_t len)
+{
+    static const struct hash256 key = {{0x42}}, seal_key = {{0x43}};
+    struct source source = {data, len};
+    struct ssd_format format = make_format(false);
+    uint8_t payload[64], private[SSD_AT_TOKENS - SSD_PREFIX_BYTES];
+    uint32_t header_bytes;
+
+    ssd_format_set_seal(&format, &key, &seal_key);
+    struct tier_meta meta = {.end = TOKENS_MAX,
+                             .tokens_count = take_below(&source, 40),
+                             .shape_bytes = take_below(&source, TIER_SHAPE_BYTES_MAX + 1),
+                             .bytes = 1 + take_below(&source, sizeof(payload))};
+    uint32_t at = take_below(&source, 1 << 20);
+    bool any = take_below(&source, 2);
+    static const int32_t tokens[40];
+    meta.tokens = tokens;
+    take_bytes(&source, payload, sizeof(payload));
+    take_bytes(&source, private, sizeof(private));
+    enum err err = ssd_format_measure(&format, &meta, &header_bytes);
+    assert(err == ERR_OK);
+    size_t whole = header_bytes + meta.bytes;
+    uint8_t *file = mem_alloc(whole);
+    err = ssd_format_encode(&format, &meta, payload, file, header_bytes);
+    assert(err == ERR_OK);
+    if (any)
+        memcpy(file + SSD_PREFIX_BYTES, private, sizeof(private));
+    ssd_format_seal_frame(&format, file, 0, payload, file + header_bytes, meta.bytes);
+    ssd_format_seal_header(&format, file);
+    enum ssd_result result = read_sealed(&format, file, whole);
+    assert(any || result == SSD_OK);
+    file[at % whole] ^= (uint8_t)(1 + at / whole % 255);
+    result = read_sealed(&format, file, whole);
+    assert(result != SSD_OK);
+    mem_free(file);
+}
+
 static void try_name(const uint8_t *data, size_t len)
 {
     struct hash256 key;
@@ -274,5 +342,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     try_resealed(data, len);
     try_fitted(data, len);
     try_recipe(data, len);
+    try_sealed(data, len);
     return 0;
 }
