@@ -68,7 +68,7 @@ $(deps_config): tools/deps.sh $(if $(filter-out auto $(DEPS_MODE),$(HEARTH_DEPS)
 	@HEARTH_DEPS_CONFIG=$@ tools/deps.sh
 
 # Libraries by the part of the tree that uses them. Only these are linked.
-LIBS_base   := libblake3 libxxhash inih
+LIBS_base   := libblake3 libxxhash libsodium inih
 LIBS_prompt := yyjson
 LIBS_http   := libuv libllhttp
 LIBS_engine := llama ggml
@@ -146,7 +146,7 @@ endif
 benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format fidelity malformed stress faults kills powerloss fuzz fuzz-run bench clean distclean help version FORCE
+.PHONY: all test test-system serve lint format fidelity malformed timing stress faults kills powerloss fuzz fuzz-run bench clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -249,6 +249,11 @@ malformed_suites := $(addprefix $(B)/tests/,http/malformed_test scenario/malform
 malformed: all $(malformed_suites) $(B)/tests/run $(B)/models.stamp ## send broken requests, many of them (N=100000, SAN=)
 	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_MALFORMED_N=$(N) \
 	    $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') $(B)/tests/run --timeout 7200 $(malformed_suites)
+
+# Whether times to the first token tell a tenant what another one has asked: PAIRS pairs, and a statistical test of them.
+PAIRS ?= 2000
+timing: $(B)/tests/sched/timing_test $(B)/tests/run ## look for a side channel between tenants (PAIRS=2000)
+	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_TIMING_PAIRS=$(PAIRS) $(B)/tests/run --timeout 3600 $(B)/tests/sched/timing_test
 
 # HEARTH_STRESS_S seconds (60) of random seeds; with SAN=thread what several threads do is looked at, too.
 stress_suites := $(addprefix $(B)/tests/cache/,cache_oracle_test cache_threads_test)

@@ -5,9 +5,11 @@
  *      put           through the tier, until flush says that all are stored; digests included
  *      plain_read    one file after another with O_DIRECT (or through the page cache where the file system has none), no verification
  *      get           through the tier, all asked for at once; verified
+ *      put_sealed, get_sealed   the same, encrypted, in a directory of its own
+ *      *_cpu         what each took of the processors, which says more on a machine that others use, too
  *      recover       opening a directory of OBJECTS small objects, with the catalogue and without it; seconds in `value`
  *
- * CSV, one row per point, the best of TURNS turns, in turns with what it is compared with; `ratio` is to the plain run. Both write runs end with
+ * CSV, one row per point, the best of TURNS turns, in turns with what it is compared with; `ratio` is to the plain run. All write runs end with
  * fsync of every file, so that what is measured is the disk, not the page cache.
  *
  *      tier_bench [DIR [MIB [OBJECTS]]]     a folder of its own below DIR (.) is made and removed
@@ -38,8 +40,8 @@ enum { TURNS = 3, PIECE = 4 << 20, OBJECT_BYTES = 8 << 20, SMALL_BYTES = 4096 };
 struct bench {
     char dir[4000];
     unsigned char *data, *dst;
-    uint64_t count; /* of objects of OBJECT_BYTES */
-    struct tier *tier;
+    uint64_t count;                     /* of objects of OBJECT_BYTES */
+    struct tier *tier, *clear, *sealed; /* the one that is measured; both */
     int turn;
 };
 
@@ -65,16 +67,18 @@ static struct hash256 key_of(uint64_t n)
     return hash256_of(&n, sizeof(n));
 }
 
-static struct tier *open_tier(const struct bench *bench, const char *name, bool sync)
+static struct tier *open_tier(const struct bench *bench, const char *name, bool sync, bool sealed)
 {
     static char path[4200];
+    struct hash256 seal_key = key_of(1);
     struct tier_ssd_options options = {.path = path,
                                        .key = key_of(0),
                                        .bytes_max = UINT64_C(1) << 40,
                                        .queue_items_max = 1 << 20,
                                        .queue_bytes_max = UINT64_C(1) << 40,
                                        .close_wait_ns = 600 * NS_PER_S,
-                                       .sync = sync};
+                                       .sync = sync,
+                                       .seal_key = sealed ? &seal_key : NULL};
     struct errinfo info;
     struct tier *tier;
 
@@ -152,6 +156,15 @@ static void run_get(struct bench *bench)
     wait_for(bench->count);
 }
 
+/* Seconds of processors, of all threads. */
+static double cpu_seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
 static double seconds(void (*run)(struct bench *bench), struct bench *bench)
 {
     uint64_t start = clock_mono_ns(clock_real());
@@ -162,15 +175,20 @@ static double seconds(void (*run)(struct bench *bench), struct bench *bench)
 
 static void bench_bytes(struct bench *bench, uint64_t mib)
 {
+    enum { PER_DIRECTION = 3 };
     static const struct {
         const char *name;
         void (*run)(struct bench *bench);
-    } runs[] = {{"plain_write", run_plain_write},
-                {"put", run_put},
-                {"plain_read", run_plain_read},
-                {"get", run_get}};
-    double best[COUNT_OF(runs)] = {1e9, 1e9, 1e9, 1e9};
+        bool sealed;
+    } runs[] = {{"plain_write", run_plain_write, false},
+                {"put", run_put, false},
+                {"put_sealed", run_put, true},
+                {"plain_read", run_plain_read, false},
+                {"get", run_get, false},
+                {"get_sealed", run_get, true}};
+    double best[COUNT_OF(runs)] = {1e9, 1e9, 1e9, 1e9, 1e9, 1e9}, best_cpu[COUNT_OF(runs)];
 
+    memcpy(best_cpu, best, sizeof(best));
     bench->count = MAX((mib << 20) / OBJECT_BYTES, 1);
     bench->data = mem_try_alloc_aligned(4096, bench->count * OBJECT_BYTES);
     bench->dst = mem_try_alloc_aligned(4096, bench->count * OBJECT_BYTES);
@@ -179,16 +197,27 @@ static void bench_bytes(struct bench *bench, uint64_t mib)
     hash_random(bench->data, OBJECT_BYTES);
     for (uint64_t i = 1; i < bench->count; i++)
         memcpy(bench->data + i * OBJECT_BYTES, bench->data, OBJECT_BYTES);
-    bench->tier = open_tier(bench, "tier", true);
+    bench->clear = open_tier(bench, "tier", true, false);
+    bench->sealed = open_tier(bench, "sealed", true, true);
     for (bench->turn = 0; bench->turn < TURNS; bench->turn++)
         for (size_t r = 0; r < COUNT_OF(runs); r++) {
+            bench->tier = runs[r].sealed ? bench->sealed : bench->clear;
+            double cpu = cpu_seconds();
             double took = seconds(runs[r].run, bench);
+            cpu = cpu_seconds() - cpu;
             best[r] = MIN(best[r], took);
+            best_cpu[r] = MIN(best_cpu[r], cpu);
         }
     for (size_t r = 0; r < COUNT_OF(runs); r++)
         printf("%s,%llu,%.3f,GB/s,%.2f\n", runs[r].name, (unsigned long long)bench->count,
-               (double)(bench->count * OBJECT_BYTES) / best[r] / 1e9, best[r / 2 * 2] / best[r]);
-    tier_close(&bench->tier);
+               (double)(bench->count * OBJECT_BYTES) / best[r] / 1e9,
+               best[r / PER_DIRECTION * PER_DIRECTION] / best[r]);
+    for (size_t r = 0; r < COUNT_OF(runs); r++)
+        printf("%s_cpu,%llu,%.3f,s/GB,%.2f\n", runs[r].name, (unsigned long long)bench->count,
+               best_cpu[r] / ((double)(bench->count * OBJECT_BYTES) / 1e9),
+               best_cpu[r / PER_DIRECTION * PER_DIRECTION] / best_cpu[r]);
+    tier_close(&bench->clear);
+    tier_close(&bench->sealed);
     mem_free(bench->data);
     mem_free(bench->dst);
 }
@@ -200,15 +229,6 @@ static bool count_one(const struct tier_meta *meta, void *arg)
     return true;
 }
 
-/* Seconds of processors, of all threads. */
-static double cpu_seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /* Opening and one `each`, as the cache does it. On a machine that others use, too, the time of the processors says more. */
 static void bench_recover(struct bench *bench, uint64_t objects)
 {
@@ -217,7 +237,7 @@ static void bench_recover(struct bench *bench, uint64_t objects)
     char catalogue[4200];
 
     atomic_store(&finished, 0);
-    struct tier *tier = open_tier(bench, "small", false);
+    struct tier *tier = open_tier(bench, "small", false, false);
     for (uint64_t i = 0; i < objects; i++) {
         struct tier_meta meta = {.key = key_of(i),
                                  .bytes = sizeof(data),
@@ -239,7 +259,7 @@ static void bench_recover(struct bench *bench, uint64_t objects)
                 unlink(catalogue);
             double cpu = cpu_seconds();
             uint64_t start = clock_mono_ns(clock_real());
-            tier = open_tier(bench, "small", false);
+            tier = open_tier(bench, "small", false, false);
             uint64_t opened = clock_mono_ns(clock_real());
             tier->ops->each(tier, count_one, &seen);
             uint64_t end = clock_mono_ns(clock_real());

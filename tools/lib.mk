@@ -6,14 +6,14 @@
 #   $(B)/lib/hearth/host/             with the private sysroot: links to the libraries that libhearth.so needs
 #
 # The library is for programs of the machine, so it is built for the machine's own C library even where everything else is built
-# for the sysroot's newer one. That works because it needs two libraries only, libblake3 and libxxhash, and these need nothing new
-# of a C library. They are found by a RUNPATH relative to libhearth.so itself, in a folder that has them and no C library, here
+# for the sysroot's newer one. That works because it needs three libraries only, libblake3, libxxhash and libsodium, and these need
+# nothing new of a C library. They are found by a RUNPATH relative to libhearth.so itself, in a folder that has them and no C library, here
 # and, with the same names, below PREFIX.
 
 lib_abi := 0
 lib_api := $(shell sed -n 's/^.define HEARTH_API_VERSION \([0-9]*\).*/\1/p' include/hearth/hearth.h)
 lib_so  := libhearth.so.$(lib_abi).$(lib_api)
-lib_needs := libblake3 libxxhash
+lib_needs := libblake3 libxxhash libsodium
 L   := $(B)/lib
 pic := $(B)/pic
 
@@ -25,9 +25,10 @@ ifeq ($(DEPS_MODE),sysroot)
 # Without headers of its own a machine compiles no program that could use the library.
 have_lib := $(shell printf '\043include <stdio.h>\n' | $(CC) $(CPPFLAGS) -fsyntax-only -x c - 2>/dev/null && echo 1)
 # The sysroot's include folder as a whole would bring its C library's headers with it.
-lib_headers := blake3.h xxhash.h ini.h
+lib_headers := blake3.h xxhash.h ini.h sodium.h sodium
 lib_include := -I$(pic)/include
-lib_names   := $(addsuffix .so.0,$(lib_needs))
+# By their SONAMEs, which differ.
+lib_names   := $(foreach need,$(lib_needs),$(notdir $(shell sed -n 's,.* .*/\($(need)\.so\.[0-9]*\)$$,\1,p' $(DEPS_SYSROOT)/files | head -n 1)))
 lib_stamp   := $(pic)/links.stamp
 lib_libs    := $(lib_names:%=$(L)/hearth/host/%) -lm -Wl,-rpath,'$$ORIGIN/hearth/host' -Wl,--enable-new-dtags
 pc_requires :=

@@ -38,7 +38,7 @@ extern "C" {
 
 #define HEARTH_API __attribute__((visibility("default")))
 
-#define HEARTH_API_VERSION 1 /* grows when something is added; the SONAME grows when something breaks */
+#define HEARTH_API_VERSION 2 /* grows when something is added; the SONAME grows when something breaks */
 
 enum hearth_error {
     HEARTH_OK = 0,
@@ -172,6 +172,9 @@ struct hearth_ssd_options {
     bool read_only;          /* beside a process that writes */
     double bytes_per_s;      /* expected of a read, for weighing it against computing; 0 = not known */
     uint64_t drain_ms;       /* that hearth_close may go on writing; 0 = 5,000 */
+    /* HEARTH_KEY_BYTES: objects are encrypted with it (XChaCha20-Poly1305); NULL = not. Objects of the other kind, or of another key, are left
+     * alone and not found. Names of files are hashes with the cache's own key: whoever has that can check guesses of a prompt against them. */
+    const unsigned char *seal_key;
 };
 
 /* What is stored from now on goes there, too, and what is there from earlier processes with the same key can be found at once. Before any

@@ -25,6 +25,7 @@ enum {
     WORKERS_DEFAULT = 2,
     QUEUE_DEFAULT = 256,
     KEEPALIVE_MS_DEFAULT = 8000,
+    LOAD_MS_DEFAULT = 5 * 60 * 1000,
     RETRY_AFTER_S = 2,
 };
 
@@ -47,11 +48,12 @@ const struct endpoint api_endpoints[] = {
     {HTTP_METHOD_POST, "/detokenize", "detokenize", NULL, .work = endpoint_detokenize},
     {HTTP_METHOD_POST, "/apply-template", "apply_template", &dialect_openai_chat,
      .work = endpoint_apply_template},
-    {HTTP_METHOD_POST, "/admin/cache/clear", "admin", NULL, .admin = true,
+    {HTTP_METHOD_POST, "/admin/cache/clear", "admin", NULL, .admin = true, .plain = true,
      .work = endpoint_cache_clear},
     {HTTP_METHOD_GET, "/v1/models", "models", NULL, .now = endpoint_models},
     {HTTP_METHOD_GET, "/models", "models", NULL, .now = endpoint_models},
     {HTTP_METHOD_GET, "/v1/models/{id...}", "models", NULL, .now = endpoint_model},
+    {HTTP_METHOD_POST, "/v1/models/{id...}", "models", NULL, .admin = true, .now = endpoint_model_change},
     {HTTP_METHOD_GET, "/props", "props", NULL, .now = endpoint_props},
     {HTTP_METHOD_GET, "/slots", "slots", NULL, .now = endpoint_slots},
     {HTTP_METHOD_GET, "/metrics", "metrics", NULL, .now = endpoint_metrics},
@@ -77,10 +79,10 @@ bool api_is_draining(const struct api *api)
     return atomic_load_explicit(&api->draining, memory_order_relaxed);
 }
 
-void api_set_model(struct api *api, struct model *model)
+void api_set_pool(struct api *api, struct pool *pool)
 {
-    /* Release: who sees the model sees all of it. */
-    atomic_store_explicit(&api->model, model, memory_order_release);
+    /* Release: who sees the pool sees all of it. */
+    atomic_store_explicit(&api->pool, pool, memory_order_release);
 }
 
 void api_set_http_metrics(struct api *api, const struct metric_set *metrics)
@@ -88,22 +90,15 @@ void api_set_http_metrics(struct api *api, const struct metric_set *metrics)
     api->http_metrics = metrics;
 }
 
-struct model *api_find_model(struct api *api, struct str name, struct api_error *error)
+struct pool *api_pool(struct api *api, struct api_error *error)
 {
-    struct model *model = atomic_load_explicit(&api->model, memory_order_acquire);
+    struct pool *pool = atomic_load_explicit(&api->pool, memory_order_acquire);
 
-    if (!model) {
+    if (!pool) {
         api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "Loading model");
         error->retry_after_s = RETRY_AFTER_S;
-        return NULL;
     }
-    if (api->options.strict_model && name.len > 0 && !str_eq(name, str_from(model_name(model)))) {
-        api_error_set(error, API_ERROR_MODEL, "model",
-                      "The model '" STR_FMT "' does not exist. This server has '%s'.",
-                      (int)MIN(name.len, 128), name.ptr, model_name(model));
-        return NULL;
-    }
-    return model;
+    return pool;
 }
 
 int64_t api_local_time(const struct api *api)
@@ -306,6 +301,8 @@ static void set_defaults(struct api *api, const struct api_options *options)
         api->options.request_bytes_max = REQUEST_BYTES_DEFAULT;
     if (api->options.keepalive_ms == 0)
         api->options.keepalive_ms = KEEPALIVE_MS_DEFAULT;
+    if (api->options.load_ms == 0)
+        api->options.load_ms = LOAD_MS_DEFAULT;
 }
 
 static enum err start_workers(struct api *api, struct errinfo *info)
@@ -325,7 +322,7 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     *out = NULL;
     set_defaults(api, options);
     hash_random(&api->instance, sizeof(api->instance));
-    atomic_init(&api->model, NULL);
+    atomic_init(&api->pool, NULL);
     atomic_init(&api->next_gen, 1);
     lock_init(&api->lock, "api", LOCK_RANK_API);
     cond_init(&api->calls_gone);

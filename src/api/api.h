@@ -33,8 +33,8 @@ struct hearth_cache;
 struct log;
 struct memory;
 struct metric_set;
-struct model;
 struct neutral;
+struct pool;
 struct replay;
 
 /* Zero is a good default for each field. What is pointed to outlives the api. */
@@ -44,6 +44,7 @@ struct api_options {
     uint32_t queue;           /* calls that wait for a worker; 0 = 256 */
     size_t request_bytes_max; /* memory of one request beside its body; 0 = 256 MiB */
     uint32_t keepalive_ms;    /* silence of a stream before it is filled; 0 = 8 s (I80) */
+    uint32_t load_ms;         /* how long a call waits for a model that is being loaded; 0 = 5 min */
     const struct sample_params *sample; /* what requests start with; NULL = sample_params_default */
     bool strict_model;        /* unknown names are a 404; else they mean the default model */
     struct neutral *neutral;  /* NULL = texts stay as they are */
@@ -62,8 +63,8 @@ enum err api_create(struct api **api, const struct api_options *options,
 /* Ends what is left and waits for it. The http server is stopped, the models still run. Accepts NULL inside. */
 void api_destroy(struct api **api);
 
-/* The model that answers; until the first call requests get a 503. It outlives the api. */
-void api_set_model(struct api *api, struct model *model);
+/* The models that answer; until the call requests get a 503. They outlive the api. */
+void api_set_pool(struct api *api, struct pool *pool);
 
 /* Also shown by /metrics; valid until it is set to NULL. Before requests come. */
 void api_set_http_metrics(struct api *api, const struct metric_set *metrics);

@@ -37,6 +37,7 @@ struct endpoint {
     const struct dialect *dialect; /* of errors, and of answers; NULL: OpenAI's errors */
     bool open;        /* without a key */
     bool admin;       /* changes the server for all: with an admin key only */
+    bool plain;       /* its work needs no model */
     void (*now)(const struct visit *visit); /* on the loop thread; must not block */
     void (*work)(struct call *call);        /* on a worker */
 };
@@ -54,7 +55,7 @@ struct api {
     struct metric_set *metrics;
     const struct metric_set *http_metrics;
     struct clock *clock;
-    _Atomic(struct model *) model;
+    _Atomic(struct pool *) pool;
     atomic_bool draining;
     atomic_ullong next_request, next_gen;
     uint64_t instance; /* random: request ids of two runs differ */
@@ -79,8 +80,8 @@ extern const size_t api_endpoints_count;
 /* The dialect that an endpoint's errors are written in. */
 const struct dialect *api_dialect(const struct endpoint *endpoint);
 
-/* The model for a name, or NULL: `error` says why. */
-struct model *api_find_model(struct api *api, struct str name, struct api_error *error);
+/* The models, or NULL while the server starts: `error` says so. */
+struct pool *api_pool(struct api *api, struct api_error *error);
 bool api_is_draining(const struct api *api);
 int64_t api_local_time(const struct api *api);
 
@@ -94,6 +95,7 @@ void visit_fail(const struct visit *visit, const struct api_error *error);
 /* ---- endpoints_model.c ---- */
 void endpoint_models(const struct visit *visit);
 void endpoint_model(const struct visit *visit);
+void endpoint_model_change(const struct visit *visit);
 void endpoint_props(const struct visit *visit);
 
 /* ---- endpoints_status.c ---- */

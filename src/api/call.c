@@ -80,6 +80,8 @@ static void free_choice(struct call_choice *choice)
 
 static void destroy(struct call *call)
 {
+    struct pool *pool = atomic_load_explicit(&call->api->pool, memory_order_acquire);
+
     for (size_t i = 0; i < call->choices_count; i++)
         free_choice(&call->choices[i]);
     mem_free(call->choices);
@@ -89,6 +91,8 @@ static void destroy(struct call *call)
     buf_fini(&call->out);
     buf_fini(&call->body);
     lock_fini(&call->lock);
+    if (call->model)
+        pool_release(pool, call->model);
     mem_free(call);
 }
 
@@ -121,12 +125,15 @@ void call_drop(struct call *call)
 
 void call_cancel(struct call *call)
 {
+    struct pool *pool = atomic_load_explicit(&call->api->pool, memory_order_acquire);
     size_t submitted;
 
     lock_enter(&call->lock);
     call->cancelled = true;
     submitted = call->submitted;
     lock_leave(&call->lock);
+    if (pool)
+        pool_cancel(pool, &call->wait);
     for (size_t i = 0; i < submitted; i++)
         gen_cancel(&call->choices[i].gen);
 }
@@ -161,13 +168,6 @@ static bool is_cancelled(struct call *call)
     return cancelled;
 }
 
-void call_run(struct call *call)
-{
-    if (!is_cancelled(call))
-        call->endpoint->work(call);
-    call_drop(call);
-}
-
 /* ---- answers of endpoints ---- */
 
 void call_fail(struct call *call, const struct api_error *error)
@@ -175,7 +175,10 @@ void call_fail(struct call *call, const struct api_error *error)
     call->answered = true;
     call->outcome = error->kind;
     call->refused = *error;
-    respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);
+    if (call_stream_begun(call)) /* while the model was loaded */
+        call_end_stream(call, error);
+    else
+        respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);
 }
 
 /* Counted, not logged: such refusals come in floods, and the loop thread must not wait for the log. */
@@ -197,7 +200,7 @@ void call_respond(struct call *call, const struct buf *body)
     respond_json(call->reply, 200, call->request_id, body);
 }
 
-bool call_read(struct call *call, struct api_error *error)
+static bool read_body(struct call *call, struct api_error *error)
 {
     struct str body = {call->body.data, call->body.len};
     enum err err = json_read_body(body, &call->request.body, error);
@@ -212,23 +215,58 @@ bool call_read(struct call *call, struct api_error *error)
 
 static bool parse(struct call *call, struct api_error *error)
 {
-    const struct endpoint *endpoint = call->endpoint;
+    const struct dialect *dialect = call->endpoint->dialect;
     yyjson_val *root;
     enum err err;
 
-    if (!call_read(call, error))
+    if (!read_body(call, error))
         return false;
     root = yyjson_doc_get_root(call->request.body);
-    err = api_dialect(endpoint)->parse(&call->request, root, error);
+    if (dialect) {
+        err = dialect->parse(&call->request, root, error);
+    } else {
+        struct json_reader reader = {root, NULL, error};
+
+        err = json_read_str(&reader, "model", &call->request.model);
+    }
     if (err != ERR_OK)
         respond_error_from(error, err, NULL);
     return err == ERR_OK;
+}
+
+/* What all endpoints begin with. False: the call is answered, or (*parked) it is not ours any more. */
+static bool begin(struct call *call, bool *parked)
+{
+    enum pool_answer answer = POOL_ANSWER_REFUSED;
+    struct api_error error = {0};
+
+    if (call->model) /* it comes back from the pool */
+        return true;
+    if (call->endpoint->plain)
+        answer = parse(call, &error) ? POOL_ANSWER_READY : POOL_ANSWER_REFUSED;
+    else if (api_pool(call->api, &error) && parse(call, &error))
+        answer = call_get_model(call, &error);
+    *parked = answer == POOL_ANSWER_WAITING;
+    if (answer == POOL_ANSWER_REFUSED)
+        call_fail(call, &error);
+    return answer == POOL_ANSWER_READY;
+}
+
+void call_run(struct call *call)
+{
+    bool parked = false;
+
+    if (!is_cancelled(call) && begin(call, &parked))
+        call->endpoint->work(call);
+    if (!parked)
+        call_drop(call);
 }
 
 bool call_prepare(struct call *call, struct api_error *error)
 {
     struct api *api = call->api;
     struct prepare_tools tools = {
+        .model = call->model,
         .neutral = api->options.neutral,
         .replay = api->options.replay,
         .replay_keep = api->options.replay_keep,
@@ -236,10 +274,7 @@ bool call_prepare(struct call *call, struct api_error *error)
         .now_s = api_local_time(api),
     };
 
-    if (!api_find_model(api, STR_NONE, error) || !parse(call, error))
-        return false;
-    call->model = tools.model = api_find_model(api, call->request.model, error);
-    return call->model && prepare(&call->prepared, &call->request, &tools, error) == ERR_OK;
+    return prepare(&call->prepared, &call->request, &tools, error) == ERR_OK;
 }
 
 /* ---- generations ---- */
@@ -348,14 +383,18 @@ static size_t token_bytes(void *arg, token_id token, char *out, size_t size)
     return engine_token_bytes(arg, token, true, out, size);
 }
 
-static void make_answer(struct call *call)
+void call_make_answer(struct call *call)
 {
     struct answer *answer = &call->answer;
 
-    answer_init(answer, &call->request);
-    answer->request_id = call->request_id;
-    answer->created_s = clock_wall_ns(call->api->clock) / NS_PER_S;
-    answer->model = model_name(call->model);
+    if (!answer->request) {
+        answer_init(answer, &call->request);
+        answer->request_id = call->request_id;
+        answer->created_s = clock_wall_ns(call->api->clock) / NS_PER_S;
+        answer->model = call->wait.name;
+    }
+    if (!call->model)
+        return;
     answer->token_bytes = token_bytes;
     answer->token_bytes_arg = model_engine(call->model);
 }
@@ -404,7 +443,7 @@ void call_generate(struct call *call)
         call_fail(call, &error);
         return;
     }
-    make_answer(call);
+    call_make_answer(call);
     make_choices(call);
     if (submit(call) && call->request.stream)
         call_begin_stream(call);

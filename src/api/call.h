@@ -2,7 +2,8 @@
  * call.h: one request on its way through the threads.
  *
  *      loop thread      create, queue ------------------------------------------ on_close: cancel
- *      worker                        read, parse, prepare, submit n generations
+ *      worker                        read, parse, get the model, prepare, submit n generations
+ *      pool                                        (park until it is loaded, then back to the queue)
  *      scheduler                                                  sinks: events, text --> client
  *      last of them                                                                 finish, release
  *
@@ -32,6 +33,7 @@
 #include "base/lock.h"
 #include "http/reply.h"
 #include "http/request.h"
+#include "models/pool.h"
 
 struct api;
 struct call;
@@ -58,7 +60,8 @@ struct call {
     char who[AUTH_NAME_BYTES], tenant[AUTH_NAME_BYTES];
     uint64_t arrived_ns, started_ns; /* monotonic: its first byte; its first choice */
 
-    struct model *model;
+    struct pool_wait wait; /* for the model */
+    struct model *model;   /* counted, until the call is gone */
     struct gen_request request;
     struct prepared prepared;
     struct answer answer;
@@ -86,10 +89,11 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
                          struct http_request *request, struct http_reply *reply,
                          const struct auth_result *auth) NODISCARD;
 
-/* On a worker: does the endpoint's work. The call may be gone when it returns. */
+/* On a worker: reads the body, gets the model, does the endpoint's work; again when a model that it waited for is there. The call may be gone
+ * when it returns. */
 void call_run(struct call *call);
 
-/* On the loop thread, instead of the queue, which is full. The call is gone when it returns. */
+/* Instead of the queue, which is full. The call is gone when it returns. */
 void call_refuse(struct call *call);
 
 /* Drops what is pending: the last one sends the end of the answer. */
@@ -102,10 +106,7 @@ void call_cancel(struct call *call);
 void call_fail(struct call *call, const struct api_error *error);
 void call_respond(struct call *call, const struct buf *body);
 
-/* Reads the body as JSON into the request. */
-bool call_read(struct call *call, struct api_error *error) NODISCARD;
-
-/* Model, body, request, prompt: the way that all endpoints with a prompt share. False: `error` says what is wrong. */
+/* From the request to the prompt, as all endpoints with a prompt need it. False: `error` says what is wrong. */
 bool call_prepare(struct call *call, struct api_error *error) NODISCARD;
 
 bool call_is_gone(struct call *call); /* the client is */
@@ -114,7 +115,18 @@ bool call_has_gen(struct call *call, uint64_t gen); /* the generation of that id
 /* Endpoints' work (struct endpoint). */
 void call_generate(struct call *call);
 
-/* ---- between call.c, call_sink.c and call_end.c ---- */
+/* ---- between call.c, call_model.c, call_sink.c and call_end.c ---- */
+
+/* The model that the request means. READY: call->model. WAITING: the call is the pool's; it comes back to a worker, or is ended there; the
+ * caller must not touch it any more. REFUSED: `error` says why. */
+enum pool_answer call_get_model(struct call *call, struct api_error *error) NODISCARD;
+
+/* The answer, with what is known of it; the first call makes it. */
+void call_make_answer(struct call *call);
+
+/* Ends a stream that was begun, with an error or without (NULL). */
+bool call_stream_begun(struct call *call);
+void call_end_stream(struct call *call, const struct api_error *error);
 
 /* Sends the head of a stream unless it was sent; before the first byte of it. Any thread. */
 void call_begin_stream(struct call *call);

@@ -15,7 +15,7 @@ enum { LINE_BYTES_MAX = 512 };
 
 /* ---- the client ---- */
 
-static void end_stream(struct call *call, const struct api_error *error)
+void call_end_stream(struct call *call, const struct api_error *error)
 {
     const struct dialect *dialect = api_dialect(call->endpoint);
 
@@ -38,7 +38,7 @@ static void end_whole(struct call *call)
     buf_fini(&body);
 }
 
-static bool stream_begun(struct call *call)
+bool call_stream_begun(struct call *call)
 {
     bool begun;
 
@@ -61,8 +61,8 @@ static void end_generation(struct call *call)
     const struct api_error *error = error_of(call);
 
     call->outcome = error ? error->kind : API_OK;
-    if (stream_begun(call))
-        end_stream(call, error);
+    if (call_stream_begun(call))
+        call_end_stream(call, error);
     else if (error)
         respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);
     else

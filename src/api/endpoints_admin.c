@@ -36,15 +36,10 @@ void endpoint_cache_clear(struct call *call)
 {
     struct hearth_cache *cache = call->api->options.cache;
     struct api_error error = {0};
-    struct json_reader reader;
+    struct json_reader reader = {yyjson_doc_get_root(call->request.body), NULL, &error};
     enum hearth_tier tier;
     struct buf body;
 
-    if (!call_read(call, &error)) {
-        call_fail(call, &error);
-        return;
-    }
-    reader = (struct json_reader){yyjson_doc_get_root(call->request.body), NULL, &error};
     if (read_tier(&reader, &tier) != ERR_OK) {
         call_fail(call, &error);
         return;

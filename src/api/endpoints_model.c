@@ -1,5 +1,6 @@
 /*
- * endpoints_model.c: what is served: the list of models in the form of both dialects, and /props with everything that is set.
+ * endpoints_model.c: what is served: the list of models in the form of both dialects, loading and unloading them, and /props with everything that
+ * is set. All on the loop thread: the pool starts what takes time.
  */
 #include "api/api_impl.h"
 
@@ -10,7 +11,7 @@
 #include "api/json_read.h"
 #include "api/json_write.h"
 #include "base/clock.h"
-#include "models/model.h"
+#include "models/pool.h"
 #include "prompt/neutral.h"
 #include "prompt/replay.h"
 #include "sched/memory.h"
@@ -29,21 +30,16 @@ static void write_time(struct json *json, const char *key, uint64_t seconds)
         json_key_text(json, key, text);
 }
 
-/* The names of the field: n_ctx is llama-server's, max_model_len vLLM's, context_length that of routers. */
-static void write_model(struct json *json, const struct model *model)
+/* What only a loaded model knows. The names of the field: n_ctx is llama-server's, max_model_len vLLM's, context_length that of routers. */
+static void write_facts(struct json *json, const struct model *model)
 {
     const struct engine_facts *facts = model_facts(model);
+    char kinds[64];
 
-    json_open(json, '{');
-    json_key_text(json, "id", model_name(model));
-    json_key_text(json, "object", "model");
-    json_key_uint(json, "created", model_loaded_s(model));
-    json_key_text(json, "owned_by", "hearth");
     json_key_uint(json, "context_length", facts->context);
     json_key_uint(json, "max_model_len", facts->context);
-    json_key_text(json, "type", "model");
-    json_key_text(json, "display_name", model_name(model));
     write_time(json, "created_at", model_loaded_s(model));
+    json_key_text(json, "kinds", kind_set_names(facts->kinds, kinds, sizeof(kinds)));
     json_key(json, "meta");
     json_open(json, '{');
     json_key_uint(json, "n_ctx", facts->context);
@@ -54,59 +50,187 @@ static void write_model(struct json *json, const struct model *model)
     json_key_text(json, "architecture", facts->architecture);
     json_key_text(json, "description", facts->description);
     json_close(json, '}');
+}
+
+static void write_state(struct json *json, const struct pool_view *view)
+{
+    json_key_text(json, "state", pool_state_name(view->state));
+    if (view->state == POOL_LOADING) {
+        json_key(json, "progress");
+        json_single(json, view->progress);
+    }
+    if (view->state == POOL_FAILED)
+        json_key_text(json, "error", err_sentence(view->error.code));
+    json_key_bool(json, "default", view->is_default);
+    json_key_bool(json, "pinned", view->pinned);
+    json_key_bool(json, "file_missing", view->file_missing);
+    json_key_uint(json, "size", view->file_bytes);
+    json_key_uint(json, "memory_bytes", view->bytes);
+    json_key_uint(json, "ttl_s", view->ttl_ns / NS_PER_S);
+    json_key_uint(json, "idle_s", view->idle_ns / NS_PER_S);
+    json_key_uint(json, "uses", view->uses);
+    json_key_uint(json, "waiting", view->waits);
+    json_key_uint(json, "loads", view->loads);
+}
+
+static void write_model(struct json *json, struct pool *pool, size_t index)
+{
+    struct pool_view view;
+    struct model *model;
+
+    if (!pool_view(pool, index, &view))
+        return;
+    model = pool_peek(pool, index);
+    json_open(json, '{');
+    json_key_text(json, "id", view.name);
+    json_key_text(json, "object", "model");
+    json_key_uint(json, "created", model ? model_loaded_s(model) : 0);
+    json_key_text(json, "owned_by", "hearth");
+    json_key_text(json, "type", "model");
+    json_key_text(json, "display_name", view.name);
+    write_state(json, &view);
+    if (model) {
+        write_facts(json, model);
+        pool_unpeek(pool, model);
+    }
     json_close(json, '}');
+}
+
+static void write_ends(struct json *json, struct pool *pool, size_t count)
+{
+    struct pool_view first = {0}, last = {0};
+
+    (void)pool_view(pool, 0, &first);
+    (void)pool_view(pool, count - 1, &last);
+    json_key_text(json, "first_id", first.name);
+    json_key_text(json, "last_id", last.name);
+    json_key_bool(json, "has_more", false);
 }
 
 void endpoint_models(const struct visit *visit)
 {
     struct api_error error = {0};
-    const struct model *model = api_find_model(visit->api, STR_NONE, &error);
+    struct pool *pool = api_pool(visit->api, &error);
     struct buf body;
     struct json json;
+    size_t count;
 
-    if (!model) {
+    if (!pool) {
         visit_fail(visit, &error);
         return;
     }
+    count = pool_count(pool);
     buf_init(&body, BODY_BYTES_MAX);
     json = json_to(&body);
     json_open(&json, '{');
     json_key_text(&json, "object", "list");
     json_key(&json, "data");
     json_open(&json, '[');
-    write_model(&json, model);
+    for (size_t i = 0; i < count; i++)
+        write_model(&json, pool, i);
     json_close(&json, ']');
-    json_key_text(&json, "first_id", model_name(model));
-    json_key_text(&json, "last_id", model_name(model));
-    json_key_bool(&json, "has_more", false);
+    write_ends(&json, pool, count);
     json_close(&json, '}');
     visit_respond(visit, &body);
 }
 
-/* Names may have slashes, as they are or escaped. */
+static void respond_model(const struct visit *visit, struct pool *pool, size_t index)
+{
+    struct buf body;
+    struct json json;
+
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    write_model(&json, pool, index);
+    visit_respond(visit, &body);
+}
+
+static void fail_unknown(const struct visit *visit)
+{
+    struct api_error error = {0};
+
+    api_error_set(&error, API_ERROR_MODEL, "model", "There is no such model. GET /v1/models lists those that exist.");
+    visit_fail(visit, &error);
+}
+
+/* What the path names, decoded: names may have slashes, as they are or escaped. False: it cannot be a name; `name` is to be finished. */
+static bool read_name(const struct visit *visit, struct buf *name)
+{
+    buf_init(name, NAME_BYTES_MAX);
+    return http_percent_decode(visit->request->captures[0], name) == ERR_OK;
+}
+
 void endpoint_model(const struct visit *visit)
 {
     struct api_error error = {0};
-    const struct model *model = api_find_model(visit->api, STR_NONE, &error);
-    struct buf name, body;
-    struct json json;
+    struct pool *pool = api_pool(visit->api, &error);
+    size_t index = SIZE_MAX;
+    struct buf name;
 
-    if (!model) {
+    if (!pool) {
         visit_fail(visit, &error);
         return;
     }
-    buf_init(&name, NAME_BYTES_MAX);
-    if (http_percent_decode(visit->request->captures[0], &name) == ERR_OK &&
-        str_eq((struct str){buf_str(&name), name.len}, str_from(model_name(model)))) {
-        buf_init(&body, BODY_BYTES_MAX);
-        json = json_to(&body);
-        write_model(&json, model);
-        visit_respond(visit, &body);
+    if (read_name(visit, &name))
+        index = pool_find(pool, (struct str){buf_str(&name), name.len}, true);
+    buf_fini(&name);
+    if (index == SIZE_MAX)
+        fail_unknown(visit);
+    else
+        respond_model(visit, pool, index);
+}
+
+/* Cuts "/load" or "/unload" off; false: it ends in neither. */
+static bool cut_action(struct str *path, bool *load)
+{
+    static const struct str actions[] = {STR("/unload"), STR("/load")};
+
+    for (size_t i = 0; i < COUNT_OF(actions); i++) {
+        if (!str_ends(*path, actions[i]))
+            continue;
+        *load = i == 1;
+        path->len -= actions[i].len;
+        return true;
+    }
+    return false;
+}
+
+/* Starts it and says how it stands: nothing is waited for on this thread. */
+static void change(const struct visit *visit, struct pool *pool, struct str name, bool load)
+{
+    struct errinfo info = {0};
+    struct api_error error = {0};
+    enum err err = load ? pool_load(pool, name, &info) : pool_unload(pool, name, &info);
+
+    if (err == ERR_OK) {
+        respond_model(visit, pool, pool_find(pool, name, true));
+    } else if (err == ERR_NOT_FOUND) {
+        fail_unknown(visit);
     } else {
-        api_error_set(&error, API_ERROR_MODEL, "model", "There is no such model. This server has '%s'.",
-                      model_name(model));
+        api_error_set(&error, API_ERROR_INVALID, "model", "%s", info.text);
         visit_fail(visit, &error);
     }
+}
+
+/* POST /v1/models/{id}/load, /unload. */
+void endpoint_model_change(const struct visit *visit)
+{
+    struct api_error error = {0};
+    struct pool *pool = api_pool(visit->api, &error);
+    struct buf name;
+    struct str path;
+    bool load;
+
+    if (!pool) {
+        visit_fail(visit, &error);
+        return;
+    }
+    bool named = read_name(visit, &name);
+    path = (struct str){buf_str(&name), name.len};
+    if (named && cut_action(&path, &load))
+        change(visit, pool, path, load);
+    else
+        fail_unknown(visit);
     buf_fini(&name);
 }
 
@@ -240,7 +364,6 @@ static void write_model_props(struct json *json, const struct api *api, const st
     write_sampling(json, &api->sample);
     json_close(json, '}');
     json_key_uint(json, "total_slots", facts->sequences);
-    json_key_text(json, "model_alias", model_name(model));
     json_key_text(json, "model_description", facts->description);
     json_key_text(json, "cache_state", model_cache_name(model_cache(model)));
     json_key_text(json, "chat_template", facts->chat_template);
@@ -273,22 +396,54 @@ static void write_server_props(struct json *json, const struct api *api)
     write_memory(json, options->memory);
 }
 
-void endpoint_props(const struct visit *visit)
+/* The model that ?model= names, else the default one. */
+static size_t find_props_model(const struct visit *visit, struct pool *pool)
 {
-    struct api_error error = {0};
-    const struct model *model = api_find_model(visit->api, STR_NONE, &error);
+    size_t index = pool_find(pool, STR_NONE, false);
+    struct buf name;
+
+    buf_init(&name, NAME_BYTES_MAX);
+    if (http_query_get(visit->request->query, STR("model"), &name) == ERR_OK)
+        index = pool_find(pool, (struct str){buf_str(&name), name.len}, true);
+    buf_fini(&name);
+    return index;
+}
+
+static void respond_props(const struct visit *visit, struct pool *pool, size_t index)
+{
+    struct model *model = pool_peek(pool, index);
+    struct pool_view view = {0};
     struct buf body;
     struct json json;
 
-    if (!model) {
-        visit_fail(visit, &error);
-        return;
-    }
+    (void)pool_view(pool, index, &view);
     buf_init(&body, BODY_BYTES_MAX);
     json = json_to(&body);
     json_open(&json, '{');
-    write_model_props(&json, visit->api, model);
+    json_key_text(&json, "model_alias", view.name);
+    json_key_text(&json, "state", pool_state_name(view.state));
+    if (model) {
+        write_model_props(&json, visit->api, model);
+        pool_unpeek(pool, model);
+    }
     write_server_props(&json, visit->api);
     json_close(&json, '}');
     visit_respond(visit, &body);
+}
+
+void endpoint_props(const struct visit *visit)
+{
+    struct api_error error = {0};
+    struct pool *pool = api_pool(visit->api, &error);
+    size_t index;
+
+    if (!pool) {
+        visit_fail(visit, &error);
+        return;
+    }
+    index = find_props_model(visit, pool);
+    if (index == SIZE_MAX)
+        fail_unknown(visit);
+    else
+        respond_props(visit, pool, index);
 }

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/metric.h"
-#include "models/model.h"
+#include "models/pool.h"
 #include "sched/memory.h"
 
 enum { BODY_BYTES_MAX = 4 * 1024 * 1024, SLOTS_MAX = 1024 };
@@ -40,7 +40,7 @@ static bool is_loaded(const struct visit *visit)
 {
     struct api_error error = {0};
 
-    return api_find_model(visit->api, STR_NONE, &error) != NULL;
+    return api_pool(visit->api, &error) != NULL;
 }
 
 void endpoint_health(const struct visit *visit)
@@ -117,13 +117,14 @@ static void put_gauges(struct api *api)
     metric_put(api->metrics, STATS_QUEUED, 0, (double)queue_length(api->queue));
 }
 
-static void write_model_numbers(const struct model *model, struct buf *out)
+/* Of all models together, those that were unloaded included: a counter never goes down. */
+static void write_model_numbers(struct pool *pool, struct buf *out)
 {
     struct sched_stats stats;
 
-    if (!model)
+    if (!pool)
         return;
-    sched_get_stats(model_sched(model), &stats);
+    pool_get_stats(pool, &stats);
     stats_write_sched(&stats, out);
 }
 
@@ -140,7 +141,7 @@ void endpoint_metrics(const struct visit *visit)
     (void)metric_render(api->metrics, &body);
     if (api->http_metrics)
         (void)metric_render(api->http_metrics, &body);
-    write_model_numbers(api_find_model(api, STR_NONE, &error), &body);
+    write_model_numbers(api_pool(api, &error), &body);
     if (api->options.cache) {
         hearth_get_stats(api->options.cache, NULL, &stats);
         stats_write_cache(&stats, &body);
@@ -167,10 +168,11 @@ static void write_usage(struct json *json, const struct gen_usage *usage)
     json_key_text(json, "reason", hearth_reason_name(usage->reason));
 }
 
-static void write_slot(struct json *json, const struct sched_view *view)
+static void write_slot(struct json *json, const struct sched_view *view, const char *model)
 {
     json_open(json, '{');
     json_key_uint(json, "id", view->id);
+    json_key_text(json, "model", model);
     json_key_text(json, "phase", gen_phase_name(view->phase));
     json_key_bool(json, "is_processing", view->phase > GEN_DEFERRED && view->phase < GEN_FINISHED);
     json_key(json, "seq");
@@ -192,27 +194,40 @@ static bool is_visible(const struct visit *visit, const struct sched_view *view)
     return api_gen_tenant(visit->api, view->id, who) && strcmp(who, visit->auth.who) == 0;
 }
 
+static void write_slots(const struct visit *visit, struct model *model, struct sched_view *views,
+                        struct json *json)
+{
+    size_t count = MIN(sched_views(model_sched(model), views, SLOTS_MAX), SLOTS_MAX);
+
+    for (size_t i = 0; i < count; i++)
+        if (is_visible(visit, &views[i]))
+            write_slot(json, &views[i], model_name(model));
+}
+
 void endpoint_slots(const struct visit *visit)
 {
     struct api_error error = {0};
-    struct model *model = api_find_model(visit->api, STR_NONE, &error);
+    struct pool *pool = api_pool(visit->api, &error);
     struct sched_view *views;
     struct buf body;
     struct json json;
-    size_t count;
 
-    if (!model) {
+    if (!pool) {
         visit_fail(visit, &error);
         return;
     }
     views = mem_alloc_array(SLOTS_MAX, sizeof(*views));
-    count = MIN(sched_views(model_sched(model), views, SLOTS_MAX), SLOTS_MAX);
     buf_init(&body, BODY_BYTES_MAX);
     json = json_to(&body);
     json_open(&json, '[');
-    for (size_t i = 0; i < count; i++)
-        if (is_visible(visit, &views[i]))
-            write_slot(&json, &views[i]);
+    for (size_t i = 0; i < pool_count(pool); i++) {
+        struct model *model = pool_peek(pool, i);
+
+        if (!model)
+            continue;
+        write_slots(visit, model, views, &json);
+        pool_unpeek(pool, model);
+    }
     json_close(&json, ']');
     mem_free(views);
     visit_respond(visit, &body);

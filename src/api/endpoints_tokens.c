@@ -13,14 +13,9 @@
 
 enum { BODY_BYTES_MAX = 256 * 1024 * 1024, PIECE_BYTES_MAX = 1024 };
 
-/* Reads the body of a call that has no dialect, and finds the model. */
-static bool begin(struct call *call, struct json_reader *reader, struct api_error *error)
+static struct json_reader reader_of(struct call *call, struct api_error *error)
 {
-    call->model = api_find_model(call->api, STR_NONE, error);
-    if (!call->model || !call_read(call, error))
-        return false;
-    *reader = (struct json_reader){yyjson_doc_get_root(call->request.body), NULL, error};
-    return true;
+    return (struct json_reader){yyjson_doc_get_root(call->request.body), NULL, error};
 }
 
 static void respond(struct call *call, struct buf *body)
@@ -39,11 +34,9 @@ struct tokenize_request {
 /* The defaults are llama-server's. */
 static bool read_tokenize(struct call *call, struct tokenize_request *out, struct api_error *error)
 {
-    struct json_reader reader;
+    struct json_reader reader = reader_of(call, error);
 
     *out = (struct tokenize_request){.parse_special = true};
-    if (!begin(call, &reader, error))
-        return false;
     if (json_read_str(&reader, "content", &out->content) != ERR_OK ||
         json_read_bool(&reader, "add_special", &out->add_special) != ERR_OK ||
         json_read_bool(&reader, "parse_special", &out->parse_special) != ERR_OK ||
@@ -144,10 +137,10 @@ static bool detokenize(const struct engine *engine, yyjson_val *tokens, struct b
 
 static bool read_tokens(struct call *call, struct buf *text, struct api_error *error)
 {
-    struct json_reader reader;
+    struct json_reader reader = reader_of(call, error);
     yyjson_val *tokens = NULL;
 
-    if (!begin(call, &reader, error) || json_read_array(&reader, "tokens", &tokens) != ERR_OK)
+    if (json_read_array(&reader, "tokens", &tokens) != ERR_OK)
         return false;
     if (!tokens)
         return json_read_error(&reader, "tokens", "is missing") == ERR_OK;

@@ -89,6 +89,7 @@ struct option_parse {
     /* The tables of the other commands, ended by NULL: the file is shared by all, so a key before any section may be
      * theirs, and what is neither ours nor theirs is a mistake. NULL: other sections are passed over unread. */
     const struct option_table *const *others;
+    const char *named; /* sections "[NAMED name]" are passed over: option_sections, option_read_section. NULL: there are none */
     /* results */
     const char **positional;
     size_t positional_count;
@@ -101,6 +102,15 @@ struct option_parse {
  * which is inih's limit. */
 enum err option_parse(const struct option_table *table, int argc, char **argv, void *values,
                       struct option_parse *parse, struct errinfo *info) NODISCARD;
+
+/* The sections "[KIND name]" of the parse's INI text: their names, in order, in its arena. */
+enum err option_sections(struct option_parse *parse, const char *kind, struct option_list *names,
+                         struct errinfo *info) NODISCARD;
+
+/* Puts what the section "[KIND name]" says over *values, which were filled before; what it does not say stays. A section that is not there
+ * changes nothing. */
+enum err option_read_section(const struct option_table *table, const char *kind, const char *name,
+                             void *values, struct option_parse *parse, struct errinfo *info) NODISCARD;
 
 /* The options part of `hearth CMD --help`: groups, defaults, ranges, environment names. `width` columns, at least 60. A
  * flag that is on by default is listed as --no-NAME, the only form in which it is of use. Fails as buf_append does. */

@@ -22,7 +22,12 @@ struct ini_reader {
     int line;     /* the one that inih has now */
     enum err err; /* first failure of ours, on err_line */
     int err_line;
+    const char *kind, *name;    /* only the section "[kind name]"; or, without a name, */
+    struct option_list *names;  /* ... only the names of such sections */
 };
+
+/* inih keeps 49 characters of a section's name and drops the rest. */
+enum { SECTION_BYTES_MAX = 49 };
 
 static const char *file_name(const struct option_run *run)
 {
@@ -44,6 +49,12 @@ static char *next_line(char *out, int size, void *arg)
         reader->err =
             err_set(reader->run->info, ERR_INVALID, "%s:%d: the line is longer than %d bytes",
                     file_name(reader->run), reader->line, size - 2);
+        return NULL;
+    }
+    if (start[0] == '[' && strcspn(start, "]\n") > SECTION_BYTES_MAX + 1) {
+        reader->err_line = reader->line;
+        reader->err = err_set(reader->run->info, ERR_INVALID, "%s:%d: the section's name is longer than %d bytes",
+                              file_name(reader->run), reader->line, SECTION_BYTES_MAX);
         return NULL;
     }
     memcpy(out, start, len);
@@ -125,6 +136,17 @@ static enum err shared_key(const struct ini_reader *reader, const char *key, con
     return unknown_key(reader, "", key, guess.name);
 }
 
+/* The name in "KIND name", or NULL when the section is of another kind. */
+static const char *name_in(const char *section, const char *kind)
+{
+    size_t len = kind != NULL ? strlen(kind) : 0;
+
+    if (len == 0 || strncmp(section, kind, len) != 0 || section[len] != ' ')
+        return NULL;
+    const char *name = section + len + strspn(section + len, " ");
+    return name[0] != '\0' ? name : NULL;
+}
+
 /* Another command's section is not ours to evaluate, but its keys must exist: a slip is better found now than on the day
  * when that command runs. */
 static enum err section_key(const struct ini_reader *reader, const char *section, const char *key,
@@ -134,7 +156,7 @@ static enum err section_key(const struct ini_reader *reader, const char *section
     bool ours = strcmp(section, run->table->command) == 0;
     struct option_guess guess = {0};
 
-    if (!ours && run->parse->others == NULL)
+    if (!ours && (run->parse->others == NULL || name_in(section, run->parse->named) != NULL))
         return ERR_OK;
     const struct option_table *table = ours ? run->table : other_table(run, section);
     if (table == NULL)
@@ -147,31 +169,103 @@ static enum err section_key(const struct ini_reader *reader, const char *section
     return ours ? set_key(reader, desc, OPTION_RANK_SECTION, value) : ERR_OK;
 }
 
+/* One more name, unless it is the last one's: inih tells the section with each of its keys. */
+static enum err take_name(const struct ini_reader *reader, const char *name)
+{
+    struct option_list *names = reader->names;
+    struct arena *arena = reader->run->parse->arena;
+
+    for (size_t i = 0; i < names->count; i++)
+        if (strcmp(names->items[i], name) == 0)
+            return ERR_OK;
+    const char **items = arena_alloc_array(arena, names->count + 1, sizeof(*items));
+    const char *copy = arena_strdup(arena, str_from(name));
+    if (items == NULL || copy == NULL)
+        return err_set(reader->run->info, arena->err, "no memory for the sections");
+    if (names->count > 0)
+        memcpy(items, names->items, names->count * sizeof(*items));
+    items[names->count] = copy;
+    *names = (struct option_list){items, names->count + 1};
+    return ERR_OK;
+}
+
+/* A key of a "[kind name]" section. */
+static enum err named_key(const struct ini_reader *reader, const char *section, const char *key,
+                          const char *value)
+{
+    const char *name = name_in(section, reader->kind);
+    struct option_guess guess = {0};
+
+    if (name == NULL)
+        return ERR_OK;
+    if (reader->names != NULL)
+        return take_name(reader, name);
+    if (strcmp(name, reader->name) != 0)
+        return ERR_OK;
+    const struct option_desc *desc = option_find(reader->run->table, str_from(key));
+    if (desc != NULL)
+        return set_key(reader, desc, OPTION_RANK_SECTION, value);
+    option_guess(&guess, str_from(key), reader->run->table);
+    return unknown_key(reader, section, key, guess.name);
+}
+
 /* inih's handler: nonzero is success. */
 static int handle_key(void *arg, const char *section, const char *key, const char *value)
 {
     struct ini_reader *reader = arg;
 
     if (reader->err == ERR_OK) {
-        reader->err = section[0] == '\0' ? shared_key(reader, key, value)
-                                         : section_key(reader, section, key, value);
+        if (reader->kind != NULL)
+            reader->err = named_key(reader, section, key, value);
+        else
+            reader->err = section[0] == '\0' ? shared_key(reader, key, value)
+                                             : section_key(reader, section, key, value);
         reader->err_line = reader->line;
     }
     return reader->err == ERR_OK;
+}
+
+static enum err read_all(struct ini_reader *reader)
+{
+    struct option_run *run = reader->run;
+
+    if (reader->rest == NULL)
+        return ERR_OK;
+    int line = ini_parse_stream(next_line, reader, handle_key, reader);
+    if (line < 0)
+        return err_set(run->info, ERR_NOMEM, "%s: no memory to read it", file_name(run));
+    if (line > 0 && (reader->err == ERR_OK || line < reader->err_line))
+        return err_set(run->info, ERR_INVALID,
+                       "%s:%d: expected \"name = value\", \"[section]\" or a comment",
+                       file_name(run), line);
+    return reader->err;
 }
 
 enum err option_read_ini(struct option_run *run)
 {
     struct ini_reader reader = {.run = run, .rest = run->parse->ini_text};
 
-    if (reader.rest == NULL)
-        return ERR_OK;
-    int line = ini_parse_stream(next_line, &reader, handle_key, &reader);
-    if (line < 0)
-        return err_set(run->info, ERR_NOMEM, "%s: no memory to read it", file_name(run));
-    if (line > 0 && (reader.err == ERR_OK || line < reader.err_line))
-        return err_set(run->info, ERR_INVALID,
-                       "%s:%d: expected \"name = value\", \"[section]\" or a comment",
-                       file_name(run), line);
-    return reader.err;
+    return read_all(&reader);
+}
+
+enum err option_sections(struct option_parse *parse, const char *kind, struct option_list *names,
+                         struct errinfo *info)
+{
+    struct option_run run = {.parse = parse, .info = info};
+    struct ini_reader reader = {.run = &run, .rest = parse->ini_text, .kind = kind, .names = names};
+
+    *names = (struct option_list){0};
+    return read_all(&reader);
+}
+
+enum err option_read_section(const struct option_table *table, const char *kind, const char *name,
+                             void *values, struct option_parse *parse, struct errinfo *info)
+{
+    struct option_run run = {.table = table, .parse = parse, .values = values, .info = info};
+    struct ini_reader reader = {.run = &run, .rest = parse->ini_text, .kind = kind, .name = name};
+
+    run.ranks = arena_alloc_array(parse->arena, table->count, sizeof(*run.ranks));
+    if (run.ranks == NULL)
+        return err_set(info, parse->arena->err, "no memory for the options");
+    return read_all(&reader);
 }

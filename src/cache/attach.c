@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/seal.h"
 #include "cache/cache.h"
 #include "tier/tier_ssd.h"
 
@@ -61,7 +62,13 @@ int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_option
     if (options.path == NULL || options.path[0] == '\0')
         return HEARTH_ERROR_INVALID;
     struct tier_ssd_options ssd = to_tier(cache, &options);
+    struct hash256 seal_key;
+    if (options.seal_key != NULL) {
+        memcpy(seal_key.bytes, options.seal_key, sizeof(seal_key.bytes));
+        ssd.seal_key = &seal_key;
+    }
     enum err err = tier_ssd_open(&tier, &ssd, &info);
+    seal_wipe(&seal_key, sizeof(seal_key));
     if (err != ERR_OK) {
         if (message != NULL)
             snprintf(message, HEARTH_MESSAGE_BYTES, "%.255s", info.text);

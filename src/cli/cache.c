@@ -1,8 +1,9 @@
 /*
  * cache.c: `hearth cache dump FILE`: what an object of the SSD tier is, damaged or not.
  *
- * With the key of the installation the header is verified, and so is the payload; without it the fields are shown as they stand. Token ids
- * are shown when they are asked for only, since a prompt can be read from them.
+ * With the key of the installation the header is verified, and so is the payload; without it the fields are shown as they stand. A sealed
+ * object needs the key that it was sealed with, from which that of the installation is derived as the server does it, unless another is given.
+ * Token ids are shown when they are asked for only, since a prompt can be read from them.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,12 +13,13 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/seal.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "tier/ssd_format.h"
 
 struct cache_options {
-    const char *key_file;
+    const char *key_file, *seal_file;
     uint64_t tokens;
 };
 
@@ -25,12 +27,14 @@ struct cache_options {
 
 static const struct option_desc options_table[] = {
     {"key-file", 'k', OPTION_TEXT, AT(key_file), .value = "FILE", .not_in_file = true,
-     .help = "Key of the installation (64 hex digits), to verify the object with."},
+     .help = "Key of the installation, to verify the object with."},
+    {"encrypt-key", 'e', OPTION_TEXT, AT(seal_file), .value = "FILE", .not_in_file = true,
+     .help = "Key of --ssd-encrypt, to open a sealed object with (mode 0600)."},
     {"tokens", 't', OPTION_UINT, AT(tokens), .value = "N", .max = SSD_TOKENS_MAX,
      .not_in_file = true, .help = "Show so many token ids; prompts can be read from them."},
 };
 
-enum { KEY_FILE_BYTES_MAX = 4096, PIECE = 1 << 20, TEXT_MAX = 1 << 30 };
+enum { KEY_FILE_BYTES_MAX = 4096, PIECE = SSD_FRAME_BYTES, TEXT_MAX = 1 << 30 };
 
 /* An object that is being looked at. */
 struct dump {
@@ -44,23 +48,40 @@ struct dump {
     bool has_key;
 };
 
-static enum err read_key(struct dump *dump, const char *name, struct errinfo *info)
+static enum err read_key(const struct cli *cli, const char *name, struct hash256 *key,
+                         struct errinfo *info)
+{
+    char *data;
+    size_t len;
+
+    TRY(file_read_all(cli->setup->fs, AT_FDCWD, name, KEY_FILE_BYTES_MAX, &data, &len, info));
+    bool good = seal_parse_key(data, len, key);
+    mem_free(data);
+    return good ? ERR_OK
+                : err_set(info, ERR_INVALID,
+                          "%s has no key: 32 bytes or 64 hex digits are expected", name);
+}
+
+static enum err read_keys(struct dump *dump, const struct cache_options *options,
+                          struct errinfo *info)
 {
     const struct ssd_limits limits = {.tokens_max = SSD_TOKENS_MAX,
                                       .shape_bytes_max = TIER_SHAPE_BYTES_MAX,
                                       .payload_bytes_max = UINT64_MAX / 2};
-    struct hash256 key;
-    char *text;
-    size_t len;
+    struct hash256 key, seal_key;
 
-    TRY(file_read_all(dump->cli->setup->fs, AT_FDCWD, name, KEY_FILE_BYTES_MAX, &text, &len, info));
-    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r'))
-        len--;
-    dump->has_key = hash256_from_hex(text, len, &key);
-    mem_free(text);
+    dump->has_key = options->key_file != NULL || options->seal_file != NULL;
     if (!dump->has_key)
-        return err_set(info, ERR_INVALID, "%s has no key: 64 hex digits are expected", name);
+        return ERR_OK;
+    if (options->seal_file != NULL) {
+        TRY(seal_read_key(dump->cli->setup->fs, options->seal_file, &seal_key, info));
+        key = seal_installation_key(&seal_key);
+    }
+    if (options->key_file != NULL)
+        TRY(read_key(dump->cli, options->key_file, &key, info));
     ssd_format_init(&dump->format, &key, &limits, false);
+    if (options->seal_file != NULL)
+        ssd_format_set_seal(&dump->format, &key, &seal_key);
     return ERR_OK;
 }
 
@@ -108,8 +129,10 @@ static enum err verify_payload(struct dump *dump, const struct ssd_header *heade
     for (uint64_t at = header->header_bytes; at < end && err == ERR_OK; at += PIECE) {
         size_t len = MIN(end - at, PIECE);
         err = file_read_at(dump->cli->setup->fs, dump->fd, piece, len, at, info);
-        if (err == ERR_OK)
+        if (err == ERR_OK) {
+            ssd_payload_open(&payload, piece, len);
             ssd_payload_update(&payload, piece, len);
+        }
     }
     mem_free(piece);
     *result = ssd_payload_finish(&payload);
@@ -126,7 +149,7 @@ static enum err verify(struct dump *dump, enum ssd_result *result, struct errinf
                                        &prefix);
     if (*result != SSD_OK)
         return ERR_OK;
-    int32_t *tokens = mem_try_alloc_array(prefix.tokens_count, sizeof(*tokens));
+    int32_t *tokens = mem_try_alloc_array(prefix.words, sizeof(*tokens));
     if (tokens == NULL)
         return err_set(info, ERR_NOMEM, "no memory for %" PRIu32 " tokens", prefix.tokens_count);
     *result =
@@ -166,7 +189,7 @@ static enum cli_exit run_dump(struct cli *cli, const struct cache_options *optio
     enum ssd_result result = SSD_OK;
     struct errinfo info = {0};
 
-    enum err err = options->key_file ? read_key(&dump, options->key_file, &info) : ERR_OK;
+    enum err err = read_keys(&dump, options, &info);
     if (err == ERR_OK)
         err = open_object(&dump, &info);
     if (err == ERR_OK)

@@ -112,6 +112,7 @@ static enum err read_options(struct cli *cli, int argc, char **argv, struct opti
     *parse = (struct option_parse){.arena = cli->arena,
                                    .whole = cli->setup->memory_bytes,
                                    .env = cli->setup->env,
+                                   .named = "model", /* presets of models, which `serve` reads */
                                    .others = other_tables(cli)};
     if (values == NULL || cli->table == NULL || parse->others == NULL)
         return err_set(info, ERR_NOMEM, "no memory for the options");

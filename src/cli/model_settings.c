@@ -81,8 +81,8 @@ static struct engine_options to_engine(const struct cli *cli, const struct model
     };
 }
 
-static enum err load(const struct model_settings *settings, const struct engine_options *options,
-                     struct engine **engine, struct errinfo *info)
+enum err cli_load_engine(const struct model_settings *settings, const struct engine_options *options,
+                         struct engine **engine, struct errinfo *info)
 {
     struct engine_worker_options worker = {.memory = settings->memory};
 
@@ -90,16 +90,23 @@ static enum err load(const struct model_settings *settings, const struct engine_
                              : engine_load(engine, options, info);
 }
 
+enum err cli_engine_options(const struct cli *cli, const struct model_settings *settings, const char *path,
+                            struct engine_options *options, struct errinfo *info)
+{
+    *options = to_engine(cli, settings, path);
+    return fill_adapters(cli, settings, options, info);
+}
+
 enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings *settings,
                              const char *path, struct engine **engine, double *seconds)
 {
-    struct engine_options options = to_engine(cli, settings, path);
+    struct engine_options options;
     struct errinfo info = {0};
     uint64_t started = clock_mono_ns(cli->setup->clock);
 
     *engine = NULL;
     *seconds = 0;
-    enum err err = fill_adapters(cli, settings, &options, &info);
+    enum err err = cli_engine_options(cli, settings, path, &options, &info);
     if (err == ERR_INVALID)
         return cli_usage_error(cli, "%s", info.text);
     if (err == ERR_OK) {
@@ -107,7 +114,7 @@ enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings 
                                                PROGRESS_UNIT_NONE, cli->setup->clock);
         options.on_progress = on_progress;
         options.arg = bar;
-        err = load(settings, &options, engine, &info);
+        err = cli_load_engine(settings, &options, engine, &info);
         progress_finish(&bar, err == ERR_OK);
     }
     *seconds = (double)(clock_mono_ns(cli->setup->clock) - started) / (double)NS_PER_S;

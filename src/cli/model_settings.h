@@ -75,6 +75,14 @@ extern const char *const model_settings_flash[]; /* auto, on, off */
     {"backends", 0, OPTION_TEXT, offsetof(type, field.backends), .value = "DIR",                   \
      .help = "Folder with ggml's backends, instead of the one of the build."}
 
+/* What the engine is to be told; texts and lists are in cli->arena or the options'. ERR_INVALID: a setting is wrong; ERR_NOMEM. */
+enum err cli_engine_options(const struct cli *cli, const struct model_settings *settings, const char *path,
+                            struct engine_options *options, struct errinfo *info) NODISCARD;
+
+/* Loads it here, or in a process of its own. */
+enum err cli_load_engine(const struct model_settings *settings, const struct engine_options *options,
+                         struct engine **engine, struct errinfo *info) NODISCARD;
+
 /* Loads `path` with a bar on stderr where that is a terminal and gives the engine, or complains: a usage error when the settings
  * themselves are wrong, a failure when the model or the machine is. *engine is NULL then. `seconds` is how long it took. */
 enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings *settings,

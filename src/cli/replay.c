@@ -507,7 +507,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_replay = {
     .name = "replay",
-    .summary = "Replay traces against the cache without a model, and compare policies.",
+    .summary = "Replay traces without a model, and compare what policies keep.",
     .usage = "[options] FILE...",
     .table = {.command = "replay", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct replay_options),

@@ -1,9 +1,9 @@
 /*
  * serve.c: `hearth serve MODEL`: the server, from options to the last answer.
  *
- *      store (cache, disk, key) -> api -> http up (503 while loading) -> engine -> model -> 200s -> signal -> drain -> close
+ *      store (cache, disk, key) -> api -> http up (503 while loading) -> models -> 200s -> signal -> drain -> close
  *
- * The socket is open before the model is loaded, so that clients wait in a queue of their own and a port in use is known at once. All signals
+ * The socket is open before a model is loaded, so that clients wait in a queue of their own and a port in use is known at once. All signals
  * are blocked before the first thread starts; this thread waits for them. A second SIGINT or SIGTERM ends without waiting.
  */
 #include "cli/serve.h"
@@ -23,19 +23,31 @@
 #include "cli/commands.h"
 #include "engine/sample.h"
 #include "http/server.h"
-#include "models/model.h"
+#include "models/pool.h"
 #include "prompt/neutral.h"
 #include "sched/memory.h"
 #include "version.h"
 
-enum { TEMPLATE_BYTES_MAX = 1 << 20, RESIDENTS_MAX = 4 };
-
 #define AT(field) offsetof(struct serve_options, field)
 
 static const struct option_desc options_table[] = {
-    {"model", 'm', OPTION_TEXT, AT(path), .value = "FILE", .group = "Server",
-     .help = "The model, as an option instead of an argument."},
-    {"alias", 'a', OPTION_TEXT, AT(alias), .value = "NAME", .help = "What clients call it."},
+    {"model", 'm', OPTION_LIST, AT(models), .value = "[ALIAS=]MODEL", .group = "Server",
+     .help = "A model: file, folder, user/repo[:QUANT], or Ollama's name; may be given several times."},
+    {"alias", 'a', OPTION_TEXT, AT(alias), .value = "NAME", .help = "What clients call the first one."},
+    {"models-dir", 0, OPTION_TEXT, AT(models_dir), .value = "DIR",
+     .help = "A folder whose models are served, too."},
+    {"models-max", 0, OPTION_UINT, AT(models_max), .value = "N", .max = SERVE_MODELS_MAX,
+     .help = "Models that are loaded at a time; 0 = as many as fit."},
+    {"models-memory", 0, OPTION_SIZE, AT(models_bytes), .value = "SIZE",
+     .help = "Memory for loaded models; 0 = --max-memory without the cache."},
+    {"model-ttl", 0, OPTION_DURATION, AT(model_ttl_ns), .value = "TIME", .initial = "0s",
+     .help = "Unload models that nobody used for so long; 0 = never."},
+    {"pin-model", 0, OPTION_LIST, AT(pinned), .value = "NAME",
+     .help = "Load this one at start and keep it; may be given several times."},
+    {"load-timeout", 0, OPTION_DURATION, AT(load_ns), .value = "TIME", .initial = "5m", .min = NS_PER_MS,
+     .max = 24 * 3600 * NS_PER_S, .help = "How long a request waits for its model to be loaded."},
+    {"warmup", 0, OPTION_FLAG, AT(warm), .initial = "on",
+     .help = "Run one token when a model is loaded and nobody waits for it."},
     {"host", 0, OPTION_TEXT, AT(host), .value = "ADDRESS", .initial = "127.0.0.1",
      .help = "Address to listen on, or a path ending in .sock."},
     {"port", 0, OPTION_UINT, AT(port), .value = "N", .initial = "4327", .max = 65535,
@@ -111,7 +123,7 @@ static const struct option_desc options_table[] = {
 struct server {
     struct cli *cli;
     const struct serve_options *options;
-    const char *path;
+    struct serve_models models;
     sigset_t signals, signals_before;
     struct serve_store store;
     struct neutral *neutral;
@@ -120,7 +132,7 @@ struct server {
     struct model_share *shares;
     struct api *api;
     struct http_server *http;
-    struct model *model;
+    struct pool *pool;
     double load_s;
 };
 
@@ -136,18 +148,13 @@ static enum cli_exit check(struct server *server)
     const struct serve_options *options = server->options;
     struct cli *cli = server->cli;
 
-    if (cli->args_count > 0 && options->path != NULL)
-        return cli_usage_error(cli, "two models: '%s' and --model %s", cli->args[0], options->path);
-    server->path = cli->args_count > 0 ? cli->args[0] : options->path;
-    if (server->path == NULL)
-        return cli_usage_error(cli, "which model? Give a GGUF file; `hearth model make` makes a small one");
     bool keys = options->keys.count > 0 || options->key_file != NULL;
     if (!is_socket(options->host) && !http_is_loopback(str_from(options->host)) && !keys && !options->open_to_all)
         return cli_usage_error(cli,
                                "--host %s lets others in: give an --api-key, or --allow-any if that is "
                                "what you want",
                                options->host);
-    return CLI_EXIT_OK;
+    return serve_models_read(&server->models, cli, options);
 }
 
 /* ---- opening ---- */
@@ -187,6 +194,7 @@ static bool open_api(struct server *server)
         .queue = (uint32_t)options->queue,
         .sample = &server->sample,
         .strict_model = options->strict_model,
+        .load_ms = (uint32_t)(options->load_ns / NS_PER_MS),
         .neutral = server->neutral,
         .replay = server->store.replay,
         .replay_keep = options->keep_thoughts,
@@ -231,71 +239,15 @@ static bool open_http(struct server *server)
     return false;
 }
 
-static bool read_template(struct server *server, const char **text)
+static enum cli_exit open_models(struct server *server)
 {
-    const char *path = server->options->template_file;
-    struct errinfo info = {0};
-    char *data;
-    size_t len;
-
-    *text = NULL;
-    if (path == NULL)
-        return true;
-    if (file_read_all(server->cli->setup->fs, AT_FDCWD, path, TEMPLATE_BYTES_MAX, &data, &len, &info) !=
-        ERR_OK) {
-        cli_error(server->cli, "%s", info.text);
-        return false;
-    }
-    *text = arena_strdup(server->cli->arena, (struct str){data, len});
-    mem_free(data);
-    return *text != NULL;
-}
-
-/* Sequences of the engine: those that run, and some that stay on the device when they are done. */
-static struct model_settings settings_of(const struct serve_options *options)
-{
-    struct model_settings settings = options->model;
-
-    if (options->exact)
-        settings.sequences = 1;
-    else
-        settings.sequences += MIN(settings.sequences, RESIDENTS_MAX);
-    return settings;
-}
-
-static enum cli_exit open_model(struct server *server)
-{
-    const struct serve_options *options = server->options;
-    struct model_settings settings = settings_of(options);
-    struct errinfo info = {0};
-    struct model_options model = {
-        .name = options->alias,
-        .cache = server->store.cache,
-        .shares = server->shares,
-        .shares_count = options->shares.count,
-        .sched = {.parallel = (uint32_t)options->model.sequences,
-                  .queue = (uint32_t)options->queue,
-                  .exact = options->exact,
-                  .park = options->cache,
-                  .memory = server->memory,
-                  .progress = true},
-        .clock = server->cli->setup->clock,
-        .log = server->cli->log,
-    };
-
-    settings.memory = server->store.memory;
-    if (!read_template(server, &model.template_text))
-        return CLI_EXIT_FAILURE;
-    enum cli_exit status =
-        cli_load_model(server->cli, &settings, server->path, &model.engine, &server->load_s);
-    if (status != CLI_EXIT_OK)
-        return status;
-    if (model_open(&server->model, &model, &info) != ERR_OK) {
-        cli_error(server->cli, "%s", info.text);
-        return CLI_EXIT_FAILURE;
-    }
-    api_set_model(server->api, server->model);
-    return CLI_EXIT_OK;
+    server->models.store = &server->store;
+    server->models.memory = server->memory;
+    server->models.shares = server->shares;
+    enum cli_exit status = serve_models_open(&server->models, &server->pool, &server->load_s);
+    if (status == CLI_EXIT_OK)
+        api_set_pool(server->api, server->pool);
+    return status;
 }
 
 /* ---- running ---- */
@@ -306,12 +258,16 @@ static void print_banner(struct server *server)
     struct serve_place place = {
         .host = options->host,
         .port = http_server_port(server->http),
-        .model = model_name(server->model),
+        .model = server->models.list[0].name,
+        .models = &server->models,
         .keys = options->keys.count > 0 || options->key_file != NULL,
     };
 
-    serve_print_banner(server->cli, &place, model_facts(server->model), &server->store,
-                       server->load_s);
+    struct model *model = pool_peek(server->pool, 0);
+
+    serve_print_banner(server->cli, &place, model != NULL ? model_facts(model) : NULL, &server->store, server->load_s);
+    if (model != NULL)
+        pool_unpeek(server->pool, model);
 }
 
 static void wait_for_end(struct server *server)
@@ -342,7 +298,7 @@ static void close_all(struct server *server)
     }
     http_server_stop(&server->http);
     api_destroy(&server->api);
-    model_close(&server->model);
+    pool_destroy(&server->pool);
     memory_destroy(&server->memory);
     serve_store_close(&server->store, server->cli);
     neutral_destroy(&server->neutral);
@@ -371,7 +327,7 @@ static enum cli_exit open_all(struct server *server)
         return status;
     if (!open_api(server) || !open_http(server))
         return CLI_EXIT_FAILURE;
-    return open_model(server);
+    return open_models(server);
 }
 
 static enum cli_exit run(struct cli *cli, const void *options)

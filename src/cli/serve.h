@@ -2,6 +2,7 @@
  * serve.h: what the files of `hearth serve` share.
  *
  *      serve.c         options, start, signals, end
+ *      serve_models.c  which models there are, with which settings, and how they are loaded
  *      serve_store.c   the cache, its disk, what it is keyed with, and remembered turns
  *      serve_memory.c  the ceiling, and shares of tenants
  *      serve_banner.c  what is printed when the server is up
@@ -19,16 +20,23 @@
 #include "base/hash.h"
 #include "base/option.h"
 #include "cli/model_settings.h"
+#include "models/model_file.h"
+#include "sched/sched.h"
 
 struct cli;
 struct engine_facts;
 struct memory;
 struct model_share;
+struct pool;
 struct replay;
 
 struct serve_options {
     struct model_settings model;
-    const char *path, *alias, *template_file;
+    struct option_list models; /* names or ALIAS=NAME, of files or what resolve.h finds */
+    const char *models_dir, *alias, *template_file;
+    uint64_t models_max, models_bytes, model_ttl_ns, load_ns;
+    struct option_list pinned;
+    bool warm;
     const char *host;
     uint64_t port;
     struct option_list keys, hosts, origins;
@@ -57,6 +65,8 @@ struct serve_store {
     struct worker_memory *memory; /* of the cache, where engines have processes of their own; NULL = this process's alone */
     struct replay *replay;
     struct hash256 key; /* of the installation */
+    bool sealed;        /* what is on disk is encrypted */
+    struct hash256 seal_key;
     int dir;            /* state folder; FILE_NO = none */
     uint64_t ram_bytes;
     const char *ssd_dir; /* NULL = none */
@@ -79,14 +89,48 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
 /* Writes what is to survive. No space may be open any more. */
 void serve_store_close(struct serve_store *store, const struct cli *cli);
 
+/* One model that can be served. */
+struct serve_model {
+    const char *name, *path;
+    bool named; /* by the user, not after its file */
+    const char *template_text; /* NULL: the model's own */
+    struct model_settings settings;
+    struct engine_options engine; /* of the settings */
+    struct model_file_context context;
+    uint32_t parallel;
+    uint64_t ttl_ns;
+    bool pinned;
+};
+
+enum { SERVE_MODELS_MAX = 4096 };
+
+struct serve_models {
+    const struct cli *cli;
+    const struct serve_options *options;
+    const struct serve_store *store; /* this and the next two are set before they are opened */
+    struct memory *memory;
+    const struct model_share *shares;
+    struct serve_model *list;        /* the first is the default; in cli->arena */
+    size_t count;
+};
+
+/* All models of the command line, the INI file and --models-dir. Opens nothing; complains. */
+enum cli_exit serve_models_read(struct serve_models *models, const struct cli *cli,
+                                const struct serve_options *options) NODISCARD;
+
+/* The pool of them. One model alone is loaded at once, with a bar, and so are pinned ones; others when they are asked for. `load_s` is how long
+ * the first took. Complains. */
+enum cli_exit serve_models_open(struct serve_models *models, struct pool **pool, double *load_s) NODISCARD;
+
 struct serve_place {
     const char *host; /* as bound; a path ending in .sock is a local socket */
     uint16_t port;
     const char *model;
+    const struct serve_models *models;
     bool keys; /* are wanted */
 };
 
-/* Where it is and how clients are pointed at it, on cli->out. */
+/* Where it is and how clients are pointed at it, on cli->out. `facts` is NULL when none is loaded yet. */
 void serve_print_banner(const struct cli *cli, const struct serve_place *place,
                         const struct engine_facts *facts, const struct serve_store *store,
                         double load_s);

@@ -28,6 +28,17 @@ static void print_model(FILE *out, const struct serve_place *place, const struct
             load_s, facts->context, facts->sequences);
 }
 
+/* They are loaded when they are asked for. */
+static void print_models(FILE *out, const struct serve_models *models)
+{
+    enum { SHOWN_MAX = 8 };
+
+    fprintf(out, "\nhearth serves %zu models, each loaded when it is asked for:\n ", models->count);
+    for (size_t i = 0; i < MIN(models->count, (size_t)SHOWN_MAX); i++)
+        fprintf(out, " %s%s", models->list[i].name, i == 0 ? " (default)" : "");
+    fprintf(out, "%s\n", models->count > SHOWN_MAX ? " ..." : "");
+}
+
 static void print_store(FILE *out, const struct serve_store *store)
 {
     char ram[UNITS_TEXT_BYTES];
@@ -36,8 +47,9 @@ static void print_store(FILE *out, const struct serve_store *store)
         fprintf(out, "  cache    off\n");
         return;
     }
-    fprintf(out, "  cache    RAM %s, SSD %s\n", units_format_size(store->ram_bytes, ram),
-            store->ssd_dir != NULL ? store->ssd_dir : "none");
+    fprintf(out, "  cache    RAM %s, SSD %s%s\n", units_format_size(store->ram_bytes, ram),
+            store->ssd_dir != NULL ? store->ssd_dir : "none",
+            store->ssd_dir != NULL && store->sealed ? ", encrypted" : "");
 }
 
 static void print_socket(FILE *out, const struct serve_place *place)
@@ -73,7 +85,10 @@ void serve_print_banner(const struct cli *cli, const struct serve_place *place,
     bool local = str_ends(str_from(place->host), STR(".sock"));
     FILE *out = cli->out;
 
-    print_model(out, place, facts, load_s);
+    if (facts != NULL && place->models->count == 1)
+        print_model(out, place, facts, load_s);
+    else
+        print_models(out, place->models);
     print_store(out, store);
     if (local)
         print_socket(out, place);

@@ -6,6 +6,9 @@
  *                              replay.turns   exact tokens of generated turns
  *      cache folder            ssd/           objects (docs/ssd-format.md)
  *
+ * With --ssd-encrypt objects and turns are sealed with the key of that file, and the installation's own key is derived from it instead of
+ * lying in the state folder: names of objects are hashes with it, and whoever has it could check guesses of prompts against them.
+ *
  * Nothing here stops the server but what the user asked for in words: without a home there is no state folder, and what would be in it
  * lives as long as the process.
  */
@@ -17,6 +20,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/seal.h"
 #include "cli/cli.h"
 #include "cli/serve.h"
 #include "engine/worker_memory.h"
@@ -66,12 +70,30 @@ static bool read_key(struct serve_store *store, const struct cli *cli)
     return good;
 }
 
+/* Refused in words when it cannot be used: to go on in the clear is not what was asked for. */
+static bool load_seal_key(struct serve_store *store, const struct cli *cli,
+                          const struct serve_options *options)
+{
+    struct errinfo info = {0};
+
+    if (options->ssd_key_file == NULL)
+        return true;
+    if (seal_read_key(cli->setup->fs, options->ssd_key_file, &store->seal_key, &info) != ERR_OK) {
+        cli_error(cli, "--ssd-encrypt: %s", info.text);
+        return false;
+    }
+    store->sealed = true;
+    return true;
+}
+
 /* Without a key on disk the objects there are of nobody. */
 static void load_key(struct serve_store *store, const struct cli *cli)
 {
     struct errinfo info = {0};
 
-    if (store->dir != FILE_NO && read_key(store, cli))
+    if (store->sealed)
+        store->key = seal_installation_key(&store->seal_key);
+    if (store->sealed || (store->dir != FILE_NO && read_key(store, cli)))
         return;
     hash_random(store->key.bytes, sizeof(store->key.bytes));
     if (store->dir != FILE_NO && file_replace(cli->setup->fs, store->dir, key_name, store->key.bytes,
@@ -144,9 +166,11 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
         .free_min = options->ssd_free,
         .day_bytes_max = options->ssd_day_bytes,
         .drain_ms = options->drain_ns / NS_PER_MS,
+        .seal_key = store->sealed ? store->seal_key.bytes : NULL,
     };
 
-    if (ssd.path == NULL || store->dir == FILE_NO) /* without a key that stays, nothing there could be read again */
+    /* Without a key that stays, nothing there could be read again. */
+    if (ssd.path == NULL || (store->dir == FILE_NO && !store->sealed))
         return true;
     int error = hearth_attach_ssd(store->cache, &ssd, message);
     if (error == HEARTH_OK) {
@@ -166,7 +190,8 @@ static void open_replay(struct serve_store *store, const struct cli *cli)
 {
     struct errinfo info = {0};
 
-    store->replay = replay_create(&(struct replay_options){.log = cli->log});
+    store->replay = replay_create(&(struct replay_options){
+        .log = cli->log, .seal_key = store->sealed ? &store->seal_key : NULL});
     if (store->dir != FILE_NO && replay_load(store->replay, cli->setup->fs, store->dir, turns_name,
                                              &store->key, &info) != ERR_OK)
         LOG_WARN(cli->log, "serve", "remembered turns cannot be read", LOG_STR("reason", info.text));
@@ -176,6 +201,8 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
                       const struct serve_options *options)
 {
     *store = (struct serve_store){.dir = FILE_NO};
+    if (!load_seal_key(store, cli, options))
+        return false;
     if (!options->cache) {
         /* What a prompt's tokens are must not depend on it: turns are remembered, but not on disk. */
         open_replay(store, cli);
@@ -201,5 +228,6 @@ void serve_store_close(struct serve_store *store, const struct cli *cli)
     replay_destroy(&store->replay);
     hearth_close(&store->cache);
     worker_memory_destroy(&store->memory);
+    seal_wipe(&store->seal_key, sizeof(store->seal_key));
     file_close(cli->setup->fs, &store->dir);
 }

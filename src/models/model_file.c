@@ -49,6 +49,14 @@ unsigned model_file_shards(const char *path)
     return number == 1 ? (unsigned)count : 0;
 }
 
+static void set_shard(char *path, unsigned number)
+{
+    char digits[16];
+
+    snprintf(digits, sizeof(digits), "%0*u", SHARD_DIGITS, number);
+    memcpy(path + strlen(path) - SHARD_TAIL, digits, SHARD_DIGITS);
+}
+
 enum err model_file_shard_path(const char *path, unsigned number, char out[MODEL_FILE_PATH_BYTES],
                                struct errinfo *info)
 {
@@ -57,13 +65,15 @@ enum err model_file_shard_path(const char *path, unsigned number, char out[MODEL
     if (len >= MODEL_FILE_PATH_BYTES)
         return err_set(info, ERR_LIMIT, "a path of %zu bytes is too long", len);
     memcpy(out, path, len + 1);
-    if (number > 1) {
-        char digits[16];
-
-        snprintf(digits, sizeof(digits), "%0*u", SHARD_DIGITS, number);
-        memcpy(out + len - SHARD_TAIL, digits, SHARD_DIGITS);
-    }
+    if (number > 1)
+        set_shard(out, number);
     return ERR_OK;
+}
+
+void model_file_first_shard(char *path)
+{
+    if (model_file_shards(path) == 0)
+        set_shard(path, 1);
 }
 
 /* ---- the stamp ---- */
@@ -94,6 +104,27 @@ static uint64_t mix(uint64_t stamp, uint64_t value)
     return stamp ^ (stamp >> 29);
 }
 
+static enum err add_stamp(const struct file_sys *fs, const char *path, struct model_file *file,
+                          struct errinfo *info)
+{
+    struct stat st;
+
+    TRY(stat_path(fs, path, &st, info));
+    file->bytes += (uint64_t)st.st_size;
+    file->stamp = mix(file->stamp, (uint64_t)st.st_size);
+    file->stamp = mix(file->stamp, (uint64_t)st.st_ino);
+    file->stamp = mix(file->stamp, (uint64_t)st.st_mtim.tv_sec);
+    file->stamp = mix(file->stamp, (uint64_t)st.st_mtim.tv_nsec);
+    return ERR_OK;
+}
+
+enum err model_file_stamp_one(const struct file_sys *fs, const char *path, struct model_file *file,
+                              struct errinfo *info)
+{
+    *file = (struct model_file){.stamp = 1};
+    return add_stamp(fs, path, file, info);
+}
+
 enum err model_file_stamp(const struct file_sys *fs, const char *path, struct model_file *file,
                           struct errinfo *info)
 {
@@ -102,15 +133,8 @@ enum err model_file_stamp(const struct file_sys *fs, const char *path, struct mo
 
     *file = (struct model_file){.stamp = shards};
     for (unsigned i = 1; i <= shards; i++) {
-        struct stat st;
-
         TRY(model_file_shard_path(path, i, shard, info));
-        TRY(stat_path(fs, shard, &st, info));
-        file->bytes += (uint64_t)st.st_size;
-        file->stamp = mix(file->stamp, (uint64_t)st.st_size);
-        file->stamp = mix(file->stamp, (uint64_t)st.st_ino);
-        file->stamp = mix(file->stamp, (uint64_t)st.st_mtim.tv_sec);
-        file->stamp = mix(file->stamp, (uint64_t)st.st_mtim.tv_nsec);
+        TRY(add_stamp(fs, shard, file, info));
     }
     return ERR_OK;
 }

@@ -44,6 +44,11 @@ enum err model_file_inspect(const struct file_sys *fs, const char *path,
 
 /* The number of shards that a path speaks of ("-00001-of-00003.gguf": 3), 1 for a plain one; 0 for a shard that is not the first. */
 unsigned model_file_shards(const char *path);
+/* As model_file_stamp, of this one file only. */
+enum err model_file_stamp_one(const struct file_sys *fs, const char *path, struct model_file *file,
+                              struct errinfo *info) NODISCARD;
+/* Makes the path of any shard that of the first. */
+void model_file_first_shard(char *path);
 /* The path of shard `number`, from 1. ERR_LIMIT when it is too long. */
 enum err model_file_shard_path(const char *path, unsigned number, char out[MODEL_FILE_PATH_BYTES],
                                struct errinfo *info) NODISCARD;

@@ -74,12 +74,12 @@ static struct pool_entry *find_exact_locked(struct pool *pool, struct str name) 
     return NULL;
 }
 
-/* As clients mean it: no name, or one that nobody knows, is the default's, unless names are strict. */
+/* As clients mean it: no name, or one that nobody knows, is the default's. */
 static struct pool_entry *find_locked(struct pool *pool, struct str name) REQUIRES(lock)
 {
     struct pool_entry *entry = name.len > 0 ? find_exact_locked(pool, name) : NULL;
 
-    if (entry != NULL || pool->entries_count == 0 || (pool->options.strict && name.len > 0))
+    if (entry != NULL || pool->entries_count == 0)
         return entry;
     return pool->entries[0];
 }
@@ -290,7 +290,7 @@ enum pool_answer pool_acquire(struct pool *pool, struct str name, struct pool_wa
     }
 }
 
-void pool_release(struct pool *pool, struct model *model)
+static void give_back(struct pool *pool, struct model *model, bool used)
 {
     lock_enter(&pool->lock);
     for (size_t i = 0; i < pool->entries_count; i++) {
@@ -300,12 +300,23 @@ void pool_release(struct pool *pool, struct model *model)
             continue;
         assert(entry->uses > 0);
         entry->uses--;
-        note_use_locked(pool, entry);
+        if (used)
+            note_use_locked(pool, entry);
         if (entry->uses == 0)
             cond_signal(&pool->work);
         break;
     }
     lock_leave(&pool->lock);
+}
+
+void pool_release(struct pool *pool, struct model *model)
+{
+    give_back(pool, model, true);
+}
+
+void pool_unpeek(struct pool *pool, struct model *model)
+{
+    give_back(pool, model, false);
 }
 
 void pool_take_wait_locked(struct pool *pool, struct pool_wait *wait)
@@ -484,6 +495,7 @@ void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool
     sum->restarts += one->restarts;
     sum->parked += one->parked;
     sum->reclaimed += one->reclaimed;
+    sum->restarts += one->restarts;
     sum->prefill_ns += one->prefill_ns;
     sum->decode_ns += one->decode_ns;
     sum->restore_ns += one->restore_ns;
@@ -513,7 +525,7 @@ void pool_get_stats(struct pool *pool, struct sched_stats *stats)
         if (model == NULL)
             continue;
         sched_get_stats(model_sched(model), &one);
-        pool_release(pool, model);
+        pool_unpeek(pool, model);
         pool_add_stats(stats, &one, true);
     }
 }

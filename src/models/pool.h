@@ -91,7 +91,6 @@ struct pool_options {
     uint32_t models_max;  /* loaded at a time; 0 = any */
     uint32_t waits_max;   /* 0 = 1,024 */
     uint32_t check_ms;    /* how often the keeper looks around; 0 = never: by pool_check only */
-    bool strict;          /* an unknown name is ERR_NOT_FOUND; else it means the default model */
     struct clock *clock;  /* of TTLs; NULL = the machine's */
     struct log *log;
 };
@@ -120,7 +119,7 @@ struct pool_wait {
 
     struct model *model; /* to be given back with pool_release */
     const char *name;    /* of the model that was meant; valid as long as the pool. NULL: none was found */
-    struct errinfo info; /* NOT_FOUND, TIMEOUT, CANCELLED, CLOSED, BUSY (too many wait), or why loading failed */
+    struct errinfo info; /* NOT_FOUND (there is none at all), TIMEOUT, CANCELLED, CLOSED, BUSY (too many wait), or why loading failed */
 
     /* the pool's */
     struct list_node link;
@@ -129,7 +128,7 @@ struct pool_wait {
     bool busy, cancelled;
 };
 
-/* `name` empty: the default model. Looks at the file (pool_ops.inspect, quick) when the model is loaded. */
+/* `name` empty, or unknown: the default model. Looks at the file (pool_ops.inspect, quick) when the model is loaded. */
 enum pool_answer pool_acquire(struct pool *pool, struct str name, struct pool_wait *wait) NODISCARD;
 void pool_release(struct pool *pool, struct model *model);
 
@@ -173,8 +172,10 @@ size_t pool_count(struct pool *pool);
 bool pool_view(struct pool *pool, size_t index, struct pool_view *view);
 /* The number of a name, exactly or by the rules of pool_acquire (`exact` false). SIZE_MAX: none. */
 size_t pool_find(struct pool *pool, struct str name, bool exact);
-/* The model of that number if it is ready, counted; else NULL. Looks at no file, starts nothing: for reports. */
+/* For reports: the model of that number if it is ready, held until pool_unpeek; else NULL. Looks at no file, starts nothing, and is no use: it
+ * keeps nobody from leaving later. */
 struct model *pool_peek(struct pool *pool, size_t index) NODISCARD;
+void pool_unpeek(struct pool *pool, struct model *model);
 
 /* Of all models together, those that were unloaded included. */
 void pool_get_stats(struct pool *pool, struct sched_stats *stats);

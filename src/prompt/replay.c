@@ -263,6 +263,10 @@ struct replay *replay_create(const struct replay_options *options)
     hash_random(&replay->seed, sizeof(replay->seed));
     replay->bytes_max = options->bytes_max > 0 ? options->bytes_max : BYTES_MAX_DEFAULT;
     replay->log = options->log;
+    replay->sealed = options->seal_key != NULL;
+    if (replay->sealed)
+        replay->seal_key = hash256_derive("hearth replay seal 1", options->seal_key->bytes,
+                                          sizeof(options->seal_key->bytes));
     return replay;
 }
 

@@ -59,6 +59,7 @@ enum {
 struct replay_options {
     size_t bytes_max; /* of all turns and their bookkeeping; 0: 64 MiB */
     struct log *log;  /* borrowed, may be NULL */
+    const struct hash256 *seal_key; /* the file is encrypted with it, and one that is not is not read; NULL = it is not. Copied */
 };
 
 struct replay_call {

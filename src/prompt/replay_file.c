@@ -22,6 +22,8 @@
  * Valid if and only if the magic and version are these, the lengths add up to the size of the file exactly, at both levels,
  * and the keyed hash is right. The hash is checked before anything else is believed, so no bit can change unnoticed and no
  * file from elsewhere is taken. Written as a whole: it is small beside what the cache keeps, and all or nothing is simple.
+ *
+ * Sealed, it is wrapped: 8 magic "HEARTHRS", 16 nonce, 16 tag, then the bytes above, encrypted (base/seal.h); the first 24 are vouched for.
  */
 #include <assert.h>
 #include <string.h>
@@ -31,6 +33,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/seal.h"
 #include "prompt/replay_impl.h"
 
 enum {
@@ -40,9 +43,13 @@ enum {
     FILE_MODE = 0600,
     /* A turn takes fewer bytes in the file than in memory, so this is enough for whatever was saved with the same limit. */
     FILE_SLACK_BYTES = 4096,
+    SEALED_NONCE_AT = 8,
+    SEALED_TAG_AT = SEALED_NONCE_AT + SEAL_DRAW_BYTES,
+    SEALED_HEAD_BYTES = SEALED_TAG_AT + SEAL_TAG_BYTES,
 };
 
 static const char magic[8] = {'H', 'E', 'A', 'R', 'T', 'H', 'R', 'P'};
+static const char sealed_magic[8] = {'H', 'E', 'A', 'R', 'T', 'H', 'R', 'S'};
 
 static struct hash256 file_key(const struct hash256 *key)
 {
@@ -254,6 +261,47 @@ enum err replay_decode(struct replay *replay, struct str file, const struct hash
     return ERR_OK;
 }
 
+/* ---- sealed ---- */
+
+static struct seal seal_of(const struct replay *replay, const uint8_t *file)
+{
+    return (struct seal){.key = &replay->seal_key,
+                         .drawn = file + SEALED_NONCE_AT,
+                         .data = file,
+                         .data_len = SEALED_TAG_AT};
+}
+
+/* Wraps the bytes that are there. */
+static enum err seal_file(const struct replay *replay, struct buf *file)
+{
+    size_t len = file->len;
+
+    if (buf_reserve(file, SEALED_HEAD_BYTES) == NULL)
+        return file->err;
+    buf_commit(file, SEALED_HEAD_BYTES);
+    uint8_t *at = (uint8_t *)file->data;
+    memmove(at + SEALED_HEAD_BYTES, at, len);
+    memcpy(at, sealed_magic, sizeof(sealed_magic));
+    hash_random(at + SEALED_NONCE_AT, SEAL_DRAW_BYTES);
+    struct seal seal = seal_of(replay, at);
+    seal_close(&seal, at + SEALED_HEAD_BYTES, at + SEALED_HEAD_BYTES, len, at + SEALED_TAG_AT);
+    return ERR_OK;
+}
+
+/* Unwraps in place. ERR_CORRUPT also for one that lies in the clear: who wants them sealed believes no other. */
+static enum err open_sealed(const struct replay *replay, char *data, size_t len, struct str *file)
+{
+    uint8_t *at = (uint8_t *)data;
+
+    if (len < SEALED_HEAD_BYTES || memcmp(at, sealed_magic, sizeof(sealed_magic)) != 0)
+        return ERR_CORRUPT;
+    struct seal seal = seal_of(replay, at);
+    *file = (struct str){data + SEALED_HEAD_BYTES, len - SEALED_HEAD_BYTES};
+    return seal_open(&seal, file->ptr, at + SEALED_HEAD_BYTES, file->len, at + SEALED_TAG_AT)
+               ? ERR_OK
+               : ERR_CORRUPT;
+}
+
 /* ---- the file itself ---- */
 
 static size_t file_bytes_max(const struct replay *replay)
@@ -272,6 +320,8 @@ enum err replay_save(struct replay *replay, const struct file_sys *fs, int dir, 
         return err_set(info, ERR_NOMEM, "replay: no memory to save the turns");
     buf_init(&file, file_bytes_max(replay));
     enum err err = replay_encode(&file, entries, count, key);
+    if (err == ERR_OK && replay->sealed)
+        err = seal_file(replay, &file);
     if (err != ERR_OK)
         (void)err_set(info, err, "replay: no memory to save %zu turns", count);
     else
@@ -286,13 +336,16 @@ enum err replay_load(struct replay *replay, const struct file_sys *fs, int dir, 
                      const struct hash256 *key, struct errinfo *info)
 {
     char *data = NULL;
-    size_t len;
+    size_t len = 0;
     enum err err = file_read_all(fs, dir, name, file_bytes_max(replay), &data, &len, info);
 
     if (err == ERR_NOT_FOUND)
         return ERR_OK;
+    struct str file = {data, len};
+    if (err == ERR_OK && replay->sealed)
+        err = open_sealed(replay, data, len, &file);
     if (err == ERR_OK)
-        err = replay_decode(replay, (struct str){data, len}, key);
+        err = replay_decode(replay, file, key);
     mem_free(data);
     if (err == ERR_OK)
         LOG_INFO(replay->log, "replay", "turns loaded",

@@ -44,6 +44,8 @@ struct replay {
     size_t bytes_max;
     uint64_t seed;
     struct log *log;
+    bool sealed;
+    struct hash256 seal_key; /* derived; of the file */
 };
 
 /* ---- replay.c ---- */

@@ -81,15 +81,18 @@ static void add_prefilling(struct sched *sched)
 {
     bool beside = sched->batch_count > 0;
     uint32_t left = beside ? MIN(sched->options.prefill_beside, sched->facts->chunk) : sched->facts->chunk;
-    bool first = true;
+    struct job *first = NULL;
 
     /* An exact run has no choice of chunks. */
     if (!sched->options.exact && next_prefill(sched) != NULL)
         left = memory_chunk(sched->memory, left);
-    for (struct job *job; left > 0 && (job = next_prefill(sched)) != NULL; first = false) {
+    for (struct job *job; left > 0 && (job = next_prefill(sched)) != NULL;) {
         uint32_t count = chunk_end(job) - job->done;
-        if (count > left && !first && left < PIECE_MIN)
+        if (count > left && first != NULL && left < PIECE_MIN)
             return;
+        if (first != NULL && fair_behind(first, job)) /* its first token does not wait for what fills up the batch */
+            return;
+        first = first != NULL ? first : job;
         if (count > left && sched->options.exact)
             return;
         count = MIN(count, left);
@@ -238,6 +241,25 @@ static void measure(struct sched *sched, uint64_t tokens, bool decoding, uint64_
 
 /* ---- no room ---- */
 
+void job_put_back(struct job *job)
+{
+    struct sched *sched = job->sched;
+
+    retain_all(job);
+    job_unclaim(job);
+    job_release_followers(job);
+    engine_seq_release(sched->engine, &job->seq);
+    job->done = 0;
+    job->target = job->count;
+    job->active = false;
+    sched->active--;
+    job_set_phase(job, GEN_QUEUED);
+    sched->epoch++;
+    lock_enter(&sched->lock);
+    sched->stats.preempted++;
+    lock_leave(&sched->lock);
+}
+
 /* The job that was admitted last gives its cells back and starts over later, from the cache; not the only one that runs. */
 static bool preempt(struct sched *sched)
 {
@@ -252,18 +274,7 @@ static bool preempt(struct sched *sched)
     }
     if (running < 2)
         return false;
-    retain_all(last);
-    job_unclaim(last);
-    engine_seq_release(sched->engine, &last->seq);
-    last->done = 0;
-    last->target = last->count;
-    last->active = false;
-    sched->active--;
-    job_set_phase(last, GEN_QUEUED);
-    sched->epoch++;
-    lock_enter(&sched->lock);
-    sched->stats.preempted++;
-    lock_leave(&sched->lock);
+    job_put_back(last);
     return true;
 }
 

@@ -1,16 +1,28 @@
 /*
- * fair.c: who comes first. Every tenant has an account of the tokens that were computed for it; the one with the least is next, and a
- * tenant that was away does not come back with credit: it starts at the least account of those that are here.
+ * fair.c: who comes first. Every tenant has an account of the tokens that were computed for it, and a backlog of those that it still wants;
+ * the one with the least sum is next. A tenant that was away comes back with a credit of at most CREDIT tokens against those that are here,
+ * and of a backlog no more than CREDIT counts: enough for a prompt that goes before a flood from its first token to its last, not enough to
+ * keep others out.
+ *
+ *      calm    |== served ==|- backlog -|
+ *      flood   |====== served ======|------------ backlog, at most CREDIT ------------|
+ *
+ * Places, cells and memory that a flood has taken are given back to who is so far behind: the youngest job of the tenant that has more running is
+ * put back into the queue; its state goes to the cache, and it goes on from there later (fair_victim).
  *
  * Within a tenant the shortest rest of a prompt goes first, so that a title or a small edit does not wait behind a repository; what has
- * waited for PATIENCE turns goes before all of them, so that nobody starves.
+ * waited for PATIENCE turns goes before the others of its tenant, so that nobody starves. Between tenants the accounts see to that.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "sched/sched_impl.h"
 
-enum { PATIENCE = 16 };
+enum {
+    PATIENCE = 16,
+    CREDIT = 16384,
+    SLICE = 512, /* tokens that one must be behind to be preferred in more than the order: jobs do not change places for less */
+};
 
 static struct tenant *find(struct sched *sched, const char *name)
 {
@@ -20,15 +32,17 @@ static struct tenant *find(struct sched *sched, const char *name)
     return NULL;
 }
 
-/* The least account of tenants that have something to do. */
-static uint64_t least_served(const struct sched *sched)
+/* The least account of tenants that have something to do: the time of this clockwork. It never goes back, so that who was away while others
+ * were not there either has no more credit than anyone else. */
+static void move_time(struct sched *sched)
 {
     uint64_t least = UINT64_MAX;
 
     for (size_t i = 0; i < sched->tenants_count; i++)
         if (sched->tenants[i].jobs > 0)
             least = MIN(least, sched->tenants[i].served);
-    return least == UINT64_MAX ? 0 : least;
+    if (least != UINT64_MAX)
+        sched->served_time = MAX(sched->served_time, least);
 }
 
 static struct tenant *add(struct sched *sched, const char *name)
@@ -50,14 +64,15 @@ struct tenant *fair_tenant(struct sched *sched, const char *name)
         tenant = add(sched, cut);
     if (tenant == NULL)
         tenant = &sched->tenants[SCHED_TENANTS_MAX - 1];
-    if (tenant->jobs == 0)
-        tenant->served = MAX(tenant->served, least_served(sched));
+    if (tenant->jobs == 0 && sched->served_time > CREDIT)
+        tenant->served = MAX(tenant->served, sched->served_time - CREDIT);
     return tenant;
 }
 
 void fair_charge(struct job *job, uint32_t tokens)
 {
     job->tenant->served += tokens;
+    move_time(job->sched);
 }
 
 static uint32_t rest_of(const struct job *job)
@@ -65,26 +80,87 @@ static uint32_t rest_of(const struct job *job)
     return job->target - MIN(job->done, job->target);
 }
 
+void fair_count_backlogs(struct sched *sched)
+{
+    for (size_t i = 0; i < sched->tenants_count; i++)
+        sched->tenants[i].backlog = 0;
+    LIST_FOREACH(struct job, job, &sched->jobs, link)
+        job->tenant->backlog += rest_of(job);
+}
+
+static uint64_t weight(const struct tenant *tenant)
+{
+    return tenant->served + MIN(tenant->backlog, CREDIT);
+}
+
+bool fair_behind(const struct job *a, const struct job *b)
+{
+    return weight(a->tenant) + SLICE < weight(b->tenant);
+}
+
 bool fair_before(const struct job *a, const struct job *b)
 {
     bool a_late = a->turns_waited >= PATIENCE, b_late = b->turns_waited >= PATIENCE;
 
+    if (weight(a->tenant) != weight(b->tenant))
+        return weight(a->tenant) < weight(b->tenant);
     if (a_late != b_late)
         return a_late;
-    if (a->tenant != b->tenant && a->tenant->served != b->tenant->served)
-        return a->tenant->served < b->tenant->served;
     return rest_of(a) < rest_of(b);
 }
 
-struct job *fair_next_queued(struct sched *sched)
+static uint32_t running(const struct sched *sched, const struct tenant *tenant)
+{
+    uint32_t count = 0;
+
+    LIST_FOREACH(struct job, job, &sched->jobs, link)
+        count += job->active && job->tenant == tenant;
+    return count;
+}
+
+/* What it has computed can be had again, and is worth a place. */
+static bool can_be_put_back(const struct job *job)
+{
+    return job->seq != SEQ_NONE && job->writes && (job->phase == GEN_PREFILL || job->phase == GEN_DECODE);
+}
+
+struct job *fair_victim(const struct job *job)
+{
+    struct sched *sched = job->sched;
+    uint32_t own = running(sched, job->tenant);
+    struct job *victim = NULL;
+
+    if (sched->options.exact)
+        return NULL;
+    if (job->active)
+        own--;
+    LIST_FOREACH(struct job, other, &sched->jobs, link) {
+        if (other->tenant != job->tenant && can_be_put_back(other) && fair_behind(job, other) &&
+            running(sched, other->tenant) > own)
+            victim = other;
+    }
+    return victim;
+}
+
+static struct job *best_queued(struct sched *sched)
 {
     struct job *best = NULL;
 
-    if (sched->active >= sched->options.parallel)
-        return NULL;
     LIST_FOREACH(struct job, job, &sched->jobs, link) {
         if (job->phase == GEN_QUEUED && (best == NULL || fair_before(job, best)))
             best = job;
     }
     return best;
+}
+
+struct job *fair_next_queued(struct sched *sched)
+{
+    return sched->active < sched->options.parallel ? best_queued(sched) : NULL;
+}
+
+struct job *fair_place_victim(struct sched *sched)
+{
+    struct job *best = sched->active >= sched->options.parallel ? best_queued(sched) : NULL;
+
+    return best != NULL ? fair_victim(best) : NULL;
 }

@@ -231,6 +231,10 @@ static void take_submitted(struct sched *sched)
 
 static void advance_all(struct sched *sched)
 {
+    fair_count_backlogs(sched);
+    struct job *victim = fair_place_victim(sched);
+    if (victim != NULL)
+        job_put_back(victim);
     /* The next one to be admitted is chosen by fairness, not by its place in the list. */
     for (struct job *job; (job = fair_next_queued(sched)) != NULL;) {
         job->active = true;

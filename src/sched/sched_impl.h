@@ -8,7 +8,7 @@
  *      retain.c    from a sequence to the cache
  *      batch.c     who is in the next batch, and what became of it
  *      revive.c    a new process for an engine that died
- *      fair.c      in which order
+ *      fair.c      in which order (fair.h)
  *      text.c      tokens to text, stop texts
  *      memory.c    the ceiling, shared with other schedulers; guard.c has its rules
  *      cuts.c      which chunks state was computed in
@@ -33,13 +33,12 @@
 #include "base/queue.h"
 #include "engine/schedule.h"
 #include "engine/state.h"
+#include "sched/fair.h"
 #include "sched/memory.h"
 #include "sched/sched.h"
 #include "sched/text.h"
 
 enum {
-    SCHED_TENANTS_MAX = 64,   /* with an account of their own; more share the last one */
-    SCHED_TENANT_BYTES = 64,
     SCHED_FLIGHT_MIN = 32,    /* tokens that must be saved before one waits for another */
     SCHED_RESERVE = 256,      /* cells that a generation is sure to have for its answer when it is admitted */
     SCHED_STORE_EVERY = 2048, /* tokens after which rows go to the cache while a prefill runs */
@@ -55,13 +54,6 @@ enum step {
     STEP_PARKED, /* nothing to do before something else happens */
     STEP_BATCH,  /* wants to be in the next batch */
     STEP_DONE,   /* gone: the job does not exist any more */
-};
-
-/* Who is asking; for fairness only. */
-struct tenant {
-    char name[SCHED_TENANT_BYTES];
-    uint64_t served; /* tokens computed for it, on a scale that all share */
-    uint32_t jobs;
 };
 
 struct job {
@@ -141,6 +133,7 @@ struct sched {
     struct list residents;
     struct tenant tenants[SCHED_TENANTS_MAX];
     size_t tenants_count;
+    uint64_t served_time; /* fair.c: what accounts are compared with */
     uint32_t active;
     uint64_t epoch; /* grows whenever cells may have become free */
     double prefill_per_s, import_bytes_per_s; /* measured, smoothed; 0 = not yet */
@@ -174,6 +167,8 @@ void job_unclaim(struct job *job);
 enum step job_advance(struct job *job);
 /* The end, whatever it is: tells the sink, keeps what was computed, parks or frees the sequence, frees the job. */
 void job_end(struct job *job, enum gen_end end, enum err err, const struct errinfo *info);
+/* Whoever waits for its prefix looks again. */
+void job_release_followers(struct job *job);
 /* Ends with an error that is not its own fault: what it has computed is kept. */
 void job_give_up(struct job *job, enum err err, const struct errinfo *info);
 /* The prompt's state is there as far as it can be: next is prefill. */
@@ -226,6 +221,9 @@ void retain_all(struct job *job);
 
 /* ---- batch.c ---- */
 
+/* Hands its state to the cache and gives its cells and its place back; it is queued again, and goes on later. */
+void job_put_back(struct job *job);
+
 /* Runs a batch of what wants to run; false when nothing did. */
 bool batch_run(struct sched *sched);
 
@@ -233,15 +231,5 @@ bool batch_run(struct sched *sched);
 
 /* Makes sure that the engine can be used. False: it is dead and was not brought back; no job is left. */
 bool revive_engine(struct sched *sched);
-
-/* ---- fair.c ---- */
-
-struct tenant *fair_tenant(struct sched *sched, const char *name);
-/* Computed tokens are charged. */
-void fair_charge(struct job *job, uint32_t tokens);
-/* Of two jobs that want the same, whether a comes first. */
-bool fair_before(const struct job *a, const struct job *b);
-/* The next one to be admitted; NULL when none waits or as many run as may. */
-struct job *fair_next_queued(struct sched *sched);
 
 #endif

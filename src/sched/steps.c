@@ -51,8 +51,7 @@ static void tell_sink(struct job *job, enum gen_end end, enum err err, const str
     gen->sink.done(gen->sink.arg, result);
 }
 
-/* Whoever waited for it looks again. */
-static void release_followers(struct job *job)
+void job_release_followers(struct job *job)
 {
     LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
         if (other->leader == job)
@@ -78,7 +77,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
         device_park(job);
     }
     engine_seq_release(sched->engine, &job->seq);
-    release_followers(job);
+    job_release_followers(job);
     sched->epoch++;
     job_free(job);
 }
@@ -188,6 +187,17 @@ static enum guard_verdict claim_memory(struct job *job, uint32_t cached)
     job->claimed = verdict == GUARD_ADMIT && sched->memory != NULL;
     job->claim = need.claim;
     return verdict;
+}
+
+/* Another tenant has taken more than its part: one of its jobs is put back for this one. */
+static bool make_way(struct job *job)
+{
+    struct job *victim = fair_victim(job);
+
+    if (victim == NULL)
+        return false;
+    job_put_back(victim);
+    return true;
 }
 
 static enum step defer(struct job *job)
@@ -361,15 +371,17 @@ static enum step step_lookup(struct job *job)
 
     if (leader != NULL)
         return wait_for(job, leader, until);
-    if (!has_room(job, &match, held))
-        return defer(job);
-    enum guard_verdict verdict = claim_memory(job, MAX(match.length, held));
+    while (!has_room(job, &match, held))
+        if (!make_way(job))
+            return defer(job);
+    enum guard_verdict verdict;
+    while ((verdict = claim_memory(job, MAX(match.length, held))) == GUARD_DEFER)
+        if (!make_way(job))
+            return defer(job);
     if (verdict == GUARD_REFUSE) {
         job_end(job, GEN_END_ERROR, ERR_NOMEM, NULL);
         return STEP_DONE;
     }
-    if (verdict == GUARD_DEFER)
-        return defer(job);
     job->times.looked_up = sched_now_ns(job->sched);
     if (match.length > 0 && start_from_device(job, &match))
         return STEP_MORE;

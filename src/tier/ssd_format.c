@@ -9,12 +9,12 @@
  *          16      4  header_bytes, a multiple of 4096
  *          20      4  tokens_count
  *          24      4  shape_bytes
- *          28      4  seal algorithm, 0
+ *          28      4  seal algorithm, 1; 0 when not sealed, and so with the next three
  *          32      8  payload_bytes
  *          40     16  key id: which installation
- *          56     24  seal nonce, 0
- *          80     16  seal tag of the private part, 0
- *          96     16  seal tag of the payload, 0
+ *          56     24  seal nonce: 16 drawn, 8 of 0
+ *          80     16  seal tag of the private part
+ *          96     16  0
  *         112     32  object key
  *         144     32  payload MAC, BLAKE3; 0 without flag 1
  *         176     16  prefix check: XXH3-128 of bytes 0 to 176
@@ -25,7 +25,8 @@
  *         272      8  used_wall_ns
  *         280     16  payload digest, XXH3-128
  *         296      4  each token
- *           .      .  shape
+ *           .      .  shape                                                                      end of the private part
+ *           .     16  each tag of a frame of the payload, when sealed
  *           .      .  0
  *    end - 32     32  header digest: BLAKE3 keyed, of all bytes of the header before it
  *
@@ -36,7 +37,10 @@
  * those are left alone and damage is not. The header digest (keyed) is what nobody else can make; the object key lies under it, so
  * a valid file under another name is found out. The payload digest is compared with the bytes, and lies under the header digest.
  *
- * Not here: files, directories, recency after writing (the file's own time) and encryption itself.
+ * SEALED. The private part is sealed, then prefix check and header digest are made: they are of the bytes that lie on the disk. A reader opens
+ * it into the memory for tokens, which has room for it, and takes the tokens from there.
+ *
+ * Not here: files, directories, recency after writing (the file's own time) and encryption itself (ssd_seal.c).
  */
 #include "tier/ssd_format.h"
 
@@ -45,6 +49,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#include "base/mem.h"
 
 static const uint8_t magic[8] = {0x89, 'H', 'O', 'B', 'J', '\r', '\n', 0x1A};
 
@@ -112,21 +118,34 @@ static bool all_zero(const uint8_t *data, size_t len)
 
 /* ---- sizes ---- */
 
-/* The one size that a header with so many tokens and shape bytes has. Cannot overflow: 4 * 2^32 + 2^32 is far below 2^64. */
-static uint64_t header_size(uint32_t tokens_count, uint32_t shape_bytes)
+/* Where the private part ends. */
+static uint64_t private_end(uint32_t tokens_count, uint32_t shape_bytes)
 {
-    uint64_t used = SSD_AT_TOKENS + (uint64_t)tokens_count * sizeof(uint32_t) + shape_bytes +
-                    SSD_HEADER_DIGEST_BYTES;
+    return SSD_AT_TOKENS + (uint64_t)tokens_count * sizeof(uint32_t) + shape_bytes;
+}
+
+static uint64_t tags_size(bool sealed, uint64_t payload_bytes)
+{
+    return sealed ? ssd_seal_tags_bytes(payload_bytes) : 0;
+}
+
+/* The one size that a header of such an object has. Cannot overflow: 4 * 2^32 + 2^32 + 2^48 is far below 2^64. */
+static uint64_t header_size(uint32_t tokens_count, uint32_t shape_bytes, uint64_t tags_bytes)
+{
+    uint64_t used = private_end(tokens_count, shape_bytes) + tags_bytes + SSD_HEADER_DIGEST_BYTES;
 
     return (used + SSD_ALIGNMENT - 1) / SSD_ALIGNMENT * SSD_ALIGNMENT;
 }
 
-static bool within_limits(const struct ssd_limits *limits, uint32_t tokens_count,
+static bool within_limits(const struct ssd_format *format, uint32_t tokens_count,
                           uint32_t shape_bytes, uint64_t payload_bytes)
 {
+    const struct ssd_limits *limits = &format->limits;
+
     return tokens_count <= limits->tokens_max && shape_bytes <= limits->shape_bytes_max &&
            payload_bytes <= limits->payload_bytes_max &&
-           payload_bytes <= UINT64_MAX - header_size(tokens_count, shape_bytes);
+           payload_bytes <= UINT64_MAX - header_size(tokens_count, shape_bytes,
+                                                     tags_size(format->sealed, payload_bytes));
 }
 
 /* ---- digests ---- */
@@ -147,21 +166,36 @@ static struct hash256 header_digest(const struct ssd_format *format, const uint8
 static void encode_prefix(const struct ssd_format *format, const struct tier_meta *meta,
                           const void *payload, uint32_t header_bytes, uint8_t *to)
 {
+    uint32_t flags = format->sealed        ? SSD_FLAG_SEALED
+                     : format->payload_mac ? SSD_FLAG_PAYLOAD_MAC
+                                           : 0;
+
     memcpy(to + SSD_AT_MAGIC, magic, sizeof(magic));
     put_u32(to + SSD_AT_VERSION, SSD_VERSION);
-    put_u32(to + SSD_AT_FLAGS, format->payload_mac ? SSD_FLAG_PAYLOAD_MAC : 0);
+    put_u32(to + SSD_AT_FLAGS, flags);
     put_u32(to + SSD_AT_HEADER_BYTES, header_bytes);
     put_u32(to + SSD_AT_TOKENS_COUNT, meta->tokens_count);
     put_u32(to + SSD_AT_SHAPE_BYTES, meta->shape_bytes);
     put_u64(to + SSD_AT_PAYLOAD_BYTES, meta->bytes);
     memcpy(to + SSD_AT_KEY_ID, format->key_id, sizeof(format->key_id));
     memcpy(to + SSD_AT_KEY, meta->key.bytes, sizeof(meta->key.bytes));
-    if (format->payload_mac) {
+    if (flags & SSD_FLAG_PAYLOAD_MAC) {
         struct hash256 mac = hash256_keyed(&format->payload_key, payload, meta->bytes);
         memcpy(to + SSD_AT_PAYLOAD_MAC, mac.bytes, sizeof(mac.bytes));
     }
+    if (flags & SSD_FLAG_SEALED)
+        ssd_seal_draw(to);
+}
+
+/* The two digests of what lies before them. */
+static void encode_digests(const struct ssd_format *format, uint8_t *to)
+{
+    uint32_t header_bytes = get_u32(to + SSD_AT_HEADER_BYTES);
     struct hash128 check = prefix_check(to);
+
     memcpy(to + SSD_AT_PREFIX_CHECK, check.bytes, sizeof(check.bytes));
+    struct hash256 digest = header_digest(format, to, header_bytes);
+    memcpy(to + header_bytes - SSD_HEADER_DIGEST_BYTES, digest.bytes, sizeof(digest.bytes));
 }
 
 static void encode_private(const struct tier_meta *meta, const void *payload, uint8_t *to)
@@ -189,11 +223,11 @@ static void encode_private(const struct tier_meta *meta, const void *payload, ui
 static enum ssd_result check_sizes(const struct ssd_format *format, const struct ssd_prefix *prefix,
                                    uint64_t file_bytes)
 {
-    if (!within_limits(&format->limits, prefix->tokens_count, prefix->shape_bytes,
-                       prefix->payload_bytes))
+    if (!within_limits(format, prefix->tokens_count, prefix->shape_bytes, prefix->payload_bytes))
         return SSD_TOO_LARGE;
     if (prefix->payload_bytes == 0 ||
-        prefix->header_bytes != header_size(prefix->tokens_count, prefix->shape_bytes))
+        prefix->header_bytes != header_size(prefix->tokens_count, prefix->shape_bytes,
+                                            tags_size(format->sealed, prefix->payload_bytes)))
         return SSD_DAMAGED;
     uint64_t whole = prefix->header_bytes + prefix->payload_bytes; /* within_limits: no overflow */
     if (file_bytes != whole)
@@ -201,13 +235,46 @@ static enum ssd_result check_sizes(const struct ssd_format *format, const struct
     return SSD_OK;
 }
 
+/* Clause 4: what a reader without these settings cannot, or must not, read. */
+static enum ssd_result check_flags(const struct ssd_format *format, const uint8_t *at,
+                                   uint32_t flags)
+{
+    uint32_t algorithm = get_u32(at + SSD_AT_SEAL_ALGORITHM);
+
+    if (flags == SSD_FLAG_SEALED)
+        return format->sealed && algorithm == SSD_SEAL_ALGORITHM ? SSD_OK : SSD_UNSUPPORTED;
+    if ((flags & ~(uint32_t)SSD_FLAG_PAYLOAD_MAC) != 0)
+        return SSD_UNSUPPORTED;
+    return format->sealed ? SSD_UNPROTECTED : SSD_OK;
+}
+
 /* Clause 8: what an object does not use is zero, so that it has one form only. */
 static bool unused_is_zero(const uint8_t *at, uint32_t flags)
 {
-    return all_zero(at + SSD_AT_SEAL_ALGORITHM, SSD_AT_PAYLOAD_BYTES - SSD_AT_SEAL_ALGORITHM) &&
-           all_zero(at + SSD_AT_SEAL_NONCE, SSD_AT_KEY - SSD_AT_SEAL_NONCE) &&
+    bool sealed = (flags & SSD_FLAG_SEALED) != 0;
+    size_t nonce_used = sealed ? SEAL_DRAW_BYTES : 0;
+    size_t tag_used = sealed ? SEAL_TAG_BYTES : 0;
+
+    return (sealed || get_u32(at + SSD_AT_SEAL_ALGORITHM) == 0) &&
+           all_zero(at + SSD_AT_SEAL_NONCE + nonce_used, SEAL_NONCE_BYTES - nonce_used) &&
+           all_zero(at + SSD_AT_SEAL_HEADER_TAG + tag_used, SEAL_TAG_BYTES - tag_used) &&
+           all_zero(at + SSD_AT_SEAL_PAYLOAD_TAG, SSD_AT_KEY - SSD_AT_SEAL_PAYLOAD_TAG) &&
            (flags & SSD_FLAG_PAYLOAD_MAC ||
             all_zero(at + SSD_AT_PAYLOAD_MAC, SSD_AT_PREFIX_CHECK - SSD_AT_PAYLOAD_MAC));
+}
+
+/* The private part of a sealed object fits into the words of its prefix. */
+static uint32_t words_of(const struct ssd_prefix *prefix)
+{
+    uint32_t more = SSD_AT_TOKENS - SSD_PREFIX_BYTES + prefix->shape_bytes;
+
+    return prefix->tokens_count +
+           (prefix->flags & SSD_FLAG_SEALED ? (more + 3) / (uint32_t)sizeof(int32_t) : 0);
+}
+
+static size_t frame_bytes(uint64_t payload_bytes, uint64_t number)
+{
+    return (size_t)MIN(payload_bytes - number * SSD_FRAME_BYTES, SSD_FRAME_BYTES);
 }
 
 static void read_prefix(const uint8_t *at, struct ssd_prefix *prefix)
@@ -221,19 +288,27 @@ static void read_prefix(const uint8_t *at, struct ssd_prefix *prefix)
         .payload_bytes = get_u64(at + SSD_AT_PAYLOAD_BYTES),
         .key = get_hash256(at + SSD_AT_KEY),
     };
+    prefix->words = words_of(prefix);
+}
+
+/* A field of the private part, by its offset in the header; `private` is that part as it is when it is open. */
+static const uint8_t *field(const uint8_t *private, size_t offset)
+{
+    return private + (offset - SSD_PREFIX_BYTES);
 }
 
 /* Clause 10: what only a program with a bug can have written, since the digest is right. */
-static bool private_fits(const uint8_t *at, const struct ssd_prefix *prefix)
+static bool private_fits(const uint8_t *at, const uint8_t *private, const struct ssd_prefix *prefix)
 {
-    uint32_t begin = get_u32(at + SSD_AT_BEGIN), end = get_u32(at + SSD_AT_END);
-    size_t used =
-        SSD_AT_TOKENS + (size_t)prefix->tokens_count * sizeof(uint32_t) + prefix->shape_bytes;
+    uint32_t begin = get_u32(field(private, SSD_AT_BEGIN));
+    uint32_t end = get_u32(field(private, SSD_AT_END));
+    uint64_t used = private_end(prefix->tokens_count, prefix->shape_bytes) +
+                    tags_size(prefix->flags & SSD_FLAG_SEALED, prefix->payload_bytes);
 
     return begin <= end && prefix->tokens_count <= end &&
-           all_zero(at + SSD_AT_RESERVED, SSD_AT_USED_WALL_NS - SSD_AT_RESERVED) &&
+           all_zero(field(private, SSD_AT_RESERVED), SSD_AT_USED_WALL_NS - SSD_AT_RESERVED) &&
            /* zero would mean "not known" in a tier_meta */
-           !all_zero(at + SSD_AT_PAYLOAD_DIGEST, HASH128_BYTES) &&
+           !all_zero(field(private, SSD_AT_PAYLOAD_DIGEST), HASH128_BYTES) &&
            all_zero(at + used, prefix->header_bytes - SSD_HEADER_DIGEST_BYTES - used);
 }
 
@@ -252,64 +327,96 @@ static enum ssd_result check_prefix(const struct ssd_format *format, const uint8
     read_prefix(at, prefix);
     if (prefix->version != SSD_VERSION) /* 3 */
         return SSD_UNSUPPORTED;
-    if ((prefix->flags & ~(uint32_t)SSD_FLAGS_KNOWN) != 0) /* 4 */
-        return SSD_UNSUPPORTED;
+    enum ssd_result result = check_flags(format, at, prefix->flags); /* 4 */
+    if (result != SSD_OK)
+        return result;
     if (memcmp(at + SSD_AT_KEY_ID, format->key_id, sizeof(format->key_id)) != 0) /* 5 */
         return SSD_OTHER_KEY;
-    enum ssd_result result = check_sizes(format, prefix, file_bytes);
+    result = check_sizes(format, prefix, file_bytes);
     if (result != SSD_OK)
         return result;
     return unused_is_zero(at, prefix->flags) ? SSD_OK : SSD_DAMAGED;
 }
 
-/* Clauses 9 to 12, behind those of the prefix. */
-static enum ssd_result check_header(const struct ssd_format *format, const uint8_t *at, size_t len,
-                                    const struct ssd_expect *expect, struct ssd_prefix *prefix)
-{
-    enum ssd_result result = check_prefix(format, at, len, expect->file_bytes, prefix);
+/* A header that is being read. */
+struct reading {
+    const uint8_t *at;
+    uint8_t *room; /* for the private part of a sealed one: prefix.words */
+    struct ssd_prefix prefix;
+    const uint8_t *private; /* open: in the header, or in `room`; NULL until it is */
+};
 
-    if (result != SSD_OK)
-        return result;
+/* Clause 9. */
+static enum ssd_result open_private(const struct ssd_format *format, struct reading *reading,
+                                    size_t len)
+{
+    const struct ssd_prefix *prefix = &reading->prefix;
+    const uint8_t *at = reading->at;
+
     if (len < prefix->header_bytes)
         return SSD_TRUNCATED;
     struct hash256 digest = header_digest(format, at, prefix->header_bytes);
     struct hash256 stored = get_hash256(at + prefix->header_bytes - SSD_HEADER_DIGEST_BYTES);
-    if (!hash256_eq(&digest, &stored)) /* 9 */
+    if (!hash256_eq(&digest, &stored))
         return SSD_DAMAGED;
-    if (!private_fits(at, prefix)) /* 10 */
+    if (!(prefix->flags & SSD_FLAG_SEALED)) {
+        reading->private = at + SSD_PREFIX_BYTES;
+        return SSD_OK;
+    }
+    if (!ssd_open_private(&format->seal, at, private_end(prefix->tokens_count, prefix->shape_bytes),
+                          reading->room))
         return SSD_DAMAGED;
-    if (format->payload_mac && !(prefix->flags & SSD_FLAG_PAYLOAD_MAC)) /* 11 */
+    reading->private = reading->room;
+    return SSD_OK;
+}
+
+/* Clauses 9 to 12, behind those of the prefix. */
+static enum ssd_result check_header(const struct ssd_format *format, struct reading *reading,
+                                    size_t len, const struct ssd_expect *expect)
+{
+    struct ssd_prefix *prefix = &reading->prefix;
+    enum ssd_result result = check_prefix(format, reading->at, len, expect->file_bytes, prefix);
+
+    if (result == SSD_OK)
+        result = open_private(format, reading, len); /* 9 */
+    if (result != SSD_OK)
+        return result;
+    if (!private_fits(reading->at, reading->private, prefix)) /* 10 */
+        return SSD_DAMAGED;
+    if (format->payload_mac && prefix->flags == 0) /* 11 */
         return SSD_UNPROTECTED;
     if (expect->key != NULL && !hash256_eq(expect->key, &prefix->key)) /* 12 */
         return SSD_OTHER_NAME;
-    struct hash256 space = get_hash256(at + SSD_AT_SPACE);
+    struct hash256 space = get_hash256(field(reading->private, SSD_AT_SPACE));
     if (expect->space != NULL && !hash256_eq(expect->space, &space)) /* 12 */
         return SSD_OTHER_SPACE;
     return SSD_OK;
 }
 
-static void read_header(const uint8_t *at, const struct ssd_prefix *prefix,
-                        struct ssd_header *header, int32_t *tokens)
+/* `tokens` may be where the private part is open: each token is read before something is written to its place. */
+static void read_header(const struct reading *reading, struct ssd_header *header, int32_t *tokens)
 {
-    const uint8_t *from = at + SSD_AT_TOKENS;
+    const struct ssd_prefix *prefix = &reading->prefix;
+    const uint8_t *private = reading->private, *from = field(private, SSD_AT_TOKENS);
 
     assert(prefix->shape_bytes <= sizeof(header->meta.shape));
     *header = (struct ssd_header){
         .meta = {.key = prefix->key,
-                 .space = get_hash256(at + SSD_AT_SPACE),
-                 .parent = get_hash256(at + SSD_AT_PARENT),
-                 .kind = get_u32(at + SSD_AT_KIND),
-                 .begin = get_u32(at + SSD_AT_BEGIN),
-                 .end = get_u32(at + SSD_AT_END),
+                 .space = get_hash256(field(private, SSD_AT_SPACE)),
+                 .parent = get_hash256(field(private, SSD_AT_PARENT)),
+                 .kind = get_u32(field(private, SSD_AT_KIND)),
+                 .begin = get_u32(field(private, SSD_AT_BEGIN)),
+                 .end = get_u32(field(private, SSD_AT_END)),
                  .bytes = prefix->payload_bytes,
-                 .digest = get_hash128(at + SSD_AT_PAYLOAD_DIGEST),
-                 .used_wall_ns = get_u64(at + SSD_AT_USED_WALL_NS),
+                 .digest = get_hash128(field(private, SSD_AT_PAYLOAD_DIGEST)),
+                 .used_wall_ns = get_u64(field(private, SSD_AT_USED_WALL_NS)),
                  .shape_bytes = prefix->shape_bytes,
                  .tokens = tokens,
                  .tokens_count = prefix->tokens_count},
         .flags = prefix->flags,
         .header_bytes = prefix->header_bytes,
-        .payload_mac = get_hash256(at + SSD_AT_PAYLOAD_MAC),
+        .payload_mac = get_hash256(reading->at + SSD_AT_PAYLOAD_MAC),
+        .sealed = prefix->flags & SSD_FLAG_SEALED ? reading->at : NULL,
     };
     assert(tokens != NULL || prefix->tokens_count == 0);
     for (uint32_t i = 0; i < prefix->tokens_count; i++, from += sizeof(uint32_t))
@@ -366,35 +473,82 @@ static void describe_prefix(struct buf *out, const uint8_t *at, const struct ssd
 }
 
 /* Tokens and shape, as far as they lie inside the `len` bytes. */
-static void describe_variable(struct buf *out, const uint8_t *at, size_t len,
+static void describe_variable(struct buf *out, const uint8_t *private, size_t len,
                               const struct ssd_prefix *prefix, uint32_t tokens_shown)
 {
-    uint64_t shape_at = SSD_AT_TOKENS + (uint64_t)prefix->tokens_count * sizeof(uint32_t);
-    uint64_t tokens_here = (len - SSD_AT_TOKENS) / sizeof(uint32_t);
+    enum { TOKENS_AT = SSD_AT_TOKENS - SSD_PREFIX_BYTES };
+    uint64_t shape_at = TOKENS_AT + (uint64_t)prefix->tokens_count * sizeof(uint32_t);
+    uint64_t tokens_here = (len - TOKENS_AT) / sizeof(uint32_t);
     uint64_t shown = MIN(MIN(tokens_here, prefix->tokens_count), tokens_shown);
 
     if (shape_at < len && prefix->shape_bytes > 0)
-        describe_hex(out, "shape", at + shape_at, MIN(prefix->shape_bytes, len - shape_at));
+        describe_hex(out, "shape", private + shape_at, MIN(prefix->shape_bytes, len - shape_at));
     if (shown == 0)
         return;
     buf_appendf(out, "%-14s", "token ids");
     for (uint64_t i = 0; i < shown && out->err == ERR_OK; i++)
         buf_appendf(out, "%s%" PRId32, i > 0 ? " " : "",
-                    token_of(get_u32(at + SSD_AT_TOKENS + i * sizeof(uint32_t))));
+                    token_of(get_u32(private + TOKENS_AT + i * sizeof(uint32_t))));
     buf_append_str(out, shown < prefix->tokens_count ? " ...\n" : "\n");
 }
 
-static void describe_private(struct buf *out, const uint8_t *at, size_t len,
+/* `len` bytes of the private part, which is open. */
+static void describe_private(struct buf *out, const uint8_t *private, size_t len,
                              const struct ssd_prefix *prefix, uint32_t tokens_shown)
 {
-    describe_hex(out, "space", at + SSD_AT_SPACE, HASH256_BYTES);
-    describe_hex(out, "parent", at + SSD_AT_PARENT, HASH256_BYTES);
-    buf_appendf(out, "%-14s%" PRIu32 "\n", "kind", get_u32(at + SSD_AT_KIND));
+    describe_hex(out, "space", field(private, SSD_AT_SPACE), HASH256_BYTES);
+    describe_hex(out, "parent", field(private, SSD_AT_PARENT), HASH256_BYTES);
+    buf_appendf(out, "%-14s%" PRIu32 "\n", "kind", get_u32(field(private, SSD_AT_KIND)));
     buf_appendf(out, "%-14s%" PRIu32 " to %" PRIu32 ", the last %" PRIu32 " held\n", "tokens",
-                get_u32(at + SSD_AT_BEGIN), get_u32(at + SSD_AT_END), prefix->tokens_count);
-    describe_time(out, get_u64(at + SSD_AT_USED_WALL_NS));
-    describe_hex(out, "payload xxh3", at + SSD_AT_PAYLOAD_DIGEST, HASH128_BYTES);
-    describe_variable(out, at, len, prefix, tokens_shown);
+                get_u32(field(private, SSD_AT_BEGIN)), get_u32(field(private, SSD_AT_END)),
+                prefix->tokens_count);
+    describe_time(out, get_u64(field(private, SSD_AT_USED_WALL_NS)));
+    describe_hex(out, "payload xxh3", field(private, SSD_AT_PAYLOAD_DIGEST), HASH128_BYTES);
+    describe_variable(out, private, len, prefix, tokens_shown);
+}
+
+/* Verifies what can be, and opens the private part if it can be. */
+static enum err describe_verdict(const struct ssd_describe *how, struct reading *reading,
+                                 size_t len, struct buf *out)
+{
+    struct ssd_expect expect = {.file_bytes = how->file_bytes};
+    enum ssd_result result;
+
+    if (how->format == NULL) {
+        buf_appendf(out, "%-14snot verified, no key\n", "header is");
+        return ERR_OK;
+    }
+    result = check_prefix(how->format, reading->at, len, how->file_bytes, &reading->prefix);
+    if (result == SSD_OK) {
+        reading->room = mem_try_alloc_array(reading->prefix.words, sizeof(int32_t));
+        if (reading->room == NULL)
+            return ERR_NOMEM;
+        result = check_header(how->format, reading, len, &expect);
+    }
+    buf_appendf(out, "%-14s%s: %s\n", "header is", ssd_result_name(result),
+                ssd_result_sentence(result));
+    return ERR_OK;
+}
+
+/* The fields, as far as they can be read, verified or not. */
+static void describe_fields(const struct ssd_describe *how, struct reading *reading, size_t len,
+                            struct buf *out)
+{
+    struct ssd_prefix *prefix = &reading->prefix;
+    const uint8_t *private = reading->private;
+
+    read_prefix(reading->at, prefix);
+    describe_prefix(out, reading->at, prefix);
+    if (prefix->version != SSD_VERSION || len < SSD_AT_TOKENS)
+        return; /* of another version only the prefix is known */
+    if (prefix->flags & SSD_FLAG_SEALED && private == NULL)
+        buf_appendf(out, "%-14ssealed: space, range, tokens and payload need the key\n",
+                    "the rest is");
+    else
+        describe_private(out, private != NULL ? private : reading->at + SSD_PREFIX_BYTES,
+                         prefix->flags & SSD_FLAG_SEALED ? (size_t)prefix->words * sizeof(int32_t)
+                                                         : len - SSD_PREFIX_BYTES,
+                         prefix, how->tokens_shown);
 }
 
 /* ---- public ---- */
@@ -434,15 +588,34 @@ void ssd_format_init(struct ssd_format *format, const struct hash256 *key,
     memcpy(format->key_id, id.bytes, sizeof(format->key_id));
 }
 
+void ssd_format_set_seal(struct ssd_format *format, const struct hash256 *key,
+                         const struct hash256 *seal_key)
+{
+    struct hash256 both[2] = {*key, *seal_key};
+
+    format->sealed = true;
+    format->limits.payload_bytes_max = MIN(format->limits.payload_bytes_max, SSD_SEALED_BYTES_MAX);
+    ssd_seal_init(&format->seal, both, sizeof(both));
+    format->header_key =
+        hash256_derive("hearth 2026-11-15 ssd sealed object header", both, sizeof(both));
+    struct hash256 id =
+        hash256_derive("hearth 2026-11-15 ssd sealed object key id", both, sizeof(both));
+    memcpy(format->key_id, id.bytes, sizeof(format->key_id));
+    seal_wipe(both, sizeof(both));
+}
+
 enum err ssd_format_measure(const struct ssd_format *format, const struct tier_meta *meta,
                             uint32_t *header_bytes)
 {
     if (meta->bytes == 0 || meta->begin > meta->end || meta->tokens_count > meta->end)
         return ERR_INVALID;
-    if (!within_limits(&format->limits, meta->tokens_count, meta->shape_bytes, meta->bytes))
+    if (!within_limits(format, meta->tokens_count, meta->shape_bytes, meta->bytes))
         return ERR_LIMIT;
-    uint64_t size = header_size(meta->tokens_count, meta->shape_bytes);
-    assert(size <= UINT32_MAX); /* SSD_TOKENS_MAX and TIER_SHAPE_BYTES_MAX see to that */
+    uint64_t size =
+        header_size(meta->tokens_count, meta->shape_bytes, tags_size(format->sealed, meta->bytes));
+    assert(
+        size <=
+        UINT32_MAX); /* SSD_TOKENS_MAX, TIER_SHAPE_BYTES_MAX and SSD_SEALED_BYTES_MAX see to that */
     *header_bytes = (uint32_t)size;
     return ERR_OK;
 }
@@ -460,9 +633,32 @@ enum err ssd_format_encode(const struct ssd_format *format, const struct tier_me
     memset(to, 0, header_bytes);
     encode_prefix(format, meta, payload, header_bytes, to);
     encode_private(meta, payload, to);
-    struct hash256 digest = header_digest(format, to, header_bytes);
-    memcpy(to + header_bytes - SSD_HEADER_DIGEST_BYTES, digest.bytes, sizeof(digest.bytes));
+    if (!format->sealed)
+        encode_digests(format, to);
     return ERR_OK;
+}
+
+void ssd_format_seal_frame(const struct ssd_format *format, void *header, uint64_t number,
+                           const void *in, void *out, size_t len)
+{
+    struct ssd_frame frame = {.header = header, .number = number, .len = len};
+    struct ssd_prefix prefix;
+
+    read_prefix(header, &prefix);
+    assert(format->sealed && len == frame_bytes(prefix.payload_bytes, number));
+    ssd_seal_frame(&format->seal, &frame, in, out,
+                   (uint8_t *)header + private_end(prefix.tokens_count, prefix.shape_bytes) +
+                       number * SEAL_TAG_BYTES);
+}
+
+void ssd_format_seal_header(const struct ssd_format *format, void *header)
+{
+    struct ssd_prefix prefix;
+
+    assert(format->sealed);
+    read_prefix(header, &prefix);
+    ssd_seal_private(&format->seal, header, private_end(prefix.tokens_count, prefix.shape_bytes));
+    encode_digests(format, header);
 }
 
 enum ssd_result ssd_format_decode_prefix(const struct ssd_format *format, const void *data,
@@ -480,11 +676,11 @@ enum ssd_result ssd_format_decode(const struct ssd_format *format, const void *d
                                   const struct ssd_expect *expect, struct ssd_header *header,
                                   int32_t *tokens)
 {
-    struct ssd_prefix prefix;
-    enum ssd_result result = check_header(format, data, len, expect, &prefix);
+    struct reading reading = {.at = data, .room = (uint8_t *)tokens};
+    enum ssd_result result = check_header(format, &reading, len, expect);
 
     if (result == SSD_OK)
-        read_header(data, &prefix, header, tokens);
+        read_header(&reading, header, tokens);
     return result;
 }
 
@@ -497,8 +693,27 @@ void ssd_payload_init(struct ssd_payload *payload, const struct ssd_format *form
     payload->has_mac = (header->flags & SSD_FLAG_PAYLOAD_MAC) != 0;
     payload->bytes_left = header->meta.bytes;
     payload->overrun = false;
+    payload->broken = false;
+    payload->seal = &format->seal;
+    payload->sealed = header->sealed;
+    payload->tag = header->sealed == NULL ? NULL
+                                          : header->sealed + private_end(header->meta.tokens_count,
+                                                                         header->meta.shape_bytes);
+    payload->frame = 0;
     hash128_init(&payload->digest);
     hash256_init_keyed(&payload->mac, &format->payload_key);
+}
+
+void ssd_payload_open(struct ssd_payload *payload, void *data, size_t len)
+{
+    struct ssd_frame frame = {.header = payload->sealed, .number = payload->frame, .len = len};
+
+    if (payload->sealed == NULL || len > payload->bytes_left || payload->broken)
+        return;
+    assert(len == MIN(payload->bytes_left, SSD_FRAME_BYTES));
+    payload->broken = !ssd_open_frame(payload->seal, &frame, data, payload->tag);
+    payload->frame++;
+    payload->tag += SEAL_TAG_BYTES;
 }
 
 void ssd_payload_update(struct ssd_payload *payload, const void *data, size_t len)
@@ -515,7 +730,7 @@ void ssd_payload_update(struct ssd_payload *payload, const void *data, size_t le
 
 enum ssd_result ssd_payload_finish(const struct ssd_payload *payload)
 {
-    if (payload->overrun)
+    if (payload->overrun || payload->broken)
         return SSD_DAMAGED;
     if (payload->bytes_left > 0)
         return SSD_TRUNCATED;
@@ -557,24 +772,13 @@ bool ssd_format_parse_name(const char *name, size_t len, struct hash256 *key)
 enum err ssd_format_describe(const struct ssd_describe *how, const void *header, size_t len,
                              struct buf *out)
 {
-    const uint8_t *at = header;
-    struct ssd_expect expect = {.file_bytes = how->file_bytes};
-    struct ssd_prefix prefix;
+    struct reading reading = {.at = header};
 
-    if (how->format != NULL) {
-        enum ssd_result result = check_header(how->format, at, len, &expect, &prefix);
-        buf_appendf(out, "%-14s%s: %s\n", "header is", ssd_result_name(result),
-                    ssd_result_sentence(result));
-    } else {
-        buf_appendf(out, "%-14snot verified, no key\n", "header is");
-    }
+    enum err err = describe_verdict(how, &reading, len, out);
     buf_appendf(out, "%-14s%" PRIu64 " bytes\n", "file", how->file_bytes);
-    if (len < SSD_PREFIX_BYTES || memcmp(at + SSD_AT_MAGIC, magic, sizeof(magic)) != 0)
-        return out->err;
-    read_prefix(at, &prefix);
-    describe_prefix(out, at, &prefix);
-    /* Of another version only the prefix is known; of a sealed one, the rest is noise. */
-    if (len >= SSD_AT_TOKENS && prefix.version == SSD_VERSION && !(prefix.flags & SSD_FLAG_SEALED))
-        describe_private(out, at, len, &prefix, how->tokens_shown);
-    return out->err;
+    if (err == ERR_OK && len >= SSD_PREFIX_BYTES &&
+        memcmp(reading.at + SSD_AT_MAGIC, magic, sizeof(magic)) == 0)
+        describe_fields(how, &reading, len, out);
+    mem_free(reading.room);
+    return err != ERR_OK ? err : out->err;
 }

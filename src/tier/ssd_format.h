@@ -5,6 +5,8 @@
  *      | prefix          | private: space, range, tokens, ... 0 | header digest |            header_bytes + payload_bytes
  *      |<------------------------- header --------------------------->|<---------- payload ---------->|
  *
+ * Private part and payload can be sealed (ssd_seal.h); the prefix never is.
+ *
  * docs/ssd-format.md has the byte table and the rule that says when a file is valid. Reading takes two steps, so that nothing is read or
  * allocated before its size was checked: the prefix (of known size) tells how long the header is and how many tokens it has; the whole
  * header gives the rest. The payload is compared with the header's digests as it arrives.
@@ -25,6 +27,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "tier/ssd_seal.h"
 #include "tier/tier.h"
 
 /* X(value, name, sentence). Under one of our names NOT_OURS, TRUNCATED, DAMAGED and OTHER_NAME are of no use to anybody; the others may be
@@ -38,7 +41,7 @@
     X(SSD_OTHER_KEY, "other_key", "made by another installation")                                  \
     X(SSD_OTHER_NAME, "other_name", "valid, but under the name of another object")                 \
     X(SSD_OTHER_SPACE, "other_space", "valid, but of another model or tenant")                     \
-    X(SSD_UNPROTECTED, "unprotected", "has no payload MAC, which is asked for")                    \
+    X(SSD_UNPROTECTED, "unprotected", "not sealed, or without the payload MAC, as is asked for")                    \
     X(SSD_TOO_LARGE, "too_large", "larger than the limits allow")
 
 enum ssd_result {
@@ -60,8 +63,7 @@ enum {
 
 enum ssd_flag {
     SSD_FLAG_PAYLOAD_MAC = 1 << 0, /* the payload has a keyed BLAKE3 beside its XXH3-128 */
-    SSD_FLAG_SEALED = 1 << 1,      /* private part and payload are encrypted; reserved, refused as SSD_UNSUPPORTED so far */
-    SSD_FLAGS_KNOWN = SSD_FLAG_PAYLOAD_MAC
+    SSD_FLAG_SEALED = 1 << 1,      /* private part and payload are encrypted; never with the other flag, since tags are MACs */
 };
 
 /* Where the fields are: the byte table of docs/ssd-format.md, for tests and tools that change single fields. */
@@ -107,12 +109,19 @@ struct ssd_format {
     struct hash256 header_key, payload_key;
     uint8_t key_id[16];
     bool payload_mac;
+    bool sealed;
+    struct ssd_seal seal;
 };
 
 /* `key` is the installation's secret; what is used here is derived from it. With `payload_mac` objects are written with a payload MAC, and
  * those without one are refused. */
 void ssd_format_init(struct ssd_format *format, const struct hash256 *key,
                      const struct ssd_limits *limits, bool payload_mac);
+
+/* After init: objects are sealed with `seal_key`, and others are refused. All keys are derived anew from both, `key` being that of init: with another
+ * seal_key it is another installation. */
+void ssd_format_set_seal(struct ssd_format *format, const struct hash256 *key,
+                         const struct hash256 *seal_key);
 
 /* ---- writing ---- */
 
@@ -122,9 +131,15 @@ enum err ssd_format_measure(const struct ssd_format *format, const struct tier_m
                             uint32_t *header_bytes) NODISCARD;
 
 /* Writes exactly those bytes, or nothing: errors as above, and ERR_LIMIT when `capacity` is smaller. The payload (meta->bytes of it) is read when
- * meta->digest is zero or a MAC is written. A file is the header, then the payload, and not a byte more. */
+ * meta->digest is zero or a MAC is written. A file is the header, then the payload, and not a byte more.
+ * With a format that seals it is not complete, and not sealed, before every frame of the payload and then the header itself were. */
 enum err ssd_format_encode(const struct ssd_format *format, const struct tier_meta *meta,
                            const void *payload, void *out, size_t capacity) NODISCARD;
+
+/* Frame `number`, `len` bytes: SSD_FRAME_BYTES, but for the last. `out` is what goes into the file, and may be `in`. */
+void ssd_format_seal_frame(const struct ssd_format *format, void *header, uint64_t number,
+                           const void *in, void *out, size_t len);
+void ssd_format_seal_header(const struct ssd_format *format, void *header);
 
 /* ---- reading ---- */
 
@@ -133,10 +148,11 @@ struct ssd_prefix {
     uint32_t header_bytes, tokens_count, shape_bytes;
     uint64_t payload_bytes;
     struct hash256 key;
+    uint32_t words; /* of memory that ssd_format_decode wants for tokens; more than tokens_count when they are sealed */
 };
 
 /* The first SSD_PREFIX_BYTES (or what there is) of a file of `file_bytes`. SSD_OK: all sizes are within the limits and add up to
- * file_bytes, so that header_bytes may be read and tokens_count tokens allocated; nothing else is proven yet. *prefix is written then only. */
+ * file_bytes, so that header_bytes may be read and `words` allocated; nothing else is proven yet. *prefix is written then only. */
 enum ssd_result ssd_format_decode_prefix(const struct ssd_format *format, const void *data,
                                          size_t len, uint64_t file_bytes,
                                          struct ssd_prefix *prefix) NODISCARD;
@@ -153,26 +169,33 @@ struct ssd_header {
     uint32_t flags;
     uint32_t header_bytes; /* where the payload begins */
     struct hash256 payload_mac; /* zero without SSD_FLAG_PAYLOAD_MAC */
+    const uint8_t *sealed;      /* the header's bytes, with which the payload is opened; NULL when it is not sealed */
 };
 
-/* The whole header, `len` bytes from the start of the file (more are not looked at); checks the prefix again. `tokens` has room for as many as
- * the prefix said. SSD_OK: everything but the payload is as it was written under this key. *header and tokens are written then only. */
+/* The whole header, `len` bytes from the start of the file (more are not looked at); checks the prefix again. `tokens` has room for as many
+ * words as the prefix said. SSD_OK: everything but the payload is as it was written under this key. *header is written then only, and so are
+ * tokens, unless they are sealed. */
 enum ssd_result ssd_format_decode(const struct ssd_format *format, const void *data, size_t len,
                                   const struct ssd_expect *expect, struct ssd_header *header,
                                   int32_t *tokens) NODISCARD;
 
-/* The payload, in pieces as they arrive. Must not be copied or moved (hash128_state). */
+/* The payload, in pieces as they arrive. Must not be copied or moved (hash128_state). Of a sealed one the header's bytes must stay as long. */
 struct ssd_payload {
+    const struct ssd_seal *seal;
+    const uint8_t *sealed, *tag; /* the header, and the tag of the next frame; NULL when it is not sealed */
+    uint64_t frame;
     struct hash128_state digest;
     struct hash256_state mac;
     struct hash128 digest_wanted;
     struct hash256 mac_wanted;
     bool has_mac;
     uint64_t bytes_left;
-    bool overrun;
+    bool overrun, broken; /* too long; a frame that could not be opened */
 };
 void ssd_payload_init(struct ssd_payload *payload, const struct ssd_format *format,
                       const struct ssd_header *header);
+/* First opens a piece that is sealed, in place; such a piece is one frame. Others stay as they are. */
+void ssd_payload_open(struct ssd_payload *payload, void *data, size_t len);
 void ssd_payload_update(struct ssd_payload *payload, const void *data, size_t len);
 /* SSD_OK, SSD_TRUNCATED when fewer bytes came than the header said, else SSD_DAMAGED. */
 enum ssd_result ssd_payload_finish(const struct ssd_payload *payload) NODISCARD;

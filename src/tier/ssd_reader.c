@@ -5,8 +5,8 @@
  *               else QUEUED --take, in order--> RUNNING: header, then the payload in pieces --> done
  *                      '-- cancelled                '-- cancelled: after the piece that is being read
  *
- * The header is verified first (key, sizes, digest), then each piece of the payload is digested while the processor still has it in its
- * cache. A file is never changed, only replaced: the open handle keeps what its header says, whatever happens to its name.
+ * The header is verified first (key, sizes, digest), then each piece of the payload is opened, if it is sealed, and digested while the processor
+ * still has it in its cache. A file is never changed, only replaced: the open handle keeps what its header says, whatever happens to its name.
  *
  * Past the page cache (O_DIRECT) when the caller's memory is aligned: what is read goes to the RAM tier, and needs no second copy in the
  * kernel's memory. The last part of a block comes through a buffer. Whatever such a read complains about is tried again without it.
@@ -21,7 +21,7 @@
 #include "base/mem.h"
 #include "tier/ssd_impl.h"
 
-enum { READ_BYTES = 1 << 20, STAMP_MIN_S = 60 };
+enum { READ_BYTES = SSD_FRAME_BYTES, STAMP_MIN_S = 60 };
 
 /* ---- scratch ---- */
 
@@ -84,8 +84,9 @@ enum err ssd_read_header(const struct tier_ssd *ssd, int fd, uint64_t file_bytes
     *result = ssd_format_decode_prefix(&ssd->format, scratch->header, first, file_bytes, &prefix);
     if (*result != SSD_OK)
         return ERR_OK;
-    if (!ssd_scratch_reserve_header(scratch, prefix.header_bytes) ||
-        !ssd_scratch_reserve_tokens(scratch, prefix.tokens_count))
+    /* And a block behind it, for read_tail: a sealed header is needed until the payload is open. */
+    if (!ssd_scratch_reserve_header(scratch, prefix.header_bytes + SSD_ALIGNMENT) ||
+        !ssd_scratch_reserve_tokens(scratch, prefix.words))
         return ERR_NOMEM;
     if (prefix.header_bytes > first)
         TRY(file_read_at(ssd->dir.fs, fd, scratch->header + first, prefix.header_bytes - first,
@@ -113,17 +114,18 @@ static bool is_cancelled(struct reading *reading)
 }
 
 /* The part of a block that the file ends with. A whole one is asked for, since O_DIRECT gives nothing less. */
-static enum err read_tail(struct reading *reading, uint8_t *to, size_t len, uint64_t offset)
+static enum err read_tail(struct reading *reading, uint32_t header_bytes, uint8_t *to, size_t len,
+                          uint64_t offset)
 {
     const struct file_sys *fs = reading->ssd->dir.fs;
+    uint8_t *block = reading->scratch->header + header_bytes;
 
     if (!reading->direct)
         return file_read_at(fs, reading->fd, to, len, offset, NULL);
-    ssize_t got = fs->ops->pread(fs->ctx, reading->fd, reading->scratch->header, SSD_ALIGNMENT,
-                                 (off_t)offset);
+    ssize_t got = fs->ops->pread(fs->ctx, reading->fd, block, SSD_ALIGNMENT, (off_t)offset);
     if (got != (ssize_t)len)
         return ERR_INVALID; /* tried again without O_DIRECT, with all patience */
-    memcpy(to, reading->scratch->header, len);
+    memcpy(to, block, len);
     return ERR_OK;
 }
 
@@ -142,7 +144,9 @@ static enum err read_payload(struct reading *reading, const struct ssd_header *h
         if (whole > 0)
             TRY(file_read_at(fs, reading->fd, to, whole, header->header_bytes + at, NULL));
         if (whole < piece)
-            TRY(read_tail(reading, to + whole, piece - whole, header->header_bytes + at + whole));
+            TRY(read_tail(reading, header->header_bytes, to + whole, piece - whole,
+                          header->header_bytes + at + whole));
+        ssd_payload_open(payload, to, piece);
         ssd_payload_update(payload, to, piece);
         at += piece;
     }

@@ -52,7 +52,7 @@ static bool decode_record(struct scan *scan, const struct ssd_record *record,
     if (ssd_record_expand(record, &scan->header) != ERR_OK ||
         ssd_format_decode_prefix(format, scan->header.data, scan->header.len, file_bytes,
                                  &prefix) != SSD_OK ||
-        !ssd_scratch_reserve_tokens(&scan->scratch, prefix.tokens_count))
+        !ssd_scratch_reserve_tokens(&scan->scratch, prefix.words))
         return false;
     return ssd_format_decode(format, scan->header.data, scan->header.len, &expect, header,
                              scan->scratch.tokens) == SSD_OK;

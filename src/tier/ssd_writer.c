@@ -4,7 +4,7 @@
  *      ssd_put: admit (mode, limits, wear, cap) --> QUEUED --take--> RUNNING: store() --> done, exactly once
  *                 '-- refused, counted               '-- dropped or replaced: done(TIER_CANCELLED) without a byte written
  *
- *      store:  digest, header -> there already? -> make_room: unlink what is doomed, measure free space -> write tmp/x -> wanted still?
+ *      store:  digest, header -> there already? -> make_room: unlink what is doomed, measure free space -> (seal,) write tmp/x -> wanted still?
  *              -> rename -> insert                                       every step that fails removes tmp/x and gives its room back
  *
  * The room is reserved when a put is taken, so that it cannot be refused for the cap later; what must leave for it is doomed then, and
@@ -115,21 +115,50 @@ static bool is_unwanted(struct tier_ssd *ssd, const struct ssd_put *put)
     return unwanted;
 }
 
-/* ERR_CANCELLED when nobody wants it any more. */
-static enum err write_bytes(struct tier_ssd *ssd, const struct ssd_put *put, const void *header,
-                            int fd, struct errinfo *info)
+/* The payload, in pieces: as it is, or sealed by way of `frame`, memory for SSD_FRAME_BYTES. ERR_CANCELLED when nobody wants it any more. */
+static enum err write_payload(struct tier_ssd *ssd, const struct ssd_put *put, void *header,
+                              void *frame, int fd, struct errinfo *info)
+{
+    const uint64_t step = frame != NULL ? SSD_FRAME_BYTES : WRITE_BYTES;
+
+    for (uint64_t at = 0; at < put->meta.bytes; at += step) {
+        const void *from = (const char *)put->data + at;
+        size_t piece = MIN(put->meta.bytes - at, step);
+        if (is_unwanted(ssd, put))
+            return err_set(info, ERR_CANCELLED, "not wanted any more");
+        if (frame != NULL)
+            ssd_format_seal_frame(&ssd->format, header, at / step, from, frame, piece);
+        TRY(file_write_at(ssd->dir.fs, fd, frame != NULL ? frame : from, piece,
+                          put->header_bytes + at, info));
+    }
+    return ERR_OK;
+}
+
+/* Seals payload and header on the way; nothing of a sealed object touches the disk in the clear. */
+static enum err write_sealed(struct tier_ssd *ssd, const struct ssd_put *put, void *header, int fd,
+                             struct errinfo *info)
+{
+    void *frame = mem_try_alloc(MIN(put->meta.bytes, SSD_FRAME_BYTES));
+
+    if (frame == NULL)
+        return err_set(info, ERR_NOMEM, "no memory to seal it in");
+    enum err err = write_payload(ssd, put, header, frame, fd, info);
+    mem_free(frame);
+    if (err == ERR_OK)
+        ssd_format_seal_header(&ssd->format, header); /* it has the tags of all frames now */
+    return err;
+}
+
+/* The payload, then the header: of a sealed object that is the order in which they come to be. */
+static enum err write_bytes(struct tier_ssd *ssd, const struct ssd_put *put, void *header, int fd,
+                            struct errinfo *info)
 {
     const struct file_sys *fs = ssd->dir.fs;
 
     TRY(file_allocate(fs, fd, put->file_bytes, info));
+    TRY(ssd->format.sealed ? write_sealed(ssd, put, header, fd, info)
+                           : write_payload(ssd, put, header, NULL, fd, info));
     TRY(file_write_at(fs, fd, header, put->header_bytes, 0, info));
-    for (uint64_t at = 0; at < put->meta.bytes; at += WRITE_BYTES) {
-        if (is_unwanted(ssd, put))
-            return err_set(info, ERR_CANCELLED, "not wanted any more");
-        size_t piece = MIN(put->meta.bytes - at, WRITE_BYTES);
-        TRY(file_write_at(fs, fd, (const char *)put->data + at, piece, put->header_bytes + at,
-                          info));
-    }
     /* The time of the file is that of its last use; when it cannot be set, that of writing is as good. */
     (void)!file_set_time(fs, fd, put->meta.used_wall_ns, NULL);
     return ssd->options.sync ? file_sync(fs, fd, info) : ERR_OK;
@@ -149,7 +178,7 @@ static void discard(struct tier_ssd *ssd, const struct ssd_put *put, const char 
     lock_leave(&ssd->lock);
 }
 
-static enum err write_file(struct tier_ssd *ssd, const struct ssd_put *put, const void *header,
+static enum err write_file(struct tier_ssd *ssd, const struct ssd_put *put, void *header,
                            struct errinfo *info)
 {
     char temp[SSD_DIR_TEMP_BYTES];

@@ -150,6 +150,7 @@ static void ssd_free(struct tier_ssd *ssd)
     cond_fini(&ssd->for_room);
     cond_fini(&ssd->for_idle);
     lock_fini(&ssd->lock);
+    seal_wipe(&ssd->format, sizeof(ssd->format));
     mem_free(ssd);
 }
 
@@ -209,6 +210,9 @@ static struct tier_ssd *ssd_create(const struct tier_ssd_options *options)
     ssd->catalogue.fd = FILE_NO;
     hash_random(&ssd->seed, sizeof(ssd->seed));
     ssd_format_init(&ssd->format, &options->key, &limits, options->payload_mac);
+    if (options->seal_key != NULL)
+        ssd_format_set_seal(&ssd->format, &options->key, options->seal_key);
+    ssd->options.seal_key = NULL; /* the caller's */
     ssd_account_init(&ssd->account, &account);
     lock_init(&ssd->lock, "ssd", LOCK_RANK_TIER);
     cond_init(&ssd->for_writers);

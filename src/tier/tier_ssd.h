@@ -6,7 +6,7 @@
  *      drop, eviction --> janitor: unlinks, catalogue, a look at what could not be read before
  *
  * Found (`has`, `get`, `each`) is exactly what lies complete under its name (keeps I67). Bytes that do not fit their digests are never
- * delivered; their file goes into quarantine. Files of another installation or version are left alone; they count, and leave when
+ * delivered; their file goes into quarantine. Files of another installation, seal or version are left alone; they count, and leave when
  * they are old and the room is needed.
  *
  * Everything in the directory counts against bytes_max, at every moment, temporary files included (keeps I93). When it is full, what
@@ -33,6 +33,7 @@ struct log;
 struct tier_ssd_options {
     const char *path;    /* of the directory, which is made */
     struct hash256 key;  /* of the installation, secret */
+    const struct hash256 *seal_key; /* encrypts objects; NULL = they lie in the clear. Read during open only. The other kind is left alone */
     uint64_t bytes_max;  /* of everything in it */
     uint64_t free_min;   /* of the file system, to be left free */
     uint64_t day_bytes_max; /* to be written per day; 0 = any */

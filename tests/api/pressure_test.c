@@ -173,5 +173,39 @@ static void test_i70_ended_for_lack_of_memory(void **state)
     memory_destroy(&memory);
 }
 
+/* What a tenant has done is not in what another one sees: neither its name nor a number that is its own (I100). */
+static void test_i100_numbers_of_others(void **state)
+{
+    static const char *const keys[] = {"alice:k1,bob:k2"}, *const paths[] = {"/metrics", "/slots", "/props", "/v1/models"};
+    struct api_kit_options options = {.api.auth = {.keys = keys, .keys_count = 1}, .ram_bytes = 16 * MIB};
+    struct http_answer answer;
+    struct api_kit kit;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    api_kit_ask(&kit, "POST", routes[0].path, "x-api-key: k1\r\n", body_of(&routes[0], false, 500), &answer);
+    assert_int_equal(answer.status, 200);
+    http_answer_fini(&answer);
+    for (size_t i = 0; i < COUNT_OF(paths); i++) {
+        api_kit_ask(&kit, "GET", paths[i], "x-api-key: k2\r\n", NULL, &answer);
+        assert_int_equal(answer.status, 200);
+        assert_null(strstr(buf_str(&answer.body), "alice"));
+        assert_null(strstr(buf_str(&answer.body), "tenant="));
+        http_answer_fini(&answer);
+    }
+    /* The same prompt again: hers is held, his is computed, and each is told so of his own only. */
+    for (int i = 0; i < 2; i++) {
+        api_kit_ask(&kit, "POST", routes[0].path, i == 0 ? "x-api-key: k2\r\n" : "x-api-key: k1\r\n",
+                    body_of(&routes[0], false, 500), &answer);
+        doc = yyjson_read(answer.body.data, answer.body.len, 0);
+        assert_int_equal(json_number_at(doc, "/usage/prompt_tokens_details/cached_tokens") > 0, i == 1);
+        yyjson_doc_free(doc);
+        http_answer_fini(&answer);
+    }
+    api_kit_close(&kit);
+}
+
 TEST_SUITE(TEST(test_i72_i73_too_large_for_the_memory), TEST(test_levels_are_shown),
-           TEST(test_i70_ended_for_lack_of_memory))
+           TEST(test_i70_ended_for_lack_of_memory),
+           TEST(test_i100_numbers_of_others))

@@ -70,6 +70,7 @@ static void test_sched_and_cache(void **state)
 {
     struct sched_stats sched = {.submitted = 3, .prefill_ns = 1500000000, .active = 2};
     struct hearth_stats cache = {.lookups = 9, .bytes_cap = UINT64_C(1) << 40};
+    struct memory_view memory = {.level = GUARD_HARD, .used = 77, .limits = {.ceiling = 80}};
     struct buf text;
 
     (void)state;
@@ -78,6 +79,7 @@ static void test_sched_and_cache(void **state)
     buf_init(&text, 1 << 20);
     stats_write_sched(&sched, &text);
     stats_write_cache(&cache, &text);
+    stats_write_memory(&memory, &text);
     expect_line(&text, "\nhearth_sched_submitted_total 3\n");
     expect_line(&text, "\nhearth_sched_prefill_seconds_total 1.5\n");
     expect_line(&text, "# TYPE hearth_sched_active gauge\nhearth_sched_active 2\n");
@@ -85,6 +87,10 @@ static void test_sched_and_cache(void **state)
     expect_line(&text, "\nhearth_cache_lookups_total 9\n");
     expect_line(&text, "\nhearth_cache_cap_bytes 1099511627776\n");
     expect_line(&text, "\nhearth_cache_tier_bytes{tier=\"ssd\"} 11\n");
+    expect_line(&text, "# TYPE hearth_memory_used_bytes gauge\nhearth_memory_used_bytes 77\n");
+    expect_line(&text, "\nhearth_memory_ceiling_bytes 80\n");
+    expect_line(&text, "\nhearth_memory_level{level=\"hard\"} 1\n");
+    expect_line(&text, "\nhearth_memory_level{level=\"ok\"} 0\n");
     expect_names_once(&text);
     buf_fini(&text);
 }

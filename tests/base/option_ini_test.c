@@ -74,5 +74,40 @@ static void test_ini_is_shared_with_other_commands(void **state)
     assert_ok(options_parse_all("", "[quux]\nanything = 1\n", NULL));
 }
 
+/* "[thing NAME]": passed over by the commands, read one by one. */
+static void test_named_sections(void **state)
+{
+    static const char text[] = "port = 1\n[thing b]\nport = 5\n[serve]\nhost = x\n[thing a/c d]\nhost = y\nport = 6\n[thing b]\nhost = z\n";
+    static const struct option_table none = {"none", NULL, 0};
+    static const struct option_table *const others[] = {&none, NULL};
+    struct option_list names;
+    struct errinfo info = {0};
+
+    (void)state;
+    options_got.parse.others = others;
+    options_expect_ini_error("[thing b]\nport = 5\n", "h.ini:2: unknown section \"thing b\"");
+    options_got.parse.named = "thing";
+    assert_ok(options_parse_all("", text, NULL));
+    assert_int_equal(options_got.values.port, 1);
+    assert_string_equal(options_got.values.host, "x");
+    options_expect_ini_error("[thing ]\nport = 5\n", "h.ini:2: unknown section \"thing \"");
+    options_got.parse.ini_text = text;
+    assert_ok(option_sections(&options_got.parse, "thing", &names, &info));
+    assert_int_equal(names.count, 2);
+    assert_string_equal(names.items[0], "b");
+    assert_string_equal(names.items[1], "a/c d");
+    assert_ok(option_read_section(&options_table, "thing", "b", &options_got.values, &options_got.parse, &info));
+    assert_int_equal(options_got.values.port, 5);
+    assert_string_equal(options_got.values.host, "z");
+    assert_ok(option_read_section(&options_table, "thing", "none", &options_got.values, &options_got.parse, &info));
+    assert_int_equal(options_got.values.port, 5);
+    options_got.parse.ini_text = "[thing b]\nprot = 5\n";
+    assert_err(option_read_section(&options_table, "thing", "b", &options_got.values, &options_got.parse, &info), ERR_INVALID);
+    assert_string_equal(info.text, "h.ini:2: unknown key \"prot\" in [thing b]; did you mean \"port\"?");
+    options_got.parse.ini_text = "[thing 12345678901234567890123456789012345678901234567890]\nport = 5\n";
+    assert_err(option_sections(&options_got.parse, "thing", &names, &info), ERR_INVALID);
+    assert_string_equal(info.text, "h.ini:1: the section's name is longer than 49 bytes");
+}
+
 TEST_SUITE(TEST(test_ini_is_read_with_its_odd_forms), TEST(test_ini_errors_name_file_and_line),
-           TEST(test_ini_is_shared_with_other_commands))
+           TEST(test_ini_is_shared_with_other_commands), TEST(test_named_sections))

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/seal.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "support/test.h"
@@ -17,7 +18,7 @@
 
 enum { BYTES = 3000000 };
 
-static char object[700], key_file[700];
+static char object[700], key_file[700], seal_file[700];
 static char *out_text, *err_text;
 
 static void write_file(const char *path, const void *data, size_t len)
@@ -49,6 +50,34 @@ static void make_object(void)
     write_file(object, data, 4096 + BYTES);
     hash256_hex(&key, hex);
     write_file(key_file, hex, 64);
+    mem_free(data);
+}
+
+/* The same as `hearth serve --ssd-encrypt` writes it. */
+static void make_sealed_object(void)
+{
+    const struct ssd_limits limits = {
+        .tokens_max = 100, .shape_bytes_max = TIER_SHAPE_BYTES_MAX, .payload_bytes_max = BYTES};
+    struct hash256 seal_key = hash256_of("seal", 4), key = seal_installation_key(&seal_key);
+    struct tier_meta meta = tier_suite_meta(3, BYTES);
+    unsigned char *data = mem_alloc(4096 + BYTES);
+    int32_t tokens[3] = {11, -22, 33};
+    struct ssd_format format;
+
+    make_object();
+    snprintf(seal_file, sizeof(seal_file), "%s/seal", test_dir());
+    meta.tokens = tokens;
+    meta.tokens_count = 3;
+    tier_suite_fill(data + 4096, BYTES, 3, 0);
+    ssd_format_init(&format, &key, &limits, false);
+    ssd_format_set_seal(&format, &key, &seal_key);
+    assert_ok(ssd_format_encode(&format, &meta, data + 4096, data, 4096));
+    for (size_t at = 0; at < BYTES; at += SSD_FRAME_BYTES)
+        ssd_format_seal_frame(&format, data, at / SSD_FRAME_BYTES, data + 4096 + at,
+                              data + 4096 + at, MIN(BYTES - at, SSD_FRAME_BYTES));
+    ssd_format_seal_header(&format, data);
+    write_file(object, data, 4096 + BYTES);
+    write_file(seal_file, seal_key.bytes, sizeof(seal_key.bytes));
     mem_free(data);
 }
 
@@ -164,6 +193,36 @@ static void test_mistakes_are_sentences(void **state)
     assert_int_equal(RUN("dump", other), CLI_EXIT_FAILURE); /* and does not wait */
 }
 
+static void test_dump_of_a_sealed_object(void **state)
+{
+    (void)state;
+    make_sealed_object();
+    assert_int_equal(RUN("dump", "--tokens", "9", object), CLI_EXIT_OK);
+    assert_non_null(strstr(out_text, "flags         0x2 sealed\n"));
+    assert_non_null(strstr(out_text, "the rest is   sealed: "));
+    assert_null(strstr(out_text, "token ids"));
+    assert_null(strstr(out_text, "\nspace"));
+    assert_int_equal(RUN("dump", "--encrypt-key", seal_file, "--tokens", "9", object), CLI_EXIT_OK);
+    assert_non_null(strstr(out_text, "header is     ok: valid\n"));
+    assert_non_null(strstr(out_text, "tokens        768 to 1024, the last 3 held\n"));
+    assert_non_null(strstr(out_text, "token ids     11 -22 33\n"));
+    assert_non_null(strstr(out_text, "object is     ok: valid\n"));
+    assert_int_equal(RUN("dump", "-e", key_file, object), CLI_EXIT_FAILURE); /* another key */
+    assert_non_null(strstr(out_text, "object is     other_key: "));
+    assert_non_null(strstr(out_text, "the rest is   sealed: "));
+    assert_int_equal(RUN("dump", "-k", key_file, object), CLI_EXIT_FAILURE);
+    assert_non_null(strstr(out_text, "object is     unsupported: "));
+    assert_int_equal(RUN("dump", "-e", seal_file, "-k", key_file, object), CLI_EXIT_FAILURE);
+    assert_non_null(strstr(out_text, "object is     other_key: "));
+    flip(4096 + BYTES - 1);
+    assert_int_equal(RUN("dump", "-e", seal_file, object), CLI_EXIT_FAILURE);
+    assert_non_null(strstr(out_text, "object is     damaged: "));
+    assert_int_equal(chmod(seal_file, 0644), 0);
+    assert_int_equal(RUN("dump", "-e", seal_file, object), CLI_EXIT_FAILURE);
+    assert_non_null(strstr(err_text, "chmod 600"));
+}
+
 TEST_SUITE(TEST(test_dump_with_the_key_verifies_all_of_it),
            TEST(test_dump_without_the_key_shows_and_verifies_nothing),
-           TEST(test_dump_of_whatever_there_is), TEST(test_mistakes_are_sentences))
+           TEST(test_dump_of_whatever_there_is), TEST(test_dump_of_a_sealed_object),
+           TEST(test_mistakes_are_sentences))

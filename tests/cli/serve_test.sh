@@ -232,6 +232,73 @@ test_i107_restart_dense() { restart qwen3; }
 test_i107_restart_sliding() { restart gemma3; }
 test_i107_restart_hybrid() { restart qwen35; }
 
+# With --ssd-encrypt: the same, and no file of the folders has a word, a token or a key in the clear.
+test_encrypted_restart() {
+    make_model qwen35
+    head -c 32 /dev/urandom >keyfile && chmod 600 keyfile
+    secret='Please keep this phrase for yourself'
+    turn="{\"messages\": [{\"role\": \"user\", \"content\": \"$secret $(long_prompt 3)\"}], \"max_tokens\": 8, \"temperature\": 0}"
+    body_of="{\"prompt\": \"$secret $(long_prompt 7)\", \"max_tokens\": 16, \"temperature\": 0, \"ignore_eos\": true}"
+    start --exact --no-cache
+    ask /v1/completions "$body_of"
+    text_of >cold
+    stop
+    for round in 1 2; do
+        start --exact --ssd-dir "$PWD/ssd" --ssd-free 1MiB --ssd-encrypt "$PWD/keyfile"
+        grep -q 'ssd, encrypted' served || fail "not in the banner: $(cat served)"
+        ask /v1/completions "$body_of"
+        text_of >warm
+        cmp -s cold warm || fail "$round: $(cat cold) / $(cat warm)"
+        [ "$round" = 1 ] || grep -qE '"ssd":[1-9]' body || fail "nothing from disk: $(cat body; cat log)"
+        ask /v1/chat/completions "$turn"
+        stop
+        [ -s state/replay.turns ] || fail 'no turns were kept'
+        [ "$(head -c 8 state/replay.turns)" = HEARTHRS ] || fail 'turns lie in the clear'
+        [ ! -e state/key ] || fail 'a key lies beside what it names'
+        ! grep -raqF "$secret" ssd state || fail 'a prompt can be read'
+        ! grep -raqF '<|im_start|>' ssd state || fail 'a prompt can be read'
+    done
+    object=$(find ssd -name '*.hobj' | head -n 1)
+    run "$HEARTH" cache dump --encrypt-key keyfile "$object"
+    expect_status 0
+    expect_out 'object is     ok'
+    run "$HEARTH" cache dump "$object"
+    expect_out 'sealed'
+    # Another key, then none: nothing is found, nothing fails, nothing is touched.
+    find ssd -name '*.hobj' | sort >before
+    head -c 32 /dev/urandom >other && chmod 600 other
+    for key in "--ssd-encrypt $PWD/other" ''; do
+        # shellcheck disable=SC2086 # two words or none
+        start --exact --ssd-dir "$PWD/ssd" --ssd-free 1MiB $key
+        ask /v1/completions "$body_of"
+        text_of >warm
+        cmp -s cold warm || fail "with another key: $(cat warm)"
+        grep -q '"ssd":0' body || fail "found with another key: $(cat body)"
+        stop
+        find ssd -name '*.hobj' | sort | comm -23 before - >gone
+        [ ! -s gone ] || fail "gone: $(cat gone)"
+    done
+}
+
+test_a_key_file_for_all_is_refused() {
+    make_model
+    head -c 32 /dev/urandom >keyfile && chmod 644 keyfile
+    for more in '' --no-cache; do
+        # shellcheck disable=SC2086
+        run "$HEARTH" serve m.gguf --port 0 --ssd-dir "$PWD/ssd" --state-dir "$PWD/state" --ssd-encrypt keyfile $more
+        expect_status 1
+        expect_err '--ssd-encrypt: keyfile has mode 0644'
+    done
+    [ ! -e ssd ] || fail 'the folder was made'
+    printf 'short' >keyfile && chmod 600 keyfile
+    run "$HEARTH" serve m.gguf --port 0 --ssd-dir "$PWD/ssd" --state-dir "$PWD/state" --ssd-encrypt keyfile
+    expect_status 1
+    expect_err '64 hex digits'
+    run "$HEARTH" serve m.gguf --port 0 --ssd-dir "$PWD/ssd" --state-dir "$PWD/state" --ssd-encrypt nowhere
+    expect_status 1
+    expect_err nowhere
+}
+
 test_a_folder_in_use() {
     make_model
     start --ssd-dir "$PWD/ssd" --ssd-free 1MiB

@@ -70,6 +70,83 @@ static void test_spaces_of_tenants(void **state)
     hearth_close(&cache);
 }
 
+/* ---- shares ---- */
+
+enum { BLOCK = 256, OBJECT = 256 << 10 };
+
+static void fill(int32_t tokens[BLOCK + 1], uint32_t seed)
+{
+    for (uint32_t i = 0; i <= BLOCK; i++)
+        tokens[i] = (int32_t)((seed * 7919 + i) % 250);
+}
+
+static void put(struct hearth_space *space, uint32_t seed)
+{
+    struct hearth_store_hints hints = {.struct_size = sizeof(hints), .prompt = BLOCK};
+    struct hearth_store *store;
+    int32_t tokens[BLOCK + 1];
+    uint32_t begin, end;
+    void *memory;
+
+    fill(tokens, seed);
+    tokens[0] = (int32_t)(seed % 250);
+    assert_int_equal(hearth_store_open(space, tokens, BLOCK, &hints, &store), HEARTH_OK);
+    if (hearth_store_next(store, &begin, &end) &&
+        hearth_store_reserve(store, HEARTH_OBJECT_ROWS, begin, end, OBJECT, &memory) == HEARTH_OK) {
+        memset(memory, 1, OBJECT);
+        assert_int_equal(hearth_store_commit(store, OBJECT, "x", 1), HEARTH_OK);
+    }
+    hearth_store_close(&store);
+}
+
+static bool holds(struct hearth_space *space, uint32_t seed)
+{
+    struct hearth_lookup_options options = {.struct_size = sizeof(options), .flags = HEARTH_LOOKUP_PEEK};
+    struct hearth_plan *plan;
+    int32_t tokens[BLOCK + 1];
+
+    fill(tokens, seed);
+    tokens[0] = (int32_t)(seed % 250);
+    assert_int_equal(hearth_lookup(space, tokens, BLOCK + 1, &options, &plan), HEARTH_OK);
+    bool held = hearth_plan_info(plan)->boundary == BLOCK;
+    hearth_plan_release(&plan);
+    return held;
+}
+
+static bool survives_flood(const struct model_share *shares, size_t count)
+{
+    struct hearth_cache *cache = open_cache();
+    struct model_options options = {.cache = cache, .clock = clock_real(), .shares = shares, .shares_count = count};
+    struct hearth_space *anna, *bert;
+    struct model *model;
+
+    assert_ok(engine_fake_create(&options.engine, &(struct engine_fake_options){0}, NULL));
+    assert_ok(model_open(&model, &options, NULL));
+    assert_ok(model_space(model, "anna", &anna, NULL));
+    assert_ok(model_space(model, "bert", &bert, NULL));
+    put(anna, 1);
+    assert_true(holds(anna, 1));
+    for (uint32_t seed = 2; seed < 100; seed++)
+        put(bert, seed);
+    bool held = holds(anna, 1);
+    model_close(&model);
+    hearth_close(&cache);
+    return held;
+}
+
+/* What a tenant holds within its share is still there after another one's flood (I100). */
+static void test_i100_shares_of_tenants(void **state)
+{
+    static const struct model_share own[] = {{"bertha", 1 << 20}, {"anna", 1 << 20}}, others[] = {{"bert", 1 << 20}},
+                                    wild[] = {{"anna", UINT64_C(1) << 40}};
+
+    (void)state;
+    assert_true(survives_flood(own, COUNT_OF(own)));
+    assert_false(survives_flood(NULL, 0));
+    assert_false(survives_flood(others, COUNT_OF(others)));
+    assert_false(survives_flood(wild, COUNT_OF(wild))); /* cannot be had: a space without a share */
+}
+
 static void test_without_a_cache(void **state)
 {
     struct model *model = open_fake(NULL, NULL, NULL);
@@ -141,5 +218,5 @@ static void test_bad_templates(void **state)
     assert_null(model);
 }
 
-TEST_SUITE(TEST(test_has_all_parts), TEST(test_spaces_of_tenants), TEST(test_without_a_cache),
+TEST_SUITE(TEST(test_has_all_parts), TEST(test_spaces_of_tenants), TEST(test_i100_shares_of_tenants), TEST(test_without_a_cache),
            TEST(test_i48_unsupported_is_not_off), TEST(test_bad_templates))

@@ -296,8 +296,84 @@ static void test_no_memory(void **state)
     file_close(place.fs, &place.dir);
 }
 
+/* ---- sealed ---- */
+
+/* Saves one turn whose texts and tokens can be looked for. */
+static void save_sealed(struct place *place, const struct hash256 *seal_key)
+{
+    struct replay *replay = replay_create(&(struct replay_options){.seal_key = seal_key});
+
+    remember(replay, "an id that is a secret");
+    assert_ok(replay_save(replay, place->fs, place->dir, NAME, &key, &place->info));
+    replay_destroy(&replay);
+}
+
+static uint64_t load_sealed(struct place *place, const struct hash256 *seal_key)
+{
+    struct replay *replay = replay_create(&(struct replay_options){.seal_key = seal_key});
+
+    assert_ok(replay_load(replay, place->fs, place->dir, NAME, &key, &place->info));
+    uint64_t turns = replay_stats(replay).turns;
+    assert_true(turns == 0 || is_there(replay, "an id that is a secret"));
+    replay_destroy(&replay);
+    return turns;
+}
+
+static bool file_has(struct place *place, const void *needle, size_t len)
+{
+    char *data;
+    size_t data_len;
+
+    assert_ok(file_read_all(place->fs, place->dir, NAME, 1 << 20, &data, &data_len, NULL));
+    bool found = memmem(data, data_len, needle, len) != NULL;
+    mem_free(data);
+    return found;
+}
+
+static void test_sealed_turns(void **state)
+{
+    static const struct hash256 seal_key = {{5}}, other = {{6}};
+    struct place place;
+
+    (void)state;
+    place_init(&place);
+    save_sealed(&place, NULL);
+    assert_true(file_has(&place, "secret", 6) && file_has(&place, tokens, sizeof(tokens)));
+    assert_int_equal(load_sealed(&place, &seal_key), 0); /* in the clear: not believed */
+    save_sealed(&place, &seal_key);
+    assert_false(file_has(&place, "secret", 6) || file_has(&place, "raw", 3) ||
+                 file_has(&place, tokens, 8) || file_has(&place, "assistant", 9));
+    assert_int_equal(load_sealed(&place, &seal_key), 1);
+    assert_int_equal(load_sealed(&place, &other), 0);
+    assert_int_equal(load_sealed(&place, NULL), 0);
+    file_close(place.fs, &place.dir);
+}
+
+static void test_sealed_cuts_and_flips_are_seen(void **state)
+{
+    static const struct hash256 seal_key = {{5}};
+    struct place place;
+    char *data;
+    size_t len;
+
+    (void)state;
+    place_init(&place);
+    save_sealed(&place, &seal_key);
+    assert_ok(file_read_all(place.fs, place.dir, NAME, 1 << 20, &data, &len, NULL));
+    for (size_t at = 0; at < len; at += at < 40 ? 3 : 11) { /* each is written to the disk */
+        data[at] ^= 4;
+        assert_ok(file_replace(place.fs, place.dir, NAME, data, len, 0600, NULL));
+        assert_int_equal(load_sealed(&place, &seal_key), 0);
+        data[at] ^= 4;
+        assert_ok(file_replace(place.fs, place.dir, NAME, data, at, 0600, NULL));
+        assert_int_equal(load_sealed(&place, &seal_key), 0);
+    }
+    mem_free(data);
+    file_close(place.fs, &place.dir);
+}
+
 TEST_SUITE(TEST(test_turns_come_back), TEST(test_empty_store_and_small_store),
            TEST(test_every_cut_and_every_flip_is_seen),
            TEST(test_lengths_are_checked_behind_the_hash),
            TEST(test_a_failed_save_leaves_the_old_file), TEST(test_a_failed_load_is_no_turns),
-           TEST(test_no_memory))
+           TEST(test_no_memory), TEST(test_sealed_turns), TEST(test_sealed_cuts_and_flips_are_seen))

@@ -35,8 +35,8 @@ static void test_short_goes_first_and_nobody_starves(void **state)
     assert_true(fair_before(&large, &small));
 }
 
-/* Who was away is not served alone until it has caught up. */
-static void test_absence_gives_no_credit(void **state)
+/* Who was away comes first for a prompt, and is not served alone until it has caught up. */
+static void test_absence_gives_a_bounded_credit(void **state)
 {
     static struct sched sched;
     struct job busy = job_of(&sched, "busy", 100);
@@ -44,7 +44,81 @@ static void test_absence_gives_no_credit(void **state)
     (void)state;
     fair_charge(&busy, 1000000);
     struct job fresh = job_of(&sched, "fresh", 100);
-    assert_int_equal(fresh.tenant->served, 1000000);
+    assert_int_equal(fresh.tenant->served, 1000000 - 16384);
+    assert_true(fair_behind(&fresh, &busy) && !fair_behind(&busy, &fresh));
+    fair_charge(&fresh, 16384);
+    assert_false(fair_behind(&fresh, &busy));
+}
+
+/* Time goes on while nobody else is there: who comes then owes nobody, and is owed no more than the credit. */
+static void test_time_never_goes_back(void **state)
+{
+    static struct sched sched;
+    struct job first = job_of(&sched, "first", 100);
+
+    (void)state;
+    fair_charge(&first, 1000000);
+    first.tenant->jobs = 0; /* gone */
+    struct job second = job_of(&sched, "second", 100);
+    assert_int_equal(second.tenant->served, 1000000 - 16384);
+    assert_int_equal(job_of(&sched, "first", 100).tenant->served, 1000000);
+}
+
+/* The flood's own backlog puts it behind, from the first token on; but not for ever. */
+static void test_a_backlog_counts(void **state)
+{
+    static struct sched sched;
+    struct job flood[3], calm;
+
+    (void)state;
+    list_init(&sched.jobs);
+    for (size_t i = 0; i < COUNT_OF(flood); i++) {
+        flood[i] = job_of(&sched, "flood", 10000);
+        list_push_back(&sched.jobs, &flood[i].link);
+    }
+    calm = job_of(&sched, "calm", 3000);
+    list_push_back(&sched.jobs, &calm.link);
+    fair_count_backlogs(&sched);
+    assert_int_equal(flood[0].tenant->backlog, 30000);
+    assert_true(fair_before(&calm, &flood[0]) && fair_behind(&calm, &flood[0]));
+    calm.done = 1000; /* its weight does not change by being served */
+    fair_charge(&calm, 1000);
+    fair_count_backlogs(&sched);
+    assert_true(fair_behind(&calm, &flood[0]));
+    fair_charge(&calm, 20000);
+    assert_true(fair_behind(&flood[0], &calm));
+}
+
+/* Only what is kept is put back, only for who is behind, and the youngest first. */
+static void test_victims(void **state)
+{
+    static struct sched sched;
+    struct job flood[3], calm;
+
+    (void)state;
+    list_init(&sched.jobs);
+    for (size_t i = 0; i < COUNT_OF(flood); i++) {
+        flood[i] = job_of(&sched, "flood", 100);
+        flood[i].active = flood[i].writes = true;
+        flood[i].phase = GEN_DECODE;
+        list_push_back(&sched.jobs, &flood[i].link);
+    }
+    calm = job_of(&sched, "calm", 100);
+    list_push_back(&sched.jobs, &calm.link);
+    sched.options.parallel = sched.active = 3;
+    assert_null(fair_place_victim(&sched)); /* nobody is behind */
+    fair_charge(&flood[0], 5000);
+    assert_ptr_equal(fair_place_victim(&sched), &flood[2]);
+    assert_ptr_equal(fair_victim(&calm), &flood[2]);
+    flood[2].writes = false; /* its state would be lost */
+    assert_ptr_equal(fair_victim(&calm), &flood[1]);
+    flood[1].seq = SEQ_NONE;
+    assert_ptr_equal(fair_victim(&calm), &flood[0]);
+    assert_null(fair_victim(&flood[0]));
+    sched.active = 2; /* a place is free */
+    assert_null(fair_place_victim(&sched));
+    sched.options.exact = true;
+    assert_null(fair_victim(&calm));
 }
 
 static void test_accounts_are_bounded(void **state)
@@ -80,5 +154,6 @@ static void test_admission_follows_fairness(void **state)
 }
 
 TEST_SUITE(TEST(test_tenants_take_turns), TEST(test_short_goes_first_and_nobody_starves),
-           TEST(test_absence_gives_no_credit), TEST(test_accounts_are_bounded),
+           TEST(test_absence_gives_a_bounded_credit), TEST(test_time_never_goes_back),
+           TEST(test_a_backlog_counts), TEST(test_victims), TEST(test_accounts_are_bounded),
            TEST(test_admission_follows_fairness))

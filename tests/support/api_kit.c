@@ -89,6 +89,35 @@ static void open_model(struct api_kit *kit, const struct api_kit_options *option
         fail_msg("model: %s", info.text);
 }
 
+static enum err inspect_nothing(const struct pool_spec *spec, bool quick, struct model_file *file,
+                                struct errinfo *info, void *arg)
+{
+    (void)quick;
+    (void)file;
+    (void)arg;
+    return err_set(info, ERR_NOT_FOUND, "%s: no file", spec->name);
+}
+
+static enum err load_nothing(const struct pool_spec *spec, bool warm, bool (*progress)(float done, void *arg),
+                             void *progress_arg, struct model **model, struct errinfo *info, void *arg)
+{
+    (void)warm;
+    (void)progress;
+    (void)progress_arg;
+    (void)model;
+    (void)arg;
+    return err_set(info, ERR_NOT_FOUND, "%s: no file", spec->name);
+}
+
+/* The one model that is there already. */
+static void open_pool(struct api_kit *kit)
+{
+    struct pool_options options = {.ops = {inspect_nothing, load_nothing, NULL}};
+
+    assert_ok(pool_create(&kit->pool, &options, NULL));
+    assert_ok(pool_adopt(kit->pool, kit->model, NULL));
+}
+
 static void open_server(struct api_kit *kit, const struct http_limits *limits)
 {
     struct http_options options = {
@@ -113,7 +142,11 @@ void api_kit_open(struct api_kit *kit, const struct api_kit_options *options)
     cond_init(&kit->gate.changed);
     kit->gate.closed = options->gate_closed;
     open_cache(kit, options->ram_bytes);
-    open_model(kit, options);
+    kit->pool = options->pool;
+    if (!kit->pool) {
+        open_model(kit, options);
+        open_pool(kit);
+    }
     if (options->prompts) {
         api.neutral = kit->neutral = neutral_create();
         api.replay = kit->replay = replay_create(&(struct replay_options){0});
@@ -127,7 +160,7 @@ void api_kit_open(struct api_kit *kit, const struct api_kit_options *options)
 
 void api_kit_load(struct api_kit *kit)
 {
-    api_set_model(kit->api, kit->model);
+    api_set_pool(kit->api, kit->pool);
 }
 
 void api_kit_close(struct api_kit *kit)
@@ -135,7 +168,7 @@ void api_kit_close(struct api_kit *kit)
     api_kit_gate_open(kit);
     http_server_stop(&kit->server);
     api_destroy(&kit->api);
-    model_close(&kit->model);
+    pool_destroy(&kit->pool);
     if (kit->cache)
         hearth_close(&kit->cache);
     neutral_destroy(&kit->neutral);

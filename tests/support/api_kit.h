@@ -16,7 +16,7 @@
 #include "base/lock.h"
 #include "engine/engine_fake.h"
 #include "http/server.h"
-#include "models/model.h"
+#include "models/pool.h"
 #include "support/http_client.h"
 
 struct api_kit_options {
@@ -31,6 +31,7 @@ struct api_kit_options {
     bool gate_closed;
     bool prompts;       /* neutral texts and replay are on */
     struct http_limits limits;
+    struct pool *pool; /* instead of a model of the kit's; taken */
 };
 
 struct api_kit_gate {
@@ -45,7 +46,8 @@ struct api_kit {
     struct hearth_cache *cache;
     struct neutral *neutral;
     struct replay *replay;
-    struct model *model;
+    struct pool *pool;
+    struct model *model; /* the pool's */
     struct api *api;
     struct http_server *server;
     uint16_t port;

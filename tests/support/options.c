@@ -56,12 +56,14 @@ enum err options_parse_all(const char *line, const char *ini, const char *const 
            sizeof(options_got.values)); /* nothing may be left as it was */
     memset(&options_got.info, 0, sizeof(options_got.info));
     const struct option_table *const *others = options_got.parse.others;
+    const char *named = options_got.parse.named;
     options_got.parse = (struct option_parse){.arena = &options_got.arena,
                                               .whole = 1000000,
                                               .ini_text = ini,
                                               .ini_name = "h.ini",
                                               .env = env,
-                                              .others = others};
+                                              .others = others,
+                                              .named = named};
     return option_parse(&options_table, argc, argv, &options_got.values, &options_got.parse,
                         &options_got.info);
 }

@@ -21,7 +21,7 @@ struct options_values {
     struct option_list models;
 };
 
-/* What the last parse gave; `parse.others` is kept from one to the next. */
+/* What the last parse gave; `parse.others` and `parse.named` are kept from one to the next. */
 struct options_got {
     struct arena arena;
     struct options_values values;

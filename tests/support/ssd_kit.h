@@ -15,6 +15,8 @@ const char *ssd_kit_new_path(void);
 
 /* Options with that path, a fixed key and enough time to close. */
 struct tier_ssd_options ssd_kit_options(const char *path, uint64_t bytes_max);
+/* A fixed key to encrypt objects with, for options.seal_key. */
+const struct hash256 *ssd_kit_seal_key(void);
 struct tier *ssd_kit_open(const struct tier_ssd_options *options); /* fails the test when it cannot */
 
 /* The path of key n's file. */

@@ -19,11 +19,13 @@
 /* ---- the suite of every tier ---- */
 
 static const char *suite_path;
+static bool suite_sealed;
 
 static struct tier *open_in(const char *path, uint64_t bytes_max)
 {
     struct tier_ssd_options options = ssd_kit_options(path, bytes_max);
 
+    options.seal_key = suite_sealed ? ssd_kit_seal_key() : NULL;
     options.keep_all = true; /* the contract of tier.h: told when it is full */
     suite_path = path;
     return ssd_kit_open(&options);
@@ -32,6 +34,12 @@ static struct tier *open_in(const char *path, uint64_t bytes_max)
 static struct tier *open_new(uint64_t bytes_max)
 {
     return open_in(ssd_kit_new_path(), bytes_max);
+}
+
+static struct tier *open_new_sealed(uint64_t bytes_max)
+{
+    suite_sealed = true; /* each test is a process */
+    return open_new(bytes_max);
 }
 
 static struct tier *open_again(uint64_t bytes_max)
@@ -66,6 +74,15 @@ static const struct tier_factory factory = {
     .hold = tier_ssd_hold,
 };
 
-TIER_SUITE_DEFINE(ssd, &factory)
+static const struct tier_factory sealed_factory = {
+    .name = "ssd",
+    .open = open_new_sealed,
+    .reopen = open_again,
+    .damage = damage,
+    .hold = tier_ssd_hold,
+};
 
-TEST_SUITE(TIER_SUITE_TESTS(ssd, &factory))
+TIER_SUITE_DEFINE(ssd, &factory)
+TIER_SUITE_DEFINE(sealed, &sealed_factory)
+
+TEST_SUITE(TIER_SUITE_TESTS(ssd, &factory) TIER_SUITE_TESTS(sealed, &sealed_factory))

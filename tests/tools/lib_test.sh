@@ -35,7 +35,7 @@ test_no_engine_is_needed() {
     ! nm "$lib/libhearth.a" | grep -E " ($what)" || fail 'a part of it is in libhearth.a'
     case ${cc[*]} in *--no-as-needed*) return ;; esac # these flags ask for more libraries
     readelf -d "$lib/libhearth.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
-        grep -vE '^(libblake3|libxxhash|libc|libm|libpthread|ld-linux.*|libgcc_s|lib[a-z]*san)\.so' && fail 'needed, but why?'
+        grep -vE '^(libblake3|libxxhash|libsodium|libc|libm|libpthread|ld-linux.*|libgcc_s|lib[a-z]*san)\.so' && fail 'needed, but why?'
     return 0
 }
 

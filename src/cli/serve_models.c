@@ -1,0 +1,515 @@
+/*
+ * serve_models.c: from the command line and the INI file to a pool of models.
+ *
+ *      MODEL, -m, [model NAME] with "model = ", --models-dir  --resolve.h-->  files with names
+ *      options of the command  <--over-- [model NAME]                         settings of each
+ *
+ * What a section says of one model is stronger than what is said of all, also on the command line.
+ *
+ * Everything is read before the first thread starts; the loader's thread only reads it.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "cli/cli.h"
+#include "cli/common.h"
+#include "cli/config.h"
+#include "cli/serve.h"
+#include "engine/gguf_file.h"
+#include "models/pool.h"
+#include "models/resolve.h"
+#include "models/warm.h"
+
+enum { TEMPLATE_BYTES_MAX = 1 << 20, RESIDENTS_MAX = 4, PROGRESS_STEPS = 1000, CHECK_MS = 5000 };
+
+/* What a [model NAME] section can say. */
+struct preset {
+    struct model_settings model;
+    const char *file, *template_file;
+    uint64_t ttl_ns;
+    bool pinned;
+};
+
+#define AT(field) offsetof(struct preset, field)
+
+static const struct option_desc preset_options[] = {
+    {"model", 'm', OPTION_TEXT, AT(file), .value = "MODEL", .help = "Where it is, if the section's name does not say."},
+    {"chat-template-file", 0, OPTION_TEXT, AT(template_file), .value = "FILE", .help = "A Jinja template instead of its own."},
+    {"model-ttl", 0, OPTION_DURATION, AT(ttl_ns), .value = "TIME", .help = "Unload it when nobody used it for so long."},
+    {"pin-model", 0, OPTION_FLAG, AT(pinned), .help = "Load it at start and keep it."},
+    MODEL_SETTINGS_OPTIONS(struct preset, model),
+};
+
+static const struct option_table preset_table = {"model", preset_options, COUNT_OF(preset_options)};
+
+/* One reading; `status` is what went wrong first. */
+struct reading {
+    struct serve_models *models;
+    const struct cli *cli;
+    struct option_parse ini;
+    struct option_list sections; /* names of [model NAME] */
+    enum cli_exit status;
+};
+
+static void complain(struct reading *reading, enum err err, const struct errinfo *info)
+{
+    if (err == ERR_INVALID || err == ERR_EXISTS || err == ERR_LIMIT)
+        reading->status = cli_usage_error(reading->cli, "%s", info->text);
+    else
+        cli_error(reading->cli, "%s", info->text);
+    if (reading->status == CLI_EXIT_OK)
+        reading->status = CLI_EXIT_FAILURE;
+}
+
+/* ---- names and files ---- */
+
+static const char *env(const char *name, void *arg)
+{
+    return cli_env(arg, name);
+}
+
+static const char *find_file(struct reading *reading, const char *name)
+{
+    const struct cli *cli = reading->cli;
+    struct resolve_options options = {.fs = cli->setup->fs,
+                                      .models_dir = reading->models->options->models_dir,
+                                      .env = env,
+                                      .env_arg = (void *)cli->setup};
+    struct errinfo info = {0};
+    struct resolved resolved;
+
+    enum err err = resolve_model(&options, name, &resolved, &info);
+    if (err == ERR_OK)
+        return arena_strdup(cli->arena, str_from(resolved.path));
+    if (err == ERR_INVALID)
+        err = ERR_NOT_FOUND; /* the world's fault, not the line's */
+    complain(reading, err, &info);
+    return NULL;
+}
+
+static bool is_taken(const struct serve_models *models, const char *name)
+{
+    for (size_t i = 0; i < models->count; i++)
+        if (strcmp(models->list[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Takes a model into the list. `name` NULL: by the file's name. */
+static void add(struct reading *reading, const char *name, const char *path)
+{
+    struct serve_models *models = reading->models;
+    char stem[RESOLVE_NAME_BYTES];
+    struct errinfo info = {0};
+    bool named = name != NULL;
+
+    if (reading->status != CLI_EXIT_OK)
+        return;
+    resolve_stem(path, stem);
+    name = arena_strdup(reading->cli->arena, str_from(name != NULL ? name : stem));
+    path = arena_strdup(reading->cli->arena, str_from(path));
+    enum err err = ERR_OK;
+    if (name == NULL || path == NULL)
+        err = err_set(&info, ERR_NOMEM, "no memory for the models");
+    else if (is_taken(models, name))
+        err = err_set(&info, ERR_EXISTS, "two models are called '%s': give one of them an alias, as in -m ALIAS=FILE", name);
+    else if (models->count == SERVE_MODELS_MAX)
+        err = err_set(&info, ERR_LIMIT, "more than %d models", SERVE_MODELS_MAX);
+    if (err != ERR_OK)
+        complain(reading, err, &info);
+    else
+        models->list[models->count++] = (struct serve_model){.name = name, .path = path, .named = named};
+}
+
+/* "MODEL" or "ALIAS=MODEL"; a file that has a '=' in its name is itself. */
+static void add_spelled(struct reading *reading, const char *text, const char *alias)
+{
+    const char *equals = strchr(text, '='), *slash = strchr(text, '/');
+    struct stat st;
+    const char *path;
+
+    if (equals != NULL && (slash == NULL || equals < slash) && equals != text &&
+        file_stat_at(reading->cli->setup->fs, AT_FDCWD, text, &st, NULL) != ERR_OK) {
+        alias = arena_strdup(reading->cli->arena, (struct str){text, (size_t)(equals - text)});
+        text = equals + 1;
+    }
+    path = find_file(reading, text);
+    if (path != NULL)
+        add(reading, alias, path);
+}
+
+static void add_from_dir(const char *name, const char *path, void *arg)
+{
+    struct reading *reading = arg;
+
+    for (size_t i = 0; i < reading->models->count; i++)
+        if (strcmp(reading->models->list[i].path, path) == 0)
+            return; /* named before */
+    if (!is_taken(reading->models, name))
+        add(reading, name, path);
+}
+
+static void add_dir(struct reading *reading)
+{
+    const char *dir = reading->models->options->models_dir;
+    struct errinfo info = {0};
+    enum err err = ERR_OK;
+
+    if (dir != NULL)
+        err = resolve_list(reading->cli->setup->fs, dir, add_from_dir, reading, &info);
+    if (err == ERR_OK && dir != NULL && reading->models->count == 0)
+        err = err_set(&info, ERR_NOT_FOUND, "%s has no GGUF file", dir);
+    if (err != ERR_OK)
+        complain(reading, err == ERR_LIMIT ? ERR_IO : err, &info);
+}
+
+/* ---- the INI file ---- */
+
+static bool open_ini(struct reading *reading)
+{
+    const struct cli *cli = reading->cli;
+    const struct common_options *common =
+        (const void *)((const char *)cli->values + common_offset(cli->command));
+    struct config config = {0};
+    struct errinfo info = {0};
+
+    enum err err = config_read(cli->setup, common->config, cli->arena, &config, &info);
+    reading->ini = (struct option_parse){.arena = cli->arena,
+                                         .whole = cli->setup->memory_bytes,
+                                         .ini_text = config.text,
+                                         .ini_name = config.name};
+    if (err == ERR_OK)
+        err = option_sections(&reading->ini, "model", &reading->sections, &info);
+    if (err != ERR_OK)
+        complain(reading, err, &info);
+    return err == ERR_OK;
+}
+
+static bool is_pinned(const struct serve_options *options, const char *name)
+{
+    for (size_t i = 0; i < options->pinned.count; i++)
+        if (strcmp(options->pinned.items[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool read_preset(struct reading *reading, const char *name, struct preset *preset)
+{
+    const struct serve_options *options = reading->models->options;
+    struct errinfo info = {0};
+
+    *preset = (struct preset){.model = options->model,
+                              .template_file = options->template_file,
+                              .ttl_ns = options->model_ttl_ns,
+                              .pinned = is_pinned(options, name)};
+    enum err err = option_read_section(&preset_table, "model", name, preset, &reading->ini, &info);
+    if (err != ERR_OK)
+        complain(reading, err, &info);
+    return err == ERR_OK;
+}
+
+/* Sections of models that nothing else names. */
+static void add_sections(struct reading *reading)
+{
+    for (size_t i = 0; i < reading->sections.count && reading->status == CLI_EXIT_OK; i++) {
+        const char *name = reading->sections.items[i], *path;
+        struct preset preset;
+
+        if (is_taken(reading->models, name) || !read_preset(reading, name, &preset))
+            continue;
+        path = find_file(reading, preset.file != NULL ? preset.file : name);
+        if (path != NULL)
+            add(reading, name, path);
+    }
+}
+
+/* ---- settings of each ---- */
+
+static bool read_template(struct reading *reading, const char *path, const char **text)
+{
+    struct errinfo info = {0};
+    char *data;
+    size_t len;
+
+    *text = NULL;
+    if (path == NULL)
+        return true;
+    if (file_read_all(reading->cli->setup->fs, AT_FDCWD, path, TEMPLATE_BYTES_MAX, &data, &len, &info) !=
+        ERR_OK) {
+        complain(reading, ERR_IO, &info);
+        return false;
+    }
+    *text = arena_strdup(reading->cli->arena, (struct str){data, len});
+    mem_free(data);
+    return *text != NULL;
+}
+
+/* Bytes of a value in a row of the type: blocks of 32 with their scales. */
+static double value_bytes(int type)
+{
+    static const double bytes[] = {
+        [ENGINE_KV_F16] = 2,          [ENGINE_KV_F32] = 4,          [ENGINE_KV_BF16] = 2,
+        [ENGINE_KV_Q8_0] = 34.0 / 32, [ENGINE_KV_Q5_1] = 24.0 / 32, [ENGINE_KV_Q5_0] = 22.0 / 32,
+        [ENGINE_KV_Q4_1] = 20.0 / 32, [ENGINE_KV_Q4_0] = 18.0 / 32,
+    };
+
+    return bytes[type];
+}
+
+/* Sequences of the engine: those that run, and some that stay on the device when they are done. */
+static void set_sequences(struct model_settings *settings, bool exact)
+{
+    if (exact)
+        settings->sequences = 1;
+    else
+        settings->sequences += MIN(settings->sequences, RESIDENTS_MAX);
+}
+
+static void fill(struct reading *reading, struct serve_model *model)
+{
+    const struct serve_options *options = reading->models->options;
+    struct errinfo info = {0};
+    struct preset preset;
+
+    if (!read_preset(reading, model->name, &preset) ||
+        !read_template(reading, preset.template_file, &model->template_text))
+        return;
+    model->parallel = (uint32_t)preset.model.sequences;
+    set_sequences(&preset.model, options->exact);
+    model->settings = preset.model;
+    model->ttl_ns = preset.ttl_ns;
+    model->pinned = preset.pinned;
+    model->context = (struct model_file_context){
+        .tokens = (uint32_t)preset.model.context,
+        .bytes_per_value = (value_bytes(preset.model.kv_k) + value_bytes(preset.model.kv_v)) / 2,
+    };
+    enum err err = cli_engine_options(reading->cli, &preset.model, model->path, &model->engine, &info);
+    if (err != ERR_OK)
+        complain(reading, err, &info);
+}
+
+/* Somebody knows it by the name it has. */
+static bool is_known_by(const struct reading *reading, const char *name)
+{
+    for (size_t i = 0; i < reading->sections.count; i++)
+        if (strcmp(reading->sections.items[i], name) == 0)
+            return true;
+    return is_pinned(reading->models->options, name);
+}
+
+/* One model alone has the name that it gives itself. */
+static void name_alone(struct reading *reading)
+{
+    struct serve_model *model = &reading->models->list[0];
+    struct gguf_file *file = NULL;
+    struct errinfo info = {0};
+    const char *slash = strrchr(model->path, '/');
+
+    if (gguf_file_open(&file, model->path, &info) != ERR_OK)
+        return; /* loading will say why */
+    const char *own = gguf_file_text(file, "general.name");
+    model->name = arena_strdup(reading->cli->arena, str_from(own != NULL    ? own
+                                                             : slash != NULL ? slash + 1
+                                                                             : model->path));
+    gguf_file_close(&file);
+}
+
+static void check_pins(struct reading *reading)
+{
+    const struct option_list *pinned = &reading->models->options->pinned;
+    struct errinfo info = {0};
+
+    for (size_t i = 0; i < pinned->count && reading->status == CLI_EXIT_OK; i++)
+        if (!is_taken(reading->models, pinned->items[i])) {
+            err_set(&info, ERR_INVALID, "--pin-model %s: there is no model of that name", pinned->items[i]);
+            complain(reading, ERR_INVALID, &info);
+        }
+}
+
+static void read_all(struct reading *reading)
+{
+    const struct cli *cli = reading->cli;
+    const struct serve_options *options = reading->models->options;
+    const char *alias = options->alias;
+    struct serve_models *models = reading->models;
+
+    for (size_t i = 0; i < cli->args_count && reading->status == CLI_EXIT_OK; i++, alias = NULL)
+        add_spelled(reading, cli->args[i], alias);
+    for (size_t i = 0; i < options->models.count && reading->status == CLI_EXIT_OK; i++, alias = NULL)
+        add_spelled(reading, options->models.items[i], alias);
+    if (reading->status == CLI_EXIT_OK)
+        add_sections(reading);
+    if (reading->status == CLI_EXIT_OK)
+        add_dir(reading);
+    if (reading->status == CLI_EXIT_OK && models->count == 0)
+        reading->status =
+            cli_usage_error(cli, "which model? Give a GGUF file; `hearth model make` makes a small one");
+    if (models->count == 1 && !models->list[0].named && !is_known_by(reading, models->list[0].name))
+        name_alone(reading);
+    check_pins(reading);
+    for (size_t i = 0; i < models->count && reading->status == CLI_EXIT_OK; i++)
+        fill(reading, &models->list[i]);
+}
+
+enum cli_exit serve_models_read(struct serve_models *models, const struct cli *cli,
+                                const struct serve_options *options)
+{
+    struct reading reading = {.models = models, .cli = cli};
+
+    *models = (struct serve_models){.cli = cli, .options = options};
+    models->list = arena_alloc_array(cli->arena, SERVE_MODELS_MAX, sizeof(*models->list));
+    if (models->list == NULL) {
+        cli_error(cli, "no memory for the models");
+        return CLI_EXIT_FAILURE;
+    }
+    if (open_ini(&reading))
+        read_all(&reading);
+    return reading.status;
+}
+
+/* ---- loading; on the pool's threads ---- */
+
+static enum err inspect(const struct pool_spec *spec, bool quick, struct model_file *file,
+                        struct errinfo *info, void *arg)
+{
+    const struct serve_models *models = arg;
+    const struct serve_model *model = spec->settings;
+    const struct file_sys *fs = models->cli->setup->fs;
+
+    if (quick)
+        return model_file_stamp(fs, spec->path, file, info);
+    return model_file_inspect(fs, spec->path, &model->context, file, info);
+}
+
+static void warm_up(const struct serve_models *models, struct model *model)
+{
+    struct errinfo info = {0};
+
+    if (model_warm(model, NULL, &info) != ERR_OK)
+        LOG_WARN(models->cli->log, "models", "the warm-up failed", LOG_STR("model", model_name(model)),
+                 LOG_STR("error", info.text));
+}
+
+static enum err load(const struct pool_spec *spec, bool warm, bool (*progress)(float done, void *arg),
+                     void *progress_arg, struct model **out, struct errinfo *info, void *arg)
+{
+    const struct serve_models *models = arg;
+    const struct serve_options *options = models->options;
+    const struct serve_model *model = spec->settings;
+    struct engine_options engine = model->engine;
+    struct model_settings settings = model->settings;
+    struct model_options filled = {
+        .name = spec->name,
+        .template_text = model->template_text,
+        .cache = models->store->cache,
+        .shares = models->shares,
+        .shares_count = options->shares.count,
+        .sched = {.parallel = model->parallel,
+                  .queue = (uint32_t)options->queue,
+                  .exact = options->exact,
+                  .park = options->cache,
+                  .memory = models->memory,
+                  .progress = true},
+        .clock = models->cli->setup->clock,
+        .log = models->cli->log,
+    };
+
+    engine.on_progress = progress;
+    engine.arg = progress_arg;
+    settings.memory = models->store->memory;
+    TRY(cli_load_engine(&settings, &engine, &filled.engine, info));
+    TRY(model_open(out, &filled, info));
+    if (warm && options->warm && models->count > 1) /* one alone is tested when it is loaded, and its clients wait */
+        warm_up(models, *out);
+    return ERR_OK;
+}
+
+/* ---- opening ---- */
+
+static uint64_t memory_of(const struct serve_models *models)
+{
+    bool guessed;
+    uint64_t ceiling = serve_ceiling(models->options, &guessed), cache = models->store->ram_bytes;
+
+    if (models->options->models_bytes > 0 || models->count == 1)
+        return models->options->models_bytes;
+    return ceiling - MIN(ceiling, cache);
+}
+
+static enum err add_all(struct serve_models *models, struct pool *pool, struct errinfo *info)
+{
+    for (size_t i = 0; i < models->count; i++) {
+        const struct serve_model *model = &models->list[i];
+
+        TRY(pool_add(pool,
+                     &(struct pool_spec){.name = model->name,
+                                         .path = model->path,
+                                         .settings = model,
+                                         .ttl_ns = model->ttl_ns,
+                                         .pinned = model->pinned},
+                     info));
+    }
+    return ERR_OK;
+}
+
+static void on_progress(const char *name, float done, void *arg)
+{
+    (void)name;
+    progress_update(arg, (uint64_t)(done * PROGRESS_STEPS), PROGRESS_STEPS);
+}
+
+/* Loads one with a bar. */
+static enum err load_now(const struct cli *cli, struct pool *pool, const char *name, struct errinfo *info)
+{
+    struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "loading", PROGRESS_UNIT_NONE,
+                                           cli->setup->clock);
+
+    pool_set_watch(pool, on_progress, bar);
+    enum err err = pool_load(pool, str_from(name), info);
+    if (err == ERR_OK)
+        err = pool_wait_ready(pool, str_from(name), info);
+    pool_set_watch(pool, NULL, NULL);
+    progress_finish(&bar, err == ERR_OK);
+    return err;
+}
+
+static enum err load_first(struct serve_models *models, struct pool *pool, struct errinfo *info)
+{
+    for (size_t i = 0; i < models->count; i++)
+        if (models->count == 1 || models->list[i].pinned)
+            TRY(load_now(models->cli, pool, models->list[i].name, info));
+    return ERR_OK;
+}
+
+enum cli_exit serve_models_open(struct serve_models *models, struct pool **pool, double *load_s)
+{
+    struct pool_options options = {
+        .ops = {inspect, load, models},
+        .bytes_max = memory_of(models),
+        .models_max = (uint32_t)models->options->models_max,
+        .check_ms = CHECK_MS,
+        .clock = models->cli->setup->clock,
+        .log = models->cli->log,
+    };
+    struct errinfo info = {0};
+    struct pool_view view = {0};
+
+    enum err err = pool_create(pool, &options, &info);
+    if (err == ERR_OK)
+        err = add_all(models, *pool, &info);
+    if (err == ERR_OK)
+        err = load_first(models, *pool, &info);
+    if (err == ERR_OK)
+        (void)pool_view(*pool, 0, &view);
+    *load_s = view.load_s;
+    if (err == ERR_OK)
+        return CLI_EXIT_OK;
+    cli_error(models->cli, "%s", info.text);
+    return CLI_EXIT_FAILURE;
+}

@@ -1,0 +1,112 @@
+/*
+ * warm.c: see the header. The prompt is rendered by the template that requests will use; there is no other way to make one, so none can be
+ * taken by mistake.
+ */
+#include "models/warm.h"
+
+#include <string.h>
+#include <yyjson.h>
+
+#include "base/arena.h"
+#include "base/lock.h"
+#include "base/mem.h"
+
+enum { ARENA_BYTES_MAX = 16 << 20 };
+
+#define MESSAGES "[{\"role\":\"user\",\"content\":\"Hello\"}]"
+
+struct warm_run {
+    struct lock lock;
+    struct cond over;
+    bool done GUARDED_BY(lock);
+    struct errinfo info GUARDED_BY(lock);
+};
+
+/* ---- the prompt ---- */
+
+static enum err render(struct model *model, struct arena *arena, yyjson_doc *messages,
+                       struct token_prompt *prompt, struct errinfo *info)
+{
+    struct chat_request request = {.messages = yyjson_doc_get_root(messages), .add_generation_prompt = true};
+    struct chat_text text;
+
+    TRY(chat_template_render(model_template(model), &request, arena, &text, info));
+    return tokens_from_text(model_tokens(model), &text, prompt, info);
+}
+
+static enum err make_prompt(struct model *model, struct token_prompt *prompt, struct errinfo *info)
+{
+    yyjson_doc *messages = yyjson_read(MESSAGES, strlen(MESSAGES), 0);
+    struct arena arena;
+
+    if (messages == NULL)
+        return err_set(info, ERR_NOMEM, "no memory for the warm-up");
+    arena_init(&arena, ARENA_BYTES_MAX);
+    enum err err = render(model, &arena, messages, prompt, info);
+    arena_fini(&arena);
+    yyjson_doc_free(messages);
+    return err;
+}
+
+/* ---- the run ---- */
+
+static bool on_token(void *arg, const struct gen_token *token)
+{
+    (void)arg;
+    (void)token;
+    return true;
+}
+
+/* The scheduler's thread. */
+static void on_done(void *arg, const struct gen_result *result)
+{
+    struct warm_run *run = arg;
+
+    lock_enter(&run->lock);
+    run->done = true;
+    if (result->end == GEN_END_ERROR)
+        run->info = result->info;
+    else if (result->end == GEN_END_CANCELLED)
+        err_set(&run->info, ERR_CANCELLED, "cancelled");
+    cond_broadcast(&run->over);
+    lock_leave(&run->lock);
+}
+
+static enum err run_prompt(struct model *model, const struct token_prompt *prompt, struct errinfo *info)
+{
+    struct warm_run run = {0};
+    struct gen gen = {
+        .tenant = "",
+        .tokens = prompt->tokens,
+        .tokens_count = (uint32_t)prompt->count,
+        .max_tokens = 1,
+        .sample = sample_params_default(),
+        .cache = {.no_read = true, .no_write = true},
+        .sink = {.token = on_token, .done = on_done, .arg = &run},
+    };
+
+    lock_init(&run.lock, "warm", LOCK_RANK_MODELS);
+    cond_init(&run.over);
+    enum err err = sched_submit(model_sched(model), &gen, info);
+    lock_enter(&run.lock);
+    while (err == ERR_OK && !run.done)
+        cond_wait(&run.over, &run.lock);
+    lock_leave(&run.lock);
+    if (err == ERR_OK && run.info.code != ERR_OK)
+        err = err_set(info, run.info.code, "%s", run.info.text);
+    cond_fini(&run.over);
+    lock_fini(&run.lock);
+    return err;
+}
+
+enum err model_warm(struct model *model, uint32_t *tokens, struct errinfo *info)
+{
+    struct token_prompt prompt = {0};
+
+    TRY(make_prompt(model, &prompt, info));
+    if (tokens != NULL)
+        *tokens = (uint32_t)prompt.count;
+    enum err err = run_prompt(model, &prompt, info);
+    token_prompt_fini(&prompt);
+    return err;
+}

@@ -1,0 +1,86 @@
+/*
+ * ssd_seal.c: the sealed parts of an object.
+ *
+ *      key            private key for the private part, payload key for frames: one drawn nonce does for both
+ *      nonce          16 bytes of the prefix | number: 0 for the private part, 0, 1, 2 ... for frames
+ *      associated     bytes 0 to 80 of the prefix (magic to nonce, all sizes among them) | object key
+ *
+ * The nonce field has 24 bytes; its last 8, where the number goes, are 0 in a file.
+ */
+#include "tier/ssd_seal.h"
+
+#include <string.h>
+
+#include "tier/ssd_format.h"
+
+enum { ASSOCIATED_BYTES = SSD_AT_SEAL_HEADER_TAG + HASH256_BYTES };
+
+_Static_assert(SSD_AT_SEAL_HEADER_TAG - SSD_AT_SEAL_NONCE == SEAL_NONCE_BYTES, "nonce");
+_Static_assert(SSD_AT_SEAL_PAYLOAD_TAG - SSD_AT_SEAL_HEADER_TAG == SEAL_TAG_BYTES, "tag");
+
+static struct seal message(const struct hash256 *key, const uint8_t *header, uint64_t number,
+                           uint8_t associated[ASSOCIATED_BYTES])
+{
+    memcpy(associated, header, SSD_AT_SEAL_HEADER_TAG);
+    memcpy(associated + SSD_AT_SEAL_HEADER_TAG, header + SSD_AT_KEY, HASH256_BYTES);
+    return (struct seal){.key = key,
+                         .drawn = header + SSD_AT_SEAL_NONCE,
+                         .number = number,
+                         .data = associated,
+                         .data_len = ASSOCIATED_BYTES};
+}
+
+void ssd_seal_init(struct ssd_seal *seal, const void *material, size_t len)
+{
+    seal->private_key = hash256_derive("hearth 2026-11-15 ssd seal private", material, len);
+    seal->payload_key = hash256_derive("hearth 2026-11-15 ssd seal payload", material, len);
+}
+
+uint64_t ssd_seal_tags_bytes(uint64_t payload_bytes)
+{
+    uint64_t frames = payload_bytes / SSD_FRAME_BYTES + (payload_bytes % SSD_FRAME_BYTES != 0);
+
+    return frames * SEAL_TAG_BYTES;
+}
+
+void ssd_seal_draw(uint8_t *header)
+{
+    header[SSD_AT_SEAL_ALGORITHM] = SSD_SEAL_ALGORITHM;
+    hash_random(header + SSD_AT_SEAL_NONCE, SEAL_DRAW_BYTES);
+}
+
+void ssd_seal_private(const struct ssd_seal *seal, uint8_t *header, size_t end)
+{
+    uint8_t associated[ASSOCIATED_BYTES];
+    struct seal sealed = message(&seal->private_key, header, 0, associated);
+
+    seal_close(&sealed, header + SSD_PREFIX_BYTES, header + SSD_PREFIX_BYTES,
+               end - SSD_PREFIX_BYTES, header + SSD_AT_SEAL_HEADER_TAG);
+}
+
+bool ssd_open_private(const struct ssd_seal *seal, const uint8_t *header, size_t end, uint8_t *out)
+{
+    uint8_t associated[ASSOCIATED_BYTES];
+    struct seal sealed = message(&seal->private_key, header, 0, associated);
+
+    return seal_open(&sealed, header + SSD_PREFIX_BYTES, out, end - SSD_PREFIX_BYTES,
+                     header + SSD_AT_SEAL_HEADER_TAG);
+}
+
+void ssd_seal_frame(const struct ssd_seal *seal, const struct ssd_frame *frame, const void *in,
+                    void *out, uint8_t tag[SEAL_TAG_BYTES])
+{
+    uint8_t associated[ASSOCIATED_BYTES];
+    struct seal sealed = message(&seal->payload_key, frame->header, frame->number, associated);
+
+    seal_close(&sealed, in, out, frame->len, tag);
+}
+
+bool ssd_open_frame(const struct ssd_seal *seal, const struct ssd_frame *frame, void *data,
+                    const uint8_t tag[SEAL_TAG_BYTES])
+{
+    uint8_t associated[ASSOCIATED_BYTES];
+    struct seal sealed = message(&seal->payload_key, frame->header, frame->number, associated);
+
+    return seal_open(&sealed, data, data, frame->len, tag);
+}
