@@ -42,6 +42,8 @@ struct tally {
     long images, served, missing, damaged, listed;
 };
 
+static const struct hash256 seal_key = {{1, 2, 3}};
+
 static uint64_t size_of(uint32_t n)
 {
     return 1 + n * 1777 % BYTES_MAX;
@@ -88,7 +90,9 @@ static void make_world(struct world *world, uint64_t seed)
     uint64_t cap = test_random_below(&world->random, 2) ? CAP_SMALL : CAP_LARGE;
     world->options = ssd_kit_options("disk", cap);
     world->options.sync = test_random_below(&world->random, 2);
-    world->options.payload_mac = test_random_below(&world->random, 2);
+    uint64_t protection = test_random_below(&world->random, 3); /* none, a MAC, sealed */
+    world->options.payload_mac = protection == 1;
+    world->options.seal_key = protection == 2 ? &seal_key : NULL;
     world->options.readers = world->options.writers = 1;
     struct tier *tier = open_on(world, world->disk);
     const struct file_sys *sys = disk_model_sys(world->disk);
