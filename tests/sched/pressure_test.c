@@ -306,6 +306,32 @@ static void test_i73_faults_leak_nothing(void **state)
     rig_close(&rig);
 }
 
+/* A scheduler that cannot be made has not joined. */
+static void test_i73_a_scheduler_that_fails_leaves(void **state)
+{
+    struct memory_options unlimited = {.ceiling = 100 * MIB};
+    struct memory *memory = memory_create(&unlimited);
+    struct sched_options options = {.memory = memory};
+    struct fault fault = {0};
+    struct memory_view view;
+    struct sched *sched;
+
+    (void)state;
+    assert_ok(engine_fake_create(&options.engine, &(struct engine_fake_options){0}, NULL));
+    FAULT_LOOP(&fault)
+    {
+        mem_set_fault(&fault);
+        enum err err = sched_create(&sched, &options, NULL);
+        mem_set_fault(NULL);
+        assert_true(err == ERR_OK || (err == ERR_NOMEM && sched == NULL));
+        sched_destroy(&sched);
+        memory_get_view(memory, &view);
+        assert_true(view.reading.fixed == 0);
+    }
+    engine_close(&options.engine);
+    memory_destroy(&memory);
+}
+
 /* Two models, one ceiling: the second scheduler is under it from its first request on, and is refused when it does not fit (I68). */
 static void test_i68_the_second_model(void **state)
 {
@@ -344,4 +370,5 @@ static void test_i68_the_second_model(void **state)
 TEST_SUITE(TEST(test_i72_i73_too_large_is_refused), TEST(test_who_does_not_fit_now_waits),
            TEST(test_long_prompts_fill_the_queue), TEST(test_i77_chunks_become_smaller),
            TEST(test_i70_i95_the_last_one_ends_and_leaves_its_work), TEST(test_i70_the_youngest_gives_way),
-           TEST(test_i73_faults_leak_nothing), TEST(test_i68_the_second_model))
+           TEST(test_i73_faults_leak_nothing), TEST(test_i73_a_scheduler_that_fails_leaves),
+           TEST(test_i68_the_second_model))
