@@ -30,6 +30,7 @@ enum {
 
 struct worker_process {
     struct worker_process_options options;
+    char name[128]; /* of the options */
     pid_t pid;
     bool reaped;
     int socket, pipe;
@@ -145,7 +146,7 @@ static void declare_dead(struct worker_process *process, const char *why)
     read_output(process);
     if (why == NULL)
         describe_end(process, end, sizeof(end));
-    snprintf(process->death, sizeof(process->death), "the process of model %.128s %s%s%s",
+    snprintf(process->death, sizeof(process->death), "the process of model %s %.128s%s%.200s",
              process->options.name, why != NULL ? why : end, process->last_line[0] ? "; its last words: " : "",
              process->last_line);
     LOG_ERROR(process->options.log, "worker", "an engine's process is dead",
@@ -228,6 +229,8 @@ enum err worker_process_start(struct worker_process **out, const struct worker_p
 
     *out = NULL;
     process->options = *options;
+    snprintf(process->name, sizeof(process->name), "%s", options->name);
+    process->options.name = process->name;
     enum err err = open_ends(process, info);
     if (err == ERR_OK) {
         *out = process;

@@ -34,7 +34,7 @@ enum { WORKER_SOCKET = 3 };
 
 struct worker_process_options {
     const char *program; /* NULL = this one */
-    const char *name;    /* of the model, for messages; borrowed */
+    const char *name;    /* of the model, for messages; cut at 127 bytes */
     const struct worker_control *control; /* borrowed; of what is behind the call's descriptor for the LOAD */
     struct log *log;     /* may be NULL */
 };

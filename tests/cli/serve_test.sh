@@ -344,4 +344,32 @@ test_shares_of_tenants() {
     expect_err 'more than half'
 }
 
+# The process of the model is killed: a request that was under way gets its dialect's error, the next one an answer from the cache.
+test_isolate_survives_its_model() {
+    make_model
+    start --isolate
+    ask /v1/chat/completions "$chat"
+    [ "$code" = 200 ] || fail "$code: $(cat body)"
+    curl -sS -o late -w '%{http_code}' "$url/v1/messages" -H 'Content-Type: application/json' \
+        -d '{"max_tokens": 1900, "messages": [{"role": "user", "content": "And now a long one."}]}' >late_code &
+    client=$!
+    for _ in $(seq 400); do
+        grep -q '\[route\] 2 ' log && break
+        sleep 0.01
+    done
+    kill -9 "$(pgrep -P "$server")"
+    wait "$client"
+    if [ "$(cat late_code)" != 200 ]; then # it may have been done before
+        [ "$(cat late_code)" = 500 ] || fail "$(cat late_code): $(cat late)"
+        grep -q '"type":"error"' late || fail "not Anthropic's error: $(cat late)"
+        grep -q 'signal 9' late || fail "it does not say why: $(cat late)"
+    fi
+    ask /v1/chat/completions "$chat"
+    [ "$code" = 200 ] || fail "$code: $(cat body)"
+    grep -q '"ram":0,' body && fail "not from the cache: $(cat body)"
+    stop
+    grep -q "an engine's process is dead" log || fail "no line: $(cat log)"
+    grep -q 'an engine has a new process' log || fail "no line: $(cat log)"
+}
+
 suite_main "$@"

@@ -152,6 +152,48 @@ static void test_death_while_idle_costs_nothing(void **state)
     sched_kit_close(&kit);
 }
 
+/* The process dies in the n-th call of a restore: that is not the fault of what is restored, and the next one finds it. */
+static void restore_and_die(long n)
+{
+    static struct kit_gen gen;
+    struct clock *clock = clock_create_fake(NS_PER_S, 0);
+    struct trap trap = {0};
+    struct sched_kit kit;
+
+    open_kit(&kit, &trap, program(), clock);
+    for (uint32_t seed = 1; seed <= 2; seed++) { /* when the second has begun, the first is stored */
+        run(&kit, &gen, seed);
+        kit_gen_fini(&gen);
+    }
+    kill(engine_worker_pid(kit.engine), SIGKILL);
+    while (restarts(&kit) == 0)
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+    atomic_store(&trap.calls, 0);
+    atomic_store(&trap.fire_at, n);
+    run(&kit, &gen, 1);
+    kit_gen_fini(&gen);
+    kill(engine_worker_pid(kit.engine), SIGKILL); /* whatever came of it: nothing is on the device */
+    for (int tries = 0; tries < 4; tries++) { /* the death may be noticed, and its pause begin, only with the request */
+        clock_fake_advance(clock, 31 * NS_PER_S);
+        run(&kit, &gen, 1);
+        if (gen.result.end == GEN_END_LENGTH)
+            break;
+        kit_gen_fini(&gen);
+    }
+    assert_int_equal(gen.result.end, GEN_END_LENGTH);
+    assert_true(gen.first_usage.ram > PROMPT / 2);
+    kit_gen_fini(&gen);
+    sched_kit_close(&kit);
+    clock_destroy_fake(&clock);
+}
+
+static void test_death_in_a_restore_costs_no_state(void **state)
+{
+    (void)state;
+    for (long n = 1; n <= 8; n++)
+        restore_and_die(n);
+}
+
 static void expect_error(struct sched_kit *kit, const char *words)
 {
     static struct kit_gen gen;
@@ -220,6 +262,6 @@ static void test_an_engine_that_dies_again_and_again_is_given_up(void **state)
     clock_destroy_fake(&clock);
 }
 
-TEST_SUITE(TEST(test_death_in_every_call), TEST(test_death_while_idle_costs_nothing),
+TEST_SUITE(TEST(test_death_in_every_call), TEST(test_death_while_idle_costs_nothing), TEST(test_death_in_a_restore_costs_no_state),
            TEST(test_a_restart_that_fails_is_tried_again_later),
            TEST(test_an_engine_that_dies_again_and_again_is_given_up))
