@@ -267,8 +267,7 @@ static struct model *use_current(struct pool *pool, struct pool_entry *entry)
 enum pool_answer pool_acquire(struct pool *pool, struct str name, struct pool_wait *wait)
 {
     wait->model = NULL;
-    wait->name = NULL;
-    wait->entry = NULL;
+    wait->name = NULL; /* not entry: a pool_cancel may be looking at it */
     lock_enter(&pool->lock);
     struct pool_entry *entry = find_locked(pool, name);
     lock_leave(&pool->lock);

@@ -36,13 +36,14 @@ static void drop_unwanted_locked(struct pool *pool) REQUIRES(lock)
     }
 }
 
-static void set_reason(struct pool_wait *wait, float progress)
+/* Under the lock: a second pool_cancel may come while the first is answered. */
+static void set_reason_locked(struct pool_wait *wait) REQUIRES(lock)
 {
     if (wait->cancelled)
         err_set(&wait->info, ERR_CANCELLED, "cancelled");
     else
         err_set(&wait->info, ERR_TIMEOUT, "'%s' is still being loaded (%d%%)", wait->name,
-                (int)(progress * 100));
+                (int)(wait->entry->progress * 100));
 }
 
 /* Leaves the lock for each call. */
@@ -51,11 +52,9 @@ static void end_waits_locked(struct pool *pool) REQUIRES(lock)
     struct pool_wait *wait;
 
     while ((wait = next_over_locked(pool, clock_mono_ns(clock_real()))) != NULL) {
-        float progress = wait->entry->progress;
-
+        set_reason_locked(wait);
         pool_take_wait_locked(pool, wait);
         lock_leave(&pool->lock);
-        set_reason(wait, progress);
         wait->done(wait);
         lock_enter(&pool->lock);
     }

@@ -118,4 +118,46 @@ static void test_a_crowd(void **state)
     pool_kit_close(&crowd.kit);
 }
 
-TEST_SUITE(TEST(test_a_crowd))
+/* ---- a client that leaves at the very moment it asks ---- */
+
+struct leaver {
+    struct pool *pool;
+    struct pool_client client;
+    atomic_bool asks;
+};
+
+static void leave(void *arg)
+{
+    struct leaver *leaver = arg;
+
+    while (!atomic_load(&leaver->asks))
+        ;
+    pool_cancel(leaver->pool, &leaver->client.wait);
+    pool_cancel(leaver->pool, &leaver->client.wait);
+}
+
+static void test_cancel_meets_acquire(void **state)
+{
+    enum { TIMES = 40 };
+    struct pool_kit kit;
+
+    (void)state;
+    pool_kit_open(&kit, &(struct pool_options){.models_max = 1}, 2);
+    for (int i = 0; i < TIMES; i++) {
+        struct leaver leaver = {.pool = kit.pool};
+        struct thread thread = {0};
+
+        pool_client_init(&leaver.client);
+        assert_ok(thread_start(&thread, "leaver", leave, &leaver, NULL));
+        atomic_store(&leaver.asks, true);
+        if (pool_client_ask(&kit, &leaver.client, i % 2 ? "a" : "b") == POOL_ANSWER_WAITING)
+            (void)pool_client_wait(&leaver.client);
+        thread_join(&thread);
+        if (leaver.client.wait.model != NULL)
+            pool_release(kit.pool, leaver.client.wait.model);
+        pool_client_fini(&leaver.client);
+    }
+    pool_kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_a_crowd), TEST(test_cancel_meets_acquire))
