@@ -19,8 +19,8 @@
  *      longer(age) = 1 / (1 + (age / 114 s)^1.45)          chance = p longer / (p longer + 1 - p)
  *
  * In a value no more than one use counts. The turns of a session raise the uses of its blocks together, and it ends after
- * thirty turns as suddenly as after three: counting two of them costs up to two points of hit rate on agent traces with a
- * hybrid model, and wins 0.05 on conversations (docs/replay-traces.md has the numbers).
+ * thirty turns as suddenly as after three: counting two of them costs up to a point of hit rate on agent traces with a
+ * hybrid model, and wins 0.06 on conversations (docs/replay-traces.md has the numbers).
  *
  * TIME. Objects that are stored between two evictions have the same floor. Without more, those of them with the latest
  * tokens would go first, however new; with a large cache that costs half a point on the traces. So a value grows by a
