@@ -18,9 +18,9 @@
  *
  *      longer(age) = 1 / (1 + (age / 114 s)^1.45)          chance = p longer / (p longer + 1 - p)
  *
- * In a value no more than two uses count. The turns of a session raise the uses of its blocks together, and it ends after
- * thirty turns as suddenly as after three: counting all of them keeps the blocks of dead sessions, which costs up to a
- * point of hit rate on agent traces.
+ * In a value no more than one use counts. The turns of a session raise the uses of its blocks together, and it ends after
+ * thirty turns as suddenly as after three: counting two of them costs up to a point of hit rate on agent traces with a
+ * hybrid model, and wins 0.06 on conversations (docs/replay-traces.md has the numbers).
  *
  * TIME. Objects that are stored between two evictions have the same floor. Without more, those of them with the latest
  * tokens would go first, however new; with a large cache that costs half a point on the traces. So a value grows by a
@@ -38,7 +38,7 @@
 #include "base/attr.h"
 #include "base/clock.h"
 
-enum { ENTRY_SYSTEM = 2 }; /* as enum hearth_entry */
+enum { ENTRY_USER = 1, ENTRY_SYSTEM = 2 }; /* as enum hearth_entry */
 
 static const double GIB = 1024.0 * 1024 * 1024;
 /* Until the speed was measured; all objects of a model are alike then. */
@@ -47,23 +47,22 @@ static const double TOKENS_PER_S_NOMINAL = 1000;
 static const double VALUE_MAX = 1e9;
 static const double TIME_SHARE_PER_S = 1e-9;
 
-enum { USES_COUNTED = 2 };
+enum { USES_COUNTED = 1 };
 
 static const double GAP_S_P50 = 114;
 static const double GAP_SHAPE = 1.45; /* ln 9 / ln (p90 / p50) */
 
-/* Anchors are shared by conversations that come and go with people, not by the turns of one: half of the gaps are taken to be
- * longer than a day, and three yes and one no stand before the first use. */
+/* Anchors that are shared are used by conversations that come and go with people, not by the turns of one: half of the gaps are
+ * taken to be longer than a day, and three yes and one no stand before the first use. With the lowest chance of such an anchor
+ * below a day (0.6) against the highest that a tail can count (0.4) that makes the factor of 1.5 that the header promises. */
 static const double ANCHOR_GAP_S_P50 = 24 * 3600;
-/* Losing a shared anchor makes every conversation on it begin cold. With the lowest chance of an anchor below a day (0.6)
- * against the highest that a tail can count (0.5), 16 makes more than the factor of 18 that the header promises. */
-static const double SHARED_ANCHOR_WEIGHT = 16;
 
 enum {
     REPLACE_TOKENS_MIN = 1000,
     GAP_TOKENS_MIN = 256, /* a block: below that, computing again is cheaper than any bookkeeping */
     GAP_TOKENS_MAX = 16384, /* so much computing is worth a snapshot of any size */
     SHARED_MARK_WEIGHT = 4, /* anchors and junctions serve other conversations, too */
+    GRID_GAPS = 8, /* a place on the grid serves only who happens to branch behind it: so many gaps make up for that */
 };
 
 /* The last use, in nanoseconds; a use before the clock began is its beginning. */
@@ -88,10 +87,10 @@ static double saving_per_byte(const struct policy_entry *entry)
     double tokens_per_s = entry->tokens_per_s > 0 ? entry->tokens_per_s : TOKENS_PER_S_NOMINAL;
     double seconds = (double)(entry->end - entry->begin) / tokens_per_s;
     double gib = (double)MAX(entry->bytes, 1) / GIB;
-    double weight = entry->entry == ENTRY_SYSTEM && entry->shared ? SHARED_ANCHOR_WEIGHT : 1;
-    double chance =
-        policy_reuse_chance(MIN(entry->uses, USES_COUNTED), entry->age_ns, entry->entry);
-    double value = weight * chance * seconds / gib;
+    /* An anchor that nobody shares ends with its session, as a tail does. */
+    uint8_t kind = entry->shared ? entry->entry : MIN(entry->entry, ENTRY_USER);
+    double chance = policy_reuse_chance(MIN(entry->uses, USES_COUNTED), entry->age_ns, kind);
+    double value = chance * seconds / gib;
 
     return fmin(value, VALUE_MAX) * (1 + used_s(entry) * TIME_SHARE_PER_S);
 }
@@ -195,14 +194,14 @@ static size_t worthy_marks(const struct policy_snapshot *where, struct mark *mar
     return count;
 }
 
-/* The grid fills what marks leave open: every `sparse` tokens, or a multiple of that when a snapshot is worth more, and never
+/* The grid fills what marks leave open: every `sparse` tokens, or a multiple of that when GRID_GAPS gaps are more, and never
  * within half a step of anything else. */
 static bool on_sparse_grid(const struct policy_snapshot *where, const struct mark *marks,
                            size_t count, uint32_t at)
 {
     if (where->sparse == 0)
         return false;
-    uint64_t gap = gap_tokens(where);
+    uint64_t gap = GRID_GAPS * (uint64_t)gap_tokens(where);
     uint64_t step = (gap + where->sparse - 1) / where->sparse * where->sparse;
     uint64_t apart = step / 2;
     if (at % step != 0 || at < where->from + apart || at + apart > end_of(where))

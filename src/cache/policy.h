@@ -13,14 +13,13 @@
  *
  * Never a parent before its children, never leased or pinned: that is the index's rule and holds for every policy.
  *
- * ANCHORS. System prompt and tools outlive conversation tails (keeps I103). Precisely, under saving-per-byte, for an anchor and a tail that
- * save as many seconds per byte, both used less than a day ago, however often and in whichever order: the value of the anchor over the
- * floor is higher than that of the tail, and at least 18 times as high when the anchor is shared by several conversations. So the rows of
- * an anchor outlive those of any tail; the snapshot of a shared one of 15,000 tokens outlives that of a tail of 270,000; and a shared
- * anchor that nobody uses any more outlives 18 turnovers of a cache that is full of tails. It goes in the end: what is dead must not stay.
+ * ANCHORS. System prompt and tools that several conversations share outlive conversation tails (keeps I103). Precisely, under
+ * saving-per-byte, for a shared anchor and a tail that save as many seconds per byte, both used less than a day ago, however often and in
+ * whichever order: the value of the anchor over the floor is at least 1.5 times that of the tail. So its rows outlive those of any tail, and
+ * it outlives a turnover of a cache that is full of tails. It goes in the end: what is dead must not stay.
  *
- * Being an anchor is not enough for the 18: where each session has a system prompt of its own, a bonus for all of them fills the cache with
- * those of dead sessions (on the agent traces it costs up to 15 points of hit rate).
+ * More than that, or a bonus for all anchors, shared or not, fills the cache with those of dead sessions: a factor of 18 cost 3 points of
+ * hit rate on agent traces (docs/replay-traces.md).
  */
 #ifndef HEARTH_CACHE_POLICY_H
 #define HEARTH_CACHE_POLICY_H
@@ -80,7 +79,8 @@ bool policy_may_replace(uint32_t reused, uint32_t prompt, uint32_t system);
  *
  * A snapshot saves the tokens between it and the one before. It costs as much as the rows of gap = snapshot_bytes / rows_bytes_per_token
  * tokens (bounded to [256, 16384]; 256 when either is not known), and is taken when it saves as many; anchors and junctions serve other
- * conversations, too, and are taken for a quarter of it. So no two but an end and what is before it are nearer than gap / 4. */
+ * conversations, too, and are taken for a quarter of it; the grid is for whoever happens to branch there, and takes eight times as many.
+ * So no two but an end and what is before it are nearer than gap / 4. */
 struct policy_snapshot {
     uint32_t count;       /* tokens of the prompt */
     bool generated;       /* they end with generated ones: the end is `count`, else count - 1, since one token is left to run */

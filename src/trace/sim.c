@@ -229,6 +229,12 @@ static void put_snapshots(struct sim *sim, struct hearth_store *store, const str
         put_snapshot(sim, store, count);
 }
 
+/* The end of the last whole block: what is behind it belongs to a block that the next turn goes on with, under another number. */
+static uint32_t end_of(const struct sim *sim, const struct trace_request *request)
+{
+    return MIN(request->blocks, request->tokens / sim->trace->block_tokens) * sim->scale;
+}
+
 static void keep(struct sim *sim, const struct trace_request *request, size_t count,
                  const struct found *found)
 {
@@ -237,10 +243,9 @@ static void keep(struct sim *sim, const struct trace_request *request, size_t co
         .struct_size = sizeof(hints),
         .entry = HEARTH_ENTRY_USER,
         .anchor = anchor,
-        .generated =
-            true, /* as far as it goes: what is kept is whole blocks, and the end of the last is where the next turn begins */
+        .generated = true, /* the end of the last whole block can be resumed at, as that of an answer */
         .resumed = found->boundary,
-        .prompt = sim->options->place == SIM_PLACE_POLICY ? (uint32_t)count : 0,
+        .prompt = sim->options->place == SIM_PLACE_POLICY ? end_of(sim, request) : 0,
         .junction = found->junction,
         .sparse = sim->options->place_tokens,
     };
@@ -258,7 +263,7 @@ static void keep(struct sim *sim, const struct trace_request *request, size_t co
         }
     }
     if (sim->snapshot_bytes > 0)
-        put_snapshots(sim, store, found, anchor, (uint32_t)count);
+        put_snapshots(sim, store, found, anchor, end_of(sim, request));
     hearth_store_close(&store);
 }
 
