@@ -41,8 +41,8 @@ struct engine_worker_options {
     uint32_t hang_ms;             /* 0 = 10,000 */
     uint32_t load_hang_ms;        /* while loading, where signs of life are rare; 0 = 120,000 */
     uint64_t staging_bytes_max;   /* 0 = 1 GiB */
-    /* Tests: this engine instead of libllama; its hooks, faults and clock stay behind. Its texts are borrowed until
-     * engine_close. */
+    /* Tests: this engine instead of libllama. Its hooks and faults stay behind, its times are real ones: it can hang. Its texts are
+     * borrowed until engine_close. */
     const struct engine_fake_options *fake;
     /* Tests: called on the engine's thread after each request was sent, before its reply is waited for. */
     void (*on_call)(struct engine *engine, void *arg);

@@ -234,6 +234,7 @@ static enum err load(struct worker *worker, struct worker_load *load, struct err
     if (load->is_fake) {
         load->fake.on_piece = on_piece;
         load->fake.arg = worker;
+        load->fake.clock = clock_real();
         return engine_fake_create(&worker->engine, &load->fake, info);
     }
     load->options.log = worker->log;

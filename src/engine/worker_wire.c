@@ -407,6 +407,8 @@ static void fake_fields(struct wire *wire, struct engine_fake_options *fake)
     field_bool(wire, &fake->batch_sensitive);
     field_bool(wire, &fake->layout_sensitive);
     field_u32(wire, &fake->piece, UINT32_MAX);
+    field_u64(wire, &fake->prefill_ns);
+    field_u64(wire, &fake->decode_ns);
     fake->slicing = (enum engine_fake_slicing)slicing;
 }
 

@@ -560,6 +560,43 @@ static void test_a_hang_is_noticed_and_ended(void **state)
     kept_fini(&kept);
 }
 
+/* The library itself hangs: the process is alive, its other threads run, and nothing ticks. */
+static void test_a_hang_inside_the_library(void **state)
+{
+    struct engine_fake_options fake = {.decode_ns = 3600 * NS_PER_S};
+    struct engine_worker_options worker = {.program = program(), .fake = &fake, .hang_ms = 300};
+    struct errinfo info = {0};
+    struct engine *engine;
+    seq_id seq;
+
+    (void)state;
+    assert_ok(engine_worker_load(&engine, NULL, &worker, NULL));
+    assert_ok(engine_seq_acquire(engine, &seq, NULL));
+    assert_false(run_range(engine, seq, 0, 1, &info));
+    if (strstr(info.text, "no sign of life for 300 ms in run") == NULL)
+        fail_msg("'%s' does not say that it hung", info.text);
+    engine_seq_release(engine, &seq);
+    engine_close(&engine);
+}
+
+/* Slow is not dead: each piece is a sign of life, and all of them together take longer than the time-out. */
+static void test_a_slow_run_is_not_a_hang(void **state)
+{
+    struct engine_fake_options fake = {.prefill_ns = 40 * NS_PER_MS, .piece = 1};
+    struct engine_worker_options worker = {.program = program(), .fake = &fake, .hang_ms = 1000};
+    struct errinfo info = {0};
+    struct engine *engine;
+    seq_id seq;
+
+    (void)state;
+    assert_ok(engine_worker_load(&engine, NULL, &worker, NULL));
+    assert_ok(engine_seq_acquire(engine, &seq, NULL));
+    if (!run_range(engine, seq, 0, 40, &info)) /* 1.6 s */
+        fail_msg("%s", info.text);
+    engine_seq_release(engine, &seq);
+    engine_close(&engine);
+}
+
 /* Also one that is stopped can be closed. */
 static void test_a_stopped_child_can_be_closed(void **state)
 {
@@ -599,28 +636,51 @@ static void test_a_model_comes_back(void **state)
     mem_free(kept.logits);
 }
 
+/* In the process that is going to be killed: its child is idle, or inside a library that never returns. */
+NORETURN static void be_parent(int out, bool hangs)
+{
+    struct engine_fake_options fake = {.decode_ns = hangs ? 3600 * NS_PER_S : 0};
+    struct engine_worker_options worker = {.program = program(), .fake = &fake, .hang_ms = 3600 * 1000};
+    struct engine *engine;
+    seq_id seq;
+
+    if (engine_worker_load(&engine, NULL, &worker, NULL) != ERR_OK || engine_seq_acquire(engine, &seq, NULL) != ERR_OK)
+        _exit(1);
+    pid_t child = engine_worker_pid(engine);
+    if (write(out, &child, sizeof(child)) != sizeof(child))
+        _exit(1);
+    if (hangs)
+        (void)run_range(engine, seq, 0, 1, NULL);
+    for (;;)
+        pause();
+}
+
 /* The parent is killed: its child does not stay behind. */
-static void test_a_child_ends_with_its_parent(void **state)
+static void expect_no_orphan(bool hangs)
 {
     int ends[2];
     pid_t grandchild = 0;
 
-    (void)state;
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     assert_int_equal(pipe(ends), 0);
     pid_t parent = fork();
-    if (parent == 0) {
-        struct engine *engine = open_fake(FULL, (struct engine_worker_options){0});
-        grandchild = engine_worker_pid(engine);
-        if (write(ends[1], &grandchild, sizeof(grandchild)) != sizeof(grandchild))
-            _exit(1);
-        pause();
-        _exit(0);
-    }
+    if (parent == 0)
+        be_parent(ends[1], hangs);
     assert_int_equal(read(ends[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
+    if (hangs) /* so that the call is likely on its way; if not, the test is the other one */
+        clock_sleep_ns(clock_real(), 50 * NS_PER_MS);
     assert_int_equal(kill(parent, SIGKILL), 0);
     assert_int_equal(waitpid(parent, NULL, 0), parent);
     assert_int_equal(waitpid(grandchild, NULL, 0), grandchild); /* it is ours now; the runner's time-out if it never ends */
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void test_a_child_ends_with_its_parent(void **state)
+{
+    (void)state;
+    expect_no_orphan(false);
+    expect_no_orphan(true);
 }
 
 /* ---- loading ---- */
@@ -820,7 +880,8 @@ static void test_no_memory_in_the_parent(void **state)
 TEST_SUITE(TEST(test_the_fake_is_the_same_there), TEST(test_a_dense_model_is_the_same_there),
            TEST(test_a_hybrid_model_is_the_same_there), TEST(test_a_sliding_model_is_the_same_there),
            TEST(test_tokens_and_grammars_need_no_child), TEST(test_death_in_every_call),
-           TEST(test_a_hang_is_noticed_and_ended), TEST(test_a_stopped_child_can_be_closed), TEST(test_a_model_comes_back),
+           TEST(test_a_hang_is_noticed_and_ended), TEST(test_a_hang_inside_the_library),
+           TEST(test_a_slow_run_is_not_a_hang), TEST(test_a_stopped_child_can_be_closed), TEST(test_a_model_comes_back),
            TEST(test_a_child_ends_with_its_parent), TEST(test_what_cannot_be_loaded_is_said),
            TEST(test_refusals_are_the_engines_own), TEST(test_progress_arrives_and_can_cancel),
            TEST(test_a_run_can_be_aborted), TEST(test_freed_memory_leaves_the_child), TEST(test_staging_is_bounded),
