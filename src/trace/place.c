@@ -7,8 +7,8 @@
  *      G(v, j) = the best that the subtree of v can add, when the nearest chosen place above v is j
  *              = max( w(v) depth(j) + sum of G(child, j),    w(v) depth(v) - price + sum of G(child, v) )
  *
- * Only nodes with w > 0, and those where paths to such ones part, need be looked at: any other place could move down to the next of these
- * and serve the same requests better. For such a node j is one of those above it, or none: a small table per node, `rank` + 2 long, whose
+ * Only nodes with w > 0 need be looked at: any other place could move down to the next of these and serve the same requests better. (Where
+ * paths part, w > 0: whoever went the second way first shared all up to there, and nothing more.) For such a node j is one of those above it, or none: a small table per node, `rank` + 2 long, whose
  * last column is the node itself. Numbers of children are higher than those of parents, so that one pass downwards through the numbers sees
  * children first.
  */
@@ -35,8 +35,7 @@ struct spot {
     int32_t up;     /* the nearest one above that matters; NONE */
     uint32_t depth; /* blocks */
     uint32_t weight;
-    uint32_t rank;     /* how many above it matter */
-    uint32_t children; /* below which somebody resumes */
+    uint32_t rank; /* how many above it matter */
     bool seen;
     size_t cells; /* its table */
 };
@@ -51,7 +50,7 @@ struct place {
 
 static bool matters(const struct spot *spot)
 {
-    return spot->weight > 0 || spot->children > 1;
+    return spot->weight > 0;
 }
 
 /* Parents, depths and weights. */
@@ -84,11 +83,6 @@ static uint64_t connect(struct place *place, uint32_t *rank_max)
     uint32_t count = place->trace->ids_end;
     uint64_t cells = 0;
 
-    for (uint32_t id = count; id-- > 0;) {
-        struct spot *spot = &place->spots[id];
-        if (spot->seen && spot->parent != NONE && (spot->weight > 0 || spot->children > 0))
-            place->spots[spot->parent].children++;
-    }
     *rank_max = 0;
     for (uint32_t id = 0; id < count; id++) {
         struct spot *spot = &place->spots[id];
