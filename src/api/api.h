@@ -22,6 +22,7 @@
 #include "api/auth.h"
 #include "base/attr.h"
 #include "base/buf.h"
+#include "base/drill.h"
 #include "base/err.h"
 #include "engine/sample.h"
 #include "http/problem.h"
@@ -55,6 +56,7 @@ struct api_options {
     const char *version, *commit; /* of the program; NULL = unknown */
     struct log *log;
     struct clock *clock; /* NULL = the machine's */
+    enum drill drill;    /* a fault that is practised; 0 = none */
 };
 
 enum err api_create(struct api **api, const struct api_options *options,

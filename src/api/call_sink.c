@@ -173,12 +173,19 @@ static void make_output(struct call_choice *choice)
 }
 
 /* The prompt's numbers are those of the first choice (or of the first that started), the generated tokens of all. */
-static void take_usage(struct answer *answer, const struct gen_usage *usage)
+static void take_usage(struct call *call, const struct gen_usage *usage)
 {
-    uint32_t generated = answer->usage.generated;
+    struct gen_usage *told = &call->answer.usage;
+    uint32_t generated = told->generated;
 
-    answer->usage = *usage;
-    answer->usage.generated = generated;
+    *told = *usage;
+    told->generated = generated;
+    if (call->api->options.drill == DRILL_LIE_USAGE) {
+        told->device += told->computed / 2;
+        told->computed -= told->computed / 2;
+    } else if (call->api->options.drill == DRILL_NO_REASON) {
+        told->reason = HEARTH_REASON_NONE;
+    }
 }
 
 static void on_started(void *arg, const struct gen_usage *usage)
@@ -189,7 +196,7 @@ static void on_started(void *arg, const struct gen_usage *usage)
     if (call->request.stream)
         call_begin_stream(call);
     if (choice->index == 0 || !call->answer.begun)
-        take_usage(&call->answer, usage);
+        take_usage(call, usage);
     if (choice->index == 0)
         call->started_ns = clock_mono_ns(call->api->clock);
     if (call->request.stream && !call->answer.begun)
@@ -206,7 +213,7 @@ static void on_progress(void *arg, const struct gen_usage *usage, uint32_t done)
 
     if (choice->index != 0)
         return;
-    take_usage(&call->answer, usage);
+    take_usage(call, usage);
     if (!call->request.stream || !call->request.progress || !dialect->progress)
         return;
     call->answer.progress_ms =
@@ -311,7 +318,7 @@ static void merge_result(struct call_choice *choice, const struct gen_result *re
     struct answer *answer = &choice->call->answer;
 
     if (choice->index == 0)
-        take_usage(answer, &result->usage);
+        take_usage(choice->call, &result->usage);
     merge_times(&answer->times, &result->times);
     stats_count_result(choice->call->api->metrics, result);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "api/usage.h"
+#include "base/clock.h"
 #include "prompt/jinja_unicode.h"
 
 const char *openai_id(char out[OPENAI_ID_BYTES], const char *prefix, const char *id)
@@ -49,6 +50,22 @@ void openai_write_usage(struct json *json, const struct answer *answer)
     json_close(json, '}');
 }
 
+/* What getting state took, apart from computing (keeps I26). */
+static void write_restore(struct json *json, const struct gen_times *times)
+{
+    const double ms = (double)NS_PER_MS;
+
+    if (times->lookup_ns == 0)
+        return;
+    json_key(json, "restore");
+    json_open(json, '{');
+    json_key_float(json, "lookup_ms", (double)times->lookup_ns / ms);
+    json_key_float(json, "fetch_ms", (double)times->fetch_ns / ms);
+    json_key_float(json, "verify_ms", (double)times->verify_ns / ms);
+    json_key_float(json, "import_ms", (double)times->import_ns / ms);
+    json_close(json, '}');
+}
+
 void openai_write_timings(struct json *json, const struct answer *answer)
 {
     struct answer_timings timings = answer_timings(answer);
@@ -68,6 +85,7 @@ void openai_write_timings(struct json *json, const struct answer *answer)
                    generated > 0 ? timings.predicted_ms / (double)generated : 0);
     json_key_float(json, "predicted_per_second", timings.predicted_per_s);
     json_key_float(json, "ttft_ms", timings.ttft_ms);
+    write_restore(json, &answer->times);
     json_close(json, '}');
 }
 

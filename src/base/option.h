@@ -71,6 +71,7 @@ struct option_desc {
     const char *alias;          /* a second long name ("np"); matched with one or two dashes; or NULL */
     bool secret;                /* never shown with its value */
     bool not_in_file;           /* not a key of the INI file */
+    bool hidden;                /* not in the help: for our own tools */
 };
 
 struct option_table {

@@ -110,6 +110,8 @@ enum err option_help(const struct option_table *table, struct buf *out, int widt
         const char *group = desc->group ? desc->group : i == 0 ? "Options" : NULL;
         if (group != NULL)
             buf_appendf(out, "%s%s:\n", i ? "\n" : "", group);
+        if (desc->hidden)
+            continue;
         buf_clear(&label);
         buf_clear(&text);
         append_label(desc, &label);

@@ -16,6 +16,7 @@
 
 #include "api/api.h"
 #include "base/clock.h"
+#include "base/drill.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -117,6 +118,9 @@ static const struct option_desc options_table[] = {
     MODEL_SETTINGS_OPTIONS(struct serve_options, model),
     {"isolate", 0, OPTION_FLAG, AT(model.isolate),
      .help = "Run the model in a process of its own, which is restarted when it dies or hangs."},
+    {"fault", 0, OPTION_CHOICE, AT(drill), .value = "NAME", .initial = "none", .choices = drill_names,
+     .hidden = true, .not_in_file = true,
+     .help = "Break a promise on purpose: for `hearth qa --prove`, never for people."},
 };
 
 /* The server with all its parts; opened from the top down, closed from the bottom up. */
@@ -189,13 +193,15 @@ static bool open_api(struct server *server)
                  .file = options->key_file,
                  .admin = options->admin_key,
                  .fs = server->cli->setup->fs,
-                 .isolation = (enum auth_isolation)options->isolation},
+                 .isolation = options->drill == DRILL_SHARE_TENANTS
+                                  ? AUTH_ISOLATION_NONE
+                                  : (enum auth_isolation)options->isolation},
         .workers = (uint32_t)options->workers,
         .queue = (uint32_t)options->queue,
         .sample = &server->sample,
         .strict_model = options->strict_model,
         .load_ms = (uint32_t)(options->load_ns / NS_PER_MS),
-        .neutral = server->neutral,
+        .neutral = options->drill != DRILL_KEEP_VOLATILE ? server->neutral : NULL,
         .replay = server->store.replay,
         .replay_keep = options->keep_thoughts,
         .cache = server->store.cache,
@@ -204,6 +210,7 @@ static bool open_api(struct server *server)
         .commit = HEARTH_COMMIT,
         .log = server->cli->log,
         .clock = server->cli->setup->clock,
+        .drill = (enum drill)options->drill,
     };
     if (api_create(&server->api, &api, &info) == ERR_OK)
         return true;
@@ -342,6 +349,9 @@ static enum cli_exit run(struct cli *cli, const void *options)
     sigaddset(&server.signals, SIGTERM);
     sigprocmask(SIG_BLOCK, &server.signals, &server.signals_before);
     signal(SIGPIPE, SIG_IGN); /* a client that leaves is no reason to die */
+    if (server.options->drill != DRILL_NONE)
+        LOG_WARN(cli->log, "serve", "a fault is practised: not for use",
+                 LOG_STR("fault", drill_names[server.options->drill]));
     status = open_all(&server);
     if (status == CLI_EXIT_OK) {
         print_banner(&server);

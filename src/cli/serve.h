@@ -57,6 +57,7 @@ struct serve_options {
     uint64_t drain_ns;
     double temperature, top_p, min_p;
     int64_t top_k;
+    int drill; /* enum drill; for `hearth qa --prove` alone */
 };
 
 /* The cache and what belongs to it; all zero when it is off. */

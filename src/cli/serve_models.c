@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/drill.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -413,9 +414,12 @@ static enum err load(const struct pool_spec *spec, bool warm, bool (*progress)(f
         .sched = {.parallel = model->parallel,
                   .queue = (uint32_t)options->queue,
                   .exact = options->exact,
-                  .park = options->cache,
+                  /* What a drill forgets must not be on the device, either. */
+                  .park = options->cache && options->drill == DRILL_NONE,
                   .memory = models->memory,
-                  .progress = true},
+                  .progress = true,
+                  .drill = (enum drill)options->drill,
+                  .cache = models->store->cache},
         .clock = models->cli->setup->clock,
         .log = models->cli->log,
     };

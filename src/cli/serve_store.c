@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/drill.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -137,6 +138,8 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
         cache.alloc_arg = store->memory;
     }
     store->ram_bytes = cache.ram_bytes;
+    if (options->drill == DRILL_IGNORE_LIMIT)
+        cache.ram_bytes *= 2;
     if (hearth_open(&store->cache, &cache, message) == HEARTH_OK)
         return true;
     cli_error(cli, "%s", message);
@@ -172,6 +175,8 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
     /* Without a key that stays, nothing there could be read again. */
     if (ssd.path == NULL || (store->dir == FILE_NO && !store->sealed))
         return true;
+    if (options->drill == DRILL_LOSE_WRITES)
+        ssd.day_bytes_max = 1;
     int error = hearth_attach_ssd(store->cache, &ssd, message);
     if (error == HEARTH_OK) {
         store->ssd_dir = ssd.path;

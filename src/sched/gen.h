@@ -90,6 +90,9 @@ struct gen_usage {
 /* Nanoseconds of the monotonic clock; 0: never happened. */
 struct gen_times {
     uint64_t submitted, admitted, looked_up, restored, first_token, ended;
+    /* How long each part of getting state took, apart from computing (keeps I26). Waiting for bytes is fetching; what a shortened plan had
+     * cost counts, too. */
+    uint64_t lookup_ns, fetch_ns, verify_ns, import_ns;
 };
 
 /* One sampled token. */

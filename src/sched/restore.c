@@ -95,6 +95,7 @@ static bool begin(struct job *job)
     if (job->objects == NULL)
         return false;
     job->objects_count = info->objects_count;
+    job->restore_begin_ns = sched_now_ns(job->sched);
     set_deadline(job);
     hearth_plan_prefetch(job->plan);
     return true;
@@ -211,6 +212,7 @@ static enum err import(struct job *job, struct errinfo *info)
         if (!device_reclaim(job->sched, NULL))
             break;
     uint64_t ns = sched_now_ns(job->sched) - begin_ns;
+    job->times.import_ns += ns;
     if (err == ERR_OK)
         measure_import(job->sched, bytes, ns);
     lock_enter(&job->sched->lock);
@@ -250,8 +252,26 @@ static void finish(struct job *job)
 
 /* ---- polling ---- */
 
+/* Since the plan was made: verifying is told apart. */
+static void count_fetch(struct job *job)
+{
+    job->times.fetch_ns += sched_now_ns(job->sched) - job->restore_begin_ns;
+}
+
+static bool verify(struct job *job, struct state_object *object)
+{
+    uint64_t begin_ns = sched_now_ns(job->sched);
+    bool good = state_check(job->sched->engine, object, NULL) == ERR_OK;
+    uint64_t ns = sched_now_ns(job->sched) - begin_ns;
+
+    job->times.verify_ns += ns;
+    job->restore_begin_ns += ns; /* not a part of the fetch */
+    return good;
+}
+
 static void give_up(struct job *job, size_t index, enum hearth_reason why)
 {
+    count_fetch(job);
     hearth_plan_shorten(job->plan, index, why);
     begin(job);
 }
@@ -272,11 +292,12 @@ static bool fetch_next(struct job *job)
     }
     object->shape = shape_of(&hearth_plan_info(job->plan)->objects[index]).state;
     object->verified = false;
-    if (state_check(job->sched->engine, object, NULL) != ERR_OK) {
+    if (!verify(job, object)) {
         give_up(job, index, HEARTH_REASON_UNVERIFIED);
         return true;
     }
     object->verified = true;
+    faults_spoil(job, object);
     job->fetched++;
     return true;
 }
@@ -285,6 +306,7 @@ enum step restore_poll(struct job *job)
 {
     while (job->objects != NULL) {
         if (job->fetched == job->objects_count) {
+            count_fetch(job);
             finish(job);
             if (job->seq != SEQ_NONE)
                 return STEP_MORE;

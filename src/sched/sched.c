@@ -69,7 +69,8 @@ static void fill_hints(struct job *job, const struct gen *gen)
 {
     job->anchor = gen->anchor;
     job->last_user = gen->last_user;
-    job->writes = gen->space != NULL && !gen->cache.no_write;
+    job->writes = gen->space != NULL && !gen->cache.no_write &&
+                  job->sched->options.drill != DRILL_FORGET_ALL;
     job->hints = (struct hearth_store_hints){
         .struct_size = sizeof(job->hints),
         .entry = HEARTH_ENTRY_USER,

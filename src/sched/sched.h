@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/attr.h"
+#include "base/drill.h"
 #include "base/err.h"
 #include "sched/gen.h"
 
@@ -38,6 +39,8 @@ struct sched_options {
     struct clock *clock;
     struct log *log;       /* may be NULL */
     bool progress;         /* a bar for long prefills on the terminal */
+    enum drill drill;      /* a fault that is practised; 0 = none */
+    struct hearth_cache *cache; /* of the spaces; for drills alone */
 };
 
 /* Starts the thread. */

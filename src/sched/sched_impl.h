@@ -12,6 +12,7 @@
  *      text.c      tokens to text, stop texts
  *      memory.c    the ceiling, shared with other schedulers; guard.c has its rules
  *      cuts.c      which chunks state was computed in
+ *      faults.c    promises that are broken on purpose, for `hearth qa --prove`
  *
  * A JOB is a generation inside of the scheduler. Its caller's `struct gen` may be gone once sink.done was called, so what is needed for
  * retaining is copied.
@@ -79,6 +80,7 @@ struct job {
     struct state_object *objects;
     size_t objects_count, fetched;
     uint64_t restore_deadline_ns;
+    uint64_t restore_begin_ns; /* of this plan */
     uint64_t deferred_epoch, deferred_memory; /* sched->epoch and memory_epoch when there was no room for it */
     uint64_t records, claim; /* bytes of the ceiling: since it came; since it was admitted, if `claimed` */
     bool claimed;
@@ -231,5 +233,14 @@ bool batch_run(struct sched *sched);
 
 /* Makes sure that the engine can be used. False: it is dead and was not brought back; no job is left. */
 bool revive_engine(struct sched *sched);
+
+/* ---- faults.c: those that are practised (base/drill.h); without one these do nothing ---- */
+
+/* Before the state of a job that ends is kept. False: it is not. */
+bool faults_keep(struct job *job, enum gen_end end);
+/* An object was fetched and found good. */
+void faults_spoil(const struct job *job, const struct state_object *object);
+/* Whether a job whose state was restored is to fail for it. */
+bool faults_fail(const struct job *job);
 
 #endif

@@ -72,7 +72,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
         atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
     tell_sink(job, end, err, info);
     restore_drop(job);
-    if (job->seq != SEQ_NONE && !broken) {
+    if (job->seq != SEQ_NONE && !broken && faults_keep(job, end)) {
         retain_all(job);
         device_park(job);
     }
@@ -365,6 +365,7 @@ static enum step wait_for(struct job *job, struct job *leader, uint32_t until)
 /* The longest beginning that is somewhere: on the device, in the cache, or about to be computed. */
 static enum step step_lookup(struct job *job)
 {
+    uint64_t begin_ns = sched_now_ns(job->sched);
     struct device_match match = device_find(job);
     uint32_t held = restore_peek(job), until;
     struct job *leader = device_find_leader(job, MAX(match.length, held), &until);
@@ -383,10 +384,12 @@ static enum step step_lookup(struct job *job)
         return STEP_DONE;
     }
     job->times.looked_up = sched_now_ns(job->sched);
+    job->times.lookup_ns = job->times.looked_up - begin_ns;
     if (match.length > 0 && start_from_device(job, &match))
         return STEP_MORE;
     make_schedule(job); /* says which plans an exact run may use */
     restore_lookup(job);
+    job->times.lookup_ns = sched_now_ns(job->sched) - begin_ns;
     job_set_phase(job, GEN_RESTORE);
     return STEP_MORE;
 }
@@ -398,6 +401,11 @@ static enum step step_restore(struct job *job)
 
     if (step != STEP_MORE)
         return step;
+    if (faults_fail(job)) {
+        err_set(&info, ERR_ENGINE, "a practised fault: the restore failed");
+        job_end(job, GEN_END_ERROR, ERR_ENGINE, &info);
+        return STEP_DONE;
+    }
     if (job->seq == SEQ_NONE) {
         enum err err = device_acquire(job->sched, &job->seq, &info);
         if (err == ERR_LIMIT && !alone(job))

@@ -1,0 +1,37 @@
+/*
+ * drill.c: the table of practised faults.
+ */
+#include "base/drill.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+const char *const drill_names[] = {
+#define X(value, name, invariant, what) name,
+    DRILL_TABLE(X)
+#undef X
+        NULL};
+
+unsigned drill_invariant(enum drill drill)
+{
+    static const unsigned numbers[] = {
+#define X(value, name, invariant, what) invariant,
+        DRILL_TABLE(X)
+#undef X
+    };
+
+    assert(drill < DRILL_COUNT);
+    return numbers[drill];
+}
+
+const char *drill_what(enum drill drill)
+{
+    static const char *const sentences[] = {
+#define X(value, name, invariant, what) what,
+        DRILL_TABLE(X)
+#undef X
+    };
+
+    assert(drill < DRILL_COUNT);
+    return sentences[drill];
+}

@@ -1,0 +1,59 @@
+/*
+ * faults.c: the scheduler's part of the faults that are practised (base/drill.h): state that is forgotten, spoiled or refused, against the
+ * invariants. Each is a few lines here and one call where it happens; a server without a drill passes through.
+ */
+#include <string.h>
+
+#include "sched/sched_impl.h"
+
+/* Of the prompt's tokens, those that were not computed. */
+static uint32_t reused(const struct gen_usage *usage)
+{
+    return usage->prompt - usage->computed;
+}
+
+/* Whether everything else of the space goes when this job ends. */
+static bool forgets(const struct job *job, enum gen_end end)
+{
+    const struct gen_usage *usage = &job->usage;
+    bool begins_anew = reused(usage) < usage->prompt / 2;
+
+    switch (job->sched->options.drill) {
+    case DRILL_FORGET_OTHERS:
+        return begins_anew;
+    case DRILL_FORGET_BRANCH:
+        return !begins_anew && (usage->reason == HEARTH_REASON_DIVERGED ||
+                                usage->reason == HEARTH_REASON_NO_SNAPSHOT);
+    case DRILL_FORGET_CANCELLED:
+        return end == GEN_END_CANCELLED;
+    default:
+        return false;
+    }
+}
+
+bool faults_keep(struct job *job, enum gen_end end)
+{
+    if (job->space == NULL || !forgets(job, end))
+        return true;
+    hearth_clear(job->sched->options.cache, job->space, HEARTH_TIER_COUNT);
+    return end != GEN_END_CANCELLED;
+}
+
+/* Some numbers become large: short runs, far apart and behind the list of cells, so that the library's own heads are most likely left alone. The bytes
+ * are the cache's own and stay wrong for whoever comes next; taking them once more only repeats it. */
+void faults_spoil(const struct job *job, const struct state_object *object)
+{
+    enum { RUNS = 61, RUN_BYTES = 32, HALF_100 = 0x56 }; /* 0x5656 is 101 as a 16-bit float */
+    unsigned char *bytes = (unsigned char *)(uintptr_t)object->data;
+    uint64_t step = object->shape.bytes / RUNS;
+
+    if (job->sched->options.drill != DRILL_WRONG_STATE || step < 2 * RUN_BYTES)
+        return;
+    for (uint64_t at = 6 * step + step / 2; at + RUN_BYTES < object->shape.bytes; at += step)
+        memset(bytes + (at & ~UINT64_C(1)), HALF_100, RUN_BYTES);
+}
+
+bool faults_fail(const struct job *job)
+{
+    return job->sched->options.drill == DRILL_FAIL_RESTORE && job->seq != SEQ_NONE;
+}
