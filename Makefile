@@ -157,7 +157,7 @@ $(B)/%.o: %.c $(B)/flags
 	@echo "  CC    $<"
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
-$(B)/src/cli/version.o $(B)/src/cli/serve.o $(B)/src/cli/replay.o: $(B)/version.h
+$(B)/src/cli/version.o $(B)/src/cli/serve.o $(B)/src/cli/sheets.o $(B)/src/cli/qa.o $(B)/src/cli/replay.o: $(B)/version.h
 $(B)/src/engine/backend.o: defines += $(call backends,$(DEPS_BACKENDS))
 
 $(B)/libcore.a: $(obj_core)

@@ -13,6 +13,7 @@ const struct command *const cli_commands[] = {
     &command_model,
     &command_replay,
     &command_cache,
+    &command_qa,
     &command_doctor,
     &command_version,
     &command_help,

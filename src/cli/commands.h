@@ -10,6 +10,7 @@ extern const struct command command_cache;
 extern const struct command command_doctor;
 extern const struct command command_help;
 extern const struct command command_model;
+extern const struct command command_qa;
 extern const struct command command_replay;
 extern const struct command command_serve;
 extern const struct command command_run;

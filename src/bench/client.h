@@ -1,0 +1,66 @@
+/*
+ * client.h: a small blocking HTTP client on a plain socket: what a benchmark needs of a server, with nothing between it and the clock.
+ *
+ *      client_open -> client_send -> client_read_head -> client_read (body) or client_read_event (SSE) ... -> client_close
+ *
+ * One request per connection. Every wait ends at the deadline that was given when it was opened. HTTP/1.1 with Content-Length, chunks or the end
+ * of the connection; no TLS, no redirects.
+ *
+ * Owner: one thread per client.
+ */
+#ifndef HEARTH_BENCH_CLIENT_H
+#define HEARTH_BENCH_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+
+struct buf;
+struct client;
+
+enum { CLIENT_NAME_BYTES = 256, CLIENT_ID_BYTES = 64, CLIENT_HEAD_BYTES_MAX = 64 * 1024, CLIENT_BODY_BYTES_MAX = 256 * 1024 * 1024 };
+
+struct client_url {
+    char host[CLIENT_NAME_BYTES];
+    char port[8];
+    char base[CLIENT_NAME_BYTES]; /* path before all paths, without a slash at its end: "" or "/v1" */
+};
+
+/* "http://host[:port][/base]", or the same without "http://". ERR_INVALID with a sentence. */
+enum err client_parse_url(const char *text, struct client_url *url, struct errinfo *info) NODISCARD;
+
+struct client_head {
+    int status;
+    char request_id[CLIENT_ID_BYTES]; /* "" when there is none */
+};
+
+/* Connects. ERR_IO, ERR_TIMEOUT. */
+enum err client_open(struct client **client, const struct client_url *url, uint64_t timeout_ms,
+                     struct errinfo *info) NODISCARD;
+void client_close(struct client **client);
+
+/* `key` and `body` may be NULL. */
+enum err client_send(struct client *client, const char *method, const char *path, const char *key,
+                     const char *body, struct errinfo *info) NODISCARD;
+enum err client_read_head(struct client *client, struct client_head *head, struct errinfo *info) NODISCARD;
+
+/* The next decoded bytes of the body, valid until the next call; an empty piece is the end. ERR_CORRUPT: not HTTP; ERR_CLOSED: broken off. */
+enum err client_read(struct client *client, struct str *piece, struct errinfo *info) NODISCARD;
+/* The data of the next server-sent event, comments passed over, valid until the next call; `end`: there is none any more. */
+enum err client_read_event(struct client *client, struct str *data, bool *end,
+                           struct errinfo *info) NODISCARD;
+
+/* A whole exchange: the body is appended to `out`. */
+struct client_request {
+    const struct client_url *url;
+    const char *method, *path, *key, *body;
+    uint64_t timeout_ms;
+};
+enum err client_fetch(const struct client_request *request, int *status, struct buf *out,
+                      struct errinfo *info) NODISCARD;
+
+#endif

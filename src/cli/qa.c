@@ -1,0 +1,379 @@
+/*
+ * qa.c: `hearth qa`: the agent-cache regression on models of every kind, and the proof that it can fail.
+ *
+ * A scenario is a kind of model, made small with random weights, or a file of the user's. --prove runs a server with each practised fault
+ * (base/drill.h) instead, and succeeds when every one is noticed under the name of the invariant that fell.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "api/json_write.h"
+#include "base/clock.h"
+#include "base/progress.h"
+#include "bench/process.h"
+#include "bench/qa.h"
+#include "bench/server.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/sheets.h"
+#include "engine/model_make.h"
+#include "version.h"
+
+enum { REPORT_BYTES_MAX = 256 << 20, SCENARIOS_MAX = 32 };
+
+struct qa_command {
+    uint64_t concurrent, prompt, tokens, threads, ram_bytes, timeout_ns;
+    bool prove, keep;
+    struct option_list faults;
+    struct sheet_outputs outputs;
+};
+
+#define AT(field) offsetof(struct qa_command, field)
+
+static const struct option_desc options_table[] = {
+    {"max-concurrent", 0, OPTION_UINT, AT(concurrent), .value = "N", .initial = "2", .min = 1,
+     .max = QA_SESSIONS_MAX, .group = "What is asked",
+     .help = "Sequences of the server, and sessions that ask together (two at least)."},
+    {"prompt-bytes", 0, OPTION_UINT, AT(prompt), .value = "N", .initial = "1200", .min = 200,
+     .max = 1 << 20, .help = "Text of a conversation's first prompt."},
+    {"max-tokens", 0, OPTION_UINT, AT(tokens), .value = "N", .initial = "16", .min = 2, .max = 4096,
+     .help = "Tokens of an answer."},
+    {"threads", 't', OPTION_UINT, AT(threads), .value = "N", .initial = "1", .min = 1, .max = 1024,
+     .help = "Threads of the server."},
+    {"ram-cache", 0, OPTION_SIZE, AT(ram_bytes), .value = "SIZE", .initial = "256MiB", .min = 4 << 20,
+     .help = "Memory for computed prefixes."},
+    {"request-timeout", 0, OPTION_DURATION, AT(timeout_ns), .value = "TIME", .initial = "1h",
+     .help = "How long an answer may take."},
+    {"prove", 0, OPTION_FLAG, AT(prove), .not_in_file = true, .group = "Faults",
+     .help = "Run servers that break a promise each, and succeed when each is noticed."},
+    {"fault", 0, OPTION_LIST, AT(faults), .value = "NAME", .not_in_file = true,
+     .help = "With --prove: only these; alone: run with one, which must fail."},
+    {"keep", 0, OPTION_FLAG, AT(keep), .not_in_file = true,
+     .help = "Leave logs and models of the run in their folder, and say where."},
+    SHEET_OUTPUT_OPTIONS(struct qa_command, outputs),
+};
+
+/* X(name, family or NULL) */
+static const struct kind {
+    const char *name, *family;
+} kinds[] = {
+    {"dense", "qwen3"},         {"sliding", "gemma3"},       {"hybrid", "qwen35"},
+    {"moe-dense", "qwen3moe"},  {"moe-hybrid", "qwen35moe"}, {"multi", NULL},
+};
+
+static const struct sheet_column columns[] = {
+    {"scenario", "scenario", SHEET_TEXT},
+    {"fault", "fault", SHEET_TEXT},
+    {"status", "status", SHEET_TEXT},
+    {"cold_misses", "cold miss", 0},
+    {"cold_writes", "writes", 0},
+    {"cold_write_tokens", "write tokens", 0},
+    {"warm_hits", "warm hits", 0},
+    {"warm_read_tokens", "read tokens", 0},
+    {"exact_hits", "exact hits", 0},
+    {"checks", "checks", 0},
+    {"failed", "failed", 0},
+    {"fell", "what fell", SHEET_TEXT},
+};
+
+struct session {
+    struct cli *cli;
+    const struct qa_command *options;
+    char scratch[SERVER_PATH_BYTES];
+    unsigned count; /* of scenarios that were started */
+    struct sheet *sheet;
+    struct buf report;
+    struct json json;
+    bool failed;
+};
+
+/* ---- one scenario ---- */
+
+static void on_progress(unsigned done, unsigned total, void *arg)
+{
+    progress_update(arg, done, total);
+}
+
+/* "I3 I92", each once. */
+static void list_fallen(const struct qa_scenario *scenario, char *out, size_t size)
+{
+    size_t len = 0;
+
+    out[0] = '\0';
+    for (unsigned number = 1; number < 256; number++)
+        if (qa_fell(scenario, number) && len + 8 < size)
+            len += (size_t)snprintf(out + len, size - len, "%sI%u", len > 0 ? " " : "", number);
+}
+
+static void add_row(struct session *session, const struct qa_scenario *scenario, const char *status)
+{
+    struct qa_totals cold = qa_totals(scenario, "cold"), warm = qa_totals(scenario, "warm");
+    struct qa_totals exact = qa_totals(scenario, "exact");
+    char fallen[200];
+    size_t failures = 0;
+
+    for (size_t i = 0; i < scenario->checks_count; i++)
+        failures += !scenario->checks[i].passed;
+    list_fallen(scenario, fallen, sizeof(fallen));
+    sheet_text(session->sheet, scenario->options->id);
+    sheet_text(session->sheet, drill_names[scenario->options->drill]);
+    sheet_text(session->sheet, status);
+    sheet_number(session->sheet, cold.misses);
+    sheet_number(session->sheet, cold.writes);
+    sheet_number(session->sheet, (double)cold.write_tokens);
+    sheet_number(session->sheet, warm.hits);
+    sheet_number(session->sheet, (double)warm.read_tokens);
+    sheet_number(session->sheet, exact.hits);
+    sheet_number(session->sheet, (double)scenario->checks_count);
+    sheet_number(session->sheet, (double)failures);
+    sheet_text(session->sheet, fallen);
+}
+
+static void complain(const struct session *session, const struct qa_scenario *scenario)
+{
+    for (size_t i = 0; i < scenario->checks_count; i++) {
+        const struct qa_check *check = &scenario->checks[i];
+        if (!check->passed)
+            cli_error(session->cli, "%s, %s: I%u fell: %s (%s)", scenario->options->id,
+                      qa_probe_name(check->probe), check->invariant, check->text, check->detail);
+    }
+}
+
+/* A fault must be noticed under its own name; without one, all must hold. */
+static bool is_good(const struct qa_scenario *scenario, bool prove)
+{
+    enum drill drill = scenario->options->drill;
+
+    return prove ? qa_fell(scenario, drill_invariant(drill)) : qa_passed(scenario);
+}
+
+static bool run_scenario(struct session *session, const char *id, const char *model, enum drill drill)
+{
+    const struct qa_command *command = session->options;
+    struct cli *cli = session->cli;
+    const char *folder = arena_printf(cli->arena, "%s/%u", session->scratch, ++session->count);
+    const char *label = arena_printf(cli->arena, "%s %s", id, drill != DRILL_NONE ? drill_names[drill] : "");
+    struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, label != NULL ? label : id,
+                                           PROGRESS_UNIT_NONE, cli->setup->clock);
+    const struct qa_options options = {
+        .fs = cli->setup->fs,
+        .scratch = folder,
+        .id = id,
+        .model = model,
+        .prompt_bytes = (uint32_t)command->prompt,
+        .max_tokens = (uint32_t)command->tokens,
+        .threads = (uint32_t)command->threads,
+        .concurrent = (uint32_t)command->concurrent,
+        .ram_bytes = command->ram_bytes,
+        .timeout_ms = command->timeout_ns / NS_PER_MS,
+        .drill = drill,
+        .progress = on_progress,
+        .arg = bar,
+    };
+    struct qa_scenario scenario = {0};
+    struct errinfo info = {0};
+
+    enum err err = folder != NULL && mkdir(folder, 0700) == 0 ? qa_run(&scenario, &options, &info)
+                                                              : err_set(&info, ERR_IO, "no folder for it");
+    bool good = err == ERR_OK && is_good(&scenario, command->prove);
+    progress_finish(&bar, err == ERR_OK);
+    if (err != ERR_OK) {
+        cli_error(cli, "%s: %s", id, info.text);
+    } else {
+        add_row(session, &scenario, command->prove ? (good ? "noticed" : "MISSED") : good ? "passed" : "FAILED");
+        qa_write_json(&scenario, &session->json);
+        if (!command->prove)
+            complain(session, &scenario);
+        else if (!good)
+            cli_error(cli, "fault %s was not noticed: I%u should have fallen", drill_names[drill],
+                      drill_invariant(drill));
+    }
+    qa_scenario_fini(&scenario);
+    session->failed |= !good;
+    return good;
+}
+
+/* ---- models ---- */
+
+static const char *make_model(struct session *session, const struct kind *kind)
+{
+    struct errinfo info = {0};
+    struct model_make_options make = {
+        .family = kind->family,
+        .out = arena_printf(session->cli->arena, "%s/%s.gguf", session->scratch, kind->name),
+        .shape = {.layers = strcmp(kind->name, "dense") == 0 ? 2 : 0, .width = 64},
+        .fs = session->cli->setup->fs,
+    };
+    struct stat st;
+
+    if (make.out == NULL)
+        return NULL;
+    if (stat(make.out, &st) == 0 || model_make(&make, &info) == ERR_OK)
+        return make.out;
+    cli_error(session->cli, "%s: %s", kind->name, info.text);
+    session->failed = true;
+    return NULL;
+}
+
+static const struct kind *find_kind(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(kinds); i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+static enum drill drill_of(const char *name)
+{
+    for (int i = 0; i < DRILL_COUNT; i++)
+        if (strcmp(drill_names[i], name) == 0)
+            return (enum drill)i;
+    return DRILL_COUNT;
+}
+
+static bool is_wanted(const struct qa_command *options, enum drill drill)
+{
+    for (size_t i = 0; i < options->faults.count; i++)
+        if (drill_of(options->faults.items[i]) == drill)
+            return true;
+    return options->faults.count == 0;
+}
+
+/* With every fault that is wanted, or as it is. */
+static void run_model(struct session *session, const char *id, const char *model)
+{
+    const struct qa_command *options = session->options;
+
+    if (!options->prove) {
+        enum drill drill = options->faults.count > 0 ? drill_of(options->faults.items[0]) : DRILL_NONE;
+        run_scenario(session, id, model, drill);
+        return;
+    }
+    for (int drill = DRILL_NONE + 1; drill < DRILL_COUNT; drill++)
+        if (is_wanted(options, (enum drill)drill))
+            run_scenario(session, id, model, (enum drill)drill);
+}
+
+static void run_named(struct session *session, const char *name)
+{
+    const struct kind *kind = find_kind(name);
+
+    if (kind == NULL) {
+        run_model(session, name, name);
+        return;
+    }
+    if (kind->family == NULL) {
+        sheet_note(session->sheet, "%s: skipped: this server has one model per process", name);
+        return;
+    }
+    const char *model = make_model(session, kind);
+    if (model != NULL)
+        run_model(session, name, model);
+}
+
+/* ---- the command ---- */
+
+static enum cli_exit check(struct cli *cli, const struct qa_command *options)
+{
+    struct stat st;
+
+    for (size_t i = 0; i < options->faults.count; i++)
+        if (drill_of(options->faults.items[i]) == DRILL_COUNT)
+            return cli_usage_error(cli, "there is no fault '%s'", options->faults.items[i]);
+    if (!options->prove && options->faults.count > 1)
+        return cli_usage_error(cli, "one fault at a time; --prove runs many");
+    for (size_t i = 0; i < cli->args_count; i++)
+        if (find_kind(cli->args[i]) == NULL && stat(cli->args[i], &st) != 0)
+            return cli_usage_error(cli, "'%s' is neither a scenario (dense, sliding, hybrid, moe-dense, moe-hybrid, multi) nor a file",
+                                   cli->args[i]);
+    return CLI_EXIT_OK;
+}
+
+static void write_head(struct session *session)
+{
+    struct json *json = &session->json;
+    const struct qa_command *options = session->options;
+
+    json_open(json, '{');
+    json_key_uint(json, "createdAt", clock_wall_ns(session->cli->setup->clock) / NS_PER_S);
+    json_key_text(json, "hearth", HEARTH_VERSION " " HEARTH_COMMIT);
+    json_key_text(json, "machine", cli_machine(session->cli));
+    json_key_uint(json, "promptBytes", options->prompt);
+    json_key_uint(json, "maxTokens", options->tokens);
+    json_key_uint(json, "maxConcurrentRequests", options->concurrent);
+    json_key_uint(json, "ramCacheBytes", options->ram_bytes);
+    json_key(json, "scenarios");
+    json_open(json, '[');
+}
+
+static void run_all(struct session *session)
+{
+    const struct cli *cli = session->cli;
+
+    write_head(session);
+    for (size_t i = 0; i < cli->args_count; i++)
+        run_named(session, cli->args[i]);
+    /* A proof on one kind says all about the checks; the regression wants every kind. */
+    size_t kinds_count = session->options->prove ? 1 : COUNT_OF(kinds);
+    for (size_t i = 0; cli->args_count == 0 && i < kinds_count; i++)
+        run_named(session, kinds[i].name);
+    json_close(&session->json, ']');
+    json_key_text(&session->json, "status", session->failed ? "failed" : "passed");
+    json_close(&session->json, '}');
+    buf_append_char(&session->report, '\n');
+}
+
+/* The JSON is the whole report; table, CSV and picture are its summary. */
+static enum cli_exit write_results(struct session *session)
+{
+    static const struct sheet_plot plot = {.title = "hearth qa: tokens read from the cache",
+                                           .labels = {"scenario", "fault", "status"},
+                                           .values = {"cold_write_tokens", "warm_read_tokens"}};
+    struct sheet_outputs outputs = session->options->outputs;
+    const char *json = outputs.json;
+
+    outputs.json = NULL;
+    if (json != NULL && !cli_write_text(session->cli, json, &session->report))
+        return CLI_EXIT_FAILURE;
+    if (json != NULL && strcmp(json, "-") == 0)
+        return CLI_EXIT_OK;
+    return cli_write_sheet(session->cli, &outputs, session->sheet, &plot);
+}
+
+static enum cli_exit run(struct cli *cli, const void *options)
+{
+    struct session session = {.cli = cli, .options = options};
+    enum cli_exit status = check(cli, options);
+
+    if (status != CLI_EXIT_OK)
+        return status;
+    if (!process_make_scratch(session.scratch, sizeof(session.scratch))) {
+        cli_error(cli, "no folder for temporary files: %s", session.scratch);
+        return CLI_EXIT_FAILURE;
+    }
+    session.sheet = sheet_create(columns, COUNT_OF(columns));
+    buf_init(&session.report, REPORT_BYTES_MAX);
+    session.json = json_to(&session.report);
+    cli_note_machine(cli, session.sheet);
+    run_all(&session);
+    status = write_results(&session);
+    if (session.options->keep)
+        fprintf(cli->err, "logs and models: %s\n", session.scratch);
+    else
+        process_remove_tree(session.scratch);
+    sheet_destroy(&session.sheet);
+    buf_fini(&session.report);
+    return session.failed ? CLI_EXIT_FAILURE : status;
+}
+
+const struct command command_qa = {
+    .name = "qa",
+    .summary = "Check that the cache keeps its promises, with the traffic of agents.",
+    .usage = "[options] [SCENARIO | MODEL.gguf]...",
+    .table = {.command = "qa", .options = options_table, .count = COUNT_OF(options_table)},
+    .options_size = sizeof(struct qa_command),
+    .args_min = 0,
+    .args_max = SCENARIOS_MAX,
+    .run = run,
+};

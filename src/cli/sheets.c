@@ -1,0 +1,99 @@
+/*
+ * sheets.c: sheets to files and to the terminal.
+ */
+#include "cli/sheets.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/sysinfo.h"
+#include "base/units.h"
+#include "engine/engine.h"
+#include "version.h"
+
+enum { TEXT_BYTES_MAX = 64 << 20 };
+
+const char *cli_machine(const struct cli *cli)
+{
+    char memory[UNITS_TEXT_BYTES];
+
+    return arena_printf(cli->arena, "%u cores, %s", sysinfo_cores(),
+                        units_format_size(sysinfo_memory_total(), memory));
+}
+
+void cli_note_machine(const struct cli *cli, struct sheet *sheet)
+{
+    const char *machine = cli_machine(cli);
+
+    sheet_note(sheet, "hearth %s (%s, %s), libllama %s; %s", HEARTH_VERSION, HEARTH_COMMIT, HEARTH_VARIANT,
+               engine_library_version(), machine != NULL ? machine : "");
+}
+
+static bool is_stdout(const char *path)
+{
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
+bool cli_write_text(const struct cli *cli, const char *path, const struct buf *text)
+{
+    const struct file_sys *fs = cli->setup->fs;
+    struct errinfo info = {0};
+    int fd = FILE_NO;
+
+    if (is_stdout(path)) {
+        fwrite(buf_str(text), 1, text->len, cli->out);
+        return true;
+    }
+    enum err err = file_open_at(fs, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0644, &fd, &info);
+    if (err == ERR_OK)
+        err = file_write_at(fs, fd, text->data, text->len, 0, &info);
+    file_close(fs, &fd);
+    if (err != ERR_OK)
+        cli_error(cli, "%s: %s", path, info.text);
+    return err == ERR_OK;
+}
+
+/* One form; a path of NULL is not wanted. */
+static bool write_form(const struct cli *cli, const char *path, const struct sheet *sheet,
+                       enum err (*form)(const struct sheet *sheet, struct buf *out))
+{
+    struct buf text;
+
+    if (path == NULL)
+        return true;
+    buf_init(&text, TEXT_BYTES_MAX);
+    enum err err = form(sheet, &text);
+    bool written = err == ERR_OK && cli_write_text(cli, path, &text);
+    if (err != ERR_OK)
+        cli_error(cli, "%s", err_sentence(err));
+    buf_fini(&text);
+    return written;
+}
+
+static bool write_picture(const struct cli *cli, const char *path, const struct sheet *sheet,
+                          const struct sheet_plot *plot)
+{
+    struct buf text;
+
+    if (path == NULL || plot == NULL)
+        return true;
+    buf_init(&text, TEXT_BYTES_MAX);
+    bool written = sheet_write_svg(sheet, plot, &text) == ERR_OK && cli_write_text(cli, path, &text);
+    buf_fini(&text);
+    return written;
+}
+
+enum cli_exit cli_write_sheet(const struct cli *cli, const struct sheet_outputs *outputs,
+                              const struct sheet *sheet, const struct sheet_plot *plot)
+{
+    bool table = !is_stdout(outputs->json) && !is_stdout(outputs->csv) && !is_stdout(outputs->svg);
+    bool good = write_form(cli, table ? "-" : NULL, sheet, sheet_write_table);
+
+    good &= write_form(cli, outputs->json, sheet, sheet_write_json);
+    good &= write_form(cli, outputs->csv, sheet, sheet_write_csv);
+    good &= write_picture(cli, outputs->svg, sheet, plot);
+    return good ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+}

@@ -1,0 +1,40 @@
+/*
+ * sheets.h: results of commands that measure: a table on standard output, and the same as JSON, CSV and a picture where they are asked for.
+ */
+#ifndef HEARTH_CLI_SHEETS_H
+#define HEARTH_CLI_SHEETS_H
+
+#include <stdbool.h>
+
+#include "base/attr.h"
+#include "base/option.h"
+#include "bench/sheet.h"
+#include "cli/cli.h"
+
+struct buf;
+
+/* "-" is standard output, instead of the table. NULL = not wanted. */
+struct sheet_outputs {
+    const char *json, *csv, *svg;
+};
+
+/* Rows of an option table; `type` is the command's struct, `field` where the outputs are in it. */
+#define SHEET_OUTPUT_OPTIONS(type, field)                                                          \
+    {"json", 0, OPTION_TEXT, offsetof(type, field.json), .value = "FILE", .not_in_file = true,     \
+     .group = "Results", .help = "Write them as JSON; - is standard output."},                     \
+    {"csv", 0, OPTION_TEXT, offsetof(type, field.csv), .value = "FILE", .not_in_file = true,       \
+     .help = "Write them as CSV; - is standard output."},                                          \
+    {"svg", 0, OPTION_TEXT, offsetof(type, field.svg), .value = "FILE", .not_in_file = true,       \
+     .help = "Draw them."}
+
+/* The first line of every sheet: program, version, machine. */
+void cli_note_machine(const struct cli *cli, struct sheet *sheet);
+const char *cli_machine(const struct cli *cli); /* in the arena */
+
+/* Writes a file, or standard output for "-". Complains and gives false. */
+bool cli_write_text(const struct cli *cli, const char *path, const struct buf *text) NODISCARD;
+/* All forms that are wanted. Complains and gives a failure. */
+enum cli_exit cli_write_sheet(const struct cli *cli, const struct sheet_outputs *outputs,
+                              const struct sheet *sheet, const struct sheet_plot *plot) NODISCARD;
+
+#endif

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# `hearth qa`: it passes on a good server, and names the invariant that fell on each bad one.
+# shellcheck source=tests/support/suite.sh
+. "$(dirname "$0")/../support/suite.sh"
+
+unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS HEARTH_API_KEYS
+export XDG_CONFIG_HOME=/nonexistent XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache
+
+qa() {
+    export TMPDIR=$PWD
+    run "$HEARTH" qa --prompt-bytes 600 "$@"
+}
+
+passes() { # SCENARIO
+    qa "$1" --json report.json --csv report.csv --svg report.svg
+    expect_status 0
+    expect_out "passed"
+    grep -q '"status":"passed"}' report.json || fail 'the report does not say so'
+    for key in '"phase":"cold"' '"responseId":"req_' '"cacheReadTokens":' '"tiers":{"device":' '"promptCache":\["' \
+        '"criterion":"' '"invariant":107,' '"routes":\["'; do
+        grep -q "$key" report.json || fail "no $key in the report"
+    done
+    ! grep -q '"passed":false' report.json || fail 'a criterion fell'
+    grep -q "^$1,none,passed," report.csv || fail "$(cat report.csv)"
+    grep -q '</svg>' report.svg || fail 'no picture'
+    [ -z "$(find . -name 'hearth.*' -type d)" ] || fail 'it left its folder'
+}
+
+test_dense_passes() { passes dense; }
+test_hybrid_passes() { passes hybrid; }
+
+# Every fault is noticed by a check of the invariant that it breaks.
+test_every_fault_is_noticed() {
+    qa --prove dense
+    expect_status 0
+    ! grep -q MISSED "$scratch/out" || fail 'a fault was missed'
+    [ "$(grep -c ' noticed ' "$scratch/out")" -ge 10 ] || fail 'too few faults'
+    for invariant in 2 3 22 92 94 95 99 100 104 106 107 110; do
+        grep -qE "noticed .*I$invariant( |\$)" "$scratch/out" || fail "I$invariant never fell"
+    done
+}
+
+test_a_fault_makes_it_fail() {
+    qa --fault lose-writes dense
+    expect_status 1
+    expect_err 'I107 fell: restart a'
+    expect_out 'FAILED'
+}
+
+test_many_at_a_time() {
+    qa --max-concurrent 4 moe-dense
+    expect_status 0
+    expect_out passed
+}
+
+test_multi_is_skipped_in_words() {
+    qa multi
+    expect_status 0
+    expect_out 'multi: skipped: '
+}
+
+test_usage() {
+    qa nothing
+    expect_status 2
+    expect_err "'nothing' is neither a scenario"
+    qa --fault nothing dense
+    expect_status 2
+    expect_err "no fault 'nothing'"
+    run "$HEARTH" serve --help
+    expect_status 0
+    ! grep -q -- '--fault' "$scratch/out" || fail 'the fault option is shown to people'
+}
+
+suite_main "$@"
