@@ -146,7 +146,7 @@ endif
 benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format fidelity malformed timing stress faults kills powerloss fuzz fuzz-run bench clean distclean help version FORCE
+.PHONY: all test test-system serve lint format fidelity malformed timing stress faults kills powerloss fuzz fuzz-run bench peer qa clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -297,6 +297,16 @@ powerloss: $(B)/tests/tier/ssd_powerloss_test $(B)/tests/cache/powerloss_test ##
 
 bench: all $(benches) ## run the micro-benchmarks
 	@for b in $(benches); do $$b || exit 1; done
+
+# With a private sysroot llama-server comes into it; otherwise the system's is used, if it has one.
+peer: all ## hearth beside llama-server, which is fetched for it (ARGS='--model FILE --size 2K')
+ifeq ($(DEPS_MODE),sysroot)
+	@tools/deps.sh --peer
+endif
+	@$(B)/hearth bench peer $(ARGS)
+
+qa: all ## the agent-cache regression on every kind of model, and the proof that it can fail
+	@$(B)/hearth qa && $(B)/hearth qa --prove
 
 help: ## this list
 	@echo 'usage: make [target] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [SYSTEM=1] [CC=clang]'

@@ -13,6 +13,7 @@ const struct command *const cli_commands[] = {
     &command_model,
     &command_replay,
     &command_cache,
+    &command_bench,
     &command_qa,
     &command_doctor,
     &command_version,

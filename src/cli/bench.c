@@ -1,0 +1,315 @@
+/*
+ * bench.c: `hearth bench WHAT`: options and what all kinds share.
+ *
+ * The microbenchmarks (state, cache, tier, jinja, tokens, pages) are programs beside this one, made by `make bench`: they need nothing of a command, and a
+ * program of its own has nothing else in its memory.
+ */
+#include "cli/bench.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <yyjson.h>
+
+#include "api/json_write.h"
+#include "base/clock.h"
+#include "base/progress.h"
+#include "base/sysinfo.h"
+#include "bench/process.h"
+#include "bench/words.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "engine/model_make.h"
+
+enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000, ANSWER_BYTES_MAX = 64 << 20 };
+
+#define AT(field) offsetof(struct bench_options, field)
+
+static const struct option_desc options_table[] = {
+    {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", .not_in_file = true, .group = "prefix, serve, peer",
+     .help = "A GGUF file, or what `hearth model make --family` knows; the demo model by default."},
+    {"threads", 't', OPTION_UINT, AT(threads), .value = "N", .max = 1024, .not_in_file = true,
+     .help = "Threads of the servers; 0 = physical cores."},
+    {"ubatch-size", 0, OPTION_UINT, AT(chunk), .value = "N", .initial = "512", .min = 1, .max = 1 << 20, .alias = "ub",
+     .not_in_file = true, .help = "Largest prefill chunk of the servers."},
+    {"generate", 'n', OPTION_UINT, AT(generate), .value = "N", .initial = "16", .min = 1, .max = 1 << 20,
+     .not_in_file = true, .help = "prefix: tokens of an answer."},
+    {"size", 0, OPTION_LIST, AT(sizes), .value = "TOKENS", .initial = "2K,20K,100K", .not_in_file = true,
+     .help = "prefix, peer: tokens of the prompts (peer takes the first, 2K)."},
+    {"rounds", 0, OPTION_UINT, AT(rounds), .value = "N", .initial = "3", .min = 1, .max = 1000, .not_in_file = true,
+     .help = "peer: rounds, of which the median counts."},
+    {"other-model", 0, OPTION_TEXT, AT(other_model), .value = "FILE", .not_in_file = true,
+     .help = "peer: what the model is swapped for."},
+    {"llama-server", 0, OPTION_TEXT, AT(llama), .value = "FILE", .not_in_file = true,
+     .help = "peer: the program, instead of the one beside our libraries."},
+    {"url", 'u', OPTION_TEXT, AT(url), .value = "URL", .not_in_file = true, .group = "serve",
+     .help = "Server to ask, as http://host:port[/v1]; without one hearth is started."},
+    {"api-key", 0, OPTION_TEXT, AT(key), .value = "KEY", .secret = true, .not_in_file = true, .help = "A key for it."},
+    {"name", 0, OPTION_TEXT, AT(name), .value = "NAME", .not_in_file = true, .help = "The model's name there."},
+    {"chat", 0, OPTION_FLAG, AT(chat), .not_in_file = true, .help = "Ask for chats, not for completions."},
+    {"concurrency", 'j', OPTION_LIST, AT(concurrency), .value = "N", .initial = "1,4", .not_in_file = true,
+     .help = "Requests at the same time."},
+    {"prompt-tokens", 0, OPTION_LIST, AT(prompts), .value = "N", .initial = "512", .not_in_file = true,
+     .help = "Tokens of a prompt, about."},
+    {"generation-tokens", 0, OPTION_LIST, AT(generations), .value = "N", .initial = "64", .not_in_file = true,
+     .help = "Tokens of an answer."},
+    {"requests", 0, OPTION_UINT, AT(requests), .value = "N", .initial = "16", .min = 1, .max = 1 << 20,
+     .not_in_file = true, .help = "Requests of each row."},
+    {"request-timeout", 0, OPTION_DURATION, AT(timeout_ns), .value = "TIME", .initial = "1h", .not_in_file = true,
+     .group = "All", .help = "How long an answer may take."},
+    {"keep", 0, OPTION_FLAG, AT(keep), .not_in_file = true,
+     .help = "Leave logs and models in their folder, and say where."},
+    SHEET_OUTPUT_OPTIONS(struct bench_options, outputs),
+};
+
+/* ---- what the kinds share ---- */
+
+void bench_fail(struct bench *bench, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    progress_finish(&bench->bar, false);
+    cli_error(bench->cli, "%s", text);
+    bench->failed = true;
+}
+
+void bench_expect(struct bench *bench, const char *label, uint64_t steps)
+{
+    progress_finish(&bench->bar, true);
+    bench->done = 0;
+    bench->total = steps;
+    bench->bar = progress_create(fileno(bench->cli->err), PROGRESS_STYLE_AUTO, label, PROGRESS_UNIT_NONE,
+                                 bench->cli->setup->clock);
+}
+
+void bench_step(struct bench *bench)
+{
+    bench->done++;
+    if (bench->bar != NULL)
+        progress_update(bench->bar, bench->done, bench->total);
+}
+
+/* "512", "20K". */
+static bool parse_count(struct str text, uint32_t *count)
+{
+    bool thousands = str_ends(text, STR("K")) || str_ends(text, STR("k"));
+    uint64_t number = 0;
+
+    text.len -= thousands;
+    if (!str_to_u64(text, &number) || number == 0 || number > 10u * 1000 * 1000)
+        return false;
+    *count = (uint32_t)(thousands ? number * 1000 : number);
+    return true;
+}
+
+bool bench_numbers(struct bench *bench, const char *option, const struct option_list *list, uint32_t *out,
+                   size_t max, size_t *count)
+{
+    *count = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        struct str rest = str_from(list->items[i]), item;
+        while (str_next(&rest, ',', &item) && *count < max) {
+            if (parse_count(item, &out[(*count)++]))
+                continue;
+            bench_fail(bench, "--%s " STR_FMT ": expected a number as 512 or 20K", option, STR_ARG(item));
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool on_made(float done, void *arg)
+{
+    progress_update(arg, (uint64_t)(done * 1000), 1000);
+    return true;
+}
+
+const char *bench_model(struct bench *bench, const char *name)
+{
+    const char *family = name != NULL ? name : "demo";
+    struct errinfo info = {0};
+    struct stat st;
+
+    if (name != NULL && stat(name, &st) == 0)
+        return name;
+    struct model_make_options make = {
+        .family = family,
+        .out = arena_printf(bench->cli->arena, "%s/%s.gguf", bench->scratch, family),
+        .fs = bench->cli->setup->fs,
+        .on_progress = on_made,
+    };
+    if (make.out == NULL || strchr(family, '/') != NULL) {
+        bench_fail(bench, "%s: there is no such file", family);
+        return NULL;
+    }
+    if (stat(make.out, &st) == 0)
+        return make.out;
+    bench_expect(bench, "making model", 1000);
+    make.arg = bench->bar;
+    if (model_make(&make, &info) == ERR_OK)
+        return make.out;
+    bench_fail(bench, "%s: %s", family, info.text);
+    return NULL;
+}
+
+struct server_setup bench_setup(const struct bench *bench, const char *model, uint32_t context)
+{
+    return (struct server_setup){
+        .fs = bench->cli->setup->fs,
+        .scratch = bench->scratch,
+        .name = "hearth",
+        .model = model,
+        .context = context,
+        .parallel = 1,
+        .threads = bench->options->threads > 0 ? (uint32_t)bench->options->threads : sysinfo_cores(),
+        .chunk = (uint32_t)bench->options->chunk,
+    };
+}
+
+double bench_bytes_per_token(struct bench *bench, const struct server *server)
+{
+    struct buf body, answer, text;
+    struct errinfo info = {0};
+    int status = 0;
+    size_t tokens = 0;
+
+    buf_init(&text, SAMPLE_BYTES);
+    buf_init(&body, 2 * SAMPLE_BYTES);
+    buf_init(&answer, ANSWER_BYTES_MAX);
+    words_append(&text, SAMPLE_BYTES, 1);
+    struct json json = json_to(&body);
+    json_open(&json, '{');
+    json_key_text(&json, "content", buf_str(&text));
+    json_close(&json, '}');
+    const struct client_request request = {.url = &server->url, .method = "POST", .path = "/tokenize",
+                                           .body = buf_str(&body), .timeout_ms = 60 * 1000};
+    if (client_fetch(&request, &status, &answer, &info) == ERR_OK && status == 200) {
+        yyjson_doc *doc = yyjson_read(buf_str(&answer), answer.len, 0);
+        tokens = yyjson_arr_size(yyjson_obj_get(yyjson_doc_get_root(doc), "tokens"));
+        yyjson_doc_free(doc);
+    }
+    buf_fini(&text);
+    buf_fini(&body);
+    buf_fini(&answer);
+    if (tokens == 0)
+        bench_fail(bench, "the server does not tokenize: %s", info.text);
+    return tokens > 0 ? (double)SAMPLE_BYTES / (double)tokens : 0;
+}
+
+bool bench_ask(struct bench *bench, const struct client_url *url, const char *text, uint32_t tokens,
+               struct ask_result *result)
+{
+    const struct ask_message prompt = {NULL, text};
+    const struct ask ask = {.url = url, .messages = &prompt, .messages_count = 1, .max_tokens = tokens,
+                            .timeout_ms = bench->options->timeout_ns / NS_PER_MS};
+    struct errinfo info = {0};
+
+    if (ask_run(&ask, result, &info) != ERR_OK)
+        bench_fail(bench, "%s", info.text);
+    else if (result->status != 200 || result->error[0] != '\0')
+        bench_fail(bench, "status %d: %s", result->status, result->error);
+    else
+        return true;
+    return false;
+}
+
+/* ---- the microbenchmarks ---- */
+
+static const char *const micro[] = {"state", "cache", "tier", "jinja", "tokens", "pages"};
+
+static bool is_micro(const char *what)
+{
+    for (size_t i = 0; i < COUNT_OF(micro); i++)
+        if (strcmp(micro[i], what) == 0)
+            return true;
+    return false;
+}
+
+/* The program takes this one's place, arguments and output included. Returns only when it is not there. */
+static enum cli_exit run_micro(struct cli *cli)
+{
+    char self[SERVER_PATH_BYTES];
+    const char *argv[ARGS_MAX + 1] = {NULL};
+
+    if (!process_own_path(self, sizeof(self)))
+        self[0] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    argv[0] = arena_printf(cli->arena, "%s/bench/%s_bench", self, cli->args[0]);
+    for (size_t i = 1; i < cli->args_count; i++)
+        argv[i] = cli->args[i];
+    if (argv[0] != NULL && access(argv[0], X_OK) == 0)
+        execv(argv[0], (char *const *)(uintptr_t)argv);
+    cli_error(cli, "%s is not there; `make bench` builds it", argv[0] != NULL ? argv[0] : cli->args[0]);
+    return CLI_EXIT_FAILURE;
+}
+
+/* ---- the command ---- */
+
+struct kind {
+    const char *name;
+    const struct sheet_column *columns;
+    const size_t *columns_count;
+    const struct sheet_plot *plot;
+    enum cli_exit (*run)(struct bench *bench);
+};
+
+static const struct kind kinds[] = {
+    {"prefix", bench_prefix_columns, &bench_prefix_columns_count, &bench_prefix_plot, bench_prefix},
+    {"serve", bench_load_columns, &bench_load_columns_count, &bench_load_plot, bench_load},
+    {"peer", bench_peer_columns, &bench_peer_columns_count, &bench_peer_plot, bench_peer},
+};
+
+static enum cli_exit run_kind(struct cli *cli, const struct bench_options *options, const struct kind *kind)
+{
+    struct bench bench = {.cli = cli, .options = options};
+
+    if (!process_make_scratch(bench.scratch, sizeof(bench.scratch))) {
+        cli_error(cli, "no folder for temporary files: %s", bench.scratch);
+        return CLI_EXIT_FAILURE;
+    }
+    bench.sheet = sheet_create(kind->columns, *kind->columns_count);
+    cli_note_machine(cli, bench.sheet);
+    enum cli_exit status = kind->run(&bench);
+    progress_finish(&bench.bar, !bench.failed);
+    if (status == CLI_EXIT_OK && sheet_rows(bench.sheet) > 0)
+        status = cli_write_sheet(cli, &options->outputs, bench.sheet, kind->plot);
+    if (options->keep)
+        fprintf(cli->err, "logs and models: %s\n", bench.scratch);
+    else
+        process_remove_tree(bench.scratch);
+    sheet_destroy(&bench.sheet);
+    return bench.failed && status == CLI_EXIT_OK ? CLI_EXIT_FAILURE : status;
+}
+
+static enum cli_exit run(struct cli *cli, const void *options)
+{
+    if (is_micro(cli->args[0]))
+        return run_micro(cli);
+    if (cli->args_count > 1)
+        return cli_usage_error(cli, "'%s': only the microbenchmarks take arguments", cli->args[1]);
+    for (size_t i = 0; i < COUNT_OF(kinds); i++)
+        if (strcmp(kinds[i].name, cli->args[0]) == 0)
+            return run_kind(cli, options, &kinds[i]);
+    return cli_usage_error(cli, "'%s' is no benchmark; prefix, serve, peer, state, cache, tier, jinja, tokens and pages are",
+                           cli->args[0]);
+}
+
+const struct command command_bench = {
+    .name = "bench",
+    .summary = "Measure prefixes, servers, or hearth beside llama-server.",
+    .usage = "prefix | serve | peer [options], or state | cache | tier | jinja | tokens | pages [ARG]...",
+    .table = {.command = "bench", .options = options_table, .count = COUNT_OF(options_table)},
+    .options_size = sizeof(struct bench_options),
+    .args_min = 1,
+    .args_max = ARGS_MAX,
+    .run = run,
+};

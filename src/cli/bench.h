@@ -1,0 +1,71 @@
+/*
+ * bench.h: what the files of `hearth bench` share.
+ *
+ *      bench.c          options, models, servers, and the microbenchmarks, which are programs of their own
+ *      bench_prefix.c   one prompt, from everywhere that it can come from
+ *      bench_load.c     `serve`: many requests at a time, against any server
+ *      bench_peer.c     hearth and llama-server side by side
+ */
+#ifndef HEARTH_CLI_BENCH_H
+#define HEARTH_CLI_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/option.h"
+#include "bench/ask.h"
+#include "bench/server.h"
+#include "cli/sheets.h"
+
+struct bench_options {
+    const char *model, *other_model, *url, *key, *name, *llama;
+    struct option_list sizes, concurrency, prompts, generations;
+    uint64_t generate, threads, rounds, requests, chunk, timeout_ns;
+    bool chat, keep;
+    struct sheet_outputs outputs;
+};
+
+struct bench {
+    struct cli *cli;
+    const struct bench_options *options;
+    char scratch[SERVER_PATH_BYTES];
+    struct sheet *sheet;
+    struct progress *bar;
+    uint64_t done, total; /* steps, for the bar */
+    bool failed;
+};
+
+/* The steps that are to come, and one that is done. */
+void bench_expect(struct bench *bench, const char *label, uint64_t steps);
+void bench_step(struct bench *bench);
+
+/* Numbers of a list, of which each item may have several: "2K,20K" is 2,000 and 20,000. Complains and gives false. */
+bool bench_numbers(struct bench *bench, const char *option, const struct option_list *list, uint32_t *out,
+                   size_t max, size_t *count) NODISCARD;
+
+/* A file as it is; a preset or family is made below the scratch folder; NULL is the demo model. Complains and gives NULL. */
+const char *bench_model(struct bench *bench, const char *name);
+struct server_setup bench_setup(const struct bench *bench, const char *model, uint32_t context);
+
+/* Complains, and the command fails. */
+void bench_fail(struct bench *bench, const char *fmt, ...) PRINTF(2, 3);
+
+/* Bytes of text that are a token of this server's model, on average. 0: it did not say. */
+double bench_bytes_per_token(struct bench *bench, const struct server *server);
+
+/* One completion of `text`. Complains and gives false unless there is an answer; the caller finishes the result in any case. */
+bool bench_ask(struct bench *bench, const struct client_url *url, const char *text, uint32_t tokens,
+               struct ask_result *result) NODISCARD;
+
+/* The subcommands: fill the sheet. */
+extern const struct sheet_column bench_prefix_columns[], bench_load_columns[], bench_peer_columns[];
+extern const size_t bench_prefix_columns_count, bench_load_columns_count, bench_peer_columns_count;
+extern const struct sheet_plot bench_prefix_plot, bench_load_plot, bench_peer_plot;
+enum cli_exit bench_prefix(struct bench *bench);
+enum cli_exit bench_load(struct bench *bench);
+enum cli_exit bench_peer(struct bench *bench);
+
+#endif

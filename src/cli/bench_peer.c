@@ -1,0 +1,442 @@
+/*
+ * bench_peer.c: `hearth bench peer`: hearth and llama-server with the same model, threads and requests, in one run.
+ *
+ * For each shape of what agents do both get the same prompts, one server after the other, and a row says how long it took (to the first token), what it
+ * cost in processor time, and the waste: prompt tokens that a server computed although an earlier request of the shape had computed the same
+ * beginning. What is needed is estimated from the texts: the part of a prompt behind the longest beginning that it shares with an earlier text.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/lock.h"
+#include "base/mem.h"
+#include "bench/process.h"
+#include "bench/spread.h"
+#include "bench/words.h"
+#include "cli/bench.h"
+#include "engine/engine.h"
+
+enum { SIDES = 2, SAID_MAX = 16, BRANCHES = 4, OTHERS = 5, TURNS = 3, ROUNDS_MAX = 1000, TEXT_BYTES_MAX = 64 << 20, ANSWER_TOKENS = 8 };
+
+const struct sheet_column bench_peer_columns[] = {
+    {"shape", "shape", SHEET_TEXT},     {"hearth_ms", "hearth ms", 1},      {"llama_ms", "llama ms", 1},
+    {"ratio", "ratio", 2},              {"hearth_cpu_ms", "hearth cpu", 0}, {"llama_cpu_ms", "llama cpu", 0},
+    {"cpu_ratio", "cpu ratio", 2},      {"prompt", "prompt", 0},            {"needed", "needed", 0},
+    {"hearth_computed", "hearth computed", 0}, {"llama_computed", "llama computed", 0},
+    {"hearth_waste", "hearth waste %", 1}, {"llama_waste", "llama waste %", 1},
+};
+const size_t bench_peer_columns_count = COUNT_OF(bench_peer_columns);
+
+const struct sheet_plot bench_peer_plot = {.title = "hearth and llama-server, ms to the first token",
+                                           .labels = {"shape"}, .values = {"hearth_ms", "llama_ms"}, .logarithmic = true};
+
+/* What a round of a shape came to. */
+struct outcome {
+    double ms, cpu_ms, computed, needed, prompt;
+};
+
+struct side {
+    struct bench *bench;
+    struct server server;
+    const char *model, *other_model;
+    double bytes_per_token;
+    uint32_t tokens;
+    struct buf said[SAID_MAX]; /* texts of this round, with what was answered */
+    size_t said_count;
+    struct outcome outcome;
+    bool failed;
+};
+
+/* ---- asking ---- */
+
+static size_t common(struct str a, struct str b)
+{
+    size_t at = 0, most = MIN(a.len, b.len);
+
+    while (at < most && a.ptr[at] == b.ptr[at])
+        at++;
+    return at;
+}
+
+/* Tokens of a prompt that nobody has computed yet, as far as texts tell; the last one always is. */
+static double needed_of(const struct side *side, struct str text, double prompt)
+{
+    size_t shared = 0;
+
+    for (size_t i = 0; i < side->said_count; i++)
+        shared = MAX(shared, common(text, (struct str){buf_str(&side->said[i]), side->said[i].len}));
+    return fmax(1, ceil(prompt * (double)(text.len - shared) / (double)text.len));
+}
+
+static void remember(struct side *side, struct str text, struct str answer)
+{
+    if (side->said_count == SAID_MAX)
+        return;
+    struct buf *said = &side->said[side->said_count++];
+    buf_init(said, TEXT_BYTES_MAX);
+    buf_append(said, text.ptr, text.len);
+    buf_append(said, answer.ptr, answer.len);
+}
+
+static void forget(struct side *side)
+{
+    while (side->said_count > 0)
+        buf_fini(&side->said[--side->said_count]);
+    side->outcome = (struct outcome){0};
+}
+
+/* Adds to the outcome when it counts; `answer` (may be NULL) gets the text. */
+static bool say(struct side *side, const struct buf *text, uint32_t tokens, bool counts, struct buf *answer)
+{
+    struct str words = {buf_str(text), text->len};
+    struct ask_result result;
+    double cpu_s = process_cpu_s(side->server.process);
+
+    if (!bench_ask(side->bench, &side->server.url, buf_str(text), tokens, &result)) {
+        side->failed = true;
+        ask_result_fini(&result);
+        return false;
+    }
+    double prompt = (double)MAX(result.prompt, 0);
+    if (counts) {
+        side->outcome.ms += result.ttft_ms;
+        side->outcome.cpu_ms += 1000 * (process_cpu_s(side->server.process) - cpu_s);
+        side->outcome.prompt += prompt;
+        side->outcome.computed += prompt - (double)MAX(result.cached, 0);
+        side->outcome.needed += needed_of(side, words, prompt);
+    }
+    remember(side, words, (struct str){buf_str(&result.text), result.text.len});
+    if (answer != NULL)
+        buf_append(answer, buf_str(&result.text), result.text.len);
+    ask_result_fini(&result);
+    return true;
+}
+
+/* ---- texts ---- */
+
+static struct buf piece(const struct side *side, double part, uint64_t seed)
+{
+    struct buf text;
+
+    buf_init(&text, TEXT_BYTES_MAX);
+    words_append(&text, (size_t)(part * side->tokens * side->bytes_per_token) + 1, seed);
+    return text;
+}
+
+static void extend(const struct side *side, struct buf *text, double part, uint64_t seed)
+{
+    words_append(text, (size_t)(part * side->tokens * side->bytes_per_token) + 1, seed);
+}
+
+/* A prompt of two parts, and whether its time counts. */
+struct line {
+    double first;
+    uint64_t first_seed;
+    double second;
+    uint64_t second_seed;
+    bool counts;
+};
+
+static bool say_line(struct side *side, struct line line)
+{
+    struct buf text = piece(side, line.first, line.first_seed);
+
+    if (line.second > 0)
+        extend(side, &text, line.second, line.second_seed);
+    bool good = say(side, &text, 1, line.counts, NULL);
+    buf_fini(&text);
+    return good;
+}
+
+/* ---- shapes ---- */
+
+static bool shape_cold(struct side *side, uint64_t seed)
+{
+    return say_line(side, (struct line){1, seed, 0, 0, true});
+}
+
+static bool shape_repeat(struct side *side, uint64_t seed)
+{
+    return say_line(side, (struct line){1, seed, 0, 0, false}) && say_line(side, (struct line){1, seed, 0, 0, true});
+}
+
+static bool shape_second_session(struct side *side, uint64_t seed)
+{
+    return say_line(side, (struct line){0.5, seed, 0.5, seed + 1, false}) &&
+           say_line(side, (struct line){0.5, seed, 0.5, seed + 2, true});
+}
+
+static bool shape_again(struct side *side, uint64_t seed)
+{
+    bool good = say_line(side, (struct line){1, seed, 0, 0, false});
+
+    for (uint64_t i = 1; good && i <= OTHERS; i++)
+        good = say_line(side, (struct line){0.5, seed + i, 0, 0, false});
+    return good && say_line(side, (struct line){1, seed, 0, 0, true});
+}
+
+static bool shape_turns(struct side *side, uint64_t seed)
+{
+    struct buf text = piece(side, 0.5, seed);
+    bool good = true;
+
+    for (uint64_t turn = 0; good && turn <= TURNS; turn++) {
+        struct buf answer;
+        buf_init(&answer, TEXT_BYTES_MAX);
+        good = say(side, &text, ANSWER_TOKENS, turn > 0, &answer);
+        buf_append(&text, buf_str(&answer), answer.len);
+        extend(side, &text, 0.03, seed + 1 + turn);
+        buf_fini(&answer);
+    }
+    buf_fini(&text);
+    return good;
+}
+
+static bool shape_edit(struct side *side, uint64_t seed)
+{
+    return say_line(side, (struct line){0.8, seed, 0.2, seed + 1, false}) &&
+           say_line(side, (struct line){0.8, seed, 0.2, seed + 2, true});
+}
+
+static bool shape_other_system(struct side *side, uint64_t seed)
+{
+    return say_line(side, (struct line){0.5, seed, 0.5, seed + 1, false}) &&
+           say_line(side, (struct line){0.5, seed + 2, 0.5, seed + 1, true});
+}
+
+static bool shape_back(struct side *side, uint64_t seed)
+{
+    return shape_other_system(side, seed) && (side->outcome = (struct outcome){0}, true) &&
+           say_line(side, (struct line){0.5, seed, 0.5, seed + 1, true});
+}
+
+/* Four branches of one cold beginning, at the same time. */
+struct branch {
+    struct side *side;
+    struct buf text;
+    struct ask_result result;
+    bool good;
+};
+
+static void ask_branch(void *arg)
+{
+    struct branch *branch = arg;
+    const struct ask_message prompt = {NULL, buf_str(&branch->text)};
+    const struct ask ask = {.url = &branch->side->server.url, .messages = &prompt, .messages_count = 1,
+                            .max_tokens = 1, .timeout_ms = 3600 * 1000};
+
+    branch->good = ask_run(&ask, &branch->result, NULL) == ERR_OK && branch->result.status == 200;
+}
+
+static bool shape_fan_out(struct side *side, uint64_t seed)
+{
+    struct branch branches[BRANCHES];
+    struct thread threads[BRANCHES] = {0};
+    struct outcome *outcome = &side->outcome;
+    double cpu_s = process_cpu_s(side->server.process);
+
+    for (uint64_t i = 0; i < BRANCHES; i++) {
+        branches[i] = (struct branch){.side = side, .text = piece(side, 1, seed)};
+        extend(side, &branches[i].text, 0.01, seed + 1 + i);
+        if (thread_start(&threads[i], "branch", ask_branch, &branches[i], NULL) != ERR_OK)
+            ask_branch(&branches[i]);
+    }
+    for (size_t i = 0; i < BRANCHES; i++) {
+        struct str text = {buf_str(&branches[i].text), branches[i].text.len};
+        thread_join(&threads[i]);
+        side->failed |= !branches[i].good;
+        double prompt = (double)MAX(branches[i].result.prompt, 0);
+        outcome->ms = fmax(outcome->ms, branches[i].result.ttft_ms); /* until the last has begun */
+        outcome->prompt += prompt;
+        outcome->computed += prompt - (double)MAX(branches[i].result.cached, 0);
+        outcome->needed += needed_of(side, text, prompt);
+        remember(side, text, STR_NONE);
+        ask_result_fini(&branches[i].result);
+        buf_fini(&branches[i].text);
+    }
+    outcome->cpu_ms = 1000 * (process_cpu_s(side->server.process) - cpu_s);
+    return !side->failed;
+}
+
+static bool restart(struct side *side, const char *model)
+{
+    struct errinfo info = {0};
+
+    if (server_restart(&side->server, model, &info) == ERR_OK)
+        return true;
+    bench_fail(side->bench, "%s", info.text);
+    side->failed = true;
+    return false;
+}
+
+static bool shape_restart(struct side *side, uint64_t seed)
+{
+    return say_line(side, (struct line){1, seed, 0, 0, false}) && restart(side, side->model) &&
+           say_line(side, (struct line){1, seed, 0, 0, true});
+}
+
+static bool shape_swap(struct side *side, uint64_t seed)
+{
+    return say_line(side, (struct line){1, seed, 0, 0, false}) && restart(side, side->other_model) &&
+           say_line(side, (struct line){0.1, seed + 1, 0, 0, false}) && restart(side, side->model) &&
+           say_line(side, (struct line){1, seed, 0, 0, true});
+}
+
+static const struct shape {
+    const char *name;
+    bool (*run)(struct side *side, uint64_t seed);
+} shapes[] = {
+    {"cold", shape_cold},
+    {"repeat", shape_repeat},
+    {"second session", shape_second_session},
+    {"A again after others", shape_again},
+    {"turns", shape_turns},
+    {"edit", shape_edit},
+    {"other system prompt", shape_other_system},
+    {"and back", shape_back},
+    {"fan-out of four", shape_fan_out},
+    {"restart", shape_restart},
+    {"model swap", shape_swap},
+};
+
+/* ---- rounds ---- */
+
+static double middle(const struct outcome *rounds, size_t count, size_t offset)
+{
+    double values[ROUNDS_MAX];
+
+    for (size_t i = 0; i < count; i++)
+        memcpy(&values[i], (const char *)&rounds[i] + offset, sizeof(double));
+    return spread_of(values, count).p50;
+}
+
+static double waste(const struct outcome *outcome)
+{
+    double wasted = fmax(0, outcome->computed - outcome->needed);
+
+    return outcome->prompt > 0 ? 100 * wasted / outcome->prompt : 0;
+}
+
+/* Processor time is counted in hundredths of a second: less than that is no ratio. */
+static double ratio(double a, double b)
+{
+    return b > 0 ? a / b : NAN;
+}
+
+static void add_row(struct bench *bench, const char *name, struct outcome *rounds[SIDES], size_t count)
+{
+    struct outcome all[SIDES];
+
+    for (size_t side = 0; side < SIDES; side++) {
+        all[side] = rounds[side][0]; /* tokens are the same in each round */
+        all[side].ms = middle(rounds[side], count, offsetof(struct outcome, ms));
+        all[side].cpu_ms = middle(rounds[side], count, offsetof(struct outcome, cpu_ms));
+    }
+    const double numbers[] = {
+        all[0].ms, all[1].ms, ratio(all[1].ms, all[0].ms), all[0].cpu_ms, all[1].cpu_ms,
+        ratio(all[1].cpu_ms, all[0].cpu_ms), all[0].prompt, all[0].needed, all[0].computed, all[1].computed,
+        waste(&all[0]), waste(&all[1]),
+    };
+    sheet_text(bench->sheet, name);
+    for (size_t i = 0; i < COUNT_OF(numbers); i++)
+        sheet_number(bench->sheet, numbers[i]);
+}
+
+static bool run_shape(struct bench *bench, struct side sides[SIDES], const struct shape *shape, uint64_t *seed)
+{
+    size_t count = (size_t)bench->options->rounds;
+    struct outcome *rounds[SIDES] = {mem_alloc_array(count, sizeof(struct outcome)), mem_alloc_array(count, sizeof(struct outcome))};
+    bool good = true;
+
+    for (size_t round = 0; good && round < count; round++) {
+        *seed += 1000;
+        for (size_t side = 0; good && side < SIDES; side++) {
+            good = shape->run(&sides[side], *seed) && !sides[side].failed;
+            rounds[side][round] = sides[side].outcome;
+            forget(&sides[side]);
+        }
+    }
+    if (good)
+        add_row(bench, shape->name, rounds, count);
+    else if (!bench->failed)
+        bench_fail(bench, "%s: a request failed", shape->name);
+    for (size_t side = 0; side < SIDES; side++)
+        mem_free(rounds[side]);
+    bench_step(bench);
+    return good;
+}
+
+/* ---- both servers ---- */
+
+static bool start_sides(struct bench *bench, struct side sides[SIDES], const char *const *more)
+{
+    uint32_t context = MAX(4096, sides[0].tokens * 8);
+    struct server_setup setup = bench_setup(bench, sides[0].model, context);
+    struct errinfo info = {0};
+
+    setup.parallel = BRANCHES;
+    setup.more = more;
+    enum err err = server_start_hearth(&sides[0].server, &setup, &info);
+    setup.name = "llama-server";
+    setup.more = NULL;
+    if (err == ERR_OK)
+        err = server_start_llama(&sides[1].server, &setup, &sides[0].server, &info);
+    if (err != ERR_OK) {
+        bench_fail(bench, "%s", info.text);
+        return false;
+    }
+    sides[0].bytes_per_token = sides[1].bytes_per_token = bench_bytes_per_token(bench, &sides[0].server);
+    sheet_note(bench->sheet, "model %s, prompts of %u tokens, %u threads each, median of %llu rounds; ratios are llama-server's time to hearth's",
+               sides[0].model, sides[0].tokens, setup.threads, (unsigned long long)bench->options->rounds);
+    return sides[0].bytes_per_token > 0;
+}
+
+static void run_shapes(struct bench *bench, struct side sides[SIDES])
+{
+    uint64_t seed = 1;
+
+    bench_expect(bench, "hearth and llama-server", COUNT_OF(shapes) + 1);
+    for (size_t i = 0; i < SIDES; i++) /* pages touched, threads awake */
+        if (!say_line(&sides[i], (struct line){0.5, 1, 0, 0, false}))
+            return;
+    forget(&sides[0]);
+    forget(&sides[1]);
+    bench_step(bench);
+    for (size_t i = 0; i < COUNT_OF(shapes); i++)
+        if (!run_shape(bench, sides, &shapes[i], &seed))
+            break;
+}
+
+enum cli_exit bench_peer(struct bench *bench)
+{
+    struct side *sides = mem_alloc_array(SIDES, sizeof(*sides));
+    char state[SERVER_PATH_BYTES + 16], ssd[SERVER_PATH_BYTES + 16];
+    const char *const more[] = {"--state-dir", state, "--ssd-dir", ssd, "--ssd-free", "1MiB", NULL};
+    uint32_t sizes[1];
+    size_t count;
+    enum cli_exit status = CLI_EXIT_OK;
+
+    snprintf(state, sizeof(state), "%s/state", bench->scratch);
+    snprintf(ssd, sizeof(ssd), "%s/ssd", bench->scratch);
+    if (!bench_numbers(bench, "size", &bench->options->sizes, sizes, COUNT_OF(sizes), &count)) {
+        status = CLI_EXIT_USAGE;
+    } else if (!server_find_llama(&sides[1].server, bench->options->llama, engine_backends_dir(NULL))) {
+        fprintf(bench->cli->out, "skipped: there is no llama-server (%s); `make peer` brings it\n", sides[1].server.llama);
+    } else {
+        for (size_t i = 0; i < SIDES; i++) {
+            sides[i].bench = bench;
+            sides[i].tokens = sizes[0];
+            sides[i].model = bench_model(bench, bench->options->model);
+            sides[i].other_model = bench_model(bench, bench->options->other_model != NULL ? bench->options->other_model : "qwen3");
+        }
+        if (sides[0].model != NULL && sides[0].other_model != NULL && start_sides(bench, sides, more))
+            run_shapes(bench, sides);
+    }
+    for (size_t i = 0; i < SIDES; i++) {
+        server_kill(&sides[i].server);
+        forget(&sides[i]);
+    }
+    mem_free(sides);
+    return status;
+}

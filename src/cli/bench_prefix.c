@@ -1,0 +1,189 @@
+/*
+ * bench_prefix.c: `hearth bench prefix`: what a prefix costs, cold and from every place that it can be held in.
+ *
+ *      exact     the same prompt again: one token is computed
+ *      nearest   its last tenth is another one
+ *
+ *      server 1  A cold | A, A' from the device | B | A from RAM | B | A'' from RAM         the device holds one prompt: B displaces A
+ *      server 2  after a restart: A;  server 3: A'''
+ *      server 4  RAM for one prompt only: A, B, C, A from SSD
+ *
+ * Where the tokens really came from is in each row: nothing is claimed by the name of a case alone. A hot case that reused nothing is a failure.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "bench/words.h"
+#include "cli/bench.h"
+
+enum { SIZES_MAX = 16, STEPS = 13, TEXT_BYTES_MAX = 256 << 20, BOOKS_BYTES = 2 << 20, IDLE_MS = 60000 };
+
+const struct sheet_column bench_prefix_columns[] = {
+    {"size", "size", 0},           {"case", "case", SHEET_TEXT},    {"prompt", "prompt", 0},
+    {"cached", "cached", 0},       {"device", "device", 0},         {"ram", "ram", 0},
+    {"ssd", "ssd", 0},             {"replayed", "replayed", 0},     {"generated", "gen", 0},
+    {"ttft_ms", "TTFT ms", 1},     {"total_ms", "total ms", 1},     {"ttft_speedup", "TTFT x", 1},
+    {"total_speedup", "total x", 1}, {"lookup_ms", "lookup", 2},    {"fetch_ms", "fetch", 2},
+    {"verify_ms", "verify", 2},    {"import_ms", "import", 2},      {"replay_ms", "replay", 2},
+    {"reason", "reason", SHEET_TEXT},
+};
+const size_t bench_prefix_columns_count = COUNT_OF(bench_prefix_columns);
+
+const struct sheet_plot bench_prefix_plot = {.title = "time to the first token of a prefix, by where it comes from",
+                                             .labels = {"size", "case"}, .values = {"ttft_ms"}, .logarithmic = true};
+
+struct prefix {
+    struct bench *bench;
+    struct server server;
+    uint32_t size;
+    double bytes_per_token;
+    double cold_ttft_ms, cold_total_ms;
+    uint64_t salt;
+};
+
+/* The prompt of this seed; the last tenth by another seed, when there is one. */
+static struct buf prompt(const struct prefix *prefix, uint64_t seed, uint64_t edit)
+{
+    size_t bytes = (size_t)((double)prefix->size * prefix->bytes_per_token), tail = edit > 0 ? bytes / 10 : 0;
+    struct buf text;
+
+    buf_init(&text, TEXT_BYTES_MAX);
+    words_append(&text, bytes, seed);
+    if (tail > 0 && text.len > tail) {
+        buf_truncate(&text, text.len - tail);
+        words_append(&text, tail, edit);
+    }
+    return text;
+}
+
+static double known(int64_t count)
+{
+    return count >= 0 ? (double)count : NAN;
+}
+
+static void add_row(struct prefix *prefix, const char *name, const struct ask_result *result)
+{
+    struct sheet *sheet = prefix->bench->sheet;
+    const struct ask_cache *cache = &result->cache;
+    const double numbers[] = {
+        known(result->prompt), known(result->cached), known(cache->device), known(cache->ram),
+        known(cache->ssd), known(cache->computed), known(result->generated), result->ttft_ms, result->total_ms,
+        prefix->cold_ttft_ms / result->ttft_ms, prefix->cold_total_ms / result->total_ms, cache->lookup_ms,
+        cache->fetch_ms, cache->verify_ms, cache->import_ms, cache->replay_ms,
+    };
+
+    sheet_number(sheet, prefix->size);
+    sheet_text(sheet, name);
+    for (size_t i = 0; i < COUNT_OF(numbers); i++)
+        sheet_number(sheet, numbers[i]);
+    sheet_text(sheet, cache->reason);
+}
+
+/* What the last answer left behind is stored when nothing runs any more. */
+static void settle(struct prefix *prefix)
+{
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), IDLE_MS * NS_PER_MS);
+
+    while (server_metric(&prefix->server, "hearth_sched_active") > 0 && clock_mono_ns(clock_real()) < deadline_ns)
+        clock_sleep_ns(clock_real(), 5 * NS_PER_MS);
+}
+
+/* `name` NULL: only to displace others. */
+static bool measure(struct prefix *prefix, const char *name, uint64_t seed, uint64_t edit)
+{
+    struct ask_result result;
+    struct buf text = prompt(prefix, seed, edit);
+    bool cold = name != NULL && strcmp(name, "cold") == 0;
+    bool good = bench_ask(prefix->bench, &prefix->server.url, buf_str(&text), (uint32_t)prefix->bench->options->generate, &result);
+
+    if (good && cold) {
+        prefix->cold_ttft_ms = result.ttft_ms;
+        prefix->cold_total_ms = result.total_ms;
+    }
+    if (good && name != NULL)
+        add_row(prefix, name, &result);
+    if (good && name != NULL && !cold && result.cached <= 0)
+        bench_fail(prefix->bench, "%u tokens, %s: nothing was reused (%s)", prefix->size, name, result.cache.reason);
+    buf_fini(&text);
+    ask_result_fini(&result);
+    if (good)
+        settle(prefix);
+    bench_step(prefix->bench);
+    return good;
+}
+
+static bool start(struct prefix *prefix, const char *model, const char *folder, uint64_t ram_bytes)
+{
+    struct bench *bench = prefix->bench;
+    char state[SERVER_PATH_BYTES + 64], ssd[SERVER_PATH_BYTES + 64], ram[32];
+    const char *more[] = {"--state-dir", state, "--ssd-dir", ssd, "--ssd-free", "1MiB", "--ram-cache", ram, NULL};
+    struct errinfo info = {0};
+    /* Room for one and a quarter: a second prompt displaces the first. */
+    struct server_setup setup = bench_setup(bench, model, prefix->size + prefix->size / 4 + 1024);
+
+    setup.more = more;
+    snprintf(state, sizeof(state), "%s/%s-%u-state", bench->scratch, folder, prefix->size);
+    snprintf(ssd, sizeof(ssd), "%s/%s-%u-ssd", bench->scratch, folder, prefix->size);
+    snprintf(ram, sizeof(ram), "%llu", (unsigned long long)ram_bytes);
+    if (server_start_hearth(&prefix->server, &setup, &info) != ERR_OK) {
+        bench_fail(bench, "%s", info.text);
+        return false;
+    }
+    if (prefix->bytes_per_token == 0)
+        prefix->bytes_per_token = bench_bytes_per_token(bench, &prefix->server);
+    return prefix->bytes_per_token > 0;
+}
+
+static bool stop(struct prefix *prefix)
+{
+    struct errinfo info = {0};
+
+    if (server_stop(&prefix->server, &info) == ERR_OK)
+        return true;
+    bench_fail(prefix->bench, "%s", info.text);
+    return false;
+}
+
+static bool run_size(struct prefix *prefix, const char *model)
+{
+    uint64_t a = ++prefix->salt, b = ++prefix->salt, c = ++prefix->salt;
+
+    if (!start(prefix, model, "main", 0) || !measure(prefix, "cold", a, 0))
+        return false;
+    double held = server_metric(&prefix->server, "hearth_cache_budget_bytes");
+    uint64_t one = (uint64_t)(held > 0 ? held * 1.2 : 0) + BOOKS_BYTES;
+    return measure(prefix, "device, exact", a, 0) && measure(prefix, "device, nearest", a, 101) &&
+           measure(prefix, NULL, b, 0) && measure(prefix, "ram, exact", a, 0) && measure(prefix, NULL, b, 0) &&
+           measure(prefix, "ram, nearest", a, 102) && stop(prefix) && start(prefix, model, "main", 0) &&
+           measure(prefix, "restart, exact", a, 0) && stop(prefix) && start(prefix, model, "main", 0) &&
+           measure(prefix, "restart, nearest", a, 103) && stop(prefix) && start(prefix, model, "small", one) &&
+           measure(prefix, NULL, a, 0) && measure(prefix, NULL, b, 0) && measure(prefix, NULL, c, 0) &&
+           measure(prefix, "ssd, exact", a, 0) && stop(prefix);
+}
+
+enum cli_exit bench_prefix(struct bench *bench)
+{
+    struct prefix prefix = {.bench = bench};
+    uint32_t sizes[SIZES_MAX];
+    size_t count;
+    const char *model;
+
+    if (!bench_numbers(bench, "size", &bench->options->sizes, sizes, SIZES_MAX, &count))
+        return CLI_EXIT_USAGE;
+    if ((model = bench_model(bench, bench->options->model)) == NULL)
+        return CLI_EXIT_FAILURE;
+    struct server_setup setup = bench_setup(bench, model, 0);
+    sheet_note(bench->sheet, "model %s, %u threads, chunks of %u; times in ms as the client sees them, lookup to replay as the server does", model,
+               setup.threads, setup.chunk);
+    for (size_t i = 0; i < count && !bench->failed; i++) {
+        char label[40];
+        prefix.size = sizes[i];
+        snprintf(label, sizeof(label), "%u tokens", sizes[i]);
+        bench_expect(bench, label, STEPS);
+        run_size(&prefix, model);
+        server_kill(&prefix.server);
+    }
+    return CLI_EXIT_OK;
+}

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# `hearth bench`: every form of its results, on a model that is made in no time. Figures are not looked at: only what is counted in tokens.
+# shellcheck source=tests/support/suite.sh
+. "$(dirname "$0")/../support/suite.sh"
+
+unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS HEARTH_API_KEYS
+export XDG_CONFIG_HOME=/nonexistent XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache
+server=
+trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null' EXIT
+
+make_model() {
+    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
+}
+
+bench() {
+    export TMPDIR=$PWD
+    run "$HEARTH" bench "$@"
+}
+
+left_nothing() {
+    [ -z "$(find . -name 'hearth.*' -type d)" ] || fail 'it left its folder'
+}
+
+# The number in a column of a row of t.csv; names of cases have a comma inside of their quotes.
+cell() { # CASE COLUMN
+    sed '/^#/d; s/"\([a-z]*\), \([a-z]*\)"/\1; \2/' t.csv |
+        awk -F, -v want="${1/,/;}" -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next } $2 == want { print $at }'
+}
+
+# One token is computed of an exact repeat, wherever it comes from, and the parts of a restore are told apart.
+test_i26_prefix() {
+    make_model
+    bench prefix -m m.gguf -t 1 --size 1K -n 2 -ub 256 --csv t.csv --json t.json --svg t.svg
+    expect_status 0
+    expect_out 'hearth 0.'
+    for name in 'device, exact' 'ram, exact' 'restart, exact' 'ssd, exact'; do
+        [ "$(cell "$name" replayed)" = 1 ] || fail "$name: $(cat t.csv)"
+    done
+    [ "$(cell 'cold' cached)" = 0 ] || fail "not cold: $(cat t.csv)"
+    [ "$(cell 'ram, exact' ram)" -gt 900 ] || fail "not from RAM: $(cat t.csv)"
+    [ "$(cell 'restart, exact' ssd)" -gt 900 ] || fail "not from disk: $(cat t.csv)"
+    [ "$(cell 'ram, nearest' ram)" -gt 800 ] || fail "not the nearest: $(cat t.csv)"
+    grep -q '"lookup_ms":' t.json || fail 'no lookup'
+    grep -qE '"import_ms":0\.[0-9]*[1-9]' t.json || fail 'no time of an import'
+    grep -q '</svg>' t.svg || fail 'no picture'
+    left_nothing
+}
+
+test_serve_starts_a_server() {
+    make_model
+    bench serve -m m.gguf -t 1 -j 1,3 --prompt-tokens 64 --generation-tokens 4 --requests 6 --csv t.csv --json -
+    expect_status 0
+    expect_out '"requests_per_s":'
+    [ "$(grep -vc '^#' t.csv)" = 3 ] || fail "$(cat t.csv)"
+    grep -q '^3,.*,4,6,0,' t.csv || fail "requests failed: $(cat t.csv)"
+    left_nothing
+}
+
+test_serve_asks_any_server() {
+    make_model
+    "$HEARTH" serve m.gguf --port 0 -t 1 -c 4096 --ssd-dir none --state-dir "$PWD/state" --api-key secret >served 2>log &
+    server=$!
+    for _ in $(seq 200); do grep -q 'Ctrl-C' served && break; sleep 0.05; done
+    url=$(sed -n 's/^ *OpenAI *\(http.*\)/\1/p' served)
+    bench serve --url "$url" --api-key secret --chat -j 2 --prompt-tokens 32 --generation-tokens 4 --requests 4
+    expect_status 0
+    expect_out "$url"
+    bench serve --url "$url" -j 1 --requests 1
+    expect_status 1
+    expect_err 'request 0 failed: '
+    kill -9 "$server"
+    wait "$server" 2>/dev/null
+    bench serve --url "$url" -j 1 --requests 1
+    expect_status 1
+}
+
+test_peer() {
+    make_model
+    bench peer -m m.gguf --other-model m.gguf -t 1 --size 300 --rounds 1 --csv t.csv
+    expect_status 0
+    if grep -q '^skipped: there is no llama-server' "$scratch/out"; then skip 'there is no llama-server here: make peer'; fi
+    [ "$(grep -vc '^#' t.csv)" = 12 ] || fail "$(cat t.csv)"
+    left_nothing
+}
+
+test_peer_says_what_is_missing() {
+    bench peer --llama-server /nonexistent/llama-server
+    expect_status 0
+    expect_out 'skipped: there is no llama-server (/nonexistent/llama-server); `make peer` brings it'
+}
+
+test_usage() {
+    bench nothing
+    expect_status 2
+    expect_err "'nothing' is no benchmark"
+    bench prefix --size much
+    expect_status 2
+    expect_err '--size much: expected a number'
+    bench prefix -m no/such.gguf
+    expect_status 1
+    expect_err 'no/such.gguf: there is no such file'
+    bench serve --url https://host
+    expect_status 1
+    expect_err 'only http:// is spoken here'
+    left_nothing
+}
+
+# The microbenchmarks are programs beside this one.
+test_micro_takes_the_place() {
+    mkdir -p here/bench
+    cp "$HEARTH" here/hearth
+    printf '#!/bin/sh\necho "state $*"\n' >here/bench/state_bench
+    chmod +x here/bench/state_bench
+    run here/hearth bench state one two
+    expect_status 0
+    expect_out 'state one two'
+    run here/hearth bench cache
+    expect_status 1
+    expect_err '`make bench` builds it'
+}
+
+suite_main "$@"
