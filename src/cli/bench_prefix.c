@@ -18,7 +18,7 @@
 #include "bench/words.h"
 #include "cli/bench.h"
 
-enum { SIZES_MAX = 16, STEPS = 13, TEXT_BYTES_MAX = 256 << 20, BOOKS_BYTES = 2 << 20, IDLE_MS = 60000 };
+enum { SIZES_MAX = 16, STEPS = 13, TEXT_BYTES_MAX = 256 << 20, RAM_MIN = 2 << 20, ANSWER_ROOM = 320, IDLE_MS = 60000 };
 
 const struct sheet_column bench_prefix_columns[] = {
     {"size", "size", 0},           {"case", "case", SHEET_TEXT},    {"prompt", "prompt", 0},
@@ -121,7 +121,7 @@ static bool start(struct prefix *prefix, const char *model, const char *folder, 
     const char *more[] = {"--state-dir", state, "--ssd-dir", ssd, "--ssd-free", "1MiB", "--ram-cache", ram, NULL};
     struct errinfo info = {0};
     /* Room for one and a quarter: a second prompt displaces the first. */
-    struct server_setup setup = bench_setup(bench, model, prefix->size + prefix->size / 4 + 1024);
+    struct server_setup setup = bench_setup(bench, model, prefix->size + prefix->size / 4 + ANSWER_ROOM + (uint32_t)bench->options->generate);
 
     setup.more = more;
     snprintf(state, sizeof(state), "%s/%s-%u-state", bench->scratch, folder, prefix->size);
@@ -153,7 +153,7 @@ static bool run_size(struct prefix *prefix, const char *model)
     if (!start(prefix, model, "main", 0) || !measure(prefix, "cold", a, 0))
         return false;
     double held = server_metric(&prefix->server, "hearth_cache_budget_bytes");
-    uint64_t one = (uint64_t)(held > 0 ? held * 1.2 : 0) + BOOKS_BYTES;
+    uint64_t one = MAX((uint64_t)(held > 0 ? held * 1.2 : 0), RAM_MIN);
     return measure(prefix, "device, exact", a, 0) && measure(prefix, "device, nearest", a, 101) &&
            measure(prefix, NULL, b, 0) && measure(prefix, "ram, exact", a, 0) && measure(prefix, NULL, b, 0) &&
            measure(prefix, "ram, nearest", a, 102) && stop(prefix) && start(prefix, model, "main", 0) &&

@@ -369,7 +369,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_qa = {
     .name = "qa",
-    .summary = "Check that the cache keeps its promises, with the traffic of agents.",
+    .summary = "Check that the cache keeps its promises to agents.",
     .usage = "[options] [SCENARIO | MODEL.gguf]...",
     .table = {.command = "qa", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct qa_command),
