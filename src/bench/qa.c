@@ -53,6 +53,7 @@ struct stage {
     struct server server;
     unsigned run, step;
     const char *key;
+    const char *model; /* that is asked; NULL = the first */
     struct talk talks[QA_SESSIONS_MAX];
     size_t talks_count;
     char folder[2][SERVER_PATH_BYTES]; /* state and disk of the run */
@@ -109,6 +110,7 @@ static void ask_one(void *arg)
     const struct ask ask = {
         .url = &stage->server.url,
         .key = stage->key,
+        .model = stage->model,
         .messages = question->talk->messages,
         .messages_count = question->talk->count,
         .max_tokens = question->tokens,
@@ -169,11 +171,12 @@ static enum err start(struct stage *stage, unsigned run, const char *name, const
                       struct errinfo *info)
 {
     const struct qa_options *options = stage->options;
-    char ram[32];
-    const char *more[24] = {"--log-level", "debug", "--ssd-free", "1MiB", "--ram-cache", ram, "--tails", "64",
+    char ram[32], second[SERVER_PATH_BYTES + 16];
+    const char *more[SERVER_ARGS_MAX / 2] = {"--log-level", "debug", "--ssd-free", "1MiB", "--ram-cache", ram, "--tails", "64",
                             "--api-key", "owner:qa-owner", "--api-key", "other:qa-other",
                             "--fault", drill_names[options->drill], "--state-dir", stage->folder[0],
-                            "--ssd-dir", stage->folder[1], exact ? "--exact" : NULL};
+                            "--ssd-dir", stage->folder[1]};
+    size_t count = 0;
     const struct server_setup setup = {
         .fs = options->fs,
         .scratch = options->scratch,
@@ -187,6 +190,15 @@ static enum err start(struct stage *stage, unsigned run, const char *name, const
         .more = more,
     };
 
+    while (more[count] != NULL)
+        count++;
+    if (exact)
+        more[count++] = "--exact";
+    if (options->other_model != NULL) {
+        snprintf(second, sizeof(second), "second=%s", options->other_model);
+        more[count++] = "-m";
+        more[count++] = second;
+    }
     stage->run = run;
     stage->key = key_owner;
     snprintf(ram, sizeof(ram), "%llu", (unsigned long long)options->ram_bytes);
@@ -304,6 +316,18 @@ static void probe_tenant(struct stage *stage)
     advance(stage);
 }
 
+/* The same prompt to another model of the process: nothing of the first is its, and it has its own from then on. */
+static void probe_models(struct stage *stage)
+{
+    if (stage->options->other_model == NULL)
+        return;
+    stage->model = "second";
+    ask_alone(stage, QA_PROBE_MODELS, "second-cold", 'a', &stage->talks[0]);
+    ask_alone(stage, QA_PROBE_MODELS, "second-warm", 'a', &stage->talks[0]);
+    stage->model = NULL;
+    ask_alone(stage, QA_PROBE_MODELS, "first-again", 'a', &stage->talks[0]);
+}
+
 static enum err run_serve(struct stage *stage, struct errinfo *info)
 {
     TRY(start(stage, RUN_SERVE, "serve", "main", false, info));
@@ -313,6 +337,7 @@ static enum err run_serve(struct stage *stage, struct errinfo *info)
     probe_edit(stage);
     probe_cancel(stage);
     probe_tenant(stage);
+    probe_models(stage);
     return end(stage, info);
 }
 

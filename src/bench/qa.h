@@ -2,6 +2,7 @@
  * qa.h: the agent-cache regression: what agents do to a server, asked of a real one, and looked at from both sides.
  *
  *      run 1     cold A|B.. together -> warm together -> exact A -> A, B, A -> turns -> edit, A again -> cancel, resume -> another tenant
+ *                -> another model of the same process (multi)
  *      run 2     after a restart: A
  *      run 3     --exact, with folders of its own: A, B, A: the same text
  *
@@ -35,6 +36,7 @@ enum { QA_REQUESTS_MAX = 64, QA_CHECKS_MAX = 256, QA_EVENTS_MAX = 48, QA_SESSION
     X(QA_PROBE_EDIT, "edit")                                                                       \
     X(QA_PROBE_CANCEL, "cancel-resume")                                                            \
     X(QA_PROBE_TENANT, "tenant")                                                                   \
+    X(QA_PROBE_MODELS, "two-models")                                                               \
     X(QA_PROBE_RESTART, "restart")                                                                 \
     X(QA_PROBE_EXACT, "exact")
 
@@ -78,6 +80,7 @@ struct qa_options {
     const struct file_sys *fs;
     const char *scratch; /* folder for this scenario */
     const char *id, *model;
+    const char *other_model; /* served beside it by the same process; NULL = none */
     uint32_t prompt_bytes, max_tokens, threads, concurrent;
     uint64_t ram_bytes, timeout_ms;
     enum drill drill;

@@ -142,6 +142,20 @@ static void check_branches(struct qa_scenario *scenario)
           "other-key a: another key sees nothing|cached %lld", (long long)other->result.cached);
 }
 
+static void check_models(struct qa_scenario *scenario)
+{
+    const struct qa_request *cold = qa_find(scenario, "second-cold", 'a');
+
+    if (cold == NULL)
+        return;
+    judge(scenario, (struct verdict){QA_PROBE_MODELS, 6, cold->result.cached == 0},
+          "second-cold a: another model sees nothing of the first|cached %lld", (long long)cold->result.cached);
+    check_reuse(scenario, "second-warm", 'a', 6, cold->result.cached + cold->result.written,
+                "each model has entries of its own");
+    check_reuse(scenario, "first-again", 'a', 6, boundary_of(scenario, 'a'),
+                "a second model does not displace the first one's");
+}
+
 static void check_restart(struct qa_scenario *scenario)
 {
     const struct qa_request *request = qa_find(scenario, "restart", 'a');
@@ -187,6 +201,7 @@ void qa_check_all(struct qa_scenario *scenario)
     check_ab(scenario);
     check_turns(scenario);
     check_branches(scenario);
+    check_models(scenario);
     check_restart(scenario);
     check_exact(scenario);
     check_limit(scenario);

@@ -54,12 +54,12 @@ static const struct option_desc options_table[] = {
     SHEET_OUTPUT_OPTIONS(struct qa_command, outputs),
 };
 
-/* X(name, family or NULL) */
 static const struct kind {
     const char *name, *family;
+    const char *other; /* the kind of a second model in the same process; NULL = none */
 } kinds[] = {
-    {"dense", "qwen3"},         {"sliding", "gemma3"},       {"hybrid", "qwen35"},
-    {"moe-dense", "qwen3moe"},  {"moe-hybrid", "qwen35moe"}, {"multi", NULL},
+    {"dense", "qwen3", NULL},        {"sliding", "gemma3", NULL},       {"hybrid", "qwen35", NULL},
+    {"moe-dense", "qwen3moe", NULL}, {"moe-hybrid", "qwen35moe", NULL}, {"multi", "qwen3", "hybrid"},
 };
 
 static const struct sheet_column columns[] = {
@@ -82,6 +82,7 @@ struct session {
     const struct qa_command *options;
     char scratch[SERVER_PATH_BYTES];
     unsigned count; /* of scenarios that were started */
+    const char *other_model; /* of the scenario; NULL = none */
     struct sheet *sheet;
     struct buf report;
     struct json json;
@@ -161,6 +162,7 @@ static bool run_scenario(struct session *session, const char *id, const char *mo
         .scratch = folder,
         .id = id,
         .model = model,
+        .other_model = session->other_model,
         .prompt_bytes = (uint32_t)command->prompt,
         .max_tokens = (uint32_t)command->tokens,
         .threads = (uint32_t)command->threads,
@@ -263,13 +265,12 @@ static void run_named(struct session *session, const char *name)
         run_model(session, name, name);
         return;
     }
-    if (kind->family == NULL) {
-        sheet_note(session->sheet, "%s: skipped: this server has one model per process", name);
-        return;
-    }
     const char *model = make_model(session, kind);
-    if (model != NULL)
+    if (kind->other != NULL)
+        session->other_model = make_model(session, find_kind(kind->other));
+    if (model != NULL && (kind->other == NULL || session->other_model != NULL))
         run_model(session, name, model);
+    session->other_model = NULL;
 }
 
 /* ---- the command ---- */

@@ -53,10 +53,10 @@ test_many_at_a_time() {
     expect_out passed
 }
 
-test_multi_is_skipped_in_words() {
-    qa multi
-    expect_status 0
-    expect_out 'multi: skipped: '
+# Two models in one process.
+test_i6_multi_passes() {
+    passes multi
+    grep -q '"phase":"second-warm"' report.json || fail 'the second model was not asked'
 }
 
 test_usage() {
