@@ -74,7 +74,7 @@ static char *words(size_t bytes, uint64_t seed)
 
     buf_init(&text, TEXT_BYTES_MAX);
     words_append(&text, bytes, seed);
-    return mem_strdup(buf_str(&text));
+    return buf_take(&text);
 }
 
 /* A system prompt of more than half, so that an edit of the question keeps most of it. */

@@ -41,7 +41,7 @@ test_i26_prefix() {
     [ "$(cell 'restart, exact' ssd)" -gt 900 ] || fail "not from disk: $(cat t.csv)"
     [ "$(cell 'ram, nearest' ram)" -gt 800 ] || fail "not the nearest: $(cat t.csv)"
     grep -q '"lookup_ms":' t.json || fail 'no lookup'
-    grep -qE '"import_ms":0\.[0-9]*[1-9]' t.json || fail 'no time of an import'
+    grep -qE '"import_ms":[0-9.]*[1-9]' t.json || fail 'no time of an import'
     grep -q '</svg>' t.svg || fail 'no picture'
     left_nothing
 }
