@@ -36,6 +36,7 @@ static void forget_all(struct sched *sched)
         if (job->seq != SEQ_NONE)
             end_job(job, &info);
     }
+    linger_drop(sched);
     device_clear(sched);
     sched->epoch++;
 }
