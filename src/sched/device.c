@@ -52,17 +52,6 @@ static bool reads_device(const struct job *job)
     return !job->sched->options.exact && !(job->gen != NULL && job->gen->cache.no_read);
 }
 
-static void consider_job(const struct job *job, struct job *other, struct device_match *best)
-{
-    if (other == job || other->seq == SEQ_NONE || !same_space(job, other->space, other->tenant->name))
-        return;
-    uint32_t shared = device_common(job->tokens, job->target, other->tokens, other->done);
-    consider(best, (struct device_match){.job = other,
-                                         .length = usable(job->sched, shared, other->done, job->target),
-                                         .shared = shared,
-                                         .ends = shared == other->done});
-}
-
 struct device_match device_find(struct job *job)
 {
     struct sched *sched = job->sched;
@@ -82,10 +71,16 @@ struct device_match device_find(struct job *job)
                             .ends = shared == resident->count});
     }
     LIST_FOREACH(struct job, other, &sched->jobs, link) {
-        consider_job(job, other, &best);
+        if (other == job || other->seq == SEQ_NONE ||
+            !same_space(job, other->space, other->tenant->name))
+            continue;
+        uint32_t shared = device_common(job->tokens, job->target, other->tokens, other->done);
+        consider(&best,
+                 (struct device_match){.job = other,
+                                       .length = usable(sched, shared, other->done, job->target),
+                                       .shared = shared,
+                                       .ends = shared == other->done});
     }
-    if (sched->lingering != NULL)
-        consider_job(job, sched->lingering, &best);
     return best;
 }
 
@@ -195,8 +190,6 @@ void device_park(struct job *job)
 
 bool device_reclaim(struct sched *sched, const struct resident *keep)
 {
-    if (linger_settle(sched)) /* a resident now, that can leave */
-        return true;
     LIST_FOREACH(struct resident, resident, &sched->residents, link) {
         if (resident == keep)
             continue;
@@ -207,35 +200,6 @@ bool device_reclaim(struct sched *sched, const struct resident *keep)
         return true;
     }
     return false;
-}
-
-/* Cells that only residents use; what they share with running jobs counts for these. */
-static uint32_t idle_cells(const struct sched *sched, const struct resident *keep)
-{
-    uint32_t used = sched->facts->context - MIN(engine_cells_free(sched->engine), sched->facts->context);
-    uint32_t running = keep != NULL ? keep->count : 0;
-
-    LIST_FOREACH(struct job, job, &sched->jobs, link) {
-        running += job->seq != SEQ_NONE ? job->done : 0;
-    }
-    running += sched->lingering != NULL ? sched->lingering->done : 0;
-    return used > running ? used - running : 0;
-}
-
-void device_trim(struct sched *sched, const struct resident *keep)
-{
-    enum { PART = 8 };
-
-    /* Without a cache they are all there is. */
-    while (sched->residents.count > (keep != NULL ? 1 : 0) &&
-           idle_cells(sched, keep) > sched->facts->context / PART) {
-        struct resident *oldest = LIST_ENTRY(list_first(&sched->residents), struct resident, link);
-        if (oldest == keep)
-            oldest = LIST_ENTRY(list_next(&sched->residents, &oldest->link), struct resident, link);
-        if (oldest == NULL || oldest->space == NULL)
-            return;
-        free_resident(sched, oldest);
-    }
 }
 
 bool device_make_room(struct sched *sched, uint32_t cells, const struct resident *keep)

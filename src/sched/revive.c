@@ -36,7 +36,6 @@ static void forget_all(struct sched *sched)
         if (job->seq != SEQ_NONE)
             end_job(job, &info);
     }
-    linger_drop(sched);
     device_clear(sched);
     sched->epoch++;
 }

@@ -283,14 +283,10 @@ static void rest(struct sched *sched)
 
     if (sched->jobs.count > 0)
         wait_ns = SCHED_POLL_MS * NS_PER_MS;
-    else if (sched->lingering != NULL)
-        wait_ns = SCHED_LINGER_MS * NS_PER_MS;
     job = queue_pop(sched->inbox, wait_ns);
 
     if (job != NULL)
         take(sched, job);
-    else
-        linger_settle(sched); /* also what a deferred one may wait for */
 }
 
 static void run(void *arg)
@@ -309,7 +305,6 @@ static void run(void *arg)
         if (!ran)
             rest(sched);
     }
-    linger_settle(sched);
     device_clear(sched);
     progress_finish(&sched->bar, true);
     publish(sched);
@@ -429,33 +424,20 @@ void job_unclaim(struct job *job)
     memory_unclaim(job->sched->memory, job->claim);
 }
 
-void job_unlist(struct job *job)
+void job_free(struct job *job)
 {
     struct sched *sched = job->sched;
 
     job_unclaim(job);
     if (job->active)
         sched->active--;
-    job->active = false;
     list_remove(&sched->jobs, &job->link);
     job->tenant->jobs--;
-}
-
-void job_forget(struct job *job)
-{
-    struct sched *sched = job->sched;
-
     free_job(job);
     lock_enter(&sched->lock);
     if (--sched->jobs_left == 0)
         cond_broadcast(&sched->idle);
     lock_leave(&sched->lock);
-}
-
-void job_free(struct job *job)
-{
-    job_unlist(job);
-    job_forget(job);
 }
 
 /* ---- numbers ---- */

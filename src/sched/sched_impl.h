@@ -8,7 +8,6 @@
  *      retain.c    from a sequence to the cache
  *      batch.c     who is in the next batch, and what became of it
  *      revive.c    a new process for an engine that died
- *      linger.c    storing the state of what has ended when there is time for it
  *      fair.c      in which order (fair.h)
  *      text.c      tokens to text, stop texts
  *      memory.c    the ceiling, shared with other schedulers; guard.c has its rules
@@ -45,7 +44,6 @@ enum {
     SCHED_RESERVE = 256,      /* cells that a generation is sure to have for its answer when it is admitted */
     SCHED_STORE_EVERY = 2048, /* tokens after which rows go to the cache while a prefill runs */
     SCHED_IDLE_MS = 1000,     /* between two looks at the memory when nothing runs: the RAM tier gives way to other programs, too */
-    SCHED_LINGER_MS = 20,     /* without work, before state is stored: the next turn of a client that is quick comes first */
     SCHED_POLL_MS = 1,        /* for bytes that are on their way, when there is nothing else to do */
     SCHED_MARKS_EXTRA = 4,    /* junction, anchor, last user message, and one to spare */
     SCHED_VIEWS_MAX = 128,
@@ -135,8 +133,6 @@ struct sched {
 
     struct list jobs;      /* oldest first */
     struct list residents;
-    struct job *lingering;  /* has ended and is not stored yet; off the list. NULL = none */
-    bool lingering_in_use;  /* a lookup is about to fork it */
     struct tenant tenants[SCHED_TENANTS_MAX];
     size_t tenants_count;
     uint64_t served_time; /* fair.c: what accounts are compared with */
@@ -164,9 +160,6 @@ bool job_cancelled(const struct job *job);
 void job_set_phase(struct job *job, enum gen_phase phase);
 /* Off the list, and freed. Its sequence is the caller's business. */
 void job_free(struct job *job);
-/* Both halves of it: off the list and out of all accounts; then, later, gone. */
-void job_unlist(struct job *job);
-void job_forget(struct job *job);
 /* What it was promised of the memory is free again; a no-op when it was promised nothing. */
 void job_unclaim(struct job *job);
 
@@ -210,19 +203,6 @@ enum err device_acquire(struct sched *sched, seq_id *seq, struct errinfo *info) 
 void device_clear(struct sched *sched);
 /* Tokens at the beginning that are the same. */
 uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count);
-
-/* Residents that `keep` is not one of leave until they have no more than a part of all cells: attention looks at every cell in use, whosever
- * it is, so that a guest slows everyone down. What they held is in the cache. */
-void device_trim(struct sched *sched, const struct resident *keep);
-
-/* ---- linger.c ---- */
-
-/* Takes over a job whose sink was told the end: its state is stored when there is time for it. */
-void linger_begin(struct job *job);
-/* Stores it now and parks its sequence; false when there is none, or it is in use. */
-bool linger_settle(struct sched *sched);
-/* Its engine is dead: there is nothing to store. */
-void linger_drop(struct sched *sched);
 
 /* ---- restore.c ---- */
 

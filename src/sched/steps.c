@@ -72,16 +72,13 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
         atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
     tell_sink(job, end, err, info);
     restore_drop(job);
-    bool keep = job->seq != SEQ_NONE && !broken && faults_keep(job, end);
+    if (job->seq != SEQ_NONE && !broken && faults_keep(job, end)) {
+        retain_all(job);
+        device_park(job);
+    }
+    engine_seq_release(sched->engine, &job->seq);
     job_release_followers(job);
     sched->epoch++;
-    if (keep && sched->options.park) {
-        linger_begin(job);
-        return;
-    }
-    if (keep)
-        retain_all(job);
-    engine_seq_release(sched->engine, &job->seq);
     job_free(job);
 }
 
@@ -366,9 +363,10 @@ static enum step wait_for(struct job *job, struct job *leader, uint32_t until)
 }
 
 /* The longest beginning that is somewhere: on the device, in the cache, or about to be computed. */
-static enum step look(struct job *job, struct device_match match)
+static enum step step_lookup(struct job *job)
 {
     uint64_t begin_ns = sched_now_ns(job->sched);
+    struct device_match match = device_find(job);
     uint32_t held = restore_peek(job), until;
     struct job *leader = device_find_leader(job, MAX(match.length, held), &until);
 
@@ -387,7 +385,6 @@ static enum step look(struct job *job, struct device_match match)
     }
     job->times.looked_up = sched_now_ns(job->sched);
     job->times.lookup_ns = job->times.looked_up - begin_ns;
-    device_trim(job->sched, match.resident);
     if (match.length > 0 && start_from_device(job, &match))
         return STEP_MORE;
     make_schedule(job); /* says which plans an exact run may use */
@@ -395,17 +392,6 @@ static enum step look(struct job *job, struct device_match match)
     job->times.lookup_ns = sched_now_ns(job->sched) - begin_ns;
     job_set_phase(job, GEN_RESTORE);
     return STEP_MORE;
-}
-
-static enum step step_lookup(struct job *job)
-{
-    struct sched *sched = job->sched;
-    struct device_match match = device_find(job);
-
-    sched->lingering_in_use = match.job != NULL && match.job == sched->lingering;
-    enum step step = look(job, match);
-    sched->lingering_in_use = false;
-    return step;
 }
 
 static enum step step_restore(struct job *job)
