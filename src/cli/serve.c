@@ -95,7 +95,7 @@ static const struct option_desc options_table[] = {
      .help = "Folder for the installation's key and remembered turns."},
     {"block-size", 0, OPTION_UINT, AT(block_tokens), .value = "N", .initial = "256", .min = 1,
      .max = 65536, .help = "Tokens of a block."},
-    {"tails", 0, OPTION_UINT, AT(tails), .value = "N", .initial = "4", .max = 1u << 20,
+    {"tails", 0, OPTION_UINT, AT(tails), .value = "N", .initial = "64", .max = 1u << 20,
      .help = "Ends of prompts kept per model and tenant; 0 = none."},
     {"cache-policy", 0, OPTION_TEXT, AT(policy), .value = "NAME", .initial = "saving-per-byte",
      .help = "Who must leave first: saving-per-byte, lru-tail, shortest-first, by-type."},
