@@ -147,6 +147,16 @@ void visit_fail(const struct visit *visit, const struct api_error *error)
     respond_error(visit->reply, api_dialect(visit->endpoint), error, visit->request_id);
 }
 
+struct pool *visit_pool(const struct visit *visit)
+{
+    struct api_error error = {0};
+    struct pool *pool = api_pool(visit->api, &error);
+
+    if (!pool)
+        visit_fail(visit, &error);
+    return pool;
+}
+
 static void refuse(const struct visit *visit, enum api_error_kind kind, const char *message)
 {
     struct api_error error = {0};

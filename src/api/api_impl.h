@@ -91,6 +91,8 @@ bool api_gen_tenant(struct api *api, uint64_t gen, char who[AUTH_NAME_BYTES]);
 /* Answers a visit: with JSON (the buffer is finished), or with an error. */
 void visit_respond(const struct visit *visit, struct buf *body);
 void visit_fail(const struct visit *visit, const struct api_error *error);
+/* As api_pool; NULL: the visit has failed. */
+struct pool *visit_pool(const struct visit *visit);
 
 /* ---- endpoints_model.c ---- */
 void endpoint_models(const struct visit *visit);

@@ -174,9 +174,7 @@ static bool several_tenants(const struct auth *auth)
 static enum err add_all(struct auth *auth, const struct auth_options *options, struct errinfo *info)
 {
     for (size_t i = 0; i < options->keys_count; i++)
-        TRY(add_list(auth, options->keys[i], "the command line", info));
-    if (options->environment)
-        TRY(add_list(auth, options->environment, "the environment", info));
+        TRY(add_list(auth, options->keys[i], "the option", info));
     return options->file ? add_file(auth, options, info) : ERR_OK;
 }
 

@@ -1,7 +1,7 @@
 /*
  * auth.h: who may ask, and as whom.
  *
- *      option, environment  "KEY" or "NAME:KEY", several with commas between      \
+ *      option               "KEY" or "NAME:KEY", several with commas between      \
  *      file                 one of them per line; empty lines and # comments       >  hash of each key -> tenant
  *
  * Keys are kept as hashes only, and each presented key is compared with all of them, in a time that tells nothing about any. The tenant of a
@@ -44,9 +44,8 @@ enum auth_isolation {
 extern const char *const auth_isolation_names[]; /* ended by NULL, in the order of the enum: an option's choices */
 
 struct auth_options {
-    const char *const *keys; /* of the command line */
+    const char *const *keys; /* of the option, which may come from the environment */
     size_t keys_count;
-    const char *environment; /* value of the variable; NULL = not set */
     const char *file;        /* path; NULL = none */
     const char *admin;       /* admin keys, with commas between; NULL = none */
     const struct file_sys *fs; /* for the file; NULL = the machine's */

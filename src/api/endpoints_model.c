@@ -109,16 +109,13 @@ static void write_ends(struct json *json, struct pool *pool, size_t count)
 
 void endpoint_models(const struct visit *visit)
 {
-    struct api_error error = {0};
-    struct pool *pool = api_pool(visit->api, &error);
+    struct pool *pool = visit_pool(visit);
     struct buf body;
     struct json json;
     size_t count;
 
-    if (!pool) {
-        visit_fail(visit, &error);
+    if (!pool)
         return;
-    }
     count = pool_count(pool);
     buf_init(&body, BODY_BYTES_MAX);
     json = json_to(&body);
@@ -162,15 +159,12 @@ static bool read_name(const struct visit *visit, struct buf *name)
 
 void endpoint_model(const struct visit *visit)
 {
-    struct api_error error = {0};
-    struct pool *pool = api_pool(visit->api, &error);
+    struct pool *pool = visit_pool(visit);
     size_t index = SIZE_MAX;
     struct buf name;
 
-    if (!pool) {
-        visit_fail(visit, &error);
+    if (!pool)
         return;
-    }
     if (read_name(visit, &name))
         index = pool_find(pool, (struct str){buf_str(&name), name.len}, true);
     buf_fini(&name);
@@ -215,16 +209,13 @@ static void change(const struct visit *visit, struct pool *pool, struct str name
 /* POST /v1/models/{id}/load, /unload. */
 void endpoint_model_change(const struct visit *visit)
 {
-    struct api_error error = {0};
-    struct pool *pool = api_pool(visit->api, &error);
+    struct pool *pool = visit_pool(visit);
     struct buf name;
     struct str path;
     bool load;
 
-    if (!pool) {
-        visit_fail(visit, &error);
+    if (!pool)
         return;
-    }
     bool named = read_name(visit, &name);
     path = (struct str){buf_str(&name), name.len};
     if (named && cut_action(&path, &load))
@@ -433,14 +424,11 @@ static void respond_props(const struct visit *visit, struct pool *pool, size_t i
 
 void endpoint_props(const struct visit *visit)
 {
-    struct api_error error = {0};
-    struct pool *pool = api_pool(visit->api, &error);
+    struct pool *pool = visit_pool(visit);
     size_t index;
 
-    if (!pool) {
-        visit_fail(visit, &error);
+    if (!pool)
         return;
-    }
     index = find_props_model(visit, pool);
     if (index == SIZE_MAX)
         fail_unknown(visit);

@@ -206,16 +206,13 @@ static void write_slots(const struct visit *visit, struct model *model, struct s
 
 void endpoint_slots(const struct visit *visit)
 {
-    struct api_error error = {0};
-    struct pool *pool = api_pool(visit->api, &error);
+    struct pool *pool = visit_pool(visit);
     struct sched_view *views;
     struct buf body;
     struct json json;
 
-    if (!pool) {
-        visit_fail(visit, &error);
+    if (!pool)
         return;
-    }
     views = mem_alloc_array(SLOTS_MAX, sizeof(*views));
     buf_init(&body, BODY_BYTES_MAX);
     json = json_to(&body);

@@ -52,7 +52,7 @@ static const struct option_desc options_table[] = {
     {"host", 0, OPTION_TEXT, AT(host), .value = "ADDRESS", .initial = "127.0.0.1",
      .help = "Address to listen on, or a path ending in .sock."},
     {"port", 0, OPTION_UINT, AT(port), .value = "N", .initial = "4327", .max = 65535,
-     .help = "Port to listen on; 0 lets the system choose."},
+     .help = "Port to listen on; 0 lets the system choose."}, /* "hear" on a telephone */
     {"api-key", 0, OPTION_LIST, AT(keys), .value = "KEY", .secret = true,
      .help = "A key that clients must have, or NAME:KEY; may be given several times."},
     {"api-key-file", 0, OPTION_TEXT, AT(key_file), .value = "FILE",

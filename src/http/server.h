@@ -26,8 +26,6 @@ struct log;
 struct metric_set;
 struct http_server;
 
-enum { HTTP_PORT_DEFAULT = 4327 }; /* "hear" on a telephone */
-
 /* Zero stands for the default of each. Times are in milliseconds. */
 struct http_limits {
     uint32_t connections_max;             /* 1024; further ones get a 503 */

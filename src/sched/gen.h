@@ -1,7 +1,7 @@
 /*
  * gen.h: one generation: what the scheduler is asked for, what it reports on the way, and what came out.
  *
- *      api --struct gen--> sched_submit -> ADMIT -> LOOKUP -> RESTORE -> PREFILL -> DECODE -> RETAIN -> done
+ *      api --struct gen--> sched_submit -> ADMIT -> LOOKUP -> RESTORE -> PREFILL -> DECODE -> done
  *                                            |                  |          |          |
  *      sink:                                 |               started    progress    token ...          done
  *                                            '-- queued, deferred: in the log and in sched_each only
@@ -35,7 +35,6 @@
     X(GEN_RESTORE, "restore")     /* bytes are on their way */                                     \
     X(GEN_PREFILL, "prefill")                                                                      \
     X(GEN_DECODE, "decode")                                                                        \
-    X(GEN_RETAIN, "retain")                                                                        \
     X(GEN_FINISHED, "finished")                                                                    \
     X(GEN_CANCELLED, "cancelled")                                                                  \
     X(GEN_FAILED, "failed")

@@ -123,12 +123,17 @@ static uint32_t claim_of(const struct job *job)
     return all > job->done ? all - job->done : 0;
 }
 
+static bool runs_beside(const struct job *other, const struct job *job)
+{
+    return other != job && other->active && other->seq != SEQ_NONE;
+}
+
 static uint32_t claimed_by_others(const struct job *job)
 {
     uint32_t sum = 0;
 
     LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
-        if (other != job && other->active && other->seq != SEQ_NONE)
+        if (runs_beside(other, job))
             sum += claim_of(other);
     }
     return sum;
@@ -137,7 +142,7 @@ static uint32_t claimed_by_others(const struct job *job)
 static bool alone(const struct job *job)
 {
     LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
-        if (other != job && other->active && other->seq != SEQ_NONE)
+        if (runs_beside(other, job))
             return false;
     }
     return true;

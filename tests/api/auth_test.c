@@ -129,7 +129,8 @@ static void test_admin(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        struct auth_options options = {.environment = cases[i].keys, .admin = cases[i].admin};
+        struct auth_options options = {
+            .keys = &cases[i].keys, .keys_count = cases[i].keys ? 1 : 0, .admin = cases[i].admin};
         struct auth *auth;
         assert_ok(auth_create(&auth, &options, NULL));
         struct auth_result result = check(auth, cases[i].presented, NULL);
@@ -179,10 +180,11 @@ static void test_the_name_of_a_nameless_key_is_stable(void **state)
     auth_destroy(&two);
 }
 
-static void test_files_and_environment(void **state)
+static void test_files_and_options(void **state)
 {
     const char *path = write_file("# keys of the house\n\n  alice:k1  \r\nk2\n#k9\nbob:k3");
-    struct auth_options options = {.file = path, .environment = "carol:k4, k5"};
+    const char *const keys = "carol:k4, k5";
+    struct auth_options options = {.file = path, .keys = &keys, .keys_count = 1};
     struct auth *auth;
     struct errinfo info;
 
@@ -260,7 +262,8 @@ static void test_too_many_keys(void **state)
 
 static void test_every_allocation_and_read_may_fail(void **state)
 {
-    struct auth_options options = {.file = write_file("alice:k1\nk2\n"), .environment = "k3"};
+    const char *const keys = "k3";
+    struct auth_options options = {.file = write_file("alice:k1\nk2\n"), .keys = &keys, .keys_count = 1};
     struct fault fault = {0};
 
     (void)state;
@@ -280,7 +283,7 @@ static void test_every_allocation_and_read_may_fail(void **state)
 
 TEST_SUITE(TEST(test_without_keys_all_may_ask), TEST(test_both_headers_and_their_spellings),
            TEST(test_every_key_is_compared), TEST(test_tenants), TEST(test_admin), TEST(test_isolation),
-           TEST(test_the_name_of_a_nameless_key_is_stable), TEST(test_files_and_environment),
+           TEST(test_the_name_of_a_nameless_key_is_stable), TEST(test_files_and_options),
            TEST(test_a_file_behind_a_link), TEST(test_bad_keys_are_refused_and_not_shown),
            TEST(test_a_file_without_keys_is_an_error), TEST(test_too_many_keys),
            TEST(test_every_allocation_and_read_may_fail))

@@ -63,8 +63,9 @@ static int status_of(struct api_kit *kit, const char *headers)
 
 static void test_the_admin_key_is_wanted(void **state)
 {
+    const char *const keys = "anna:k1,bert:k2";
     struct api_kit_options options = {
-        .ram_bytes = 4 << 20, .api.auth = {.environment = "anna:k1,bert:k2", .admin = "boss"}};
+        .ram_bytes = 4 << 20, .api.auth = {.keys = &keys, .keys_count = 1, .admin = "boss"}};
     struct api_kit kit;
 
     (void)state;

@@ -326,7 +326,7 @@ bool scenario_slot(const struct scenario *scenario, size_t rank, struct scenario
 static int order_of(const char *phase)
 {
     static const char *const order[] = {"queued",  "deferred", "lookup",    "restore", "prefill",
-                                        "decode",  "retain",   "finished"};
+                                        "decode",  "finished"};
 
     for (size_t i = 0; i < COUNT_OF(order); i++)
         if (strcmp(order[i], phase) == 0)
