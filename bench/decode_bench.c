@@ -6,7 +6,8 @@
  * Windows of TOKENS tokens take turns: alone, and with WRITES_MAX puts of 8 MiB always under way, handed over between two tokens as the engine's
  * thread does it. They go on until MIB are stored. Both kinds see the same positions of the context.
  *
- * CSV: the median window of each kind and its ratio to the one alone, by the clock and by the processor time of the decoding thread. On a machine
+ * CSV: the median window of each kind, and the median of the ratios of each window to the one before it, which was alone: neighbours in time
+ * see the same machine. By the clock and by the processor time of the decoding thread. On a machine
  * with idle processors and its own disk the two agree; on one that others use the second says what the tier does to the decoding
  * thread (memory bandwidth, caches, interrupts), the first what it does to the machine.
  */
@@ -149,42 +150,43 @@ static void open_tier(struct bench *bench, uint64_t mib)
     hash_random(bench->data, OBJECT_BYTES);
 }
 
-static int by_wall(const void *a, const void *b)
+static int by_value(const void *a, const void *b)
 {
-    double x = ((const struct window *)a)->wall_s, y = ((const struct window *)b)->wall_s;
+    double x = *(const double *)a, y = *(const double *)b;
 
     return (x > y) - (x < y);
 }
 
-static int by_cpu(const void *a, const void *b)
+static double median(double *values, int count)
 {
-    double x = ((const struct window *)a)->cpu_s, y = ((const struct window *)b)->cpu_s;
-
-    return (x > y) - (x < y);
+    qsort(values, (size_t)count, sizeof(*values), by_value);
+    return values[count / 2];
 }
 
-static struct window median(struct window *windows, int count)
+/* Of the windows' field, or of its ratio to the same of `to`. */
+static struct window median_of(const struct window *windows, const struct window *to, int count)
 {
-    struct window middle;
+    static double wall[WINDOWS_MAX], cpu[WINDOWS_MAX];
 
-    qsort(windows, (size_t)count, sizeof(*windows), by_wall);
-    middle.wall_s = windows[count / 2].wall_s;
-    qsort(windows, (size_t)count, sizeof(*windows), by_cpu);
-    middle.cpu_s = windows[count / 2].cpu_s;
-    return middle;
+    for (int i = 0; i < count; i++) {
+        wall[i] = windows[i].wall_s / (to ? to[i].wall_s : 1);
+        cpu[i] = windows[i].cpu_s / (to ? to[i].cpu_s : 1);
+    }
+    return (struct window){median(wall, count), median(cpu, count)};
 }
 
 static void report(struct bench *bench)
 {
-    struct window alone = median(bench->alone, bench->windows);
-    struct window beside = median(bench->beside, bench->windows);
+    struct window alone = median_of(bench->alone, NULL, bench->windows);
+    struct window beside = median_of(bench->beside, NULL, bench->windows);
+    struct window ratio = median_of(bench->beside, bench->alone, bench->windows);
 
     printf("# decode_bench, %s, %d windows of %d tokens, %.1f GiB stored\n", HEARTH_COMMIT,
            bench->windows, TOKENS, (double)atomic_load(&stored) * OBJECT_BYTES / (1 << 30));
     printf("what,wall_ms_per_token,cpu_ms_per_token,wall_ratio,cpu_ratio\n");
     printf("alone,%.3f,%.3f,,\n", alone.wall_s * 1e3 / TOKENS, alone.cpu_s * 1e3 / TOKENS);
     printf("beside,%.3f,%.3f,%.3f,%.3f\n", beside.wall_s * 1e3 / TOKENS,
-           beside.cpu_s * 1e3 / TOKENS, beside.wall_s / alone.wall_s, beside.cpu_s / alone.cpu_s);
+           beside.cpu_s * 1e3 / TOKENS, ratio.wall_s, ratio.cpu_s);
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)

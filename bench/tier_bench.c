@@ -124,6 +124,10 @@ static void run_put(struct bench *bench)
                                            on_done, NULL);
         assert(taken);
     }
+    bool flushed = bench->tier->ops->flush(
+        bench->tier,
+        600 * NS_PER_S); /* as long as nobody waits for it, a writer rests between two */
+    assert(flushed);
     wait_for(bench->count);
 }
 

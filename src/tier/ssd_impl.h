@@ -111,7 +111,7 @@ struct tier_ssd {
     unsigned threads_count;
 
     struct lock lock;
-    struct cond for_writers, for_readers, for_janitor, for_room, for_idle;
+    struct cond for_writers, for_readers, for_janitor, for_room, for_idle, for_hurry;
     bool held GUARDED_BY(lock);
     bool closing GUARDED_BY(lock); /* nothing new is taken */
     bool stop GUARDED_BY(lock);    /* threads end */
@@ -123,6 +123,7 @@ struct tier_ssd {
     struct list puts GUARDED_BY(lock), puts_running GUARDED_BY(lock);
     uint64_t puts_bytes GUARDED_BY(lock); /* of those that are queued */
     unsigned puts_ending GUARDED_BY(lock); /* whose callbacks are being made */
+    unsigned flushes GUARDED_BY(lock);     /* that wait for all puts */
     struct list reads GUARDED_BY(lock), reads_running GUARDED_BY(lock);
     uint64_t read_id GUARDED_BY(lock);
     struct buf records GUARDED_BY(lock);         /* for the catalogue */

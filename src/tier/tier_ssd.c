@@ -91,9 +91,12 @@ static bool ssd_flush(struct tier *tier, uint64_t timeout_ns)
     bool in_time = true;
 
     lock_enter(&ssd->lock);
+    ssd->flushes++;
+    cond_broadcast(&ssd->for_hurry);
     cond_signal(&ssd->for_janitor);
     while (!is_idle_locked(ssd) && in_time)
         in_time = cond_wait_until(&ssd->for_idle, &ssd->lock, deadline);
+    ssd->flushes--;
     bool done = puts_are_done_locked(ssd);
     lock_leave(&ssd->lock);
     return done;
@@ -106,6 +109,7 @@ static void end_threads(struct tier_ssd *ssd)
     lock_enter(&ssd->lock);
     ssd->held = false;
     ssd->stop = true;
+    cond_broadcast(&ssd->for_hurry);
     cond_broadcast(&ssd->for_writers);
     cond_broadcast(&ssd->for_readers);
     cond_broadcast(&ssd->for_janitor);
@@ -124,6 +128,7 @@ static void end_operations(struct tier_ssd *ssd)
     list_init(&unwanted);
     lock_enter(&ssd->lock);
     ssd->closing = true;
+    cond_broadcast(&ssd->for_hurry);
     cond_broadcast(&ssd->for_room);
     while (!puts_are_done_locked(ssd) && in_time && !ssd->held)
         in_time = cond_wait_until(&ssd->for_idle, &ssd->lock, deadline);
@@ -149,6 +154,7 @@ static void ssd_free(struct tier_ssd *ssd)
     cond_fini(&ssd->for_janitor);
     cond_fini(&ssd->for_room);
     cond_fini(&ssd->for_idle);
+    cond_fini(&ssd->for_hurry);
     lock_fini(&ssd->lock);
     seal_wipe(&ssd->format, sizeof(ssd->format));
     mem_free(ssd);
@@ -220,6 +226,7 @@ static struct tier_ssd *ssd_create(const struct tier_ssd_options *options)
     cond_init(&ssd->for_janitor);
     cond_init(&ssd->for_room);
     cond_init(&ssd->for_idle);
+    cond_init(&ssd->for_hurry);
     map_init(&ssd->table);
     map_init(&ssd->doomed);
     buf_init(&ssd->records, RECORDS_BYTES_MAX);

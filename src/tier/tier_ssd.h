@@ -70,6 +70,7 @@ enum err tier_ssd_open(struct tier **tier, const struct tier_ssd_options *option
     X(refused_limit, "puts refused for their size or fields")                                      \
     X(refused_memory, "puts refused for lack of memory")                                           \
     X(refused_mode, "puts refused: read-only, closing, or not all of the directory could be read") \
+    X(rests, "rests that writers took between two puts")                                           \
     X(same, "puts of what was there already")                                                      \
     X(full, "puts given up for lack of room on the disk")                                          \
     X(lost, "puts lost to an error")                                                               \
