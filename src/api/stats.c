@@ -121,6 +121,8 @@ static const struct stats_field sched_fields[] = {
     {"hearth_sched_queued", "Generations that wait.", SCHED(queued), FIELD_U32, true},
     {"hearth_sched_active", "Generations that run.", SCHED(active), FIELD_U32, true},
     {"hearth_sched_idle", "Sequences parked on the device.", SCHED(idle), FIELD_U32, true},
+    {"hearth_sched_unsaved", "Of these, whose state is not in the cache yet.", SCHED(unsaved), FIELD_U32, true},
+    {"hearth_sched_unsaved_lost_total", "Sequences whose engine died before their state was stored.", SCHED(unsaved_lost), FIELD_U64, false},
     {"hearth_sched_cells_free", "Tokens that still fit on the device.", SCHED(cells_free), FIELD_U32, true},
     {"hearth_sched_cells", "Tokens that fit on the device.", SCHED(cells), FIELD_U32, true},
 };

@@ -2,8 +2,8 @@
  * device.c: the first tier: sequences that are in the engine's memory already, finished ones that stay and running ones.
  *
  * A fork copies nothing, so taking the beginning of a sequence leaves it where it is: who comes back to it finds it. A sequence whose kinds
- * can be cut gives any number of its tokens; any other only all of them. What is in the way is freed, least recently used first; it was
- * handed to the cache when it ended, so nothing is lost but time.
+ * can be cut gives any number of its tokens; any other only all of them. What is in the way is freed, least recently used first; the cache
+ * has it (linger.c), so nothing is lost but time.
  */
 #include <assert.h>
 #include <string.h>
@@ -108,6 +108,7 @@ struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
 
 static void free_resident(struct sched *sched, struct resident *resident)
 {
+    linger_settle(resident);
     list_remove(&sched->residents, &resident->link);
     engine_seq_release(sched->engine, &resident->seq);
     mem_free(resident->tokens);
@@ -117,6 +118,7 @@ static void free_resident(struct sched *sched, struct resident *resident)
 /* All of a resident that was used to its end: no fork is needed. */
 static bool take_over(struct job *job, struct resident *resident)
 {
+    linger_hand_over(resident, job);
     job->seq = resident->seq;
     resident->seq = SEQ_NONE;
     free_resident(job->sched, resident);
@@ -159,33 +161,35 @@ static void forget_shorter(struct sched *sched, const struct resident *than)
     LIST_FOREACH_SAFE(struct resident, old, &sched->residents, link) {
         if (old != than && old->space == than->space && strcmp(old->tenant, than->tenant) == 0 &&
             old->count <= than->count &&
-            device_common(old->tokens, old->count, than->tokens, than->count) == old->count)
+            device_common(old->tokens, old->count, than->tokens, than->count) == old->count) {
+            linger_hand_over(old, than->unsaved);
             free_resident(sched, old);
+        }
     }
 }
 
-void device_park(struct job *job)
+bool device_park(struct job *job)
 {
     struct sched *sched = job->sched;
     struct resident *resident;
 
     if (!sched->options.park || job->done == 0)
-        return;
+        return false;
     resident = mem_try_alloc(sizeof(*resident));
     if (resident == NULL)
-        return;
+        return false;
     *resident = (struct resident){.space = job->space,
                                   .tenant = job->tenant->name,
                                   .tokens = job->tokens,
                                   .count = job->done,
                                   .seq = job->seq};
-    job->tokens = NULL;
-    job->seq = SEQ_NONE;
     list_push_back(&sched->residents, &resident->link);
+    linger_begin(resident, job);
     forget_shorter(sched, resident);
     lock_enter(&sched->lock);
     sched->stats.parked++;
     lock_leave(&sched->lock);
+    return true;
 }
 
 bool device_reclaim(struct sched *sched, const struct resident *keep)
@@ -220,8 +224,45 @@ enum err device_acquire(struct sched *sched, seq_id *seq, struct errinfo *info)
     return err;
 }
 
+/* Cells of residents: those that they share with each other or with a job count more than once. */
+static uint64_t cells_of_guests(const struct sched *sched, const struct resident *keep)
+{
+    uint64_t cells = 0;
+
+    LIST_FOREACH(const struct resident, resident, &sched->residents, link) {
+        cells += resident != keep ? resident->count : 0;
+    }
+    return cells;
+}
+
+void device_trim(struct sched *sched, uint32_t computed, const struct resident *keep)
+{
+    enum { COMPUTED_MIN = 256, PART = 8 };
+    uint64_t cells = cells_of_guests(sched, keep);
+
+    if (computed < COMPUTED_MIN)
+        return;
+    LIST_FOREACH_SAFE(struct resident, resident, &sched->residents, link) {
+        if (cells <= sched->facts->context / PART)
+            return;
+        /* Without a cache this is all there is; and what is not stored yet would have to be now. */
+        if (resident == keep || resident->space == NULL || resident->unsaved != NULL)
+            continue;
+        cells -= resident->count;
+        free_resident(sched, resident);
+    }
+}
+
 void device_clear(struct sched *sched)
 {
     while (device_reclaim(sched, NULL))
         ;
+}
+
+void device_lose(struct sched *sched)
+{
+    LIST_FOREACH(struct resident, resident, &sched->residents, link) {
+        linger_lose(resident);
+    }
+    device_clear(sched);
 }

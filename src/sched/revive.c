@@ -36,7 +36,7 @@ static void forget_all(struct sched *sched)
         if (job->seq != SEQ_NONE)
             end_job(job, &info);
     }
-    device_clear(sched);
+    device_lose(sched);
     sched->epoch++;
 }
 

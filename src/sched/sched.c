@@ -283,10 +283,14 @@ static void rest(struct sched *sched)
 
     if (sched->jobs.count > 0)
         wait_ns = SCHED_POLL_MS * NS_PER_MS;
+    else if (sched->unsaved > 0)
+        wait_ns = sched->options.linger_ms * NS_PER_MS;
     job = queue_pop(sched->inbox, wait_ns);
 
     if (job != NULL)
         take(sched, job);
+    else if (sched->jobs.count == 0)
+        linger_settle_one(sched);
 }
 
 static void run(void *arg)
@@ -296,6 +300,7 @@ static void run(void *arg)
     while (!queue_closed(sched->inbox) || queue_length(sched->inbox) > 0 || sched->jobs.count > 0) {
         take_submitted(sched);
         memory_poll(sched->memory);
+        linger_settle_late(sched);
         bool ran = false;
         if (revive_engine(sched)) {
             advance_all(sched);
@@ -324,6 +329,7 @@ static void set_defaults(struct sched *sched)
     options->prefill_beside =
         options->prefill_beside > 0 ? options->prefill_beside : sched->facts->chunk;
     options->sparse = options->sparse > 0 ? options->sparse : SPARSE_DEFAULT;
+    options->linger_ms = options->linger_ms > 0 ? options->linger_ms : DEVICE_LINGER_MS;
     options->model = options->model != NULL ? options->model : sched->facts->name;
     if (options->exact) {
         options->parallel = 1;
@@ -424,20 +430,35 @@ void job_unclaim(struct job *job)
     memory_unclaim(job->sched->memory, job->claim);
 }
 
-void job_free(struct job *job)
+void job_unlist(struct job *job)
 {
     struct sched *sched = job->sched;
 
     job_unclaim(job);
+    memory_drop(sched->memory, job->records);
+    job->records = 0;
     if (job->active)
         sched->active--;
+    job->active = false;
     list_remove(&sched->jobs, &job->link);
     job->tenant->jobs--;
+}
+
+void job_forget(struct job *job)
+{
+    struct sched *sched = job->sched;
+
     free_job(job);
     lock_enter(&sched->lock);
     if (--sched->jobs_left == 0)
         cond_broadcast(&sched->idle);
     lock_leave(&sched->lock);
+}
+
+void job_free(struct job *job)
+{
+    job_unlist(job);
+    job_forget(job);
 }
 
 /* ---- numbers ---- */

@@ -35,6 +35,7 @@ struct sched_options {
     uint32_t sparse;       /* grid of snapshots on long prompts, tokens; 0 = 8,192 */
     bool exact;            /* one at a time, at canonical cuts only: answers are bit-identical to cold ones */
     bool park;             /* finished sequences stay on the device as the first tier */
+    uint32_t linger_ms;    /* without work, before the state of what has ended is stored; 0 = 20 */
     struct memory *memory; /* the ceiling that this one is under, too; borrowed; NULL = none */
     struct clock *clock;
     struct log *log;       /* may be NULL */
@@ -79,7 +80,8 @@ struct sched_stats {
     uint64_t forks, waits, preempted, parked, reclaimed;
     uint64_t restarts; /* of the engine's process */
     uint64_t prefill_ns, decode_ns, restore_ns, store_ns;
-    uint32_t queued, active, idle; /* now; idle = parked on the device */
+    uint64_t unsaved_lost; /* ended generations whose engine died before their state was stored */
+    uint32_t queued, active, idle, unsaved; /* now; idle = parked on the device, unsaved = of these: state not stored yet */
     uint32_t cells_free, cells;
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
 };

@@ -7,6 +7,7 @@
  *      restore.c   from a plan of the cache to a sequence
  *      retain.c    from a sequence to the cache
  *      batch.c     who is in the next batch, and what became of it
+ *      linger.c    storing the state of what has ended when there is time for it
  *      revive.c    a new process for an engine that died
  *      fair.c      in which order (fair.h)
  *      text.c      tokens to text, stop texts
@@ -34,6 +35,7 @@
 #include "base/queue.h"
 #include "engine/schedule.h"
 #include "engine/state.h"
+#include "sched/device.h"
 #include "sched/fair.h"
 #include "sched/memory.h"
 #include "sched/sched.h"
@@ -100,16 +102,6 @@ struct job {
     struct gen_result result;
 };
 
-/* A finished sequence that stays on the device. */
-struct resident {
-    struct list_node link; /* least recently used first */
-    struct hearth_space *space;
-    const char *tenant; /* of a tenant: never freed before the scheduler */
-    token_id *tokens;
-    uint32_t count;
-    seq_id seq;
-};
-
 /* How often the engine's process died, and when it may be started again. */
 struct revival {
     bool dead;       /* known to be, and everything it had is forgotten */
@@ -133,6 +125,7 @@ struct sched {
 
     struct list jobs;      /* oldest first */
     struct list residents;
+    uint32_t unsaved;      /* of them: whose state is not in the cache yet */
     struct tenant tenants[SCHED_TENANTS_MAX];
     size_t tenants_count;
     uint64_t served_time; /* fair.c: what accounts are compared with */
@@ -160,6 +153,9 @@ bool job_cancelled(const struct job *job);
 void job_set_phase(struct job *job, enum gen_phase phase);
 /* Off the list, and freed. Its sequence is the caller's business. */
 void job_free(struct job *job);
+/* The two halves of it: out of the list and all accounts; gone, and whoever drains is told. */
+void job_unlist(struct job *job);
+void job_forget(struct job *job);
 /* What it was promised of the memory is free again; a no-op when it was promised nothing. */
 void job_unclaim(struct job *job);
 
@@ -175,34 +171,6 @@ void job_release_followers(struct job *job);
 void job_give_up(struct job *job, enum err err, const struct errinfo *info);
 /* The prompt's state is there as far as it can be: next is prefill. */
 void job_start_prefill(struct job *job);
-
-/* ---- device.c ---- */
-
-/* A place in the engine that has the beginning of a prompt. */
-struct device_match {
-    struct resident *resident; /* or */
-    struct job *job;
-    uint32_t length; /* tokens that can be used, < target; 0 = none */
-    uint32_t shared; /* tokens that are the same, of whichever has most */
-    bool ends;       /* what has most ends there, and does not go another way */
-};
-
-struct device_match device_find(struct job *job);
-/* A running job that computes more of this prompt than `have`; NULL when waiting is not worth it. */
-struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until);
-/* Gives the job a sequence of match->length tokens. False: it could not; the job has none. */
-bool device_take(struct job *job, const struct device_match *match);
-/* The job's sequence becomes a resident. */
-void device_park(struct job *job);
-/* Frees the least recently used resident, but not `keep`; false when there is none. */
-bool device_reclaim(struct sched *sched, const struct resident *keep);
-/* Frees residents until so many cells are free; false when that is not enough. */
-bool device_make_room(struct sched *sched, uint32_t cells, const struct resident *keep);
-/* An empty sequence, for which residents may have to go. */
-enum err device_acquire(struct sched *sched, seq_id *seq, struct errinfo *info) NODISCARD;
-void device_clear(struct sched *sched);
-/* Tokens at the beginning that are the same. */
-uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count);
 
 /* ---- restore.c ---- */
 

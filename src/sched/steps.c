@@ -72,13 +72,14 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
         atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
     tell_sink(job, end, err, info);
     restore_drop(job);
-    if (job->seq != SEQ_NONE && !broken && faults_keep(job, end)) {
-        retain_all(job);
-        device_park(job);
-    }
-    engine_seq_release(sched->engine, &job->seq);
     job_release_followers(job);
     sched->epoch++;
+    bool keep = job->seq != SEQ_NONE && !broken && faults_keep(job, end);
+    if (keep && device_park(job))
+        return;
+    if (keep)
+        retain_all(job);
+    engine_seq_release(sched->engine, &job->seq);
     job_free(job);
 }
 
@@ -390,6 +391,7 @@ static enum step step_lookup(struct job *job)
     }
     job->times.looked_up = sched_now_ns(job->sched);
     job->times.lookup_ns = job->times.looked_up - begin_ns;
+    device_trim(job->sched, job->target - MAX(match.length, held), match.resident);
     if (match.length > 0 && start_from_device(job, &match))
         return STEP_MORE;
     make_schedule(job); /* says which plans an exact run may use */
