@@ -235,13 +235,11 @@ static uint64_t cells_of_guests(const struct sched *sched, const struct resident
     return cells;
 }
 
-void device_trim(struct sched *sched, uint32_t computed, const struct resident *keep)
+void device_trim(struct sched *sched, const struct resident *keep)
 {
-    enum { COMPUTED_MIN = 256, PART = 8 };
+    enum { PART = 8 };
     uint64_t cells = cells_of_guests(sched, keep);
 
-    if (computed < COMPUTED_MIN)
-        return;
     LIST_FOREACH_SAFE(struct resident, resident, &sched->residents, link) {
         if (cells <= sched->facts->context / PART)
             return;

@@ -17,7 +17,7 @@ struct job;
 struct sched;
 
 enum {
-    DEVICE_LINGER_MS = 20,        /* without work, before the state of what has ended is stored */
+    DEVICE_LINGER_MS = 100,       /* without work, before the state of what has ended is stored */
     DEVICE_UNSAVED_MAX = 4,       /* that have ended and are not stored; one more, or one as old as this, is stored whatever else there is to do */
     DEVICE_UNSAVED_MS_MAX = 1000,
 };
@@ -60,9 +60,9 @@ enum err device_acquire(struct sched *sched, seq_id *seq, struct errinfo *info) 
 void device_clear(struct sched *sched);
 /* All residents were in an engine that is dead. */
 void device_lose(struct sched *sched);
-/* Before so many tokens are computed: residents but `keep` leave until they have no more than a part of the cells. Attention looks at all cells in
- * use, whosever they are, so that guests slow everyone down; coming back from the cache costs them less. */
-void device_trim(struct sched *sched, uint32_t computed, const struct resident *keep);
+/* Before a job starts: residents but `keep`, least recently used first, leave until they have no more than a part of the cells. Attention looks
+ * at all cells in use, whosever they are: a guest costs each sampled token about a sixth of what bringing it back from memory costs once. */
+void device_trim(struct sched *sched, const struct resident *keep);
 /* Tokens at the beginning that are the same. */
 uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count);
 

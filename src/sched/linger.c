@@ -84,7 +84,7 @@ static struct resident *first_unsaved(struct sched *sched)
 {
     struct resident *first = NULL;
 
-    LIST_FOREACH (struct resident, resident, &sched->residents, link) {
+    LIST_FOREACH(struct resident, resident, &sched->residents, link) {
         if (resident->unsaved != NULL &&
             (first == NULL || resident->unsaved->times.ended < first->unsaved->times.ended))
             first = resident;

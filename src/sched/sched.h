@@ -35,7 +35,7 @@ struct sched_options {
     uint32_t sparse;       /* grid of snapshots on long prompts, tokens; 0 = 8,192 */
     bool exact;            /* one at a time, at canonical cuts only: answers are bit-identical to cold ones */
     bool park;             /* finished sequences stay on the device as the first tier */
-    uint32_t linger_ms;    /* without work, before the state of what has ended is stored; 0 = 20 */
+    uint32_t linger_ms;    /* without work, before the state of what has ended is stored; 0 = 100 */
     struct memory *memory; /* the ceiling that this one is under, too; borrowed; NULL = none */
     struct clock *clock;
     struct log *log;       /* may be NULL */

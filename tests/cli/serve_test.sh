@@ -350,6 +350,10 @@ test_isolate_survives_its_model() {
     start --isolate
     ask /v1/chat/completions "$chat"
     [ "$code" = 200 ] || fail "$code: $(cat body)"
+    for _ in $(seq 400); do # its state is stored when there is time for it
+        curl -sS "$url/metrics" | grep -q '^hearth_sched_unsaved 0' && curl -sS "$url/metrics" | grep -q '^hearth_cache_objects [1-9]' && break
+        sleep 0.01
+    done
     curl -sS -o late -w '%{http_code}' "$url/v1/messages" -H 'Content-Type: application/json' \
         -d '{"max_tokens": 1900, "messages": [{"role": "user", "content": "And now a long one."}]}' >late_code &
     client=$!
