@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/lock.h"
 #include "base/mem.h"
 #include "base/sysinfo.h"
 #include "base/units.h"
@@ -626,10 +627,31 @@ static enum err load_engine(struct engine **engine, const struct engine_options 
     return err;
 }
 
+struct loading {
+    struct engine **engine;
+    const struct engine_options *options;
+    struct errinfo *info;
+    enum err err;
+};
+
+static void run_load(void *arg)
+{
+    struct loading *loading = arg;
+
+    loading->err = load_engine(loading->engine, loading->options, false, loading->info);
+}
+
+/* In a thread that ends: the probe computes, and OpenMP keeps a team of threads for every thread that ever did. With one team more than there
+ * are processors its barriers sleep instead of spinning, for as long as the other team lives: 6.1 instead of 4.6 ms per token on two cores. */
 enum err engine_load(struct engine **engine, const struct engine_options *options,
                      struct errinfo *info)
 {
-    return load_engine(engine, options, false, info);
+    struct loading loading = {engine, options, info, ERR_OK};
+    struct thread thread = {0};
+
+    TRY(thread_start(&thread, "load", run_load, &loading, info));
+    thread_join(&thread);
+    return loading.err;
 }
 
 enum err engine_llama_load_vocab(struct engine **engine, const struct engine_options *options,

@@ -68,6 +68,10 @@ uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, u
 
 /* ---- linger.c ---- */
 
+/* Before the sink is told: from now on until it is stored (or taken back) the job counts as unsaved, so that whoever was answered can see
+ * when all of it is in the cache. */
+void linger_announce(struct job *job);
+void linger_retract(struct job *job);
 /* The job's sink was told the end: its state is stored when there is time for it. */
 void linger_begin(struct resident *resident, struct job *job);
 /* Stores it now; a no-op when there is nothing to store. */

@@ -23,12 +23,29 @@ static void set_unsaved(struct sched *sched, uint32_t count)
     lock_leave(&sched->lock);
 }
 
+void linger_announce(struct job *job)
+{
+    struct sched *sched = job->sched;
+
+    if (!sched->options.park || !job->writes || job->seq == SEQ_NONE)
+        return;
+    job->announced = true;
+    set_unsaved(sched, sched->unsaved + 1);
+}
+
+void linger_retract(struct job *job)
+{
+    if (!job->announced)
+        return;
+    job->announced = false;
+    set_unsaved(job->sched, job->sched->unsaved - 1);
+}
+
 void linger_begin(struct resident *resident, struct job *job)
 {
     assert(job->gen == NULL && job->seq == resident->seq && job->tokens == resident->tokens);
     job_unlist(job);
     resident->unsaved = job;
-    set_unsaved(job->sched, job->sched->unsaved + 1);
     if (!job->writes)
         linger_settle(resident);
 }
@@ -37,7 +54,7 @@ static void end(struct resident *resident)
 {
     struct job *job = resident->unsaved;
 
-    set_unsaved(job->sched, job->sched->unsaved - 1);
+    linger_retract(job);
     resident->unsaved = NULL;
     job->seq = SEQ_NONE; /* both are the resident's alone now */
     job->tokens = NULL;

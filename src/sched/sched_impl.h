@@ -96,6 +96,7 @@ struct job {
     struct gen_times times;
     bool started;
     struct hearth_store_hints hints;
+    bool announced; /* counts as unsaved (linger.c) */
     bool writes;    /* state goes to the cache */
     uint32_t stored; /* rows below it were offered to the cache */
     uint32_t turns_waited;

@@ -70,6 +70,8 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
     count_end(job, end);
     if (!job->admitted)
         atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
+    if (!broken)
+        linger_announce(job);
     tell_sink(job, end, err, info);
     restore_drop(job);
     job_release_followers(job);
@@ -79,6 +81,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
         return;
     if (keep)
         retain_all(job);
+    linger_retract(job);
     engine_seq_release(sched->engine, &job->seq);
     job_free(job);
 }

@@ -55,17 +55,9 @@ static uint64_t objects(struct sched_kit *kit)
         assert_true(condition);                                     \
     } while (0)
 
-/* All that have ended are parked, and so many of them not stored. */
-static bool is_unsaved(struct sched_kit *kit, uint32_t wanted)
-{
-    struct sched_stats stats = sched_stats_of(kit);
-
-    return stats.parked == stats.finished && stats.unsaved == wanted;
-}
-
 static void wait_for_unsaved(struct sched_kit *kit, uint32_t wanted)
 {
-    WAIT_UNTIL(is_unsaved(kit, wanted));
+    WAIT_UNTIL(sched_stats_of(kit).unsaved == wanted);
 }
 
 /* Leaves one answer of a seed that is not stored. */
