@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/engine_fake.h"
+#include "models/pool_impl.h"
 #include "support/pool_kit.h"
 #include "support/test.h"
 
@@ -524,7 +525,18 @@ static void test_faults(void **state)
     assert_true(failed > 0);
 }
 
-TEST_SUITE(TEST(test_names), TEST(test_unknown_names), TEST(test_loads_on_demand_with_progress),
+/* Every number is added, and once: none is zero here, and nothing lies between them. */
+static void test_stats_add_up(void **state)
+{
+    struct sched_stats one, sum = {0};
+
+    (void)state;
+    memset(&one, 1, sizeof(one));
+    pool_add_stats(&sum, &one, true);
+    assert_memory_equal(&sum, &one, sizeof(one));
+}
+
+TEST_SUITE(TEST(test_stats_add_up), TEST(test_names), TEST(test_unknown_names), TEST(test_loads_on_demand_with_progress),
            TEST(test_load_and_unload_by_hand), TEST(test_i90_unload_while_loading),
            TEST(test_a_failure_is_remembered_for_a_while), TEST(test_deadline_and_cancel), TEST(test_too_many_wait),
            TEST(test_the_least_recently_used_leaves), TEST(test_under_the_ceiling), TEST(test_pinned_models_stay),
