@@ -1,7 +1,7 @@
 /*
  * decode_bench.c: what storing costs those who are being answered: one thread decodes with a real model, alone and while the SSD tier writes.
  *
- *      decode_bench [DIR [MIB [MODEL.gguf]]]      a folder of its own below DIR (.) is made and removed; 512 MiB by default
+ *      hearth bench decode [DIR [MIB [MODEL.gguf]]]      a folder of its own below DIR (.) is made and removed; 512 MiB by default
  *
  * Windows of TOKENS tokens take turns: alone, and with WRITES_MAX puts of 8 MiB always under way, handed over between two tokens as the engine's
  * thread does it. They go on until MIB are stored. Both kinds see the same positions of the context.
@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "bench/micro.h"
 #include "engine/engine.h"
 #include "engine/model_make.h"
 #include "tier/tier_ssd.h"
@@ -197,7 +198,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-int main(int argc, char **argv)
+int micro_decode(int argc, char **argv)
 {
     static struct bench bench;
     uint64_t mib = argc > 2 ? strtoull(argv[2], NULL, 10) : 512;

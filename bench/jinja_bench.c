@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "bench/micro.h"
 #include "prompt/jinja.h"
 #include "version.h"
 
@@ -150,7 +151,7 @@ static void bench_all(const char *folder)
         closedir(dir);
 }
 
-int main(int argc, char **argv)
+int micro_jinja(int argc, char **argv)
 {
     const char *root = getenv("HEARTH_SHARED");
     char folder[1024];

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "bench/micro.h"
 #include "tier/pages.h"
 #include "tier/tier_ram.h"
 #include "version.h"
@@ -179,11 +180,13 @@ static void bench_pages(uint64_t bytes)
     pages_destroy(&pages);
 }
 
-int main(void)
+int micro_pages(int argc, char **argv)
 {
     static const uint64_t sizes[] = {64 << 10, 1 << 20, 8 << 20, 28 << 20};
     struct utsname machine;
 
+    (void)argc;
+    (void)argv;
     if (uname(&machine) == 0)
         printf("# pages_bench, %s, %s %s\n", HEARTH_COMMIT, machine.sysname, machine.machine);
     printf("what,bytes,value,unit,of_memcpy\n");

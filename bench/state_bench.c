@@ -1,7 +1,7 @@
 /*
  * state_bench.c: how fast state moves, beside memcpy of the same bytes in the same run, and what capturing it costs a prefill.
  *
- *      state_bench [MODEL.gguf | FAMILY | PRESET]...
+ *      hearth bench state [MODEL.gguf | FAMILY | PRESET]...
  *
  * By default three made models whose rows are as wide as those of a real one and whose weights are small, so that it takes seconds:
  * what is measured is moving state. What capture costs a real prefill is seen with a preset (qwen3-0.6b: minutes).
@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench/micro.h"
 #include "engine/engine.h"
 #include "engine/model_make.h"
 #include "engine/state.h"
@@ -229,7 +230,7 @@ static void bench_name(const char *name, const char *family, const struct model_
     bench_model(name, path);
 }
 
-int main(int argc, char **argv)
+int micro_state(int argc, char **argv)
 {
     const struct model_shape as_made = {.context = 16384};
 

@@ -12,7 +12,7 @@
  * CSV, one row per point, the best of TURNS turns, in turns with what it is compared with; `ratio` is to the plain run. All write runs end with
  * fsync of every file, so that what is measured is the disk, not the page cache.
  *
- *      tier_bench [DIR [MIB [OBJECTS]]]     a folder of its own below DIR (.) is made and removed
+ *      hearth bench tier [DIR [MIB [OBJECTS]]]     a folder of its own below DIR (.) is made and removed
  */
 #include <assert.h>
 #include <fcntl.h>
@@ -32,6 +32,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "bench/micro.h"
 #include "tier/tier_ssd.h"
 #include "version.h"
 
@@ -291,7 +292,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-int main(int argc, char **argv)
+int micro_tier(int argc, char **argv)
 {
     struct bench bench = {0};
     struct utsname machine;

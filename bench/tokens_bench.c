@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench/micro.h"
 #include "engine/engine.h"
 #include "engine/model_make.h"
 #include "prompt/neutral.h"
@@ -266,7 +267,7 @@ static void setup(struct bench *b, const char *path)
     arena_init(&b->arena, ARENA_BYTES);
 }
 
-int main(int argc, char **argv)
+int micro_tokens(int argc, char **argv)
 {
     struct bench b = {0};
 

@@ -2,7 +2,7 @@
  * worker_bench.c: what the boundary of a process costs: decoding and restoring on an engine here and on one in a process of its own
  * (engine/engine_worker.h), turn by turn in one run.
  *
- *      worker_bench [MODEL.gguf | FAMILY | PRESET]...
+ *      hearth bench worker [MODEL.gguf | FAMILY | PRESET]...
  *
  * By default three made models whose rows are as wide as those of a real one and whose weights are small. They show the cost of moving
  * state, and, as a token takes them well under a millisecond, the worst case of decoding; a real share is seen with a preset
@@ -19,11 +19,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench/micro.h"
 #include "engine/engine.h"
 #include "engine/engine_worker.h"
 #include "engine/model_make.h"
 #include "engine/state.h"
-#include "engine/worker_main.h"
 #include "engine/worker_process.h"
 
 enum { TOKENS = 1024, CHUNK = 256, OBJECT = 256, OBJECTS = TOKENS / OBJECT, TRIPS = 1000 };
@@ -286,12 +286,10 @@ static void read_number(const char *variable, unsigned *value)
         *value = (unsigned)number;
 }
 
-int main(int argc, char **argv)
+int micro_worker(int argc, char **argv)
 {
     const struct model_shape as_made = {.context = 16384};
 
-    if (argc == 2 && strcmp(argv[1], WORKER_ARGUMENT) == 0)
-        return worker_main(WORKER_SOCKET);
     read_number("HEARTH_BENCH_ROUNDS", &rounds);
     read_number("HEARTH_BENCH_TOKENS", &decode_tokens);
     printf("# %s; best of %u rounds; decode after %d tokens, one thread; state of %d tokens in objects of %d\n",

@@ -25,7 +25,7 @@ const struct sheet_column bench_load_columns[] = {
 };
 const size_t bench_load_columns_count = COUNT_OF(bench_load_columns);
 
-const struct sheet_plot bench_load_plot = {.title = "latency under load, ms",
+const struct plot bench_load_plot = {.title = "latency under load, ms",
                                            .labels = {"concurrency", "prompt_tokens", "generation_tokens"},
                                            .values = {"ttft_ms_p50", "ttft_ms_p99", "gap_ms_p50", "gap_ms_p99"},
                                            .logarithmic = true};

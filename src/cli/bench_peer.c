@@ -28,7 +28,7 @@ const struct sheet_column bench_peer_columns[] = {
 };
 const size_t bench_peer_columns_count = COUNT_OF(bench_peer_columns);
 
-const struct sheet_plot bench_peer_plot = {.title = "hearth and llama-server, ms to the first token",
+const struct plot bench_peer_plot = {.title = "hearth and llama-server, ms to the first token",
                                            .labels = {"shape"}, .values = {"hearth_ms", "llama_ms"}, .logarithmic = true};
 
 /* What a round of a shape came to. */

@@ -28,8 +28,13 @@ void cli_note_machine(const struct cli *cli, struct sheet *sheet)
 {
     const char *machine = cli_machine(cli);
 
+    machine = machine != NULL ? machine : "";
     sheet_note(sheet, "hearth %s (%s, %s), libllama %s; %s", HEARTH_VERSION, HEARTH_COMMIT, HEARTH_VARIANT,
-               engine_library_version(), machine != NULL ? machine : "");
+               engine_library_version(), machine);
+    sheet_fact_text(sheet, "hearth", HEARTH_VERSION);
+    sheet_fact_text(sheet, "commit", HEARTH_COMMIT);
+    sheet_fact_text(sheet, "libllama", engine_library_version());
+    sheet_fact_text(sheet, "machine", machine);
 }
 
 static bool is_stdout(const char *path)
@@ -74,20 +79,20 @@ static bool write_form(const struct cli *cli, const char *path, const struct she
 }
 
 static bool write_picture(const struct cli *cli, const char *path, const struct sheet *sheet,
-                          const struct sheet_plot *plot)
+                          const struct plot *plot)
 {
     struct buf text;
 
     if (path == NULL || plot == NULL)
         return true;
     buf_init(&text, TEXT_BYTES_MAX);
-    bool written = sheet_write_svg(sheet, plot, &text) == ERR_OK && cli_write_text(cli, path, &text);
+    bool written = plot_write(sheet, plot, &text) == ERR_OK && cli_write_text(cli, path, &text);
     buf_fini(&text);
     return written;
 }
 
 enum cli_exit cli_write_sheet(const struct cli *cli, const struct sheet_outputs *outputs,
-                              const struct sheet *sheet, const struct sheet_plot *plot)
+                              const struct sheet *sheet, const struct plot *plot)
 {
     bool table = !is_stdout(outputs->json) && !is_stdout(outputs->csv) && !is_stdout(outputs->svg);
     bool good = write_form(cli, table ? "-" : NULL, sheet, sheet_write_table);

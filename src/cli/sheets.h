@@ -8,8 +8,9 @@
 
 #include "base/attr.h"
 #include "base/option.h"
-#include "bench/sheet.h"
 #include "cli/cli.h"
+#include "report/plot.h"
+#include "report/sheet.h"
 
 struct buf;
 
@@ -27,7 +28,7 @@ struct sheet_outputs {
     {"svg", 0, OPTION_TEXT, offsetof(type, field.svg), .value = "FILE", .not_in_file = true,       \
      .help = "Draw them."}
 
-/* The first line of every sheet: program, version, machine. */
+/* The first line of every sheet, and facts: program, version, library, machine. */
 void cli_note_machine(const struct cli *cli, struct sheet *sheet);
 const char *cli_machine(const struct cli *cli); /* in the arena */
 
@@ -35,6 +36,6 @@ const char *cli_machine(const struct cli *cli); /* in the arena */
 bool cli_write_text(const struct cli *cli, const char *path, const struct buf *text) NODISCARD;
 /* All forms that are wanted. Complains and gives a failure. */
 enum cli_exit cli_write_sheet(const struct cli *cli, const struct sheet_outputs *outputs,
-                              const struct sheet *sheet, const struct sheet_plot *plot) NODISCARD;
+                              const struct sheet *sheet, const struct plot *plot) NODISCARD;
 
 #endif

@@ -31,7 +31,7 @@ test_a_table_says_what_and_where() {
 # 13 blocks; 0 + 1 + 2 + 0 + 2 of them are held when nothing must leave.
 test_csv_has_the_numbers() {
     write_trace
-    run "$HEARTH" replay trace.jsonl --blocks 8 --policy lru-tail --csv
+    run "$HEARTH" replay trace.jsonl --blocks 8 --policy lru-tail --csv -
     expect_status 0
     expect_out 'policy,capacity_bytes,capacity_blocks,token_hit_rate,block_hit_rate,'
     expect_out 'lru-tail,536870912,8,0.384615,0.384615,6656,4096,0,'
@@ -39,16 +39,18 @@ test_csv_has_the_numbers() {
 
 test_json_and_svg_are_written() {
     write_trace
-    run "$HEARTH" replay trace.jsonl --tokens 1024 --tokens 4096 --json --svg plot.svg
+    run "$HEARTH" replay trace.jsonl --tokens 1024 --tokens 4096 --json - --svg plot.svg
     expect_status 0
-    expect_out '"policy": "saving-per-byte"'
-    expect_out '"capacity_blocks": 2'
+    expect_out '"policy":"saving-per-byte"'
+    expect_out '"capacity_blocks":2,'
+    expect_out '"machine":"'
+    expect_out '"block_tokens":512,'
     grep -q '<polyline' plot.svg || fail 'no line in the plot'
 }
 
 test_bytes_are_a_capacity_too() {
     write_trace
-    run "$HEARTH" replay trace.jsonl --bytes 1GiB --policy lru-tail --csv
+    run "$HEARTH" replay trace.jsonl --bytes 1GiB --policy lru-tail --csv -
     expect_status 0
     expect_out 'lru-tail,1073741824,0,0.384615,'
 }
@@ -63,7 +65,7 @@ test_users_and_seed_decide_the_load() {
 
 test_hybrids_show_snapshots_and_the_best() {
     write_trace
-    run "$HEARTH" replay trace.jsonl --blocks 64 --preset hybrid-1b --policy lru-tail --best --csv
+    run "$HEARTH" replay trace.jsonl --blocks 64 --preset hybrid-1b --policy lru-tail --best --csv -
     expect_status 0
     expect_out 'snapshots: policy, every 8192 tokens'
     run "$HEARTH" replay trace.jsonl --blocks 64 --preset hybrid-1b --policy lru-tail --best
@@ -94,8 +96,9 @@ test_mistakes_are_sentences() {
     run "$HEARTH" replay trace.jsonl --blocks 0
     expect_status 2
     expect_err 'is no capacity'
-    run "$HEARTH" replay trace.jsonl --json --csv
-    expect_status 2
+    run "$HEARTH" replay trace.jsonl --csv /nonexistent/x.csv
+    expect_status 1
+    expect_err '/nonexistent/x.csv: '
     run "$HEARTH" replay missing.jsonl
     expect_status 1
     echo nonsense >bad.jsonl
