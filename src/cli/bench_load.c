@@ -218,7 +218,8 @@ static bool start_own(struct load *load, struct server *server, const struct lis
     load->url = server->url;
     load->own = true;
     load->bytes_per_token = bench_bytes_per_token(bench, server);
-    sheet_note(bench->sheet, "model %s, %u threads, a server of our own; prompts are all different", model, setup.threads);
+    sheet_note(bench->sheet, "model %s, %u threads, a server of our own; prompts are all different", cli_base_name(model),
+               setup.threads);
     return load->bytes_per_token > 0;
 }
 

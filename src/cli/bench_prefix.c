@@ -177,8 +177,8 @@ enum cli_exit bench_prefix(struct bench *bench)
     if ((model = bench_model(bench, bench->options->model)) == NULL)
         return CLI_EXIT_FAILURE;
     struct server_setup setup = bench_setup(bench, model, 0);
-    sheet_note(bench->sheet, "model %s, %u threads, chunks of %u; times in ms as the client sees them, lookup to replay as the server does", model,
-               setup.threads, setup.chunk);
+    sheet_note(bench->sheet, "model %s, %u threads, chunks of %u; times in ms as the client sees them, lookup to replay as the server does",
+               cli_base_name(model), setup.threads, setup.chunk);
     for (size_t i = 0; i < count && !bench->failed; i++) {
         char label[40];
         prefix.size = sizes[i];

@@ -177,13 +177,6 @@ static enum err tokenize(struct str text, int32_t **tokens, size_t *count, struc
                            max, count, info);
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 static enum cli_exit read_files(struct replay *replay)
 {
     const struct cli *cli = replay->cli;
@@ -208,7 +201,7 @@ static enum cli_exit read_files(struct replay *replay)
     if (err != ERR_OK)
         return failed(replay, info.text);
     snprintf(replay->files, sizeof(replay->files), "%s: %s%s", read_format_names[format],
-             base_name(cli->args[0]), cli->args_count > 1 ? " and others" : "");
+             cli_base_name(cli->args[0]), cli->args_count > 1 ? " and others" : "");
     return CLI_EXIT_OK;
 }
 
@@ -434,6 +427,22 @@ static void note_trace(const struct replay *replay, struct sheet *sheet)
     sheet_fact_number(sheet, "span_s", (double)sums.ns / (double)NS_PER_S);
 }
 
+/* A record says what the server itself made of it. */
+static void note_recorded(const struct replay *replay, struct sheet *sheet)
+{
+    const struct trace_recorded *recorded = &replay->trace.recorded;
+    double rate = recorded->tokens > 0 ? (double)recorded->tokens_hit / (double)recorded->tokens : 0;
+
+    if (recorded->lost > 0)
+        sheet_note(sheet, "%llu requests are missing from the record", (unsigned long long)recorded->lost);
+    if (recorded->requests == 0)
+        return;
+    sheet_note(sheet, "as recorded, the server reused %.2f%% of the tokens", 100 * rate);
+    sheet_fact_number(sheet, "recorded_lost", (double)recorded->lost);
+    sheet_fact_number(sheet, "recorded_tokens_hit", (double)recorded->tokens_hit);
+    sheet_fact_number(sheet, "recorded_token_hit_rate", rate);
+}
+
 static void note_cost(const struct replay *replay, struct sheet *sheet)
 {
     const struct cost *cost = &replay->cost;
@@ -483,6 +492,7 @@ static enum cli_exit report_all(struct replay *replay)
 
     cli_note_machine(replay->cli, sheet);
     note_trace(replay, sheet);
+    note_recorded(replay, sheet);
     note_cost(replay, sheet);
     for (size_t i = 0; i < replay->rows_count; i++)
         add_row(sheet, &replay->rows[i], snapshots);

@@ -24,6 +24,13 @@ const char *cli_machine(const struct cli *cli)
                         units_format_size(sysinfo_memory_total(), memory));
 }
 
+const char *cli_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
 void cli_note_machine(const struct cli *cli, struct sheet *sheet)
 {
     const char *machine = cli_machine(cli);

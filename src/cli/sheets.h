@@ -32,6 +32,9 @@ struct sheet_outputs {
 void cli_note_machine(const struct cli *cli, struct sheet *sheet);
 const char *cli_machine(const struct cli *cli); /* in the arena */
 
+/* What a head shows of a path: where a file lies is nobody's business. */
+const char *cli_base_name(const char *path);
+
 /* Writes a file, or standard output for "-". Complains and gives false. */
 bool cli_write_text(const struct cli *cli, const char *path, const struct buf *text) NODISCARD;
 /* All forms that are wanted. Complains and gives a failure. */
