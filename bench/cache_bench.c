@@ -32,10 +32,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/sysinfo.h"
 #include "bench/micro.h"
 #include "cache/index.h"
-#include "version.h"
 
 enum {
     PROMPT_TOKENS = 100000,
@@ -461,8 +459,6 @@ int micro_cache(int argc, char **argv)
 {
     size_t blocks_max = argc > 1 ? (size_t)strtoull(argv[1], NULL, 10) : 1000000;
 
-    printf("# cache_bench, hearth %s (%s, %s), %u cores, %.0f GiB\n", HEARTH_VERSION, HEARTH_COMMIT,
-           HEARTH_VARIANT, sysinfo_cores(), (double)sysinfo_memory_total() / (double)(1 << 30));
     printf("part,block_tokens,blocks,children,us_p50,us_p99,vs_memcmp\n");
     for (size_t blocks = 10000; blocks <= blocks_max; blocks *= 10)
         bench_corpus(16, blocks);

@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "bench/micro.h"
 #include "prompt/jinja.h"
-#include "version.h"
 
 enum {
     MESSAGES = 200,
@@ -157,8 +156,7 @@ int micro_jinja(int argc, char **argv)
     char folder[1024];
 
     snprintf(folder, sizeof(folder), "%s/templates", root ? root : "../shared");
-    printf("# jinja: %d messages of %d bytes, commit %s, %s\n", MESSAGES, MESSAGE_BYTES,
-           HEARTH_COMMIT, HEARTH_VARIANT);
+    printf("# %d messages of %d bytes\n", MESSAGES, MESSAGE_BYTES);
     printf("template,output_bytes,compile_us,render_us_median,render_us_best\n");
     if (argc > 1 && strcmp(argv[1], "--all") == 0) {
         bench_all(folder);

@@ -15,7 +15,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 #include "base/attr.h"
 #include "base/clock.h"
@@ -24,7 +23,6 @@
 #include "bench/micro.h"
 #include "tier/pages.h"
 #include "tier/tier_ram.h"
-#include "version.h"
 
 #define TURNS 5
 #define BYTES_MOVED \
@@ -183,12 +181,9 @@ static void bench_pages(uint64_t bytes)
 int micro_pages(int argc, char **argv)
 {
     static const uint64_t sizes[] = {64 << 10, 1 << 20, 8 << 20, 28 << 20};
-    struct utsname machine;
 
     (void)argc;
     (void)argv;
-    if (uname(&machine) == 0)
-        printf("# pages_bench, %s, %s %s\n", HEARTH_COMMIT, machine.sysname, machine.machine);
     printf("what,bytes,value,unit,of_memcpy\n");
     bench_pages(16 << 10);
     bench_pages(1 << 20);

@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,7 +33,6 @@
 #include "base/mem.h"
 #include "bench/micro.h"
 #include "tier/tier_ssd.h"
-#include "version.h"
 
 enum { TURNS = 3, PIECE = 4 << 20, OBJECT_BYTES = 8 << 20, SMALL_BYTES = 4096 };
 
@@ -295,15 +293,12 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 int micro_tier(int argc, char **argv)
 {
     struct bench bench = {0};
-    struct utsname machine;
 
     snprintf(bench.dir, sizeof(bench.dir), "%s/tier_bench.XXXXXX", argc > 1 ? argv[1] : ".");
     if (mkdtemp(bench.dir) == NULL) {
         perror("tier_bench");
         return 1;
     }
-    if (uname(&machine) == 0)
-        printf("# tier_bench, %s, %s %s\n", HEARTH_COMMIT, machine.sysname, machine.machine);
     printf("what,count,value,unit,ratio\n");
     bench_bytes(&bench, argc > 2 ? strtoull(argv[2], NULL, 10) : 512);
     bench_recover(&bench, argc > 3 ? strtoull(argv[3], NULL, 10) : 100000);

@@ -253,7 +253,7 @@ static void bench_model(const char *path)
 /* A model file as it is, or one made for the occasion and kept in build/. */
 static void bench_named(const char *name, const char *family, const struct model_shape *shape)
 {
-    char path[256];
+    char path[MICRO_PATH_BYTES];
     struct errinfo info = {0};
 
     bench_name = name;
@@ -261,10 +261,9 @@ static void bench_named(const char *name, const char *family, const struct model
         bench_model(name);
         return;
     }
-    snprintf(path, sizeof(path), "build/bench-%s.gguf", name);
+    micro_path(path, name);
     struct model_make_options options = {.family = family, .out = path, .shape = *shape};
-    if (access(path, R_OK) != 0)
-        check(model_make(&options, &info), &info);
+    check(model_make(&options, &info), &info);
     bench_model(path);
 }
 
@@ -292,8 +291,8 @@ int micro_worker(int argc, char **argv)
 
     read_number("HEARTH_BENCH_ROUNDS", &rounds);
     read_number("HEARTH_BENCH_TOKENS", &decode_tokens);
-    printf("# %s; best of %u rounds; decode after %d tokens, one thread; state of %d tokens in objects of %d\n",
-           engine_library_version(), rounds, TOKENS, TOKENS, OBJECT);
+    printf("# best of %u rounds; decode after %d tokens, one thread; state of %d tokens in objects of %d\n", rounds, TOKENS,
+           TOKENS, OBJECT);
     printf("model,vocab,decode_tok_s,decode_time_ratio,decode_cpu_ratio,trip_us,mb,restore_gb_s,restore_ratio,restore_cpu_ratio,"
            "restore_staged_ratio,restore_staged_cpu_ratio,store_gb_s,store_ratio,store_cpu_ratio\n");
     for (int i = 1; i < argc; i++)

@@ -8,6 +8,11 @@
 #ifndef HEARTH_BENCH_MICRO_H
 #define HEARTH_BENCH_MICRO_H
 
+enum { MICRO_PATH_BYTES = 1024 };
+
+/* Where a model that is made for the occasion goes: $TMPDIR/NAME.gguf. The folder is the run's own, and goes with it. */
+void micro_path(char out[MICRO_PATH_BYTES], const char *name);
+
 /* As main: argv[0] is the name, what may follow stands in the head of bench/NAME_bench.c. */
 int micro_state(int argc, char **argv);  /* state out of the engine and back, beside memcpy */
 int micro_cache(int argc, char **argv);  /* lookups and inserts among a million blocks, beside memcmp */

@@ -7,6 +7,7 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -55,11 +56,14 @@ bool bench_is_micro(const char *name)
     return find_micro(name) != NULL;
 }
 
-/* Here and now; what it prints is the user's. */
-static enum cli_exit run_raw(const struct cli *cli, const struct micro *micro)
+/* Here and now; what it prints is the user's. What it makes on the way lies in the folder. */
+static enum cli_exit run_raw(struct bench *bench, const struct micro *micro)
 {
+    const struct cli *cli = bench->cli;
     char *argv[ARGS_MAX + 1] = {NULL};
 
+    setenv("TMPDIR", bench->scratch, 1);
+    printf("# %s\n", cli_machine_line(cli));
     for (size_t i = 0; i < cli->args_count && i < ARGS_MAX; i++)
         argv[i] = (char *)(uintptr_t)cli->args[i];
     return micro->run((int)MIN(cli->args_count, ARGS_MAX), argv) == 0 ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
@@ -103,7 +107,9 @@ static bool run_child(struct bench *bench, const char *out)
         return false;
     }
     fill_argv(bench->cli, self, argv);
-    const struct process_options options = {.fs = bench->cli->setup->fs, .argv = argv, .out = out, .err = NULL};
+    /* Its folder is below ours: should it die, we clean up behind it. */
+    const struct process_options options = {.fs = bench->cli->setup->fs, .argv = argv, .variable = "TMPDIR",
+                                            .value = bench->scratch, .out = out};
     enum err err = process_start(&process, &options, &info);
     if (err == ERR_OK) {
         await(bench, process, out);
@@ -114,7 +120,7 @@ static bool run_child(struct bench *bench, const char *out)
     return err == ERR_OK;
 }
 
-/* What it printed, under the machine's line. */
+/* What it printed; the first line is the machine's. */
 static bool read_output(struct bench *bench, const char *out)
 {
     struct errinfo info = {0};
@@ -129,28 +135,31 @@ static bool read_output(struct bench *bench, const char *out)
     if (err != ERR_OK)
         bench_fail(bench, "%s: %s", bench->cli->args[0], info.text);
     else
-        cli_note_machine(bench->cli, bench->sheet);
+        cli_fact_machine(bench->cli, bench->sheet);
     return err == ERR_OK;
+}
+
+/* Rows first, then the forms that are wanted. */
+static enum cli_exit run_sheet(struct bench *bench, const struct micro *micro)
+{
+    char out[SERVER_PATH_BYTES + 16];
+
+    snprintf(out, sizeof(out), "%s/rows.csv", bench->scratch);
+    bool good = run_child(bench, out) && read_output(bench, out);
+    progress_finish(&bench->bar, good);
+    return good ? cli_write_sheet(bench->cli, &bench->options->outputs, bench->sheet, &micro->plot) : CLI_EXIT_FAILURE;
 }
 
 enum cli_exit bench_micro(struct cli *cli, const struct bench_options *options)
 {
     const struct micro *micro = find_micro(cli->args[0]);
     struct bench bench = {.cli = cli, .options = options};
-    char out[SERVER_PATH_BYTES + 16];
-    enum cli_exit status = CLI_EXIT_FAILURE;
 
-    if (options->raw)
-        return run_raw(cli, micro);
     if (!process_make_scratch(bench.scratch, sizeof(bench.scratch))) {
         cli_error(cli, "no folder for temporary files: %s", bench.scratch);
         return CLI_EXIT_FAILURE;
     }
-    snprintf(out, sizeof(out), "%s/rows.csv", bench.scratch);
-    bool good = run_child(&bench, out) && read_output(&bench, out);
-    progress_finish(&bench.bar, good);
-    if (good)
-        status = cli_write_sheet(cli, &options->outputs, bench.sheet, &micro->plot);
+    enum cli_exit status = options->raw ? run_raw(&bench, micro) : run_sheet(&bench, micro);
     process_remove_tree(bench.scratch);
     sheet_destroy(&bench.sheet);
     return status;

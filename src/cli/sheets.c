@@ -31,17 +31,29 @@ const char *cli_base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-void cli_note_machine(const struct cli *cli, struct sheet *sheet)
+static const char *text_or_none(const char *text)
 {
-    const char *machine = cli_machine(cli);
+    return text != NULL ? text : ""; /* the arena is at its end */
+}
 
-    machine = machine != NULL ? machine : "";
-    sheet_note(sheet, "hearth %s (%s, %s), libllama %s; %s", HEARTH_VERSION, HEARTH_COMMIT, HEARTH_VARIANT,
-               engine_library_version(), machine);
+const char *cli_machine_line(const struct cli *cli)
+{
+    return text_or_none(arena_printf(cli->arena, "hearth %s (%s, %s), libllama %s; %s", HEARTH_VERSION, HEARTH_COMMIT,
+                                     HEARTH_VARIANT, engine_library_version(), text_or_none(cli_machine(cli))));
+}
+
+void cli_fact_machine(const struct cli *cli, struct sheet *sheet)
+{
     sheet_fact_text(sheet, "hearth", HEARTH_VERSION);
     sheet_fact_text(sheet, "commit", HEARTH_COMMIT);
     sheet_fact_text(sheet, "libllama", engine_library_version());
-    sheet_fact_text(sheet, "machine", machine);
+    sheet_fact_text(sheet, "machine", text_or_none(cli_machine(cli)));
+}
+
+void cli_note_machine(const struct cli *cli, struct sheet *sheet)
+{
+    sheet_note(sheet, "%s", cli_machine_line(cli));
+    cli_fact_machine(cli, sheet);
 }
 
 static bool is_stdout(const char *path)

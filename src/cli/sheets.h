@@ -30,6 +30,8 @@ struct sheet_outputs {
 
 /* The first line of every sheet, and facts: program, version, library, machine. */
 void cli_note_machine(const struct cli *cli, struct sheet *sheet);
+void cli_fact_machine(const struct cli *cli, struct sheet *sheet); /* without the line */
+const char *cli_machine_line(const struct cli *cli);               /* the line alone, in the arena */
 const char *cli_machine(const struct cli *cli); /* in the arena */
 
 /* What a head shows of a path: where a file lies is nobody's business. */

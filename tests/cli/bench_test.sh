@@ -107,16 +107,16 @@ test_usage() {
 
 # A microbenchmark prints CSV, and becomes a table like all others.
 test_micro_is_a_sheet() {
-    bench tokens --raw
+    bench cache 1000 --raw
     expect_status 0
-    expect_out 'way,bytes,tokens,'
-    bench tokens --json t.json --csv t.csv --svg t.svg
+    expect_out 'part,block_tokens,blocks,'
+    bench cache 1000 --json t.json --csv t.csv --svg t.svg
     expect_status 0
-    expect_out 'us_median'
+    expect_out 'us_p50'
     expect_out 'hearth 0.'
-    grep -q '"us_median":[0-9]' t.json || fail "$(cat t.json)"
-    grep -q '^way,bytes,tokens,' t.csv || fail "$(cat t.csv)"
-    grep -q '</svg>' t.svg || fail 'no picture'
+    grep -q '"us_p50":[0-9]' t.json || fail "$(cat t.json)"
+    grep -q '^part,block_tokens,blocks,' t.csv || fail "$(cat t.csv)"
+    grep -q '<polyline' t.svg || fail 'no picture'
     left_nothing
 }
 
