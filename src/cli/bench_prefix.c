@@ -5,8 +5,8 @@
  *      nearest   its last tenth is another one
  *
  *      server 1  A cold | A, A' from the device | B | A from RAM | B | A' from RAM       the device holds one prompt: B displaces A
- *      server 2  the same folders after a restart, RAM for one prompt: A | B | A from SSD | B | A' from SSD
- *      server 3  after another restart: A'
+ *      server 2  the same folders after a restart: A;  server 3: A'
+ *      server 4  RAM for one prompt only: A | B | A from SSD | B | A' from SSD
  *
  * Each A' has another last tenth. Only A, B and these tenths are ever computed, so that a large size takes no longer than it must.
  *
@@ -20,7 +20,7 @@
 #include "bench/words.h"
 #include "cli/bench.h"
 
-enum { SIZES_MAX = 16, STEPS = 13, TEXT_BYTES_MAX = 256 << 20, RAM_MIN = 2 << 20, ANSWER_ROOM = 320, IDLE_MS = 60000 };
+enum { SIZES_MAX = 16, STEPS = 14, TEXT_BYTES_MAX = 256 << 20, RAM_MIN = 2 << 20, ANSWER_ROOM = 320, IDLE_MS = 60000 };
 
 const struct sheet_column bench_prefix_columns[] = {
     {"size", "size", 0},           {"case", "case", SHEET_TEXT},    {"prompt", "prompt", 0},
@@ -158,11 +158,11 @@ static bool run_size(struct prefix *prefix, const char *model)
     uint64_t one = MAX((uint64_t)(held > 0 ? held * 1.2 : 0), RAM_MIN);
     return measure(prefix, "device, exact", a, 0) && measure(prefix, "device, nearest", a, 101) &&
            measure(prefix, NULL, b, 0) && measure(prefix, "ram, exact", a, 0) && measure(prefix, NULL, b, 0) &&
-           measure(prefix, "ram, nearest", a, 102) && stop(prefix) && start(prefix, model, one) &&
-           measure(prefix, "restart, exact", a, 0) && measure(prefix, NULL, b, 0) &&
-           measure(prefix, "ssd, exact", a, 0) && measure(prefix, NULL, b, 0) &&
-           measure(prefix, "ssd, nearest", a, 103) && stop(prefix) && start(prefix, model, one) &&
-           measure(prefix, "restart, nearest", a, 104) && stop(prefix);
+           measure(prefix, "ram, nearest", a, 102) && stop(prefix) && start(prefix, model, 0) &&
+           measure(prefix, "restart, exact", a, 0) && stop(prefix) && start(prefix, model, 0) &&
+           measure(prefix, "restart, nearest", a, 103) && stop(prefix) && start(prefix, model, one) &&
+           measure(prefix, NULL, a, 0) && measure(prefix, NULL, b, 0) && measure(prefix, "ssd, exact", a, 0) &&
+           measure(prefix, NULL, b, 0) && measure(prefix, "ssd, nearest", a, 104) && stop(prefix);
 }
 
 enum cli_exit bench_prefix(struct bench *bench)
