@@ -358,6 +358,15 @@ enum err record_open(struct record **out, const struct record_options *options, 
     return err;
 }
 
+static void say_sums(const struct record *record)
+{
+    struct record_stats stats;
+
+    record_get_stats(record, &stats);
+    LOG_INFO(record->log, "record", "closed", LOG_STR("file", record->path), LOG_UINT("requests", stats.requests),
+             LOG_UINT("lost", stats.lost), LOG_UINT("bytes", stats.bytes));
+}
+
 void record_close(struct record **out)
 {
     struct record *record = *out;
@@ -366,7 +375,10 @@ void record_close(struct record **out)
         return;
     if (record->queue != NULL)
         queue_close(record->queue);
+    bool ran = record->thread.started;
     thread_join(&record->thread);
+    if (ran)
+        say_sums(record);
     queue_destroy(&record->queue);
     file_close(record->fs, &record->fd);
     buf_fini(&record->line);

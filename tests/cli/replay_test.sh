@@ -168,6 +168,7 @@ test_a_recorded_session_replays() {
         start --record rec.jsonl --record-block "$block"
         for text in "$a" "$a" "$c" "$a$b" "$a$c" "$c" "$(words 4 30)" "$a$b$c"; do ask "$text"; done
         stop
+        grep -q '\[record\] closed file=rec.jsonl requests=8 lost=0 bytes=' log || fail "no sums: $(cat log)"
         [ "$(wc -l <rec.jsonl)" = 9 ] || fail "lines: $(cut -c1-200 rec.jsonl)"
         # shellcheck disable=SC2086
         run "$HEARTH" replay rec.jsonl --model m.gguf --ctx-size 512 --policy saving-per-byte $capacity --json report.json
