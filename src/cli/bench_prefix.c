@@ -16,11 +16,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "bench/words.h"
 #include "cli/bench.h"
 
-enum { SIZES_MAX = 16, STEPS = 14, TEXT_BYTES_MAX = 256 << 20, RAM_MIN = 2 << 20, ANSWER_ROOM = 320, IDLE_MS = 60000 };
+enum { SIZES_MAX = 16, STEPS = 14, TEXT_BYTES_MAX = 256 << 20, RAM_MIN = 2 << 20, ANSWER_ROOM = 320 };
 
 const struct sheet_column bench_prefix_columns[] = {
     {"size", "size", 0},           {"case", "case", SHEET_TEXT},    {"prompt", "prompt", 0},
@@ -83,15 +82,6 @@ static void add_row(struct prefix *prefix, const char *name, const struct ask_re
     sheet_text(sheet, cache->reason);
 }
 
-/* What the last answer left behind is stored when nothing runs any more. */
-static void settle(struct prefix *prefix)
-{
-    uint64_t deadline_ns = clock_deadline_ns(clock_real(), IDLE_MS * NS_PER_MS);
-
-    while (server_metric(&prefix->server, "hearth_sched_active") > 0 && clock_mono_ns(clock_real()) < deadline_ns)
-        clock_sleep_ns(clock_real(), 5 * NS_PER_MS);
-}
-
 /* `name` NULL: only to displace others. */
 static bool measure(struct prefix *prefix, const char *name, uint64_t seed, uint64_t edit)
 {
@@ -111,7 +101,7 @@ static bool measure(struct prefix *prefix, const char *name, uint64_t seed, uint
     buf_fini(&text);
     ask_result_fini(&result);
     if (good)
-        settle(prefix);
+        server_settle(&prefix->server);
     bench_step(prefix->bench);
     return good;
 }
