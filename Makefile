@@ -128,7 +128,8 @@ $(call keep,$(B)/version.h,#define HEARTH_VERSION "$(VERSION)"\n#define HEARTH_C
 endif
 # ---- sources ---------------------------------------------------------------------------------------------------
 
-src_core := $(sort $(shell find src -name '*.c' ! -path src/main.c))
+# The microbenchmarks of bench/ are part of the program, too: `hearth bench NAME`.
+src_core := $(sort $(shell find src -name '*.c' ! -path src/main.c) $(wildcard bench/*_bench.c))
 obj_core := $(src_core:%.c=$(B)/%.o)
 # tests/<folder>/<name>_test.c is a suite; every other file below tests/support is shared by all suites.
 src_suite   := $(sort $(shell find tests -name '*_test.c'))
@@ -143,7 +144,7 @@ ifdef ONLY
 suites      := $(foreach suite,$(suites),$(if $(findstring $(ONLY),$(suite:$(B)/tests/%=%)),$(suite)))
 sh_suites   := $(foreach suite,$(sh_suites),$(if $(findstring $(ONLY),$(suite:tests/%=%)),$(suite)))
 endif
-benches     := $(patsubst %.c,$(B)/%,$(sort $(wildcard bench/*_bench.c)))
+benches     := $(patsubst bench/%_bench.c,%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
 .PHONY: all test test-system serve lint format fidelity malformed timing stress faults kills powerloss fuzz fuzz-run bench peer qa clean distclean help version FORCE
@@ -157,7 +158,7 @@ $(B)/%.o: %.c $(B)/flags
 	@echo "  CC    $<"
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
-$(B)/src/cli/version.o $(B)/src/cli/serve.o $(B)/src/cli/sheets.o $(B)/src/cli/qa.o $(B)/src/cli/replay.o: $(B)/version.h
+$(B)/src/cli/version.o $(B)/src/cli/serve.o $(B)/src/cli/sheets.o $(B)/src/cli/qa.o: $(B)/version.h
 $(B)/src/engine/backend.o: defines += $(call backends,$(DEPS_BACKENDS))
 
 $(B)/libcore.a: $(obj_core)
@@ -187,10 +188,6 @@ $(B)/fuzz/%_fuzz: $(B)/fuzz/%_fuzz.o $(B)/libcore.a
 $(B)/tests/run: $(B)/tests/run.o
 	@echo "  LINK  $@"
 	@$(CC) $(all_ldflags) -o $@ $^
-
-$(B)/bench/%_bench: $(B)/bench/%_bench.o $(B)/libcore.a
-	@echo "  LINK  $@"
-	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS)
 
 # Not all of $(B): tests that are running have their scratch folders there.
 -include $(shell find $(B)/src $(B)/tests $(B)/bench $(B)/fuzz $(B)/install -name '*.d' -type f 2>/dev/null)
@@ -295,8 +292,8 @@ powerloss: N = 100000
 powerloss: $(B)/tests/tier/ssd_powerloss_test $(B)/tests/cache/powerloss_test ## N= images of a disk that lost its power
 	@for suite in $^; do $(disk_run) HEARTH_POWERLOSS=$(N) $$suite || exit 1; done
 
-bench: all $(benches) ## run the micro-benchmarks
-	@for b in $(benches); do $$b || exit 1; done
+bench: all ## run the micro-benchmarks
+	@for b in $(benches); do $(B)/hearth bench $$b || exit 1; done
 
 # With a private sysroot llama-server comes into it; otherwise the system's is used, if it has one.
 peer: all ## hearth beside llama-server, which is fetched for it (ARGS='--model FILE --size 2K')

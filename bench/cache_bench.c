@@ -1,7 +1,7 @@
 /*
  * cache_bench.c: what the cache costs beside the bytes that it moves. CSV on stdout, one row a point; `#` lines describe the run.
  *
- *      cache_bench [BLOCKS_MAX [FOLDER]]       1,000,000 blocks by default, which takes 3 GB; cache.svg goes to build/bench
+ *      hearth bench cache [BLOCKS_MAX]       1,000,000 blocks by default, which takes 3 GB
  *
  * Of the index alone:
  *   lookup   one prompt of 100,000 tokens, all held, found in an index of more and more blocks. The prompts share a system
@@ -18,26 +18,22 @@
  *   api_get      hearth_plan_fetch of an object of 28 MiB and a copy out of it, as an import does; vs_memcpy: the same copy of plain memory
  *
  * vs_memcmp is the time divided by that of one memcmp of the same tokens with a flat copy as cold as the nodes: what comparing
- * in full (keeps I101) costs in any case, and a number that can be compared between machines; for api_get, of memcpy. Lookups are plotted over blocks.
+ * in full (keeps I101) costs in any case, and a number that can be compared between machines; for api_get, of memcpy.
  */
 #include <hearth/hearth.h>
 
 #include <assert.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/attr.h"
-#include "base/buf.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/sysinfo.h"
+#include "bench/micro.h"
 #include "cache/index.h"
-#include "version.h"
 
 enum {
     PROMPT_TOKENS = 100000,
@@ -47,8 +43,6 @@ enum {
     API_BLOCK = 256,
     API_FLAT = 256, /* prompts in the flat copy: 100 MB, more than processors cache */
     GET_OBJECTS = 12,
-    SERIES_MAX = 4,
-    POINTS_MAX = 8,
     /* Qwen3-0.6B: 28 layers x 8 heads x 128 x (K and V) x 2 bytes, the smallest rows that we expect. */
     ROW_BYTES = 28 * 8 * 128 * 2 * 2,
 };
@@ -56,16 +50,6 @@ enum {
 /* Percentiles, since others share the machine: one lost time slice is more than all lookups of a round. */
 struct sample {
     double us[ROUNDS];
-    size_t count;
-};
-
-/* What becomes a picture: microseconds over blocks. */
-struct plot {
-    struct series {
-        const char *name;
-        double x[POINTS_MAX], y[POINTS_MAX];
-        size_t count;
-    } series[SERIES_MAX];
     size_t count;
 };
 
@@ -109,115 +93,6 @@ static double sample_percentile(struct sample *sample, size_t percent)
 {
     qsort(sample->us, sample->count, sizeof(sample->us[0]), compare_us);
     return sample->us[(sample->count - 1) * percent / 100];
-}
-
-/* ---- a picture: both axes logarithmic, a line for each series and one for the goal ---- */
-
-enum {
-    PLOT_WIDTH = 720,
-    PLOT_HEIGHT = 420,
-    PLOT_MARGIN = 60,
-    PLOT_DECADES_X = 4,
-    PLOT_DECADES_Y = 5
-};
-
-static void plot_add(struct plot *plot, const char *name, double x, double y)
-{
-    struct series *series = plot->series;
-
-    while (series < plot->series + plot->count && strcmp(series->name, name) != 0)
-        series++;
-    if (series == plot->series + plot->count) {
-        assert(plot->count < SERIES_MAX);
-        plot->count++;
-        series->name = name;
-    }
-    assert(series->count < POINTS_MAX);
-    series->x[series->count] = x;
-    series->y[series->count++] = y;
-}
-
-/* 100 to 1,000,000 blocks; 0.1 to 10,000 microseconds. */
-static double plot_x(double blocks)
-{
-    return PLOT_MARGIN + (log10(blocks) - 2) / PLOT_DECADES_X * (PLOT_WIDTH - 2 * PLOT_MARGIN);
-}
-
-static double plot_y(double us)
-{
-    return PLOT_HEIGHT - PLOT_MARGIN -
-           (log10(us) + 1) / PLOT_DECADES_Y * (PLOT_HEIGHT - 2 * PLOT_MARGIN);
-}
-
-static void plot_grid(struct buf *out)
-{
-    for (int i = 0; i <= PLOT_DECADES_X; i++)
-        (void)buf_appendf(out,
-                          "<line x1='%.1f' y1='%d' x2='%.1f' y2='%d' stroke='#ddd'/>"
-                          "<text x='%.1f' y='%d' text-anchor='middle'>%.0f</text>\n",
-                          plot_x(pow(10, i + 2)), PLOT_MARGIN, plot_x(pow(10, i + 2)),
-                          PLOT_HEIGHT - PLOT_MARGIN, plot_x(pow(10, i + 2)),
-                          PLOT_HEIGHT - PLOT_MARGIN + 18, pow(10, i + 2));
-    for (int i = 0; i <= PLOT_DECADES_Y; i++)
-        (void)buf_appendf(out,
-                          "<line x1='%d' y1='%.1f' x2='%d' y2='%.1f' stroke='#ddd'/>"
-                          "<text x='%d' y='%.1f' text-anchor='end'>%g</text>\n",
-                          PLOT_MARGIN, plot_y(pow(10, i - 1)), PLOT_WIDTH - PLOT_MARGIN,
-                          plot_y(pow(10, i - 1)), PLOT_MARGIN - 6, plot_y(pow(10, i - 1)) + 4,
-                          pow(10, i - 1));
-    (void)buf_appendf(
-        out,
-        "<line x1='%d' y1='%.1f' x2='%d' y2='%.1f' stroke='#c00' stroke-dasharray='6 4'/>"
-        "<text x='%d' y='%.1f' fill='#c00' text-anchor='end'>goal: 1 ms</text>\n",
-        PLOT_MARGIN, plot_y(1000), PLOT_WIDTH - PLOT_MARGIN, plot_y(1000),
-        PLOT_WIDTH - PLOT_MARGIN - 4, plot_y(1000) - 5);
-}
-
-static void plot_series(struct buf *out, const struct series *series, size_t which)
-{
-    static const char *const colours[SERIES_MAX] = {"#1b6ca8", "#2e8b57", "#b8560f", "#6a3d9a"};
-
-    (void)buf_appendf(out, "<polyline fill='none' stroke-width='2' stroke='%s' points='",
-                      colours[which]);
-    for (size_t i = 0; i < series->count; i++)
-        (void)buf_appendf(out, "%.1f,%.1f ", plot_x(series->x[i]), plot_y(series->y[i]));
-    (void)buf_append_str(out, "'/>\n");
-    for (size_t i = 0; i < series->count; i++)
-        (void)buf_appendf(out, "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'/>\n",
-                          plot_x(series->x[i]), plot_y(series->y[i]), colours[which]);
-    (void)buf_appendf(out, "<text x='%d' y='%zu' fill='%s'>%s</text>\n", PLOT_MARGIN + 10,
-                      PLOT_MARGIN + 18 + 16 * which, colours[which], series->name);
-}
-
-static void plot_write(const struct plot *plot, const char *folder)
-{
-    const struct file_sys *fs = file_sys_real();
-    struct errinfo info = {0};
-    struct buf out;
-    int dir = FILE_NO;
-
-    buf_init(&out, 1 << 20);
-    (void)buf_appendf(
-        &out,
-        "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' font-family='sans-serif' "
-        "font-size='12'>\n<rect width='100%%' height='100%%' fill='white'/>\n"
-        "<text x='%d' y='28' font-size='15'>A prompt of 100,000 tokens: microseconds of a lookup "
-        "(median) "
-        "over blocks held</text>\n",
-        PLOT_WIDTH, PLOT_HEIGHT, PLOT_MARGIN);
-    plot_grid(&out);
-    for (size_t i = 0; i < plot->count; i++)
-        plot_series(&out, &plot->series[i], i);
-    (void)buf_append_str(&out, "</svg>\n");
-    enum err err = file_open_dir(fs, folder, true, &dir, &info);
-    if (err == ERR_OK)
-        err = file_replace(fs, dir, "cache.svg", out.data, out.len, 0644, &info);
-    if (err != ERR_OK)
-        fprintf(stderr, "cache_bench: %s\n", info.text);
-    else
-        printf("# plot: %s/cache.svg\n", folder);
-    file_close(fs, &dir);
-    buf_fini(&out);
 }
 
 /* ---- the index alone ---- */
@@ -283,7 +158,7 @@ static void print_row(const char *part, uint32_t block, size_t blocks, size_t ch
 {
     double us = sample_percentile(sample, 50);
 
-    printf("%s,%" PRIu32 ",%zu,%zu,%.2f,%.2f,", part, block, blocks, children, us,
+    printf("%s_%" PRIu32 ",%" PRIu32 ",%zu,%zu,%.2f,%.2f,", part, block, block, blocks, children, us,
            sample_percentile(sample, 99));
     if (flat != NULL)
         printf("%.2f", us / sample_percentile(flat, 50));
@@ -301,7 +176,7 @@ static size_t random_prompt(const struct corpus *corpus, int32_t *prompt, uint64
     return i;
 }
 
-static void bench_lookup(const struct corpus *corpus, struct plot *plot)
+static void bench_lookup(const struct corpus *corpus)
 {
     struct sample lookup = {.count = 0}, flat = {.count = 0};
     uint64_t seed = 7;
@@ -323,8 +198,6 @@ static void bench_lookup(const struct corpus *corpus, struct plot *plot)
     if (wrong > 0)
         fprintf(stderr, "cache_bench: %zu comparisons were wrong\n", wrong);
     print_row("lookup", corpus->block, index_nodes(corpus->index), 1, &lookup, &flat);
-    plot_add(plot, corpus->block == 16 ? "index, blocks of 16" : "index, blocks of 256",
-             (double)index_nodes(corpus->index), sample_percentile(&lookup, 50));
     mem_free(prompt);
 }
 
@@ -356,12 +229,12 @@ static void print_memory(const struct corpus *corpus)
            100 * per_block / ((double)corpus->block * ROW_BYTES), ROW_BYTES);
 }
 
-static void bench_corpus(uint32_t block, size_t blocks, struct plot *plot)
+static void bench_corpus(uint32_t block, size_t blocks)
 {
     struct corpus corpus;
 
     corpus_init(&corpus, block, blocks);
-    bench_lookup(&corpus, plot);
+    bench_lookup(&corpus);
     bench_insert(&corpus);
     print_memory(&corpus);
     corpus_fini(&corpus);
@@ -458,8 +331,7 @@ static void make_prompt(int32_t *prompt, size_t i)
     fill(prompt + SHARED_TOKENS, PROMPT_TOKENS - SHARED_TOKENS, 2 + i);
 }
 
-static void api_bench_lookup(const struct api *api, int32_t *prompt, const int32_t *flat,
-                             struct plot *plot)
+static void api_bench_lookup(const struct api *api, int32_t *prompt, const int32_t *flat)
 {
     struct sample lookup = {.count = 0}, release = {.count = 0}, compare = {.count = 0};
     size_t whole = PROMPT_TOKENS / API_BLOCK * API_BLOCK, wrong = 0;
@@ -485,8 +357,6 @@ static void api_bench_lookup(const struct api *api, int32_t *prompt, const int32
         fprintf(stderr, "cache_bench: %zu plans or comparisons were wrong\n", wrong);
     print_row("api_lookup", API_BLOCK, api->blocks, 1, &lookup, &compare);
     print_row("api_release", API_BLOCK, api->blocks, 1, &release, NULL);
-    plot_add(plot, "hearth_lookup, blocks of 256", (double)api->blocks,
-             sample_percentile(&lookup, 50));
 }
 
 static void api_bench_insert(struct api *api, uint64_t seed)
@@ -520,7 +390,7 @@ static void api_print_memory(const struct api *api)
            ROW_BYTES);
 }
 
-static void api_bench(size_t blocks_max, struct plot *plot)
+static void api_bench(size_t blocks_max)
 {
     int32_t *prompt = mem_alloc_array(PROMPT_TOKENS, sizeof(*prompt));
     int32_t *flat = mem_alloc_array(API_FLAT, PROMPT_TOKENS * sizeof(*flat));
@@ -537,7 +407,7 @@ static void api_bench(size_t blocks_max, struct plot *plot)
             make_prompt(prompt, api.prompts);
             api_store(&api, prompt, whole, 0);
         }
-        api_bench_lookup(&api, prompt, flat, plot);
+        api_bench_lookup(&api, prompt, flat);
         api_bench_insert(&api, UINT64_C(1) << 40 | blocks);
         api_print_memory(&api);
     }
@@ -585,22 +455,18 @@ static void api_bench_get(void)
     mem_free(tokens);
 }
 
-int main(int argc, char **argv)
+int micro_cache(int argc, char **argv)
 {
     size_t blocks_max = argc > 1 ? (size_t)strtoull(argv[1], NULL, 10) : 1000000;
-    struct plot plot = {.count = 0};
 
-    printf("# cache_bench, hearth %s (%s, %s), %u cores, %.0f GiB\n", HEARTH_VERSION, HEARTH_COMMIT,
-           HEARTH_VARIANT, sysinfo_cores(), (double)sysinfo_memory_total() / (double)(1 << 30));
     printf("part,block_tokens,blocks,children,us_p50,us_p99,vs_memcmp\n");
     for (size_t blocks = 10000; blocks <= blocks_max; blocks *= 10)
-        bench_corpus(16, blocks, &plot);
+        bench_corpus(16, blocks);
     for (size_t blocks = 1000; blocks <= blocks_max / 10; blocks *= 10)
-        bench_corpus(256, blocks, &plot);
+        bench_corpus(256, blocks);
     for (size_t children = 1; children <= blocks_max / 10; children *= 10)
         bench_diverge(256, children);
-    api_bench(blocks_max, &plot);
+    api_bench(blocks_max);
     api_bench_get();
-    plot_write(&plot, argc > 2 ? argv[2] : "build/bench");
     return 0;
 }

@@ -1,7 +1,7 @@
 /*
  * decode_bench.c: what storing costs those who are being answered: one thread decodes with a real model, alone and while the SSD tier writes.
  *
- *      decode_bench [DIR [MIB [MODEL.gguf]]]      a folder of its own below DIR (.) is made and removed; 512 MiB by default
+ *      hearth bench decode [DIR [MIB [MODEL.gguf]]]      a folder of its own below DIR (.) is made and removed; 512 MiB by default
  *
  * Windows of TOKENS tokens take turns: alone, and with WRITES_MAX puts of 8 MiB always under way, handed over between two tokens as the engine's
  * thread does it. They go on until MIB are stored. Both kinds see the same positions of the context.
@@ -25,10 +25,10 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "bench/micro.h"
 #include "engine/engine.h"
 #include "engine/model_make.h"
 #include "tier/tier_ssd.h"
-#include "version.h"
 
 enum { TOKENS = 32, PREFILL = 256, WRITES_MAX = 4, WINDOWS_MAX = 4096 };
 
@@ -114,7 +114,7 @@ static struct window decode(struct bench *bench, bool write)
 
 static void load(struct bench *bench, const char *path)
 {
-    static const char made[] = "build/bench-decode.gguf";
+    char made[MICRO_PATH_BYTES];
     struct model_make_options make = {
         .family = "qwen3",
         .out = made,
@@ -126,7 +126,8 @@ static void load(struct bench *bench, const char *path)
     struct errinfo info = {0};
     token_id tokens[PREFILL];
 
-    if (path == NULL && access(made, R_OK) != 0 && model_make(&make, &info) != ERR_OK)
+    micro_path(made, "decode");
+    if (path == NULL && model_make(&make, &info) != ERR_OK)
         die("model", info.text);
     if (engine_load(&bench->engine, &options, &info) != ERR_OK ||
         engine_seq_acquire(bench->engine, &bench->seq, &info) != ERR_OK)
@@ -181,8 +182,7 @@ static void report(struct bench *bench)
     struct window beside = median_of(bench->beside, NULL, bench->windows);
     struct window ratio = median_of(bench->beside, bench->alone, bench->windows);
 
-    printf("# decode_bench, %s, %d windows of %d tokens, %.1f GiB stored\n", HEARTH_COMMIT,
-           bench->windows, TOKENS, (double)atomic_load(&stored) * OBJECT_BYTES / (1 << 30));
+    printf("# %d windows of %d tokens, %.1f GiB stored\n", bench->windows, TOKENS, (double)atomic_load(&stored) * OBJECT_BYTES / (1 << 30));
     printf("what,wall_ms_per_token,cpu_ms_per_token,wall_ratio,cpu_ratio\n");
     printf("alone,%.3f,%.3f,,\n", alone.wall_s * 1e3 / TOKENS, alone.cpu_s * 1e3 / TOKENS);
     printf("beside,%.3f,%.3f,%.3f,%.3f\n", beside.wall_s * 1e3 / TOKENS,
@@ -197,7 +197,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-int main(int argc, char **argv)
+int micro_decode(int argc, char **argv)
 {
     static struct bench bench;
     uint64_t mib = argc > 2 ? strtoull(argv[2], NULL, 10) : 512;

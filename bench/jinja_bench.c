@@ -12,8 +12,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "bench/micro.h"
 #include "prompt/jinja.h"
-#include "version.h"
 
 enum {
     MESSAGES = 200,
@@ -150,14 +150,13 @@ static void bench_all(const char *folder)
         closedir(dir);
 }
 
-int main(int argc, char **argv)
+int micro_jinja(int argc, char **argv)
 {
     const char *root = getenv("HEARTH_SHARED");
     char folder[1024];
 
     snprintf(folder, sizeof(folder), "%s/templates", root ? root : "../shared");
-    printf("# jinja: %d messages of %d bytes, commit %s, %s\n", MESSAGES, MESSAGE_BYTES,
-           HEARTH_COMMIT, HEARTH_VARIANT);
+    printf("# %d messages of %d bytes\n", MESSAGES, MESSAGE_BYTES);
     printf("template,output_bytes,compile_us,render_us_median,render_us_best\n");
     if (argc > 1 && strcmp(argv[1], "--all") == 0) {
         bench_all(folder);

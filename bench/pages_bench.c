@@ -15,15 +15,14 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 #include "base/attr.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "bench/micro.h"
 #include "tier/pages.h"
 #include "tier/tier_ram.h"
-#include "version.h"
 
 #define TURNS 5
 #define BYTES_MOVED \
@@ -179,13 +178,12 @@ static void bench_pages(uint64_t bytes)
     pages_destroy(&pages);
 }
 
-int main(void)
+int micro_pages(int argc, char **argv)
 {
     static const uint64_t sizes[] = {64 << 10, 1 << 20, 8 << 20, 28 << 20};
-    struct utsname machine;
 
-    if (uname(&machine) == 0)
-        printf("# pages_bench, %s, %s %s\n", HEARTH_COMMIT, machine.sysname, machine.machine);
+    (void)argc;
+    (void)argv;
     printf("what,bytes,value,unit,of_memcpy\n");
     bench_pages(16 << 10);
     bench_pages(1 << 20);

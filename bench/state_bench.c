@@ -1,7 +1,7 @@
 /*
  * state_bench.c: how fast state moves, beside memcpy of the same bytes in the same run, and what capturing it costs a prefill.
  *
- *      state_bench [MODEL.gguf | FAMILY | PRESET]...
+ *      hearth bench state [MODEL.gguf | FAMILY | PRESET]...
  *
  * By default three made models whose rows are as wide as those of a real one and whose weights are small, so that it takes seconds:
  * what is measured is moving state. What capture costs a real prefill is seen with a preset (qwen3-0.6b: minutes).
@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench/micro.h"
 #include "engine/engine.h"
 #include "engine/model_make.h"
 #include "engine/state.h"
@@ -212,29 +213,28 @@ static const struct wide {
     {"sliding", "gemma3", {.layers = 12, .width = 256, .heads = 16, .kv_heads = 16, .head_dim = 128, .ff = 256, .context = 16384}},
 };
 
-/* A model file as it is, or one made for the occasion and kept in build/. */
+/* A model file as it is, or one made for the occasion. */
 static void bench_name(const char *name, const char *family, const struct model_shape *shape)
 {
-    char path[256];
+    char path[MICRO_PATH_BYTES];
     struct errinfo info = {0};
 
     if (access(name, R_OK) == 0) {
         bench_model(name, name);
         return;
     }
-    snprintf(path, sizeof(path), "build/bench-%s.gguf", name);
+    micro_path(path, name);
     struct model_make_options options = {.family = family, .out = path, .shape = *shape};
-    if (access(path, R_OK) != 0 && model_make(&options, &info) != ERR_OK)
+    if (model_make(&options, &info) != ERR_OK)
         die(name, info.text);
     bench_model(name, path);
 }
 
-int main(int argc, char **argv)
+int micro_state(int argc, char **argv)
 {
     const struct model_shape as_made = {.context = 16384};
 
-    printf("# %s; export and import in GB/s beside memcpy of the same bytes; capture: rows and a snapshot per chunk of %d\n",
-           engine_library_version(), CHUNK);
+    printf("# export and import in GB/s beside memcpy of the same bytes; capture: rows and a snapshot per chunk of %d\n", CHUNK);
     printf("model,tokens_per_object,mb,memcpy_gb_s,export_gb_s,import_gb_s,export_to_memcpy,import_to_memcpy,checked_import_to_memcpy,"
            "prefill_tok_s,capture_percent\n");
     for (int i = 1; i < argc; i++)

@@ -12,7 +12,7 @@
  * CSV, one row per point, the best of TURNS turns, in turns with what it is compared with; `ratio` is to the plain run. All write runs end with
  * fsync of every file, so that what is measured is the disk, not the page cache.
  *
- *      tier_bench [DIR [MIB [OBJECTS]]]     a folder of its own below DIR (.) is made and removed
+ *      hearth bench tier [DIR [MIB [OBJECTS]]]     a folder of its own below DIR (.) is made and removed
  */
 #include <assert.h>
 #include <fcntl.h>
@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,8 +31,8 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "bench/micro.h"
 #include "tier/tier_ssd.h"
-#include "version.h"
 
 enum { TURNS = 3, PIECE = 4 << 20, OBJECT_BYTES = 8 << 20, SMALL_BYTES = 4096 };
 
@@ -291,18 +290,15 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-int main(int argc, char **argv)
+int micro_tier(int argc, char **argv)
 {
     struct bench bench = {0};
-    struct utsname machine;
 
     snprintf(bench.dir, sizeof(bench.dir), "%s/tier_bench.XXXXXX", argc > 1 ? argv[1] : ".");
     if (mkdtemp(bench.dir) == NULL) {
         perror("tier_bench");
         return 1;
     }
-    if (uname(&machine) == 0)
-        printf("# tier_bench, %s, %s %s\n", HEARTH_COMMIT, machine.sysname, machine.machine);
     printf("what,count,value,unit,ratio\n");
     bench_bytes(&bench, argc > 2 ? strtoull(argv[2], NULL, 10) : 512);
     bench_recover(&bench, argc > 3 ? strtoull(argv[3], NULL, 10) : 100000);

@@ -16,12 +16,12 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench/micro.h"
 #include "engine/engine.h"
 #include "engine/model_make.h"
 #include "prompt/neutral.h"
 #include "prompt/template.h"
 #include "prompt/tokens.h"
-#include "version.h"
 
 enum {
     TOKENS = 200000,
@@ -32,7 +32,6 @@ enum {
     ARENA_BYTES = 1 << 30,
 };
 
-static const char made[] = "build/bench-tokens.gguf";
 
 struct bench {
     struct engine *engine;
@@ -243,13 +242,16 @@ static void bench_all(struct bench *b)
     buf_fini(&kept);
 }
 
+/* `path` NULL: a model made for the occasion. */
 static void setup(struct bench *b, const char *path)
 {
+    char made[MICRO_PATH_BYTES];
     struct model_make_options make = {.family = "qwen3", .out = made};
-    struct engine_options load = {.path = path, .context = 256, .sequences = 1, .chunk = 64};
+    struct engine_options load = {.path = path != NULL ? path : made, .context = 256, .sequences = 1, .chunk = 64};
     struct errinfo info = {0};
 
-    if (path == made && access(made, R_OK) != 0 && model_make(&make, &info) != ERR_OK)
+    micro_path(made, "tokens");
+    if (path == NULL && model_make(&make, &info) != ERR_OK)
         die(info.text);
     if (engine_load(&b->engine, &load, &info) != ERR_OK)
         die(info.text);
@@ -266,14 +268,12 @@ static void setup(struct bench *b, const char *path)
     arena_init(&b->arena, ARENA_BYTES);
 }
 
-int main(int argc, char **argv)
+int micro_tokens(int argc, char **argv)
 {
     struct bench b = {0};
 
-    setup(&b, argc > 1 ? argv[1] : made);
-    printf("# tokens: %s, %u tokens in the vocabulary, commit %s, %s\n",
-           engine_facts(b.engine)->name, engine_facts(b.engine)->vocab, HEARTH_COMMIT,
-           HEARTH_VARIANT);
+    setup(&b, argc > 1 ? argv[1] : NULL);
+    printf("# %s, %u tokens in the vocabulary\n", engine_facts(b.engine)->name, engine_facts(b.engine)->vocab);
     printf("way,bytes,tokens,tokenized,us_median,us_best,to_whole\n");
     bench_all(&b);
     arena_fini(&b.arena);

@@ -2,7 +2,7 @@
  * worker_bench.c: what the boundary of a process costs: decoding and restoring on an engine here and on one in a process of its own
  * (engine/engine_worker.h), turn by turn in one run.
  *
- *      worker_bench [MODEL.gguf | FAMILY | PRESET]...
+ *      hearth bench worker [MODEL.gguf | FAMILY | PRESET]...
  *
  * By default three made models whose rows are as wide as those of a real one and whose weights are small. They show the cost of moving
  * state, and, as a token takes them well under a millisecond, the worst case of decoding; a real share is seen with a preset
@@ -19,11 +19,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench/micro.h"
 #include "engine/engine.h"
 #include "engine/engine_worker.h"
 #include "engine/model_make.h"
 #include "engine/state.h"
-#include "engine/worker_main.h"
 #include "engine/worker_process.h"
 
 enum { TOKENS = 1024, CHUNK = 256, OBJECT = 256, OBJECTS = TOKENS / OBJECT, TRIPS = 1000 };
@@ -253,7 +253,7 @@ static void bench_model(const char *path)
 /* A model file as it is, or one made for the occasion and kept in build/. */
 static void bench_named(const char *name, const char *family, const struct model_shape *shape)
 {
-    char path[256];
+    char path[MICRO_PATH_BYTES];
     struct errinfo info = {0};
 
     bench_name = name;
@@ -261,10 +261,9 @@ static void bench_named(const char *name, const char *family, const struct model
         bench_model(name);
         return;
     }
-    snprintf(path, sizeof(path), "build/bench-%s.gguf", name);
+    micro_path(path, name);
     struct model_make_options options = {.family = family, .out = path, .shape = *shape};
-    if (access(path, R_OK) != 0)
-        check(model_make(&options, &info), &info);
+    check(model_make(&options, &info), &info);
     bench_model(path);
 }
 
@@ -286,16 +285,14 @@ static void read_number(const char *variable, unsigned *value)
         *value = (unsigned)number;
 }
 
-int main(int argc, char **argv)
+int micro_worker(int argc, char **argv)
 {
     const struct model_shape as_made = {.context = 16384};
 
-    if (argc == 2 && strcmp(argv[1], WORKER_ARGUMENT) == 0)
-        return worker_main(WORKER_SOCKET);
     read_number("HEARTH_BENCH_ROUNDS", &rounds);
     read_number("HEARTH_BENCH_TOKENS", &decode_tokens);
-    printf("# %s; best of %u rounds; decode after %d tokens, one thread; state of %d tokens in objects of %d\n",
-           engine_library_version(), rounds, TOKENS, TOKENS, OBJECT);
+    printf("# best of %u rounds; decode after %d tokens, one thread; state of %d tokens in objects of %d\n", rounds, TOKENS,
+           TOKENS, OBJECT);
     printf("model,vocab,decode_tok_s,decode_time_ratio,decode_cpu_ratio,trip_us,mb,restore_gb_s,restore_ratio,restore_cpu_ratio,"
            "restore_staged_ratio,restore_staged_cpu_ratio,store_gb_s,store_ratio,store_cpu_ratio\n");
     for (int i = 1; i < argc; i++)

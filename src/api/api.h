@@ -36,6 +36,7 @@ struct memory;
 struct metric_set;
 struct neutral;
 struct pool;
+struct record;
 struct replay;
 
 /* Zero is a good default for each field. What is pointed to outlives the api. */
@@ -52,6 +53,7 @@ struct api_options {
     struct replay *replay;    /* NULL = off */
     bool replay_keep;
     struct hearth_cache *cache; /* for its numbers; NULL = off */
+    struct record *record;    /* what was asked is written there; NULL = nowhere */
     struct memory *memory; /* for its numbers; NULL = no ceiling */
     const char *version, *commit; /* of the program; NULL = unknown */
     struct log *log;

@@ -6,6 +6,7 @@
 #include "api/call.h"
 
 #include "api/api_impl.h"
+#include "api/record.h"
 #include "api/report.h"
 #include "api/stats.h"
 #include "base/clock.h"
@@ -122,6 +123,25 @@ static void log_error(struct call *call, const struct api_error *error)
              error->message);
 }
 
+/* What it found, for `hearth replay`. */
+static void record(struct call *call)
+{
+    struct clock *clock = call->api->clock;
+
+    if (call->api->options.record == NULL)
+        return;
+    record_add(call->api->options.record,
+               &(struct record_entry){
+                   .at_wall_ns = clock_wall_ns(clock) - (clock_mono_ns(clock) - call->arrived_ns),
+                   .model = model_name(call->model),
+                   .tenant = call->tenant,
+                   .salt = call->request.cache_salt,
+                   .tokens = call->prepared.prompt.tokens,
+                   .anchor = call->prepared.anchor,
+                   .usage = &call->answer.usage,
+               });
+}
+
 static void count(struct call *call)
 {
     struct stats_call stats = {
@@ -144,8 +164,10 @@ void call_end(struct call *call)
     else if (!call->answered)
         end_untouched(call);
     error = error_of(call);
-    if (call->answer.begun) /* before that nothing is known */
+    if (call->answer.begun) { /* before that nothing is known */
         log_generation(call);
+        record(call);
+    }
     if (error && !is_lost(call))
         log_error(call, error);
     count(call);

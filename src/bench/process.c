@@ -35,7 +35,8 @@ static void become(const struct process_options *options, int out, int err, pid_
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent || dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0)
+    if (getppid() != parent || dup2(out, STDOUT_FILENO) < 0 ||
+        (err != FILE_NO && dup2(err, STDERR_FILENO) < 0))
         _exit(126);
     execv(options->argv[0], (char *const *)(uintptr_t)options->argv);
     _exit(127);
@@ -55,7 +56,7 @@ enum err process_start(struct process **out_process, const struct process_option
 
     *out_process = NULL;
     enum err err = open_output(options, options->out, O_TRUNC, &out, info);
-    if (err == ERR_OK)
+    if (err == ERR_OK && options->err != NULL)
         err = open_output(options, options->err, O_APPEND, &err_fd, info);
     if (err == ERR_OK && options->variable != NULL) /* before the fork: the child may not */
         setenv(options->variable, options->value, 1);

@@ -20,7 +20,7 @@ struct process_options {
     const struct file_sys *fs;
     const char *const *argv;  /* a path, arguments, NULL */
     const char *variable, *value; /* added to the environment; NULL = nothing */
-    const char *out, *err;    /* files that get its output: `out` anew, `err` at its end; may be the same */
+    const char *out, *err;    /* files that get its output: `out` anew, `err` at its end; may be the same; `err` NULL = ours */
 };
 
 enum err process_start(struct process **process, const struct process_options *options,

@@ -1,8 +1,11 @@
 /*
  * qa_report.c: a scenario as JSON: probes, their requests from both sides, and the criteria with what was seen.
  *
- *      {"id", "model", "status", "probes": [{"id", "cold": {...}, ..., "requests": [...], "criteria": [...]}]}
+ *      {"id", "models", "targets", "status", "probes": [{"id", "cold": {...}, ..., "requests": [...], "criteria": [...]}]}
+ *
+ * Names are those of the regression reports that came before this one (docs/qa.md), so that what reads those reads this, too.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/json_write.h"
@@ -92,11 +95,12 @@ static void write_server(struct json *json, const struct qa_request *request)
 static void write_request(struct json *json, const struct qa_request *request)
 {
     const struct ask_result *result = &request->result;
-    char session[2] = {request->session, '\0'};
+    char session[2] = {request->session, '\0'}, phase[64];
     bool told = result->prompt >= 0 && result->generated >= 0;
 
+    snprintf(phase, sizeof(phase), "%s-%c", request->phase, request->session);
     json_open(json, '{');
-    json_key_text(json, "phase", request->phase);
+    json_key_text(json, "phase", phase);
     json_key_text(json, "session", session);
     json_key_uint(json, "run", request->run);
     json_key_text(json, "responseId", result->request_id);
@@ -118,6 +122,64 @@ static void write_request(struct json *json, const struct qa_request *request)
     json_close(json, '}');
 }
 
+/* ---- what clients were told of a phase ---- */
+
+struct told {
+    int64_t read, written;
+};
+
+static struct told told_in(const struct qa_scenario *scenario, const char *phase)
+{
+    struct told told = {0};
+
+    for (size_t i = 0; i < scenario->requests_count; i++) {
+        const struct qa_request *request = &scenario->requests[i];
+        if (request->probe != QA_PROBE_AB || strcmp(request->phase, phase) != 0)
+            continue;
+        told.read += MAX(request->result.cached, 0);
+        told.written += MAX(request->result.written, 0);
+    }
+    return told;
+}
+
+static void write_usage(const struct qa_scenario *scenario, const char *key, const char *phase, struct json *json)
+{
+    json_key(json, key);
+    json_open(json, '[');
+    for (size_t i = 0; i < scenario->requests_count; i++) {
+        const struct qa_request *request = &scenario->requests[i];
+        char session[2] = {request->session, '\0'};
+        if (request->probe != QA_PROBE_AB || strcmp(request->phase, phase) != 0)
+            continue;
+        json_open(json, '{');
+        json_key_text(json, "session", session);
+        write_count(json, "promptTokens", request->result.prompt);
+        write_count(json, "completionTokens", request->result.generated);
+        write_count(json, "cacheReadTokens", request->result.cached);
+        write_count(json, "cacheWriteTokens", request->result.written);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+/* Both sides of A and B: the server's sums, and what clients were told. */
+static void write_sides(const struct qa_scenario *scenario, struct json *json)
+{
+    struct told warm = told_in(scenario, "warm"), exact = told_in(scenario, "exact");
+
+    write_totals(json, "cold", qa_totals(scenario, "cold"));
+    write_totals(json, "warm", qa_totals(scenario, "warm"));
+    write_totals(json, "exactReplay", qa_totals(scenario, "exact"));
+    write_usage(scenario, "coldClientUsage", "cold", json);
+    write_usage(scenario, "warmClientUsage", "warm", json);
+    write_count(json, "warmClientReadTokens", warm.read);
+    write_count(json, "warmClientWriteTokens", warm.written);
+    write_count(json, "exactReplayClientReadTokens", exact.read);
+    write_count(json, "exactReplayClientWriteTokens", exact.written);
+}
+
+/* ---- probes ---- */
+
 static void write_criteria(const struct qa_scenario *scenario, enum qa_probe probe, struct json *json)
 {
     json_key(json, "criteria");
@@ -136,16 +198,59 @@ static void write_criteria(const struct qa_scenario *scenario, enum qa_probe pro
     json_close(json, ']');
 }
 
+/* The file's name without its folder and its end. */
+static struct str model_id(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct str name = str_from(slash != NULL ? slash + 1 : path), end = STR(".gguf");
+
+    name.len -= str_ends(name, end) ? end.len : 0;
+    return name;
+}
+
+/* Whether there is anything to say of it: one model alone has no probe of two. */
+static bool has_probe(const struct qa_scenario *scenario, enum qa_probe probe)
+{
+    for (size_t i = 0; i < scenario->requests_count; i++)
+        if (scenario->requests[i].probe == probe)
+            return true;
+    for (size_t i = 0; i < scenario->checks_count; i++)
+        if (scenario->checks[i].probe == probe)
+            return true;
+    return false;
+}
+
+static void write_targets(const struct qa_scenario *scenario, struct json *json)
+{
+    const char *const models[] = {scenario->options->model, scenario->options->other_model};
+
+    json_key(json, "models");
+    json_open(json, '[');
+    for (size_t i = 0; i < COUNT_OF(models) && models[i] != NULL; i++)
+        json_str(json, model_id(models[i]));
+    json_close(json, ']');
+    json_key(json, "targets");
+    json_open(json, '[');
+    for (size_t i = 0; i < COUNT_OF(models) && models[i] != NULL; i++) {
+        json_open(json, '{');
+        json_key_str(json, "id", model_id(models[i]));
+        json_key_text(json, "source", models[i]);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
 static void write_probe(const struct qa_scenario *scenario, enum qa_probe probe, struct json *json)
 {
+    struct str model = model_id(scenario->options->model);
+    char id[128];
+
+    snprintf(id, sizeof(id), STR_FMT "-%s", STR_ARG(model), qa_probe_name(probe));
     json_open(json, '{');
-    json_key_text(json, "id", qa_probe_name(probe));
-    json_key_text(json, "modelId", scenario->options->model);
-    if (probe == QA_PROBE_AB) {
-        write_totals(json, "cold", qa_totals(scenario, "cold"));
-        write_totals(json, "warm", qa_totals(scenario, "warm"));
-        write_totals(json, "exactReplay", qa_totals(scenario, "exact"));
-    }
+    json_key_text(json, "id", id);
+    json_key_str(json, "modelId", model);
+    if (probe == QA_PROBE_AB)
+        write_sides(scenario, json);
     json_key(json, "requests");
     json_open(json, '[');
     for (size_t i = 0; i < scenario->requests_count; i++)
@@ -160,13 +265,14 @@ void qa_write_json(const struct qa_scenario *scenario, struct json *json)
 {
     json_open(json, '{');
     json_key_text(json, "id", scenario->options->id);
-    json_key_text(json, "model", scenario->options->model);
+    write_targets(scenario, json);
     json_key_text(json, "fault", drill_names[scenario->options->drill]);
     json_key_text(json, "status", qa_passed(scenario) ? "passed" : "failed");
     json_key(json, "probes");
     json_open(json, '[');
     for (int probe = 0; probe < QA_PROBE_COUNT; probe++)
-        write_probe(scenario, (enum qa_probe)probe, json);
+        if (has_probe(scenario, (enum qa_probe)probe))
+            write_probe(scenario, (enum qa_probe)probe, json);
     json_close(json, ']');
     json_close(json, '}');
 }

@@ -26,6 +26,8 @@ enum {
     STOP_MS = 2 * 60 * 1000,   /* what is not on disk yet is written */
     PAUSE_MS = 10,
     ASK_MS = 60 * 1000,
+    SETTLE_MS = 60 * 1000,
+    QUIET_LOOKS = 2,
     SHOWN_BYTES = 300,
     STARTS_MAX = 3,
 };
@@ -341,4 +343,16 @@ double server_metric(const struct server *server, const char *name)
     }
     buf_fini(&body);
     return value;
+}
+
+/* A client is told of its end before the scheduler counts it as one to be stored: a single look may come in between. */
+void server_settle(const struct server *server)
+{
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), SETTLE_MS * NS_PER_MS);
+
+    for (int quiet = 0; quiet < QUIET_LOOKS && clock_mono_ns(clock_real()) < deadline_ns; quiet++) {
+        clock_sleep_ns(clock_real(), PAUSE_MS * NS_PER_MS);
+        if (server_metric(server, "hearth_sched_active") > 0 || server_metric(server, "hearth_sched_unsaved") > 0)
+            quiet = -1;
+    }
 }

@@ -65,4 +65,7 @@ enum err server_read_log(const struct server *server, struct buf *out, struct er
 /* A number of /metrics, or -1. */
 double server_metric(const struct server *server, const char *name);
 
+/* Waits, a minute at most, until nothing runs on it and the state of all that has ended is in its cache. */
+void server_settle(const struct server *server);
+
 #endif

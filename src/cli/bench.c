@@ -1,8 +1,7 @@
 /*
  * bench.c: `hearth bench WHAT`: options and what all kinds share.
  *
- * The microbenchmarks (state, cache, tier, jinja, tokens, pages) are programs beside this one, made by `make bench`: they need nothing of a command, and a
- * program of its own has nothing else in its memory.
+ * Exit status: 0; 1 when a request failed, something that must be reused was not, or a file cannot be written; 2 for wrong usage.
  */
 #include "cli/bench.h"
 
@@ -62,6 +61,8 @@ static const struct option_desc options_table[] = {
      .group = "All", .help = "How long an answer may take."},
     {"keep", 0, OPTION_FLAG, AT(keep), .not_in_file = true,
      .help = "Leave logs and models in their folder, and say where."},
+    {"raw", 0, OPTION_FLAG, AT(raw), .not_in_file = true,
+     .help = "Microbenchmarks: print rows as CSV as they come, and nothing else."},
     SHEET_OUTPUT_OPTIONS(struct bench_options, outputs),
 };
 
@@ -220,45 +221,13 @@ bool bench_ask(struct bench *bench, const struct client_url *url, const char *te
     return false;
 }
 
-/* ---- the microbenchmarks ---- */
-
-static const char *const micro[] = {"state", "cache", "tier", "jinja", "tokens", "pages"};
-
-static bool is_micro(const char *what)
-{
-    for (size_t i = 0; i < COUNT_OF(micro); i++)
-        if (strcmp(micro[i], what) == 0)
-            return true;
-    return false;
-}
-
-/* The program takes this one's place, arguments and output included. Returns only when it is not there. */
-static enum cli_exit run_micro(struct cli *cli)
-{
-    char self[SERVER_PATH_BYTES];
-    const char *argv[ARGS_MAX + 1] = {NULL};
-
-    if (!process_own_path(self, sizeof(self)))
-        self[0] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash != NULL)
-        *slash = '\0';
-    argv[0] = arena_printf(cli->arena, "%s/bench/%s_bench", self, cli->args[0]);
-    for (size_t i = 1; i < cli->args_count; i++)
-        argv[i] = cli->args[i];
-    if (argv[0] != NULL && access(argv[0], X_OK) == 0)
-        execv(argv[0], (char *const *)(uintptr_t)argv);
-    cli_error(cli, "%s is not there; `make bench` builds it", argv[0] != NULL ? argv[0] : cli->args[0]);
-    return CLI_EXIT_FAILURE;
-}
-
 /* ---- the command ---- */
 
 struct kind {
     const char *name;
     const struct sheet_column *columns;
     const size_t *columns_count;
-    const struct sheet_plot *plot;
+    const struct plot *plot;
     enum cli_exit (*run)(struct bench *bench);
 };
 
@@ -292,21 +261,21 @@ static enum cli_exit run_kind(struct cli *cli, const struct bench_options *optio
 
 static enum cli_exit run(struct cli *cli, const void *options)
 {
-    if (is_micro(cli->args[0]))
-        return run_micro(cli);
+    if (bench_is_micro(cli->args[0]))
+        return bench_micro(cli, options);
     if (cli->args_count > 1)
         return cli_usage_error(cli, "'%s': only the microbenchmarks take arguments", cli->args[1]);
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         if (strcmp(kinds[i].name, cli->args[0]) == 0)
             return run_kind(cli, options, &kinds[i]);
-    return cli_usage_error(cli, "'%s' is no benchmark; prefix, serve, peer, state, cache, tier, jinja, tokens and pages are",
+    return cli_usage_error(cli, "'%s' is no benchmark; prefix, serve, peer, state, cache, tier, jinja, tokens, pages, decode and worker are",
                            cli->args[0]);
 }
 
 const struct command command_bench = {
     .name = "bench",
-    .summary = "Measure prefixes, servers, or hearth beside llama-server.",
-    .usage = "prefix | serve | peer [options], or state | cache | tier | jinja | tokens | pages [ARG]...",
+    .summary = "Measure prefixes, servers, hearth beside llama-server, or one part.",
+    .usage = "prefix | serve | peer [options], or state | cache | tier | jinja | tokens | pages | decode | worker [ARG]...",
     .table = {.command = "bench", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct bench_options),
     .args_min = 1,

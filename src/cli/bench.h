@@ -1,10 +1,11 @@
 /*
  * bench.h: what the files of `hearth bench` share.
  *
- *      bench.c          options, models, servers, and the microbenchmarks, which are programs of their own
+ *      bench.c          options, models, servers
  *      bench_prefix.c   one prompt, from everywhere that it can come from
  *      bench_load.c     `serve`: many requests at a time, against any server
  *      bench_peer.c     hearth and llama-server side by side
+ *      bench_micro.c    one part of the program: what is in bench/
  */
 #ifndef HEARTH_CLI_BENCH_H
 #define HEARTH_CLI_BENCH_H
@@ -24,7 +25,7 @@ struct bench_options {
     const char *model, *other_model, *url, *key, *name, *llama;
     struct option_list sizes, concurrency, prompts, generations;
     uint64_t generate, threads, rounds, requests, chunk, timeout_ns;
-    bool chat, keep;
+    bool chat, keep, raw;
     struct sheet_outputs outputs;
 };
 
@@ -38,7 +39,11 @@ struct bench {
     bool failed;
 };
 
-/* The steps that are to come, and one that is done. */
+/* The microbenchmarks, by the name that is the first argument. */
+bool bench_is_micro(const char *name) NODISCARD;
+enum cli_exit bench_micro(struct cli *cli, const struct bench_options *options) NODISCARD;
+
+/* The steps that are to come (0 = nobody knows), and one that is done. */
 void bench_expect(struct bench *bench, const char *label, uint64_t steps);
 void bench_step(struct bench *bench);
 
@@ -63,7 +68,7 @@ bool bench_ask(struct bench *bench, const struct client_url *url, const char *te
 /* The subcommands: fill the sheet. */
 extern const struct sheet_column bench_prefix_columns[], bench_load_columns[], bench_peer_columns[];
 extern const size_t bench_prefix_columns_count, bench_load_columns_count, bench_peer_columns_count;
-extern const struct sheet_plot bench_prefix_plot, bench_load_plot, bench_peer_plot;
+extern const struct plot bench_prefix_plot, bench_load_plot, bench_peer_plot;
 enum cli_exit bench_prefix(struct bench *bench);
 enum cli_exit bench_load(struct bench *bench);
 enum cli_exit bench_peer(struct bench *bench);

@@ -25,7 +25,7 @@ const struct sheet_column bench_load_columns[] = {
 };
 const size_t bench_load_columns_count = COUNT_OF(bench_load_columns);
 
-const struct sheet_plot bench_load_plot = {.title = "latency under load, ms",
+const struct plot bench_load_plot = {.title = "latency under load, ms",
                                            .labels = {"concurrency", "prompt_tokens", "generation_tokens"},
                                            .values = {"ttft_ms_p50", "ttft_ms_p99", "gap_ms_p50", "gap_ms_p99"},
                                            .logarithmic = true};
@@ -218,7 +218,8 @@ static bool start_own(struct load *load, struct server *server, const struct lis
     load->url = server->url;
     load->own = true;
     load->bytes_per_token = bench_bytes_per_token(bench, server);
-    sheet_note(bench->sheet, "model %s, %u threads, a server of our own; prompts are all different", model, setup.threads);
+    sheet_note(bench->sheet, "model %s, %u threads, a server of our own; prompts are all different", cli_base_name(model),
+               setup.threads);
     return load->bytes_per_token > 0;
 }
 

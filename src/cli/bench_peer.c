@@ -28,7 +28,7 @@ const struct sheet_column bench_peer_columns[] = {
 };
 const size_t bench_peer_columns_count = COUNT_OF(bench_peer_columns);
 
-const struct sheet_plot bench_peer_plot = {.title = "hearth and llama-server, ms to the first token",
+const struct plot bench_peer_plot = {.title = "hearth and llama-server, ms to the first token",
                                            .labels = {"shape"}, .values = {"hearth_ms", "llama_ms"}, .logarithmic = true};
 
 /* What a round of a shape came to. */
@@ -388,7 +388,7 @@ static bool start_sides(struct bench *bench, struct side sides[SIDES], const cha
     }
     sides[0].bytes_per_token = sides[1].bytes_per_token = bench_bytes_per_token(bench, &sides[0].server);
     sheet_note(bench->sheet, "model %s, prompts of %u tokens, %u threads each, median of %llu rounds; ratios are llama-server's time to hearth's",
-               sides[0].model, sides[0].tokens, setup.threads, (unsigned long long)bench->options->rounds);
+               cli_base_name(sides[0].model), sides[0].tokens, setup.threads, (unsigned long long)bench->options->rounds);
     return sides[0].bytes_per_token > 0;
 }
 

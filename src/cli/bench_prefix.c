@@ -4,9 +4,11 @@
  *      exact     the same prompt again: one token is computed
  *      nearest   its last tenth is another one
  *
- *      server 1  A cold | A, A' from the device | B | A from RAM | B | A'' from RAM         the device holds one prompt: B displaces A
- *      server 2  after a restart: A;  server 3: A'''
- *      server 4  RAM for one prompt only: A, B, C, A from SSD
+ *      server 1  A cold | A, A' from the device | B | A from RAM | B | A' from RAM       the device holds one prompt: B displaces A
+ *      server 2  the same folders after a restart: A;  server 3: A'
+ *      server 4  RAM for one prompt only: A | B | A from SSD | B | A' from SSD
+ *
+ * Each A' has another last tenth. Only A, B and these tenths are ever computed, so that a large size takes no longer than it must.
  *
  * Where the tokens really came from is in each row: nothing is claimed by the name of a case alone. A hot case that reused nothing is a failure.
  */
@@ -14,11 +16,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "bench/words.h"
 #include "cli/bench.h"
 
-enum { SIZES_MAX = 16, STEPS = 13, TEXT_BYTES_MAX = 256 << 20, RAM_MIN = 2 << 20, ANSWER_ROOM = 320, IDLE_MS = 60000 };
+enum { SIZES_MAX = 16, STEPS = 14, TEXT_BYTES_MAX = 256 << 20, RAM_MIN = 2 << 20, ANSWER_ROOM = 320 };
 
 const struct sheet_column bench_prefix_columns[] = {
     {"size", "size", 0},           {"case", "case", SHEET_TEXT},    {"prompt", "prompt", 0},
@@ -31,7 +32,7 @@ const struct sheet_column bench_prefix_columns[] = {
 };
 const size_t bench_prefix_columns_count = COUNT_OF(bench_prefix_columns);
 
-const struct sheet_plot bench_prefix_plot = {.title = "time to the first token of a prefix, by where it comes from",
+const struct plot bench_prefix_plot = {.title = "time to the first token of a prefix, by where it comes from",
                                              .labels = {"size", "case"}, .values = {"ttft_ms"}, .logarithmic = true};
 
 struct prefix {
@@ -81,15 +82,6 @@ static void add_row(struct prefix *prefix, const char *name, const struct ask_re
     sheet_text(sheet, cache->reason);
 }
 
-/* What the last answer left behind is stored when nothing runs any more. */
-static void settle(struct prefix *prefix)
-{
-    uint64_t deadline_ns = clock_deadline_ns(clock_real(), IDLE_MS * NS_PER_MS);
-
-    while (server_metric(&prefix->server, "hearth_sched_active") > 0 && clock_mono_ns(clock_real()) < deadline_ns)
-        clock_sleep_ns(clock_real(), 5 * NS_PER_MS);
-}
-
 /* `name` NULL: only to displace others. */
 static bool measure(struct prefix *prefix, const char *name, uint64_t seed, uint64_t edit)
 {
@@ -109,12 +101,12 @@ static bool measure(struct prefix *prefix, const char *name, uint64_t seed, uint
     buf_fini(&text);
     ask_result_fini(&result);
     if (good)
-        settle(prefix);
+        server_settle(&prefix->server);
     bench_step(prefix->bench);
     return good;
 }
 
-static bool start(struct prefix *prefix, const char *model, const char *folder, uint64_t ram_bytes)
+static bool start(struct prefix *prefix, const char *model, uint64_t ram_bytes)
 {
     struct bench *bench = prefix->bench;
     char state[SERVER_PATH_BYTES + 64], ssd[SERVER_PATH_BYTES + 64], ram[32];
@@ -124,8 +116,8 @@ static bool start(struct prefix *prefix, const char *model, const char *folder, 
     struct server_setup setup = bench_setup(bench, model, prefix->size + prefix->size / 4 + ANSWER_ROOM + (uint32_t)bench->options->generate);
 
     setup.more = more;
-    snprintf(state, sizeof(state), "%s/%s-%u-state", bench->scratch, folder, prefix->size);
-    snprintf(ssd, sizeof(ssd), "%s/%s-%u-ssd", bench->scratch, folder, prefix->size);
+    snprintf(state, sizeof(state), "%s/%u-state", bench->scratch, prefix->size);
+    snprintf(ssd, sizeof(ssd), "%s/%u-ssd", bench->scratch, prefix->size);
     snprintf(ram, sizeof(ram), "%llu", (unsigned long long)ram_bytes);
     if (server_start_hearth(&prefix->server, &setup, &info) != ERR_OK) {
         bench_fail(bench, "%s", info.text);
@@ -148,19 +140,19 @@ static bool stop(struct prefix *prefix)
 
 static bool run_size(struct prefix *prefix, const char *model)
 {
-    uint64_t a = ++prefix->salt, b = ++prefix->salt, c = ++prefix->salt;
+    uint64_t a = ++prefix->salt, b = ++prefix->salt;
 
-    if (!start(prefix, model, "main", 0) || !measure(prefix, "cold", a, 0))
+    if (!start(prefix, model, 0) || !measure(prefix, "cold", a, 0))
         return false;
     double held = server_metric(&prefix->server, "hearth_cache_budget_bytes");
     uint64_t one = MAX((uint64_t)(held > 0 ? held * 1.2 : 0), RAM_MIN);
     return measure(prefix, "device, exact", a, 0) && measure(prefix, "device, nearest", a, 101) &&
            measure(prefix, NULL, b, 0) && measure(prefix, "ram, exact", a, 0) && measure(prefix, NULL, b, 0) &&
-           measure(prefix, "ram, nearest", a, 102) && stop(prefix) && start(prefix, model, "main", 0) &&
-           measure(prefix, "restart, exact", a, 0) && stop(prefix) && start(prefix, model, "main", 0) &&
-           measure(prefix, "restart, nearest", a, 103) && stop(prefix) && start(prefix, model, "small", one) &&
-           measure(prefix, NULL, a, 0) && measure(prefix, NULL, b, 0) && measure(prefix, NULL, c, 0) &&
-           measure(prefix, "ssd, exact", a, 0) && stop(prefix);
+           measure(prefix, "ram, nearest", a, 102) && stop(prefix) && start(prefix, model, 0) &&
+           measure(prefix, "restart, exact", a, 0) && stop(prefix) && start(prefix, model, 0) &&
+           measure(prefix, "restart, nearest", a, 103) && stop(prefix) && start(prefix, model, one) &&
+           measure(prefix, NULL, a, 0) && measure(prefix, NULL, b, 0) && measure(prefix, "ssd, exact", a, 0) &&
+           measure(prefix, NULL, b, 0) && measure(prefix, "ssd, nearest", a, 104) && stop(prefix);
 }
 
 enum cli_exit bench_prefix(struct bench *bench)
@@ -175,8 +167,8 @@ enum cli_exit bench_prefix(struct bench *bench)
     if ((model = bench_model(bench, bench->options->model)) == NULL)
         return CLI_EXIT_FAILURE;
     struct server_setup setup = bench_setup(bench, model, 0);
-    sheet_note(bench->sheet, "model %s, %u threads, chunks of %u; times in ms as the client sees them, lookup to replay as the server does", model,
-               setup.threads, setup.chunk);
+    sheet_note(bench->sheet, "model %s, %u threads, chunks of %u; times in ms as the client sees them, lookup to replay as the server does",
+               cli_base_name(model), setup.threads, setup.chunk);
     for (size_t i = 0; i < count && !bench->failed; i++) {
         char label[40];
         prefix.size = sizes[i];

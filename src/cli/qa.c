@@ -328,7 +328,7 @@ static void run_all(struct session *session)
 /* The JSON is the whole report; table, CSV and picture are its summary. */
 static enum cli_exit write_results(struct session *session)
 {
-    static const struct sheet_plot plot = {.title = "hearth qa: tokens read from the cache",
+    static const struct plot plot = {.title = "hearth qa: tokens read from the cache",
                                            .labels = {"scenario", "fault", "status"},
                                            .values = {"cold_write_tokens", "warm_read_tokens"}};
     struct sheet_outputs outputs = session->options->outputs;

@@ -6,39 +6,33 @@
  *
  * Exit status: 0; 1 when something failed, or when --margin was given and a policy fell below lru-tail by more; 2 for wrong usage.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <hearth/hearth.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/progress.h"
-#include "base/sysinfo.h"
 #include "base/units.h"
 #include "cache/policy.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/model_settings.h"
+#include "cli/sheets.h"
 #include "engine/engine.h"
 #include "trace/cost.h"
 #include "trace/place.h"
 #include "trace/read.h"
-#include "trace/report.h"
 #include "trace/sim.h"
 #include "trace/trace.h"
 #include "trace/users.h"
-#include "version.h"
 
 enum {
     FILES_MAX = 100000,
     SPARSE_TOKENS = 8192, /* the grid of the scheduler, unless told otherwise */
     DENSE_TOKENS = 2048,
     RUN_TOKENS = 2048, /* of the cache, unless told otherwise */
-    REPORT_BYTES_MAX = 64 << 20,
     TEXT_BYTES = 256,
     CAPACITIES_DEFAULT = 4, /* 1/64, 1/16, 1/4 and all of the distinct blocks */
 };
@@ -47,9 +41,10 @@ struct replay_options {
     struct option_list policies, blocks, tokens, bytes;
     uint64_t users, seed, run_tokens, block_tokens, snapshot_tokens;
     int place; /* enum sim_place */
-    const char *preset, *model, *svg;
+    const char *preset, *model;
     double prefill, bandwidth, margin;
-    bool json, csv, best;
+    bool best;
+    struct sheet_outputs outputs;
     struct model_settings load;
 };
 
@@ -100,15 +95,19 @@ static const struct option_desc options_table[] = {
      .help = "Speed of prefill; 0 = that of the preset."},
     {"bandwidth", 0, OPTION_FLOAT, AT(bandwidth), .value = "GB/S", .fmax = 1e6, HERE,
      .help = "Of importing from memory; 0 = that of the preset."},
-    {"json", 0, OPTION_FLAG, AT(json), HERE, .group = "Output", .help = "JSON instead of a table."},
-    {"csv", 0, OPTION_FLAG, AT(csv), HERE, .help = "CSV instead of a table."},
-    {"svg", 0, OPTION_TEXT, AT(svg), .value = "FILE", HERE,
-     .help = "Also draw hit rate over capacity into this file."},
+    SHEET_OUTPUT_OPTIONS(struct replay_options, outputs),
     MODEL_SETTINGS_OPTIONS(struct replay_options, load),
 };
 
 struct capacity {
     uint64_t bytes, blocks; /* blocks 0: of the whole cache */
+};
+
+/* What a policy came to at a capacity. */
+struct row {
+    const char *policy;
+    struct capacity capacity;
+    struct sim_result result;
 };
 
 struct replay {
@@ -118,13 +117,13 @@ struct replay {
     struct cost cost;
     struct trace trace;
     uint32_t blocks_distinct;
-    char files[TEXT_BYTES], machine[TEXT_BYTES], placement[TEXT_BYTES];
+    char files[TEXT_BYTES];
     struct capacity *capacities;
     size_t capacities_count;
-    struct report_row *rows;
+    struct row *rows;
     size_t rows_count, runs;
     struct progress *progress;
-    struct report_best best;
+    struct place_result best;
 };
 
 static enum cli_exit failed(const struct replay *replay, const char *text)
@@ -178,13 +177,6 @@ static enum err tokenize(struct str text, int32_t **tokens, size_t *count, struc
                            max, count, info);
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 static enum cli_exit read_files(struct replay *replay)
 {
     const struct cli *cli = replay->cli;
@@ -209,7 +201,7 @@ static enum cli_exit read_files(struct replay *replay)
     if (err != ERR_OK)
         return failed(replay, info.text);
     snprintf(replay->files, sizeof(replay->files), "%s: %s%s", read_format_names[format],
-             base_name(cli->args[0]), cli->args_count > 1 ? " and others" : "");
+             cli_base_name(cli->args[0]), cli->args_count > 1 ? " and others" : "");
     return CLI_EXIT_OK;
 }
 
@@ -316,7 +308,7 @@ static uint32_t run_blocks(const struct replay *replay)
 static enum err run_one(struct replay *replay, const char *policy, const struct capacity *capacity,
                         struct errinfo *info)
 {
-    struct report_row *row = &replay->rows[replay->rows_count];
+    struct row *row = &replay->rows[replay->rows_count];
     struct sim_options options = {
         .policy = policy,
         .capacity_bytes = capacity->bytes,
@@ -329,8 +321,7 @@ static enum err run_one(struct replay *replay, const char *policy, const struct 
         .arg = replay,
     };
 
-    *row = (struct report_row){
-        .policy = policy, .capacity_bytes = capacity->bytes, .capacity_blocks = capacity->blocks};
+    *row = (struct row){.policy = policy, .capacity = *capacity};
     TRY(sim_run(&replay->trace, &options, &row->result, info));
     replay->rows_count++;
     return ERR_OK;
@@ -339,16 +330,11 @@ static enum err run_one(struct replay *replay, const char *policy, const struct 
 static enum err find_best(struct replay *replay, struct errinfo *info)
 {
     const struct cost *cost = &replay->cost;
-    struct place_result result;
     uint64_t price = cost->rows_bytes_per_token ? cost->snapshot_bytes / cost->rows_bytes_per_token
                                                 : replay->trace.block_tokens;
-    enum err err = place_best(&replay->trace, price, &result);
+    enum err err = place_best(&replay->trace, price, &replay->best);
 
-    if (err != ERR_OK)
-        return err_set(info, err, "the best placement: %s", err_sentence(err));
-    replay->best = (struct report_best){
-        result.snapshots, (double)result.tokens_saved / (double)trace_sum(&replay->trace).tokens};
-    return ERR_OK;
+    return err == ERR_OK ? ERR_OK : err_set(info, err, "the best placement: %s", err_sentence(err));
 }
 
 static enum cli_exit run_all(struct replay *replay)
@@ -384,82 +370,144 @@ static enum cli_exit check_policies(const struct replay *replay)
 
 /* ---- reporting ---- */
 
-static enum cli_exit write_svg(const struct replay *replay, const struct report *report)
-{
-    const struct file_sys *fs = replay->cli->setup->fs;
-    struct errinfo info = {0};
-    struct buf out;
-    int fd = FILE_NO;
+static const struct sheet_column columns[] = {
+    {"policy", "policy", SHEET_TEXT},
+    {"capacity", "capacity", SHEET_CAPTION}, /* as it was asked for */
+    {"capacity_bytes", NULL, 0},
+    {"capacity_blocks", NULL, 0},
+    {"token_hit_rate", "tokens", SHEET_PERCENT},
+    {"block_hit_rate", "blocks", SHEET_PERCENT},
+    {"tokens", NULL, 0},
+    {"tokens_computed", "computed", SHEET_COUNT},
+    {"evictions", "evictions", SHEET_COUNT},
+    {"refused", NULL, 0},
+    {"ttft_s_mean", "TTFT s", 3},
+    {"ttft_s_p50", "p50", 3},
+    {"ttft_s_p99", "p99", 3},
+    {"seconds", NULL, 3},
+    /* Where snapshots are needed. */
+    {"snapshots", "snapshots", SHEET_COUNT},
+    {"snapshot_bytes", "written", SHEET_SIZE},
+    {"snapshot_bytes_max", NULL, 0},
+    {"snapshot_bytes_live_max", "live at most", SHEET_SIZE},
+};
+enum { COLUMNS_SNAPSHOTS = 4 };
 
-    buf_init(&out, REPORT_BYTES_MAX);
-    enum err err = report_write(report, REPORT_SVG, &out);
-    if (err == ERR_OK)
-        err = file_open_at(fs, AT_FDCWD, replay->options->svg, O_WRONLY | O_CREAT | O_TRUNC, 0666,
-                           &fd, &info);
-    if (err == ERR_OK)
-        err = file_write_at(fs, fd, out.data, out.len, 0, &info);
-    file_close(fs, &fd);
-    buf_fini(&out);
-    return err == ERR_OK ? CLI_EXIT_OK : failed(replay, info.text);
+static const struct plot plot = {.kind = PLOT_LINES,
+                                 .title = "token hit rate over capacity",
+                                 .series = "policy",
+                                 .x = "capacity_bytes",
+                                 .tick = "capacity",
+                                 .y = "token_hit_rate",
+                                 .logarithmic = true};
+
+static void note_trace(const struct replay *replay, struct sheet *sheet)
+{
+    const struct trace *trace = &replay->trace;
+    struct trace_sums sums = trace_sum(trace);
+    char requests[UNITS_TEXT_BYTES], blocks[UNITS_TEXT_BYTES], distinct[UNITS_TEXT_BYTES], span[UNITS_TEXT_BYTES];
+    char users[64] = "";
+
+    if (replay->options->users > 1)
+        snprintf(users, sizeof(users), "; %u users, seed %llu", (unsigned)replay->options->users,
+                 (unsigned long long)replay->options->seed);
+    sheet_note(sheet, "%s: %s requests in %s, %s blocks of %u tokens, %s of them distinct%s", replay->files,
+               units_format_count(trace->requests_count, requests), units_format_duration(sums.ns, span),
+               units_format_count(sums.blocks, blocks), trace->block_tokens,
+               units_format_count(replay->blocks_distinct, distinct), users);
+    sheet_fact_text(sheet, "files", replay->files);
+    sheet_fact_number(sheet, "requests", (double)trace->requests_count);
+    sheet_fact_number(sheet, "blocks", (double)sums.blocks);
+    sheet_fact_number(sheet, "blocks_distinct", replay->blocks_distinct);
+    sheet_fact_number(sheet, "tokens", (double)sums.tokens);
+    sheet_fact_number(sheet, "block_tokens", trace->block_tokens);
+    sheet_fact_number(sheet, "run_blocks", run_blocks(replay));
+    sheet_fact_number(sheet, "users", (double)replay->options->users);
+    sheet_fact_number(sheet, "seed", (double)replay->options->seed);
+    sheet_fact_number(sheet, "span_s", (double)sums.ns / (double)NS_PER_S);
 }
 
-static enum cli_exit write_report(const struct replay *replay, const struct report *report)
+/* A record says what the server itself made of it. */
+static void note_recorded(const struct replay *replay, struct sheet *sheet)
 {
-    enum report_format format = replay->options->json  ? REPORT_JSON
-                                : replay->options->csv ? REPORT_CSV
-                                                       : REPORT_TABLE;
-    struct buf out;
+    const struct trace_recorded *recorded = &replay->trace.recorded;
+    double rate = recorded->tokens > 0 ? (double)recorded->tokens_hit / (double)recorded->tokens : 0;
 
-    buf_init(&out, REPORT_BYTES_MAX);
-    enum err err = report_write(report, format, &out);
-    if (err == ERR_OK)
-        fwrite(out.data, 1, out.len, replay->cli->out);
-    buf_fini(&out);
-    if (err != ERR_OK)
-        return failed(replay, err_sentence(err));
-    return replay->options->svg != NULL ? write_svg(replay, report) : CLI_EXIT_OK;
+    if (recorded->lost > 0)
+        sheet_note(sheet, "%llu requests are missing from the record", (unsigned long long)recorded->lost);
+    if (recorded->requests == 0)
+        return;
+    sheet_note(sheet, "as recorded, the server reused %.2f%% of the tokens", 100 * rate);
+    sheet_fact_number(sheet, "recorded_lost", (double)recorded->lost);
+    sheet_fact_number(sheet, "recorded_tokens_hit", (double)recorded->tokens_hit);
+    sheet_fact_number(sheet, "recorded_token_hit_rate", rate);
+}
+
+static void note_cost(const struct replay *replay, struct sheet *sheet)
+{
+    const struct cost *cost = &replay->cost;
+    char rows[UNITS_TEXT_BYTES], snapshot[UNITS_TEXT_BYTES];
+
+    sheet_note(sheet, "%s: %s of rows per token, %s per snapshot, %.0f tokens/s of prefill, %.1f GB/s", cost->name,
+               units_format_size(cost->rows_bytes_per_token, rows), units_format_size(cost->snapshot_bytes, snapshot),
+               cost->prefill_tokens_per_s, cost->import_bytes_per_s / 1e9);
+    sheet_fact_text(sheet, "model", cost->name);
+    if (cost_needs_snapshot(cost)) {
+        sheet_note(sheet, "snapshots: %s, every %u tokens", sim_place_names[replay->options->place], place_tokens(replay));
+        sheet_fact_text(sheet, "snapshot_placement", sim_place_names[replay->options->place]);
+        sheet_fact_number(sheet, "snapshot_tokens", place_tokens(replay));
+    }
+    if (replay->options->best) {
+        double rate = (double)replay->best.tokens_saved / (double)trace_sum(&replay->trace).tokens;
+        sheet_note(sheet, "best placement, knowing the future: %llu snapshots, %.2f%% of tokens",
+                   (unsigned long long)replay->best.snapshots, 100 * rate);
+        sheet_fact_number(sheet, "best_snapshots", (double)replay->best.snapshots);
+        sheet_fact_number(sheet, "best_token_hit_rate", rate);
+    }
+}
+
+static void add_row(struct sheet *sheet, const struct row *row, bool snapshots)
+{
+    const struct sim_result *result = &row->result;
+    uint64_t blocks = row->capacity.blocks;
+    char capacity[UNITS_TEXT_BYTES];
+    const double numbers[] = {
+        (double)row->capacity.bytes, (double)blocks, sim_hit_rate(result), sim_block_hit_rate(result),
+        (double)result->tokens, (double)(result->tokens - result->tokens_hit), (double)result->evictions,
+        (double)result->refused, result->ttft_s_mean, result->ttft_s_p50, result->ttft_s_p99, result->seconds,
+        (double)result->snapshots, (double)result->snapshot_bytes, (double)result->snapshot_bytes_max,
+        (double)result->snapshot_bytes_live_max,
+    };
+
+    sheet_text(sheet, row->policy);
+    sheet_text(sheet, blocks ? units_format_count(blocks, capacity) : units_format_size(row->capacity.bytes, capacity));
+    for (size_t i = 0; i < COUNT_OF(numbers) - (snapshots ? 0 : COLUMNS_SNAPSHOTS); i++)
+        sheet_number(sheet, numbers[i]);
 }
 
 static enum cli_exit report_all(struct replay *replay)
 {
-    const struct replay_options *options = replay->options;
-    struct trace_sums sums = trace_sum(&replay->trace);
     bool snapshots = cost_needs_snapshot(&replay->cost);
-    char memory[UNITS_TEXT_BYTES];
+    struct sheet *sheet = sheet_create(columns, COUNT_OF(columns) - (snapshots ? 0 : COLUMNS_SNAPSHOTS));
 
-    snprintf(replay->machine, sizeof(replay->machine), "%u cores, %s", sysinfo_cores(),
-             units_format_size(sysinfo_memory_total(), memory));
-    snprintf(replay->placement, sizeof(replay->placement), "%s, every %u tokens",
-             sim_place_names[options->place], place_tokens(replay));
-    struct report report = {
-        .version = HEARTH_VERSION " (commit " HEARTH_COMMIT ", " HEARTH_VARIANT " build)",
-        .machine = replay->machine,
-        .files = replay->files,
-        .cost = &replay->cost,
-        .snapshots = snapshots ? replay->placement : NULL,
-        .block_tokens = replay->trace.block_tokens,
-        .run_blocks = run_blocks(replay),
-        .users = (uint32_t)options->users,
-        .seed = options->seed,
-        .requests = replay->trace.requests_count,
-        .blocks = sums.blocks,
-        .blocks_distinct = replay->blocks_distinct,
-        .tokens = sums.tokens,
-        .ns = sums.ns,
-        .rows = replay->rows,
-        .rows_count = replay->rows_count,
-        .best = options->best ? &replay->best : NULL,
-    };
-    return write_report(replay, &report);
+    cli_note_machine(replay->cli, sheet);
+    note_trace(replay, sheet);
+    note_recorded(replay, sheet);
+    note_cost(replay, sheet);
+    for (size_t i = 0; i < replay->rows_count; i++)
+        add_row(sheet, &replay->rows[i], snapshots);
+    enum cli_exit status = cli_write_sheet(replay->cli, &replay->options->outputs, sheet, &plot);
+    sheet_destroy(&sheet);
+    return status;
 }
 
-static const struct report_row *lru_of(const struct replay *replay, const struct report_row *row)
+static const struct row *lru_of(const struct replay *replay, const struct row *row)
 {
     for (size_t i = 0; i < replay->rows_count; i++) {
-        const struct report_row *other = &replay->rows[i];
+        const struct row *other = &replay->rows[i];
         if (strcmp(other->policy, policy_names[POLICY_LRU_TAIL]) == 0 &&
-            other->capacity_bytes == row->capacity_bytes &&
-            other->capacity_blocks == row->capacity_blocks)
+            other->capacity.bytes == row->capacity.bytes &&
+            other->capacity.blocks == row->capacity.blocks)
             return other;
     }
     return NULL;
@@ -472,12 +520,12 @@ static enum cli_exit check_margin(const struct replay *replay)
     enum cli_exit status = CLI_EXIT_OK;
 
     for (size_t i = 0; margin > 0 && i < replay->rows_count; i++) {
-        const struct report_row *row = &replay->rows[i], *lru = lru_of(replay, row);
+        const struct row *row = &replay->rows[i], *lru = lru_of(replay, row);
         double below = lru ? 100 * (sim_hit_rate(&lru->result) - sim_hit_rate(&row->result)) : 0;
         if (below <= margin)
             continue;
         cli_error(replay->cli, "%s is %.2f points below lru-tail at %llu bytes", row->policy, below,
-                  (unsigned long long)row->capacity_bytes);
+                  (unsigned long long)row->capacity.bytes);
         status = CLI_EXIT_FAILURE;
     }
     return status;
@@ -491,8 +539,6 @@ static enum cli_exit run(struct cli *cli, const void *options)
     struct replay replay = {.cli = cli, .options = options};
     enum cli_exit status = check_policies(&replay);
 
-    if (replay.options->json && replay.options->csv)
-        status = cli_usage_error(cli, "--json and --csv are two outputs: choose one");
     trace_init(&replay.trace);
     for (size_t i = 0; status == CLI_EXIT_OK && i < COUNT_OF(steps); i++)
         status = steps[i](&replay);

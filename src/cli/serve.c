@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/record.h"
 #include "base/clock.h"
 #include "base/drill.h"
 #include "base/file.h"
@@ -93,6 +94,12 @@ static const struct option_desc options_table[] = {
      .help = "Encrypt what is on disk with the key in this file (mode 0600)."},
     {"state-dir", 0, OPTION_TEXT, AT(state_dir), .value = "DIR",
      .help = "Folder for the installation's key and remembered turns."},
+    {"record", 0, OPTION_TEXT, AT(record), .value = "FILE",
+     .help = "Write what was asked, as keyed hashes, for `hearth replay`."},
+    {"record-max", 0, OPTION_SIZE, AT(record_bytes), .value = "SIZE", .initial = "1GiB", .min = 4096,
+     .help = "Size at which recording ends."},
+    {"record-block", 0, OPTION_UINT, AT(record_block), .value = "N", .initial = "16", .min = 1, .max = 65536,
+     .help = "Tokens per recorded hash."},
     {"block-size", 0, OPTION_UINT, AT(block_tokens), .value = "N", .initial = "256", .min = 1,
      .max = 65536, .help = "Tokens of a block."},
     {"tails", 0, OPTION_UINT, AT(tails), .value = "N", .initial = "64", .max = 1u << 20,
@@ -130,6 +137,7 @@ struct server {
     struct serve_models models;
     sigset_t signals, signals_before;
     struct serve_store store;
+    struct record *record;
     struct neutral *neutral;
     struct sample_params sample;
     struct memory *memory;
@@ -177,6 +185,31 @@ static bool open_neutral(struct server *server)
     return true;
 }
 
+/* Without a cache there is no key of the installation: then one that is gone with this process. */
+static bool open_record(struct server *server)
+{
+    const struct serve_options *options = server->options;
+    struct hash256 key = server->store.key;
+    struct errinfo info = {0};
+
+    if (options->record == NULL)
+        return true;
+    if (!options->cache)
+        hash_random(key.bytes, sizeof(key.bytes));
+    const struct record_options record = {
+        .fs = server->cli->setup->fs,
+        .path = options->record,
+        .key = &key,
+        .block_tokens = (uint32_t)options->record_block,
+        .bytes_max = options->record_bytes,
+        .log = server->cli->log,
+    };
+    if (record_open(&server->record, &record, &info) == ERR_OK)
+        return true;
+    cli_error(server->cli, "--record: %s", info.text);
+    return false;
+}
+
 static bool open_api(struct server *server)
 {
     const struct serve_options *options = server->options;
@@ -205,6 +238,7 @@ static bool open_api(struct server *server)
         .replay = server->store.replay,
         .replay_keep = options->keep_thoughts,
         .cache = server->store.cache,
+        .record = server->record,
         .memory = server->memory,
         .version = HEARTH_VERSION,
         .commit = HEARTH_COMMIT,
@@ -305,6 +339,7 @@ static void close_all(struct server *server)
     }
     http_server_stop(&server->http);
     api_destroy(&server->api);
+    record_close(&server->record);
     pool_destroy(&server->pool);
     memory_destroy(&server->memory);
     serve_store_close(&server->store, server->cli);
@@ -332,7 +367,7 @@ static enum cli_exit open_all(struct server *server)
     enum cli_exit status = open_memory(server);
     if (status != CLI_EXIT_OK)
         return status;
-    if (!open_api(server) || !open_http(server))
+    if (!open_record(server) || !open_api(server) || !open_http(server))
         return CLI_EXIT_FAILURE;
     return open_models(server);
 }

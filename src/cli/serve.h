@@ -50,6 +50,8 @@ struct serve_options {
     uint64_t ssd_bytes, ssd_free, ssd_day_bytes;
     const char *ssd_key_file;
     const char *state_dir;
+    const char *record; /* NULL = nothing is recorded */
+    uint64_t record_bytes, record_block;
     struct option_list keep_volatile;
     bool keep_thoughts;
     struct option_list shares; /* TENANT=SIZE */

@@ -24,12 +24,36 @@ const char *cli_machine(const struct cli *cli)
                         units_format_size(sysinfo_memory_total(), memory));
 }
 
+const char *cli_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
+static const char *text_or_none(const char *text)
+{
+    return text != NULL ? text : ""; /* the arena is at its end */
+}
+
+const char *cli_machine_line(const struct cli *cli)
+{
+    return text_or_none(arena_printf(cli->arena, "hearth %s (%s, %s), libllama %s; %s", HEARTH_VERSION, HEARTH_COMMIT,
+                                     HEARTH_VARIANT, engine_library_version(), text_or_none(cli_machine(cli))));
+}
+
+void cli_fact_machine(const struct cli *cli, struct sheet *sheet)
+{
+    sheet_fact_text(sheet, "hearth", HEARTH_VERSION);
+    sheet_fact_text(sheet, "commit", HEARTH_COMMIT);
+    sheet_fact_text(sheet, "libllama", engine_library_version());
+    sheet_fact_text(sheet, "machine", text_or_none(cli_machine(cli)));
+}
+
 void cli_note_machine(const struct cli *cli, struct sheet *sheet)
 {
-    const char *machine = cli_machine(cli);
-
-    sheet_note(sheet, "hearth %s (%s, %s), libllama %s; %s", HEARTH_VERSION, HEARTH_COMMIT, HEARTH_VARIANT,
-               engine_library_version(), machine != NULL ? machine : "");
+    sheet_note(sheet, "%s", cli_machine_line(cli));
+    cli_fact_machine(cli, sheet);
 }
 
 static bool is_stdout(const char *path)
@@ -74,20 +98,20 @@ static bool write_form(const struct cli *cli, const char *path, const struct she
 }
 
 static bool write_picture(const struct cli *cli, const char *path, const struct sheet *sheet,
-                          const struct sheet_plot *plot)
+                          const struct plot *plot)
 {
     struct buf text;
 
     if (path == NULL || plot == NULL)
         return true;
     buf_init(&text, TEXT_BYTES_MAX);
-    bool written = sheet_write_svg(sheet, plot, &text) == ERR_OK && cli_write_text(cli, path, &text);
+    bool written = plot_write(sheet, plot, &text) == ERR_OK && cli_write_text(cli, path, &text);
     buf_fini(&text);
     return written;
 }
 
 enum cli_exit cli_write_sheet(const struct cli *cli, const struct sheet_outputs *outputs,
-                              const struct sheet *sheet, const struct sheet_plot *plot)
+                              const struct sheet *sheet, const struct plot *plot)
 {
     bool table = !is_stdout(outputs->json) && !is_stdout(outputs->csv) && !is_stdout(outputs->svg);
     bool good = write_form(cli, table ? "-" : NULL, sheet, sheet_write_table);

@@ -8,8 +8,9 @@
 
 #include "base/attr.h"
 #include "base/option.h"
-#include "bench/sheet.h"
 #include "cli/cli.h"
+#include "report/plot.h"
+#include "report/sheet.h"
 
 struct buf;
 
@@ -27,14 +28,19 @@ struct sheet_outputs {
     {"svg", 0, OPTION_TEXT, offsetof(type, field.svg), .value = "FILE", .not_in_file = true,       \
      .help = "Draw them."}
 
-/* The first line of every sheet: program, version, machine. */
+/* The first line of every sheet, and facts: program, version, library, machine. */
 void cli_note_machine(const struct cli *cli, struct sheet *sheet);
+void cli_fact_machine(const struct cli *cli, struct sheet *sheet); /* without the line */
+const char *cli_machine_line(const struct cli *cli);               /* the line alone, in the arena */
 const char *cli_machine(const struct cli *cli); /* in the arena */
+
+/* What a head shows of a path: where a file lies is nobody's business. */
+const char *cli_base_name(const char *path);
 
 /* Writes a file, or standard output for "-". Complains and gives false. */
 bool cli_write_text(const struct cli *cli, const char *path, const struct buf *text) NODISCARD;
 /* All forms that are wanted. Complains and gives a failure. */
 enum cli_exit cli_write_sheet(const struct cli *cli, const struct sheet_outputs *outputs,
-                              const struct sheet *sheet, const struct sheet_plot *plot) NODISCARD;
+                              const struct sheet *sheet, const struct plot *plot) NODISCARD;
 
 #endif

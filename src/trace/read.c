@@ -277,17 +277,43 @@ static enum err read_hashes(struct reader *reader, yyjson_val *value, uint32_t *
     return ERR_OK;
 }
 
+/* What it found, where the line says it: all of the prompt's parts, or none. */
+static enum err read_outcome(struct reader *reader, yyjson_val *object, uint32_t tokens)
+{
+    struct trace_recorded *recorded = &reader->trace->recorded;
+    uint32_t device, ram, ssd, remote, computed;
+
+    if (yyjson_obj_get(object, "computed") == NULL)
+        return ERR_OK;
+    if (!get_uint(object, "device", TRACE_TOKENS_MAX, &device) || !get_uint(object, "ram", TRACE_TOKENS_MAX, &ram) ||
+        !get_uint(object, "ssd", TRACE_TOKENS_MAX, &ssd) || !get_uint(object, "remote", TRACE_TOKENS_MAX, &remote) ||
+        !get_uint(object, "computed", TRACE_TOKENS_MAX, &computed) || device + ram + ssd + remote + computed != tokens)
+        return fail(reader, ERR_INVALID, "device, ram, ssd, remote and computed do not add up to the prompt");
+    recorded->requests++;
+    recorded->tokens += tokens;
+    recorded->tokens_hit += tokens - computed;
+    return ERR_OK;
+}
+
 static enum err read_record(struct reader *reader, yyjson_val *object)
 {
     struct trace_request request = {.session = session_of(reader, object)};
+    uint32_t lost;
 
+    if (get_uint(object, "lost", UINT32_MAX, &lost)) {
+        reader->trace->recorded.lost += lost;
+        return ERR_OK;
+    }
     if (!get_time(object, "t_us", (double)NS_PER_US, &request.at_ns) ||
         !get_uint(object, "in", TRACE_TOKENS_MAX, &request.tokens) ||
         !get_uint(object, "out", TRACE_TOKENS_MAX, &request.generated))
         return fail(reader, ERR_INVALID, "t_us, in or out is no number, or too large");
     get_uint(object, "anchor", TRACE_TOKENS_MAX, &request.anchor);
     TRY(read_hashes(reader, yyjson_obj_get(object, "blocks"), &request.blocks));
-    return request.blocks == 0 ? ERR_OK : add(reader, &request);
+    if (request.blocks == 0)
+        return ERR_OK;
+    TRY(read_outcome(reader, object, request.tokens));
+    return add(reader, &request);
 }
 
 /* The first line says what the others are. */

@@ -36,6 +36,12 @@ struct trace_request {
     size_t first;
 };
 
+/* What the server that recorded it says it did. */
+struct trace_recorded {
+    uint64_t requests, tokens, tokens_hit;
+    uint64_t lost; /* requests that it could not record */
+};
+
 struct trace_names;
 
 struct trace {
@@ -48,6 +54,7 @@ struct trace {
     struct trace_names *session_names; /* keys of sessions -> numbers */
     uint32_t ids_end;          /* ids of blocks are below it, shifts included */
     uint32_t sessions;         /* the last number that was given */
+    struct trace_recorded recorded;
 };
 
 void trace_init(struct trace *trace);

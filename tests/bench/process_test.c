@@ -127,5 +127,26 @@ static void test_scratch(void **state)
     assert_int_not_equal(stat(path, &st), 0);
 }
 
-TEST_SUITE(TEST(test_output_and_environment), TEST(test_ends), TEST(test_missing_program),
+/* Without a file of its own its complaints are ours. */
+static void test_errors_may_be_ours(void **state)
+{
+    const char *const argv[] = {"/bin/sh", "-c", "echo said; readlink /proc/self/fd/2; exit 3", NULL};
+    const struct process_options options = {.fs = file_sys_real(), .argv = argv, .out = out_path};
+    struct errinfo info = {0};
+    struct process *process;
+    char ours[512] = "", expected[600];
+
+    (void)state;
+    assert_true(readlink("/proc/self/fd/2", ours, sizeof(ours) - 1) > 0);
+    snprintf(out_path, sizeof(out_path), "%s/out", test_dir());
+    assert_ok(process_start(&process, &options, &info));
+    while (process_runs(process))
+        usleep(1000);
+    assert_err(process_stop(&process, 1000, &info), ERR_ENGINE);
+    assert_string_equal(info.text, "it ended with status 3");
+    snprintf(expected, sizeof(expected), "said\n%s\n", ours);
+    expect_file(out_path, expected);
+}
+
+TEST_SUITE(TEST(test_errors_may_be_ours), TEST(test_output_and_environment), TEST(test_ends), TEST(test_missing_program),
            TEST(test_what_proc_says), TEST(test_scratch))

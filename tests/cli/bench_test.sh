@@ -105,18 +105,27 @@ test_usage() {
     left_nothing
 }
 
-# The microbenchmarks are programs beside this one.
-test_micro_takes_the_place() {
-    mkdir -p here/bench
-    cp "$HEARTH" here/hearth
-    printf '#!/bin/sh\necho "state $*"\n' >here/bench/state_bench
-    chmod +x here/bench/state_bench
-    run here/hearth bench state one two
+# A microbenchmark prints CSV, and becomes a table like all others.
+test_micro_is_a_sheet() {
+    bench cache 1000 --raw
     expect_status 0
-    expect_out 'state one two'
-    run here/hearth bench cache
+    expect_out 'part,block_tokens,blocks,'
+    bench cache 1000 --json t.json --csv t.csv --svg t.svg
+    expect_status 0
+    expect_out 'us_p50'
+    expect_out 'hearth 0.'
+    grep -q '"us_p50":[0-9]' t.json || fail "$(cat t.json)"
+    grep -q '^part,block_tokens,blocks,' t.csv || fail "$(cat t.csv)"
+    grep -q '<polyline' t.svg || fail 'no picture'
+    left_nothing
+}
+
+# What goes wrong in it is said, and is a failure of the command.
+test_micro_fails() {
+    bench tier /nonexistent
     expect_status 1
-    expect_err '`make bench` builds it'
+    expect_err 'tier: it ended with status 1'
+    left_nothing
 }
 
 suite_main "$@"

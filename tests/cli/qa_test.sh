@@ -16,7 +16,8 @@ passes() { # SCENARIO
     expect_status 0
     expect_out "passed"
     grep -q '"status":"passed"}' report.json || fail 'the report does not say so'
-    for key in '"phase":"cold"' '"responseId":"req_' '"cacheReadTokens":' '"tiers":{"device":' '"promptCache":\["' \
+    for key in '"phase":"cold-a"' '"phase":"exact-a"' "\"id\":\"$1-ab-warm-replay\"" "\"models\":\\[\"$1\"" '"targets":\[{"id":' \
+        '"coldClientUsage":\[{"session":"a","promptTokens":' '"warmClientReadTokens":[1-9]' '"exactReplayClientReadTokens":[1-9]' '"responseId":"req_' '"cacheReadTokens":' '"tiers":{"device":' '"promptCache":\["' \
         '"criterion":"' '"invariant":107,' '"routes":\["'; do
         grep -q "$key" report.json || fail "no $key in the report"
     done
@@ -56,7 +57,7 @@ test_many_at_a_time() {
 # Two models in one process.
 test_i6_multi_passes() {
     passes multi
-    grep -q '"phase":"second-warm"' report.json || fail 'the second model was not asked'
+    grep -q '"phase":"second-warm-a"' report.json || fail 'the second model was not asked'
 }
 
 test_usage() {

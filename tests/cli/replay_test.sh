@@ -31,7 +31,7 @@ test_a_table_says_what_and_where() {
 # 13 blocks; 0 + 1 + 2 + 0 + 2 of them are held when nothing must leave.
 test_csv_has_the_numbers() {
     write_trace
-    run "$HEARTH" replay trace.jsonl --blocks 8 --policy lru-tail --csv
+    run "$HEARTH" replay trace.jsonl --blocks 8 --policy lru-tail --csv -
     expect_status 0
     expect_out 'policy,capacity_bytes,capacity_blocks,token_hit_rate,block_hit_rate,'
     expect_out 'lru-tail,536870912,8,0.384615,0.384615,6656,4096,0,'
@@ -39,16 +39,18 @@ test_csv_has_the_numbers() {
 
 test_json_and_svg_are_written() {
     write_trace
-    run "$HEARTH" replay trace.jsonl --tokens 1024 --tokens 4096 --json --svg plot.svg
+    run "$HEARTH" replay trace.jsonl --tokens 1024 --tokens 4096 --json - --svg plot.svg
     expect_status 0
-    expect_out '"policy": "saving-per-byte"'
-    expect_out '"capacity_blocks": 2'
+    expect_out '"policy":"saving-per-byte"'
+    expect_out '"capacity_blocks":2,'
+    expect_out '"machine":"'
+    expect_out '"block_tokens":512,'
     grep -q '<polyline' plot.svg || fail 'no line in the plot'
 }
 
 test_bytes_are_a_capacity_too() {
     write_trace
-    run "$HEARTH" replay trace.jsonl --bytes 1GiB --policy lru-tail --csv
+    run "$HEARTH" replay trace.jsonl --bytes 1GiB --policy lru-tail --csv -
     expect_status 0
     expect_out 'lru-tail,1073741824,0,0.384615,'
 }
@@ -63,7 +65,7 @@ test_users_and_seed_decide_the_load() {
 
 test_hybrids_show_snapshots_and_the_best() {
     write_trace
-    run "$HEARTH" replay trace.jsonl --blocks 64 --preset hybrid-1b --policy lru-tail --best --csv
+    run "$HEARTH" replay trace.jsonl --blocks 64 --preset hybrid-1b --policy lru-tail --best --csv -
     expect_status 0
     expect_out 'snapshots: policy, every 8192 tokens'
     run "$HEARTH" replay trace.jsonl --blocks 64 --preset hybrid-1b --policy lru-tail --best
@@ -94,8 +96,9 @@ test_mistakes_are_sentences() {
     run "$HEARTH" replay trace.jsonl --blocks 0
     expect_status 2
     expect_err 'is no capacity'
-    run "$HEARTH" replay trace.jsonl --json --csv
-    expect_status 2
+    run "$HEARTH" replay trace.jsonl --csv /nonexistent/x.csv
+    expect_status 1
+    expect_err '/nonexistent/x.csv: '
     run "$HEARTH" replay missing.jsonl
     expect_status 1
     echo nonsense >bad.jsonl
@@ -116,6 +119,91 @@ test_the_margin_is_an_exit_status() {
     expect_err 'shortest-first is'
     run "$HEARTH" replay mixed.jsonl --blocks 12 --policy lru-tail --policy opt --margin 0.5
     expect_status 0
+}
+
+# ---- a record of a real server ----
+
+words() { # SEED COUNT
+    awk -v seed="$1" -v count="$2" 'BEGIN { srand(seed); for (i = 0; i < count; i++) printf "%s ", substr("lorem ipsum dolor sit amet consectetur", 1 + int(rand() * 30), 2 + int(rand() * 6)) }'
+}
+
+ask() { # TEXT
+    run curl -sS "$url/v1/completions" -H 'Content-Type: application/json' -d "{\"prompt\": \"$1\", \"max_tokens\": 1}"
+    expect_out '"object":"text_completion"'
+}
+
+start() { # options
+    rm -f served log
+    "$HEARTH" serve m.gguf --port 0 -t 1 -c 4096 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" "$@" >served 2>log &
+    server=$!
+    for _ in $(seq 200); do
+        grep -q 'Ctrl-C' served && break
+        kill -0 "$server" 2>/dev/null || fail "it ended: $(cat log)"
+        sleep 0.05
+    done
+    url=$(sed -n 's/^ *Anthropic \(http.*\)/\1/p' served)
+}
+
+stop() {
+    kill -TERM "$server"
+    wait "$server" || fail "it did not end well: $(cat log)"
+    server=
+}
+
+number() { # NAME: of the report
+    sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" report.json | head -1
+}
+
+# Replaying what a server recorded, with the memory that it had, gives the hits that it had: all of them when each token has its hash, and up to a
+# block per request less when blocks have.
+test_a_recorded_session_replays() {
+    server=
+    trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null' EXIT
+    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
+    a=$(words 1 120) b=$(words 2 40) c=$(words 3 150)
+    for block in 1 16; do
+        # 524 bytes per token; trees of single tokens would take more than that.
+        capacity=$([ "$block" = 1 ] && echo --tokens 64000 || echo --bytes 32MiB)
+        rm -rf state rec.jsonl
+        start --record rec.jsonl --record-block "$block"
+        for text in "$a" "$a" "$c" "$a$b" "$a$c" "$c" "$(words 4 30)" "$a$b$c"; do ask "$text"; done
+        stop
+        grep -q '\[record\] closed file=rec.jsonl requests=8 lost=0 bytes=' log || fail "no sums: $(cat log)"
+        [ "$(wc -l <rec.jsonl)" = 9 ] || fail "lines: $(cut -c1-200 rec.jsonl)"
+        # shellcheck disable=SC2086
+        run "$HEARTH" replay rec.jsonl --model m.gguf --ctx-size 512 --policy saving-per-byte $capacity --json report.json
+        expect_status 0
+        expect_out 'record: rec.jsonl: 8 requests'
+        expect_out 'as recorded, the server reused '
+        said=$(grep -o 'computed [0-9]*' log | awk '{ sum += $2 } END { print sum }')
+        tokens=$(number tokens) hit=$(number recorded_tokens_hit) computed=$(number tokens_computed)
+        [ "$hit" -gt 1000 ] || fail "too little was reused: $hit"
+        [ $((tokens - hit)) = "$said" ] || fail "the record says $hit of $tokens, the log $said computed"
+        less=$((hit - (tokens - computed)))
+        [ "$less" -ge 0 ] && [ "$less" -le $((8 * (block - 1))) ] || fail "blocks of $block: recorded $hit, replayed $((tokens - computed))"
+    done
+}
+
+# The record goes on after a restart, and one that is full ends, not the server.
+test_a_record_goes_on_and_ends() {
+    server=
+    trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null' EXIT
+    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
+    a=$(words 1 400)
+    start --record rec.jsonl
+    ask "$a"
+    kill -9 "$server"
+    wait "$server" 2>/dev/null
+    start --record rec.jsonl --record-max 4KiB
+    for _ in 1 2 3 4 5 6; do ask "$a"; done
+    stop
+    grep -q 'recording has ended' log || fail "nothing was said: $(cat log)"
+    [ "$(wc -c <rec.jsonl)" -le 4096 ] || fail 'it is larger than it may be'
+    run "$HEARTH" replay rec.jsonl --blocks 1000
+    expect_status 0
+    run "$HEARTH" serve m.gguf --port 0 -c 512 --ssd-dir none --state-dir "$PWD/state" --record rec.jsonl --record-block 4
+    expect_status 1
+    expect_err '--record: rec.jsonl: is no record of this installation with blocks of 4 tokens; take another file'
 }
 
 suite_main "$@"
