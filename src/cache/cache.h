@@ -10,6 +10,8 @@
  *      room.c      the budget and the heap: who must leave
  *      mover.c     between memory and the slower tier, never on the caller's time
  *      watch.c     showing what is held and what happened
+ *      manage.c    single objects by their key: pinning, evicting, forgetting at a time
+ *      verify.c    checking the bytes of what is held
  *      recover.c   taking over what a slower tier holds from an earlier process
  *      session.c   lookup and insert in one call each
  *
@@ -60,6 +62,7 @@ enum {
     CACHE_BLOCK_TOKENS_MAX = 1 << 16,
     CACHE_DECLINED_MAX = 256, /* objects that wait for a slower tier to take them after all */
     CACHE_DRAIN_MS_MAX = 5000, /* that closing waits for writes */
+    CACHE_EXPIRIES_MAX = 4096, /* objects with a time to be forgotten at */
 };
 
 struct hearth_space {
@@ -82,6 +85,13 @@ struct hearth_space {
     size_t records; /* those that are dropped and still leased, too */
     uint64_t held[OBJECT_TIER_COUNT]; /* bytes of objects, by where they are */
     struct hearth_stats stats;
+};
+
+/* What is counted here of one tier; the rest of a slower one's numbers are its own. */
+struct tier_counts {
+    uint64_t objects; /* held now */
+    uint64_t hits, stores, evictions, errors;
+    uint64_t read_bytes, written_bytes;
 };
 
 /* A tier call that waits for the lock to be left. */
@@ -135,7 +145,10 @@ struct hearth_cache {
     struct list dying GUARDED_BY(lock); /* objects that were dropped while they are being written, by aside_link */
     uint32_t chances GUARDED_BY(lock); /* that it takes one of them: something there has come to an end since */
     bool retrying GUARDED_BY(lock); /* a thread is at it */
+    struct list expiring GUARDED_BY(lock); /* objects with a time to be forgotten at, the next first, by expiry_link */
     struct hearth_stats stats GUARDED_BY(lock);
+    struct tier_counts counts[OBJECT_TIER_COUNT] GUARDED_BY(lock);
+    struct tier_stats slow_before GUARDED_BY(lock); /* the slow tier's numbers at the last hearth_reset_stats */
 };
 
 struct hearth_plan {
@@ -207,6 +220,9 @@ struct hearth_space *space_find(struct hearth_cache *cache, const struct hash256
 struct hearth_space *space_create_dormant(struct hearth_cache *cache, const struct hash256 *key, struct deferred *deferred) REQUIRES(lock);
 /* Calls fn for all objects in the index of a space, those of parents first. They are gathered before: fn may drop them. */
 void space_each_object(struct hearth_space *space, void (*fn)(struct object *object, void *arg), void *arg) REQUIRES(lock);
+/* The same for what ends in `top` or in a node below it. */
+void space_each_below(struct node *top, void (*fn)(struct object *object, void *arg), void *arg) REQUIRES(lock);
+void space_each_in(struct node *node, void (*fn)(struct object *object, void *arg), void *arg) REQUIRES(lock); /* in this one alone */
 /* Takes an empty space that nobody has open off the list and out of the ledger; then, without the lock, it is freed. */
 void space_remove(struct hearth_space *space) REQUIRES(lock);
 void space_free(struct hearth_space *space);
@@ -216,6 +232,33 @@ void space_free(struct hearth_space *space);
 /* Attaches a slower tier, owned from now on, and takes what it holds into the index: see recover.c. For the server and for tests; before
  * any lookup. */
 void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double bytes_per_s);
+
+/* ---- watch.c ---- */
+
+/* A place in what is held, which stays where it is while the lock is left: objects come and go around it. It ends where the list ended when
+ * it began, and keeps the space from being taken away. */
+struct place {
+    struct hearth_cache *cache;
+    struct hearth_space *only; /* of one space; NULL: of all */
+    struct hearth_space *space; /* where it is now; NULL: at the end */
+    struct object mark, end;   /* of kind 0 */
+};
+
+void place_begin(struct place *place, struct hearth_cache *cache, struct hearth_space *only) REQUIRES(lock);
+/* The next object; NULL at the end. The caller leaves the lock after some dozens of them. */
+struct object *place_next(struct place *place) REQUIRES(lock);
+void place_end(struct place *place) REQUIRES(lock); /* also before it came to its end */
+/* The first object with this key (that of the block that it ends in), NULL when there is none. Leaves the lock now and then. */
+struct object *place_find(struct hearth_cache *cache, const unsigned char *key) REQUIRES(lock);
+/* The first node of an object; a snapshot belongs to the one that it ends in. */
+struct node *watch_first_node(const struct object *object) REQUIRES(lock);
+
+/* ---- manage.c ---- */
+
+/* Forgets what is due: before anything is looked up. O(1) when nothing is. */
+void manage_expire_due(struct hearth_cache *cache, struct deferred *deferred) REQUIRES(lock);
+/* Sets the time at which an object is forgotten; 0: never. */
+void manage_set_expiry(struct object *object, uint64_t expires_ns) REQUIRES(lock);
 
 /* ---- lookup.c ---- */
 

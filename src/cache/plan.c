@@ -151,6 +151,21 @@ static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
         stats->tokens_reused_by_tier[plan->views[0].tier] += plan->info.boundary;
 }
 
+/* Where the bytes came from. */
+static void count_tiers(const struct hearth_plan *plan, struct tier_counts *counts)
+{
+    bool used[OBJECT_TIER_COUNT] = {false};
+
+    for (size_t i = 0; i < plan->objects_count; i++) {
+        enum hearth_tier tier = plan->views[i].tier;
+        if (tier >= HEARTH_TIER_COUNT)
+            continue;
+        counts[tier].hits += !used[tier];
+        counts[tier].read_bytes += plan->views[i].bytes;
+        used[tier] = true;
+    }
+}
+
 static void count_miss(const struct hearth_plan *plan, struct hearth_stats *stats)
 {
     stats->misses++;
@@ -176,6 +191,7 @@ void hearth_plan_accept(struct hearth_plan *plan)
     enter(plan, &deferred);
     count_reuse(plan, &cache->stats);
     count_reuse(plan, &plan->space->stats);
+    count_tiers(plan, cache->counts);
     if (uses_tail(plan)) {
         cache->stats.tail_hits++;
         plan->space->stats.tail_hits++;

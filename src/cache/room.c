@@ -269,6 +269,8 @@ void room_set_in(struct object *object, enum object_tier tier, bool in)
     uint64_t *held = &object->space->held[tier];
     assert(in || *held >= object->bytes);
     *held = in ? *held + object->bytes : *held - object->bytes;
+    uint64_t *objects = &cache_of(object)->counts[tier].objects;
+    *objects = in ? *objects + 1 : *objects - 1;
 }
 
 /* ---- leaving ---- */
@@ -309,6 +311,7 @@ static void unlink_object(struct object *object)
     if (list_node_linked(&object->tail_link))
         list_remove(&space->tails, &object->tail_link);
     mover_give_up(object);
+    manage_set_expiry(object, 0);
     if (object->last != NULL)
         index_detach(space->index, object);
     assert(space->objects > 0);
@@ -367,8 +370,7 @@ static void note_eviction(struct object *object, bool demoted, struct deferred *
         .tier = object->data ? HEARTH_TIER_RAM : HEARTH_TIER_SSD,
     };
 
-    if (object->data != NULL)
-        cache->floor = MAX(cache->floor, object->priority);
+    cache->counts[event.tier].evictions++;
     uint64_t *counter = demoted ? &space->stats.demotions : &space->stats.evictions;
     uint64_t *total = demoted ? &cache->stats.demotions : &cache->stats.evictions;
     (*counter)++;
@@ -393,12 +395,27 @@ bool room_demote(struct object *object, struct deferred *deferred)
     return true;
 }
 
-/* Out of everything, slower tiers included. */
-static void forget(struct object *object, struct deferred *deferred)
+void room_forget(struct object *object, struct deferred *deferred)
 {
     note_eviction(object, false, deferred);
     room_add_ghosts(object);
     room_drop(object, deferred);
+}
+
+/* It leaves because it is worth the least of all in memory: so much is worth too little from now on. */
+static void raise_floor(const struct object *object)
+{
+    struct hearth_cache *cache = cache_of(object);
+
+    if (object->data != NULL)
+        cache->floor = MAX(cache->floor, object->priority);
+}
+
+/* Out of everything, slower tiers included. */
+static void forget(struct object *object, struct deferred *deferred)
+{
+    raise_floor(object);
+    room_forget(object, deferred);
 }
 
 /* What is in a slower tier, too, only leaves memory. */
@@ -410,6 +427,7 @@ static void evict(struct object *object, struct deferred *deferred)
         forget(object, deferred);
         return;
     }
+    raise_floor(object);
     note_eviction(object, true, deferred);
     room_demote(object, deferred);
 }

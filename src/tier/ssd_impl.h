@@ -86,7 +86,7 @@ struct ssd_read {
     uint64_t id;
     struct hash256 key;
     uint64_t generation;
-    void *dst;
+    void *dst; /* NULL: it is verified, and delivered to nobody */
     uint64_t capacity;
     tier_done_fn done;
     void *arg;
@@ -99,6 +99,7 @@ struct ssd_scratch {
     uint32_t header_cap;
     int32_t *tokens;
     uint32_t tokens_cap;
+    uint8_t *piece; /* of a payload that is delivered to nobody; NULL until one was */
 };
 
 struct tier_ssd {
@@ -135,6 +136,7 @@ struct tier_ssd {
     unsigned unread_count GUARDED_BY(lock);
     unsigned reaping GUARDED_BY(lock);       /* files being removed */
     uint64_t reaped GUARDED_BY(lock);        /* tries that ended */
+    bool failing GUARDED_BY(lock);           /* the last write was lost */
     uint64_t retry_at_ns GUARDED_BY(lock);   /* when the janitor tries again what failed */
     struct tier_stats stats GUARDED_BY(lock);
     struct tier_ssd_stats counters GUARDED_BY(lock);
@@ -178,6 +180,7 @@ void ssd_end_puts(struct list *puts); /* TIER_CANCELLED */
 /* ---- ssd_reader.c ---- */
 
 void ssd_get(struct tier *tier, const struct hash256 *key, void *dst, uint64_t capacity, tier_done_fn done, void *arg, struct tier_op **op);
+void ssd_verify(struct tier *tier, const struct hash256 *key, tier_done_fn done, void *arg);
 void ssd_cancel(struct tier *tier, struct tier_op *op);
 void ssd_reader_run(void *ssd);
 void ssd_cancel_all(struct tier_ssd *ssd); /* at the end */

@@ -38,7 +38,9 @@ static enum err remove_file(struct tier_ssd *ssd, const struct ssd_entry *entry,
     *kept = false;
     if (entry->temp != NULL)
         return ssd_dir_discard(&ssd->dir, entry->temp, info);
-    const uint64_t bytes_max = ssd->options.bytes_max / SSD_QUARANTINE_SHARE;
+    lock_enter(&ssd->lock);
+    const uint64_t bytes_max = ssd->account.limits.bytes_max / SSD_QUARANTINE_SHARE;
+    lock_leave(&ssd->lock);
     return entry->damaged ? ssd_dir_quarantine(&ssd->dir, &entry->key, bytes_max, kept, info)
                           : ssd_dir_remove(&ssd->dir, &entry->key, info);
 }

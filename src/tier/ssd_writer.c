@@ -230,6 +230,7 @@ static enum tier_result published(struct tier_ssd *ssd, struct ssd_put *put, con
         ssd_insert_locked(ssd, entry);
         ssd_add_record_locked(ssd, header, put->header_bytes);
         ssd->stats.bytes_written += put->meta.bytes;
+        ssd->failing = false;
         cond_signal(&ssd->for_janitor);
     } else {
         ssd_add_doomed_locked(ssd, entry); /* dropped while it was renamed (S4) */
@@ -249,6 +250,7 @@ static enum tier_result lost(struct tier_ssd *ssd, const struct ssd_put *put, en
     hash256_hex(&put->meta.key, key);
     lock_enter(&ssd->lock);
     ssd->counters.lost++;
+    ssd->failing = true;
     lock_leave(&ssd->lock);
     LOG_ERROR(ssd->options.log, "ssd", "object lost", LOG_STR("key", key),
               LOG_UINT("bytes", put->meta.bytes), LOG_STR("error", info->text));
