@@ -201,6 +201,10 @@ struct hearth_space;
  * budget are this tenant's own, whatever others do; those of the first open count, and MEMORY says that they cannot be had. */
 HEARTH_API int hearth_space_open(struct hearth_cache *cache, const struct hearth_model *model, const char *tenant,
                                  uint64_t share_bytes, struct hearth_space **space);
+/* The same for the disk, files with all that they take: what this space has there within its share is not evicted for others, as long as memory
+ * has room for its records. From now on, until it is set anew: a process that starts sets it again. 0 = none. INVALID: no disk; MEMORY: it cannot be
+ * had: the disk is not written to, more than half of its cap for all shares together, or more than 63 of them. */
+HEARTH_API int hearth_space_set_ssd_share(struct hearth_space *space, uint64_t share_bytes);
 /* What it holds stays for the next open. Its plans, stores and flights must be closed before. */
 HEARTH_API void hearth_space_close(struct hearth_space **space);
 /* Measured speeds, as they become known. */

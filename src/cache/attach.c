@@ -102,6 +102,21 @@ int hearth_set_ssd_day_bytes(struct hearth_cache *cache, uint64_t day_bytes_max)
     return set_limits(cache, &(struct tier_limits){.day_bytes_max = max});
 }
 
+int hearth_space_set_ssd_share(struct hearth_space *space, uint64_t share_bytes)
+{
+    struct hearth_cache *cache = space->cache;
+    struct tier *slow = cache->slow;
+
+    if (slow == NULL || slow->ops->set_share == NULL)
+        return HEARTH_ERROR_INVALID;
+    if (!slow->ops->set_share(slow, &space->key, share_bytes))
+        return HEARTH_ERROR_MEMORY;
+    lock_enter(&cache->lock);
+    space->ssd_share = share_bytes;
+    lock_leave(&cache->lock);
+    return HEARTH_OK;
+}
+
 /* ---- numbers ---- */
 
 static const enum hearth_tier_state states[] = {

@@ -72,6 +72,17 @@ void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred,
     deferred->drops[deferred->drops_count++] = *key;
 }
 
+void cache_note_touch(struct hearth_cache *cache, struct deferred *deferred,
+                      const struct hash256 *key)
+{
+    lock_assert_held(&cache->lock);
+    if (cache->slow == NULL || cache->slow->ops->touch == NULL || cache->closing)
+        return;
+    deferred->touches = cache_grow(deferred->touches, deferred->touches_count,
+                                   &deferred->touches_cap, sizeof(*key));
+    deferred->touches[deferred->touches_count++] = *key;
+}
+
 void cache_leave(struct hearth_cache *cache, struct deferred *deferred)
 {
     lock_leave(&cache->lock);
@@ -79,10 +90,13 @@ void cache_leave(struct hearth_cache *cache, struct deferred *deferred)
         pages_free(cache->pages, deferred->frees[i]);
     for (size_t i = 0; i < deferred->drops_count; i++)
         cache->slow->ops->drop(cache->slow, &deferred->drops[i]);
+    if (deferred->touches_count > 0)
+        cache->slow->ops->touch(cache->slow, deferred->touches, deferred->touches_count);
     for (size_t i = 0; i < deferred->events_count; i++)
         events_add(cache->events, &deferred->events[i]);
     mem_free(deferred->frees);
     mem_free(deferred->drops);
+    mem_free(deferred->touches);
     mem_free(deferred->events);
     if (deferred->calls != NULL)
         flight_calls_make(&deferred->calls);

@@ -80,6 +80,7 @@ struct hearth_space {
     budget_owner owner;
     uint64_t charged; /* of the ledger, for its objects: data, records, reservations */
     uint64_t share;
+    uint64_t ssd_share; /* bytes of the slow tier that others do not take from it */
     bool dormant; /* recovered from a tier, and not opened yet: model and tenant are not known */
     size_t objects; /* in the index */
     size_t records; /* those that are dropped and still leased, too */
@@ -108,6 +109,8 @@ struct deferred {
     size_t frees_count, frees_cap;
     struct hash256 *drops; /* keys to drop from the slow tier */
     size_t drops_count, drops_cap;
+    struct hash256 *touches; /* keys that were used in memory, and are in the slow tier, too */
+    size_t touches_count, touches_cap;
     struct deferred_put *puts;
     struct flight_call *calls;
 };
@@ -195,6 +198,8 @@ void cache_note_free(struct deferred *deferred, void *memory);
 /* Drops a key from the slow tier, after the lock is left: should the same content be written again meanwhile, that copy may go with it,
  * which is a miss later and nothing worse. */
 void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred, const struct hash256 *key);
+/* Tells the slow tier, after the lock is left, that an object which it has was used in memory. */
+void cache_note_touch(struct hearth_cache *cache, struct deferred *deferred, const struct hash256 *key);
 uint64_t cache_now_ns(const struct hearth_cache *cache);
 /* A copy of a caller's tokens, freed with mem_free; INVALID when there are none or too many, MEMORY. With it and `more` bytes charged to the
  * ledger: cache_uncharge gives *charged back. */

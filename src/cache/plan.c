@@ -200,6 +200,8 @@ void hearth_plan_accept(struct hearth_plan *plan)
         struct object *object = plan->objects[i];
         object->shared |= plan->branches && object->end <= plan->info.first_difference;
         room_touch(object, true);
+        if (plan->views[i].tier == HEARTH_TIER_RAM && object->in[OBJECT_TIER_SSD])
+            cache_note_touch(cache, &deferred, &object->key); /* it is as recent there */
         if (list_node_linked(&object->tail_link))
             list_move_back(&plan->space->tails, &object->tail_link);
     }

@@ -437,6 +437,7 @@ struct wish {
     const struct hearth_space *space; /* NULL: for nobody in particular */
     bool keep_ttl;                    /* times to live are kept */
     bool keep_shares;                 /* so is what another tenant holds within its share */
+    bool keep_disk;                   /* and what of it is on disk within its share of that: what leaves is to be forgotten there, too */
 };
 
 static bool may_leave_for(const struct object *object, const struct wish *wish, uint64_t now)
@@ -444,6 +445,9 @@ static bool may_leave_for(const struct object *object, const struct wish *wish, 
     const struct hearth_space *owner = object->space;
 
     if (wish->keep_ttl && object->keep_until_ns > now)
+        return false;
+    if (wish->keep_disk && object->in[OBJECT_TIER_SSD] && owner != wish->space &&
+        owner->held[OBJECT_TIER_SSD] <= owner->ssd_share)
         return false;
     return !wish->keep_shares || owner == wish->space || owner->charged > owner->share;
 }
@@ -474,25 +478,26 @@ static bool evict_first(struct hearth_cache *cache, struct heap *heap, const str
 bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space,
                     struct deferred *deferred)
 {
-    struct wish gently = {space, true, true}, firmly = {space, false, true};
+    struct wish gently = {space, true, true, false}, firmly = {space, false, true, false};
 
     lock_assert_held(&cache->lock);
     return evict_first(cache, &cache->heap, &gently, evict, deferred) ||
            evict_first(cache, &cache->heap, &firmly, evict, deferred);
 }
 
-/* Forgets one object altogether, so that its record and its nodes are free: one that is in a slower tier only, if there is any. */
+/* Forgets one object altogether, so that its record and its nodes are free: one that is in a slower tier only, if there is any. Shares of
+ * the disk give way when nothing else can: records of what is there must fit into memory. */
 static bool forget_one(struct hearth_cache *cache, const struct hearth_space *space,
                        struct deferred *deferred)
 {
-    struct wish slow = {space, false, true}, wish = {space, true, true};
+    const struct wish slow = {space, false, true, true}, last = {space, false, true, false};
+    const struct wish gently = {space, true, true, true}, firmly = {space, false, true, true};
 
-    if (evict_first(cache, &cache->heap_slow, &slow, evict, deferred))
-        return true;
-    if (evict_first(cache, &cache->heap, &wish, forget, deferred))
-        return true;
-    wish.keep_ttl = false;
-    return evict_first(cache, &cache->heap, &wish, forget, deferred);
+    return evict_first(cache, &cache->heap_slow, &slow, evict, deferred) ||
+           evict_first(cache, &cache->heap, &gently, forget, deferred) ||
+           evict_first(cache, &cache->heap, &firmly, forget, deferred) ||
+           evict_first(cache, &cache->heap_slow, &last, evict, deferred) ||
+           evict_first(cache, &cache->heap, &last, forget, deferred);
 }
 
 /* Of one record more. Places are kept for the next object, and paid for once. */
@@ -567,7 +572,7 @@ static bool reserve_part(struct hearth_cache *cache, budget_owner owner, uint64_
 
 bool room_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
 {
-    struct wish books = {NULL, false, false};
+    struct wish books = {NULL, false, false, false};
 
     lock_assert_held(&cache->lock);
     if (bytes > most(cache, 0))
@@ -653,7 +658,7 @@ void room_settle_index(struct hearth_space *space)
 
 void room_shrink(struct hearth_cache *cache, struct deferred *deferred)
 {
-    struct wish any = {NULL, false, false};
+    struct wish any = {NULL, false, false, false};
 
     lock_assert_held(&cache->lock);
     while (budget_excess(cache->budget) > 0)

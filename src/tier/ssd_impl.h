@@ -2,8 +2,9 @@
  * ssd_impl.h: the inside of the SSD tier, shared by its files and by nobody else.
  *
  *      tier_ssd.c     the table of a tier: what callers do                    ssd_writer.c   puts: queue, threads, one file from start to end
- *      ssd_table.c    entries, their states, busy keys, eviction              ssd_reader.c   gets: queue, threads, verification
- *      ssd_recover.c  the start                                               ssd_janitor.c  unlinks, catalogue, second looks
+ *      ssd_table.c    entries, their states, busy keys                        ssd_reader.c   gets: queue, threads, verification
+ *      ssd_order.c    the order of use, shares, eviction                      ssd_janitor.c  unlinks, catalogue, times of files, second looks
+ *      ssd_recover.c  the start
  *
  *                     publish (writer)                   doom: drop, eviction, damage (table)
  *      [no entry] ------------------------> LIVE ---------------------------------------------> DOOMED --reap: unlink--> [no entry]
@@ -40,13 +41,27 @@ enum {
     SSD_READS_MAX = 1 << 16, /* that wait; one more is TIER_ERROR */
     SSD_QUARANTINE_SHARE = 8, /* of the cap: one part in so many, and no more, is for damaged files */
     SSD_BLIND_DROPS_MAX = 1 << 16,
+    SSD_OWNERS_MAX = 64, /* spaces with a share, and all others as one */
+    SSD_STAMP_MIN_S = 60, /* the time of a file is written no more often */
 };
 
 enum ssd_state { SSD_LIVE, SSD_FOREIGN, SSD_DOOMED };
 
+/* Whose objects these are, in the order of use: ssd_order.c. */
+struct ssd_owner {
+    uint64_t space; /* ssd_space_id; 0: the common one */
+    uint64_t share; /* that others do not take from it */
+    uint64_t bytes; /* the charges of its entries */
+    struct list lru;
+};
+
 struct ssd_entry {
     struct map_node by_key; /* in `table` or in `doomed` */
-    struct list_node link;  /* in `lru`, or in `reapable` while nobody reaps it */
+    struct list_node link;  /* in the owner's `lru`, or in `reapable` while nobody reaps it */
+    struct list_node stale_link; /* in `stale`, when its file's time is behind */
+    struct ssd_owner *owner; /* LIVE and FOREIGN */
+    uint64_t space;        /* ssd_space_id; 0 when FOREIGN */
+    uint64_t order;        /* of use among all */
     struct hash256 key;
     struct hash128 digest; /* LIVE */
     uint64_t bytes;        /* of the payload; LIVE */
@@ -90,6 +105,7 @@ struct ssd_read {
     uint64_t capacity;
     tier_done_fn done;
     void *arg;
+    uint64_t used_wall_ns; /* when it was read */
     bool cancelled;
 };
 
@@ -117,7 +133,11 @@ struct tier_ssd {
     bool closing GUARDED_BY(lock); /* nothing new is taken */
     bool stop GUARDED_BY(lock);    /* threads end */
     struct map table GUARDED_BY(lock), doomed GUARDED_BY(lock);
-    struct list lru GUARDED_BY(lock), reapable GUARDED_BY(lock), busy GUARDED_BY(lock);
+    struct list reapable GUARDED_BY(lock), busy GUARDED_BY(lock);
+    struct ssd_owner owners[SSD_OWNERS_MAX] GUARDED_BY(lock); /* the first is the common one */
+    size_t owners_count GUARDED_BY(lock);
+    uint64_t uses GUARDED_BY(lock);
+    struct list stale GUARDED_BY(lock); /* entries whose file's time is behind */
     uint64_t live_count GUARDED_BY(lock), doomed_count GUARDED_BY(lock);
     uint64_t generation GUARDED_BY(lock);
     struct ssd_account account GUARDED_BY(lock);
@@ -162,12 +182,29 @@ void ssd_forget_locked(struct tier_ssd *ssd, const struct hash256 *key) REQUIRES
 void ssd_add_doomed_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
 /* Not found any more; the file goes. In a directory that is read only it is forgotten, and stays. */
 void ssd_doom_locked(struct tier_ssd *ssd, struct ssd_entry *entry, bool damaged) REQUIRES(lock);
-/* Dooms what was not used for long, `count_max` entries at most, until `bytes` are on their way. How many. */
-unsigned ssd_evict_locked(struct tier_ssd *ssd, uint64_t bytes, unsigned count_max) REQUIRES(lock);
 bool ssd_is_busy_locked(const struct tier_ssd *ssd, const struct hash256 *key) REQUIRES(lock);
 void ssd_set_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy, const struct hash256 *key) REQUIRES(lock);
 void ssd_unset_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy) REQUIRES(lock);
 void ssd_table_free(struct tier_ssd *ssd); /* all entries, at the end */
+
+/* ---- ssd_order.c ---- */
+
+uint64_t ssd_space_id(const struct hash256 *space);
+void ssd_order_init(struct tier_ssd *ssd);
+/* The entry is the most recent of its space, or is in no order any more. */
+void ssd_order_insert_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
+void ssd_order_remove_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
+/* It was used: now, or it only counts as if it had been. */
+void ssd_order_use_locked(struct tier_ssd *ssd, struct ssd_entry *entry, uint64_t wall_ns) REQUIRES(lock);
+void ssd_order_move_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
+void ssd_order_check_locked(struct tier_ssd *ssd) REQUIRES(lock);
+/* Dooms what was not used for long, `count_max` entries at most, until `bytes` are on their way; for an object of `space`, from which others'
+ * shares are safe (NULL: for nobody in particular). How many. */
+unsigned ssd_evict_locked(struct tier_ssd *ssd, const struct hash256 *space, uint64_t bytes, unsigned count_max) REQUIRES(lock);
+void ssd_touch(struct tier *tier, const struct hash256 *keys, size_t count);
+bool ssd_set_share(struct tier *tier, const struct hash256 *space, uint64_t bytes);
+void ssd_stamp_some(struct tier_ssd *ssd); /* times of files that are a minute behind */
+void ssd_stamp_rest(struct tier_ssd *ssd); /* at the end */
 
 /* ---- ssd_writer.c ---- */
 

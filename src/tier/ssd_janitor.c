@@ -1,6 +1,6 @@
 /*
- * ssd_janitor.c: what has to be done in the directory and nobody waits for: unlinks, records for the catalogue, a second look at what could
- * not be read, room for others on a full disk.
+ * ssd_janitor.c: what has to be done in the directory and nobody waits for: unlinks, records for the catalogue, times of last use, a second
+ * look at what could not be read, room for others on a full disk.
  *
  * One thread, in a queue of nobody's (keeps I60): a writer that needs the room of doomed files removes them itself, through the same
  * function. What fails is tried again after a while (retry_ns), and with every put that needs it.
@@ -202,7 +202,7 @@ static bool work(struct tier_ssd *ssd)
     bool rescan = !paused && ssd->unread_count > 0;
     uint64_t excess = excess_locked(ssd, missing);
     if (excess > 0 && !reap)
-        reap = ssd_evict_locked(ssd, excess, SSD_UNLINKS_PER_PUT) > 0 && !paused;
+        reap = ssd_evict_locked(ssd, NULL, excess, SSD_UNLINKS_PER_PUT) > 0 && !paused;
     if (rescan)
         ssd->retry_at_ns = clock_deadline_ns(clock_real(), ssd->options.retry_ns);
     lock_leave(&ssd->lock);
@@ -214,6 +214,7 @@ static bool work(struct tier_ssd *ssd)
         (void)ssd_reap_one(ssd, NULL);
     if (rescan)
         (void)ssd_rescan(ssd);
+    ssd_stamp_some(ssd);
     return records || reap;
 }
 

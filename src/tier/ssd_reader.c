@@ -21,7 +21,7 @@
 #include "base/mem.h"
 #include "tier/ssd_impl.h"
 
-enum { READ_BYTES = SSD_FRAME_BYTES, STAMP_MIN_S = 60 };
+enum { READ_BYTES = SSD_FRAME_BYTES };
 
 /* ---- scratch ---- */
 
@@ -161,7 +161,7 @@ static enum err read_payload(struct reading *reading, const struct ssd_header *h
     return ERR_OK;
 }
 
-/* The use is written to the file now and then, so that a restart knows it. */
+/* The use is written to the file now and then, so that a restart knows it: here, since it is open. */
 static void stamp(struct reading *reading)
 {
     struct tier_ssd *ssd = reading->ssd;
@@ -169,8 +169,9 @@ static void stamp(struct reading *reading)
 
     lock_enter(&ssd->lock);
     struct ssd_entry *entry = ssd_find_live_locked(ssd, &reading->read->key);
+    reading->read->used_wall_ns = now;
     bool due = entry != NULL && !ssd->dir.read_only &&
-               now > entry->stamped_wall_ns + STAMP_MIN_S * NS_PER_S;
+               now > entry->stamped_wall_ns + SSD_STAMP_MIN_S * NS_PER_S;
     if (due) {
         entry->stamped_wall_ns = now;
         ssd->counters.stamps++;
@@ -277,10 +278,8 @@ static void count_locked(struct tier_ssd *ssd, const struct ssd_read *read, enum
         return;
     entry->verified |= entry->generation == read->generation;
     ssd->stats.bytes_read += entry->bytes;
-    if (read->dst != NULL) { /* else nobody has used it */
-        entry->used_wall_ns = MAX(entry->used_wall_ns, clock_wall_ns(ssd->options.clock));
-        list_move_back(&ssd->lru, &entry->link);
-    }
+    if (read->dst != NULL) /* else nobody has used it */
+        ssd_order_use_locked(ssd, entry, read->used_wall_ns);
 }
 
 /* ---- the queue ---- */

@@ -112,6 +112,8 @@ struct tier_ops {
     bool (*digest)(struct tier *tier, const struct hash256 *key, struct hash128 *digest);
     /* Somebody used these objects elsewhere: they are as recent as if they had been read. Unknown keys are no error. */
     void (*touch)(struct tier *tier, const struct hash256 *keys, size_t count);
+    /* So many bytes of what a space holds are not evicted for others. False: not written to, more than half of the cap together, or too many. */
+    bool (*set_share)(struct tier *tier, const struct hash256 *space, uint64_t bytes);
     /* False: it has no such limits, or is not written to. */
     bool (*set_limits)(struct tier *tier, const struct tier_limits *limits);
     void (*close)(struct tier *tier); /* frees it; running operations are cancelled or finished, their callbacks made before it returns */

@@ -2,7 +2,7 @@
  * tier_ssd.c: the directory as a tier: opening, the table of operations, closing.
  *
  *      open:   directory and lock -> recover -> threads                          closed again in the opposite order when one fails
- *      close:  nothing new -> puts for at most close_wait_ns -> the rest cancelled -> threads end -> doomed files -> catalogue -> lock
+ *      close:  nothing new -> puts for at most close_wait_ns -> the rest cancelled -> threads end -> doomed files, times of use -> catalogue -> lock
  *
  * ssd_impl.h says which file does what. Not here: what is worth keeping (the cache's business, as far as it drops; else ssd_table.c chooses) and any answer to a caller that says more than a result of tier.h.
  */
@@ -209,6 +209,7 @@ static void ssd_close(struct tier *tier)
     end_operations(ssd);
     end_threads(ssd);
     ssd_reap_rest(ssd);
+    ssd_stamp_rest(ssd);
     ssd_tidy_catalogue(ssd);
     ssd_free(ssd);
 }
@@ -225,6 +226,8 @@ static const struct tier_ops ssd_ops = {
     .flush = ssd_flush,
     .verify = ssd_verify,
     .digest = ssd_digest,
+    .touch = ssd_touch,
+    .set_share = ssd_set_share,
     .set_limits = ssd_set_limits,
     .close = ssd_close,
 };
@@ -275,10 +278,11 @@ static struct tier_ssd *ssd_create(const struct tier_ssd_options *options)
     map_init(&ssd->table);
     map_init(&ssd->doomed);
     buf_init(&ssd->records, RECORDS_BYTES_MAX);
-    struct list *lists[] = {&ssd->lru,          &ssd->reapable, &ssd->busy,         &ssd->puts,
-                            &ssd->puts_running, &ssd->reads,    &ssd->reads_running};
+    struct list *lists[] = {&ssd->reapable,     &ssd->busy,  &ssd->puts,
+                            &ssd->puts_running, &ssd->reads, &ssd->reads_running};
     for (size_t i = 0; i < COUNT_OF(lists); i++)
         list_init(lists[i]);
+    ssd_order_init(ssd);
     return ssd;
 }
 
