@@ -417,7 +417,7 @@ HEARTH_API const char *hearth_tier_state_name(enum hearth_tier_state state); /* 
 struct hearth_tier_stats {
     size_t struct_size;
     enum hearth_tier_state state;
-    uint64_t used, cap;      /* bytes, with all that is not payload */
+    uint64_t used, cap;      /* bytes; of what is held, with all that it takes beside its payload */
     uint64_t objects;        /* held now */
     uint64_t hits;           /* accepted plans that took something from it */
     uint64_t stores;         /* objects that came into it from above: committed; written */
@@ -507,7 +507,7 @@ struct hearth_verify_options {
 };
 
 /* Checks the bytes of all objects of a tier. On disk each has a digest (and a MAC or tags, by its options); a damaged one goes into
- * quarantine, is forgotten when it is nowhere else, and written anew when it is in memory. In memory there is no digest from the start, since
+ * quarantine and is forgotten; when memory has it, it is written anew in its place. In memory there is no digest from the start, since
  * nothing that is verified when it comes in changes there without a broken machine: it is compared with that of the disk, or with the one that
  * an earlier verification took (`unknown` counts where this is the first). A damaged one leaves memory, and is forgotten unless the disk
  * has it. Counts no use. Waits for the disk; others need not. INVALID: no such tier. */

@@ -43,11 +43,14 @@
 #include "cache/flight.h"
 #include "cache/heap.h"
 #include "cache/index.h"
+#include "cache/manage.h"
 #include "cache/mover.h"
 #include "cache/object.h"
+#include "cache/plan.h"
 #include "cache/policy.h"
 #include "cache/replace.h"
 #include "cache/room.h"
+#include "cache/watch.h"
 #include "tier/pages.h"
 #include "tier/tier.h"
 
@@ -154,24 +157,6 @@ struct hearth_cache {
     struct tier_stats slow_before GUARDED_BY(lock); /* the slow tier's numbers at the last hearth_reset_stats */
 };
 
-struct hearth_plan {
-    struct hearth_space *space;
-    int32_t *tokens;
-    size_t count;
-    struct hearth_lookup_options options;
-    struct hearth_plan_info info;
-    struct object **objects; /* leased */
-    struct hearth_object *views;
-    size_t objects_count, objects_cap;
-    uint32_t limit; /* boundaries above it are not to be tried */
-    enum hearth_reason failed; /* why an earlier, longer plan was given up; NONE */
-    enum hearth_reason trouble; /* of the last fetch; NONE */
-    bool branches; /* what is held goes on, and goes another way than the prompt */
-    bool accepted;
-    uint64_t started_ns;
-    uint64_t charged; /* of the ledger */
-};
-
 struct hearth_store {
     struct hearth_space *space;
     int32_t *tokens;
@@ -237,46 +222,6 @@ void space_free(struct hearth_space *space);
 /* Attaches a slower tier, owned from now on, and takes what it holds into the index: see recover.c. For the server and for tests; before
  * any lookup. */
 void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double bytes_per_s);
-
-/* ---- watch.c ---- */
-
-/* A place in what is held, which stays where it is while the lock is left: objects come and go around it. It ends where the list ended when
- * it began, and keeps the space from being taken away. */
-struct place {
-    struct hearth_cache *cache;
-    struct hearth_space *only; /* of one space; NULL: of all */
-    struct hearth_space *space; /* where it is now; NULL: at the end */
-    struct object mark, end;   /* of kind 0 */
-};
-
-void place_begin(struct place *place, struct hearth_cache *cache, struct hearth_space *only) REQUIRES(lock);
-/* The next object; NULL at the end. The caller leaves the lock after some dozens of them. */
-struct object *place_next(struct place *place) REQUIRES(lock);
-void place_end(struct place *place) REQUIRES(lock); /* also before it came to its end */
-/* The first object with this key (that of the block that it ends in), NULL when there is none. Leaves the lock now and then. */
-struct object *place_find(struct hearth_cache *cache, const unsigned char *key) REQUIRES(lock);
-/* The first node of an object; a snapshot belongs to the one that it ends in. */
-struct node *watch_first_node(const struct object *object) REQUIRES(lock);
-
-/* ---- manage.c ---- */
-
-/* Forgets what is due: before anything is looked up. O(1) when nothing is. */
-void manage_expire_due(struct hearth_cache *cache, struct deferred *deferred) REQUIRES(lock);
-/* Sets the time at which an object is forgotten; 0: never. */
-void manage_set_expiry(struct object *object, uint64_t expires_ns) REQUIRES(lock);
-
-/* ---- lookup.c ---- */
-
-/* Makes the plan anew from what is held now, up to plan->limit; leases what it names, and no longer what it named before. */
-void plan_make(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
-/* Ends its leases; then it names nothing. */
-void plan_release_objects(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
-/* Where the object is: the fastest of its tiers, HEARTH_TIER_COUNT when in none. */
-enum hearth_tier plan_tier_of(const struct object *object);
-/* It touches and counts nothing. */
-bool plan_is_peek(const struct hearth_plan *plan);
-/* The plan as an event of this kind. */
-struct hearth_event plan_event(const struct hearth_plan *plan, enum hearth_event_kind kind);
 
 /* ---- store.c ---- */
 

@@ -16,10 +16,6 @@
  * first; whoever is about to look at what is held forgets what is due before (O(1) when nothing is), so that nothing is found past its time
  * and no thread has to watch the clock.
  */
-#include <assert.h>
-#include <math.h>
-#include <string.h>
-
 #include "base/attr.h"
 #include "base/clock.h"
 #include "cache/cache.h"

@@ -66,11 +66,7 @@ static bool in_slower_tier(const struct object *object)
 /* A pin holds a whole path, so the first of an object's nodes tells. */
 bool room_is_pinned(const struct object *object)
 {
-    const struct node *node = object->last;
-
-    while (object->kind != OBJECT_SNAPSHOT && node_begin(node) > object->begin)
-        node = node_parent(node);
-    return node_pinned(node);
+    return node_pinned(watch_first_node(object));
 }
 
 bool room_may_leave(const struct object *object)

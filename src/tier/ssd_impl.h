@@ -33,6 +33,7 @@
 #include "tier/ssd_catalogue.h"
 #include "tier/ssd_dir.h"
 #include "tier/ssd_format.h"
+#include "tier/ssd_order.h"
 #include "tier/tier_ssd.h"
 
 enum {
@@ -46,14 +47,6 @@ enum {
 };
 
 enum ssd_state { SSD_LIVE, SSD_FOREIGN, SSD_DOOMED };
-
-/* Whose objects these are, in the order of use: ssd_order.c. */
-struct ssd_owner {
-    uint64_t space; /* ssd_space_id; 0: the common one */
-    uint64_t share; /* that others do not take from it */
-    uint64_t bytes; /* the charges of its entries */
-    struct list lru;
-};
 
 struct ssd_entry {
     struct map_node by_key; /* in `table` or in `doomed` */
@@ -186,25 +179,6 @@ bool ssd_is_busy_locked(const struct tier_ssd *ssd, const struct hash256 *key) R
 void ssd_set_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy, const struct hash256 *key) REQUIRES(lock);
 void ssd_unset_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy) REQUIRES(lock);
 void ssd_table_free(struct tier_ssd *ssd); /* all entries, at the end */
-
-/* ---- ssd_order.c ---- */
-
-uint64_t ssd_space_id(const struct hash256 *space);
-void ssd_order_init(struct tier_ssd *ssd);
-/* The entry is the most recent of its space, or is in no order any more. */
-void ssd_order_insert_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
-void ssd_order_remove_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
-/* It was used: now, or it only counts as if it had been. */
-void ssd_order_use_locked(struct tier_ssd *ssd, struct ssd_entry *entry, uint64_t wall_ns) REQUIRES(lock);
-void ssd_order_move_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
-void ssd_order_check_locked(struct tier_ssd *ssd) REQUIRES(lock);
-/* Dooms what was not used for long, `count_max` entries at most, until `bytes` are on their way; for an object of `space`, from which others'
- * shares are safe (NULL: for nobody in particular). How many. */
-unsigned ssd_evict_locked(struct tier_ssd *ssd, const struct hash256 *space, uint64_t bytes, unsigned count_max) REQUIRES(lock);
-void ssd_touch(struct tier *tier, const struct hash256 *keys, size_t count);
-bool ssd_set_share(struct tier *tier, const struct hash256 *space, uint64_t bytes);
-void ssd_stamp_some(struct tier_ssd *ssd); /* times of files that are a minute behind */
-void ssd_stamp_rest(struct tier_ssd *ssd); /* at the end */
 
 /* ---- ssd_writer.c ---- */
 

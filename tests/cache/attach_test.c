@@ -270,7 +270,91 @@ static void test_the_daily_budget_can_be_moved(void **state)
     kit_close(&kit);
 }
 
+/* ---- shares, and what is hot in memory ---- */
+
+/* I100 through the public header: another tenant's flood leaves on disk what is within the share; without one it does not. */
+static bool survives_flood(uint64_t share)
+{
+    struct tier_ssd_options ssd = ssd_kit_options(ssd_kit_new_path(), 1 << 20);
+    struct hearth_options options = kit_options(512 << 10);
+    struct hearth_model model = kit_model(FULL);
+    int32_t tokens[64];
+    struct kit kit;
+
+    kit_open_with(&kit, &options, &model);
+    kit.row_bytes = 1024;
+    cache_attach_tier(kit.cache, ssd_kit_open(&ssd), 1e9);
+    struct kit anna = kit_space(&kit, &model, "anna", 0), bert = kit_space(&kit, &model, "bert", 0);
+    assert_int_equal(hearth_space_set_ssd_share(anna.space, 1 << 20), HEARTH_ERROR_MEMORY);
+    assert_int_equal(hearth_space_set_ssd_share(anna.space, share), HEARTH_OK);
+    kit_tokens(tokens, 64, 1);
+    kit_store(&anna, tokens, 64, NULL);
+    flush(&kit);
+    for (uint32_t i = 0; i < 60; i++) {
+        kit_tokens(tokens, 64, 100 + i);
+        kit_store(&bert, tokens, 64, NULL);
+        flush(&kit);
+    }
+    kit_check(&kit);
+    kit_tokens(tokens, 64, 1);
+    bool held = kit_restore(&anna, tokens, 64, NULL) == 63;
+    hearth_space_close(&anna.space);
+    hearth_space_close(&bert.space);
+    kit_close(&kit);
+    return held;
+}
+
+static void test_i100_a_share_of_the_disk(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, 1 << 20, FULL);
+    assert_int_equal(hearth_space_set_ssd_share(kit.space, 1 << 20), HEARTH_ERROR_INVALID);
+    kit_close(&kit);
+    assert_true(survives_flood(200 << 10));
+    assert_false(survives_flood(0));
+}
+
+/* What is hot in memory stays on the full disk below, and is there after a restart; what was written with it and not used is not. */
+static void test_i107_hot_in_memory_stays_on_disk(void **state)
+{
+    struct tier_ssd_options ssd = ssd_kit_options(ssd_kit_new_path(), 1 << 20);
+    struct hearth_options options = kit_options(32 << 20);
+    struct hearth_model model = kit_model(FULL);
+    int32_t hot[64], cold[64], tokens[64];
+    struct kit kit;
+
+    (void)state;
+    kit_open_with(&kit, &options, &model);
+    kit.row_bytes = 1024;
+    cache_attach_tier(kit.cache, ssd_kit_open(&ssd), 1e9);
+    kit_tokens(hot, 64, 1);
+    kit_tokens(cold, 64, 2);
+    kit_store(&kit, hot, 64, NULL);
+    kit_store(&kit, cold, 64, NULL);
+    flush(&kit);
+    for (uint32_t i = 0; i < 60; i++) {
+        kit_tokens(tokens, 64, 100 + i);
+        kit_store(&kit, tokens, 64, NULL);
+        flush(&kit);
+        assert_int_equal(kit_restore(&kit, hot, 64, NULL), 63);
+    }
+    assert_int_equal(kit_stats(&kit).promotions, 0); /* all of these hits were memory's */
+    assert_true(tier_of(&kit, HEARTH_TIER_SSD).evictions > 0);
+    kit_close(&kit);
+    kit_open_with(&kit, &options, &model);
+    kit.row_bytes = 1024;
+    hearth_space_close(&kit.space);
+    cache_attach_tier(kit.cache, ssd_kit_open(&ssd), 1e9);
+    assert_int_equal(hearth_space_open(kit.cache, &model, "", 0, &kit.space), HEARTH_OK);
+    assert_int_equal(kit_restore(&kit, hot, 64, NULL), 63);
+    assert_int_equal(kit_restore(&kit, cold, 64, NULL), 0);
+    kit_close(&kit);
+}
+
 TEST_SUITE(TEST(test_i107_a_restart_is_warm), TEST(test_another_installation_finds_nothing),
            TEST(test_refusals), TEST(test_numbers_of_each_tier), TEST(test_read_only_is_said),
            TEST(test_degraded_is_said), TEST(test_the_cap_can_be_moved),
-           TEST(test_the_daily_budget_can_be_moved))
+           TEST(test_the_daily_budget_can_be_moved), TEST(test_i100_a_share_of_the_disk),
+           TEST(test_i107_hot_in_memory_stays_on_disk))

@@ -152,7 +152,8 @@ static void check_disk(const struct tier_ssd_options *options, bool in_memory)
     flush(&kit);
     char quarantine[1024];
     snprintf(quarantine, sizeof(quarantine), "%s/quarantine", options->path);
-    assert_int_equal(ssd_kit_count_files(quarantine, ""), 1);
+    int kept = ssd_kit_count_files(quarantine, "");
+    assert_true(kept == 1 || (in_memory && kept == 0)); /* the new one may be there first, in its place */
     result = verify(&kit, HEARTH_TIER_SSD);
     assert_int_equal(result.objects, in_memory ? 3 : 2); /* written anew, or forgotten */
     assert_int_equal(result.damaged, 0);
