@@ -20,7 +20,7 @@
  * for, compared in full, and only with the bytes that were stored. A damaged, late or missing object is a miss, never an error.
  *
  * THREADS. Every function may be called from any thread; a plan or a store belongs to one thread at a time. Nothing here waits for the
- * disk except hearth_plan_fetch, hearth_verify and hearth_close.
+ * disk except hearth_plan_fetch, hearth_verify, hearth_export, hearth_import and hearth_close.
  *
  * VERSIONS. Structs that you fill begin with struct_size: set it to sizeof; fields that a newer header adds are zero for older programs.
  * Functions return HEARTH_OK (0) or an enum hearth_error; hearth_error_text says it in words.
@@ -512,6 +512,34 @@ struct hearth_verify_options {
  * an earlier verification took (`unknown` counts where this is the first). A damaged one leaves memory, and is forgotten unless the disk
  * has it. Counts no use. Waits for the disk; others need not. INVALID: no such tier. */
 HEARTH_API int hearth_verify(struct hearth_cache *cache, const struct hearth_verify_options *options, struct hearth_verified *result);
+
+/* ---- to and from a folder ---- */
+
+struct hearth_folder_options {
+    size_t struct_size;
+    const char *path;
+    struct hearth_space *space; /* to export; NULL = of all */
+    const unsigned char *key;   /* to export what has this key and the path up to it; NULL = everything */
+    /* As in hearth_ssd_options: objects are, or are to be, encrypted with it. A cache whose disk is encrypted exports with a key only. */
+    const unsigned char *seal_key;
+};
+
+struct hearth_moved {
+    uint64_t objects, bytes; /* that were written, or taken in */
+    uint64_t held;           /* of an import: held already */
+    uint64_t refused;        /* of an import: damaged, of another installation, seal, version or block size, of a model or tenant whose space is not
+                              * open, without what comes before it, or without room; of an export: that could not be read or written */
+};
+
+/* Writes objects to a folder, which is made, in the format of the disk (docs/ssd-format.md), bound to the cache's key as those are: who has
+ * another key can neither read nor import them. What is on disk only comes into memory on its way. The cache goes on as it was. On failure message
+ * (HEARTH_MESSAGE_BYTES, may be NULL) says why. REFUSED: it would be in the clear, and the disk is not. MISSING: no such key. */
+HEARTH_API int hearth_export(struct hearth_cache *cache, const struct hearth_folder_options *options, struct hearth_moved *moved,
+                             char *message);
+/* Takes objects of a folder in, as if they were stored now. Nothing there is changed. Each is verified to the last byte, and must be what its
+ * tokens say: it is trusted no more than what an earlier process left on disk. Spaces must be open. */
+HEARTH_API int hearth_import(struct hearth_cache *cache, const struct hearth_folder_options *options, struct hearth_moved *moved,
+                             char *message);
 
 struct hearth_event {
     uint64_t number; /* counts up from 1, without gaps */

@@ -74,6 +74,7 @@ int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_option
             snprintf(message, HEARTH_MESSAGE_BYTES, "%.255s", info.text);
         return error_of(err);
     }
+    cache->slow_sealed = options.seal_key != NULL;
     cache_attach_tier(cache, tier, options.bytes_per_s);
     return HEARTH_OK;
 }

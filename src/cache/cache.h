@@ -12,6 +12,7 @@
  *      watch.c     showing what is held and what happened
  *      manage.c    single objects by their key: pinning, evicting, forgetting at a time
  *      verify.c    checking the bytes of what is held
+ *      exchange.c  to and from a folder
  *      recover.c   taking over what a slower tier holds from an earlier process
  *      session.c   lookup and insert in one call each
  *
@@ -144,6 +145,7 @@ struct hearth_cache {
     struct events *events;
     struct tier *slow; /* may be NULL; owned */
     double slow_bytes_per_s;
+    bool slow_sealed; /* what is there is encrypted */
     uint64_t ghosts[CACHE_GHOSTS] GUARDED_BY(lock);
     size_t ghosts_next GUARDED_BY(lock);
     uint32_t operations GUARDED_BY(lock); /* of the slow tier, running */
@@ -222,6 +224,9 @@ void space_free(struct hearth_space *space);
 /* Attaches a slower tier, owned from now on, and takes what it holds into the index: see recover.c. For the server and for tests; before
  * any lookup. */
 void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double bytes_per_s);
+
+/* Whether an object of this shape can be in a tree of ours at all. */
+bool recover_fits(const struct hearth_cache *cache, const struct tier_meta *meta);
 
 /* ---- store.c ---- */
 

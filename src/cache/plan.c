@@ -23,18 +23,6 @@ static void enter(const struct hearth_plan *plan, struct deferred *deferred)
 
 /* ---- using it ---- */
 
-/* Waits until a leased object is in memory, or it is known that it will not be. */
-static int await(struct hearth_cache *cache, struct object *object, uint64_t deadline_ns)
-{
-    while (object->data == NULL) {
-        if (!object->moving)
-            return HEARTH_ERROR_MISSING;
-        if (!cond_wait_until(&cache->changed, &cache->lock, deadline_ns) && object->data == NULL)
-            return object->moving ? HEARTH_ERROR_TIMEOUT : HEARTH_ERROR_MISSING;
-    }
-    return HEARTH_OK;
-}
-
 /* What to tell of a fetch that failed: a damaged object was dropped by the mover, which knows why. */
 static enum hearth_reason trouble_of(const struct object *object, int error)
 {
@@ -55,7 +43,7 @@ int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_m
     struct object *object = plan->objects[index];
     bool coming = mover_read(cache, object, plan->options.request);
     lock_enter(&cache->lock);
-    int error = coming ? await(cache, object, deadline_ns) : HEARTH_ERROR_MISSING;
+    int error = coming ? mover_await(cache, object, deadline_ns) : HEARTH_ERROR_MISSING;
     *data = error == HEARTH_OK ? object->data : NULL;
     plan->trouble = error == HEARTH_OK ? HEARTH_REASON_NONE : trouble_of(object, error);
     lock_leave(&cache->lock);

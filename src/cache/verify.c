@@ -27,10 +27,7 @@ struct verification {
     struct hearth_verify_options options;
     struct hearth_verified result;
     uint64_t started_ns;
-    struct lock lock; /* of what follows: the tier answers from a thread of its own */
-    struct cond answered;
-    bool done;
-    enum tier_result answer;
+    struct tier_answer answer;
 };
 
 /* ---- pace ---- */
@@ -153,38 +150,14 @@ static void verify_memory(struct verification *verification, struct object *obje
 
 /* ---- on disk ---- */
 
-static void on_answer(enum tier_result result, void *arg)
-{
-    struct verification *verification = arg;
-
-    lock_enter(&verification->lock);
-    verification->answer = result;
-    verification->done = true;
-    cond_signal(&verification->answered);
-    lock_leave(&verification->lock);
-}
-
-static enum tier_result ask_tier(struct verification *verification, const struct hash256 *key)
-{
-    struct tier *slow = verification->cache->slow;
-
-    verification->done = false; /* nobody else knows of it yet */
-    slow->ops->verify(slow, key, on_answer, verification);
-    lock_enter(&verification->lock);
-    while (!verification->done)
-        cond_wait(&verification->answered, &verification->lock);
-    enum tier_result answer = verification->answer;
-    lock_leave(&verification->lock);
-    return answer;
-}
-
 static void verify_disk(struct verification *verification, struct object *object,
                         struct deferred *deferred)
 {
     struct hearth_cache *cache = verification->cache;
 
     cache_leave(cache, deferred);
-    enum tier_result answer = ask_tier(verification, &object->key);
+    cache->slow->ops->verify(cache->slow, &object->key, tier_answer_done, &verification->answer);
+    enum tier_result answer = tier_answer_wait(&verification->answer);
     keep_pace(verification, verification->result.bytes + object->bytes);
     cache_enter(cache, deferred);
     if (answer == TIER_DAMAGED)
@@ -260,11 +233,9 @@ int hearth_verify(struct hearth_cache *cache, const struct hearth_verify_options
                 cache->slow->ops->verify != NULL;
     if (!disk && verification.options.tier != HEARTH_TIER_RAM)
         return HEARTH_ERROR_INVALID;
-    lock_init(&verification.lock, "verify", LOCK_RANK_QUEUE);
-    cond_init(&verification.answered);
+    tier_answer_init(&verification.answer);
     verify_all(&verification);
-    cond_fini(&verification.answered);
-    lock_fini(&verification.lock);
+    tier_answer_fini(&verification.answer);
     *result = verification.result;
     return HEARTH_OK;
 }

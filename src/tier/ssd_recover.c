@@ -130,6 +130,7 @@ static void add_found(struct scan *scan, const struct ssd_dir_entry *file,
     ssd->counters.recovered += found->state == SSD_LIVE;
     ssd->counters.records_used += found->by_record;
     ssd->counters.foreign += found->state == SSD_FOREIGN;
+    ssd->counters.broken += found->state == SSD_DOOMED;
     if (found->state != SSD_DOOMED)
         ssd_insert_locked(ssd, entry);
     else if (ssd->dir.read_only)

@@ -24,6 +24,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/lock.h"
 
 /* X(value, name) */
 #define TIER_RESULT_TABLE(X)                                                                       \
@@ -130,5 +131,18 @@ static inline void tier_close(struct tier **tier)
         (*tier)->ops->close(*tier);
     *tier = NULL;
 }
+
+/* Waiting for one operation after another, for threads that have time: tier_answer_done and the answer are its `done` and `arg`. */
+struct tier_answer {
+    struct lock lock;
+    struct cond changed;
+    bool done GUARDED_BY(lock);
+    enum tier_result result GUARDED_BY(lock);
+};
+
+void tier_answer_init(struct tier_answer *answer);
+void tier_answer_fini(struct tier_answer *answer);
+void tier_answer_done(enum tier_result result, void *answer);
+enum tier_result tier_answer_wait(struct tier_answer *answer); /* then it can be used for the next */
 
 #endif
