@@ -20,7 +20,7 @@
  * for, compared in full, and only with the bytes that were stored. A damaged, late or missing object is a miss, never an error.
  *
  * THREADS. Every function may be called from any thread; a plan or a store belongs to one thread at a time. Nothing here waits for the
- * disk except hearth_plan_fetch and hearth_close.
+ * disk except hearth_plan_fetch, hearth_verify, hearth_export, hearth_import and hearth_close.
  *
  * VERSIONS. Structs that you fill begin with struct_size: set it to sizeof; fields that a newer header adds are zero for older programs.
  * Functions return HEARTH_OK (0) or an enum hearth_error; hearth_error_text says it in words.
@@ -38,7 +38,7 @@ extern "C" {
 
 #define HEARTH_API __attribute__((visibility("default")))
 
-#define HEARTH_API_VERSION 2 /* grows when something is added; the SONAME grows when something breaks */
+#define HEARTH_API_VERSION 3 /* grows when something is added; the SONAME grows when something breaks */
 
 enum hearth_error {
     HEARTH_OK = 0,
@@ -201,6 +201,10 @@ struct hearth_space;
  * budget are this tenant's own, whatever others do; those of the first open count, and MEMORY says that they cannot be had. */
 HEARTH_API int hearth_space_open(struct hearth_cache *cache, const struct hearth_model *model, const char *tenant,
                                  uint64_t share_bytes, struct hearth_space **space);
+/* The same for the disk, files with all that they take: what this space has there within its share is not evicted for others, as long as memory
+ * has room for its records. From now on, until it is set anew: a process that starts sets it again. 0 = none. INVALID: no disk; MEMORY: it cannot be
+ * had: the disk is not written to, more than half of its cap for all shares together, or more than 63 of them. */
+HEARTH_API int hearth_space_set_ssd_share(struct hearth_space *space, uint64_t share_bytes);
 /* What it holds stays for the next open. Its plans, stores and flights must be closed before. */
 HEARTH_API void hearth_space_close(struct hearth_space **space);
 /* Measured speeds, as they become known. */
@@ -265,6 +269,30 @@ HEARTH_API void hearth_plan_lower(struct hearth_plan *plan, uint32_t limit);
 /* The state was imported and is in use: now it is a hit. */
 HEARTH_API void hearth_plan_accept(struct hearth_plan *plan);
 HEARTH_API void hearth_plan_release(struct hearth_plan **plan);
+
+/* What a lookup would find, for people who ask why. Counts nothing, leaves the order of use as it is, fetches nothing, and when it returns
+ * it holds nothing: what it says was true while it ran. */
+struct hearth_probe {
+    size_t struct_size;
+    uint32_t boundary, matched; /* as in hearth_plan_info, and so the next four */
+    enum hearth_match match;
+    enum hearth_reason reason;
+    uint32_t first_difference;
+    uint32_t in_flight;
+    uint32_t tokens_by_tier[HEARTH_TIER_COUNT]; /* of the boundary: where they would come from */
+    size_t blocks_count; /* that match, whole or in part: as many as there are, whatever there was room for */
+};
+
+struct hearth_block {
+    uint32_t begin, end;    /* what matches of it */
+    enum hearth_tier tier;  /* the fastest that has the rows of all that; HEARTH_TIER_COUNT: none. Models without rows: of the snapshot that
+                             * the boundary has, up to there */
+    unsigned char key[HEARTH_KEY_BYTES]; /* as in struct hearth_held */
+};
+
+/* Fills `probe`, and `blocks` from the first on, `max` at most. INVALID: no tokens, or too many. */
+HEARTH_API int hearth_probe(struct hearth_space *space, const int32_t *tokens, size_t count, struct hearth_probe *probe,
+                            struct hearth_block *blocks, size_t max);
 
 /* ---- single flight: several prompts that need the same cold prefix ---- */
 
@@ -372,6 +400,34 @@ HEARTH_API uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space
 HEARTH_API uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t count, bool pin);
 /* Changes the cap; evicts down to it. */
 HEARTH_API void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes);
+/* The same for the disk: files above the cap leave in the background. INVALID: there is none that is written to, or the cap is 0. */
+HEARTH_API int hearth_set_ssd_bytes(struct hearth_cache *cache, uint64_t bytes_max);
+/* Bytes to be written per day, what was written today included; 0 = any. INVALID as above. */
+HEARTH_API int hearth_set_ssd_day_bytes(struct hearth_cache *cache, uint64_t day_bytes_max);
+
+enum hearth_tier_state {
+    HEARTH_STATE_OFF = 0,
+    HEARTH_STATE_OK = 1,
+    HEARTH_STATE_DEGRADED = 2, /* its last write failed, or a part of its folder cannot be read or removed */
+    HEARTH_STATE_READ_ONLY = 3,
+};
+HEARTH_API const char *hearth_tier_state_name(enum hearth_tier_state state); /* "read_only" */
+
+/* What one tier holds and did since the start, or since hearth_reset_stats. */
+struct hearth_tier_stats {
+    size_t struct_size;
+    enum hearth_tier_state state;
+    uint64_t used, cap;      /* bytes; of what is held, with all that it takes beside its payload */
+    uint64_t objects;        /* held now */
+    uint64_t hits;           /* accepted plans that took something from it */
+    uint64_t stores;         /* objects that came into it from above: committed; written */
+    uint64_t evictions;      /* objects that left for room or by hand */
+    uint64_t read_bytes, written_bytes;
+    uint64_t written_today;  /* of the disk, by UTC, as its budget counts: earlier processes and what a file takes beside its payload included */
+    uint64_t errors;         /* reads and writes that failed, bytes that were damaged */
+};
+/* INVALID: no such tier. One that is not there is OFF, and all zero. */
+HEARTH_API int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier tier, struct hearth_tier_stats *stats);
 
 /* ---- watching ---- */
 
@@ -393,6 +449,7 @@ struct hearth_held {
     bool superseded; /* a longer one of its conversation is held: it is the first to leave */
     const int32_t *tokens; /* NULL unless asked for */
     uint32_t tokens_begin, tokens_count; /* those of its own blocks: [tokens_begin, end) */
+    double expires_s; /* until it is forgotten (hearth_expire); 0 = no such time is set */
 };
 
 enum hearth_each_flags {
@@ -404,6 +461,85 @@ enum hearth_each_flags {
  * not shown, what has left meanwhile may be. */
 HEARTH_API size_t hearth_each(struct hearth_cache *cache, struct hearth_space *space, unsigned flags,
                               bool (*fn)(const struct hearth_held *held, void *arg), void *arg);
+
+/* ---- by key: what people do with single objects ---- */
+
+/* A key is hearth_held.key, of HEARTH_KEY_BYTES. It names a block, so that rows and snapshots that end in it share one. To find it, all that is held is
+ * looked through, a few hundred objects under the lock at a time. */
+
+/* As hearth_each, those with this key alone. */
+HEARTH_API size_t hearth_find(struct hearth_cache *cache, const unsigned char *key, unsigned flags,
+                              bool (*fn)(const struct hearth_held *held, void *arg), void *arg);
+/* As hearth_pin with the tokens up to the end of that block. Unpinning undoes the longest pin that ends in it. */
+HEARTH_API uint32_t hearth_pin_key(struct hearth_cache *cache, const unsigned char *key, bool pin);
+
+struct hearth_sum {
+    uint64_t objects, bytes; /* each counted once, in however many tiers it is */
+};
+/* Forgets, in all tiers, what has this key and everything behind it, which is of no use without. What is pinned stays; who reads one of them
+ * keeps his bytes until he is done. MISSING: no such key. REFUSED: it is pinned. `sum` may be NULL. Holds the lock for as long as it
+ * takes to forget them, as hearth_clear does. */
+HEARTH_API int hearth_evict_key(struct hearth_cache *cache, const unsigned char *key, struct hearth_sum *sum);
+/* Forgets what was not used for so long, of a space (NULL: of all); not what is pinned, in use, or needed by something younger. */
+HEARTH_API void hearth_evict_older(struct hearth_cache *cache, struct hearth_space *space, double older_s, struct hearth_sum *sum);
+/* Forgets what has this key, and everything behind it, in so many seconds: from then on it is not found. 0: not any more. What is pinned by
+ * then is kept until it is not. The bytes go with the first lookup, store or look after that time, from the disk, too. A time that is set is not kept on the disk: a
+ * process that ends before leaves its files, which the next one finds. MISSING; INVALID: not a time; MEMORY: too many have one (4,096). */
+HEARTH_API int hearth_expire(struct hearth_cache *cache, const unsigned char *key, double seconds);
+
+/* ---- verifying ---- */
+
+struct hearth_verified {
+    uint64_t objects, bytes; /* looked at */
+    uint64_t unknown;        /* of them, those that there was nothing to compare with yet */
+    uint64_t failed;         /* that could not be read, which says nothing about them, or had left */
+    uint64_t damaged;
+    uint64_t dropped;        /* damaged ones that are out of the tier now */
+};
+
+struct hearth_verify_options {
+    size_t struct_size;
+    struct hearth_space *space; /* NULL = of all */
+    enum hearth_tier tier;      /* RAM, or SSD: read in full past what is in memory */
+    uint64_t bytes_per_s;       /* at most, on average; 0 = any */
+    bool (*more)(const struct hearth_verified *so_far, void *arg); /* after each object, no lock held; false ends it. NULL = to the end */
+    void *arg;
+};
+
+/* Checks the bytes of all objects of a tier. On disk each has a digest (and a MAC or tags, by its options); a damaged one goes into
+ * quarantine and is forgotten; when memory has it, it is written anew in its place. In memory there is no digest from the start, since
+ * nothing that is verified when it comes in changes there without a broken machine: it is compared with that of the disk, or with the one that
+ * an earlier verification took (`unknown` counts where this is the first). A damaged one leaves memory, and is forgotten unless the disk
+ * has it. Counts no use. Waits for the disk; others need not. INVALID: no such tier. */
+HEARTH_API int hearth_verify(struct hearth_cache *cache, const struct hearth_verify_options *options, struct hearth_verified *result);
+
+/* ---- to and from a folder ---- */
+
+struct hearth_folder_options {
+    size_t struct_size;
+    const char *path;
+    struct hearth_space *space; /* to export; NULL = of all */
+    const unsigned char *key;   /* to export what has this key and the path up to it; NULL = everything */
+    /* As in hearth_ssd_options: objects are, or are to be, encrypted with it. A cache whose disk is encrypted exports with a key only. */
+    const unsigned char *seal_key;
+};
+
+struct hearth_moved {
+    uint64_t objects, bytes; /* that were written, or taken in */
+    uint64_t held;           /* of an import: held already */
+    uint64_t refused;        /* of an import: damaged, of another installation, seal, version or block size, of a model or tenant whose space is not
+                              * open, without what comes before it, or without room; of an export: that could not be read or written */
+};
+
+/* Writes objects to a folder, which is made, in the format of the disk (docs/ssd-format.md), bound to the cache's key as those are: who has
+ * another key can neither read nor import them. What is on disk only comes into memory on its way. The cache goes on as it was. On failure message
+ * (HEARTH_MESSAGE_BYTES, may be NULL) says why. REFUSED: it would be in the clear, and the disk is not. MISSING: no such key. */
+HEARTH_API int hearth_export(struct hearth_cache *cache, const struct hearth_folder_options *options, struct hearth_moved *moved,
+                             char *message);
+/* Takes objects of a folder in, as if they were stored now. Nothing there is changed. Each is verified to the last byte, and must be what its
+ * tokens say: it is trusted no more than what an earlier process left on disk. Spaces must be open. */
+HEARTH_API int hearth_import(struct hearth_cache *cache, const struct hearth_folder_options *options, struct hearth_moved *moved,
+                             char *message);
 
 struct hearth_event {
     uint64_t number; /* counts up from 1, without gaps */

@@ -1,5 +1,5 @@
 /*
- * attach.c: a disk below the memory, for programs that use the public header.
+ * attach.c: a disk below the memory, for programs that use the public header: attaching one, its limits, the numbers of each tier.
  *
  * The key of the folder is derived from the cache's: objects of another installation are told apart before anything else of them is
  * believed.
@@ -74,6 +74,110 @@ int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_option
             snprintf(message, HEARTH_MESSAGE_BYTES, "%.255s", info.text);
         return error_of(err);
     }
+    cache->slow_sealed = options.seal_key != NULL;
     cache_attach_tier(cache, tier, options.bytes_per_s);
+    return HEARTH_OK;
+}
+
+/* ---- limits ---- */
+
+static int set_limits(struct hearth_cache *cache, const struct tier_limits *limits)
+{
+    struct tier *slow = cache->slow;
+    bool set = slow != NULL && slow->ops->set_limits != NULL && slow->ops->set_limits(slow, limits);
+
+    return set ? HEARTH_OK : HEARTH_ERROR_INVALID;
+}
+
+int hearth_set_ssd_bytes(struct hearth_cache *cache, uint64_t bytes_max)
+{
+    if (bytes_max == 0)
+        return HEARTH_ERROR_INVALID;
+    return set_limits(cache, &(struct tier_limits){.bytes_max = bytes_max});
+}
+
+int hearth_set_ssd_day_bytes(struct hearth_cache *cache, uint64_t day_bytes_max)
+{
+    uint64_t max = day_bytes_max > 0 ? day_bytes_max : UINT64_MAX;
+
+    return set_limits(cache, &(struct tier_limits){.day_bytes_max = max});
+}
+
+int hearth_space_set_ssd_share(struct hearth_space *space, uint64_t share_bytes)
+{
+    struct hearth_cache *cache = space->cache;
+    struct tier *slow = cache->slow;
+
+    if (slow == NULL || slow->ops->set_share == NULL)
+        return HEARTH_ERROR_INVALID;
+    if (!slow->ops->set_share(slow, &space->key, share_bytes))
+        return HEARTH_ERROR_MEMORY;
+    lock_enter(&cache->lock);
+    space->ssd_share = share_bytes;
+    lock_leave(&cache->lock);
+    return HEARTH_OK;
+}
+
+/* ---- numbers ---- */
+
+static const enum hearth_tier_state states[] = {
+    [TIER_STATE_OK] = HEARTH_STATE_OK,
+    [TIER_STATE_DEGRADED] = HEARTH_STATE_DEGRADED,
+    [TIER_STATE_READ_ONLY] = HEARTH_STATE_READ_ONLY,
+};
+
+static void fill_ram(const struct hearth_cache *cache, struct hearth_tier_stats *stats)
+{
+    const struct tier_counts *counts = &cache->counts[OBJECT_TIER_RAM];
+
+    stats->state = HEARTH_STATE_OK;
+    stats->used = pages_bytes_held(cache->pages) + budget_used(cache->books_budget);
+    stats->cap = budget_cap(cache->budget);
+    stats->stores = counts->stores;
+    stats->evictions = counts->evictions;
+    stats->read_bytes = counts->read_bytes;
+    stats->written_bytes = counts->written_bytes;
+    stats->errors = counts->errors;
+}
+
+/* What it held when the counters were reset is not counted. What the cache dropped there for room has left as well. */
+static void fill_slow(const struct hearth_cache *cache, const struct tier_stats *now,
+                      struct hearth_tier_stats *stats)
+{
+    const struct tier_stats *before = &cache->slow_before;
+
+    stats->state = states[now->state];
+    stats->used = now->bytes;
+    stats->cap = now->bytes_max;
+    stats->stores = now->puts_done - before->puts_done;
+    stats->evictions =
+        now->evictions - before->evictions + cache->counts[OBJECT_TIER_SSD].evictions;
+    stats->read_bytes = now->bytes_read - before->bytes_read;
+    stats->written_bytes = now->bytes_written - before->bytes_written;
+    stats->written_today = now->day_bytes;
+    stats->errors = now->errors + now->damaged - before->errors - before->damaged;
+}
+
+int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier tier, struct hearth_tier_stats *out)
+{
+    struct hearth_tier_stats stats = {.struct_size = MIN(out->struct_size, sizeof(stats))};
+    bool slow = tier == HEARTH_TIER_SSD && cache->slow != NULL;
+    struct tier_stats now = {0};
+
+    if ((unsigned)tier >= HEARTH_TIER_COUNT)
+        return HEARTH_ERROR_INVALID;
+    if (slow)
+        cache->slow->ops->stats(cache->slow, &now);
+    lock_enter(&cache->lock);
+    if (tier == HEARTH_TIER_RAM)
+        fill_ram(cache, &stats);
+    if (slow)
+        fill_slow(cache, &now, &stats);
+    if (slow || tier == HEARTH_TIER_RAM) {
+        stats.objects = cache->counts[tier].objects;
+        stats.hits = cache->counts[tier].hits;
+    }
+    lock_leave(&cache->lock);
+    memcpy(out, &stats, stats.struct_size);
     return HEARTH_OK;
 }

@@ -72,6 +72,17 @@ void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred,
     deferred->drops[deferred->drops_count++] = *key;
 }
 
+void cache_note_touch(struct hearth_cache *cache, struct deferred *deferred,
+                      const struct hash256 *key)
+{
+    lock_assert_held(&cache->lock);
+    if (cache->slow == NULL || cache->slow->ops->touch == NULL || cache->closing)
+        return;
+    deferred->touches = cache_grow(deferred->touches, deferred->touches_count,
+                                   &deferred->touches_cap, sizeof(*key));
+    deferred->touches[deferred->touches_count++] = *key;
+}
+
 void cache_leave(struct hearth_cache *cache, struct deferred *deferred)
 {
     lock_leave(&cache->lock);
@@ -79,10 +90,13 @@ void cache_leave(struct hearth_cache *cache, struct deferred *deferred)
         pages_free(cache->pages, deferred->frees[i]);
     for (size_t i = 0; i < deferred->drops_count; i++)
         cache->slow->ops->drop(cache->slow, &deferred->drops[i]);
+    if (deferred->touches_count > 0)
+        cache->slow->ops->touch(cache->slow, deferred->touches, deferred->touches_count);
     for (size_t i = 0; i < deferred->events_count; i++)
         events_add(cache->events, &deferred->events[i]);
     mem_free(deferred->frees);
     mem_free(deferred->drops);
+    mem_free(deferred->touches);
     mem_free(deferred->events);
     if (deferred->calls != NULL)
         flight_calls_make(&deferred->calls);
@@ -289,6 +303,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     list_init(&cache->spaces);
     list_init(&cache->declined);
     list_init(&cache->dying);
+    list_init(&cache->expiring);
     cache->books_bytes = mine.books_bytes;
     open_ledgers(cache, mine.ram_bytes);
     cache->pages = pages_create(
@@ -368,8 +383,15 @@ void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space,
 
 void hearth_reset_stats(struct hearth_cache *cache)
 {
+    struct tier_stats slow = {0};
+
+    if (cache->slow != NULL)
+        cache->slow->ops->stats(cache->slow, &slow);
     lock_enter(&cache->lock);
     cache->stats = (struct hearth_stats){0};
+    cache->slow_before = slow;
+    for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
+        cache->counts[tier] = (struct tier_counts){.objects = cache->counts[tier].objects};
     LIST_FOREACH (struct hearth_space, space, &cache->spaces, link)
         space->stats = (struct hearth_stats){0};
     lock_leave(&cache->lock);
@@ -424,6 +446,7 @@ uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t co
     if (count == 0 || count > CACHE_TOKENS_MAX)
         return 0;
     cache_enter(space->cache, &deferred);
+    manage_expire_due(space->cache, &deferred);
     if (!pin)
         end = unpin_path(space, tokens, count);
     else if (room_reserve_pin(space, &deferred))
@@ -476,6 +499,17 @@ static void check_object(struct object *object, void *arg)
     check->in_heaps += object->heap != NULL;
 }
 
+static void check_expiring(const struct hearth_cache *cache)
+{
+    uint64_t before = 1;
+
+    list_check(&cache->expiring);
+    LIST_FOREACH (struct object, object, &cache->expiring, expiry_link) {
+        assert(!object->dropped && object->last != NULL && object->expires_ns >= before);
+        before = object->expires_ns;
+    }
+}
+
 void cache_check(struct hearth_cache *cache)
 {
     uint64_t books = 0, charged = 0, shares = 0;
@@ -503,6 +537,7 @@ void cache_check(struct hearth_cache *cache)
     }
     assert(records == cache->records && shares == cache->shares);
     assert(in_heaps == cache->heap.count + cache->heap_slow.count);
+    check_expiring(cache);
     list_check(&cache->declined);
     assert(cache->declined.count <= CACHE_DECLINED_MAX);
     assert(books == cache->books);

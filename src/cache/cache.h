@@ -10,6 +10,9 @@
  *      room.c      the budget and the heap: who must leave
  *      mover.c     between memory and the slower tier, never on the caller's time
  *      watch.c     showing what is held and what happened
+ *      manage.c    single objects by their key: pinning, evicting, forgetting at a time
+ *      verify.c    checking the bytes of what is held
+ *      exchange.c  to and from a folder
  *      recover.c   taking over what a slower tier holds from an earlier process
  *      session.c   lookup and insert in one call each
  *
@@ -41,11 +44,14 @@
 #include "cache/flight.h"
 #include "cache/heap.h"
 #include "cache/index.h"
+#include "cache/manage.h"
 #include "cache/mover.h"
 #include "cache/object.h"
+#include "cache/plan.h"
 #include "cache/policy.h"
 #include "cache/replace.h"
 #include "cache/room.h"
+#include "cache/watch.h"
 #include "tier/pages.h"
 #include "tier/tier.h"
 
@@ -60,6 +66,7 @@ enum {
     CACHE_BLOCK_TOKENS_MAX = 1 << 16,
     CACHE_DECLINED_MAX = 256, /* objects that wait for a slower tier to take them after all */
     CACHE_DRAIN_MS_MAX = 5000, /* that closing waits for writes */
+    CACHE_EXPIRIES_MAX = 4096, /* objects with a time to be forgotten at */
 };
 
 struct hearth_space {
@@ -77,11 +84,19 @@ struct hearth_space {
     budget_owner owner;
     uint64_t charged; /* of the ledger, for its objects: data, records, reservations */
     uint64_t share;
+    uint64_t ssd_share; /* bytes of the slow tier that others do not take from it */
     bool dormant; /* recovered from a tier, and not opened yet: model and tenant are not known */
     size_t objects; /* in the index */
     size_t records; /* those that are dropped and still leased, too */
     uint64_t held[OBJECT_TIER_COUNT]; /* bytes of objects, by where they are */
     struct hearth_stats stats;
+};
+
+/* What is counted here of one tier; the rest of a slower one's numbers are its own. */
+struct tier_counts {
+    uint64_t objects; /* held now */
+    uint64_t hits, stores, evictions, errors;
+    uint64_t read_bytes, written_bytes;
 };
 
 /* A tier call that waits for the lock to be left. */
@@ -98,6 +113,8 @@ struct deferred {
     size_t frees_count, frees_cap;
     struct hash256 *drops; /* keys to drop from the slow tier */
     size_t drops_count, drops_cap;
+    struct hash256 *touches; /* keys that were used in memory, and are in the slow tier, too */
+    size_t touches_count, touches_cap;
     struct deferred_put *puts;
     struct flight_call *calls;
 };
@@ -128,6 +145,7 @@ struct hearth_cache {
     struct events *events;
     struct tier *slow; /* may be NULL; owned */
     double slow_bytes_per_s;
+    bool slow_sealed; /* what is there is encrypted */
     uint64_t ghosts[CACHE_GHOSTS] GUARDED_BY(lock);
     size_t ghosts_next GUARDED_BY(lock);
     uint32_t operations GUARDED_BY(lock); /* of the slow tier, running */
@@ -135,25 +153,10 @@ struct hearth_cache {
     struct list dying GUARDED_BY(lock); /* objects that were dropped while they are being written, by aside_link */
     uint32_t chances GUARDED_BY(lock); /* that it takes one of them: something there has come to an end since */
     bool retrying GUARDED_BY(lock); /* a thread is at it */
+    struct list expiring GUARDED_BY(lock); /* objects with a time to be forgotten at, the next first, by expiry_link */
     struct hearth_stats stats GUARDED_BY(lock);
-};
-
-struct hearth_plan {
-    struct hearth_space *space;
-    int32_t *tokens;
-    size_t count;
-    struct hearth_lookup_options options;
-    struct hearth_plan_info info;
-    struct object **objects; /* leased */
-    struct hearth_object *views;
-    size_t objects_count, objects_cap;
-    uint32_t limit; /* boundaries above it are not to be tried */
-    enum hearth_reason failed; /* why an earlier, longer plan was given up; NONE */
-    enum hearth_reason trouble; /* of the last fetch; NONE */
-    bool branches; /* what is held goes on, and goes another way than the prompt */
-    bool accepted;
-    uint64_t started_ns;
-    uint64_t charged; /* of the ledger */
+    struct tier_counts counts[OBJECT_TIER_COUNT] GUARDED_BY(lock);
+    struct tier_stats slow_before GUARDED_BY(lock); /* the slow tier's numbers at the last hearth_reset_stats */
 };
 
 struct hearth_store {
@@ -182,6 +185,8 @@ void cache_note_free(struct deferred *deferred, void *memory);
 /* Drops a key from the slow tier, after the lock is left: should the same content be written again meanwhile, that copy may go with it,
  * which is a miss later and nothing worse. */
 void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred, const struct hash256 *key);
+/* Tells the slow tier, after the lock is left, that an object which it has was used in memory. */
+void cache_note_touch(struct hearth_cache *cache, struct deferred *deferred, const struct hash256 *key);
 uint64_t cache_now_ns(const struct hearth_cache *cache);
 /* A copy of a caller's tokens, freed with mem_free; INVALID when there are none or too many, MEMORY. With it and `more` bytes charged to the
  * ledger: cache_uncharge gives *charged back. */
@@ -207,6 +212,9 @@ struct hearth_space *space_find(struct hearth_cache *cache, const struct hash256
 struct hearth_space *space_create_dormant(struct hearth_cache *cache, const struct hash256 *key, struct deferred *deferred) REQUIRES(lock);
 /* Calls fn for all objects in the index of a space, those of parents first. They are gathered before: fn may drop them. */
 void space_each_object(struct hearth_space *space, void (*fn)(struct object *object, void *arg), void *arg) REQUIRES(lock);
+/* The same for what ends in `top` or in a node below it. */
+void space_each_below(struct node *top, void (*fn)(struct object *object, void *arg), void *arg) REQUIRES(lock);
+void space_each_in(struct node *node, void (*fn)(struct object *object, void *arg), void *arg) REQUIRES(lock); /* in this one alone */
 /* Takes an empty space that nobody has open off the list and out of the ledger; then, without the lock, it is freed. */
 void space_remove(struct hearth_space *space) REQUIRES(lock);
 void space_free(struct hearth_space *space);
@@ -217,18 +225,8 @@ void space_free(struct hearth_space *space);
  * any lookup. */
 void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double bytes_per_s);
 
-/* ---- lookup.c ---- */
-
-/* Makes the plan anew from what is held now, up to plan->limit; leases what it names, and no longer what it named before. */
-void plan_make(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
-/* Ends its leases; then it names nothing. */
-void plan_release_objects(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
-/* Where the object is: the fastest of its tiers, HEARTH_TIER_COUNT when in none. */
-enum hearth_tier plan_tier_of(const struct object *object);
-/* It touches and counts nothing. */
-bool plan_is_peek(const struct hearth_plan *plan);
-/* The plan as an event of this kind. */
-struct hearth_event plan_event(const struct hearth_plan *plan, enum hearth_event_kind kind);
+/* Whether an object of this shape can be in a tree of ours at all. */
+bool recover_fits(const struct hearth_cache *cache, const struct tier_meta *meta);
 
 /* ---- store.c ---- */
 

@@ -614,6 +614,18 @@ struct hash256 index_object_key(const struct index *index, const struct node *la
     return hash256_final(&state);
 }
 
+void index_each_below(struct node *top, bool (*fn)(struct node *node, void *arg), void *arg)
+{
+    struct node *node = top;
+
+    while (node != NULL && fn(node, arg)) {
+        struct node *next = node_of_link(treap_first(node->children));
+        for (; next == NULL && node != top; node = node->parent)
+            next = node_of_link(treap_next(node->parent->children, &node->link));
+        node = next;
+    }
+}
+
 void index_each(const struct index *index, bool (*fn)(struct node *node, void *arg), void *arg)
 {
     struct node *node = node_of_link(treap_first(index->root->children));

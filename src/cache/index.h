@@ -112,6 +112,8 @@ uint64_t index_pin_bytes(void);
 /* The longest pin whose tokens these begin with; NULL when none is. O(pins), and a match. Borrowed until the next unpinning. */
 struct index_pin;
 struct index_pin *index_find_pin(struct index *index, const int32_t *tokens, size_t count);
+/* The longest pin that ends inside of this node; NULL when none does. O(pins). */
+struct index_pin *index_find_pin_in(const struct index *index, const struct node *last);
 struct node *index_pin_last(const struct index_pin *pin);
 uint32_t index_pin_end(const struct index_pin *pin);
 /* Undoes one index_pin; may remove nodes. */
@@ -155,6 +157,8 @@ struct hash256 index_object_key(const struct index *index, const struct node *la
 
 /* Visits nodes parents first; fn returns false to end, and must not change the index. */
 void index_each(const struct index *index, bool (*fn)(struct node *node, void *arg), void *arg);
+/* The same for `top` and all below it. */
+void index_each_below(struct node *top, bool (*fn)(struct node *node, void *arg), void *arg);
 
 /* Aborts unless X1..X5 hold. O(everything), keys are computed again. */
 void index_check(const struct index *index);

@@ -82,6 +82,16 @@ struct index_pin *index_find_pin(struct index *index, const int32_t *tokens, siz
     return found;
 }
 
+struct index_pin *index_find_pin_in(const struct index *index, const struct node *last)
+{
+    struct index_pin *found = NULL;
+
+    LIST_FOREACH (struct index_pin, pin, &index->pins, link)
+        if (pin->last == last && (found == NULL || pin->end > found->end))
+            found = pin;
+    return found;
+}
+
 struct node *index_pin_last(const struct index_pin *pin)
 {
     return pin->last;

@@ -224,8 +224,11 @@ void plan_release_objects(struct hearth_plan *plan, struct deferred *deferred)
     plan->info.objects_count = 0;
 }
 
-static bool add_object(struct hearth_plan *plan, struct object *object)
+/* Leases it. False: no memory. */
+static bool add_object(void *arg, struct object *object)
 {
+    struct hearth_plan *plan = arg;
+
     if (plan->objects_count > 0 && plan->objects[plan->objects_count - 1] == object)
         return true; /* a run covers several nodes */
     if (plan->objects_count == plan->objects_cap) {
@@ -245,25 +248,25 @@ static bool add_object(struct hearth_plan *plan, struct object *object)
     return true;
 }
 
-/* Leases rows for [0, boundary), sliding rows of its window, and the snapshot. */
-static bool gather(struct hearth_plan *plan, const struct view *view, uint32_t boundary,
-                   struct object *snapshot)
+/* Calls `add` for rows of [0, boundary), sliding rows of its window, and the snapshot, as long as it says true. */
+static bool gather(const struct hearth_space *space, const struct view *view, uint32_t boundary,
+                   struct object *snapshot, bool (*add)(void *arg, struct object *object),
+                   void *arg)
 {
-    const struct hearth_model *model = &plan->space->model;
+    const struct hearth_model *model = &space->model;
     uint32_t from = boundary > model->window ? boundary - model->window : 0;
 
-    for (size_t i = 0; space_has_rows(plan->space) && i < path_length(&view->match); i++) {
+    for (size_t i = 0; space_has_rows(space) && i < path_length(&view->match); i++) {
         struct node *node = path_node(&view->match, i);
-        if (node_begin(node) < boundary && !add_object(plan, node_rows(node)))
+        if (node_begin(node) < boundary && !add(arg, node_rows(node)))
             return false;
     }
     for (size_t i = 0; model->captures_sliding && i < path_length(&view->match); i++) {
         struct node *node = path_node(&view->match, i);
-        if (node_begin(node) < boundary && node_end(node) > from &&
-            !add_object(plan, node_sliding(node)))
+        if (node_begin(node) < boundary && node_end(node) > from && !add(arg, node_sliding(node)))
             return false;
     }
-    return snapshot == NULL || add_object(plan, snapshot);
+    return snapshot == NULL || add(arg, snapshot);
 }
 
 enum hearth_tier plan_tier_of(const struct object *object)
@@ -294,17 +297,30 @@ static void fill_views(struct hearth_plan *plan)
 
 /* ---- cost ---- */
 
-static void estimate(struct hearth_plan *plan)
+/* What has to be fetched, by how far away it is. */
+struct weight {
+    const struct object *last;
+    uint64_t fast, slow; /* bytes */
+};
+
+static bool weigh(void *arg, struct object *object)
+{
+    struct weight *weight = arg;
+
+    if (object != weight->last) /* a run covers several nodes */
+        *(object->data ? &weight->fast : &weight->slow) += object->bytes;
+    weight->last = object;
+    return true;
+}
+
+static void estimate(struct hearth_plan *plan, const struct weight *weight)
 {
     const struct hearth_space *space = plan->space;
-    uint64_t fast = 0, slow = 0;
 
-    for (size_t i = 0; i < plan->objects_count; i++)
-        *(plan->objects[i]->data ? &fast : &slow) += plan->objects[i]->bytes;
-    plan->info.fetch_s = policy_fetch_seconds(fast, 0, 0, space->model.import_bytes_per_s);
-    if (slow > 0)
-        plan->info.fetch_s += policy_fetch_seconds(slow, space->cache->slow_bytes_per_s, 0.0001,
-                                                   space->model.import_bytes_per_s);
+    plan->info.fetch_s = policy_fetch_seconds(weight->fast, 0, 0, space->model.import_bytes_per_s);
+    if (weight->slow > 0)
+        plan->info.fetch_s += policy_fetch_seconds(weight->slow, space->cache->slow_bytes_per_s,
+                                                   0.0001, space->model.import_bytes_per_s);
     plan->info.compute_s = space->model.prefill_tokens_per_s > 0
                                ? plan->info.boundary / space->model.prefill_tokens_per_s
                                : 0;
@@ -326,18 +342,14 @@ static void go_cold(struct hearth_plan *plan, enum hearth_reason reason, struct 
     plan->info.reason = reason;
 }
 
-void plan_make(struct hearth_plan *plan, struct deferred *deferred)
+/* What the index says, without a lease: info, but for cost and flights. */
+static struct view survey(struct hearth_plan *plan, struct object **snapshot)
 {
-    struct object *snapshot;
-    uint32_t reached;
-
-    lock_assert_held(&plan->space->cache->lock);
-    plan_release_objects(plan, deferred);
     struct view view = look(plan);
-    uint32_t boundary = find_boundary(plan, &view, &snapshot);
+    uint32_t boundary = find_boundary(plan, &view, snapshot);
     uint32_t reusable = MIN(view.rows_end, (uint32_t)plan->count - 1);
+
     plan->branches = goes_on(&view) && view.match.tokens < plan->count;
-    plan->trouble = HEARTH_REASON_NONE;
     plan->info = (struct hearth_plan_info){
         .boundary = boundary,
         .matched = view.match.tokens,
@@ -346,16 +358,37 @@ void plan_make(struct hearth_plan *plan, struct deferred *deferred)
         .first_difference = view.match.tokens,
         .junction = space_needs_snapshot(plan->space) && reusable > boundary ? reusable : 0,
     };
-    if (!gather(plan, &view, boundary, snapshot))
-        go_cold(plan, HEARTH_REASON_TIER_ERROR, deferred);
-    estimate(plan);
-    if (too_slow(plan))
-        go_cold(plan, HEARTH_REASON_CHEAPER, deferred);
+    return view;
+}
+
+static void find_flight(struct hearth_plan *plan)
+{
+    uint32_t reached;
     uint32_t flying = flights_find(plan->space->flights, plan->tokens, plan->count, &reached);
+
     if (flying > plan->info.boundary) {
         plan->info.in_flight = flying;
         plan->info.reason = HEARTH_REASON_IN_FLIGHT;
     }
+}
+
+void plan_make(struct hearth_plan *plan, struct deferred *deferred)
+{
+    struct weight weight = {0};
+    struct object *snapshot;
+
+    lock_assert_held(&plan->space->cache->lock);
+    plan_release_objects(plan, deferred);
+    plan->trouble = HEARTH_REASON_NONE;
+    struct view view = survey(plan, &snapshot);
+    if (!gather(plan->space, &view, plan->info.boundary, snapshot, add_object, plan))
+        go_cold(plan, HEARTH_REASON_TIER_ERROR, deferred);
+    for (size_t i = 0; i < plan->objects_count; i++)
+        (void)weigh(&weight, plan->objects[i]);
+    estimate(plan, &weight);
+    if (too_slow(plan))
+        go_cold(plan, HEARTH_REASON_CHEAPER, deferred);
+    find_flight(plan);
     fill_views(plan);
 }
 
@@ -436,6 +469,7 @@ int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t coun
         memcpy(&plan->options, options, MIN(options->struct_size, sizeof(plan->options)));
     cache_enter(cache, &deferred);
     deferred.request = plan->options.request;
+    manage_expire_due(cache, &deferred);
     plan_make(plan, &deferred);
     if (!plan_is_peek(plan))
         count_lookup(plan, &deferred);
@@ -447,4 +481,73 @@ int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t coun
 const struct hearth_plan_info *hearth_plan_info(const struct hearth_plan *plan)
 {
     return &plan->info;
+}
+
+/* ---- probing ---- */
+
+/* Where node `i` of the path would be taken from, as far as it matches. */
+static enum hearth_tier tier_of_node(const struct hearth_plan *plan, const struct view *view,
+                                     size_t i, const struct object *snapshot)
+{
+    const struct node *node = path_node(&view->match, i);
+
+    if (!space_has_rows(plan->space))
+        return snapshot != NULL && node_begin(node) < snapshot->end ? plan_tier_of(snapshot)
+                                                                    : HEARTH_TIER_COUNT;
+    return node_rows_end(node) >= path_end(&view->match, i) ? plan_tier_of(node_rows(node))
+                                                            : HEARTH_TIER_COUNT;
+}
+
+static void fill_blocks(const struct hearth_plan *plan, const struct view *view,
+                        const struct object *snapshot, struct hearth_probe *probe,
+                        struct hearth_block *blocks, size_t max)
+{
+    probe->blocks_count = path_length(&view->match);
+    for (size_t i = 0; i < probe->blocks_count; i++) {
+        const struct node *node = path_node(&view->match, i);
+        struct hearth_block block = {.begin = node_begin(node),
+                                     .end = path_end(&view->match, i),
+                                     .tier = tier_of_node(plan, view, i, snapshot)};
+        memcpy(block.key, node_key(node)->bytes, sizeof(block.key));
+        if (i < max)
+            blocks[i] = block;
+        const struct object *rows = node_rows(node);
+        enum hearth_tier tier =
+            rows != NULL && space_has_rows(plan->space) ? plan_tier_of(rows) : block.tier;
+        if (block.begin < probe->boundary && tier < HEARTH_TIER_COUNT)
+            probe->tokens_by_tier[tier] += MIN(block.end, probe->boundary) - block.begin;
+    }
+}
+
+int hearth_probe(struct hearth_space *space, const int32_t *tokens, size_t count,
+                 struct hearth_probe *out, struct hearth_block *blocks, size_t max)
+{
+    struct hearth_cache *cache = space->cache;
+    struct hearth_plan plan = {.space = space, .count = count, .limit = UINT32_MAX};
+    struct hearth_probe probe = {.struct_size = MIN(out->struct_size, sizeof(probe))};
+    struct weight weight = {0};
+    struct object *snapshot;
+    struct deferred deferred;
+
+    if (count == 0 || count > CACHE_TOKENS_MAX)
+        return HEARTH_ERROR_INVALID;
+    plan.tokens = (int32_t *)(uintptr_t)tokens; /* nothing writes to those of a plan */
+    cache_enter(cache, &deferred);
+    manage_expire_due(cache, &deferred);
+    struct view view = survey(&plan, &snapshot);
+    (void)gather(space, &view, plan.info.boundary, snapshot, weigh, &weight);
+    estimate(&plan, &weight);
+    if (too_slow(&plan))
+        go_cold(&plan, HEARTH_REASON_CHEAPER, &deferred);
+    find_flight(&plan);
+    probe.boundary = plan.info.boundary;
+    probe.matched = plan.info.matched;
+    probe.match = plan.info.match;
+    probe.reason = plan.info.reason;
+    probe.first_difference = plan.info.first_difference;
+    probe.in_flight = plan.info.in_flight;
+    fill_blocks(&plan, &view, snapshot, &probe, blocks, max);
+    cache_leave(cache, &deferred);
+    memcpy(out, &probe, probe.struct_size);
+    return HEARTH_OK;
 }

@@ -151,8 +151,7 @@ static uint32_t tokens_begin(const struct object *object)
     return space_has_rows(object->space) ? node_begin(object->last) : 0;
 }
 
-/* False: no memory. */
-static bool fill_meta(const struct object *object, struct tier_meta *meta, int32_t **tokens)
+bool mover_fill_meta(const struct object *object, struct tier_meta *meta, int32_t **tokens)
 {
     uint32_t begin = tokens_begin(object);
     const struct node *node = object->last;
@@ -192,7 +191,7 @@ static bool start_put(struct hearth_cache *cache, struct object *object)
 
     *move = (struct move){.cache = cache, .object = object};
     cache_enter(cache, &deferred);
-    bool wanted = object->last != NULL && fill_meta(object, &meta, &tokens);
+    bool wanted = object->last != NULL && mover_fill_meta(object, &meta, &tokens);
     cache_leave(cache, &deferred);
     bool taken =
         wanted && cache->slow->ops->put(cache->slow, &meta, object->data, on_written, move);
@@ -363,6 +362,17 @@ bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t requ
     cache->slow->ops->get(cache->slow, &object->key, move->memory, object->bytes, on_read, move,
                           NULL);
     return true;
+}
+
+int mover_await(struct hearth_cache *cache, const struct object *object, uint64_t deadline_ns)
+{
+    while (object->data == NULL) {
+        if (!object->moving)
+            return HEARTH_ERROR_MISSING;
+        if (!cond_wait_until(&cache->changed, &cache->lock, deadline_ns) && object->data == NULL)
+            return object->moving ? HEARTH_ERROR_TIMEOUT : HEARTH_ERROR_MISSING;
+    }
+    return HEARTH_OK;
 }
 
 /* The last chance for what was declined: as long as the tier takes any of it at once. */

@@ -69,6 +69,13 @@ static const char *const event_names[] = {
     [HEARTH_EVENT_CLEAR] = "clear",
 };
 
+static const char *const state_names[] = {
+    [HEARTH_STATE_OFF] = "off",
+    [HEARTH_STATE_OK] = "ok",
+    [HEARTH_STATE_DEGRADED] = "degraded",
+    [HEARTH_STATE_READ_ONLY] = "read_only",
+};
+
 _Static_assert(COUNT_OF(event_names) == HEARTH_EVENT_COUNT, "an event has no name");
 _Static_assert(COUNT_OF(reason_names) == HEARTH_REASON_COUNT, "a reason has no name");
 
@@ -101,6 +108,11 @@ const char *hearth_tier_name(enum hearth_tier tier)
 const char *hearth_event_name(enum hearth_event_kind kind)
 {
     return name_of(event_names, COUNT_OF(event_names), (size_t)kind);
+}
+
+const char *hearth_tier_state_name(enum hearth_tier_state state)
+{
+    return name_of(state_names, COUNT_OF(state_names), (size_t)state);
 }
 
 unsigned hearth_api_version(void)

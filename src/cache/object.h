@@ -32,8 +32,8 @@ struct object {
     struct hash256 key;
     enum object_kind kind;
     uint32_t begin, end; /* tokens; a snapshot has begin 0 */
-    uint64_t bytes;
     uint32_t shape_bytes;
+    uint64_t bytes;
     unsigned char shape[OBJECT_SHAPE_BYTES_MAX];
     /* place in the tree; kept by the index */
     struct hearth_space *space;
@@ -42,12 +42,14 @@ struct object {
     struct list_node tail_link;  /* tails of the space, least recently used first */
     struct list_node held_link;  /* objects of the space, in the order of storing */
     struct list_node retry_link; /* what a slower tier declined to take, the oldest first */
+    struct list_node expiry_link; /* those with a time to be forgotten at, the next first */
     struct list_node aside_link; /* while room.c looks for a victim; of dropped ones that are being written */
     struct treap_node mark;      /* snapshots behind one node, by their tokens */
     uint32_t blockers;           /* what in the tree speaks against evicting it: children below its nodes that hold rows, pinned nodes */
     /* residency */
     void *data;                  /* in RAM; NULL when not */
     uint64_t data_bytes;         /* taken from the budget for it */
+    uint64_t digest;             /* half of one, of its bytes when somebody verified them in memory; 0: nobody has */
     bool in[OBJECT_TIER_COUNT];
     bool moving;                 /* a tier is writing or reading it */
     bool verified;               /* its bytes were checked since they came into RAM */
@@ -61,10 +63,11 @@ struct object {
     bool turn_end;               /* a snapshot of where a prompt or an answer ended, and not of a place that others may branch at */
     bool shared;                 /* prompts that differ after it have used it */
     uint32_t uses;
+    int32_t heap_slot;           /* place in the eviction heap, or OBJECT_NOT_IN_HEAP */
     uint64_t used_ns, stored_ns, keep_until_ns;
+    uint64_t expires_ns;         /* forgotten then, with all behind it; 0 = no such time */
     double priority;
     struct heap *heap;           /* that it is in: room.c's */
-    int32_t heap_slot;           /* place in the eviction heap, or OBJECT_NOT_IN_HEAP */
     uint64_t heap_order;         /* of insertion into it; kept by the heap */
 };
 

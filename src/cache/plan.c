@@ -23,18 +23,6 @@ static void enter(const struct hearth_plan *plan, struct deferred *deferred)
 
 /* ---- using it ---- */
 
-/* Waits until a leased object is in memory, or it is known that it will not be. */
-static int await(struct hearth_cache *cache, struct object *object, uint64_t deadline_ns)
-{
-    while (object->data == NULL) {
-        if (!object->moving)
-            return HEARTH_ERROR_MISSING;
-        if (!cond_wait_until(&cache->changed, &cache->lock, deadline_ns) && object->data == NULL)
-            return object->moving ? HEARTH_ERROR_TIMEOUT : HEARTH_ERROR_MISSING;
-    }
-    return HEARTH_OK;
-}
-
 /* What to tell of a fetch that failed: a damaged object was dropped by the mover, which knows why. */
 static enum hearth_reason trouble_of(const struct object *object, int error)
 {
@@ -55,7 +43,7 @@ int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_m
     struct object *object = plan->objects[index];
     bool coming = mover_read(cache, object, plan->options.request);
     lock_enter(&cache->lock);
-    int error = coming ? await(cache, object, deadline_ns) : HEARTH_ERROR_MISSING;
+    int error = coming ? mover_await(cache, object, deadline_ns) : HEARTH_ERROR_MISSING;
     *data = error == HEARTH_OK ? object->data : NULL;
     plan->trouble = error == HEARTH_OK ? HEARTH_REASON_NONE : trouble_of(object, error);
     lock_leave(&cache->lock);
@@ -151,6 +139,21 @@ static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
         stats->tokens_reused_by_tier[plan->views[0].tier] += plan->info.boundary;
 }
 
+/* Where the bytes came from. */
+static void count_tiers(const struct hearth_plan *plan, struct tier_counts *counts)
+{
+    bool used[OBJECT_TIER_COUNT] = {false};
+
+    for (size_t i = 0; i < plan->objects_count; i++) {
+        enum hearth_tier tier = plan->views[i].tier;
+        if (tier >= HEARTH_TIER_COUNT)
+            continue;
+        counts[tier].hits += !used[tier];
+        counts[tier].read_bytes += plan->views[i].bytes;
+        used[tier] = true;
+    }
+}
+
 static void count_miss(const struct hearth_plan *plan, struct hearth_stats *stats)
 {
     stats->misses++;
@@ -176,6 +179,7 @@ void hearth_plan_accept(struct hearth_plan *plan)
     enter(plan, &deferred);
     count_reuse(plan, &cache->stats);
     count_reuse(plan, &plan->space->stats);
+    count_tiers(plan, cache->counts);
     if (uses_tail(plan)) {
         cache->stats.tail_hits++;
         plan->space->stats.tail_hits++;
@@ -184,6 +188,8 @@ void hearth_plan_accept(struct hearth_plan *plan)
         struct object *object = plan->objects[i];
         object->shared |= plan->branches && object->end <= plan->info.first_difference;
         room_touch(object, true);
+        if (plan->views[i].tier == HEARTH_TIER_RAM && object->in[OBJECT_TIER_SSD])
+            cache_note_touch(cache, &deferred, &object->key); /* it is as recent there */
         if (list_node_linked(&object->tail_link))
             list_move_back(&plan->space->tails, &object->tail_link);
     }

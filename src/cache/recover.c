@@ -110,8 +110,7 @@ static uint32_t begin_of(const struct tier_meta *meta)
     return meta->end - meta->tokens_count;
 }
 
-/* Whether an object of this shape can be in a tree of ours at all. */
-static bool fits(const struct hearth_cache *cache, const struct tier_meta *meta)
+bool recover_fits(const struct hearth_cache *cache, const struct tier_meta *meta)
 {
     uint32_t block = cache->block_tokens;
 
@@ -285,7 +284,7 @@ static bool on_record(const struct tier_meta *meta, void *arg)
     struct recovery *recovery = arg;
     const struct node *parent;
 
-    if (!fits(recovery->cache, meta))
+    if (!recover_fits(recovery->cache, meta))
         return true;
     if (find_parent(recovery, meta, &parent))
         adopt(recovery, meta, parent);

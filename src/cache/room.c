@@ -66,11 +66,7 @@ static bool in_slower_tier(const struct object *object)
 /* A pin holds a whole path, so the first of an object's nodes tells. */
 bool room_is_pinned(const struct object *object)
 {
-    const struct node *node = object->last;
-
-    while (object->kind != OBJECT_SNAPSHOT && node_begin(node) > object->begin)
-        node = node_parent(node);
-    return node_pinned(node);
+    return node_pinned(watch_first_node(object));
 }
 
 bool room_may_leave(const struct object *object)
@@ -269,6 +265,8 @@ void room_set_in(struct object *object, enum object_tier tier, bool in)
     uint64_t *held = &object->space->held[tier];
     assert(in || *held >= object->bytes);
     *held = in ? *held + object->bytes : *held - object->bytes;
+    uint64_t *objects = &cache_of(object)->counts[tier].objects;
+    *objects = in ? *objects + 1 : *objects - 1;
 }
 
 /* ---- leaving ---- */
@@ -309,6 +307,7 @@ static void unlink_object(struct object *object)
     if (list_node_linked(&object->tail_link))
         list_remove(&space->tails, &object->tail_link);
     mover_give_up(object);
+    manage_set_expiry(object, 0);
     if (object->last != NULL)
         index_detach(space->index, object);
     assert(space->objects > 0);
@@ -367,8 +366,7 @@ static void note_eviction(struct object *object, bool demoted, struct deferred *
         .tier = object->data ? HEARTH_TIER_RAM : HEARTH_TIER_SSD,
     };
 
-    if (object->data != NULL)
-        cache->floor = MAX(cache->floor, object->priority);
+    cache->counts[event.tier].evictions++;
     uint64_t *counter = demoted ? &space->stats.demotions : &space->stats.evictions;
     uint64_t *total = demoted ? &cache->stats.demotions : &cache->stats.evictions;
     (*counter)++;
@@ -393,12 +391,27 @@ bool room_demote(struct object *object, struct deferred *deferred)
     return true;
 }
 
-/* Out of everything, slower tiers included. */
-static void forget(struct object *object, struct deferred *deferred)
+void room_forget(struct object *object, struct deferred *deferred)
 {
     note_eviction(object, false, deferred);
     room_add_ghosts(object);
     room_drop(object, deferred);
+}
+
+/* It leaves because it is worth the least of all in memory: so much is worth too little from now on. */
+static void raise_floor(const struct object *object)
+{
+    struct hearth_cache *cache = cache_of(object);
+
+    if (object->data != NULL)
+        cache->floor = MAX(cache->floor, object->priority);
+}
+
+/* Out of everything, slower tiers included. */
+static void forget(struct object *object, struct deferred *deferred)
+{
+    raise_floor(object);
+    room_forget(object, deferred);
 }
 
 /* What is in a slower tier, too, only leaves memory. */
@@ -410,6 +423,7 @@ static void evict(struct object *object, struct deferred *deferred)
         forget(object, deferred);
         return;
     }
+    raise_floor(object);
     note_eviction(object, true, deferred);
     room_demote(object, deferred);
 }
@@ -419,6 +433,7 @@ struct wish {
     const struct hearth_space *space; /* NULL: for nobody in particular */
     bool keep_ttl;                    /* times to live are kept */
     bool keep_shares;                 /* so is what another tenant holds within its share */
+    bool keep_disk;                   /* and what of it is on disk within its share of that: what leaves is to be forgotten there, too */
 };
 
 static bool may_leave_for(const struct object *object, const struct wish *wish, uint64_t now)
@@ -426,6 +441,9 @@ static bool may_leave_for(const struct object *object, const struct wish *wish, 
     const struct hearth_space *owner = object->space;
 
     if (wish->keep_ttl && object->keep_until_ns > now)
+        return false;
+    if (wish->keep_disk && object->in[OBJECT_TIER_SSD] && owner != wish->space &&
+        owner->held[OBJECT_TIER_SSD] <= owner->ssd_share)
         return false;
     return !wish->keep_shares || owner == wish->space || owner->charged > owner->share;
 }
@@ -456,25 +474,26 @@ static bool evict_first(struct hearth_cache *cache, struct heap *heap, const str
 bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space,
                     struct deferred *deferred)
 {
-    struct wish gently = {space, true, true}, firmly = {space, false, true};
+    struct wish gently = {space, true, true, false}, firmly = {space, false, true, false};
 
     lock_assert_held(&cache->lock);
     return evict_first(cache, &cache->heap, &gently, evict, deferred) ||
            evict_first(cache, &cache->heap, &firmly, evict, deferred);
 }
 
-/* Forgets one object altogether, so that its record and its nodes are free: one that is in a slower tier only, if there is any. */
+/* Forgets one object altogether, so that its record and its nodes are free: one that is in a slower tier only, if there is any. Shares of
+ * the disk give way when nothing else can: records of what is there must fit into memory. */
 static bool forget_one(struct hearth_cache *cache, const struct hearth_space *space,
                        struct deferred *deferred)
 {
-    struct wish slow = {space, false, true}, wish = {space, true, true};
+    const struct wish slow = {space, false, true, true}, last = {space, false, true, false};
+    const struct wish gently = {space, true, true, true}, firmly = {space, false, true, true};
 
-    if (evict_first(cache, &cache->heap_slow, &slow, evict, deferred))
-        return true;
-    if (evict_first(cache, &cache->heap, &wish, forget, deferred))
-        return true;
-    wish.keep_ttl = false;
-    return evict_first(cache, &cache->heap, &wish, forget, deferred);
+    return evict_first(cache, &cache->heap_slow, &slow, evict, deferred) ||
+           evict_first(cache, &cache->heap, &gently, forget, deferred) ||
+           evict_first(cache, &cache->heap, &firmly, forget, deferred) ||
+           evict_first(cache, &cache->heap_slow, &last, evict, deferred) ||
+           evict_first(cache, &cache->heap, &last, forget, deferred);
 }
 
 /* Of one record more. Places are kept for the next object, and paid for once. */
@@ -549,7 +568,7 @@ static bool reserve_part(struct hearth_cache *cache, budget_owner owner, uint64_
 
 bool room_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
 {
-    struct wish books = {NULL, false, false};
+    struct wish books = {NULL, false, false, false};
 
     lock_assert_held(&cache->lock);
     if (bytes > most(cache, 0))
@@ -635,7 +654,7 @@ void room_settle_index(struct hearth_space *space)
 
 void room_shrink(struct hearth_cache *cache, struct deferred *deferred)
 {
-    struct wish any = {NULL, false, false};
+    struct wish any = {NULL, false, false, false};
 
     lock_assert_held(&cache->lock);
     while (budget_excess(cache->budget) > 0)

@@ -63,6 +63,8 @@ void room_update(struct object *object) REQUIRES(lock);
 void room_set_in(struct object *object, enum object_tier tier, bool in) REQUIRES(lock);
 /* Takes an object out of everything, slower tiers included; frees it now or with its last lease. */
 void room_drop(struct object *object, struct deferred *deferred) REQUIRES(lock);
+/* The same, as an eviction: counted, told, and remembered as such. For what leaves by hand or by its time. */
+void room_forget(struct object *object, struct deferred *deferred) REQUIRES(lock);
 /* Takes an object out of memory only; it stays where else it is. False, and nothing changes, when it is leased. */
 bool room_demote(struct object *object, struct deferred *deferred) REQUIRES(lock);
 void room_lease(struct object *object) REQUIRES(lock);

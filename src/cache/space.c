@@ -46,6 +46,14 @@ static bool gather_node(struct node *node, void *arg)
     return true;
 }
 
+static void visit(struct gathering *gathering, void (*fn)(struct object *object, void *arg),
+                  void *arg)
+{
+    for (size_t i = 0; i < gathering->count; i++)
+        fn(gathering->objects[i], arg);
+    mem_free(gathering->objects);
+}
+
 void space_each_object(struct hearth_space *space, void (*fn)(struct object *object, void *arg),
                        void *arg)
 {
@@ -53,9 +61,23 @@ void space_each_object(struct hearth_space *space, void (*fn)(struct object *obj
 
     lock_assert_held(&space->cache->lock);
     index_each(space->index, gather_node, &gathering);
-    for (size_t i = 0; i < gathering.count; i++)
-        fn(gathering.objects[i], arg);
-    mem_free(gathering.objects);
+    visit(&gathering, fn, arg);
+}
+
+void space_each_below(struct node *top, void (*fn)(struct object *object, void *arg), void *arg)
+{
+    struct gathering gathering = {0};
+
+    index_each_below(top, gather_node, &gathering);
+    visit(&gathering, fn, arg);
+}
+
+void space_each_in(struct node *node, void (*fn)(struct object *object, void *arg), void *arg)
+{
+    struct gathering gathering = {0};
+
+    (void)gather_node(node, &gathering);
+    visit(&gathering, fn, arg);
 }
 
 /* ---- life ---- */

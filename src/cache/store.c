@@ -18,9 +18,18 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
+/* What happens from now on happens for its request. */
+static void enter(const struct hearth_store *store, struct deferred *deferred)
+{
+    cache_enter(store->space->cache, deferred);
+    deferred->request = store->hints.request;
+}
+
 int hearth_store_open(struct hearth_space *space, const int32_t *tokens, size_t count,
                       const struct hearth_store_hints *hints, struct hearth_store **out)
 {
+    struct deferred deferred;
+
     *out = NULL;
     int32_t *copy;
     uint64_t charged;
@@ -33,6 +42,9 @@ int hearth_store_open(struct hearth_space *space, const int32_t *tokens, size_t 
         .space = space, .tokens = copy, .count = count, .charged = charged};
     if (hints != NULL)
         memcpy(&store->hints, hints, MIN(hints->struct_size, sizeof(store->hints)));
+    enter(store, &deferred);
+    manage_expire_due(space->cache, &deferred);
+    cache_leave(space->cache, &deferred);
     *out = store;
     return HEARTH_OK;
 }
@@ -49,13 +61,6 @@ void hearth_store_close(struct hearth_store **out)
     cache_uncharge((*out)->space->cache, (*out)->charged);
     mem_free(*out);
     *out = NULL;
-}
-
-/* What happens from now on happens for its request. */
-static void enter(const struct hearth_store *store, struct deferred *deferred)
-{
-    cache_enter(store->space->cache, deferred);
-    deferred->request = store->hints.request;
 }
 
 /* ---- what is missing ---- */
@@ -402,10 +407,17 @@ void hearth_store_cancel(struct hearth_store *store)
 
 /* ---- committing ---- */
 
+/* What is put into the tree, and what happens then. */
+struct arrival {
+    struct object *object;
+    struct deferred *deferred;
+};
+
 /* Longer rows displaced these. */
 static void drop_replaced(struct object *object, void *arg)
 {
-    struct deferred *deferred = arg;
+    const struct arrival *arrival = arg;
+    struct deferred *deferred = arrival->deferred;
     struct hearth_space *space = object->space;
     struct hearth_event event = {.kind = HEARTH_EVENT_REPLACE,
                           .bytes = object->bytes,
@@ -415,6 +427,9 @@ static void drop_replaced(struct object *object, void *arg)
     space->stats.replaces++;
     space->cache->stats.replaces++;
     cache_note_event(space->cache, deferred, &event);
+    uint64_t expires_ns = arrival->object->expires_ns;
+    if (object->expires_ns != 0 && (expires_ns == 0 || object->expires_ns < expires_ns))
+        manage_set_expiry(arrival->object, object->expires_ns); /* whoever holds its tokens by then */
     room_drop(object, deferred);
 }
 
@@ -463,6 +478,8 @@ static void note_store(const struct hearth_store *store, const struct object *ob
 
     cache->stats.stores++;
     store->space->stats.stores++;
+    cache->counts[OBJECT_TIER_RAM].stores++;
+    cache->counts[OBJECT_TIER_RAM].written_bytes += object->bytes;
     cache_note_event(cache, deferred, &event);
 }
 
@@ -505,7 +522,8 @@ int store_attach(struct object *object, const int32_t *tokens, struct index_hint
     object->key = index_object_key(space->index, last, object);
     space->objects++;
     list_push_back(&space->all, &object->held_link);
-    index_attach(space->index, last, object, drop_replaced, deferred);
+    struct arrival arrival = {object, deferred};
+    index_attach(space->index, last, object, drop_replaced, &arrival);
     room_touch(object, false);
     return HEARTH_OK;
 }

@@ -20,18 +20,21 @@
 enum {
     BATCH = 64,
     BATCH_TOKENS = 16384, /* copied under the lock at a time, as long as one object has no more */
+    SCANNED = 256,        /* objects that are passed over under the lock at a time */
 };
 
+/* A copy: what it shows may have left by the time that somebody looks, the space included. */
 struct line {
     struct hearth_held held;
-    struct hash256 key, parent;
+    struct hash256 space, key, parent;
+    char tenant[CACHE_TENANT_BYTES];
     int32_t *tokens; /* owned */
 };
 
 struct reader {
-    struct hearth_space *space;
+    struct place place;
     unsigned flags;
-    struct object mark, end; /* kind 0 */
+    const unsigned char *key; /* only those of this key; NULL: all */
     struct line lines[BATCH];
     size_t count;
 };
@@ -41,12 +44,100 @@ static bool is_mark(const struct object *object)
     return object->kind == 0;
 }
 
+static bool has_key(const struct object *object, const unsigned char *key)
+{
+    return memcmp(node_key(object->last)->bytes, key, HEARTH_KEY_BYTES) == 0;
+}
+
+/* ---- places ---- */
+
+/* The space after this one; the first when NULL. */
+static struct hearth_space *next_space(struct hearth_cache *cache, const struct hearth_space *space)
+{
+    struct list_node *link =
+        space ? list_next(&cache->spaces, &space->link) : list_first(&cache->spaces);
+
+    return LIST_ENTRY(link, struct hearth_space, link);
+}
+
+static void enter_space(struct place *place, struct hearth_space *space)
+{
+    place->space = space;
+    if (space == NULL)
+        return;
+    space->opens++;
+    list_push_front(&space->all, &place->mark.held_link);
+    list_push_back(&space->all, &place->end.held_link);
+}
+
+/* Takes the marks away; returns the space that comes after. */
+static struct hearth_space *leave_space(struct place *place)
+{
+    struct hearth_space *space = place->space;
+    struct hearth_space *after = place->only ? NULL : next_space(place->cache, space);
+
+    list_remove(&space->all, &place->mark.held_link);
+    list_remove(&space->all, &place->end.held_link);
+    space->opens--;
+    return after;
+}
+
+void place_begin(struct place *place, struct hearth_cache *cache, struct hearth_space *only)
+{
+    lock_assert_held(&cache->lock);
+    *place = (struct place){.cache = cache, .only = only};
+    enter_space(place, only ? only : next_space(cache, NULL));
+}
+
+struct object *place_next(struct place *place)
+{
+    lock_assert_held(&place->cache->lock);
+    while (place->space != NULL) {
+        struct list *all = &place->space->all;
+        struct object *next =
+            LIST_ENTRY(list_next(all, &place->mark.held_link), struct object, held_link);
+        if (next == &place->end) {
+            enter_space(place, leave_space(place));
+            continue;
+        }
+        list_remove(all, &next->held_link); /* the mark steps over it */
+        list_insert_before(all, &place->mark.held_link, &next->held_link);
+        if (!is_mark(next))
+            return next;
+    }
+    return NULL;
+}
+
+void place_end(struct place *place)
+{
+    lock_assert_held(&place->cache->lock);
+    if (place->space != NULL)
+        (void)leave_space(place);
+    place->space = NULL;
+}
+
+struct object *place_find(struct hearth_cache *cache, const unsigned char *key)
+{
+    struct place place;
+    struct object *object;
+    size_t scanned = 0;
+
+    place_begin(&place, cache, NULL);
+    while ((object = place_next(&place)) != NULL && !has_key(object, key)) {
+        if (++scanned % SCANNED == 0) {
+            lock_leave(&cache->lock);
+            lock_enter(&cache->lock);
+        }
+    }
+    place_end(&place);
+    return object;
+}
+
 /* ---- one object ---- */
 
-/* The first node of an object; a snapshot belongs to the one that it ends in. */
-static const struct node *first_node(const struct object *object)
+struct node *watch_first_node(const struct object *object)
 {
-    const struct node *node = object->last;
+    struct node *node = object->last;
 
     while (object->kind != OBJECT_SNAPSHOT && node_begin(node) > object->begin)
         node = node_parent(node);
@@ -68,14 +159,15 @@ static void copy_tokens(const struct object *object, uint32_t begin, struct line
 
 static void fill(const struct object *object, unsigned flags, uint64_t now_ns, struct line *line)
 {
-    const struct node *first = first_node(object), *before = node_parent(first);
+    const struct node *first = watch_first_node(object), *before = node_parent(first);
 
-    *line = (struct line){.key = *node_key(object->last)};
+    *line = (struct line){.space = object->space->key, .key = *node_key(object->last)};
+    memcpy(line->tenant, object->space->tenant, sizeof(line->tenant));
     if (before != NULL)
         line->parent = *node_key(before);
     line->held = (struct hearth_held){
-        .space = object->space->key.bytes,
-        .tenant = object->space->tenant,
+        .space = line->space.bytes,
+        .tenant = line->tenant,
         .key = line->key.bytes,
         .parent = line->parent.bytes,
         .kind = (enum hearth_object_kind)object->kind,
@@ -91,52 +183,35 @@ static void fill(const struct object *object, unsigned flags, uint64_t now_ns, s
         .superseded = object->superseded,
         .tokens_begin = node_begin(first),
     };
+    if (object->expires_ns != 0)
+        line->held.expires_s =
+            (double)MAX(object->expires_ns - MIN(now_ns, object->expires_ns), 1) / (double)NS_PER_S;
     for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
         line->held.tiers |= object->in[tier] ? 1u << tier : 0;
     if (flags & HEARTH_EACH_TOKENS)
         copy_tokens(object, node_begin(first), line);
 }
 
-/* ---- a space ---- */
+/* ---- many ---- */
 
-static void begin_reading(struct reader *reader, struct hearth_space *space, unsigned flags)
-{
-    *reader = (struct reader){.space = space, .flags = flags};
-    space->opens++;
-    list_push_front(&space->all, &reader->mark.held_link);
-    list_push_back(&space->all, &reader->end.held_link);
-}
-
-static void end_reading(struct reader *reader)
-{
-    list_remove(&reader->space->all, &reader->mark.held_link);
-    list_remove(&reader->space->all, &reader->end.held_link);
-    reader->space->opens--;
-}
-
-/* Takes the next lines; false when there are none. */
+/* Takes the next lines; false when it came to the end. */
 static bool read_batch(struct reader *reader)
 {
-    struct list *all = &reader->space->all;
-    uint64_t now_ns = cache_now_ns(reader->space->cache);
+    uint64_t now_ns = cache_now_ns(reader->place.cache);
     size_t tokens = 0;
 
-    lock_assert_held(&reader->space->cache->lock);
     reader->count = 0;
-    while (reader->count < BATCH && tokens < BATCH_TOKENS) {
-        struct object *next =
-            LIST_ENTRY(list_next(all, &reader->mark.held_link), struct object, held_link);
-        if (next == &reader->end)
-            break;
-        if (!is_mark(next)) {
-            struct line *line = &reader->lines[reader->count++];
-            fill(next, reader->flags, now_ns, line);
-            tokens += line->held.tokens_count;
-        }
-        list_remove(all, &next->held_link); /* the mark steps over it */
-        list_insert_before(all, &reader->mark.held_link, &next->held_link);
+    for (size_t i = 0; i < SCANNED && reader->count < BATCH && tokens < BATCH_TOKENS; i++) {
+        struct object *next = place_next(&reader->place);
+        if (next == NULL)
+            return false;
+        if (reader->key != NULL && !has_key(next, reader->key))
+            continue;
+        struct line *line = &reader->lines[reader->count++];
+        fill(next, reader->flags, now_ns, line);
+        tokens += line->held.tokens_count;
     }
-    return reader->count > 0;
+    return true;
 }
 
 /* Shows a batch, until fn has seen enough; returns how many. */
@@ -155,37 +230,53 @@ static size_t show_batch(struct reader *reader, bool (*fn)(const struct hearth_h
     return shown;
 }
 
-/* The space after this one; the first when NULL. */
-static struct hearth_space *next_space(struct hearth_cache *cache, const struct hearth_space *space)
+static void expire_due(struct hearth_cache *cache)
 {
-    struct list_node *link =
-        space ? list_next(&cache->spaces, &space->link) : list_first(&cache->spaces);
+    struct deferred deferred;
 
-    return LIST_ENTRY(link, struct hearth_space, link);
+    cache_enter(cache, &deferred);
+    manage_expire_due(cache, &deferred);
+    cache_leave(cache, &deferred);
+}
+
+static size_t show(struct hearth_cache *cache, struct hearth_space *space, struct reader *reader,
+                   bool (*fn)(const struct hearth_held *held, void *arg), void *arg)
+{
+    size_t shown = 0;
+    bool more = true, left = true;
+
+    expire_due(cache);
+    lock_enter(&cache->lock);
+    place_begin(&reader->place, cache, space);
+    while (more && left) {
+        left = read_batch(reader);
+        lock_leave(&cache->lock);
+        shown += show_batch(reader, fn, arg, &more);
+        lock_enter(&cache->lock);
+    }
+    place_end(&reader->place);
+    lock_leave(&cache->lock);
+    mem_free(reader);
+    return shown;
 }
 
 size_t hearth_each(struct hearth_cache *cache, struct hearth_space *space, unsigned flags,
                    bool (*fn)(const struct hearth_held *held, void *arg), void *arg)
 {
     struct reader *reader = mem_alloc(sizeof(*reader));
-    size_t shown = 0;
-    bool more = true;
 
-    lock_enter(&cache->lock);
-    struct hearth_space *at = space ? space : next_space(cache, NULL);
-    while (at != NULL && more) {
-        begin_reading(reader, at, flags);
-        while (more && read_batch(reader)) {
-            lock_leave(&cache->lock);
-            shown += show_batch(reader, fn, arg, &more);
-            lock_enter(&cache->lock);
-        }
-        end_reading(reader);
-        at = space ? NULL : next_space(cache, at);
-    }
-    lock_leave(&cache->lock);
-    mem_free(reader);
-    return shown;
+    reader->flags = flags;
+    return show(cache, space, reader, fn, arg);
+}
+
+size_t hearth_find(struct hearth_cache *cache, const unsigned char *key, unsigned flags,
+                   bool (*fn)(const struct hearth_held *held, void *arg), void *arg)
+{
+    struct reader *reader = mem_alloc(sizeof(*reader));
+
+    reader->flags = flags;
+    reader->key = key;
+    return show(cache, NULL, reader, fn, arg);
 }
 
 /* ---- events ---- */

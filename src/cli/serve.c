@@ -62,6 +62,8 @@ static const struct option_desc options_table[] = {
      .help = "A key for what changes the server for all, such as clearing the cache."},
     {"tenant-share", 0, OPTION_LIST, AT(shares), .value = "TENANT=SIZE",
      .help = "Memory of the cache that is this tenant's own; may be given several times."},
+    {"tenant-ssd-share", 0, OPTION_LIST, AT(ssd_shares), .value = "TENANT=SIZE",
+     .help = "Bytes of --ssd-max that are this tenant's own; may be given several times."},
     {"cache-isolation", 0, OPTION_CHOICE, AT(isolation), .value = "WHAT", .initial = "auto",
      .choices = auth_isolation_names, .help = "Whether keys share the cache."},
     {"allow-any", 0, OPTION_FLAG, AT(open_to_all),

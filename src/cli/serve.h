@@ -54,7 +54,7 @@ struct serve_options {
     uint64_t record_bytes, record_block;
     struct option_list keep_volatile;
     bool keep_thoughts;
-    struct option_list shares; /* TENANT=SIZE */
+    struct option_list shares, ssd_shares; /* TENANT=SIZE */
     uint64_t queue, workers;
     uint64_t drain_ns;
     double temperature, top_p, min_p;
@@ -82,7 +82,7 @@ uint64_t serve_ceiling(const struct serve_options *options, bool *guessed);
 struct memory *serve_memory_open(const struct cli *cli, const struct serve_options *options,
                                  const struct serve_store *store, const struct model_share *shares);
 
-/* Reads --tenant-share into the arena: ERR_INVALID, or ERR_LIMIT when together they are more than half of the RAM tier. */
+/* Reads --tenant-share, then --tenant-ssd-share into the arena: ERR_INVALID, or ERR_LIMIT when together they are more than half of the tier. */
 enum err serve_read_shares(const struct cli *cli, const struct serve_options *options, uint64_t ram_bytes,
                            struct model_share **shares, struct errinfo *info) NODISCARD;
 

@@ -1,5 +1,5 @@
 /*
- * serve_memory.c: how much memory the server may use, and how much of its RAM tier belongs to whom.
+ * serve_memory.c: how much memory the server may use, and how much of its tiers belongs to whom.
  */
 #include <string.h>
 
@@ -55,32 +55,46 @@ struct memory *serve_memory_open(const struct cli *cli, const struct serve_optio
 
 /* ---- shares ---- */
 
-static enum err read_share(const struct cli *cli, const char *text, uint64_t whole, struct model_share *share,
-                           struct errinfo *info)
+static enum err read_share(const struct cli *cli, const char *option, const char *text, uint64_t whole,
+                           const char **tenant, uint64_t *bytes, struct errinfo *info)
 {
     const char *equals = strrchr(text, '=');
     struct str name = {text, equals != NULL ? (size_t)(equals - text) : 0};
 
-    if (name.len == 0 || units_parse_size(str_from(equals + 1), whole, &share->bytes, NULL) != ERR_OK)
-        return err_set(info, ERR_INVALID, "--tenant-share %s: expected TENANT=SIZE", text);
-    share->tenant = arena_strdup(cli->arena, name);
-    return share->tenant != NULL ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for --tenant-share");
+    if (name.len == 0 || units_parse_size(str_from(equals + 1), whole, bytes, NULL) != ERR_OK)
+        return err_set(info, ERR_INVALID, "--%s %s: expected TENANT=SIZE", option, text);
+    *tenant = arena_strdup(cli->arena, name);
+    return *tenant != NULL ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for --%s", option);
+}
+
+static uint64_t add(uint64_t sum, uint64_t bytes)
+{
+    return bytes > UINT64_MAX - sum ? UINT64_MAX : sum + bytes;
 }
 
 enum err serve_read_shares(const struct cli *cli, const struct serve_options *options, uint64_t ram_bytes,
                            struct model_share **out, struct errinfo *info)
 {
-    size_t count = options->shares.count;
-    uint64_t sum = 0;
+    size_t count = options->shares.count, disk = options->ssd_shares.count;
+    uint64_t sum = 0, disk_sum = 0;
 
-    *out = arena_alloc_array(cli->arena, count, sizeof(**out));
+    *out = arena_alloc_array(cli->arena, count + disk, sizeof(**out));
     if (*out == NULL)
         return err_set(info, ERR_NOMEM, "no memory for --tenant-share");
-    for (size_t i = 0; i < count; i++) {
-        TRY(read_share(cli, options->shares.items[i], ram_bytes, &(*out)[i], info));
-        sum = (*out)[i].bytes > UINT64_MAX - sum ? UINT64_MAX : sum + (*out)[i].bytes;
+    for (size_t i = 0; i < count + disk; i++) {
+        struct model_share *share = &(*out)[i];
+        *share = (struct model_share){0};
+        if (i < count)
+            TRY(read_share(cli, "tenant-share", options->shares.items[i], ram_bytes, &share->tenant, &share->bytes, info));
+        else
+            TRY(read_share(cli, "tenant-ssd-share", options->ssd_shares.items[i - count], options->ssd_bytes,
+                           &share->tenant, &share->ssd_bytes, info));
+        sum = add(sum, share->bytes);
+        disk_sum = add(disk_sum, share->ssd_bytes);
     }
     if (sum > ram_bytes / 2)
         return err_set(info, ERR_LIMIT, "--tenant-share: together more than half of --ram-cache; the rest is for all");
+    if (disk_sum > options->ssd_bytes / 2)
+        return err_set(info, ERR_LIMIT, "--tenant-ssd-share: together more than half of --ssd-max; the rest is for all");
     return ERR_OK;
 }

@@ -410,7 +410,7 @@ static enum err load(const struct pool_spec *spec, bool warm, bool (*progress)(f
         .template_text = model->template_text,
         .cache = models->store->cache,
         .shares = models->shares,
-        .shares_count = options->shares.count,
+        .shares_count = options->shares.count + options->ssd_shares.count,
         .sched = {.parallel = model->parallel,
                   .queue = (uint32_t)options->queue,
                   .exact = options->exact,

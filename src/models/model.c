@@ -23,6 +23,7 @@ struct model {
     struct engine *engine;
     char *name;
     struct hearth_cache *cache;
+    struct log *log;
     const struct model_share *shares;
     size_t shares_count;
     struct chat_template *tmpl;
@@ -125,12 +126,16 @@ static struct model_space *find_space_locked(struct model *model, const char *te
     return NULL;
 }
 
-static uint64_t share_of(const struct model *model, const char *tenant)
+static struct model_share share_of(const struct model *model, const char *tenant)
 {
+    struct model_share share = {.tenant = tenant};
+
     for (size_t i = 0; i < model->shares_count; i++)
-        if (strcmp(model->shares[i].tenant, tenant) == 0)
-            return model->shares[i].bytes;
-    return 0;
+        if (strcmp(model->shares[i].tenant, tenant) == 0) {
+            share.bytes += model->shares[i].bytes;
+            share.ssd_bytes += model->shares[i].ssd_bytes;
+        }
+    return share;
 }
 
 /* Opening takes locks of the cache, which rank above ours. */
@@ -143,13 +148,16 @@ static enum err add_space_locked(struct model *model, const char *tenant, struct
     lock_assert_held(&model->lock);
     if (model->spaces_count == SPACES_MAX || strlen(tenant) >= sizeof(added->tenant))
         return err_set(info, ERR_LIMIT, "more than %d tenants, or a name that is too long", SPACES_MAX);
-    uint64_t share = share_of(model, tenant);
-    int error = hearth_space_open(model->cache, &record, tenant, share, &added->space);
-    if (error == HEARTH_ERROR_MEMORY && share > 0)
+    struct model_share share = share_of(model, tenant);
+    int error = hearth_space_open(model->cache, &record, tenant, share.bytes, &added->space);
+    if (error == HEARTH_ERROR_MEMORY && share.bytes > 0)
         error = hearth_space_open(model->cache, &record, tenant, 0, &added->space);
     if (error != HEARTH_OK)
         return err_set(info, error == HEARTH_ERROR_MEMORY ? ERR_NOMEM : ERR_INVALID,
                        "no space in the cache: %s", hearth_error_text(error));
+    /* As with memory: what cannot be had is served without. */
+    if (share.ssd_bytes > 0 && hearth_space_set_ssd_share(added->space, share.ssd_bytes) != HEARTH_OK)
+        LOG_WARN(model->log, "model", "a share of the disk cannot be had", LOG_STR("tenant", tenant));
     snprintf(added->tenant, sizeof(added->tenant), "%s", tenant);
     model->spaces_count++;
     *out = added;
@@ -174,6 +182,17 @@ enum err model_space(struct model *model, const char *tenant, struct hearth_spac
     return err;
 }
 
+/* A share of the disk counts from now on, and not from the tenant's first request: what it left there is in reach of others till then. */
+static enum err open_shared_spaces(struct model *model, struct errinfo *info)
+{
+    struct hearth_space *space;
+
+    for (size_t i = 0; i < model->shares_count; i++)
+        if (model->shares[i].ssd_bytes > 0)
+            TRY(model_space(model, model->shares[i].tenant, &space, info));
+    return ERR_OK;
+}
+
 /* ---- open and close ---- */
 
 static enum err open_parts(struct model *model, const struct model_options *options,
@@ -183,6 +202,7 @@ static enum err open_parts(struct model *model, const struct model_options *opti
 
     TRY(open_template(model, options->template_text, options->log, info));
     TRY(open_tokens(model, options->tokens_cache_bytes, info));
+    TRY(open_shared_spaces(model, info));
     sched.engine = model->engine;
     sched.model = model->name;
     sched.clock = options->clock;
@@ -214,6 +234,7 @@ static struct model *create(const struct model_options *options)
     model->engine = options->engine;
     model->name = mem_strdup(options->name != NULL ? options->name : facts->name);
     choose_cache(model, options);
+    model->log = options->log;
     model->shares = options->shares;
     model->shares_count = options->shares_count;
     model->loaded_s = clock_wall_ns(options->clock) / NS_PER_S;

@@ -20,10 +20,11 @@
 
 struct model;
 
-/* Bytes of the RAM tier that are a tenant's own, whatever others do. */
+/* Bytes of the RAM tier and of the disk that are a tenant's own, whatever others do. Several for one tenant add up. */
 struct model_share {
     const char *tenant;
     uint64_t bytes;
+    uint64_t ssd_bytes;
 };
 
 struct model_options {

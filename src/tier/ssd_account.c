@@ -155,6 +155,12 @@ bool ssd_account_take_day(struct ssd_account *account, uint64_t bytes, uint64_t 
     return true;
 }
 
+uint64_t ssd_account_today(struct ssd_account *account, uint64_t wall_ns)
+{
+    turn_day(account, wall_ns);
+    return account->day_bytes;
+}
+
 void ssd_account_give_day(struct ssd_account *account, uint64_t bytes)
 {
     account->day_bytes -= MIN(bytes, account->day_bytes);

@@ -68,6 +68,8 @@ void ssd_account_end_write(struct ssd_account *account, uint64_t bytes);
 
 /* False when the day's bytes are used up. */
 bool ssd_account_take_day(struct ssd_account *account, uint64_t bytes, uint64_t wall_ns) NODISCARD;
+/* Those of today. */
+uint64_t ssd_account_today(struct ssd_account *account, uint64_t wall_ns);
 void ssd_account_give_day(struct ssd_account *account, uint64_t bytes); /* it was not written after all */
 /* What an earlier process wrote at that time. */
 void ssd_account_recall_day(struct ssd_account *account, uint64_t bytes, uint64_t written_wall_ns, uint64_t wall_ns);

@@ -2,8 +2,9 @@
  * ssd_impl.h: the inside of the SSD tier, shared by its files and by nobody else.
  *
  *      tier_ssd.c     the table of a tier: what callers do                    ssd_writer.c   puts: queue, threads, one file from start to end
- *      ssd_table.c    entries, their states, busy keys, eviction              ssd_reader.c   gets: queue, threads, verification
- *      ssd_recover.c  the start                                               ssd_janitor.c  unlinks, catalogue, second looks
+ *      ssd_table.c    entries, their states, busy keys                        ssd_reader.c   gets: queue, threads, verification
+ *      ssd_order.c    the order of use, shares, eviction                      ssd_janitor.c  unlinks, catalogue, times of files, second looks
+ *      ssd_recover.c  the start
  *
  *                     publish (writer)                   doom: drop, eviction, damage (table)
  *      [no entry] ------------------------> LIVE ---------------------------------------------> DOOMED --reap: unlink--> [no entry]
@@ -32,6 +33,7 @@
 #include "tier/ssd_catalogue.h"
 #include "tier/ssd_dir.h"
 #include "tier/ssd_format.h"
+#include "tier/ssd_order.h"
 #include "tier/tier_ssd.h"
 
 enum {
@@ -40,13 +42,19 @@ enum {
     SSD_READS_MAX = 1 << 16, /* that wait; one more is TIER_ERROR */
     SSD_QUARANTINE_SHARE = 8, /* of the cap: one part in so many, and no more, is for damaged files */
     SSD_BLIND_DROPS_MAX = 1 << 16,
+    SSD_OWNERS_MAX = 64, /* spaces with a share, and all others as one */
+    SSD_STAMP_MIN_S = 60, /* the time of a file is written no more often */
 };
 
 enum ssd_state { SSD_LIVE, SSD_FOREIGN, SSD_DOOMED };
 
 struct ssd_entry {
     struct map_node by_key; /* in `table` or in `doomed` */
-    struct list_node link;  /* in `lru`, or in `reapable` while nobody reaps it */
+    struct list_node link;  /* in the owner's `lru`, or in `reapable` while nobody reaps it */
+    struct list_node stale_link; /* in `stale`, when its file's time is behind */
+    struct ssd_owner *owner; /* LIVE and FOREIGN */
+    uint64_t space;        /* ssd_space_id; 0 when FOREIGN */
+    uint64_t order;        /* of use among all */
     struct hash256 key;
     struct hash128 digest; /* LIVE */
     uint64_t bytes;        /* of the payload; LIVE */
@@ -86,10 +94,11 @@ struct ssd_read {
     uint64_t id;
     struct hash256 key;
     uint64_t generation;
-    void *dst;
+    void *dst; /* NULL: it is verified, and delivered to nobody */
     uint64_t capacity;
     tier_done_fn done;
     void *arg;
+    uint64_t used_wall_ns; /* when it was read */
     bool cancelled;
 };
 
@@ -99,6 +108,7 @@ struct ssd_scratch {
     uint32_t header_cap;
     int32_t *tokens;
     uint32_t tokens_cap;
+    uint8_t *piece; /* of a payload that is delivered to nobody; NULL until one was */
 };
 
 struct tier_ssd {
@@ -116,7 +126,11 @@ struct tier_ssd {
     bool closing GUARDED_BY(lock); /* nothing new is taken */
     bool stop GUARDED_BY(lock);    /* threads end */
     struct map table GUARDED_BY(lock), doomed GUARDED_BY(lock);
-    struct list lru GUARDED_BY(lock), reapable GUARDED_BY(lock), busy GUARDED_BY(lock);
+    struct list reapable GUARDED_BY(lock), busy GUARDED_BY(lock);
+    struct ssd_owner owners[SSD_OWNERS_MAX] GUARDED_BY(lock); /* the first is the common one */
+    size_t owners_count GUARDED_BY(lock);
+    uint64_t uses GUARDED_BY(lock);
+    struct list stale GUARDED_BY(lock); /* entries whose file's time is behind */
     uint64_t live_count GUARDED_BY(lock), doomed_count GUARDED_BY(lock);
     uint64_t generation GUARDED_BY(lock);
     struct ssd_account account GUARDED_BY(lock);
@@ -135,6 +149,7 @@ struct tier_ssd {
     unsigned unread_count GUARDED_BY(lock);
     unsigned reaping GUARDED_BY(lock);       /* files being removed */
     uint64_t reaped GUARDED_BY(lock);        /* tries that ended */
+    bool failing GUARDED_BY(lock);           /* the last write was lost */
     uint64_t retry_at_ns GUARDED_BY(lock);   /* when the janitor tries again what failed */
     struct tier_stats stats GUARDED_BY(lock);
     struct tier_ssd_stats counters GUARDED_BY(lock);
@@ -160,8 +175,6 @@ void ssd_forget_locked(struct tier_ssd *ssd, const struct hash256 *key) REQUIRES
 void ssd_add_doomed_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock);
 /* Not found any more; the file goes. In a directory that is read only it is forgotten, and stays. */
 void ssd_doom_locked(struct tier_ssd *ssd, struct ssd_entry *entry, bool damaged) REQUIRES(lock);
-/* Dooms what was not used for long, `count_max` entries at most, until `bytes` are on their way. How many. */
-unsigned ssd_evict_locked(struct tier_ssd *ssd, uint64_t bytes, unsigned count_max) REQUIRES(lock);
 bool ssd_is_busy_locked(const struct tier_ssd *ssd, const struct hash256 *key) REQUIRES(lock);
 void ssd_set_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy, const struct hash256 *key) REQUIRES(lock);
 void ssd_unset_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy) REQUIRES(lock);
@@ -178,6 +191,7 @@ void ssd_end_puts(struct list *puts); /* TIER_CANCELLED */
 /* ---- ssd_reader.c ---- */
 
 void ssd_get(struct tier *tier, const struct hash256 *key, void *dst, uint64_t capacity, tier_done_fn done, void *arg, struct tier_op **op);
+void ssd_verify(struct tier *tier, const struct hash256 *key, tier_done_fn done, void *arg);
 void ssd_cancel(struct tier *tier, struct tier_op *op);
 void ssd_reader_run(void *ssd);
 void ssd_cancel_all(struct tier_ssd *ssd); /* at the end */

@@ -1,6 +1,6 @@
 /*
- * ssd_janitor.c: what has to be done in the directory and nobody waits for: unlinks, records for the catalogue, a second look at what could
- * not be read, room for others on a full disk.
+ * ssd_janitor.c: what has to be done in the directory and nobody waits for: unlinks, records for the catalogue, times of last use, a second
+ * look at what could not be read, room for others on a full disk.
  *
  * One thread, in a queue of nobody's (keeps I60): a writer that needs the room of doomed files removes them itself, through the same
  * function. What fails is tried again after a while (retry_ns), and with every put that needs it.
@@ -38,7 +38,9 @@ static enum err remove_file(struct tier_ssd *ssd, const struct ssd_entry *entry,
     *kept = false;
     if (entry->temp != NULL)
         return ssd_dir_discard(&ssd->dir, entry->temp, info);
-    const uint64_t bytes_max = ssd->options.bytes_max / SSD_QUARANTINE_SHARE;
+    lock_enter(&ssd->lock);
+    const uint64_t bytes_max = ssd->account.limits.bytes_max / SSD_QUARANTINE_SHARE;
+    lock_leave(&ssd->lock);
     return entry->damaged ? ssd_dir_quarantine(&ssd->dir, &entry->key, bytes_max, kept, info)
                           : ssd_dir_remove(&ssd->dir, &entry->key, info);
 }
@@ -200,7 +202,7 @@ static bool work(struct tier_ssd *ssd)
     bool rescan = !paused && ssd->unread_count > 0;
     uint64_t excess = excess_locked(ssd, missing);
     if (excess > 0 && !reap)
-        reap = ssd_evict_locked(ssd, excess, SSD_UNLINKS_PER_PUT) > 0 && !paused;
+        reap = ssd_evict_locked(ssd, NULL, excess, SSD_UNLINKS_PER_PUT) > 0 && !paused;
     if (rescan)
         ssd->retry_at_ns = clock_deadline_ns(clock_real(), ssd->options.retry_ns);
     lock_leave(&ssd->lock);
@@ -212,6 +214,7 @@ static bool work(struct tier_ssd *ssd)
         (void)ssd_reap_one(ssd, NULL);
     if (rescan)
         (void)ssd_rescan(ssd);
+    ssd_stamp_some(ssd);
     return records || reap;
 }
 

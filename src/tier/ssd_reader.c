@@ -21,7 +21,7 @@
 #include "base/mem.h"
 #include "tier/ssd_impl.h"
 
-enum { READ_BYTES = SSD_FRAME_BYTES, STAMP_MIN_S = 60 };
+enum { READ_BYTES = SSD_FRAME_BYTES };
 
 /* ---- scratch ---- */
 
@@ -29,6 +29,7 @@ void ssd_scratch_fini(struct ssd_scratch *scratch)
 {
     mem_free(scratch->header);
     mem_free(scratch->tokens);
+    mem_free(scratch->piece);
     *scratch = (struct ssd_scratch){0};
 }
 
@@ -58,6 +59,13 @@ bool ssd_scratch_reserve_tokens(struct ssd_scratch *scratch, uint32_t count)
     scratch->tokens = tokens;
     scratch->tokens_cap = count;
     return true;
+}
+
+static bool reserve_piece(struct ssd_scratch *scratch)
+{
+    if (scratch->piece == NULL)
+        scratch->piece = mem_try_alloc_aligned(SSD_ALIGNMENT, READ_BYTES);
+    return scratch->piece != NULL;
 }
 
 /* ---- headers ---- */
@@ -136,7 +144,7 @@ static enum err read_payload(struct reading *reading, const struct ssd_header *h
     uint64_t bytes = header->meta.bytes;
 
     for (uint64_t at = 0; at < bytes;) {
-        uint8_t *to = (uint8_t *)reading->read->dst + at;
+        uint8_t *dst = reading->read->dst, *to = dst ? dst + at : reading->scratch->piece;
         size_t piece = MIN(bytes - at, READ_BYTES);
         size_t whole = piece / SSD_ALIGNMENT * SSD_ALIGNMENT;
         if (is_cancelled(reading))
@@ -153,7 +161,7 @@ static enum err read_payload(struct reading *reading, const struct ssd_header *h
     return ERR_OK;
 }
 
-/* The use is written to the file now and then, so that a restart knows it. */
+/* The use is written to the file now and then, so that a restart knows it: here, since it is open. */
 static void stamp(struct reading *reading)
 {
     struct tier_ssd *ssd = reading->ssd;
@@ -161,8 +169,9 @@ static void stamp(struct reading *reading)
 
     lock_enter(&ssd->lock);
     struct ssd_entry *entry = ssd_find_live_locked(ssd, &reading->read->key);
+    reading->read->used_wall_ns = now;
     bool due = entry != NULL && !ssd->dir.read_only &&
-               now > entry->stamped_wall_ns + STAMP_MIN_S * NS_PER_S;
+               now > entry->stamped_wall_ns + SSD_STAMP_MIN_S * NS_PER_S;
     if (due) {
         entry->stamped_wall_ns = now;
         ssd->counters.stamps++;
@@ -184,10 +193,12 @@ static enum err read_open(struct reading *reading, uint64_t file_bytes, enum ssd
         return ERR_OK;
     if (header.meta.bytes > read->capacity)
         return ERR_LIMIT;
+    if (read->dst == NULL && !reserve_piece(reading->scratch))
+        return ERR_NOMEM;
     ssd_payload_init(&payload, &reading->ssd->format, &header);
     TRY(read_payload(reading, &header, &payload));
     *result = ssd_payload_finish(&payload);
-    if (*result == SSD_OK)
+    if (*result == SSD_OK && read->dst != NULL)
         stamp(reading);
     return ERR_OK;
 }
@@ -226,7 +237,7 @@ static enum tier_result result_of(enum err err, enum ssd_result result)
 static enum tier_result run(struct tier_ssd *ssd, struct ssd_read *read,
                             struct ssd_scratch *scratch)
 {
-    bool aligned = (uintptr_t)read->dst % SSD_ALIGNMENT == 0;
+    bool aligned = (uintptr_t)read->dst % SSD_ALIGNMENT == 0; /* NULL is: pieces are */
     struct reading reading = {
         .ssd = ssd, .read = read, .scratch = scratch, .direct = aligned && !ssd->options.no_direct};
     enum ssd_result result = SSD_OK;
@@ -259,16 +270,16 @@ static void count_locked(struct tier_ssd *ssd, const struct ssd_read *read, enum
 {
     struct ssd_entry *entry = ssd_find_live_locked(ssd, &read->key);
 
-    ssd->stats.gets_done += result == TIER_OK;
+    ssd->stats.gets_done += result == TIER_OK && read->dst != NULL;
     ssd->stats.missing += result == TIER_MISSING;
     ssd->stats.damaged += result == TIER_DAMAGED;
     ssd->stats.errors += result == TIER_ERROR;
-    if (result == TIER_OK && entry != NULL) {
-        entry->verified |= entry->generation == read->generation;
-        entry->used_wall_ns = MAX(entry->used_wall_ns, clock_wall_ns(ssd->options.clock));
-        list_move_back(&ssd->lru, &entry->link);
-        ssd->stats.bytes_read += entry->bytes;
-    }
+    if (result != TIER_OK || entry == NULL)
+        return;
+    entry->verified |= entry->generation == read->generation;
+    ssd->stats.bytes_read += entry->bytes;
+    if (read->dst != NULL) /* else nobody has used it */
+        ssd_order_use_locked(ssd, entry, read->used_wall_ns);
 }
 
 /* ---- the queue ---- */
@@ -312,7 +323,7 @@ static enum tier_result enqueue(struct tier_ssd *ssd, struct ssd_read *read, str
 
     lock_enter(&ssd->lock);
     struct ssd_entry *entry = ssd_find_live_locked(ssd, &read->key);
-    ssd->stats.gets++;
+    ssd->stats.gets += read->dst != NULL;
     if (entry == NULL)
         result = TIER_MISSING;
     else if (ssd->closing)
@@ -333,21 +344,35 @@ static enum tier_result enqueue(struct tier_ssd *ssd, struct ssd_read *read, str
     return result;
 }
 
-void ssd_get(struct tier *tier, const struct hash256 *key, void *dst, uint64_t capacity,
-             tier_done_fn done, void *arg, struct tier_op **op)
+static void begin(struct tier_ssd *ssd, const struct ssd_read *wanted, struct tier_op **op)
 {
-    struct tier_ssd *ssd = CONTAINER_OF(tier, struct tier_ssd, tier);
     struct ssd_read *read = mem_alloc(sizeof(*read));
 
-    *read =
-        (struct ssd_read){.key = *key, .dst = dst, .capacity = capacity, .done = done, .arg = arg};
+    *read = *wanted;
     if (op != NULL)
         *op = NULL;
     enum tier_result result = enqueue(ssd, read, op);
     if (result == TIER_OK)
         return;
     mem_free(read);
-    done(result, arg);
+    wanted->done(result, wanted->arg);
+}
+
+void ssd_get(struct tier *tier, const struct hash256 *key, void *dst, uint64_t capacity,
+             tier_done_fn done, void *arg, struct tier_op **op)
+{
+    struct ssd_read read = {
+        .key = *key, .dst = dst, .capacity = capacity, .done = done, .arg = arg};
+
+    assert(dst != NULL);
+    begin(CONTAINER_OF(tier, struct tier_ssd, tier), &read, op);
+}
+
+void ssd_verify(struct tier *tier, const struct hash256 *key, tier_done_fn done, void *arg)
+{
+    struct ssd_read read = {.key = *key, .capacity = UINT64_MAX, .done = done, .arg = arg};
+
+    begin(CONTAINER_OF(tier, struct tier_ssd, tier), &read, NULL);
 }
 
 void ssd_cancel(struct tier *tier, struct tier_op *op)

@@ -117,6 +117,7 @@ static void add_found(struct scan *scan, const struct ssd_dir_entry *file,
     if (found->state == SSD_LIVE) {
         entry->bytes = found->header.meta.bytes;
         entry->depth = found->header.meta.end;
+        entry->space = ssd_space_id(&found->header.meta.space);
         entry->digest = found->header.meta.digest;
     }
     lock_enter(&ssd->lock);
@@ -129,6 +130,7 @@ static void add_found(struct scan *scan, const struct ssd_dir_entry *file,
     ssd->counters.recovered += found->state == SSD_LIVE;
     ssd->counters.records_used += found->by_record;
     ssd->counters.foreign += found->state == SSD_FOREIGN;
+    ssd->counters.broken += found->state == SSD_DOOMED;
     if (found->state != SSD_DOOMED)
         ssd_insert_locked(ssd, entry);
     else if (ssd->dir.read_only)
@@ -276,18 +278,21 @@ static int by_use(const void *a, const void *b)
 /* Threads found the files in any order. Without memory for sorting the order stays as it is. */
 static void sort_lru(struct tier_ssd *ssd)
 {
-    size_t count = ssd->lru.count, i = 0;
+    const struct list *lru = &ssd->owners[0].lru; /* nobody has a share yet */
+    size_t count = lru->count, i = 0;
     struct ssd_entry **entries = mem_try_alloc_array(count, sizeof(struct ssd_entry *));
 
     if (entries == NULL || count == 0) {
         mem_free(entries);
         return;
     }
-    LIST_FOREACH (struct ssd_entry, entry, &ssd->lru, link)
+    LIST_FOREACH (struct ssd_entry, entry, lru, link)
         entries[i++] = entry;
     qsort(entries, count, sizeof(struct ssd_entry *), by_use);
+    lock_enter(&ssd->lock);
     for (i = 0; i < count; i++)
-        list_move_back(&ssd->lru, &entries[i]->link);
+        ssd_order_move_locked(ssd, entries[i]);
+    lock_leave(&ssd->lock);
     mem_free(entries);
 }
 
@@ -484,9 +489,10 @@ static struct use *list_uses(struct tier_ssd *ssd, size_t *count, const struct s
             break;
     }
     if (uses != NULL) {
-        LIST_FOREACH (struct ssd_entry, entry, &ssd->lru, link)
-            if (entry->state == SSD_LIVE)
-                uses[(*count)++] = (struct use){entry->key, entry->used_wall_ns, entry->bytes};
+        for (size_t i = 0; i < ssd->owners_count; i++)
+            LIST_FOREACH (struct ssd_entry, entry, &ssd->owners[i].lru, link)
+                if (entry->state == SSD_LIVE)
+                    uses[(*count)++] = (struct use){entry->key, entry->used_wall_ns, entry->bytes};
     }
     lock_leave(&ssd->lock);
     if (*count > 0)

@@ -1,20 +1,14 @@
 /*
- * ssd_table.c: which objects there are, in the order of their use, and which files are on their way out.
+ * ssd_table.c: which objects there are, and which files are on their way out.
  *
  * An entry is small (no tokens, no shape): a tier of a hundred thousand objects has some 20 MiB of them. What `each` shows beside it comes
  * from the catalogue or from the files.
- *
- * EVICTION takes the deepest (by its last token) of the least recently used quarter, of 32 at most. A tier is not told of uses in faster
- * tiers, so the beginning that many prompts share looks old here; but what is deep cannot be used without what is before it, and not the other
- * way round: so short anchors outlive long tails (keeps I103). FOREIGN files take part with the time of their last change, as the deepest.
  */
 #include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "tier/ssd_impl.h"
-
-enum { EVICTION_WINDOW_MAX = 32 };
 
 static uint64_t hash_of(const struct tier_ssd *ssd, const struct hash256 *key)
 {
@@ -89,7 +83,7 @@ void ssd_insert_locked(struct tier_ssd *ssd, struct ssd_entry *entry)
     assert(entry->state != SSD_DOOMED && entry->temp == NULL);
     entry->generation = ++ssd->generation;
     map_insert(&ssd->table, &entry->by_key, hash_of(ssd, &entry->key));
-    list_push_back(&ssd->lru, &entry->link);
+    ssd_order_insert_locked(ssd, entry);
     ssd_account_add(&ssd->account, share_of(entry->state), entry->charge);
     ssd->live_count += entry->state == SSD_LIVE;
 }
@@ -99,7 +93,7 @@ static void take_out_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUI
 {
     assert(entry->state != SSD_DOOMED);
     map_remove(&ssd->table, &entry->by_key);
-    list_remove(&ssd->lru, &entry->link);
+    ssd_order_remove_locked(ssd, entry);
     ssd_account_remove(&ssd->account, share_of(entry->state), entry->charge);
     ssd->live_count -= entry->state == SSD_LIVE;
 }
@@ -164,37 +158,6 @@ void ssd_doom_unseen_locked(struct tier_ssd *ssd, const struct hash256 *key)
     ssd_add_doomed_locked(ssd, entry);
 }
 
-/* Of two of the same depth the older. */
-static struct ssd_entry *victim_locked(const struct tier_ssd *ssd) REQUIRES(lock)
-{
-    size_t window = MIN(ssd->lru.count / 4 + 1, EVICTION_WINDOW_MAX);
-    struct list_node *node = list_first(&ssd->lru);
-    struct ssd_entry *victim = NULL;
-
-    for (size_t i = 0; i < window && node != NULL; i++, node = list_next(&ssd->lru, node)) {
-        struct ssd_entry *entry = CONTAINER_OF(node, struct ssd_entry, link);
-        if (victim == NULL || entry->depth > victim->depth)
-            victim = entry;
-    }
-    return victim;
-}
-
-unsigned ssd_evict_locked(struct tier_ssd *ssd, uint64_t bytes, unsigned count_max)
-{
-    unsigned count = 0;
-    uint64_t sum = 0;
-
-    lock_assert_held(&ssd->lock);
-    while (sum < bytes && count < count_max && !list_empty(&ssd->lru)) {
-        struct ssd_entry *entry = victim_locked(ssd);
-        sum += entry->charge;
-        count++;
-        ssd_doom_locked(ssd, entry, false);
-    }
-    ssd->counters.evicted += count;
-    return count;
-}
-
 /* ---- busy keys ---- */
 
 bool ssd_is_busy_locked(const struct tier_ssd *ssd, const struct hash256 *key)
@@ -254,18 +217,19 @@ void tier_ssd_check(struct tier *tier)
     lock_enter(&ssd->lock);
     map_check(&ssd->table);
     map_check(&ssd->doomed);
-    list_check(&ssd->lru);
-    LIST_FOREACH (struct ssd_entry, entry, &ssd->lru, link) {
-        assert(entry->state != SSD_DOOMED && ssd_find_locked(ssd, &entry->key) == entry); /* S1 */
-        live += entry->state == SSD_LIVE ? entry->charge : 0;
-        foreign += entry->state == SSD_FOREIGN ? entry->charge : 0;
-        count += entry->state == SSD_LIVE;
+    ssd_order_check_locked(ssd);
+    for (size_t i = 0; i < ssd->owners_count; i++) {
+        LIST_FOREACH (struct ssd_entry, entry, &ssd->owners[i].lru, link) {
+            live += entry->state == SSD_LIVE ? entry->charge : 0;
+            foreign += entry->state == SSD_FOREIGN ? entry->charge : 0;
+            count += entry->state == SSD_LIVE;
+        }
     }
     LIST_FOREACH (struct ssd_entry, entry, &ssd->reapable, link) {
         assert(entry->state == SSD_DOOMED);
         doomed += entry->charge;
     }
-    assert(ssd->lru.count == ssd->table.count && count == ssd->live_count);
+    assert(count == ssd->live_count);
     assert(list_empty(&ssd->puts) && list_empty(&ssd->puts_running) && ssd->puts_bytes == 0);
     assert(ssd->account.live == live && ssd->account.foreign == foreign);
     assert(ssd->account.doomed >= doomed && ssd->account.reserved == 0);

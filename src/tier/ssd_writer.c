@@ -72,7 +72,7 @@ static bool free_space(struct tier_ssd *ssd, const struct ssd_put *put, uint64_t
     lock_enter(&ssd->lock);
     uint64_t doomed = ssd->account.doomed, reaped = ssd->reaped;
     if (doomed < missing && !ssd->options.keep_all)
-        (void)ssd_evict_locked(ssd, missing - doomed, *unlinks);
+        (void)ssd_evict_locked(ssd, &put->meta.space, missing - doomed, *unlinks);
     lock_leave(&ssd->lock);
     return reap(ssd, put, reaped, unlinks);
 }
@@ -214,6 +214,7 @@ static enum tier_result published(struct tier_ssd *ssd, struct ssd_put *put, con
                                 .digest = put->meta.digest,
                                 .bytes = put->meta.bytes,
                                 .charge = put->charge,
+                                .space = ssd_space_id(&put->meta.space),
                                 .depth = put->meta.end,
                                 .verified = true,
                                 .used_wall_ns = put->meta.used_wall_ns,
@@ -230,6 +231,7 @@ static enum tier_result published(struct tier_ssd *ssd, struct ssd_put *put, con
         ssd_insert_locked(ssd, entry);
         ssd_add_record_locked(ssd, header, put->header_bytes);
         ssd->stats.bytes_written += put->meta.bytes;
+        ssd->failing = false;
         cond_signal(&ssd->for_janitor);
     } else {
         ssd_add_doomed_locked(ssd, entry); /* dropped while it was renamed (S4) */
@@ -249,6 +251,7 @@ static enum tier_result lost(struct tier_ssd *ssd, const struct ssd_put *put, en
     hash256_hex(&put->meta.key, key);
     lock_enter(&ssd->lock);
     ssd->counters.lost++;
+    ssd->failing = true;
     lock_leave(&ssd->lock);
     LOG_ERROR(ssd->options.log, "ssd", "object lost", LOG_STR("key", key),
               LOG_UINT("bytes", put->meta.bytes), LOG_STR("error", info->text));
@@ -274,8 +277,7 @@ static bool is_there_locked(struct tier_ssd *ssd, const struct tier_meta *meta) 
     if (entry == NULL || !entry->verified || entry->bytes != meta->bytes ||
         !digest_is_known(&meta->digest) || !hash128_eq(&entry->digest, &meta->digest))
         return false;
-    entry->used_wall_ns = MAX(entry->used_wall_ns, meta->used_wall_ns);
-    list_move_back(&ssd->lru, &entry->link);
+    ssd_order_use_locked(ssd, entry, meta->used_wall_ns);
     ssd->counters.same++;
     return true;
 }
@@ -483,7 +485,7 @@ static bool reserve_locked(struct tier_ssd *ssd, const struct ssd_put *put) REQU
     uint64_t missing = ssd_account_missing(&ssd->account, put->reserved);
 
     if (missing > 0 && missing != UINT64_MAX && !ssd->options.keep_all)
-        (void)ssd_evict_locked(ssd, missing, SSD_UNLINKS_PER_PUT);
+        (void)ssd_evict_locked(ssd, &put->meta.space, missing, SSD_UNLINKS_PER_PUT);
     return ssd_account_try_reserve(&ssd->account, put->reserved);
 }
 

@@ -1,5 +1,5 @@
 /*
- * tier.c: the names of results; everything else about a tier is its own business.
+ * tier.c: the names of results, and waiting for one; everything else about a tier is its own business.
  */
 #include "tier/tier.h"
 
@@ -12,4 +12,39 @@ const char *tier_result_name(enum tier_result result)
     };
 
     return (unsigned)result < COUNT_OF(names) ? names[result] : "unknown";
+}
+
+void tier_answer_init(struct tier_answer *answer)
+{
+    *answer = (struct tier_answer){0};
+    lock_init(&answer->lock, "answer", LOCK_RANK_QUEUE);
+    cond_init(&answer->changed);
+}
+
+void tier_answer_fini(struct tier_answer *answer)
+{
+    cond_fini(&answer->changed);
+    lock_fini(&answer->lock);
+}
+
+void tier_answer_done(enum tier_result result, void *arg)
+{
+    struct tier_answer *answer = arg;
+
+    lock_enter(&answer->lock);
+    answer->result = result;
+    answer->done = true;
+    cond_signal(&answer->changed);
+    lock_leave(&answer->lock);
+}
+
+enum tier_result tier_answer_wait(struct tier_answer *answer)
+{
+    lock_enter(&answer->lock);
+    while (!answer->done)
+        cond_wait(&answer->changed, &answer->lock);
+    enum tier_result result = answer->result;
+    answer->done = false;
+    lock_leave(&answer->lock);
+    return result;
 }

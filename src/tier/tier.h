@@ -24,6 +24,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/lock.h"
 
 /* X(value, name) */
 #define TIER_RESULT_TABLE(X)                                                                       \
@@ -57,7 +58,11 @@ struct tier_meta {
     uint32_t tokens_count;
 };
 
+/* DEGRADED: works, but something of it does not: its last write failed, or a part of it cannot be read or removed. */
+enum tier_state { TIER_STATE_OK, TIER_STATE_DEGRADED, TIER_STATE_READ_ONLY };
+
 struct tier_stats {
+    enum tier_state state;
     uint64_t objects;
     uint64_t bytes, bytes_max;  /* of all that is held for them, at least their own; and the cap */
     uint64_t puts, puts_done;   /* taken; stored */
@@ -66,7 +71,15 @@ struct tier_stats {
     uint64_t missing, damaged, errors; /* gets; gets; both */
     uint64_t refused;           /* puts that were not taken */
     uint64_t bytes_written, bytes_read;
+    uint64_t evictions;         /* by the tier itself */
+    uint64_t day_bytes;         /* written today, where there is a budget for it */
     uint64_t queue_length;
+};
+
+/* What may be changed while it runs; 0: as it is. */
+struct tier_limits {
+    uint64_t bytes_max;
+    uint64_t day_bytes_max; /* UINT64_MAX: none */
 };
 
 struct tier;
@@ -93,6 +106,17 @@ struct tier_ops {
     void (*stats)(struct tier *tier, struct tier_stats *stats);
     /* Waits until queued puts are stored, at most that long. False: some are not. Optional. */
     bool (*flush)(struct tier *tier, uint64_t timeout_ns);
+    /* Reads an object and says what a get would: no byte is delivered, and nobody has used it. One that is damaged goes the way that it
+     * goes with a get. Optional, and so are all below but close. */
+    void (*verify)(struct tier *tier, const struct hash256 *key, tier_done_fn done, void *arg);
+    /* The digest that a get compares with; false when the object is not here. */
+    bool (*digest)(struct tier *tier, const struct hash256 *key, struct hash128 *digest);
+    /* Somebody used these objects elsewhere: they are as recent as if they had been read. Unknown keys are no error. */
+    void (*touch)(struct tier *tier, const struct hash256 *keys, size_t count);
+    /* So many bytes of what a space holds are not evicted for others. False: not written to, more than half of the cap together, or too many. */
+    bool (*set_share)(struct tier *tier, const struct hash256 *space, uint64_t bytes);
+    /* False: it has no such limits, or is not written to. */
+    bool (*set_limits)(struct tier *tier, const struct tier_limits *limits);
     void (*close)(struct tier *tier); /* frees it; running operations are cancelled or finished, their callbacks made before it returns */
 };
 
@@ -107,5 +131,18 @@ static inline void tier_close(struct tier **tier)
         (*tier)->ops->close(*tier);
     *tier = NULL;
 }
+
+/* Waiting for one operation after another, for threads that have time: tier_answer_done and the answer are its `done` and `arg`. */
+struct tier_answer {
+    struct lock lock;
+    struct cond changed;
+    bool done GUARDED_BY(lock);
+    enum tier_result result GUARDED_BY(lock);
+};
+
+void tier_answer_init(struct tier_answer *answer);
+void tier_answer_fini(struct tier_answer *answer);
+void tier_answer_done(enum tier_result result, void *answer);
+enum tier_result tier_answer_wait(struct tier_answer *answer); /* then it can be used for the next */
 
 #endif

@@ -2,7 +2,7 @@
  * tier_ssd.c: the directory as a tier: opening, the table of operations, closing.
  *
  *      open:   directory and lock -> recover -> threads                          closed again in the opposite order when one fails
- *      close:  nothing new -> puts for at most close_wait_ns -> the rest cancelled -> threads end -> doomed files -> catalogue -> lock
+ *      close:  nothing new -> puts for at most close_wait_ns -> the rest cancelled -> threads end -> doomed files, times of use -> catalogue -> lock
  *
  * ssd_impl.h says which file does what. Not here: what is worth keeping (the cache's business, as far as it drops; else ssd_table.c chooses) and any answer to a caller that says more than a result of tier.h.
  */
@@ -59,6 +59,45 @@ static bool ssd_has(struct tier *tier, const struct hash256 *key)
     return has;
 }
 
+static enum tier_state state_of_locked(const struct tier_ssd *ssd) REQUIRES(lock)
+{
+    bool stuck = ssd->doomed_count > 0 && ssd->retry_at_ns > clock_mono_ns(clock_real());
+
+    if (ssd->dir.read_only)
+        return TIER_STATE_READ_ONLY;
+    return ssd->failing || ssd->unread_count > 0 || stuck ? TIER_STATE_DEGRADED : TIER_STATE_OK;
+}
+
+static bool ssd_digest(struct tier *tier, const struct hash256 *key, struct hash128 *digest)
+{
+    struct tier_ssd *ssd = ssd_of(tier);
+
+    lock_enter(&ssd->lock);
+    const struct ssd_entry *entry = ssd_find_live_locked(ssd, key);
+    if (entry != NULL)
+        *digest = entry->digest;
+    lock_leave(&ssd->lock);
+    return entry != NULL;
+}
+
+/* What is above a lower cap is evicted by the janitor. */
+static bool ssd_set_limits(struct tier *tier, const struct tier_limits *limits)
+{
+    struct tier_ssd *ssd = ssd_of(tier);
+
+    if (ssd->dir.read_only)
+        return false;
+    lock_enter(&ssd->lock);
+    if (limits->bytes_max > 0)
+        ssd->account.limits.bytes_max = limits->bytes_max;
+    if (limits->day_bytes_max > 0)
+        ssd->account.limits.day_bytes_max =
+            limits->day_bytes_max == UINT64_MAX ? 0 : limits->day_bytes_max;
+    cond_signal(&ssd->for_janitor);
+    lock_leave(&ssd->lock);
+    return true;
+}
+
 static void ssd_stats(struct tier *tier, struct tier_stats *stats)
 {
     struct tier_ssd *ssd = ssd_of(tier);
@@ -68,6 +107,9 @@ static void ssd_stats(struct tier *tier, struct tier_stats *stats)
     stats->objects = ssd->live_count;
     stats->bytes = ssd->account.live;
     stats->bytes_max = ssd->account.limits.bytes_max;
+    stats->state = state_of_locked(ssd);
+    stats->evictions = ssd->counters.evicted;
+    stats->day_bytes = ssd_account_today(&ssd->account, clock_wall_ns(ssd->options.clock));
     stats->queue_length = ssd->puts.count + ssd->puts_running.count + ssd->reads.count;
     lock_leave(&ssd->lock);
 }
@@ -167,6 +209,7 @@ static void ssd_close(struct tier *tier)
     end_operations(ssd);
     end_threads(ssd);
     ssd_reap_rest(ssd);
+    ssd_stamp_rest(ssd);
     ssd_tidy_catalogue(ssd);
     ssd_free(ssd);
 }
@@ -181,6 +224,11 @@ static const struct tier_ops ssd_ops = {
     .each = ssd_each,
     .stats = ssd_stats,
     .flush = ssd_flush,
+    .verify = ssd_verify,
+    .digest = ssd_digest,
+    .touch = ssd_touch,
+    .set_share = ssd_set_share,
+    .set_limits = ssd_set_limits,
     .close = ssd_close,
 };
 
@@ -230,10 +278,11 @@ static struct tier_ssd *ssd_create(const struct tier_ssd_options *options)
     map_init(&ssd->table);
     map_init(&ssd->doomed);
     buf_init(&ssd->records, RECORDS_BYTES_MAX);
-    struct list *lists[] = {&ssd->lru,          &ssd->reapable, &ssd->busy,         &ssd->puts,
-                            &ssd->puts_running, &ssd->reads,    &ssd->reads_running};
+    struct list *lists[] = {&ssd->reapable,     &ssd->busy,  &ssd->puts,
+                            &ssd->puts_running, &ssd->reads, &ssd->reads_running};
     for (size_t i = 0; i < COUNT_OF(lists); i++)
         list_init(lists[i]);
+    ssd_order_init(ssd);
     return ssd;
 }
 

@@ -81,6 +81,7 @@ enum err tier_ssd_open(struct tier **tier, const struct tier_ssd_options *option
     X(foreign, "files left alone: of another installation, version or setting, or unreadable")     \
     X(odd, "entries of the directory that are not ours")                                           \
     X(temps_removed, "temporary files of an earlier process")                                      \
+    X(broken, "files found damaged at the start")                                                  \
     X(recovered, "objects found at the start")                                                     \
     X(records_used, "of them by the catalogue alone")                                              \
     X(rescans, "tries to read what could not be read at the start")                                \

@@ -3,11 +3,17 @@
  */
 #include <hearth/hearth.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/file_fault.h"
+#include "cache/cache.h"
 #include "support/cache_kit.h"
+#include "support/ssd_kit.h"
 #include "support/test.h"
+#include "tier/tier_ssd.h"
 
 enum { TOKENS = 200, FULL = HEARTH_KIND_FULL };
 
@@ -90,5 +96,265 @@ static void test_refusals(void **state)
     hearth_close(&second);
 }
 
+/* ---- numbers and limits ---- */
+
+static struct hearth_tier_stats tier_of(const struct kit *kit, enum hearth_tier tier)
+{
+    struct hearth_tier_stats stats = {.struct_size = sizeof(stats)};
+
+    assert_int_equal(hearth_get_tier(kit->cache, tier, &stats), HEARTH_OK);
+    assert_int_equal(stats.struct_size, sizeof(stats));
+    return stats;
+}
+
+static void flush(const struct kit *kit)
+{
+    assert_true(kit->cache->slow->ops->flush(kit->cache->slow, 20 * NS_PER_S));
+    mover_drain(kit->cache, 20000);
+}
+
+static void test_numbers_of_each_tier(void **state)
+{
+    struct hearth_tier_stats none = {.struct_size = sizeof(none)}, stats = none;
+    int32_t tokens[TOKENS];
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, 4 << 20, FULL);
+    assert_int_equal(hearth_get_tier(kit.cache, HEARTH_TIER_COUNT, &stats), HEARTH_ERROR_INVALID);
+    stats = tier_of(&kit, HEARTH_TIER_SSD);
+    assert_memory_equal(&stats, &none, sizeof(none)); /* off */
+    assert_int_equal(hearth_set_ssd_bytes(kit.cache, 1 << 20), HEARTH_ERROR_INVALID);
+    assert_int_equal(hearth_set_ssd_day_bytes(kit.cache, 1 << 20), HEARTH_ERROR_INVALID);
+    kit_close(&kit);
+
+    kit_tokens(tokens, TOKENS, 1);
+    open_kit(&kit, key);
+    uint64_t objects = kit_store(&kit, tokens, TOKENS, NULL), bytes = TOKENS * 64;
+    flush(&kit);
+    assert_int_equal(kit_restore(&kit, tokens, TOKENS, NULL), TOKENS - 1);
+    stats = tier_of(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(stats.state, HEARTH_STATE_OK);
+    assert_int_equal(stats.objects, objects);
+    assert_int_equal(stats.stores, objects);
+    assert_int_equal(stats.hits, 1);
+    assert_int_equal(stats.read_bytes, bytes);
+    assert_int_equal(stats.written_bytes, bytes);
+    assert_int_equal(stats.cap, 8 << 20);
+    assert_true(stats.used >= bytes && stats.used <= stats.cap);
+    stats = tier_of(&kit, HEARTH_TIER_SSD);
+    assert_int_equal(stats.state, HEARTH_STATE_OK);
+    assert_int_equal(stats.objects, objects);
+    assert_int_equal(stats.stores, objects);
+    assert_int_equal(stats.hits, 0);
+    assert_int_equal(stats.written_bytes, bytes);
+    assert_true(stats.written_today >= bytes);
+    assert_int_equal(stats.read_bytes + stats.evictions + stats.errors, 0);
+    assert_int_equal(stats.cap, 64 << 20);
+    hearth_clear(kit.cache, NULL, HEARTH_TIER_RAM);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_RAM).objects, 0);
+    assert_int_equal(kit_restore(&kit, tokens, TOKENS, NULL), TOKENS - 1);
+    stats = tier_of(&kit, HEARTH_TIER_SSD);
+    assert_int_equal(stats.hits, 1);
+    assert_int_equal(stats.read_bytes, bytes);
+    uint64_t today = stats.written_today;
+    hearth_reset_stats(kit.cache);
+    stats = tier_of(&kit, HEARTH_TIER_SSD);
+    assert_int_equal(stats.hits + stats.read_bytes + stats.written_bytes + stats.stores, 0);
+    assert_int_equal(stats.objects, objects);
+    assert_int_equal(stats.written_today, today); /* the budget's, not a counter */
+    kit_close(&kit);
+}
+
+/* A process that only reads beside one that writes. */
+static void test_read_only_is_said(void **state)
+{
+    struct hearth_options options = kit_options(1 << 20);
+    struct hearth_ssd_options ssd = ssd_options();
+    struct hearth_tier_stats stats = {.struct_size = sizeof(stats)};
+    struct hearth_cache *reader;
+    struct kit kit;
+
+    (void)state;
+    open_kit(&kit, key);
+    ssd.read_only = true;
+    assert_int_equal(hearth_open(&reader, &options, NULL), HEARTH_OK);
+    assert_int_equal(hearth_attach_ssd(reader, &ssd, NULL), HEARTH_OK);
+    assert_int_equal(hearth_get_tier(reader, HEARTH_TIER_SSD, &stats), HEARTH_OK);
+    assert_int_equal(stats.state, HEARTH_STATE_READ_ONLY);
+    assert_int_equal(hearth_set_ssd_bytes(reader, 1 << 20), HEARTH_ERROR_INVALID);
+    hearth_close(&reader);
+    kit_close(&kit);
+}
+
+/* A write that is lost is seen until one is not. */
+static void test_degraded_is_said(void **state)
+{
+    struct file_fault fault;
+    struct tier_ssd_options ssd = ssd_kit_options(ssd_kit_new_path(), 64 << 20);
+    struct hearth_options options = kit_options(8 << 20);
+    struct hearth_model model = kit_model(FULL);
+    int32_t tokens[16];
+    struct kit kit;
+
+    (void)state;
+    file_fault_init(&fault, file_sys_real());
+    fault.calls = UINT64_C(1) << FILE_CALL_PWRITE;
+    fault.errnum = EIO;
+    ssd.fs = &fault.sys;
+    kit_open_with(&kit, &options, &model);
+    cache_attach_tier(kit.cache, ssd_kit_open(&ssd), 1e9);
+    fault_arm(&fault.when, 1, true);
+    kit_tokens(tokens, 16, 1);
+    kit_store(&kit, tokens, 16, NULL);
+    flush(&kit);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_SSD).state, HEARTH_STATE_DEGRADED);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_SSD).errors, 1);
+    fault_arm(&fault.when, 0, false);
+    kit_tokens(tokens, 16, 2);
+    kit_store(&kit, tokens, 16, NULL);
+    flush(&kit);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_SSD).state, HEARTH_STATE_OK);
+    kit_close(&kit);
+}
+
+static uint64_t store_many(const struct kit *kit, uint32_t from, uint32_t count)
+{
+    int32_t tokens[16];
+
+    for (uint32_t i = 0; i < count; i++) {
+        kit_tokens(tokens, 16, from + i);
+        kit_store(kit, tokens, 16, NULL);
+        flush(kit);
+    }
+    return tier_of(kit, HEARTH_TIER_SSD).used;
+}
+
+static void test_the_cap_can_be_moved(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    open_kit(&kit, key);
+    uint64_t used = store_many(&kit, 1, 40);
+    assert_int_equal(hearth_set_ssd_bytes(kit.cache, 0), HEARTH_ERROR_INVALID);
+    uint64_t disk = ssd_kit_disk_bytes(test_dir()), cap = disk - used / 2;
+    assert_int_equal(hearth_set_ssd_bytes(kit.cache, cap), HEARTH_OK);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_SSD).cap, cap);
+    for (int i = 0; i < 2000 && ssd_kit_disk_bytes(test_dir()) > cap; i++)
+        clock_sleep_ns(clock_real(), 10 * NS_PER_MS);
+    assert_true(ssd_kit_disk_bytes(test_dir()) <= cap);
+    assert_true(tier_of(&kit, HEARTH_TIER_SSD).used > 0);
+    assert_true(store_many(&kit, 100, 40) <= cap);
+    assert_true(tier_of(&kit, HEARTH_TIER_SSD).evictions > 0);
+    assert_int_equal(hearth_set_ssd_bytes(kit.cache, 64 << 20), HEARTH_OK);
+    assert_true(store_many(&kit, 200, 80) > used);
+    tier_ssd_check(kit.cache->slow);
+    kit_close(&kit);
+}
+
+static void test_the_daily_budget_can_be_moved(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    open_kit(&kit, key);
+    store_many(&kit, 1, 10);
+    uint64_t today = tier_of(&kit, HEARTH_TIER_SSD).written_today;
+    assert_int_equal(hearth_set_ssd_day_bytes(kit.cache, today), HEARTH_OK); /* used up */
+    store_many(&kit, 100, 10);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_SSD).written_today, today);
+    assert_int_equal(hearth_set_ssd_day_bytes(kit.cache, 0), HEARTH_OK);
+    store_many(&kit, 200, 10);
+    assert_true(tier_of(&kit, HEARTH_TIER_SSD).written_today > today);
+    kit_close(&kit);
+}
+
+/* ---- shares, and what is hot in memory ---- */
+
+/* I100 through the public header: another tenant's flood leaves on disk what is within the share; without one it does not. */
+static bool survives_flood(uint64_t share)
+{
+    struct tier_ssd_options ssd = ssd_kit_options(ssd_kit_new_path(), 1 << 20);
+    struct hearth_options options = kit_options(512 << 10);
+    struct hearth_model model = kit_model(FULL);
+    int32_t tokens[64];
+    struct kit kit;
+
+    kit_open_with(&kit, &options, &model);
+    kit.row_bytes = 1024;
+    cache_attach_tier(kit.cache, ssd_kit_open(&ssd), 1e9);
+    struct kit anna = kit_space(&kit, &model, "anna", 0), bert = kit_space(&kit, &model, "bert", 0);
+    assert_int_equal(hearth_space_set_ssd_share(anna.space, 1 << 20), HEARTH_ERROR_MEMORY);
+    assert_int_equal(hearth_space_set_ssd_share(anna.space, share), HEARTH_OK);
+    kit_tokens(tokens, 64, 1);
+    kit_store(&anna, tokens, 64, NULL);
+    flush(&kit);
+    for (uint32_t i = 0; i < 60; i++) {
+        kit_tokens(tokens, 64, 100 + i);
+        kit_store(&bert, tokens, 64, NULL);
+        flush(&kit);
+    }
+    kit_check(&kit);
+    kit_tokens(tokens, 64, 1);
+    bool held = kit_restore(&anna, tokens, 64, NULL) == 63;
+    hearth_space_close(&anna.space);
+    hearth_space_close(&bert.space);
+    kit_close(&kit);
+    return held;
+}
+
+static void test_i100_a_share_of_the_disk(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, 1 << 20, FULL);
+    assert_int_equal(hearth_space_set_ssd_share(kit.space, 1 << 20), HEARTH_ERROR_INVALID);
+    kit_close(&kit);
+    assert_true(survives_flood(200 << 10));
+    assert_false(survives_flood(0));
+}
+
+/* What is hot in memory stays on the full disk below, and is there after a restart; what was written with it and not used is not. */
+static void test_i107_hot_in_memory_stays_on_disk(void **state)
+{
+    struct tier_ssd_options ssd = ssd_kit_options(ssd_kit_new_path(), 1 << 20);
+    struct hearth_options options = kit_options(32 << 20);
+    struct hearth_model model = kit_model(FULL);
+    int32_t hot[64], cold[64], tokens[64];
+    struct kit kit;
+
+    (void)state;
+    kit_open_with(&kit, &options, &model);
+    kit.row_bytes = 1024;
+    cache_attach_tier(kit.cache, ssd_kit_open(&ssd), 1e9);
+    kit_tokens(hot, 64, 1);
+    kit_tokens(cold, 64, 2);
+    kit_store(&kit, hot, 64, NULL);
+    kit_store(&kit, cold, 64, NULL);
+    flush(&kit);
+    for (uint32_t i = 0; i < 60; i++) {
+        kit_tokens(tokens, 64, 100 + i);
+        kit_store(&kit, tokens, 64, NULL);
+        flush(&kit);
+        assert_int_equal(kit_restore(&kit, hot, 64, NULL), 63);
+    }
+    assert_int_equal(kit_stats(&kit).promotions, 0); /* all of these hits were memory's */
+    assert_true(tier_of(&kit, HEARTH_TIER_SSD).evictions > 0);
+    kit_close(&kit);
+    kit_open_with(&kit, &options, &model);
+    kit.row_bytes = 1024;
+    hearth_space_close(&kit.space);
+    cache_attach_tier(kit.cache, ssd_kit_open(&ssd), 1e9);
+    assert_int_equal(hearth_space_open(kit.cache, &model, "", 0, &kit.space), HEARTH_OK);
+    assert_int_equal(kit_restore(&kit, hot, 64, NULL), 63);
+    assert_int_equal(kit_restore(&kit, cold, 64, NULL), 0);
+    kit_close(&kit);
+}
+
 TEST_SUITE(TEST(test_i107_a_restart_is_warm), TEST(test_another_installation_finds_nothing),
-           TEST(test_refusals))
+           TEST(test_refusals), TEST(test_numbers_of_each_tier), TEST(test_read_only_is_said),
+           TEST(test_degraded_is_said), TEST(test_the_cap_can_be_moved),
+           TEST(test_the_daily_budget_can_be_moved), TEST(test_i100_a_share_of_the_disk),
+           TEST(test_i107_hot_in_memory_stays_on_disk))

@@ -1,7 +1,10 @@
 /* Plans: how far, from which objects, and why not further. */
 #include <hearth/hearth.h>
 
+#include <string.h>
+
 #include "base/mem.h"
+#include "cache/cache.h"
 #include "support/cache_kit.h"
 #include "support/test.h"
 
@@ -312,6 +315,120 @@ static void test_i27_fault_loop_over_a_lookup(void **state)
     kit_close(&kit);
 }
 
+/* ---- probing ---- */
+
+/* As a peek says it, and the blocks beside; nothing of the cache has changed. */
+static void expect_probe(const struct kit *kit, const int32_t *tokens, size_t count)
+{
+    struct hearth_probe probe = {.struct_size = sizeof(probe)};
+    struct hearth_block blocks[200];
+    struct hearth_plan_info peek = kit_peek(kit, tokens, count);
+    struct hearth_stats before = kit_stats(kit), after;
+    uint32_t end = 0, by_tier = 0;
+
+    assert_int_equal(hearth_probe(kit->space, tokens, count, &probe, blocks, COUNT_OF(blocks)),
+                     HEARTH_OK);
+    after = kit_stats(kit);
+    assert_memory_equal(&before, &after, sizeof(before));
+    assert_int_equal(probe.boundary, peek.boundary);
+    assert_int_equal(probe.matched, peek.matched);
+    assert_int_equal(probe.match, peek.match);
+    assert_int_equal(probe.reason, peek.reason);
+    assert_int_equal(probe.first_difference, peek.first_difference);
+    assert_int_equal(probe.in_flight, peek.in_flight);
+    for (size_t i = 0; i < probe.blocks_count; i++) {
+        assert_int_equal(blocks[i].begin, end);
+        assert_true(blocks[i].end > end);
+        end = blocks[i].end;
+    }
+    assert_int_equal(end, probe.matched);
+    for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
+        by_tier += probe.tokens_by_tier[tier];
+    assert_int_equal(by_tier, probe.boundary);
+    kit_check(kit);
+}
+
+static void test_a_probe_says_what_a_lookup_would(void **state)
+{
+    static const uint32_t kinds[] = {HEARTH_KIND_FULL, HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT,
+                                     HEARTH_KIND_RECURRENT, HEARTH_KIND_FULL | HEARTH_KIND_SLIDING};
+    uint64_t seed = test_seed();
+    int32_t tokens[8][160];
+
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        struct kit kit;
+        kit_open(&kit, 256 << 10, kinds[round % COUNT_OF(kinds)]);
+        for (uint32_t i = 0; i < 8; i++) {
+            kit_tokens(tokens[i], 160, i + 1);
+            if (i > 0)
+                memcpy(tokens[i], tokens[test_random_below(&seed, i)],
+                       test_random_below(&seed, 160) * sizeof(int32_t));
+        }
+        for (int step = 0; step < 60; step++) {
+            const int32_t *prompt = tokens[test_random_below(&seed, 8)];
+            uint32_t count = 1 + (uint32_t)test_random_below(&seed, 160);
+            switch (test_random_below(&seed, 6)) {
+            case 0:
+                (void)kit_snapshot(&kit, prompt, count, count);
+                break;
+            case 1:
+                hearth_space_set_speed(kit.space, (double)test_random_below(&seed, 3) * 1e6,
+                                       (double)test_random_below(&seed, 2) * 1e6);
+                break;
+            default:
+                kit_store(&kit, prompt, count, NULL);
+            }
+            expect_probe(&kit, tokens[test_random_below(&seed, 8)],
+                         1 + (size_t)test_random_below(&seed, 160));
+        }
+        kit_close(&kit);
+    }
+}
+
+static void test_a_probe_and_who_leaves_next(void **state)
+{
+    struct hearth_probe probe = {.struct_size = sizeof(probe)};
+    struct hearth_flight *flight;
+    struct hearth_block blocks[3];
+    int32_t tokens[100];
+    struct kit kit;
+
+    (void)state;
+    kit_open_holding(&kit, FULL, tokens, 100);
+    /* Room for three of seven blocks: the others are counted. */
+    memset(blocks, 0xee, sizeof(blocks));
+    assert_int_equal(hearth_probe(kit.space, tokens, 100, &probe, blocks, 2), HEARTH_OK);
+    assert_int_equal(probe.blocks_count, 7);
+    assert_int_equal(blocks[1].end, 32);
+    assert_int_equal(blocks[1].tier, HEARTH_TIER_RAM);
+    assert_int_equal(blocks[2].end, 0xeeeeeeee);
+    assert_int_equal(probe.tokens_by_tier[HEARTH_TIER_RAM], 99);
+    /* The order of use, and the order in the heap of those that are alike, stay as they are. */
+    const struct object *object =
+        LIST_ENTRY(list_first(&kit.space->all), struct object, held_link);
+    uint64_t used_ns = object->used_ns, order = object->heap_order;
+    uint32_t uses = object->uses;
+    assert_int_equal(hearth_probe(kit.space, tokens, 100, &probe, NULL, 0), HEARTH_OK);
+    assert_int_equal(object->used_ns, used_ns);
+    assert_int_equal(object->heap_order, order);
+    assert_int_equal(object->uses, uses);
+    assert_int_equal(object->leases, 0);
+    /* Somebody computes on. */
+    tokens[50]++;
+    assert_int_equal(hearth_flight_open(kit.space, tokens, 100, &flight), HEARTH_OK);
+    assert_int_equal(hearth_probe(kit.space, tokens, 100, &probe, NULL, 0), HEARTH_OK);
+    assert_int_equal(probe.reason, HEARTH_REASON_IN_FLIGHT);
+    assert_int_equal(probe.in_flight, 99);
+    hearth_flight_close(&flight);
+    assert_int_equal(hearth_probe(kit.space, tokens, 0, &probe, NULL, 0), HEARTH_ERROR_INVALID);
+    /* An older program's struct is filled as far as it goes. */
+    probe = (struct hearth_probe){.struct_size = offsetof(struct hearth_probe, match), .match = HEARTH_MATCH_LCP};
+    assert_int_equal(hearth_probe(kit.space, tokens + 50, 1, &probe, NULL, 0), HEARTH_OK);
+    assert_int_equal(probe.match, HEARTH_MATCH_LCP);
+    kit_close(&kit);
+}
+
 TEST_SUITE(TEST(test_i2_i12_exact_repeat_leaves_one_token), TEST(test_kinds_of_match_and_reasons),
            TEST(test_i92_i3_branches_keep_each_other),
            TEST(test_i4_i15_hybrids_resume_at_snapshots_only), TEST(test_a_model_without_rows),
@@ -319,4 +436,5 @@ TEST_SUITE(TEST(test_i2_i12_exact_repeat_leaves_one_token), TEST(test_kinds_of_m
            TEST(test_i18_captured_windows_and_recurrent_state_together),
            TEST(test_peek_touches_and_counts_nothing), TEST(test_cheaper_to_compute),
            TEST(test_i100_foreign_names_only_the_own_tenant), TEST(test_invalid_arguments),
-           TEST(test_i27_fault_loop_over_a_lookup))
+           TEST(test_i27_fault_loop_over_a_lookup), TEST(test_a_probe_says_what_a_lookup_would),
+           TEST(test_a_probe_and_who_leaves_next))

@@ -78,6 +78,16 @@ static void test_unknown_values_have_a_name(void **state)
     assert_string_equal(hearth_error_text(-1), "unknown error");
 }
 
+static void test_every_state_has_a_name_of_its_own(void **state)
+{
+    (void)state;
+    assert_string_equal(hearth_tier_state_name(HEARTH_STATE_OFF), "off");
+    assert_string_equal(hearth_tier_state_name(HEARTH_STATE_OK), "ok");
+    assert_string_equal(hearth_tier_state_name(HEARTH_STATE_DEGRADED), "degraded");
+    assert_string_equal(hearth_tier_state_name(HEARTH_STATE_READ_ONLY), "read_only");
+    assert_string_equal(hearth_tier_state_name((enum hearth_tier_state)4), "unknown");
+}
+
 static void test_version_is_that_of_the_header(void **state)
 {
     (void)state;
@@ -88,4 +98,4 @@ TEST_SUITE(TEST(test_i104_every_reason_has_a_name_of_its_own),
            TEST(test_every_match_has_a_name_of_its_own),
            TEST(test_every_tier_has_a_name_of_its_own),
            TEST(test_every_error_has_a_text_of_its_own), TEST(test_unknown_values_have_a_name),
-           TEST(test_version_is_that_of_the_header))
+           TEST(test_every_state_has_a_name_of_its_own), TEST(test_version_is_that_of_the_header))

@@ -342,6 +342,16 @@ test_shares_of_tenants() {
     run "$HEARTH" serve m.gguf --port 0 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" --tenant-share anna=17MiB
     expect_status 2
     expect_err 'more than half'
+    start --api-key anna:a --api-key bert:b --ssd-dir "$PWD/ssd" --ssd-max 64MiB --tenant-ssd-share anna=32MiB
+    run curl -sS -o body -w '%{http_code}' "$url/v1/chat/completions" -H 'Authorization: Bearer b' -d "$chat"
+    expect_out 200
+    stop
+    run "$HEARTH" serve m.gguf --port 0 --ssd-dir "$PWD/ssd" --ssd-max 64MiB --state-dir "$PWD/state" --tenant-ssd-share anna=33MiB
+    expect_status 2
+    expect_err 'more than half of --ssd-max'
+    run "$HEARTH" serve m.gguf --port 0 --ssd-dir "$PWD/ssd" --state-dir "$PWD/state" --tenant-ssd-share anna
+    expect_status 2
+    expect_err 'tenant-ssd-share anna: expected TENANT=SIZE'
 }
 
 # The process of the model is killed: a request that was under way gets its dialect's error, the next one an answer from the cache.

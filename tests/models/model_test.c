@@ -137,14 +137,58 @@ static bool survives_flood(const struct model_share *shares, size_t count)
 /* What a tenant holds within its share is still there after another one's flood (I100). */
 static void test_i100_shares_of_tenants(void **state)
 {
-    static const struct model_share own[] = {{"bertha", 1 << 20}, {"anna", 1 << 20}}, others[] = {{"bert", 1 << 20}},
-                                    wild[] = {{"anna", UINT64_C(1) << 40}};
+    static const struct model_share own[] = {{"bertha", 1 << 20, 0}, {"anna", 1 << 20, 0}}, others[] = {{"bert", 1 << 20, 0}},
+                                    wild[] = {{"anna", UINT64_C(1) << 40, 0}};
 
     (void)state;
     assert_true(survives_flood(own, COUNT_OF(own)));
     assert_false(survives_flood(NULL, 0));
     assert_false(survives_flood(others, COUNT_OF(others)));
     assert_false(survives_flood(wild, COUNT_OF(wild))); /* cannot be had: a space without a share */
+}
+
+/* A process with a disk of 4 MiB: anna stores one object, or bert floods it, or nobody does anything. Whether anna has hers. */
+static bool run_with_disk(const struct model_share *share, struct hearth_ssd_options *ssd, const char *who)
+{
+    static const unsigned char key[HEARTH_KEY_BYTES] = "an installation";
+    struct hearth_options memory = {.struct_size = sizeof(memory), .ram_bytes = 4 << 20, .key = key};
+    struct model_options options = {.clock = clock_real(), .shares = share, .shares_count = 1};
+    struct hearth_space *space;
+    struct model *model;
+    bool held = false;
+
+    assert_int_equal(hearth_open(&options.cache, &memory, NULL), HEARTH_OK);
+    assert_int_equal(hearth_attach_ssd(options.cache, ssd, NULL), HEARTH_OK);
+    assert_ok(engine_fake_create(&options.engine, &(struct engine_fake_options){0}, NULL));
+    assert_ok(model_open(&model, &options, NULL));
+    if (who != NULL) {
+        assert_ok(model_space(model, who, &space, NULL));
+        for (uint32_t seed = 1; seed < (who[0] == 'a' ? 2 : 100); seed++)
+            put(space, seed);
+    } else {
+        assert_ok(model_space(model, "anna", &space, NULL));
+        held = holds(space, 1);
+    }
+    model_close(&model);
+    hearth_close(&options.cache);
+    return held;
+}
+
+/* The same on disk, from the load of the model on: anna is not there while bert floods it. */
+static void test_i100_shares_of_the_disk(void **state)
+{
+    static const struct model_share shares[] = {{"anna", 0, 1 << 20}, {"anna", 0, 0}};
+    char path[1024];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), "%s/%d", test_dir(), i);
+        struct hearth_ssd_options ssd = {.struct_size = sizeof(ssd), .path = path, .bytes_max = 4 << 20};
+        (void)run_with_disk(&shares[i], &ssd, "anna");
+        assert_true(run_with_disk(&shares[i], &ssd, NULL));
+        (void)run_with_disk(&shares[i], &ssd, "bert");
+        assert_int_equal(run_with_disk(&shares[i], &ssd, NULL), i == 0);
+    }
 }
 
 static void test_without_a_cache(void **state)
@@ -218,5 +262,5 @@ static void test_bad_templates(void **state)
     assert_null(model);
 }
 
-TEST_SUITE(TEST(test_has_all_parts), TEST(test_spaces_of_tenants), TEST(test_i100_shares_of_tenants), TEST(test_without_a_cache),
+TEST_SUITE(TEST(test_has_all_parts), TEST(test_spaces_of_tenants), TEST(test_i100_shares_of_tenants), TEST(test_i100_shares_of_the_disk), TEST(test_without_a_cache),
            TEST(test_i48_unsupported_is_not_off), TEST(test_bad_templates))

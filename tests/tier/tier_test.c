@@ -26,4 +26,35 @@ static void test_closing_nothing_is_allowed(void **state)
     assert_null(tier);
 }
 
-TEST_SUITE(TEST(test_results_have_names_of_their_own), TEST(test_closing_nothing_is_allowed))
+struct asked {
+    struct tier_answer answer;
+    enum tier_result result;
+};
+
+static void answer_later(void *arg)
+{
+    struct asked *asked = arg;
+
+    tier_answer_done(asked->result, &asked->answer);
+}
+
+/* Whether it comes before or after somebody waits, and one after another. */
+static void test_answers_are_waited_for(void **state)
+{
+    struct asked asked;
+
+    (void)state;
+    tier_answer_init(&asked.answer);
+    for (int i = 0; i < TIER_RESULT_COUNT; i++) {
+        struct thread thread = {0};
+        asked.result = (enum tier_result)i;
+        tier_answer_done(TIER_OK, &asked.answer);
+        assert_int_equal(tier_answer_wait(&asked.answer), TIER_OK);
+        assert_ok(thread_start(&thread, "answer", answer_later, &asked, NULL));
+        assert_int_equal(tier_answer_wait(&asked.answer), i);
+        thread_join(&thread);
+    }
+    tier_answer_fini(&asked.answer);
+}
+
+TEST_SUITE(TEST(test_answers_are_waited_for), TEST(test_results_have_names_of_their_own), TEST(test_closing_nothing_is_allowed))

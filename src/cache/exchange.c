@@ -1,0 +1,441 @@
+/*
+ * exchange.c: objects to and from a folder, so that what was computed on one machine need not be on another of the same installation.
+ *
+ *      export   place (watch.c) --> leased, in memory --> put into a tier_ssd over the folder, one after another
+ *      import   tier_ssd over the folder, read only --> records, parents first --> tokens of the whole path --> store: reserve, get, commit
+ *
+ * The folder is an SSD tier like any other: the same files under the same names, bound to the same keys, written and verified by the same
+ * code. So there is no second format, and nothing that comes from outside is believed more than what an earlier process left: the
+ * header's digest is keyed, the payload is compared while it is read, and the key of the object must be the one that its tokens make (keeps
+ * I101). An import goes through the front door (store.c): it takes room as any store does, and is written to the disk below as any other.
+ *
+ * A record has the tokens of its own blocks, and the key of the block before. As in recover.c, it is of use when that block is known: those
+ * of records that came before it are, by their keys.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/seal.h"
+#include "cache/cache.h"
+#include "tier/tier_ssd.h"
+
+enum { READ_MS_MAX = 60000, RECORDS_MAX = 1 << 20 };
+
+static int say(char *message, int error, const char *text)
+{
+    if (message != NULL)
+        snprintf(message, HEARTH_MESSAGE_BYTES, "%.255s", text);
+    return error;
+}
+
+static int open_folder(const struct hearth_cache *cache, const struct hearth_folder_options *options,
+                       bool read_only, struct tier **tier, char *message)
+{
+    struct hash256 seal_key;
+    struct errinfo info = {0};
+    struct tier_ssd_options ssd = {
+        .path = options->path,
+        .key = cache->key,
+        .bytes_max = UINT64_MAX / 4, /* whoever names the folder minds its size */
+        .keep_all = true,
+        .read_only = read_only,
+        .sync = true, /* it is going to be carried away */
+        .close_wait_ns = READ_MS_MAX * NS_PER_MS,
+    };
+
+    if (options->path == NULL || options->path[0] == '\0')
+        return say(message, HEARTH_ERROR_INVALID, "no folder is named");
+    if (options->seal_key != NULL) {
+        memcpy(seal_key.bytes, options->seal_key, sizeof(seal_key.bytes));
+        ssd.seal_key = &seal_key;
+    }
+    enum err err = tier_ssd_open(tier, &ssd, &info);
+    seal_wipe(&seal_key, sizeof(seal_key));
+    if (err == ERR_OK)
+        return HEARTH_OK;
+    return say(message, err == ERR_BUSY ? HEARTH_ERROR_BUSY : HEARTH_ERROR_SYSTEM, info.text);
+}
+
+static struct hearth_folder_options take_options(const struct hearth_folder_options *options)
+{
+    struct hearth_folder_options mine = {0};
+
+    memcpy(&mine, options, MIN(options->struct_size, sizeof(mine)));
+    return mine;
+}
+
+/* ---- export ---- */
+
+struct export {
+    struct hearth_cache *cache;
+    struct tier *folder;
+    struct tier_answer answer;
+    struct hearth_moved moved;
+};
+
+/* Writes an object that is leased, and ends the lease. Called without the lock. */
+static void write_object(struct export *export, struct object *object)
+{
+    struct hearth_cache *cache = export->cache;
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), READ_MS_MAX * NS_PER_MS);
+    bool coming = mover_read(cache, object, 0);
+    enum tier_result result = TIER_ERROR;
+    struct deferred deferred;
+    struct tier_meta meta;
+    int32_t *tokens = NULL;
+
+    cache_enter(cache, &deferred);
+    bool ready = coming && mover_await(cache, object, deadline_ns) == HEARTH_OK &&
+                 object->last != NULL && mover_fill_meta(object, &meta, &tokens);
+    cache_leave(cache, &deferred);
+    if (ready && export->folder->ops->put(export->folder, &meta, object->data, tier_answer_done,
+                                          &export->answer))
+        result = tier_answer_wait(&export->answer);
+    export->moved.objects += result == TIER_OK;
+    export->moved.bytes += result == TIER_OK ? object->bytes : 0;
+    export->moved.refused += result != TIER_OK;
+    mem_free(tokens);
+    cache_enter(cache, &deferred);
+    room_unlease(object, &deferred);
+    cache_leave(cache, &deferred);
+}
+
+static void export_all(struct export *export, struct hearth_space *space)
+{
+    struct hearth_cache *cache = export->cache;
+    struct object *object;
+    struct place place;
+
+    lock_enter(&cache->lock);
+    place_begin(&place, cache, space);
+    while ((object = place_next(&place)) != NULL) {
+        room_lease(object);
+        lock_leave(&cache->lock);
+        write_object(export, object);
+        lock_enter(&cache->lock);
+    }
+    place_end(&place);
+    lock_leave(&cache->lock);
+}
+
+struct path {
+    struct object **objects; /* leased */
+    size_t count, cap;
+};
+
+static void lease_object(struct object *object, void *arg)
+{
+    struct path *path = arg;
+
+    path->objects = cache_grow(path->objects, path->count, &path->cap, sizeof(object));
+    path->objects[path->count++] = object;
+    room_lease(object);
+}
+
+/* Runs that this block is a part of, and that end elsewhere; once for all of their blocks, `below` being the one before on the way up. */
+static void lease_runs(struct node *node, const struct node *below, struct path *path)
+{
+    struct object *rows = node_rows(node), *sliding = node_sliding(node);
+
+    if (rows != NULL && rows->last != node && (below == NULL || node_rows(below) != rows))
+        lease_object(rows, path);
+    if (sliding != NULL && sliding->last != node && (below == NULL || node_sliding(below) != sliding))
+        lease_object(sliding, path);
+}
+
+/* What has the key, and all that its blocks and those before it are a part of. */
+static bool export_path(struct export *export, const unsigned char *key)
+{
+    struct hearth_cache *cache = export->cache;
+    const struct node *below = NULL;
+    struct path path = {0};
+
+    lock_enter(&cache->lock);
+    const struct object *object = place_find(cache, key);
+    for (struct node *node = object ? object->last : NULL; node != NULL; node = node_parent(node)) {
+        space_each_in(node, lease_object, &path);
+        lease_runs(node, below, &path);
+        below = node;
+    }
+    lock_leave(&cache->lock);
+    for (size_t i = path.count; i-- > 0;)
+        write_object(export, path.objects[i]);
+    mem_free(path.objects);
+    return path.count > 0;
+}
+
+int hearth_export(struct hearth_cache *cache, const struct hearth_folder_options *given,
+                  struct hearth_moved *moved, char *message)
+{
+    struct hearth_folder_options options = take_options(given);
+    struct export export = {.cache = cache};
+    struct deferred deferred;
+
+    *moved = (struct hearth_moved){0};
+    if (cache->slow_sealed && options.seal_key == NULL)
+        return say(message, HEARTH_ERROR_REFUSED, "what is on disk is encrypted: an export needs a key, too");
+    int error = open_folder(cache, &options, false, &export.folder, message);
+    if (error != HEARTH_OK)
+        return error;
+    cache_enter(cache, &deferred);
+    manage_expire_due(cache, &deferred);
+    cache_leave(cache, &deferred);
+    tier_answer_init(&export.answer);
+    if (options.key == NULL)
+        export_all(&export, options.space);
+    else if (!export_path(&export, options.key))
+        error = say(message, HEARTH_ERROR_MISSING, "no such key");
+    tier_close(&export.folder);
+    tier_answer_fini(&export.answer);
+    *moved = export.moved;
+    return error;
+}
+
+/* ---- import: records ---- */
+
+struct record {
+    struct tier_meta meta; /* its tokens are those below */
+    const struct record *before; /* whose block comes before its first; NULL at the beginning of a prompt */
+    int32_t tokens[];
+};
+
+/* A block that is known, and the record that it is of. */
+struct block {
+    struct map_node link;
+    struct hash256 key;
+    const struct record *record;
+};
+
+struct import {
+    struct hearth_cache *cache;
+    struct tier *folder;
+    struct tier_answer answer;
+    struct record **records;
+    size_t count, cap;
+    struct map blocks;
+    struct hearth_moved moved;
+};
+
+static uint32_t begin_of(const struct record *record)
+{
+    return record->meta.end - record->meta.tokens_count;
+}
+
+static bool is_block(const struct map_node *node, const void *key)
+{
+    return hash256_eq(&CONTAINER_OF(node, struct block, link)->key, key);
+}
+
+static uint64_t hash_of(const struct hash256 *key)
+{
+    return map_hash(key->bytes, sizeof(key->bytes), 0); /* keyed hashes already */
+}
+
+static bool take_record(const struct tier_meta *meta, void *arg)
+{
+    struct import *import = arg;
+    size_t bytes = (size_t)meta->tokens_count * sizeof(int32_t);
+    struct record *record = NULL;
+
+    if (recover_fits(import->cache, meta) && import->count < RECORDS_MAX)
+        record = mem_try_alloc(sizeof(*record) + bytes);
+    if (record == NULL) {
+        import->moved.refused++;
+        return true;
+    }
+    *record = (struct record){.meta = *meta};
+    memcpy(record->tokens, meta->tokens, bytes);
+    record->meta.tokens = record->tokens;
+    import->records = cache_grow(import->records, import->count, &import->cap, sizeof(record));
+    import->records[import->count++] = record;
+    return true;
+}
+
+/* Parents before children; rows before snapshots, which need their beginning. */
+static int by_place(const void *a, const void *b)
+{
+    const struct record *x = *(struct record *const *)a, *y = *(struct record *const *)b;
+    uint32_t begin_x = begin_of(x), begin_y = begin_of(y);
+    uint32_t kind_x = x->meta.kind & 0xff, kind_y = y->meta.kind & 0xff;
+
+    return begin_x != begin_y ? (begin_x > begin_y) - (begin_x < begin_y)
+                              : (kind_x > kind_y) - (kind_x < kind_y);
+}
+
+static bool find_before(struct import *import, struct record *record)
+{
+    if (begin_of(record) == 0)
+        return true;
+    struct map_node *found =
+        map_find(&import->blocks, hash_of(&record->meta.parent), is_block, &record->meta.parent);
+    if (found == NULL)
+        return false;
+    record->before = CONTAINER_OF(found, struct block, link)->record;
+    return hash256_eq(&record->before->meta.space, &record->meta.space);
+}
+
+/* All tokens up to its end, from the records before it; NULL: no memory. */
+static int32_t *whole_path(const struct record *record)
+{
+    int32_t *tokens = mem_try_alloc_array(record->meta.end, sizeof(*tokens));
+    uint32_t end = record->meta.end;
+
+    for (; tokens != NULL && record != NULL; record = record->before) {
+        uint32_t begin = begin_of(record);
+        memcpy(tokens + begin, record->tokens, (end - begin) * sizeof(*tokens));
+        end = begin;
+    }
+    return tokens;
+}
+
+/* ---- import: objects ---- */
+
+/* The object of the record, as it lies in the tree; NULL when it is not there. */
+static struct object *find_object(const struct index_match *match, const struct tier_meta *meta)
+{
+    struct node *last = match->partial ? match->partial
+                        : match->nodes_count ? match->path[match->nodes_count - 1] : NULL;
+
+    if (last == NULL || match->tokens < meta->end)
+        return NULL;
+    switch (meta->kind & 0xff) {
+    case OBJECT_ROWS:
+        return node_rows(last);
+    case OBJECT_SLIDING:
+        return node_sliding(last);
+    default:
+        return node_snapshot(last, meta->end);
+    }
+}
+
+static void know_blocks(struct import *import, const struct record *record,
+                        const struct index_match *match)
+{
+    for (size_t i = begin_of(record) / import->cache->block_tokens; i < match->nodes_count; i++) {
+        const struct hash256 *key = node_key(match->path[i]);
+        if (map_find(&import->blocks, hash_of(key), is_block, key) != NULL)
+            continue;
+        struct block *block = mem_alloc(sizeof(*block));
+        *block = (struct block){.key = *key, .record = record};
+        map_insert(&import->blocks, &block->link, hash_of(key));
+    }
+}
+
+/* It is in the tree now: under the key that it had, or it goes. */
+static bool prove(struct import *import, struct hearth_space *space, const struct record *record,
+                  const int32_t *tokens, bool stored)
+{
+    struct hearth_cache *cache = import->cache;
+    struct deferred deferred;
+
+    cache_enter(cache, &deferred);
+    struct index_match match = index_match(space->index, tokens, record->meta.end);
+    struct object *object = find_object(&match, &record->meta);
+    bool proved = object != NULL && (!stored || hash256_eq(&object->key, &record->meta.key));
+    if (proved)
+        know_blocks(import, record, &match);
+    else if (object != NULL)
+        room_drop(object, &deferred);
+    cache_leave(cache, &deferred);
+    return proved;
+}
+
+static int store_record(struct import *import, struct hearth_space *space, const struct record *record,
+                        const int32_t *tokens)
+{
+    const struct tier_meta *meta = &record->meta;
+    struct hearth_store_hints hints = {.struct_size = sizeof(hints),
+                                       .entry = (enum hearth_entry)(meta->kind >> 8 & 0xff)};
+    struct hearth_store *store;
+    void *memory;
+
+    int error = hearth_store_open(space, tokens, meta->end, &hints, &store);
+    if (error != HEARTH_OK)
+        return error;
+    error = hearth_store_reserve(store, (enum hearth_object_kind)(meta->kind & 0xff), meta->begin,
+                                 meta->end, meta->bytes, &memory);
+    if (error == HEARTH_OK) {
+        import->folder->ops->get(import->folder, &meta->key, memory, meta->bytes, tier_answer_done,
+                                 &import->answer, NULL);
+        error = tier_answer_wait(&import->answer) == TIER_OK
+                    ? hearth_store_commit(store, meta->bytes, meta->shape, meta->shape_bytes)
+                    : HEARTH_ERROR_MISSING;
+    }
+    hearth_store_close(&store);
+    return error;
+}
+
+/* A space that is open, kept so; NULL: it is not. */
+static struct hearth_space *hold_space(struct hearth_cache *cache, const struct hash256 *key)
+{
+    lock_enter(&cache->lock);
+    struct hearth_space *space = space_find(cache, key);
+    if (space != NULL && space->dormant)
+        space = NULL;
+    if (space != NULL)
+        space->opens++;
+    lock_leave(&cache->lock);
+    return space;
+}
+
+static void import_record(struct import *import, struct record *record)
+{
+    struct hearth_space *space = hold_space(import->cache, &record->meta.space);
+    int32_t *tokens = space != NULL && find_before(import, record) ? whole_path(record) : NULL;
+    int error = HEARTH_ERROR_MISSING;
+
+    if (tokens != NULL)
+        error = store_record(import, space, record, tokens);
+    bool held = error == HEARTH_ERROR_EXISTS, stored = error == HEARTH_OK;
+    bool proved = (held || stored) && prove(import, space, record, tokens, stored);
+    import->moved.objects += stored && proved;
+    import->moved.bytes += stored && proved ? record->meta.bytes : 0;
+    import->moved.held += held && proved;
+    import->moved.refused += !proved;
+    mem_free(tokens);
+    hearth_space_close(&space);
+}
+
+static void free_block(struct map_node *node, void *arg)
+{
+    map_remove(arg, node);
+    mem_free(CONTAINER_OF(node, struct block, link));
+}
+
+int hearth_import(struct hearth_cache *cache, const struct hearth_folder_options *given,
+                  struct hearth_moved *moved, char *message)
+{
+    struct hearth_folder_options options = take_options(given);
+    struct import import = {.cache = cache};
+    struct tier_ssd_stats stats;
+
+    *moved = (struct hearth_moved){0};
+    int error = open_folder(cache, &options, true, &import.folder, message);
+    if (error != HEARTH_OK)
+        return error;
+    tier_answer_init(&import.answer);
+    map_init(&import.blocks);
+    tier_ssd_stats(import.folder, &stats);
+    import.moved.refused = stats.foreign + stats.broken;
+    import.folder->ops->each(import.folder, take_record, &import);
+    if (import.count > 0)
+        qsort(import.records, import.count, sizeof(struct record *), by_place);
+    for (size_t i = 0; i < import.count; i++)
+        import_record(&import, import.records[i]);
+    for (size_t i = 0; i < import.count; i++)
+        mem_free(import.records[i]);
+    mem_free(import.records);
+    map_each(&import.blocks, free_block, &import.blocks);
+    map_fini(&import.blocks);
+    tier_close(&import.folder);
+    tier_answer_fini(&import.answer);
+    *moved = import.moved;
+    return HEARTH_OK;
+}

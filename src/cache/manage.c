@@ -1,0 +1,266 @@
+/*
+ * manage.c: single objects by their key, as people name them who look at what is held: pinning, evicting, forgetting at a time.
+ *
+ * WHAT LEAVES BY HAND leaves with all that is of no use without it: what is behind it in the tree.
+ *
+ *      [ a a a | b b | c ]          rows a is a run of three blocks. To evict a takes b, c and d: d needs the first block of a
+ *         '-- [ d ]                 To evict c takes c alone
+ *
+ * Pins win: what is pinned stays, and with it all before it, since a pin holds the whole path. Leases do not stand in the way: readers
+ * keep the bytes that they have, and nobody else finds them.
+ *
+ * AGE is different: what is old leaves only when nothing younger needs it and nobody reads it. One pass over all objects is enough, since
+ * whatever leaves is followed upwards: its parent may have been kept for it alone.
+ *
+ * A TIME TO BE FORGOTTEN AT hangs on an object and moves to the longer rows that displace it. Those that have one are in a list, the next
+ * first; whoever is about to look at what is held forgets what is due before (O(1) when nothing is), so that nothing is found past its time
+ * and no thread has to watch the clock.
+ */
+#include "base/attr.h"
+#include "base/clock.h"
+#include "cache/cache.h"
+
+enum {
+    AGED_AT_ONCE = 256,     /* objects that are looked at under the lock at a time */
+    PINNED_AGAIN_S = 60,    /* what is due and pinned is looked at again then */
+};
+
+#define EXPIRE_S_MAX (100.0 * 365 * 24 * 3600)
+
+/* ---- leaving ---- */
+
+struct leaving {
+    struct hearth_sum sum;
+    struct deferred *deferred;
+};
+
+static void leave(struct object *object, void *arg)
+{
+    struct leaving *leaving = arg;
+
+    if (room_is_pinned(object))
+        return;
+    leaving->sum.objects++;
+    leaving->sum.bytes += object->bytes;
+    room_forget(object, leaving->deferred);
+}
+
+/* Where what is of no use without the rows of this object begins. */
+static struct node *top_of(const struct object *object)
+{
+    const struct object *rows = node_rows(object->last);
+
+    return rows != NULL && rows->last == object->last ? watch_first_node(rows) : object->last;
+}
+
+/* Forgets what has the key of this object, and what cannot be used without. Snapshots of a model without rows stand for themselves. */
+static void leave_with_all_behind(struct object *object, struct leaving *leaving)
+{
+    if (space_has_rows(object->space) || object->space->dormant)
+        space_each_below(top_of(object), leave, leaving);
+    else
+        space_each_in(object->last, leave, leaving);
+}
+
+int hearth_evict_key(struct hearth_cache *cache, const unsigned char *key, struct hearth_sum *sum)
+{
+    struct deferred deferred;
+    struct leaving leaving = {.deferred = &deferred};
+    int error = HEARTH_ERROR_MISSING;
+
+    cache_enter(cache, &deferred);
+    manage_expire_due(cache, &deferred);
+    struct object *object = place_find(cache, key);
+    if (object != NULL)
+        error = room_is_pinned(object) ? HEARTH_ERROR_REFUSED : HEARTH_OK;
+    if (error == HEARTH_OK)
+        leave_with_all_behind(object, &leaving);
+    cache_leave(cache, &deferred);
+    if (sum != NULL)
+        *sum = leaving.sum;
+    return error;
+}
+
+/* ---- age ---- */
+
+static bool leave_if_old(struct object *object, uint64_t before_ns, struct leaving *leaving)
+{
+    if (object == NULL || object->used_ns > before_ns ||
+        !index_evictable(object->space->index, object))
+        return false;
+    leave(object, leaving);
+    return true;
+}
+
+/* An old one that nothing needs leaves, and then what was kept for its sake, upwards. */
+static void leave_upwards(struct object *object, uint64_t before_ns, struct leaving *leaving)
+{
+    while (object != NULL) {
+        const struct node *before = node_parent(watch_first_node(object));
+        struct object *rows = before ? node_rows(before) : NULL;
+        struct object *sliding = before ? node_sliding(before) : NULL;
+        if (!leave_if_old(object, before_ns, leaving))
+            return;
+        (void)leave_if_old(sliding, before_ns, leaving);
+        object = rows;
+    }
+}
+
+void hearth_evict_older(struct hearth_cache *cache, struct hearth_space *space, double older_s,
+                        struct hearth_sum *sum)
+{
+    struct deferred deferred;
+    struct leaving leaving = {.deferred = &deferred};
+    struct object *object;
+    struct place place;
+    size_t seen = 0;
+
+    cache_enter(cache, &deferred);
+    manage_expire_due(cache, &deferred);
+    uint64_t now = cache_now_ns(cache);
+    double age_ns = older_s * (double)NS_PER_S;
+    bool sane = age_ns >= 0 && age_ns <= (double)now; /* not a number is neither */
+    place_begin(&place, cache, space);
+    while (sane && (object = place_next(&place)) != NULL) {
+        leave_upwards(object, now - (uint64_t)age_ns, &leaving);
+        if (++seen % AGED_AT_ONCE == 0) {
+            cache_leave(cache, &deferred);
+            cache_enter(cache, &deferred);
+        }
+    }
+    place_end(&place);
+    cache_leave(cache, &deferred);
+    if (sum != NULL)
+        *sum = leaving.sum;
+}
+
+/* ---- pins ---- */
+
+static uint32_t pin_object(struct object *object, struct deferred *deferred)
+{
+    struct hearth_space *space = object->space;
+    uint32_t end = 0;
+
+    room_lease(object); /* making room for the pin must not take what it is for */
+    if (room_reserve_pin(space, deferred) && object->last != NULL &&
+        room_pin(space, object->last, node_end(object->last)))
+        end = node_end(object->last);
+    room_settle_index(space);
+    room_unlease(object, deferred);
+    return end;
+}
+
+static uint32_t unpin_object(struct object *object)
+{
+    struct hearth_space *space = object->space;
+    struct index_pin *pin = index_find_pin_in(space->index, object->last);
+    uint32_t end = pin ? index_pin_end(pin) : 0;
+
+    if (pin != NULL)
+        room_unpin(space, pin);
+    room_settle_index(space);
+    return end;
+}
+
+uint32_t hearth_pin_key(struct hearth_cache *cache, const unsigned char *key, bool pin)
+{
+    struct deferred deferred;
+    uint32_t end = 0;
+
+    cache_enter(cache, &deferred);
+    manage_expire_due(cache, &deferred);
+    struct object *object = place_find(cache, key);
+    if (object != NULL)
+        end = pin ? pin_object(object, &deferred) : unpin_object(object);
+    cache_leave(cache, &deferred);
+    return end;
+}
+
+/* ---- a time to be forgotten at ---- */
+
+void manage_set_expiry(struct object *object, uint64_t expires_ns)
+{
+    struct list *expiring = &object->space->cache->expiring;
+
+    lock_assert_held(&object->space->cache->lock);
+    if (list_node_linked(&object->expiry_link))
+        list_remove(expiring, &object->expiry_link);
+    object->expires_ns = expires_ns;
+    if (expires_ns == 0)
+        return;
+    LIST_FOREACH (struct object, later, expiring, expiry_link) {
+        if (later->expires_ns > expires_ns) {
+            list_insert_before(expiring, &later->expiry_link, &object->expiry_link);
+            return;
+        }
+    }
+    list_push_back(expiring, &object->expiry_link);
+}
+
+void manage_expire_due(struct hearth_cache *cache, struct deferred *deferred)
+{
+    struct leaving leaving = {.deferred = deferred};
+    struct object *next;
+
+    lock_assert_held(&cache->lock);
+    if (list_empty(&cache->expiring))
+        return;
+    uint64_t now = cache_now_ns(cache);
+    while ((next = LIST_ENTRY(list_first(&cache->expiring), struct object, expiry_link)) != NULL &&
+           next->expires_ns <= now) {
+        if (room_is_pinned(next))
+            manage_set_expiry(next, now + PINNED_AGAIN_S * NS_PER_S);
+        else
+            leave_with_all_behind(next, &leaving);
+    }
+}
+
+struct expiring {
+    uint64_t expires_ns;
+    size_t count; /* that would be in the list for the first time */
+};
+
+static void count_new(struct object *object, void *arg)
+{
+    struct expiring *expiring = arg;
+
+    expiring->count += !list_node_linked(&object->expiry_link);
+}
+
+static void set_expiry(struct object *object, void *arg)
+{
+    const struct expiring *expiring = arg;
+
+    manage_set_expiry(object, expiring->expires_ns);
+}
+
+/* All that ends in its block, so that the time holds whichever of them is left by then. */
+static int expire_block(struct object *object, uint64_t expires_ns)
+{
+    const struct list *all = &object->space->cache->expiring;
+    struct expiring expiring = {.expires_ns = expires_ns};
+
+    space_each_in(object->last, count_new, &expiring);
+    if (expires_ns != 0 && all->count + expiring.count > CACHE_EXPIRIES_MAX)
+        return HEARTH_ERROR_MEMORY;
+    space_each_in(object->last, set_expiry, &expiring);
+    return HEARTH_OK;
+}
+
+int hearth_expire(struct hearth_cache *cache, const unsigned char *key, double seconds)
+{
+    struct deferred deferred;
+    int error = HEARTH_ERROR_MISSING;
+
+    if (!(seconds >= 0 && seconds <= EXPIRE_S_MAX))
+        return HEARTH_ERROR_INVALID;
+    cache_enter(cache, &deferred);
+    manage_expire_due(cache, &deferred);
+    struct object *object = place_find(cache, key);
+    if (object != NULL) {
+        uint64_t at_ns = cache_now_ns(cache) + (uint64_t)(seconds * (double)NS_PER_S);
+        error = expire_block(object, seconds > 0 ? at_ns : 0);
+    }
+    cache_leave(cache, &deferred);
+    return error;
+}

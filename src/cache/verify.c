@@ -1,0 +1,241 @@
+/*
+ * verify.c: checking the bytes of what is held, one object after another, never in the way of others.
+ *
+ *      place (watch.c) --> the next object of the tier, leased --> its bytes are read, without the lock --> right: nothing happens
+ *                                                                                                       '-> damaged: it leaves the tier
+ *
+ * ON DISK the tier reads the file in full and compares (tier.h: verify); what is damaged it has put aside by itself. If memory has the
+ * object, it is written anew; else it is forgotten.
+ *
+ * IN MEMORY nothing is digested when it comes in: an export is not read again on its way, and what comes from the disk was verified there. So
+ * there is something to compare with only when the disk has the object, or when a verification has been here before and has left its digest.
+ *
+ * Uses and their order stay as they are. A lease is all that others see of it.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cache/cache.h"
+
+enum { SKIPPED_AT_ONCE = 256, PIECE_BYTES = 4 << 20 };
+
+struct verification {
+    struct hearth_cache *cache;
+    struct hearth_verify_options options;
+    struct hearth_verified result;
+    uint64_t started_ns;
+    struct tier_answer answer;
+};
+
+/* ---- pace ---- */
+
+/* Sleeps as long as it is ahead of its rate. */
+static void keep_pace(const struct verification *verification, uint64_t bytes)
+{
+    uint64_t rate = verification->options.bytes_per_s;
+
+    if (rate == 0)
+        return;
+    double due_ns = (double)bytes / (double)rate * (double)NS_PER_S;
+    double spent_ns = (double)(clock_mono_ns(clock_real()) - verification->started_ns);
+    if (due_ns > spent_ns)
+        clock_sleep_ns(clock_real(), (uint64_t)(due_ns - spent_ns));
+}
+
+static bool wants_more(const struct verification *verification)
+{
+    const struct hearth_verify_options *options = &verification->options;
+
+    return options->more == NULL || options->more(&verification->result, options->arg);
+}
+
+/* ---- what follows ---- */
+
+static void note_damage(struct verification *verification, const struct object *object,
+                        struct deferred *deferred)
+{
+    struct hearth_cache *cache = verification->cache;
+    struct hearth_event event = {.kind = HEARTH_EVENT_VERIFY_FAIL,
+                                 .bytes = object->bytes,
+                                 .tier = verification->options.tier,
+                                 .reason = HEARTH_REASON_UNVERIFIED};
+
+    verification->result.damaged++;
+    cache->stats.verify_failures++;
+    object->space->stats.verify_failures++;
+    cache->counts[OBJECT_TIER_RAM].errors += event.tier == HEARTH_TIER_RAM; /* the disk counts its own */
+    cache_note_event(cache, deferred, &event);
+}
+
+/* Out of memory; out of everything when it is nowhere else, or when somebody has a lease on these bytes. */
+static void leave_memory(struct object *object, struct deferred *deferred)
+{
+    bool elsewhere = object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE];
+
+    if (elsewhere && room_demote(object, deferred))
+        return;
+    object->damaged = true;
+    room_drop(object, deferred);
+}
+
+/* The disk has put it aside, or has lost it before. */
+static void leave_disk(struct object *object, struct deferred *deferred)
+{
+    if (object->data == NULL) {
+        object->damaged = true;
+        room_drop(object, deferred);
+        return;
+    }
+    room_set_in(object, OBJECT_TIER_SSD, false);
+    room_update(object);
+    mover_write(object->space->cache, object, deferred);
+}
+
+/* ---- in memory ---- */
+
+/* Half of a digest is enough to see damage, and there are a million of them. Never 0. */
+static uint64_t half_of(const struct hash128 *digest)
+{
+    uint64_t half;
+
+    memcpy(&half, digest->bytes, sizeof(half));
+    return MAX(half, 1);
+}
+
+static uint64_t digest_memory(const struct verification *verification,
+                                    const struct object *object)
+{
+    struct hash128_state state;
+
+    hash128_init(&state);
+    for (uint64_t at = 0; at < object->bytes;) {
+        size_t piece = MIN(object->bytes - at, PIECE_BYTES);
+        hash128_update(&state, (const char *)object->data + at, piece);
+        at += piece;
+        keep_pace(verification, verification->result.bytes + at);
+    }
+    struct hash128 digest = hash128_final(&state);
+    return half_of(&digest);
+}
+
+/* The object is leased; the lock is left while its bytes are read. */
+static void verify_memory(struct verification *verification, struct object *object,
+                          struct deferred *deferred)
+{
+    struct hearth_cache *cache = verification->cache;
+    uint64_t wanted = object->digest;
+    struct hash128 on_disk;
+    bool ask = object->in[OBJECT_TIER_SSD] && cache->slow->ops->digest != NULL;
+
+    cache_leave(cache, deferred);
+    if (ask && cache->slow->ops->digest(cache->slow, &object->key, &on_disk))
+        wanted = half_of(&on_disk);
+    uint64_t found = digest_memory(verification, object);
+    cache_enter(cache, deferred);
+    bool damaged = wanted != 0 && wanted != found;
+    verification->result.unknown += wanted == 0;
+    if (!damaged)
+        object->digest = found;
+    else
+        note_damage(verification, object, deferred);
+    bool leaves = damaged && !object->dropped;
+    verification->result.dropped += leaves;
+    room_unlease(object, deferred); /* frees one that was dropped meanwhile */
+    if (leaves)
+        leave_memory(object, deferred);
+}
+
+/* ---- on disk ---- */
+
+static void verify_disk(struct verification *verification, struct object *object,
+                        struct deferred *deferred)
+{
+    struct hearth_cache *cache = verification->cache;
+
+    cache_leave(cache, deferred);
+    cache->slow->ops->verify(cache->slow, &object->key, tier_answer_done, &verification->answer);
+    enum tier_result answer = tier_answer_wait(&verification->answer);
+    keep_pace(verification, verification->result.bytes + object->bytes);
+    cache_enter(cache, deferred);
+    if (answer == TIER_DAMAGED)
+        note_damage(verification, object, deferred);
+    verification->result.failed += answer != TIER_OK && answer != TIER_DAMAGED;
+    bool gone = answer == TIER_DAMAGED || answer == TIER_MISSING;
+    bool leaves = gone && !object->dropped && object->in[OBJECT_TIER_SSD];
+    verification->result.dropped += leaves && answer == TIER_DAMAGED;
+    room_unlease(object, deferred);
+    if (leaves)
+        leave_disk(object, deferred);
+}
+
+/* ---- all of them ---- */
+
+/* The next object of the tier, leased; NULL at the end. Leaves the lock now and then. */
+static struct object *take_next(struct verification *verification, struct place *place,
+                                struct deferred *deferred)
+{
+    struct hearth_cache *cache = verification->cache;
+    struct object *object;
+    size_t skipped = 0;
+
+    while ((object = place_next(place)) != NULL &&
+           !object->in[(enum object_tier)verification->options.tier]) {
+        if (++skipped % SKIPPED_AT_ONCE == 0) {
+            cache_leave(cache, deferred);
+            cache_enter(cache, deferred);
+        }
+    }
+    if (object != NULL)
+        room_lease(object);
+    return object;
+}
+
+static void verify_all(struct verification *verification)
+{
+    struct hearth_cache *cache = verification->cache;
+    bool in_memory = verification->options.tier == HEARTH_TIER_RAM, more = true;
+    struct deferred deferred;
+    struct object *object;
+    struct place place;
+
+    cache_enter(cache, &deferred);
+    manage_expire_due(cache, &deferred);
+    place_begin(&place, cache, verification->options.space);
+    while (more && (object = take_next(verification, &place, &deferred)) != NULL) {
+        uint64_t bytes = object->bytes;
+        if (in_memory)
+            verify_memory(verification, object, &deferred);
+        else
+            verify_disk(verification, object, &deferred);
+        verification->result.objects++;
+        verification->result.bytes += bytes;
+        cache_leave(cache, &deferred);
+        more = wants_more(verification);
+        cache_enter(cache, &deferred);
+    }
+    place_end(&place);
+    cache_leave(cache, &deferred);
+}
+
+int hearth_verify(struct hearth_cache *cache, const struct hearth_verify_options *options,
+                  struct hearth_verified *result)
+{
+    struct verification verification = {.cache = cache,
+                                        .started_ns = clock_mono_ns(clock_real())};
+
+    *result = (struct hearth_verified){0};
+    memcpy(&verification.options, options,
+           MIN(options->struct_size, sizeof(verification.options)));
+    bool disk = verification.options.tier == HEARTH_TIER_SSD && cache->slow != NULL &&
+                cache->slow->ops->verify != NULL;
+    if (!disk && verification.options.tier != HEARTH_TIER_RAM)
+        return HEARTH_ERROR_INVALID;
+    tier_answer_init(&verification.answer);
+    verify_all(&verification);
+    tier_answer_fini(&verification.answer);
+    *result = verification.result;
+    return HEARTH_OK;
+}
