@@ -53,6 +53,7 @@ struct api_options {
     bool replay_keep;
     struct hearth_cache *cache; /* for its numbers; NULL = off */
     struct memory *memory; /* for its numbers; NULL = no ceiling */
+    unsigned metrics_compat; /* whose names /metrics has, too: enum stats_compat */
     const char *version, *commit; /* of the program; NULL = unknown */
     struct log *log;
     struct clock *clock; /* NULL = the machine's */

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/stats_compat.h"
 #include "base/clock.h"
 #include "base/drill.h"
 #include "base/file.h"
@@ -73,6 +74,8 @@ static const struct option_desc options_table[] = {
      .help = "Refuse requests for a model of another name."},
     {"chat-template-file", 0, OPTION_TEXT, AT(template_file), .value = "FILE",
      .help = "A Jinja template instead of the model's own."},
+    {"metrics-compat", 0, OPTION_LIST, AT(metrics_compat), .value = "WHOSE",
+     .help = "Give /metrics the names of other servers, too: llamacpp, vllm."},
     {"queue", 0, OPTION_UINT, AT(queue), .value = "N", .initial = "256", .min = 1, .max = 65536,
      .help = "Requests that may wait; more are told to come back."},
     {"workers", 0, OPTION_UINT, AT(workers), .value = "N", .initial = "2", .min = 1, .max = 64,
@@ -134,6 +137,7 @@ struct server {
     struct sample_params sample;
     struct memory *memory;
     struct model_share *shares;
+    unsigned metrics_compat;
     struct api *api;
     struct http_server *http;
     struct pool *pool;
@@ -147,6 +151,23 @@ static bool is_socket(const char *host)
 
 /* ---- checks before anything is opened ---- */
 
+/* "--metrics-compat llamacpp,vllm" is what people write, although a list is one item per option. */
+static bool read_metrics_compat(struct server *server)
+{
+    const struct option_list *whose = &server->options->metrics_compat;
+
+    for (size_t i = 0; i < whose->count; i++) {
+        struct str rest = str_from(whose->items[i]), name;
+        while (str_next(&rest, ',', &name)) {
+            if (stats_compat_add(name, &server->metrics_compat))
+                continue;
+            cli_usage_error(server->cli, "--metrics-compat %.*s: expected llamacpp or vllm", (int)name.len, name.ptr);
+            return false;
+        }
+    }
+    return true;
+}
+
 static enum cli_exit check(struct server *server)
 {
     const struct serve_options *options = server->options;
@@ -158,6 +179,8 @@ static enum cli_exit check(struct server *server)
                                "--host %s lets others in: give an --api-key, or --allow-any if that is "
                                "what you want",
                                options->host);
+    if (!read_metrics_compat(server))
+        return CLI_EXIT_USAGE;
     return serve_models_read(&server->models, cli, options);
 }
 
@@ -206,6 +229,7 @@ static bool open_api(struct server *server)
         .replay_keep = options->keep_thoughts,
         .cache = server->store.cache,
         .memory = server->memory,
+        .metrics_compat = server->metrics_compat,
         .version = HEARTH_VERSION,
         .commit = HEARTH_COMMIT,
         .log = server->cli->log,

@@ -53,6 +53,7 @@ struct serve_options {
     struct option_list keep_volatile;
     bool keep_thoughts;
     struct option_list shares; /* TENANT=SIZE */
+    struct option_list metrics_compat; /* names of stats_compat.h */
     uint64_t queue, workers;
     uint64_t drain_ns;
     double temperature, top_p, min_p;

@@ -501,6 +501,7 @@ void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool
     sum->store_ns += one->store_ns;
     for (size_t i = 0; i < HEARTH_REASON_COUNT; i++)
         sum->miss_by_reason[i] += one->miss_by_reason[i];
+    metric_latency_add(&sum->store_times, &one->store_times);
     if (!now)
         return;
     sum->queued += one->queued;

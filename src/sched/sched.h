@@ -19,6 +19,7 @@
 #include "base/attr.h"
 #include "base/drill.h"
 #include "base/err.h"
+#include "base/metric.h"
 #include "sched/gen.h"
 
 struct clock;
@@ -84,6 +85,7 @@ struct sched_stats {
     uint32_t queued, active, idle, unsaved; /* now; idle = parked on the device, unsaved = of these: state not stored yet */
     uint32_t cells_free, cells;
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
+    struct metric_latency store_times; /* of handing state to the cache, each time */
 };
 
 void sched_get_stats(struct sched *sched, struct sched_stats *stats);
