@@ -70,6 +70,7 @@ struct command {
     struct option_table table; /* its own options; table.command is `name` */
     size_t options_size;       /* of the struct that the table describes; 0 without options */
     size_t args_min, args_max; /* positional arguments */
+    const char *const *words;  /* what the first one can be, ended by NULL, for completion; NULL: a file, or anything */
     bool ignores_config;       /* reads no INI file, so that a broken one cannot stop it */
     enum cli_exit (*run)(struct cli *cli, const void *options);
 };

@@ -106,6 +106,9 @@ struct serve_model {
 
 enum { SERVE_MODELS_MAX = 4096 };
 
+/* What a section [model NAME] of the INI file can say. */
+extern const struct option_table serve_preset_table;
+
 struct serve_models {
     const struct cli *cli;
     const struct serve_options *options;
