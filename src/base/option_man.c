@@ -29,6 +29,18 @@ void option_roff(struct buf *out, struct str text)
     }
 }
 
+/* Bytes that a word takes in the source. */
+static size_t width_of(struct str word, bool roff)
+{
+    size_t width = word.len;
+
+    for (size_t i = 0; roff && i < word.len; i++)
+        width += word.ptr[i] == '\\' || word.ptr[i] == '-';
+    if (roff && word.len > 0 && (word.ptr[0] == '.' || word.ptr[0] == '\''))
+        width += 2;
+    return width;
+}
+
 /* Prose, each of its lines behind `prefix`. */
 static void append_wrapped(struct buf *out, struct str text, const char *prefix, bool roff)
 {
@@ -36,9 +48,10 @@ static void append_wrapped(struct buf *out, struct str text, const char *prefix,
     struct str word;
 
     while (str_next(&text, ' ', &word)) {
+        size_t width = width_of(word, roff);
         if (word.len == 0)
             continue;
-        if (column > 0 && column + 1 + word.len > LINE_COLUMNS) {
+        if (column > 0 && column + 1 + width > LINE_COLUMNS) {
             buf_append_char(out, '\n');
             column = 0;
         }
@@ -46,7 +59,7 @@ static void append_wrapped(struct buf *out, struct str text, const char *prefix,
             buf_append_str(out, prefix);
         else
             buf_append_char(out, ' ');
-        column += (column == 0 ? strlen(prefix) : 1) + word.len;
+        column += (column == 0 ? strlen(prefix) : 1) + width;
         if (roff)
             option_roff(out, word);
         else

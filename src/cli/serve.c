@@ -4,7 +4,7 @@
  *      store (cache, disk, key) -> api -> http up (503 while loading) -> models -> 200s -> signal -> drain -> close
  *
  * The socket is open before a model is loaded, so that clients wait in a queue of their own and a port in use is known at once. All signals
- * are blocked before the first thread starts; this thread waits for them. A second SIGINT or SIGTERM ends without waiting.
+ * are blocked before the first thread starts; this thread waits for them (serve_watch.c). A second SIGINT or SIGTERM ends without waiting.
  */
 #include "cli/serve.h"
 
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/api.h"
 #include "api/stats_compat.h"
@@ -23,6 +24,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/serve_watch.h"
 #include "engine/sample.h"
 #include "http/server.h"
 #include "models/pool.h"
@@ -303,10 +305,11 @@ static void print_banner(struct server *server)
 
 static void wait_for_end(struct server *server)
 {
-    int signal = 0;
-
-    sigwait(&server->signals, &signal);
-    LOG_INFO(server->cli->log, "serve", "ending; again to end now", LOG_STR("signal", strsignal(signal)));
+    serve_watch(&(struct serve_watch){.cli = server->cli,
+                                      .api = server->api,
+                                      .pool = server->pool,
+                                      .signals = &server->signals,
+                                      .terminal = isatty(STDIN_FILENO) == 1});
 }
 
 /* Running answers may go on for a while; the second signal ends that. */
@@ -315,8 +318,10 @@ static void drain(struct server *server)
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), server->options->drain_ns);
     const struct timespec none = {0};
 
+    sigset_t signals = server->signals;
+    sigdelset(&signals, SIGHUP); /* there is nothing to read again any more */
     while (!http_server_drain(server->http, 200) && clock_mono_ns(clock_real()) < deadline_ns)
-        if (sigtimedwait(&server->signals, NULL, &none) > 0)
+        if (sigtimedwait(&signals, NULL, &none) > 0)
             break;
     api_drain(server->api, 1000);
 }
@@ -371,6 +376,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
     sigemptyset(&server.signals);
     sigaddset(&server.signals, SIGINT);
     sigaddset(&server.signals, SIGTERM);
+    sigaddset(&server.signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &server.signals, &server.signals_before);
     signal(SIGPIPE, SIG_IGN); /* a client that leaves is no reason to die */
     if (server.options->drill != DRILL_NONE)

@@ -5,6 +5,7 @@
  *      serve_models.c  which models there are, with which settings, and how they are loaded
  *      serve_store.c   the cache, its disk, what it is keyed with, and remembered turns
  *      serve_memory.c  the ceiling, and shares of tenants
+ *      serve_watch.c   signals and the service manager while it runs
  *      serve_banner.c  what is printed when the server is up
  */
 #ifndef HEARTH_CLI_SERVE_H

@@ -530,6 +530,22 @@ void pool_get_stats(struct pool *pool, struct sched_stats *stats)
     }
 }
 
+bool pool_alive(struct pool *pool, uint64_t within_ns)
+{
+    size_t count = pool_count(pool);
+    bool alive = true;
+
+    for (size_t i = 0; i < count && alive; i++) {
+        struct model *model = pool_peek(pool, i);
+
+        if (model == NULL)
+            continue;
+        alive = sched_alive(model_sched(model), within_ns);
+        pool_unpeek(pool, model);
+    }
+    return alive;
+}
+
 /* ---- life ---- */
 
 enum err pool_create(struct pool **out, const struct pool_options *options, struct errinfo *info)

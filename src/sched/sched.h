@@ -63,6 +63,9 @@ enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info
 /* Takes no new ones and waits until all are done, at most so long; then cancels the rest. False: some were cancelled. */
 bool sched_drain(struct sched *sched, uint64_t timeout_ms);
 
+/* Whether its thread waits for work or is in a turn that began not longer ago than that: an engine that hangs is not alive. Takes no lock. */
+bool sched_alive(const struct sched *sched, uint64_t within_ns);
+
 /* A generation as it stands, for /slots and the dashboard. */
 struct sched_view {
     uint64_t id;

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "api/stats_compat.h"
+#include "base/clock.h"
+#include "models/pool.h"
 #include "support/api_kit.h"
 #include "support/test.h"
 
@@ -74,6 +76,27 @@ static void test_metrics_of_all_parts(void **state)
     api_kit_ask(&kit, "GET", "/metrics", NULL, NULL, &answer);
     assert_true(str_starts(http_answer_header(&answer, "content-type"), STR("text/plain; version=0.0.4")));
     http_answer_fini(&answer);
+    api_kit_close(&kit);
+}
+
+/* What a watchdog looks at: an engine's thread that waits for work is alive, one that does not come back from the engine is not. */
+static void test_an_engine_that_hangs_is_noticed(void **state)
+{
+    struct api_kit kit;
+    struct http_client client;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.gate_closed = true});
+    while (!pool_alive(kit.pool, 0))
+        continue; /* until its first turn is over */
+    api_kit_send(&kit, &client, CHAT, "{" MESSAGES "}");
+    api_kit_gate_wait(&kit);
+    assert_false(pool_alive(kit.pool, 0));
+    assert_true(pool_alive(kit.pool, 3600 * NS_PER_S));
+    api_kit_gate_open(&kit);
+    while (!pool_alive(kit.pool, 0))
+        continue;
+    http_client_close(&client);
     api_kit_close(&kit);
 }
 
@@ -151,4 +174,5 @@ static void test_i100_slots_of_the_caller(void **state)
 
 TEST_SUITE(TEST(test_root_lists_the_endpoints), TEST(test_health_does_not_need_the_engine),
            TEST(test_metrics_of_all_parts),
+           TEST(test_an_engine_that_hangs_is_noticed),
            TEST(test_metrics_of_hits_and_misses), TEST(test_metrics_under_other_names), TEST(test_i100_slots_of_the_caller))

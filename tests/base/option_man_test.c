@@ -29,7 +29,7 @@ static void test_long_lines_are_broken(void **state)
     buf_init(&text, 10000);
     buf_init(&out, 10000);
     for (int i = 0; i < 100; i++)
-        buf_appendf(&text, "%sword%d", i ? " " : "", i);
+        buf_appendf(&text, "%sword-%d", i ? " " : "", i);
     option_roff_text(&out, str_from(buf_str(&text)));
     rest = str_from(buf_str(&out));
     while (str_next(&rest, '\n', &line))
