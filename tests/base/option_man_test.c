@@ -119,9 +119,7 @@ static void test_example_can_be_read(void **state)
             buf_appendf(&ini, STR_FMT "\n", (int)line.len - 1, line.ptr + 1);
     }
     assert_ok(options_parse_all("", buf_str(&ini), NULL));
-    assert_string_equal(options_got.values.host, wanted.host);
-    options_got.values.host = wanted.host;
-    options_got.values.models = wanted.models;
+    assert_string_equal(options_got.values.host, "127.0.0.1"); /* texts of the first parse are gone with it */
     assert_int_equal(options_got.values.port, wanted.port);
     assert_int_equal(options_got.values.ram, wanted.ram);
     assert_int_equal(options_got.values.wait, wanted.wait);
