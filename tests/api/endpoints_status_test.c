@@ -116,7 +116,8 @@ static void test_metrics_of_hits_and_misses(void **state)
     assert_true(api_kit_metric(&kit, "hearth_api_phase_seconds_count{phase=\"lookup\"}") == 2);
     assert_true(api_kit_metric(&kit, "hearth_api_phase_seconds_count{phase=\"decode\"}") == 2);
     assert_true(api_kit_metric(&kit, "hearth_api_length_tokens_count{what=\"prompt\"}") == 2);
-    assert_true(api_kit_metric(&kit, "hearth_sched_store_seconds_count") > 0);
+    while (api_kit_metric(&kit, "hearth_sched_store_seconds_count") < 1)
+        continue; /* state is stored when there is time for it */
     assert_true(api_kit_metric(&kit, "hearth_cache_tier_written_bytes_total{tier=\"ram\"}") > 0);
     assert_true(api_kit_metric(&kit, "llamacpp:requests_processing") < 0); /* not asked for */
     api_kit_close(&kit);
