@@ -69,8 +69,8 @@ void api_destroy(struct api **api);
 /* The models that answer; until the call requests get a 503. They outlive the api. */
 void api_set_pool(struct api *api, struct pool *pool);
 
-/* Reads the files of keys again: who asks from now on is known by those. On failure, or when no key would be left where there were some, the old
- * ones stay. One thread at a time. */
+/* Reads the files of keys again: who asks from now on is known by those. On failure, also when the file has
+ * no key any more, the old ones stay. One thread at a time. */
 enum err api_reload_keys(struct api *api, struct errinfo *info) NODISCARD;
 
 /* Also shown by /metrics; valid until it is set to NULL. Before requests come. */
