@@ -123,8 +123,10 @@ ifdef DEPS_MODE
 $(shell mkdir -p $(B))
 keep = $(shell printf '%b\n' '$(subst ','\'',$(2))' | cmp -s - $(1) || printf '%b\n' '$(subst ','\'',$(2))' >$(1))
 commit := $(shell git describe --always --dirty --abbrev=10 2>/dev/null || echo unknown)
+# Of manual pages: of the last commit, or what a packager says.
+date   := $(shell date -u +%F -d @$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || date +%s)})
 $(call keep,$(B)/flags,$(CC) $(all_cflags) $(all_ldflags) $(LIBS) $(LIBS_T) $(DEPS_BACKENDS))
-$(call keep,$(B)/version.h,#define HEARTH_VERSION "$(VERSION)"\n#define HEARTH_COMMIT "$(commit)"\n#define HEARTH_VARIANT "$(variant)")
+$(call keep,$(B)/version.h,#define HEARTH_VERSION "$(VERSION)"\n#define HEARTH_COMMIT "$(commit)"\n#define HEARTH_DATE "$(date)"\n#define HEARTH_VARIANT "$(variant)")
 endif
 # ---- sources ---------------------------------------------------------------------------------------------------
 
@@ -158,7 +160,7 @@ $(B)/%.o: %.c $(B)/flags
 	@echo "  CC    $<"
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
-$(B)/src/cli/version.o $(B)/src/cli/serve.o $(B)/src/cli/sheets.o $(B)/src/cli/qa.o: $(B)/version.h
+$(B)/src/cli/version.o $(B)/src/cli/man.o $(B)/src/cli/serve.o $(B)/src/cli/sheets.o $(B)/src/cli/qa.o: $(B)/version.h
 $(B)/src/engine/backend.o: defines += $(call backends,$(DEPS_BACKENDS))
 
 $(B)/libcore.a: $(obj_core)

@@ -4,6 +4,7 @@
 #   tools/deps.sh            make .deps/config.mk say where the libraries are (does the least it can)
 #   tools/deps.sh --update   forget what was resolved and ask the mirror again
 #   tools/deps.sh --peer     add llama-server, the peer that benchmarks compare with
+#   tools/deps.sh --tools    fetch programs that some tests hold our output against into .deps/tools
 #   tools/deps.sh --status   say what is there, change nothing
 #
 # Two outcomes, written to .deps/config.mk for the Makefile:
@@ -50,6 +51,9 @@ cmocka     1.1.5   libcmocka-dev
 packages="libc6-dev linux-libc-dev libgcc-s1 libstdc++6 libgomp1
 $(printf '%s' "$modules" | awk 'NF{print $3}')"
 peer_packages='llama.cpp-tools'
+
+# Programs for tests, and what else of the machine's own suite they need. Not installed: unpacked below .deps/tools.
+tool_packages='prometheus mandoc zsh zsh-common fish fish-common libpcre2-32-0'
 
 say() { printf 'deps: %s\n' "$*" >&2; }
 die() { printf 'deps: error: %s\n' "$*" >&2; exit 1; }
@@ -318,6 +322,26 @@ make_sysroot() { # PACKAGES
     say "done: $(size_of "$deps/debs") of packages, $(size_of "$sysroot") unpacked"
 }
 
+# ---- programs for tests ----------------------------------------------------------------------------------
+
+# From the machine's own suite, because they run with its C library; without what they depend on, which nearly every machine has.
+fetch_tools() {
+    need apt-get dpkg-deb
+    rm -rf "$deps/tools.new"
+    mkdir -p "$deps/tools.new/debs"
+    # shellcheck disable=SC2086 # the list of packages is meant to be split
+    (cd "$deps/tools.new/debs" && apt-get -q download $tool_packages >"$deps/tools.log" 2>&1) || {
+        tail -n 4 "$deps/tools.log" >&2
+        die "apt could not fetch $tool_packages (its words are above)."
+    }
+    for deb in "$deps/tools.new/debs"/*.deb; do
+        dpkg-deb -x "$deb" "$deps/tools.new" || die "cannot unpack ${deb##*/} (disk full?)."
+    done
+    rm -rf "$deps/tools" "$deps/tools.new/debs" "$deps/tools.log"
+    mv "$deps/tools.new" "$deps/tools"
+    say "tools for tests: $(size_of "$deps/tools") in .deps/tools"
+}
+
 # ---- main ------------------------------------------------------------------------------------------------
 
 status() {
@@ -345,6 +369,7 @@ write_config() { # FUNCTION
 case ${1:-} in
     '') ;;
     --status) status; exit 0 ;;
+    --tools) mkdir -p "$deps"; fetch_tools; exit 0 ;;
     --update) rm -f "$deps"/manifest-* "$deps/sysroot.manifest" "$cache/debs/manifest-$suite"-* ; rm -rf "$deps/debs" ;;
     --peer) packages="$packages $peer_packages"; mode=sysroot ;;
     *) sed -n '2,/^set -eu/{/^#/s/^# \{0,1\}//p}' "$0"; exit 2 ;;

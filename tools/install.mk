@@ -8,7 +8,9 @@
 #   PREFIX/lib/hearth/host/                links to those that libhearth.so needs, which runs with the machine's C library
 #   PREFIX/share/doc/hearth/copyright/     the licences of all these
 #
-# and needs the tree no more. DESTDIR is for packagers: files go to DESTDIR/PREFIX, what is written inside says PREFIX.
+# and needs the tree no more. In both cases it brings manual pages, completions, settings to begin with (PREFIX/share/hearth/hearth.ini; hearth's
+# tmpfiles.d copies them to /etc) and the service of systemd, which runs below /usr/local as well as below /usr.
+# DESTDIR is for packagers: files go to DESTDIR/PREFIX, what is written inside says PREFIX.
 # gconv modules are left out: the program converts no character sets.
 
 prefix := $(patsubst %/,%,$(abspath $(PREFIX)))
@@ -71,18 +73,48 @@ $(INSTALL_BUILD)/hearth.pc: tools/hearth.pc.in $(INSTALL_BUILD)/prefix Makefile 
 	@sed -e 's,@PREFIX@,$(prefix),' -e 's,@VERSION@,$(VERSION),' -e 's,@REQUIRES@,$(pc_requires),' \
 	    -e 's;@LIBS@;$(pc_libs);' $< >$@
 
+# ---- what the program says of itself ---------------------------------------------------------------------------
+
+T := $(B)/text
+pages = $$($(B)/hearth --help | sed -n '/^Commands:/,/^$$/s/^  \([a-z]*\) .*/\1/p')
+
+$(T)/stamp: $(B)/hearth
+	@rm -rf $(T) && mkdir -p $(T)/man $(T)/completion
+	@$(B)/hearth help --man >$(T)/man/hearth.1 && $(B)/hearth help --man hearth.ini >$(T)/man/hearth.ini.5
+	@for page in $(pages); do $(B)/hearth help --man $$page >$(T)/man/hearth-$$page.1 || exit 1; done
+	@for shell in bash zsh fish; do $(B)/hearth completion $$shell >$(T)/completion/$$shell || exit 1; done
+# The service takes what is in this folder; everything else is as the table has it.
+	@$(B)/hearth help --ini | sed 's,^#models-dir = .*,models-dir = /var/lib/hearth/models,' >$(T)/hearth.ini
+	@touch $@
+
+.PHONY: man
+man: $(T)/stamp ## write the manual pages, completions and hearth.ini (below build/<variant>/text)
+
+$(INSTALL_BUILD)/hearth.%: contrib/systemd/hearth.%.in $(INSTALL_BUILD)/prefix
+	@sed 's,@PREFIX@,$(prefix),g' $< >$@
+
+install_units := $(INSTALL_BUILD)/hearth.service $(INSTALL_BUILD)/hearth.tmpfiles
+
 # ---- what goes where: MODE:SOURCE:TARGET, or link:TEXT:TARGET --------------------------------------------------
 
 install_files := \
     755:$(install_program):bin/hearth \
     $(install_lib) \
     $(foreach f,$(wildcard LICENSE README.md CHANGELOG.md docs/*.md),644:$(f):share/doc/hearth/$(notdir $(f))) \
-    $(foreach f,$(wildcard man/*.[1-8]),644:$(f):share/man/man$(subst .,,$(suffix $(f)))/$(notdir $(f)))
+    644:contrib/grafana/hearth.json:share/doc/hearth/examples/grafana.json \
+    644:$(T)/hearth.ini:share/hearth/hearth.ini \
+    644:$(T)/completion/bash:share/bash-completion/completions/hearth \
+    644:$(T)/completion/zsh:share/zsh/site-functions/_hearth \
+    644:$(T)/completion/fish:share/fish/vendor_completions.d/hearth.fish \
+    644:$(INSTALL_BUILD)/hearth.service:lib/systemd/system/hearth.service \
+    644:contrib/systemd/hearth.sysusers:lib/sysusers.d/hearth.conf \
+    644:$(INSTALL_BUILD)/hearth.tmpfiles:lib/tmpfiles.d/hearth.conf
 
 .PHONY: install uninstall
-install: all $(install_program) $(install_pc) ## install below PREFIX (/usr/local), staged below DESTDIR
+install: all $(install_program) $(install_pc) $(install_units) $(T)/stamp ## install below PREFIX (/usr/local), staged below DESTDIR
 	@mkdir -p $(INSTALL_BUILD)
 	@printf '%s\n' $(install_files) | tr : ' ' >$(INSTALL_BUILD)/list
+	@for page in $(T)/man/*; do echo "644 $$page share/man/man$${page##*.}/$${page##*/}"; done >>$(INSTALL_BUILD)/list
 ifeq ($(DEPS_MODE),sysroot)
 	@tools/install.sh private $(DEPS_SYSROOT) $(DEPS_LIBDIR) $(DEPS_BACKENDS) $(install_program) >>$(INSTALL_BUILD)/list
 endif

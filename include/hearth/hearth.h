@@ -388,6 +388,10 @@ struct hearth_stats {
     uint64_t bytes_memory; /* all that is taken from the system now, gaps included. Never above bytes_cap; when that is lowered, arenas
                             * are given back as they become empty */
     uint64_t flights, flight_waits;
+    /* Payload that went in and out of each tier, and how long that took, summed over operations that may overlap. Memory: what was committed,
+     * and the objects of accepted plans, which are not copied and take no time. Slower tiers: what was moved there and back. */
+    uint64_t bytes_read_by_tier[HEARTH_TIER_COUNT], bytes_written_by_tier[HEARTH_TIER_COUNT];
+    uint64_t ns_read_by_tier[HEARTH_TIER_COUNT], ns_written_by_tier[HEARTH_TIER_COUNT];
 };
 
 /* space NULL: of all. */

@@ -27,6 +27,7 @@ enum {
     KEEPALIVE_MS_DEFAULT = 8000,
     LOAD_MS_DEFAULT = 5 * 60 * 1000,
     RETRY_AFTER_S = 2,
+    RELOADS_MAX = 10000, /* of keys: those before are kept until the end */
 };
 
 #define REQUEST_BYTES_DEFAULT ((size_t)256 * 1024 * 1024)
@@ -180,7 +181,7 @@ static bool is_allowed(struct visit *visit)
 {
     struct api *api = visit->api;
 
-    visit->auth = auth_check(api->auth, header(visit->request, "authorization"),
+    visit->auth = auth_check(api_auth(api), header(visit->request, "authorization"),
                              header(visit->request, "x-api-key"));
     bool known = visit->endpoint->open || visit->auth.verdict == AUTH_OK;
     if (known && (!visit->endpoint->admin || visit->auth.admin))
@@ -267,6 +268,41 @@ void api_http_error(enum http_problem problem, struct buf *body, void *arg)
     json_close(&json, '}');
 }
 
+/* ---- keys ---- */
+
+const struct auth *api_auth(const struct api *api)
+{
+    /* Acquire: what api_reload_keys has built is seen whole. */
+    return atomic_load_explicit(&((struct api *)api)->auth, memory_order_acquire);
+}
+
+static void destroy_keys(struct api *api)
+{
+    struct auth *auth = atomic_load_explicit(&api->auth, memory_order_relaxed);
+
+    auth_destroy(&auth);
+    for (size_t i = 0; i < api->retired_count; i++)
+        auth_destroy(&api->retired[i]);
+    mem_free(api->retired);
+}
+
+enum err api_reload_keys(struct api *api, struct errinfo *info)
+{
+    struct auth *auth;
+
+    if (api->retired_count >= RELOADS_MAX)
+        return err_set(info, ERR_LIMIT, "the keys were read %d times; restart the server", RELOADS_MAX);
+    TRY(auth_create(&auth, &api->options.auth, info)); /* a file without keys fails: it would let everyone in */
+    struct auth **retired = mem_try_realloc(api->retired, (api->retired_count + 1) * sizeof(*retired));
+    if (retired == NULL) {
+        auth_destroy(&auth);
+        return err_set(info, ERR_NOMEM, "no memory for API keys");
+    }
+    api->retired = retired;
+    api->retired[api->retired_count++] = atomic_exchange_explicit(&api->auth, auth, memory_order_acq_rel);
+    return ERR_OK;
+}
+
 /* ---- life ---- */
 
 static void work(void *arg)
@@ -327,6 +363,7 @@ static enum err start_workers(struct api *api, struct errinfo *info)
 enum err api_create(struct api **out, const struct api_options *options, struct errinfo *info)
 {
     struct api *api = mem_alloc(sizeof(*api));
+    struct auth *auth;
     enum err err;
 
     *out = NULL;
@@ -339,7 +376,8 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     list_init(&api->calls);
     api->metrics = stats_create();
     make_routes(api);
-    err = auth_create(&api->auth, &options->auth, info);
+    err = auth_create(&auth, &options->auth, info);
+    atomic_store_explicit(&api->auth, auth, memory_order_relaxed); /* before any thread */
     if (err == ERR_OK)
         err = queue_create(&api->queue, "api", api->options.queue, info);
     if (err == ERR_OK)
@@ -406,7 +444,7 @@ void api_destroy(struct api **out)
     (void)wait_for_calls(api, UINT64_MAX);
     if (api->queue)
         queue_destroy(&api->queue);
-    auth_destroy(&api->auth);
+    destroy_keys(api);
     metric_set_destroy(&api->metrics);
     list_check(&api->calls);
     cond_fini(&api->calls_gone);

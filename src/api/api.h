@@ -55,6 +55,7 @@ struct api_options {
     struct hearth_cache *cache; /* for its numbers; NULL = off */
     struct record *record;    /* what was asked is written there; NULL = nowhere */
     struct memory *memory; /* for its numbers; NULL = no ceiling */
+    unsigned metrics_compat; /* whose names /metrics has, too: enum stats_compat */
     const char *version, *commit; /* of the program; NULL = unknown */
     struct log *log;
     struct clock *clock; /* NULL = the machine's */
@@ -69,6 +70,10 @@ void api_destroy(struct api **api);
 
 /* The models that answer; until the call requests get a 503. They outlive the api. */
 void api_set_pool(struct api *api, struct pool *pool);
+
+/* Reads the files of keys again: who asks from now on is known by those. On failure, also when the file has
+ * no key any more, the old ones stay. One thread at a time. */
+enum err api_reload_keys(struct api *api, struct errinfo *info) NODISCARD;
 
 /* Also shown by /metrics; valid until it is set to NULL. Before requests come. */
 void api_set_http_metrics(struct api *api, const struct metric_set *metrics);

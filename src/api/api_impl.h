@@ -51,7 +51,7 @@ struct api_route {
 struct api {
     struct api_options options;
     struct sample_params sample;
-    struct auth *auth;
+    _Atomic(struct auth *) auth; /* api_auth */
     struct metric_set *metrics;
     const struct metric_set *http_metrics;
     struct clock *clock;
@@ -72,6 +72,8 @@ struct api {
     struct cond calls_gone;
     struct list calls GUARDED_BY(lock); /* those on their way */
     size_t calls_alive GUARDED_BY(lock); /* those whose memory is not freed yet */
+    struct auth **retired; /* keys before each api_reload_keys; the loop may still look at them. Of the thread that reloads */
+    size_t retired_count;
 };
 
 extern const struct endpoint api_endpoints[];
@@ -80,6 +82,8 @@ extern const size_t api_endpoints_count;
 /* The dialect that an endpoint's errors are written in. */
 const struct dialect *api_dialect(const struct endpoint *endpoint);
 
+/* The keys as they are now; valid until the end. */
+const struct auth *api_auth(const struct api *api);
 /* The models, or NULL while the server starts: `error` says so. */
 struct pool *api_pool(struct api *api, struct api_error *error);
 bool api_is_draining(const struct api *api);

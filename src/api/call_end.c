@@ -150,8 +150,10 @@ static void count(struct call *call)
         .seconds = (double)(clock_mono_ns(call->api->clock) - call->arrived_ns) / (double)NS_PER_S,
     };
 
-    if (call->choices_count > 0)
+    if (call->choices_count > 0) {
         stats.ttft_s = answer_timings(&call->answer).ttft_ms / 1000.0;
+        stats.hit = call->answer.usage.computed < call->answer.usage.prompt;
+    }
     stats_count_call(call->api->metrics, &stats);
 }
 

@@ -373,8 +373,8 @@ static void write_server_props(struct json *json, const struct api *api)
 
     json_key_text(json, "build_info", options->version ? options->version : "unknown");
     json_key_bool(json, "strict_model", options->strict_model);
-    json_key_bool(json, "keys", auth_wanted(api->auth));
-    json_key_bool(json, "isolation", auth_isolated(api->auth));
+    json_key_bool(json, "keys", auth_wanted(api_auth(api)));
+    json_key_bool(json, "isolation", auth_isolated(api_auth(api)));
     json_key(json, "limits");
     write_limits(json, options);
     json_key(json, "neutral");

@@ -12,6 +12,7 @@
 
 #include "api/json_write.h"
 #include "api/stats.h"
+#include "api/stats_compat.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/metric.h"
@@ -118,14 +119,17 @@ static void put_gauges(struct api *api)
 }
 
 /* Of all models together, those that were unloaded included: a counter never goes down. */
-static void write_model_numbers(struct pool *pool, struct buf *out)
+static void write_model_numbers(struct api *api, struct pool *pool, struct buf *out)
 {
     struct sched_stats stats;
+    struct pool_view view;
 
     if (!pool)
         return;
     pool_get_stats(pool, &stats);
     stats_write_sched(&stats, out);
+    stats_compat_write(api->options.metrics_compat, &stats, api->metrics,
+                       pool_view(pool, 0, &view) ? view.name : "", out);
 }
 
 void endpoint_metrics(const struct visit *visit)
@@ -138,10 +142,11 @@ void endpoint_metrics(const struct visit *visit)
 
     buf_init(&body, BODY_BYTES_MAX);
     put_gauges(api);
+    stats_write_build(known(api->options.version), known(api->options.commit), &body);
     (void)metric_render(api->metrics, &body);
     if (api->http_metrics)
         (void)metric_render(api->http_metrics, &body);
-    write_model_numbers(api_pool(api, &error), &body);
+    write_model_numbers(api, api_pool(api, &error), &body);
     if (api->options.cache) {
         hearth_get_stats(api->options.cache, NULL, &stats);
         stats_write_cache(&stats, &body);

@@ -26,6 +26,8 @@
 
 #include "base/mem.h"
 
+enum { BUCKETS_MAX = 64, LABELS_BYTES_MAX = 4096 };
+
 struct metric_set {
     const struct metric_desc *table;
     size_t count;
@@ -106,6 +108,8 @@ static void check_buckets(const struct metric_desc *desc)
     for (const double *bound = desc->buckets; *bound != INFINITY; bound++)
         if (isnan(*bound) || *bound == -INFINITY || !(bound[0] < bound[1]))
             bad_table(desc, "the buckets are not ascending to INFINITY");
+    if (bucket_count(desc) > BUCKETS_MAX)
+        bad_table(desc, "more buckets than a picture of them has");
 }
 
 static void check_desc(const struct metric_desc *table, size_t id)
@@ -201,54 +205,86 @@ static void append_number(struct buf *out, double v)
     }
 }
 
-/* name_suffix{label="value",le="bound"}, and a space. `bound` is NULL outside buckets. */
-static void append_series(struct buf *out, const struct metric_desc *desc, const char *suffix,
-                          size_t label, const double *bound)
+/* name_suffix{labels,le="bound"}, and a space. `labels` are written as they are, "" is none; `bound` is NULL outside buckets. */
+static void append_series(struct buf *out, const char *name, const char *suffix,
+                          const char *labels, const double *bound)
 {
-    buf_appendf(out, "%s%s", desc->name, suffix);
-    if (desc->label != NULL || bound != NULL)
-        buf_append_char(out, '{');
-    if (desc->label != NULL) {
-        buf_appendf(out, "%s=\"", desc->label);
-        append_escaped(out, desc->values[label], true);
-        buf_append_str(out, bound != NULL ? "\"," : "\"");
-    }
+    bool any = labels[0] != '\0';
+
+    buf_appendf(out, "%s%s", name, suffix);
+    if (any || bound != NULL)
+        buf_appendf(out, "{%s%s", labels, any && bound != NULL ? "," : "");
     if (bound != NULL) {
         buf_append_str(out, "le=\"");
         append_number(out, *bound);
         buf_append_char(out, '"');
     }
-    if (desc->label != NULL || bound != NULL)
-        buf_append_char(out, '}');
-    buf_append_char(out, ' ');
+    buf_append_str(out, any || bound != NULL ? "} " : " ");
 }
 
-static void render_histogram(const struct metric_desc *desc, const _Atomic uint64_t *cells,
-                             size_t label, struct buf *out)
+/* The label of a metric with one of its values, in a buffer that is emptied first; "" for a metric without. */
+static const char *label_text(const struct metric_desc *desc, size_t label, struct buf *out)
 {
-    size_t buckets = bucket_count(desc);
-    uint64_t below = 0;
+    buf_clear(out);
+    if (desc->label == NULL)
+        return "";
+    metric_append_label(out, desc->label, desc->values[label]);
+    return buf_str(out);
+}
 
-    for (size_t i = 0; i < buckets; i++) {
-        below += load(&cells[i]);
-        append_series(out, desc, "_bucket", label, &desc->buckets[i]);
-        buf_appendf(out, "%llu\n", (unsigned long long)below);
-    }
-    append_series(out, desc, "_sum", label, NULL);
-    append_number(out, double_of(load(&cells[buckets])));
+static void render_value(const char *name, const char *labels, double v, struct buf *out)
+{
+    append_series(out, name, "", labels, NULL);
+    append_number(out, v);
     buf_append_char(out, '\n');
-    append_series(out, desc, "_count", label, NULL);
+}
+
+/* Counts of buckets, as they are at this moment. */
+struct picture {
+    const double *bounds;
+    uint64_t counts[BUCKETS_MAX];
+    double sum;
+};
+
+static void render_histogram(const char *name, const char *labels, const struct picture *picture,
+                             struct buf *out)
+{
+    uint64_t below = 0;
+    size_t i = 0;
+
+    do {
+        below += picture->counts[i];
+        append_series(out, name, "_bucket", labels, &picture->bounds[i]);
+        buf_appendf(out, "%llu\n", (unsigned long long)below);
+    } while (!isinf(picture->bounds[i++]));
+    append_series(out, name, "_sum", labels, NULL);
+    append_number(out, picture->sum);
+    buf_append_char(out, '\n');
+    append_series(out, name, "_count", labels, NULL);
     buf_appendf(out, "%llu\n", (unsigned long long)below);
 }
 
-static void render_head(const struct metric_desc *desc, struct buf *out)
+/* Adds what a label of a histogram has to a picture of it. */
+static void look(const struct metric_set *set, size_t id, size_t label, struct picture *picture)
+{
+    const struct metric_desc *desc = &set->table[id];
+    const _Atomic uint64_t *cells = cells_of(set, id, label);
+    size_t buckets = bucket_count(desc);
+
+    picture->bounds = desc->buckets;
+    for (size_t i = 0; i < buckets; i++)
+        picture->counts[i] += load(&cells[i]);
+    picture->sum += double_of(load(&cells[buckets]));
+}
+
+static void render_head(const char *name, const char *help, enum metric_type type, struct buf *out)
 {
     static const char *const types[] = {
         [METRIC_COUNTER] = "counter", [METRIC_GAUGE] = "gauge", [METRIC_HISTOGRAM] = "histogram"};
 
-    buf_appendf(out, "# HELP %s ", desc->name);
-    append_escaped(out, desc->help, false);
-    buf_appendf(out, "\n# TYPE %s %s\n", desc->name, types[desc->type]);
+    buf_appendf(out, "# HELP %s ", name);
+    append_escaped(out, help, false);
+    buf_appendf(out, "\n# TYPE %s %s\n", name, types[type]);
 }
 
 struct metric_set *metric_set_create(const struct metric_desc *table, size_t count)
@@ -294,17 +330,22 @@ void metric_put(struct metric_set *set, size_t id, size_t label, double v)
     atomic_store_explicit(cell, bits_of(v), memory_order_relaxed);
 }
 
-void metric_observe(struct metric_set *set, size_t id, size_t label, double v)
+static size_t bucket_of(const double *bounds, double v)
 {
-    _Atomic uint64_t *cells = cells_of(set, id, label);
-    const double *bounds = set->table[id].buckets;
     size_t i = 0;
 
-    assert(set->table[id].type == METRIC_HISTOGRAM);
     assert(!isnan(v));
     while (v > bounds[i]) /* ends at INFINITY */
         i++;
-    atomic_fetch_add_explicit(&cells[i], 1, memory_order_relaxed);
+    return i;
+}
+
+void metric_observe(struct metric_set *set, size_t id, size_t label, double v)
+{
+    _Atomic uint64_t *cells = cells_of(set, id, label);
+
+    assert(set->table[id].type == METRIC_HISTOGRAM);
+    atomic_fetch_add_explicit(&cells[bucket_of(set->table[id].buckets, v)], 1, memory_order_relaxed);
     add_double(&cells[bucket_count(&set->table[id])], v);
 }
 
@@ -327,27 +368,103 @@ uint64_t metric_count(const struct metric_set *set, size_t id, size_t label)
     return sum;
 }
 
+static void render_metric(const struct metric_set *set, size_t id, struct buf *labels, struct buf *out)
+{
+    const struct metric_desc *desc = &set->table[id];
+
+    render_head(desc->name, desc->help, desc->type, out);
+    for (size_t label = 0; label < label_count(desc) && labels->err == ERR_OK; label++) {
+        const char *text = label_text(desc, label, labels);
+        struct picture picture = {0};
+        if (desc->type != METRIC_HISTOGRAM) {
+            render_value(desc->name, text, metric_value(set, id, label), out);
+            continue;
+        }
+        look(set, id, label, &picture);
+        render_histogram(desc->name, text, &picture, out);
+    }
+}
+
 enum err metric_render(const struct metric_set *set, struct buf *out)
 {
-    for (size_t id = 0; id < set->count; id++) {
-        const struct metric_desc *desc = &set->table[id];
-        render_head(desc, out);
-        for (size_t label = 0; label < label_count(desc); label++) {
-            const _Atomic uint64_t *cells = cells_of(set, id, label);
-            if (desc->type == METRIC_HISTOGRAM) {
-                render_histogram(desc, cells, label, out);
-            } else {
-                append_series(out, desc, "", label, NULL);
-                append_number(out, double_of(load(cells)));
-                buf_append_char(out, '\n');
-            }
-        }
+    struct buf labels;
+
+    buf_init(&labels, LABELS_BYTES_MAX);
+    for (size_t id = 0; id < set->count && labels.err == ERR_OK; id++)
+        render_metric(set, id, &labels, out);
+    enum err err = labels.err != ERR_OK ? labels.err : out->err;
+    buf_fini(&labels);
+    return err;
+}
+
+/* ---- under other names, and from other places ---- */
+
+enum err metric_render_as(const struct metric_set *set, size_t id, size_t label,
+                          const struct metric_alias *alias, struct buf *out)
+{
+    const struct metric_desc *desc = &set->table[id];
+    size_t first = label == METRIC_ALL ? 0 : label;
+    size_t end = label == METRIC_ALL ? label_count(desc) : label + 1;
+    struct picture picture = {0};
+    double sum = 0;
+
+    render_head(alias->name, alias->help, desc->type, out);
+    for (size_t i = first; i < end; i++) {
+        if (desc->type == METRIC_HISTOGRAM)
+            look(set, id, i, &picture);
+        else
+            sum += metric_value(set, id, i);
     }
+    if (desc->type == METRIC_HISTOGRAM)
+        render_histogram(alias->name, alias->labels, &picture, out);
+    else
+        render_value(alias->name, alias->labels, sum, out);
+    return out->err;
+}
+
+enum err metric_render_number(const struct metric_alias *alias, enum metric_type type, double v,
+                              struct buf *out)
+{
+    assert(type != METRIC_HISTOGRAM);
+    render_head(alias->name, alias->help, type, out);
+    render_value(alias->name, alias->labels, v, out);
+    return out->err;
+}
+
+void metric_append_label(struct buf *out, const char *label, const char *value)
+{
+    assert(is_name(label, false));
+    buf_appendf(out, "%s%s=\"", out->len > 0 ? "," : "", label);
+    append_escaped(out, value, true);
+    buf_append_char(out, '"');
+}
+
+void metric_latency_observe(struct metric_latency *latency, double seconds)
+{
+    latency->counts[bucket_of(metric_buckets_latency, seconds)]++;
+    latency->sum += seconds;
+}
+
+void metric_latency_add(struct metric_latency *sum, const struct metric_latency *one)
+{
+    for (size_t i = 0; i < METRIC_LATENCY_BUCKETS; i++)
+        sum->counts[i] += one->counts[i];
+    sum->sum += one->sum;
+}
+
+enum err metric_latency_render(const struct metric_latency *latency,
+                               const struct metric_alias *alias, struct buf *out)
+{
+    struct picture picture = {.bounds = metric_buckets_latency, .sum = latency->sum};
+
+    memcpy(picture.counts, latency->counts, sizeof(latency->counts));
+    render_head(alias->name, alias->help, METRIC_HISTOGRAM, out);
+    render_histogram(alias->name, alias->labels, &picture, out);
     return out->err;
 }
 
 /* A decade in three steps resolves a latency to about a factor of two, which is what a percentile needs. */
-const double metric_buckets_latency[] = {
+const double metric_buckets_latency[METRIC_LATENCY_BUCKETS] = {
     1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1,
     0.25, 0.5,    1,    2.5,  5,      10,   25,   50,     100,  INFINITY,
 };

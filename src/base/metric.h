@@ -39,7 +39,9 @@ struct metric_desc {
     const double *buckets;     /* upper bounds, ascending, ended by INFINITY; histograms only */
 };
 
-extern const double metric_buckets_latency[]; /* 100 us ... 100 s */
+enum { METRIC_LATENCY_BUCKETS = 20 };
+
+extern const double metric_buckets_latency[METRIC_LATENCY_BUCKETS]; /* 100 us ... 100 s */
 extern const double metric_buckets_bytes[];   /* 1 KiB ... 16 GiB */
 
 struct metric_set;
@@ -60,5 +62,37 @@ uint64_t metric_count(const struct metric_set *set, size_t id, size_t label); /*
 
 /* Appends the set as Prometheus text format 0.0.4. Fails as buf_append does. */
 enum err metric_render(const struct metric_set *set, struct buf *out);
+
+/* ---- under other names, and from other places ---- */
+
+/* A name that is in no table: what other servers call the same thing, and numbers that somebody else counts. */
+struct metric_alias {
+    const char *name, *help;
+    const char *labels; /* as metric_append_label makes them, or "" */
+};
+
+#define METRIC_ALL SIZE_MAX /* of a label's values: their sum */
+
+/* Appends one metric of the set, of one value of its label or METRIC_ALL. Fails as buf_append does. */
+enum err metric_render_as(const struct metric_set *set, size_t id, size_t label,
+                          const struct metric_alias *alias, struct buf *out);
+enum err metric_render_number(const struct metric_alias *alias, enum metric_type type, double v,
+                              struct buf *out);
+
+/* Appends label="value", escaped, with a comma before it unless it is the first. The value is text of the program or of its
+ * configuration, never of a request. */
+void metric_append_label(struct buf *out, const char *label, const char *value);
+
+/* A histogram with the buckets of latencies inside of somebody's struct, guarded by whatever guards that: plain numbers that can be copied and
+ * added up. All zero is empty. */
+struct metric_latency {
+    uint64_t counts[METRIC_LATENCY_BUCKETS];
+    double sum;
+};
+
+void metric_latency_observe(struct metric_latency *latency, double seconds);
+void metric_latency_add(struct metric_latency *sum, const struct metric_latency *one);
+enum err metric_latency_render(const struct metric_latency *latency,
+                               const struct metric_alias *alias, struct buf *out);
 
 #endif

@@ -2,7 +2,7 @@
  * option.h: settings that describe themselves.
  *
  * A command declares its options in one table; the table gives the command line, the environment, the INI file, the help
- * text, and later man pages and completions. Values land in a struct of the command's own, by offset:
+ * text, manual pages and completions. Values land in a struct of the command's own, by offset:
  *
  *      struct serve_options { const char *host; uint64_t port; uint64_t ram_cache; bool exact; };
  *      static const struct option_desc serve_table[] = {
@@ -116,6 +116,27 @@ enum err option_read_section(const struct option_table *table, const char *kind,
 /* The options part of `hearth CMD --help`: groups, defaults, ranges, environment names. `width` columns, at least 60. A
  * flag that is on by default is listed as --no-NAME, the only form in which it is of use. Fails as buf_append does. */
 enum err option_help(const struct option_table *table, struct buf *out, int width);
+
+/* How an option is written where it is explained. */
+struct option_spelling {
+    bool negative;            /* a flag that is on by default: --no-NAME */
+    const char *alias_dashes; /* "-" or "--" */
+};
+
+struct option_spelling option_spelling(const struct option_desc *desc);
+
+/* What stands for the value in help, or NULL for a flag and for a choice without a word of its own. */
+const char *option_value_word(const struct option_desc *desc);
+
+/* The options part of a manual page, man(7): as options of a command, or as keys of the INI file. Fails as buf_append does. */
+enum option_man_style { OPTION_MAN_OPTIONS, OPTION_MAN_KEYS };
+enum err option_man(const struct option_table *table, enum option_man_style style, struct buf *out);
+/* Text as roff shows it literally; and prose, in lines that are not too long, ended by a newline. */
+void option_roff(struct buf *out, struct str text);
+void option_roff_text(struct buf *out, struct str text);
+
+/* An INI section's content with every key of the table, explained, commented out, with its default. Fails as buf_append does. */
+enum err option_example(const struct option_table *table, struct buf *out);
 
 /* The setting as text ("8.0 GiB", "on", "none"), for `doctor` and /props; "***" for a secret that is set. Fails as
  * buf_append does. */

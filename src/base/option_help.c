@@ -16,8 +16,7 @@
 
 enum { LABEL_COLUMNS = 28, WIDTH_MIN = 60, LINE_BYTES_MAX = 4096 };
 
-/* The option's own words and what the table knows besides: "[range; choices; default; environment]". */
-static void append_facts(const struct option_desc *desc, struct buf *text)
+void option_facts(const struct option_desc *desc, struct buf *text)
 {
     char range[OPTION_RANGE_BYTES], env[OPTION_NAME_BYTES];
 
@@ -51,20 +50,27 @@ static bool is_on(const struct option_desc *desc)
     return on;
 }
 
-static void append_label(const struct option_desc *desc, struct buf *label)
+struct option_spelling option_spelling(const struct option_desc *desc)
 {
     enum { ALIAS_SHORT = 3 }; /* up to here an alias is written as in llama.cpp: -np, -ngl */
-    const char *word = option_value_word(desc);
     bool one_dash = desc->alias != NULL && strlen(desc->alias) <= ALIAS_SHORT;
+
+    return (struct option_spelling){.negative = is_on(desc), .alias_dashes = one_dash ? "-" : "--"};
+}
+
+static void append_label(const struct option_desc *desc, struct buf *label)
+{
+    struct option_spelling spelling = option_spelling(desc);
+    const char *word = option_value_word(desc);
 
     buf_append_str(label, "  ");
     if (desc->letter != 0)
         buf_appendf(label, "-%c, ", desc->letter);
     if (desc->alias != NULL)
-        buf_appendf(label, "%s%s, ", one_dash ? "-" : "--", desc->alias);
+        buf_appendf(label, "%s%s, ", spelling.alias_dashes, desc->alias);
     if (desc->letter == 0 && desc->alias == NULL)
         buf_append_str(label, "    ");
-    buf_appendf(label, "--%s%s", is_on(desc) ? "no-" : "", desc->name);
+    buf_appendf(label, "--%s%s", spelling.negative ? "no-" : "", desc->name);
     if (word != NULL)
         buf_appendf(label, " %s", word);
     for (int i = 0; word == NULL && desc->type == OPTION_CHOICE && desc->choices[i] != NULL; i++)
@@ -115,7 +121,7 @@ enum err option_help(const struct option_table *table, struct buf *out, int widt
         buf_clear(&label);
         buf_clear(&text);
         append_label(desc, &label);
-        append_facts(desc, &text);
+        option_facts(desc, &text);
         if (label.err != ERR_OK || text.err != ERR_OK)
             break;
         append_entry(buf_str(&label), str_from(buf_str(&text)), columns, out);

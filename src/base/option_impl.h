@@ -5,6 +5,7 @@
  *      option_ini.c     the INI file
  *      option_value.c   one text <-> one typed value
  *      option_help.c    the help text
+ *      option_man.c     manual pages, an INI file to begin with
  */
 #ifndef HEARTH_BASE_OPTION_IMPL_H
 #define HEARTH_BASE_OPTION_IMPL_H
@@ -15,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/attr.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/option.h"
 #include "base/str.h"
@@ -77,7 +79,7 @@ const char *option_env_name(const struct option_desc *desc, char out[OPTION_NAME
 bool option_range(const struct option_desc *desc, char out[OPTION_RANGE_BYTES]);
 const char *option_quote(struct str text, char out[OPTION_QUOTE_BYTES]);
 
-/* What stands for the value in help, or NULL for a flag and for a choice without a word of its own. */
-const char *option_value_word(const struct option_desc *desc);
+/* Appends the option's own words and what the table knows besides: "Port. [range; choices; default; environment]". */
+void option_facts(const struct option_desc *desc, struct buf *text);
 
 #endif

@@ -29,15 +29,17 @@ struct move {
     struct object *object;
     void *memory;     /* of a read */
     uint64_t request; /* that it is read for */
+    uint64_t started_ns;
 };
 
-static void count(struct object *object, uint64_t struct_offset)
+static void count(struct object *object, uint64_t struct_offset, uint64_t by)
 {
-    *(uint64_t *)((char *)&object->space->stats + struct_offset) += 1;
-    *(uint64_t *)((char *)&object->space->cache->stats + struct_offset) += 1;
+    *(uint64_t *)((char *)&object->space->stats + struct_offset) += by;
+    *(uint64_t *)((char *)&object->space->cache->stats + struct_offset) += by;
 }
 
-#define COUNT(object, field) count((object), offsetof(struct hearth_stats, field))
+#define COUNT_BY(object, field, by) count((object), offsetof(struct hearth_stats, field), (by))
+#define COUNT(object, field) COUNT_BY(object, field, 1)
 
 /* The operation is over; the mover's lease ends with it. */
 static void finish(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
@@ -117,6 +119,10 @@ static void on_written(enum tier_result result, void *arg)
     struct deferred deferred;
 
     cache_enter(cache, &deferred);
+    if (result == TIER_OK) {
+        COUNT_BY(object, bytes_written_by_tier[HEARTH_TIER_SSD], object->bytes);
+        COUNT_BY(object, ns_written_by_tier[HEARTH_TIER_SSD], cache_now_ns(cache) - move->started_ns);
+    }
     if (result == TIER_OK && (object->dropped || object->unwanted))
         cache_note_drop(cache, &deferred,
                         &object->key); /* cleared or displaced meanwhile (keeps I55) */
@@ -189,7 +195,7 @@ static bool start_put(struct hearth_cache *cache, struct object *object)
     int32_t *tokens = NULL;
     struct move *move = mem_alloc(sizeof(*move));
 
-    *move = (struct move){.cache = cache, .object = object};
+    *move = (struct move){.cache = cache, .object = object, .started_ns = cache_now_ns(cache)};
     cache_enter(cache, &deferred);
     bool wanted = object->last != NULL && mover_fill_meta(object, &meta, &tokens);
     cache_leave(cache, &deferred);
@@ -303,6 +309,10 @@ static void on_read(enum tier_result result, void *arg)
 
     cache_enter(cache, &deferred);
     deferred.request = move->request;
+    if (result == TIER_OK) {
+        COUNT_BY(object, bytes_read_by_tier[HEARTH_TIER_SSD], object->bytes);
+        COUNT_BY(object, ns_read_by_tier[HEARTH_TIER_SSD], cache_now_ns(cache) - move->started_ns);
+    }
     /* Once it is dropped, others may have stored the same tokens anew, and what was read may be theirs: same key, other bytes. */
     if (result == TIER_OK && !object->dropped) {
         arrived(object, move->memory, &deferred);
@@ -354,7 +364,8 @@ bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t requ
         return coming;
     struct move *move = mem_alloc(sizeof(*move));
     *move = (struct move){
-        .cache = cache, .object = object, .memory = take_pages(cache, object), .request = request};
+        .cache = cache, .object = object, .memory = take_pages(cache, object), .request = request,
+        .started_ns = cache_now_ns(cache)};
     if (move->memory == NULL) {
         on_read(TIER_FULL, move); /* ours, not the tier's: it stays there */
         return false;

@@ -127,6 +127,8 @@ static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
     stats->tokens_reused += plan->info.boundary;
     for (size_t i = 0; i < plan->objects_count; i++) {
         const struct hearth_object *view = &plan->views[i];
+        if (view->tier == HEARTH_TIER_RAM)
+            stats->bytes_read_by_tier[HEARTH_TIER_RAM] += plan->objects[i]->bytes;
         if (view->kind != HEARTH_OBJECT_ROWS || view->tier >= HEARTH_TIER_COUNT)
             continue;
         bool last = i + 1 == plan->objects_count || plan->views[i + 1].kind != HEARTH_OBJECT_ROWS;

@@ -463,23 +463,31 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
     return object;
 }
 
+static void count_store(struct hearth_stats *stats, uint64_t bytes, uint64_t ns)
+{
+    stats->stores++;
+    stats->bytes_written_by_tier[HEARTH_TIER_RAM] += bytes;
+    stats->ns_written_by_tier[HEARTH_TIER_RAM] += ns;
+}
+
 static void note_store(const struct hearth_store *store, const struct object *object,
                        struct deferred *deferred)
 {
     struct hearth_cache *cache = store->space->cache;
+    uint64_t ns = cache_now_ns(cache) - store->started_ns;
     struct hearth_event event = {
         .kind = HEARTH_EVENT_WRITE,
         .prompt_tokens = (uint32_t)store->count,
         .write_tokens = object->kind == OBJECT_SNAPSHOT ? 0 : object->end - object->begin,
         .bytes = object->bytes,
         .tier = HEARTH_TIER_RAM,
-        .us = (clock_mono_ns(cache->clock) - store->started_ns) / NS_PER_US,
+        .us = ns / NS_PER_US,
     };
 
-    cache->stats.stores++;
-    store->space->stats.stores++;
     cache->counts[OBJECT_TIER_RAM].stores++;
     cache->counts[OBJECT_TIER_RAM].written_bytes += object->bytes;
+    count_store(&cache->stats, object->bytes, ns);
+    count_store(&store->space->stats, object->bytes, ns);
     cache_note_event(cache, deferred, &event);
 }
 

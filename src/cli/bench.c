@@ -272,6 +272,8 @@ static enum cli_exit run(struct cli *cli, const void *options)
                            cli->args[0]);
 }
 
+static const char *const words[] = {"prefix", "serve", "peer", "state", "cache", "tier", "jinja", "tokens", "pages", NULL};
+
 const struct command command_bench = {
     .name = "bench",
     .summary = "Measure prefixes, servers, hearth beside llama-server, or one part.",
@@ -280,5 +282,6 @@ const struct command command_bench = {
     .options_size = sizeof(struct bench_options),
     .args_min = 1,
     .args_max = ARGS_MAX,
+    .words = words,
     .run = run,
 };

@@ -130,6 +130,19 @@ static enum err read_options(struct cli *cli, int argc, char **argv, struct opti
     return option_parse(cli->table, argc, argv, values, parse, info);
 }
 
+enum err cli_read_again(const struct cli *cli, struct arena *arena, struct cli *again, struct errinfo *info)
+{
+    char name[] = "--config";
+    char *argv[] = {name, (char *)cli->config};
+    struct option_parse parse;
+
+    *again = *cli;
+    again->arena = arena;
+    TRY(read_options(again, cli->config != NULL ? 2 : 0, argv, &parse, info));
+    again->sources = parse.sources;
+    return ERR_OK;
+}
+
 static enum cli_exit check_args(struct cli *cli, const struct option_parse *parse)
 {
     const struct command *command = cli->command;

@@ -70,6 +70,7 @@ struct command {
     struct option_table table; /* its own options; table.command is `name` */
     size_t options_size;       /* of the struct that the table describes; 0 without options */
     size_t args_min, args_max; /* positional arguments */
+    const char *const *words;  /* what the first one can be, ended by NULL, for completion; NULL: a file, or anything */
     bool ignores_config;       /* reads no INI file, so that a broken one cannot stop it */
     enum cli_exit (*run)(struct cli *cli, const void *options);
 };
@@ -90,6 +91,10 @@ enum cli_exit cli_print_help(const struct cli *cli, const struct command *comman
 
 /* Complains about an unknown name, with the nearest known one, and returns NULL. */
 const struct command *cli_find_command(const struct cli *cli, const char *name);
+
+/* The options as environment and INI file say them now, without the command line, in *again; what they are lives in the arena. */
+enum err cli_read_again(const struct cli *cli, struct arena *arena, struct cli *again,
+                        struct errinfo *info) NODISCARD;
 
 /* A variable of setup->env, or NULL when it is not set or empty. */
 const char *cli_env(const struct cli_setup *setup, const char *name);

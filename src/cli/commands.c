@@ -16,6 +16,7 @@ const struct command *const cli_commands[] = {
     &command_bench,
     &command_qa,
     &command_doctor,
+    &command_completion,
     &command_version,
     &command_help,
     NULL,

@@ -8,6 +8,7 @@ struct command;
 
 extern const struct command command_bench;
 extern const struct command command_cache;
+extern const struct command command_completion;
 extern const struct command command_doctor;
 extern const struct command command_help;
 extern const struct command command_model;

@@ -1,7 +1,9 @@
 /*
- * help.c: `hearth help [COMMAND]`, and what --help prints.
+ * help.c: `hearth help [COMMAND]`, and what --help prints; with --man manual pages, with --ini a file of settings to begin with.
  */
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 
 #include "base/arena.h"
@@ -11,6 +13,20 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/man.h"
+
+struct help_options {
+    bool man, ini;
+};
+
+#define AT(field) offsetof(struct help_options, field)
+
+static const struct option_desc options_table[] = {
+    {"man", 0, OPTION_FLAG, AT(man), .not_in_file = true,
+     .help = "Print the manual page of hearth, of a command, or of hearth.ini, as man(1) reads it."},
+    {"ini", 0, OPTION_FLAG, AT(ini), .not_in_file = true,
+     .help = "Print an INI file with every setting of `hearth serve`."},
+};
 
 enum { HELP_BYTES_MAX = 1 << 20, COLUMNS_DEFAULT = 80, COLUMNS_MAX = 110 };
 
@@ -60,22 +76,47 @@ enum cli_exit cli_print_help(const struct cli *cli, const struct command *comman
     return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
 }
 
+/* A page of the manual, or the INI file to begin with. */
+static enum cli_exit print_text(const struct cli *cli, bool man, const char *page)
+{
+    struct buf text;
+
+    buf_init(&text, HELP_BYTES_MAX);
+    enum err err = man ? man_write(cli->setup, page, cli->arena, &text)
+                       : man_write_example(cli->setup, cli->arena, &text);
+    if (err == ERR_OK)
+        fputs(buf_str(&text), cli->out);
+    else
+        cli_error(cli, "%s", err_sentence(err));
+    buf_fini(&text);
+    return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+}
+
 static enum cli_exit run(struct cli *cli, const void *options)
 {
-    (void)options;
-    if (cli->args_count == 0) {
+    const struct help_options *help = options;
+    const char *name = cli->args_count > 0 ? cli->args[0] : "";
+
+    if (help->ini && (help->man || name[0] != '\0'))
+        return cli_usage_error(cli, "--ini stands alone");
+    if (help->ini || (help->man && (name[0] == '\0' || strcmp(name, "hearth.ini") == 0)))
+        return print_text(cli, help->man, name);
+    if (name[0] == '\0') {
         cli_print_overview(cli->setup, cli->out);
         return CLI_EXIT_OK;
     }
-    const struct command *command = cli_find_command(cli, cli->args[0]);
-    return command ? cli_print_help(cli, command) : CLI_EXIT_USAGE;
+    const struct command *command = cli_find_command(cli, name);
+    if (command == NULL)
+        return CLI_EXIT_USAGE;
+    return help->man ? print_text(cli, true, name) : cli_print_help(cli, command);
 }
 
 const struct command command_help = {
     .name = "help",
     .summary = "Show how hearth, or one of its commands, is used.",
     .usage = "[options] [COMMAND]",
-    .table = {.command = "help"},
+    .table = {.command = "help", .options = options_table, .count = COUNT_OF(options_table)},
+    .options_size = sizeof(struct help_options),
     .args_max = 1,
     .ignores_config = true,
     .run = run,

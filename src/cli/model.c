@@ -157,6 +157,8 @@ static enum cli_exit run(struct cli *cli, const void *options)
                            cli->args[0]);
 }
 
+static const char *const words[] = {"make", "show", NULL};
+
 const struct command command_model = {
     .name = "model",
     .summary = "Make a model file with random weights, or show what a file is.",
@@ -165,5 +167,6 @@ const struct command command_model = {
     .options_size = sizeof(struct model_options),
     .args_min = 1,
     .args_max = 2,
+    .words = words,
     .run = run,
 };

@@ -4,7 +4,7 @@
  *      store (cache, disk, key) -> api -> http up (503 while loading) -> models -> 200s -> signal -> drain -> close
  *
  * The socket is open before a model is loaded, so that clients wait in a queue of their own and a port in use is known at once. All signals
- * are blocked before the first thread starts; this thread waits for them. A second SIGINT or SIGTERM ends without waiting.
+ * are blocked before the first thread starts; this thread waits for them (serve_watch.c). A second SIGINT or SIGTERM ends without waiting.
  */
 #include "cli/serve.h"
 
@@ -13,9 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/api.h"
 #include "api/record.h"
+#include "api/stats_compat.h"
 #include "base/clock.h"
 #include "base/drill.h"
 #include "base/file.h"
@@ -23,6 +25,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/serve_watch.h"
 #include "engine/sample.h"
 #include "http/server.h"
 #include "models/pool.h"
@@ -76,6 +79,8 @@ static const struct option_desc options_table[] = {
      .help = "Refuse requests for a model of another name."},
     {"chat-template-file", 0, OPTION_TEXT, AT(template_file), .value = "FILE",
      .help = "A Jinja template instead of the model's own."},
+    {"metrics-compat", 0, OPTION_LIST, AT(metrics_compat), .value = "WHOSE",
+     .help = "Give /metrics the names of other servers, too: llamacpp, vllm."},
     {"queue", 0, OPTION_UINT, AT(queue), .value = "N", .initial = "256", .min = 1, .max = 65536,
      .help = "Requests that may wait; more are told to come back."},
     {"workers", 0, OPTION_UINT, AT(workers), .value = "N", .initial = "2", .min = 1, .max = 64,
@@ -144,6 +149,7 @@ struct server {
     struct sample_params sample;
     struct memory *memory;
     struct model_share *shares;
+    unsigned metrics_compat;
     struct api *api;
     struct http_server *http;
     struct pool *pool;
@@ -157,6 +163,23 @@ static bool is_socket(const char *host)
 
 /* ---- checks before anything is opened ---- */
 
+/* "--metrics-compat llamacpp,vllm" is what people write, although a list is one item per option. */
+static bool read_metrics_compat(struct server *server)
+{
+    const struct option_list *whose = &server->options->metrics_compat;
+
+    for (size_t i = 0; i < whose->count; i++) {
+        struct str rest = str_from(whose->items[i]), name;
+        while (str_next(&rest, ',', &name)) {
+            if (stats_compat_add(name, &server->metrics_compat))
+                continue;
+            cli_usage_error(server->cli, "--metrics-compat %.*s: expected llamacpp or vllm", (int)name.len, name.ptr);
+            return false;
+        }
+    }
+    return true;
+}
+
 static enum cli_exit check(struct server *server)
 {
     const struct serve_options *options = server->options;
@@ -168,6 +191,8 @@ static enum cli_exit check(struct server *server)
                                "--host %s lets others in: give an --api-key, or --allow-any if that is "
                                "what you want",
                                options->host);
+    if (!read_metrics_compat(server))
+        return CLI_EXIT_USAGE;
     return serve_models_read(&server->models, cli, options);
 }
 
@@ -242,6 +267,7 @@ static bool open_api(struct server *server)
         .cache = server->store.cache,
         .record = server->record,
         .memory = server->memory,
+        .metrics_compat = server->metrics_compat,
         .version = HEARTH_VERSION,
         .commit = HEARTH_COMMIT,
         .log = server->cli->log,
@@ -315,10 +341,11 @@ static void print_banner(struct server *server)
 
 static void wait_for_end(struct server *server)
 {
-    int signal = 0;
-
-    sigwait(&server->signals, &signal);
-    LOG_INFO(server->cli->log, "serve", "ending; again to end now", LOG_STR("signal", strsignal(signal)));
+    serve_watch(&(struct serve_watch){.cli = server->cli,
+                                      .api = server->api,
+                                      .pool = server->pool,
+                                      .signals = &server->signals,
+                                      .terminal = isatty(STDIN_FILENO) == 1});
 }
 
 /* Running answers may go on for a while; the second signal ends that. */
@@ -327,8 +354,10 @@ static void drain(struct server *server)
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), server->options->drain_ns);
     const struct timespec none = {0};
 
+    sigset_t signals = server->signals;
+    sigdelset(&signals, SIGHUP); /* there is nothing to read again any more */
     while (!http_server_drain(server->http, 200) && clock_mono_ns(clock_real()) < deadline_ns)
-        if (sigtimedwait(&server->signals, NULL, &none) > 0)
+        if (sigtimedwait(&signals, NULL, &none) > 0)
             break;
     api_drain(server->api, 1000);
 }
@@ -384,6 +413,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
     sigemptyset(&server.signals);
     sigaddset(&server.signals, SIGINT);
     sigaddset(&server.signals, SIGTERM);
+    sigaddset(&server.signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &server.signals, &server.signals_before);
     signal(SIGPIPE, SIG_IGN); /* a client that leaves is no reason to die */
     if (server.options->drill != DRILL_NONE)

@@ -5,6 +5,7 @@
  *      serve_models.c  which models there are, with which settings, and how they are loaded
  *      serve_store.c   the cache, its disk, what it is keyed with, and remembered turns
  *      serve_memory.c  the ceiling, and shares of tenants
+ *      serve_watch.c   signals and the service manager while it runs
  *      serve_banner.c  what is printed when the server is up
  */
 #ifndef HEARTH_CLI_SERVE_H
@@ -55,6 +56,7 @@ struct serve_options {
     struct option_list keep_volatile;
     bool keep_thoughts;
     struct option_list shares, ssd_shares; /* TENANT=SIZE */
+    struct option_list metrics_compat; /* names of stats_compat.h */
     uint64_t queue, workers;
     uint64_t drain_ns;
     double temperature, top_p, min_p;
@@ -106,6 +108,9 @@ struct serve_model {
 };
 
 enum { SERVE_MODELS_MAX = 4096 };
+
+/* What a section [model NAME] of the INI file can say. */
+extern const struct option_table serve_preset_table;
 
 struct serve_models {
     const struct cli *cli;

@@ -47,7 +47,7 @@ static const struct option_desc preset_options[] = {
     MODEL_SETTINGS_OPTIONS(struct preset, model),
 };
 
-static const struct option_table preset_table = {"model", preset_options, COUNT_OF(preset_options)};
+const struct option_table serve_preset_table = {"model", preset_options, COUNT_OF(preset_options)};
 
 /* One reading; `status` is what went wrong first. */
 struct reading {
@@ -209,7 +209,7 @@ static bool read_preset(struct reading *reading, const char *name, struct preset
                               .template_file = options->template_file,
                               .ttl_ns = options->model_ttl_ns,
                               .pinned = is_pinned(options, name)};
-    enum err err = option_read_section(&preset_table, "model", name, preset, &reading->ini, &info);
+    enum err err = option_read_section(&serve_preset_table, "model", name, preset, &reading->ini, &info);
     if (err != ERR_OK)
         complain(reading, err, &info);
     return err == ERR_OK;

@@ -501,6 +501,7 @@ void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool
     sum->store_ns += one->store_ns;
     for (size_t i = 0; i < HEARTH_REASON_COUNT; i++)
         sum->miss_by_reason[i] += one->miss_by_reason[i];
+    metric_latency_add(&sum->store_times, &one->store_times);
     if (!now)
         return;
     sum->queued += one->queued;
@@ -528,6 +529,22 @@ void pool_get_stats(struct pool *pool, struct sched_stats *stats)
         pool_unpeek(pool, model);
         pool_add_stats(stats, &one, true);
     }
+}
+
+bool pool_alive(struct pool *pool, uint64_t within_ns)
+{
+    size_t count = pool_count(pool);
+    bool alive = true;
+
+    for (size_t i = 0; i < count && alive; i++) {
+        struct model *model = pool_peek(pool, i);
+
+        if (model == NULL)
+            continue;
+        alive = sched_alive(model_sched(model), within_ns);
+        pool_unpeek(pool, model);
+    }
+    return alive;
 }
 
 /* ---- life ---- */

@@ -180,4 +180,7 @@ void pool_unpeek(struct pool *pool, struct model *model);
 /* Of all models together, those that were unloaded included. */
 void pool_get_stats(struct pool *pool, struct sched_stats *stats);
 
+/* Whether no loaded model's engine hangs: sched_alive of all. */
+bool pool_alive(struct pool *pool, uint64_t within_ns);
+
 #endif

@@ -123,8 +123,10 @@ static void store(struct job *job, uint32_t length, bool snapshot, bool ends)
         put(job, store, HEARTH_OBJECT_SNAPSHOT, 0, length);
     hearth_store_close(&store);
     job->stored = length;
+    uint64_t ns = sched_now_ns(sched) - begin_ns;
     lock_enter(&sched->lock);
-    sched->stats.store_ns += sched_now_ns(sched) - begin_ns;
+    sched->stats.store_ns += ns;
+    metric_latency_observe(&sched->stats.store_times, (double)ns / (double)NS_PER_S);
     lock_leave(&sched->lock);
 }
 

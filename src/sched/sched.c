@@ -298,6 +298,8 @@ static void run(void *arg)
     struct sched *sched = arg;
 
     while (!queue_closed(sched->inbox) || queue_length(sched->inbox) > 0 || sched->jobs.count > 0) {
+        /* Relaxed: the number stands for itself. */
+        atomic_store_explicit(&sched->turn_ns, sched_now_ns(sched), memory_order_relaxed);
         take_submitted(sched);
         memory_poll(sched->memory);
         linger_settle_late(sched);
@@ -307,6 +309,7 @@ static void run(void *arg)
             ran = batch_run(sched);
         }
         publish(sched);
+        atomic_store_explicit(&sched->turn_ns, 0, memory_order_relaxed);
         if (!ran)
             rest(sched);
     }
@@ -468,6 +471,14 @@ void sched_get_stats(struct sched *sched, struct sched_stats *stats)
     lock_enter(&sched->lock);
     *stats = sched->stats;
     lock_leave(&sched->lock);
+}
+
+bool sched_alive(const struct sched *sched, uint64_t within_ns)
+{
+    uint64_t began_ns = atomic_load_explicit(&sched->turn_ns, memory_order_relaxed);
+    uint64_t now_ns = sched_now_ns(sched);
+
+    return began_ns == 0 || now_ns < began_ns || now_ns - began_ns <= within_ns;
 }
 
 size_t sched_views(struct sched *sched, struct sched_view *views, size_t max)

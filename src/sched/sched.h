@@ -19,6 +19,7 @@
 #include "base/attr.h"
 #include "base/drill.h"
 #include "base/err.h"
+#include "base/metric.h"
 #include "sched/gen.h"
 
 struct clock;
@@ -62,6 +63,9 @@ enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info
 /* Takes no new ones and waits until all are done, at most so long; then cancels the rest. False: some were cancelled. */
 bool sched_drain(struct sched *sched, uint64_t timeout_ms);
 
+/* Whether its thread waits for work or is in a turn that began not longer ago than that: an engine that hangs is not alive. Takes no lock. */
+bool sched_alive(const struct sched *sched, uint64_t within_ns);
+
 /* A generation as it stands, for /slots and the dashboard. */
 struct sched_view {
     uint64_t id;
@@ -84,6 +88,7 @@ struct sched_stats {
     uint32_t queued, active, idle, unsaved; /* now; idle = parked on the device, unsaved = of these: state not stored yet */
     uint32_t cells_free, cells;
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
+    struct metric_latency store_times; /* of handing state to the cache, each time */
 };
 
 void sched_get_stats(struct sched *sched, struct sched_stats *stats);

@@ -123,6 +123,7 @@ struct sched {
     struct thread thread;
     atomic_uint waiting;   /* submitted and not yet admitted */
     atomic_bool draining, stopping;
+    atomic_ullong turn_ns; /* when the turn that runs began; 0: the thread waits. Read by whoever wants to know whether it is stuck */
 
     struct list jobs;      /* oldest first */
     struct list residents;

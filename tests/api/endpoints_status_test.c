@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "api/stats_compat.h"
+#include "base/clock.h"
+#include "models/pool.h"
 #include "support/api_kit.h"
 #include "support/test.h"
 
@@ -76,6 +79,65 @@ static void test_metrics_of_all_parts(void **state)
     api_kit_close(&kit);
 }
 
+/* What a watchdog looks at: an engine's thread that waits for work is alive, one that does not come back from the engine is not. */
+static void test_an_engine_that_hangs_is_noticed(void **state)
+{
+    struct api_kit kit;
+    struct http_client client;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.gate_closed = true});
+    while (!pool_alive(kit.pool, 0))
+        continue; /* until its first turn is over */
+    api_kit_send(&kit, &client, CHAT, "{" MESSAGES "}");
+    api_kit_gate_wait(&kit);
+    assert_false(pool_alive(kit.pool, 0));
+    assert_true(pool_alive(kit.pool, 3600 * NS_PER_S));
+    api_kit_gate_open(&kit);
+    while (!pool_alive(kit.pool, 0))
+        continue;
+    http_client_close(&client);
+    api_kit_close(&kit);
+}
+
+/* A prompt that misses, then one that hits: each is told apart, and its parts have times. */
+static void test_metrics_of_hits_and_misses(void **state)
+{
+    struct api_kit_options options = {.ram_bytes = 1 << 24, .sched = {.park = true}};
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    for (int i = 0; i < 2; i++)
+        yyjson_doc_free(api_kit_post(&kit, CHAT, "{\"max_tokens\":4," MESSAGES "}", 200));
+    api_kit_wait_metric(&kit, "hearth_api_first_token_seconds_count{cache=\"hit\"}", 1);
+    assert_true(api_kit_metric(&kit, "hearth_api_first_token_seconds_count{cache=\"miss\"}") == 1);
+    assert_true(api_kit_metric(&kit, "hearth_api_phase_seconds_count{phase=\"queue\"}") == 2);
+    assert_true(api_kit_metric(&kit, "hearth_api_phase_seconds_count{phase=\"lookup\"}") == 2);
+    assert_true(api_kit_metric(&kit, "hearth_api_phase_seconds_count{phase=\"decode\"}") == 2);
+    assert_true(api_kit_metric(&kit, "hearth_api_length_tokens_count{what=\"prompt\"}") == 2);
+    while (api_kit_metric(&kit, "hearth_sched_store_seconds_count") < 1)
+        continue; /* state is stored when there is time for it */
+    assert_true(api_kit_metric(&kit, "hearth_cache_tier_written_bytes_total{tier=\"ram\"}") > 0);
+    assert_true(api_kit_metric(&kit, "llamacpp:requests_processing") < 0); /* not asked for */
+    api_kit_close(&kit);
+}
+
+static void test_metrics_under_other_names(void **state)
+{
+    struct api_kit_options options = {
+        .api = {.metrics_compat = STATS_COMPAT_LLAMACPP | STATS_COMPAT_VLLM}, .name = "small"};
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    yyjson_doc_free(api_kit_post(&kit, CHAT, "{\"max_tokens\":4," MESSAGES "}", 200));
+    api_kit_wait_metric(&kit, "vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"small\"}", 1);
+    double prompt = api_kit_metric(&kit, "vllm:prompt_tokens_total{engine=\"0\",model_name=\"small\"}");
+    assert_true(prompt > 0 && prompt == api_kit_metric(&kit, "llamacpp:prompt_tokens_total"));
+    api_kit_close(&kit);
+}
+
 /* I100: a tenant sees its own generations only. They go on until their client leaves. */
 static void test_i100_slots_of_the_caller(void **state)
 {
@@ -112,4 +174,6 @@ static void test_i100_slots_of_the_caller(void **state)
 }
 
 TEST_SUITE(TEST(test_root_lists_the_endpoints), TEST(test_health_does_not_need_the_engine),
-           TEST(test_metrics_of_all_parts), TEST(test_i100_slots_of_the_caller))
+           TEST(test_metrics_of_all_parts),
+           TEST(test_an_engine_that_hangs_is_noticed),
+           TEST(test_metrics_of_hits_and_misses), TEST(test_metrics_under_other_names), TEST(test_i100_slots_of_the_caller))

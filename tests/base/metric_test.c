@@ -97,6 +97,78 @@ static void test_labels_of_a_histogram_are_apart(void **state)
     metric_set_destroy(&set);
 }
 
+/* The text that fn appends to `out`; freed by the next call. */
+static struct buf other;
+
+static struct buf *other_empty(void)
+{
+    buf_fini(&other);
+    buf_init(&other, 100000);
+    return &other;
+}
+
+static void test_one_metric_under_another_name(void **state)
+{
+    struct metric_set *set = metric_set_create(table, COUNT_OF(table));
+    struct metric_alias alias = {"other:name", "Of somebody else.", "model=\"m\""};
+
+    (void)state;
+    metric_add(set, M_HITS, 0, 3);
+    metric_add(set, M_HITS, 2, 4);
+    assert_ok(metric_render_as(set, M_HITS, METRIC_ALL, &alias, other_empty()));
+    assert_string_equal(buf_str(&other), "# HELP other:name Of somebody else.\n# TYPE other:name counter\n"
+                                         "other:name{model=\"m\"} 7\n");
+    assert_ok(metric_render_as(set, M_HITS, 2, &alias, other_empty()));
+    assert_non_null(strstr(buf_str(&other), "\nother:name{model=\"m\"} 4\n"));
+    metric_observe(set, M_READ, 0, 1);
+    metric_observe(set, M_READ, 2, 0.25);
+    assert_ok(metric_render_as(set, M_READ, METRIC_ALL, &alias, other_empty()));
+    assert_non_null(strstr(buf_str(&other), "# TYPE other:name histogram\n"));
+    assert_non_null(strstr(buf_str(&other), "\nother:name_bucket{model=\"m\",le=\"0.5\"} 1\n"));
+    assert_non_null(strstr(buf_str(&other), "\nother:name_bucket{model=\"m\",le=\"+Inf\"} 2\n"));
+    assert_non_null(strstr(buf_str(&other), "\nother:name_sum{model=\"m\"} 1.25\n"));
+    metric_set_destroy(&set);
+}
+
+static void test_labels_as_text(void **state)
+{
+    struct metric_alias alias = {"info", "I.", ""};
+    struct buf labels;
+
+    (void)state;
+    buf_init(&labels, 1000);
+    metric_append_label(&labels, "a", "1\"2");
+    metric_append_label(&labels, "b", "x\n");
+    alias.labels = buf_str(&labels);
+    assert_ok(metric_render_number(&alias, METRIC_GAUGE, 1, other_empty()));
+    assert_non_null(strstr(buf_str(&other), "\ninfo{a=\"1\\\"2\",b=\"x\\n\"} 1\n"));
+    buf_fini(&labels);
+}
+
+/* Those of two that were added up are those of one that saw everything. */
+static void test_latencies_add_up(void **state)
+{
+    static const double seconds[] = {0, 1e-4, 2e-4, 0.3, 1, 99, 101, 5000};
+    struct metric_latency one = {0}, two = {0}, all = {0};
+    struct metric_alias alias = {"t_seconds", "T.", ""};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(seconds); i++) {
+        metric_latency_observe(i % 2 ? &one : &two, seconds[i]);
+        metric_latency_observe(&all, seconds[i]);
+    }
+    metric_latency_add(&one, &two);
+    assert_memory_equal(one.counts, all.counts, sizeof(all.counts));
+    assert_true(fabs(one.sum - all.sum) < 1e-9);
+    assert_int_equal(all.counts[0], 2);
+    assert_int_equal(all.counts[METRIC_LATENCY_BUCKETS - 1], 2);
+    assert_ok(metric_latency_render(&all, &alias, other_empty()));
+    assert_non_null(strstr(buf_str(&other), "# TYPE t_seconds histogram\nt_seconds_bucket{le=\"0.0001\"} 2\n"));
+    assert_non_null(strstr(buf_str(&other), "\nt_seconds_bucket{le=\"100\"} 6\n"));
+    assert_non_null(strstr(buf_str(&other), "\nt_seconds_count 8\n"));
+    buf_fini(&other);
+}
+
 static void test_help_and_labels_are_escaped(void **state)
 {
     static const char *const odd[] = {"a\"b", "c\\d", "e\nf", NULL};
@@ -315,7 +387,8 @@ static void test_invalid_tables_abort(void **state)
 }
 
 TEST_SUITE(TEST(test_text_is_what_prometheus_reads), TEST(test_labels_of_a_histogram_are_apart),
-           TEST(test_help_and_labels_are_escaped), TEST(test_numbers_read_back_exactly),
+           TEST(test_one_metric_under_another_name),
+           TEST(test_labels_as_text), TEST(test_latencies_add_up), TEST(test_help_and_labels_are_escaped), TEST(test_numbers_read_back_exactly),
            TEST(test_histogram_equals_oracle), TEST(test_ready_made_buckets_span_what_they_say),
            TEST(test_no_update_is_lost_between_threads), TEST(test_render_reports_a_full_buffer),
            TEST(test_invalid_tables_abort))

@@ -108,6 +108,42 @@ static void test_i107_restart(void **state)
     }
 }
 
+/* What went in and out of each tier, for those who watch the wear of a disk. */
+static void test_bytes_in_and_out(void **state)
+{
+    struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
+    struct hearth_stats stats;
+    int32_t tokens[TOKENS];
+    struct kit kit;
+
+    (void)state;
+    kit_tokens(tokens, TOKENS, 5);
+    boot(&kit, &options, FULL, RAM);
+    kit_store(&kit, tokens, TOKENS, NULL);
+    flush(&kit);
+    stats = kit_stats(&kit);
+    uint64_t stored = stats.bytes_by_tier[HEARTH_TIER_RAM];
+    assert_true(stored > 0);
+    assert_int_equal(stats.bytes_written_by_tier[HEARTH_TIER_RAM], stored);
+    assert_int_equal(stats.bytes_written_by_tier[HEARTH_TIER_SSD], stored);
+    assert_true(stats.ns_written_by_tier[HEARTH_TIER_SSD] > 0);
+    assert_int_equal(stats.bytes_read_by_tier[HEARTH_TIER_RAM] + stats.bytes_read_by_tier[HEARTH_TIER_SSD], 0);
+    kit_close(&kit);
+    boot(&kit, &options, FULL, RAM);
+    while (kit_restore(&kit, tokens, TOKENS, NULL) + 1 < TOKENS)
+        continue; /* a slow machine delivers for the next one */
+    stats = kit_stats(&kit);
+    assert_int_equal(stats.bytes_read_by_tier[HEARTH_TIER_SSD], stored);
+    assert_true(stats.ns_read_by_tier[HEARTH_TIER_SSD] > 0);
+    assert_int_equal(stats.bytes_written_by_tier[HEARTH_TIER_RAM], 0); /* nobody computed anything */
+    uint64_t before = stats.bytes_read_by_tier[HEARTH_TIER_RAM];
+    (void)kit_restore(&kit, tokens, TOKENS, NULL);
+    stats = kit_stats(&kit);
+    assert_int_equal(stats.bytes_read_by_tier[HEARTH_TIER_RAM] - before, stored);
+    assert_int_equal(stats.bytes_read_by_tier[HEARTH_TIER_SSD], stored);
+    kit_close(&kit);
+}
+
 /* I107, also after kill -9: everything that the tier had said was stored. Snapshots too (I51 to I53 as far as a cache has them). */
 static void test_i107_kill(void **state)
 {
@@ -188,5 +224,5 @@ static void test_i94_failing_disk(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_i107_restart), TEST(test_i107_kill), TEST(test_memory_is_small),
+TEST_SUITE(TEST(test_i107_restart), TEST(test_bytes_in_and_out), TEST(test_i107_kill), TEST(test_memory_is_small),
            TEST(test_disk_is_small), TEST(test_i94_failing_disk))

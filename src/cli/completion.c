@@ -1,0 +1,384 @@
+/*
+ * completion.c: `hearth completion SHELL`: a script that completes commands, options and their values, from the same tables as the help.
+ *
+ * The script is complete in itself and does not call the program: completion works while the program is being replaced, and costs nothing. What
+ * is completed:
+ *
+ *      hearth <commands>          hearth serve --<options>          hearth serve --log-level <choices>          --models-dir <folders>
+ *      hearth model <words>       hearth serve -<letters>           hearth serve --template-file <files>        MODEL <files>
+ *
+ * A flag that is on by default is offered as --no-NAME, as in the help.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/option.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+
+enum { SCRIPT_BYTES_MAX = 1 << 20, NAME_BYTES = 96 };
+
+/* What comes behind an option. */
+enum value_kind {
+    VALUE_NONE, /* it is a flag */
+    VALUE_CHOICE,
+    VALUE_FILE,
+    VALUE_FOLDER,
+    VALUE_OTHER, /* numbers, names: nothing to offer */
+};
+
+static bool has(const char *word, const char *part)
+{
+    return word != NULL && strstr(word, part) != NULL;
+}
+
+static enum value_kind value_kind(const struct option_desc *desc)
+{
+    const char *word = option_value_word(desc);
+
+    if (desc->type == OPTION_FLAG)
+        return VALUE_NONE;
+    if (desc->type == OPTION_CHOICE)
+        return VALUE_CHOICE;
+    if (has(word, "FILE") || has(word, "MODEL"))
+        return VALUE_FILE;
+    return has(word, "DIR") ? VALUE_FOLDER : VALUE_OTHER;
+}
+
+/* "host", "no-color" */
+static const char *long_name(const struct option_desc *desc, char out[NAME_BYTES])
+{
+    snprintf(out, NAME_BYTES, "%s%s", option_spelling(desc).negative ? "no-" : "", desc->name);
+    return out;
+}
+
+/* Every spelling of an option, with `between` after each. */
+static void append_spellings(struct buf *out, const struct option_desc *desc, const char *between)
+{
+    char name[NAME_BYTES];
+
+    buf_appendf(out, "--%s%s", long_name(desc, name), between);
+    if (desc->letter != 0)
+        buf_appendf(out, "-%c%s", desc->letter, between);
+    if (desc->alias != NULL)
+        buf_appendf(out, "%s%s%s", option_spelling(desc).alias_dashes, desc->alias, between);
+}
+
+static void append_choices(struct buf *out, const char *const *choices)
+{
+    for (int i = 0; choices[i] != NULL; i++)
+        buf_appendf(out, "%s%s", i ? " " : "", choices[i]);
+}
+
+static void append_commands(struct buf *out, const struct cli_setup *setup)
+{
+    for (size_t i = 0; setup->commands[i] != NULL; i++)
+        buf_appendf(out, "%s%s", i ? " " : "", setup->commands[i]->name);
+}
+
+/* What the first argument of a command can be: its own words, or for `help` all commands. False: a file, or anything. */
+static bool append_words(struct buf *out, const struct cli_setup *setup, const struct command *command)
+{
+    if (command->words != NULL)
+        append_choices(out, command->words);
+    else if (strcmp(command->name, "help") == 0)
+        append_commands(out, setup);
+    else
+        return false;
+    return true;
+}
+
+/* ---- bash ---- */
+
+/* "--host|-h": a pattern of case. */
+static void append_pattern(struct buf *out, const struct option_desc *desc)
+{
+    char name[NAME_BYTES];
+
+    buf_appendf(out, "        --%s", long_name(desc, name));
+    if (desc->letter != 0)
+        buf_appendf(out, " | -%c", desc->letter);
+    if (desc->alias != NULL)
+        buf_appendf(out, " | %s%s", option_spelling(desc).alias_dashes, desc->alias);
+    buf_append_str(out, ") ");
+}
+
+static void bash_value(struct buf *out, const struct option_desc *desc)
+{
+    enum value_kind kind = value_kind(desc);
+
+    if (kind == VALUE_NONE || desc->hidden)
+        return;
+    append_pattern(out, desc);
+    if (kind == VALUE_CHOICE) {
+        buf_append_str(out, "_hearth_offer '");
+        append_choices(out, desc->choices);
+        buf_append_str(out, "' ;;\n");
+    } else {
+        buf_appendf(out, "%s ;;\n",
+                    kind == VALUE_FILE     ? "_hearth_files -f"
+                    : kind == VALUE_FOLDER ? "_hearth_files -d"
+                                           : "return 0");
+    }
+}
+
+static void bash_command(struct buf *out, const struct cli_setup *setup, const struct command *command,
+                         const struct option_table *table)
+{
+    buf_appendf(out, "    %s)\n        case $prev in\n", command->name);
+    for (size_t i = 0; i < table->count; i++)
+        bash_value(out, &table->options[i]);
+    buf_append_str(out, "        *)\n            case $cur in\n            -*) _hearth_offer '");
+    for (size_t i = 0; i < table->count; i++)
+        if (!table->options[i].hidden)
+            append_spellings(out, &table->options[i], " ");
+    buf_append_str(out, "--help' ;;\n            *) ");
+    if (command->words != NULL || strcmp(command->name, "help") == 0) {
+        buf_append_str(out, "if [ \"$COMP_CWORD\" = 2 ]; then _hearth_offer '");
+        (void)append_words(out, setup, command);
+        buf_append_str(out, "'; else _hearth_files -f; fi ;;\n");
+    } else {
+        buf_append_str(out, "_hearth_files -f ;;\n");
+    }
+    buf_append_str(out, "            esac\n            ;;\n        esac\n        ;;\n");
+}
+
+static void bash_head(struct buf *out, const struct cli_setup *setup)
+{
+    buf_append_str(out, "# bash completion for hearth, by `hearth completion bash`.\n"
+                        "# shellcheck shell=bash\n"
+                        "_hearth_offer() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
+                        "_hearth_files() { mapfile -t COMPREPLY < <(compgen \"$1\" -- \"$cur\"); compopt -o filenames 2>/dev/null; return 0; }\n"
+                        "_hearth() {\n"
+                        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
+                        "    COMPREPLY=()\n"
+                        "    # bash takes --name=value for three words\n"
+                        "    if [ \"$cur\" = = ]; then cur=; elif [ \"$prev\" = = ]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi\n"
+                        "    if [ \"$COMP_CWORD\" = 1 ]; then\n        _hearth_offer '");
+    append_commands(out, setup);
+    buf_append_str(out, " --help --version'\n        return 0\n    fi\n    case ${COMP_WORDS[1]} in\n");
+}
+
+static const char bash_tail[] = "    esac\n}\ncomplete -F _hearth hearth\n";
+
+/* ---- zsh ---- */
+
+/* Text inside of '...[text]:...': what _arguments would take for its own is escaped. */
+static void zsh_text(struct buf *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\'')
+            buf_append_str(out, "'\\''");
+        else if (strchr("[]:\\", *text) != NULL)
+            buf_appendf(out, "\\%c", *text);
+        else
+            buf_append_char(out, *text);
+    }
+}
+
+static void zsh_spelling(struct buf *out, const struct option_desc *desc, const char *dashes, const char *name)
+{
+    const char *word = option_value_word(desc);
+    enum value_kind kind = value_kind(desc);
+
+    buf_appendf(out, "            '%s%s%s%s[", desc->type == OPTION_LIST ? "*" : "", dashes, name,
+                kind == VALUE_NONE ? "" : "=");
+    zsh_text(out, desc->help);
+    buf_append_char(out, ']');
+    if (kind != VALUE_NONE) {
+        buf_append_char(out, ':');
+        zsh_text(out, word != NULL ? word : desc->name);
+        buf_append_char(out, ':');
+    }
+    if (kind == VALUE_CHOICE) {
+        buf_append_char(out, '(');
+        append_choices(out, desc->choices);
+        buf_append_char(out, ')');
+    } else if (kind == VALUE_FILE) {
+        buf_append_str(out, "_files");
+    } else if (kind == VALUE_FOLDER) {
+        buf_append_str(out, "_files -/");
+    }
+    buf_append_str(out, "' \\\n");
+}
+
+static void zsh_option(struct buf *out, const struct option_desc *desc)
+{
+    char name[NAME_BYTES], letter[2] = {desc->letter, '\0'};
+
+    if (desc->hidden)
+        return;
+    zsh_spelling(out, desc, "--", long_name(desc, name));
+    if (desc->letter != 0)
+        zsh_spelling(out, desc, "-", letter);
+    if (desc->alias != NULL)
+        zsh_spelling(out, desc, option_spelling(desc).alias_dashes, desc->alias);
+}
+
+static void zsh_head(struct buf *out, const struct cli_setup *setup)
+{
+    buf_append_str(out, "#compdef hearth\n"
+                        "# zsh completion for hearth, by `hearth completion zsh`.\n"
+                        "_hearth() {\n"
+                        "    local -a commands=(\n");
+    for (size_t i = 0; setup->commands[i] != NULL; i++) {
+        buf_appendf(out, "        '%s:", setup->commands[i]->name);
+        zsh_text(out, setup->commands[i]->summary);
+        buf_append_str(out, "'\n");
+    }
+    buf_append_str(out, "    )\n"
+                        "    if (( CURRENT == 2 )); then\n"
+                        "        _describe command commands\n"
+                        "        return\n"
+                        "    fi\n"
+                        "    local command=$words[2]\n"
+                        "    shift words\n"
+                        "    (( CURRENT-- ))\n"
+                        "    case $command in\n");
+}
+
+static void zsh_command(struct buf *out, const struct cli_setup *setup, const struct command *command,
+                        const struct option_table *table)
+{
+    buf_appendf(out, "    %s)\n        _arguments \\\n", command->name);
+    for (size_t i = 0; i < table->count; i++)
+        zsh_option(out, &table->options[i]);
+    buf_append_str(out, "            '--help[Show the options.]' \\\n");
+    if (command->words != NULL || strcmp(command->name, "help") == 0) {
+        buf_append_str(out, "            '1:what:(");
+        (void)append_words(out, setup, command);
+        buf_append_str(out, ")' \\\n");
+    }
+    buf_append_str(out, "            '*:file:_files'\n        ;;\n");
+}
+
+static const char zsh_tail[] = "    esac\n}\nif [ \"$funcstack[1]\" = _hearth ]; then _hearth \"$@\"; else compdef _hearth hearth; fi\n";
+
+/* ---- fish ---- */
+
+static void fish_text(struct buf *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\'' || *text == '\\')
+            buf_append_char(out, '\\');
+        buf_append_char(out, *text);
+    }
+}
+
+static void fish_option(struct buf *out, const struct command *command, const struct option_desc *desc)
+{
+    enum value_kind kind = value_kind(desc);
+    char name[NAME_BYTES];
+
+    if (desc->hidden)
+        return;
+    buf_appendf(out, "complete -c hearth -n '__fish_seen_subcommand_from %s' -l %s", command->name,
+                long_name(desc, name));
+    if (desc->letter != 0)
+        buf_appendf(out, " -s %c", desc->letter);
+    if (desc->alias != NULL)
+        buf_appendf(out, " -%c %s", option_spelling(desc).alias_dashes[1] != '\0' ? 'l' : 'o', desc->alias);
+    if (kind == VALUE_CHOICE) {
+        buf_append_str(out, " -x -a '");
+        append_choices(out, desc->choices);
+        buf_append_char(out, '\'');
+    } else if (kind != VALUE_NONE) {
+        buf_append_str(out, kind == VALUE_FILE     ? " -r -F"
+                            : kind == VALUE_FOLDER ? " -x -a '(__fish_complete_directories)'"
+                                                   : " -x");
+    }
+    buf_append_str(out, " -d '");
+    fish_text(out, desc->help);
+    buf_append_str(out, "'\n");
+}
+
+static void fish_head(struct buf *out, const struct cli_setup *setup)
+{
+    buf_append_str(out, "# fish completion for hearth, by `hearth completion fish`.\n");
+    for (size_t i = 0; setup->commands[i] != NULL; i++) {
+        buf_appendf(out, "complete -c hearth -n __fish_use_subcommand -f -a %s -d '", setup->commands[i]->name);
+        fish_text(out, setup->commands[i]->summary);
+        buf_append_str(out, "'\n");
+    }
+}
+
+static void fish_command(struct buf *out, const struct cli_setup *setup, const struct command *command,
+                         const struct option_table *table)
+{
+    struct buf words;
+
+    buf_init(&words, SCRIPT_BYTES_MAX);
+    if (append_words(&words, setup, command))
+        buf_appendf(out, "complete -c hearth -n '__fish_seen_subcommand_from %s' -f -a '%s'\n", command->name, buf_str(&words));
+    buf_fini(&words);
+    for (size_t i = 0; i < table->count; i++)
+        fish_option(out, command, &table->options[i]);
+}
+
+/* ---- the command ---- */
+
+struct shell {
+    const char *name;
+    void (*head)(struct buf *out, const struct cli_setup *setup);
+    void (*command)(struct buf *out, const struct cli_setup *setup, const struct command *command,
+                    const struct option_table *table);
+    const char *tail;
+};
+
+static const struct shell shells[] = {
+    {"bash", bash_head, bash_command, bash_tail},
+    {"zsh", zsh_head, zsh_command, zsh_tail},
+    {"fish", fish_head, fish_command, ""},
+};
+static const char *const shell_names[] = {"bash", "zsh", "fish", NULL};
+_Static_assert(COUNT_OF(shell_names) == COUNT_OF(shells) + 1, "a shell has no name");
+
+static enum err write_script(const struct cli *cli, const struct shell *shell, struct buf *out)
+{
+    const struct cli_setup *setup = cli->setup;
+
+    shell->head(out, setup);
+    for (const struct command *const *command = setup->commands; *command != NULL; command++) {
+        const struct option_table *table = common_table(*command, cli->arena);
+        if (table == NULL)
+            return cli->arena->err;
+        shell->command(out, setup, *command, table);
+    }
+    buf_append_str(out, shell->tail);
+    return out->err;
+}
+
+static enum cli_exit run(struct cli *cli, const void *options)
+{
+    const struct shell *shell = NULL;
+    struct buf script;
+
+    (void)options;
+    for (size_t i = 0; i < COUNT_OF(shells); i++)
+        if (strcmp(shells[i].name, cli->args[0]) == 0)
+            shell = &shells[i];
+    if (shell == NULL)
+        return cli_usage_error(cli, "unknown shell \"%s\"; expected bash, zsh or fish", cli->args[0]);
+    buf_init(&script, SCRIPT_BYTES_MAX);
+    enum err err = write_script(cli, shell, &script);
+    if (err == ERR_OK)
+        fputs(buf_str(&script), cli->out);
+    else
+        cli_error(cli, "%s", err_sentence(err));
+    buf_fini(&script);
+    return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+}
+
+const struct command command_completion = {
+    .name = "completion",
+    .summary = "Print a script that completes hearth's options in a shell.",
+    .usage = "bash | zsh | fish",
+    .table = {.command = "completion"},
+    .args_min = 1,
+    .args_max = 1,
+    .words = shell_names,
+    .ignores_config = true,
+    .run = run,
+};

@@ -1,0 +1,137 @@
+/*
+ * serve_watch.c: waiting for signals, with a look around every few seconds when somebody is to be told.
+ *
+ * WATCHDOG. What the manager hears is tied to the work, not to this thread: it is said only if the scheduler of every loaded model waits for work or
+ * began its turn within the interval of the watchdog. An engine that hangs is thus noticed after one to two intervals, and a thread of ours that
+ * holds a lock for ever as well, because the look takes these locks.
+ */
+#include "cli/serve_watch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/notify.h"
+#include "cli/cli.h"
+#include "cli/common.h"
+#include "models/pool.h"
+
+enum { STATUS_S = 10, ARENA_BYTES_MAX = 8 << 20 };
+
+/* Of the set, after at most so long; 0: none came. */
+static int wait_signal(const sigset_t *signals, uint64_t wait_ns)
+{
+    struct timespec wait = {(time_t)(wait_ns / NS_PER_S), (long)(wait_ns % NS_PER_S)};
+    int signal;
+
+    do
+        signal = wait_ns == UINT64_MAX ? sigwaitinfo(signals, NULL) : sigtimedwait(signals, NULL, &wait);
+    while (signal < 0 && errno == EINTR);
+    return signal > 0 ? signal : 0;
+}
+
+/* ---- reading again ---- */
+
+static void reload_keys(const struct serve_watch *watch)
+{
+    struct errinfo info = {0};
+
+    if (api_reload_keys(watch->api, &info) == ERR_OK)
+        LOG_INFO(watch->cli->log, "serve", "keys were read again");
+    else
+        LOG_WARN(watch->cli->log, "serve", "the keys stay as they were", LOG_STR("reason", info.text));
+}
+
+/* What the command line or the environment said of it is still said. */
+static bool is_of_the_file(const struct cli *cli, const char *option)
+{
+    for (size_t i = 0; i < cli->table->count; i++)
+        if (strcmp(cli->table->options[i].name, option) == 0)
+            return cli->sources[i] <= OPTION_FROM_FILE;
+    return false;
+}
+
+static void reload_log_level(const struct cli *cli)
+{
+    struct errinfo info = {0};
+    struct arena arena;
+    struct cli again;
+
+    if (cli->config == NULL || !is_of_the_file(cli, "log-level"))
+        return;
+    arena_init(&arena, ARENA_BYTES_MAX);
+    if (cli_read_again(cli, &arena, &again, &info) == ERR_OK) {
+        const struct common_options *common =
+            (const void *)((const char *)again.values + common_offset(cli->command));
+        log_set_level(cli->log, (enum log_level)common->log_level);
+    } else {
+        LOG_WARN(cli->log, "serve", "the log level stays as it was", LOG_STR("reason", info.text));
+    }
+    arena_fini(&arena);
+}
+
+static void reload(const struct serve_watch *watch, const struct notify *notify)
+{
+    notify_send(notify, "RELOADING=1\nMONOTONIC_USEC=%llu",
+                (unsigned long long)(clock_mono_ns(clock_real()) / NS_PER_US));
+    reload_keys(watch);
+    reload_log_level(watch->cli);
+    notify_send(notify, "READY=1");
+}
+
+/* ---- telling ---- */
+
+static void tell_status(const struct serve_watch *watch, const struct notify *notify, const char *before)
+{
+    size_t count = pool_count(watch->pool), ready = 0;
+    struct sched_stats stats;
+    struct pool_view view;
+
+    for (size_t i = 0; i < count; i++)
+        ready += pool_view(watch->pool, i, &view) && view.state == POOL_READY;
+    pool_get_stats(watch->pool, &stats);
+    notify_send(notify, "%sSTATUS=%zu of %zu models loaded; %u running, %u waiting, %llu answered", before, ready,
+                count, stats.active, stats.queued, (unsigned long long)stats.finished);
+}
+
+/* One look around. */
+static void look(const struct serve_watch *watch, const struct notify *notify, uint64_t watchdog_ns)
+{
+    bool alive = watchdog_ns > 0 && pool_alive(watch->pool, watchdog_ns);
+
+    if (watchdog_ns > 0 && !alive)
+        LOG_ERROR(watch->cli->log, "serve", "an engine does not answer; the watchdog is not told otherwise");
+    tell_status(watch, notify, alive ? "WATCHDOG=1\n" : "");
+}
+
+void serve_watch(const struct serve_watch *watch)
+{
+    const struct cli_setup *setup = watch->cli->setup;
+    uint64_t wait_ns = UINT64_MAX, watchdog_ns = 0;
+    struct notify notify;
+    int signal;
+
+    notify_open(&notify, cli_env(setup, "NOTIFY_SOCKET"));
+    if (notify.fd >= 0) {
+        watchdog_ns = notify_watchdog_ns(cli_env(setup, "WATCHDOG_USEC"), cli_env(setup, "WATCHDOG_PID"), getpid());
+        wait_ns = STATUS_S * NS_PER_S;
+        if (watchdog_ns > 0)
+            wait_ns = MIN(wait_ns, watchdog_ns / 2);
+    }
+    tell_status(watch, &notify, "READY=1\n");
+    while ((signal = wait_signal(watch->signals, wait_ns)) == 0 || (signal == SIGHUP && !watch->terminal)) {
+        if (signal == SIGHUP)
+            reload(watch, &notify);
+        else
+            look(watch, &notify, watchdog_ns);
+    }
+    LOG_INFO(watch->cli->log, "serve", "ending; again to end now", LOG_STR("signal", strsignal(signal)));
+    notify_send(&notify, "STOPPING=1\nSTATUS=Finishing what runs.");
+    notify_close(&notify);
+}

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# The examples of the documentation, executed against a real server. A block that begins with ```sh run or ```js run is run with the server's own
+# address in place of the one that is written there; a line "# -> TEXT" in it says what its output contains.
+# shellcheck source=tests/support/suite.sh
+. "$(dirname "$0")/../support/suite.sh"
+
+top=$(cd "$(dirname "$0")/../.." && pwd)
+sdk=$top/tests/sdk
+unset HEARTH_API_KEY HEARTH_ADMIN_KEY HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS
+export XDG_CONFIG_HOME=/nonexistent
+server=
+trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null' EXIT
+
+serve() {
+    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
+    "$HEARTH" serve m.gguf --port 0 -t 1 -c 2048 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" >served 2>log &
+    server=$!
+    for _ in $(seq 200); do
+        grep -q 'Ctrl-C' served && break
+        kill -0 "$server" 2>/dev/null || fail "it ended: $(cat log)"
+        sleep 0.05
+    done
+    url=$(sed -n 's/^ *Anthropic \(http.*\)/\1/p' served)
+    [ -n "$url" ] || fail 'no address'
+}
+
+# The blocks of a file with this first line, as block.1, block.2, ...; with the address of the server.
+blocks() { # FILE INFO
+    rm -f block.*
+    awk -v info="$2" '$0 == "```" info { n++; inside = 1; next } /^```/ { inside = 0 } inside { print > ("block." n) }' "$1"
+    ls block.* >/dev/null 2>&1 || fail "$1 has no block $2"
+    sed -i "s,http://127\.0\.0\.1:4327,$url,g" block.*
+}
+
+run_blocks() { # FILE
+    serve
+    blocks "$1" 'sh run'
+    for block in block.*; do
+        run bash -e "$block"
+        expect_status 0
+        sed -n 's/^# -> //p' "$block" >expected
+        [ -s expected ] || fail "$block says nothing of its output"
+        while read -r text; do expect_out "$text"; done <expected
+    done
+}
+
+test_api() { run_blocks "$top/docs/api.md"; }
+test_clients() { run_blocks "$top/docs/clients.md"; }
+
+# The line of the README: what a person tries first.
+test_readme() {
+    serve
+    sed -n '/^curl http/,/^$/p' "$top/README.md" | sed "s,http://127\.0\.0\.1:4327,$url," >first
+    run bash -e first
+    expect_status 0
+    expect_out '"object":"chat.completion"'
+}
+
+# With the SDKs that tests/sdk has installed.
+test_clients_js() {
+    [ -e "$sdk/node_modules/.stamp" ] || skip 'the SDKs are not installed: make test ONLY=sdk does that'
+    serve
+    blocks "$top/docs/clients.md" 'js run'
+    ln -s "$sdk/node_modules" node_modules
+    for block in block.*; do
+        cp "$block" block.mjs
+        run node block.mjs
+        expect_status 0
+        expect_out 'prompt tokens were reused'
+        rm block.mjs
+    done
+}
+
+# Settings that are shown for clients are well-formed, and lead to this server.
+test_settings_of_clients() {
+    serve
+    blocks "$top/docs/clients.md" json
+    if command -v jq >/dev/null; then
+        for block in block.*; do
+            base=$(jq -er '.provider[].options.baseURL' "$block") || fail "$block is not JSON, or has no address"
+            run curl -sf "$base/models"
+            expect_status 0
+        done
+    fi
+    blocks "$top/docs/clients.md" toml
+    base=$(sed -n 's/^base_url = "\(.*\)"$/\1/p' block.1)
+    run curl -sf "$base/models"
+    expect_status 0
+    if python3 -c 'import tomllib' 2>/dev/null; then
+        run python3 -c 'import sys, tomllib; tomllib.load(open(sys.argv[1], "rb"))' block.1
+        expect_status 0
+    fi
+}
+
+test_python_is_python() {
+    command -v python3 >/dev/null || skip 'no python3 here'
+    url=http://127.0.0.1:4327
+    blocks "$top/docs/clients.md" python
+    for block in block.*; do
+        run python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$block"
+        expect_status 0
+    done
+}
+
+# Every option that the documentation names exists.
+test_options_in_the_documentation_exist() {
+    for command in $("$HEARTH" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+        "$HEARTH" help --man "$command"
+    done | sed 's/\\-/-/g' | grep -o -- '--[a-z][a-z0-9-]*' | sort -u >known
+    sed 's/^--no-/--/' known | sort -u - known >all
+    printf -- '--version\n--fault\n' >>all
+    # In backquotes and behind `hearth`: what is an option of ours.
+    grep -hoE '`(hearth [a-z]+[^`]*|--[a-z][^`]*)`' "$top"/README.md "$top"/docs/{operations,api,models,clients,cache}.md |
+        grep -v 'git\|systemd\|systemctl\|docker' | grep -o -- '--[a-z][a-z0-9-]*' | sort -u >named
+    [ "$(wc -l <named)" -gt 20 ] || fail 'hardly any options are named'
+    comm -23 named <(sort -u all) >unknown
+    [ ! -s unknown ] || fail "no such options: $(tr '\n' ' ' <unknown)"
+}
+
+suite_main "$@"
