@@ -164,6 +164,7 @@ void engine_seq_release(struct engine *engine, seq_id *seq)
         return;
     engine->ops->seq_clear(engine, *seq);
     seqs_release(&engine->seqs, *seq);
+    seqs_recycle(&engine->seqs); /* the last one: the library was emptied with it, if it had refused something */
     *seq = SEQ_NONE;
 }
 
