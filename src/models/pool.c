@@ -494,7 +494,6 @@ void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool
     sum->restarts += one->restarts;
     sum->parked += one->parked;
     sum->reclaimed += one->reclaimed;
-    sum->restarts += one->restarts;
     sum->prefill_ns += one->prefill_ns;
     sum->decode_ns += one->decode_ns;
     sum->restore_ns += one->restore_ns;
