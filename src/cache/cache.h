@@ -219,10 +219,7 @@ void space_free(struct hearth_space *space);
 /* Attaches a slower tier, owned from now on, and takes what it holds into the index: see recover.c. For the server and for tests; before
  * any lookup. */
 void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double bytes_per_s);
-
-/* ---- attach.c ---- */
-
-/* The file table of a disk that is attached later, for drills; it outlives the cache. */
+/* The file table of a disk that is attached later (attach.c), for drills; it outlives the cache. */
 void cache_set_files(struct hearth_cache *cache, const struct file_sys *fs);
 
 /* ---- lookup.c ---- */
