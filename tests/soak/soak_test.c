@@ -179,7 +179,7 @@ static void begin(struct soak *soak, struct agent *agent)
 /* The engine died on it: the server said so, and it is asked again. */
 static bool try_excuse(struct soak *soak, struct agent *agent)
 {
-    bool dead = strstr(agent->answer.fault, " died") != NULL || strstr(agent->answer.fault, "ended by signal 9") != NULL;
+    bool dead = strstr(agent->answer.fault, " died") != NULL;
     bool killed = soak->killed_ns > 0 && now_ns() - soak->killed_ns < EXCUSE_S * NS_PER_S;
 
     if (!dead || !killed || agent->tries++ >= TRIES_MAX)
