@@ -494,6 +494,7 @@ void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool
     sum->restarts += one->restarts;
     sum->parked += one->parked;
     sum->reclaimed += one->reclaimed;
+    sum->unsaved_lost += one->unsaved_lost;
     sum->prefill_ns += one->prefill_ns;
     sum->decode_ns += one->decode_ns;
     sum->restore_ns += one->restore_ns;
@@ -505,6 +506,7 @@ void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool
     sum->queued += one->queued;
     sum->active += one->active;
     sum->idle += one->idle;
+    sum->unsaved += one->unsaved;
     sum->cells_free += one->cells_free;
     sum->cells += one->cells;
 }

@@ -83,6 +83,7 @@ static void test_each_model_finds_its_cache_and_the_other_goes_on(void **state)
     for (unsigned kills = 1; kills <= 2; kills++) {
         size_t count = soak_workers(&proc, workers);
         assert_int_equal(count, SOAK_MODELS);
+        serve_proc_wait_metric(&proc, "hearth_sched_unsaved", 0); /* what the answers left on the device is in the cache */
         kill(workers[kills - 1], SIGKILL);
         serve_proc_wait_metric(&proc, "hearth_sched_engine_restarts_total", kills); /* once for each */
         assert_int_equal(find_worker(&proc, workers, count), workers[kills - 1]);

@@ -455,8 +455,8 @@ static void check_end(struct soak *soak)
     serve_proc_wait_metric(server, "hearth_memory_queues_bytes", 0);
     serve_proc_wait_metric(server, "hearth_memory_claims_bytes", 0);
     double cells = serve_proc_metric(server, "hearth_sched_cells");
-    if (serve_proc_metric(server, "hearth_sched_idle") == 0)
-        serve_proc_wait_metric(server, "hearth_sched_cells_free", cells);
+    serve_proc_wait_metric(server, "hearth_sched_idle", 0); /* --exact parks nothing */
+    serve_proc_wait_metric(server, "hearth_sched_cells_free", cells);
     check_growth(soak, "own bytes", offsetof(struct sample, own_bytes), SANITIZED ? 1e9 : GROWTH_BYTES);
     check_growth(soak, "descriptors", offsetof(struct sample, descriptors), GROWTH_DESCRIPTORS);
     check_growth(soak, "threads", offsetof(struct sample, threads), GROWTH_THREADS);

@@ -419,7 +419,7 @@ static void check_after(struct leaving *leaving, const struct soak_size *before)
 
     wait_idle(&leaving->server);
     double cells = serve_proc_metric(&leaving->server, "hearth_sched_cells");
-    assert_true(serve_proc_metric(&leaving->server, "hearth_sched_idle") == 0); /* --exact parks nothing */
+    serve_proc_wait_metric(&leaving->server, "hearth_sched_idle", 0); /* --exact parks nothing */
     serve_proc_wait_metric(&leaving->server, "hearth_sched_cells_free", cells);
     struct soak_size after = wait_released(&leaving->server, before);
     printf("memory %.1f -> %.1f MiB, descriptors %zu -> %zu, threads %zu -> %zu\n", (double)before->own_bytes / (1 << 20),
