@@ -149,7 +149,7 @@ endif
 benches     := $(patsubst bench/%_bench.c,%,$(sort $(wildcard bench/*_bench.c)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-system serve lint format fidelity malformed timing stress faults kills powerloss fuzz fuzz-run bench peer qa clean distclean help version FORCE
+.PHONY: all test test-system serve lint format fidelity malformed timing stress faults kills powerloss soak soak-streams soak-kills fuzz fuzz-run bench peer qa clean distclean help version FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -293,6 +293,21 @@ kills: $(B)/tests/tier/ssd_kills_test ## SIGKILL in every write, rename and unli
 powerloss: N = 100000
 powerloss: $(B)/tests/tier/ssd_powerloss_test $(B)/tests/cache/powerloss_test ## N= images of a disk that lost its power
 	@for suite in $^; do $(disk_run) HEARTH_POWERLOSS=$(N) $$suite || exit 1; done
+
+# The proof under load, against the real server. Seeds and tables are printed as they come; the soak's figures are in soak.json, too.
+soak_run = HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)')
+SOAK_MINUTES ?= 10
+soak: all $(B)/tests/soak/soak_test $(B)/models.stamp ## mixed traffic, kills and faults, every answer compared (SOAK_MINUTES=10, SAN=)
+	@$(soak_run) HEARTH_SOAK_S=$$(( $(SOAK_MINUTES) * 60 )) HEARTH_SOAK_JSON=$(B)/soak.json HEARTH_SOAK_LOG=$(B)/soak.log \
+	    nice -n 5 $(B)/tests/soak/soak_test
+
+soak-streams: N = 10000
+soak-streams: all $(B)/tests/soak/streams_test $(B)/models.stamp ## 64 streams, 1,000 slow connections, N=10000 disconnects in every phase
+	@$(soak_run) HEARTH_SOAK_STREAMS=64 HEARTH_SOAK_IDLE=1000 HEARTH_SOAK_DISCONNECTS=$(N) nice -n 5 $(B)/tests/soak/streams_test
+
+soak-kills: N = 100
+soak-kills: all $(B)/tests/soak/kills_test $(B)/models.stamp ## kill -9 of the server and of engines under load, N=100 times
+	@$(soak_run) HEARTH_SOAK_KILLS=$(N) nice -n 5 $(B)/tests/soak/kills_test
 
 bench: all ## run the micro-benchmarks
 	@for b in $(benches); do $(B)/hearth bench $$b || exit 1; done

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-void fault_arm(struct fault *fault, long n, bool sticky)
+static void arm(struct fault *fault, long n, bool sticky, bool repeats)
 {
     assert(n >= 0);
     /* Disarmed while it changes, so that a call sees no mixture. Relaxed: nothing else hangs on the order. */
@@ -14,7 +14,19 @@ void fault_arm(struct fault *fault, long n, bool sticky)
     atomic_store_explicit(&fault->calls, 0, memory_order_relaxed);
     atomic_store_explicit(&fault->fired, 0, memory_order_relaxed);
     atomic_store_explicit(&fault->sticky, sticky, memory_order_relaxed);
+    atomic_store_explicit(&fault->repeats, repeats, memory_order_relaxed);
     atomic_store_explicit(&fault->fire_at, n, memory_order_relaxed);
+}
+
+void fault_arm(struct fault *fault, long n, bool sticky)
+{
+    arm(fault, n, sticky, false);
+}
+
+void fault_arm_every(struct fault *fault, long n)
+{
+    assert(n > 0);
+    arm(fault, n, false, true);
 }
 
 bool fault_fires(struct fault *fault)
@@ -25,7 +37,8 @@ bool fault_fires(struct fault *fault)
         return false;
     long call = atomic_fetch_add_explicit(&fault->calls, 1, memory_order_relaxed) + 1;
     bool sticky = atomic_load_explicit(&fault->sticky, memory_order_relaxed);
-    if (call != fire_at && !(sticky && call > fire_at))
+    bool repeats = atomic_load_explicit(&fault->repeats, memory_order_relaxed);
+    if (call != fire_at && !(sticky && call > fire_at) && !(repeats && call % fire_at == 0))
         return false;
     atomic_fetch_add_explicit(&fault->fired, 1, memory_order_relaxed);
     return true;

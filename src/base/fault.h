@@ -17,12 +17,16 @@ struct fault {
     atomic_long calls;   /* calls seen since it was armed */
     atomic_long fire_at; /* the call that fails, from 1; 0 = none */
     atomic_bool sticky;  /* every later call fails, too */
+    atomic_bool repeats; /* not once, but every fire_at calls */
     atomic_long fired;   /* how many calls were made to fail since it was armed */
     long loop;           /* state of fault_loop_next */
 };
 
 /* Makes the n-th call from now on fail (and all later ones when sticky). n = 0 disarms. */
 void fault_arm(struct fault *fault, long n, bool sticky);
+
+/* Makes every n-th call from now on fail. n > 0. */
+void fault_arm_every(struct fault *fault, long n);
 
 /* True when this call is to fail. `fault` may be NULL: never. */
 bool fault_fires(struct fault *fault);

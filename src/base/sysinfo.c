@@ -101,6 +101,24 @@ uint64_t sysinfo_memory_process(void)
     return resident ? strtoull(resident, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
+/* "NAME:   N kB" of a status file; 0 when there is no such line. */
+static uint64_t status_bytes(const char *text, const char *name)
+{
+    const char *line = strstr(text, name);
+
+    return line ? strtoull(line + strlen(name), NULL, 10) * 1024 : 0;
+}
+
+uint64_t sysinfo_memory_of(pid_t pid)
+{
+    char path[64], text[4096];
+
+    snprintf(path, sizeof(path), "/proc/%ld/status", (long)pid);
+    if (!read_small(path, text, sizeof(text)))
+        return 0;
+    return status_bytes(text, "RssAnon:") + status_bytes(text, "RssFile:");
+}
+
 const char *sysinfo_origin(void *function)
 {
     Dl_info info;

@@ -45,8 +45,14 @@ static struct tier_ssd_options to_tier(const struct hearth_cache *cache,
         .payload_mac = options->payload_mac,
         .read_only = options->read_only,
         .close_wait_ns = drain_ms * NS_PER_MS,
+        .fs = cache->fs,
         .clock = cache->clock,
     };
+}
+
+void cache_set_files(struct hearth_cache *cache, const struct file_sys *fs)
+{
+    cache->fs = fs;
 }
 
 int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_options *given, char *message)

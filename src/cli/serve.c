@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "api/api.h"
@@ -34,6 +35,8 @@
 #include "version.h"
 
 #define AT(field) offsetof(struct serve_options, field)
+
+enum { FILES_BESIDE = 1024 }; /* descriptors for all that is no connection */
 
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_LIST, AT(models), .value = "[ALIAS=]MODEL", .group = "Server",
@@ -85,6 +88,10 @@ static const struct option_desc options_table[] = {
      .help = "Requests that may wait; more are told to come back."},
     {"workers", 0, OPTION_UINT, AT(workers), .value = "N", .initial = "2", .min = 1, .max = 64,
      .help = "Threads that read and render requests."},
+    {"connections", 0, OPTION_UINT, AT(connections), .value = "N", .initial = "1024", .min = 1, .max = 1u << 20,
+     .help = "Connections at a time; more are told to come back."},
+    {"connections-per-address", 0, OPTION_UINT, AT(connections_per_address), .value = "N", .initial = "256",
+     .min = 1, .max = 1u << 20, .help = "Of them, those from one address; local sockets are not counted."},
     {"drain", 0, OPTION_DURATION, AT(drain_ns), .value = "TIME", .initial = "30s",
      .help = "How long running answers may go on after SIGTERM."},
     {"ram-cache", 0, OPTION_SIZE, AT(ram_bytes), .value = "SIZE", .alias = "cram", .group = "Cache",
@@ -135,6 +142,8 @@ static const struct option_desc options_table[] = {
     {"fault", 0, OPTION_CHOICE, AT(drill), .value = "NAME", .initial = "none", .choices = drill_names,
      .hidden = true, .not_in_file = true,
      .help = "Break a promise on purpose: for `hearth qa --prove`, never for people."},
+    {"fault-disk", 0, OPTION_UINT, AT(disk_fault), .value = "N", .max = 1u << 30, .hidden = true, .not_in_file = true,
+     .help = "Every N-th call of the disk fails, writes in their middle: for `make soak`, never for people."},
 };
 
 /* The server with all its parts; opened from the top down, closed from the bottom up. */
@@ -291,6 +300,8 @@ static bool open_http(struct server *server)
         .host = local ? NULL : options->host,
         .port = (uint16_t)options->port,
         .unix_path = local ? options->host : NULL,
+        .limits = {.connections_max = (uint32_t)options->connections,
+                   .connections_per_address_max = (uint32_t)options->connections_per_address},
         .allowed_hosts = {options->hosts.items, options->hosts.count},
         .cors_origins = {options->origins.items, options->origins.count},
         .log = server->cli->log,
@@ -317,6 +328,20 @@ static enum cli_exit open_models(struct server *server)
     if (status == CLI_EXIT_OK)
         api_set_pool(server->api, server->pool);
     return status;
+}
+
+/* Each connection takes a descriptor, and with --isolate each arena of the cache; what the system lets us have, we take. */
+static void raise_file_limit(struct server *server)
+{
+    uint64_t wanted = server->options->connections + FILES_BESIDE;
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted)
+        return;
+    files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur < wanted)
+        LOG_WARN(server->cli->log, "serve", "fewer files may be open than --connections needs",
+                 LOG_UINT("limit", files.rlim_cur), LOG_UINT("wanted", wanted));
 }
 
 /* ---- running ---- */
@@ -419,6 +444,10 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (server.options->drill != DRILL_NONE)
         LOG_WARN(cli->log, "serve", "a fault is practised: not for use",
                  LOG_STR("fault", drill_names[server.options->drill]));
+    if (server.options->disk_fault > 0)
+        LOG_WARN(cli->log, "serve", "a disk is practised that fails: not for use",
+                 LOG_UINT("every", server.options->disk_fault));
+    raise_file_limit(&server);
     status = open_all(&server);
     if (status == CLI_EXIT_OK) {
         print_banner(&server);

@@ -58,10 +58,12 @@ struct serve_options {
     struct option_list shares, ssd_shares; /* TENANT=SIZE */
     struct option_list metrics_compat; /* names of stats_compat.h */
     uint64_t queue, workers;
+    uint64_t connections, connections_per_address;
     uint64_t drain_ns;
     double temperature, top_p, min_p;
     int64_t top_k;
     int drill; /* enum drill; for `hearth qa --prove` alone */
+    uint64_t disk_fault; /* every so many calls of the disk fail; for `make soak` alone */
 };
 
 /* The cache and what belongs to it; all zero when it is off. */
@@ -75,6 +77,7 @@ struct serve_store {
     int dir;            /* state folder; FILE_NO = none */
     uint64_t ram_bytes;
     const char *ssd_dir; /* NULL = none */
+    struct file_fault *disk_fault; /* NULL = the disk is as it is */
 };
 
 /* The ceiling over everything: --max-memory, or what the machine allows. *guessed: the latter. */

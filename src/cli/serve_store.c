@@ -12,6 +12,7 @@
  * Nothing here stops the server but what the user asked for in words: without a home there is no state folder, and what would be in it
  * lives as long as the process.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +20,11 @@
 #include "base/clock.h"
 #include "base/drill.h"
 #include "base/file.h"
+#include "base/file_fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/seal.h"
+#include "cache/cache.h"
 #include "cli/cli.h"
 #include "cli/serve.h"
 #include "engine/worker_memory.h"
@@ -157,6 +160,16 @@ static const char *ssd_folder(const struct cli *cli, const struct serve_options 
     return folder != NULL ? arena_printf(cli->arena, "%s/ssd", folder) : NULL;
 }
 
+/* A disk that fails now and then, once it is open: its errors are misses (I94), and a soak shows that they are. */
+static void prepare_disk_fault(struct serve_store *store, const struct cli *cli)
+{
+    store->disk_fault = mem_alloc(sizeof(*store->disk_fault));
+    file_fault_init(store->disk_fault, cli->setup->fs);
+    store->disk_fault->kind = FILE_FAULT_TORN;
+    store->disk_fault->errnum = EIO;
+    cache_set_files(store->cache, &store->disk_fault->sys);
+}
+
 /* A folder that the user named must work; the one by default need not. */
 static bool open_ssd(struct serve_store *store, const struct cli *cli,
                      const struct serve_options *options)
@@ -177,9 +190,13 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
         return true;
     if (options->drill == DRILL_LOSE_WRITES)
         ssd.day_bytes_max = 1;
+    if (options->disk_fault > 0)
+        prepare_disk_fault(store, cli);
     int error = hearth_attach_ssd(store->cache, &ssd, message);
     if (error == HEARTH_OK) {
         store->ssd_dir = ssd.path;
+        if (store->disk_fault != NULL)
+            fault_arm_every(&store->disk_fault->when, (long)options->disk_fault);
         return true;
     }
     const char *why = message[0] != '\0' ? message : hearth_error_text(error);
@@ -232,6 +249,7 @@ void serve_store_close(struct serve_store *store, const struct cli *cli)
                   LOG_STR("reason", info.text));
     replay_destroy(&store->replay);
     hearth_close(&store->cache);
+    mem_free(store->disk_fault);
     worker_memory_destroy(&store->memory);
     seal_wipe(&store->seal_key, sizeof(store->seal_key));
     file_close(cli->setup->fs, &store->dir);

@@ -44,6 +44,11 @@ bool engine_alive(struct engine *engine)
     return engine->ops->alive == NULL || engine->ops->alive(engine);
 }
 
+uint64_t engine_memory(struct engine *engine)
+{
+    return engine->ops->memory != NULL ? engine->ops->memory(engine) : 0;
+}
+
 enum err engine_restart(struct engine *engine, struct errinfo *info)
 {
     struct seqs *seqs = &engine->seqs;
@@ -155,6 +160,8 @@ enum err engine_seq_settle(struct engine *engine, seq_id seq, struct errinfo *in
         engine->ops->seq_settle(engine, seq))
         return ERR_OK;
     seqs_break(&engine->seqs, seq);
+    if (!engine_alive(engine)) /* not the library's word, which nobody can give any more */
+        return err_set(info, ERR_ENGINE, "the process of the model died");
     return err_set(info, ERR_ENGINE, "the library could not re-import the window of a sequence");
 }
 
@@ -164,6 +171,7 @@ void engine_seq_release(struct engine *engine, seq_id *seq)
         return;
     engine->ops->seq_clear(engine, *seq);
     seqs_release(&engine->seqs, *seq);
+    seqs_recycle(&engine->seqs); /* the last one: the library was emptied with it, if it had refused something */
     *seq = SEQ_NONE;
 }
 

@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sysinfo.h"
 #include "engine/engine_fake.h"
 #include "engine/engine_llama.h"
 #include "engine/engine_ops.h"
@@ -467,6 +468,11 @@ static bool worker_alive(struct engine *engine)
     return worker->process != NULL && worker_process_alive(worker->process);
 }
 
+static uint64_t worker_memory_bytes(struct engine *engine)
+{
+    return worker_alive(engine) ? sysinfo_memory_of(engine_worker_pid(engine)) : 0;
+}
+
 /* The same model in every respect that state and buffers depend on. */
 static bool is_same(const struct engine *engine, const struct worker_facts *now)
 {
@@ -546,6 +552,7 @@ static const struct engine_ops worker_ops = {
     .import_snapshot = worker_import_snapshot,
     .import_whole = worker_import_whole,
     .alive = worker_alive,
+    .memory = worker_memory_bytes,
     .restart = worker_restart,
 };
 

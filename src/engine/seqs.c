@@ -14,7 +14,8 @@
  *
  *              acquire, claim, fork                seqs_break
  *      FREE ----------------------------> LIVE ------------------> BROKEN
- *        ^                                 |  '-- seqs_retire -> RETIRED |
+ *        ^  ^                              |  '-- seqs_retire -> RETIRED |
+ *        |  '------- seqs_recycle -------------------------------'       |
  *        '---------- seqs_release ---------+-----------------------------'
  *
  * With `streams` nothing is shared: a fork gets a span of its own. What this does not do: know which cell of the library
@@ -276,6 +277,15 @@ void seqs_retire(struct seqs *seqs, int32_t slot)
 
     s->state = SEQS_RETIRED;
     drop_all(seqs, s);
+}
+
+void seqs_recycle(struct seqs *seqs)
+{
+    if (count_state(seqs, SEQS_LIVE) + count_state(seqs, SEQS_BROKEN) > 0)
+        return;
+    for (uint32_t i = 0; i < seqs->slots_count; i++)
+        if (seqs->slots[i].state == SEQS_RETIRED)
+            seqs->slots[i].state = SEQS_FREE;
 }
 
 bool seqs_live(const struct seqs *seqs, int32_t slot)

@@ -8,8 +8,8 @@
  *      seq 1   [ span A 0..512 ][ span C 512..552 ]                 (a fork of seq 0 at 512, then 40 tokens of its own)
  *
  * A span is used whole or not at all: a cut inside a shared one splits it. Slots go FREE -> LIVE -> FREE. A BROKEN one (a
- * run failed in the middle) can only be released; a RETIRED one (the library refused an import into it) is never handed
- * out again (keeps I102).
+ * run failed in the middle) can only be released; a RETIRED one (the library refused an import into it) is not handed out
+ * again before a moment in which no other is in use, when the library can be emptied as a whole (keeps I102).
  *
  * Pure bookkeeping, no library; owner: the engine's thread.
  */
@@ -59,6 +59,8 @@ void seqs_append(struct seqs *seqs, int32_t slot, uint32_t tokens);
 void seqs_truncate(struct seqs *seqs, int32_t slot, uint32_t length);
 void seqs_break(struct seqs *seqs, int32_t slot);  /* live -> broken; its cells stay in use */
 void seqs_retire(struct seqs *seqs, int32_t slot); /* live -> retired; its cells are free */
+/* When nothing is live or broken: retired -> free. Else a no-op. */
+void seqs_recycle(struct seqs *seqs);
 
 bool seqs_live(const struct seqs *seqs, int32_t slot); /* any number may be asked about */
 uint32_t seqs_length(const struct seqs *seqs, int32_t slot); /* 0 for slots that are not in use */

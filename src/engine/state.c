@@ -317,9 +317,10 @@ enum err state_import(struct engine *engine, const struct state_restore *restore
     TRY(engine_seq_acquire(engine, &fresh, info));
     if (!import_pieces(engine, restore, fresh) ||
         engine->ops->seq_length(engine, fresh) != restore->length) {
-        /* What the library wrote before it refused is unknown; the sequence is never used again (keeps I102). */
+        /* What the library wrote before it refused is unknown; the sequence is not used again before all of them are empty (keeps I102). */
         engine->ops->seq_clear(engine, fresh);
         seqs_retire(&engine->seqs, fresh);
+        seqs_recycle(&engine->seqs);
         return err_set(info, ERR_ENGINE, "the library refused a state of %u tokens",
                        restore->length);
     }

@@ -79,7 +79,7 @@ struct state_restore {
  *   ERR_CORRUPT    a digest does not match
  *   ERR_INVALID    foreign engine, wrong kind, range, length or gap
  *   ERR_LIMIT      not enough free cells or sequences
- *   ERR_ENGINE     the library refused; its sequence is retired, no other is touched */
+ *   ERR_ENGINE     the library refused; its sequence rests until none is in use, no other is touched */
 enum err state_import(struct engine *engine, const struct state_restore *restore, seq_id *seq,
                       struct errinfo *info) NODISCARD;
 

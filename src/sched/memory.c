@@ -32,6 +32,7 @@ struct memory {
     uint64_t polled_ns GUARDED_BY(lock);
     uint64_t epoch GUARDED_BY(lock);
     size_t members GUARDED_BY(lock), claimants GUARDED_BY(lock);
+    uint64_t outside GUARDED_BY(lock); /* of all members: measured in processes of their own */
     uint64_t refused GUARDED_BY(lock), turned_away GUARDED_BY(lock), deferred GUARDED_BY(lock);
     uint64_t shrunk GUARDED_BY(lock), ended GUARDED_BY(lock), ram_moves GUARDED_BY(lock);
 };
@@ -42,6 +43,10 @@ struct memory_member {
     struct guard_model model;
     struct guard_cost cost GUARDED_BY(memory->lock);
     uint64_t held GUARDED_BY(memory->lock), claimed GUARDED_BY(memory->lock);
+    uint64_t outside GUARDED_BY(memory->lock);
+    uint64_t (*watch)(void *arg); /* with its argument and time: of the thread that polls */
+    void *watch_arg;
+    uint64_t watched_ns;
 };
 
 /* ---- life ---- */
@@ -95,7 +100,7 @@ static void take_reading_locked(struct memory *memory, const struct guard_readin
 
     lock_assert_held(&memory->lock);
     reading->ram_used = now->ram_used;
-    reading->process = now->process;
+    reading->process = now->process + memory->outside;
     reading->available = now->available;
     bool over = guard_level(&memory->limits, reading) == GUARD_OVER;
     reading->over = over ? reading->over + 1 : 0;
@@ -188,6 +193,35 @@ static void settle_and_leave(struct memory *memory)
         apply_ram(memory);
 }
 
+void memory_watch(struct memory_member *member, uint64_t (*fn)(void *arg), void *arg)
+{
+    if (member == NULL)
+        return;
+    member->watch = fn;
+    member->watch_arg = arg;
+}
+
+static void set_outside(struct memory_member *member, uint64_t bytes)
+{
+    struct memory *memory = member->memory;
+
+    lock_enter(&memory->lock);
+    memory->outside += bytes - member->outside;
+    member->outside = bytes;
+    lock_leave(&memory->lock);
+}
+
+/* The model's own process, at the same pace as ours. */
+static void look_outside(struct memory_member *member, uint64_t now_ns)
+{
+    bool due = member->watched_ns == 0 || now_ns - member->watched_ns >= member->memory->options.poll_ns;
+
+    if (member->watch == NULL || !due)
+        return;
+    member->watched_ns = MAX(now_ns, 1);
+    set_outside(member, member->watch(member->watch_arg));
+}
+
 void memory_poll(struct memory_member *member)
 {
     struct memory *memory = member != NULL ? member->memory : NULL;
@@ -196,6 +230,7 @@ void memory_poll(struct memory_member *member)
     if (memory == NULL)
         return;
     uint64_t now_ns = clock_mono_ns(memory->options.clock);
+    look_outside(member, now_ns);
     lock_enter(&memory->lock);
     due = memory->polled_ns == 0 || now_ns - memory->polled_ns >= memory->options.poll_ns;
     if (due)
@@ -286,6 +321,7 @@ void memory_leave(struct memory_member **out)
     if (member == NULL)
         return;
     struct memory *memory = member->memory;
+    set_outside(member, 0);
     lock_enter(&memory->lock);
     assert(member->held == 0 && member->claimed == 0); /* somebody leaks (I73) */
     memory->reading.fixed -= guard_model_fixed(&member->model);

@@ -59,6 +59,10 @@ enum err memory_join(struct memory *memory, const char *name, const struct guard
                      struct memory_member **member, struct errinfo *info) NODISCARD;
 void memory_leave(struct memory_member **member);
 
+/* What of this model is in memory outside this process is asked of `fn` from now on, on the thread that polls, as often as the process is
+ * measured. Before that thread begins. */
+void memory_watch(struct memory_member *member, uint64_t (*fn)(void *arg), void *arg);
+
 /* What a prompt needs at its least: in the smallest chunks. */
 struct guard_need memory_need(struct memory_member *member, uint32_t cached, uint32_t fresh, uint32_t answer);
 

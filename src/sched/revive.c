@@ -25,16 +25,23 @@ static void end_job(struct job *job, const struct errinfo *info)
     job_end(job, GEN_END_ERROR, ERR_ENGINE, info);
 }
 
+bool revive_explain(const struct job *job, enum err err, struct errinfo *info)
+{
+    if (err != ERR_ENGINE || job->seq == SEQ_NONE || engine_alive(job->sched->engine))
+        return false;
+    err_set(info, ERR_ENGINE, "the process of model %s died while it worked on this request; send it again",
+            job->sched->options.model);
+    return true;
+}
+
 /* Whatever the dead process knew of. */
 static void forget_all(struct sched *sched)
 {
-    struct errinfo info = {0};
+    static const struct errinfo dead = {.text = "its process died"}; /* job_end says it better */
 
-    err_set(&info, ERR_ENGINE, "the process of model %s died while it worked on this request; send it again",
-            sched->options.model);
     LIST_FOREACH_SAFE(struct job, job, &sched->jobs, link) {
         if (job->seq != SEQ_NONE)
-            end_job(job, &info);
+            end_job(job, &dead);
     }
     device_lose(sched);
     sched->epoch++;

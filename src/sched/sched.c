@@ -274,6 +274,11 @@ static void publish(struct sched *sched)
     lock_leave(&sched->lock);
 }
 
+static uint64_t engine_bytes(void *arg)
+{
+    return engine_memory(arg);
+}
+
 /* Nothing can be computed now. */
 static void rest(struct sched *sched)
 {
@@ -384,6 +389,8 @@ enum err sched_create(struct sched **out, const struct sched_options *options, s
     set_defaults(sched);
     struct guard_model model = memory_model_of(sched->facts);
     enum err err = memory_join(options->memory, sched->options.model, &model, &sched->memory, info);
+    if (engine_isolated(sched->engine))
+        memory_watch(sched->memory, engine_bytes, sched->engine);
     if (err == ERR_OK)
         err = start(sched, info);
     if (err != ERR_OK)

@@ -203,6 +203,8 @@ bool batch_run(struct sched *sched);
 
 /* Makes sure that the engine can be used. False: it is dead and was not brought back; no job is left. */
 bool revive_engine(struct sched *sched);
+/* True: the request was in a process that is dead, so whichever call failed, that is why; `info` says so to people. */
+bool revive_explain(const struct job *job, enum err err, struct errinfo *info);
 
 /* ---- faults.c: those that are practised (base/drill.h); without one these do nothing ---- */
 

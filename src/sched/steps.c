@@ -63,6 +63,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
 {
     struct sched *sched = job->sched;
     bool broken = end == GEN_END_ERROR;
+    struct errinfo died = {0};
 
     job_set_phase(job, end == GEN_END_CANCELLED ? GEN_CANCELLED
                        : broken                 ? GEN_FAILED
@@ -72,7 +73,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
         atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
     if (!broken)
         linger_announce(job);
-    tell_sink(job, end, err, info);
+    tell_sink(job, end, err, broken && revive_explain(job, err, &died) ? &died : info);
     restore_drop(job);
     job_release_followers(job);
     sched->epoch++;

@@ -1,8 +1,11 @@
 #include "base/sysinfo.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/test.h"
@@ -54,6 +57,46 @@ static void test_a_process_grows_by_what_it_touches(void **state)
     free(memory);
 }
 
+/* Pages of its own count, pages that it shares with us do not; whoever is gone has none. */
+static void test_memory_of_another_process(void **state)
+{
+    size_t bytes = 32 << 20;
+    char *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int ready[2];
+    char byte;
+
+    (void)state;
+    assert_true(shared != MAP_FAILED && own != MAP_FAILED);
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        for (size_t step = 0; step < 3; step++) {
+            if (step > 0)
+                memset(step == 1 ? shared : own, 1, bytes);
+            if (write(ready[1], "x", 1) != 1)
+                _exit(1);
+            raise(SIGSTOP);
+        }
+        _exit(0);
+    }
+    uint64_t seen[3];
+    for (size_t step = 0; step < 3; step++) {
+        assert_int_equal(read(ready[0], &byte, 1), 1);
+        assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
+        seen[step] = sysinfo_memory_of(pid);
+        kill(pid, SIGCONT);
+    }
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_true(seen[0] > 0 && seen[1] < seen[0] + bytes / 4);
+    assert_true(seen[2] >= seen[1] + bytes && seen[2] < seen[1] + 2 * bytes);
+    assert_int_equal(sysinfo_memory_of(pid), 0);
+    munmap(shared, bytes);
+    munmap(own, bytes);
+    close(ready[0]);
+    close(ready[1]);
+}
+
 static void test_origin_names_the_library(void **state)
 {
     (void)state;
@@ -62,4 +105,5 @@ static void test_origin_names_the_library(void **state)
 }
 
 TEST_SUITE(TEST(test_cores_are_between_one_and_the_affinity), TEST(test_cores_follow_the_affinity),
-           TEST(test_memory_is_plausible), TEST(test_a_process_grows_by_what_it_touches), TEST(test_origin_names_the_library))
+           TEST(test_memory_is_plausible), TEST(test_a_process_grows_by_what_it_touches),
+           TEST(test_memory_of_another_process), TEST(test_origin_names_the_library))

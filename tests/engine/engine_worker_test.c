@@ -623,9 +623,18 @@ static void test_a_model_comes_back(void **state)
     assert_ok(engine_worker_load(&engine, &options, &worker, NULL));
     if (!workload(engine, &kept, &info))
         fail_msg("%s", info.text);
+    uint64_t bytes = engine_memory(engine);
+    assert_true(bytes > engine_facts(engine)->kv_bytes && bytes < UINT64_C(4) << 30);
+    seq_id seq;
+    assert_ok(engine_seq_acquire(engine, &seq, NULL));
+    assert_ok(engine_run(engine, &(struct engine_item){.seq = seq, .tokens = (token_id[]){1, 2, 3}, .count = 3}, 1, NULL));
     kill(engine_worker_pid(engine), SIGSEGV);
     while (engine_alive(engine))
         clock_sleep_ns(clock_real(), NS_PER_MS);
+    assert_int_equal(engine_memory(engine), 0);
+    assert_err(engine_seq_settle(engine, seq, &info), ERR_ENGINE);
+    assert_non_null(strstr(info.text, " died")); /* nobody is told that the library had refused something */
+    engine_seq_release(engine, &seq);
     assert_ok(engine_restart(engine, NULL));
     if (!restored_is_exact(engine, &kept, &info))
         fail_msg("%s", info.text);

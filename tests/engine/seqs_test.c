@@ -207,7 +207,7 @@ static void test_a_broken_slot_keeps_its_cells_until_released(void **state)
     seqs_fini(&seqs);
 }
 
-static void test_i102_a_retired_slot_never_comes_back(void **state)
+static void test_i102_a_retired_slot_comes_back_when_nothing_is_in_use(void **state)
 {
     static struct seqs seqs;
 
@@ -222,7 +222,15 @@ static void test_i102_a_retired_slot_never_comes_back(void **state)
     int32_t b = seqs_acquire(&seqs);
     assert_int_not_equal(b, a);
     assert_int_equal(seqs_acquire(&seqs), SEQS_NONE);
+    seqs_recycle(&seqs); /* b lives */
+    assert_int_equal(seqs_retired_count(&seqs), 1);
+    seqs_break(&seqs, b);
+    seqs_recycle(&seqs);
+    assert_int_equal(seqs_acquire(&seqs), SEQS_NONE);
     seqs_release(&seqs, b);
+    seqs_recycle(&seqs);
+    assert_int_equal(seqs_retired_count(&seqs), 0);
+    assert_int_equal(seqs_acquire(&seqs), a);
     assert_int_equal(seqs_acquire(&seqs), b);
     seqs_check(&seqs);
     seqs_fini(&seqs);
@@ -286,5 +294,5 @@ static void test_a_given_slot_can_be_claimed(void **state)
 TEST_SUITE(TEST(test_equals_oracle), TEST(test_a_given_slot_can_be_claimed), TEST(test_equals_oracle_with_failures),
            TEST(test_equals_oracle_with_streams), TEST(test_header_drawing),
            TEST(test_a_broken_slot_keeps_its_cells_until_released),
-           TEST(test_i102_a_retired_slot_never_comes_back),
+           TEST(test_i102_a_retired_slot_comes_back_when_nothing_is_in_use),
            TEST(test_any_number_may_be_asked_about), TEST(test_short_forks_leave_no_splinters))

@@ -790,6 +790,7 @@ static void test_i102_a_refused_import_retires_its_sequence_only(void **state)
     assert_int_equal(failures, BLOCKS + 1);
 }
 
+/* Until the last one in use is given back: then all of them are as new. */
 static void test_when_all_sequences_are_retired_there_are_none(void **state)
 {
     struct fault fault = {0};
@@ -802,6 +803,14 @@ static void test_when_all_sequences_are_retired_there_are_none(void **state)
         assert_err(state_import(f->engine, &f->restore, &seq, &f->info), ERR_ENGINE);
     assert_err(state_import(f->engine, &f->restore, &seq, &f->info), ERR_LIMIT);
     assert_int_equal(engine_seq_length(f->engine, f->seq), LENGTH);
+    engine_seq_release(f->engine, &f->seq);
+    assert_int_equal(sequences_free(f->engine), SEQUENCES);
+    for (int i = 0; i < 3 * SEQUENCES; i++) /* nothing else is in use: each comes back at once */
+        assert_err(state_import(f->engine, &f->restore, &seq, &f->info), ERR_ENGINE);
+    fault_arm(&fault, 0, false);
+    assert_int_equal(sequences_free(f->engine), SEQUENCES);
+    assert_ok(state_import(f->engine, &f->restore, &f->seq, &f->info));
+    assert_says(f, f->seq, true);
     destroy(&f);
 }
 

@@ -216,7 +216,7 @@ static void check_no_room(struct fixture *f)
 }
 
 /* Bytes that pass every check of ours, since we sign them ourselves, and that the library refuses: the sequence is retired,
- * the others go on. */
+ * the others go on, and when none of them is in use any more all come back. */
 static void check_library_refusal(struct fixture *f)
 {
     struct state_object rows[BLOCKS];
@@ -236,6 +236,8 @@ static void check_library_refusal(struct fixture *f)
     assert_memory_equal(engine_logits(f->engine, 0), f->control,
                         engine_facts(f->engine)->vocab * sizeof(float));
     engine_seq_release(f->engine, &other);
+    for (uint32_t i = 0; i < 2 * engine_facts(f->engine)->sequences; i++)
+        assert_err(import(f, rows, BLOCKS, good_snapshot(f), LENGTH, &seq), ERR_ENGINE);
     mem_free(garbage);
 }
 

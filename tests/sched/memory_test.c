@@ -237,6 +237,42 @@ static void test_i71_i77_measured_pressure(void **state)
     memory_destroy(&memory);
 }
 
+static uint64_t outside_of(void *arg)
+{
+    return atomic_load((_Atomic uint64_t *)arg);
+}
+
+/* A model in a process of its own is measured with ours, by the thread that owns it, and gone when it leaves. */
+static void test_processes_of_models_are_measured(void **state)
+{
+    struct machine machine = {.process = 10 * MIB};
+    struct memory *memory = open_on(&machine, 1000 * MIB, NULL, 0);
+    _Atomic uint64_t first = 100 * MIB, second = 200 * MIB;
+    struct memory_member *a, *b;
+
+    (void)state;
+    assert_ok(memory_join(memory, "a", &small, &a, NULL));
+    assert_ok(memory_join(memory, "b", &small, &b, NULL));
+    memory_watch(a, outside_of, &first);
+    memory_watch(b, outside_of, &second);
+    memory_watch(NULL, outside_of, &first);
+    memory_poll(a);
+    assert_true(view_of(memory).reading.process == 110 * MIB);
+    memory_poll(b);
+    assert_true(view_of(memory).reading.process == 310 * MIB);
+    atomic_store(&first, 700 * MIB);
+    memory_poll(a);
+    assert_int_equal(view_of(memory).level, GUARD_SOFT);
+    atomic_store(&first, 0); /* it died */
+    memory_poll(a);
+    assert_true(view_of(memory).reading.process == 210 * MIB);
+    memory_leave(&b);
+    memory_poll(a);
+    assert_true(view_of(memory).reading.process == 10 * MIB);
+    memory_leave(&a);
+    memory_destroy(&memory);
+}
+
 static void test_it_is_measured_now_and_then(void **state)
 {
     struct machine machine = {.process = 10 * MIB};
@@ -366,5 +402,6 @@ static void test_i71_threads(void **state)
 
 TEST_SUITE(TEST(test_i68_i78_models_share_one_ceiling), TEST(test_a_guessed_ceiling_is_lifted), TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
            TEST(test_i70_claims), TEST(test_records_of_all_requests_are_bounded),
-           TEST(test_i71_i77_measured_pressure), TEST(test_it_is_measured_now_and_then),
+           TEST(test_i71_i77_measured_pressure), TEST(test_processes_of_models_are_measured),
+           TEST(test_it_is_measured_now_and_then),
            TEST(test_the_ram_tier_gives_way_first), TEST(test_i71_threads))

@@ -101,8 +101,9 @@ static bool survive(long n)
         assert_true(gen.result.end == GEN_END_LENGTH || gen.result.end == GEN_END_ERROR);
         if (gen.result.end == GEN_END_LENGTH)
             expect_cold(&gen, round % 2);
-        else
-            failed++;
+        else if (strstr(gen.result.info.text, "died while it worked on this request; send it again") == NULL)
+            fail_msg("call %ld: '%s' is not what happened", n, gen.result.info.text);
+        failed += gen.result.end == GEN_END_ERROR;
         kit_gen_fini(&gen);
     }
     bool fired = atomic_load(&trap.calls) >= n;
@@ -253,8 +254,10 @@ static void test_an_engine_that_dies_again_and_again_is_given_up(void **state)
         run(&kit, &gen, 1);
         assert_int_equal(gen.result.end, GEN_END_ERROR);
         given_up = strstr(gen.result.info.text, "not restarted any more") != NULL;
+        /* Time goes on for a pause only: a death that is noticed late must not seem to come after a long life. */
+        if (strstr(gen.result.info.text, "is restarted in") != NULL)
+            clock_fake_advance(clock, 31 * NS_PER_S);
         kit_gen_fini(&gen);
-        clock_fake_advance(clock, 31 * NS_PER_S);
     }
     assert_true(given_up);
     assert_true(restarts(&kit) <= 8);

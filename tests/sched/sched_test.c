@@ -632,6 +632,45 @@ static void test_faults_of_the_engine(void **state)
     }
 }
 
+/* Imports that are refused, many times as many as there are sequences: each request is answered, and afterwards state is restored as ever. */
+static void refuse_imports(bool park)
+{
+    enum { ROUNDS = 60, PROMPTS = 12 };
+    struct engine_fake_options fake = fake_of(FULL), clean = fake;
+    static struct kit_gen gen;
+    struct fault fault = {0};
+    struct sched_kit kit;
+
+    fake.fault_import = &fault;
+    sched_kit_open(&kit, &fake, RAM, &(struct sched_options){.park = park});
+    fault_arm(&fault, 1, true);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        kit_gen_init(&gen, &kit, round % PROMPTS, 300, 4);
+        kit_gen_run(&kit, &gen);
+        assert_int_equal(gen.result.end, GEN_END_LENGTH);
+        expect_as_cold(&clean, &gen, false);
+        kit_gen_fini(&gen);
+    }
+    assert_true(atomic_load(&fault.fired) > 2 * engine_facts(kit.engine)->sequences);
+    fault_arm(&fault, 0, false);
+    for (uint32_t i = 0; i < 2 * PROMPTS; i++) {
+        kit_gen_init(&gen, &kit, i % PROMPTS, 300, 4);
+        kit_gen_run(&kit, &gen);
+        assert_int_equal(gen.result.end, GEN_END_LENGTH);
+        if (i >= PROMPTS)
+            assert_true(reused(&gen) > 0);
+        kit_gen_fini(&gen);
+    }
+    sched_kit_close(&kit);
+}
+
+static void test_i102_refused_imports_cost_no_sequences(void **state)
+{
+    (void)state;
+    refuse_imports(false);
+    refuse_imports(true);
+}
+
 static void test_no_memory_for_a_request(void **state)
 {
     struct engine_fake_options fake = fake_of(FULL);
@@ -707,5 +746,5 @@ TEST_SUITE(TEST(test_a_again), TEST(test_turns), TEST(test_i1_i96_four_branches_
            TEST(test_a_resident_is_not_in_the_way),
            TEST(test_what_is_restored_shares_no_cells),
            TEST(test_the_context_is_the_end), TEST(test_bad_requests_are_refused),
-           TEST(test_the_queue_is_bounded), TEST(test_faults_of_the_engine),
+           TEST(test_the_queue_is_bounded), TEST(test_faults_of_the_engine), TEST(test_i102_refused_imports_cost_no_sequences),
            TEST(test_no_memory_for_a_request), TEST(test_models))

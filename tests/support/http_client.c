@@ -84,13 +84,20 @@ void http_client_shut(struct http_client *client)
     shutdown(client->fd, SHUT_WR);
 }
 
-void http_client_send(struct http_client *client, struct str bytes)
+static bool try_send_all(struct http_client *client, struct str bytes)
 {
     while (bytes.len > 0) {
         ssize_t sent = send(client->fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
-        assert_true(sent > 0);
+        if (sent <= 0)
+            return false;
         bytes = (struct str){bytes.ptr + sent, bytes.len - (size_t)sent};
     }
+    return true;
+}
+
+void http_client_send(struct http_client *client, struct str bytes)
+{
+    assert_true(try_send_all(client, bytes));
 }
 
 void http_client_send_text(struct http_client *client, const char *text)
@@ -268,8 +275,8 @@ void http_answer_fini(struct http_answer *answer)
     buf_fini(&answer->body);
 }
 
-void http_client_request(struct http_client *client, const char *method, const char *path,
-                         const char *headers, struct str body)
+bool http_client_try_request(struct http_client *client, const char *method, const char *path,
+                             const char *headers, struct str body)
 {
     struct buf text;
 
@@ -279,8 +286,15 @@ void http_client_request(struct http_client *client, const char *method, const c
         buf_appendf(&text, "Content-Length: %zu\r\n", body.len);
     buf_append_str(&text, "\r\n");
     buf_append(&text, body.ptr != NULL ? body.ptr : "", body.len);
-    http_client_send(client, (struct str){text.data, text.len});
+    bool sent = try_send_all(client, (struct str){text.data, text.len});
     buf_fini(&text);
+    return sent;
+}
+
+void http_client_request(struct http_client *client, const char *method, const char *path,
+                         const char *headers, struct str body)
+{
+    assert_true(http_client_try_request(client, method, path, headers, body));
 }
 
 static void take_line(struct str line, struct str *name, struct buf *data, unsigned *lines,

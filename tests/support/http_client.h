@@ -58,6 +58,10 @@ struct str http_answer_header(const struct http_answer *answer, const char *name
 void http_client_request(struct http_client *client, const char *method, const char *path,
                          const char *headers, struct str body);
 
+/* False: the connection broke before all was sent. */
+bool http_client_try_request(struct http_client *client, const char *method, const char *path,
+                             const char *headers, struct str body);
+
 /* For streams: the head first, then piece by piece: the next chunk's data appended to `data`; false at the end of the stream. */
 bool http_client_head(struct http_client *client, struct http_answer *answer);
 bool http_client_chunk(struct http_client *client, struct buf *data);

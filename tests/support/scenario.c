@@ -122,12 +122,7 @@ const char *scenario_body(const struct talk *talk, enum scenario_dialect dialect
 
 /* ---- answers ---- */
 
-/* Where each dialect has what. Anthropic's input_tokens are those that were neither read from nor written to the cache. */
-struct fields {
-    const char *prompt, *cached, *created, *rest, *generated, *text;
-};
-
-static const struct fields fields_of[SCENARIO_DIALECT_COUNT] = {
+static const struct scenario_fields fields_of[SCENARIO_DIALECT_COUNT] = {
     [SCENARIO_CHAT] = {.prompt = "/usage/prompt_tokens",
                        .cached = "/usage/prompt_tokens_details/cached_tokens",
                        .generated = "/usage/completion_tokens",
@@ -143,6 +138,11 @@ static const struct fields fields_of[SCENARIO_DIALECT_COUNT] = {
                             .text = "/output/0/content/0/text"},
 };
 
+const struct scenario_fields *scenario_fields(enum scenario_dialect dialect)
+{
+    return &fields_of[dialect];
+}
+
 static uint32_t number(yyjson_doc *doc, const char *pointer)
 {
     yyjson_val *value = yyjson_doc_ptr_get(doc, pointer);
@@ -156,7 +156,7 @@ static uint32_t number(yyjson_doc *doc, const char *pointer)
 static void check_usage(yyjson_doc *doc, enum scenario_dialect dialect,
                         const struct scenario_answer *answer)
 {
-    const struct fields *fields = &fields_of[dialect];
+    const struct scenario_fields *fields = &fields_of[dialect];
 
     assert_int_equal(number(doc, fields->cached), answer->reused);
     if (fields->prompt != NULL)

@@ -60,6 +60,13 @@ enum scenario_dialect {
         SCENARIO_DIALECT_COUNT
 };
 
+/* JSON pointers: where each dialect has what. NULL: it has no such field. Anthropic's input_tokens are those that were neither read from nor
+ * written to the cache. */
+struct scenario_fields {
+    const char *prompt, *cached, *created, *rest, *generated, *text;
+};
+const struct scenario_fields *scenario_fields(enum scenario_dialect dialect);
+
 struct scenario_answer {
     uint32_t prompt, device, ram, ssd, remote, computed, generated;
     uint32_t reused;           /* all but computed */

@@ -198,7 +198,7 @@ void serve_proc_start(struct serve_proc *proc, const char *family, const char *a
 
     if (count == 0)
         leave_no_trace();
-    *proc = (struct serve_proc){.number = ++count};
+    *proc = (struct serve_proc){.number = ++count, .headers = ""};
     snprintf(proc->model, sizeof(proc->model), "%s", test_model(family));
     snprintf(proc->state_dir, sizeof(proc->state_dir), "%s/state.%u", test_dir(), proc->number);
     snprintf(proc->args, sizeof(proc->args), "%s", args);
@@ -261,7 +261,7 @@ void serve_proc_ask(const struct serve_proc *proc, const char *method, const cha
     struct http_client client;
 
     http_client_connect(&client, proc->port);
-    http_client_request(&client, method, path, "", str_from(body));
+    http_client_request(&client, method, path, proc->headers, str_from(body));
     if (!http_client_answer(&client, false, answer, NULL) || !answer->complete)
         fail_with_log(proc, "no whole answer");
     http_client_close(&client);

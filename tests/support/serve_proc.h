@@ -23,7 +23,8 @@ struct serve_proc {
     unsigned number;      /* of this server in the test: its files have names of their own */
     char model[1024];
     char state_dir[1024]; /* stays from start to start */
-    char args[1024];
+    char args[2048];
+    const char *headers;  /* of all requests, each with its CRLF: a literal; "" = none */
 };
 
 /* Starts it and waits for the banner. `args`: more options, separated by blanks; "" for none. */
