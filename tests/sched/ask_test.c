@@ -6,6 +6,8 @@
 
 enum { PROMPT = 300, ANSWER = 8, MS = 30000 };
 
+static const struct engine_fake_options plain;
+
 static struct sched_prompt prompt_of(const struct sched_kit *kit, const struct kit_gen *gen)
 {
     return (struct sched_prompt){kit->space, "", gen->prompt, gen->gen.tokens_count};
@@ -27,7 +29,7 @@ static void test_probe_and_forget(void **state)
     uint64_t tokens;
 
     (void)state;
-    sched_kit_open(&kit, NULL, 8 << 20, NULL);
+    sched_kit_open(&kit, &plain, 8 << 20, NULL);
     kit_gen_init(&gen, &kit, 1, PROMPT, ANSWER);
     kit_gen_init(&other, &kit, 1, PROMPT, ANSWER);
     kit_gen_change(&other, &kit, 2, 100);
@@ -64,7 +66,7 @@ static void test_others_are_left_alone(void **state)
     uint64_t tokens;
 
     (void)state;
-    sched_kit_open(&kit, NULL, 8 << 20, NULL);
+    sched_kit_open(&kit, &plain, 8 << 20, NULL);
     kit_gen_init(&gen, &kit, 1, PROMPT, ANSWER);
     kit_gen_run(&kit, &gen);
     struct sched_prompt prompt = prompt_of(&kit, &gen);
@@ -151,7 +153,7 @@ static void test_a_nudge_takes_no_place(void **state)
     static struct kit_gen gen;
 
     (void)state;
-    sched_kit_open(&kit, NULL, 0, &options);
+    sched_kit_open(&kit, &plain, 0, &options);
     kit_gen_init(&gen, &kit, 1, 20, 2);
     for (int i = 0; i < 50; i++)
         assert_ok(sched_wait_turn(kit.sched, MS, NULL));
