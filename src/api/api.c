@@ -11,19 +11,27 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/admin_prompt.h"
 #include "api/anthropic.h"
 #include "api/api_impl.h"
+#include "api/feed.h"
 #include "api/json_write.h"
+#include "api/monitor.h"
 #include "api/stats.h"
+#include "api/watch.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metric.h"
+#include "models/pool.h"
 
 enum {
     WORKERS_DEFAULT = 2,
     QUEUE_DEFAULT = 256,
+    SLOW_QUEUE = 8,
+    TICK_MS = 200,
+    IDLE_TICK_MS = 1000,
     KEEPALIVE_MS_DEFAULT = 8000,
     LOAD_MS_DEFAULT = 5 * 60 * 1000,
     RETRY_AFTER_S = 2,
@@ -49,8 +57,40 @@ const struct endpoint api_endpoints[] = {
     {HTTP_METHOD_POST, "/detokenize", "detokenize", NULL, .work = endpoint_detokenize},
     {HTTP_METHOD_POST, "/apply-template", "apply_template", &dialect_openai_chat,
      .work = endpoint_apply_template},
-    {HTTP_METHOD_POST, "/admin/cache/clear", "admin", NULL, .admin = true, .plain = true,
+    {HTTP_METHOD_GET, "/admin/stats", "admin", NULL, .admin = true, .now = endpoint_admin_stats},
+    {HTTP_METHOD_GET, "/admin/history", "admin", NULL, .admin = true, .now = endpoint_admin_history},
+    {HTTP_METHOD_GET, "/admin/models", "admin", NULL, .admin = true, .now = endpoint_admin_models},
+    {HTTP_METHOD_GET, "/admin/requests", "admin", NULL, .admin = true, .now = endpoint_admin_requests},
+    {HTTP_METHOD_GET, "/admin/events", "admin", NULL, .admin = true, .now = endpoint_admin_events},
+    {HTTP_METHOD_GET, "/admin/settings", "admin", NULL, .admin = true, .now = endpoint_admin_settings},
+    {HTTP_METHOD_POST, "/admin/settings", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_admin_change},
+    {HTTP_METHOD_GET, "/admin/cache/objects", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_cache_objects},
+    {HTTP_METHOD_GET, "/admin/cache/objects/{key}", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_cache_object},
+    {HTTP_METHOD_GET, "/admin/cache/tree", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_cache_tree},
+    {HTTP_METHOD_POST, "/admin/cache/clear", "admin", NULL, .admin = true, .plain = true, .slow = true,
      .work = endpoint_cache_clear},
+    {HTTP_METHOD_POST, "/admin/cache/evict", "admin", NULL, .admin = true, .plain = true, .slow = true,
+     .work = endpoint_cache_evict},
+    {HTTP_METHOD_POST, "/admin/cache/pin", "admin", &dialect_admin_prompt, .admin = true,
+     .work = endpoint_cache_pin},
+    {HTTP_METHOD_POST, "/admin/cache/unpin", "admin", &dialect_admin_prompt, .admin = true,
+     .work = endpoint_cache_unpin},
+    {HTTP_METHOD_POST, "/admin/cache/ttl", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_cache_ttl},
+    {HTTP_METHOD_POST, "/admin/cache/verify", "admin", NULL, .admin = true, .plain = true, .slow = true,
+     .work = endpoint_cache_verify},
+    {HTTP_METHOD_POST, "/admin/cache/export", "admin", NULL, .admin = true, .plain = true, .slow = true,
+     .work = endpoint_cache_export},
+    {HTTP_METHOD_POST, "/admin/cache/import", "admin", NULL, .admin = true, .plain = true, .slow = true,
+     .work = endpoint_cache_import},
+    {HTTP_METHOD_POST, "/admin/cache/probe", "admin", &dialect_admin_prompt, .admin = true,
+     .work = endpoint_cache_probe},
+    {HTTP_METHOD_POST, "/admin/cache/warm", "warm", &dialect_admin_warm, .admin = true,
+     .work = endpoint_cache_warm},
     {HTTP_METHOD_GET, "/v1/models", "models", NULL, .now = endpoint_models},
     {HTTP_METHOD_GET, "/models", "models", NULL, .now = endpoint_models},
     {HTTP_METHOD_GET, "/v1/models/{id...}", "models", NULL, .now = endpoint_model},
@@ -110,7 +150,7 @@ int64_t api_local_time(const struct api *api)
     return localtime_r(&now, &local) ? (int64_t)now + local.tm_gmtoff : (int64_t)now;
 }
 
-bool api_gen_tenant(struct api *api, uint64_t gen, char who[AUTH_NAME_BYTES])
+bool api_gen_caller(struct api *api, uint64_t gen, struct api_caller *caller)
 {
     bool found = false;
 
@@ -119,7 +159,8 @@ bool api_gen_tenant(struct api *api, uint64_t gen, char who[AUTH_NAME_BYTES])
     {
         if (!call_has_gen(call, gen))
             continue;
-        memcpy(who, call->who, AUTH_NAME_BYTES);
+        memcpy(caller->request_id, call->request_id, sizeof(caller->request_id));
+        memcpy(caller->who, call->who, sizeof(caller->who));
         found = true;
         break;
     }
@@ -224,7 +265,8 @@ static void enqueue(const struct visit *visit, struct http_request *request)
     }
     call = call_create(api, visit->endpoint, request, visit->reply, &visit->auth);
     memcpy(call->request_id, visit->request_id, RESPOND_ID_BYTES);
-    if (!queue_try_push(api->queue, call))
+    bool full = queue_length(api->queue) >= atomic_load_explicit(&api->queue_max, memory_order_relaxed);
+    if (visit->endpoint->slow ? !queue_try_push(api->slow, call) : full || !queue_try_push(api->queue, call))
         call_refuse(call);
 }
 
@@ -305,13 +347,23 @@ enum err api_reload_keys(struct api *api, struct errinfo *info)
 
 /* ---- life ---- */
 
-static void work(void *arg)
+static void work_on(struct queue *queue)
 {
-    struct api *api = arg;
     struct call *call;
 
-    while ((call = queue_pop(api->queue, UINT64_MAX)))
+    while ((call = queue_pop(queue, UINT64_MAX)))
         call_run(call);
+}
+
+static void work(void *arg)
+{
+    work_on(((struct api *)arg)->queue);
+}
+
+/* Apart from the others, so that a disk that is read for minutes never keeps a request from being rendered. */
+static void work_slowly(void *arg)
+{
+    work_on(((struct api *)arg)->slow);
 }
 
 static void make_routes(struct api *api)
@@ -351,13 +403,56 @@ static void set_defaults(struct api *api, const struct api_options *options)
         api->options.load_ms = LOAD_MS_DEFAULT;
 }
 
+/* What engines say of their time, those that were unloaded included. */
+static void add_times(struct tally *tally, void *arg)
+{
+    struct api *api = arg;
+    struct pool *pool = atomic_load_explicit(&api->pool, memory_order_acquire);
+    struct sched_stats stats;
+
+    if (!pool)
+        return;
+    pool_get_stats(pool, &stats);
+    tally->prefill_ns = stats.prefill_ns;
+    tally->decode_ns = stats.decode_ns;
+    tally->restore_ns = stats.restore_ns;
+}
+
+/* What /admin/events shows; readers get it a moment later, and when there are none there is no hurry. */
+static uint64_t tick(void *arg)
+{
+    struct api *api = arg;
+
+    watch_poll(api->watch);
+    feed_pump(api->feed);
+    return feed_readers(api->feed) > 0 ? TICK_MS : IDLE_TICK_MS;
+}
+
+static enum err start_monitor(struct api *api, struct errinfo *info)
+{
+    struct monitor_options options = {
+        .fs = api->options.state_fs,
+        .dir = api->options.state_dir,
+        .times = add_times,
+        .tick = tick,
+        .arg = api,
+        .clock = api->clock,
+        .log = api->options.log,
+    };
+
+    api->feed = feed_create();
+    api->watch = watch_create(api);
+    watch_poll(api->watch); /* how things are: what is told begins here */
+    return monitor_create(&api->monitor, &options, info);
+}
+
 static enum err start_workers(struct api *api, struct errinfo *info)
 {
     for (uint32_t i = 0; i < api->options.workers; i++) {
         TRY(thread_start(&api->workers[i], "api", work, api, info));
         api->workers_count++;
     }
-    return ERR_OK;
+    return thread_start(&api->slow_worker, "api-slow", work_slowly, api, info);
 }
 
 enum err api_create(struct api **out, const struct api_options *options, struct errinfo *info)
@@ -371,15 +466,23 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     hash_random(&api->instance, sizeof(api->instance));
     atomic_init(&api->pool, NULL);
     atomic_init(&api->next_gen, 1);
+    atomic_init(&api->queue_max, MIN(api->options.queue, API_QUEUE_MAX));
+    atomic_init(&api->ssd_day_bytes, options->ssd_day_bytes);
+    atomic_init(&api->model_ttl_s, options->model_ttl_ns / NS_PER_S);
     lock_init(&api->lock, "api", LOCK_RANK_API);
     cond_init(&api->calls_gone);
     list_init(&api->calls);
     api->metrics = stats_create();
     make_routes(api);
+    admin_settings_begin(api);
     err = auth_create(&auth, &options->auth, info);
     atomic_store_explicit(&api->auth, auth, memory_order_relaxed); /* before any thread */
     if (err == ERR_OK)
-        err = queue_create(&api->queue, "api", api->options.queue, info);
+        err = queue_create(&api->queue, "api", API_QUEUE_MAX, info); /* queue_max is what may be in it */
+    if (err == ERR_OK)
+        err = queue_create(&api->slow, "api-slow", SLOW_QUEUE, info);
+    if (err == ERR_OK)
+        err = start_monitor(api, info);
     if (err == ERR_OK)
         err = start_workers(api, info);
     if (err != ERR_OK) {
@@ -417,6 +520,11 @@ static bool wait_for_calls(struct api *api, uint64_t deadline_ns)
     return in_time;
 }
 
+void api_end_events(struct api *api)
+{
+    feed_end(api->feed);
+}
+
 bool api_drain(struct api *api, uint64_t timeout_ms)
 {
     uint64_t timeout_ns = MIN(timeout_ms, UINT64_MAX / NS_PER_MS) * NS_PER_MS;
@@ -439,11 +547,19 @@ void api_destroy(struct api **out)
     cancel_all(api);
     if (api->queue)
         queue_close(api->queue);
+    if (api->slow)
+        queue_close(api->slow);
+    thread_join(&api->slow_worker);
     for (uint32_t i = 0; i < api->workers_count; i++)
         thread_join(&api->workers[i]);
     (void)wait_for_calls(api, UINT64_MAX);
     if (api->queue)
         queue_destroy(&api->queue);
+    if (api->slow)
+        queue_destroy(&api->slow);
+    monitor_destroy(&api->monitor);
+    watch_destroy(&api->watch);
+    feed_destroy(&api->feed);
     destroy_keys(api);
     metric_set_destroy(&api->metrics);
     list_check(&api->calls);

@@ -30,6 +30,7 @@
 
 struct api;
 struct clock;
+struct file_sys;
 struct hearth_cache;
 struct log;
 struct memory;
@@ -38,6 +39,11 @@ struct neutral;
 struct pool;
 struct record;
 struct replay;
+
+/* A setting as /admin/settings shows it: names with underscores, values as people write them; NULL = none. */
+struct api_setting {
+    const char *name, *value, *initial, *help;
+};
 
 /* Zero is a good default for each field. What is pointed to outlives the api. */
 struct api_options {
@@ -57,6 +63,15 @@ struct api_options {
     struct memory *memory; /* for its numbers; NULL = no ceiling */
     unsigned metrics_compat; /* whose names /metrics has, too: enum stats_compat */
     const char *version, *commit; /* of the program; NULL = unknown */
+    const struct file_sys *state_fs; /* of the state folder, for sums over all runs; NULL = they begin with the server */
+    int state_dir;                   /* the folder; used only with state_fs */
+    const struct api_setting *settings; /* what the server was started with, for /admin/settings */
+    size_t settings_count;
+    uint64_t ssd_day_bytes, model_ttl_ns; /* as they were set, for the same */
+    const char *admin_files; /* a folder that /admin may export to and import from; NULL = it may not */
+    const struct file_sys *admin_fs;     /* of it */
+    const unsigned char *admin_seal_key; /* HEARTH_KEY_BYTES that files are encrypted with; NULL = in the clear */
+    bool admin_show_text; /* /admin may show tokens and text of what is held */
     struct log *log;
     struct clock *clock; /* NULL = the machine's */
     enum drill drill;    /* a fault that is practised; 0 = none */
@@ -83,6 +98,9 @@ const struct http_route *api_routes(const struct api *api, size_t *count);
 
 /* For http_options.error_body: what http refuses by itself, in a form that clients of both dialects read. `arg` is not used. */
 void api_http_error(enum http_problem problem, struct buf *body, void *arg);
+
+/* Ends the streams of /admin/events, which would go on for ever; before the http server is drained. */
+void api_end_events(struct api *api);
 
 /* Not ready from now on: new calls get a 503. Waits until those on their way are answered, at most so long; then ends the rest, each with its
  * protocol's own ending (keeps I109), and waits for that. False: some were ended. */

@@ -15,9 +15,13 @@
 #include "http/reply.h"
 #include "http/route.h"
 
-enum { API_WORKERS_MAX = 64 };
+enum { API_WORKERS_MAX = 64, API_QUEUE_MAX = 65536, API_SETTINGS = 6 };
 
 struct endpoint;
+struct feed;
+struct json;
+struct monitor;
+struct watch;
 
 /* A request on the loop thread. */
 struct visit {
@@ -38,6 +42,7 @@ struct endpoint {
     bool open;        /* without a key */
     bool admin;       /* changes the server for all: with an admin key only */
     bool plain;       /* its work needs no model */
+    bool slow;        /* its work may take minutes: on a thread of its own, one after the other */
     void (*now)(const struct visit *visit); /* on the loop thread; must not block */
     void (*work)(struct call *call);        /* on a worker */
 };
@@ -53,6 +58,9 @@ struct api {
     struct sample_params sample;
     _Atomic(struct auth *) auth; /* api_auth */
     struct metric_set *metrics;
+    struct monitor *monitor;
+    struct feed *feed;
+    struct watch *watch; /* the monitor's thread's */
     const struct metric_set *http_metrics;
     struct clock *clock;
     _Atomic(struct pool *) pool;
@@ -63,6 +71,11 @@ struct api {
     struct queue *queue;
     struct thread workers[API_WORKERS_MAX];
     uint32_t workers_count;
+    atomic_uint queue_max; /* that may wait there; relaxed: a limit that orders nothing, as the next two */
+    atomic_ullong ssd_day_bytes, model_ttl_s;
+    uint64_t settings_begin[API_SETTINGS]; /* what those began with that can be changed */
+    struct queue *slow; /* of endpoints that are */
+    struct thread slow_worker;
 
     struct http_route *routes;
     struct api_route *route_args;
@@ -89,8 +102,11 @@ struct pool *api_pool(struct api *api, struct api_error *error);
 bool api_is_draining(const struct api *api);
 int64_t api_local_time(const struct api *api);
 
-/* The tenant of a running generation; false: it is not one of ours, or over. */
-bool api_gen_tenant(struct api *api, uint64_t gen, char who[AUTH_NAME_BYTES]);
+/* Whose running generation it is; false: it is not one of ours, or over. */
+struct api_caller {
+    char request_id[RESPOND_ID_BYTES], who[AUTH_NAME_BYTES];
+};
+bool api_gen_caller(struct api *api, uint64_t gen, struct api_caller *caller);
 
 /* Answers a visit: with JSON (the buffer is finished), or with an error. */
 void visit_respond(const struct visit *visit, struct buf *body);
@@ -103,6 +119,7 @@ void endpoint_models(const struct visit *visit);
 void endpoint_model(const struct visit *visit);
 void endpoint_model_change(const struct visit *visit);
 void endpoint_props(const struct visit *visit);
+void props_write_memory(struct json *json, struct memory *memory); /* NULL: null */
 
 /* ---- endpoints_status.c ---- */
 void endpoint_root(const struct visit *visit);
@@ -116,7 +133,31 @@ void endpoint_slots(const struct visit *visit);
 void endpoint_tokenize(struct call *call);
 void endpoint_detokenize(struct call *call);
 void endpoint_apply_template(struct call *call);
-void endpoint_cache_clear(struct call *call);
 void endpoint_count_tokens(struct call *call);
+
+/* ---- endpoints_admin_*.c ---- */
+void endpoint_admin_stats(const struct visit *visit);
+void endpoint_admin_history(const struct visit *visit);
+void endpoint_admin_models(const struct visit *visit);
+void endpoint_admin_requests(const struct visit *visit);
+void endpoint_admin_events(const struct visit *visit);
+void endpoint_admin_settings(const struct visit *visit);
+void endpoint_admin_change(struct call *call);
+void endpoint_cache_clear(struct call *call);
+void endpoint_cache_objects(struct call *call);
+void endpoint_cache_object(struct call *call);
+void endpoint_cache_tree(struct call *call);
+void endpoint_cache_probe(struct call *call);
+void endpoint_cache_warm(struct call *call);
+void endpoint_cache_pin(struct call *call);
+void endpoint_cache_unpin(struct call *call);
+void endpoint_cache_evict(struct call *call);
+void endpoint_cache_ttl(struct call *call);
+void endpoint_cache_verify(struct call *call);
+void endpoint_cache_export(struct call *call);
+void endpoint_cache_import(struct call *call);
+
+/* Notes what can be changed as it is now. */
+void admin_settings_begin(struct api *api);
 
 #endif

@@ -23,6 +23,7 @@ enum {
     OUT_BYTES_MAX = 64 * 1024 * 1024,
     SALT_DIGITS = 32,
     SPACE_NAME_BYTES = AUTH_NAME_BYTES + 1 + SALT_DIGITS,
+    TARGET_BYTES_MAX = 64 * 1024,
     RETRY_AFTER_S = 2,
 };
 
@@ -46,6 +47,15 @@ static void on_drop(void *arg)
     release(arg);
 }
 
+static void copy_target(struct call *call, const struct http_request *request)
+{
+    buf_init(&call->query, TARGET_BYTES_MAX);
+    buf_init(&call->capture, TARGET_BYTES_MAX);
+    buf_append(&call->query, request->query.ptr, request->query.len);
+    if (request->captures_count > 0)
+        buf_append(&call->capture, request->captures[0].ptr, request->captures[0].len);
+}
+
 struct call *call_create(struct api *api, const struct endpoint *endpoint,
                          struct http_request *request, struct http_reply *reply,
                          const struct auth_result *auth)
@@ -56,6 +66,7 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
     call->endpoint = endpoint;
     call->arrived_ns = request->arrived_ns;
     http_request_take_body(request, &call->body);
+    copy_target(call, request);
     call->reply = http_reply_acquire(reply);
     snprintf(call->who, sizeof(call->who), "%s", auth->who);
     snprintf(call->tenant, sizeof(call->tenant), "%s", auth->tenant);
@@ -89,6 +100,8 @@ static void destroy(struct call *call)
     prepare_fini(&call->prepared);
     gen_request_fini(&call->request);
     buf_fini(&call->out);
+    buf_fini(&call->capture);
+    buf_fini(&call->query);
     buf_fini(&call->body);
     lock_fini(&call->lock);
     if (call->model)
@@ -219,6 +232,12 @@ static bool parse(struct call *call, struct api_error *error)
     yyjson_val *root;
     enum err err;
 
+    if (call->endpoint->method == HTTP_METHOD_GET) { /* all that it says is in its target */
+        err = call->query.err != ERR_OK ? call->query.err : call->capture.err;
+        if (err != ERR_OK)
+            respond_error_from(error, err, NULL);
+        return err == ERR_OK;
+    }
     if (!read_body(call, error))
         return false;
     root = yyjson_doc_get_root(call->request.body);
@@ -245,7 +264,7 @@ static bool begin(struct call *call, bool *parked)
     if (call->endpoint->plain)
         answer = parse(call, &error) ? POOL_ANSWER_READY : POOL_ANSWER_REFUSED;
     else if (api_pool(call->api, &error) && parse(call, &error))
-        answer = call_get_model(call, &error);
+        answer = call->request.no_model ? POOL_ANSWER_READY : call_get_model(call, &error);
     *parked = answer == POOL_ANSWER_WAITING;
     if (answer == POOL_ANSWER_REFUSED)
         call_fail(call, &error);
@@ -303,7 +322,7 @@ static bool preflight(struct call *call, struct api_error *error)
 
 /* The space of tenant and salt. A salt is the client's own text: it enters as a hash, so that it can neither be long nor look like a tenant. A
  * cache that cannot be had fails nothing (keeps I94). */
-static struct hearth_space *find_space(struct call *call)
+struct hearth_space *call_space(struct call *call)
 {
     const struct gen_request *request = &call->request;
     char name[SPACE_NAME_BYTES], hex[HASH256_HEX_BYTES];
@@ -364,7 +383,7 @@ static void fill_gen(struct call *call, struct call_choice *choice, struct heart
 
 static void make_choices(struct call *call)
 {
-    struct hearth_space *space = find_space(call);
+    struct hearth_space *space = call_space(call);
 
     call->choices_count = call->request.choices;
     call->choices = mem_alloc_array(call->choices_count, sizeof(*call->choices));

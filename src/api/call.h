@@ -56,6 +56,7 @@ struct call {
     const struct endpoint *endpoint;
     struct http_reply *reply;
     struct buf body;
+    struct buf query, capture; /* as they were sent; of endpoints that have some */
     char request_id[RESPOND_ID_BYTES];
     char who[AUTH_NAME_BYTES], tenant[AUTH_NAME_BYTES];
     uint64_t arrived_ns, started_ns; /* monotonic: its first byte; its first choice */
@@ -108,6 +109,9 @@ void call_respond(struct call *call, const struct buf *body);
 
 /* From the request to the prompt, as all endpoints with a prompt need it. False: `error` says what is wrong. */
 bool call_prepare(struct call *call, struct api_error *error) NODISCARD;
+
+/* The space of the call's tenant and salt; NULL: the cache is off, or it cannot be had. */
+struct hearth_space *call_space(struct call *call);
 
 bool call_is_gone(struct call *call); /* the client is */
 bool call_has_gen(struct call *call, uint64_t gen); /* the generation of that id is one of its own */

@@ -5,7 +5,11 @@
  */
 #include "api/call.h"
 
+#include <stdio.h>
+
 #include "api/api_impl.h"
+#include "api/feed.h"
+#include "api/monitor.h"
 #include "api/record.h"
 #include "api/report.h"
 #include "api/stats.h"
@@ -57,11 +61,8 @@ static const struct api_error *error_of(const struct call *call)
     return call->answer.error.kind != API_OK ? &call->answer.error : NULL;
 }
 
-static void end_generation(struct call *call)
+static void end_generation(struct call *call, const struct api_error *error)
 {
-    const struct api_error *error = error_of(call);
-
-    call->outcome = error ? error->kind : API_OK;
     if (call_stream_begun(call))
         call_end_stream(call, error);
     else if (error)
@@ -157,19 +158,63 @@ static void count(struct call *call)
     stats_count_call(call->api->metrics, &stats);
 }
 
+static void tell(struct api *api, const struct recent_call *recent)
+{
+    struct buf body;
+    struct json json;
+
+    buf_init(&body, FEED_EVENT_BYTES_MAX);
+    json = json_to(&body);
+    recent_write_call(&json, recent);
+    if (body.err == ERR_OK)
+        feed_publish(api->feed, FEED_REQUEST, (struct str){body.data, body.len});
+    buf_fini(&body);
+}
+
+/* For /admin: those that had a prompt. */
+static void remember(struct call *call)
+{
+    const struct gen_usage *usage = &call->answer.usage;
+    struct clock *clock = call->api->clock;
+    struct gen_mark message = {.role = GEN_ROLE_NONE};
+    struct recent_call recent = {
+        .endpoint = call->endpoint->name,
+        .when_s = (double)(clock_wall_ns(clock) / NS_PER_MS) / 1000.0,
+        .usage = *usage,
+        .ttft_s = answer_timings(&call->answer).ttft_ms / 1000.0,
+        .seconds = (double)(clock_mono_ns(clock) - call->arrived_ns) / (double)NS_PER_S,
+        .status = is_lost(call) ? RECENT_GONE_STATUS : api_error_status(call->outcome),
+    };
+
+    if (usage->first_difference < usage->prompt)
+        (void)!report_message_at(call->prepared.marks, call->prepared.marks_count, usage->first_difference,
+                                 &message);
+    recent.role = message.role;
+    recent.message = message.message;
+    snprintf(recent.id, sizeof(recent.id), "%s", call->request_id);
+    snprintf(recent.model, sizeof(recent.model), "%s", model_name(call->model));
+    snprintf(recent.tenant, sizeof(recent.tenant), "%s", call->who);
+    monitor_count_call(call->api->monitor, &recent);
+    tell(call->api, &recent);
+}
+
 void call_end(struct call *call)
 {
-    const struct api_error *error;
+    const struct api_error *error = error_of(call);
 
-    if (call->choices_count > 0)
-        end_generation(call);
-    else if (!call->answered)
+    if (call->choices_count > 0) {
+        call->outcome = error ? error->kind : API_OK;
+        if (call->answer.begun) /* before that nothing is known */
+            remember(call);     /* before the client hears of it: who asks then finds it counted */
+        end_generation(call, error);
+    } else if (!call->answered) {
         end_untouched(call);
-    error = error_of(call);
-    if (call->answer.begun) { /* before that nothing is known */
+    }
+    if (call->answer.begun) {
         log_generation(call);
         record(call);
     }
+    error = error_of(call);
     if (error && !is_lost(call))
         log_error(call, error);
     count(call);

@@ -15,6 +15,7 @@
 #include <assert.h>
 
 #include "api/api_impl.h"
+#include "api/monitor.h"
 #include "api/stats.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -244,6 +245,8 @@ static bool on_token(void *arg, const struct gen_token *token)
     if (call->broken)
         return false;
     count_token(choice, token);
+    if (call->request.prefill_only)
+        return false;
     push_text(choice, token->text);
     if (choice->reasons)
         call->answer.choices[choice->index].reasoning_tokens++;
@@ -321,6 +324,7 @@ static void merge_result(struct call_choice *choice, const struct gen_result *re
         take_usage(choice->call, &result->usage);
     merge_times(&answer->times, &result->times);
     stats_count_result(choice->call->api->metrics, result);
+    monitor_count_tokens(choice->call->api->monitor, &result->usage);
 }
 
 /* ---- for the next turn ---- */
@@ -351,7 +355,7 @@ static bool is_replayable(const struct call_choice *choice, const struct gen_res
 
     return call->api->options.replay && call->prepared.history_known && !failed(choice) &&
            !choice->enough && choice->raw.err == ERR_OK && result->tokens_count > 0 &&
-           !call->request.continue_final &&
+           !call->request.continue_final && !call->request.prefill_only &&
            (result->end == GEN_END_STOP || result->end == GEN_END_LENGTH);
 }
 

@@ -323,7 +323,7 @@ static void write_cache(struct json *json, struct hearth_cache *cache)
     json_close(json, '}');
 }
 
-static void write_memory(struct json *json, struct memory *memory)
+void props_write_memory(struct json *json, struct memory *memory)
 {
     struct memory_view view;
 
@@ -384,7 +384,7 @@ static void write_server_props(struct json *json, const struct api *api)
     json_key(json, "cache");
     write_cache(json, options->cache);
     json_key(json, "memory");
-    write_memory(json, options->memory);
+    props_write_memory(json, options->memory);
 }
 
 /* The model that ?model= names, else the default one. */

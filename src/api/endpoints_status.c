@@ -194,9 +194,9 @@ static void write_slot(struct json *json, const struct sched_view *view, const c
 /* A tenant sees its own generations only (keeps I100). */
 static bool is_visible(const struct visit *visit, const struct sched_view *view)
 {
-    char who[AUTH_NAME_BYTES];
+    struct api_caller caller;
 
-    return api_gen_tenant(visit->api, view->id, who) && strcmp(who, visit->auth.who) == 0;
+    return api_gen_caller(visit->api, view->id, &caller) && strcmp(caller.who, visit->auth.who) == 0;
 }
 
 static void write_slots(const struct visit *visit, struct model *model, struct sched_view *views,

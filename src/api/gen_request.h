@@ -81,6 +81,9 @@ struct gen_request {
     uint32_t reasoning_budget;      /* tokens; 0 = not said */
     enum reasoning_mode reasoning_mode;
 
+    bool no_model;     /* /admin: it can be answered without one */
+    bool prefill_only; /* /admin: nothing is wanted but the prompt's state in the cache */
+
     bool cache_read, cache_write; /* start as true */
     bool cache_no_disk;
     struct str cache_key;  /* prompt_cache_key: a hint for affinity */

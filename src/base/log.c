@@ -38,6 +38,7 @@ enum {
         1024,            /* of one escaped text, so that one long value does not hide all others */
     TAIL_BYTES_MAX = 64, /* suppressed=N, cut=true, the closing brace and the end of the line */
     RATE_SLOTS = 64,     /* different messages within an interval; few programs have more in all */
+    KEPT_LINES = 64,     /* warnings and errors that stay */
     CODE_INVALID = -1,   /* a byte that is not UTF-8 */
 };
 
@@ -57,6 +58,8 @@ struct log {
     _Atomic uint64_t suppressed;
     struct lock lock;
     struct rate rates[RATE_SLOTS]; /* GUARDED_BY(lock) */
+    struct log_line kept[KEPT_LINES]; /* GUARDED_BY(lock); number n is at n % KEPT_LINES */
+    uint64_t kept_count;              /* GUARDED_BY(lock) */
 };
 
 struct line {
@@ -394,10 +397,48 @@ bool log_enabled(const struct log *log, enum log_level level)
     return log != NULL && (int)level >= atomic_load_explicit(&log->level, memory_order_relaxed);
 }
 
+enum log_level log_get_level(const struct log *log)
+{
+    return (enum log_level)atomic_load_explicit(&log->level, memory_order_relaxed);
+}
+
 void log_set_level(struct log *log, enum log_level level)
 {
     assert(level <= LOG_LEVEL_OFF);
     atomic_store_explicit(&log->level, (int)level, memory_order_relaxed);
+}
+
+/* Warnings and errors stay for a while. */
+static void keep(struct log *log, enum log_level level, const char *tag, const char *message,
+                 const char *fields, size_t fields_len)
+{
+    struct log_line *line;
+
+    if (level < LOG_LEVEL_WARN)
+        return;
+    lock_enter(&log->lock);
+    line = &log->kept[++log->kept_count % KEPT_LINES];
+    line->number = log->kept_count;
+    line->wall_ns = clock_wall_ns(log->options.clock);
+    line->level = level;
+    line->tag = tag;
+    snprintf(line->text, sizeof(line->text), "%s%.*s", message, (int)fields_len, fields);
+    lock_leave(&log->lock);
+}
+
+size_t log_read(struct log *log, uint64_t after, struct log_line *lines, size_t max)
+{
+    size_t count = 0;
+
+    if (log == NULL)
+        return 0;
+    lock_enter(&log->lock);
+    if (log->kept_count > KEPT_LINES)
+        after = MAX(after, log->kept_count - KEPT_LINES);
+    while (count < max && after < log->kept_count)
+        lines[count++] = log->kept[++after % KEPT_LINES];
+    lock_leave(&log->lock);
+    return count;
 }
 
 static void write_event(struct log *log, enum log_level level, const char *tag, const char *message,
@@ -415,8 +456,10 @@ static void write_event(struct log *log, enum log_level level, const char *tag, 
         put_head_json(&line, log, level, tag, message);
     else
         put_head_text(&line, log, level, tag, message);
+    size_t head_len = line.len;
     for (; fields->type != LOG_TYPE_END; fields++)
         put_field(&line, fields);
+    keep(log, level, tag, message, line.text + head_len, line.len - head_len);
     put_tail(&line, suppressed);
     write_line(log, &line);
     errno = errno_before;

@@ -21,6 +21,7 @@
 #define HEARTH_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/attr.h"
@@ -66,6 +67,7 @@ struct log *log_create(const struct log_options *options);
 void log_destroy(struct log **log);
 
 bool log_enabled(const struct log *log, enum log_level level);
+enum log_level log_get_level(const struct log *log);
 void log_set_level(struct log *log, enum log_level level);
 
 /* `fields` ends with a field of type LOG_TYPE_END; tag and message are literals. `log` may be NULL: nothing happens. */
@@ -76,6 +78,19 @@ void log_event(struct log *log, enum log_level level, const char *tag, const cha
  * LOG_TEXT_BYTES_MAX - 1 bytes. */
 enum { LOG_TEXT_BYTES_MAX = 1024 };
 void log_text(struct log *log, enum log_level level, const char *tag, const char *fmt, ...) PRINTF(4, 5);
+
+/* The last 64 warnings and errors are kept, for those who watch a running server. Without time and level, cut when it is longer. */
+enum { LOG_LINE_BYTES = 512 };
+struct log_line {
+    uint64_t number; /* counts up from 1, without gaps */
+    uint64_t wall_ns;
+    enum log_level level;
+    const char *tag;
+    char text[LOG_LINE_BYTES]; /* message and fields, as they were written */
+};
+
+/* Copies those with number > `after`, oldest first, at most max; returns how many. `log` may be NULL: none. */
+size_t log_read(struct log *log, uint64_t after, struct log_line *lines, size_t max);
 
 uint64_t log_lines_lost(const struct log *log);       /* could not be written */
 uint64_t log_lines_suppressed(const struct log *log); /* over the rate limit */

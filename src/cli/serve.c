@@ -66,6 +66,10 @@ static const struct option_desc options_table[] = {
      .help = "A file with one key per line."},
     {"admin-key", 0, OPTION_TEXT, AT(admin_key), .value = "KEY", .secret = true,
      .help = "A key for what changes the server for all, such as clearing the cache."},
+    {"admin-show-text", 0, OPTION_FLAG, AT(admin_show_text),
+     .help = "Let /admin show tokens and text of what is held; without it, hashes and sizes only."},
+    {"admin-files", 0, OPTION_TEXT, AT(admin_files), .value = "DIR",
+     .help = "A folder that /admin may export to and import from; without it, it may not."},
     {"tenant-share", 0, OPTION_LIST, AT(shares), .value = "TENANT=SIZE",
      .help = "Memory of the cache that is this tenant's own; may be given several times."},
     {"tenant-ssd-share", 0, OPTION_LIST, AT(ssd_shares), .value = "TENANT=SIZE",
@@ -256,6 +260,8 @@ static bool open_api(struct server *server)
     server->sample.top_k = (int32_t)options->top_k;
     server->sample.top_p = (float)options->top_p;
     server->sample.min_p = (float)options->min_p;
+    size_t settings_count;
+    const struct api_setting *settings = serve_settings(server->cli, &command_serve.table, options, &settings_count);
     struct api_options api = {
         .auth = {.keys = options->keys.items,
                  .keys_count = options->keys.count,
@@ -277,6 +283,16 @@ static bool open_api(struct server *server)
         .record = server->record,
         .memory = server->memory,
         .metrics_compat = server->metrics_compat,
+        .settings = settings,
+        .settings_count = settings_count,
+        .ssd_day_bytes = options->ssd_day_bytes,
+        .model_ttl_ns = options->model_ttl_ns,
+        .admin_files = options->admin_files,
+        .admin_fs = server->cli->setup->fs,
+        .admin_seal_key = server->store.sealed ? server->store.seal_key.bytes : NULL,
+        .admin_show_text = options->admin_show_text,
+        .state_fs = server->store.dir != FILE_NO ? server->cli->setup->fs : NULL,
+        .state_dir = server->store.dir,
         .version = HEARTH_VERSION,
         .commit = HEARTH_COMMIT,
         .log = server->cli->log,
@@ -381,6 +397,7 @@ static void drain(struct server *server)
 
     sigset_t signals = server->signals;
     sigdelset(&signals, SIGHUP); /* there is nothing to read again any more */
+    api_end_events(server->api);
     while (!http_server_drain(server->http, 200) && clock_mono_ns(clock_real()) < deadline_ns)
         if (sigtimedwait(&signals, NULL, &none) > 0)
             break;

@@ -5,6 +5,7 @@
  *      serve_models.c  which models there are, with which settings, and how they are loaded
  *      serve_store.c   the cache, its disk, what it is keyed with, and remembered turns
  *      serve_memory.c  the ceiling, and shares of tenants
+ *      serve_settings.c  what it was started with, for /admin
  *      serve_watch.c   signals and the service manager while it runs
  *      serve_banner.c  what is printed when the server is up
  */
@@ -24,6 +25,7 @@
 #include "models/model_file.h"
 #include "sched/sched.h"
 
+struct api_setting;
 struct cli;
 struct engine_facts;
 struct memory;
@@ -42,6 +44,8 @@ struct serve_options {
     uint64_t port;
     struct option_list keys, hosts, origins;
     const char *key_file, *admin_key;
+    bool admin_show_text;
+    const char *admin_files; /* a folder; NULL = none */
     int isolation; /* enum auth_isolation */
     bool open_to_all;
     bool exact, cache, strict_model;
@@ -90,6 +94,9 @@ struct memory *serve_memory_open(const struct cli *cli, const struct serve_optio
 /* Reads --tenant-share, then --tenant-ssd-share into the arena: ERR_INVALID, or ERR_LIMIT when together they are more than half of the tier. */
 enum err serve_read_shares(const struct cli *cli, const struct serve_options *options, uint64_t ram_bytes,
                            struct model_share **shares, struct errinfo *info) NODISCARD;
+
+/* What the server was started with, in the arena: for /admin/settings. */
+struct api_setting *serve_settings(const struct cli *cli, const struct option_table *table, const void *values, size_t *count);
 
 /* Complains and gives false. */
 bool serve_store_open(struct serve_store *store, const struct cli *cli,

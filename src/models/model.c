@@ -182,6 +182,17 @@ enum err model_space(struct model *model, const char *tenant, struct hearth_spac
     return err;
 }
 
+/* One that was opened stays as it is until the model closes. */
+bool model_space_at(struct model *model, size_t index, struct model_tenant *out)
+{
+    lock_enter(&model->lock);
+    bool found = index < model->spaces_count;
+    if (found)
+        *out = (struct model_tenant){model->spaces[index].tenant, model->spaces[index].space};
+    lock_leave(&model->lock);
+    return found;
+}
+
 /* A share of the disk counts from now on, and not from the tenant's first request: what it left there is in reach of others till then. */
 static enum err open_shared_spaces(struct model *model, struct errinfo *info)
 {

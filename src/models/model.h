@@ -73,4 +73,12 @@ const char *model_cache_name(enum model_cache state);
 enum err model_space(struct model *model, const char *tenant, struct hearth_space **space,
                      struct errinfo *info) NODISCARD;
 
+/* The spaces that are open, by number: for reports and for clearing. False: there are not so many. What it shows is valid as long as the
+ * model. */
+struct model_tenant {
+    const char *tenant;
+    struct hearth_space *space;
+};
+bool model_space_at(struct model *model, size_t index, struct model_tenant *out);
+
 #endif

@@ -547,6 +547,14 @@ bool pool_alive(struct pool *pool, uint64_t within_ns)
     return alive;
 }
 
+void pool_set_ttl(struct pool *pool, uint64_t ttl_ns)
+{
+    lock_enter(&pool->lock);
+    for (size_t i = 0; i < pool->entries_count; i++)
+        pool->entries[i]->spec.ttl_ns = ttl_ns;
+    lock_leave(&pool->lock);
+}
+
 /* ---- life ---- */
 
 enum err pool_create(struct pool **out, const struct pool_options *options, struct errinfo *info)

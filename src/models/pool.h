@@ -148,6 +148,9 @@ enum err pool_wait_ready(struct pool *pool, struct str name, struct errinfo *inf
 /* Shows progress of every load; before the first. NULL ends it. On the loader's thread. */
 void pool_set_watch(struct pool *pool, void (*fn)(const char *name, float done, void *arg), void *arg);
 
+/* All models that are not pinned are unloaded when unused for so long; 0 = never. */
+void pool_set_ttl(struct pool *pool, uint64_t ttl_ns);
+
 /* One look around: TTLs, files. The keeper does so by itself. */
 void pool_check(struct pool *pool);
 

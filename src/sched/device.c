@@ -52,36 +52,50 @@ static bool reads_device(const struct job *job)
     return !job->sched->options.exact && !(job->gen != NULL && job->gen->cache.no_read);
 }
 
-struct device_match device_find(struct job *job)
+/* What is there of a prompt; `self` is whose it is, NULL: nobody's yet. */
+static struct device_match find(struct sched *sched, const struct sched_prompt *prompt, const struct job *self)
 {
-    struct sched *sched = job->sched;
     struct device_match best = {0};
 
-    if (!reads_device(job))
-        return best;
     LIST_FOREACH(struct resident, resident, &sched->residents, link) {
-        if (!same_space(job, resident->space, resident->tenant))
+        if (resident->space != prompt->space || strcmp(resident->tenant, prompt->tenant) != 0)
             continue;
         uint32_t shared =
-            device_common(job->tokens, job->target, resident->tokens, resident->count);
+            device_common(prompt->tokens, prompt->count, resident->tokens, resident->count);
         consider(&best, (struct device_match){
                             .resident = resident,
-                            .length = usable(sched, shared, resident->count, job->target),
+                            .length = usable(sched, shared, resident->count, prompt->count),
                             .shared = shared,
                             .ends = shared == resident->count});
     }
     LIST_FOREACH(struct job, other, &sched->jobs, link) {
-        if (other == job || other->seq == SEQ_NONE ||
-            !same_space(job, other->space, other->tenant->name))
+        if (other == self || other->seq == SEQ_NONE ||
+            !same_space(other, prompt->space, prompt->tenant))
             continue;
-        uint32_t shared = device_common(job->tokens, job->target, other->tokens, other->done);
+        uint32_t shared = device_common(prompt->tokens, prompt->count, other->tokens, other->done);
         consider(&best,
                  (struct device_match){.job = other,
-                                       .length = usable(sched, shared, other->done, job->target),
+                                       .length = usable(sched, shared, other->done, prompt->count),
                                        .shared = shared,
                                        .ends = shared == other->done});
     }
     return best;
+}
+
+struct device_match device_find(struct job *job)
+{
+    struct sched_prompt prompt = {job->space, job->tenant->name, job->tokens, job->target};
+
+    return reads_device(job) ? find(job->sched, &prompt, job) : (struct device_match){0};
+}
+
+struct sched_device device_probe(struct sched *sched, const struct sched_prompt *prompt)
+{
+    struct device_match best = {0};
+
+    if (!sched->options.exact)
+        best = find(sched, prompt, NULL);
+    return (struct sched_device){.length = best.length, .shared = best.shared, .ends = best.ends};
 }
 
 struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
@@ -255,6 +269,21 @@ void device_clear(struct sched *sched)
 {
     while (device_reclaim(sched, NULL))
         ;
+}
+
+uint64_t device_forget(struct sched *sched, const struct hearth_space *space)
+{
+    uint64_t tokens = 0;
+
+    LIST_FOREACH_SAFE(struct resident, resident, &sched->residents, link) {
+        if (space != NULL && resident->space != space)
+            continue;
+        tokens += resident->count;
+        linger_settle(resident); /* the slower tiers have it, unless they are cleared, too */
+        free_resident(sched, resident);
+    }
+    sched->epoch++; /* who was put off for lack of cells may look again */
+    return tokens;
 }
 
 void device_lose(struct sched *sched)

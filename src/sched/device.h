@@ -11,10 +11,9 @@
 
 #include "base/list.h"
 #include "engine/engine.h"
+#include "sched/sched.h"
 
-struct hearth_space;
 struct job;
-struct sched;
 
 enum {
     DEVICE_LINGER_MS = 100,       /* without work, before the state of what has ended is stored */
@@ -58,6 +57,9 @@ bool device_make_room(struct sched *sched, uint32_t cells, const struct resident
 /* An empty sequence, for which residents may have to go. */
 enum err device_acquire(struct sched *sched, seq_id *seq, struct errinfo *info) NODISCARD;
 void device_clear(struct sched *sched);
+/* As sched_probe and sched_forget (sched.h). */
+struct sched_device device_probe(struct sched *sched, const struct sched_prompt *prompt);
+uint64_t device_forget(struct sched *sched, const struct hearth_space *space);
 /* All residents were in an engine that is dead. */
 void device_lose(struct sched *sched);
 /* Before a job starts: residents but `keep`, least recently used first, leave until they have no more than a part of the cells. Attention looks

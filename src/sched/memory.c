@@ -222,6 +222,14 @@ static void look_outside(struct memory_member *member, uint64_t now_ns)
     set_outside(member, member->watch(member->watch_arg));
 }
 
+/* What is never taken from it stays what it was, unless the whole is less now. */
+void memory_set_ram(struct memory *memory, uint64_t ram_bytes)
+{
+    lock_enter(&memory->lock);
+    memory->limits = guard_limits_of(memory->limits.ceiling, ram_bytes, MIN(memory->limits.ram_floor, ram_bytes));
+    settle_and_leave(memory);
+}
+
 void memory_poll(struct memory_member *member)
 {
     struct memory *memory = member != NULL ? member->memory : NULL;

@@ -92,6 +92,9 @@ void memory_note_run(struct memory_member *member, uint64_t before, uint32_t tok
 /* Someone must end. True once for GUARD_OVER_POLLS readings above the ceiling. */
 bool memory_take_over(struct memory_member *member) NODISCARD;
 
+/* What the RAM tier is to have when there is room, from now on. */
+void memory_set_ram(struct memory *memory, uint64_t ram_bytes);
+
 /* Everything at one moment, for /props, /metrics and tests. */
 struct memory_view {
     struct guard_limits limits;

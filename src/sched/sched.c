@@ -216,8 +216,12 @@ enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info
 
 /* ---- turns ---- */
 
-static void take(struct sched *sched, struct job *job)
+static void take(struct sched *sched, void *item)
 {
+    struct job *job = item;
+
+    if (item == sched) /* a nudge: someone asks */
+        return;
     job->tenant = fair_tenant(sched, job->gen->tenant);
     job->tenant->jobs++;
     list_push_back(&sched->jobs, &job->link);
@@ -226,8 +230,8 @@ static void take(struct sched *sched, struct job *job)
 
 static void take_submitted(struct sched *sched)
 {
-    for (struct job *job; (job = queue_try_pop(sched->inbox)) != NULL;)
-        take(sched, job);
+    for (void *item; (item = queue_try_pop(sched->inbox)) != NULL;)
+        take(sched, item);
 }
 
 static void advance_all(struct sched *sched)
@@ -248,6 +252,14 @@ static void advance_all(struct sched *sched)
     }
 }
 
+/* From the moment that its state was there to its first token. */
+static uint64_t prefill_ns(const struct job *job, uint64_t now_ns)
+{
+    uint64_t end_ns = job->times.first_token > 0 ? job->times.first_token : now_ns;
+
+    return job->times.restored > 0 ? end_ns - job->times.restored : 0;
+}
+
 static void publish(struct sched *sched)
 {
     uint64_t now = sched_now_ns(sched);
@@ -262,6 +274,8 @@ static void publish(struct sched *sched)
                 .usage = job->usage,
                 .done = job->done,
                 .age_ns = now - job->times.submitted,
+                .prefill_ns = prefill_ns(job, now),
+                .decode_ns = job->times.first_token > 0 ? now - job->times.first_token : 0,
                 .seq = job->seq,
             };
     }
@@ -284,16 +298,16 @@ static void rest(struct sched *sched)
 {
     bool looks = sched->memory != NULL || engine_isolated(sched->engine);
     uint64_t wait_ns = looks ? SCHED_IDLE_MS * NS_PER_MS : UINT64_MAX;
-    struct job *job;
+    void *item;
 
     if (sched->jobs.count > 0)
         wait_ns = SCHED_POLL_MS * NS_PER_MS;
     else if (sched->unsaved > 0)
         wait_ns = sched->options.linger_ms * NS_PER_MS;
-    job = queue_pop(sched->inbox, wait_ns);
+    item = queue_pop(sched->inbox, wait_ns);
 
-    if (job != NULL)
-        take(sched, job);
+    if (item != NULL)
+        take(sched, item);
     else if (sched->jobs.count == 0)
         linger_settle_one(sched);
 }
@@ -306,6 +320,7 @@ static void run(void *arg)
         /* Relaxed: the number stands for itself. */
         atomic_store_explicit(&sched->turn_ns, sched_now_ns(sched), memory_order_relaxed);
         take_submitted(sched);
+        ask_answer_all(sched);
         memory_poll(sched->memory);
         linger_settle_late(sched);
         bool ran = false;
@@ -352,7 +367,8 @@ static enum err start(struct sched *sched, struct errinfo *info)
     sched->batch = mem_try_alloc_array(sched->batch_cap, sizeof(struct job *));
     if (sched->items == NULL || sched->batch == NULL)
         return err_set(info, ERR_NOMEM, "no memory for a scheduler");
-    TRY(queue_create(&sched->inbox, "inbox", sched->options.queue, info));
+    /* One more for a nudge (ask.c): it takes no request its place. */
+    TRY(queue_create(&sched->inbox, "inbox", (size_t)sched->options.queue + 1, info));
     return thread_start(&sched->thread, "engine", run, sched, info);
 }
 
@@ -363,6 +379,7 @@ static void free_sched(struct sched *sched)
     memory_leave(&sched->memory);
     mem_free(sched->items);
     mem_free(sched->batch);
+    cond_fini(&sched->answered);
     cond_fini(&sched->idle);
     lock_fini(&sched->lock);
     mem_free(sched);
@@ -386,6 +403,8 @@ enum err sched_create(struct sched **out, const struct sched_options *options, s
     list_init(&sched->residents);
     lock_init(&sched->lock, "sched", LOCK_RANK_SCHED);
     cond_init(&sched->idle);
+    cond_init(&sched->answered);
+    list_init(&sched->asks);
     set_defaults(sched);
     struct guard_model model = memory_model_of(sched->facts);
     enum err err = memory_join(options->memory, sched->options.model, &model, &sched->memory, info);

@@ -66,6 +66,32 @@ bool sched_drain(struct sched *sched, uint64_t timeout_ms);
 /* Whether its thread waits for work or is in a turn that began not longer ago than that: an engine that hangs is not alive. Takes no lock. */
 bool sched_alive(const struct sched *sched, uint64_t within_ns);
 
+/* ---- what stands on the device; all wait for the engine's thread, at most so long (ERR_TIMEOUT) ---- */
+
+/* A prompt that someone may send; borrowed for the call. */
+struct sched_prompt {
+    const struct hearth_space *space;
+    const char *tenant; /* as in struct gen */
+    const token_id *tokens;
+    uint32_t count;
+};
+
+struct sched_device {
+    uint32_t length; /* tokens that it would start with; 0 = none */
+    uint32_t shared; /* tokens that are the same, of whichever has most */
+    bool ends;       /* what has most ends there, and does not go another way */
+};
+
+/* What it would find. Uses and changes nothing. */
+enum err sched_probe(struct sched *sched, const struct sched_prompt *prompt, uint64_t timeout_ms,
+                     struct sched_device *found, struct errinfo *info) NODISCARD;
+/* Frees finished sequences that stay there, of a space (NULL: of all); *tokens is how many tokens they had. Running ones go on. */
+enum err sched_forget(struct sched *sched, const struct hearth_space *space, uint64_t timeout_ms,
+                      uint64_t *tokens, struct errinfo *info) NODISCARD;
+
+/* Waits until the engine's thread stands between two turns: what was answered before has been handed to the cache as well. */
+enum err sched_wait_turn(struct sched *sched, uint64_t timeout_ms, struct errinfo *info) NODISCARD;
+
 /* A generation as it stands, for /slots and the dashboard. */
 struct sched_view {
     uint64_t id;
@@ -73,6 +99,7 @@ struct sched_view {
     struct gen_usage usage;
     uint32_t done;    /* tokens of the prompt that stand */
     uint64_t age_ns;
+    uint64_t prefill_ns, decode_ns; /* that prefill and decoding have taken so far, waiting included; 0 = not begun */
     int32_t seq; /* SEQ_NONE: not on the device */
 };
 

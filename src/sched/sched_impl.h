@@ -143,6 +143,9 @@ struct sched {
 
     struct lock lock;
     struct cond idle; /* no jobs left */
+    struct cond answered;
+    struct list asks GUARDED_BY(lock); /* ask.c */
+    bool nudged GUARDED_BY(lock);      /* the scheduler itself is in its inbox */
     struct sched_stats stats GUARDED_BY(lock);
     struct sched_view views[SCHED_VIEWS_MAX] GUARDED_BY(lock);
     size_t views_count GUARDED_BY(lock);
@@ -173,6 +176,11 @@ void job_release_followers(struct job *job);
 void job_give_up(struct job *job, enum err err, const struct errinfo *info);
 /* The prompt's state is there as far as it can be: next is prefill. */
 void job_start_prefill(struct job *job);
+
+/* ---- ask.c ---- */
+
+/* Answers whoever asked since the last turn. */
+void ask_answer_all(struct sched *sched);
 
 /* ---- restore.c ---- */
 

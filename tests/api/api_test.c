@@ -38,7 +38,8 @@ static const char *path_of(const struct endpoint *endpoint, char *out, size_t si
 {
     size_t len = strcspn(endpoint->path, "{");
 
-    snprintf(out, size, "%.*s%s", (int)len, endpoint->path, endpoint->path[len] ? "x/y" : "");
+    snprintf(out, size, "%.*s%s", (int)len, endpoint->path,
+             strstr(endpoint->path, "...}") ? "x/y" : endpoint->path[len] ? "x" : "");
     return out;
 }
 

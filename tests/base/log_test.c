@@ -712,7 +712,42 @@ static void test_free_text_is_not_limited(void **state)
     log_destroy(&log);
 }
 
-TEST_SUITE(LOG_TEST(test_free_text_is_not_limited), LOG_TEST(test_text_lines), LOG_TEST(test_json_lines),
+/* Warnings and errors stay for a while, for those who watch; the number says what was missed. */
+static void test_warnings_are_kept(void **state)
+{
+    struct log *log = create_log(LOG_FORMAT_TEXT, 0);
+    static struct log_line lines[128];
+    char tag[8];
+
+    (void)state;
+    assert_int_equal(log_read(log, 0, lines, 128), 0);
+    assert_int_equal(log_read(NULL, 0, lines, 128), 0);
+    LOG_INFO(log, "a", "not kept");
+    LOG_WARN(log, "a", "kept", LOG_UINT("n", 7), LOG_STR("text", "two words"));
+    LOG_ERROR(log, "b", "kept, too");
+    assert_int_equal(log_read(log, 0, lines, 128), 2);
+    assert_string_equal(lines[0].text, "kept n=7 text=\"two words\"");
+    assert_string_equal(lines[0].tag, "a");
+    assert_int_equal(lines[0].level, LOG_LEVEL_WARN);
+    assert_int_equal(lines[0].wall_ns, START_WALL_NS);
+    assert_int_equal(lines[1].number, 2);
+    assert_int_equal(log_read(log, 1, lines, 128), 1);
+    assert_int_equal(log_read(log, 2, lines, 128), 0);
+    for (int i = 0; i < 100; i++) {
+        snprintf(tag, sizeof(tag), "%d", i);
+        LOG_WARN(log, "c", "again", LOG_STR("tag", tag));
+        while (recv(sockets[0], got, sizeof(got), MSG_DONTWAIT) > 0)
+            ;
+    }
+    assert_int_equal(log_read(log, 2, lines, 128), 64); /* the oldest have gone */
+    assert_int_equal(lines[0].number, 39);
+    assert_string_equal(lines[63].text, "again tag=99");
+    assert_int_equal(log_read(log, 2, lines, 5), 5);
+    assert_int_equal(log_get_level(log), LOG_LEVEL_DEBUG);
+    log_destroy(&log);
+}
+
+TEST_SUITE(LOG_TEST(test_warnings_are_kept), LOG_TEST(test_free_text_is_not_limited), LOG_TEST(test_text_lines), LOG_TEST(test_json_lines),
            LOG_TEST(test_color_is_for_text_only), LOG_TEST(test_values_are_quoted_when_needed),
            LOG_TEST(test_json_round_trips), LOG_TEST(test_no_bytes_can_forge_a_line),
            LOG_TEST(test_long_lines_are_cut), LOG_TEST(test_lines_are_cut_anywhere),

@@ -341,6 +341,13 @@ static void test_ttl(void **state)
     clock_fake_advance(clock, NS_PER_S);
     pool_check(kit.pool);
     pool_kit_wait_state(&kit, "t", POOL_KNOWN);
+    pool_set_ttl(kit.pool, 10 * NS_PER_S); /* another one, while it runs */
+    model = pool_kit_get(&kit, "t", NULL);
+    pool_release(kit.pool, model);
+    assert_int_equal(pool_kit_view(&kit, "t").ttl_ns, 10 * NS_PER_S);
+    clock_fake_advance(clock, 10 * NS_PER_S);
+    pool_check(kit.pool);
+    pool_kit_wait_state(&kit, "t", POOL_KNOWN);
     pool_kit_close(&kit);
     clock_destroy_fake(&clock);
 }

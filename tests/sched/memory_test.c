@@ -400,7 +400,31 @@ static void test_i71_threads(void **state)
     hearth_close(&cache);
 }
 
-TEST_SUITE(TEST(test_i68_i78_models_share_one_ceiling), TEST(test_a_guessed_ceiling_is_lifted), TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
+/* A new size of the RAM tier counts at once, as far as the ceiling allows. */
+static void test_the_ram_tier_can_be_set(void **state)
+{
+    struct machine machine = {.available = 100000 * MIB};
+    struct hearth_options options = {.struct_size = sizeof(options), .ram_bytes = 64 * MIB};
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+    struct hearth_cache *cache;
+    struct memory *memory;
+
+    (void)state;
+    assert_int_equal(hearth_open(&cache, &options, NULL), HEARTH_OK);
+    memory = open_on(&machine, 1000 * MIB, cache, 64 * MIB);
+    memory_set_ram(memory, 32 * MIB);
+    hearth_get_stats(cache, NULL, &stats);
+    assert_true(stats.bytes_cap == 32 * MIB && view_of(memory).ram_cap == 32 * MIB);
+    memory_set_ram(memory, 128 * MIB);
+    hearth_get_stats(cache, NULL, &stats);
+    assert_true(stats.bytes_cap == 128 * MIB);
+    memory_set_ram(memory, 5000 * MIB); /* more than there is */
+    assert_true(view_of(memory).ram_cap < 1000 * MIB && view_of(memory).limits.ram_wanted == 5000 * MIB);
+    memory_destroy(&memory);
+    hearth_close(&cache);
+}
+
+TEST_SUITE(TEST(test_the_ram_tier_can_be_set), TEST(test_i68_i78_models_share_one_ceiling), TEST(test_a_guessed_ceiling_is_lifted), TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
            TEST(test_i70_claims), TEST(test_records_of_all_requests_are_bounded),
            TEST(test_i71_i77_measured_pressure), TEST(test_processes_of_models_are_measured),
            TEST(test_it_is_measured_now_and_then),
