@@ -55,7 +55,7 @@ BEGIN {
     sees["api"] = " http prompt models sched engine hearth base "
     sees["models"] = " engine sched prompt cache hearth base "
     sees["trace"] = " cache hearth tier base "
-    sees["bench"] = " api base " # of api the JSON writer
+    sees["bench"] = " api http base " # of api the JSON writer, of http the client
     sees["cli"] = sees["main"] = "all"
     sees["include"] = " "
 

@@ -135,9 +135,8 @@ static size_t width_of(const struct sheet *sheet, size_t column)
 }
 
 /* Text to the left, numbers to the right. */
-static void append_cell(const struct sheet *sheet, size_t column, const char *text, struct buf *out)
+static void append_cell(const struct sheet *sheet, size_t column, size_t width, const char *text, struct buf *out)
 {
-    size_t width = width_of(sheet, column);
     bool left = sheet->columns[column].decimals == SHEET_TEXT, last = column + 1 == sheet->columns_count;
 
     if (left && last)
@@ -149,16 +148,21 @@ static void append_cell(const struct sheet *sheet, size_t column, const char *te
 
 enum err sheet_write_table(const struct sheet *sheet, struct buf *out)
 {
+    size_t *widths = mem_alloc_array(sheet->columns_count, sizeof(*widths));
     char text[CELL_BYTES];
 
+    for (size_t i = 0; i < sheet->columns_count; i++)
+        widths[i] = width_of(sheet, i);
     for (size_t i = 0; i < sheet->notes_count; i++)
         buf_appendf(out, "%s\n", sheet->notes[i]);
-    buf_append_char(out, '\n');
+    if (sheet->notes_count > 0)
+        buf_append_char(out, '\n');
     for (size_t i = 0; i < sheet->columns_count; i++)
-        append_cell(sheet, i, sheet->columns[i].label, out);
+        append_cell(sheet, i, widths[i], sheet->columns[i].label, out);
     for (size_t row = 0; row < sheet_rows(sheet); row++)
         for (size_t i = 0; i < sheet->columns_count; i++)
-            append_cell(sheet, i, cell_text(sheet, row, i, "-", text), out);
+            append_cell(sheet, i, widths[i], cell_text(sheet, row, i, "-", text), out);
+    mem_free(widths);
     return out->err;
 }
 
