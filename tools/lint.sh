@@ -56,7 +56,7 @@ BEGIN {
     sees["models"] = " engine sched prompt cache hearth base "
     sees["trace"] = " cache hearth tier base "
     sees["report"] = " api base " # of api the JSON writer
-    sees["bench"] = " api base "  # the same
+    sees["bench"] = " api http base " # of api the JSON writer, of http the client
     sees["cli"] = sees["main"] = "all"
     sees["include"] = " "
 

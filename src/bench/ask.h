@@ -19,7 +19,7 @@
 #include "base/attr.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "bench/client.h"
+#include "http/client.h"
 
 struct ask_message {
     const char *role; /* NULL: no chat; `text` is the prompt of a completion, and the only one */

@@ -15,7 +15,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
-#include "bench/client.h"
+#include "http/client.h"
 
 struct buf;
 struct file_sys;

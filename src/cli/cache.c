@@ -1,224 +1,163 @@
 /*
- * cache.c: `hearth cache dump FILE`: what an object of the SSD tier is, damaged or not.
+ * cache.c: `hearth cache WHAT`: looks at a cache and steers it: that of a running server, or the directory of an SSD tier without one.
  *
- * With the key of the installation the header is verified, and so is the payload; without it the fields are shown as they stand. A sealed
- * object needs the key that it was sealed with, from which that of the installation is derived as the server does it, unless another is given.
- * Token ids are shown when they are asked for only, since a prompt can be read from them.
+ * A row of the table says what can be done, and where. The answer is JSON from either place; --json shows it as it is.
  */
-#include <fcntl.h>
-#include <inttypes.h>
+#include "cli/cache.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/file.h"
-#include "base/mem.h"
-#include "base/seal.h"
-#include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/fields.h"
 #include "tier/ssd_format.h"
 
-struct cache_options {
-    const char *key_file, *seal_file;
-    uint64_t tokens;
-};
+enum { ANSWER_BYTES_MAX = 1 << 30 };
 
 #define AT(field) offsetof(struct cache_options, field)
 
 static const struct option_desc options_table[] = {
+    {"dir", 'd', OPTION_TEXT, AT(dir), .value = "DIR", .not_in_file = true, .group = "Cache",
+     .help = "The directory of an SSD tier, instead of a running server."},
+    {"json", 0, OPTION_FLAG, AT(json), .not_in_file = true, .help = "JSON instead of tables."},
+    {"tier", 0, OPTION_TEXT, AT(tier), .value = "TIER", .not_in_file = true,
+     .help = "ls, verify: what is in ram or ssd only; clear: ram, ssd or all."},
+    {"served-model", 'm', OPTION_TEXT, AT(model), .value = "NAME", .not_in_file = true,
+     .help = "The model, by the name that clients use."},
+    {"tenant", 0, OPTION_TEXT, AT(tenant), .value = "NAME", .not_in_file = true,
+     .help = "ls, clear: what belongs to this tenant only."},
+    {"pinned", 0, OPTION_FLAG, AT(pinned), .not_in_file = true, .help = "ls: what is pinned only."},
+    {"limit", 'n', OPTION_UINT, AT(limit), .value = "N", .initial = "100", .max = UINT32_MAX, .not_in_file = true,
+     .help = "ls: so many at most; 0 = all."},
+    {"after", 0, OPTION_TEXT, AT(after), .value = "CURSOR", .not_in_file = true,
+     .help = "ls: go on where an earlier list ended."},
+    {"older", 0, OPTION_DURATION, AT(older_ns), .value = "TIME", .not_in_file = true,
+     .help = "gc: remove what was not used for so long."},
+    {"state-dir", 0, OPTION_TEXT, AT(state_dir), .value = "DIR", .group = "Keys of a directory",
+     .help = "Folder with the key of the installation, as for `hearth serve`."},
     {"key-file", 'k', OPTION_TEXT, AT(key_file), .value = "FILE", .not_in_file = true,
-     .help = "Key of the installation, to verify the object with."},
+     .help = "Key of the installation, instead of the one in the state folder."},
     {"encrypt-key", 'e', OPTION_TEXT, AT(seal_file), .value = "FILE", .not_in_file = true,
-     .help = "Key of --ssd-encrypt, to open a sealed object with (mode 0600)."},
-    {"tokens", 't', OPTION_UINT, AT(tokens), .value = "N", .max = SSD_TOKENS_MAX,
-     .not_in_file = true, .help = "Show so many token ids; prompts can be read from them."},
+     .help = "Key of --ssd-encrypt, to open sealed objects with (mode 0600)."},
+    {"tokens", 't', OPTION_UINT, AT(tokens), .value = "N", .max = SSD_TOKENS_MAX, .not_in_file = true,
+     .help = "dump: show so many token ids; prompts can be read from them."},
+    REMOTE_OPTIONS(struct cache_options, remote),
 };
 
-enum { KEY_FILE_BYTES_MAX = 4096, PIECE = SSD_FRAME_BYTES, TEXT_MAX = 1 << 30 };
-
-/* An object that is being looked at. */
-struct dump {
-    struct cli *cli;
+struct action {
     const char *name;
-    int fd;
-    uint64_t bytes;
-    uint8_t *header;
-    uint32_t header_len;
-    struct ssd_format format;
-    bool has_key;
+    const char *takes; /* behind the name */
+    size_t args_min, args_max;
+    cache_fn remote, dir; /* NULL: not there */
+    void (*print)(yyjson_val *root, struct buf *out);
 };
 
-static enum err read_key(const struct cli *cli, const char *name, struct hash256 *key,
-                         struct errinfo *info)
-{
-    char *data;
-    size_t len;
+static const struct action actions[] = {
+    {"stats", "", 0, 0, cache_remote_stats, cache_dir_stats, cache_print_stats},
+    {"ls", "", 0, 0, cache_remote_ls, cache_dir_ls, cache_print_ls},
+    {"show", "KEY", 1, 1, cache_remote_show, cache_dir_show, cache_print_show},
+    {"verify", "", 0, 0, cache_remote_verify, cache_dir_verify, cache_print_verify},
+    {"gc", "", 0, 0, cache_remote_gc, cache_dir_gc, cache_print_gc},
+    {"clear", "", 0, 0, cache_remote_clear, cache_dir_clear, cache_print_clear},
+    {"pin", "KEY|REQUEST", 1, 1, cache_remote_pin, NULL, cache_print_pin},
+    {"unpin", "KEY|REQUEST", 1, 1, cache_remote_unpin, NULL, cache_print_pin},
+    {"probe", "REQUEST [REQUEST]", 1, 2, cache_remote_probe, NULL, cache_print_probe},
+    {"warm", "REQUEST", 1, 1, cache_remote_warm, NULL, cache_print_warm},
+    {"export", "FILE [KEY]", 1, 2, cache_remote_export, NULL, cache_print_moved},
+    {"import", "FILE", 1, 1, cache_remote_import, NULL, cache_print_moved},
+    {"dump", "FILE", 1, 1, NULL, NULL, NULL},
+};
 
-    TRY(file_read_all(cli->setup->fs, AT_FDCWD, name, KEY_FILE_BYTES_MAX, &data, &len, info));
-    bool good = seal_parse_key(data, len, key);
-    mem_free(data);
-    return good ? ERR_OK
-                : err_set(info, ERR_INVALID,
-                          "%s has no key: 32 bytes or 64 hex digits are expected", name);
+static const struct action *find_action(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(actions); i++)
+        if (strcmp(actions[i].name, name) == 0)
+            return &actions[i];
+    return NULL;
 }
 
-static enum err read_keys(struct dump *dump, const struct cache_options *options,
-                          struct errinfo *info)
+static enum cli_exit unknown(const struct cli *cli)
 {
-    const struct ssd_limits limits = {.tokens_max = SSD_TOKENS_MAX,
-                                      .shape_bytes_max = TIER_SHAPE_BYTES_MAX,
-                                      .payload_bytes_max = UINT64_MAX / 2};
-    struct hash256 key, seal_key;
+    const char *names[COUNT_OF(actions)], *nearest;
 
-    dump->has_key = options->key_file != NULL || options->seal_file != NULL;
-    if (!dump->has_key)
-        return ERR_OK;
-    if (options->seal_file != NULL) {
-        TRY(seal_read_key(dump->cli->setup->fs, options->seal_file, &seal_key, info));
-        key = seal_installation_key(&seal_key);
-    }
-    if (options->key_file != NULL)
-        TRY(read_key(dump->cli, options->key_file, &key, info));
-    ssd_format_init(&dump->format, &key, &limits, false);
-    if (options->seal_file != NULL)
-        ssd_format_set_seal(&dump->format, &key, &seal_key);
-    return ERR_OK;
+    for (size_t i = 0; i < COUNT_OF(actions); i++)
+        names[i] = actions[i].name;
+    nearest = option_nearest(str_from(cli->args[0]), names, COUNT_OF(names));
+    if (nearest != NULL)
+        return cli_usage_error(cli, "\"%s\" is not something to do with a cache; did you mean %s?", cli->args[0], nearest);
+    return cli_usage_error(cli, "\"%s\" is not something to do with a cache", cli->args[0]);
 }
 
-static enum err open_object(struct dump *dump, struct errinfo *info)
+static enum cli_exit show(const struct cache_run *run, const struct action *action, const struct buf *json)
 {
-    const struct file_sys *fs = dump->cli->setup->fs;
-    struct stat st;
-
-    TRY(file_open_at(fs, AT_FDCWD, dump->name, O_RDONLY | O_NONBLOCK, 0, &dump->fd, info));
-    TRY(file_stat(fs, dump->fd, &st, info));
-    if (!S_ISREG(st.st_mode))
-        return err_set(info, ERR_INVALID, "%s is not a regular file", dump->name);
-    dump->bytes = (uint64_t)st.st_size;
-    return ERR_OK;
-}
-
-/* As much of the header as there is: what the file says about its size is believed up to the size of the file. */
-static enum err read_header(struct dump *dump, struct errinfo *info)
-{
-    const struct file_sys *fs = dump->cli->setup->fs;
-    uint8_t prefix[SSD_PREFIX_BYTES] = {0};
-    uint64_t len = MIN(dump->bytes, SSD_ALIGNMENT);
-
-    TRY(file_read_at(fs, dump->fd, prefix, MIN(dump->bytes, sizeof(prefix)), 0, info));
-    const uint8_t *at = prefix + SSD_AT_HEADER_BYTES;
-    uint64_t said = at[0] | (uint64_t)at[1] << 8 | (uint64_t)at[2] << 16 | (uint64_t)at[3] << 24;
-    len = MIN(MAX(len, said), dump->bytes);
-    dump->header = mem_try_alloc(len);
-    if (dump->header == NULL)
-        return err_set(info, ERR_NOMEM, "no memory for a header of %" PRIu64 " bytes", len);
-    dump->header_len = (uint32_t)len;
-    return file_read_at(fs, dump->fd, dump->header, len, 0, info);
-}
-
-/* The verdict on everything; ERR_OK with *result, or the world's error. */
-static enum err verify_payload(struct dump *dump, const struct ssd_header *header,
-                               enum ssd_result *result, struct errinfo *info)
-{
-    const uint64_t end = header->header_bytes + header->meta.bytes;
-    uint8_t *piece = mem_alloc(PIECE);
-    struct ssd_payload payload;
-    enum err err = ERR_OK;
-
-    ssd_payload_init(&payload, &dump->format, header);
-    for (uint64_t at = header->header_bytes; at < end && err == ERR_OK; at += PIECE) {
-        size_t len = MIN(end - at, PIECE);
-        err = file_read_at(dump->cli->setup->fs, dump->fd, piece, len, at, info);
-        if (err == ERR_OK) {
-            ssd_payload_open(&payload, piece, len);
-            ssd_payload_update(&payload, piece, len);
-        }
-    }
-    mem_free(piece);
-    *result = ssd_payload_finish(&payload);
-    return err;
-}
-
-static enum err verify(struct dump *dump, enum ssd_result *result, struct errinfo *info)
-{
-    struct ssd_expect expect = {.file_bytes = dump->bytes};
-    struct ssd_header header;
-    struct ssd_prefix prefix;
-
-    *result = ssd_format_decode_prefix(&dump->format, dump->header, dump->header_len, dump->bytes,
-                                       &prefix);
-    if (*result != SSD_OK)
-        return ERR_OK;
-    int32_t *tokens = mem_try_alloc_array(prefix.words, sizeof(*tokens));
-    if (tokens == NULL)
-        return err_set(info, ERR_NOMEM, "no memory for %" PRIu32 " tokens", prefix.tokens_count);
-    *result =
-        ssd_format_decode(&dump->format, dump->header, dump->header_len, &expect, &header, tokens);
-    enum err err = *result == SSD_OK ? verify_payload(dump, &header, result, info) : ERR_OK;
-    mem_free(tokens);
-    return err;
-}
-
-static enum err print(struct dump *dump, uint64_t tokens, enum ssd_result *result,
-                      struct errinfo *info)
-{
-    const struct ssd_describe how = {.format = dump->has_key ? &dump->format : NULL,
-                                     .file_bytes = dump->bytes,
-                                     .tokens_shown = (uint32_t)tokens};
     struct buf text;
+    yyjson_doc *doc;
 
-    buf_init(&text, TEXT_MAX);
-    enum err err = ssd_format_describe(&how, dump->header, dump->header_len, &text);
-    if (err == ERR_OK && dump->has_key)
-        err = verify(dump, result, info);
-    else if (err != ERR_OK)
-        err = err_set(info, err, "%s", err_sentence(err));
-    if (err == ERR_OK && dump->has_key)
-        buf_appendf(&text, "%-14s%s: %s\n", "object is", ssd_result_name(*result),
-                    ssd_result_sentence(*result));
-    if (err == ERR_OK)
-        fputs(buf_str(&text), dump->cli->out);
+    if (run->options->json) {
+        fwrite(buf_str(json), 1, json->len, run->cli->out);
+        fputc('\n', run->cli->out);
+        return CLI_EXIT_OK;
+    }
+    doc = yyjson_read(buf_str(json), json->len, 0);
+    if (doc == NULL) {
+        cli_error(run->cli, "the answer is not JSON: is that hearth?");
+        return CLI_EXIT_FAILURE;
+    }
+    buf_init(&text, ANSWER_BYTES_MAX);
+    action->print(yyjson_doc_get_root(doc), &text);
+    cli_put_text(run->cli, &text);
     buf_fini(&text);
-    return err;
+    yyjson_doc_free(doc);
+    return CLI_EXIT_OK;
 }
 
-/* A file that is not valid is an answer, but not a success. */
-static enum cli_exit run_dump(struct cli *cli, const struct cache_options *options)
+static enum cli_exit run_action(struct cli *cli, const struct cache_options *options, const struct action *action)
 {
-    struct dump dump = {.cli = cli, .name = cli->args[1], .fd = FILE_NO};
-    enum ssd_result result = SSD_OK;
+    struct cache_run run = {
+        .cli = cli, .options = options, .args = cli->args + 1, .args_count = cli->args_count - 1};
     struct errinfo info = {0};
+    struct buf json;
 
-    enum err err = read_keys(&dump, options, &info);
+    cache_fn fn = options->dir != NULL ? action->dir : action->remote;
+    if (fn == NULL)
+        return cli_usage_error(cli, "%s needs a running server: leave --dir away", action->name);
+    enum err err = options->dir == NULL ? remote_open(&run.remote, cli, &options->remote, &info) : ERR_OK;
+    buf_init(&json, ANSWER_BYTES_MAX);
     if (err == ERR_OK)
-        err = open_object(&dump, &info);
+        err = fn(&run, &json, &info);
     if (err == ERR_OK)
-        err = read_header(&dump, &info);
-    if (err == ERR_OK)
-        err = print(&dump, options->tokens, &result, &info);
-    file_close(cli->setup->fs, &dump.fd);
-    mem_free(dump.header);
+        err = json.err == ERR_OK ? ERR_OK : err_set(&info, json.err, "%s", err_sentence(json.err));
+    enum cli_exit status = err == ERR_OK ? show(&run, action, &json) : CLI_EXIT_FAILURE;
+    buf_fini(&json);
+    if (err == ERR_INVALID)
+        return cli_usage_error(cli, "%s", info.text);
     if (err != ERR_OK)
         cli_error(cli, "%s", info.text);
-    return err == ERR_OK && result == SSD_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    return status;
 }
 
 static enum cli_exit run(struct cli *cli, const void *options)
 {
-    if (strcmp(cli->args[0], "dump") == 0)
-        return cli->args_count == 2 ? run_dump(cli, options)
-                                    : cli_usage_error(cli, "dump takes the file of an object");
-    return cli_usage_error(cli, "\"%s\" is not something to do with a cache; dump is",
-                           cli->args[0]);
+    const struct action *action = find_action(cli->args[0]);
+    size_t given = cli->args_count - 1;
+
+    if (action == NULL)
+        return unknown(cli);
+    if (given < action->args_min || given > action->args_max)
+        return cli_usage_error(cli, "the form is 'hearth cache %s%s%s'", action->name, action->takes[0] != '\0' ? " " : "",
+                               action->takes);
+    return strcmp(action->name, "dump") == 0 ? cache_dump(cli, options) : run_action(cli, options, action);
 }
 
 const struct command command_cache = {
     .name = "cache",
-    .summary = "Show what a file of the SSD tier is.",
-    .usage = "dump [options] FILE",
+    .summary = "Look at the cache of a server or of a directory, and steer it.",
+    .usage = "stats | ls | verify | gc | clear | show KEY | pin KEY|REQUEST | unpin KEY|REQUEST |\n"
+             "                    probe REQUEST [REQUEST] | warm REQUEST | export FILE [KEY] | import FILE | dump FILE [options]",
     .table = {.command = "cache", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct cache_options),
     .args_min = 1,
-    .args_max = 2,
+    .args_max = 3,
     .run = run,
 };

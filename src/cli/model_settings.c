@@ -120,6 +120,6 @@ enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings 
     *seconds = (double)(clock_mono_ns(cli->setup->clock) - started) / (double)NS_PER_S;
     if (err == ERR_OK)
         return CLI_EXIT_OK;
-    cli_error(cli, "%s", info.text);
+    cli_error(cli, "%s%s", info.text, err == ERR_NOT_FOUND ? CLI_MODEL_WAY_OUT : "");
     return CLI_EXIT_FAILURE;
 }

@@ -75,6 +75,9 @@ extern const char *const model_settings_flash[]; /* auto, on, off */
     {"backends", 0, OPTION_TEXT, offsetof(type, field.backends), .value = "DIR",                   \
      .help = "Folder with ggml's backends, instead of the one of the build."}
 
+/* Behind the sentence about a model that is not there. */
+#define CLI_MODEL_WAY_OUT "; give the path of a GGUF file, or make one to try with 'hearth model make'"
+
 /* What the engine is to be told; texts and lists are in cli->arena or the options'. ERR_INVALID: a setting is wrong; ERR_NOMEM. */
 enum err cli_engine_options(const struct cli *cli, const struct model_settings *settings, const char *path,
                             struct engine_options *options, struct errinfo *info) NODISCARD;

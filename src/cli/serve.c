@@ -330,7 +330,7 @@ static bool open_http(struct server *server)
         api_set_http_metrics(server->api, http_server_metrics(server->http));
         return true;
     }
-    cli_error(server->cli, err == ERR_BUSY ? "%s; another server runs there: choose another --port" : "%s",
+    cli_error(server->cli, err == ERR_BUSY ? "%s; choose another --port, or end that one" : "%s",
               info.text);
     return false;
 }

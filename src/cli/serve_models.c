@@ -82,7 +82,7 @@ static const char *find_file(struct reading *reading, const char *name)
                                       .models_dir = reading->models->options->models_dir,
                                       .env = env,
                                       .env_arg = (void *)cli->setup};
-    struct errinfo info = {0};
+    struct errinfo info = {0}, sentence = {0};
     struct resolved resolved;
 
     enum err err = resolve_model(&options, name, &resolved, &info);
@@ -90,7 +90,8 @@ static const char *find_file(struct reading *reading, const char *name)
         return arena_strdup(cli->arena, str_from(resolved.path));
     if (err == ERR_INVALID)
         err = ERR_NOT_FOUND; /* the world's fault, not the line's */
-    complain(reading, err, &info);
+    err_set(&sentence, err, "%.400s" CLI_MODEL_WAY_OUT, info.text);
+    complain(reading, err, &sentence);
     return NULL;
 }
 

@@ -26,30 +26,21 @@
 #include "base/seal.h"
 #include "cache/cache.h"
 #include "cli/cli.h"
+#include "cli/folders.h"
 #include "cli/serve.h"
 #include "engine/worker_memory.h"
 #include "prompt/replay.h"
 
-static const char key_name[] = "key", turns_name[] = "replay.turns";
+static const char turns_name[] = "replay.turns";
+
+enum { SSD_ROOM_MIN = 1 << 20 }; /* less than any object of a real model takes */
 
 /* ---- folders ---- */
-
-/* $VARIABLE/hearth, else ~/FALLBACK/hearth, in the arena; NULL without a home. */
-static const char *home_folder(const struct cli *cli, const char *variable, const char *fallback)
-{
-    const char *base = cli_env(cli->setup, variable), *home = cli_env(cli->setup, "HOME");
-
-    if (base != NULL && base[0] == '/')
-        return arena_printf(cli->arena, "%s/hearth", base);
-    return home != NULL ? arena_printf(cli->arena, "%s/%s/hearth", home, fallback) : NULL;
-}
 
 static void open_state(struct serve_store *store, const struct cli *cli,
                        const struct serve_options *options)
 {
-    const char *path = options->state_dir != NULL
-                           ? options->state_dir
-                           : home_folder(cli, "XDG_STATE_HOME", ".local/state");
+    const char *path = folders_state(cli, options->state_dir);
     struct errinfo info = {0};
 
     store->dir = FILE_NO;
@@ -65,7 +56,7 @@ static bool read_key(struct serve_store *store, const struct cli *cli)
     char *data;
     size_t len;
 
-    if (file_read_all(cli->setup->fs, store->dir, key_name, 4096, &data, &len, NULL) != ERR_OK)
+    if (file_read_all(cli->setup->fs, store->dir, folders_key_name, 4096, &data, &len, NULL) != ERR_OK)
         return false;
     bool good = len == sizeof(store->key.bytes);
     if (good)
@@ -100,9 +91,11 @@ static void load_key(struct serve_store *store, const struct cli *cli)
     if (store->sealed || (store->dir != FILE_NO && read_key(store, cli)))
         return;
     hash_random(store->key.bytes, sizeof(store->key.bytes));
-    if (store->dir != FILE_NO && file_replace(cli->setup->fs, store->dir, key_name, store->key.bytes,
+    if (store->dir != FILE_NO && file_replace(cli->setup->fs, store->dir, folders_key_name, store->key.bytes,
                                               sizeof(store->key.bytes), 0600, &info) != ERR_OK)
-        LOG_WARN(cli->log, "serve", "the key of this installation cannot be kept",
+        LOG_WARN(cli->log, "serve",
+                 "the key of this installation cannot be kept, and nothing on disk survives a restart without it: make room, or "
+                 "choose another --state-dir",
                  LOG_STR("reason", info.text));
 }
 
@@ -149,15 +142,20 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
     return false;
 }
 
-/* Where the disk's folder is; NULL: there is to be none. */
-static const char *ssd_folder(const struct cli *cli, const struct serve_options *options)
+/* A full disk is no reason not to serve, and one that people want to know before they wonder. */
+static void warn_if_full(const struct cli *cli, const struct serve_options *options, const char *path)
 {
-    const char *folder;
+    const struct file_sys *fs = cli->setup->fs;
+    uint64_t bytes = 0;
+    int fd;
 
-    if (options->ssd_dir != NULL)
-        return strcmp(options->ssd_dir, "none") != 0 ? options->ssd_dir : NULL;
-    folder = home_folder(cli, "XDG_CACHE_HOME", ".cache");
-    return folder != NULL ? arena_printf(cli->arena, "%s/ssd", folder) : NULL;
+    if (file_open_dir(fs, path, false, &fd, NULL) != ERR_OK)
+        return;
+    if (file_free_bytes(fs, fd, &bytes, NULL) == ERR_OK && bytes <= MAX(options->ssd_free, (uint64_t)SSD_ROOM_MIN))
+        LOG_WARN(cli->log, "serve",
+                 "the cache's disk is full, nothing new is stored there: make room, lower --ssd-free, or choose another --ssd-dir",
+                 LOG_STR("folder", path), LOG_UINT("free", bytes), LOG_UINT("ssd_free", options->ssd_free));
+    file_close(fs, &fd);
 }
 
 /* A disk that fails now and then, once it is open: its errors are misses (I94), and a soak shows that they are. */
@@ -177,7 +175,7 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
     char message[HEARTH_MESSAGE_BYTES] = "";
     struct hearth_ssd_options ssd = {
         .struct_size = sizeof(ssd),
-        .path = ssd_folder(cli, options),
+        .path = folders_ssd(cli, options->ssd_dir),
         .bytes_max = options->ssd_bytes,
         .free_min = options->ssd_free,
         .day_bytes_max = options->ssd_day_bytes,
@@ -195,6 +193,7 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
     int error = hearth_attach_ssd(store->cache, &ssd, message);
     if (error == HEARTH_OK) {
         store->ssd_dir = ssd.path;
+        warn_if_full(cli, options, ssd.path);
         if (store->disk_fault != NULL)
             fault_arm_every(&store->disk_fault->when, (long)options->disk_fault);
         return true;

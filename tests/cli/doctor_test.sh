@@ -3,14 +3,18 @@
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
 
-unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS
-export XDG_CONFIG_HOME=/nonexistent
+unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS HEARTH_HOST HEARTH_STATE_DIR HEARTH_SSD_DIR HEARTH_SSD_FREE
+export XDG_CONFIG_HOME=/nonexistent HEARTH_PORT=0 HEARTH_DISK_TEST=1MiB
+
+# Folders of the test's own: what lies in the home of whoever runs it is not its business.
+here() { export XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache HEARTH_SSD_FREE=1MiB; }
 
 expect_line() { # REGEX
     grep -qE -- "$1" "$scratch/out" || fail "no line like $1"
 }
 
 test_a_good_machine_passes() {
+    here
     run "$HEARTH" doctor
     expect_status 0
     expect_no_err
@@ -21,10 +25,21 @@ test_a_good_machine_passes() {
     expect_line '^ok    backends   /'
     expect_line '^ok    device     [^:]+: .*, .* of .* free$'
     expect_line '^ok    machine    [1-9][0-9]* cores, .* of .* memory available$'
-    expect_line '^(ok|note)  +files '
+    expect_line '^(ok|warn)  +files '
     expect_line '^ok    config     none; settings come from options and the environment$'
+    expect_line '^ok    libsodium  [0-9.]+ from /'
+    expect_line '^ok    libuv      [0-9.]+ from /'
+    expect_line '^ok    memlock    '
+    expect_line '^(ok|warn)  +hugepages  '
+    expect_line '^(ok|warn)  +clock      20[0-9]{2}-[0-9]{2}-[0-9]{2} .* UTC, from '
+    expect_line "^ok    state      $PWD/state/hearth, to be made by the first"
+    expect_line "^ok    cache      $PWD/cache/hearth/ssd, to be made by the first"
+    expect_line '^ok    room       .* free on the cache.s disk'
+    expect_line '^(ok|warn)  +disk       writes .*/s, reads .*/s \(1\.0 MiB tried\)'
+    expect_line '^(ok|warn)  +O_DIRECT   '
+    [ -z "$(ls -A)" ] || fail "it left something: $(find .)"
     grep -q '^FAIL' "$scratch/out" && fail 'a failure on a good machine'
-    grep -qvE '^(ok|note|FAIL)  ' "$scratch/out" && fail 'a line without a verdict'
+    grep -qvE '^(ok|warn|FAIL)  ' "$scratch/out" && fail 'a line without a verdict'
     return 0
 }
 
@@ -60,12 +75,68 @@ test_option_wins_over_the_environment() {
     expect_out "ok    backends   $folder"
 }
 
-test_few_files_are_a_note() {
+test_few_files_are_a_warning() {
     # shellcheck disable=SC2016 # expanded by the inner shell
     run bash -c 'ulimit -n 100 && "$1" doctor' bash "$HEARTH"
     expect_status 0
     # shellcheck disable=SC2016 # the backticks are meant
-    expect_line '^note  files      only 100 may be open at once; `ulimit -n 1024` gives room'
+    expect_line '^warn  files      only 100 may be open at once; `ulimit -n 1024` gives room'
+}
+
+test_folders_of_others() {
+    here
+    mkdir -p state/hearth cache/hearth/ssd
+    chmod 777 cache/hearth/ssd
+    head -c 32 /dev/urandom >state/hearth/key
+    chmod 644 state/hearth/key
+    run "$HEARTH" doctor
+    expect_status 1
+    # shellcheck disable=SC2016 # the backticks are meant
+    expect_line '^FAIL  key        .*state/hearth/key can be read by others: `chmod 600 '
+    # shellcheck disable=SC2016
+    expect_line '^warn  cache      .* can be written to by others: `chmod 700 '
+    chmod 600 state/hearth/key
+    chmod 700 cache/hearth/ssd
+    run "$HEARTH" doctor
+    expect_status 0
+    expect_line '^ok    key '
+    : >file
+    run "$HEARTH" doctor --ssd-dir "$PWD/file"
+    expect_status 1
+    expect_line '^FAIL  cache      .*/file cannot be a folder: choose another one with --ssd-dir'
+    run "$HEARTH" doctor --ssd-dir none
+    expect_status 0
+    expect_line '^ok    cache      in memory only$'
+}
+
+test_no_room() {
+    here
+    run "$HEARTH" doctor --ssd-free 100TiB --disk-test 0
+    expect_status 0
+    expect_line '^warn  room       .* nothing will be stored; free some, lower --ssd-free, or choose another --ssd-dir$'
+    grep -q '^ok    disk' "$scratch/out" && fail 'it was measured all the same'
+    return 0
+}
+
+test_ports() {
+    here
+    run "$HEARTH" doctor --host 127.0.0.1 --port 1 --disk-test 0 # nobody uses it; not everybody may
+    expect_line '^(ok|FAIL)  +port '
+    "$HEARTH" model make --family qwen3 --layers 1 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
+    "$HEARTH" serve m.gguf --port 0 -t 1 -c 512 --ssd-dir none >served 2>/dev/null &
+    server=$!
+    trap 'kill -9 $server 2>/dev/null' EXIT
+    for _ in $(seq 200); do grep -q 'Ctrl-C' served && break; sleep 0.05; done
+    port=$(sed -n 's/^ *Anthropic http.*:\([0-9]*\)$/\1/p' served)
+    run "$HEARTH" doctor --port "$port" --disk-test 0
+    expect_status 0
+    expect_line "^ok    port       hearth [0-9.]+ runs at http://127.0.0.1:$port$"
+    run env HEARTH_PORT="$port" "$HEARTH" doctor --disk-test 0
+    expect_line '^ok    port       hearth '
+    kill "$server"
+    wait "$server"
+    run "$HEARTH" doctor --port "$port" --disk-test 0
+    expect_line "^ok    port       http://127.0.0.1:$port is free$"
 }
 
 test_config_is_named() {

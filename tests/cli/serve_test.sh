@@ -118,6 +118,7 @@ test_what_is_missing_is_said() {
     run "$HEARTH" serve nowhere.gguf --port 0 --ssd-dir none --state-dir "$PWD/state"
     expect_status 1
     expect_err 'nowhere.gguf'
+    expect_err "make one to try with 'hearth model make'"
     make_model
     run "$HEARTH" serve m.gguf -m m.gguf
     expect_status 2
@@ -127,6 +128,21 @@ test_what_is_missing_is_said() {
     run "$HEARTH" serve m.gguf --port 0 --keep-volatile everything
     expect_status 2
     expect_err 'no such rule'
+}
+
+# It serves all the same, and says why nothing is stored, and what to do.
+test_a_full_disk() {
+    make_model
+    start --ssd-dir "$PWD/ssd" --ssd-free 100TiB
+    ask /v1/chat/completions "$chat"
+    [ "$code" = 200 ] || fail "it does not serve: $code"
+    stop
+    grep -q "the cache's disk is full, nothing new is stored there: make room, lower --ssd-free, or choose another --ssd-dir" log ||
+        fail "not said: $(cat log)"
+    start --ssd-dir "$PWD/ssd" --ssd-free 1MiB
+    stop
+    grep -q 'is full' log && fail 'said without need'
+    return 0
 }
 
 # The key stays with its owner and stays the same.

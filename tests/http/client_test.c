@@ -1,4 +1,4 @@
-#include "bench/client.h"
+#include "http/client.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -137,7 +137,8 @@ static void expect_url(const char *text, const char *host, const char *port, con
 
 static void test_urls(void **state)
 {
-    static const char *const bad[] = {"https://host", "http://", "http://host:port/", "http://host:0", "http://:80", "http://host:70000"};
+    static const char *const bad[] = {"https://host", "http://", "http://host:port/", "http://host:0", "http://:80", "http://host:70000", "http://[::1]x", "http://[]:80",
+                                      "unix:"};
     struct client_url url;
     struct errinfo info = {0};
 
@@ -145,8 +146,48 @@ static void test_urls(void **state)
     expect_url("http://127.0.0.1:4327/v1", "127.0.0.1", "4327", "/v1");
     expect_url("localhost:80/", "localhost", "80", "");
     expect_url("http://host", "host", "80", "");
+    expect_url("http://[::1]:4327/v1", "::1", "4327", "/v1");
+    expect_url("[::1]", "::1", "80", "");
     for (size_t i = 0; i < COUNT_OF(bad); i++)
         assert_err(client_parse_url(bad[i], &url, &info), ERR_INVALID);
 }
 
-TEST_SUITE(TEST(test_framings), TEST(test_broken_answers), TEST(test_nobody_there), TEST(test_events), TEST(test_urls))
+static void test_urls_as_text(void **state)
+{
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        {"127.0.0.1:4327", "http://127.0.0.1:4327"},
+        {"http://[::1]:1/base/", "http://[::1]:1/base"},
+        {"unix:/run/h", "unix:/run/h"},
+        {"here/h.sock", "unix:here/h.sock"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct client_url url;
+        char text[CLIENT_URL_BYTES];
+        assert_ok(client_parse_url(cases[i].text, &url, NULL));
+        assert_string_equal(client_url_text(&url, text), cases[i].shown);
+    }
+}
+
+/* A path that does not fit the system's struct is refused, and one where nobody listens is an error with its name. */
+static void test_local_sockets(void **state)
+{
+    char text[200] = "unix:/";
+    struct errinfo info = {0};
+    struct client_url url;
+    struct client *client;
+
+    (void)state;
+    memset(text + 6, 'x', 150);
+    assert_err(client_parse_url(text, &url, &info), ERR_INVALID);
+    snprintf(text, sizeof(text), "unix:%.90s/no", test_dir());
+    assert_ok(client_parse_url(text, &url, NULL));
+    assert_err(client_open(&client, &url, 5000, &info), ERR_NOT_FOUND);
+    assert_non_null(strstr(info.text, "/no"));
+    assert_null(client);
+}
+
+TEST_SUITE(TEST(test_urls_as_text), TEST(test_local_sockets), TEST(test_framings), TEST(test_broken_answers), TEST(test_nobody_there), TEST(test_events), TEST(test_urls))

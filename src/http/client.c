@@ -5,7 +5,7 @@
  *
  * `taken` bytes at the front of `in` were handed out by the last call and are dropped by the next, so that a piece can be used without a copy.
  */
-#include "bench/client.h"
+#include "http/client.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -40,35 +41,103 @@ struct client {
 
 /* ---- addresses ---- */
 
-enum err client_parse_url(const char *text, struct client_url *url, struct errinfo *info)
+/* "unix:/path", or a path that ends in ".sock" as `serve --host` takes it. */
+static bool is_socket(const char *text, const char **path)
 {
-    static const char scheme[] = "http://";
-    const char *host = strncmp(text, scheme, sizeof(scheme) - 1) == 0 ? text + sizeof(scheme) - 1 : text;
-    size_t host_len = strcspn(host, "/"), base_len = strlen(host + host_len), name_len = host_len;
-    const char *colon = memchr(host, ':', host_len);
+    static const char scheme[] = "unix:";
+    bool named = strncmp(text, scheme, sizeof(scheme) - 1) == 0;
+
+    *path = named ? text + sizeof(scheme) - 1 : text;
+    return named || (strstr(text, "://") == NULL && str_ends(str_from(text), STR(".sock")));
+}
+
+static enum err parse_socket(const char *path, struct client_url *url, struct errinfo *info)
+{
+    if (path[0] == '\0' || strlen(path) >= sizeof(url->socket))
+        return err_set(info, ERR_INVALID, "%s: the path of a local socket has 1 to %zu bytes", path,
+                       sizeof(url->socket) - 1);
+    *url = (struct client_url){.host = "localhost", .port = "80"};
+    snprintf(url->socket, sizeof(url->socket), "%s", path);
+    return ERR_OK;
+}
+
+/* "host", "host:port", "[::1]:port": the port, and the host without brackets. */
+static enum err parse_host(const char *text, struct str host, struct client_url *url, struct errinfo *info)
+{
+    size_t bracket = host.len > 0 && host.ptr[0] == '[' ? str_find(host, STR("]")) : SIZE_MAX;
+    struct str name = host, rest = {host.ptr + host.len, 0};
     uint64_t port = 80;
 
-    if (strstr(text, "://") != NULL && host == text)
-        return err_set(info, ERR_INVALID, "%s: only http:// is spoken here", text);
-    if (colon != NULL) {
-        name_len = (size_t)(colon - host);
-        if (!str_to_u64((struct str){colon + 1, host_len - name_len - 1}, &port) || port == 0 || port > 65535)
-            return err_set(info, ERR_INVALID, "%s: what is behind ':' is no port", text);
+    if (bracket != SIZE_MAX) {
+        name = (struct str){host.ptr + 1, bracket - 1};
+        rest = (struct str){host.ptr + bracket + 1, host.len - bracket - 1};
+    } else if (memchr(host.ptr, ':', host.len) != NULL) {
+        name.len = str_find(host, STR(":"));
+        rest = (struct str){host.ptr + name.len, host.len - name.len};
     }
-    while (base_len > 0 && host[host_len + base_len - 1] == '/')
-        base_len--;
-    if (name_len == 0 || name_len >= sizeof(url->host) || base_len >= sizeof(url->base))
+    if (rest.len > 0 && (rest.ptr[0] != ':' || !str_to_u64((struct str){rest.ptr + 1, rest.len - 1}, &port) ||
+                         port == 0 || port > 65535))
+        return err_set(info, ERR_INVALID, "%s: what is behind ':' is no port", text);
+    if (name.len == 0 || name.len >= sizeof(url->host))
         return err_set(info, ERR_INVALID, "%s: expected http://host:port/path", text);
-    snprintf(url->host, sizeof(url->host), "%.*s", (int)name_len, host);
-    snprintf(url->base, sizeof(url->base), "%.*s", (int)base_len, host + host_len);
+    snprintf(url->host, sizeof(url->host), STR_FMT, STR_ARG(name));
     snprintf(url->port, sizeof(url->port), "%u", (unsigned)port);
     return ERR_OK;
 }
 
+enum err client_parse_url(const char *text, struct client_url *url, struct errinfo *info)
+{
+    static const char scheme[] = "http://";
+    const char *host = strncmp(text, scheme, sizeof(scheme) - 1) == 0 ? text + sizeof(scheme) - 1 : text;
+    size_t host_len = strcspn(host, "/"), base_len = strlen(host + host_len);
+    const char *path;
+
+    *url = (struct client_url){0};
+    if (is_socket(text, &path))
+        return parse_socket(path, url, info);
+    if (strstr(text, "://") != NULL && host == text)
+        return err_set(info, ERR_INVALID, "%s: only http:// is spoken here", text);
+    while (base_len > 0 && host[host_len + base_len - 1] == '/')
+        base_len--;
+    if (base_len >= sizeof(url->base))
+        return err_set(info, ERR_INVALID, "%s: expected http://host:port/path", text);
+    snprintf(url->base, sizeof(url->base), "%.*s", (int)base_len, host + host_len);
+    return parse_host(text, (struct str){host, host_len}, url, info);
+}
+
+/* As it stands in a URL, and in the Host header. */
+static const char *authority(const struct client_url *url, char out[CLIENT_NAME_BYTES + 16])
+{
+    bool literal = strchr(url->host, ':') != NULL;
+
+    snprintf(out, CLIENT_NAME_BYTES + 16, literal ? "[%s]:%s" : "%s:%s", url->host, url->port);
+    return out;
+}
+
+const char *client_url_text(const struct client_url *url, char out[CLIENT_URL_BYTES])
+{
+    char where[CLIENT_NAME_BYTES + 16];
+
+    if (url->socket[0] != '\0')
+        snprintf(out, CLIENT_URL_BYTES, "unix:%s", url->socket);
+    else
+        snprintf(out, CLIENT_URL_BYTES, "http://%s%s", authority(url, where), url->base);
+    return out;
+}
+
 /* ---- the socket ---- */
+
+static enum err failed(const struct client *client, int error, struct errinfo *info)
+{
+    char url[CLIENT_URL_BYTES];
+
+    return err_set_errno(info, error, "%s", client_url_text(&client->url, url));
+}
 
 static enum err wait_for(struct client *client, short events, struct errinfo *info)
 {
+    char url[CLIENT_URL_BYTES];
+
     for (;;) {
         struct pollfd fd = {.fd = client->fd, .events = events};
         uint64_t now_ns = clock_mono_ns(clock_real());
@@ -77,57 +146,71 @@ static enum err wait_for(struct client *client, short events, struct errinfo *in
         if (got > 0)
             return ERR_OK;
         if (got < 0 && errno != EINTR)
-            return err_set_errno(info, errno, "%s:%s", client->url.host, client->url.port);
+            return failed(client, errno, info);
         if (got == 0 && clock_mono_ns(clock_real()) >= client->deadline_ns)
-            return err_set(info, ERR_TIMEOUT, "%s:%s does not answer", client->url.host, client->url.port);
+            return err_set(info, ERR_TIMEOUT, "%s does not answer", client_url_text(&client->url, url));
     }
 }
 
-static enum err connect_to(struct client *client, const struct addrinfo *address, struct errinfo *info)
+static enum err connect_to(struct client *client, int family, const struct sockaddr *address, socklen_t address_len,
+                           struct errinfo *info)
 {
     int one = 1, error = 0;
     socklen_t len = sizeof(error);
 
-    client->fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (client->fd >= 0)
+        close(client->fd);
+    client->fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (client->fd < 0)
         return err_set_errno(info, errno, "socket");
-    setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (connect(client->fd, address->ai_addr, address->ai_addrlen) == 0)
+    if (family != AF_UNIX)
+        setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (connect(client->fd, address, address_len) == 0)
         return ERR_OK;
     if (errno != EINPROGRESS)
-        return err_set_errno(info, errno, "%s:%s", client->url.host, client->url.port);
+        return failed(client, errno, info);
     TRY(wait_for(client, POLLOUT, info));
     getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &error, &len);
-    return error == 0 ? ERR_OK : err_set_errno(info, error, "%s:%s", client->url.host, client->url.port);
+    return error == 0 ? ERR_OK : failed(client, error, info);
+}
+
+static enum err connect_local(struct client *client, struct errinfo *info)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", client->url.socket);
+    return connect_to(client, AF_UNIX, (const void *)&address, sizeof(address), info);
+}
+
+/* The first of the host's addresses that lets us in. */
+static enum err connect_any(struct client *client, struct errinfo *info)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *addresses = NULL;
+    int found = getaddrinfo(client->url.host, client->url.port, &hints, &addresses);
+    enum err err = ERR_IO;
+
+    if (found != 0)
+        return err_set(info, ERR_IO, "%s: %s", client->url.host, gai_strerror(found));
+    for (struct addrinfo *at = addresses; at != NULL && err != ERR_OK; at = at->ai_next)
+        err = connect_to(client, at->ai_family, at->ai_addr, at->ai_addrlen, info);
+    freeaddrinfo(addresses);
+    return err;
 }
 
 enum err client_open(struct client **out, const struct client_url *url, uint64_t timeout_ms,
                      struct errinfo *info)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *addresses = NULL;
     struct client *client = mem_alloc(sizeof(*client));
-    enum err err = ERR_IO;
 
-    *out = NULL;
     client->fd = -1;
     client->url = *url;
     client->deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
     buf_init(&client->in, CLIENT_BODY_BYTES_MAX);
     buf_init(&client->events, EVENT_BYTES_MAX);
-    int found = getaddrinfo(url->host, url->port, &hints, &addresses);
-    if (found != 0)
-        err_set(info, ERR_IO, "%s: %s", url->host, gai_strerror(found));
-    for (struct addrinfo *at = addresses; found == 0 && at != NULL && err != ERR_OK; at = at->ai_next) {
-        if (client->fd >= 0)
-            close(client->fd);
-        err = connect_to(client, at, info);
-    }
-    if (found == 0)
-        freeaddrinfo(addresses);
-    if (err == ERR_OK)
-        *out = client;
-    else
+    enum err err = url->socket[0] != '\0' ? connect_local(client, info) : connect_any(client, info);
+    if (err != ERR_OK)
         client_close(&client);
+    *out = client;
     return err;
 }
 
@@ -148,7 +231,7 @@ static enum err send_all(struct client *client, const char *data, size_t len, st
     while (len > 0) {
         ssize_t sent = send(client->fd, data, len, MSG_NOSIGNAL);
         if (sent < 0 && errno != EAGAIN && errno != EINTR)
-            return err_set_errno(info, errno, "%s:%s", client->url.host, client->url.port);
+            return failed(client, errno, info);
         if (sent < 0) {
             TRY(wait_for(client, POLLOUT, info));
             continue;
@@ -163,11 +246,12 @@ enum err client_send(struct client *client, const char *method, const char *path
                      const char *body, struct errinfo *info)
 {
     size_t body_len = body != NULL ? strlen(body) : 0;
+    char host[CLIENT_NAME_BYTES + 16];
     struct buf head;
 
     buf_init(&head, CLIENT_HEAD_BYTES_MAX);
-    buf_appendf(&head, "%s %s%s HTTP/1.1\r\nHost: %s:%s\r\nConnection: close\r\nAccept: */*\r\n", method,
-                client->url.base, path, client->url.host, client->url.port);
+    buf_appendf(&head, "%s %s%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nAccept: */*\r\n", method,
+                client->url.base, path, authority(&client->url, host));
     if (key != NULL)
         buf_appendf(&head, "Authorization: Bearer %s\r\n", key);
     if (body != NULL)
@@ -185,6 +269,8 @@ enum err client_send(struct client *client, const char *method, const char *path
 /* More bytes into `in`. ERR_CLOSED at the end of the connection. */
 static enum err receive(struct client *client, struct errinfo *info)
 {
+    char url[CLIENT_URL_BYTES];
+
     for (;;) {
         char *to = buf_reserve(&client->in, READ_BYTES);
         if (to == NULL)
@@ -195,9 +281,9 @@ static enum err receive(struct client *client, struct errinfo *info)
             return ERR_OK;
         }
         if (got == 0)
-            return err_set(info, ERR_CLOSED, "%s:%s closed the connection", client->url.host, client->url.port);
+            return err_set(info, ERR_CLOSED, "%s closed the connection", client_url_text(&client->url, url));
         if (errno != EAGAIN && errno != EINTR)
-            return err_set_errno(info, errno, "%s:%s", client->url.host, client->url.port);
+            return failed(client, errno, info);
         TRY(wait_for(client, POLLIN, info));
     }
 }

@@ -178,7 +178,7 @@ static void test_mistakes_are_sentences(void **state)
     make_object();
     assert_int_equal(RUN("dump"), CLI_EXIT_USAGE);
     assert_int_equal(RUN("burn", object), CLI_EXIT_USAGE);
-    assert_non_null(strstr(err_text, "\"burn\" is not something to do with a cache; dump is"));
+    assert_non_null(strstr(err_text, "\"burn\" is not something to do with a cache"));
     assert_int_equal(RUN("dump", "/nonexistent/x"), CLI_EXIT_FAILURE);
     assert_non_null(strstr(err_text, "/nonexistent/x"));
     assert_int_equal(RUN("dump", test_dir()), CLI_EXIT_FAILURE);

@@ -1,5 +1,5 @@
 /*
- * client.h: a small blocking HTTP client on a plain socket: what a benchmark needs of a server, with nothing between it and the clock.
+ * client.h: a small blocking HTTP client on a plain socket, for benchmarks and commands: nothing stands between it and the clock.
  *
  *      client_open -> client_send -> client_read_head -> client_read (body) or client_read_event (SSE) ... -> client_close
  *
@@ -8,8 +8,8 @@
  *
  * Owner: one thread per client.
  */
-#ifndef HEARTH_BENCH_CLIENT_H
-#define HEARTH_BENCH_CLIENT_H
+#ifndef HEARTH_HTTP_CLIENT_H
+#define HEARTH_HTTP_CLIENT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,16 +22,26 @@
 struct buf;
 struct client;
 
-enum { CLIENT_NAME_BYTES = 256, CLIENT_ID_BYTES = 64, CLIENT_HEAD_BYTES_MAX = 64 * 1024, CLIENT_BODY_BYTES_MAX = 256 * 1024 * 1024 };
+enum {
+    CLIENT_NAME_BYTES = 256,
+    CLIENT_SOCKET_BYTES = 108, /* as the system has it in a sockaddr_un */
+    CLIENT_URL_BYTES = 2 * CLIENT_NAME_BYTES + 32,
+    CLIENT_ID_BYTES = 64,
+    CLIENT_HEAD_BYTES_MAX = 64 * 1024,
+    CLIENT_BODY_BYTES_MAX = 256 * 1024 * 1024,
+};
 
 struct client_url {
     char host[CLIENT_NAME_BYTES];
     char port[8];
     char base[CLIENT_NAME_BYTES]; /* path before all paths, without a slash at its end: "" or "/v1" */
+    char socket[CLIENT_SOCKET_BYTES]; /* a local socket, instead of host and port; "" = none */
 };
 
-/* "http://host[:port][/base]", or the same without "http://". ERR_INVALID with a sentence. */
+/* "http://host[:port][/base]", or the same without "http://"; "unix:/path", or a path that ends in ".sock". ERR_INVALID with a sentence. */
 enum err client_parse_url(const char *text, struct client_url *url, struct errinfo *info) NODISCARD;
+/* The same as text, for people; returns `out`. */
+const char *client_url_text(const struct client_url *url, char out[CLIENT_URL_BYTES]);
 
 struct client_head {
     int status;

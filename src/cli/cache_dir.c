@@ -1,0 +1,530 @@
+/*
+ * cache_dir.c: `hearth cache --dir DIR`: the directory of an SSD tier, through the tier itself: what it calls valid is valid here.
+ *
+ * What only looks opens it read-only and takes no lock, so that it works beside a server. What changes something takes the lock; a server
+ * that has it is asked instead (--url). Names of models and tenants are not on the disk: a space is a hash of them.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/json_write.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/lock.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/seal.h"
+#include "cli/cache.h"
+#include "cli/folders.h"
+#include "tier/ssd_dir.h"
+#include "tier/tier_ssd.h"
+
+enum { KEY_FILE_BYTES_MAX = 4096, KEY_DIGITS_MIN = 8 };
+
+#define UNLINK_WAIT_NS (UINT64_C(60) * NS_PER_S)
+
+/* No cap of ours: nothing is to leave because somebody looked. */
+#define BYTES_MAX (UINT64_MAX / 4)
+
+/* ---- keys ---- */
+
+static enum err read_key(const struct cli *cli, const char *name, struct hash256 *key, struct errinfo *info)
+{
+    char *data;
+    size_t len;
+
+    TRY(file_read_all(cli->setup->fs, AT_FDCWD, name, KEY_FILE_BYTES_MAX, &data, &len, info));
+    bool good = seal_parse_key(data, len, key);
+    mem_free(data);
+    return good ? ERR_OK : err_set(info, ERR_INVALID, "%s has no key: 32 bytes or 64 hex digits are expected", name);
+}
+
+static enum err read_state_key(const struct cli *cli, const struct cache_options *options, struct hash256 *key,
+                               struct errinfo *info)
+{
+    const char *folder = folders_state(cli, options->state_dir);
+    const char *name = folder != NULL ? arena_printf(cli->arena, "%s/%s", folder, folders_key_name) : NULL;
+
+    if (name == NULL)
+        return err_set(info, ERR_NOT_FOUND, "which key? Give --key-file, --encrypt-key, or --state-dir");
+    if (read_key(cli, name, key, info) == ERR_OK)
+        return ERR_OK;
+    return err_set(info, ERR_NOT_FOUND,
+                   "there is no key of an installation in %s: say where it is with --state-dir, --key-file or --encrypt-key", name);
+}
+
+enum err cache_read_keys(const struct cli *cli, const struct cache_options *options, struct cache_keys *keys,
+                         struct errinfo *info)
+{
+    *keys = (struct cache_keys){.sealed = options->seal_file != NULL};
+    if (keys->sealed) {
+        TRY(seal_read_key(cli->setup->fs, options->seal_file, &keys->seal_key, info));
+        keys->key = seal_installation_key(&keys->seal_key);
+    }
+    if (options->key_file != NULL)
+        return read_key(cli, options->key_file, &keys->key, info);
+    return keys->sealed ? ERR_OK : read_state_key(cli, options, &keys->key, info);
+}
+
+/* ---- opening ---- */
+
+static enum err held_by_another(const struct cache_run *run, struct errinfo *info)
+{
+    return err_set(info, ERR_BUSY, "a server uses %s: ask it with --url instead, or end it first", run->options->dir);
+}
+
+/* A slip in a name must not make a directory. */
+static enum err check_exists(const struct cache_run *run, struct errinfo *info)
+{
+    const struct file_sys *fs = run->cli->setup->fs;
+    int fd;
+
+    TRY(file_open_dir(fs, run->options->dir, false, &fd, info));
+    file_close(fs, &fd);
+    return ERR_OK;
+}
+
+static enum err open_tier(struct cache_run *run, bool read_only, struct tier **tier, struct errinfo *info)
+{
+    struct cache_keys keys;
+
+    if (run->options->tier != NULL && strcmp(run->options->tier, "ssd") != 0 && strcmp(run->options->tier, "all") != 0)
+        return err_set(info, ERR_INVALID, "a directory has the tier ssd only, not %s", run->options->tier);
+    if (run->options->model != NULL || run->options->tenant != NULL || run->options->pinned)
+        return err_set(info, ERR_INVALID, "names of models and tenants, and pins, are not on the disk: ask a running server");
+    TRY(check_exists(run, info));
+    TRY(cache_read_keys(run->cli, run->options, &keys, info));
+    const struct tier_ssd_options options = {
+        .path = run->options->dir,
+        .key = keys.key,
+        .seal_key = keys.sealed ? &keys.seal_key : NULL,
+        .bytes_max = BYTES_MAX,
+        .read_only = read_only,
+        .fs = run->cli->setup->fs,
+        .clock = run->cli->setup->clock,
+    };
+    enum err err = tier_ssd_open(tier, &options, info);
+    seal_wipe(&keys, sizeof(keys));
+    return err == ERR_BUSY ? held_by_another(run, info) : err;
+}
+
+/* ---- what lies there beside objects ---- */
+
+struct leftovers {
+    const struct file_sys *fs;
+    int dir;
+    uint64_t files, bytes;
+};
+
+static void count_file(const char *name, unsigned char d_type, void *arg)
+{
+    struct leftovers *left = arg;
+    struct stat st;
+
+    (void)d_type;
+    if (file_stat_at(left->fs, left->dir, name, &st, NULL) != ERR_OK || !S_ISREG(st.st_mode))
+        return;
+    left->files++;
+    left->bytes += (uint64_t)st.st_blocks * 512;
+}
+
+/* Of a folder below DIR; one that is not there has nothing. */
+static struct leftovers leftovers_of(const struct cache_run *run, const char *folder)
+{
+    struct leftovers left = {.fs = run->cli->setup->fs, .dir = FILE_NO};
+    const char *path = arena_printf(run->cli->arena, "%s/%s", run->options->dir, folder);
+
+    if (path == NULL || file_open_dir(left.fs, path, false, &left.dir, NULL) != ERR_OK)
+        return left;
+    (void)!file_list(left.fs, left.dir, count_file, &left, NULL);
+    file_close(left.fs, &left.dir);
+    return left;
+}
+
+static uint64_t free_bytes(const struct cache_run *run)
+{
+    const struct file_sys *fs = run->cli->setup->fs;
+    uint64_t bytes = 0;
+    int fd;
+
+    if (file_open_dir(fs, run->options->dir, false, &fd, NULL) != ERR_OK)
+        return 0;
+    (void)!file_free_bytes(fs, fd, &bytes, NULL);
+    file_close(fs, &fd);
+    return bytes;
+}
+
+static void write_pair(struct json *json, const char *key, uint64_t files, uint64_t bytes)
+{
+    json_key(json, key);
+    json_open(json, '{');
+    json_key_uint(json, "files", files);
+    json_key_uint(json, "bytes", bytes);
+    json_close(json, '}');
+}
+
+enum err cache_dir_stats(struct cache_run *run, struct buf *out, struct errinfo *info)
+{
+    struct json json = json_to(out);
+    struct tier_ssd_stats ssd;
+    struct tier_stats stats;
+    struct tier *tier;
+
+    TRY(open_tier(run, true, &tier, info));
+    tier->ops->stats(tier, &stats);
+    tier_ssd_stats(tier, &ssd);
+    tier_close(&tier);
+    struct leftovers quarantine = leftovers_of(run, "quarantine");
+    json_open(&json, '{');
+    json_key_text(&json, "dir", run->options->dir);
+    json_key_uint(&json, "free", free_bytes(run));
+    write_pair(&json, "foreign", ssd.foreign, ssd.bytes_foreign);
+    write_pair(&json, "quarantine", quarantine.files, quarantine.bytes);
+    json_key(&json, "tiers");
+    json_open(&json, '[');
+    json_open(&json, '{');
+    json_key_text(&json, "tier", "ssd");
+    json_key_uint(&json, "used", stats.bytes);
+    json_key_uint(&json, "objects", stats.objects);
+    json_close(&json, '}');
+    json_close(&json, ']');
+    json_close(&json, '}');
+    return ERR_OK;
+}
+
+/* ---- objects ---- */
+
+/* The lowest byte of a kind is that of hearth.h; what is above it is the cache's own. */
+static const char *kind_name(uint32_t kind)
+{
+    static const char *const names[] = {"?", "rows", "sliding", "snapshot"};
+
+    return (kind & 0xff) < COUNT_OF(names) ? names[kind & 0xff] : names[0];
+}
+
+static void write_hex(struct json *json, const char *name, const struct hash256 *hash)
+{
+    static const struct hash256 zero;
+    char hex[HASH256_HEX_BYTES];
+
+    hash256_hex(hash, hex);
+    json_key_text(json, name, memcmp(hash, &zero, sizeof(zero)) != 0 ? hex : NULL);
+}
+
+static void write_object(struct json *json, const struct tier_meta *meta, uint64_t now_ns)
+{
+    uint64_t age_ns = now_ns > meta->used_wall_ns ? now_ns - meta->used_wall_ns : 0;
+
+    json_open(json, '{');
+    write_hex(json, "key", &meta->key);
+    write_hex(json, "parent", &meta->parent);
+    write_hex(json, "space", &meta->space);
+    json_key_text(json, "kind", kind_name(meta->kind));
+    json_key_uint(json, "begin", meta->begin);
+    json_key_uint(json, "end", meta->end);
+    json_key_uint(json, "bytes", meta->bytes);
+    json_key(json, "tiers");
+    json_raw(json, STR("[\"ssd\"]"));
+    json_key_float(json, "age_s", (double)age_ns / (double)NS_PER_S);
+    json_close(json, '}');
+}
+
+struct listing {
+    struct json *json;
+    const char *prefix; /* of the key, in hex, lower case; "" = any */
+    uint64_t now_ns, left, matches;
+    bool more; /* than were wanted */
+};
+
+static bool list_one(const struct tier_meta *meta, void *arg)
+{
+    struct listing *list = arg;
+    char hex[HASH256_HEX_BYTES];
+
+    hash256_hex(&meta->key, hex);
+    if (strncmp(hex, list->prefix, strlen(list->prefix)) != 0)
+        return true;
+    list->more = list->left == 0;
+    if (list->more)
+        return false;
+    list->left--;
+    list->matches++;
+    write_object(list->json, meta, list->now_ns);
+    return true;
+}
+
+enum err cache_dir_ls(struct cache_run *run, struct buf *out, struct errinfo *info)
+{
+    struct json json = json_to(out);
+    struct listing list = {.json = &json,
+                           .prefix = "",
+                           .now_ns = clock_wall_ns(run->cli->setup->clock),
+                           .left = run->options->limit > 0 ? run->options->limit : UINT64_MAX};
+    struct tier *tier;
+
+    if (run->options->after != NULL)
+        return err_set(info, ERR_INVALID, "a directory is listed at once: --limit 0 shows all of it");
+    TRY(open_tier(run, true, &tier, info));
+    json_open(&json, '{');
+    json_key(&json, "objects");
+    json_open(&json, '[');
+    tier->ops->each(tier, list_one, &list);
+    json_close(&json, ']');
+    json_key_null(&json, "next");
+    json_key_bool(&json, "more", list.more);
+    json_close(&json, '}');
+    tier_close(&tier);
+    return ERR_OK;
+}
+
+static enum err lower_hex(const char *text, char out[HASH256_HEX_BYTES], struct errinfo *info)
+{
+    size_t len = strlen(text);
+
+    if (len < KEY_DIGITS_MIN || len >= HASH256_HEX_BYTES || text[strspn(text, "0123456789abcdefABCDEF")] != '\0')
+        return err_set(info, ERR_INVALID, "\"%s\" is no key: %d to %d hex digits are, as 'hearth cache ls' shows them", text,
+                       KEY_DIGITS_MIN, HASH256_HEX_BYTES - 1);
+    for (size_t i = 0; i <= len; i++)
+        out[i] = text[i] >= 'A' && text[i] <= 'F' ? (char)(text[i] + 'a' - 'A') : text[i];
+    return ERR_OK;
+}
+
+enum err cache_dir_show(struct cache_run *run, struct buf *out, struct errinfo *info)
+{
+    char prefix[HASH256_HEX_BYTES];
+    struct json json = json_to(out);
+    struct listing list = {
+        .json = &json, .prefix = prefix, .now_ns = clock_wall_ns(run->cli->setup->clock), .left = 2};
+    struct tier *tier;
+
+    TRY(lower_hex(run->args[0], prefix, info));
+    TRY(open_tier(run, true, &tier, info));
+    tier->ops->each(tier, list_one, &list);
+    tier_close(&tier);
+    if (list.matches == 0)
+        return err_set(info, ERR_NOT_FOUND, "no object has a key that begins with %s", prefix);
+    return list.matches == 1 ? ERR_OK : err_set(info, ERR_INVALID, "several keys begin with %s: give more of it", prefix);
+}
+
+/* ---- all of them, one after another ---- */
+
+struct item {
+    struct hash256 key;
+    uint64_t bytes, used_wall_ns;
+};
+
+struct items {
+    struct item *list;
+    size_t count, capacity;
+    uint64_t bytes;
+    bool complete;
+};
+
+static bool collect_one(const struct tier_meta *meta, void *arg)
+{
+    struct items *items = arg;
+
+    if (items->count == items->capacity) {
+        size_t capacity = items->capacity > 0 ? 2 * items->capacity : 1024;
+        struct item *list = mem_try_alloc_array(capacity, sizeof(*list));
+        items->complete = list != NULL;
+        if (list == NULL)
+            return false;
+        if (items->count > 0)
+            memcpy(list, items->list, items->count * sizeof(*list));
+        mem_free(items->list);
+        items->list = list;
+        items->capacity = capacity;
+    }
+    items->list[items->count++] = (struct item){meta->key, meta->bytes, meta->used_wall_ns};
+    items->bytes += meta->bytes;
+    return true;
+}
+
+/* The caller frees items->list. */
+static enum err collect(struct tier *tier, struct items *items, struct errinfo *info)
+{
+    *items = (struct items){.complete = true};
+    tier->ops->each(tier, collect_one, items);
+    return items->complete ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for a list of all objects");
+}
+
+/* ---- verify ---- */
+
+/* A get that is waited for. */
+struct wait {
+    struct lock lock;
+    struct cond done;
+    bool over;
+    enum tier_result result;
+};
+
+static void on_done(enum tier_result result, void *arg)
+{
+    struct wait *wait = arg;
+
+    lock_enter(&wait->lock);
+    wait->result = result;
+    wait->over = true;
+    cond_signal(&wait->done);
+    lock_leave(&wait->lock);
+}
+
+static enum tier_result read_one(struct tier *tier, const struct item *item)
+{
+    struct wait wait = {0};
+    void *data = mem_try_alloc(item->bytes);
+
+    if (data == NULL)
+        return TIER_ERROR;
+    lock_init(&wait.lock, "verify", LOCK_RANK_QUEUE);
+    cond_init(&wait.done);
+    tier->ops->get(tier, &item->key, data, item->bytes, on_done, &wait, NULL);
+    lock_enter(&wait.lock);
+    while (!wait.over)
+        cond_wait(&wait.done, &wait.lock);
+    lock_leave(&wait.lock);
+    cond_fini(&wait.done);
+    lock_fini(&wait.lock);
+    mem_free(data);
+    return wait.result;
+}
+
+struct verdicts {
+    uint64_t by_result[TIER_RESULT_COUNT];
+    uint64_t bytes;
+};
+
+static void read_all(struct cache_run *run, struct tier *tier, const struct items *items, struct verdicts *verdicts)
+{
+    struct progress *bar = progress_create(fileno(run->cli->err), PROGRESS_STYLE_AUTO, "verifying", PROGRESS_UNIT_BYTES,
+                                           run->cli->setup->clock);
+
+    for (size_t i = 0; i < items->count; i++) {
+        verdicts->by_result[read_one(tier, &items->list[i])]++;
+        verdicts->bytes += items->list[i].bytes;
+        progress_update(bar, verdicts->bytes, items->bytes);
+    }
+    progress_finish(&bar, true);
+}
+
+/* Beside a server nothing is moved aside: it will find the damage itself, when it reads. */
+enum err cache_dir_verify(struct cache_run *run, struct buf *out, struct errinfo *info)
+{
+    const uint64_t start_ns = clock_mono_ns(run->cli->setup->clock);
+    struct json json = json_to(out);
+    struct verdicts verdicts = {0};
+    struct items items;
+    struct tier *tier;
+    bool looking = false;
+
+    enum err err = open_tier(run, false, &tier, info);
+    if (err == ERR_BUSY) {
+        looking = true;
+        err = open_tier(run, true, &tier, info);
+    }
+    TRY(err);
+    err = collect(tier, &items, info);
+    if (err == ERR_OK)
+        read_all(run, tier, &items, &verdicts);
+    tier_close(&tier);
+    uint64_t damaged = verdicts.by_result[TIER_DAMAGED];
+    uint64_t failed = items.count - damaged - verdicts.by_result[TIER_OK] - verdicts.by_result[TIER_MISSING];
+    json_open(&json, '{');
+    json_key_uint(&json, "objects", items.count);
+    json_key_uint(&json, "bytes", verdicts.bytes);
+    json_key_uint(&json, "damaged", damaged);
+    json_key_uint(&json, "dropped", looking ? 0 : damaged);
+    json_key_uint(&json, "failed", failed);
+    json_key_float(&json, "seconds", (double)(clock_mono_ns(run->cli->setup->clock) - start_ns) / (double)NS_PER_S);
+    json_close(&json, '}');
+    mem_free(items.list);
+    return err;
+}
+
+/* ---- removing ---- */
+
+/* What could not be removed is not gone, whatever the tier thinks of it. */
+static enum err wait_for_unlinks(const struct cache_run *run, struct tier *tier, struct errinfo *info)
+{
+    struct tier_ssd_stats stats;
+
+    (void)tier->ops->flush(tier, UNLINK_WAIT_NS);
+    tier_ssd_stats(tier, &stats);
+    if (stats.unlink_failures == 0)
+        return ERR_OK;
+    return err_set(info, ERR_IO, "not all files could be removed from %s: look at its permissions, and try again", run->options->dir);
+}
+
+/* Drops what was not used since `since_ns`; all of it for UINT64_MAX. */
+static enum err drop_older(struct cache_run *run, uint64_t since_ns, uint64_t *count, uint64_t *bytes, struct errinfo *info)
+{
+    struct items items;
+    struct tier *tier;
+
+    *count = *bytes = 0;
+    TRY(open_tier(run, false, &tier, info));
+    enum err err = collect(tier, &items, info);
+    for (size_t i = 0; i < items.count && err == ERR_OK; i++) {
+        if (items.list[i].used_wall_ns >= since_ns)
+            continue;
+        tier->ops->drop(tier, &items.list[i].key);
+        ++*count;
+        *bytes += items.list[i].bytes;
+    }
+    mem_free(items.list);
+    if (err == ERR_OK)
+        err = wait_for_unlinks(run, tier, info);
+    tier_close(&tier);
+    return err;
+}
+
+/* Temporary files go when the directory is opened for writing, damaged ones lie in quarantine then. */
+static enum err empty_leftovers(struct cache_run *run, uint64_t *files, uint64_t *bytes, struct errinfo *info)
+{
+    struct ssd_dir dir = {0};
+    uint64_t removed = 0;
+
+    enum err err = ssd_dir_open(&dir, run->cli->setup->fs, run->options->dir, false, &removed, info);
+    if (err != ERR_OK)
+        return err == ERR_BUSY ? held_by_another(run, info) : err;
+    struct leftovers before = leftovers_of(run, "quarantine");
+    ssd_dir_empty_quarantine(&dir);
+    struct leftovers after = leftovers_of(run, "quarantine");
+    ssd_dir_close(&dir);
+    *files = removed + before.files - after.files;
+    *bytes = before.bytes - after.bytes;
+    return ERR_OK;
+}
+
+enum err cache_dir_gc(struct cache_run *run, struct buf *out, struct errinfo *info)
+{
+    uint64_t now_ns = clock_wall_ns(run->cli->setup->clock), older_ns = run->options->older_ns;
+    uint64_t count = 0, bytes = 0, files = 0, files_bytes = 0;
+    struct json json = json_to(out);
+    struct leftovers temps = leftovers_of(run, "tmp");
+
+    TRY(drop_older(run, older_ns > 0 && older_ns < now_ns ? now_ns - older_ns : 0, &count, &bytes, info));
+    TRY(empty_leftovers(run, &files, &files_bytes, info));
+    json_open(&json, '{');
+    json_key_uint(&json, "evicted", count);
+    json_key_uint(&json, "bytes", bytes);
+    write_pair(&json, "leftovers", files + temps.files, files_bytes + temps.bytes);
+    json_close(&json, '}');
+    return ERR_OK;
+}
+
+enum err cache_dir_clear(struct cache_run *run, struct buf *out, struct errinfo *info)
+{
+    struct json json = json_to(out);
+    uint64_t count, bytes;
+
+    TRY(drop_older(run, UINT64_MAX, &count, &bytes, info));
+    json_open(&json, '{');
+    json_key_uint(&json, "cleared", bytes);
+    json_key_uint(&json, "objects", count);
+    json_close(&json, '}');
+    return ERR_OK;
+}

@@ -1,0 +1,321 @@
+/*
+ * cache_remote.c: `hearth cache` on a running server: each function is one question to the admin API.
+ *
+ * A REQUEST is a file with the body of a chat, messages, responses or completions request, or plain text, which is a prompt; - is standard
+ * input. A KEY may be cut short as long as one object alone begins with it.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "api/json_write.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "cli/cache.h"
+#include "cli/fields.h"
+#include "cli/request_file.h"
+
+enum { BODY_BYTES_MAX = 256 << 20, PATH_BYTES_MAX = 4096, PAGE = 500, KEY_DIGITS = 64, KEY_DIGITS_MIN = 8, PAGES_MAX = 1 << 20 };
+
+/* ---- questions ---- */
+
+static enum err post(struct cache_run *run, const char *path, struct buf *body, struct buf *json, struct errinfo *info)
+{
+    enum err err = body->err == ERR_OK ? remote_ask(&run->remote, path, buf_str(body), json, info)
+                                       : err_set(info, body->err, "the request is too large");
+
+    buf_fini(body);
+    return err;
+}
+
+/* {"tier", "model", "tenant"} as far as they were said, still open. */
+static struct json begin(const struct cache_run *run, struct buf *body)
+{
+    struct json out;
+
+    buf_init(body, BODY_BYTES_MAX);
+    out = json_to(body);
+    json_open(&out, '{');
+    if (run->options->tier != NULL)
+        json_key_text(&out, "tier", run->options->tier);
+    if (run->options->model != NULL)
+        json_key_text(&out, "model", run->options->model);
+    if (run->options->tenant != NULL)
+        json_key_text(&out, "tenant", run->options->tenant);
+    return out;
+}
+
+enum err cache_remote_stats(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    return remote_ask(&run->remote, "/admin/stats", NULL, json, info);
+}
+
+/* ---- lists ---- */
+
+static void append_query(struct buf *path, const char *name, const char *value)
+{
+    if (value == NULL)
+        return;
+    buf_appendf(path, "&%s=", name);
+    remote_append_encoded(path, value);
+}
+
+static enum err ask_page(struct cache_run *run, const char *after, uint64_t limit, yyjson_doc **doc, struct errinfo *info)
+{
+    const struct cache_options *options = run->options;
+    struct buf path;
+
+    buf_init(&path, PATH_BYTES_MAX);
+    buf_appendf(&path, "/admin/cache/objects?limit=%llu", (unsigned long long)limit);
+    append_query(&path, "tier", options->tier);
+    append_query(&path, "model", options->model);
+    append_query(&path, "tenant", options->tenant);
+    append_query(&path, "pinned", options->pinned ? "1" : NULL);
+    append_query(&path, "after", after);
+    *doc = NULL;
+    enum err err = path.err == ERR_OK ? remote_ask_json(&run->remote, buf_str(&path), NULL, doc, info)
+                                      : err_set(info, path.err, "the names are too long");
+    buf_fini(&path);
+    return err;
+}
+
+/* Shows every object to `fn` until it has enough (false), page by page; `next` is where a later list goes on, in the arena, or NULL. */
+static enum err each_object(struct cache_run *run, uint64_t limit, bool (*fn)(yyjson_val *object, void *arg), void *arg,
+                            const char **next, struct errinfo *info)
+{
+    uint64_t left = limit > 0 ? limit : UINT64_MAX;
+    bool more = true;
+
+    *next = run->options->after;
+    for (int page = 0; more && left > 0 && page < PAGES_MAX; page++) {
+        yyjson_doc *doc;
+        yyjson_arr_iter iter;
+        yyjson_val *object;
+
+        TRY(ask_page(run, *next, MIN(left, PAGE), &doc, info));
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        yyjson_arr_iter_init(fields_get(root, "objects"), &iter);
+        while (more && (object = yyjson_arr_iter_next(&iter)) != NULL) {
+            more = fn(object, arg);
+            left -= left < UINT64_MAX;
+        }
+        /* A cursor may be a number. */
+        yyjson_val *cursor = fields_get(root, "next");
+        *next = yyjson_is_str(cursor)   ? arena_strdup(run->cli->arena, str_from(yyjson_get_str(cursor)))
+                : yyjson_is_uint(cursor) ? arena_printf(run->cli->arena, "%llu", (unsigned long long)yyjson_get_uint(cursor))
+                                         : NULL;
+        more = more && *next != NULL;
+        yyjson_doc_free(doc);
+    }
+    return ERR_OK;
+}
+
+static bool append_object(yyjson_val *object, void *arg)
+{
+    json_value(arg, object);
+    return true;
+}
+
+enum err cache_remote_ls(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    struct json out = json_to(json);
+    const char *next;
+
+    json_open(&out, '{');
+    json_key(&out, "objects");
+    json_open(&out, '[');
+    TRY(each_object(run, run->options->limit, append_object, &out, &next, info));
+    json_close(&out, ']');
+    json_key_text(&out, "next", next);
+    json_close(&out, '}');
+    return ERR_OK;
+}
+
+/* ---- keys ---- */
+
+struct search {
+    const char *prefix;
+    char found[KEY_DIGITS + 1];
+    bool several;
+};
+
+static bool is_hex(const char *text)
+{
+    return text[strspn(text, "0123456789abcdefABCDEF")] == '\0';
+}
+
+static bool is_key(const char *text)
+{
+    size_t len = strlen(text);
+
+    return len >= KEY_DIGITS_MIN && len <= KEY_DIGITS && is_hex(text);
+}
+
+/* Rows and snapshots that end in one block share its key. */
+static bool match_key(yyjson_val *object, void *arg)
+{
+    struct search *search = arg;
+    const char *key = fields_text(object, "key", "");
+
+    if (strncasecmp(key, search->prefix, strlen(search->prefix)) != 0 || strcmp(key, search->found) == 0)
+        return true;
+    search->several = search->found[0] != '\0';
+    snprintf(search->found, sizeof(search->found), "%s", key);
+    return !search->several;
+}
+
+static enum err complete_key(struct cache_run *run, const char *text, char key[KEY_DIGITS + 1], struct errinfo *info)
+{
+    struct search search = {.prefix = text};
+    const char *next;
+
+    if (!is_key(text))
+        return err_set(info, ERR_INVALID, "\"%s\" is no key: %d to %d hex digits are, as 'hearth cache ls' shows them", text,
+                       KEY_DIGITS_MIN, KEY_DIGITS);
+    snprintf(key, KEY_DIGITS + 1, "%s", text);
+    if (strlen(text) == KEY_DIGITS)
+        return ERR_OK;
+    TRY(each_object(run, 0, match_key, &search, &next, info));
+    if (search.several)
+        return err_set(info, ERR_INVALID, "several keys begin with %s: give more of it", text);
+    if (search.found[0] == '\0')
+        return err_set(info, ERR_NOT_FOUND, "no object has a key that begins with %s", text);
+    snprintf(key, KEY_DIGITS + 1, "%s", search.found);
+    return ERR_OK;
+}
+
+enum err cache_remote_show(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    char key[KEY_DIGITS + 1], path[128];
+
+    TRY(complete_key(run, run->args[0], key, info));
+    snprintf(path, sizeof(path), "/admin/cache/objects/%s", key);
+    return remote_ask(&run->remote, path, NULL, json, info);
+}
+
+/* ---- care ---- */
+
+enum err cache_remote_verify(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    struct buf body;
+    struct json out = begin(run, &body);
+
+    json_close(&out, '}');
+    return post(run, "/admin/cache/verify", &body, json, info);
+}
+
+enum err cache_remote_gc(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    struct buf body;
+    struct json out;
+
+    if (run->options->older_ns == 0)
+        return err_set(info, ERR_INVALID, "a server removes its own leftovers; --older TIME says what else is to go, as in --older 7d");
+    out = begin(run, &body);
+    json_key_float(&out, "older_s", (double)run->options->older_ns / (double)NS_PER_S);
+    json_close(&out, '}');
+    return post(run, "/admin/cache/evict", &body, json, info);
+}
+
+enum err cache_remote_clear(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    struct buf body;
+    struct json out;
+
+    if (run->options->tier == NULL)
+        return err_set(info, ERR_INVALID, "what is to be cleared? --tier ram, --tier ssd or --tier all");
+    out = begin(run, &body);
+    json_close(&out, '}');
+    return post(run, "/admin/cache/clear", &body, json, info);
+}
+
+/* ---- prompts ---- */
+
+static enum err post_prompt(struct cache_run *run, const char *path, struct buf *json, struct errinfo *info)
+{
+    struct request_file file, against = {0};
+    struct buf body;
+
+    TRY(request_file_read(&file, run->cli, run->args[0], info));
+    enum err err = run->args_count > 1 ? request_file_read(&against, run->cli, run->args[1], info) : ERR_OK;
+    buf_init(&body, BODY_BYTES_MAX);
+    if (err == ERR_OK) {
+        struct json out = json_to(&body);
+        json_open(&out, '{');
+        request_file_write(&file, run->options->model, NULL, &out);
+        if (run->args_count > 1) {
+            json_key(&out, "against");
+            json_open(&out, '{');
+            request_file_write(&against, run->options->model, NULL, &out);
+            json_close(&out, '}');
+        }
+        json_close(&out, '}');
+        err = post(run, path, &body, json, info);
+    }
+    request_file_free(&file);
+    request_file_free(&against);
+    return err;
+}
+
+static enum err pin(struct cache_run *run, const char *path, struct buf *json, struct errinfo *info)
+{
+    char key[KEY_DIGITS + 1];
+    struct buf body;
+    struct json out;
+
+    if (!is_key(run->args[0]))
+        return post_prompt(run, path, json, info);
+    TRY(complete_key(run, run->args[0], key, info));
+    out = begin(run, &body);
+    json_key_text(&out, "key", key);
+    json_close(&out, '}');
+    return post(run, path, &body, json, info);
+}
+
+enum err cache_remote_pin(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    return pin(run, "/admin/cache/pin", json, info);
+}
+
+enum err cache_remote_unpin(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    return pin(run, "/admin/cache/unpin", json, info);
+}
+
+enum err cache_remote_probe(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    return post_prompt(run, "/admin/cache/probe", json, info);
+}
+
+enum err cache_remote_warm(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    return post_prompt(run, "/admin/cache/warm", json, info);
+}
+
+/* ---- files; the server's, below its --admin-files ---- */
+
+enum err cache_remote_export(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    char key[KEY_DIGITS + 1] = "";
+    struct buf body;
+    struct json out;
+
+    if (run->args_count > 1)
+        TRY(complete_key(run, run->args[1], key, info));
+    out = begin(run, &body);
+    if (key[0] != '\0')
+        json_key_text(&out, "key", key);
+    json_key_text(&out, "path", run->args[0]);
+    json_close(&out, '}');
+    return post(run, "/admin/cache/export", &body, json, info);
+}
+
+enum err cache_remote_import(struct cache_run *run, struct buf *json, struct errinfo *info)
+{
+    struct buf body;
+    struct json out = begin(run, &body);
+
+    json_key_text(&out, "path", run->args[0]);
+    json_close(&out, '}');
+    return post(run, "/admin/cache/import", &body, json, info);
+}

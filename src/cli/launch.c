@@ -1,0 +1,392 @@
+/*
+ * launch.c: `hearth launch CLIENT [-- ARGS]`: starts a client that uses this server, or prints what it needs for that.
+ *
+ * Asks the server first: whether it is up, which model it serves, and how long its context is. Then the program becomes the client, with a
+ * few more variables and arguments (launch_clients.c). With --print nothing is started, and a key is not shown: the lines name the variable
+ * that it is in.
+ */
+#include "cli/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/fields.h"
+#include "cli/remote.h"
+#include "prompt/json_scan.h"
+
+enum { TEXT_BYTES_MAX = 1 << 20, CONTEXT_UNKNOWN = 32768, OUTPUT_MAX = 32768, USER_ARGS_MAX = 4096 };
+
+/* Stands for the key in what is printed; no text of ours has it. */
+#define KEY_MARK "\1"
+
+struct launch_options {
+    struct remote_options remote;
+    const char *model;
+    bool print;
+};
+
+#define AT(field) offsetof(struct launch_options, field)
+
+static const struct option_desc options_table[] = {
+    {"print", 'p', OPTION_FLAG, AT(print), .not_in_file = true, .group = "Client",
+     .help = "Print the lines that start it, and start nothing."},
+    {"served-model", 'm', OPTION_TEXT, AT(model), .value = "NAME",
+     .help = "The model to use; the server's default if not given."},
+    REMOTE_OPTIONS(struct launch_options, remote),
+};
+
+struct launch {
+    struct cli *cli;
+    const struct launch_options *options;
+    const struct launch_client *client;
+    struct remote remote;
+    char url[CLIENT_URL_BYTES];
+    const char *model; /* in the arena */
+    uint64_t context;
+    bool show; /* for people: the key is not written out */
+};
+
+/* ---- the server ---- */
+
+static enum err choose_model(struct launch *launch, yyjson_val *list, struct errinfo *info)
+{
+    const char *wanted = launch->options->model;
+    yyjson_arr_iter iter;
+    yyjson_val *model, *chosen = NULL;
+
+    yyjson_arr_iter_init(list, &iter);
+    while ((model = yyjson_arr_iter_next(&iter)) != NULL && chosen == NULL)
+        if (wanted == NULL || strcmp(fields_text(model, "id", ""), wanted) == 0)
+            chosen = model;
+    if (chosen == NULL)
+        return err_set(info, ERR_NOT_FOUND, "%s does not serve %s; 'hearth ps' lists its models", launch->url,
+                       wanted != NULL ? wanted : "any model");
+    launch->model = arena_strdup(launch->cli->arena, str_from(fields_text(chosen, "id", "default")));
+    launch->context = fields_uint(chosen, "context_length");
+    if (launch->context == 0)
+        launch->context = fields_uint(chosen, "meta.n_ctx");
+    return launch->model != NULL ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for a name");
+}
+
+static enum err ask_server(struct launch *launch, struct errinfo *info)
+{
+    yyjson_doc *doc;
+
+    TRY(remote_open(&launch->remote, launch->cli, &launch->options->remote, info));
+    client_url_text(&launch->remote.url, launch->url);
+    if (launch->remote.url.socket[0] != '\0')
+        return err_set(info, ERR_INVALID, "clients cannot use a local socket: let the server listen on a port");
+    TRY(remote_ask_json(&launch->remote, "/v1/models", NULL, &doc, info));
+    enum err err = choose_model(launch, fields_get(yyjson_doc_get_root(doc), "data"), info);
+    yyjson_doc_free(doc);
+    return err;
+}
+
+/* ---- texts of a row ---- */
+
+/* A client needs no admin key, unless there is no other. */
+static const char *key_of(const struct launch *launch)
+{
+    return launch->remote.api_key != NULL ? launch->remote.api_key : launch->remote.key;
+}
+
+static void append_name(const struct launch *launch, struct str name, struct buf *out)
+{
+    uint64_t context = launch->context > 0 ? launch->context : CONTEXT_UNKNOWN;
+    const char *key = key_of(launch);
+
+    if (str_eq(name, STR("url")))
+        buf_append_str(out, launch->url);
+    else if (str_eq(name, STR("v1")))
+        buf_appendf(out, "%s/v1", launch->url);
+    else if (str_eq(name, STR("key")))
+        buf_append_str(out, key == NULL ? "none" : launch->show ? KEY_MARK : key);
+    else if (str_eq(name, STR("model")))
+        buf_append_str(out, launch->model);
+    else if (str_eq(name, STR("model:json")))
+        json_scan_escape(out, str_from(launch->model));
+    else if (str_eq(name, STR("context")))
+        buf_appendf(out, "%llu", (unsigned long long)context);
+    else if (str_eq(name, STR("output")))
+        buf_appendf(out, "%llu", (unsigned long long)MIN(context / 2, (uint64_t)OUTPUT_MAX));
+}
+
+/* A place is {name}; a bracket that begins none, as in JSON, is itself. */
+static bool find_place(const char *text, struct str *name)
+{
+    static const char *const names[] = {"url", "v1", "key", "model", "model:json", "context", "output"};
+
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        size_t len = strlen(names[i]);
+        if (strncmp(text + 1, names[i], len) == 0 && text[1 + len] == '}') {
+            *name = (struct str){text + 1, len};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* In the arena; NULL without memory. */
+static const char *filled(const struct launch *launch, const char *text)
+{
+    struct buf out;
+    struct str name;
+
+    buf_init(&out, TEXT_BYTES_MAX);
+    while (*text != '\0') {
+        if (*text == '{' && find_place(text, &name)) {
+            append_name(launch, name, &out);
+            text += name.len + 2;
+        } else {
+            buf_append_char(&out, *text++);
+        }
+    }
+    const char *result = out.err == ERR_OK ? arena_strdup(launch->cli->arena, (struct str){buf_str(&out), out.len}) : NULL;
+    buf_fini(&out);
+    return result;
+}
+
+/* ---- for people ---- */
+
+/* As a shell reads it: quoted where that is needed, the key as its variable. */
+static void append_quoted(struct buf *out, const char *text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@,+";
+
+    if (text[0] != '\0' && text[strspn(text, plain)] == '\0') {
+        buf_append_str(out, text);
+        return;
+    }
+    if (strcmp(text, KEY_MARK) == 0) {
+        buf_append_str(out, "\"$HEARTH_API_KEY\"");
+        return;
+    }
+    buf_append_char(out, '\'');
+    for (; *text != '\0'; text++) {
+        if (*text == '\'')
+            buf_append_str(out, "'\\''");
+        else if (*text == KEY_MARK[0])
+            buf_append_str(out, "'\"$HEARTH_API_KEY\"'");
+        else
+            buf_append_char(out, *text);
+    }
+    buf_append_char(out, '\'');
+}
+
+static void print_env(const struct launch *launch, struct buf *out)
+{
+    for (const struct launch_env *env = launch->client->env; env->name != NULL; env++) {
+        if (env->value == NULL) {
+            buf_appendf(out, "unset %s\n", env->name);
+            continue;
+        }
+        const char *value = filled(launch, env->value);
+        /* A variable that is the key's own needs no line. */
+        if (value == NULL || (strcmp(value, KEY_MARK) == 0 && strcmp(env->name, "HEARTH_API_KEY") == 0))
+            continue;
+        buf_appendf(out, "export %s=", env->name);
+        append_quoted(out, value);
+        buf_append_char(out, '\n');
+    }
+}
+
+static void print_command(const struct launch *launch, struct buf *out)
+{
+    if (launch->client->program == NULL)
+        return;
+    buf_append_str(out, launch->client->program);
+    for (const char *const *arg = launch->client->args; *arg != NULL; arg++) {
+        const char *text = filled(launch, *arg);
+        buf_append_char(out, ' ');
+        append_quoted(out, text != NULL ? text : "");
+    }
+    for (size_t i = 1; i < launch->cli->args_count; i++) {
+        buf_append_char(out, ' ');
+        append_quoted(out, launch->cli->args[i]);
+    }
+    buf_append_char(out, '\n');
+}
+
+static enum cli_exit print(struct launch *launch)
+{
+    struct buf out;
+
+    launch->show = true;
+    buf_init(&out, TEXT_BYTES_MAX);
+    if (launch->client->lines != NULL) {
+        const char *lines = filled(launch, launch->client->lines);
+        buf_appendf(&out, "# once, into ~/%s: %s\n", launch->client->file, lines != NULL ? lines : "");
+    }
+    print_env(launch, &out);
+    print_command(launch, &out);
+    cli_put_text(launch->cli, &out);
+    enum err err = out.err;
+    buf_fini(&out);
+    if (err != ERR_OK)
+        cli_error(launch->cli, "%s", err_sentence(err));
+    return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+}
+
+/* ---- starting ---- */
+
+/* Whether the client's own file has our lines; what cannot be read has not. */
+static bool file_is_ready(const struct launch *launch)
+{
+    const struct launch_client *client = launch->client;
+    const char *home = cli_env(launch->cli->setup, "HOME");
+    char *data;
+    size_t len;
+
+    if (client->file == NULL)
+        return true;
+    const char *path = home != NULL ? arena_printf(launch->cli->arena, "%s/%s", home, client->file) : NULL;
+    if (path == NULL || file_read_all(launch->cli->setup->fs, AT_FDCWD, path, TEXT_BYTES_MAX, &data, &len, NULL) != ERR_OK)
+        return false;
+    bool ready = str_find((struct str){data, len}, str_from(client->mark)) != SIZE_MAX;
+    mem_free(data);
+    return ready;
+}
+
+/* The program's path, in the arena; NULL: it is not in PATH. */
+static const char *find_program(const struct launch *launch)
+{
+    struct str rest = str_from(cli_env(launch->cli->setup, "PATH")), folder;
+
+    while (str_next(&rest, ':', &folder)) {
+        const char *path = arena_printf(launch->cli->arena, STR_FMT "/%s", STR_ARG(folder), launch->client->program);
+        struct stat st;
+        if (folder.len > 0 && path != NULL && stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0)
+            return path;
+    }
+    return NULL;
+}
+
+static const char **make_args(const struct launch *launch)
+{
+    size_t count = 0, users = launch->cli->args_count - 1;
+    const char **argv = arena_alloc_array(launch->cli->arena, LAUNCH_ARGS_MAX + users + 2, sizeof(*argv));
+
+    if (argv == NULL)
+        return NULL;
+    argv[count++] = launch->client->program;
+    for (const char *const *arg = launch->client->args; *arg != NULL; arg++)
+        if ((argv[count++] = filled(launch, *arg)) == NULL)
+            return NULL;
+    for (size_t i = 0; i < users; i++)
+        argv[count++] = launch->cli->args[1 + i];
+    return argv;
+}
+
+static const struct launch_env *find_env(const struct launch_client *client, const char *entry)
+{
+    for (const struct launch_env *env = client->env; env->name != NULL; env++) {
+        size_t len = strlen(env->name);
+        if (strncmp(entry, env->name, len) == 0 && entry[len] == '=')
+            return env;
+    }
+    return NULL;
+}
+
+/* What is there, without what the row names; then the row. */
+static const char **make_env(const struct launch *launch)
+{
+    const char *const *old = launch->cli->setup->env;
+    size_t count = 0, kept = 0;
+
+    while (old != NULL && old[count] != NULL)
+        count++;
+    const char **env = arena_alloc_array(launch->cli->arena, count + LAUNCH_ENV_MAX + 1, sizeof(*env));
+    if (env == NULL)
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        if (find_env(launch->client, old[i]) == NULL)
+            env[kept++] = old[i];
+    for (const struct launch_env *row = launch->client->env; row->name != NULL; row++) {
+        const char *value = row->value != NULL ? filled(launch, row->value) : NULL;
+        if (value != NULL && (env[kept++] = arena_printf(launch->cli->arena, "%s=%s", row->name, value)) == NULL)
+            return NULL;
+    }
+    return env;
+}
+
+/* Does not come back when it succeeds. */
+static enum cli_exit start(struct launch *launch)
+{
+    const struct launch_client *client = launch->client;
+    const char *path = find_program(launch);
+
+    if (path == NULL) {
+        cli_error(launch->cli, "%s is not in PATH: get it with '%s', or see what it needs with --print", client->program,
+                  client->get);
+        return CLI_EXIT_FAILURE;
+    }
+    if (!file_is_ready(launch)) {
+        cli_error(launch->cli, "%s reads providers from ~/%s only, and hearth is not there: 'hearth launch %s --print' shows the lines",
+                  client->name, client->file, client->name);
+        return CLI_EXIT_FAILURE;
+    }
+    const char **argv = make_args(launch), **env = make_env(launch);
+    if (argv == NULL || env == NULL) {
+        cli_error(launch->cli, "no memory for its arguments");
+        return CLI_EXIT_FAILURE;
+    }
+    fflush(launch->cli->out);
+    fflush(launch->cli->err);
+    execve(path, (char *const *)argv, (char *const *)env);
+    cli_error(launch->cli, "%s cannot be started: %s", path, strerror(errno));
+    return CLI_EXIT_FAILURE;
+}
+
+/* ---- the command ---- */
+
+static const struct launch_client *find_client(const struct cli *cli)
+{
+    struct buf all;
+
+    for (size_t i = 0; i < launch_clients_count; i++)
+        if (strcmp(launch_clients[i].name, cli->args[0]) == 0)
+            return &launch_clients[i];
+    buf_init(&all, TEXT_BYTES_MAX);
+    for (size_t i = 0; i < launch_clients_count; i++)
+        buf_appendf(&all, "%s%s", i > 0 ? ", " : "", launch_clients[i].name);
+    cli_usage_error(cli, "no client \"%s\" is known here; these are: %s", cli->args[0], buf_str(&all));
+    buf_fini(&all);
+    return NULL;
+}
+
+static enum cli_exit run(struct cli *cli, const void *options)
+{
+    struct launch launch = {.cli = cli, .options = options, .client = find_client(cli)};
+    struct errinfo info = {0};
+
+    if (launch.client == NULL)
+        return CLI_EXIT_USAGE;
+    enum err err = ask_server(&launch, &info);
+    if (err == ERR_INVALID)
+        return cli_usage_error(cli, "%s", info.text);
+    if (err != ERR_OK) {
+        cli_error(cli, "%s", info.text);
+        return CLI_EXIT_FAILURE;
+    }
+    return launch.options->print || launch.client->program == NULL ? print(&launch) : start(&launch);
+}
+
+const struct command command_launch = {
+    .name = "launch",
+    .summary = "Start a client (claude, codex, ...) that uses a running server.",
+    .usage = "[options] CLIENT [-- ARGUMENTS]",
+    .table = {.command = "launch", .options = options_table, .count = COUNT_OF(options_table)},
+    .options_size = sizeof(struct launch_options),
+    .args_min = 1,
+    .args_max = USER_ARGS_MAX,
+    .run = run,
+};

@@ -1,0 +1,187 @@
+/*
+ * remote.c: questions to a running server, and errors that say what to do.
+ */
+#include "cli/remote.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/fields.h"
+
+enum { KEY_FILE_BYTES_MAX = 64 * 1024, ANSWER_BYTES_MAX = 256 * 1024 * 1024 };
+
+/* ---- where, and with which key ---- */
+
+/* As `hearth serve` would listen here; in the arena. */
+static const char *default_url(const struct cli *cli)
+{
+    const char *host = cli_env(cli->setup, "HEARTH_HOST"), *port = cli_env(cli->setup, "HEARTH_PORT");
+    bool everywhere = host == NULL || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+
+    if (!everywhere && str_ends(str_from(host), STR(".sock")))
+        return host;
+    bool literal = !everywhere && strchr(host, ':') != NULL;
+    return arena_printf(cli->arena, "http://%s%s%s:%s", literal ? "[" : "", everywhere ? "127.0.0.1" : host,
+                        literal ? "]" : "", port != NULL ? port : "4327");
+}
+
+static enum err read_key_file(const struct cli *cli, const char *name, const char **key, struct errinfo *info)
+{
+    struct str rest, line = STR_NONE;
+    char *data;
+    size_t len;
+
+    TRY(file_read_all(cli->setup->fs, AT_FDCWD, name, KEY_FILE_BYTES_MAX, &data, &len, info));
+    rest = (struct str){data, len};
+    (void)str_next(&rest, '\n', &line);
+    line = str_trim(line);
+    *key = line.len > 0 ? arena_strdup(cli->arena, line) : NULL;
+    mem_free(data);
+    return *key != NULL ? ERR_OK : err_set(info, ERR_INVALID, "%s has no key in its first line", name);
+}
+
+/* The first of "NAME:KEY,KEY,...", as the server takes them. */
+static const char *first_key(const struct cli *cli, const char *text)
+{
+    struct str rest = str_from(text), key = STR_NONE;
+
+    (void)str_next(&rest, ',', &key);
+    size_t colon = str_find(key, STR(":"));
+    if (colon != SIZE_MAX)
+        key = (struct str){key.ptr + colon + 1, key.len - colon - 1};
+    return arena_strdup(cli->arena, str_trim(key));
+}
+
+enum err remote_open(struct remote *remote, const struct cli *cli, const struct remote_options *options,
+                     struct errinfo *info)
+{
+    const char *url = options->url != NULL ? options->url : default_url(cli);
+
+    *remote = (struct remote){.cli = cli, .timeout_ms = options->timeout_ns / NS_PER_MS};
+    if (url == NULL)
+        return err_set(info, cli->arena->err, "no memory for the address");
+    if (options->api_keys.count > 0)
+        remote->api_key = first_key(cli, options->api_keys.items[0]);
+    remote->key = remote->api_key;
+    if (options->admin_key_file != NULL)
+        TRY(read_key_file(cli, options->admin_key_file, &remote->key, info));
+    if (options->admin_key != NULL)
+        remote->key = first_key(cli, options->admin_key);
+    return client_parse_url(url, &remote->url, info);
+}
+
+/* ---- errors ---- */
+
+static enum err no_server(const struct remote *remote, enum err err, struct errinfo *info)
+{
+    char url[CLIENT_URL_BYTES], why[128];
+    const char *colon = strrchr(info->text, ':'); /* the system's words are behind it */
+
+    if (err == ERR_TIMEOUT || err == ERR_CLOSED || err == ERR_CORRUPT)
+        return err;
+    snprintf(why, sizeof(why), "%.120s", colon != NULL ? colon + 2 : info->text);
+    return err_set(info, ERR_IO,
+                   "no server answers at %s (%s): start one with 'hearth serve MODEL', or say where it is with --url",
+                   client_url_text(&remote->url, url), why);
+}
+
+/* What the server said, in OpenAI's form or in Anthropic's. */
+static void server_words(const char *text, char *out, size_t size)
+{
+    yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
+    const char *message = fields_text(yyjson_doc_get_root(doc), "error.message", NULL);
+
+    snprintf(out, size, "%s", message != NULL ? message : "");
+    yyjson_doc_free(doc);
+}
+
+static enum err refused(const struct remote *remote, const char *path, int status, const char *text,
+                        struct errinfo *info)
+{
+    char url[CLIENT_URL_BYTES], words[256];
+
+    client_url_text(&remote->url, url);
+    server_words(text, words, sizeof(words));
+    const char *colon = words[0] != '\0' ? ": " : "";
+    switch (status) {
+    case 401:
+    case 403:
+        return err_set(info, ERR_DENIED, "%s does not let us%s%s; give its key with --admin-key-file FILE, or in HEARTH_ADMIN_KEY",
+                       url, colon, words);
+    case 404:
+        return err_set(info, ERR_NOT_FOUND, "%s knows no %.80s%s%s", url, path, colon, words);
+    case 400:
+    case 413:
+    case 422:
+        return err_set(info, ERR_INVALID, "%s refuses that%s%s", url, colon, words);
+    case 429:
+    case 503:
+        return err_set(info, ERR_BUSY, "%s cannot answer now%s%s; try again", url, colon, words);
+    default:
+        return err_set(info, ERR_IO, "%s answered with %d%s%s", url, status, colon, words);
+    }
+}
+
+/* ---- asking ---- */
+
+enum err remote_ask(const struct remote *remote, const char *path, const char *body, struct buf *text,
+                    struct errinfo *info)
+{
+    const struct client_request request = {
+        .url = &remote->url,
+        .method = body != NULL ? "POST" : "GET",
+        .path = path,
+        .key = remote->key,
+        .body = body,
+        .timeout_ms = remote->timeout_ms,
+    };
+    size_t before = text->len;
+    int status = 0;
+
+    enum err err = client_fetch(&request, &status, text, info);
+    if (text->err != ERR_OK)
+        return err_set(info, text->err, "the answer is too long");
+    if (err != ERR_OK)
+        return no_server(remote, err, info);
+    return status >= 200 && status < 300 ? ERR_OK : refused(remote, path, status, buf_str(text) + before, info);
+}
+
+enum err remote_ask_json(const struct remote *remote, const char *path, const char *body, yyjson_doc **doc,
+                         struct errinfo *info)
+{
+    char url[CLIENT_URL_BYTES];
+    struct buf text;
+
+    *doc = NULL;
+    buf_init(&text, ANSWER_BYTES_MAX);
+    enum err err = remote_ask(remote, path, body, &text, info);
+    if (err == ERR_OK) {
+        *doc = yyjson_read(buf_str(&text), text.len, 0);
+        if (!yyjson_is_obj(yyjson_doc_get_root(*doc)))
+            err = err_set(info, ERR_CORRUPT, "%s did not answer with JSON: is it hearth?", client_url_text(&remote->url, url));
+    }
+    if (err != ERR_OK) {
+        yyjson_doc_free(*doc);
+        *doc = NULL;
+    }
+    buf_fini(&text);
+    return err;
+}
+
+void remote_append_encoded(struct buf *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (isalnum(c) || strchr("-_.~", c) != NULL)
+            buf_append_char(out, (char)c);
+        else
+            buf_appendf(out, "%%%02X", c);
+    }
+}

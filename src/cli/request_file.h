@@ -1,0 +1,34 @@
+/*
+ * request_file.h: a request in a file: the JSON body of a chat, messages, responses or completions request, or plain text, which is a prompt.
+ */
+#ifndef HEARTH_CLI_REQUEST_FILE_H
+#define HEARTH_CLI_REQUEST_FILE_H
+
+#include <stddef.h>
+#include <yyjson.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+
+struct cli;
+struct json;
+
+struct request_file {
+    const char *name;
+    yyjson_doc *doc; /* NULL: plain text */
+    char *text;
+    size_t len;
+};
+
+/* "-" is standard input. ERR_INVALID: neither JSON nor text; or what reading gave. */
+enum err request_file_read(struct request_file *file, const struct cli *cli, const char *name,
+                           struct errinfo *info) NODISCARD;
+void request_file_free(struct request_file *file); /* a zeroed one is fine */
+
+/* What it is, by its fields: "chat", "messages", "responses" or "completions". */
+const char *request_file_dialect(const struct request_file *file);
+
+/* Its dialect and its fields into an open object; `model` and `dialect`, unless NULL, in place of its own. */
+void request_file_write(const struct request_file *file, const char *model, const char *dialect, struct json *json);
+
+#endif

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# `hearth launch`: what a client is started with, and what is said when it cannot be. The clients here are scripts of the same names that show
+# their arguments and variables.
+# shellcheck source=tests/support/suite.sh
+. "$(dirname "$0")/../support/suite.sh"
+# shellcheck source=tests/support/serve.sh
+. "$(dirname "$0")/../support/serve.sh"
+
+clients='claude codex opencode pi aider qwen goose open-webui env'
+
+client() { # NAME: puts it into PATH
+    mkdir -p bin
+    printf '#!/bin/sh\nfor arg; do printf "arg: %%s\\n" "$arg"; done\nenv\nexit 7\n' >"bin/$1"
+    chmod +x "bin/$1"
+    PATH=$PWD/bin:$PATH
+}
+
+test_claude_is_started() {
+    make_model
+    start
+    client claude
+    export ANTHROPIC_API_KEY=elsewhere ANTHROPIC_BASE_URL=http://elsewhere
+    run "$HEARTH" launch claude -- --continue 'two words'
+    expect_status 7 # its own
+    expect_out 'arg: --continue'
+    expect_out 'arg: two words'
+    grep -qx "ANTHROPIC_BASE_URL=$url" "$scratch/out" || fail 'another server'
+    grep -qx 'ANTHROPIC_AUTH_TOKEN=none' "$scratch/out" || fail 'no token'
+    grep -qx 'ANTHROPIC_MODEL=qwen3' "$scratch/out" || fail 'no model'
+    grep -qx 'CLAUDE_CODE_AUTO_COMPACT_WINDOW=4096' "$scratch/out" || fail 'no context'
+    grep -q '^ANTHROPIC_API_KEY' "$scratch/out" && fail 'the key of another service is still there'
+    stop
+}
+
+# The lines do in a shell what the launch does.
+test_printed_lines_start_it() {
+    make_model
+    start --api-key "it's-secret"
+    export HEARTH_API_KEY="it's-secret"
+    client opencode
+    client codex
+    run "$HEARTH" launch opencode --print
+    expect_status 0
+    grep -q 'secret' "$scratch/out" && fail 'the key was shown'
+    cp "$scratch/out" lines
+    run "$HEARTH" launch opencode
+    grep '^OPENCODE_CONFIG_CONTENT=' "$scratch/out" >launched || fail 'no configuration'
+    grep -qF "\"apiKey\":\"it's-secret\"" launched || fail 'no key'
+    run bash lines
+    grep '^OPENCODE_CONFIG_CONTENT=' "$scratch/out" >pasted
+    cmp -s launched pasted || fail "not the same: $(cat launched pasted)"
+    run "$HEARTH" launch codex --print -- exec 'a b'
+    cp "$scratch/out" lines
+    run bash lines
+    grep '^arg: ' "$scratch/out" >pasted
+    run "$HEARTH" launch codex -- exec 'a b'
+    grep '^arg: ' "$scratch/out" >launched
+    cmp -s launched pasted || fail "not the same: $(cat launched pasted)"
+    grep -qx "arg: model_providers.hearth.base_url=\"$url/v1\"" launched || fail 'another server'
+    stop
+}
+
+# Nothing of the user's is written.
+test_files_of_the_user_are_left_alone() {
+    make_model
+    start
+    export HOME=$PWD/home
+    mkdir home
+    for name in $clients; do
+        [ "$name" = env ] || client "$name"
+        run "$HEARTH" launch "$name" --print
+        expect_status 0
+        grep -q "$url" "$scratch/out" || fail "$name: no address"
+        grep -qE '\{(url|v1|key|model|context|output)' "$scratch/out" && fail "$name: a place was not filled"
+        run "$HEARTH" launch "$name"
+    done
+    [ -z "$(ls -A home)" ] || fail "written: $(find home)"
+    run "$HEARTH" launch pi
+    expect_status 1
+    expect_err "pi reads providers from ~/.pi/agent/models.json only, and hearth is not there: 'hearth launch pi --print' shows the lines"
+    mkdir -p home/.pi/agent
+    run "$HEARTH" launch pi --print
+    sed -n 's/^# once, into [^:]*: //p' "$scratch/out" >home/.pi/agent/models.json
+    run "$HEARTH" launch pi
+    expect_status 7
+    expect_out 'arg: hearth'
+    stop
+}
+
+test_what_is_missing_is_said() {
+    run "$HEARTH" launch claude --url http://127.0.0.1:1
+    expect_status 1
+    expect_err "no server answers at http://127.0.0.1:1 (Connection refused): start one with 'hearth serve MODEL'"
+    run "$HEARTH" launch emacs
+    expect_status 2
+    expect_err 'no client "emacs" is known here; these are: claude, codex, '
+    make_model
+    start
+    mkdir nothing
+    run env PATH="$PWD/nothing" "$HEARTH" launch claude
+    expect_status 1
+    expect_err "claude is not in PATH: get it with 'npm install -g @anthropic-ai/claude-code', or see what it needs with --print"
+    run "$HEARTH" launch claude --print -m gpt-9
+    expect_status 1
+    expect_err "does not serve gpt-9; 'hearth ps' lists its models"
+    stop
+}
+
+suite_main "$@"
