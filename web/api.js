@@ -1,0 +1,57 @@
+/*
+ * api.js: the admin API, with the key if the server wants one.
+ *
+ * The key is kept in sessionStorage: it ends with the tab, and no other site, tab or later visitor has it. Paths are relative to the page's
+ * own files, so that the server may stand behind a proxy that puts it below a folder.
+ */
+
+const root = new URL('../', import.meta.url);
+const slot = 'hearth.key';
+let denied = () => {};
+
+export class ApiError extends Error {
+    constructor(status, message) {
+        super(message);
+        this.status = status;
+    }
+}
+
+export const hasKey = () => sessionStorage.getItem(slot) !== null;
+export const setKey = (key) => sessionStorage.setItem(slot, key);
+export const forgetKey = () => sessionStorage.removeItem(slot);
+
+/* `fn(error)` is called when the server wants a key, or another one. */
+export function onDenied(fn) {
+    denied = fn;
+}
+
+export const serverUrl = () => root.href.replace(/\/$/, '');
+
+async function errorOf(response) {
+    const body = await response.json().catch(() => null);
+    return new ApiError(response.status, body?.error?.message ?? `The server answered ${response.status}.`);
+}
+
+/* GET without a body, else POST. Throws ApiError; status 0: nobody is there. */
+export async function ask(path, body) {
+    const headers = {};
+    const key = sessionStorage.getItem(slot);
+    if (key !== null) headers.authorization = `Bearer ${key}`;
+    if (body !== undefined) headers['content-type'] = 'application/json';
+    let response;
+    try {
+        response = await fetch(new URL(path, root), {
+            method: body === undefined ? 'GET' : 'POST',
+            headers,
+            body: body === undefined ? undefined : JSON.stringify(body),
+            cache: 'no-store',
+            signal: AbortSignal.timeout(body === undefined ? 10000 : 120000),
+        });
+    } catch (reason) {
+        throw new ApiError(0, `The server does not answer (${reason.message}).`);
+    }
+    if (response.ok) return response.json();
+    const error = await errorOf(response);
+    if (error.status === 401 || error.status === 403) denied(error);
+    throw error;
+}

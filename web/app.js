@@ -1,0 +1,131 @@
+/*
+ * app.js: the page: asks the admin API again and again, each part at its own pace, and hands the answers to the modules that show them.
+ *
+ *      admin/stats       overview.js, tiers.js        admin/models       models.js
+ *      admin/requests    requests.js                  admin/cache/tree   tree.js
+ *      admin/history     history.js
+ *
+ * A page that nobody sees asks nothing. A server that does not answer is asked less often, and the page says so.
+ */
+import { ask } from './api.js';
+import { showSnippets } from './connect.js';
+import { needsKey, setUpDialogs, signedIn } from './dialogs.js';
+import { $, announce, put, putAttribute } from './dom.js';
+import { redrawHistory, setUpHistory, showHistory } from './history.js';
+import { showModels } from './models.js';
+import { setUpOverview, showStats } from './overview.js';
+import { setUpProbe } from './probe.js';
+import { setUpRequests, showRequests } from './requests.js';
+import { setUpTiers, showTiers } from './tiers.js';
+import { setUpTree, showTree } from './tree.js';
+
+const TICK_MS = 500, RETRY_MS = 4000;
+
+const feeds = [
+    { path: 'admin/stats', every_ms: 2000, show: (answer) => { showStats(answer); showTiers(answer); } },
+    { path: 'admin/requests', every_ms: 1000, show: showRequests },
+    { path: 'admin/history', every_ms: 5000, show: showHistory },
+    { path: 'admin/models', every_ms: 5000, show: showModels },
+    { path: 'admin/cache/tree', every_ms: 10000, show: showTree },
+].map((feed) => ({ ...feed, due: 0, busy: false, error: null }));
+
+/* ---- asking ---- */
+
+let locked = true; /* until the first answer, and when a key is asked for */
+
+/* One failure is enough to say so: what the page shows of that part is old. */
+function showLink() {
+    const error = feeds.map((feed) => feed.error).find(Boolean);
+    const link = $('link');
+    if (locked && error && needsKey()) {
+        put(link, 'key needed');
+        putAttribute(link, 'data-state', 'wait');
+    } else {
+        if (error && link.dataset.state === 'ok') announce(error.message);
+        put(link, !error ? 'live' : error.status === 0 ? 'no connection' : error.message);
+        putAttribute(link, 'data-state', error ? 'bad' : 'ok');
+    }
+}
+
+/* True when there was an answer. */
+async function renew(feed) {
+    feed.busy = true;
+    try {
+        const answer = await ask(feed.path);
+        feed.error = null;
+        feed.due = performance.now() + feed.every_ms;
+        feed.show(answer);
+    } catch (error) {
+        if (error.status === undefined) throw error; /* a bug of this page, not an answer */
+        feed.error = error;
+        feed.due = performance.now() + RETRY_MS;
+        locked ||= needsKey();
+    } finally {
+        feed.busy = false;
+    }
+    showLink();
+    return !feed.error;
+}
+
+function tick() {
+    if (locked || document.hidden) return;
+    for (const feed of feeds) if (!feed.busy && performance.now() >= feed.due) renew(feed);
+}
+
+function renewAll() {
+    for (const feed of feeds) feed.due = 0;
+    tick();
+}
+
+/* One question first: whether a key is needed, and whether it is this one. Nobody there: asked again until someone is. */
+async function begin() {
+    if (await renew(feeds[0])) {
+        locked = false;
+        signedIn();
+        showSnippets();
+        renewAll();
+    } else if (!needsKey()) {
+        setTimeout(begin, RETRY_MS);
+    }
+}
+
+/* ---- the theme ---- */
+
+const THEMES = ['auto', 'light', 'dark'];
+const WORDS = { auto: 'as the system', light: 'light', dark: 'dark' };
+
+function showTheme(theme) {
+    put($('theme'), `◐ ${theme[0].toUpperCase()}${theme.slice(1)}`);
+    putAttribute($('theme'), 'aria-label', `Theme: ${WORDS[theme]}`);
+    redrawHistory();
+}
+
+function setUpTheme() {
+    const root = document.documentElement;
+    $('theme').addEventListener('click', () => {
+        const next = THEMES[(THEMES.indexOf(root.dataset.theme ?? 'auto') + 1) % THEMES.length];
+        if (next === 'auto') {
+            delete root.dataset.theme;
+            localStorage.removeItem('hearth.theme');
+        } else {
+            root.dataset.theme = next;
+            localStorage.setItem('hearth.theme', next);
+        }
+        showTheme(next);
+    });
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawHistory);
+    showTheme(root.dataset.theme ?? 'auto');
+}
+
+setUpTheme();
+setUpOverview();
+setUpRequests();
+setUpTiers(renewAll);
+setUpTree();
+setUpProbe();
+setUpDialogs(begin);
+showSnippets();
+await setUpHistory();
+document.addEventListener('visibilitychange', tick);
+setInterval(tick, TICK_MS);
+begin();

@@ -1,0 +1,64 @@
+/*
+ * models.js: the models, what they take, how long they stay, and what each can and cannot do (I48: a feature that cannot work says so).
+ */
+import { $, h, put, putAttribute, sync } from './dom.js';
+import * as format from './format.js';
+
+/* The names are those of enum pool_state. */
+const STATES = { ready: ['ok', 'ready'], loading: ['wait', 'loading'], unloading: ['wait', 'unloading'], failed: ['bad', 'failed'], known: ['off', 'not loaded'] };
+
+const FACTS = [
+    ['Memory', (model) => (model.memory_bytes > 0 ? format.bytes(model.memory_bytes) : '–')],
+    ['File', (model) => format.bytes(model.bytes)],
+    ['Context', (model) => (model.context > 0 ? `${format.exact(model.context)} tokens` : '–')],
+    ['Requests', (model) => format.exact(model.requests)],
+    ['Stays', (model) => stays(model)],
+];
+
+function stays(model) {
+    if (model.pinned) return 'pinned';
+    if (!(model.ttl_s > 0)) return 'until memory is short';
+    const left = Math.max(0, model.ttl_s - (model.idle_s ?? 0));
+    return model.idle_s > 0 ? `${format.age(left)} of ${format.age(model.ttl_s)} left` : format.age(model.ttl_s);
+}
+
+function makeModel(model) {
+    return h('li', { class: 'card model' },
+        h('div', { class: 'head' }, h('h3', {}, model.id), h('span', { class: 'badge state' })),
+        h('p', { class: 'chips' }),
+        h('p', { class: 'error' }),
+        h('dl', { class: 'pairs' }, ...FACTS.map(([title]) => h('div', {}, h('dt', {}, title), h('dd', {})))),
+        h('ul', { class: 'features', 'aria-label': `What works with ${model.id}` }));
+}
+
+function renewModel(element, model) {
+    const badge = element.querySelector('.state');
+    const [mark, word] = STATES[model.state] ?? ['off', model.state];
+    const state = model.state === 'loading' && model.progress > 0 ? `${word} ${format.percent(model.progress)}` : word;
+    put(badge, model.default ? `${state}, default` : state);
+    putAttribute(badge, 'data-state', mark);
+    put(element.querySelector('.error'), model.error ?? '');
+    sync(element.querySelector('.chips'), model.kinds ?? [], (kind) => kind, (kind) => h('span', { class: 'chip' }, kind));
+    const values = element.querySelectorAll('dd');
+    FACTS.forEach(([, show], i) => {
+        const text = show(model);
+        put(values[i], text);
+        values[i].parentElement.hidden = text === '–';
+    });
+    sync(element.querySelector('.features'), Object.entries(model.features ?? {}), ([name]) => name,
+        ([name]) => h('li', {}, h('span', {}, name.replaceAll('_', ' ')), h('b', {})),
+        (row, [, value]) => {
+            put(row.lastChild, value);
+            putAttribute(row, 'data-state', value === 'ok' ? 'ok' : value.startsWith('N/A') ? 'bad' : 'off');
+        });
+}
+
+/* The choice of the probe box follows. */
+function renewChoice(models) {
+    sync($('probe-model'), models, ({ id }) => id, ({ id }) => h('option', { value: id }, id));
+}
+
+export function showModels({ models }) {
+    sync($('model-list'), models, ({ id }) => id, makeModel, renewModel);
+    renewChoice(models);
+}

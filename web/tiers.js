@@ -1,0 +1,89 @@
+/*
+ * tiers.js: how full the tiers are, what they did, and clearing them, which is asked about first.
+ */
+import { ask } from './api.js';
+import { confirm } from './dialogs.js';
+import { $, announce, h, put, putAttribute, sync } from './dom.js';
+import * as format from './format.js';
+
+const TITLES = { device: 'Device', ram: 'RAM', ssd: 'SSD', remote: 'Shared store' };
+const STATES = { ok: 'ok', off: 'off', degraded: 'bad', read_only: 'bad' };
+
+const FACTS = [
+    ['Objects', (tier) => format.count(tier.objects)],
+    ['Hits', (tier) => format.count(tier.hits)],
+    ['Stored', (tier) => format.count(tier.stores)],
+    ['Evicted', (tier) => format.count(tier.evictions)],
+    ['Read', (tier) => format.bytes(tier.read_bytes)],
+    ['Written', (tier) => format.bytes(tier.written_bytes)],
+    ['Errors', (tier) => format.exact(tier.errors)],
+    ['Written today', (tier) => format.bytes(tier.written_today)],
+];
+/* What stays in an engine is neither written nor read; only a disk has a budget for a day. */
+const FACTS_OF = { device: 4, ram: 7 };
+
+let changed = () => {};
+
+/* One model that fails does not stop the others (I39), so both are told. */
+function clearedInWords(title, { cleared, device_tokens, failed }) {
+    const amounts = [cleared > 0 || !(device_tokens > 0) ? format.bytes(cleared) : '', device_tokens > 0 ? `${format.exact(device_tokens)} tokens` : ''];
+    const rest = failed?.length ? ` Not cleared: ${failed.map(({ model, message }) => `${model} (${message})`).join(', ')}.` : '';
+    return `Cleared ${title}: ${amounts.filter(Boolean).join(' and ')}.${rest}`;
+}
+
+async function clear(tier, title) {
+    const sure = await confirm(`Clear ${title}?`, `What ${tier === 'all' ? 'they hold' : 'it holds'} is forgotten, and has to be ` +
+        'computed again when it is asked for. Requests that run now are not disturbed.', 'Clear');
+    if (!sure) return;
+    let result;
+    try {
+        result = clearedInWords(title, await ask('admin/cache/clear', { tier }));
+    } catch (error) {
+        result = `Not cleared: ${error.message}`;
+    }
+    announce(result);
+    put($('cleared'), result);
+    changed();
+}
+
+function makeTier(tier) {
+    const title = TITLES[tier.tier] ?? tier.tier;
+    const button = h('button', { class: 'danger', type: 'button', 'data-clear': tier.tier, onclick: () => clear(tier.tier, title) }, `Clear ${title} …`);
+    return h('li', { class: 'card tier' },
+        h('div', { class: 'head' }, h('h3', {}, title), h('span', { class: 'badge' }), button),
+        h('p', { class: 'used' }, h('b', {}), h('span', { class: 'muted' })),
+        h('div', { class: 'gauge', role: 'meter', 'aria-label': `${title} used`, 'aria-valuemin': '0' }, h('span', { class: `source-${tier.tier}` })),
+        h('dl', { class: 'pairs' }, ...FACTS.slice(0, FACTS_OF[tier.tier]).map(([name]) => h('div', {}, h('dt', {}, name), h('dd', {})))));
+}
+
+function renewTier(element, tier) {
+    const badge = element.querySelector('.badge'), gauge = element.querySelector('.gauge'), used = element.querySelector('.used b');
+    put(badge, tier.state.replaceAll('_', ' '));
+    putAttribute(badge, 'data-state', STATES[tier.state] ?? 'off');
+    put(used, format.bytes(tier.used));
+    putAttribute(used, 'data-value', String(tier.used));
+    put(element.querySelector('.used span'), tier.cap > 0 ? ` of ${format.bytes(tier.cap)}` : '');
+    element.querySelector('button').hidden = tier.state === 'off';
+    gauge.hidden = !(tier.cap > 0);
+    putAttribute(gauge, 'aria-valuemax', String(tier.cap));
+    putAttribute(gauge, 'aria-valuenow', String(tier.used));
+    putAttribute(gauge, 'aria-valuetext', `${format.bytes(tier.used)} of ${format.bytes(tier.cap)}`);
+    gauge.firstChild.style.width = `${tier.cap > 0 ? Math.min(100, (100 * tier.used) / tier.cap) : 0}%`;
+    element.querySelectorAll('dd').forEach((value, i) => put(value, FACTS[i][1](tier)));
+}
+
+function renewMemory(memory) {
+    put($('memory'), memory && memory.ceiling_bytes > 0
+        ? `Memory ${format.bytes(memory.used_bytes)} of ${format.bytes(memory.ceiling_bytes)}, ${memory.level}` : '');
+}
+
+export function showTiers(stats) {
+    sync($('tiers'), stats.tiers, ({ tier }) => tier, makeTier, renewTier);
+    renewMemory(stats.memory);
+}
+
+/* `fn` is called after a tier was cleared. */
+export function setUpTiers(fn) {
+    changed = fn;
+    $('clear-all').addEventListener('click', () => clear('all', 'all tiers'));
+}
