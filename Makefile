@@ -132,7 +132,7 @@ endif
 
 # The microbenchmarks of bench/ are part of the program, too: `hearth bench NAME`.
 src_core := $(sort $(shell find src -name '*.c' ! -path src/main.c) $(wildcard bench/*_bench.c))
-obj_core := $(src_core:%.c=$(B)/%.o)
+obj_core := $(src_core:%.c=$(B)/%.o) $(B)/web/files.o
 # tests/<folder>/<name>_test.c is a suite; every other file below tests/support is shared by all suites.
 src_suite   := $(sort $(shell find tests -name '*_test.c'))
 suites      := $(src_suite:%.c=$(B)/%)
@@ -335,5 +335,6 @@ clean: ## remove what was built
 distclean: clean ## remove the private sysroot, too (downloads stay in the user's cache folder)
 	@rm -rf .deps
 
+include tools/web.mk
 include tools/lib.mk
 include tools/install.mk

@@ -48,7 +48,8 @@ inih       56      libinih-dev
 hiredis    1.0.0   libhiredis-dev
 cmocka     1.1.5   libcmocka-dev
 '
-packages="libc6-dev linux-libc-dev libgcc-s1 libstdc++6 libgomp1
+# The dashboard draws with uPlot; a build without it shows tables instead.
+packages="libc6-dev linux-libc-dev libgcc-s1 libstdc++6 libgomp1 node-uplot
 $(printf '%s' "$modules" | awk 'NF{print $3}')"
 peer_packages='llama.cpp-tools'
 
@@ -76,6 +77,7 @@ config_system() {
 # Written by tools/deps.sh; safe to delete.
 DEPS_MODE     := system
 DEPS_BACKENDS := $(backend_dir "$libdir")
+DEPS_UPLOT    := /usr/share/nodejs/uplot
 EOC
 }
 
@@ -302,6 +304,7 @@ DEPS_SYSROOT  := \$(CURDIR)/.deps/sysroot
 DEPS_LIBDIR   := \$(DEPS_SYSROOT)/usr/lib/$triplet
 DEPS_LOADER   := \$(DEPS_SYSROOT)/$loader
 DEPS_BACKENDS := \$(DEPS_SYSROOT)${backends#"$sysroot"}
+DEPS_UPLOT    := \$(DEPS_SYSROOT)/usr/share/nodejs/uplot
 EOC
 }
 

@@ -100,6 +100,7 @@ install_units := $(INSTALL_BUILD)/hearth.service $(INSTALL_BUILD)/hearth.tmpfile
 install_files := \
     755:$(install_program):bin/hearth \
     $(install_lib) \
+    $(if $(web_uplot),644:$(abspath $(DEPS_UPLOT)/../../doc/node-uplot/copyright):share/doc/hearth/copyright/node-uplot) \
     $(foreach f,$(wildcard LICENSE README.md CHANGELOG.md docs/*.md),644:$(f):share/doc/hearth/$(notdir $(f))) \
     644:contrib/grafana/hearth.json:share/doc/hearth/examples/grafana.json \
     644:$(T)/hearth.ini:share/hearth/hearth.ini \

@@ -102,7 +102,9 @@ const struct endpoint api_endpoints[] = {
     {HTTP_METHOD_GET, "/v1/health", "health", NULL, .open = true, .now = endpoint_health},
     {HTTP_METHOD_GET, "/ready", "ready", NULL, .open = true, .now = endpoint_ready},
     {HTTP_METHOD_GET, "/version", "version", NULL, .open = true, .now = endpoint_version},
-    {HTTP_METHOD_GET, "/", "root", NULL, .open = true, .now = endpoint_root},
+    {HTTP_METHOD_GET, "/", "root", NULL, .open = true, .now = endpoint_home},
+    {HTTP_METHOD_GET, "/ui", "ui", NULL, .open = true, .now = endpoint_page},
+    {HTTP_METHOD_GET, "/ui/{file...}", "ui", NULL, .open = true, .now = endpoint_page_file},
 };
 
 const size_t api_endpoints_count = COUNT_OF(api_endpoints);

@@ -129,6 +129,11 @@ void endpoint_version(const struct visit *visit);
 void endpoint_metrics(const struct visit *visit);
 void endpoint_slots(const struct visit *visit);
 
+/* ---- endpoints_web.c ---- */
+void endpoint_home(const struct visit *visit); /* the page for a browser, else endpoint_root */
+void endpoint_page(const struct visit *visit);
+void endpoint_page_file(const struct visit *visit);
+
 /* ---- endpoints_tokens.c ---- */
 void endpoint_tokenize(struct call *call);
 void endpoint_detokenize(struct call *call);

@@ -79,7 +79,7 @@ void endpoint_version(const struct visit *visit)
     visit_respond(visit, &body);
 }
 
-/* For people who come with a browser, and for programs that look whether someone is here. */
+/* For programs that look whether someone is here, and for people without a browser. */
 void endpoint_root(const struct visit *visit)
 {
     struct buf body;

@@ -160,6 +160,7 @@ DEPS_SYSROOT  := $(CURDIR)/.deps/sysroot
 DEPS_LIBDIR   := $(DEPS_SYSROOT)/usr/lib/x86_64-linux-gnu
 DEPS_LOADER   := $(DEPS_SYSROOT)/usr/lib64/ld-linux-x86-64.so.2
 DEPS_BACKENDS := $(DEPS_SYSROOT)/usr/lib/x86_64-linux-gnu/ggml/backends0
+DEPS_UPLOT    := $(DEPS_SYSROOT)/usr/share/nodejs/uplot
 EOF
     [ "$(readlink tree/.deps/sysroot/lib)" = usr/lib ] || fail '/lib is not usr/lib'
     case $(readlink tree/.deps/sysroot/usr/share/doc/libc6/link) in
@@ -415,7 +416,7 @@ test_system_libraries_are_taken() {
         rm -rf tree/.deps
         deps HEARTH_DEPS=$mode
         expect_status 0
-        printf 'DEPS_MODE     := system\nDEPS_BACKENDS := %s\n' "$PWD/lib/ggml/backends0" |
+        printf 'DEPS_MODE     := system\nDEPS_BACKENDS := %s\nDEPS_UPLOT    := %s\n' "$PWD/lib/ggml/backends0" /usr/share/nodejs/uplot |
             diff - <(grep -v '^#' tree/.deps/config.mk) || fail 'the configuration is another one'
     done
     expect_asked
@@ -444,7 +445,7 @@ test_old_system_libraries_are_named() {
 test_make_asks_again_for_another_mode() {
     setup
     cp "$top/Makefile" tree/
-    cp "$top/tools/install.mk" "$top/tools/lib.mk" tree/tools/
+    cp "$top"/tools/*.mk tree/tools/
     mkdir tree/src tree/tests
     deps
     expect_sysroot

@@ -122,7 +122,7 @@ test_licences_of_the_libraries() {
     install_ok
     local doc=$prefix/share/doc/hearth package
     cmp "$top/LICENSE" "$doc/LICENSE" || fail 'no licence of our own'
-    for package in libc6 libllama0 libggml0 libstdc++6 libgomp1; do
+    for package in libc6 libllama0 libggml0 libstdc++6 libgomp1 node-uplot; do
         [ -s "$doc/copyright/$package" ] || fail "no licence of $package"
     done
     # What is not installed has no licence there.
