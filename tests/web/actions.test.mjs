@@ -1,0 +1,166 @@
+/* actions.test.mjs: what a person does on the dashboard: watching a request, clearing a tier, probing a prompt; also without a mouse. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { startServer } from '../sdk/server.mjs';
+import { get, launch, openPage, post, settles, talk, text } from './browser.mjs';
+
+let server, browser;
+
+before(async () => {
+    [server, browser] = await Promise.all([startServer(process.env.MODEL, ['--ssd-dir', 'ssd', '-c', '32768']), launch()]);
+});
+
+after(async () => {
+    await browser?.close();
+    await server?.stop();
+});
+
+/* Objects: memory that was taken for them may stay taken. */
+const held = async (name) => (await get(server.url, '/admin/stats')).tiers.find(({ tier }) => tier === name).objects;
+const objectsShown = (page, name) => page.locator(`.tier[data-key=${name}] dl div`, { hasText: 'Objects' }).locator('dd').textContent();
+
+/* It goes on until its client leaves, or the large context is full. */
+test('a running request is shown with its numbers, and goes', async () => {
+    const { page, close } = await openPage(browser, server.url);
+    assert.ok(await page.isVisible('#live-none'));
+    const leave = new AbortController();
+    const answer = fetch(`${server.url}/v1/chat/completions`, {
+        method: 'POST', signal: leave.signal, headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ messages: [{ role: 'user', content: text(300, 5) }], n: 2, stream: true, temperature: 0, logit_bias: { 97: 90 } }),
+    });
+    await page.waitForFunction(() => document.querySelectorAll('#live li').length === 2);
+    const [first] = (await get(server.url, '/admin/requests')).requests;
+    const bar = page.locator('#live [role=progressbar]').first();
+    assert.equal(await bar.getAttribute('aria-valuemax'), String(first.prompt_tokens));
+    assert.equal(await page.textContent('#live-count'), '2 running');
+    assert.match(await page.textContent('#live .words'), /\d of [\d,]+ tokens/);
+    await page.waitForFunction(() => /generated · [\d.,]+ tok\/s/.test(document.querySelector('#live .words')?.textContent));
+    await answer;
+    leave.abort();
+    await page.waitForFunction(() => document.querySelectorAll('#live li').length === 0);
+    await page.waitForFunction(() => document.querySelector('#recent tbody .badge')?.textContent === 'client left');
+    await close();
+});
+
+test('clearing a tier is asked about, and does it', async () => {
+    await talk(server.url, 2, 21);
+    const { page, close } = await openPage(browser, server.url);
+    const before = await held('ram');
+    assert.ok(before > 0);
+    await settles(() => objectsShown(page, 'ram'), () => String(before));
+    await page.click('[data-clear=ram]');
+    assert.ok(await page.isVisible('#confirm'));
+    assert.match(await page.textContent('#confirm-title'), /Clear RAM\?/);
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'confirm-no');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.isVisible('#confirm'), false);
+    assert.equal(await held('ram'), before);
+    await page.click('[data-clear=ram]');
+    await page.keyboard.press('Escape');
+    assert.equal(await held('ram'), before);
+    await page.click('[data-clear=ram]');
+    await page.click('#confirm-yes');
+    await page.waitForFunction(() => /Cleared RAM/.test(document.getElementById('announcer').textContent));
+    assert.equal(await held('ram'), 0);
+    await settles(() => objectsShown(page, 'ram'), () => '0');
+    assert.ok(await held('ssd') > 0, 'the other tier keeps what it has');
+    await close();
+});
+
+test('all tiers are cleared at once', async () => {
+    await talk(server.url, 2, 31);
+    const { page, close } = await openPage(browser, server.url);
+    await page.waitForSelector('#tree li');
+    await page.click('#clear-all');
+    await page.click('#confirm-yes');
+    await page.waitForFunction(() => /Cleared all tiers/.test(document.getElementById('announcer').textContent));
+    const { tiers } = await get(server.url, '/admin/stats');
+    assert.deepEqual(tiers.filter(({ objects }) => objects > 0), []);
+    await page.waitForFunction(() => document.querySelectorAll('#tree li').length === 0);
+    assert.ok(await page.isVisible('#tree-none'));
+    await close();
+});
+
+test('a probe shows what would be reused, and where two prompts part', async () => {
+    const messages = await talk(server.url, 2, 41);
+    const other = [...messages.slice(0, 3), { role: 'user', content: 'lantern and something else' }];
+    const { page, close } = await openPage(browser, server.url);
+    await page.waitForSelector('#probe-model option', { state: 'attached' });
+    const model = await page.inputValue('#probe-model');
+    await page.fill('#probe-want', JSON.stringify(messages));
+    await page.click('#probe-form button');
+    await page.waitForSelector('.verdict');
+    const alone = await post(server.url, '/admin/cache/probe', { model, messages });
+    const reused = alone.prompt_tokens - alone.would.computed;
+    assert.ok(reused > 100);
+    assert.equal(await page.textContent('.verdict b'), `${reused} of ${alone.prompt_tokens}`);
+    assert.equal(await page.locator('.blocks span').count(), alone.blocks.length);
+
+    await page.fill('#probe-have', JSON.stringify({ messages: other }));
+    await page.click('#probe-form button');
+    const { first_difference: difference } = await post(server.url, '/admin/cache/probe', { model, messages, against: { messages: other } });
+    assert.ok(difference.token > 100);
+    await page.waitForFunction((token) => document.querySelector('.difference')?.textContent.includes(`token ${token}`), String(difference.token));
+    assert.ok((await page.textContent('.difference')).includes(difference.message));
+    assert.equal(await page.textContent('.have'), difference.have);
+    assert.equal(await page.textContent('.want'), difference.want);
+    assert.notEqual(await page.textContent('.have mark'), await page.textContent('.want mark'));
+
+    await page.fill('#probe-have', JSON.stringify(messages));
+    await page.click('#probe-form button');
+    await page.waitForFunction(() => document.getElementById('probe-result').textContent.includes('are the same'));
+    await close();
+});
+
+test('what a probe cannot read is said in the server\'s words', async () => {
+    const { page, close } = await openPage(browser, server.url, { expected: /400/ });
+    await page.fill('#probe-want', '[{"role": "nobody"}]');
+    await page.click('#probe-form button');
+    await page.waitForSelector('#probe-result .error');
+    assert.ok((await page.textContent('#probe-result .error')).length > 10);
+    await close();
+});
+
+/* ---- without a mouse ---- */
+
+test('everything can be reached and done by keys', async () => {
+    await talk(server.url, 2, 51);
+    const { page, close } = await openPage(browser, server.url);
+    await page.waitForSelector('#tree summary');
+    const focused = () => page.evaluate(() => {
+        const element = document.activeElement;
+        const style = getComputedStyle(element.matches('.switch input') ? element.nextElementSibling : element);
+        return { name: element.id || element.dataset.clear || element.name || element.className || element.textContent.slice(0, 20), seen: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2 };
+    });
+    await page.keyboard.press('Tab');
+    assert.equal((await focused()).name, 'skip');
+    const reached = [];
+    for (let presses = 0; presses < 80 && reached.at(-1) !== 'skip'; presses++) {
+        await page.keyboard.press('Tab');
+        const { name, seen } = await focused();
+        if (await page.evaluate(() => document.activeElement === document.body)) break;
+        assert.ok(seen, `the focus on ${name} cannot be seen`);
+        reached.push(name);
+    }
+    for (const name of ['theme', 'span', 'range', 'ram', 'ssd', 'clear-all', 'tree-order', 'probe-want', 'probe-have', 'probe-model'])
+        assert.ok(reached.includes(name), `${name} of ${reached}`);
+
+    await page.focus('input[name=span][value=session]');
+    await page.keyboard.press('ArrowRight');
+    assert.equal(await page.isChecked('input[name=span][value=all_time]'), true);
+    await page.focus('#tree summary');
+    const open = () => page.$eval('#tree details', (details) => details.open);
+    const was = await open();
+    await page.keyboard.press('Enter');
+    assert.equal(await open(), !was);
+    await page.focus('[data-clear=ram]');
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'confirm-yes');
+    await page.keyboard.press('Enter');
+    await page.waitForFunction(() => /Cleared RAM/.test(document.getElementById('announcer').textContent));
+    assert.equal(await held('ram'), 0);
+    assert.equal(await page.evaluate(() => document.activeElement.dataset.clear), 'ram', 'the focus is back where it was');
+    await close();
+});

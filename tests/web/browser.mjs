@@ -1,0 +1,77 @@
+/*
+ * browser.mjs: a browser for the tests of this folder, and pages that are watched: no message on the console, no breach of the policy, no
+ * request to anyone but the server under test, ever.
+ */
+import assert from 'node:assert/strict';
+import { chromium } from 'playwright-core';
+
+export const launch = () => chromium.launch({ executablePath: process.env.BROWSER, args: ['--disable-gpu'] });
+
+/* Opens the page of `url` and waits until it is live. `expected`: messages that this test provokes. */
+export async function openPage(browser, url, { expected = null, live = true, ...context } = {}) {
+    const complaints = [];
+    const place = await browser.newContext({ reducedMotion: 'reduce', ...context });
+    const page = await place.newPage();
+    page.setDefaultTimeout(15000);
+    const complain = (text) => { if (!expected?.test(text)) complaints.push(text); };
+
+    page.on('console', (message) => { if (message.type() !== 'log') complain(`${message.type()}: ${message.text()}`); });
+    page.on('pageerror', (error) => complain(`error: ${error.message}`));
+    page.on('request', (request) => { if (new URL(request.url()).origin !== url) complain(`asked ${request.url()}`); });
+    await page.addInitScript(() => addEventListener('securitypolicyviolation', (event) => console.error(`policy: ${event.violatedDirective}`)));
+    await page.goto(url);
+    if (live) await page.waitForSelector('#link[data-state=ok]');
+    return {
+        page,
+        /* To be called at the end of each test. */
+        close: async () => {
+            await place.close();
+            assert.deepEqual(complaints, []);
+        },
+    };
+}
+
+export async function get(url, path, headers = {}) {
+    const response = await fetch(url + path, { headers });
+    assert.equal(response.status, 200, path);
+    return response.json();
+}
+
+export async function post(url, path, body, headers = {}) {
+    const response = await fetch(url + path, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, body: JSON.stringify(body) });
+    assert.equal(response.status, 200, `${path}: ${await response.clone().text()}`);
+    return response.json();
+}
+
+const WORDS = 'river stone lamp cloud harvest window copper violin garden thunder paper anchor meadow candle bridge winter'.split(' ');
+export const text = (count, seed) => Array.from({ length: count }, (_, i) => WORDS[(i * seed + (i % 5) + seed) % WORDS.length]).join(' ');
+
+/* A conversation of some turns; returns its messages, the last one an answer. */
+export async function talk(url, turns, seed = 3, headers = {}) {
+    const messages = [{ role: 'system', content: text(150, 7) }];
+    for (let turn = 0; turn < turns; turn++) {
+        messages.push({ role: 'user', content: text(40, seed + turn) });
+        const answer = await post(url, '/v1/chat/completions', { messages, max_tokens: 8 }, headers);
+        messages.push({ role: 'assistant', content: answer.choices[0].message.content });
+    }
+    return messages;
+}
+
+/* What the page's own formatter makes of a value. */
+export const format = (page, name, value) => page.evaluate(async ([n, v]) => (await import('/ui/format.js'))[n](v), [name, value]);
+
+/* Waits until what `read` gives (of the page) equals what `want` gives (of the API): the page asks in its own time. */
+export async function settles(read, want) {
+    let got, wanted;
+    for (let tries = 0; tries < 60; tries++) {
+        got = await read();
+        wanted = await want();
+        try {
+            assert.deepEqual(got, wanted);
+            return;
+        } catch {
+            await new Promise((resolve) => setTimeout(resolve, 250));
+        }
+    }
+    assert.deepEqual(got, wanted);
+}

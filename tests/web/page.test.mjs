@@ -1,0 +1,226 @@
+/* page.test.mjs: what the dashboard shows is what the API says; in both themes, on a phone, and for a reader of the screen. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { startServer } from '../sdk/server.mjs';
+import { format, get, launch, openPage, settles, talk } from './browser.mjs';
+
+let server, browser;
+
+const stats = () => get(server.url, '/admin/stats');
+
+before(async () => {
+    [server, browser] = await Promise.all([startServer(process.env.MODEL, ['--ssd-dir', 'ssd']), launch()]);
+    await talk(server.url, 3);
+    await talk(server.url, 2, 11);
+    await settles(async () => (await stats()).session.requests, () => 5); /* a request is counted when its answer is out */
+});
+
+after(async () => {
+    await browser?.close();
+    await server?.stop();
+});
+
+const valueOf = (page, selector) => page.$eval(selector, (element) => Number(element.dataset.value));
+
+test('efficiency, sources and sums are those of the API', async () => {
+    const { page, close } = await openPage(browser, server.url);
+    const { session } = await stats();
+    assert.ok(session.efficiency > 0.3 && session.tokens.computed > 100, 'the talks have used the cache');
+    await settles(() => page.textContent('#efficiency'), () => format(page, 'percent', session.efficiency));
+    assert.equal(await valueOf(page, '#efficiency'), session.efficiency);
+    for (const source of ['device', 'ram', 'ssd', 'computed'])
+        assert.equal(await valueOf(page, `#sources li[data-key=${source}] b`), session.tokens[source], source);
+    assert.equal(await valueOf(page, '#facts [data-key=saved] dd'), session.prompt_tokens - session.tokens.computed);
+    assert.equal(await valueOf(page, '#facts [data-key=requests] dd'), 5);
+    assert.equal(await page.textContent('#facts [data-key=generated] dd'), await format(page, 'count', session.generated_tokens));
+    const widths = await page.$$eval('#sources-bar span', (parts) => parts.map((part) => parseFloat(part.style.width)));
+    assert.ok(Math.abs(widths.reduce((sum, width) => sum + width, 0) - 100) < 0.01, 'the parts of the bar are a whole');
+    await close();
+});
+
+test('reasons are those of the API, in words', async () => {
+    const { page, close } = await openPage(browser, server.url);
+    const wanted = Object.entries((await stats()).miss).filter(([, times]) => times > 0).sort();
+    assert.ok(wanted.length >= 1);
+    const shown = await page.$$eval('#miss li', (rows) => rows.map((row) => [row.dataset.key, Number(row.querySelector('b').dataset.value)]));
+    assert.deepEqual(shown.sort(), wanted);
+    assert.ok(!(await page.textContent('#miss')).includes('_'), 'no name of an enum is shown');
+    await close();
+});
+
+test('recent requests with where they came from and why not more', async () => {
+    const { page, close } = await openPage(browser, server.url);
+    await talk(server.url, 6, 17);
+    await settles(async () => (await stats()).session.requests, () => 11);
+    const { recent } = await get(server.url, '/admin/requests');
+    const wanted = recent.map(({ id, prompt_tokens }) => [id, prompt_tokens]);
+    const shown = () => page.$$eval('#recent tbody tr', (rows) => rows.map((row) => [row.dataset.key, Number(row.querySelector('[data-value]').dataset.value)]));
+    await settles(shown, () => wanted.slice(0, 10));
+    await page.click('#recent-all');
+    assert.deepEqual(await shown(), wanted);
+    const short = recent.find(({ reason }) => reason === 'short');
+    const why = await page.textContent(`#recent tr[data-key="${short.id}"] .why`);
+    assert.match(why, /What is held ends there/);
+    assert.ok(why.includes(`in ${short.message}`));
+    await close();
+});
+
+test('models and tiers are those of the API', async () => {
+    const { page, close } = await openPage(browser, server.url);
+    const [model] = (await get(server.url, '/admin/models')).models;
+    await page.waitForSelector('.model');
+    const card = await page.textContent('.model');
+    for (const part of [model.id, 'ready, default', await format(page, 'bytes', model.memory_bytes), ...model.kinds])
+        assert.ok(card.includes(part), part);
+    const features = await page.$$eval('.model .features li', (rows) => rows.map((row) => [row.dataset.key, row.lastChild.textContent]));
+    assert.deepEqual(features, Object.entries(model.features));
+    const tiers = async () => (await stats()).tiers.map(({ tier, used }) => [tier, used]);
+    await settles(() => page.$$eval('.tier', (cards) => cards.map((tier) => [tier.dataset.key, Number(tier.querySelector('.used b').dataset.value)])), tiers);
+    assert.ok((await tiers()).find(([tier]) => tier === 'ram')[1] > 0, 'something is held');
+    await close();
+});
+
+test('the tree has every node, and stays as it was opened', async () => {
+    const { page, close } = await openPage(browser, server.url);
+    const { nodes } = await get(server.url, '/admin/cache/tree');
+    assert.ok(nodes.length >= 3, 'two conversations share a beginning');
+    await page.waitForSelector('#tree li');
+    assert.deepEqual((await page.$$eval('#tree li', (rows) => rows.map((row) => row.dataset.key))).sort(), nodes.map(({ key }) => key).sort());
+    for (const { key, parent } of nodes.filter(({ parent }) => parent !== null))
+        assert.ok(await page.$(`#tree li[data-key="${parent}"] li[data-key="${key}"]`), 'a child stands below its parent');
+    await page.click('#tree summary');
+    await page.selectOption('#tree-order', 'uses');
+    assert.equal(await page.$eval('#tree details', (details) => details.open), false);
+    await close();
+});
+
+test('the history as bars, or as a table without uPlot', async () => {
+    const { page, close } = await openPage(browser, server.url, { expected: /404/ });
+    const drawn = (await fetch(`${server.url}/ui/uplot.js`)).ok;
+    if (drawn) {
+        await page.waitForSelector('#history-chart canvas');
+        const colours = await page.$eval('#history-chart canvas', (canvas) => {
+            const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+            const seen = new Map();
+            for (let i = 0; i < data.length; i += 4) if (data[i + 3] === 255) seen.set(`${data[i]},${data[i + 1]},${data[i + 2]}`, (seen.get(`${data[i]},${data[i + 1]},${data[i + 2]}`) ?? 0) + 1);
+            return [...seen.values()].filter((pixels) => pixels > 20).length;
+        });
+        assert.ok(colours >= 2, 'bars of at least two sources');
+        await page.click('#history-details summary');
+    } else {
+        assert.equal(await page.isVisible('#history-chart'), false);
+    }
+    const history = await get(server.url, '/admin/history');
+    const sum = (values) => values.reduce((total, value) => total + value, 0);
+    await page.waitForSelector('#history-table td');
+    const cells = await page.$$eval('#history-table tbody tr', (rows) => rows.map((row) => [...row.querySelectorAll('td')].map((cell) => Number(cell.textContent.replaceAll(',', '')))));
+    ['device', 'ram', 'ssd', 'computed'].forEach((source, i) => assert.equal(sum(cells.map((row) => row[i])), sum(history[source]), source));
+    await close();
+});
+
+test('the lines to paste work, and are copied', async () => {
+    const { page, close } = await openPage(browser, server.url, { permissions: ['clipboard-read', 'clipboard-write'] });
+    const item = page.locator('#snippets li', { hasText: 'curl' });
+    await item.getByRole('button').click();
+    const line = await page.evaluate(() => navigator.clipboard.readText());
+    assert.equal(line, await item.locator('pre').textContent());
+    assert.ok(line.includes(`${server.url}/v1/chat/completions`));
+    assert.equal(await item.getByRole('button').textContent(), 'Copied');
+    const { execFileSync } = await import('node:child_process');
+    assert.match(execFileSync('bash', ['-c', line], { stdio: ['ignore', 'pipe', 'ignore'] }).toString(), /"object":"chat.completion"/);
+    await close();
+});
+
+/* ---- themes and sizes ---- */
+
+/* The lowest contrast of any visible text with what is behind it. */
+const worstContrast = (page) => page.evaluate(() => {
+    const context = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    const over = (colours) => {
+        context.clearRect(0, 0, 1, 1);
+        for (const colour of colours) {
+            context.fillStyle = colour;
+            context.fillRect(0, 0, 1, 1);
+        }
+        return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    };
+    const light = (rgb) => {
+        const [r, g, b] = rgb.map((value) => (value / 255 <= 0.03928 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    let worst = [Infinity, ''];
+    for (const element of document.querySelectorAll('body *')) {
+        const text = [...element.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data.trim()).join('');
+        if (!text || !element.checkVisibility({ visibilityProperty: true }) || element.closest('.hidden, .skip, noscript')) continue;
+        const grounds = [];
+        for (let behind = element; behind; behind = behind.parentElement) grounds.unshift(getComputedStyle(behind).backgroundColor);
+        const [a, b] = [light(over([...grounds, getComputedStyle(element).color])), light(over(grounds))];
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < worst[0]) worst = [ratio, `${element.tagName} "${text.slice(0, 40)}" ${ratio.toFixed(2)}`];
+    }
+    return worst;
+});
+
+for (const colorScheme of ['light', 'dark'])
+    test(`the ${colorScheme} theme is legible`, async () => {
+        const { page, close } = await openPage(browser, server.url, { colorScheme });
+        await page.waitForSelector('#recent tbody tr');
+        const ground = await page.$eval('body', (body) => getComputedStyle(body).backgroundColor);
+        const [red] = ground.match(/\d+/g).map(Number);
+        assert.equal(red > 128, colorScheme === 'light', ground);
+        const [ratio, where] = await worstContrast(page);
+        assert.ok(ratio >= 4.5, where);
+        await close();
+    });
+
+test('a theme can be chosen, and is kept', async () => {
+    const { page, close } = await openPage(browser, server.url, { colorScheme: 'light' });
+    const ground = () => page.$eval('body', (body) => getComputedStyle(body).backgroundColor);
+    const light = await ground();
+    await page.click('#theme');
+    await page.click('#theme');
+    assert.match(await page.textContent('#theme'), /Dark/);
+    const dark = await ground();
+    assert.notEqual(dark, light);
+    await page.reload();
+    assert.equal(await ground(), dark);
+    await page.click('#theme');
+    assert.equal(await ground(), light);
+    await close();
+});
+
+test('a phone of 360 pixels shows all of it', async () => {
+    const { page, close } = await openPage(browser, server.url, { viewport: { width: 360, height: 740 } });
+    await page.waitForSelector('#recent tbody tr');
+    await page.waitForSelector('#tree li');
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);
+    const beyond = await page.$$eval('main *', (elements) => elements.filter((element) => element.checkVisibility() &&
+        !element.closest('pre, .scroll, .hidden, thead') && element.getBoundingClientRect().right > 361).map((element) => element.outerHTML.slice(0, 80)));
+    assert.deepEqual(beyond, []);
+    await close();
+});
+
+/* ---- readers of the screen ---- */
+
+test('landmarks, names and references are there', async () => {
+    const { page, close } = await openPage(browser, server.url);
+    await page.waitForSelector('#recent tbody tr');
+    for (const landmark of ['banner', 'navigation', 'main', 'contentinfo']) assert.equal(await page.getByRole(landmark).count(), 1, landmark);
+    for (const name of ['Overview', 'Requests', 'Models', 'Cache', 'Probe', 'Connect'])
+        assert.equal(await page.getByRole('region', { name, exact: true }).count(), 1, name);
+    const wrong = await page.evaluate(() => {
+        const ids = [...document.querySelectorAll('[id]')].map((element) => element.id);
+        const bad = ids.filter((id, i) => ids.indexOf(id) !== i).map((id) => `twice: ${id}`);
+        for (const name of ['aria-labelledby', 'aria-describedby'])
+            for (const element of document.querySelectorAll(`[${name}]`))
+                if (!document.getElementById(element.getAttribute(name))) bad.push(`${name}: ${element.getAttribute(name)}`);
+        for (const link of document.querySelectorAll('a[href^="#"]')) if (!document.querySelector(link.hash)) bad.push(`link: ${link.hash}`);
+        return bad;
+    });
+    assert.deepEqual(wrong, []);
+    for (const role of ['button', 'radio', 'combobox', 'textbox', 'progressbar', 'meter', 'img', 'table'])
+        for (const element of await page.getByRole(role).all())
+            assert.ok((await element.ariaSnapshot()).includes('"') || (await element.getAttribute('aria-label')), `${role} without a name: ${await element.evaluate((node) => node.outerHTML.slice(0, 90))}`);
+    await close();
+});
