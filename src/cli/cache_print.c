@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/units.h"
-#include "bench/sheet.h"
+#include "report/sheet.h"
 #include "cli/cache.h"
 #include "cli/fields.h"
 

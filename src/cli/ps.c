@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/units.h"
-#include "bench/sheet.h"
+#include "report/sheet.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/fields.h"
