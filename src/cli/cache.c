@@ -64,8 +64,8 @@ static const struct action actions[] = {
     {"unpin", "KEY|REQUEST", 1, 1, cache_remote_unpin, NULL, cache_print_pin},
     {"probe", "REQUEST [REQUEST]", 1, 2, cache_remote_probe, NULL, cache_print_probe},
     {"warm", "REQUEST", 1, 1, cache_remote_warm, NULL, cache_print_warm},
-    {"export", "FILE [KEY]", 1, 2, cache_remote_export, NULL, cache_print_moved},
-    {"import", "FILE", 1, 1, cache_remote_import, NULL, cache_print_moved},
+    {"export", "FOLDER [KEY]", 1, 2, cache_remote_export, cache_dir_export, cache_print_moved},
+    {"import", "FOLDER", 1, 1, cache_remote_import, cache_dir_import, cache_print_moved},
     {"dump", "FILE", 1, 1, NULL, NULL, NULL},
 };
 
@@ -154,7 +154,7 @@ const struct command command_cache = {
     .name = "cache",
     .summary = "Look at the cache of a server or of a directory, and steer it.",
     .usage = "stats | ls | verify | gc | clear | show KEY | pin KEY|REQUEST | unpin KEY|REQUEST |\n"
-             "                    probe REQUEST [REQUEST] | warm REQUEST | export FILE [KEY] | import FILE | dump FILE [options]",
+             "                    probe REQUEST [REQUEST] | warm REQUEST | export FOLDER [KEY] | import FOLDER | dump FILE [options]",
     .table = {.command = "cache", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct cache_options),
     .args_min = 1,

@@ -66,6 +66,8 @@ enum err cache_dir_show(struct cache_run *run, struct buf *json, struct errinfo 
 enum err cache_dir_verify(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
 enum err cache_dir_gc(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
 enum err cache_dir_clear(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
+enum err cache_dir_export(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
+enum err cache_dir_import(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
 
 /* The keys that objects of a directory are made with. */
 struct cache_keys {

@@ -70,9 +70,9 @@ enum err cache_read_keys(const struct cli *cli, const struct cache_options *opti
 
 /* ---- opening ---- */
 
-static enum err held_by_another(const struct cache_run *run, struct errinfo *info)
+static enum err held_by_another(const char *path, struct errinfo *info)
 {
-    return err_set(info, ERR_BUSY, "a server uses %s: ask it with --url instead, or end it first", run->options->dir);
+    return err_set(info, ERR_BUSY, "a server uses %s: ask it with --url instead, or end it first", path);
 }
 
 /* A slip in a name must not make a directory. */
@@ -86,28 +86,36 @@ static enum err check_exists(const struct cache_run *run, struct errinfo *info)
     return ERR_OK;
 }
 
-static enum err open_tier(struct cache_run *run, bool read_only, struct tier **tier, struct errinfo *info)
+static enum err open_at(const struct cache_run *run, const char *path, bool read_only, struct tier **tier, struct errinfo *info)
 {
     struct cache_keys keys;
+
+    TRY(cache_read_keys(run->cli, run->options, &keys, info));
+    const struct tier_ssd_options options = {
+        .path = path,
+        .key = keys.key,
+        .seal_key = keys.sealed ? &keys.seal_key : NULL,
+        .bytes_max = BYTES_MAX,
+        .read_only = read_only,
+        .sync = true,
+        .close_wait_ns = UNLINK_WAIT_NS,
+        .fs = run->cli->setup->fs,
+        .clock = run->cli->setup->clock,
+    };
+    enum err err = tier_ssd_open(tier, &options, info);
+    seal_wipe(&keys, sizeof(keys));
+    return err == ERR_BUSY ? held_by_another(path, info) : err;
+}
+
+static enum err open_tier(struct cache_run *run, bool read_only, struct tier **tier, struct errinfo *info)
+{
 
     if (run->options->tier != NULL && strcmp(run->options->tier, "ssd") != 0 && strcmp(run->options->tier, "all") != 0)
         return err_set(info, ERR_INVALID, "a directory has the tier ssd only, not %s", run->options->tier);
     if (run->options->model != NULL || run->options->tenant != NULL || run->options->pinned)
         return err_set(info, ERR_INVALID, "names of models and tenants, and pins, are not on the disk: ask a running server");
     TRY(check_exists(run, info));
-    TRY(cache_read_keys(run->cli, run->options, &keys, info));
-    const struct tier_ssd_options options = {
-        .path = run->options->dir,
-        .key = keys.key,
-        .seal_key = keys.sealed ? &keys.seal_key : NULL,
-        .bytes_max = BYTES_MAX,
-        .read_only = read_only,
-        .fs = run->cli->setup->fs,
-        .clock = run->cli->setup->clock,
-    };
-    enum err err = tier_ssd_open(tier, &options, info);
-    seal_wipe(&keys, sizeof(keys));
-    return err == ERR_BUSY ? held_by_another(run, info) : err;
+    return open_at(run, run->options->dir, read_only, tier, info);
 }
 
 /* ---- what lies there beside objects ---- */
@@ -353,7 +361,7 @@ static enum err collect(struct tier *tier, struct items *items, struct errinfo *
 
 /* ---- verify ---- */
 
-/* A get that is waited for. */
+/* A get or put that is waited for. */
 struct wait {
     struct lock lock;
     struct cond done;
@@ -372,24 +380,41 @@ static void on_done(enum tier_result result, void *arg)
     lock_leave(&wait->lock);
 }
 
+static void wait_init(struct wait *wait)
+{
+    *wait = (struct wait){0};
+    lock_init(&wait->lock, "wait", LOCK_RANK_QUEUE);
+    cond_init(&wait->done);
+}
+
+/* How it went; not to be used again. */
+static enum tier_result wait_end(struct wait *wait)
+{
+    lock_enter(&wait->lock);
+    while (!wait->over)
+        cond_wait(&wait->done, &wait->lock);
+    lock_leave(&wait->lock);
+    cond_fini(&wait->done);
+    lock_fini(&wait->lock);
+    return wait->result;
+}
+
+static enum tier_result read_to(struct tier *tier, const struct hash256 *key, void *data, uint64_t bytes)
+{
+    struct wait wait;
+
+    wait_init(&wait);
+    tier->ops->get(tier, key, data, bytes, on_done, &wait, NULL);
+    return wait_end(&wait);
+}
+
 static enum tier_result read_one(struct tier *tier, const struct item *item)
 {
-    struct wait wait = {0};
     void *data = mem_try_alloc(item->bytes);
+    enum tier_result result = data != NULL ? read_to(tier, &item->key, data, item->bytes) : TIER_ERROR;
 
-    if (data == NULL)
-        return TIER_ERROR;
-    lock_init(&wait.lock, "verify", LOCK_RANK_QUEUE);
-    cond_init(&wait.done);
-    tier->ops->get(tier, &item->key, data, item->bytes, on_done, &wait, NULL);
-    lock_enter(&wait.lock);
-    while (!wait.over)
-        cond_wait(&wait.done, &wait.lock);
-    lock_leave(&wait.lock);
-    cond_fini(&wait.done);
-    lock_fini(&wait.lock);
     mem_free(data);
-    return wait.result;
+    return result;
 }
 
 struct verdicts {
@@ -489,7 +514,7 @@ static enum err empty_leftovers(struct cache_run *run, uint64_t *files, uint64_t
 
     enum err err = ssd_dir_open(&dir, run->cli->setup->fs, run->options->dir, false, &removed, info);
     if (err != ERR_OK)
-        return err == ERR_BUSY ? held_by_another(run, info) : err;
+        return err == ERR_BUSY ? held_by_another(run->options->dir, info) : err;
     struct leftovers before = leftovers_of(run, "quarantine");
     ssd_dir_empty_quarantine(&dir);
     struct leftovers after = leftovers_of(run, "quarantine");
@@ -527,4 +552,77 @@ enum err cache_dir_clear(struct cache_run *run, struct buf *out, struct errinfo 
     json_key_uint(&json, "objects", count);
     json_close(&json, '}');
     return ERR_OK;
+}
+
+/* ---- to and from a folder, which is a directory of the same form ---- */
+
+struct copy {
+    struct tier *from, *to;
+    uint64_t objects, bytes, refused;
+};
+
+static enum tier_result write_one(struct tier *tier, const struct tier_meta *meta, const void *data)
+{
+    struct wait wait;
+
+    wait_init(&wait);
+    if (!tier->ops->put(tier, meta, data, on_done, &wait))
+        on_done(TIER_FULL, &wait);
+    return wait_end(&wait);
+}
+
+/* Verified when it is read: what is damaged is not spread. */
+static bool copy_one(const struct tier_meta *meta, void *arg)
+{
+    struct copy *copy = arg;
+    void *data = mem_try_alloc(meta->bytes);
+    bool good = data != NULL && read_to(copy->from, &meta->key, data, meta->bytes) == TIER_OK &&
+                write_one(copy->to, meta, data) == TIER_OK;
+
+    mem_free(data);
+    copy->objects += good;
+    copy->bytes += good ? meta->bytes : 0;
+    copy->refused += !good;
+    return true;
+}
+
+static void write_moved(const struct copy *copy, struct buf *out)
+{
+    struct json json = json_to(out);
+
+    json_open(&json, '{');
+    json_key_uint(&json, "objects", copy->objects);
+    json_key_uint(&json, "bytes", copy->bytes);
+    json_key_uint(&json, "refused", copy->refused);
+    json_close(&json, '}');
+}
+
+enum err cache_dir_export(struct cache_run *run, struct buf *out, struct errinfo *info)
+{
+    struct copy copy = {0};
+
+    if (run->args_count > 1)
+        return err_set(info, ERR_INVALID, "of a directory all is exported; a running server exports the path of one key");
+    TRY(open_tier(run, true, &copy.from, info));
+    enum err err = open_at(run, run->args[0], false, &copy.to, info);
+    if (err == ERR_OK)
+        copy.from->ops->each(copy.from, copy_one, &copy);
+    tier_close(&copy.to);
+    tier_close(&copy.from);
+    write_moved(&copy, out);
+    return err;
+}
+
+enum err cache_dir_import(struct cache_run *run, struct buf *out, struct errinfo *info)
+{
+    struct copy copy = {0};
+
+    TRY(open_tier(run, false, &copy.to, info));
+    enum err err = open_at(run, run->args[0], true, &copy.from, info);
+    if (err == ERR_OK)
+        copy.from->ops->each(copy.from, copy_one, &copy);
+    tier_close(&copy.from);
+    tier_close(&copy.to);
+    write_moved(&copy, out);
+    return err;
 }

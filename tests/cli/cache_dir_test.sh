@@ -105,6 +105,37 @@ test_gc_by_age() {
     [ "$(objects | wc -l)" = 0 ] || fail 'files are left'
 }
 
+# What was exported, removed and imported again is found by the next server.
+test_export_and_import() {
+    fill
+    count=$(objects | wc -l)
+    cache export taken
+    expect_status 0
+    expect_out "$count objects, "
+    [ "$(objects | wc -l)" = "$count" ] || fail 'it took them away'
+    file=$(find taken -name '*.hobj' | sort | tail -1)
+    cache clear
+    cache import taken
+    expect_status 0
+    expect_out "$count objects, "
+    cache verify
+    expect_out "$count objects, "
+    expect_out 'all are whole'
+    start --ssd-dir "$PWD/ssd" --ssd-free 1MiB
+    ask /v1/completions "{\"prompt\": \"$(letters 7 1000)\", \"max_tokens\": 4}"
+    grep -qE '"ssd":[1-9]' body || fail "nothing came from the disk: $(cat body)"
+    stop
+    printf 'x' | dd of="$file" bs=1 seek=$(($(stat -c %s "$file") - 1)) conv=notrunc 2>/dev/null
+    cache clear
+    cache import taken
+    expect_status 0
+    expect_out '; 1 refused'
+    cache export more 0123456789
+    expect_status 2
+    cache import nowhere
+    expect_status 1
+}
+
 test_keys() {
     fill
     run env HEARTH_STATE_DIR="$PWD/other" "$HEARTH" cache ls --dir ssd

@@ -134,6 +134,21 @@ test_clear_gc_and_verify() {
     stop
 }
 
+test_export_and_import() {
+    mkdir files
+    start_warm --admin-files "$PWD/files"
+    cache export taken
+    expect_status 0
+    grep -qE '^[1-9][0-9,]* objects, ' "$scratch/out" || fail 'nothing was exported'
+    cache clear --tier all
+    cache import taken
+    expect_status 0
+    grep -qE '^[1-9][0-9,]* objects, ' "$scratch/out" || fail 'nothing was imported'
+    cache probe prompt.txt
+    grep -qE ' ram [1-9]' "$scratch/out" || fail 'it is not there'
+    stop
+}
+
 test_the_admin_key() {
     make_model
     printf 'top-secret\n' >admin
