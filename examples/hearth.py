@@ -360,6 +360,7 @@ class _Stats(Structure):
         *((name, c_uint64) for name in _HELD.split()),
         ("bytes_by_tier", _TIERS),
         *((name, c_uint64) for name in "bytes_index bytes_budget bytes_cap bytes_memory flights flight_waits".split()),
+        *((name, _TIERS) for name in "bytes_read_by_tier bytes_written_by_tier ns_read_by_tier ns_written_by_tier".split()),
     ]
 
 

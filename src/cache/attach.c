@@ -13,8 +13,9 @@
 #include "cache/cache.h"
 #include "tier/tier_ssd.h"
 
-enum { DRAIN_MS_DEFAULT = 5000 };
+enum { DRAIN_MS_DEFAULT = 5000, REST_PART = 8 };
 #define BYTES_MAX_DEFAULT (UINT64_C(32) << 30)
+#define REST_BYTES_MAX    (UINT64_C(512) << 20)
 
 static int error_of(enum err err)
 {
@@ -45,6 +46,8 @@ static struct tier_ssd_options to_tier(const struct hearth_cache *cache,
         .payload_mac = options->payload_mac,
         .read_only = options->read_only,
         .close_wait_ns = drain_ms * NS_PER_MS,
+        /* What waits to be written cannot leave memory: not more than a part of it waits for a writer that rests. */
+        .rest_bytes_max = MIN(budget_cap(cache->budget) / REST_PART, REST_BYTES_MAX),
         .fs = cache->fs,
         .clock = cache->clock,
     };

@@ -406,6 +406,8 @@ void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms)
     bool in_time = true;
 
     retry_all(cache);
+    if (cache->slow != NULL && cache->slow->ops->flush != NULL) /* its writers are not to rest any more; whether all came in time is seen below */
+        (void)!cache->slow->ops->flush(cache->slow, timeout_ms * NS_PER_MS);
     lock_enter(&cache->lock);
     while (cache->operations > 0 && in_time)
         in_time = cond_wait_until(&cache->changed, &cache->lock, deadline_ns);

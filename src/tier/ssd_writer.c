@@ -384,7 +384,7 @@ static bool is_hurried_locked(const struct tier_ssd *ssd) REQUIRES(lock)
 {
     return ssd->flushes > 0 || ssd->closing || ssd->stop ||
            ssd->puts.count > ssd->options.queue_items_max / 2 ||
-           ssd->puts_bytes > ssd->options.queue_bytes_max / 2;
+           ssd->puts_bytes > ssd->options.rest_bytes_max;
 }
 
 /* After a put that began then. */

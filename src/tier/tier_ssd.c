@@ -242,6 +242,7 @@ static void fill_defaults(struct tier_ssd_options *options)
     options->readers = MIN(options->readers, SSD_THREADS_MAX / 2);
     options->queue_items_max = options->queue_items_max ? options->queue_items_max : QUEUE_ITEMS;
     options->queue_bytes_max = options->queue_bytes_max ? options->queue_bytes_max : QUEUE_BYTES;
+    options->rest_bytes_max = options->rest_bytes_max ? options->rest_bytes_max : options->queue_bytes_max / 2;
     options->retry_ns = options->retry_ns ? options->retry_ns : NS_PER_S;
     options->fs = options->fs ? options->fs : file_sys_real();
     options->clock = options->clock ? options->clock : clock_real();

@@ -46,6 +46,7 @@ struct tier_ssd_options {
     unsigned writers, readers;  /* threads; 0 = 2 and 4 */
     uint64_t queue_items_max;   /* puts that wait; 0 = 1024 */
     uint64_t queue_bytes_max;   /* of them, in the callers' memory; 0 = 1 GiB */
+    uint64_t rest_bytes_max;    /* puts that wait beyond which writers do not rest any more; 0 = half of queue_bytes_max */
     uint64_t queue_wait_ns;     /* how long a put may wait for room in the queue */
     bool write_inline;          /* after that: write in the thread of the caller, instead of refusing */
     uint64_t close_wait_ns;     /* how long close may go on writing */

@@ -168,6 +168,7 @@ test_what_is_wrong_is_said() {
     expect_status 2
     expect_err 'did you mean "ctx-size"?'
     # Other commands read the same file.
+    export XDG_STATE_HOME=$PWD XDG_CACHE_HOME=$PWD # it looks for folders there
     run "$HEARTH" doctor --config h.ini
     expect_status 0
 }
