@@ -68,6 +68,7 @@ static void note_death(struct sched *sched)
     uint64_t now = sched_now_ns(sched);
 
     revival->deaths = revival->started_ns > 0 && now - revival->started_ns > stable_ns ? 1 : revival->deaths + 1;
+    revival->started_ns = 0; /* an attempt that fails is not the end of a long life */
     revival->next_ns = now + pause_ns(revival->deaths);
 }
 

@@ -107,7 +107,7 @@ struct job {
 struct revival {
     bool dead;       /* known to be, and everything it had is forgotten */
     uint32_t deaths; /* in a row */
-    uint64_t started_ns, next_ns; /* started: 0 = by whoever loaded the engine */
+    uint64_t started_ns, next_ns; /* started: 0 = by whoever loaded the engine, or it is dead */
 };
 
 struct sched {
