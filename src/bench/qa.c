@@ -22,7 +22,6 @@ enum {
     LEAVE_TOKENS = 512,     /* that a cancelled answer would have had */
     LEAVE_AFTER = 3,
     TEXT_BYTES_MAX = 1 << 20,
-    STORE_MS = 300,         /* a scheduler lingers for 100 */
     MESSAGES = 6,
 };
 
@@ -228,7 +227,6 @@ static void probe_ab(struct stage *stage)
 {
     ask_together(stage, QA_PROBE_AB, "cold");
     /* What they wrote is what the others are measured by, and it is written when nothing was asked for a while. */
-    clock_sleep_ns(clock_real(), STORE_MS * NS_PER_MS);
     server_settle(&stage->server);
     ask_together(stage, QA_PROBE_AB, "warm");
     ask_alone(stage, QA_PROBE_AB, "exact", 'a', &stage->talks[0]);

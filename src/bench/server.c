@@ -27,7 +27,6 @@ enum {
     PAUSE_MS = 10,
     ASK_MS = 60 * 1000,
     SETTLE_MS = 60 * 1000,
-    QUIET_LOOKS = 2,
     SHOWN_BYTES = 300,
     STARTS_MAX = 3,
 };
@@ -345,14 +344,12 @@ double server_metric(const struct server *server, const char *name)
     return value;
 }
 
-/* A client is told of its end before the scheduler counts it as one to be stored: a single look may come in between. */
+/* What was answered counts as unsaved from before its client was told: one look is enough. */
 void server_settle(const struct server *server)
 {
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), SETTLE_MS * NS_PER_MS);
 
-    for (int quiet = 0; quiet < QUIET_LOOKS && clock_mono_ns(clock_real()) < deadline_ns; quiet++) {
+    while ((server_metric(server, "hearth_sched_active") > 0 || server_metric(server, "hearth_sched_unsaved") > 0) &&
+           clock_mono_ns(clock_real()) < deadline_ns)
         clock_sleep_ns(clock_real(), PAUSE_MS * NS_PER_MS);
-        if (server_metric(server, "hearth_sched_active") > 0 || server_metric(server, "hearth_sched_unsaved") > 0)
-            quiet = -1;
-    }
 }
