@@ -3,11 +3,11 @@
 # The files are served as they lie in web/: nothing is bundled or minified, so that what a browser shows in its inspector is what is here.
 # uPlot is Debian's node-uplot (tools/deps.sh); without it the page draws no charts and shows the same numbers in tables.
 
-web_files := $(sort $(wildcard web/*.html web/*.css web/*.js web/*.svg))
+web_files := $(filter-out web/no-uplot.js,$(sort $(wildcard web/*.html web/*.css web/*.js web/*.svg)))
 # NAME=FILE: what comes from elsewhere and under which name.
 web_uplot := $(if $(wildcard $(DEPS_UPLOT)/dist/uPlot.esm.js),\
     uplot.js=$(DEPS_UPLOT)/dist/uPlot.esm.js uplot.css=$(DEPS_UPLOT)/dist/uPlot.min.css)
-web_all   := $(foreach f,$(web_files),$(notdir $(f))=$(f)) $(web_uplot)
+web_all   := $(foreach f,$(web_files),$(notdir $(f))=$(f)) $(or $(web_uplot),uplot.js=web/no-uplot.js)
 
 # Rewritten only when the list is another one, like $(B)/flags.
 ifdef DEPS_MODE

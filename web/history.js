@@ -127,9 +127,8 @@ export async function setUpHistory() {
     document.body.append(probe);
     $('history-details').addEventListener('toggle', () => bins && renewTable());
     for (const input of document.querySelectorAll('input[name=range]')) input.addEventListener('change', renew);
-    try {
-        uPlot = (await import('./uplot.js')).default;
-    } catch {
+    uPlot = (await import('./uplot.js')).default;
+    if (!uPlot) {
         $('history-chart').hidden = true;
         $('history-details').open = true;
         return;

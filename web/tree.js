@@ -46,8 +46,10 @@ function rowOf(node, most) {
 function branchOf(node, most, compare) {
     if (node.children.length === 0) return h('li', { 'data-key': node.key }, h('div', { class: 'leaf' }, ...rowOf(node, most)));
     const children = [...node.children].sort(compare).map((child) => branchOf(child, most, compare));
-    const details = h('details', { open: !closed.has(node.key) }, h('summary', {}, ...rowOf(node, most)), h('ul', {}, ...children));
-    details.addEventListener('toggle', () => (details.open ? closed.delete(node.key) : closed.add(node.key)));
+    const summary = h('summary', {}, ...rowOf(node, most));
+    const details = h('details', { open: !closed.has(node.key) }, summary, h('ul', {}, ...children));
+    /* Keys click, too. The event `toggle` comes later, maybe after the tree was renewed. */
+    summary.addEventListener('click', () => (details.open ? closed.add(node.key) : closed.delete(node.key)));
     return h('li', { 'data-key': node.key }, details);
 }
 
