@@ -471,6 +471,19 @@ static void use_plan(struct world *world, struct open_plan *open, struct seen *s
 
 /* ---- storing ---- */
 
+/* A plan keeps what it has leased, also when that has left the index since. */
+static bool is_leased(const struct world *world, size_t id)
+{
+    for (size_t i = 0; i < PLANS; i++) {
+        const struct open_plan *open = &world->plans[i];
+        size_t count = open->plan != NULL ? hearth_plan_info(open->plan)->objects_count : 0;
+        for (size_t n = 0; n < count; n++)
+            if (open->ids[n] == id)
+                return true;
+    }
+    return false;
+}
+
 static void add_record(struct world *world, const struct record *record)
 {
     struct record *list = world->records;
@@ -478,7 +491,7 @@ static void add_record(struct world *world, const struct record *record)
     for (size_t i = 0; i < world->records_count; i++)
         if (list[i].space == record->space && list[i].kind == record->kind &&
             list[i].begin == record->begin && list[i].end == record->end &&
-            common(&list[i].string, &record->string) == record->end)
+            common(&list[i].string, &record->string) == record->end && !is_leased(world, i))
             list[i].held = false; /* it was gone, or this could not have been stored */
     list[world->records_count++] = *record;
 }
