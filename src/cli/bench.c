@@ -204,11 +204,10 @@ double bench_bytes_per_token(struct bench *bench, const struct server *server)
     return tokens > 0 ? (double)SAMPLE_BYTES / (double)tokens : 0;
 }
 
-bool bench_ask(struct bench *bench, const struct client_url *url, const char *text, uint32_t tokens,
-               struct ask_result *result)
+bool bench_ask(struct bench *bench, const struct client_url *url, const struct ask_message *messages, size_t count,
+               uint32_t tokens, struct ask_result *result)
 {
-    const struct ask_message prompt = {NULL, text};
-    const struct ask ask = {.url = url, .messages = &prompt, .messages_count = 1, .max_tokens = tokens,
+    const struct ask ask = {.url = url, .messages = messages, .messages_count = count, .max_tokens = tokens,
                             .timeout_ms = bench->options->timeout_ns / NS_PER_MS};
     struct errinfo info = {0};
 

@@ -62,8 +62,8 @@ void bench_fail(struct bench *bench, const char *fmt, ...) PRINTF(2, 3);
 double bench_bytes_per_token(struct bench *bench, const struct server *server);
 
 /* One completion of `text`. Complains and gives false unless there is an answer; the caller finishes the result in any case. */
-bool bench_ask(struct bench *bench, const struct client_url *url, const char *text, uint32_t tokens,
-               struct ask_result *result) NODISCARD;
+bool bench_ask(struct bench *bench, const struct client_url *url, const struct ask_message *messages, size_t count,
+               uint32_t tokens, struct ask_result *result);
 
 /* The subcommands: fill the sheet. */
 extern const struct sheet_column bench_prefix_columns[], bench_load_columns[], bench_peer_columns[];

@@ -86,14 +86,21 @@ static void forget(struct side *side)
     side->outcome = (struct outcome){0};
 }
 
+/* What is said: messages, and all their texts in a row, by which it is known what was said before. */
+struct speech {
+    const struct ask_message *messages;
+    size_t count;
+    struct str words;
+};
+
 /* Adds to the outcome when it counts; `answer` (may be NULL) gets the text. */
-static bool say(struct side *side, const struct buf *text, uint32_t tokens, bool counts, struct buf *answer)
+static bool say(struct side *side, struct speech speech, uint32_t tokens, bool counts, struct buf *answer)
 {
-    struct str words = {buf_str(text), text->len};
+    struct str words = speech.words;
     struct ask_result result;
     double cpu_s = process_cpu_s(side->server.process);
 
-    if (!bench_ask(side->bench, &side->server.url, buf_str(text), tokens, &result)) {
+    if (!bench_ask(side->bench, &side->server.url, speech.messages, speech.count, tokens, &result)) {
         side->failed = true;
         ask_result_fini(&result);
         return false;
@@ -129,7 +136,8 @@ static void extend(const struct side *side, struct buf *text, double part, uint6
     words_append(text, (size_t)(part * side->tokens * side->bytes_per_token) + 1, seed);
 }
 
-/* A prompt of two parts, and whether its time counts. */
+/* A chat: a system prompt and what the user says, or the latter alone (second = 0); and whether its time counts. As agents ask: what a model cannot
+ * be cut within, it can be cut between. */
 struct line {
     double first;
     uint64_t first_seed;
@@ -140,12 +148,18 @@ struct line {
 
 static bool say_line(struct side *side, struct line line)
 {
-    struct buf text = piece(side, line.first, line.first_seed);
+    struct buf first = piece(side, line.first, line.first_seed), second = piece(side, line.second, line.second_seed);
+    struct buf words;
+    bool two = line.second > 0;
+    const struct ask_message messages[] = {{two ? "system" : "user", buf_str(&first)}, {"user", buf_str(&second)}};
 
-    if (line.second > 0)
-        extend(side, &text, line.second, line.second_seed);
-    bool good = say(side, &text, 1, line.counts, NULL);
-    buf_fini(&text);
+    buf_init(&words, TEXT_BYTES_MAX);
+    buf_append(&words, buf_str(&first), first.len);
+    buf_append(&words, buf_str(&second), two ? second.len : 0);
+    bool good = say(side, (struct speech){messages, two ? 2 : 1, {buf_str(&words), words.len}}, 1, line.counts, NULL);
+    buf_fini(&words);
+    buf_fini(&second);
+    buf_fini(&first);
     return good;
 }
 
@@ -184,7 +198,8 @@ static bool shape_turns(struct side *side, uint64_t seed)
     for (uint64_t turn = 0; good && turn <= TURNS; turn++) {
         struct buf answer;
         buf_init(&answer, TEXT_BYTES_MAX);
-        good = say(side, &text, ANSWER_TOKENS, turn > 0, &answer);
+        const struct ask_message prompt = {NULL, buf_str(&text)};
+        good = say(side, (struct speech){&prompt, 1, {buf_str(&text), text.len}}, ANSWER_TOKENS, turn > 0, &answer);
         buf_append(&text, buf_str(&answer), answer.len);
         extend(side, &text, 0.03, seed + 1 + turn);
         buf_fini(&answer);

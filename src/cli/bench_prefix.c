@@ -88,7 +88,9 @@ static bool measure(struct prefix *prefix, const char *name, uint64_t seed, uint
     struct ask_result result;
     struct buf text = prompt(prefix, seed, edit);
     bool cold = name != NULL && strcmp(name, "cold") == 0;
-    bool good = bench_ask(prefix->bench, &prefix->server.url, buf_str(&text), (uint32_t)prefix->bench->options->generate, &result);
+    const struct ask_message prompt = {NULL, buf_str(&text)};
+    bool good = bench_ask(prefix->bench, &prefix->server.url, &prompt, 1, (uint32_t)prefix->bench->options->generate,
+                          &result);
 
     if (good && cold) {
         prefix->cold_ttft_ms = result.ttft_ms;
