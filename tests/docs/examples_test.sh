@@ -117,4 +117,31 @@ test_options_in_the_documentation_exist() {
     [ ! -s unknown ] || fail "no such options: $(tr '\n' ' ' <unknown)"
 }
 
+# ARCHITECTURE.md has a phrase for every module, and for none that is not there any more. A paragraph begins with its folder's name; `prefix*`
+# stands for many.
+test_architecture_names_every_module() {
+    for folder in "$top"/src/*/; do
+        name=$(basename "$folder")
+        awk -v RS= -v name="**$name**" 'index($0, name) == 1' "$top/ARCHITECTURE.md" | grep -oE '`[a-z_0-9]+\*?`' | tr -d '`' >named
+        [ -s named ] || fail "$name has no paragraph"
+        ls "$folder" | sed -n 's/\.[ch]$//p' | grep -v '_impl$' | sort -u >modules
+        while read -r pattern; do
+            grep -qE "^${pattern/\*/.*}$" modules || fail "$name has no $pattern"
+        done <named
+        sed 's/\*/.*/' named >patterns
+        grep -vxEf patterns modules >missing
+        [ ! -s missing ] || fail "$name: not named: $(tr '\n' ' ' <missing)"
+    done
+}
+
+# Links between the pages lead somewhere.
+test_links_lead_somewhere() {
+    for page in "$top"/*.md "$top"/docs/*.md "$top"/docs/*/*.md; do
+        grep -oE '\]\([^)#: ]+[)#]' "$page" | sed 's/^](//; s/.$//' | while read -r target; do
+            [ -e "$(dirname "$page")/$target" ] || echo "${page#"$top"/}: $target"
+        done
+    done >broken
+    [ ! -s broken ] || fail "$(cat broken)"
+}
+
 suite_main "$@"
