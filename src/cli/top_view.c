@@ -303,8 +303,10 @@ static void draw_ended(struct pen *pen, yyjson_val *request)
     put_id(pen, fields_get(request, "id"));
     put(pen, STYLE_PLAIN, " %-14.14s ", fields_text(request, "model", "-"));
     put(pen, style_of_part(prompt > 0 ? reused / prompt : 0), "%.0f of %.0f reused", reused, prompt);
-    put(pen, STYLE_PLAIN, ", %s, first token after %s", fields_text(request, "reason", "-"),
-        seconds_text(fields_number(request, "ttft_s", NAN), ttft));
+    /* "none": there was nothing more to reuse. */
+    if (strcmp(fields_text(request, "reason", "none"), "none") != 0)
+        put(pen, STYLE_PLAIN, ", %s", fields_text(request, "reason", ""));
+    put(pen, STYLE_PLAIN, ", first token after %s", seconds_text(fields_number(request, "ttft_s", NAN), ttft));
     end_line(pen);
 }
 
