@@ -223,7 +223,7 @@ else
 	@$(MAKE) --no-print-directory test SYSTEM=1
 endif
 
-# Until the server exists this shows that everything works: a model (MODEL=, or a small random one), loaded, answering one prompt.
+# The demo model has random weights: its words have no sense, its speed and its cache are those of any other.
 MODEL  ?= build/demo.gguf
 serve: all ## serve a model (MODEL=FILE; a demo model if none is given; more options in ARGS=)
 	@test -e '$(MODEL)' || $(B)/hearth model make --out '$(MODEL)'

@@ -32,8 +32,8 @@ function clearedInWords(title, { cleared, device_tokens, failed }) {
 }
 
 async function clear(tier, title) {
-    const sure = await confirm(`Clear ${title}?`, `What ${tier === 'all' ? 'they hold' : 'it holds'} is forgotten, and has to be ` +
-        'computed again when it is asked for. Requests that run now are not disturbed.', 'Clear');
+    const sure = await confirm(`Clear ${title}?`, (tier === 'all' ? 'What they hold is forgotten, and' : 'What it holds is forgotten; what no other tier has') +
+        ' must be computed again when it is asked for. Requests that run now are not disturbed.', 'Clear');
     if (!sure) return;
     let result;
     try {

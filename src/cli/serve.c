@@ -55,7 +55,7 @@ static const struct option_desc options_table[] = {
     {"load-timeout", 0, OPTION_DURATION, AT(load_ns), .value = "TIME", .initial = "5m", .min = NS_PER_MS,
      .max = 24 * 3600 * NS_PER_S, .help = "How long a request waits for its model to be loaded."},
     {"warmup", 0, OPTION_FLAG, AT(warm), .initial = "on",
-     .help = "Run one token when a model is loaded and nobody waits for it."},
+     .help = "Run one token when a model is loaded and nobody waits for it; with --no-warmup the first request does that."},
     {"host", 0, OPTION_TEXT, AT(host), .value = "ADDRESS", .initial = "127.0.0.1",
      .help = "Address to listen on, or a path ending in .sock."},
     {"port", 0, OPTION_UINT, AT(port), .value = "N", .initial = "4327", .max = 65535,

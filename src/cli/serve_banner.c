@@ -63,8 +63,10 @@ static void print_urls(FILE *out, const struct serve_place *place)
     const char *host = reachable(place->host);
     const char *left = strchr(host, ':') != NULL ? "[" : "", *right = *left != '\0' ? "]" : "";
 
-    fprintf(out, "  OpenAI   http://%s%s%s:%u/v1\n  Anthropic http://%s%s%s:%u\n\n", left, host, right,
+    fprintf(out, "  OpenAI   http://%s%s%s:%u/v1\n  Anthropic http://%s%s%s:%u\n", left, host, right,
             place->port, left, host, right, place->port);
+    fprintf(out, "  page     http://%s%s%s:%u/ (what is reused, what missed and why)\n\n", left, host, right,
+            place->port);
     fprintf(out, "  curl http://%s%s%s:%u/v1/chat/completions \\\n", left, host, right, place->port);
 }
 

@@ -291,6 +291,22 @@ static void draw_requests(struct pen *pen)
         draw_request(pen, request);
 }
 
+/* As the line in the log has it: "diverged at 27540 (user[3])". */
+static void put_reason(struct pen *pen, yyjson_val *request, double prompt)
+{
+    const char *reason = fields_text(request, "reason", "none"), *message = fields_text(request, "message", NULL);
+    double at = fields_number(request, "first_difference", prompt);
+
+    if (strcmp(reason, "none") == 0)
+        return;
+    put(pen, STYLE_PLAIN, ", %s", reason);
+    if (strcmp(reason, "cold") == 0 || at >= prompt)
+        return;
+    put(pen, STYLE_PLAIN, " at %.0f", at);
+    if (message != NULL)
+        put(pen, STYLE_PLAIN, " (%s)", message);
+}
+
 static void draw_ended(struct pen *pen, yyjson_val *request)
 {
     static const char *const tiers[] = {"device", "ram", "ssd", "remote"};
@@ -303,8 +319,8 @@ static void draw_ended(struct pen *pen, yyjson_val *request)
     put_id(pen, fields_get(request, "id"));
     put(pen, STYLE_PLAIN, " %-14.14s ", fields_text(request, "model", "-"));
     put(pen, style_of_part(prompt > 0 ? reused / prompt : 0), "%.0f of %.0f reused", reused, prompt);
-    put(pen, STYLE_PLAIN, ", %s, first token after %s", fields_text(request, "reason", "-"),
-        seconds_text(fields_number(request, "ttft_s", NAN), ttft));
+    put_reason(pen, request, prompt);
+    put(pen, STYLE_PLAIN, ", first token after %s", seconds_text(fields_number(request, "ttft_s", NAN), ttft));
     end_line(pen);
 }
 

@@ -53,6 +53,10 @@ test_the_printed_line_works() {
     run bash line
     expect_status 0
     expect_out '"object":"chat.completion"'
+    # And the page, as a browser asks for it.
+    run curl -sS -H 'Accept: text/html' "$(sed -n 's/^ *page *\(http[^ ]*\) .*/\1/p' served)"
+    expect_status 0
+    expect_out '<title>hearth'
     stop
     grep -q '\[route\] 1 model=qwen3 route=continuous reason=batch kinds=full' log || fail "no route: $(cat log)"
     grep -qE '\[cache\] 1 miss prompt_tokens=[0-9]+ read_tokens=0 ' log || fail "no miss: $(cat log)"

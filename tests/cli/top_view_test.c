@@ -15,8 +15,8 @@ static const char stats_text[] =
 static const char requests_text[] =
     "{\"requests\":[{\"id\":\"req_1\",\"model\":\"m\\u001b[2J\",\"phase\":\"prefill\",\"prompt_tokens\":400,\"cached_tokens\":100,\"computed_tokens\":"
     "100,\"generated_tokens\":0,\"tokens_per_s\":0,\"eta_s\":2,\"age_s\":1}],\"recent\":[{\"id\":\"req_old\",\"when\":1,\"model\":\"m\","
-    "\"prompt_tokens\":10,\"tokens\":{\"ram\":8},\"reason\":\"short\",\"ttft_s\":0.5},{\"id\":\"req_new\",\"when\":2,\"model\":\"m\",\"prompt_tokens\":"
-    "10,\"tokens\":{},\"reason\":\"cold\",\"ttft_s\":0.25}]}";
+    "\"prompt_tokens\":10,\"tokens\":{\"ram\":9},\"reason\":\"none\",\"ttft_s\":0.5},{\"id\":\"req_new\",\"when\":2,\"model\":\"m\",\"prompt_tokens\":"
+    "10,\"tokens\":{\"ram\":4},\"reason\":\"diverged\",\"first_difference\":4,\"message\":\"user[1]\",\"ttft_s\":0.25}]}";
 
 static struct buf picture;
 static yyjson_doc *stats, *requests;
@@ -56,8 +56,8 @@ static void test_a_plain_picture(void **state)
         "1 running\n"
         "  req_1                  m?[2J          prefill   [########........]  50 % of 400, +0 at 0.0 tok/s, 2.0 s left, 1.0 s old\n"
         "ended\n"
-        "  req_new                m              0 of 10 reused, cold, first token after 250 ms\n"
-        "  req_old                m              8 of 10 reused, short, first token after 500 ms\n");
+        "  req_new                m              4 of 10 reused, diverged at 4 (user[1]), first token after 250 ms\n"
+        "  req_old                m              9 of 10 reused, first token after 500 ms\n");
 }
 
 /* Columns that a terminal would show of a line: without escape sequences, whole characters. */

@@ -108,13 +108,40 @@ test_options_in_the_documentation_exist() {
         "$HEARTH" help --man "$command"
     done | sed 's/\\-/-/g' | grep -o -- '--[a-z][a-z0-9-]*' | sort -u >known
     sed 's/^--no-/--/' known | sort -u - known >all
-    printf -- '--version\n--fault\n' >>all
+    printf -- '--version\n--fault\n--provider\n' >>all # the last one is Pi's
     # In backquotes and behind `hearth`: what is an option of ours.
-    grep -hoE '`(hearth [a-z]+[^`]*|--[a-z][^`]*)`' "$top"/README.md "$top"/docs/{operations,api,models,clients,cache}.md |
+    grep -hoE '`(hearth [a-z]+[^`]*|--[a-z][^`]*)`' "$top"/README.md "$top"/docs/{admin,api,bench,cache,cli,clients,dashboard,models,operations,qa,replay-traces,request-life}.md |
         grep -v 'git\|systemd\|systemctl\|docker' | grep -o -- '--[a-z][a-z0-9-]*' | sort -u >named
     [ "$(wc -l <named)" -gt 20 ] || fail 'hardly any options are named'
     comm -23 named <(sort -u all) >unknown
     [ ! -s unknown ] || fail "no such options: $(tr '\n' ' ' <unknown)"
+}
+
+# ARCHITECTURE.md has a phrase for every module, and for none that is not there any more. A paragraph begins with its folder's name; `prefix*`
+# stands for many.
+test_architecture_names_every_module() {
+    for folder in "$top"/src/*/; do
+        name=$(basename "$folder")
+        awk -v RS= -v name="**$name**" 'index($0, name) == 1' "$top/ARCHITECTURE.md" | grep -oE '`[a-z_0-9]+\*?`' | tr -d '`' >named
+        [ -s named ] || fail "$name has no paragraph"
+        ls "$folder" | sed -n 's/\.[ch]$//p' | grep -v '_impl$' | sort -u >modules
+        while read -r pattern; do
+            grep -qE "^${pattern/\*/.*}$" modules || fail "$name has no $pattern"
+        done <named
+        sed 's/\*/.*/' named >patterns
+        grep -vxEf patterns modules >missing
+        [ ! -s missing ] || fail "$name: not named: $(tr '\n' ' ' <missing)"
+    done
+}
+
+# Links between the pages lead somewhere.
+test_links_lead_somewhere() {
+    for page in "$top"/*.md "$top"/docs/*.md "$top"/docs/*/*.md; do
+        grep -oE '\]\([^)#: ]+[)#]' "$page" | sed 's/^](//; s/.$//' | while read -r target; do
+            [ -e "$(dirname "$page")/$target" ] || echo "${page#"$top"/}: $target"
+        done
+    done >broken
+    [ ! -s broken ] || fail "$(cat broken)"
 }
 
 suite_main "$@"
