@@ -426,7 +426,7 @@ struct hearth_tier_stats {
     uint64_t hits;           /* accepted plans that took something from it */
     uint64_t stores;         /* objects that came into it from above: committed; written */
     uint64_t evictions;      /* objects that left for room or by hand */
-    uint64_t read_bytes, written_bytes;
+    uint64_t read_bytes, written_bytes; /* as in struct hearth_stats */
     uint64_t written_today;  /* of the disk, by UTC, as its budget counts: earlier processes and what a file takes beside its payload included */
     uint64_t errors;         /* reads and writes that failed, bytes that were damaged */
 };

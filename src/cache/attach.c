@@ -142,10 +142,8 @@ static void fill_ram(const struct hearth_cache *cache, struct hearth_tier_stats 
     stats->state = HEARTH_STATE_OK;
     stats->used = pages_bytes_held(cache->pages) + budget_used(cache->books_budget);
     stats->cap = budget_cap(cache->budget);
-    stats->stores = counts->stores;
+    stats->stores = cache->stats.stores;
     stats->evictions = counts->evictions;
-    stats->read_bytes = counts->read_bytes;
-    stats->written_bytes = counts->written_bytes;
     stats->errors = counts->errors;
 }
 
@@ -161,8 +159,6 @@ static void fill_slow(const struct hearth_cache *cache, const struct tier_stats 
     stats->stores = now->puts_done - before->puts_done;
     stats->evictions =
         now->evictions - before->evictions + cache->counts[OBJECT_TIER_SSD].evictions;
-    stats->read_bytes = now->bytes_read - before->bytes_read;
-    stats->written_bytes = now->bytes_written - before->bytes_written;
     stats->written_today = now->day_bytes;
     stats->errors = now->errors + now->damaged - before->errors - before->damaged;
 }
@@ -185,6 +181,8 @@ int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier tier, struct he
     if (slow || tier == HEARTH_TIER_RAM) {
         stats.objects = cache->counts[tier].objects;
         stats.hits = cache->counts[tier].hits;
+        stats.read_bytes = cache->stats.bytes_read_by_tier[tier];
+        stats.written_bytes = cache->stats.bytes_written_by_tier[tier];
     }
     lock_leave(&cache->lock);
     memcpy(out, &stats, stats.struct_size);

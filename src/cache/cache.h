@@ -94,11 +94,10 @@ struct hearth_space {
     struct hearth_stats stats;
 };
 
-/* What is counted here of one tier; the rest of a slower one's numbers are its own. */
+/* What is counted by tier beside struct hearth_stats; the rest of a slower one's numbers are its own. */
 struct tier_counts {
     uint64_t objects; /* held now */
-    uint64_t hits, stores, evictions, errors;
-    uint64_t read_bytes, written_bytes;
+    uint64_t hits, evictions, errors;
 };
 
 /* A tier call that waits for the lock to be left. */

@@ -141,7 +141,7 @@ static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
         stats->tokens_reused_by_tier[plan->views[0].tier] += plan->info.boundary;
 }
 
-/* Where the bytes came from. */
+/* Which tiers had a part in it. */
 static void count_tiers(const struct hearth_plan *plan, struct tier_counts *counts)
 {
     bool used[OBJECT_TIER_COUNT] = {false};
@@ -151,7 +151,6 @@ static void count_tiers(const struct hearth_plan *plan, struct tier_counts *coun
         if (tier >= HEARTH_TIER_COUNT)
             continue;
         counts[tier].hits += !used[tier];
-        counts[tier].read_bytes += plan->views[i].bytes;
         used[tier] = true;
     }
 }

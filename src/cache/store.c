@@ -484,8 +484,6 @@ static void note_store(const struct hearth_store *store, const struct object *ob
         .us = ns / NS_PER_US,
     };
 
-    cache->counts[OBJECT_TIER_RAM].stores++;
-    cache->counts[OBJECT_TIER_RAM].written_bytes += object->bytes;
     count_store(&cache->stats, object->bytes, ns);
     count_store(&store->space->stats, object->bytes, ns);
     cache_note_event(cache, deferred, &event);
