@@ -12,7 +12,6 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/lock.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/seal.h"
@@ -361,51 +360,15 @@ static enum err collect(struct tier *tier, struct items *items, struct errinfo *
 
 /* ---- verify ---- */
 
-/* A get or put that is waited for. */
-struct wait {
-    struct lock lock;
-    struct cond done;
-    bool over;
-    enum tier_result result;
-};
-
-static void on_done(enum tier_result result, void *arg)
-{
-    struct wait *wait = arg;
-
-    lock_enter(&wait->lock);
-    wait->result = result;
-    wait->over = true;
-    cond_signal(&wait->done);
-    lock_leave(&wait->lock);
-}
-
-static void wait_init(struct wait *wait)
-{
-    *wait = (struct wait){0};
-    lock_init(&wait->lock, "wait", LOCK_RANK_QUEUE);
-    cond_init(&wait->done);
-}
-
-/* How it went; not to be used again. */
-static enum tier_result wait_end(struct wait *wait)
-{
-    lock_enter(&wait->lock);
-    while (!wait->over)
-        cond_wait(&wait->done, &wait->lock);
-    lock_leave(&wait->lock);
-    cond_fini(&wait->done);
-    lock_fini(&wait->lock);
-    return wait->result;
-}
-
 static enum tier_result read_to(struct tier *tier, const struct hash256 *key, void *data, uint64_t bytes)
 {
-    struct wait wait;
+    struct tier_answer answer;
 
-    wait_init(&wait);
-    tier->ops->get(tier, key, data, bytes, on_done, &wait, NULL);
-    return wait_end(&wait);
+    tier_answer_init(&answer);
+    tier->ops->get(tier, key, data, bytes, tier_answer_done, &answer, NULL);
+    enum tier_result result = tier_answer_wait(&answer);
+    tier_answer_fini(&answer);
+    return result;
 }
 
 static enum tier_result read_one(struct tier *tier, const struct item *item)
@@ -563,12 +526,14 @@ struct copy {
 
 static enum tier_result write_one(struct tier *tier, const struct tier_meta *meta, const void *data)
 {
-    struct wait wait;
+    enum tier_result result = TIER_FULL;
+    struct tier_answer answer;
 
-    wait_init(&wait);
-    if (!tier->ops->put(tier, meta, data, on_done, &wait))
-        on_done(TIER_FULL, &wait);
-    return wait_end(&wait);
+    tier_answer_init(&answer);
+    if (tier->ops->put(tier, meta, data, tier_answer_done, &answer))
+        result = tier_answer_wait(&answer);
+    tier_answer_fini(&answer);
+    return result;
 }
 
 /* Verified when it is read: what is damaged is not spread. */

@@ -3,6 +3,8 @@
  */
 #include "tier/tier.h"
 
+#include <assert.h>
+
 const char *tier_result_name(enum tier_result result)
 {
     static const char *const names[] = {
@@ -32,6 +34,7 @@ void tier_answer_done(enum tier_result result, void *arg)
     struct tier_answer *answer = arg;
 
     lock_enter(&answer->lock);
+    assert(!answer->done); /* once, that is the contract */
     answer->result = result;
     answer->done = true;
     cond_signal(&answer->changed);

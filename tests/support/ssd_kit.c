@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/lock.h"
 #include "base/mem.h"
 #include "support/test.h"
 #include "support/tier_suite.h"
@@ -134,54 +133,18 @@ struct tier_ssd_stats ssd_kit_stats(struct tier *tier)
 
 /* ---- operations that are waited for, with any result ---- */
 
-struct wait {
-    struct lock lock;
-    struct cond changed;
-    bool done;
-    enum tier_result result;
-};
-
-static void on_done(enum tier_result result, void *arg)
-{
-    struct wait *wait = arg;
-
-    lock_enter(&wait->lock);
-    assert(!wait->done);
-    wait->done = true;
-    wait->result = result;
-    cond_broadcast(&wait->changed);
-    lock_leave(&wait->lock);
-}
-
-static void wait_init(struct wait *wait)
-{
-    *wait = (struct wait){0};
-    lock_init(&wait->lock, "wait", LOCK_RANK_TEST_HIGH);
-    cond_init(&wait->changed);
-}
-
-static enum tier_result wait_end(struct wait *wait)
-{
-    lock_enter(&wait->lock);
-    while (!wait->done)
-        cond_wait(&wait->changed, &wait->lock);
-    lock_leave(&wait->lock);
-    cond_fini(&wait->changed);
-    lock_fini(&wait->lock);
-    return wait->result;
-}
-
 enum tier_result ssd_kit_put(struct tier *tier, uint32_t n, uint32_t version, uint64_t bytes)
 {
     struct tier_meta meta = tier_suite_meta(n, bytes);
     unsigned char *data = mem_alloc(bytes);
-    struct wait wait;
+    enum tier_result result = TIER_RESULT_COUNT;
+    struct tier_answer answer;
 
     tier_suite_fill(data, bytes, n, version);
-    wait_init(&wait);
-    if (!tier->ops->put(tier, &meta, data, on_done, &wait))
-        on_done(TIER_RESULT_COUNT, &wait);
-    enum tier_result result = wait_end(&wait);
+    tier_answer_init(&answer);
+    if (tier->ops->put(tier, &meta, data, tier_answer_done, &answer))
+        result = tier_answer_wait(&answer);
+    tier_answer_fini(&answer);
     mem_free(data);
     return result;
 }
@@ -189,11 +152,13 @@ enum tier_result ssd_kit_put(struct tier *tier, uint32_t n, uint32_t version, ui
 enum tier_result ssd_kit_get(struct tier *tier, uint32_t n, void *dst, uint64_t bytes)
 {
     struct hash256 key = tier_suite_key(n);
-    struct wait wait;
+    struct tier_answer answer;
 
-    wait_init(&wait);
-    tier->ops->get(tier, &key, dst, bytes, on_done, &wait, NULL);
-    return wait_end(&wait);
+    tier_answer_init(&answer);
+    tier->ops->get(tier, &key, dst, bytes, tier_answer_done, &answer, NULL);
+    enum tier_result result = tier_answer_wait(&answer);
+    tier_answer_fini(&answer);
+    return result;
 }
 
 void ssd_kit_drop(struct tier *tier, uint32_t n)

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/file_fault.h"
-#include "base/lock.h"
 #include "base/mem.h"
 #include "support/ssd_kit.h"
 #include "support/test.h"
@@ -13,24 +12,6 @@
 enum { BYTES = 60000, FILE_BYTES = 72 << 10, SPACES = 4, KEYS = 200 };
 
 #define WAIT_NS (20 * NS_PER_S)
-
-struct wait {
-    struct lock lock;
-    struct cond changed;
-    bool done;
-    enum tier_result result;
-};
-
-static void on_done(enum tier_result result, void *arg)
-{
-    struct wait *wait = arg;
-
-    lock_enter(&wait->lock);
-    wait->result = result;
-    wait->done = true;
-    cond_signal(&wait->changed);
-    lock_leave(&wait->lock);
-}
 
 static struct hash256 space_key(uint32_t space)
 {
@@ -42,24 +23,19 @@ static bool put(struct tier *tier, uint32_t n, uint32_t space)
 {
     struct tier_meta meta = tier_suite_meta(n, BYTES);
     unsigned char *data = mem_alloc(BYTES);
-    struct wait wait = {.done = false};
+    struct tier_answer answer;
 
     meta.space = space_key(space);
     meta.begin = 0;
     meta.end = 256;
     meta.used_wall_ns = clock_wall_ns(clock_real());
     tier_suite_fill(data, BYTES, n, 0);
-    lock_init(&wait.lock, "wait", LOCK_RANK_TEST_HIGH);
-    cond_init(&wait.changed);
-    bool taken = tier->ops->put(tier, &meta, data, on_done, &wait);
-    lock_enter(&wait.lock);
-    while (taken && !wait.done)
-        cond_wait(&wait.changed, &wait.lock);
-    lock_leave(&wait.lock);
-    cond_fini(&wait.changed);
-    lock_fini(&wait.lock);
+    tier_answer_init(&answer);
+    bool stored = tier->ops->put(tier, &meta, data, tier_answer_done, &answer) &&
+                  tier_answer_wait(&answer) == TIER_OK;
+    tier_answer_fini(&answer);
     mem_free(data);
-    return taken && wait.result == TIER_OK;
+    return stored;
 }
 
 static bool has(struct tier *tier, uint32_t n)

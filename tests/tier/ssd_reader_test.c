@@ -28,51 +28,16 @@ static bool has(struct tier *tier, uint32_t n)
 }
 
 /* A get into memory that O_DIRECT can, or cannot, read into. */
-struct arrival {
-    struct lock lock;
-    struct cond changed;
-    int done;
-    enum tier_result result;
-};
-
-static void arrive(enum tier_result result, void *arg)
-{
-    struct arrival *arrival = arg;
-
-    lock_enter(&arrival->lock);
-    arrival->done++;
-    arrival->result = result;
-    cond_broadcast(&arrival->changed);
-    lock_leave(&arrival->lock);
-}
-
-static void arrival_init(struct arrival *arrival)
-{
-    *arrival = (struct arrival){0};
-    lock_init(&arrival->lock, "arrival", LOCK_RANK_TEST_HIGH);
-    cond_init(&arrival->changed);
-}
-
-static enum tier_result wait_arrival(struct arrival *arrival)
-{
-    lock_enter(&arrival->lock);
-    while (arrival->done == 0)
-        cond_wait(&arrival->changed, &arrival->lock);
-    assert_int_equal(arrival->done, 1);
-    lock_leave(&arrival->lock);
-    cond_fini(&arrival->changed);
-    lock_fini(&arrival->lock);
-    return arrival->result;
-}
-
 static enum tier_result get_at(struct tier *tier, uint32_t n, void *dst, uint64_t capacity)
 {
     struct hash256 key = tier_suite_key(n);
-    struct arrival arrival;
+    struct tier_answer answer;
 
-    arrival_init(&arrival);
-    tier->ops->get(tier, &key, dst, capacity, arrive, &arrival, NULL);
-    return wait_arrival(&arrival);
+    tier_answer_init(&answer);
+    tier->ops->get(tier, &key, dst, capacity, tier_answer_done, &answer, NULL);
+    enum tier_result result = tier_answer_wait(&answer);
+    tier_answer_fini(&answer);
+    return result;
 }
 
 static const uint64_t sizes[] = {1,     511,     4095,          4096,           4097,
@@ -380,7 +345,7 @@ static void test_running_read_is_cancelled(void **state)
     struct gate gate = {.ops = *file_sys_real()->ops};
     struct hash256 key = tier_suite_key(1);
     unsigned char *dst = mem_alloc(4 << 20);
-    struct arrival arrival;
+    struct tier_answer answer;
     struct tier_op *op;
 
     (void)state;
@@ -392,15 +357,16 @@ static void test_running_read_is_cancelled(void **state)
     struct tier *tier = ssd_kit_open(&options);
     assert_true(tier_suite_put(tier, 1, 4 << 20));
     gate_set(&gate, true);
-    arrival_init(&arrival);
-    tier->ops->get(tier, &key, dst, 4 << 20, arrive, &arrival, &op);
+    tier_answer_init(&answer);
+    tier->ops->get(tier, &key, dst, 4 << 20, tier_answer_done, &answer, &op);
     lock_enter(&gate.lock);
     while (gate.waiting == 0)
         cond_wait(&gate.changed, &gate.lock);
     lock_leave(&gate.lock);
     tier->ops->cancel(tier, op);
     gate_set(&gate, false);
-    assert_int_equal(wait_arrival(&arrival), TIER_CANCELLED);
+    assert_int_equal(tier_answer_wait(&answer), TIER_CANCELLED);
+    tier_answer_fini(&answer);
     mem_free(dst); /* at once: the sanitizers see a later access */
     assert_true(has(tier, 1));
     assert_int_equal(tier_suite_get(tier, 1, 4 << 20), TIER_OK);
