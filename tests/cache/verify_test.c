@@ -20,7 +20,14 @@ enum { RAM = 8 << 20, TOKENS = 100 };
 
 static const uint32_t FULL = HEARTH_KIND_FULL;
 
-static void boot(struct kit *kit, const struct tier_ssd_options *ssd)
+static void flush(const struct kit *kit)
+{
+    assert_true(kit->cache->slow->ops->flush(kit->cache->slow, 20 * NS_PER_S));
+    mover_drain(kit->cache, 20000);
+}
+
+/* A cache that has stored TOKENS tokens, in memory and on disk. */
+static void boot(struct kit *kit, const struct tier_ssd_options *ssd, int32_t *tokens)
 {
     struct hearth_options options = kit_options(RAM);
     struct hearth_model model = kit_model(FULL);
@@ -29,12 +36,9 @@ static void boot(struct kit *kit, const struct tier_ssd_options *ssd)
     assert_int_equal(hearth_open(&kit->cache, &options, NULL), HEARTH_OK);
     cache_attach_tier(kit->cache, ssd_kit_open(ssd), 1e9);
     assert_int_equal(hearth_space_open(kit->cache, &model, "", 0, &kit->space), HEARTH_OK);
-}
-
-static void flush(const struct kit *kit)
-{
-    assert_true(kit->cache->slow->ops->flush(kit->cache->slow, 20 * NS_PER_S));
-    mover_drain(kit->cache, 20000);
+    kit_tokens(tokens, TOKENS, 1);
+    kit_store(kit, tokens, TOKENS, NULL);
+    flush(kit);
 }
 
 static struct hearth_verified verify(const struct kit *kit, enum hearth_tier tier)
@@ -115,10 +119,7 @@ static void test_memory_above_a_disk(void **state)
     struct kit kit;
 
     (void)state;
-    boot(&kit, &options);
-    kit_tokens(tokens, TOKENS, 1);
-    kit_store(&kit, tokens, TOKENS, NULL);
-    flush(&kit);
+    boot(&kit, &options, tokens);
     ((unsigned char *)object_at(&kit, 64)->data)[0] ^= 1;
     struct hearth_verified result = verify(&kit, HEARTH_TIER_RAM);
     assert_int_equal(result.unknown, 0);
@@ -134,10 +135,7 @@ static void check_disk(const struct tier_ssd_options *options, bool in_memory)
     int32_t tokens[TOKENS];
     struct kit kit;
 
-    boot(&kit, options);
-    kit_tokens(tokens, TOKENS, 1);
-    kit_store(&kit, tokens, TOKENS, NULL);
-    flush(&kit);
+    boot(&kit, options, tokens);
     if (!in_memory)
         hearth_clear(kit.cache, NULL, HEARTH_TIER_RAM);
     struct hearth_verified result = verify(&kit, HEARTH_TIER_SSD);
@@ -186,10 +184,7 @@ static void test_disk_without_the_file(void **state)
     struct kit kit;
 
     (void)state;
-    boot(&kit, &options);
-    kit_tokens(tokens, TOKENS, 1);
-    kit_store(&kit, tokens, TOKENS, NULL);
-    flush(&kit);
+    boot(&kit, &options, tokens);
     hearth_clear(kit.cache, NULL, HEARTH_TIER_RAM);
     ssd_format_name(&object_at(&kit, 96)->key, name);
     snprintf(path, sizeof(path), "%s/%s", options.path, name);
@@ -210,10 +205,7 @@ static void test_verifying_is_no_use(void **state)
     struct kit kit;
 
     (void)state;
-    boot(&kit, &options);
-    kit_tokens(tokens, TOKENS, 1);
-    kit_store(&kit, tokens, TOKENS, NULL);
-    flush(&kit);
+    boot(&kit, &options, tokens);
     kit.cache->slow->ops->stats(kit.cache->slow, &before);
     const struct object *object = object_at(&kit, 96);
     uint64_t used_ns = object->used_ns;
@@ -278,10 +270,7 @@ static void test_without_memory_objects_stay(void **state)
     struct kit kit;
 
     (void)state;
-    boot(&kit, &options);
-    kit_tokens(tokens, TOKENS, 1);
-    kit_store(&kit, tokens, TOKENS, NULL);
-    flush(&kit);
+    boot(&kit, &options, tokens);
     hearth_clear(kit.cache, NULL, HEARTH_TIER_RAM);
     mem_set_fault(&fault);
     FAULT_LOOP (&fault) {
