@@ -13,6 +13,7 @@
 #include "api/json_write.h"
 #include "api/stats.h"
 #include "api/stats_compat.h"
+#include "api/usage.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/metric.h"
@@ -164,11 +165,7 @@ void endpoint_metrics(const struct visit *visit)
 static void write_usage(struct json *json, const struct gen_usage *usage)
 {
     json_key_uint(json, "prompt", usage->prompt);
-    json_key_uint(json, "device", usage->device);
-    json_key_uint(json, "ram", usage->ram);
-    json_key_uint(json, "ssd", usage->ssd);
-    json_key_uint(json, "remote", usage->remote);
-    json_key_uint(json, "computed", usage->computed);
+    usage_write_sources(json, usage);
     json_key_uint(json, "generated", usage->generated);
     json_key_text(json, "reason", hearth_reason_name(usage->reason));
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "api/report.h"
+#include "api/usage.h"
 
 void recent_add(struct recent *recent, const struct recent_call *call)
 {
@@ -16,11 +17,7 @@ void recent_write_tokens(struct json *json, const struct gen_usage *usage)
 {
     json_key(json, "tokens");
     json_open(json, '{');
-    json_key_uint(json, "device", usage->device);
-    json_key_uint(json, "ram", usage->ram);
-    json_key_uint(json, "ssd", usage->ssd);
-    json_key_uint(json, "remote", usage->remote);
-    json_key_uint(json, "computed", usage->computed);
+    usage_write_sources(json, usage);
     json_close(json, '}');
 }
 

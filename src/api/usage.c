@@ -24,17 +24,22 @@ uint32_t usage_written(const struct answer *answer)
     return request->cache_write && !off && usage->computed > 0 ? usage->computed - 1 : 0;
 }
 
+void usage_write_sources(struct json *json, const struct gen_usage *usage)
+{
+    json_key_uint(json, "device", usage->device);
+    json_key_uint(json, "ram", usage->ram);
+    json_key_uint(json, "ssd", usage->ssd);
+    json_key_uint(json, "remote", usage->remote);
+    json_key_uint(json, "computed", usage->computed);
+}
+
 void usage_write_x_cache(struct json *json, const struct answer *answer)
 {
     const struct gen_usage *usage = &answer->usage;
 
     json_key(json, "x_cache");
     json_open(json, '{');
-    json_key_uint(json, "device", usage->device);
-    json_key_uint(json, "ram", usage->ram);
-    json_key_uint(json, "ssd", usage->ssd);
-    json_key_uint(json, "remote", usage->remote);
-    json_key_uint(json, "computed", usage->computed);
+    usage_write_sources(json, usage);
     json_key_text(json, "match", hearth_match_name(usage->match));
     json_key_text(json, "reason", hearth_reason_name(usage->reason));
     json_key_uint(json, "first_difference", usage->first_difference);

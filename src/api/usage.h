@@ -21,6 +21,8 @@
 uint32_t usage_cached(const struct answer *answer);
 uint32_t usage_written(const struct answer *answer);
 
+/* "device","ram","ssd","remote","computed", into an object that is open. */
+void usage_write_sources(struct json *json, const struct gen_usage *usage);
 /* "x_cache":{"device","ram","ssd","remote","computed","match","reason","first_difference"}, into an object that is open: where it came from and why
  * not more of it. Clients ignore what they do not know. */
 void usage_write_x_cache(struct json *json, const struct answer *answer);
