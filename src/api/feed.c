@@ -1,7 +1,8 @@
 /*
  * feed.c: see the header.
  *
- *      reader      referred to by the list, until it is gone or the feed ends, and by on_close, until http drops it
+ *      reader      used by the list, until it is gone or the feed ends, and by a pump; referred to by its users together, and by on_close, until
+ *                  http drops that. The last user gives the reply back: a reply that has ended drops on_close only when nobody holds it any more
  */
 #include "api/feed.h"
 
@@ -29,7 +30,7 @@ struct reader {
     struct http_reply *reply;
     uint64_t next;    /* the pump's: number of the event that it gets next */
     atomic_bool gone; /* relaxed: a flag that is only ever set */
-    atomic_int references;
+    atomic_int users, references;
 };
 
 struct feed {
@@ -64,10 +65,16 @@ struct feed *feed_create(void)
 
 static void release(struct reader *reader)
 {
-    if (atomic_fetch_sub_explicit(&reader->references, 1, memory_order_acq_rel) > 1)
+    if (atomic_fetch_sub_explicit(&reader->references, 1, memory_order_acq_rel) == 1)
+        mem_free(reader);
+}
+
+static void leave(struct reader *reader)
+{
+    if (atomic_fetch_sub_explicit(&reader->users, 1, memory_order_acq_rel) > 1)
         return;
     http_reply_release(&reader->reply);
-    mem_free(reader);
+    release(reader);
 }
 
 void feed_destroy(struct feed **out)
@@ -124,6 +131,7 @@ bool feed_subscribe(struct feed *feed, struct http_reply *reply, uint64_t after)
 
     reader->reply = http_reply_acquire(reply);
     atomic_init(&reader->gone, false);
+    atomic_init(&reader->users, 1);
     atomic_init(&reader->references, 2);
     lock_enter(&feed->lock);
     taken = !feed->ended && feed->readers.count < FEED_READERS_MAX;
@@ -136,7 +144,7 @@ bool feed_subscribe(struct feed *feed, struct http_reply *reply, uint64_t after)
     if (taken)
         http_reply_on_close(reply, on_close, on_drop, reader);
     else
-        release(reader);
+        leave(reader);
     return taken;
 }
 
@@ -211,7 +219,7 @@ static void serve(struct feed *feed, struct reader *reader)
     buf_fini(&out);
 }
 
-/* Takes those who are gone (all: everybody) off the list, the rest into `readers`; each is referred to once more. */
+/* Takes those who are gone (all: everybody) off the list, the rest into `readers`; each has one user more. */
 static size_t take_readers(struct feed *feed, struct reader *readers[FEED_READERS_MAX], bool all)
 {
     size_t count = 0;
@@ -222,9 +230,9 @@ static size_t take_readers(struct feed *feed, struct reader *readers[FEED_READER
     {
         readers[count++] = reader;
         if (all || atomic_load_explicit(&reader->gone, memory_order_relaxed))
-            list_remove(&feed->readers, &reader->link); /* the list's reference becomes ours */
+            list_remove(&feed->readers, &reader->link); /* the list's use becomes ours */
         else
-            atomic_fetch_add_explicit(&reader->references, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&reader->users, 1, memory_order_relaxed);
     }
     lock_leave(&feed->lock);
     return count;
@@ -238,7 +246,7 @@ void feed_pump(struct feed *feed)
     for (size_t i = 0; i < count; i++) {
         if (!atomic_load_explicit(&readers[i]->gone, memory_order_relaxed))
             serve(feed, readers[i]);
-        release(readers[i]);
+        leave(readers[i]);
     }
 }
 
@@ -249,6 +257,6 @@ void feed_end(struct feed *feed)
 
     for (size_t i = 0; i < count; i++) {
         (void)http_reply_end(readers[i]->reply);
-        release(readers[i]);
+        leave(readers[i]);
     }
 }
