@@ -1,17 +1,15 @@
 /* `hearth cache dump`: says what a file is, never more than it proved. */
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/seal.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "support/cli_run.h"
 #include "support/test.h"
 #include "support/tier_suite.h"
 #include "tier/ssd_format.h"
@@ -19,7 +17,6 @@
 enum { BYTES = 3000000 };
 
 static char object[700], key_file[700], seal_file[700];
-static char *out_text, *err_text;
 
 static void write_file(const char *path, const void *data, size_t len)
 {
@@ -85,28 +82,15 @@ static void make_sealed_object(void)
 static int run(const char *const *args)
 {
     static const struct command *const commands[] = {&command_cache, NULL};
-    static const char *const env[] = {"XDG_CONFIG_HOME=/nonexistent", NULL};
     char *argv[8] = {(char *)"hearth", (char *)"cache"};
-    size_t out_len, err_len;
     int argc = 2;
 
     while (args[argc - 2] != NULL) {
         argv[argc] = (char *)(uintptr_t)args[argc - 2];
         argc++;
     }
-    free(out_text);
-    free(err_text);
-    struct cli_setup setup = {.commands = commands,
-                              .fs = file_sys_real(),
-                              .clock = clock_real(),
-                              .out = open_memstream(&out_text, &out_len),
-                              .err = open_memstream(&err_text, &err_len),
-                              .env = env,
-                              .memory_bytes = 1 << 30};
-    int status = cli_main(&setup, argc, argv);
-    fclose(setup.out);
-    fclose(setup.err);
-    return status;
+    cli_set_env(0, "XDG_CONFIG_HOME", "/nonexistent");
+    return cli_run_args(commands, argc, argv);
 }
 
 #define RUN(...) run((const char *const[]){__VA_ARGS__, NULL})
@@ -127,20 +111,20 @@ static void test_dump_with_the_key_verifies_all_of_it(void **state)
     (void)state;
     make_object();
     assert_int_equal(RUN("dump", "--key-file", key_file, object), CLI_EXIT_OK);
-    assert_string_equal(err_text, "");
-    assert_non_null(strstr(out_text, "header is     ok: valid\n"));
-    assert_non_null(strstr(out_text, "payload       3000000 bytes\n"));
-    assert_non_null(strstr(out_text, "object is     ok: valid\n"));
-    assert_null(strstr(out_text, "token ids")); /* not unless they are asked for */
+    assert_string_equal(cli_got.err, "");
+    assert_non_null(strstr(cli_got.out, "header is     ok: valid\n"));
+    assert_non_null(strstr(cli_got.out, "payload       3000000 bytes\n"));
+    assert_non_null(strstr(cli_got.out, "object is     ok: valid\n"));
+    assert_null(strstr(cli_got.out, "token ids")); /* not unless they are asked for */
     assert_int_equal(RUN("dump", "-k", key_file, "--tokens", "2", object), CLI_EXIT_OK);
-    assert_non_null(strstr(out_text, "token ids     11 -22 ...\n"));
+    assert_non_null(strstr(cli_got.out, "token ids     11 -22 ...\n"));
     flip(4096 + BYTES - 1);
     assert_int_equal(RUN("dump", "-k", key_file, object), CLI_EXIT_FAILURE);
-    assert_non_null(strstr(out_text, "header is     ok: valid\n"));
-    assert_non_null(strstr(out_text, "object is     damaged: "));
+    assert_non_null(strstr(cli_got.out, "header is     ok: valid\n"));
+    assert_non_null(strstr(cli_got.out, "object is     damaged: "));
     flip(300);
     assert_int_equal(RUN("dump", "-k", key_file, object), CLI_EXIT_FAILURE);
-    assert_non_null(strstr(out_text, "header is     damaged: "));
+    assert_non_null(strstr(cli_got.out, "header is     damaged: "));
 }
 
 static void test_dump_without_the_key_shows_and_verifies_nothing(void **state)
@@ -148,9 +132,9 @@ static void test_dump_without_the_key_shows_and_verifies_nothing(void **state)
     (void)state;
     make_object();
     assert_int_equal(RUN("dump", object), CLI_EXIT_OK);
-    assert_non_null(strstr(out_text, "header is     not verified, no key\n"));
-    assert_non_null(strstr(out_text, "tokens        768 to 1024, the last 3 held\n"));
-    assert_null(strstr(out_text, "object is"));
+    assert_non_null(strstr(cli_got.out, "header is     not verified, no key\n"));
+    assert_non_null(strstr(cli_got.out, "tokens        768 to 1024, the last 3 held\n"));
+    assert_null(strstr(cli_got.out, "object is"));
 }
 
 static void test_dump_of_whatever_there_is(void **state)
@@ -163,11 +147,11 @@ static void test_dump_of_whatever_there_is(void **state)
         assert_int_equal(truncate(object, sizes[i]), 0);
         assert_int_equal(RUN("dump", object), CLI_EXIT_OK);
         assert_int_equal(RUN("dump", "-k", key_file, object), CLI_EXIT_FAILURE);
-        assert_non_null(strstr(out_text, "truncated: shorter than it says"));
+        assert_non_null(strstr(cli_got.out, "truncated: shorter than it says"));
     }
     write_file(object, "this is not an object", 21);
     assert_int_equal(RUN("dump", "-k", key_file, object), CLI_EXIT_FAILURE);
-    assert_non_null(strstr(out_text, "not_ours: "));
+    assert_non_null(strstr(cli_got.out, "not_ours: "));
 }
 
 static void test_mistakes_are_sentences(void **state)
@@ -178,16 +162,16 @@ static void test_mistakes_are_sentences(void **state)
     make_object();
     assert_int_equal(RUN("dump"), CLI_EXIT_USAGE);
     assert_int_equal(RUN("burn", object), CLI_EXIT_USAGE);
-    assert_non_null(strstr(err_text, "\"burn\" is not something to do with a cache"));
+    assert_non_null(strstr(cli_got.err, "\"burn\" is not something to do with a cache"));
     assert_int_equal(RUN("dump", "/nonexistent/x"), CLI_EXIT_FAILURE);
-    assert_non_null(strstr(err_text, "/nonexistent/x"));
+    assert_non_null(strstr(cli_got.err, "/nonexistent/x"));
     assert_int_equal(RUN("dump", test_dir()), CLI_EXIT_FAILURE);
-    assert_non_null(strstr(err_text, "is not a regular file"));
+    assert_non_null(strstr(cli_got.err, "is not a regular file"));
     assert_int_equal(RUN("dump", "-k", object, object), CLI_EXIT_FAILURE);
     snprintf(other, sizeof(other), "%s/short", test_dir());
     write_file(other, "abc", 3);
     assert_int_equal(RUN("dump", "-k", other, object), CLI_EXIT_FAILURE);
-    assert_non_null(strstr(err_text, "64 hex digits are expected"));
+    assert_non_null(strstr(cli_got.err, "64 hex digits are expected"));
     snprintf(other, sizeof(other), "%s/pipe", test_dir());
     assert_int_equal(mkfifo(other, 0600), 0);
     assert_int_equal(RUN("dump", other), CLI_EXIT_FAILURE); /* and does not wait */
@@ -198,28 +182,28 @@ static void test_dump_of_a_sealed_object(void **state)
     (void)state;
     make_sealed_object();
     assert_int_equal(RUN("dump", "--tokens", "9", object), CLI_EXIT_OK);
-    assert_non_null(strstr(out_text, "flags         0x2 sealed\n"));
-    assert_non_null(strstr(out_text, "the rest is   sealed: "));
-    assert_null(strstr(out_text, "token ids"));
-    assert_null(strstr(out_text, "\nspace"));
+    assert_non_null(strstr(cli_got.out, "flags         0x2 sealed\n"));
+    assert_non_null(strstr(cli_got.out, "the rest is   sealed: "));
+    assert_null(strstr(cli_got.out, "token ids"));
+    assert_null(strstr(cli_got.out, "\nspace"));
     assert_int_equal(RUN("dump", "--encrypt-key", seal_file, "--tokens", "9", object), CLI_EXIT_OK);
-    assert_non_null(strstr(out_text, "header is     ok: valid\n"));
-    assert_non_null(strstr(out_text, "tokens        768 to 1024, the last 3 held\n"));
-    assert_non_null(strstr(out_text, "token ids     11 -22 33\n"));
-    assert_non_null(strstr(out_text, "object is     ok: valid\n"));
+    assert_non_null(strstr(cli_got.out, "header is     ok: valid\n"));
+    assert_non_null(strstr(cli_got.out, "tokens        768 to 1024, the last 3 held\n"));
+    assert_non_null(strstr(cli_got.out, "token ids     11 -22 33\n"));
+    assert_non_null(strstr(cli_got.out, "object is     ok: valid\n"));
     assert_int_equal(RUN("dump", "-e", key_file, object), CLI_EXIT_FAILURE); /* another key */
-    assert_non_null(strstr(out_text, "object is     other_key: "));
-    assert_non_null(strstr(out_text, "the rest is   sealed: "));
+    assert_non_null(strstr(cli_got.out, "object is     other_key: "));
+    assert_non_null(strstr(cli_got.out, "the rest is   sealed: "));
     assert_int_equal(RUN("dump", "-k", key_file, object), CLI_EXIT_FAILURE);
-    assert_non_null(strstr(out_text, "object is     unsupported: "));
+    assert_non_null(strstr(cli_got.out, "object is     unsupported: "));
     assert_int_equal(RUN("dump", "-e", seal_file, "-k", key_file, object), CLI_EXIT_FAILURE);
-    assert_non_null(strstr(out_text, "object is     other_key: "));
+    assert_non_null(strstr(cli_got.out, "object is     other_key: "));
     flip(4096 + BYTES - 1);
     assert_int_equal(RUN("dump", "-e", seal_file, object), CLI_EXIT_FAILURE);
-    assert_non_null(strstr(out_text, "object is     damaged: "));
+    assert_non_null(strstr(cli_got.out, "object is     damaged: "));
     assert_int_equal(chmod(seal_file, 0644), 0);
     assert_int_equal(RUN("dump", "-e", seal_file, object), CLI_EXIT_FAILURE);
-    assert_non_null(strstr(err_text, "chmod 600"));
+    assert_non_null(strstr(cli_got.err, "chmod 600"));
 }
 
 TEST_SUITE(TEST(test_dump_with_the_key_verifies_all_of_it),

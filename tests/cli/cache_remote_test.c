@@ -1,11 +1,8 @@
 /* What `hearth cache` asks of a server, to the byte: the contract of the admin API from the other side. Answers are shown by cache_print_test.c,
  * and cache_test.sh runs all of it against a real server. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "support/canned_server.h"
@@ -16,17 +13,13 @@ enum { ARGS_MAX = 12 };
 
 #define KEY "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
-static char *out_text, *err_text;
-
 /* Runs `hearth cache ARGS` against a server that answers so. `request` is what it was asked. */
 static int run(const char *const *args, const char *json, char request[4096])
 {
     static const struct command *const commands[] = {&command_cache, NULL};
-    static const char *const env[] = {"XDG_CONFIG_HOME=/nonexistent", NULL};
     char *argv[ARGS_MAX + 4] = {(char *)"hearth", (char *)"cache"};
     struct canned_server server;
     char answer[2048], url[64];
-    size_t out_len, err_len;
     int argc = 2;
 
     snprintf(answer, sizeof(answer), "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(json), json);
@@ -35,18 +28,8 @@ static int run(const char *const *args, const char *json, char request[4096])
     argv[argc++] = url;
     for (size_t i = 0; i < ARGS_MAX && args[i] != NULL; i++)
         argv[argc++] = (char *)(uintptr_t)args[i];
-    free(out_text);
-    free(err_text);
-    struct cli_setup setup = {.commands = commands,
-                              .fs = file_sys_real(),
-                              .clock = clock_real(),
-                              .out = open_memstream(&out_text, &out_len),
-                              .err = open_memstream(&err_text, &err_len),
-                              .env = env,
-                              .memory_bytes = 1 << 30};
-    int status = cli_main(&setup, argc, argv);
-    fclose(setup.out);
-    fclose(setup.err);
+    cli_set_env(0, "XDG_CONFIG_HOME", "/nonexistent");
+    int status = cli_run_args(commands, argc, argv);
     canned_server_stop(&server);
     snprintf(request, 4096, "%s", server.request);
     return status;
@@ -84,7 +67,7 @@ static void test_questions(void **state)
             fail_msg("%s: %s", cases[i].line, request);
         const char *body = strstr(request, "\r\n\r\n") + 4;
         assert_string_equal(body, cases[i].body != NULL ? cases[i].body : "");
-        assert_string_equal(err_text, "");
+        assert_string_equal(cli_got.err, "");
     }
 }
 
@@ -113,12 +96,12 @@ static void test_json(void **state)
 
     (void)state;
     assert_int_equal(run((const char *const[]){"stats", "--json", NULL}, "{\"x\": [1, 2]}", request), CLI_EXIT_OK);
-    assert_string_equal(out_text, "{\"x\": [1, 2]}\n");
+    assert_string_equal(cli_got.out, "{\"x\": [1, 2]}\n");
     assert_int_equal(run((const char *const[]){"ls", "--json", "--limit", "1", NULL}, "{\"objects\":[{\"key\":\"ab\"}],\"next\":\"c\"}", request),
                      CLI_EXIT_OK);
-    assert_string_equal(out_text, "{\"objects\":[{\"key\":\"ab\"}],\"next\":\"c\"}\n");
+    assert_string_equal(cli_got.out, "{\"objects\":[{\"key\":\"ab\"}],\"next\":\"c\"}\n");
     assert_int_equal(run((const char *const[]){"stats", NULL}, "no json", request), CLI_EXIT_FAILURE);
-    assert_non_null(strstr(err_text, "is that hearth?"));
+    assert_non_null(strstr(cli_got.err, "is that hearth?"));
 }
 
 /* A key that is cut short is looked for in the list. */
@@ -129,11 +112,11 @@ static void test_short_keys(void **state)
 
     (void)state;
     assert_int_equal(run((const char *const[]){"show", "00112233", NULL}, list, request), CLI_EXIT_USAGE);
-    assert_non_null(strstr(err_text, "several keys begin with 00112233"));
+    assert_non_null(strstr(cli_got.err, "several keys begin with 00112233"));
     assert_int_equal(run((const char *const[]){"show", "aabbccdd", NULL}, list, request), CLI_EXIT_FAILURE);
-    assert_non_null(strstr(err_text, "no object has a key that begins with aabbccdd"));
+    assert_non_null(strstr(cli_got.err, "no object has a key that begins with aabbccdd"));
     assert_int_equal(run((const char *const[]){"show", "0011", NULL}, list, request), CLI_EXIT_USAGE);
-    assert_non_null(strstr(err_text, "\"0011\" is no key"));
+    assert_non_null(strstr(cli_got.err, "\"0011\" is no key"));
 }
 
 TEST_SUITE(TEST(test_questions), TEST(test_prompts), TEST(test_json), TEST(test_short_keys))

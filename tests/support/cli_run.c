@@ -73,21 +73,14 @@ static const struct command *const commands[] = {&cli_greet, &failing, &command_
 
 struct cli_got cli_got;
 
-int cli_run(const char *line)
+int cli_run_args(const struct command *const *from, int argc, char **argv)
 {
-    char text[512], *argv[16] = {(char *)"hearth"};
-    int argc = 1;
-
     free(cli_got.out); /* a memstream's memory is the C library's */
     free(cli_got.err);
-    snprintf(text, sizeof(text), "%s", line);
-    for (char *rest = text, *word; (word = strsep(&rest, " ")) != NULL;)
-        if (word[0] != '\0')
-            argv[argc++] = word;
     FILE *out = open_memstream(&cli_got.out, &cli_got.out_len),
          *err = open_memstream(&cli_got.err, &cli_got.err_len);
     assert_true(out != NULL && err != NULL);
-    struct cli_setup setup = {.commands = commands,
+    struct cli_setup setup = {.commands = from,
                               .fs = file_sys_real(),
                               .clock = clock_real(),
                               .out = out,
@@ -98,6 +91,18 @@ int cli_run(const char *line)
     fclose(out);
     fclose(err);
     return cli_got.status;
+}
+
+int cli_run(const char *line)
+{
+    char text[512], *argv[16] = {(char *)"hearth"};
+    int argc = 1;
+
+    snprintf(text, sizeof(text), "%s", line);
+    for (char *rest = text, *word; (word = strsep(&rest, " ")) != NULL;)
+        if (word[0] != '\0')
+            argv[argc++] = word;
+    return cli_run_args(commands, argc, argv);
 }
 
 const char *cli_write_file(const char *name, const char *text, size_t len)

@@ -26,6 +26,8 @@ extern const struct command cli_greet;
 
 /* `line` is split at spaces and has no program name. Returns the exit status. */
 int cli_run(const char *line);
+/* The same with other commands, and arguments as main has them. */
+int cli_run_args(const struct command *const *from, int argc, char **argv);
 
 /* Sets entry `index` of the environment. */
 void cli_set_env(size_t index, const char *name, const char *value);
