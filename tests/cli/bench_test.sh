@@ -2,15 +2,10 @@
 # `hearth bench`: every form of its results, on a model that is made in no time. Figures are not looked at: only what is counted in tokens.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
+# shellcheck source=tests/support/serve.sh
+. "$(dirname "$0")/../support/serve.sh"
 
-unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS HEARTH_API_KEYS
-export XDG_CONFIG_HOME=/nonexistent XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache
-server=
-trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null' EXIT
-
-make_model() {
-    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
-}
+unset HEARTH_API_KEYS
 
 bench() {
     export TMPDIR=$PWD
@@ -58,9 +53,7 @@ test_serve_starts_a_server() {
 
 test_serve_asks_any_server() {
     make_model
-    "$HEARTH" serve m.gguf --port 0 -t 1 -c 4096 --ssd-dir none --state-dir "$PWD/state" --api-key secret >served 2>log &
-    server=$!
-    for _ in $(seq 200); do grep -q 'Ctrl-C' served && break; sleep 0.05; done
+    serve m.gguf -c 4096 --api-key secret
     url=$(sed -n 's/^ *OpenAI *\(http.*\)/\1/p' served)
     bench serve --url "$url" --api-key secret --chat -j 2 --prompt-tokens 32 --generation-tokens 4 --requests 4
     expect_status 0

@@ -9,6 +9,7 @@ export HEARTH_STATE_DIR=$PWD/state
 
 cache() { run "$HEARTH" cache "$@" --dir ssd; }
 objects() { find ssd -path ssd/quarantine -prune -o -name '*.hobj' -print; }
+is_written() { [ "$(objects | wc -l)" -ge 2 ]; }
 
 # A directory with objects, and the server that wrote them.
 start_server() {
@@ -16,11 +17,7 @@ start_server() {
     export HEARTH_STATE_DIR=$PWD/state
     start --ssd-dir "$PWD/ssd" --ssd-free 1MiB "$@"
     ask /v1/completions "{\"prompt\": \"$(letters 7 1000)\", \"max_tokens\": 4}"
-    for _ in $(seq 200); do
-        [ "$(objects | wc -l)" -ge 2 ] && return
-        sleep 0.05
-    done
-    fail 'nothing was written'
+    await 'the time to write' is_written
 }
 
 fill() {

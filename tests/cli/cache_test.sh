@@ -14,15 +14,11 @@ start_warm() { # options
     letters 7 1000 >prompt.txt
     ask /v1/completions "{\"prompt\": \"$(cat prompt.txt)\", \"max_tokens\": 4}"
     grep -q '"text"' body || fail "$(cat body)"
-    # What has been computed is stored when there is time for it.
-    for _ in $(seq 200); do
-        [ -n "$(uses)" ] && return
-        sleep 0.05
-    done
-    fail 'nothing was stored'
+    await 'the time to store what was computed' is_held
 }
 
 uses() { "$HEARTH" cache ls --json | grep -oE '"(key|uses)":"?[0-9a-f]+' | sort; }
+is_held() { [ -n "$(uses)" ]; }
 
 test_stats_say_what_happened() {
     start_warm

@@ -2,9 +2,11 @@
 # `hearth doctor`: a line per check, and a status that a script can rely on.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
+# shellcheck source=tests/support/serve.sh
+. "$(dirname "$0")/../support/serve.sh"
 
-unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS HEARTH_HOST HEARTH_STATE_DIR HEARTH_SSD_DIR HEARTH_SSD_FREE
-export XDG_CONFIG_HOME=/nonexistent HEARTH_PORT=0 HEARTH_DISK_TEST=1MiB
+unset HEARTH_SSD_FREE
+export HEARTH_PORT=0 HEARTH_DISK_TEST=1MiB
 
 # Folders of the test's own: what lies in the home of whoever runs it is not its business.
 here() { export XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache HEARTH_SSD_FREE=1MiB; }
@@ -122,19 +124,15 @@ test_ports() {
     here
     run "$HEARTH" doctor --host 127.0.0.1 --port 1 --disk-test 0 # nobody uses it; not everybody may
     expect_line '^(ok|FAIL)  +port '
-    "$HEARTH" model make --family qwen3 --layers 1 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
-    "$HEARTH" serve m.gguf --port 0 -t 1 -c 512 --ssd-dir none >served 2>/dev/null &
-    server=$!
-    trap 'kill -9 $server 2>/dev/null' EXIT
-    for _ in $(seq 200); do grep -q 'Ctrl-C' served && break; sleep 0.05; done
+    make_model
+    serve m.gguf -c 512
     port=$(sed -n 's/^ *Anthropic http.*:\([0-9]*\)$/\1/p' served)
     run "$HEARTH" doctor --port "$port" --disk-test 0
     expect_status 0
     expect_line "^ok    port       hearth [0-9.]+ runs at http://127.0.0.1:$port$"
     run env HEARTH_PORT="$port" "$HEARTH" doctor --disk-test 0
     expect_line '^ok    port       hearth '
-    kill "$server"
-    wait "$server"
+    stop
     run "$HEARTH" doctor --port "$port" --disk-test 0
     expect_line "^ok    port       http://127.0.0.1:$port is free$"
 }

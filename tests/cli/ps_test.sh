@@ -5,6 +5,12 @@
 # shellcheck source=tests/support/serve.sh
 . "$(dirname "$0")/../support/serve.sh"
 
+shows_a_request() {
+    run "$HEARTH" ps
+    expect_status 0
+    grep -qE '^req_[0-9a-f]+ +qwen3 ' "$scratch/out"
+}
+
 test_models_and_requests() {
     make_model
     start
@@ -16,13 +22,7 @@ test_models_and_requests() {
     expect_out 'no request is running'
     (while curl -sSN "$url/v1/completions" -d '{"prompt": "a", "max_tokens": 3000, "ignore_eos": true, "stream": true}'; do :; done) >stream 2>&1 &
     client=$!
-    for _ in $(seq 200); do # between two of them there is none
-        run "$HEARTH" ps
-        expect_status 0
-        grep -qE '^req_[0-9a-f]+ +qwen3 ' "$scratch/out" && break
-        sleep 0.02
-    done
-    grep -qE '^req_[0-9a-f]+ +qwen3 ' "$scratch/out" || fail 'no request'
+    await 'a request' shows_a_request # between two of them there is none
     run "$HEARTH" ps --json
     grep -q '"models":\[{.*"requests":\[' "$scratch/out" || fail 'no JSON'
     kill "$client"

@@ -2,9 +2,8 @@
 # `hearth replay` as a user meets it.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
-
-unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR
-export XDG_CONFIG_HOME=/nonexistent
+# shellcheck source=tests/support/serve.sh
+. "$(dirname "$0")/../support/serve.sh"
 
 # Two conversations of three turns that share their first block, and a stranger.
 write_trace() {
@@ -132,24 +131,6 @@ ask() { # TEXT
     expect_out '"object":"text_completion"'
 }
 
-start() { # options
-    rm -f served log
-    "$HEARTH" serve m.gguf --port 0 -t 1 -c 4096 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" "$@" >served 2>log &
-    server=$!
-    for _ in $(seq 200); do
-        grep -q 'Ctrl-C' served && break
-        kill -0 "$server" 2>/dev/null || fail "it ended: $(cat log)"
-        sleep 0.05
-    done
-    url=$(sed -n 's/^ *Anthropic \(http.*\)/\1/p' served)
-}
-
-stop() {
-    kill -TERM "$server"
-    wait "$server" || fail "it did not end well: $(cat log)"
-    server=
-}
-
 number() { # NAME: of the report
     sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" report.json | head -1
 }
@@ -157,9 +138,7 @@ number() { # NAME: of the report
 # Replaying what a server recorded, with the memory that it had, gives the hits that it had: all of them when each token has its hash, and up to a
 # block per request less when blocks have.
 test_a_recorded_session_replays() {
-    server=
-    trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null' EXIT
-    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
+    make_model
     a=$(words 1 120) b=$(words 2 40) c=$(words 3 150)
     for block in 1 16; do
         # 524 bytes per token; trees of single tokens would take more than that.
@@ -186,9 +165,7 @@ test_a_recorded_session_replays() {
 
 # The record goes on after a restart, and one that is full ends, not the server.
 test_a_record_goes_on_and_ends() {
-    server=
-    trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null' EXIT
-    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
+    make_model
     a=$(words 1 400)
     start --record rec.jsonl
     ask "$a"

@@ -2,38 +2,13 @@
 # `hearth serve` with several models, as a user meets it: names, presets, loading on demand, and a cache that outlives an unload.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
+# shellcheck source=tests/support/serve.sh
+. "$(dirname "$0")/../support/serve.sh"
 
-unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS HEARTH_API_KEYS LLAMA_CACHE HF_HUB_CACHE \
-    HUGGINGFACE_HUB_CACHE HF_HOME OLLAMA_MODELS
+unset HEARTH_API_KEYS LLAMA_CACHE HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_HOME OLLAMA_MODELS
 export XDG_CONFIG_HOME=/nonexistent XDG_STATE_HOME=/nonexistent XDG_CACHE_HOME=/nonexistent HOME=/nonexistent
-server=
 
-make_model() { # FAMILY FILE
-    "$HEARTH" model make --family "$1" --layers 2 --width 64 --out "$2" >/dev/null 2>&1 || fail 'no model'
-}
-
-stop_at_exit() { [ -z "$server" ] || kill -9 "$server" 2>/dev/null; }
-trap stop_at_exit EXIT
-
-start() { # options
-    "$HEARTH" serve --port 0 -t 1 -c 2048 --parallel 2 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" "$@" >served 2>log &
-    server=$!
-    for _ in $(seq 200); do
-        grep -q 'Ctrl-C' served && break
-        kill -0 "$server" 2>/dev/null || fail "it ended: $(cat log)"
-        sleep 0.05
-    done
-    url=$(sed -n 's/^ *Anthropic \(http.*\)/\1/p' served)
-    [ -n "$url" ] || fail "no address in the banner: $(cat served)"
-}
-
-stop() {
-    kill -TERM "$server"
-    wait "$server"
-    status=$?
-    server=
-    [ "$status" = 0 ] || fail "ended with $status: $(cat log)"
-}
+start() { serve -c 2048 --parallel 2 "$@"; } # options
 
 ask() { # PATH JSON
     run curl -sS -o body -w '%{http_code}' "$url$1" -H 'Content-Type: application/json' -d "$2"
@@ -58,6 +33,8 @@ state_of() { # MODEL
     get "/v1/models/$1"
     sed 's/.*"state":"\([a-z]*\)".*/\1/' "$scratch/out"
 }
+
+is_known() { [ "$(state_of "$1")" = known ]; } # MODEL
 
 # A, B, A again after A had to leave for B: its prompt is in the cache, and the text is the same.
 come_back() { # FAMILY_A FAMILY_B
@@ -112,8 +89,7 @@ INI
     ask /v1/completions "$(body_for three)"
     [ "$code" = 404 ] || fail "$code: $(cat body)"
     ask /v1/models/one/unload ''
-    for _ in $(seq 100); do [ "$(state_of one)" = known ] && break; sleep 0.02; done
-    [ "$(state_of one)" = known ] || fail "$(state_of one)"
+    await 'the unload' is_known one
     stop
 }
 

@@ -2,39 +2,10 @@
 # `hearth serve` as a user meets it: the lines it prints, what they promise, and how it ends.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
+# shellcheck source=tests/support/serve.sh
+. "$(dirname "$0")/../support/serve.sh"
 
-unset HEARTH_API_KEY HEARTH_ADMIN_KEY HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS
-export XDG_CONFIG_HOME=/nonexistent XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache
-server=
-
-make_model() {
-    "$HEARTH" model make --family "${1:-qwen3}" --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
-}
-
-stop_at_exit() { [ -z "$server" ] || kill -9 "$server" 2>/dev/null; }
-trap stop_at_exit EXIT
-
-# Starts it on a free port with small figures, and waits for the banner.
-start() { # options
-    rm -f served log # what an earlier one said
-    "$HEARTH" serve m.gguf --port 0 -t 1 -c 2048 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" "$@" >served 2>log &
-    server=$!
-    for _ in $(seq 200); do
-        grep -q 'Ctrl-C' served && break
-        kill -0 "$server" 2>/dev/null || fail "it ended: $(cat log)"
-        sleep 0.05
-    done
-    url=$(sed -n 's/^ *Anthropic \(http.*\)/\1/p' served)
-    [ -n "$url" ] || grep -q '\.sock' served || fail "no address in the banner: $(cat served)"
-}
-
-stop() {
-    kill -TERM "$server"
-    wait "$server"
-    status=$?
-    server=
-    [ "$status" = 0 ] || fail "ended with $status: $(cat log)"
-}
+start() { serve m.gguf -c 2048 "$@"; } # options
 
 ask() { # PATH JSON
     run curl -sS -o body -w '%{http_code}' "$url$1" -H 'Content-Type: application/json' -d "$2"
@@ -167,7 +138,7 @@ test_drains() {
     start
     curl -sSN "$url/v1/completions" -d '{"prompt": "a", "max_tokens": 1500, "ignore_eos": true, "stream": true}' >stream &
     client=$!
-    for _ in $(seq 100); do [ -s stream ] && break; sleep 0.02; done
+    await 'the first token' test -s stream
     stop
     wait "$client" || fail 'the stream was broken off'
     grep -q '^data: \[DONE\]' stream || fail 'the stream has no end'
@@ -374,23 +345,19 @@ test_shares_of_tenants() {
     expect_err 'tenant-ssd-share anna: expected TENANT=SIZE'
 }
 
+is_saved() { curl -sS "$url/metrics" | grep -q '^hearth_sched_unsaved 0'; }
+
 # The process of the model is killed: a request that was under way gets its dialect's error, the next one an answer from the cache.
 test_isolate_survives_its_model() {
     make_model
     start --isolate
     ask /v1/chat/completions "$chat"
     [ "$code" = 200 ] || fail "$code: $(cat body)"
-    for _ in $(seq 400); do # its state is stored when there is time for it
-        curl -sS "$url/metrics" | grep -q '^hearth_sched_unsaved 0' && break
-        sleep 0.01
-    done
+    await 'the time to store its state' is_saved
     curl -sS -o late -w '%{http_code}' "$url/v1/messages" -H 'Content-Type: application/json' \
         -d '{"max_tokens": 1900, "messages": [{"role": "user", "content": "And now a long one."}]}' >late_code &
     client=$!
-    for _ in $(seq 400); do
-        grep -q '\[route\] 2 ' log && break
-        sleep 0.01
-    done
+    await 'the second request' grep -q '\[route\] 2 ' log
     kill -9 "$(pgrep -P "$server")"
     wait "$client"
     if [ "$(cat late_code)" != 200 ]; then # it may have been done before

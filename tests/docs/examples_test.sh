@@ -3,25 +3,15 @@
 # address in place of the one that is written there; a line "# -> TEXT" in it says what its output contains.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
+# shellcheck source=tests/support/serve.sh
+. "$(dirname "$0")/../support/serve.sh"
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
 sdk=$top/tests/sdk
-unset HEARTH_API_KEY HEARTH_ADMIN_KEY HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS
-export XDG_CONFIG_HOME=/nonexistent
-server=
-trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null' EXIT
 
-serve() {
-    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
-    "$HEARTH" serve m.gguf --port 0 -t 1 -c 2048 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" >served 2>log &
-    server=$!
-    for _ in $(seq 200); do
-        grep -q 'Ctrl-C' served && break
-        kill -0 "$server" 2>/dev/null || fail "it ended: $(cat log)"
-        sleep 0.05
-    done
-    url=$(sed -n 's/^ *Anthropic \(http.*\)/\1/p' served)
-    [ -n "$url" ] || fail 'no address'
+begin() {
+    make_model
+    serve m.gguf -c 2048
 }
 
 # The blocks of a file with this first line, as block.1, block.2, ...; with the address of the server.
@@ -33,7 +23,7 @@ blocks() { # FILE INFO
 }
 
 run_blocks() { # FILE
-    serve
+    begin
     blocks "$1" 'sh run'
     for block in block.*; do
         run bash -e "$block"
@@ -49,7 +39,7 @@ test_clients() { run_blocks "$top/docs/clients.md"; }
 
 # The line of the README: what a person tries first.
 test_readme() {
-    serve
+    begin
     sed -n '/^curl http/,/^$/p' "$top/README.md" | sed "s,http://127\.0\.0\.1:4327,$url," >first
     run bash -e first
     expect_status 0
@@ -59,7 +49,7 @@ test_readme() {
 # With the SDKs that tests/sdk has installed.
 test_clients_js() {
     [ -e "$sdk/node_modules/.stamp" ] || skip 'the SDKs are not installed: make test ONLY=sdk does that'
-    serve
+    begin
     blocks "$top/docs/clients.md" 'js run'
     ln -s "$sdk/node_modules" node_modules
     for block in block.*; do
@@ -73,7 +63,7 @@ test_clients_js() {
 
 # Settings that are shown for clients are well-formed, and lead to this server.
 test_settings_of_clients() {
-    serve
+    begin
     blocks "$top/docs/clients.md" json
     if command -v jq >/dev/null; then
         for block in block.*; do

@@ -11,25 +11,41 @@ unset HEARTH_API_KEY HEARTH_ADMIN_KEY HEARTH_ADMIN_KEY_FILE HEARTH_URL HEARTH_HO
 export XDG_CONFIG_HOME=/nonexistent XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache
 server=
 
-make_model() { # [FAMILY]
-    "$HEARTH" model make --family "${1:-qwen3}" --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
+make_model() { # [FAMILY [FILE]]
+    "$HEARTH" model make --family "${1:-qwen3}" --layers 2 --width 64 --out "${2:-m.gguf}" >/dev/null 2>&1 || fail 'no model'
 }
 
 end_server() { [ -z "$server" ] || kill -9 "$server" 2>/dev/null; }
 trap end_server EXIT
 
-start() { # options
-    : >served >log
-    "$HEARTH" serve m.gguf --port 0 -t 1 -c 4096 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" "$@" >served 2>log &
-    server=$!
-    for _ in $(seq 400); do
-        grep -q 'Ctrl-C' served && break
-        kill -0 "$server" 2>/dev/null || fail "it ended: $(cat log)"
+# Tries until it succeeds, for a minute at least: the machine may be busy, and the runner ends what hangs.
+await() { # WHAT COMMAND...
+    local what=$1
+    shift
+    for _ in $(seq 1200); do
+        "$@" && return
         sleep 0.05
     done
+    fail "in vain: $what"
+}
+
+is_serving() {
+    kill -0 "$server" 2>/dev/null || fail "it ended: $(cat log)"
+    grep -q 'Ctrl-C' served
+}
+
+# Starts it with small figures and waits for the banner.
+serve() { # [MODEL] options
+    : >served # an earlier one's banner is not this one's
+    "$HEARTH" serve --port 0 -t 1 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" "$@" >served 2>log &
+    server=$!
+    await 'the banner' is_serving
     url=$(sed -n 's/^ *Anthropic \(http.*\)/\1/p' served)
+    [ -n "$url" ] || grep -q '\.sock' served || fail "no address in the banner: $(cat served)"
     export HEARTH_URL=$url
 }
+
+start() { serve m.gguf -c 4096 "$@"; } # options
 
 stop() {
     kill -TERM "$server"

@@ -2,35 +2,24 @@
 # /metrics of a real server, as Prometheus and Grafana read it: with Prometheus' own checker, and against the queries of our board.
 # shellcheck source=tests/support/suite.sh
 . "$(dirname "$0")/../support/suite.sh"
+# shellcheck source=tests/support/serve.sh
+. "$(dirname "$0")/../support/serve.sh"
 # shellcheck source=tests/support/tools.sh
 . "$(dirname "$0")/../support/tools.sh"
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
 board=$top/contrib/grafana/hearth.json
-export XDG_CONFIG_HOME=/nonexistent
-unset HEARTH_API_KEY HEARTH_CONFIG
-server=
-trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null' EXIT
 
 # The text of a server that has answered the same question twice, in the file metrics.
 scrape() { # options
-    "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out m.gguf >/dev/null 2>&1 || fail 'no model'
-    "$HEARTH" serve m.gguf --port 0 -t 1 -c 2048 --ram-cache 32MiB --ssd-dir "$PWD/ssd" --state-dir "$PWD/state" "$@" >served 2>log &
-    server=$!
-    for _ in $(seq 200); do
-        grep -q 'Ctrl-C' served && break
-        kill -0 "$server" 2>/dev/null || fail "it ended: $(cat log)"
-        sleep 0.05
-    done
-    url=$(sed -n 's/^ *Anthropic \(http.*\)/\1/p' served)
+    make_model
+    serve m.gguf -c 2048 --ssd-dir "$PWD/ssd" "$@"
     for _ in 1 2; do
         curl -sSf -o answer "$url/v1/completions" -H 'Content-Type: application/json' \
             -d '{"prompt": "The hearth keeps what was computed, and says why something was not.", "max_tokens": 4}' || fail 'no answer'
     done
     curl -sSf "$url/metrics" >metrics || fail 'no metrics'
-    kill -TERM "$server"
-    wait "$server"
-    server=
+    stop
 }
 
 expressions() {
