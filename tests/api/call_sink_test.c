@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -208,6 +209,16 @@ static void test_progress_when_asked_for(void **state)
 
 /* ---- silence ---- */
 
+/* Numbers of events, where a dialect has them, go up by one, whatever fills the silence between them. */
+static void check_numbers(const char *stream)
+{
+    static const char key[] = "\"sequence_number\":";
+    long expected = 0;
+
+    for (const char *at = strstr(stream, key); at; at = strstr(at + 1, key))
+        assert_int_equal(strtol(at + strlen(key), NULL, 10), expected++);
+}
+
 /* I80: the head and the first events are there before anything is computed, and silence is filled in the dialect's own way. */
 static void expect_keepalive(const char *path, const char *body, const char *opening, const char *filler)
 {
@@ -232,6 +243,7 @@ static void expect_keepalive(const char *path, const char *body, const char *ope
     api_kit_gate_open(&kit);
     while (http_client_chunk(&client, &data))
         continue;
+    check_numbers(buf_str(&data));
     http_client_close(&client);
     http_answer_fini(&head);
     buf_fini(&data);
