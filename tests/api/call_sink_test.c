@@ -207,6 +207,40 @@ static void test_progress_when_asked_for(void **state)
     api_kit_close(&kit);
 }
 
+/* Every chunk of text tells how it stands. */
+static double timing(yyjson_doc *chunk, const char *pointer)
+{
+    return yyjson_get_num(yyjson_doc_ptr_get(chunk, pointer));
+}
+
+static void test_timings_per_token(void **state)
+{
+    struct api_kit kit;
+    struct events events;
+    double count = 0, ms = 0;
+    unsigned told = 0;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    read_events(&kit, CHAT, "{\"stream\":true,\"timings_per_token\":true," MESSAGES "," GREEDY "}", &events);
+    for (size_t i = 0; i < events.count; i++) {
+        yyjson_doc *chunk = events.data[i];
+
+        if (!chunk || *json_at(chunk, "/choices/0/delta/content") == '\0')
+            continue; /* the role's, and the end's */
+        assert_true(timing(chunk, "/timings/ttft_ms") > 0);
+        assert_true(timing(chunk, "/timings/prompt_ms") > 0);
+        assert_true(timing(chunk, "/timings/predicted_n") > count);
+        assert_true(timing(chunk, "/timings/predicted_ms") > ms);
+        count = timing(chunk, "/timings/predicted_n");
+        ms = timing(chunk, "/timings/predicted_ms");
+        told++;
+    }
+    assert_true(told > 2);
+    free_events(&events);
+    api_kit_close(&kit);
+}
+
 /* ---- silence ---- */
 
 /* Numbers of events, where a dialect has them, go up by one, whatever fills the silence between them. */
@@ -505,7 +539,7 @@ static void test_i106_turns_are_replayed(void **state)
 
 TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_messages_stream), TEST(test_responses_stream),
-           TEST(test_progress_when_asked_for), TEST(test_i80_keepalive_of_each_dialect), TEST(test_i80_long_opening),
+           TEST(test_progress_when_asked_for), TEST(test_timings_per_token), TEST(test_i80_keepalive_of_each_dialect), TEST(test_i80_long_opening),
            TEST(test_i80_head_while_queued), TEST(test_tool_calls_of_a_model),
            TEST(test_tool_calls_in_the_other_dialects), TEST(test_a_call_that_is_cut_off),
            TEST(test_i79_a_call_that_cannot_be_read), TEST(test_json_schema),
