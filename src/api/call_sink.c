@@ -164,6 +164,7 @@ static void make_output(struct call_choice *choice)
     struct output_options options = {
         .formats = call->prepared.formats,
         .calls = call->prepared.calls,
+        .either = call->prepared.either,
         .reasoning = call->request.reasoning_mode,
         .tools = call->request.tools,
         .prompt_tail = call->prepared.opening,

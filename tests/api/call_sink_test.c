@@ -502,6 +502,43 @@ static void test_json_schema(void **state)
     api_kit_close(&kit);
 }
 
+#define YES_OR_CALL \
+    "\"max_tokens\":400,\"tools\":[" TOOL "],\"parallel_tool_calls\":false,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":" \
+    "{\"name\":\"x\",\"schema\":{\"type\":\"object\",\"properties\":{\"yes\":{\"enum\":[true,\"<tool_call>\"]}}," \
+    "\"required\":[\"yes\"],\"additionalProperties\":false}}}"
+
+/* Tools that may be called and a format of the answer: it is one of them, whatever the seed; and both come. */
+static void test_a_call_or_json(void **state)
+{
+    unsigned calls = 0, answers = 0;
+    struct api_kit kit;
+    char body[1024];
+
+    (void)state;
+    api_kit_open(&kit, &caller);
+    for (int seed = 1; seed <= 24 && (calls == 0 || answers == 0); seed++) {
+        snprintf(body, sizeof(body), "{" MESSAGES ",\"seed\":%d," YES_OR_CALL "}", seed);
+        yyjson_doc *doc = api_kit_post(&kit, CHAT, body, 200);
+        const char *finish = json_at(doc, "/choices/0/finish_reason");
+        const char *text = json_at(doc, "/choices/0/message/content");
+        yyjson_doc *content = yyjson_read(text, strlen(text), 0);
+
+        if (strcmp(finish, "tool_calls") == 0) {
+            assert_string_equal(text, "");
+            calls++;
+        } else if (strcmp(finish, "stop") == 0) {
+            if (!yyjson_doc_ptr_get(content, "/yes"))
+                fail_msg("not by the schema: %s", text);
+            answers++;
+        }
+        yyjson_doc_free(content);
+        yyjson_doc_free(doc);
+    }
+    print_message("%u calls, %u answers\n", calls, answers);
+    assert_true(calls > 0 && answers > 0);
+    api_kit_close(&kit);
+}
+
 /* ---- the next turn ---- */
 
 /* I106: what was generated stands in the next prompt as it was sampled. */
@@ -542,5 +579,5 @@ TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_progress_when_asked_for), TEST(test_timings_per_token), TEST(test_i80_keepalive_of_each_dialect), TEST(test_i80_long_opening),
            TEST(test_i80_head_while_queued), TEST(test_tool_calls_of_a_model),
            TEST(test_tool_calls_in_the_other_dialects), TEST(test_a_call_that_is_cut_off),
-           TEST(test_i79_a_call_that_cannot_be_read), TEST(test_json_schema),
+           TEST(test_i79_a_call_that_cannot_be_read), TEST(test_json_schema), TEST(test_a_call_or_json),
            TEST(test_i106_turns_are_replayed))
