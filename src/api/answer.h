@@ -81,7 +81,7 @@ struct answer {
     struct answer_choice choices[ANSWER_CHOICES_MAX];
     size_t choices_count;
     struct gen_usage usage;  /* of the first choice's prompt; `generated` of all together */
-    struct gen_times times;
+    struct gen_times times;  /* of choices that have ended; with timings_each, of all up to their latest token */
     bool begun;              /* dialect->begin was called */
     struct api_error error;  /* kind != API_OK: it failed */
     double progress_ms;      /* since prefill began; the caller's, set before `progress` */

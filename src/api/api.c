@@ -293,15 +293,39 @@ static void handle(struct http_request *request, struct http_reply *reply, void 
         enqueue(&visit, request);
 }
 
-void api_http_error(enum http_problem problem, struct buf *body, void *arg)
+/* ---- what http refuses by itself ---- */
+
+static enum api_error_kind kind_of_status(int status)
+{
+    for (int kind = API_OK + 1; kind < API_ERROR_COUNT; kind++)
+        if ((int)api_error_status((enum api_error_kind)kind) == status)
+            return (enum api_error_kind)kind;
+    return status < 500 ? API_ERROR_INVALID : API_ERROR_SERVER;
+}
+
+/* No request has an id yet. */
+static void write_anthropic_problem(enum http_problem problem, struct buf *body)
+{
+    struct json json = json_to(body);
+
+    json_open(&json, '{');
+    json_key_text(&json, "type", "error");
+    json_key(&json, "error");
+    json_open(&json, '{');
+    json_key_text(&json, "type",
+                  api_error_anthropic_type(kind_of_status(http_problem_status(problem))));
+    json_key_text(&json, "message", http_problem_sentence(problem));
+    json_close(&json, '}');
+    json_close(&json, '}');
+}
+
+static void write_openai_problem(enum http_problem problem, struct buf *body)
 {
     int status = http_problem_status(problem);
     const char *type = status >= 500 ? "server_error" : "invalid_request_error";
     struct json json = json_to(body);
 
-    (void)arg; /* the path is not known here: what both dialects look for is there */
     json_open(&json, '{');
-    json_key_text(&json, "type", "error");
     json_key(&json, "error");
     json_open(&json, '{');
     json_key_text(&json, "message", http_problem_sentence(problem));
@@ -310,6 +334,15 @@ void api_http_error(enum http_problem problem, struct buf *body, void *arg)
     json_key_text(&json, "code", http_problem_name(problem));
     json_close(&json, '}');
     json_close(&json, '}');
+}
+
+void api_http_error(enum http_problem problem, struct str path, struct buf *body, void *arg)
+{
+    (void)arg;
+    if (str_eq(path, STR("/v1/messages")) || str_starts(path, STR("/v1/messages/")))
+        write_anthropic_problem(problem, body);
+    else
+        write_openai_problem(problem, body);
 }
 
 /* ---- keys ---- */

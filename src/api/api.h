@@ -96,8 +96,8 @@ void api_set_http_metrics(struct api *api, const struct metric_set *metrics);
 /* For http_server_start. Valid as long as the api. */
 const struct http_route *api_routes(const struct api *api, size_t *count);
 
-/* For http_options.error_body: what http refuses by itself, in a form that clients of both dialects read. `arg` is not used. */
-void api_http_error(enum http_problem problem, struct buf *body, void *arg);
+/* For http_options.error_body: what http refuses by itself, in Anthropic's form below /v1/messages, else in OpenAI's. `arg` is not used. */
+void api_http_error(enum http_problem problem, struct str path, struct buf *body, void *arg);
 
 /* Ends the streams of /admin/events, which would go on for ever; before the http server is drained. */
 void api_end_events(struct api *api);

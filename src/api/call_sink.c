@@ -164,6 +164,7 @@ static void make_output(struct call_choice *choice)
     struct output_options options = {
         .formats = call->prepared.formats,
         .calls = call->prepared.calls,
+        .either = call->prepared.either,
         .reasoning = call->request.reasoning_mode,
         .tools = call->request.tools,
         .prompt_tail = call->prepared.opening,
@@ -223,6 +224,17 @@ static void on_progress(void *arg, const struct gen_usage *usage, uint32_t done)
     call_flush(call);
 }
 
+static void merge_times(struct gen_times *all, const struct gen_times *one)
+{
+    if (all->submitted == 0) {
+        *all = *one;
+        return;
+    }
+    if (one->first_token && (!all->first_token || one->first_token < all->first_token))
+        all->first_token = one->first_token;
+    all->ended = MAX(all->ended, one->ended);
+}
+
 static void count_token(struct call_choice *choice, const struct gen_token *token)
 {
     struct call *call = choice->call;
@@ -231,6 +243,8 @@ static void count_token(struct call_choice *choice, const struct gen_token *toke
 
     answer->generated++;
     call->answer.usage.generated++;
+    if (call->request.timings_each)
+        merge_times(&call->answer.times, &token->times);
     if (token->pick && (call->request.sample.logprob || call->request.sample.logprobs > 0))
         err = answer_add_logprob(&call->answer, choice->index, token->pick);
     if (err != ERR_OK)
@@ -303,17 +317,6 @@ static void set_finish(struct call_choice *choice, const struct gen_result *resu
     for (size_t i = 0; i < choice->call->request.stops_count; i++)
         if (str_eq(str_from(choice->call->request.stops[i]), result->stop_text))
             answer->stop_text = str_from(choice->call->request.stops[i]);
-}
-
-static void merge_times(struct gen_times *all, const struct gen_times *one)
-{
-    if (all->submitted == 0) {
-        *all = *one;
-        return;
-    }
-    if (one->first_token && (!all->first_token || one->first_token < all->first_token))
-        all->first_token = one->first_token;
-    all->ended = MAX(all->ended, one->ended);
 }
 
 static void merge_result(struct call_choice *choice, const struct gen_result *result)

@@ -12,8 +12,8 @@
  *
  * Only one item is open at a time: text after a call is a message of its own. Items that are done are kept as JSON in answer->items, because
  * the last event repeats them. A keep-alive is the event that OpenAI itself sends in long silences: clients pass over it, but not over comments,
- * which some do not count as signs of life, nor over a second response.in_progress, which replaces what they have gathered. It takes no number of
- * its own, as it may be sent again and again.
+ * which some do not count as signs of life, nor over a second response.in_progress, which replaces what they have gathered. It has no
+ * sequence_number: it may be sent again and again, between any two events, and numbers that are told go up by one each time.
  *
  * A response has one choice. The request's settings are repeated from its body (dialect_data), as far as the type of the official SDKs has them.
  */
@@ -506,7 +506,6 @@ static void responses_keepalive(struct answer *answer, struct buf *out)
     buf_append_str(out, "event: keepalive\ndata: ");
     json_open(&json, '{');
     json_key_text(&json, "type", "keepalive");
-    json_key_uint(&json, "sequence_number", answer->sequence - 1);
     event_end(&json);
 }
 

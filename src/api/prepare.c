@@ -213,31 +213,45 @@ static enum choice_mode mode_of(enum gen_choice choice)
     return modes[choice];
 }
 
-static enum err calls_grammar(struct prepare_run *run)
+static enum choice_answer answer_of(enum gen_format format)
 {
-    struct choice_request choice = {
-        .mode = mode_of(run->request->tool_choice),
-        .name = run->request->tool_name,
-        .parallel = run->request->parallel_calls,
-        .tools = run->request->tools,
-        .formats = run->out->formats,
-        .prompt_tail = run->out->opening,
+    static const enum choice_answer answers[] = {
+        [GEN_FORMAT_TEXT] = CHOICE_ANSWER_TEXT,
+        [GEN_FORMAT_JSON_OBJECT] = CHOICE_ANSWER_OBJECT,
+        [GEN_FORMAT_JSON_SCHEMA] = CHOICE_ANSWER_SCHEMA,
+        [GEN_FORMAT_GRAMMAR] = CHOICE_ANSWER_TEXT, /* not written here: own_grammar */
     };
 
-    return choice_write(&run->out->choice, &choice, &run->info);
+    return answers[format];
 }
 
-static enum err format_grammar(struct prepare_run *run)
+/* With tools that may be called, or one that must be, even if there is none: then choice.h says so. */
+static bool is_about_calls(const struct prepare_run *run)
 {
-    struct choice_answer_request answer = {
-        .answer = run->request->format == GEN_FORMAT_JSON_SCHEMA ? CHOICE_ANSWER_SCHEMA
-                                                                 : CHOICE_ANSWER_OBJECT,
-        .schema = run->request->schema,
-        .formats = run->out->formats,
-        .prompt_tail = run->out->opening,
+    return run->out->calls || run->request->tool_choice == GEN_CHOICE_REQUIRED ||
+           run->request->tool_choice == GEN_CHOICE_NAMED;
+}
+
+static enum err write_grammar(struct prepare_run *run)
+{
+    const struct gen_request *request = run->request;
+    struct prepared *out = run->out;
+    struct choice_request choice = {
+        .mode = is_about_calls(run) ? mode_of(request->tool_choice) : CHOICE_NONE,
+        .name = request->tool_name,
+        .parallel = request->parallel_calls,
+        .tools = request->tools,
+        .formats = out->formats,
+        .prompt_tail = out->opening,
+        .answer = answer_of(request->format),
+        .schema = request->schema,
     };
 
-    return choice_write_answer(&run->out->choice, &answer, &run->info);
+    TRY(choice_write(&out->choice, &choice, &run->info));
+    out->either = choice.mode == CHOICE_AUTO && choice.answer != CHOICE_ANSWER_TEXT;
+    if (out->choice.grammar.len > 0)
+        out->grammar = buf_str(&out->choice.grammar);
+    return ERR_OK;
 }
 
 static enum err own_grammar(struct prepare_run *run)
@@ -248,29 +262,21 @@ static enum err own_grammar(struct prepare_run *run)
     return run->out->grammar ? ERR_OK : request->arena.err;
 }
 
-static bool must_call(const struct gen_request *request)
-{
-    return request->tool_choice == GEN_CHOICE_REQUIRED || request->tool_choice == GEN_CHOICE_NAMED;
-}
-
 static enum err make_grammar(struct prepare_run *run, struct api_error *error)
 {
-    const struct gen_request *request = run->request;
-    struct prepared *out = run->out;
-
-    if (request->format != GEN_FORMAT_TEXT && out->calls)
-        return api_error_set(error, API_ERROR_UNSUPPORTED, "response_format",
-                             "A format of the answer cannot be combined with tools that the model may call. "
+    if (run->request->format != GEN_FORMAT_GRAMMAR)
+        return write_grammar(run);
+    if (is_about_calls(run))
+        return api_error_set(error, API_ERROR_UNSUPPORTED, "grammar",
+                             "A grammar cannot be combined with tools that the model may call. "
                              "Leave one of them out, or set 'tool_choice' to \"none\".");
-    if (out->calls || must_call(request))
-        TRY(calls_grammar(run));
-    else if (request->format == GEN_FORMAT_GRAMMAR)
-        return own_grammar(run);
-    else if (request->format != GEN_FORMAT_TEXT)
-        TRY(format_grammar(run));
-    if (out->choice.grammar.len > 0)
-        out->grammar = buf_str(&out->choice.grammar);
-    return ERR_OK;
+    return own_grammar(run);
+}
+
+/* The field that a failure of the grammar is about. */
+static const char *grammar_param(const struct prepare_run *run)
+{
+    return is_about_calls(run) && !run->out->choice.answer_refused ? "tools" : "response_format";
 }
 
 /* Is the markup that the answer is read by made of control tokens, which text does not show by itself? */
@@ -305,9 +311,10 @@ static enum err fail(struct prepare_run *run, enum err err, const char *param,
 {
     if (error->kind != API_OK)
         return ERR_INVALID;
-    if (err == ERR_INVALID)
-        return api_error_set(error, API_ERROR_INVALID, param, "%s",
-                             run->info.text[0] ? run->info.text : err_sentence(err));
+    if (err == ERR_INVALID || err == ERR_UNSUPPORTED)
+        return api_error_set(error,
+                             err == ERR_INVALID ? API_ERROR_INVALID : API_ERROR_UNSUPPORTED, param,
+                             "%s", run->info.text[0] ? run->info.text : err_sentence(err));
     return respond_error_from(error, err, &run->info);
 }
 
@@ -330,7 +337,7 @@ enum err prepare(struct prepared *out, struct gen_request *request,
     place_breakpoints(out, request);
     err = make_grammar(&run, error);
     if (err != ERR_OK)
-        return fail(&run, err, out->calls || must_call(request) ? "tools" : "response_format", error);
+        return fail(&run, err, grammar_param(&run), error);
     out->control_text = request->control_text || needs_control_text(out);
     return ERR_OK;
 }

@@ -51,6 +51,7 @@ struct prepared {
     const char *grammar;        /* NULL = none; of `choice` or of the request */
     struct output_formats formats;
     bool calls;                 /* the answer may have some */
+    bool either;                /* it has some, or is of the format that was asked for: the grammar allows nothing else */
     bool control_text;          /* the answer's markup is made of control tokens */
     struct str opening;         /* what the template wrote to open the answer */
 

@@ -46,13 +46,13 @@ static struct http_chunk *make(const struct http_head *head, const struct http_f
 
 /* Returns the content type. */
 static const char *write_body(const struct http_options *options, enum http_problem problem,
-                              struct buf *body)
+                              struct str path, struct buf *body)
 {
     if (options->error_body == NULL) {
         buf_appendf(body, "%s\n", http_problem_sentence(problem));
         return "text/plain; charset=utf-8";
     }
-    options->error_body(problem, body, options->error_arg);
+    options->error_body(problem, path, body, options->error_arg);
     return options->error_content_type != NULL ? options->error_content_type : "application/json";
 }
 
@@ -81,7 +81,8 @@ struct http_chunk *http_answer_problem(const struct http_shared *shared, enum ht
 
     buf_init(&body, ERROR_BYTES_MAX);
     buf_init(&allow, ALLOW_BYTES_MAX);
-    const char *type = write_body(&shared->options, problem, &body);
+    const char *type =
+        write_body(&shared->options, problem, request != NULL ? request->path : STR_NONE, &body);
     struct http_head head = {
         .status = http_problem_status(problem),
         .content_type = str_from(type),

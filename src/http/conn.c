@@ -60,7 +60,6 @@ struct http_conn {
     uint64_t body_held; /* our part of shared->bodies_bytes */
 
     struct http_reply *reply;
-    struct http_request *refused; /* whose head on_head refused; valid until the parser's reset */
     struct buf ahead;
     struct list output; /* of struct http_chunk */
     size_t own_chunks;  /* of the output that are not of a reply; they come first */
@@ -153,7 +152,7 @@ static void refuse(struct http_conn *conn, enum http_problem problem)
     conn->closing = true;
     hold_body(conn, 0);
     set_phase(conn, PHASE_LINGER);
-    answer_problem(conn, problem, conn->refused);
+    answer_problem(conn, problem, http_parser_known(conn->parser));
 }
 
 void http_conn_refuse(struct http_conn *conn)
@@ -188,8 +187,6 @@ static enum http_problem on_head(struct http_request *request, bool expects, voi
     if (problem == HTTP_PROBLEM_NONE && expects)
         queue_own(conn,
                   http_chunk_create(STR("HTTP/1.1 100 Continue\r\n\r\n"), STR_NONE, STR_NONE));
-    if (problem != HTTP_PROBLEM_NONE)
-        conn->refused = request;
     return problem;
 }
 

@@ -525,6 +525,11 @@ enum http_problem http_parser_problem(const struct http_parser *parser)
     return parser->problem;
 }
 
+const struct http_request *http_parser_known(const struct http_parser *parser)
+{
+    return parser->request.path.len > 0 ? &parser->request : NULL;
+}
+
 struct http_request *http_parser_request(struct http_parser *parser)
 {
     assert(parser->done);

@@ -43,6 +43,9 @@ bool http_parser_in_body(const struct http_parser *parser);      /* the headers 
 size_t http_parser_body_bytes(const struct http_parser *parser); /* of body held in memory */
 enum http_problem http_parser_problem(const struct http_parser *parser); /* after FAILED */
 
+/* As far as it was read, if that goes beyond its target; else NULL. Also after FAILED, until the reset. */
+const struct http_request *http_parser_known(const struct http_parser *parser);
+
 /* After DONE, until the reset. */
 struct http_request *http_parser_request(struct http_parser *parser);
 void http_parser_drop_body(struct http_parser *parser); /* gives its memory back */

@@ -66,8 +66,9 @@ struct http_options {
     const struct clock *clock; /* NULL: the machine's. Decides about all deadlines */
     uint32_t tick_ms;          /* how often deadlines are looked at; 0: 100 */
 
-    /* Writes the body for what this layer refuses by itself, on the loop thread. NULL: the sentence as plain text. */
-    void (*error_body)(enum http_problem problem, struct buf *body, void *arg);
+    /* Writes the body for what this layer refuses by itself, on the loop thread. NULL: the sentence as plain text. `path` is the request's as far
+     * as it could be read, else empty. */
+    void (*error_body)(enum http_problem problem, struct str path, struct buf *body, void *arg);
     const char *error_content_type; /* of it; NULL: application/json */
     void *error_arg;
 };

@@ -4,7 +4,7 @@
  *      required, named   root ::= [thought] calls                            at once
  *      auto, lazy        root ::= calls                                      triggers: the openers
  *      auto, whole       root ::= [thought] content-0, which leads to after-N behind opener N
- *      answers           root ::= [thought] answer
+ *      answers           root ::= [thought] reply                            at once; auto: ( calls | reply )
  *
  * A thought that the prompt has opened is text up to its closing; one that may come has its opening before that. Inside it
  * openers that are control tokens begin calls, because the reader takes them so (reasoning.h). gpt-oss has a frame of its own:
@@ -215,17 +215,54 @@ static void put_harmony_final(struct choice_writer *writer)
     choice_put_text(writer, "final", exits, COUNT_OF(exits), true);
 }
 
-static enum err write_harmony(struct choice_writer *writer, bool free_content)
+/* ---- answers ---- */
+
+static bool is_either(const struct choice_request *request)
 {
-    TRY(check_harmony_tail(writer, writer->request->prompt_tail));
-    TRY(choice_put_calls(writer));
-    if (free_content) {
-        put_harmony_final(writer);
-        put_harmony_root(writer, "\"analysis\" | \"commentary\"",
-                         "calls | \"<|channel|>final<|message|>\" final-0");
-    } else {
-        put_harmony_root(writer, "\"analysis\"", "calls");
+    return request->mode == CHOICE_AUTO && request->answer != CHOICE_ANSWER_TEXT;
+}
+
+static enum err put_answer(struct choice_writer *writer)
+{
+    const struct choice_request *request = writer->request;
+    struct schema_options options = {.root = "answer", .prefix = "a-"};
+
+    if (request->answer == CHOICE_ANSWER_OBJECT)
+        return schema_write_any_object(&options, writer->out, writer->info);
+    if (request->schema == NULL)
+        return err_set(writer->info, ERR_INVALID, "response_format json_schema has no schema");
+    return schema_write_gbnf(request->schema, &options, writer->out, writer->info);
+}
+
+/* The answer with the markup that a family has around it. */
+static enum err put_reply(struct choice_writer *writer, struct choice *choice)
+{
+    enum err err = put_answer(writer);
+
+    choice->answer_refused = err != ERR_OK;
+    TRY(err);
+    if (writer->request->formats.calls == TOOLCALL_HARMONY)
+        put(writer, "reply ::= \"<|channel|>final\" ( \" json\" | \" \"? \"<|constrain|>json\" )? "
+                    "\"<|message|>\" answer\n");
+    else if (writer->request->formats.reasoning == REASONING_COHERE)
+        put(writer, "reply ::= \"<|START_RESPONSE|>\"? answer \"<|END_RESPONSE|>\"?\n");
+    else
+        put(writer, "reply ::= answer\n");
+    return ERR_OK;
+}
+
+static enum err write_answer(struct choice_writer *writer, struct choice *choice)
+{
+    const struct choice_request *request = writer->request;
+
+    TRY(put_reply(writer, choice));
+    if (request->formats.calls == TOOLCALL_HARMONY) {
+        TRY(check_harmony_tail(writer, request->prompt_tail));
+        put_harmony_root(writer, "\"analysis\"", "reply");
+        return ERR_OK;
     }
+    put_root(writer, thought_of(request->formats, request->prompt_tail), request->formats.reasoning,
+             "reply");
     return ERR_OK;
 }
 
@@ -260,6 +297,24 @@ static const char *content_body(const struct tc_format *format)
     return format->bare ? "( calls | [^{< \\t\\r\\n] content-0 | \"<\" content-1 )?" : "content-0";
 }
 
+static enum err write_harmony(struct choice_writer *writer)
+{
+    const struct choice_request *request = writer->request;
+
+    TRY(check_harmony_tail(writer, request->prompt_tail));
+    TRY(choice_put_calls(writer));
+    if (is_either(request)) {
+        put_harmony_root(writer, "\"analysis\"", "calls | reply");
+    } else if (request->mode == CHOICE_AUTO) {
+        put_harmony_final(writer);
+        put_harmony_root(writer, "\"analysis\" | \"commentary\"",
+                         "calls | \"<|channel|>final<|message|>\" final-0");
+    } else {
+        put_harmony_root(writer, "\"analysis\"", "calls");
+    }
+    return ERR_OK;
+}
+
 static enum err write_calls(struct choice_writer *writer, struct choice *choice)
 {
     enum thought thought = thought_of(writer->request->formats, writer->request->prompt_tail);
@@ -267,10 +322,14 @@ static enum err write_calls(struct choice_writer *writer, struct choice *choice)
     bool automatic = writer->request->mode == CHOICE_AUTO;
 
     put(writer, "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n");
+    if (is_either(writer->request))
+        TRY(put_reply(writer, choice));
     if (writer->format->all)
-        return write_harmony(writer, automatic);
+        return write_harmony(writer);
     TRY(choice_put_calls(writer));
-    if (!automatic) {
+    if (is_either(writer->request)) {
+        put_root(writer, thought, reasoning, "calls | reply");
+    } else if (!automatic) {
         put_root(writer, thought, reasoning, "calls");
     } else if (may_be_lazy(writer, thought)) {
         put(writer, "root ::= calls\n");
@@ -284,6 +343,8 @@ static enum err write_calls(struct choice_writer *writer, struct choice *choice)
 
 static enum err finish(struct choice *choice, enum err err, struct errinfo *info)
 {
+    bool answer_refused = choice->answer_refused;
+
     if (err == ERR_OK && choice->grammar.err != ERR_OK)
         err = err_set(info, choice->grammar.err,
                       "the tools or the schema need too large a grammar; give fewer or simpler "
@@ -291,73 +352,47 @@ static enum err finish(struct choice *choice, enum err err, struct errinfo *info
     if (err != ERR_OK) {
         choice_fini(choice);
         choice_init(choice);
+        choice->answer_refused = answer_refused;
     }
     return err;
+}
+
+static enum err refuse_calls(const struct choice_request *request, struct errinfo *info)
+{
+    if (is_either(request))
+        return err_set(info, ERR_UNSUPPORTED,
+                       "the model's chat template shows no tool calls, so no grammar can allow them "
+                       "beside a format of the answer; leave one of them out, or use tool_choice "
+                       "none");
+    return err_set(info, ERR_UNSUPPORTED,
+                   "the model's chat template shows no tool calls, so none can be demanded; "
+                   "use tool_choice auto or none");
+}
+
+static enum err write_all(struct choice_writer *writer, struct choice *choice)
+{
+    const struct choice_request *request = writer->request;
+    bool strict = false;
+
+    if (request->mode != CHOICE_NONE)
+        TRY(read_tools(writer, &strict));
+    if (writer->tools_count == 0)
+        return request->answer == CHOICE_ANSWER_TEXT ? ERR_OK : write_answer(writer, choice);
+    if (request->mode == CHOICE_AUTO && request->answer == CHOICE_ANSWER_TEXT && !strict)
+        return ERR_OK;
+    if (request->formats.calls == TOOLCALL_NONE)
+        return refuse_calls(request, writer->info);
+    writer->format = &tc_formats[request->formats.calls];
+    return write_calls(writer, choice);
 }
 
 enum err choice_write(struct choice *choice, const struct choice_request *request,
                       struct errinfo *info)
 {
-    struct choice_writer writer = {.out = &choice->grammar,
-                                   .info = info,
-                                   .request = request,
-                                   .format = &tc_formats[request->formats.calls]};
-    bool strict;
+    struct choice_writer writer = {.out = &choice->grammar, .info = info, .request = request};
 
     buf_clear(&choice->grammar);
     choice->triggers_count = 0;
-    if (request->mode == CHOICE_NONE)
-        return ERR_OK;
-    enum err err = read_tools(&writer, &strict);
-    if (err != ERR_OK || (request->mode == CHOICE_AUTO && !strict))
-        return finish(choice, err, info);
-    if (request->formats.calls == TOOLCALL_NONE)
-        return err_set(info, ERR_UNSUPPORTED,
-                       "the model's chat template shows no tool calls, so none can be demanded; "
-                       "use tool_choice auto or none");
-    return finish(choice, write_calls(&writer, choice), info);
-}
-
-/* ---- answers ---- */
-
-static enum err put_answer(struct choice_writer *writer,
-                           const struct choice_answer_request *request)
-{
-    struct schema_options options = {.root = "answer", .prefix = "a-"};
-
-    if (request->answer == CHOICE_ANSWER_OBJECT)
-        return schema_write_any_object(&options, writer->out, writer->info);
-    if (request->schema == NULL)
-        return err_set(writer->info, ERR_INVALID, "response_format json_schema has no schema");
-    return schema_write_gbnf(request->schema, &options, writer->out, writer->info);
-}
-
-static enum err write_answer(struct choice_writer *writer,
-                             const struct choice_answer_request *request)
-{
-    TRY(put_answer(writer, request));
-    if (request->formats.calls == TOOLCALL_HARMONY) {
-        TRY(check_harmony_tail(writer, request->prompt_tail));
-        put_harmony_root(writer, "\"analysis\"",
-                         "\"<|channel|>final\" ( \" json\" | \" \"? \"<|constrain|>json\" )? "
-                         "\"<|message|>\" answer");
-        return ERR_OK;
-    }
-    put_root(writer, thought_of(request->formats, request->prompt_tail), request->formats.reasoning,
-             request->formats.reasoning == REASONING_COHERE
-                 ? "\"<|START_RESPONSE|>\"? answer \"<|END_RESPONSE|>\"?"
-                 : "answer");
-    return ERR_OK;
-}
-
-enum err choice_write_answer(struct choice *choice, const struct choice_answer_request *request,
-                             struct errinfo *info)
-{
-    struct choice_writer writer = {.out = &choice->grammar, .info = info};
-
-    buf_clear(&choice->grammar);
-    choice->triggers_count = 0;
-    if (request->answer == CHOICE_ANSWER_TEXT)
-        return ERR_OK;
-    return finish(choice, write_answer(&writer, request), info);
+    choice->answer_refused = false;
+    return finish(choice, write_all(&writer, choice), info);
 }

@@ -3,11 +3,19 @@
  *
  *      mode, tools, how the model writes calls and thoughts  --choice_write-->  GBNF, and texts that start it
  *
- *      none       no grammar: the request is rendered without tools
+ *      none       no calls: the request is rendered without tools
  *      auto       no grammar, unless a tool is strict: then content is free, and a call that begins is one of a known tool with
  *                 arguments that satisfy its schema
  *      required   a thought if the model wants one, then calls and nothing else
  *      named      the same, of that one tool
+ *
+ * A FORMAT of the answer beside it (json_object, json_schema) is for what is said instead of calls:
+ *
+ *      none       a thought if the model wants one, then the JSON and nothing else
+ *      auto       a thought, then either calls or the JSON; no text beside them, and all tools are held to their schemas as far
+ *                 as that goes. What is generated must be read so, too (`either` in output.h): the JSON may quote a call. Where
+ *                 a call is itself an object (TOOLCALL_LLAMA), JSON that begins like a call of a tool is one
+ *      required   nothing: calls are not the answer
  *
  * WHERE IT STARTS. Required and named start at once: the grammar also describes the thought, so that the model cannot end its
  * turn inside it or instead of a call. Auto is lazy where that is safe: it waits for what begins a call. It is not safe where
@@ -80,6 +88,8 @@ struct choice_request {
     struct output_formats formats;
     struct str
         prompt_tail; /* end of the prompt, as far as the template wrote it: is a thought open, or closed? */
+    enum choice_answer answer;
+    const struct yyjson_val *schema; /* of CHOICE_ANSWER_SCHEMA */
 };
 
 /* A grammar as struct sample_params takes it. */
@@ -87,6 +97,7 @@ struct choice {
     struct buf grammar;                        /* GBNF; empty: none is needed */
     const char *triggers[CHOICE_TRIGGERS_MAX]; /* static */
     size_t triggers_count;                     /* 0: it starts at once */
+    bool answer_refused; /* after an error: it is about the format of the answer, not about tools */
 };
 
 const char *choice_mode_name(enum choice_mode mode);
@@ -99,21 +110,10 @@ bool choice_answer_parse(struct str name, enum choice_answer *answer) NODISCARD;
 void choice_init(struct choice *choice);
 void choice_fini(struct choice *choice);
 
-/* ERR_INVALID: no tool of that name, no tools at all, a tool without a name or twice the same. ERR_UNSUPPORTED: the model's
- * template shows no calls, or a strict schema or a name cannot be expressed; the text says which and what to do. ERR_LIMIT,
- * ERR_NOMEM. After an error there is no grammar. */
+/* ERR_INVALID: no tool of that name, no tools at all, a tool without a name or twice the same; json_schema without a schema.
+ * ERR_UNSUPPORTED: the model's template shows no calls, or a schema or a name cannot be expressed; the text says which and what
+ * to do. ERR_LIMIT, ERR_NOMEM. After an error there is no grammar. */
 enum err choice_write(struct choice *choice, const struct choice_request *request,
                       struct errinfo *info) NODISCARD;
-
-/* The grammar of an answer without calls: `schema` for CHOICE_ANSWER_SCHEMA. A thought may come first, as above. */
-struct choice_answer_request {
-    enum choice_answer answer;
-    const struct yyjson_val *schema;
-    struct output_formats formats;
-    struct str prompt_tail;
-};
-
-enum err choice_write_answer(struct choice *choice, const struct choice_answer_request *request,
-                             struct errinfo *info) NODISCARD;
 
 #endif

@@ -7,6 +7,7 @@
  *      after-N, call, call-N           calls behind opener N, any call, a call of tool N (choice_calls.c)
  *      args-N, tN-...                  arguments of tool N as JSON, and what they need (schema.h)
  *      params-N, pN-K, vN-K...         arguments of tool N one by one (choice_params.c)
+ *      reply, answer, a-...            what is said instead of calls, and what its schema needs
  *      ws, gap                         white space
  */
 #ifndef HEARTH_PROMPT_CHOICE_IMPL_H

@@ -61,6 +61,7 @@ struct output *output_create(const struct output_options *options, output_event_
     bool calls = options->calls || options->formats.calls == TOOLCALL_HARMONY;
     struct toolcall_options call_options = {
         .format = calls ? options->formats.calls : TOOLCALL_NONE,
+        .either = options->either && options->reasoning != REASONING_RAW,
         .tools = options->tools,
         .prompt_tail = options->prompt_tail,
         .held_bytes_max = options->held_bytes_max,

@@ -30,6 +30,7 @@ struct output_formats {
 struct output_options {
     struct output_formats formats;
     bool calls; /* false: the request has no tools, and their markup is text */
+    bool either; /* as in toolcall.h; not for REASONING_RAW, whose thoughts are content before a call */
     enum reasoning_mode
         reasoning; /* of gpt-oss, DROP is honoured and RAW is SPLIT: its markup says nothing to anyone */
     struct yyjson_val *tools; /* as in toolcall.h */

@@ -205,8 +205,23 @@ static void content(struct toolcall *call, size_t n)
     tc_eat(call, n);
 }
 
+/* Does the text begin with what begins a call? */
+static enum marker_match match_openers(const struct toolcall *call, struct str text)
+{
+    enum marker_match best = MARKER_NO;
+
+    for (size_t i = 0; i < TC_OPENERS_MAX && call->format->openers[i].len > 0; i++) {
+        enum marker_match match = marker_match(text, call->format->openers[i]);
+        if (match == MARKER_YES)
+            return MARKER_YES;
+        if (match == MARKER_PART)
+            best = MARKER_PART;
+    }
+    return best;
+}
+
 /* Where content would begin. White space after a call is dropped. Where a bare object may be a call, white space and the
- * beginning of the object wait. */
+ * beginning of the object wait; where the beginning decides about all, so does that of an opener. */
 static enum tc_step step_fresh(struct toolcall *call)
 {
     size_t space = 0;
@@ -216,7 +231,8 @@ static enum tc_step step_fresh(struct toolcall *call)
     struct str text = tc_rest(call);
     while (space < text.len && space <= MARKER_SPACE_MAX && marker_is_space(text.ptr[space]))
         space++;
-    bool nothing = call->format->bare ? space == text.len : text.len == 0;
+    bool decides = call->options.either && call->index == 0;
+    bool nothing = call->format->bare || decides ? space == text.len : text.len == 0;
     if (nothing && !call->over)
         return TC_WAIT;
     if (call->format->bare && space < text.len) {
@@ -233,6 +249,12 @@ static enum tc_step step_fresh(struct toolcall *call)
             return TC_AGAIN;
         }
     }
+    if (decides) {
+        enum marker_match match = match_openers(call, marker_skip(text, space));
+        if (match == MARKER_PART && !call->over)
+            return TC_WAIT;
+        call->no_calls = match != MARKER_YES;
+    }
     call->fresh = false;
     return TC_AGAIN;
 }
@@ -243,7 +265,7 @@ static enum tc_step step_content(struct toolcall *call)
         return step_fresh(call);
     struct str text = tc_rest(call);
     struct marker_hit hit = marker_find(text, call->format->openers, TC_OPENERS_MAX);
-    if (call->over && hit.which < 0) {
+    if (call->no_calls || (call->over && hit.which < 0)) {
         content(call, text.len);
         return TC_WAIT;
     }

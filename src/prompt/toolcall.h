@@ -71,6 +71,7 @@ enum toolcall_format {
 
 struct toolcall_options {
     enum toolcall_format format;
+    bool either; /* calls or content, not both: what does not begin with a call is content to its end, whatever it quotes */
     struct yyjson_val *
         tools; /* the request's array of tools, borrowed; NULL: no schemas. OpenAI's or Anthropic's form */
     struct str

@@ -59,6 +59,7 @@ struct toolcall {
     int opener;        /* which one began these calls */
     unsigned index;    /* of the next call */
     bool fresh;        /* nothing but white space since the beginning or the last call */
+    bool no_calls;     /* it began as content, and is that to its end (options.either) */
     bool began;        /* CALL_BEGIN was reported, CALL_END was not */
     bool mid;          /* inside a call, or before the first one in its markup */
     bool any;          /* a call was read since the calls began */

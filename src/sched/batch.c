@@ -127,8 +127,10 @@ static void take_token(struct job *job, const struct sample_pick *pick)
     const struct engine *engine = job->sched->engine;
     bool last = engine_token_is_end(engine, pick->token) && !job->gen->sample.ignore_end;
     struct gen_token token = {
-        .token = pick->token, .pick = pick, .index = job->usage.generated, .text = STR_NONE};
+        .token = pick->token, .pick = pick, .index = job->usage.generated, .text = STR_NONE,
+        .times = job->times};
 
+    token.times.ended = sched_now_ns(job->sched);
     job->tokens[job->count++] = pick->token;
     job->usage.generated++;
     if (last) {

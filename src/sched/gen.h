@@ -100,6 +100,7 @@ struct gen_token {
     struct str text; /* complete characters that no stop text can begin with any more; may be empty, may belong to earlier tokens */
     const struct sample_pick *pick; /* log-probabilities, when they were asked for */
     uint32_t index;  /* from 0 */
+    struct gen_times times; /* so far: `ended` is now */
 };
 
 struct gen_result {

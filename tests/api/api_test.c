@@ -201,6 +201,19 @@ static void test_what_http_refuses_is_json_too(void **state)
     doc = api_kit_get(&kit, CHAT, 405);
     assert_string_equal(json_at(doc, "/error/type"), "invalid_request_error");
     assert_string_equal(json_at(doc, "/error/code"), "method_not_allowed");
+    assert_string_equal(json_at(doc, "/type"), "");
+    yyjson_doc_free(doc);
+    doc = api_kit_get(&kit, "/v1/messages", 405);
+    assert_string_equal(json_at(doc, "/type"), "error");
+    assert_string_equal(json_at(doc, "/error/type"), "invalid_request_error");
+    assert_string_equal(json_at(doc, "/error/code"), "");
+    yyjson_doc_free(doc);
+    doc = api_kit_get(&kit, "/v1/messages/batches", 404);
+    assert_string_equal(json_at(doc, "/type"), "error");
+    assert_string_equal(json_at(doc, "/error/type"), "not_found_error");
+    yyjson_doc_free(doc);
+    doc = api_kit_get(&kit, "/v1/messagesx", 404);
+    assert_string_equal(json_at(doc, "/type"), "");
     yyjson_doc_free(doc);
     api_kit_close(&kit);
 }

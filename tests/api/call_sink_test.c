@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -206,7 +207,51 @@ static void test_progress_when_asked_for(void **state)
     api_kit_close(&kit);
 }
 
+/* Every chunk of text tells how it stands. */
+static double timing(yyjson_doc *chunk, const char *pointer)
+{
+    return yyjson_get_num(yyjson_doc_ptr_get(chunk, pointer));
+}
+
+static void test_timings_per_token(void **state)
+{
+    struct api_kit kit;
+    struct events events;
+    double count = 0, ms = 0;
+    unsigned told = 0;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    read_events(&kit, CHAT, "{\"stream\":true,\"timings_per_token\":true," MESSAGES "," GREEDY "}", &events);
+    for (size_t i = 0; i < events.count; i++) {
+        yyjson_doc *chunk = events.data[i];
+
+        if (!chunk || *json_at(chunk, "/choices/0/delta/content") == '\0')
+            continue; /* the role's, and the end's */
+        assert_true(timing(chunk, "/timings/ttft_ms") > 0);
+        assert_true(timing(chunk, "/timings/prompt_ms") > 0);
+        assert_true(timing(chunk, "/timings/predicted_n") > count);
+        assert_true(timing(chunk, "/timings/predicted_ms") > ms);
+        count = timing(chunk, "/timings/predicted_n");
+        ms = timing(chunk, "/timings/predicted_ms");
+        told++;
+    }
+    assert_true(told > 2);
+    free_events(&events);
+    api_kit_close(&kit);
+}
+
 /* ---- silence ---- */
+
+/* Numbers of events, where a dialect has them, go up by one, whatever fills the silence between them. */
+static void check_numbers(const char *stream)
+{
+    static const char key[] = "\"sequence_number\":";
+    long expected = 0;
+
+    for (const char *at = strstr(stream, key); at; at = strstr(at + 1, key))
+        assert_int_equal(strtol(at + strlen(key), NULL, 10), expected++);
+}
 
 /* I80: the head and the first events are there before anything is computed, and silence is filled in the dialect's own way. */
 static void expect_keepalive(const char *path, const char *body, const char *opening, const char *filler)
@@ -232,6 +277,7 @@ static void expect_keepalive(const char *path, const char *body, const char *ope
     api_kit_gate_open(&kit);
     while (http_client_chunk(&client, &data))
         continue;
+    check_numbers(buf_str(&data));
     http_client_close(&client);
     http_answer_fini(&head);
     buf_fini(&data);
@@ -456,6 +502,43 @@ static void test_json_schema(void **state)
     api_kit_close(&kit);
 }
 
+#define YES_OR_CALL \
+    "\"max_tokens\":400,\"tools\":[" TOOL "],\"parallel_tool_calls\":false,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":" \
+    "{\"name\":\"x\",\"schema\":{\"type\":\"object\",\"properties\":{\"yes\":{\"enum\":[true,\"<tool_call>\"]}}," \
+    "\"required\":[\"yes\"],\"additionalProperties\":false}}}"
+
+/* Tools that may be called and a format of the answer: it is one of them, whatever the seed; and both come. */
+static void test_a_call_or_json(void **state)
+{
+    unsigned calls = 0, answers = 0;
+    struct api_kit kit;
+    char body[1024];
+
+    (void)state;
+    api_kit_open(&kit, &caller);
+    for (int seed = 1; seed <= 24 && (calls == 0 || answers == 0); seed++) {
+        snprintf(body, sizeof(body), "{" MESSAGES ",\"seed\":%d," YES_OR_CALL "}", seed);
+        yyjson_doc *doc = api_kit_post(&kit, CHAT, body, 200);
+        const char *finish = json_at(doc, "/choices/0/finish_reason");
+        const char *text = json_at(doc, "/choices/0/message/content");
+        yyjson_doc *content = yyjson_read(text, strlen(text), 0);
+
+        if (strcmp(finish, "tool_calls") == 0) {
+            assert_string_equal(text, "");
+            calls++;
+        } else if (strcmp(finish, "stop") == 0) {
+            if (!yyjson_doc_ptr_get(content, "/yes"))
+                fail_msg("not by the schema: %s", text);
+            answers++;
+        }
+        yyjson_doc_free(content);
+        yyjson_doc_free(doc);
+    }
+    print_message("%u calls, %u answers\n", calls, answers);
+    assert_true(calls > 0 && answers > 0);
+    api_kit_close(&kit);
+}
+
 /* ---- the next turn ---- */
 
 /* I106: what was generated stands in the next prompt as it was sampled. */
@@ -493,8 +576,8 @@ static void test_i106_turns_are_replayed(void **state)
 
 TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_messages_stream), TEST(test_responses_stream),
-           TEST(test_progress_when_asked_for), TEST(test_i80_keepalive_of_each_dialect), TEST(test_i80_long_opening),
+           TEST(test_progress_when_asked_for), TEST(test_timings_per_token), TEST(test_i80_keepalive_of_each_dialect), TEST(test_i80_long_opening),
            TEST(test_i80_head_while_queued), TEST(test_tool_calls_of_a_model),
            TEST(test_tool_calls_in_the_other_dialects), TEST(test_a_call_that_is_cut_off),
-           TEST(test_i79_a_call_that_cannot_be_read), TEST(test_json_schema),
+           TEST(test_i79_a_call_that_cannot_be_read), TEST(test_json_schema), TEST(test_a_call_or_json),
            TEST(test_i106_turns_are_replayed))

@@ -270,7 +270,7 @@ static void test_logprobs(void **state)
     api_stream_fini(&stream);
 }
 
-/* The first keep-alive of all opens the stream; the others are events without a number of their own, which tell nothing new. */
+/* The first keep-alive of all opens the stream; the others are events without a number, which tell nothing new. */
 static void test_keepalives(void **state)
 {
     struct api_stream stream;
@@ -283,7 +283,7 @@ static void test_keepalives(void **state)
     api_say(&stream, 0, OUTPUT_CONTENT, "a");
     expect_begin(&stream);
     yyjson_doc *doc = api_next(&stream, "keepalive");
-    api_assert_json(yyjson_doc_get_root(doc), "{'type':'keepalive','sequence_number':1}");
+    api_assert_json(yyjson_doc_get_root(doc), "{'type':'keepalive'}");
     yyjson_doc_free(doc);
     expect(&stream, 2, "response.output_item.added",
            "'output_index':0,'item':" MESSAGE("0", "", "in_progress"));

@@ -411,6 +411,19 @@ static void test_grammars(void **state)
     assert_ok(make(&prompt, &bench));
     assert_non_null(prompt.prepared.grammar);
     drop(&prompt);
+    read_request(&prompt, HI "," TOOLS "}");
+    prompt.request.format = GEN_FORMAT_JSON_OBJECT;
+    assert_ok(make(&prompt, &bench));
+    assert_true(prompt.prepared.calls && prompt.prepared.either);
+    assert_non_null(prompt.prepared.grammar);
+    assert_int_equal(prompt.prepared.choice.triggers_count, 0);
+    drop(&prompt);
+    read_request(&prompt, HI "," TOOLS "}");
+    prompt.request.format = GEN_FORMAT_JSON_OBJECT;
+    prompt.request.tool_choice = GEN_CHOICE_REQUIRED; /* there is no answer to have a format */
+    assert_ok(make(&prompt, &bench));
+    assert_false(prompt.prepared.either);
+    drop(&prompt);
     read_request(&prompt, HI "}");
     prompt.request.format = GEN_FORMAT_GRAMMAR;
     prompt.request.grammar = STR("root ::= \"a\"");
@@ -427,17 +440,33 @@ static void test_grammars_that_cannot_be(void **state)
 
     (void)state;
     bench_open(&bench, false);
+    read_request(&prompt, HI "," TOOLS "}"); /* no schema: not the tools' fault */
+    prompt.request.format = GEN_FORMAT_JSON_SCHEMA;
+    assert_err(make(&prompt, &bench), ERR_INVALID);
+    assert_int_equal(prompt.error.kind, API_ERROR_INVALID);
+    assert_string_equal(prompt.error.param, "response_format");
+    drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.format = GEN_FORMAT_JSON_OBJECT;
+    prompt.request.format = GEN_FORMAT_GRAMMAR;
+    prompt.request.grammar = STR("root ::= \"a\"");
     assert_err(make(&prompt, &bench), ERR_INVALID);
     assert_int_equal(prompt.error.kind, API_ERROR_UNSUPPORTED);
-    assert_string_equal(prompt.error.param, "response_format");
+    assert_string_equal(prompt.error.param, "grammar");
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
     prompt.request.tool_choice = GEN_CHOICE_NAMED;
     prompt.request.tool_name = STR("jump");
     assert_err(make(&prompt, &bench), ERR_INVALID);
     assert_int_equal(prompt.error.kind, API_ERROR_INVALID);
+    assert_string_equal(prompt.error.param, "tools");
+    drop(&prompt);
+    bench_close(&bench);
+    /* A template that shows no calls: none could be told from an answer. */
+    bench_open_template(&bench, false, "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}");
+    read_request(&prompt, HI "," TOOLS "}");
+    prompt.request.format = GEN_FORMAT_JSON_OBJECT;
+    assert_err(make(&prompt, &bench), ERR_INVALID);
+    assert_int_equal(prompt.error.kind, API_ERROR_UNSUPPORTED);
     assert_string_equal(prompt.error.param, "tools");
     drop(&prompt);
     bench_close(&bench);

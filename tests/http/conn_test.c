@@ -218,21 +218,31 @@ static void test_problems(void **state)
     http_pair_fini(&pair);
 }
 
-static void write_json(enum http_problem problem, struct buf *body, void *arg)
+static void write_json(enum http_problem problem, struct str path, struct buf *body, void *arg)
 {
-    buf_appendf(body, "{\"%s\":\"%s\"}", (const char *)arg, http_problem_name(problem));
+    buf_appendf(body, "{\"%s\":\"%s " STR_FMT "\"}", (const char *)arg, http_problem_name(problem),
+                STR_ARG(path));
 }
 
 static void test_error_body(void **state)
 {
-    struct http_options options = {.error_body = write_json, .error_arg = (void *)"code"};
+    struct http_options options = {
+        .error_body = write_json, .error_arg = (void *)"code", .limits = {.body_bytes_max = 4}};
     struct http_pair pair;
 
     (void)state;
     http_pair_init(&pair, &options);
     check_answer(&pair, GET("/x"), 404, true);
     check_sent(&pair, "content-type: application/json\r\n");
-    check_sent(&pair, "{\"code\":\"not_found\"}");
+    check_sent(&pair, "{\"code\":\"not_found /x\"}");
+    check_answer(&pair, "PUT /echo HTTP/1.1\r\n" H "Content-Length: 4\r\n\r\nab", 405, false);
+    check_sent(&pair, "{\"code\":\"method_not_allowed /echo\"}");
+    http_pair_reconnect(&pair);
+    check_answer(&pair, "GET / HTTP/1.1\r\n\r\n", 400, false);
+    check_sent(&pair, "{\"code\":\"bad_host \"}");
+    http_pair_reconnect(&pair);
+    check_answer(&pair, "POST /echo HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\n", 413, false);
+    check_sent(&pair, "{\"code\":\"body_too_large /echo\"}");
     http_pair_fini(&pair);
 }
 

@@ -1,6 +1,7 @@
 /*
  * Whatever a grammar of choice.h allows is read back by output.h as calls of tools that may be called, with arguments that
- * satisfy their schemas: random texts of the grammar, for every format, mode and state of a thought.
+ * satisfy their schemas, or as an answer that satisfies its own: random texts of the grammar, for every format, mode and state
+ * of a thought.
  */
 #include "prompt/choice.h"
 
@@ -35,6 +36,12 @@ static const char tools_json[] =
     "\"path\":{\"type\":\"string\"},\"mode\":{\"anyOf\":[{\"type\":\"number\",\"minimum\":0},{"
     "\"type\":\"null\"}]}}}},"
     "{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]";
+
+/* Its texts quote what begins calls. */
+static const char answer_json[] =
+    "{\"type\":\"object\",\"properties\":{\"say\":{\"enum\":[\"<tool_call>{\",\"[TOOL_CALLS]f\",\"```tool_code\","
+    "\"<function=now>\",\"<|python_tag|>now\",\"no\"]},\"n\":{\"type\":\"integer\"}},\"required\":[\"say\"],"
+    "\"additionalProperties\":false}";
 
 enum { ROUNDS = 12 };
 
@@ -115,6 +122,7 @@ static void read_back(const struct choice_request *request, struct str text, str
 {
     struct output_options options = {.formats = request->formats,
                                      .calls = true,
+                                     .either = request->answer != CHOICE_ANSWER_TEXT,
                                      .tools = request->tools,
                                      .prompt_tail = request->prompt_tail};
     struct output *output;
@@ -136,10 +144,28 @@ static void seen_fini(struct seen *seen)
     buf_fini(&seen->content);
 }
 
+/* Calls, or a text that satisfies the schema of the answer. */
+static const char *judge_either(const struct choice_request *request, const struct seen *seen)
+{
+    yyjson_val *schema = (yyjson_val *)(uintptr_t)request->schema;
+    yyjson_doc *doc = yyjson_read(buf_str(&seen->content), seen->content.len, 0);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    bool answered = root != NULL && json_valid(schema, schema, root);
+
+    yyjson_doc_free(doc);
+    if (seen->calls > 1 && !request->parallel)
+        return "more than one call";
+    if (seen->calls > 0)
+        return seen->content.len > 0 ? "content beside the calls" : NULL;
+    return answered ? NULL : "neither a call nor an answer";
+}
+
 static const char *judge(const struct choice_request *request, const struct seen *seen)
 {
     if (seen->wrong != NULL)
         return seen->wrong;
+    if (request->mode == CHOICE_AUTO && request->answer != CHOICE_ANSWER_TEXT)
+        return judge_either(request, seen);
     if (request->mode == CHOICE_AUTO)
         return NULL;
     if (seen->calls == 0)
@@ -187,9 +213,10 @@ static const struct {
     {REASONING_MISTRAL, "[/INST]"},
 };
 
-static void check_format(enum toolcall_format format, yyjson_val *tools, uint64_t *seed)
+static void check_format(enum toolcall_format format, yyjson_val *tools, yyjson_val *schema,
+                         uint64_t *seed)
 {
-    struct choice_request request = {.tools = tools, .name = STR("write-file")};
+    struct choice_request request = {.tools = tools, .name = STR("write-file"), .schema = schema};
     struct errinfo info = {0};
     struct choice choice;
 
@@ -199,8 +226,10 @@ static void check_format(enum toolcall_format format, yyjson_val *tools, uint64_
         bool harmony = format == TOOLCALL_HARMONY;
         request.formats.reasoning = harmony ? REASONING_HARMONY : thoughts[t].format;
         request.prompt_tail = harmony ? STR("<|start|>assistant") : str_from(thoughts[t].tail);
-        for (int mode = CHOICE_AUTO; mode <= CHOICE_NAMED; mode++) {
+        for (int round = 0; round < 2 * (CHOICE_MODE_COUNT - CHOICE_AUTO); round++) {
+            int mode = CHOICE_AUTO + round / 2;
             request.mode = (enum choice_mode)mode;
+            request.answer = round % 2 == 0 ? CHOICE_ANSWER_TEXT : CHOICE_ANSWER_SCHEMA;
             request.parallel = test_random_below(seed, 2) == 0;
             if (choice_write(&choice, &request, &info) != ERR_OK)
                 fail_msg("%s: %s", toolcall_format_name(format), info.text);
@@ -215,12 +244,16 @@ static void check_format(enum toolcall_format format, yyjson_val *tools, uint64_
 static void test_every_format_is_read_back(void **state)
 {
     yyjson_doc *doc = yyjson_read(tools_json, sizeof(tools_json) - 1, 0);
+    yyjson_doc *answer = yyjson_read(answer_json, sizeof(answer_json) - 1, 0);
     uint64_t seed = test_seed();
 
     (void)state;
     assert_non_null(doc);
+    assert_non_null(answer);
     for (int format = TOOLCALL_NONE + 1; format < TOOLCALL_COUNT; format++)
-        check_format((enum toolcall_format)format, yyjson_doc_get_root(doc), &seed);
+        check_format((enum toolcall_format)format, yyjson_doc_get_root(doc),
+                     yyjson_doc_get_root(answer), &seed);
+    yyjson_doc_free(answer);
     yyjson_doc_free(doc);
 }
 
@@ -503,42 +536,155 @@ static void test_texts_between_tags(void **state)
     one_fini(&one);
 }
 
+static const char number_json[] = "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":"
+                                  "\"integer\"}},\"required\":[\"n\"]}";
+
 static void test_answers(void **state)
 {
-    static const char schema_json[] = "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":"
-                                      "\"integer\"}},\"required\":[\"n\"]}";
     struct one one;
-    struct choice_answer_request request = {.formats = {REASONING_THINK, TOOLCALL_HERMES}};
+    struct choice_request *request = &one.request;
 
     (void)state;
-    one_init(&one, schema_json, TOOLCALL_HERMES);
-    assert_ok(choice_write_answer(&one.choice, &request, &one.info));
+    one_init(&one, number_json, TOOLCALL_HERMES);
+    *request = (struct choice_request){.formats = {REASONING_THINK, TOOLCALL_HERMES}};
+    assert_ok(one_write(&one));
     assert_int_equal(one.choice.grammar.len, 0);
-    request.answer = CHOICE_ANSWER_OBJECT;
-    assert_ok(choice_write_answer(&one.choice, &request, &one.info));
+    request->answer = CHOICE_ANSWER_OBJECT;
+    assert_ok(one_write(&one));
     assert_true(one_allows(&one, "{\"a\": [1]}"));
     assert_true(one_allows(&one, "<think>{</think>\n\n{}"));
     assert_false(one_allows(&one, "[1]"));
-    request.answer = CHOICE_ANSWER_SCHEMA;
-    assert_err(choice_write_answer(&one.choice, &request, &one.info), ERR_INVALID);
-    request.schema = yyjson_doc_get_root(one.doc);
-    request.prompt_tail = STR("<think>\n");
-    assert_ok(choice_write_answer(&one.choice, &request, &one.info));
+    request->mode = CHOICE_AUTO; /* without tools it is the same */
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "{}"));
+    request->answer = CHOICE_ANSWER_SCHEMA;
+    assert_err(one_write(&one), ERR_INVALID);
+    assert_true(one.choice.answer_refused);
+    request->mode = CHOICE_NONE;
+    request->schema = yyjson_doc_get_root(one.doc);
+    request->prompt_tail = STR("<think>\n");
+    assert_ok(one_write(&one));
+    assert_false(one.choice.answer_refused);
     assert_true(one_allows(&one, "so</think>{\"n\": 1}"));
     assert_false(one_allows(&one, "{\"n\": 1}"));
     assert_false(one_allows(&one, "so</think>{\"n\": \"1\"}"));
-    request.formats = (struct output_formats){REASONING_HARMONY, TOOLCALL_HARMONY};
-    assert_err(choice_write_answer(&one.choice, &request, &one.info), ERR_UNSUPPORTED);
-    request.prompt_tail = STR("<|start|>assistant");
-    assert_ok(choice_write_answer(&one.choice, &request, &one.info));
+    request->formats = (struct output_formats){REASONING_HARMONY, TOOLCALL_HARMONY};
+    assert_err(one_write(&one), ERR_UNSUPPORTED);
+    request->prompt_tail = STR("<|start|>assistant");
+    assert_ok(one_write(&one));
     assert_true(one_allows(&one, "<|channel|>analysis<|message|>so<|end|><|start|>assistant"
                                  "<|channel|>final <|constrain|>json<|message|>{\"n\":1}"));
     assert_false(one_allows(&one, "<|channel|>final<|message|>1"));
-    request.formats = (struct output_formats){REASONING_COHERE, TOOLCALL_COHERE};
-    request.prompt_tail = STR_NONE;
-    assert_ok(choice_write_answer(&one.choice, &request, &one.info));
+    request->formats = (struct output_formats){REASONING_COHERE, TOOLCALL_COHERE};
+    request->prompt_tail = STR_NONE;
+    assert_ok(one_write(&one));
     assert_true(one_allows(&one, "<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>{\"n\":1}"
                                  "<|END_RESPONSE|>"));
+    one_fini(&one);
+}
+
+/* ---- calls or an answer ---- */
+
+/* Texts that are allowed, and texts that are not, each list ended by NULL. */
+struct either_case {
+    enum toolcall_format calls;
+    enum reasoning_format reasoning;
+    const char *tail;
+    const char *yes[5], *no[5];
+};
+
+#define HARMONY_THOUGHT "<|channel|>analysis<|message|>so<|end|><|start|>assistant"
+
+static const struct either_case either_cases[] = {
+    {TOOLCALL_HERMES,
+     REASONING_THINK,
+     "assistant\n",
+     {"{\"n\": 1}", CALL, "<think>{</think>\n\n{\"n\": 1}", "<think>so</think>" CALL},
+     {"", "Well: " CALL, "{\"n\": 1}" CALL, "{\"n\": \"1\"}", "<think>so</think>"}},
+    {TOOLCALL_HERMES,
+     REASONING_THINK,
+     "<think>\n",
+     {"so</think>{\"n\":1}", "so</think>\n" CALL},
+     {"{\"n\":1}", CALL, "so</think>Well"}},
+    {TOOLCALL_MISTRAL,
+     REASONING_MISTRAL,
+     "[THINK]",
+     {"so[/THINK]{\"n\":1}", "so [TOOL_CALLS]f[ARGS]{}", "so[/THINK][TOOL_CALLS]f[ARGS]{}"},
+     {"so {\"n\":1}", "so[/THINK][TOOL_CALLS]g[ARGS]{}"}},
+    {TOOLCALL_COHERE,
+     REASONING_COHERE,
+     "",
+     {"<|START_RESPONSE|>{\"n\":1}<|END_RESPONSE|>",
+      "<|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": {}}]<|END_ACTION|>"},
+     {"<|START_RESPONSE|>Well<|END_RESPONSE|>"}},
+    {TOOLCALL_LLAMA,
+     REASONING_NONE,
+     "",
+     {"{\"n\": 1}", "{\"name\": \"f\", \"parameters\": {}}",
+      "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}"},
+     {"Well", "{\"name\": \"g\", \"parameters\": {}}"}},
+    {TOOLCALL_HARMONY,
+     REASONING_HARMONY,
+     "<|start|>assistant",
+     {"<|channel|>final<|message|>{\"n\":1}",
+      HARMONY_THOUGHT "<|channel|>final <|constrain|>json<|message|>{\"n\":1}",
+      HARMONY_THOUGHT "<|channel|>commentary to=functions.f<|message|>{}"},
+     {"<|channel|>final<|message|>Well", "<|channel|>commentary<|message|>Well",
+      "<|channel|>commentary to=functions.g<|message|>{}"}},
+};
+
+static void test_calls_or_an_answer_and_nothing_else(void **state)
+{
+    yyjson_doc *schema = yyjson_read(number_json, sizeof(number_json) - 1, 0);
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(either_cases); i++) {
+        const struct either_case *c = &either_cases[i];
+        struct one one;
+        one_init(&one, "[{\"name\":\"f\"}]", c->calls); /* not strict: it needs no grammar by itself */
+        one.request.mode = CHOICE_AUTO;
+        one.request.formats.reasoning = c->reasoning;
+        one.request.prompt_tail = str_from(c->tail);
+        one.request.answer = CHOICE_ANSWER_SCHEMA;
+        one.request.schema = yyjson_doc_get_root(schema);
+        if (one_write(&one) != ERR_OK)
+            fail_msg("%s", one.info.text);
+        assert_int_equal(one.choice.triggers_count, 0);
+        for (size_t k = 0; k < COUNT_OF(c->yes) && c->yes[k] != NULL; k++)
+            if (!one_allows(&one, c->yes[k]))
+                fail_msg("%s refuses: %s", toolcall_format_name(c->calls), c->yes[k]);
+        for (size_t k = 0; k < COUNT_OF(c->no) && c->no[k] != NULL; k++)
+            if (one_allows(&one, c->no[k]))
+                fail_msg("%s allows: %s", toolcall_format_name(c->calls), c->no[k]);
+        one_fini(&one);
+    }
+    yyjson_doc_free(schema);
+}
+
+/* A format is no reason to answer where a call is demanded; and an error says which of the two it is about. */
+static void test_an_answer_beside_tools(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, "[{\"name\":\"f\"}]", TOOLCALL_HERMES);
+    one.request.answer = CHOICE_ANSWER_OBJECT;
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, CALL));
+    assert_false(one_allows(&one, "{}"));
+    one.request.mode = CHOICE_AUTO;
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, CALL));
+    assert_true(one_allows(&one, "{\"a\": \"<tool_call>\"}"));
+    one.request.answer = CHOICE_ANSWER_SCHEMA;
+    assert_err(one_write(&one), ERR_INVALID);
+    assert_true(one.choice.answer_refused);
+    assert_int_equal(one.choice.grammar.len, 0);
+    one.request.answer = CHOICE_ANSWER_OBJECT;
+    one.request.formats.calls = TOOLCALL_NONE;
+    assert_err(one_write(&one), ERR_UNSUPPORTED);
+    assert_false(one.choice.answer_refused);
+    assert_non_null(strstr(one.info.text, "shows no tool calls"));
     one_fini(&one);
 }
 
@@ -567,6 +713,8 @@ static void test_no_memory_is_an_error(void **state)
         struct one one;
         one_init(&one, tools_json, formats[i]);
         one.request.prompt_tail = STR("<|start|>assistant");
+        one.request.mode = CHOICE_AUTO;
+        one.request.answer = CHOICE_ANSWER_OBJECT;
         FAULT_LOOP (&fault) {
             choice_fini(&one.choice);
             choice_init(&one.choice);
@@ -630,5 +778,6 @@ TEST_SUITE(TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_fo
            TEST(test_control_openers_end_a_thought),
            TEST(test_content_of_llama_does_not_begin_with_a_brace), TEST(test_refusals_say_why),
            TEST(test_loose_tools_take_what_they_can), TEST(test_texts_between_tags),
-           TEST(test_answers), TEST(test_names_are_parsed), TEST(test_no_memory_is_an_error),
+           TEST(test_answers), TEST(test_calls_or_an_answer_and_nothing_else),
+           TEST(test_an_answer_beside_tools), TEST(test_names_are_parsed), TEST(test_no_memory_is_an_error),
            TEST(test_size_is_bounded))

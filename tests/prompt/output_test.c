@@ -238,6 +238,22 @@ static void test_thoughts_can_be_dropped(void **state)
     run(options, "<think>a</think>b", "content|<think>a</think>b\n");
 }
 
+/* Calls or content: what is decided at the beginning is not changed by what the content quotes. */
+static void test_either_calls_or_content(void **state)
+{
+    struct output_options options = {
+        .formats = {REASONING_THINK, TOOLCALL_HERMES}, .calls = true, .either = true};
+
+    (void)state;
+    run(options, "<think>a</think>\n{\"a\":\"<tool_call>{\"}",
+        "reasoning|a\ncontent|{\"a\":\"<tool_call>{\"}\n");
+    run(options, "<think>a</think>\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
+        "reasoning|a\ncall 0|f|{}\n");
+    options.reasoning = REASONING_RAW; /* a thought is content, and a call may follow */
+    run(options, "<think>a</think><tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
+        "content|<think>a</think>\ncall 0|f|{}\n");
+}
+
 /* Thoughts that follow a broken call are not reported: the error is the last event. The log checks that. */
 static void test_i79_nothing_follows_an_error(void **state)
 {
@@ -275,5 +291,5 @@ static void test_no_memory_is_an_error(void **state)
 
 TEST_SUITE(TEST(test_published_templates), TEST(test_markup_decides),
            TEST(test_every_cut_gives_the_same), TEST(test_without_tools_markup_is_text),
-           TEST(test_thoughts_can_be_dropped), TEST(test_i79_nothing_follows_an_error),
+           TEST(test_thoughts_can_be_dropped), TEST(test_either_calls_or_content), TEST(test_i79_nothing_follows_an_error),
            TEST(test_no_memory_is_an_error))

@@ -47,6 +47,35 @@ static void finish(struct run *run, const struct toolcall_golden *golden)
     end(run);
 }
 
+/* The beginning decides, however the text is cut. */
+static void test_either_decides_at_the_beginning(void **state)
+{
+    static const struct toolcall_golden cases[] = {
+        {.format = TOOLCALL_HERMES, .text = " {\"a\": \"<tool_call>{\"}",
+         .events = "content| {\"a\": \"<tool_call>{\"}\n"},
+        {.format = TOOLCALL_HERMES, .text = "\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
+         .events = "call 0|f|{}\n"},
+        {.format = TOOLCALL_HERMES, .text = "<tool_", .events = "content|<tool_\n"},
+        {.format = TOOLCALL_MISTRAL, .text = "[true, \"[TOOL_CALLS]\"]",
+         .events = "content|[true, \"[TOOL_CALLS]\"]\n"},
+        {.format = TOOLCALL_LLAMA, .text = "{\"name\": \"<|python_tag|>\"}",
+         .events = "content|{\"name\": \"<|python_tag|>\"}\n"},
+        {.format = TOOLCALL_LLAMA, .text = "{\"name\": \"f\", \"parameters\": {}}", .events = "call 0|f|{}\n"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        size_t len = strlen(cases[i].text);
+        for (size_t cut = 0; cut <= len; cut++) {
+            struct run run;
+            begin(&run, (struct toolcall_options){.format = cases[i].format, .either = true}, false);
+            push(&run, cases[i].text, cut);
+            push(&run, cases[i].text + cut, len - cut);
+            finish(&run, &cases[i]);
+        }
+    }
+}
+
 static void test_goldens_whole(void **state)
 {
     (void)state;
@@ -403,7 +432,7 @@ static void test_destroys_nothing(void **state)
     toolcall_destroy(&call);
 }
 
-TEST_SUITE(TEST(test_goldens_whole), TEST(test_every_cut_gives_the_same),
+TEST_SUITE(TEST(test_either_decides_at_the_beginning), TEST(test_goldens_whole), TEST(test_every_cut_gives_the_same),
            TEST(test_single_bytes_give_the_same), TEST(test_random_pieces_give_the_same),
            TEST(test_markup_never_leaks), TEST(test_i79_truncated_calls_end_as_errors),
            TEST(test_i79_raw_text_of_a_broken_call), TEST(test_raw_text_is_bounded),

@@ -109,6 +109,26 @@ test('structured output', async () => {
     assert.ok(Answer.safeParse(answer.choices[0].message.parsed).success, answer.choices[0].message.content);
 });
 
+test('a tool or structured output', async () => {
+    const Answer = z.object({ wood: z.string().max(6), dry: z.boolean() });
+    const seen = new Set();
+    for (let seed = 1; seed <= 30 && seen.size < 2; seed++) {
+        const answer = await client.chat.completions.parse({
+            model, messages, tools, ...plain, seed, parallel_tool_calls: false, response_format: zodResponseFormat(Answer, 'answer'), max_tokens: 1500,
+        });
+        const { message, finish_reason: reason } = answer.choices[0];
+        seen.add(reason);
+        if (reason === 'tool_calls') {
+            assert.equal(typeof message.tool_calls[0].function.parsed_arguments.city, 'string');
+            assert.ok(!message.content);
+        } else {
+            assert.equal(reason, 'stop');
+            assert.ok(Answer.safeParse(message.parsed).success, message.content);
+        }
+    }
+    assert.deepEqual([...seen].sort(), ['stop', 'tool_calls']);
+});
+
 test('several choices, stop texts, logprobs', async () => {
     const many = await client.chat.completions.create({ model, messages, n: 3, max_tokens: 6, seed: 7 });
     assert.deepEqual(many.choices.map((choice) => choice.index), [0, 1, 2]);
@@ -168,6 +188,18 @@ test('responses with a tool', async () => {
         input: [{ role: 'user', content: 'Weather?' }, ...answer.output, { type: 'function_call_output', call_id: call.call_id, output: 'rain' }],
     });
     assert.equal(next.object, 'response');
+});
+
+test('responses with a tool or structured output', async () => {
+    const { name, description, parameters, strict } = tools[0].function;
+    const schema = { type: 'object', properties: { dry: { type: 'boolean' } }, required: ['dry'], additionalProperties: false };
+    const answer = await client.responses.create({
+        model, input: 'Weather?', tools: [{ type: 'function', name, description, parameters, strict }], parallel_tool_calls: false, ...plain,
+        text: { format: { type: 'json_schema', name: 'answer', strict: true, schema } }, max_output_tokens: 1500,
+    });
+    const call = answer.output.find((item) => item.type === 'function_call');
+    if (call) assert.equal(typeof JSON.parse(call.arguments).city, 'string');
+    else assert.equal(typeof JSON.parse(answer.output_text).dry, 'boolean');
 });
 
 test('errors', async () => {
