@@ -297,8 +297,8 @@ powerloss: $(B)/tests/tier/ssd_powerloss_test $(B)/tests/cache/powerloss_test ##
 # The proof under load, against the real server. Seeds and tables are printed as they come; the soak's figures are in soak.json, too.
 soak_run = HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)')
 SOAK_MINUTES ?= 10
-soak: all $(B)/tests/soak/soak_test $(B)/models.stamp ## mixed traffic, kills and faults, every answer compared (SOAK_MINUTES=10, SAN=)
-	@$(soak_run) HEARTH_SOAK_S=$$(( $(SOAK_MINUTES) * 60 )) HEARTH_SOAK_JSON=$(B)/soak.json HEARTH_SOAK_LOG=$(B)/soak.log \
+soak: all $(B)/tests/soak/soak_test $(B)/models.stamp ## mixed traffic, kills and faults, every answer compared (SOAK_MINUTES=10, SOAK_PARK=1, SAN=)
+	@$(soak_run) $(if $(SOAK_PARK),HEARTH_SOAK_PARK=1) HEARTH_SOAK_S=$$(( $(SOAK_MINUTES) * 60 )) HEARTH_SOAK_JSON=$(B)/soak.json HEARTH_SOAK_LOG=$(B)/soak.log \
 	    nice -n 5 $(B)/tests/soak/soak_test
 
 soak-streams: N = 10000

@@ -4,6 +4,9 @@
  *
  * Two talks, one for each model, are asked first and the server is ended in good order: they are on disk for certain, and after every kill they
  * must come from there or from memory. The others are the load. A few kills in `make test`; `make soak-kills` takes 100 (N).
+ *
+ * Once with --exact, and once as it is served otherwise: then a kill also takes what has ended and is not stored yet (sched/linger.c), and since
+ * batches are shared, which changes last bits, one in SAME_PART texts may differ from the reference's.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +27,7 @@ enum {
     LOAD_MS_MAX = 600,
     WORKER_KILLS_MAX = 3, /* in one life of the server: more, and an engine is given up (sched/revive.c) */
     TRIES_MAX = 200,
+    SAME_PART = 10,
 };
 
 struct kills {
@@ -34,7 +38,8 @@ struct kills {
     char *right[TALKS]; /* what the reference says */
     struct soak_flight load[LOAD];
     size_t load_talk[LOAD];
-    uint64_t requests, checked, broken, server_kills, worker_kills, from_ssd, from_ram, computed;
+    bool exact;
+    uint64_t requests, checked, other, broken, server_kills, worker_kills, from_device, from_ssd, from_ram, computed;
 };
 
 static uint64_t wanted_kills(void)
@@ -56,11 +61,15 @@ static void finish(struct soak_flight *flight, struct soak_answer *answer)
 
 static void check_text(struct kills *kills, size_t talk, const struct soak_answer *answer)
 {
-    if (strcmp(buf_str(&answer->text), kills->right[talk]) != 0)
+    bool same = strcmp(buf_str(&answer->text), kills->right[talk]) == 0;
+
+    if (!same && kills->exact)
         fail_msg("talk %zu (ram %u, ssd %u, computed %u): %s\nthe reference: %s", talk, answer->ram, answer->ssd,
                  answer->computed, buf_str(&answer->text), kills->right[talk]);
     assert_false(soak_has_foreign_marker(&kills->talks[talk], buf_str(&answer->text)));
     kills->checked++;
+    kills->other += !same;
+    kills->from_device += answer->device;
     kills->from_ram += answer->ram;
     kills->from_ssd += answer->ssd;
     kills->computed += answer->computed;
@@ -156,7 +165,7 @@ static void verify(struct kills *kills, bool cold_start)
     for (size_t i = 0; i < SOAK_MODELS; i++) {
         struct soak_answer answer = ask(kills, &kills->server, i);
         check_text(kills, i, &answer);
-        if (answer.ram + answer.ssd == 0 || (cold_start && answer.ssd == 0))
+        if (answer.device + answer.ram + answer.ssd == 0 || (cold_start && answer.ssd == 0))
             fail_msg("%s lost its cache: ram %u, ssd %u, computed %u", soak_models[i], answer.ram, answer.ssd,
                      answer.computed);
         soak_answer_fini(&answer);
@@ -190,8 +199,8 @@ static void open_all(struct kills *kills)
     char args[1024];
 
     soak_texts_init(&kills->texts);
-    snprintf(args, sizeof(args), "--exact --isolate --ram-cache 24MiB --ssd-dir %s --ssd-max 1GiB --ssd-free 0",
-             soak_ssd_dir());
+    snprintf(args, sizeof(args), "%s --isolate --ram-cache 24MiB --ssd-dir %s --ssd-max 1GiB --ssd-free 0",
+             kills->exact ? "--exact" : "--parallel 4", soak_ssd_dir());
     soak_server_start(&kills->server, args);
     soak_reference_start(&kills->reference);
     for (size_t i = 0; i < TALKS; i++) {
@@ -216,20 +225,21 @@ static void open_all(struct kills *kills)
 
 static void report(const struct kills *kills, uint64_t seed)
 {
-    printf("| seed | server kills | worker kills | requests | checked answers | broken off | tokens from ram | from ssd | computed |\n"
-           "|---|---|---|---|---|---|---|---|---|\n| 0x%llx | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu |\n",
+    printf("| seed | server kills | worker kills | requests | checked answers | other texts | broken off | tokens from the device | from ram | from ssd | computed |\n"
+           "|---|---|---|---|---|---|---|---|---|---|---|\n| 0x%llx | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu |\n",
            (unsigned long long)seed, (unsigned long long)kills->server_kills, (unsigned long long)kills->worker_kills,
-           (unsigned long long)kills->requests, (unsigned long long)kills->checked, (unsigned long long)kills->broken,
-           (unsigned long long)kills->from_ram, (unsigned long long)kills->from_ssd, (unsigned long long)kills->computed);
+           (unsigned long long)kills->requests, (unsigned long long)kills->checked, (unsigned long long)kills->other,
+           (unsigned long long)kills->broken, (unsigned long long)kills->from_device, (unsigned long long)kills->from_ram,
+           (unsigned long long)kills->from_ssd, (unsigned long long)kills->computed);
 }
 
-static void test_kills(void **state)
+static void run_kills(bool exact)
 {
     struct kills *kills = mem_alloc(sizeof(*kills));
     uint64_t seed = test_seed(), life = 0;
 
-    (void)state;
     kills->seed = seed;
+    kills->exact = exact;
     open_all(kills);
     for (uint64_t n = 0; n < wanted_kills(); n++) {
         load_for(kills, test_random_below(&kills->seed, LOAD_MS_MAX));
@@ -247,6 +257,9 @@ static void test_kills(void **state)
         kill_server(kills);
     end_load(kills);
     report(kills, seed);
+    assert_true(exact == (kills->from_device == 0));
+    assert_true(kills->other * SAME_PART <= kills->checked);
+    soak_wait_cells_free(&kills->server);
     serve_proc_stop(&kills->server);
     for (size_t i = 0; i < TALKS; i++) {
         soak_talk_fini(&kills->talks[i]);
@@ -256,4 +269,16 @@ static void test_kills(void **state)
     mem_free(kills);
 }
 
-TEST_SUITE(TEST(test_kills))
+static void test_kills(void **state)
+{
+    (void)state;
+    run_kills(true);
+}
+
+static void test_kills_with_parking(void **state)
+{
+    (void)state;
+    run_kills(false);
+}
+
+TEST_SUITE(TEST(test_kills), TEST(test_kills_with_parking))

@@ -208,6 +208,19 @@ struct soak_size soak_size(const struct serve_proc *proc)
     return size;
 }
 
+void soak_wait_cells_free(const struct serve_proc *proc)
+{
+    struct http_answer answer;
+
+    serve_proc_wait_metric(proc, "hearth_sched_unsaved", 0);
+    serve_proc_ask(proc, "POST", "/admin/cache/clear", "{\"tier\": \"device\"}", &answer);
+    if (answer.status != 200 || strstr(buf_str(&answer.body), "\"failed\":[]") == NULL)
+        fail_msg("status %d: %s", answer.status, buf_str(&answer.body));
+    http_answer_fini(&answer);
+    serve_proc_wait_metric(proc, "hearth_sched_idle", 0);
+    serve_proc_wait_metric(proc, "hearth_sched_cells_free", serve_proc_metric(proc, "hearth_sched_cells"));
+}
+
 /* ---- metrics ---- */
 
 bool soak_metrics_read(struct soak_metrics *metrics, const struct serve_proc *proc)

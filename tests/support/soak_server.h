@@ -38,6 +38,9 @@ struct soak_size {
 };
 struct soak_size soak_size(const struct serve_proc *proc);
 
+/* Waits until all that ended is stored, lets the device go, and waits until every cell is free. */
+void soak_wait_cells_free(const struct serve_proc *proc);
+
 /* Numbers of /metrics, asked once. */
 struct soak_metrics {
     struct buf text;
