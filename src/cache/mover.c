@@ -28,6 +28,7 @@ struct move {
     struct hearth_cache *cache;
     struct object *object;
     void *memory;     /* of a read */
+    bool listed;      /* the tier says that it has it */
     uint64_t request; /* that it is read for */
     uint64_t started_ns;
 };
@@ -300,6 +301,23 @@ static void lost(struct object *object, bool damaged, struct deferred *deferred)
         room_drop(object, deferred);
 }
 
+/* The tier has evicted it, of which it tells nobody: no fault, but what a full disk does. Counted there. */
+static void let_go(struct object *object, struct deferred *deferred)
+{
+    struct hearth_event event = {.kind = HEARTH_EVENT_EVICT,
+                                 .write_tokens = object->end - object->begin,
+                                 .bytes = object->bytes,
+                                 .tier = HEARTH_TIER_SSD,
+                                 .reason = HEARTH_REASON_EVICTED};
+
+    object->let_go = true;
+    if (object->dropped)
+        return;
+    cache_note_event(object->space->cache, deferred, &event);
+    room_add_ghosts(object);
+    room_drop(object, deferred);
+}
+
 static void on_read(enum tier_result result, void *arg)
 {
     struct move *move = arg;
@@ -319,7 +337,9 @@ static void on_read(enum tier_result result, void *arg)
     } else {
         cache_note_free(&deferred, move->memory);
         room_release(object->space, room_charge(object->bytes));
-        if (result == TIER_MISSING || result == TIER_DAMAGED)
+        if (result == TIER_MISSING && !move->listed)
+            let_go(object, &deferred);
+        else if (result == TIER_MISSING || result == TIER_DAMAGED)
             lost(object, result == TIER_DAMAGED, &deferred);
         else if (result != TIER_OK && result != TIER_CANCELLED && result != TIER_FULL)
             COUNT(object, tier_errors);
@@ -370,6 +390,7 @@ bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t requ
         on_read(TIER_FULL, move); /* ours, not the tier's: it stays there */
         return false;
     }
+    move->listed = cache->slow->ops->has(cache->slow, &object->key);
     cache->slow->ops->get(cache->slow, &object->key, move->memory, object->bytes, on_read, move,
                           NULL);
     return true;

@@ -55,6 +55,7 @@ struct object {
     bool verified;               /* its bytes were checked since they came into RAM */
     bool dropped;                /* out of the index; freed with the last lease */
     bool damaged;                /* a tier gave other bytes than it was given */
+    bool let_go;                 /* a tier had evicted it when it was asked for */
     bool unwanted;               /* what is being written to the slower tier is to be dropped there when it is done */
     uint32_t leases;
     /* worth; read by the policy */

@@ -23,11 +23,13 @@ static void enter(const struct hearth_plan *plan, struct deferred *deferred)
 
 /* ---- using it ---- */
 
-/* What to tell of a fetch that failed: a damaged object was dropped by the mover, which knows why. */
+/* What to tell of a fetch that failed: an object that is damaged or gone was dropped by the mover, which knows why. */
 static enum hearth_reason trouble_of(const struct object *object, int error)
 {
     if (error == HEARTH_ERROR_TIMEOUT)
         return HEARTH_REASON_TIMEOUT;
+    if (object->let_go)
+        return HEARTH_REASON_EVICTED;
     return object->damaged ? HEARTH_REASON_UNVERIFIED : HEARTH_REASON_TIER_ERROR;
 }
 

@@ -169,7 +169,27 @@ static void test_i94_damaged_bytes_are_a_miss_with_a_reason(void **state)
     }
 }
 
+/* The tier says that it has it, and then has not. */
 static void test_i94_lost_objects_are_a_miss_with_a_reason(void **state)
+{
+    struct kit kit;
+    struct hearth_plan_info info;
+    struct tier *tier = open_two(&kit, false);
+
+    (void)state;
+    store(&kit, 1, 40);
+    tier_fault_set_result(tier, TIER_MISSING);
+    fault_arm(tier_fault_of(tier, TIER_FAULT_GET_FAIL), 1, false);
+    assert_int_equal(restore(&kit, 1, &info), 0);
+    assert_int_equal(info.reason, HEARTH_REASON_TIER_ERROR);
+    assert_int_equal(kit_stats(&kit).tier_errors, 1);
+    assert_int_equal(kit_stats(&kit).objects, 39);
+    kit_check(&kit);
+    kit_close(&kit);
+}
+
+/* A tier evicts by itself and tells nobody: a full disk does all the time, which is no fault of it. */
+static void test_i94_what_a_tier_let_go_is_evicted(void **state)
 {
     struct kit kit;
     struct hearth_plan_info info;
@@ -179,8 +199,11 @@ static void test_i94_lost_objects_are_a_miss_with_a_reason(void **state)
     fault_arm(tier_fault_of(tier, TIER_FAULT_PUT_LOSE), 1, false);
     store(&kit, 1, 40);
     assert_int_equal(restore(&kit, 1, &info), 0);
-    assert_int_equal(info.reason, HEARTH_REASON_TIER_ERROR);
+    assert_int_equal(info.reason, HEARTH_REASON_EVICTED);
+    assert_int_equal(kit_stats(&kit).tier_errors, 0);
     assert_int_equal(kit_stats(&kit).objects, 39);
+    assert_int_equal(restore(&kit, 1, &info), 0); /* and is remembered to have been there */
+    assert_int_equal(info.reason, HEARTH_REASON_EVICTED);
     kit_check(&kit);
     kit_close(&kit);
 }
@@ -756,7 +779,7 @@ TEST_SUITE(TEST(test_i101_a_read_of_what_was_dropped_gives_nothing),
            TEST(test_no_disk_is_memory_only), TEST(test_i98_storing_does_not_wait_for_the_tier),
            TEST(test_i94_a_tier_that_takes_nothing_is_no_tier),
            TEST(test_i94_damaged_bytes_are_a_miss_with_a_reason),
-           TEST(test_i94_lost_objects_are_a_miss_with_a_reason),
+           TEST(test_i94_lost_objects_are_a_miss_with_a_reason), TEST(test_i94_what_a_tier_let_go_is_evicted),
            TEST(test_i94_an_error_costs_the_request_and_not_the_object),
            TEST(test_i94_a_slow_tier_is_not_waited_for),
            TEST(test_i10_a_failing_object_in_the_middle_shortens),

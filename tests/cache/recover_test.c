@@ -91,10 +91,18 @@ static void disk_close(struct tier *tier)
     (void)tier; /* the machine goes down, the disk does not */
 }
 
+static bool disk_has(struct tier *tier, const struct hash256 *key)
+{
+    struct tier *inner = disk_of(tier)->inner;
+
+    return inner->ops->has(inner, key);
+}
+
 static const struct tier_ops disk_ops = {.name = "disk",
                                          .put = disk_put,
                                          .get = disk_get,
                                          .drop = disk_drop,
+                                         .has = disk_has,
                                          .each = disk_each,
                                          .close = disk_close};
 
