@@ -50,12 +50,14 @@ static struct tier_ssd_options to_tier(const struct hearth_cache *cache,
         .rest_bytes_max = MIN(budget_cap(cache->budget) / REST_PART, REST_BYTES_MAX),
         .fs = cache->fs,
         .clock = cache->clock,
+        .log = cache->disk_log,
     };
 }
 
-void cache_set_files(struct hearth_cache *cache, const struct file_sys *fs)
+void cache_set_disk(struct hearth_cache *cache, const struct file_sys *fs, struct log *log)
 {
     cache->fs = fs;
+    cache->disk_log = log;
 }
 
 int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_options *given, char *message)

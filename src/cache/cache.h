@@ -56,6 +56,7 @@
 #include "tier/tier.h"
 
 struct file_sys;
+struct log;
 
 enum {
     CACHE_GHOSTS = 4096,      /* keys of blocks that were evicted, to tell "evicted" from "never seen" */
@@ -125,6 +126,7 @@ struct hearth_cache {
     struct cond changed; /* an object arrived, failed, or was released */
     struct clock *clock;
     const struct file_sys *fs; /* of a disk that is attached; NULL = the real one */
+    struct log *disk_log;      /* the same; NULL = none */
     struct hash256 key;
     uint32_t block_tokens, run_tokens, tails_max;
     enum policy policy;
@@ -226,8 +228,8 @@ void space_free(struct hearth_space *space);
 /* Attaches a slower tier, owned from now on, and takes what it holds into the index: see recover.c. For the server and for tests; before
  * any lookup. */
 void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double bytes_per_s);
-/* The file table of a disk that is attached later (attach.c), for drills; it outlives the cache. */
-void cache_set_files(struct hearth_cache *cache, const struct file_sys *fs);
+/* Of a disk that is attached later (attach.c): its file table, for drills (NULL: the real one), and its log (keeps I65). Both outlive the cache. */
+void cache_set_disk(struct hearth_cache *cache, const struct file_sys *fs, struct log *log);
 
 /* Whether an object of this shape can be in a tree of ours at all. */
 bool recover_fits(const struct hearth_cache *cache, const struct tier_meta *meta);

@@ -165,7 +165,6 @@ static void prepare_disk_fault(struct serve_store *store, const struct cli *cli)
     file_fault_init(store->disk_fault, cli->setup->fs);
     store->disk_fault->kind = FILE_FAULT_TORN;
     store->disk_fault->errnum = EIO;
-    cache_set_files(store->cache, &store->disk_fault->sys);
 }
 
 /* A folder that the user named must work; the one by default need not. */
@@ -190,6 +189,7 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
         ssd.day_bytes_max = 1;
     if (options->disk_fault > 0)
         prepare_disk_fault(store, cli);
+    cache_set_disk(store->cache, store->disk_fault != NULL ? &store->disk_fault->sys : NULL, cli->log);
     int error = hearth_attach_ssd(store->cache, &ssd, message);
     if (error == HEARTH_OK) {
         store->ssd_dir = ssd.path;

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file_fault.h"
+#include "base/log.h"
 #include "cache/cache.h"
 #include "support/cache_kit.h"
 #include "support/ssd_kit.h"
@@ -235,6 +236,41 @@ static void test_degraded_is_said(void **state)
     kit_close(&kit);
 }
 
+static void test_i65_a_lost_write_is_in_the_log(void **state)
+{
+    struct hearth_options options = kit_options(8 << 20);
+    struct hearth_model model = kit_model(FULL);
+    struct hearth_ssd_options ssd = ssd_options();
+    struct file_fault fault;
+    char text[4096] = "";
+    int32_t tokens[16];
+    struct kit kit;
+    FILE *file = tmpfile();
+
+    (void)state;
+    assert_non_null(file);
+    struct log *log = log_create(
+        &(struct log_options){.fd = fileno(file), .level = LOG_LEVEL_ERROR, .clock = clock_real()});
+    file_fault_init(&fault, file_sys_real());
+    fault.calls = UINT64_C(1) << FILE_CALL_PWRITE;
+    fault.errnum = EIO;
+    ssd.path = ssd_kit_new_path();
+    kit_open_with(&kit, &options, &model);
+    cache_set_disk(kit.cache, &fault.sys, log);
+    assert_int_equal(hearth_attach_ssd(kit.cache, &ssd, NULL), HEARTH_OK);
+    fault_arm(&fault.when, 1, true);
+    kit_tokens(tokens, 16, 1);
+    kit_store(&kit, tokens, 16, NULL);
+    flush(&kit);
+    fault_arm(&fault.when, 0, false);
+    kit_close(&kit);
+    log_destroy(&log);
+    rewind(file);
+    assert_true(fread(text, 1, sizeof(text) - 1, file) > 0);
+    assert_non_null(strstr(text, "object lost"));
+    fclose(file);
+}
+
 static uint64_t store_many(const struct kit *kit, uint32_t from, uint32_t count)
 {
     int32_t tokens[16];
@@ -372,6 +408,6 @@ static void test_i107_hot_in_memory_stays_on_disk(void **state)
 
 TEST_SUITE(TEST(test_i107_a_restart_is_warm), TEST(test_another_installation_finds_nothing),
            TEST(test_refusals), TEST(test_numbers_of_each_tier), TEST(test_read_only_is_said),
-           TEST(test_degraded_is_said), TEST(test_the_cap_can_be_moved),
+           TEST(test_degraded_is_said), TEST(test_i65_a_lost_write_is_in_the_log), TEST(test_the_cap_can_be_moved),
            TEST(test_the_daily_budget_can_be_moved), TEST(test_i100_a_share_of_the_disk),
            TEST(test_i107_hot_in_memory_stays_on_disk))
