@@ -34,13 +34,20 @@ static struct ask *take_ask(struct sched *sched)
     struct ask *ask;
 
     lock_enter(&sched->lock);
-    sched->nudged = false;
     link = list_pop_front(&sched->asks);
     ask = LIST_ENTRY(link, struct ask, link);
     if (ask != NULL)
         ask->listed = false;
     lock_leave(&sched->lock);
     return ask;
+}
+
+/* Its place in the inbox is free again: from now on another one may be there. */
+void ask_take_nudge(struct sched *sched)
+{
+    lock_enter(&sched->lock);
+    sched->nudged = false;
+    lock_leave(&sched->lock);
 }
 
 void ask_answer_all(struct sched *sched)

@@ -220,8 +220,10 @@ static void take(struct sched *sched, void *item)
 {
     struct job *job = item;
 
-    if (item == sched) /* a nudge: someone asks */
+    if (item == sched) { /* a nudge: someone asks */
+        ask_take_nudge(sched);
         return;
+    }
     job->tenant = fair_tenant(sched, job->gen->tenant);
     job->tenant->jobs++;
     list_push_back(&sched->jobs, &job->link);

@@ -181,6 +181,8 @@ void job_start_prefill(struct job *job);
 
 /* Answers whoever asked since the last turn. */
 void ask_answer_all(struct sched *sched);
+/* A nudge was taken from the inbox. */
+void ask_take_nudge(struct sched *sched);
 
 /* ---- restore.c ---- */
 

