@@ -28,6 +28,7 @@ enum {
     WORKER_KILLS_MAX = 3, /* in one life of the server: more, and an engine is given up (sched/revive.c) */
     TRIES_MAX = 200,
     SAME_PART = 10,
+    CHECKED_MIN = 500,
 };
 
 struct kills {
@@ -258,7 +259,9 @@ static void run_kills(bool exact)
     end_load(kills);
     report(kills, seed);
     assert_true(exact == (kills->from_device == 0));
-    assert_true(kills->other * SAME_PART <= kills->checked);
+    /* Without --exact a text may differ, and all that follow it in its talk: only of many talks a part says something. */
+    if (exact || kills->checked >= CHECKED_MIN)
+        assert_true(kills->other * SAME_PART <= kills->checked);
     soak_wait_cells_free(&kills->server);
     serve_proc_stop(&kills->server);
     for (size_t i = 0; i < TALKS; i++) {
