@@ -55,12 +55,9 @@ void admin_each_space(struct api *api, const struct admin_scope *scope,
 {
     struct api_error none = {0};
     struct pool *pool = api_pool(api, &none);
+    struct model *model;
 
-    for (size_t i = 0; pool && i < pool_count(pool); i++) {
-        struct model *model = pool_peek(pool, i);
-
-        if (!model)
-            continue;
+    for (size_t i = 0; (model = pool_next(pool, &i));) {
         if (scope->model.len == 0 || str_eq(scope->model, str_from(model_name(model))))
             show_spaces(model, scope, fn, arg);
         pool_unpeek(pool, model);

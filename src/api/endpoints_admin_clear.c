@@ -92,12 +92,9 @@ static void clear_all(struct clearing *clearing, struct api *api)
 {
     struct api_error none = {0};
     struct pool *pool = api_pool(api, &none);
+    struct model *model;
 
-    for (size_t i = 0; pool && i < pool_count(pool); i++) {
-        struct model *model = pool_peek(pool, i);
-
-        if (!model)
-            continue;
+    for (size_t i = 0; (model = pool_next(pool, &i));) {
         clear_model(clearing, model, NULL);
         pool_unpeek(pool, model);
     }

@@ -204,6 +204,7 @@ void endpoint_admin_requests(const struct visit *visit)
 {
     struct pool *pool = visit_pool(visit);
     struct sched_view *views;
+    struct model *model;
     struct buf body;
     struct json json;
 
@@ -215,11 +216,7 @@ void endpoint_admin_requests(const struct visit *visit)
     json_open(&json, '{');
     json_key(&json, "requests");
     json_open(&json, '[');
-    for (size_t i = 0; i < pool_count(pool); i++) {
-        struct model *model = pool_peek(pool, i);
-
-        if (!model)
-            continue;
+    for (size_t i = 0; (model = pool_next(pool, &i));) {
         write_requests(&json, visit->api, model, views);
         pool_unpeek(pool, model);
     }

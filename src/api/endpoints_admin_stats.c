@@ -133,12 +133,9 @@ static void write_device(struct json *json, struct pool *pool, const struct sche
         .stores = stats->parked,
         .evictions = stats->reclaimed,
     };
+    struct model *model;
 
-    for (size_t i = 0; pool && i < pool_count(pool); i++) {
-        struct model *model = pool_peek(pool, i);
-
-        if (!model)
-            continue;
+    for (size_t i = 0; (model = pool_next(pool, &i));) {
         add_cells(&device, model);
         pool_unpeek(pool, model);
     }

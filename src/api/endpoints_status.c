@@ -210,6 +210,7 @@ void endpoint_slots(const struct visit *visit)
 {
     struct pool *pool = visit_pool(visit);
     struct sched_view *views;
+    struct model *model;
     struct buf body;
     struct json json;
 
@@ -219,11 +220,7 @@ void endpoint_slots(const struct visit *visit)
     buf_init(&body, BODY_BYTES_MAX);
     json = json_to(&body);
     json_open(&json, '[');
-    for (size_t i = 0; i < pool_count(pool); i++) {
-        struct model *model = pool_peek(pool, i);
-
-        if (!model)
-            continue;
+    for (size_t i = 0; (model = pool_next(pool, &i));) {
         write_slots(visit, model, views, &json);
         pool_unpeek(pool, model);
     }

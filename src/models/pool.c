@@ -472,6 +472,16 @@ struct model *pool_peek(struct pool *pool, size_t index)
     return model;
 }
 
+struct model *pool_next(struct pool *pool, size_t *index)
+{
+    struct model *model = NULL;
+    size_t count = pool != NULL ? pool_count(pool) : 0;
+
+    while (model == NULL && *index < count)
+        model = pool_peek(pool, (*index)++);
+    return model;
+}
+
 void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool now)
 {
     sum->submitted += one->submitted;
@@ -514,17 +524,13 @@ void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool
 
 void pool_get_stats(struct pool *pool, struct sched_stats *stats)
 {
-    size_t count = pool_count(pool);
+    struct sched_stats one;
+    struct model *model;
 
     lock_enter(&pool->lock);
     *stats = pool->past;
     lock_leave(&pool->lock);
-    for (size_t i = 0; i < count; i++) {
-        struct model *model = pool_peek(pool, i);
-        struct sched_stats one;
-
-        if (model == NULL)
-            continue;
+    for (size_t i = 0; (model = pool_next(pool, &i)) != NULL;) {
         sched_get_stats(model_sched(model), &one);
         pool_unpeek(pool, model);
         pool_add_stats(stats, &one, true);
@@ -533,14 +539,10 @@ void pool_get_stats(struct pool *pool, struct sched_stats *stats)
 
 bool pool_alive(struct pool *pool, uint64_t within_ns)
 {
-    size_t count = pool_count(pool);
+    struct model *model;
     bool alive = true;
 
-    for (size_t i = 0; i < count && alive; i++) {
-        struct model *model = pool_peek(pool, i);
-
-        if (model == NULL)
-            continue;
+    for (size_t i = 0; alive && (model = pool_next(pool, &i)) != NULL;) {
         alive = sched_alive(model_sched(model), within_ns);
         pool_unpeek(pool, model);
     }

@@ -178,6 +178,8 @@ size_t pool_find(struct pool *pool, struct str name, bool exact);
 /* For reports: the model of that number if it is ready, held until pool_unpeek; else NULL. Looks at no file, starts nothing, and is no use: it
  * keeps nobody from leaving later. */
 struct model *pool_peek(struct pool *pool, size_t index) NODISCARD;
+/* The same of the first that is ready at *index or behind it, which is moved on behind that one; NULL: no more, or no pool. Begin with 0. */
+struct model *pool_next(struct pool *pool, size_t *index) NODISCARD;
 void pool_unpeek(struct pool *pool, struct model *model);
 
 /* Of all models together, those that were unloaded included. */
