@@ -129,14 +129,53 @@ static void free_resident(struct sched *sched, struct resident *resident)
     mem_free(resident);
 }
 
-/* All of a resident that was used to its end: no fork is needed. */
-static bool take_over(struct job *job, struct resident *resident)
+/* False: it could not, and the job has no sequence any more. */
+static bool cut(struct job *job, uint32_t length)
 {
+    struct engine *engine = job->sched->engine;
+
+    if (engine_seq_length(engine, job->seq) > length &&
+        engine_seq_truncate(engine, job->seq, length, NULL) != ERR_OK)
+        engine_seq_release(engine, &job->seq);
+    return job->seq != SEQ_NONE;
+}
+
+/* Whether the cache could give it back. It is stored for that, if it is not yet. */
+static bool is_kept(struct resident *resident)
+{
+    if (resident->space == NULL)
+        return false;
+    linger_settle(resident);
+    return restore_held(resident->space, resident->tokens, resident->count) + SCHED_FLIGHT_MIN > resident->count;
+}
+
+/* Whether the job, which has its first `have` tokens, is better off without so many cells of a resident: attention looks at all cells in use,
+ * whosever they are. What counts is what the cells cost each token that the job computes against bringing them back once, and storing first what is not stored. */
+static bool is_in_the_way(const struct job *job, uint32_t have, const struct resident *resident, uint32_t cells)
+{
+    uint64_t work = job->target - have + MIN(job->room - job->target, SCHED_RESERVE);
+    const struct job *unsaved = resident->unsaved;
+    uint64_t to_store = unsaved != NULL && unsaved->writes ? resident->count - MIN(unsaved->stored, resident->count) : 0;
+
+    return cells * work > (uint64_t)DEVICE_COST_RESTORE * cells + DEVICE_COST_STORE * to_store;
+}
+
+/* The cells of a resident behind `length` leave, if that is better and the cache has them. */
+static bool gives_way(const struct job *job, uint32_t have, struct resident *resident, uint32_t length)
+{
+    return is_in_the_way(job, have, resident, resident->count - length) && is_kept(resident);
+}
+
+/* The resident's sequence becomes the job's: no fork is needed. */
+static bool take_over(struct job *job, struct resident *resident, uint32_t length)
+{
+    struct sched *sched = job->sched;
+
     linger_hand_over(resident, job);
     job->seq = resident->seq;
     resident->seq = SEQ_NONE;
-    free_resident(job->sched, resident);
-    return true;
+    free_resident(sched, resident);
+    return cut(job, length);
 }
 
 bool device_take(struct job *job, const struct device_match *match)
@@ -147,18 +186,13 @@ bool device_take(struct job *job, const struct device_match *match)
     struct errinfo info;
     enum err err;
 
-    if (keep != NULL && match->length == keep->count)
-        return take_over(job, match->resident);
+    if (keep != NULL && (match->length == keep->count || gives_way(job, match->length, match->resident, match->length)))
+        return take_over(job, match->resident, match->length);
     while ((err = engine_seq_fork(sched->engine, source, &job->seq, &info)) == ERR_LIMIT)
         if (!device_reclaim(sched, keep))
             return false;
-    if (err != ERR_OK)
+    if (err != ERR_OK || !cut(job, match->length))
         return false;
-    if (engine_seq_length(sched->engine, job->seq) > match->length &&
-        engine_seq_truncate(sched->engine, job->seq, match->length, &info) != ERR_OK) {
-        engine_seq_release(sched->engine, &job->seq);
-        return false;
-    }
     if (keep != NULL)
         list_move_back(&sched->residents, &match->resident->link);
     lock_enter(&sched->lock);
@@ -238,30 +272,13 @@ enum err device_acquire(struct sched *sched, seq_id *seq, struct errinfo *info)
     return err;
 }
 
-/* Cells of residents: those that they share with each other or with a job count more than once. */
-static uint64_t cells_of_guests(const struct sched *sched, const struct resident *keep)
+void device_trim(struct job *job, const struct resident *keep, uint32_t have)
 {
-    uint64_t cells = 0;
-
-    LIST_FOREACH(const struct resident, resident, &sched->residents, link) {
-        cells += resident != keep ? resident->count : 0;
-    }
-    return cells;
-}
-
-void device_trim(struct sched *sched, const struct resident *keep)
-{
-    enum { PART = 8 };
-    uint64_t cells = cells_of_guests(sched, keep);
+    struct sched *sched = job->sched;
 
     LIST_FOREACH_SAFE(struct resident, resident, &sched->residents, link) {
-        if (cells <= sched->facts->context / PART)
-            return;
-        /* Without a cache this is all there is; and what is not stored yet would have to be now. */
-        if (resident == keep || resident->space == NULL || resident->unsaved != NULL)
-            continue;
-        cells -= resident->count;
-        free_resident(sched, resident);
+        if (resident != keep && gives_way(job, have, resident, 0))
+            free_resident(sched, resident);
     }
 }
 
@@ -279,8 +296,7 @@ uint64_t device_forget(struct sched *sched, const struct hearth_space *space)
         if (space != NULL && resident->space != space)
             continue;
         tokens += resident->count;
-        linger_settle(resident); /* the slower tiers have it, unless they are cleared, too */
-        free_resident(sched, resident);
+        free_resident(sched, resident); /* the slower tiers have it, unless they are cleared, too */
     }
     sched->epoch++; /* who was put off for lack of cells may look again */
     return tokens;

@@ -19,6 +19,8 @@ enum {
     DEVICE_LINGER_MS = 100,       /* without work, before the state of what has ended is stored */
     DEVICE_UNSAVED_MAX = 4,       /* that have ended and are not stored; one more, or one as old as this, is stored whatever else there is to do */
     DEVICE_UNSAVED_MS_MAX = 1000,
+    DEVICE_COST_RESTORE = 16,     /* a token of state, in units of what a token of a guest costs a token that is computed beside it */
+    DEVICE_COST_STORE = 64,       /* the same; with memory that is touched for the first time */
 };
 
 /* A finished sequence that stays on the device. */
@@ -62,9 +64,8 @@ struct sched_device device_probe(struct sched *sched, const struct sched_prompt 
 uint64_t device_forget(struct sched *sched, const struct hearth_space *space);
 /* All residents were in an engine that is dead. */
 void device_lose(struct sched *sched);
-/* Before a job starts: residents but `keep`, least recently used first, leave until they have no more than a part of the cells. Attention looks
- * at all cells in use, whosever they are: a guest costs each sampled token about a sixth of what bringing it back from memory costs once. */
-void device_trim(struct sched *sched, const struct resident *keep);
+/* Before a job starts that has `have` tokens: residents but `keep` leave if it is better off without them, and the cache has them. */
+void device_trim(struct job *job, const struct resident *keep, uint32_t have);
 /* Tokens at the beginning that are the same. */
 uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, uint32_t b_count);
 

@@ -41,15 +41,6 @@ void linger_retract(struct job *job)
     set_unsaved(job->sched, job->sched->unsaved - 1);
 }
 
-void linger_begin(struct resident *resident, struct job *job)
-{
-    assert(job->gen == NULL && job->seq == resident->seq && job->tokens == resident->tokens);
-    job_unlist(job);
-    resident->unsaved = job;
-    if (!job->writes)
-        linger_settle(resident);
-}
-
 static void end(struct resident *resident)
 {
     struct job *job = resident->unsaved;
@@ -61,25 +52,12 @@ static void end(struct resident *resident)
     job_forget(job);
 }
 
-void linger_settle(struct resident *resident)
+void linger_begin(struct resident *resident, struct job *job)
 {
-    if (resident->unsaved == NULL)
-        return;
-    retain_all(resident->unsaved);
-    end(resident);
-}
-
-void linger_hand_over(struct resident *resident, struct job *to)
-{
-    const struct job *job = resident->unsaved;
-
-    if (job == NULL)
-        return;
-    /* What the client wanted to be kept longer, and what a longer sequence cannot give back, is stored as it is. */
-    if (to == NULL || !to->writes || !job->sched->cuttable || job->hints.pin ||
-        job->hints.ttl_s > 0)
-        linger_settle(resident);
-    else
+    assert(job->gen == NULL && job->seq == resident->seq && job->tokens == resident->tokens);
+    job_unlist(job);
+    resident->unsaved = job;
+    if (!job->writes)
         end(resident);
 }
 
@@ -94,6 +72,33 @@ void linger_lose(struct resident *resident)
     lock_enter(&sched->lock);
     sched->stats.unsaved_lost++;
     lock_leave(&sched->lock);
+}
+
+void linger_settle(struct resident *resident)
+{
+    struct job *job = resident->unsaved;
+
+    if (job == NULL)
+        return;
+    retain_all(job);
+    if (engine_alive(job->sched->engine))
+        end(resident);
+    else
+        linger_lose(resident);
+}
+
+void linger_hand_over(struct resident *resident, struct job *to)
+{
+    const struct job *job = resident->unsaved;
+
+    if (job == NULL)
+        return;
+    /* What the client wanted to be kept longer, and what a longer sequence cannot give back, is stored as it is. */
+    if (to == NULL || !to->writes || !job->sched->cuttable || job->hints.pin ||
+        job->hints.ttl_s > 0)
+        linger_settle(resident);
+    else
+        end(resident);
 }
 
 /* The one that has waited longest; NULL = none. */

@@ -101,18 +101,24 @@ static bool begin(struct job *job)
     return true;
 }
 
-uint32_t restore_peek(struct job *job)
+uint32_t restore_held(struct hearth_space *space, const token_id *tokens, uint32_t count)
 {
     const struct hearth_lookup_options options = {.struct_size = sizeof(options),
                                                   .flags = HEARTH_LOOKUP_PEEK};
     struct hearth_plan *plan = NULL;
 
-    if (job->space == NULL || job->gen->cache.no_read || job->sched->options.exact ||
-        hearth_lookup(job->space, job->tokens, job->target, &options, &plan) != HEARTH_OK)
+    if (space == NULL || hearth_lookup(space, tokens, count, &options, &plan) != HEARTH_OK)
         return 0;
     uint32_t boundary = hearth_plan_info(plan)->boundary;
     hearth_plan_release(&plan);
     return boundary;
+}
+
+uint32_t restore_peek(struct job *job)
+{
+    if (job->gen->cache.no_read || job->sched->options.exact)
+        return 0;
+    return restore_held(job->space, job->tokens, job->target);
 }
 
 static void note_plan(struct job *job)

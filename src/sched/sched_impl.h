@@ -188,6 +188,8 @@ void ask_take_nudge(struct sched *sched);
 
 /* What the cache could give, without asking for it. */
 uint32_t restore_peek(struct job *job);
+/* Tokens of a text that the cache could give back. */
+uint32_t restore_held(struct hearth_space *space, const token_id *tokens, uint32_t count);
 /* Asks the cache. */
 void restore_lookup(struct job *job);
 /* Goes on fetching; STEP_MORE when it is over: job->seq is a sequence of job->done tokens, or SEQ_NONE. */

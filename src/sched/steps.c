@@ -395,7 +395,7 @@ static enum step step_lookup(struct job *job)
     }
     job->times.looked_up = sched_now_ns(job->sched);
     job->times.lookup_ns = job->times.looked_up - begin_ns;
-    device_trim(job->sched, match.resident);
+    device_trim(job, match.resident, MAX(match.length, held));
     if (match.length > 0 && start_from_device(job, &match))
         return STEP_MORE;
     make_schedule(job); /* says which plans an exact run may use */

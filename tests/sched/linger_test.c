@@ -15,7 +15,7 @@
 #include "support/sched_kit.h"
 #include "support/test.h"
 
-enum { FULL = 1, RECURRENT = 8, RAM = 8 << 20, HOUR_MS = 3600 * 1000, PROMPT = 300, ANSWER = 8 };
+enum { FULL = 1, RECURRENT = 8, RAM = 8 << 20, HOUR_MS = 3600 * 1000, PROMPT = 300, SHORT = 40, ANSWER = 8 };
 
 static struct engine_fake_options fake_of(kind_set kinds)
 {
@@ -192,13 +192,13 @@ static void test_late_and_many_are_stored(void **state)
     (void)state;
     open_lingering(&kit, FULL, clock);
     for (uint32_t seed = 1; seed <= 6; seed++)
-        run_once(&kit, seed, PROMPT);
-    run_once(&kit, 1, PROMPT);
+        run_once(&kit, seed, SHORT); /* in nobody's way */
+    run_once(&kit, 1, SHORT);
     wait_for_unsaved(&kit, 4);
     assert_true(objects(&kit) > 0);
     clock_fake_advance(clock, 2 * NS_PER_S);
     for (uint32_t n = 0; n < 8; n++)
-        run_once(&kit, 1, PROMPT); /* one is stored in each turn */
+        run_once(&kit, 1, SHORT); /* one is stored in each turn */
     wait_for_unsaved(&kit, 1);
     sched_kit_close(&kit);
     clock_destroy_fake(&clock);
@@ -260,7 +260,7 @@ static void test_hand_over_to_one_that_does_not_write(void **state)
     sched_kit_close(&kit);
 }
 
-/* Guests that nobody goes on from leave, and come back from memory. */
+/* Guests leave when a job has much to compute beside them, and come back from memory. */
 static void test_guests_leave(void **state)
 {
     struct engine_fake_options fake = fake_of(FULL);
@@ -270,14 +270,63 @@ static void test_guests_leave(void **state)
     (void)state;
     sched_kit_open(&kit, &fake, RAM, NULL);
     for (uint32_t seed = 1; seed <= 4; seed++) {
-        run_once(&kit, seed, PROMPT); /* an eighth of 4,096 cells is one of them */
+        run_once(&kit, seed, PROMPT);
         wait_for_unsaved(&kit, 0);
-        WAIT_UNTIL(sched_stats_of(&kit).idle == MIN(seed, 2));
+        WAIT_UNTIL(sched_stats_of(&kit).idle == 1);
     }
     kit_gen_init(&gen, &kit, 1, PROMPT, ANSWER);
     kit_gen_run(&kit, &gen);
     assert_int_equal(gen.result.usage.ram, PROMPT - 1);
+    WAIT_UNTIL(sched_stats_of(&kit).idle == 2); /* one token and a short answer: the other one did not leave */
     expect_held(&kit, &gen, PROMPT - 1);
+    kit_gen_fini(&gen);
+    sched_kit_close(&kit);
+}
+
+/* What is not stored yet is stored before it leaves, which is worth it for long work only. */
+static void test_guests_are_stored_for_long_work(void **state)
+{
+    static struct kit_gen gen;
+    struct sched_kit kit;
+
+    (void)state;
+    open_lingering(&kit, FULL, NULL);
+    run(&kit, &gen, 1, PROMPT);
+    run_once(&kit, 2, SHORT);
+    WAIT_UNTIL(sched_stats_of(&kit).idle == 2);
+    assert_int_equal(objects(&kit), 0);
+    run_once(&kit, 3, PROMPT);
+    WAIT_UNTIL(sched_stats_of(&kit).idle == 1);
+    expect_held(&kit, &gen, PROMPT - 1);
+    kit_gen_fini(&gen);
+    sched_kit_close(&kit);
+}
+
+/* Whoever goes another way from the middle of a sequence takes it over, when it has much to compute; the end of the old one is in memory. */
+static void test_ends_leave(void **state)
+{
+    static struct kit_gen gen, branch, small;
+    struct sched_kit kit;
+
+    (void)state;
+    open_lingering(&kit, FULL, NULL);
+    run(&kit, &gen, 1, PROMPT);
+    kit_gen_init(&small, &kit, 2, PROMPT / 2 + 4, ANSWER);
+    memcpy(small.prompt, gen.prompt, PROMPT / 2 * sizeof(token_id));
+    kit_gen_run(&kit, &small);
+    assert_int_equal(small.result.usage.device, PROMPT / 2);
+    assert_int_equal(sched_stats_of(&kit).forks, 1);
+    assert_int_equal(objects(&kit), 0);
+    kit_gen_init(&branch, &kit, 3, PROMPT, ANSWER);
+    memcpy(branch.prompt, gen.prompt, PROMPT / 2 * sizeof(token_id));
+    kit_gen_run(&kit, &branch);
+    assert_int_equal(branch.result.usage.device, PROMPT / 2);
+    assert_int_equal(sched_stats_of(&kit).forks, 1);
+    assert_true(objects(&kit) > 0);
+    expect_held(&kit, &gen, PROMPT - 1);
+    expect_held(&kit, &branch, PROMPT - 1);
+    kit_gen_fini(&branch);
+    kit_gen_fini(&small);
     kit_gen_fini(&gen);
     sched_kit_close(&kit);
 }
@@ -335,4 +384,5 @@ TEST_SUITE(TEST(test_stored_when_idle), TEST(test_next_request_comes_first),
            TEST(test_turns_lose_nothing), TEST(test_late_and_many_are_stored),
            TEST(test_stored_before_it_leaves), TEST(test_wishes_are_stored),
            TEST(test_hand_over_to_one_that_does_not_write), TEST(test_guests_leave),
+           TEST(test_guests_are_stored_for_long_work), TEST(test_ends_leave),
            TEST(test_guests_without_a_cache_stay), TEST(test_dead_engine))
