@@ -11,19 +11,18 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <yyjson.h>
 
-#include "api/json_write.h"
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/sysinfo.h"
 #include "bench/process.h"
+#include "bench/tokens.h"
 #include "bench/words.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "engine/model_make.h"
 
-enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000, ANSWER_BYTES_MAX = 64 << 20 };
+enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000 };
 
 #define AT(field) offsetof(struct bench_options, field)
 
@@ -176,32 +175,19 @@ struct server_setup bench_setup(const struct bench *bench, const char *model, ui
 
 double bench_bytes_per_token(struct bench *bench, const struct server *server)
 {
-    struct buf body, answer, text;
     struct errinfo info = {0};
-    int status = 0;
-    size_t tokens = 0;
+    struct tokens tokens;
+    struct buf text;
 
     buf_init(&text, SAMPLE_BYTES);
-    buf_init(&body, 2 * SAMPLE_BYTES);
-    buf_init(&answer, ANSWER_BYTES_MAX);
     words_append(&text, SAMPLE_BYTES, 1);
-    struct json json = json_to(&body);
-    json_open(&json, '{');
-    json_key_text(&json, "content", buf_str(&text));
-    json_close(&json, '}');
-    const struct client_request request = {.url = &server->url, .method = "POST", .path = "/tokenize",
-                                           .body = buf_str(&body), .timeout_ms = 60 * 1000};
-    if (client_fetch(&request, &status, &answer, &info) == ERR_OK && status == 200) {
-        yyjson_doc *doc = yyjson_read(buf_str(&answer), answer.len, 0);
-        tokens = yyjson_arr_size(yyjson_obj_get(yyjson_doc_get_root(doc), "tokens"));
-        yyjson_doc_free(doc);
-    }
+    enum err err = tokens_of(&server->url, buf_str(&text), &tokens, &info);
+    double bytes = err == ERR_OK ? (double)SAMPLE_BYTES / (double)tokens.count : 0;
+    tokens_fini(&tokens);
     buf_fini(&text);
-    buf_fini(&body);
-    buf_fini(&answer);
-    if (tokens == 0)
+    if (err != ERR_OK)
         bench_fail(bench, "the server does not tokenize: %s", info.text);
-    return tokens > 0 ? (double)SAMPLE_BYTES / (double)tokens : 0;
+    return bytes;
 }
 
 bool bench_ask(struct bench *bench, const struct client_url *url, const struct ask_message *messages, size_t count,

@@ -3,7 +3,8 @@
  *
  * For each shape of what agents do both get the same prompts, one server after the other, and a row says how long it took (to the first token), what it
  * cost in processor time, and the waste: prompt tokens that a server computed although an earlier request of the shape had computed the same
- * beginning. What is needed is estimated from the texts: the part of a prompt behind the longest beginning that it shares with an earlier text.
+ * beginning. What is needed is counted: the tokens of a prompt, as the server itself makes them, behind the longest beginning that it shares with
+ * an earlier one and its answer. Which other tokens an answer consists of than its text would give is not known: these count as waste.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "base/mem.h"
 #include "bench/process.h"
 #include "bench/spread.h"
+#include "bench/tokens.h"
 #include "bench/words.h"
 #include "cli/bench.h"
 #include "engine/engine.h"
@@ -42,7 +44,7 @@ struct side {
     const char *model, *other_model;
     double bytes_per_token;
     uint32_t tokens;
-    struct buf said[SAID_MAX]; /* texts of this round, with what was answered */
+    struct tokens said[SAID_MAX]; /* prompts of this round, with what was answered */
     size_t said_count;
     struct outcome outcome;
     bool failed;
@@ -50,74 +52,102 @@ struct side {
 
 /* ---- asking ---- */
 
-static size_t common(struct str a, struct str b)
-{
-    size_t at = 0, most = MIN(a.len, b.len);
-
-    while (at < most && a.ptr[at] == b.ptr[at])
-        at++;
-    return at;
-}
-
-/* Tokens of a prompt that nobody has computed yet, as far as texts tell; the last one always is. */
-static double needed_of(const struct side *side, struct str text, double prompt)
+/* Tokens of a prompt that nobody has computed yet; the last one always is. */
+static double needed_of(const struct side *side, const struct tokens *prompt)
 {
     size_t shared = 0;
 
     for (size_t i = 0; i < side->said_count; i++)
-        shared = MAX(shared, common(text, (struct str){buf_str(&side->said[i]), side->said[i].len}));
-    return fmax(1, ceil(prompt * (double)(text.len - shared) / (double)text.len));
-}
-
-static void remember(struct side *side, struct str text, struct str answer)
-{
-    if (side->said_count == SAID_MAX)
-        return;
-    struct buf *said = &side->said[side->said_count++];
-    buf_init(said, TEXT_BYTES_MAX);
-    buf_append(said, text.ptr, text.len);
-    buf_append(said, answer.ptr, answer.len);
+        shared = MAX(shared, tokens_common(prompt, &side->said[i]));
+    return (double)MAX(1, prompt->count - shared);
 }
 
 static void forget(struct side *side)
 {
     while (side->said_count > 0)
-        buf_fini(&side->said[--side->said_count]);
+        tokens_fini(&side->said[--side->said_count]);
     side->outcome = (struct outcome){0};
 }
 
-/* What is said: messages, and all their texts in a row, by which it is known what was said before. */
+/* What is said: messages, as text and as tokens. */
 struct speech {
     const struct ask_message *messages;
     size_t count;
-    struct str words;
+    struct buf text;
+    struct tokens tokens;
 };
 
-/* Adds to the outcome when it counts; `answer` (may be NULL) gets the text. */
-static bool say(struct side *side, struct speech speech, uint32_t tokens, bool counts, struct buf *answer)
+static bool fail_side(struct side *side, const char *why)
 {
-    struct str words = speech.words;
+    bench_fail(side->bench, "%s", why);
+    side->failed = true;
+    return false;
+}
+
+static bool speech_init(struct speech *speech, struct side *side, const struct ask_message *messages, size_t count)
+{
+    const struct client_url *url = &side->server.url;
+    struct errinfo info = {0};
+
+    *speech = (struct speech){.messages = messages, .count = count};
+    buf_init(&speech->text, TEXT_BYTES_MAX);
+    if (tokens_render(url, messages, count, &speech->text, &info) == ERR_OK &&
+        tokens_of(url, buf_str(&speech->text), &speech->tokens, &info) == ERR_OK)
+        return true;
+    return fail_side(side, info.text);
+}
+
+static void speech_fini(struct speech *speech)
+{
+    buf_fini(&speech->text);
+    tokens_fini(&speech->tokens);
+}
+
+/* From now on it was said, and answered. Only where an answer goes on as text of the next prompt it is known what its tokens are. */
+static bool remember(struct side *side, struct speech *speech, const struct buf *answer)
+{
+    struct errinfo info = {0};
+
+    if (side->said_count == SAID_MAX)
+        return true;
+    struct tokens *said = &side->said[side->said_count++];
+    if (answer == NULL) {
+        *said = speech->tokens;
+        speech->tokens = (struct tokens){0};
+        return true;
+    }
+    buf_append(&speech->text, buf_str(answer), answer->len);
+    return tokens_of(&side->server.url, buf_str(&speech->text), said, &info) == ERR_OK || fail_side(side, info.text);
+}
+
+static void count_result(struct side *side, const struct speech *speech, const struct ask_result *result)
+{
+    struct outcome *outcome = &side->outcome;
+    double prompt = (double)MAX(result->prompt, 0);
+
+    outcome->prompt += prompt;
+    outcome->computed += prompt - (double)MAX(result->cached, 0);
+    outcome->needed += needed_of(side, &speech->tokens);
+}
+
+/* Adds to the outcome when it counts; `answer` (may be NULL) gets the text. */
+static bool say(struct side *side, struct speech *speech, uint32_t tokens, bool counts, struct buf *answer)
+{
     struct ask_result result;
     double cpu_s = process_cpu_s(side->server.process);
+    bool good = bench_ask(side->bench, &side->server.url, speech->messages, speech->count, tokens, &result);
 
-    if (!bench_ask(side->bench, &side->server.url, speech.messages, speech.count, tokens, &result)) {
-        side->failed = true;
-        ask_result_fini(&result);
-        return false;
-    }
-    double prompt = (double)MAX(result.prompt, 0);
-    if (counts) {
+    if (good && counts) {
         side->outcome.ms += result.ttft_ms;
         side->outcome.cpu_ms += 1000 * (process_cpu_s(side->server.process) - cpu_s);
-        side->outcome.prompt += prompt;
-        side->outcome.computed += prompt - (double)MAX(result.cached, 0);
-        side->outcome.needed += needed_of(side, words, prompt);
+        count_result(side, speech, &result);
     }
-    remember(side, words, (struct str){buf_str(&result.text), result.text.len});
     if (answer != NULL)
         buf_append(answer, buf_str(&result.text), result.text.len);
+    good = good && remember(side, speech, answer);
+    side->failed |= !good;
     ask_result_fini(&result);
-    return true;
+    return good;
 }
 
 /* ---- texts ---- */
@@ -149,15 +179,12 @@ struct line {
 static bool say_line(struct side *side, struct line line)
 {
     struct buf first = piece(side, line.first, line.first_seed), second = piece(side, line.second, line.second_seed);
-    struct buf words;
     bool two = line.second > 0;
     const struct ask_message messages[] = {{two ? "system" : "user", buf_str(&first)}, {"user", buf_str(&second)}};
+    struct speech speech;
 
-    buf_init(&words, TEXT_BYTES_MAX);
-    buf_append(&words, buf_str(&first), first.len);
-    buf_append(&words, buf_str(&second), two ? second.len : 0);
-    bool good = say(side, (struct speech){messages, two ? 2 : 1, {buf_str(&words), words.len}}, 1, line.counts, NULL);
-    buf_fini(&words);
+    bool good = speech_init(&speech, side, messages, two ? 2 : 1) && say(side, &speech, 1, line.counts, NULL);
+    speech_fini(&speech);
     buf_fini(&second);
     buf_fini(&first);
     return good;
@@ -196,10 +223,12 @@ static bool shape_turns(struct side *side, uint64_t seed)
     bool good = true;
 
     for (uint64_t turn = 0; good && turn <= TURNS; turn++) {
+        const struct ask_message prompt = {NULL, buf_str(&text)};
+        struct speech speech;
         struct buf answer;
         buf_init(&answer, TEXT_BYTES_MAX);
-        const struct ask_message prompt = {NULL, buf_str(&text)};
-        good = say(side, (struct speech){&prompt, 1, {buf_str(&text), text.len}}, ANSWER_TOKENS, turn > 0, &answer);
+        good = speech_init(&speech, side, &prompt, 1) && say(side, &speech, ANSWER_TOKENS, turn > 0, &answer);
+        speech_fini(&speech);
         buf_append(&text, buf_str(&answer), answer.len);
         extend(side, &text, 0.03, seed + 1 + turn);
         buf_fini(&answer);
@@ -244,11 +273,27 @@ static void ask_branch(void *arg)
     branch->good = ask_run(&ask, &branch->result, NULL) == ERR_OK && branch->result.status == 200;
 }
 
+static void count_branch(struct branch *branch)
+{
+    const struct ask_message prompt = {NULL, buf_str(&branch->text)};
+    struct side *side = branch->side;
+    struct speech speech;
+
+    side->failed |= !branch->good;
+    side->outcome.ms = fmax(side->outcome.ms, branch->result.ttft_ms); /* until the last has begun */
+    if (speech_init(&speech, side, &prompt, 1)) {
+        count_result(side, &speech, &branch->result);
+        remember(side, &speech, NULL);
+    }
+    speech_fini(&speech);
+    ask_result_fini(&branch->result);
+    buf_fini(&branch->text);
+}
+
 static bool shape_fan_out(struct side *side, uint64_t seed)
 {
     struct branch branches[BRANCHES];
     struct thread threads[BRANCHES] = {0};
-    struct outcome *outcome = &side->outcome;
     double cpu_s = process_cpu_s(side->server.process);
 
     for (uint64_t i = 0; i < BRANCHES; i++) {
@@ -257,20 +302,11 @@ static bool shape_fan_out(struct side *side, uint64_t seed)
         if (thread_start(&threads[i], "branch", ask_branch, &branches[i], NULL) != ERR_OK)
             ask_branch(&branches[i]);
     }
-    for (size_t i = 0; i < BRANCHES; i++) {
-        struct str text = {buf_str(&branches[i].text), branches[i].text.len};
+    for (size_t i = 0; i < BRANCHES; i++)
         thread_join(&threads[i]);
-        side->failed |= !branches[i].good;
-        double prompt = (double)MAX(branches[i].result.prompt, 0);
-        outcome->ms = fmax(outcome->ms, branches[i].result.ttft_ms); /* until the last has begun */
-        outcome->prompt += prompt;
-        outcome->computed += prompt - (double)MAX(branches[i].result.cached, 0);
-        outcome->needed += needed_of(side, text, prompt);
-        remember(side, text, STR_NONE);
-        ask_result_fini(&branches[i].result);
-        buf_fini(&branches[i].text);
-    }
-    outcome->cpu_ms = 1000 * (process_cpu_s(side->server.process) - cpu_s);
+    side->outcome.cpu_ms = 1000 * (process_cpu_s(side->server.process) - cpu_s);
+    for (size_t i = 0; i < BRANCHES; i++)
+        count_branch(&branches[i]);
     return !side->failed;
 }
 
