@@ -308,6 +308,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     open_ledgers(cache, mine.ram_bytes);
     cache->pages = pages_create(
         &(struct pages_options){.limit_bytes = mine.ram_bytes - books_part(cache, mine.ram_bytes),
+                                .ahead = true,
                                 .alloc = mine.alloc,
                                 .free = mine.free,
                                 .arg = mine.alloc_arg});

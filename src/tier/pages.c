@@ -52,6 +52,9 @@
 /* Larger ones only for an object that needs it: whoever asks waits until all of it is pinned. */
 #define ARENA_BYTES_MAX (UINT64_C(1) << 30)
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
+/* Arenas that the limit must leave room for before one is made ahead, and how large that one is at most. */
+enum { AHEAD_ROOM = 8 };
+#define AHEAD_BYTES_MAX (UINT64_C(256) << 20)
 
 enum { PAGE = PAGES_PAGE_BYTES };
 /* Objects of its first size that an arena has room for. Held against used in a cache that is full of objects of 28 and
@@ -96,6 +99,10 @@ struct pages {
     uint64_t bytes_leaving GUARDED_BY(lock); /* being given back */
     uint64_t bytes_empty GUARDED_BY(lock);   /* of the arenas in `empty` */
     uint64_t random GUARDED_BY(lock);
+    struct cond wanted; /* an arena ahead, or the end */
+    uint64_t bytes_ahead GUARDED_BY(lock); /* of the next one that is made ahead: as large as the last one that somebody needed */
+    bool closing GUARDED_BY(lock);
+    struct thread thread;
 };
 
 /* Those who only look must lock as well; const is what they promise about the content. */
@@ -304,6 +311,7 @@ static void count_used_locked(struct pages *pages, struct arena *arena, uint64_t
     if (was_empty && !is_empty) {
         list_remove(&pages->empty, &arena->empty_link);
         pages->bytes_empty -= arena->bytes;
+        cond_signal(&pages->wanted);
     } else if (!was_empty && is_empty) {
         list_push_back(&pages->empty, &arena->empty_link);
         pages->bytes_empty += arena->bytes;
@@ -452,6 +460,7 @@ static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, u
     lock_enter(&pages->lock);
     pages->bytes_coming -= bytes;
     if (arena != NULL) {
+        pages->bytes_ahead = MAX(pages->options.arena_bytes, MIN(bytes, AHEAD_BYTES_MAX));
         add_arena_locked(pages, arena);
         extent = take_fit_locked(pages, count);
         assert(extent != NULL);
@@ -460,6 +469,62 @@ static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, u
     }
     lock_leave(&pages->lock);
     return extent;
+}
+
+/* ---- ahead ---- */
+
+static bool wants_ahead_locked(const struct pages *pages) REQUIRES(pages->lock)
+{
+    const struct pages_options *options = &pages->options;
+
+    lock_assert_held(&pages->lock);
+    return pages->empty.count == 0 && pages->bytes_held <= options->limit_bytes &&
+           (options->limit_bytes - pages->bytes_held) / AHEAD_ROOM >= pages->bytes_ahead;
+}
+
+/* Page faults of a whole arena, a part at a time: the process cannot map anything else meanwhile. A kernel that does not know this leaves them to whoever comes first. */
+static void touch(const struct arena *arena)
+{
+    uint64_t bytes = arena->count * PAGE;
+
+    for (uint64_t at = 0; at < bytes; at += HUGE_PAGE_BYTES)
+        if (madvise(arena->base + at, MIN(HUGE_PAGE_BYTES, bytes - at), MADV_POPULATE_WRITE) != 0)
+            return;
+}
+
+/* One arena more, whose bytes are counted already. False: the allocator has none. */
+static bool add_ahead(struct pages *pages, uint64_t bytes)
+{
+    struct arena *arena = arena_create(pages, bytes);
+
+    if (arena != NULL)
+        touch(arena);
+    lock_enter(&pages->lock);
+    pages->bytes_coming -= bytes;
+    if (arena != NULL)
+        add_arena_locked(pages, arena);
+    else
+        pages->bytes_held -= bytes;
+    lock_leave(&pages->lock);
+    give_back_surplus(pages); /* another one may be empty by now, or the limit lower */
+    return arena != NULL;
+}
+
+static void keep_ahead(void *arg)
+{
+    struct pages *pages = arg;
+    uint64_t bytes;
+
+    thread_set_background();
+    do {
+        lock_enter(&pages->lock);
+        while (!pages->closing && !wants_ahead_locked(pages))
+            cond_wait(&pages->wanted, &pages->lock);
+        bytes = pages->closing ? 0 : pages->bytes_ahead;
+        pages->bytes_held += bytes;
+        pages->bytes_coming += bytes;
+        lock_leave(&pages->lock);
+    } while (bytes > 0 && add_ahead(pages, bytes));
 }
 
 /* ---- checks ---- */
@@ -515,11 +580,15 @@ struct pages *pages_create(const struct pages_options *options)
     if (pages->options.arena_bytes == 0)
         pages->options.arena_bytes = ARENA_BYTES_DEFAULT;
     pages->options.arena_bytes = (pages->options.arena_bytes + PAGE - 1) / PAGE * PAGE;
+    pages->bytes_ahead = pages->options.arena_bytes;
     lock_init(&pages->lock, "pages", LOCK_RANK_TIER);
     list_init(&pages->arenas);
     list_init(&pages->empty);
     list_init(&pages->blank);
     map_init(&pages->used);
+    cond_init(&pages->wanted);
+    if (options->ahead && thread_start(&pages->thread, "pages", keep_ahead, pages, NULL) != ERR_OK)
+        pages->options.ahead = false; /* whoever stores waits for the pages then */
     return pages;
 }
 
@@ -530,6 +599,11 @@ void pages_destroy(struct pages **pages)
 
     if (p == NULL)
         return;
+    lock_enter(&p->lock);
+    p->closing = true;
+    cond_signal(&p->wanted);
+    lock_leave(&p->lock);
+    thread_join(&p->thread);
     assert(p->bytes_used == 0 && p->bytes_coming == 0 && p->bytes_leaving == 0);
     while (make_room(p)) {
     }
@@ -537,6 +611,7 @@ void pages_destroy(struct pages **pages)
     while ((node = list_pop_front(&p->blank)) != NULL)
         mem_free(CONTAINER_OF(node, struct extent, link));
     map_fini(&p->used);
+    cond_fini(&p->wanted);
     lock_fini(&p->lock);
     mem_free(p);
     *pages = NULL;
@@ -596,6 +671,7 @@ void pages_set_limit(struct pages *pages, uint64_t limit_bytes)
 {
     lock_enter(&pages->lock);
     pages->options.limit_bytes = limit_bytes;
+    cond_signal(&pages->wanted);
     lock_leave(&pages->lock);
     give_back_surplus(pages);
 }

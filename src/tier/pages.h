@@ -4,7 +4,7 @@
  *      arena (64 MiB, or as large as a few of the objects that it was made for)
  *      [ object | object |   free    | object |free]         extents of whole 4 KiB pages, best fit, neighbours joined
  *
- * Fresh pages cost more than the copy into them, so arenas are kept until they are empty and more than `spare` is. The memory comes from
+ * Fresh pages cost more than the copy into them (in a virtual machine ten times as much), so arenas are kept until they are empty and more than `spare` is, and one may be made ahead. The memory comes from
  * an allocator of the engine where it has to be pinned; else it is anonymous memory, in huge pages where the system gives them.
  *
  * Every byte taken from the allocator is counted (keeps I93). Threads: any (own lock, rank LOCK_RANK_TIER, not held while an allocator is
@@ -13,6 +13,7 @@
 #ifndef HEARTH_TIER_PAGES_H
 #define HEARTH_TIER_PAGES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,7 @@ struct pages_options {
     uint64_t arena_bytes; /* 0 = 64 MiB */
     uint64_t spare_bytes; /* kept although empty; 0 = one arena */
     uint64_t limit_bytes; /* of arenas together; allocations beyond it answer NULL */
+    bool ahead;           /* a thread keeps one arena ready whose pages were touched, if the limit is worth many arenas: whoever stores does not wait for them */
     /* NULL = anonymous pages. Both are called without locks held, from any thread; memory of any alignment will do. */
     void *(*alloc)(size_t size, void *arg);
     void (*free)(void *ptr, void *arg);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -429,6 +430,96 @@ static void test_anonymous_memory(void **state)
     pages_destroy(&pages);
 }
 
+/* ---- ahead ---- */
+
+static struct pages *create_ahead(uint64_t arena_bytes, uint64_t limit_bytes)
+{
+    return pages_create(&(struct pages_options){.arena_bytes = arena_bytes, .limit_bytes = limit_bytes, .ahead = true});
+}
+
+/* Until it is made; a machine that is slower than this gives no memory to a test either. */
+static void wait_for_held(const struct pages *pages, uint64_t bytes)
+{
+    for (int tries = 0; pages_bytes_held(pages) != bytes && tries < 20000; tries++)
+        usleep(1000);
+    assert_int_equal(pages_bytes_held(pages), bytes);
+}
+
+/* Whether all pages are in memory: nobody who writes there waits for one. */
+static bool is_touched(void *ptr, size_t bytes)
+{
+    unsigned char here[4096];
+    bool all = true;
+
+    assert_true(bytes / PAGE <= sizeof(here));
+    assert_int_equal(mincore(ptr, bytes, here), 0);
+    for (size_t i = 0; i < bytes / PAGE; i++)
+        all = all && (here[i] & 1);
+    return all;
+}
+
+static void test_an_arena_is_made_ahead(void **state)
+{
+    enum { PIECE = 512 << 10, ARENA = 8 * PIECE };
+    struct pages *pages = NULL;
+    void *ptr[9] = {NULL};
+
+    (void)state;
+    for (useconds_t wait_us = 1000; pages == NULL; wait_us *= 2) { /* the machine may be slow, but not for ever */
+        pages = create_ahead(ARENA, 16 * ARENA);
+        usleep(wait_us);
+        ptr[0] = pages_alloc(pages, PIECE);
+        if (is_touched(ptr[0], PIECE))
+            break;
+        assert_true(wait_us < 5000000);
+        pages_free(pages, ptr[0]);
+        pages_destroy(&pages);
+    }
+    wait_for_held(pages, 2 * ARENA); /* the first is not empty any more */
+    for (size_t i = 1; i < COUNT_OF(ptr); i++)
+        ptr[i] = pages_alloc(pages, PIECE);
+    wait_for_held(pages, 3 * ARENA);
+    pages_check(pages);
+    for (size_t i = 0; i < COUNT_OF(ptr); i++)
+        pages_free(pages, ptr[i]);
+    pages_set_limit(pages, 0);
+    wait_for_held(pages, 0);
+    pages_set_limit(pages, 16 * ARENA);
+    wait_for_held(pages, ARENA);
+    pages_destroy(&pages);
+}
+
+/* A small cache needs what it has for objects. */
+static void test_nothing_is_made_ahead_of_a_small_limit(void **state)
+{
+    enum { ARENA = 64 << 10 };
+    struct pages *pages = create_ahead(ARENA, 7 * ARENA);
+    void *ptr[7];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(ptr); i++)
+        assert_non_null(ptr[i] = pages_alloc(pages, ARENA));
+    assert_int_equal(pages_bytes_held(pages), 7 * ARENA);
+    for (size_t i = 0; i < COUNT_OF(ptr); i++)
+        pages_free(pages, ptr[i]);
+    pages_destroy(&pages);
+}
+
+/* At every moment: before the thread runs, while it touches, and after it. */
+static void test_the_end_does_not_wait_for_what_is_ahead(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 50; i++) {
+        struct pages *pages = create_ahead(1 << 20, 64 << 20);
+        usleep(i * 40);
+        void *ptr = pages_alloc(pages, PAGE);
+        assert_non_null(ptr);
+        pages_check(pages);
+        pages_free(pages, ptr);
+        pages_destroy(&pages);
+    }
+}
+
 /* ---- fragmentation ---- */
 
 /* A cache at its limit: 64 arenas' worth of objects of 28 and 50 parts in 64 of an arena, victims freed until the new one
@@ -607,7 +698,8 @@ static void test_misuse_aborts(void **state)
     assert_true(aborts(leak));
 }
 
-TEST_SUITE(TEST(test_equals_oracle), TEST(test_survives_every_failed_arena),
+TEST_SUITE(TEST(test_an_arena_is_made_ahead), TEST(test_nothing_is_made_ahead_of_a_small_limit),
+           TEST(test_the_end_does_not_wait_for_what_is_ahead), TEST(test_equals_oracle), TEST(test_survives_every_failed_arena),
            TEST(test_alloc_is_aligned_and_counted),
            TEST(test_limit_refuses_and_sizes_cannot_overflow), TEST(test_empty_arenas_make_room),
            TEST(test_spare_arenas_are_kept_and_no_more),
