@@ -19,7 +19,7 @@
 #include "cli/bench.h"
 #include "engine/engine.h"
 
-enum { SIDES = 2, SAID_MAX = 16, BRANCHES = 4, OTHERS = 5, TURNS = 3, ROUNDS_MAX = 1000, TEXT_BYTES_MAX = 64 << 20, ANSWER_TOKENS = 8 };
+enum { SIDES = 2, SAID_MAX = 16, BRANCHES = 4, OTHERS = 5, TURNS = 3, DECODE_TOKENS = 64, ROUNDS_MAX = 1000, TEXT_BYTES_MAX = 64 << 20, ANSWER_TOKENS = 8 };
 
 const struct sheet_column bench_peer_columns[] = {
     {"shape", "shape", SHEET_TEXT},     {"hearth_ms", "hearth ms", 1},      {"llama_ms", "llama ms", 1},
@@ -202,6 +202,27 @@ static bool shape_repeat(struct side *side, uint64_t seed)
     return say_line(side, (struct line){1, seed, 0, 0, false}) && say_line(side, (struct line){1, seed, 0, 0, true});
 }
 
+/* Not the time to the first token, but that from one to the next. */
+static bool shape_decode(struct side *side, uint64_t seed)
+{
+    struct buf text = piece(side, 0.5, seed);
+    const struct ask_message message = {"user", buf_str(&text)};
+    struct ask_result result;
+    double cpu_s = process_cpu_s(side->server.process);
+    bool good = bench_ask(side->bench, &side->server.url, &message, 1, DECODE_TOKENS, &result) && result.generated > 1;
+
+    if (good) {
+        double steps = (double)(result.generated - 1);
+        side->outcome.ms = (result.total_ms - result.ttft_ms) / steps;
+        side->outcome.cpu_ms = 1000 * (process_cpu_s(side->server.process) - cpu_s);
+        side->outcome.prompt = side->outcome.needed = side->outcome.computed = (double)MAX(result.prompt, 0);
+    }
+    side->failed |= !good;
+    ask_result_fini(&result);
+    buf_fini(&text);
+    return good;
+}
+
 static bool shape_second_session(struct side *side, uint64_t seed)
 {
     return say_line(side, (struct line){0.5, seed, 0.5, seed + 1, false}) &&
@@ -339,6 +360,7 @@ static const struct shape {
     bool (*run)(struct side *side, uint64_t seed);
 } shapes[] = {
     {"cold", shape_cold},
+    {"decode, per token", shape_decode},
     {"repeat", shape_repeat},
     {"second session", shape_second_session},
     {"A again after others", shape_again},
