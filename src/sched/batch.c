@@ -306,6 +306,16 @@ static void relieve(struct sched *sched)
     }
 }
 
+/* Who runs nothing has nobody to end, and must not take the turn of one who has: the ceiling is that of all models. */
+static bool runs_something(const struct sched *sched)
+{
+    LIST_FOREACH(struct job, job, &sched->jobs, link) {
+        if (job->seq != SEQ_NONE)
+            return true;
+    }
+    return false;
+}
+
 static void all_failed(struct sched *sched, enum err err, const struct errinfo *info)
 {
     LOG_ERROR(sched->options.log, "sched", "a batch failed", LOG_STR("error", info->text),
@@ -329,7 +339,7 @@ bool batch_run(struct sched *sched)
 {
     struct errinfo info = {0};
 
-    if (memory_take_over(sched->memory))
+    if (runs_something(sched) && memory_take_over(sched->memory))
         relieve(sched);
     sched->batch_count = 0;
     add_decoding(sched);
