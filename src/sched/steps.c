@@ -128,9 +128,10 @@ static uint32_t claim_of(const struct job *job)
     return all > job->done ? all - job->done : 0;
 }
 
+/* On the device, or about to be: who waits for his bytes was promised cells, too. */
 static bool runs_beside(const struct job *other, const struct job *job)
 {
-    return other != job && other->active && other->seq != SEQ_NONE;
+    return other != job && other->active && (other->seq != SEQ_NONE || other->phase == GEN_RESTORE);
 }
 
 static uint32_t claimed_by_others(const struct job *job)

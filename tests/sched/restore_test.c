@@ -1,0 +1,102 @@
+/*
+ * restore_test.c: restores that take their time: the slower tier answers when the test lets it, and the scheduler's clock stands, so that no
+ * patience ends.
+ */
+#include "base/clock.h"
+#include "cache/cache.h"
+#include "sched/sched.h"
+#include "support/sched_kit.h"
+#include "support/test.h"
+#include "tier/tier_fault.h"
+#include "tier/tier_ram.h"
+
+enum { FULL = 1, RAM = 8 << 20, CELLS = 1024, CHUNK = 64, TURNS_MAX = 2000 };
+
+struct rig {
+    struct clock *clock;
+    struct tier *slow;
+    struct sched_kit kit;
+};
+
+static void rig_open(struct rig *rig)
+{
+    struct engine_fake_options fake = {.kinds = FULL, .chunk = CHUNK, .context = CELLS, .sequences = 4};
+    struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = RAM});
+
+    rig->clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    rig->slow = tier_fault_open(&(struct tier_fault_options){.inner = inner, .threaded = true});
+    sched_kit_open(&rig->kit, &fake, RAM, &(struct sched_options){.clock = rig->clock});
+    cache_attach_tier(rig->kit.cache, rig->slow, 1e9);
+}
+
+static void rig_close(struct rig *rig)
+{
+    sched_kit_close(&rig->kit);
+    clock_destroy_fake(&rig->clock);
+}
+
+/* Computes a prompt, so that the slower tier holds it, and memory does not. */
+static void rig_hold(struct rig *rig, uint32_t seed, uint32_t count)
+{
+    static struct kit_gen gen;
+    struct hearth_tier_stats stats = {.struct_size = sizeof(stats)};
+
+    kit_gen_init(&gen, &rig->kit, seed, count, 1);
+    kit_gen_run(&rig->kit, &gen);
+    kit_gen_fini(&gen);
+    assert_ok(sched_wait_turn(rig->kit.sched, 60000, NULL));
+    for (int i = 0; i < TURNS_MAX && (tier_fault_waiting(rig->slow) > 0 || stats.objects == 0); i++) {
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+        assert_int_equal(hearth_get_tier(rig->kit.cache, HEARTH_TIER_SSD, &stats), HEARTH_OK);
+    }
+    hearth_clear(rig->kit.cache, NULL, HEARTH_TIER_RAM);
+}
+
+/* Until all of them have been admitted and looked up. */
+static void rig_wait_parked(struct rig *rig, size_t count)
+{
+    struct sched_view views[8];
+    size_t parked = 0;
+
+    for (int i = 0; i < TURNS_MAX && parked < count; i++) {
+        assert_ok(sched_wait_turn(rig->kit.sched, 60000, NULL));
+        size_t n = sched_views(rig->kit.sched, views, COUNT_OF(views));
+        parked = 0;
+        for (size_t j = 0; j < n; j++)
+            parked += views[j].phase == GEN_RESTORE || views[j].phase == GEN_DEFERRED;
+    }
+    assert_int_equal(parked, count);
+}
+
+/* Cells are promised to who waits for his bytes as well: two that do not fit together are restored one after the other, and neither gets less
+ * than the cache holds of it. */
+static void test_cells_are_promised_while_bytes_are_on_their_way(void **state)
+{
+    static struct kit_gen gens[2];
+    struct sched_stats stats;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig);
+    for (uint32_t i = 0; i < COUNT_OF(gens); i++)
+        rig_hold(&rig, i + 1, 600);
+    tier_fault_hold(rig.slow, true);
+    for (uint32_t i = 0; i < COUNT_OF(gens); i++) {
+        kit_gen_init(&gens[i], &rig.kit, i + 1, 600, 300);
+        kit_gen_submit(&rig.kit, &gens[i]);
+    }
+    rig_wait_parked(&rig, COUNT_OF(gens));
+    tier_fault_hold(rig.slow, false);
+    for (uint32_t i = 0; i < COUNT_OF(gens); i++) {
+        kit_gen_wait(&gens[i]);
+        assert_int_equal(gens[i].answer_count, 300);
+        assert_int_equal(gens[i].result.usage.ssd, 599);
+        assert_int_equal(gens[i].result.usage.computed, 1);
+        kit_gen_fini(&gens[i]);
+    }
+    sched_get_stats(rig.kit.sched, &stats);
+    assert_int_equal(stats.preempted, 0);
+    rig_close(&rig);
+}
+
+TEST_SUITE(TEST(test_cells_are_promised_while_bytes_are_on_their_way))
