@@ -279,8 +279,7 @@ uint64_t device_forget(struct sched *sched, const struct hearth_space *space)
         if (space != NULL && resident->space != space)
             continue;
         tokens += resident->count;
-        linger_settle(resident); /* the slower tiers have it, unless they are cleared, too */
-        free_resident(sched, resident);
+        free_resident(sched, resident); /* the slower tiers have it, unless they are cleared, too */
     }
     sched->epoch++; /* who was put off for lack of cells may look again */
     return tokens;

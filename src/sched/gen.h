@@ -156,7 +156,6 @@ struct gen {
     struct gen_cache_hints cache;
     struct gen_sink sink;
     atomic_bool cancelled; /* gen_cancel sets it */
-
 };
 
 /* It ends at the next step of the scheduler, keeps what it has computed (I95), and done is called. Any thread; again is a no-op. */
