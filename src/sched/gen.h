@@ -75,7 +75,8 @@ struct gen_mark {
     uint32_t message;   /* its number, from 0 */
 };
 
-/* Where the tokens of a prompt came from. prompt = device + ram + ssd + remote + computed, always. */
+/* Where the tokens of a prompt came from. prompt = device + ram + ssd + remote + computed, always: what ended before its prefill began has
+ * zeros. In a view (sched.h) of one that waits, only `prompt` is known. */
 struct gen_usage {
     uint32_t prompt;
     uint32_t device, ram, ssd, remote, computed;

@@ -42,7 +42,8 @@ static void tell_sink(struct job *job, enum gen_end end, enum err err, const str
     if (job->text.stop >= 0)
         result->stop_text = str_from(job->text.stops[job->text.stop]);
     job->times.ended = sched_now_ns(job->sched);
-    result->usage = job->usage;
+    if (job->started) /* of one that never was, nothing came from anywhere */
+        result->usage = job->usage;
     result->times = job->times;
     result->tokens = job->tokens + job->prompt;
     result->tokens_count = job->count - job->prompt;
