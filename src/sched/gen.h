@@ -131,6 +131,7 @@ struct gen_sink {
 struct gen_cache_hints {
     bool no_read, no_write; /* cache_prompt: false and the like */
     bool no_disk;
+    bool apart; /* shares nothing on the device with anyone: it is to be kept from others, and has no space that would do so */
     bool pin;
     uint32_t ttl_s;
     const uint32_t *breakpoints; /* token counts where the client wants snapshots, ascending; cuts of the schedule */

@@ -69,6 +69,7 @@ static void fill_hints(struct job *job, const struct gen *gen)
 {
     job->anchor = gen->anchor;
     job->last_user = gen->last_user;
+    job->apart = gen->cache.apart;
     job->writes = gen->space != NULL && !gen->cache.no_write &&
                   job->sched->options.drill != DRILL_FORGET_ALL;
     job->hints = (struct hearth_store_hints){

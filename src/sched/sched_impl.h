@@ -98,6 +98,7 @@ struct job {
     struct hearth_store_hints hints;
     bool announced; /* counts as unsaved (linger.c) */
     bool writes;    /* state goes to the cache */
+    bool apart;     /* no other job may find it */
     uint32_t stored; /* rows below it were offered to the cache */
     uint32_t turns_waited;
     struct gen_result result;
