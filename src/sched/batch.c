@@ -170,6 +170,12 @@ static void sample(struct job *job, size_t index)
         take_token(job, &pick);
 }
 
+void batch_end_bar(struct job *job, bool done)
+{
+    if (job->sched->bar_id == job->id)
+        progress_finish(&job->sched->bar, done);
+}
+
 static void show_progress(struct job *job)
 {
     struct sched *sched = job->sched;
@@ -187,7 +193,7 @@ static void show_progress(struct job *job)
         return;
     progress_update(sched->bar, job->done, job->target);
     if (job->done == job->target)
-        progress_finish(&sched->bar, true);
+        batch_end_bar(job, true);
 }
 
 static bool settle(struct job *job)
@@ -247,6 +253,7 @@ void job_put_back(struct job *job)
 {
     struct sched *sched = job->sched;
 
+    batch_end_bar(job, false);
     retain_all(job);
     job_unclaim(job);
     job_release_followers(job);

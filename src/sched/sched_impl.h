@@ -207,6 +207,9 @@ void retain_all(struct job *job);
 /* Hands its state to the cache and gives its cells and its place back; it is queued again, and goes on later. */
 void job_put_back(struct job *job);
 
+/* The bar of its prefill, if it has one. */
+void batch_end_bar(struct job *job, bool done);
+
 /* Runs a batch of what wants to run; false when nothing did. */
 bool batch_run(struct sched *sched);
 

@@ -70,6 +70,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
                        : broken                 ? GEN_FAILED
                                                 : GEN_FINISHED);
     count_end(job, end);
+    batch_end_bar(job, false);
     if (!job->admitted)
         atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
     if (!broken)
