@@ -86,6 +86,7 @@ struct job {
     uint64_t deferred_epoch, deferred_memory; /* sched->epoch and memory_epoch when there was no room for it */
     uint64_t records, claim; /* bytes of the ceiling: since it came; since it was admitted, if `claimed` */
     bool claimed;
+    bool crowded;          /* what was to be restored found no room beside the others */
     struct job *leader;    /* computes a prefix that this one waits for */
     uint32_t leader_until; /* tokens of it that are shared */
 
@@ -177,6 +178,8 @@ void job_release_followers(struct job *job);
 void job_give_up(struct job *job, enum err err, const struct errinfo *info);
 /* The prompt's state is there as far as it can be: next is prefill. */
 void job_start_prefill(struct job *job);
+/* Nobody else has cells, or was promised some. */
+bool job_alone(const struct job *job);
 
 /* ---- ask.c ---- */
 

@@ -147,7 +147,7 @@ static uint32_t claimed_by_others(const struct job *job)
     return sum;
 }
 
-static bool alone(const struct job *job)
+bool job_alone(const struct job *job)
 {
     LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
         if (runs_beside(other, job))
@@ -164,7 +164,7 @@ static bool fits(struct job *job, const struct device_match *match)
 
     if (device_make_room(job->sched, need + others, match->resident))
         return true;
-    return alone(job) && engine_cells_free(job->sched->engine) > job->target - match->length;
+    return job_alone(job) && engine_cells_free(job->sched->engine) > job->target - match->length;
 }
 
 /* Whether it can begin now: from the device as `match` says, or, when the cache holds more than that, from there. What is restored shares no
@@ -216,6 +216,7 @@ static bool make_way(struct job *job)
 static enum step defer(struct job *job)
 {
     job_unclaim(job);
+    job->crowded = false;
     job->deferred_epoch = job->sched->epoch;
     job->deferred_memory = memory_epoch(job->sched->memory);
     job_set_phase(job, GEN_DEFERRED);
@@ -415,6 +416,8 @@ static enum step step_restore(struct job *job)
 
     if (step != STEP_MORE)
         return step;
+    if (job->crowded)
+        return defer(job);
     if (faults_fail(job)) {
         err_set(&info, ERR_ENGINE, "a practised fault: the restore failed");
         job_end(job, GEN_END_ERROR, ERR_ENGINE, &info);
@@ -422,7 +425,7 @@ static enum step step_restore(struct job *job)
     }
     if (job->seq == SEQ_NONE) {
         enum err err = device_acquire(job->sched, &job->seq, &info);
-        if (err == ERR_LIMIT && !alone(job))
+        if (err == ERR_LIMIT && !job_alone(job))
             return defer(job);
         if (err != ERR_OK) {
             job_end(job, GEN_END_ERROR, err, &info);

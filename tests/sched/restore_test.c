@@ -2,6 +2,8 @@
  * restore_test.c: restores that take their time: the slower tier answers when the test lets it, and the scheduler's clock stands, so that no
  * patience ends.
  */
+#include <stdatomic.h>
+
 #include "base/clock.h"
 #include "cache/cache.h"
 #include "sched/sched.h"
@@ -16,13 +18,35 @@ struct rig {
     struct clock *clock;
     struct tier *slow;
     struct sched_kit kit;
+    unsigned pieces, let_go_at; /* the engine's thread: pieces of its work since then; 0 = never */
+    atomic_bool asked;          /* all are submitted: the first of these pieces waits for it */
 };
+
+/* At some piece of the engine's work the slower tier answers all that it was asked. */
+static void on_piece(struct engine *engine, void *arg)
+{
+    struct rig *rig = arg;
+
+    (void)engine;
+    if (rig->let_go_at == 0)
+        return;
+    while (!atomic_load(&rig->asked))
+        clock_sleep_ns(clock_real(), NS_PER_MS / 10);
+    if (++rig->pieces != rig->let_go_at)
+        return;
+    tier_fault_hold(rig->slow, false);
+    while (tier_fault_waiting(rig->slow) > 0)
+        clock_sleep_ns(clock_real(), NS_PER_MS / 10);
+}
 
 static void rig_open(struct rig *rig)
 {
-    struct engine_fake_options fake = {.kinds = FULL, .chunk = CHUNK, .context = CELLS, .sequences = 4};
+    struct engine_fake_options fake = {
+        .kinds = FULL, .chunk = CHUNK, .context = CELLS, .sequences = 4, .on_piece = on_piece, .arg = rig};
     struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = RAM});
 
+    rig->pieces = rig->let_go_at = 0;
+    atomic_store(&rig->asked, false);
     rig->clock = clock_create_fake(NS_PER_S, NS_PER_S);
     rig->slow = tier_fault_open(&(struct tier_fault_options){.inner = inner, .threaded = true});
     sched_kit_open(&rig->kit, &fake, RAM, &(struct sched_options){.clock = rig->clock});
@@ -99,4 +123,33 @@ static void test_cells_are_promised_while_bytes_are_on_their_way(void **state)
     rig_close(&rig);
 }
 
-TEST_SUITE(TEST(test_cells_are_promised_while_bytes_are_on_their_way))
+/* While the bytes are on their way, another one's answer takes the cells that were left. What is held is not computed again for that: it is
+ * restored when there is room. */
+static void test_no_room_any_more_when_the_bytes_are_here(void **state)
+{
+    static struct kit_gen runs, waits;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig);
+    rig_hold(&rig, 2, 400);
+    tier_fault_hold(rig.slow, true);
+    rig.let_go_at = 400; /* 300 tokens of prompt and nearly 400 of its answer have left 330 */
+    kit_gen_init(&runs, &rig.kit, 1, 300, 500);
+    kit_gen_init(&waits, &rig.kit, 2, 400, 8);
+    kit_gen_submit(&rig.kit, &runs);
+    kit_gen_submit(&rig.kit, &waits);
+    atomic_store(&rig.asked, true);
+    kit_gen_wait(&waits);
+    kit_gen_wait(&runs);
+    assert_int_equal(runs.answer_count, 500);
+    assert_int_equal(waits.answer_count, 8);
+    assert_int_equal(waits.result.usage.ram + waits.result.usage.ssd, 399);
+    assert_int_equal(waits.result.usage.computed, 1);
+    kit_gen_fini(&runs);
+    kit_gen_fini(&waits);
+    rig_close(&rig);
+}
+
+TEST_SUITE(TEST(test_cells_are_promised_while_bytes_are_on_their_way),
+           TEST(test_no_room_any_more_when_the_bytes_are_here))
