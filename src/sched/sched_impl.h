@@ -86,7 +86,7 @@ struct job {
     uint64_t deferred_epoch, deferred_memory; /* sched->epoch and memory_epoch when there was no room for it */
     uint64_t records, claim; /* bytes of the ceiling: since it came; since it was admitted, if `claimed` */
     bool claimed;
-    bool crowded;          /* what was to be restored found no room beside the others */
+    bool crowded, was_crowded; /* what was to be restored finds no room beside the others; has waited for it before */
     struct job *leader;    /* computes a prefix that this one waits for */
     uint32_t leader_until; /* tokens of it that are shared */
 
