@@ -5,6 +5,7 @@
  */
 #include "sched/sched.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -408,6 +409,33 @@ static void test_cancel_while_queued(void **state)
     sched_kit_close(&kit);
 }
 
+/* Tenants beyond those with an account of their own share one. Without spaces that is all that tells them apart: they share nothing (I100). */
+static void test_i100_more_tenants_than_accounts(void **state)
+{
+    enum { TENANTS = 70 };
+    static struct kit_gen gen;
+    struct engine_fake_options fake = fake_of(FULL);
+    struct sched_kit kit;
+    char name[32];
+
+    (void)state;
+    sched_kit_open(&kit, &fake, 0, NULL);
+    for (unsigned i = 0; i < TENANTS; i++) {
+        kit_gen_init(&gen, &kit, 1, 100, 2);
+        snprintf(name, sizeof(name), "tenant %u", i);
+        gen.gen.tenant = name;
+        kit_gen_run(&kit, &gen);
+        assert_int_equal(reused(&gen), 0);
+        kit_gen_fini(&gen);
+    }
+    kit_gen_init(&gen, &kit, 1, 100, 2);
+    gen.gen.tenant = "tenant 63"; /* the last that has one */
+    kit_gen_run(&kit, &gen);
+    assert_int_equal(reused(&gen), 99);
+    kit_gen_fini(&gen);
+    sched_kit_close(&kit);
+}
+
 struct slow_run {
     struct clock *clock;
     struct kit_gen *gen;
@@ -799,6 +827,7 @@ static void test_models(void **state)
 TEST_SUITE(TEST(test_a_again), TEST(test_turns), TEST(test_i1_i96_four_branches_compute_once),
            TEST(test_i110_exact_is_bit_identical), TEST(test_ends),
            TEST(test_i95_i109_cancel_in_every_step), TEST(test_cancel_while_queued),
+           TEST(test_i100_more_tenants_than_accounts),
            TEST(test_the_bar_of_a_cancelled_prefill_ends), TEST(test_destroy_cancels), TEST(test_who_has_no_room_comes_back),
            TEST(test_a_resident_is_not_in_the_way),
            TEST(test_what_is_restored_shares_no_cells),
