@@ -323,7 +323,7 @@ static void merge_result(struct call_choice *choice, const struct gen_result *re
 {
     struct answer *answer = &choice->call->answer;
 
-    if (choice->index == 0)
+    if (choice->index == 0 && result->usage.prompt > 0)
         take_usage(choice->call, &result->usage);
     merge_times(&answer->times, &result->times);
     stats_count_result(choice->call->api->metrics, result);

@@ -157,7 +157,8 @@ void stats_count_result(struct metric_set *set, const struct gen_result *result)
     metric_add(set, STATS_PROMPT, SOURCE_REMOTE, usage->remote);
     metric_add(set, STATS_PROMPT, SOURCE_COMPUTED, usage->computed);
     metric_add(set, STATS_GENERATED, 0, usage->generated);
-    metric_observe(set, STATS_LENGTH, STATS_LENGTH_PROMPT, usage->prompt);
+    if (usage->prompt > 0) /* else it ended before it began */
+        metric_observe(set, STATS_LENGTH, STATS_LENGTH_PROMPT, usage->prompt);
     metric_observe(set, STATS_LENGTH, STATS_LENGTH_GENERATED, usage->generated);
     metric_add(set, STATS_ENDS, result->end, 1);
     count_times(set, result);

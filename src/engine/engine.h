@@ -130,7 +130,8 @@ void engine_close(struct engine **engine);
 bool engine_isolated(const struct engine *engine);
 /* False: its process is dead. Every sequence is lost then, and every call fails with ERR_ENGINE, until it is restarted. */
 bool engine_alive(struct engine *engine);
-/* Bytes of memory that its process has and this one has not; 0: it has none of its own, or is dead. On the engine's thread. */
+/* Bytes of memory that its process has and this one has not; 0: it has none of its own, or is dead. What was freed here is gone there, too,
+ * afterwards. On the engine's thread. */
 uint64_t engine_memory(struct engine *engine);
 /* A new process for a dead one, with the same model and options. All sequences must have been released; facts stay as they are. ERR_ENGINE: it
  * failed, or the model is another one now; the engine is still dead and this may be tried again. */

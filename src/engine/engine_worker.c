@@ -1,8 +1,8 @@
 /*
  * engine_worker.c: the parent's side: the table of ops as calls of a child. See the header.
  *
- * Segments are shown to the child when they are first needed and taken away when the parent has freed them, both between two calls: the
- * list of what the child has seen is the engine thread's alone.
+ * Segments are shown to the child when they are first needed and taken away when the parent has freed them, both between two calls (at the
+ * latest when its memory is measured): the list of what the child has seen is the engine thread's alone.
  *
  *                 load                 a call failed                 restart
  *      (nothing) -----> child alive -------------------> child dead ---------> child alive, no sequence, no segment
@@ -468,8 +468,11 @@ static bool worker_alive(struct engine *engine)
     return worker->process != NULL && worker_process_alive(worker->process);
 }
 
+/* What was freed here is given back there as well, or it would be in memory and in nobody's account as long as nothing is asked of the child:
+ * the RAM tier gives way while models are idle. */
 static uint64_t worker_memory_bytes(struct engine *engine)
 {
+    detach_freed(worker_of(engine));
     return worker_alive(engine) ? sysinfo_memory_of(engine_worker_pid(engine)) : 0;
 }
 

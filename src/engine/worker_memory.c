@@ -62,6 +62,12 @@ static int make_segment(size_t bytes)
     return FILE_NO;
 }
 
+/* A function of its own: tools/tsan.supp names it. */
+static void *map_segment(int fd, size_t bytes)
+{
+    return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+}
+
 void *worker_memory_alloc(size_t size, void *arg)
 {
     struct worker_memory *memory = arg;
@@ -70,7 +76,7 @@ void *worker_memory_alloc(size_t size, void *arg)
 
     if (fd < 0)
         return NULL;
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *base = map_segment(fd, bytes);
     if (base == MAP_FAILED) {
         close(fd);
         return NULL;

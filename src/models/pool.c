@@ -522,19 +522,20 @@ void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool
     sum->cells += one->cells;
 }
 
+/* Under one lock: what leaves is among the models or in the past, never in neither. */
 void pool_get_stats(struct pool *pool, struct sched_stats *stats)
 {
     struct sched_stats one;
-    struct model *model;
 
     lock_enter(&pool->lock);
     *stats = pool->past;
-    lock_leave(&pool->lock);
-    for (size_t i = 0; (model = pool_next(pool, &i)) != NULL;) {
-        sched_get_stats(model_sched(model), &one);
-        pool_unpeek(pool, model);
+    for (size_t i = 0; i < pool->entries_count; i++) {
+        if (pool->entries[i]->model == NULL)
+            continue;
+        sched_get_stats(model_sched(pool->entries[i]->model), &one);
         pool_add_stats(stats, &one, true);
     }
+    lock_leave(&pool->lock);
 }
 
 bool pool_alive(struct pool *pool, uint64_t within_ns)

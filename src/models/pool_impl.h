@@ -18,7 +18,7 @@ struct pool_entry {
 
     /* All under the pool's lock. */
     enum pool_state state;
-    struct model *model; /* READY and UNLOADING */
+    struct model *model; /* READY, and UNLOADING until it is being closed */
     uint32_t uses;
     struct list waits;   /* struct pool_wait */
     bool by_hand;        /* LOADING: wanted although nobody waits */

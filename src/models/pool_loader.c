@@ -110,15 +110,34 @@ struct load_sum {
     uint32_t models;
 };
 
-/* What is loaded and stays; with `all`, also what is still leaving. */
-static struct load_sum sum_locked(struct pool *pool, bool all) REQUIRES(lock)
+static bool may_leave(const struct pool_entry *entry)
+{
+    return !entry->spec.pinned && !entry->adopted;
+}
+
+static bool is_pinned(const struct pool_entry *entry)
+{
+    return entry->state == POOL_READY && !may_leave(entry);
+}
+
+static bool is_ready(const struct pool_entry *entry)
+{
+    return entry->state == POOL_READY;
+}
+
+static bool is_loaded(const struct pool_entry *entry)
+{
+    return entry->state == POOL_READY || entry->state == POOL_UNLOADING;
+}
+
+static struct load_sum sum_locked(struct pool *pool, bool (*counts)(const struct pool_entry *)) REQUIRES(lock)
 {
     struct load_sum sum = {0};
 
     for (size_t i = 0; i < pool->entries_count; i++) {
         const struct pool_entry *entry = pool->entries[i];
 
-        if (entry->state != POOL_READY && (!all || entry->state != POOL_UNLOADING))
+        if (!counts(entry))
             continue;
         sum.bytes += entry->bytes;
         sum.models++;
@@ -147,7 +166,7 @@ static struct pool_entry *victim_locked(struct pool *pool) REQUIRES(lock)
     for (size_t i = 0; i < pool->entries_count; i++) {
         struct pool_entry *entry = pool->entries[i];
 
-        if (entry->state != POOL_READY || entry->spec.pinned || entry->adopted)
+        if (entry->state != POOL_READY || !may_leave(entry))
             continue;
         if (victim == NULL || leaves_before(entry, victim))
             victim = entry;
@@ -158,18 +177,17 @@ static struct pool_entry *victim_locked(struct pool *pool) REQUIRES(lock)
 static enum room make_room_locked(struct pool *pool, const struct pool_entry *entry) REQUIRES(lock)
 {
     lock_assert_held(&pool->lock);
-    if (!fits(&pool->options, (struct load_sum){0}, entry->bytes))
+    if (!fits(&pool->options, sum_locked(pool, is_pinned), entry->bytes)) /* nobody leaves in vain */
         return ROOM_NEVER;
-    while (!fits(&pool->options, sum_locked(pool, false), entry->bytes)) {
+    while (!fits(&pool->options, sum_locked(pool, is_ready), entry->bytes)) {
         struct pool_entry *victim = victim_locked(pool);
 
-        if (victim == NULL)
-            return ROOM_NEVER;
+        assert(victim != NULL);
         LOG_INFO(pool->options.log, "models", "unloading to make room", LOG_STR("model", victim->spec.name),
                  LOG_STR("for", entry->spec.name), LOG_INT("uses", victim->uses));
         pool_retire_locked(pool, victim);
     }
-    return fits(&pool->options, sum_locked(pool, true), entry->bytes) ? ROOM_YES : ROOM_LATER;
+    return fits(&pool->options, sum_locked(pool, is_loaded), entry->bytes) ? ROOM_YES : ROOM_LATER;
 }
 
 /* ---- ends of a load ---- */
@@ -241,12 +259,12 @@ static void unload_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(
     struct model *model = entry->model;
     struct sched_stats stats;
 
-    lock_leave(&pool->lock);
     sched_get_stats(model_sched(model), &stats);
+    pool_add_stats(&pool->past, &stats, false);
+    entry->model = NULL;
+    lock_leave(&pool->lock);
     model_close(&model);
     lock_enter(&pool->lock);
-    entry->model = NULL;
-    pool_add_stats(&pool->past, &stats, false);
     LOG_INFO(pool->options.log, "models", "unloaded", LOG_STR("model", entry->spec.name));
     if (entry->again || !list_empty(&entry->waits)) {
         entry->by_hand = entry->again;

@@ -170,6 +170,12 @@ static void sample(struct job *job, size_t index)
         take_token(job, &pick);
 }
 
+void batch_end_bar(struct job *job, bool done)
+{
+    if (job->sched->bar_id == job->id)
+        progress_finish(&job->sched->bar, done);
+}
+
 static void show_progress(struct job *job)
 {
     struct sched *sched = job->sched;
@@ -187,7 +193,7 @@ static void show_progress(struct job *job)
         return;
     progress_update(sched->bar, job->done, job->target);
     if (job->done == job->target)
-        progress_finish(&sched->bar, true);
+        batch_end_bar(job, true);
 }
 
 static bool settle(struct job *job)
@@ -247,6 +253,7 @@ void job_put_back(struct job *job)
 {
     struct sched *sched = job->sched;
 
+    batch_end_bar(job, false);
     retain_all(job);
     job_unclaim(job);
     job_release_followers(job);
@@ -306,6 +313,16 @@ static void relieve(struct sched *sched)
     }
 }
 
+/* Who runs nothing has nobody to end, and must not take the turn of one who has: the ceiling is that of all models. */
+static bool runs_something(const struct sched *sched)
+{
+    LIST_FOREACH(struct job, job, &sched->jobs, link) {
+        if (job->seq != SEQ_NONE)
+            return true;
+    }
+    return false;
+}
+
 static void all_failed(struct sched *sched, enum err err, const struct errinfo *info)
 {
     LOG_ERROR(sched->options.log, "sched", "a batch failed", LOG_STR("error", info->text),
@@ -329,7 +346,7 @@ bool batch_run(struct sched *sched)
 {
     struct errinfo info = {0};
 
-    if (memory_take_over(sched->memory))
+    if (runs_something(sched) && memory_take_over(sched->memory))
         relieve(sched);
     sched->batch_count = 0;
     add_decoding(sched);

@@ -49,7 +49,7 @@ static void consider(struct device_match *best, struct device_match found)
 
 static bool reads_device(const struct job *job)
 {
-    return !job->sched->options.exact && !(job->gen != NULL && job->gen->cache.no_read);
+    return !job->sched->options.exact && !job->apart && !(job->gen != NULL && job->gen->cache.no_read);
 }
 
 /* What is there of a prompt; `self` is whose it is, NULL: nobody's yet. */
@@ -69,7 +69,7 @@ static struct device_match find(struct sched *sched, const struct sched_prompt *
                             .ends = shared == resident->count});
     }
     LIST_FOREACH(struct job, other, &sched->jobs, link) {
-        if (other == self || other->seq == SEQ_NONE ||
+        if (other == self || other->apart || other->seq == SEQ_NONE ||
             !same_space(other, prompt->space, prompt->tenant))
             continue;
         uint32_t shared = device_common(prompt->tokens, prompt->count, other->tokens, other->done);
@@ -106,7 +106,7 @@ struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
     if (!reads_device(job))
         return NULL;
     LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
-        if (other == job || (other->phase != GEN_PREFILL && other->phase != GEN_RESTORE) ||
+        if (other == job || other->apart || (other->phase != GEN_PREFILL && other->phase != GEN_RESTORE) ||
             !same_space(job, other->space, other->tenant->name))
             continue;
         uint32_t shared = device_common(job->tokens, job->target - 1, other->tokens, other->target);
@@ -221,7 +221,7 @@ bool device_park(struct job *job)
     struct sched *sched = job->sched;
     struct resident *resident;
 
-    if (!sched->options.park || job->done == 0)
+    if (!sched->options.park || job->apart || job->done == 0)
         return false;
     resident = mem_try_alloc(sizeof(*resident));
     if (resident == NULL)

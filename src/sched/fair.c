@@ -11,7 +11,8 @@
  * put back into the queue; its state goes to the cache, and it goes on from there later (fair_victim).
  *
  * Within a tenant the shortest rest of a prompt goes first, so that a title or a small edit does not wait behind a repository; what has
- * waited for PATIENCE turns goes before the others of its tenant, so that nobody starves. Between tenants the accounts see to that.
+ * waited for PATIENCE turns goes before the others of its tenant. In a queue that is never empty all have waited so long: from PATIENCE_MAX turns
+ * on the longest-waiting goes first, so that nobody starves. Between tenants the accounts see to that.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 
 enum {
     PATIENCE = 16,
+    PATIENCE_MAX = 256,
     CREDIT = 16384,
     SLICE = 512, /* tokens that one must be behind to be preferred in more than the order: jobs do not change places for less */
 };
@@ -106,6 +108,8 @@ bool fair_before(const struct job *a, const struct job *b)
         return weight(a->tenant) < weight(b->tenant);
     if (a_late != b_late)
         return a_late;
+    if (MAX(a->turns_waited, b->turns_waited) >= PATIENCE_MAX && a->turns_waited != b->turns_waited)
+        return a->turns_waited > b->turns_waited;
     return rest_of(a) < rest_of(b);
 }
 

@@ -75,7 +75,8 @@ struct gen_mark {
     uint32_t message;   /* its number, from 0 */
 };
 
-/* Where the tokens of a prompt came from. prompt = device + ram + ssd + remote + computed, always. */
+/* Where the tokens of a prompt came from. prompt = device + ram + ssd + remote + computed, always: what ended before its prefill began has
+ * zeros. In a view (sched.h) of one that waits, only `prompt` is known. */
 struct gen_usage {
     uint32_t prompt;
     uint32_t device, ram, ssd, remote, computed;
@@ -130,6 +131,7 @@ struct gen_sink {
 struct gen_cache_hints {
     bool no_read, no_write; /* cache_prompt: false and the like */
     bool no_disk;
+    bool apart; /* shares nothing on the device with anyone: it is to be kept from others, and has no space that would do so */
     bool pin;
     uint32_t ttl_s;
     const uint32_t *breakpoints; /* token counts where the client wants snapshots, ascending; cuts of the schedule */
@@ -156,7 +158,6 @@ struct gen {
     struct gen_cache_hints cache;
     struct gen_sink sink;
     atomic_bool cancelled; /* gen_cancel sets it */
-
 };
 
 /* It ends at the next step of the scheduler, keeps what it has computed (I95), and done is called. Any thread; again is a no-op. */

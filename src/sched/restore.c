@@ -249,6 +249,14 @@ static void finish(struct job *job)
         return;
     log_text(job->sched->options.log, LOG_LEVEL_WARN, "cache", "%llu restore of %u tokens failed: %s",
              (unsigned long long)job->id, plan->boundary, info.text);
+    /* What is held is not computed for lack of room: others have taken it since the job was let in, and will give it back. Once: where it
+     * is always scarce, nobody waits for ever. */
+    job->crowded = err == ERR_LIMIT && !job->was_crowded && !job_alone(job);
+    if (job->crowded) {
+        job->was_crowded = true;
+        restore_drop(job);
+        return;
+    }
     /* No room is not the object's fault, and neither is the death of the engine. */
     bool innocent = err == ERR_LIMIT || err == ERR_NOMEM || !engine_alive(job->sched->engine);
     hearth_plan_shorten(job->plan, job->objects_count - 1,

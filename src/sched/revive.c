@@ -14,7 +14,6 @@
  * An engine that dies again and again (a request that kills it, a broken driver) must not load its model in a circle: after REVIVALS_MAX deaths,
  * each within STABLE_NS of its start, it stays dead until the server is restarted.
  */
-
 #include "sched/sched_impl.h"
 
 enum { REVIVALS_MAX = 8, PAUSE_S_MAX = 30 };

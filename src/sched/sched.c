@@ -69,6 +69,7 @@ static void fill_hints(struct job *job, const struct gen *gen)
 {
     job->anchor = gen->anchor;
     job->last_user = gen->last_user;
+    job->apart = gen->cache.apart;
     job->writes = gen->space != NULL && !gen->cache.no_write &&
                   job->sched->options.drill != DRILL_FORGET_ALL;
     job->hints = (struct hearth_store_hints){
@@ -224,8 +225,11 @@ static void take(struct sched *sched, void *item)
         ask_take_nudge(sched);
         return;
     }
-    job->tenant = fair_tenant(sched, job->gen->tenant);
+    const char *name = job->gen->tenant != NULL ? job->gen->tenant : "";
+    job->tenant = fair_tenant(sched, name);
     job->tenant->jobs++;
+    /* Without a space the account's name is all that keeps tenants apart, and this one has another's. */
+    job->apart = job->apart || (job->space == NULL && strcmp(job->tenant->name, name) != 0);
     list_push_back(&sched->jobs, &job->link);
     job->phase = GEN_QUEUED;
 }

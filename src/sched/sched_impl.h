@@ -86,6 +86,7 @@ struct job {
     uint64_t deferred_epoch, deferred_memory; /* sched->epoch and memory_epoch when there was no room for it */
     uint64_t records, claim; /* bytes of the ceiling: since it came; since it was admitted, if `claimed` */
     bool claimed;
+    bool crowded, was_crowded; /* what was to be restored finds no room beside the others; has waited for it before */
     struct job *leader;    /* computes a prefix that this one waits for */
     uint32_t leader_until; /* tokens of it that are shared */
 
@@ -98,6 +99,7 @@ struct job {
     struct hearth_store_hints hints;
     bool announced; /* counts as unsaved (linger.c) */
     bool writes;    /* state goes to the cache */
+    bool apart;     /* no other job may find it */
     uint32_t stored; /* rows below it were offered to the cache */
     uint32_t turns_waited;
     struct gen_result result;
@@ -176,6 +178,8 @@ void job_release_followers(struct job *job);
 void job_give_up(struct job *job, enum err err, const struct errinfo *info);
 /* The prompt's state is there as far as it can be: next is prefill. */
 void job_start_prefill(struct job *job);
+/* Nobody else has cells, or was promised some. */
+bool job_alone(const struct job *job);
 
 /* ---- ask.c ---- */
 
@@ -207,6 +211,9 @@ void retain_all(struct job *job);
 
 /* Hands its state to the cache and gives its cells and its place back; it is queued again, and goes on later. */
 void job_put_back(struct job *job);
+
+/* The bar of its prefill, if it has one. */
+void batch_end_bar(struct job *job, bool done);
 
 /* Runs a batch of what wants to run; false when nothing did. */
 bool batch_run(struct sched *sched);

@@ -42,7 +42,8 @@ static void tell_sink(struct job *job, enum gen_end end, enum err err, const str
     if (job->text.stop >= 0)
         result->stop_text = str_from(job->text.stops[job->text.stop]);
     job->times.ended = sched_now_ns(job->sched);
-    result->usage = job->usage;
+    if (job->started) /* of one that never was, nothing came from anywhere */
+        result->usage = job->usage;
     result->times = job->times;
     result->tokens = job->tokens + job->prompt;
     result->tokens_count = job->count - job->prompt;
@@ -69,6 +70,7 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
                        : broken                 ? GEN_FAILED
                                                 : GEN_FINISHED);
     count_end(job, end);
+    batch_end_bar(job, false);
     if (!job->admitted)
         atomic_fetch_sub_explicit(&sched->waiting, 1, memory_order_relaxed);
     if (!broken)
@@ -128,9 +130,10 @@ static uint32_t claim_of(const struct job *job)
     return all > job->done ? all - job->done : 0;
 }
 
+/* On the device, or about to be: who waits for his bytes was promised cells, too. */
 static bool runs_beside(const struct job *other, const struct job *job)
 {
-    return other != job && other->active && other->seq != SEQ_NONE;
+    return other != job && other->active && (other->seq != SEQ_NONE || other->phase == GEN_RESTORE);
 }
 
 static uint32_t claimed_by_others(const struct job *job)
@@ -144,7 +147,7 @@ static uint32_t claimed_by_others(const struct job *job)
     return sum;
 }
 
-static bool alone(const struct job *job)
+bool job_alone(const struct job *job)
 {
     LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
         if (runs_beside(other, job))
@@ -161,7 +164,7 @@ static bool fits(struct job *job, const struct device_match *match)
 
     if (device_make_room(job->sched, need + others, match->resident))
         return true;
-    return alone(job) && engine_cells_free(job->sched->engine) > job->target - match->length;
+    return job_alone(job) && engine_cells_free(job->sched->engine) > job->target - match->length;
 }
 
 /* Whether it can begin now: from the device as `match` says, or, when the cache holds more than that, from there. What is restored shares no
@@ -213,6 +216,7 @@ static bool make_way(struct job *job)
 static enum step defer(struct job *job)
 {
     job_unclaim(job);
+    job->crowded = false;
     job->deferred_epoch = job->sched->epoch;
     job->deferred_memory = memory_epoch(job->sched->memory);
     job_set_phase(job, GEN_DEFERRED);
@@ -412,6 +416,8 @@ static enum step step_restore(struct job *job)
 
     if (step != STEP_MORE)
         return step;
+    if (job->crowded)
+        return defer(job);
     if (faults_fail(job)) {
         err_set(&info, ERR_ENGINE, "a practised fault: the restore failed");
         job_end(job, GEN_END_ERROR, ERR_ENGINE, &info);
@@ -419,7 +425,7 @@ static enum step step_restore(struct job *job)
     }
     if (job->seq == SEQ_NONE) {
         enum err err = device_acquire(job->sched, &job->seq, &info);
-        if (err == ERR_LIMIT && !alone(job))
+        if (err == ERR_LIMIT && !job_alone(job))
             return defer(job);
         if (err != ERR_OK) {
             job_end(job, GEN_END_ERROR, err, &info);

@@ -137,6 +137,28 @@ static void test_i100_tenants_do_not_share(void **state)
     api_kit_close(&kit);
 }
 
+/* Neither do salts when there are more of them than a model has spaces: those have no cache, on the device neither. */
+static void test_i100_more_salts_than_spaces(void **state)
+{
+    enum { SALTS = 260 };
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 64 << 20, .sched.park = true});
+    for (unsigned i = 0; i < SALTS; i++) {
+        char body[512];
+        yyjson_doc *doc;
+
+        snprintf(body, sizeof(body), "{\"cache_salt\":\"%u\",\"messages\":[{\"role\":\"user\",\"content\":\"A prompt that all of them "
+                                     "send.\"}],\"max_tokens\":4,\"temperature\":0}", i);
+        doc = api_kit_post(&kit, CHAT, body, 200);
+        if (json_number_at(doc, "/usage/prompt_tokens_details/cached_tokens") > 0)
+            fail_msg("salt %u has something of another one", i);
+        yyjson_doc_free(doc);
+    }
+    api_kit_close(&kit);
+}
+
 static void test_loading(void **state)
 {
     struct api_kit kit;
@@ -328,6 +350,7 @@ static void test_every_allocation_of_a_call_may_fail(void **state)
 
 TEST_SUITE(TEST(test_every_endpoint_needs_a_key_or_is_open),
            TEST(test_401_in_the_words_of_each_dialect), TEST(test_i100_tenants_do_not_share),
+           TEST(test_i100_more_salts_than_spaces),
            TEST(test_loading), TEST(test_pages_must_say_json),
            TEST(test_what_http_refuses_is_json_too), TEST(test_request_ids_differ),
            TEST(test_bad_options), TEST(test_every_allocation_of_create_may_fail),

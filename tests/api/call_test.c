@@ -495,28 +495,41 @@ static void test_i109_client_leaves_while_its_prompt_is_made(void **state)
     api_kit_close(&kit);
 }
 
+/* Before anything is known of its prompt: no dialect may tell numbers that do not add up, not even to nobody (I99). */
 static void test_i109_client_leaves_while_it_is_queued(void **state)
 {
-    struct api_kit_options options = {.sched.parallel = 1, .gate_closed = true};
-    struct http_client first, second;
-    struct http_answer answer;
-    struct api_kit kit;
+    static const struct {
+        const char *path, *body;
+    } cases[] = {
+        {CHAT, "{" MESSAGES "," GREEDY "}"},
+        {CHAT, "{\"stream\":true," MESSAGES "," GREEDY "}"},
+        {"/v1/messages", "{\"stream\":true,\"model\":\"fake\"," MESSAGES "," GREEDY "}"},
+        {"/v1/completions", "{\"stream\":true,\"prompt\":\"x\"," GREEDY "}"},
+        {"/v1/responses", "{\"stream\":true,\"input\":\"x\"}"},
+    };
 
     (void)state;
-    api_kit_open(&kit, &options);
-    api_kit_send(&kit, &first, CHAT, "{" MESSAGES "," GREEDY "}");
-    api_kit_gate_wait(&kit);
-    api_kit_send(&kit, &second, CHAT, "{" MESSAGES "," GREEDY "}");
-    api_kit_wait_metric(&kit, "hearth_sched_submitted_total", 2);
-    leave(&kit, &second);
-    api_kit_gate_open(&kit);
-    assert_true(http_client_answer(&first, false, &answer, NULL));
-    assert_int_equal(answer.status, 200);
-    http_answer_fini(&answer);
-    http_client_close(&first);
-    expect_gone(&kit, 1);
-    assert_true(api_kit_metric(&kit, "hearth_sched_cancelled_total") == 1);
-    api_kit_close(&kit);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct api_kit_options options = {.sched.parallel = 1, .gate_closed = true};
+        struct http_client first, second;
+        struct http_answer answer;
+        struct api_kit kit;
+
+        api_kit_open(&kit, &options);
+        api_kit_send(&kit, &first, CHAT, "{" MESSAGES "," GREEDY "}");
+        api_kit_gate_wait(&kit);
+        api_kit_send(&kit, &second, cases[i].path, cases[i].body);
+        api_kit_wait_metric(&kit, "hearth_sched_submitted_total", 2);
+        leave(&kit, &second);
+        api_kit_gate_open(&kit);
+        assert_true(http_client_answer(&first, false, &answer, NULL));
+        assert_int_equal(answer.status, 200);
+        http_answer_fini(&answer);
+        http_client_close(&first);
+        expect_gone(&kit, 1);
+        assert_true(api_kit_metric(&kit, "hearth_sched_cancelled_total") == 1);
+        api_kit_close(&kit);
+    }
 }
 
 /* In prefill, with one choice and with several, whole and as a stream. */

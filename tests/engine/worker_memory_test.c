@@ -5,8 +5,12 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -117,5 +121,53 @@ static void test_threads(void **state)
     worker_memory_destroy(&memory);
 }
 
+struct acceptor {
+    int listener;
+    atomic_int closed; /* relaxed, so that nothing is ordered by it; -1 = not yet */
+};
+
+/* As libuv does: the close is a bare system call. */
+static void *accept_and_close(void *arg)
+{
+    struct acceptor *acceptor = arg;
+    int fd = accept4(acceptor->listener, NULL, NULL, SOCK_CLOEXEC);
+
+    assert_int_equal(syscall(SYS_close, fd), 0);
+    atomic_store_explicit(&acceptor->closed, fd, memory_order_relaxed);
+    return NULL;
+}
+
+/* The number of a socket that another thread has closed comes back for a block: for ThreadSanitizer, which sees neither the close nor the
+ * memfd, the mapping is a race with the accept. tools/tsan.supp knows it. */
+static void test_a_number_that_was_a_socket(void **state)
+{
+    struct worker_memory *memory = worker_memory_create();
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "\0"}; /* the kernel finds a name */
+    socklen_t len = sizeof(sa_family_t);
+    struct acceptor acceptor = {socket(AF_UNIX, SOCK_STREAM, 0), -1};
+    int client = socket(AF_UNIX, SOCK_STREAM, 0), closed;
+    struct worker_segment segment;
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(bind(acceptor.listener, (struct sockaddr *)&address, len), 0);
+    assert_int_equal(listen(acceptor.listener, 1), 0);
+    len = sizeof(address);
+    assert_int_equal(getsockname(acceptor.listener, (struct sockaddr *)&address, &len), 0);
+    assert_int_equal(pthread_create(&thread, NULL, accept_and_close, &acceptor), 0);
+    assert_int_equal(connect(client, (struct sockaddr *)&address, len), 0);
+    while ((closed = atomic_load_explicit(&acceptor.closed, memory_order_relaxed)) < 0)
+        sched_yield();
+    void *block = worker_memory_alloc(BYTES, memory);
+    assert_true(worker_memory_find(memory, block, BYTES, &segment));
+    assert_int_equal(segment.fd, closed);
+    worker_memory_free(block, memory);
+    pthread_join(thread, NULL);
+    close(client);
+    close(acceptor.listener);
+    worker_memory_destroy(&memory);
+}
+
 TEST_SUITE(TEST(test_blocks_are_found_by_any_part_of_them), TEST(test_freed_blocks_are_gone_and_counted),
-           TEST(test_a_second_mapping_is_the_same_memory), TEST(test_more_than_there_is), TEST(test_threads))
+           TEST(test_a_second_mapping_is_the_same_memory), TEST(test_more_than_there_is), TEST(test_threads),
+           TEST(test_a_number_that_was_a_socket))

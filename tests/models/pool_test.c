@@ -292,6 +292,28 @@ static void test_pinned_models_stay(void **state)
     clock_destroy_fake(&clock);
 }
 
+/* What does not fit beside the pinned ones is refused, and costs nobody his place: clients may ask for it again and again. */
+static void test_nobody_leaves_for_what_cannot_come(void **state)
+{
+    struct pool_spec pinned = {.name = "p", .path = "5", .pinned = true};
+    struct pool_kit kit;
+    enum err err;
+
+    (void)state;
+    pool_kit_open(&kit, &(struct pool_options){.bytes_max = 250}, 3);
+    pool_kit_set_file(&kit, 5, (struct pool_kit_file){.content = 5, .stamp = 1, .bytes = 100});
+    pool_kit_set_file(&kit, 2, (struct pool_kit_file){.content = 2, .stamp = 1, .bytes = 151});
+    assert_ok(pool_add(kit.pool, &pinned, NULL));
+    pool_kit_use(&kit, "p");
+    pool_kit_use(&kit, "a");
+    assert_null(pool_kit_get(&kit, "c", &err));
+    assert_err(err, ERR_LIMIT);
+    assert_int_equal(pool_kit_view(&kit, "a").state, POOL_READY);
+    pool_kit_use(&kit, "b"); /* for what fits, it does */
+    assert_int_equal(pool_kit_view(&kit, "a").state, POOL_KNOWN);
+    pool_kit_close(&kit);
+}
+
 /* A model that is always in use cannot keep another one out: it takes no new users, and comes back behind. */
 static void test_a_busy_model_gives_way(void **state)
 {
@@ -448,6 +470,30 @@ static void test_the_cache_outlives_an_unload(void **state)
     pool_kit_close(&kit);
 }
 
+/* Numbers since the start never fall, neither while a model waits for its last user nor while it is closed. */
+static void test_numbers_stay_while_a_model_leaves(void **state)
+{
+    struct sched_stats stats;
+    struct pool_kit kit;
+
+    (void)state;
+    pool_kit_open(&kit, &(struct pool_options){0}, 1);
+    struct model *model = pool_kit_get(&kit, "a", NULL);
+    pool_kit_run(model, 1, 300);
+    assert_ok(pool_unload(kit.pool, STR("a"), NULL));
+    assert_int_equal(pool_kit_view(&kit, "a").state, POOL_UNLOADING);
+    pool_get_stats(kit.pool, &stats);
+    assert_int_equal(stats.tokens_prompt, 300);
+    pool_release(kit.pool, model);
+    while (pool_kit_view(&kit, "a").state == POOL_UNLOADING) {
+        pool_get_stats(kit.pool, &stats);
+        assert_int_equal(stats.tokens_prompt, 300);
+    }
+    pool_get_stats(kit.pool, &stats);
+    assert_int_equal(stats.tokens_prompt, 300);
+    pool_kit_close(&kit);
+}
+
 /* I6: two models in one process never cross entries, whatever tokens they have in common. */
 static void test_i6_models_share_nothing(void **state)
 {
@@ -551,6 +597,7 @@ TEST_SUITE(TEST(test_every_number_is_added_once), TEST(test_names), TEST(test_un
            TEST(test_load_and_unload_by_hand), TEST(test_i90_unload_while_loading),
            TEST(test_a_failure_is_remembered_for_a_while), TEST(test_deadline_and_cancel), TEST(test_too_many_wait),
            TEST(test_the_least_recently_used_leaves), TEST(test_under_the_ceiling), TEST(test_pinned_models_stay),
-           TEST(test_a_busy_model_gives_way), TEST(test_ttl), TEST(test_i83_a_changed_file_is_loaded_anew),
-           TEST(test_i83_a_missing_file_is_reported), TEST(test_the_cache_outlives_an_unload),
+           TEST(test_nobody_leaves_for_what_cannot_come), TEST(test_a_busy_model_gives_way), TEST(test_ttl),
+           TEST(test_i83_a_changed_file_is_loaded_anew), TEST(test_i83_a_missing_file_is_reported),
+           TEST(test_the_cache_outlives_an_unload), TEST(test_numbers_stay_while_a_model_leaves),
            TEST(test_i6_models_share_nothing), TEST(test_adopted), TEST(test_ends_with_waits), TEST(test_faults))

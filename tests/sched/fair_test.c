@@ -33,6 +33,13 @@ static void test_short_goes_first_and_nobody_starves(void **state)
     assert_true(fair_before(&small, &large));
     large.turns_waited = 1000;
     assert_true(fair_before(&large, &small));
+    /* A queue that is never empty: all in it have waited, and those who keep coming are short. */
+    small.turns_waited = 100;
+    assert_true(fair_before(&large, &small) && !fair_before(&small, &large));
+    small.turns_waited = 1001;
+    assert_true(fair_before(&small, &large));
+    small.turns_waited = large.turns_waited = 100; /* not yet: the shorter one */
+    assert_true(fair_before(&small, &large));
 }
 
 /* Who was away comes first for a prompt, and is not served alone until it has caught up. */

@@ -279,6 +279,20 @@ static void test_i70_the_youngest_gives_way(void **state)
     rig_close(&rig);
 }
 
+/* A scheduler that runs nothing has nobody to end: it leaves that to those of other models, and counts nobody. */
+static void test_who_runs_nothing_ends_nobody(void **state)
+{
+    static struct rig rig;
+
+    (void)state;
+    rig = (struct rig){.pressure = {.low = 101 * MIB}};
+    rig_open(&rig, FULL, 100 * MIB, (struct sched_options){0});
+    while (rig_view(&rig).reading.over <= GUARD_OVER_POLLS && rig_view(&rig).ended == 0)
+        assert_ok(sched_wait_turn(rig.kit.sched, 60000, NULL)); /* each makes it look */
+    assert_int_equal(rig_view(&rig).ended, 0);
+    rig_close(&rig);
+}
+
 /* ---- faults ---- */
 
 /* The n-th allocation fails, on whichever thread: answered or refused, and the account is even afterwards (rig_close). */
@@ -370,5 +384,6 @@ static void test_i68_the_second_model(void **state)
 TEST_SUITE(TEST(test_i72_i73_too_large_is_refused), TEST(test_who_does_not_fit_now_waits),
            TEST(test_long_prompts_fill_the_queue), TEST(test_i77_chunks_become_smaller),
            TEST(test_i70_i95_the_last_one_ends_and_leaves_its_work), TEST(test_i70_the_youngest_gives_way),
+           TEST(test_who_runs_nothing_ends_nobody),
            TEST(test_i73_faults_leak_nothing), TEST(test_i73_a_scheduler_that_fails_leaves),
            TEST(test_i68_the_second_model))

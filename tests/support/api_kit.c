@@ -72,6 +72,7 @@ static void open_model(struct api_kit *kit, const struct api_kit_options *option
         .name = options->name ? options->name : "fake",
         .template_text = options->template_text,
         .cache = kit->cache,
+        .tokens_cache_bytes = options->tokens_bytes,
         .sched = options->sched,
         .clock = clock_real(),
         .log = options->api.log,
@@ -149,7 +150,7 @@ void api_kit_open(struct api_kit *kit, const struct api_kit_options *options)
     }
     if (options->prompts) {
         api.neutral = kit->neutral = neutral_create();
-        api.replay = kit->replay = replay_create(&(struct replay_options){0});
+        api.replay = kit->replay = replay_create(&(struct replay_options){.bytes_max = options->replay_bytes});
     }
     api.cache = kit->cache;
     assert_ok(api_create(&kit->api, &api, NULL));

@@ -30,6 +30,7 @@ struct api_kit_options {
     bool loading;       /* the model is not there yet: api_kit_load */
     bool gate_closed;
     bool prompts;       /* neutral texts and replay are on */
+    uint64_t tokens_bytes, replay_bytes; /* remembered of texts and of turns; 0 = the usual */
     struct http_limits limits;
     struct pool *pool; /* instead of a model of the kit's; taken */
 };

@@ -1,0 +1,155 @@
+/*
+ * restore_test.c: restores that take their time: the slower tier answers when the test lets it, and the scheduler's clock stands, so that no
+ * patience ends.
+ */
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "cache/cache.h"
+#include "sched/sched.h"
+#include "support/sched_kit.h"
+#include "support/test.h"
+#include "tier/tier_fault.h"
+#include "tier/tier_ram.h"
+
+enum { FULL = 1, RAM = 8 << 20, CELLS = 1024, CHUNK = 64, TURNS_MAX = 2000 };
+
+struct rig {
+    struct clock *clock;
+    struct tier *slow;
+    struct sched_kit kit;
+    unsigned pieces, let_go_at; /* the engine's thread: pieces of its work since then; 0 = never */
+    atomic_bool asked;          /* all are submitted: the first of these pieces waits for it */
+};
+
+/* At some piece of the engine's work the slower tier answers all that it was asked. */
+static void on_piece(struct engine *engine, void *arg)
+{
+    struct rig *rig = arg;
+
+    (void)engine;
+    if (rig->let_go_at == 0)
+        return;
+    while (!atomic_load(&rig->asked))
+        clock_sleep_ns(clock_real(), NS_PER_MS / 10);
+    if (++rig->pieces != rig->let_go_at)
+        return;
+    tier_fault_hold(rig->slow, false);
+    while (tier_fault_waiting(rig->slow) > 0)
+        clock_sleep_ns(clock_real(), NS_PER_MS / 10);
+}
+
+static void rig_open(struct rig *rig)
+{
+    struct engine_fake_options fake = {
+        .kinds = FULL, .chunk = CHUNK, .context = CELLS, .sequences = 4, .on_piece = on_piece, .arg = rig};
+    struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = RAM});
+
+    rig->pieces = rig->let_go_at = 0;
+    atomic_store(&rig->asked, false);
+    rig->clock = clock_create_fake(NS_PER_S, NS_PER_S);
+    rig->slow = tier_fault_open(&(struct tier_fault_options){.inner = inner, .threaded = true});
+    sched_kit_open(&rig->kit, &fake, RAM, &(struct sched_options){.clock = rig->clock});
+    cache_attach_tier(rig->kit.cache, rig->slow, 1e9);
+}
+
+static void rig_close(struct rig *rig)
+{
+    sched_kit_close(&rig->kit);
+    clock_destroy_fake(&rig->clock);
+}
+
+/* Computes a prompt, so that the slower tier holds it, and memory does not. */
+static void rig_hold(struct rig *rig, uint32_t seed, uint32_t count)
+{
+    static struct kit_gen gen;
+    struct hearth_tier_stats stats = {.struct_size = sizeof(stats)};
+
+    kit_gen_init(&gen, &rig->kit, seed, count, 1);
+    kit_gen_run(&rig->kit, &gen);
+    kit_gen_fini(&gen);
+    assert_ok(sched_wait_turn(rig->kit.sched, 60000, NULL));
+    for (int i = 0; i < TURNS_MAX && (tier_fault_waiting(rig->slow) > 0 || stats.objects == 0); i++) {
+        clock_sleep_ns(clock_real(), NS_PER_MS);
+        assert_int_equal(hearth_get_tier(rig->kit.cache, HEARTH_TIER_SSD, &stats), HEARTH_OK);
+    }
+    hearth_clear(rig->kit.cache, NULL, HEARTH_TIER_RAM);
+}
+
+/* Until all of them have been admitted and looked up. */
+static void rig_wait_parked(struct rig *rig, size_t count)
+{
+    struct sched_view views[8];
+    size_t parked = 0;
+
+    for (int i = 0; i < TURNS_MAX && parked < count; i++) {
+        assert_ok(sched_wait_turn(rig->kit.sched, 60000, NULL));
+        size_t n = sched_views(rig->kit.sched, views, COUNT_OF(views));
+        parked = 0;
+        for (size_t j = 0; j < n; j++)
+            parked += views[j].phase == GEN_RESTORE || views[j].phase == GEN_DEFERRED;
+    }
+    assert_int_equal(parked, count);
+}
+
+/* Cells are promised to who waits for his bytes as well: two that do not fit together are restored one after the other, and neither gets less
+ * than the cache holds of it. */
+static void test_cells_are_promised_while_bytes_are_on_their_way(void **state)
+{
+    static struct kit_gen gens[2];
+    struct sched_stats stats;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig);
+    for (uint32_t i = 0; i < COUNT_OF(gens); i++)
+        rig_hold(&rig, i + 1, 600);
+    tier_fault_hold(rig.slow, true);
+    for (uint32_t i = 0; i < COUNT_OF(gens); i++) {
+        kit_gen_init(&gens[i], &rig.kit, i + 1, 600, 300);
+        kit_gen_submit(&rig.kit, &gens[i]);
+    }
+    rig_wait_parked(&rig, COUNT_OF(gens));
+    tier_fault_hold(rig.slow, false);
+    for (uint32_t i = 0; i < COUNT_OF(gens); i++) {
+        kit_gen_wait(&gens[i]);
+        assert_int_equal(gens[i].answer_count, 300);
+        assert_int_equal(gens[i].result.usage.ssd, 599);
+        assert_int_equal(gens[i].result.usage.computed, 1);
+        kit_gen_fini(&gens[i]);
+    }
+    sched_get_stats(rig.kit.sched, &stats);
+    assert_int_equal(stats.preempted, 0);
+    rig_close(&rig);
+}
+
+/* While the bytes are on their way, another one's answer takes the cells that were left. What is held is not computed again for that: it is
+ * restored when there is room. */
+static void test_no_room_any_more_when_the_bytes_are_here(void **state)
+{
+    static struct kit_gen runs, waits;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig);
+    rig_hold(&rig, 2, 400);
+    tier_fault_hold(rig.slow, true);
+    rig.let_go_at = 400; /* 300 tokens of prompt and nearly 400 of its answer have left 330 */
+    kit_gen_init(&runs, &rig.kit, 1, 300, 500);
+    kit_gen_init(&waits, &rig.kit, 2, 400, 8);
+    kit_gen_submit(&rig.kit, &runs);
+    kit_gen_submit(&rig.kit, &waits);
+    atomic_store(&rig.asked, true);
+    kit_gen_wait(&waits);
+    kit_gen_wait(&runs);
+    assert_int_equal(runs.answer_count, 500);
+    assert_int_equal(waits.answer_count, 8);
+    assert_int_equal(waits.result.usage.ram + waits.result.usage.ssd, 399);
+    assert_int_equal(waits.result.usage.computed, 1);
+    kit_gen_fini(&runs);
+    kit_gen_fini(&waits);
+    rig_close(&rig);
+}
+
+TEST_SUITE(TEST(test_cells_are_promised_while_bytes_are_on_their_way),
+           TEST(test_no_room_any_more_when_the_bytes_are_here))
