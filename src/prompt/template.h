@@ -14,8 +14,8 @@
  * SPANS are the ranges that came from the client's strings, so that control tokens written there stay text (I105). Known roles
  * count as the template's own text.
  *
- * MARKS are where a prompt can be cut with profit. A mark depends only on what stands before it: a mark of one turn is found at
- * the same place in the next one as long as the text up to it is the same. A mark for which that does not hold is left out.
+ * MARKS are where a prompt can be cut with profit. A mark depends only on what stands before it: up to where their texts part, one
+ * turn and the next have the same marks. A mark for which that does not hold is left out: state would be kept where nobody looks.
  *
  * Threads: a template is immutable; any number of threads render with it, each with an arena of its own.
  */

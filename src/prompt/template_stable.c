@@ -24,13 +24,15 @@ static const char tools_json[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"d\",\"parameters\":"
     "{\"type\":\"object\",\"properties\":{\"at\":{\"type\":\"string\",\"description\":\"d\"}}}}}]";
 
-/* A conversation with all that a template may treat in its own way. `turn`: a request can end here. */
+/* A conversation with all that a template may treat in its own way. `turn`: a request can end here. The first question begins with
+ * the words of the system text: otherwise a template that moves this text from question to question goes unnoticed, as then the texts
+ * of two turns part before the mark that moves. */
 static const struct {
     const char *json;
     bool turn, system, tools;
 } script[] = {
     {"{\"role\":\"system\",\"content\":\"rules\"}", false, true, false},
-    {"{\"role\":\"user\",\"content\":\"first\"}", true, false, false},
+    {"{\"role\":\"user\",\"content\":\"rules, first\"}", true, false, false},
     {"{\"role\":\"assistant\",\"content\":\"one\",\"reasoning_content\":\"thought\"}", false, false,
      false},
     {"{\"role\":\"user\",\"content\":\"second\"}", true, false, false},

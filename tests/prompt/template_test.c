@@ -429,6 +429,22 @@ static void test_marks(void **state)
     close_chat(&chat);
 }
 
+/* System text that is in another place a turn later has no end that stays. A question that begins with the same words must not make
+ * it look as if it had. */
+static void test_marks_of_system_text_that_moves(void **state)
+{
+    struct chat chat;
+
+    (void)state;
+    open_fixture(&chat, "last question");
+    assert_marks(&chat, "[" SYSTEM "," HELLO "]", "<s>{B1}[INST]Be brief.\n\nHello[/INST]{E1}");
+    assert_marks(&chat,
+                 "[" SYSTEM ",{\"role\":\"user\",\"content\":\"Be brief.\"}," HI "," HELLO "]",
+                 "<s>{B1}[INST]Be brief.[/INST]{E1}{B2}Hi</s>{E2}{B3}[INST]Be "
+                 "brief.\n\nHello[/INST]{E3}");
+    close_chat(&chat);
+}
+
 static size_t common_length(struct str a, struct str b)
 {
     size_t n = 0;
@@ -453,8 +469,15 @@ struct stability {
     size_t renders, refused, marks, moved, changed;
 };
 
+static void count_moved(struct stability *s, const char *name, const struct chat_mark *mark)
+{
+    print_error("%s: %s of message %u moved\n", name, chat_mark_name(mark->kind), mark->message);
+    s->moved++;
+}
+
+/* Up to where their texts part, a turn of `messages` messages and the next one have the same marks. */
 static void compare_turns(struct stability *s, const char *name, const struct chat_text *turn,
-                          const struct chat_text *later)
+                          const struct chat_text *later, size_t messages)
 {
     size_t common = common_length(turn->text, later->text);
 
@@ -462,14 +485,18 @@ static void compare_turns(struct stability *s, const char *name, const struct ch
         const struct chat_mark *mark = &turn->marks[i];
         bool next = mark->kind == CHAT_MARK_GENERATION;
         s->marks++;
-        if (mark->offset > common) {
+        if (mark->offset > common)
             s->changed++;
-        } else if (!has_mark(later, next ? CHAT_MARK_MESSAGE_BEGIN : mark->kind,
-                             mark->message + next, mark->offset)) {
-            print_error("%s: %s of message %u moved\n", name, chat_mark_name(mark->kind),
-                        mark->message);
-            s->moved++;
-        }
+        else if (!has_mark(later, next ? CHAT_MARK_MESSAGE_BEGIN : mark->kind, mark->message + next,
+                           mark->offset))
+            count_moved(s, name, mark);
+    }
+    for (size_t i = 0; i < later->mark_count; i++) {
+        const struct chat_mark *mark = &later->marks[i];
+        if (mark->offset <= common && mark->message < messages &&
+            mark->kind != CHAT_MARK_GENERATION &&
+            !has_mark(turn, mark->kind, mark->message, mark->offset))
+            count_moved(s, name, mark);
     }
 }
 
@@ -507,7 +534,7 @@ static void try_conversation(struct stability *s, const char *name,
         if (err != ERR_OK)
             assert_err(err, ERR_INVALID);
         else if (before)
-            compare_turns(s, name, &texts[(i + 1) % 2], &texts[i % 2]);
+            compare_turns(s, name, &texts[(i + 1) % 2], &texts[i % 2], script.ends[i - 1]);
         before = err == ERR_OK;
         yyjson_doc_free(doc);
     }
@@ -606,4 +633,5 @@ TEST_SUITE(TEST(test_built_in_template), TEST(test_capabilities),
            TEST(test_wishes_reach_the_template), TEST(test_last_message_is_continued),
            TEST(test_refusals), TEST(test_any_template_can_continue), TEST(test_endless_templates),
            TEST(test_i105_spans_are_what_the_client_wrote), TEST(test_marks),
-           TEST(test_marks_stay_where_they_are), TEST(test_no_memory), TEST(test_arena_limit))
+           TEST(test_marks_of_system_text_that_moves), TEST(test_marks_stay_where_they_are),
+           TEST(test_no_memory), TEST(test_arena_limit))

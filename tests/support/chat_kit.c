@@ -71,6 +71,13 @@ const struct chat_fixture chat_fixtures[] = {
               "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is "
               "defined and not enable_thinking %}"
               "<think>\n\n</think>\n\n{% endif %}{% endif %}"},
+    /* System text in the last question only, where it is gone a turn later. */
+    {"last question",
+     "{{ bos_token }}{% set system = messages[0].content if messages[0].role == 'system' else '' %}"
+     "{% for m in messages if m.role != 'system' %}"
+     "{% if m.role == 'user' %}[INST]{{ system + '\n\n' if system and loop.last }}{{ m.content "
+     "}}[/INST]"
+     "{% else %}{{ m.content }}</s>{% endif %}{% endfor %}"},
     /* No control tokens at all. */
     {"plain",
      "{% for m in messages %}{{ m.role | capitalize }}: {{ m.content | trim }}\n\n{% endfor %}"
