@@ -85,7 +85,7 @@ static void test_a_probe_says_what_a_request_does(void **state)
         check(&kit, ONE, false);
         check(&kit, ONE, park);
         check(&kit, TWO, park);
-        check(&kit, ONE, park);
+        check(&kit, ONE, false); /* TWO has cut its end off the device, which is in memory */
         api_kit_close(&kit);
     }
 }
