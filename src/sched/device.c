@@ -160,10 +160,25 @@ static bool is_in_the_way(const struct job *job, uint32_t have, const struct res
     return cells * work > (uint64_t)DEVICE_COST_RESTORE * cells + DEVICE_COST_STORE * to_store;
 }
 
+/* Whether somebody who was asked for already goes on from it: then its cells are in use in any case. */
+static bool is_awaited(const struct job *job, const struct resident *resident)
+{
+    const struct sched *sched = job->sched;
+
+    LIST_FOREACH(const struct job, other, &sched->jobs, link) {
+        if (other == job || other->seq != SEQ_NONE || !same_space(other, resident->space, resident->tenant))
+            continue;
+        uint32_t shared = device_common(other->tokens, other->target, resident->tokens, resident->count);
+        if (usable(sched, shared, resident->count, other->target) >= SCHED_FLIGHT_MIN)
+            return true;
+    }
+    return false;
+}
+
 /* The cells of a resident behind `length` leave, if that is better and the cache has them. */
 static bool gives_way(const struct job *job, uint32_t have, struct resident *resident, uint32_t length)
 {
-    return is_in_the_way(job, have, resident, resident->count - length) && is_kept(resident);
+    return is_in_the_way(job, have, resident, resident->count - length) && !is_awaited(job, resident) && is_kept(resident);
 }
 
 /* The resident's sequence becomes the job's: no fork is needed. */

@@ -331,6 +331,50 @@ static void test_ends_leave(void **state)
     sched_kit_close(&kit);
 }
 
+/* Two at the same time: the scheduler is held in the answer of a third, which is in nobody's way, until both are asked for. */
+static void run_together(struct sched_kit *kit, struct kit_gen *one, struct kit_gen *two, uint32_t seed)
+{
+    static struct kit_gen third;
+
+    kit_gen_init(&third, kit, seed, 4, ANSWER);
+    lock_enter(&third.lock);
+    kit_gen_submit(kit, &third);
+    kit_gen_submit(kit, one);
+    kit_gen_submit(kit, two);
+    lock_leave(&third.lock);
+    kit_gen_wait(&third);
+    kit_gen_wait(one);
+    kit_gen_wait(two);
+    kit_gen_fini(&third);
+}
+
+/* Who was asked for already finds his own, although another one begins before him. */
+static void test_awaited_ones_stay(void **state)
+{
+    enum { MORE = 100 };
+    struct engine_fake_options fake = fake_of(FULL);
+    static struct kit_gen first[2], then[2];
+    struct sched_kit kit;
+
+    (void)state;
+    sched_kit_open(&kit, &fake, RAM, NULL);
+    for (uint32_t i = 0; i < 2; i++)
+        kit_gen_init(&first[i], &kit, i + 1, PROMPT, ANSWER);
+    run_together(&kit, &first[0], &first[1], 11);
+    wait_for_unsaved(&kit, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        kit_gen_init(&then[i], &kit, i + 21, PROMPT + MORE, ANSWER);
+        memcpy(then[i].prompt, first[i].prompt, PROMPT * sizeof(token_id));
+    }
+    run_together(&kit, &then[0], &then[1], 12);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(then[i].result.usage.device, PROMPT);
+        kit_gen_fini(&then[i]);
+        kit_gen_fini(&first[i]);
+    }
+    sched_kit_close(&kit);
+}
+
 /* Without a cache the device is all there is. */
 static void test_guests_without_a_cache_stay(void **state)
 {
@@ -384,5 +428,5 @@ TEST_SUITE(TEST(test_stored_when_idle), TEST(test_next_request_comes_first),
            TEST(test_turns_lose_nothing), TEST(test_late_and_many_are_stored),
            TEST(test_stored_before_it_leaves), TEST(test_wishes_are_stored),
            TEST(test_hand_over_to_one_that_does_not_write), TEST(test_guests_leave),
-           TEST(test_guests_are_stored_for_long_work), TEST(test_ends_leave),
+           TEST(test_guests_are_stored_for_long_work), TEST(test_ends_leave), TEST(test_awaited_ones_stay),
            TEST(test_guests_without_a_cache_stay), TEST(test_dead_engine))
