@@ -99,6 +99,17 @@ enum openai_tools_form { OPENAI_TOOLS_NESTED, OPENAI_TOOLS_FLAT };
 enum err openai_build_tools(struct openai_build *build, const struct json_reader *body,
                             enum openai_tools_form form) NODISCARD;
 
+/* A function as Responses names it: `space` is empty outside of namespaces. */
+struct openai_tool_name {
+    struct str space, name;
+};
+
+/* Turns the name of a function in a namespace, which may be empty, into the one that the model knows; in the arena. */
+enum err openai_tools_name(struct gen_request *request, struct str space,
+                           struct str *name) NODISCARD;
+/* And back, by the tools of the body. */
+struct openai_tool_name openai_tools_find(yyjson_val *body, struct str flat);
+
 /* The request of Responses. dialect_data is its body, which answers repeat parts of. openai_responses_parse.c */
 enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
                                 struct api_error *error) NODISCARD;

@@ -107,14 +107,24 @@ static void write_text_item(struct json *json, const struct answer *answer, cons
     json_close(json, ']');
 }
 
-static void write_call_item(struct json *json, const struct item *item)
+static struct openai_tool_name call_name(const struct answer *answer, const struct answer_call *call)
 {
+    yyjson_val *body = (yyjson_val *)(uintptr_t)answer->request->dialect_data;
+
+    return openai_tools_find(body, str_from(call->name));
+}
+
+static void write_call_item(struct json *json, const struct answer *answer, const struct item *item)
+{
+    struct openai_tool_name name = call_name(answer, item->call);
     char id[OPENAI_ID_BYTES];
 
     json_key_text(json, "id", openai_id(id, "fc_", item->call->id));
     json_key_text(json, "type", "function_call");
     json_key_text(json, "call_id", openai_id(id, "call_", item->call->id));
-    json_key_text(json, "name", item->call->name);
+    json_key_str(json, "name", name.name);
+    if (name.space.len > 0)
+        json_key_str(json, "namespace", name.space);
     json_key_str(json, "arguments",
                  item->status != IN_PROGRESS ? text_of(&item->call->arguments, 0) : STR_NONE);
 }
@@ -123,7 +133,7 @@ static void write_item(struct json *json, const struct answer *answer, const str
 {
     json_open(json, '{');
     if (item->kind == ITEM_CALL)
-        write_call_item(json, item);
+        write_call_item(json, answer, item);
     else
         write_text_item(json, answer, item);
     json_key_text(json, "status", status_names[item->status]);
@@ -404,7 +414,7 @@ static void send_text_done(struct answer *answer, const struct item *item, struc
     struct json json = item_event(answer, types[item->kind], out);
 
     if (item->kind == ITEM_CALL) {
-        json_key_text(&json, "name", item->call->name);
+        json_key_str(&json, "name", call_name(answer, item->call).name);
         json_key_str(&json, "arguments", text_of(&item->call->arguments, 0));
     } else {
         if (item->kind == ITEM_MESSAGE)

@@ -156,12 +156,13 @@ static enum err add_reasoning(struct openai_build *build, struct turn *turn,
 static enum err add_call(struct openai_build *build, struct turn *turn,
                          const struct json_reader *item)
 {
-    struct str id, name, arguments = STR_NONE;
+    struct str id, name, space = STR_NONE, arguments = STR_NONE;
 
-    (void)build;
     TRY(openai_need_str(item, "call_id", &id));
     TRY(openai_need_str(item, "name", &name));
+    TRY(json_read_str(item, "namespace", &space));
     TRY(json_read_str(item, "arguments", &arguments));
+    TRY(openai_tools_name(build->request, space, &name));
     openai_build_call(&turn->json, id, name, arguments);
     turn->open = true;
     return ERR_OK;

@@ -3,6 +3,10 @@
  *
  *      chat        {"type":"function","function":{"name":...,"parameters":...}}
  *      Responses   {"type":"function","name":...,"parameters":...}, and types that OpenAI runs itself (web_search, ...)
+ *                  {"type":"namespace","name":"mcp__notes","tools":[{"type":"function","name":"read",...}]}
+ *
+ * Models know no namespaces: a function in one is shown as mcp__notes__read, and a call of it is answered with both names again
+ * (openai_tools_find). Codex puts the tools of its MCP servers and sub-agents there.
  *
  * Agents send the second kind with whatever their vendor offers; what cannot be run here is left out, so that they work with the rest. In chat
  * a tool of another type is an error: nobody sends one by accident.
@@ -11,17 +15,91 @@
 
 #include <stdio.h>
 
+/* ---- names ---- */
+
+/* What stands between the names; those of MCP servers may end in it. */
+static struct str separator_of(struct str space)
+{
+    return space.len == 0 || str_ends(space, STR("__")) ? STR("") : STR("__");
+}
+
+enum err openai_tools_name(struct gen_request *request, struct str space, struct str *name)
+{
+    struct str separator = separator_of(space);
+
+    if (space.len == 0)
+        return ERR_OK;
+    char *flat = arena_printf(&request->arena, STR_FMT STR_FMT STR_FMT, STR_ARG(space),
+                              STR_ARG(separator), STR_ARG(*name));
+    if (flat == NULL)
+        return openai_arena_error(request);
+    *name = str_from(flat);
+    return ERR_OK;
+}
+
+static bool is_function(yyjson_val *tool)
+{
+    struct str type = json_read_text(yyjson_obj_get(tool, "type"));
+
+    return type.len == 0 || str_eq(type, STR("function"));
+}
+
+static bool is_namespace(yyjson_val *tool)
+{
+    return yyjson_equals_str(yyjson_obj_get(tool, "type"), "namespace");
+}
+
+/* Is `flat` the name of a function in this namespace? */
+static bool find_inside(yyjson_val *holder, struct str flat, struct openai_tool_name *out)
+{
+    struct str space = json_read_text(yyjson_obj_get(holder, "name")),
+               separator = separator_of(space);
+    size_t skip = space.len + separator.len, i, count;
+    yyjson_val *tool;
+
+    if (flat.len <= skip || !str_starts(flat, space) ||
+        !str_starts((struct str){flat.ptr + space.len, flat.len - space.len}, separator))
+        return false;
+    struct str name = {flat.ptr + skip, flat.len - skip};
+    yyjson_arr_foreach(yyjson_obj_get(holder, "tools"), i, count, tool)
+    {
+        if (is_function(tool) && str_eq(json_read_text(yyjson_obj_get(tool, "name")), name)) {
+            *out = (struct openai_tool_name){space, name};
+            return true;
+        }
+    }
+    return false;
+}
+
+struct openai_tool_name openai_tools_find(yyjson_val *body, struct str flat)
+{
+    struct openai_tool_name found = {STR_NONE, flat};
+    size_t i, count;
+    yyjson_val *tool;
+
+    yyjson_arr_foreach(yyjson_obj_get(body, "tools"), i, count, tool)
+    {
+        if (is_namespace(tool) && find_inside(tool, flat, &found))
+            break;
+    }
+    return found;
+}
+
+/* ---- tools ---- */
+
 /* name, description, parameters, strict; a function without parameters takes none. */
-static enum err build_function(struct openai_build *build, const struct json_reader *function)
+static enum err build_function(struct openai_build *build, const struct json_reader *function,
+                               struct str space)
 {
     struct str name, description = STR_NONE;
     yyjson_val *parameters = NULL;
     bool strict = false;
 
     TRY(openai_need_str(function, "name", &name));
-    if (name.len > OPENAI_NAME_BYTES_MAX)
+    if (space.len + name.len > OPENAI_NAME_BYTES_MAX)
         return json_read_error(function, "name", "must have at most %d bytes",
                                OPENAI_NAME_BYTES_MAX);
+    TRY(openai_tools_name(build->request, space, &name));
     TRY(json_read_str(function, "description", &description));
     TRY(json_read_object(function, "parameters", &parameters));
     TRY(json_read_bool(function, "strict", &strict));
@@ -44,13 +122,6 @@ static enum err build_function(struct openai_build *build, const struct json_rea
     return ERR_OK;
 }
 
-static bool is_function(yyjson_val *tool)
-{
-    struct str type = json_read_text(yyjson_obj_get(tool, "type"));
-
-    return type.len == 0 || str_eq(type, STR("function"));
-}
-
 static enum err build_nested(struct openai_build *build, const struct json_reader *tool)
 {
     char at[API_PARAM_BYTES];
@@ -65,7 +136,29 @@ static enum err build_nested(struct openai_build *build, const struct json_reade
     if (function.object == NULL)
         return json_read_error(tool, "function", "is missing: it must be an object");
     snprintf(at, sizeof(at), "%sfunction.", tool->at);
-    return build_function(build, &function);
+    return build_function(build, &function, STR_NONE);
+}
+
+/* The functions of a namespace; what else is there is left out, as outside of one. */
+static enum err build_namespace(struct openai_build *build, const struct json_reader *holder)
+{
+    yyjson_val *tools = NULL, *value;
+    struct str space;
+    size_t i, count;
+
+    TRY(openai_need_str(holder, "name", &space));
+    TRY(json_read_array(holder, "tools", &tools));
+    if (yyjson_arr_size(tools) > OPENAI_TOOLS_MAX)
+        return json_read_error(holder, "tools", "must have at most %d entries", OPENAI_TOOLS_MAX);
+    yyjson_arr_foreach(tools, i, count, value)
+    {
+        char at[API_PARAM_BYTES];
+        struct json_reader tool;
+        TRY(openai_element(holder, "tools", i, value, at, &tool));
+        if (is_function(value))
+            TRY(build_function(build, &tool, space));
+    }
+    return ERR_OK;
 }
 
 static enum err build_tool(struct openai_build *build, const struct json_reader *tool,
@@ -73,7 +166,9 @@ static enum err build_tool(struct openai_build *build, const struct json_reader 
 {
     if (form == OPENAI_TOOLS_NESTED)
         return build_nested(build, tool);
-    return is_function(tool->object) ? build_function(build, tool) : ERR_OK;
+    if (is_namespace(tool->object))
+        return build_namespace(build, tool);
+    return is_function(tool->object) ? build_function(build, tool, STR_NONE) : ERR_OK;
 }
 
 static enum err build_list(struct openai_build *build, const struct json_reader *body,
@@ -100,6 +195,22 @@ static enum err build_list(struct openai_build *build, const struct json_reader 
 /* ---- tool_choice ---- */
 
 /* Is there a function of this name, or of any name when it is empty? */
+static bool has_inside(yyjson_val *holder, struct str name)
+{
+    struct openai_tool_name found;
+    size_t i, count;
+    yyjson_val *tool;
+
+    if (name.len > 0)
+        return find_inside(holder, name, &found);
+    yyjson_arr_foreach(yyjson_obj_get(holder, "tools"), i, count, tool)
+    {
+        if (is_function(tool))
+            return true;
+    }
+    return false;
+}
+
 static bool has_tool(yyjson_val *tools, struct str name)
 {
     size_t i, count;
@@ -107,6 +218,8 @@ static bool has_tool(yyjson_val *tools, struct str name)
 
     yyjson_arr_foreach(tools, i, count, tool)
     {
+        if (is_namespace(tool) && has_inside(tool, name))
+            return true;
         yyjson_val *nested = yyjson_obj_get(tool, "function");
         yyjson_val *function = nested != NULL ? nested : tool;
         struct str own = json_read_text(yyjson_obj_get(function, "name"));
@@ -116,7 +229,7 @@ static bool has_tool(yyjson_val *tools, struct str name)
     return false;
 }
 
-/* {"type":"function","function":{"name":...}}, or flat. */
+/* {"type":"function","function":{"name":...}}, or flat and then perhaps with a namespace. */
 static enum err read_named(struct gen_request *request, const struct json_reader *body,
                            yyjson_val *choice, yyjson_val *tools)
 {
@@ -130,6 +243,7 @@ static enum err read_named(struct gen_request *request, const struct json_reader
         json_read_text(yyjson_obj_get(yyjson_is_obj(function) ? function : choice, "name"));
     if (name.len == 0)
         return json_read_error(body, "tool_choice", "must have the name of a function");
+    TRY(openai_tools_name(request, json_read_text(yyjson_obj_get(choice, "namespace")), &name));
     if (!has_tool(tools, name))
         return json_read_error(body, "tool_choice", "names '" STR_FMT "', which is not in 'tools'",
                                STR_ARG(name));
