@@ -36,50 +36,6 @@ static void test_nested(void **state)
     api_parsed_fini(&parsed);
 }
 
-/* Agents offer tools that only their vendor can run: the rest must work. */
-static void test_flat_leaves_out_other_types(void **state)
-{
-    struct api_parsed parsed;
-
-    (void)state;
-    parse(&parsed, &dialect_openai_responses,
-          RESPONSES("'tools':[{'type':'web_search'},{'type':'function','name':'f',"
-                    "'description':'d','strict':false,'parameters':{'a':1}},{'type':'custom',"
-                    "'name':'g'}],'parallel_tool_calls':false"));
-    api_assert_json(parsed.request.tools,
-                    "[{'type':'function','function':{'name':'f','description':'d','parameters':{"
-                    "'a':1}}}]");
-    assert_false(parsed.request.parallel_calls);
-    api_parsed_fini(&parsed);
-    parse(&parsed, &dialect_openai_responses, RESPONSES("'tools':[{'type':'web_search'}]"));
-    assert_null(parsed.request.tools);
-    api_parsed_fini(&parsed);
-}
-
-#define SPACE(name, tools) \
-    "{'type':'namespace','name':'" name "','description':'d','tools':[" tools "]}"
-#define BUILT(name) "{'type':'function','function':{'name':'" name "'," NO_PARAMETERS "}}"
-
-/* A model has one list of names. */
-static void test_namespaces(void **state)
-{
-    static const char tools[] = RESPONSES("'tools':[" FLAT("f") "," SPACE(
-        "mcp__notes",
-        FLAT("read") ",{'type':'custom','name':'c'}") "," SPACE("mcp__web__",
-                                                                FLAT("read")) "," SPACE("none",
-                                                                                        "") "]");
-    struct api_parsed parsed;
-
-    (void)state;
-    parse(&parsed, &dialect_openai_responses, tools);
-    api_assert_json(parsed.request.tools,
-                    "[" BUILT("f") "," BUILT("mcp__notes__read") "," BUILT("mcp__web__read") "]");
-    api_parsed_fini(&parsed);
-    parse(&parsed, &dialect_openai_responses, RESPONSES("'tools':[" SPACE("a", "") "]"));
-    assert_null(parsed.request.tools);
-    api_parsed_fini(&parsed);
-}
-
 static void test_choices(void **state)
 {
     static const struct {
@@ -97,14 +53,6 @@ static void test_choices(void **state)
          GEN_CHOICE_NAMED, "f"},
         {&dialect_openai_responses, RESPONSES("'tools':[" FLAT("f") "],'tool_choice':" FLAT("f")),
          GEN_CHOICE_NAMED, "f"},
-        {&dialect_openai_responses,
-         RESPONSES(
-             "'tools':[" SPACE("a", FLAT("f")) "],'tool_choice':{'type':'function','namespace':'a',"
-                                               "'name':'f'}"),
-         GEN_CHOICE_NAMED, "a__f"},
-        {&dialect_openai_responses,
-         RESPONSES("'tools':[" SPACE("a", FLAT("f")) "],'tool_choice':'required'"),
-         GEN_CHOICE_REQUIRED, ""},
     };
 
     (void)state;
@@ -145,7 +93,7 @@ static const struct api_bad bad_responses[] = {
     {RESPONSES("'tools':[{'type':'function'}]"), API_ERROR_INVALID, "tools[0].name", "is missing"},
     {RESPONSES("'tools':[{'type':'web_search'}],'tool_choice':'required'"), API_ERROR_INVALID,
      "tool_choice", "there are no 'tools'"},
-    {RESPONSES("'tools':[{'type':'custom','name':'g'}],'tool_choice':" FLAT("g")),
+    {RESPONSES("'tools':[{'type':'web_search','name':'g'}],'tool_choice':" FLAT("g")),
      API_ERROR_INVALID, "tool_choice", "not in 'tools'"},
     {RESPONSES("'tool_choice':{'type':'web_search_preview'}"), API_ERROR_UNSUPPORTED, "tool_choice",
      "must be none"},
@@ -174,5 +122,5 @@ static void test_too_many_tools(void **state)
     api_assert_refused(&dialect_openai_chat, &entry);
 }
 
-TEST_SUITE(TEST(test_nested), TEST(test_flat_leaves_out_other_types), TEST(test_namespaces),
-           TEST(test_choices), TEST(test_bad_tools_are_named), TEST(test_too_many_tools))
+TEST_SUITE(TEST(test_nested), TEST(test_choices), TEST(test_bad_tools_are_named),
+           TEST(test_too_many_tools))
