@@ -591,6 +591,7 @@ const struct dialect dialect_openai_responses = {
     .parse = openai_responses_parse,
     .error = openai_error_body,
     .status = openai_error_status,
+    .context_in_stream = true, /* Codex compacts its conversation when response.failed says so, and gives up at a 400 */
     .body = responses_body,
     .begin = responses_begin,
     .event = responses_event,
