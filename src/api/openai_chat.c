@@ -258,7 +258,6 @@ const struct dialect dialect_openai_chat = {
     .name = "openai_chat",
     .parse = chat_parse,
     .error = openai_error_body,
-    .status = openai_error_status,
     .body = chat_body,
     .begin = chat_begin,
     .progress = chat_progress,

@@ -188,11 +188,6 @@ void openai_write_error(struct json *json, const struct api_error *error)
     json_close(json, '}');
 }
 
-unsigned openai_error_status(enum api_error_kind kind)
-{
-    return kind == API_ERROR_UNSUPPORTED ? 400 : api_error_status(kind);
-}
-
 void openai_error_body(const struct api_error *error, const char *request_id, struct buf *out)
 {
     struct json json = json_to(out);

@@ -317,7 +317,6 @@ const struct dialect dialect_openai_completions = {
     .name = "openai_completions",
     .parse = completions_parse,
     .error = openai_error_body,
-    .status = openai_error_status,
     .body = completions_body,
     .begin = completions_begin,
     .progress = completions_progress,

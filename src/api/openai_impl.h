@@ -152,8 +152,6 @@ void openai_write_logprobs(struct json *json, const struct answer *answer,
 /* What cannot be told as a number: -9999, as the reference has it. */
 void openai_write_logprob(struct json *json, float logprob);
 
-/* dialect->status: what is not supported is 400, since clients try 501 again, which would not help. */
-unsigned openai_error_status(enum api_error_kind kind);
 /* {"error":{...}}; also dialect->error. */
 void openai_write_error(struct json *json, const struct api_error *error);
 void openai_error_body(const struct api_error *error, const char *request_id, struct buf *out);
