@@ -340,17 +340,10 @@ static void compose_stream_error(struct answer *answer, const struct api_error *
     event_close(&json);
 }
 
-/* Anthropic's clients know 529 as "overloaded, try again" and try 501 again, which would not help. */
+/* Anthropic's clients know 529 as "overloaded, try again". */
 static unsigned error_status(enum api_error_kind kind)
 {
-    switch (kind) {
-    case API_ERROR_UNAVAILABLE:
-        return 529;
-    case API_ERROR_UNSUPPORTED:
-        return 400;
-    default:
-        return api_error_status(kind);
-    }
+    return kind == API_ERROR_UNAVAILABLE ? 529 : api_error_status(kind);
 }
 
 const struct dialect dialect_anthropic_messages = {

@@ -22,6 +22,21 @@
 #include "base/buf.h"
 #include "base/str.h"
 
+/* A tool by its name. */
+struct anthropic_late_tool {
+    struct str name;
+    yyjson_val *tool;
+    bool deferred, mentioned;
+};
+
+/* Which tools the model is told of on the way: anthropic_late.c. In the request's arena. */
+struct anthropic_late {
+    struct anthropic_late_tool *tools; /* all that may be called, sorted */
+    size_t count;
+    struct anthropic_late_tool *added; /* those that only messages define, likewise */
+    size_t added_count;
+};
+
 /* Owner: anthropic_parse, for one call. */
 struct anthropic_build {
     struct gen_request *request;
@@ -31,7 +46,11 @@ struct anthropic_build {
     struct buf scratch; /* JSON that becomes a string inside of JSON */
     size_t messages;    /* written so far: the index of the next one */
     size_t tools;       /* written so far */
+    struct anthropic_late late;
 };
+
+/* When a tool is told: at the beginning, where it is mentioned, or not at all. */
+enum anthropic_when { ANTHROPIC_NOW, ANTHROPIC_LATE, ANTHROPIC_NEVER };
 
 enum { ANTHROPIC_AT_BYTES = API_PARAM_BYTES };
 
@@ -53,8 +72,21 @@ void anthropic_add_break(struct gen_request *request, int where);
 /* "tools": ... of the built text, and tool_choice. anthropic_tools.c */
 enum err anthropic_build_tools(struct anthropic_build *build,
                                const struct json_reader *body) NODISCARD;
+/* A tool that runs on Anthropic's servers, or that needs pictures. */
+bool anthropic_is_foreign_tool(yyjson_val *tool) NODISCARD;
+/* {"type":"function",...} of one that is not. */
+enum err anthropic_write_tool(struct json *json, const struct json_reader *tool) NODISCARD;
 enum err anthropic_read_tool_choice(const struct anthropic_build *build,
                                     const struct json_reader *body) NODISCARD;
+
+/* Before the others: reads which tools the messages mention. anthropic_late.c */
+enum err anthropic_late_read(struct anthropic_build *build,
+                             const struct json_reader *body) NODISCARD;
+enum anthropic_when anthropic_late_when(const struct anthropic_build *build,
+                                        yyjson_val *tool) NODISCARD;
+/* The text of a block of type tool_reference, tool_addition or tool_removal, in place of what `out` has. */
+enum err anthropic_late_tell(struct anthropic_build *build, const struct json_reader *block,
+                             struct str type, struct buf *out) NODISCARD;
 
 /* "messages": ... of the built text: system prompt and conversation; sets continue_final. anthropic_turns.c */
 enum err anthropic_build_messages(struct anthropic_build *build,

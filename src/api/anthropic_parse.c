@@ -239,6 +239,9 @@ static enum err read_built(struct gen_request *request, struct buf *text)
     request->source = GEN_SOURCE_MESSAGES;
     request->messages = yyjson_obj_get(root, "messages");
     request->tools = yyjson_obj_get(root, "tools");
+    if (yyjson_arr_size(request->tools) == 0)
+        request->tools = NULL;
+    request->tools_shown = yyjson_obj_get(root, "tools_shown");
     return ERR_OK;
 }
 

@@ -4,6 +4,8 @@
  * Three kinds: tools of the client's own, with a schema; tools that Anthropic has defined and the client runs (bash, text editor), which a model
  * here has never seen and is therefore shown the schema of; and tools that run on Anthropic's servers, or need pictures, which are left
  * out: clients offer web_search to everyone and do without it.
+ *
+ * Of those that remain, some are told of later (anthropic_late.c): they are the last ones of "tools", and not in "tools_shown".
  */
 #include "api/anthropic_impl.h"
 
@@ -44,6 +46,11 @@ static int tool_kind(yyjson_val *tool)
     return TOOL_FOREIGN;
 }
 
+bool anthropic_is_foreign_tool(yyjson_val *tool)
+{
+    return tool_kind(tool) == TOOL_FOREIGN;
+}
+
 static enum err write_custom(struct json *json, const struct json_reader *tool)
 {
     struct str description = STR_NONE;
@@ -64,19 +71,14 @@ static enum err write_custom(struct json *json, const struct json_reader *tool)
     return ERR_OK;
 }
 
-static enum err write_tool(struct anthropic_build *build, const struct json_reader *tool)
+enum err anthropic_write_tool(struct json *json, const struct json_reader *tool)
 {
-    struct json *json = &build->json;
     int kind = tool_kind(tool->object);
     struct str name;
 
     if (kind == TOOL_FOREIGN)
-        return ERR_OK;
+        return json_read_error(tool, "type", "is a tool that does not run here");
     TRY(anthropic_need_str(tool, "name", false, &name));
-    if (build->tools++ == 0) {
-        json_key(json, "tools");
-        json_open(json, '[');
-    }
     json_open(json, '{');
     json_key_text(json, "type", "function");
     json_key(json, "function");
@@ -91,28 +93,78 @@ static enum err write_tool(struct anthropic_build *build, const struct json_read
     }
     json_close(json, '}');
     json_close(json, '}');
-    return build->text.err;
+    return json->out->err;
 }
 
-enum err anthropic_build_tools(struct anthropic_build *build, const struct json_reader *body)
+/* Those that are told of at one time; returns with *count how many there were. */
+static enum err write_tools(struct anthropic_build *build, const struct json_reader *body,
+                            enum anthropic_when when, size_t *count)
 {
-    yyjson_val *array = NULL, *value;
+    yyjson_val *array = json_read_get(body, "tools"), *value;
     size_t index, max;
-    bool marked = false;
 
-    TRY(json_read_array(body, "tools", &array));
+    *count = 0;
     yyjson_arr_foreach(array, index, max, value)
     {
         char at[ANTHROPIC_AT_BYTES];
         struct json_reader tool;
         TRY(anthropic_element(body, "tools", index, value, at, &tool));
-        TRY(write_tool(build, &tool));
-        if (anthropic_has_break(build->request, value))
+        if (tool_kind(value) == TOOL_FOREIGN || anthropic_late_when(build, value) != when)
+            continue;
+        TRY(anthropic_write_tool(&build->json, &tool));
+        ++*count;
+    }
+    return ERR_OK;
+}
+
+/* Tools that are in messages only. */
+static enum err write_added(struct anthropic_build *build, const struct json_reader *body)
+{
+    for (size_t i = 0; i < build->late.added_count; i++) {
+        struct json_reader tool = {
+            .object = build->late.added[i].tool, .at = "messages.", .error = body->error};
+        TRY(anthropic_write_tool(&build->json, &tool));
+    }
+    return ERR_OK;
+}
+
+static bool has_mark(struct anthropic_build *build, yyjson_val *tools)
+{
+    yyjson_val *tool;
+    size_t index, max;
+    bool marked = false;
+
+    yyjson_arr_foreach(tools, index, max, tool)
+    {
+        if (anthropic_has_break(build->request, tool))
             marked = true;
     }
-    if (build->tools > 0)
-        json_close(&build->json, ']');
-    if (build->tools > 0 && marked)
+    return marked;
+}
+
+enum err anthropic_build_tools(struct anthropic_build *build, const struct json_reader *body)
+{
+    struct json *json = &build->json;
+    yyjson_val *array = NULL;
+    size_t shown, late;
+
+    TRY(json_read_array(body, "tools", &array));
+    TRY(anthropic_late_read(build, body));
+    json_key(json, "tools");
+    json_open(json, '[');
+    TRY(write_tools(build, body, ANTHROPIC_NOW, &shown));
+    TRY(write_tools(build, body, ANTHROPIC_LATE, &late));
+    TRY(write_added(build, body));
+    json_close(json, ']');
+    late += build->late.added_count;
+    build->tools = shown + late;
+    if (late > 0) {
+        json_key(json, "tools_shown");
+        json_open(json, '[');
+        TRY(write_tools(build, body, ANTHROPIC_NOW, &shown));
+        json_close(json, ']');
+    }
+    if (has_mark(build, array) && shown > 0)
         anthropic_add_break(build->request, GEN_BREAK_TOOLS);
     return ERR_OK;
 }

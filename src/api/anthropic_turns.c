@@ -264,6 +264,26 @@ static enum err search_result_block(struct turn *turn, const struct json_reader 
     return text_or_blocks(turn, block, "content", text_block, out);
 }
 
+/* Says that a tool is known from here on, or is no more. */
+static bool is_about_tools(struct str type)
+{
+    return str_eq(type, STR("tool_reference")) || str_eq(type, STR("tool_addition")) ||
+           str_eq(type, STR("tool_removal"));
+}
+
+static enum err tool_notice(struct turn *turn, const struct json_reader *block, struct str type,
+                            struct joined *out)
+{
+    struct buf *scratch = &turn->build->scratch;
+
+    TRY(anthropic_late_tell(turn->build, block, type, scratch));
+    char *text =
+        arena_strdup(&turn->build->request->arena, (struct str){scratch->data, scratch->len});
+    if (text == NULL)
+        return turn->build->request->arena.err;
+    return joined_add(out, (struct str){text, scratch->len}, "\n");
+}
+
 /* A block that can be told in words: of a user, of the system prompt, and inside the result of a tool. */
 static enum err text_block(struct turn *turn, const struct json_reader *block, struct joined *out)
 {
@@ -281,8 +301,8 @@ static enum err text_block(struct turn *turn, const struct json_reader *block, s
         return search_result_block(turn, block, out);
     if (str_eq(type, STR("image")) || str_eq(type, STR("container_upload")))
         return refuse_block(block, "type", type);
-    if (str_eq(type, STR("tool_reference")))
-        return ERR_OK; /* says that a tool is now known; all of them are */
+    if (is_about_tools(type))
+        return tool_notice(turn, block, type, out);
     return json_read_error(block, "type", "is '" STR_FMT "', which does not belong here",
                            STR_ARG(type));
 }

@@ -25,7 +25,7 @@
     X(API_ERROR_TOO_LARGE, 413, "invalid_request_error", "request_too_large", "request_too_large")                \
     X(API_ERROR_BUSY, 429, "rate_limit_error", "rate_limit_error", "queue_full")                                  \
     X(API_ERROR_SERVER, 500, "server_error", "api_error", NULL)                                                   \
-    X(API_ERROR_UNSUPPORTED, 501, "not_supported_error", "invalid_request_error", NULL)                           \
+    X(API_ERROR_UNSUPPORTED, 400, "not_supported_error", "invalid_request_error", NULL)                           \
     X(API_ERROR_UNAVAILABLE, 503, "unavailable_error", "overloaded_error", NULL)
 
 enum api_error_kind {

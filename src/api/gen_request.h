@@ -50,7 +50,8 @@ struct gen_request {
     struct str model; /* as the client wrote it; may be empty */
     enum gen_source source;
     yyjson_val *messages; /* array */
-    yyjson_val *tools;    /* array, or NULL */
+    yyjson_val *tools;    /* array, or NULL: all that may be called */
+    yyjson_val *tools_shown; /* those of them that the template shows; messages tell of the others. NULL: all */
     yyjson_val *kwargs;   /* chat_template_kwargs: object, or NULL */
     struct str prompt;
     const int32_t *prompt_tokens;

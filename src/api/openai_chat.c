@@ -26,7 +26,7 @@ static enum err read_logprobs(struct gen_request *request, const struct json_rea
 
 static enum err build(struct openai_build *build, const struct json_reader *body)
 {
-    TRY(openai_build_tools(build, body, OPENAI_TOOLS_NESTED));
+    TRY(openai_build_tools(build, body));
     return openai_build_messages(build, body);
 }
 
@@ -41,10 +41,12 @@ static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct
     TRY(read_logprobs(request, &body));
     openai_build_init(&made, request, error);
     enum err err = build(&made, &body);
-    if (err == ERR_OK)
-        return openai_build_finish(&made);
-    openai_build_drop(&made);
-    return err;
+    if (err != ERR_OK) {
+        openai_build_drop(&made);
+        return err;
+    }
+    TRY(openai_build_finish(&made));
+    return openai_read_tool_choice(request, &body);
 }
 
 /* ---- pieces of answers ---- */

@@ -93,11 +93,32 @@ void openai_build_call(struct json *json, struct str id, struct str name, struct
 enum err openai_build_messages(struct openai_build *build,
                                const struct json_reader *body) NODISCARD;
 
-/* "tools": nested as in chat, or flat as in Responses, where tools of other types are left out. Then tool_choice and parallel_tool_calls. */
-enum openai_tools_form { OPENAI_TOOLS_NESTED, OPENAI_TOOLS_FLAT };
+/* "tools": of chat completions. */
+enum err openai_build_tools(struct openai_build *build, const struct json_reader *body) NODISCARD;
+/* One of them; with `fixed`, which is JSON, in place of its own parameters if that is not empty. */
+enum err openai_build_function(struct openai_build *build, const struct json_reader *function,
+                               struct str space, struct str fixed) NODISCARD;
+/* tool_choice and parallel_tool_calls, when the tools are known. */
+enum err openai_read_tool_choice(struct gen_request *request,
+                                 const struct json_reader *body) NODISCARD;
 
-enum err openai_build_tools(struct openai_build *build, const struct json_reader *body,
-                            enum openai_tools_form form) NODISCARD;
+/* "tools": of Responses; tools that only OpenAI can run are left out. openai_responses_tools.c */
+enum err openai_responses_build_tools(struct openai_build *build,
+                                      const struct json_reader *body) NODISCARD;
+
+/* A tool as Responses names it: `space` is empty outside of namespaces. */
+struct openai_tool_name {
+    struct str space, name;
+    bool custom; /* takes text, not arguments */
+};
+
+/* Turns the name of a function in a namespace, which may be empty, into the one that the model knows; in the arena. */
+enum err openai_tools_name(struct gen_request *request, struct str space,
+                           struct str *name) NODISCARD;
+/* And back, by the tools of the body. */
+struct openai_tool_name openai_tools_find(yyjson_val *body, struct str flat);
+/* "input": the text of a custom tool, from the arguments that stand for it. */
+void openai_write_input(struct json *json, struct str arguments);
 
 /* The request of Responses. dialect_data is its body, which answers repeat parts of. openai_responses_parse.c */
 enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,

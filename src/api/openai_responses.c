@@ -7,6 +7,7 @@
  *            thought   content_part.added, reasoning_text.delta ..., reasoning_text.done, content_part.done
  *            text      content_part.added, output_text.delta ...,    output_text.done,    content_part.done
  *            call      function_call_arguments.delta ..., function_call_arguments.done
+ *            custom    custom_tool_call_input.done: its text comes as a whole
  *          response.output_item.done
  *      response.completed | response.incomplete | response.failed                                             no [DONE]
  *
@@ -107,23 +108,44 @@ static void write_text_item(struct json *json, const struct answer *answer, cons
     json_close(json, ']');
 }
 
-static void write_call_item(struct json *json, const struct item *item)
+static struct openai_tool_name call_name(const struct answer *answer,
+                                         const struct answer_call *call)
 {
+    yyjson_val *body = (yyjson_val *)(uintptr_t)answer->request->dialect_data;
+
+    return openai_tools_find(body, str_from(call->name));
+}
+
+static const char *call_item_id(char out[OPENAI_ID_BYTES], const struct answer *answer,
+                                const struct answer_call *call)
+{
+    return openai_id(out, call_name(answer, call).custom ? "ctc_" : "fc_", call->id);
+}
+
+static void write_call_item(struct json *json, const struct answer *answer, const struct item *item)
+{
+    struct str arguments =
+        item->status != IN_PROGRESS ? text_of(&item->call->arguments, 0) : STR_NONE;
+    struct openai_tool_name name = call_name(answer, item->call);
     char id[OPENAI_ID_BYTES];
 
-    json_key_text(json, "id", openai_id(id, "fc_", item->call->id));
-    json_key_text(json, "type", "function_call");
+    json_key_text(json, "id", call_item_id(id, answer, item->call));
+    json_key_text(json, "type", name.custom ? "custom_tool_call" : "function_call");
     json_key_text(json, "call_id", openai_id(id, "call_", item->call->id));
-    json_key_text(json, "name", item->call->name);
-    json_key_str(json, "arguments",
-                 item->status != IN_PROGRESS ? text_of(&item->call->arguments, 0) : STR_NONE);
+    json_key_str(json, "name", name.name);
+    if (name.space.len > 0)
+        json_key_str(json, "namespace", name.space);
+    if (name.custom)
+        openai_write_input(json, arguments);
+    else
+        json_key_str(json, "arguments", arguments);
 }
 
 static void write_item(struct json *json, const struct answer *answer, const struct item *item)
 {
     json_open(json, '{');
     if (item->kind == ITEM_CALL)
-        write_call_item(json, item);
+        write_call_item(json, answer, item);
     else
         write_text_item(json, answer, item);
     json_key_text(json, "status", status_names[item->status]);
@@ -363,7 +385,7 @@ static struct json item_event(struct answer *answer, const char *type, struct bu
     char id[OPENAI_ID_BYTES];
 
     if (choice->block_kind == ITEM_CALL)
-        openai_id(id, "fc_", choice->calls[choice->calls_count - 1].id);
+        call_item_id(id, answer, &choice->calls[choice->calls_count - 1]);
     else
         item_id(id, answer, (enum item_kind)choice->block_kind, choice->block);
     json_key_text(&json, "item_id", id);
@@ -401,10 +423,14 @@ static void send_text_done(struct answer *answer, const struct item *item, struc
 {
     static const char *const types[] = {"response.reasoning_text.done", "response.output_text.done",
                                         "response.function_call_arguments.done"};
-    struct json json = item_event(answer, types[item->kind], out);
+    bool custom = item->kind == ITEM_CALL && call_name(answer, item->call).custom;
+    struct json json = item_event(
+        answer, custom ? "response.custom_tool_call_input.done" : types[item->kind], out);
 
-    if (item->kind == ITEM_CALL) {
-        json_key_text(&json, "name", item->call->name);
+    if (custom) {
+        openai_write_input(&json, text_of(&item->call->arguments, 0));
+    } else if (item->kind == ITEM_CALL) {
+        json_key_str(&json, "name", call_name(answer, item->call).name);
         json_key_str(&json, "arguments", text_of(&item->call->arguments, 0));
     } else {
         if (item->kind == ITEM_MESSAGE)
@@ -524,7 +550,8 @@ static void responses_event(struct answer *answer, size_t index, const struct ou
         begin_item(answer, ITEM_CALL, 0, out);
         break;
     case OUTPUT_CALL_ARGUMENTS:
-        send_delta(answer, event->text, out);
+        if (!call_name(answer, &answer->choices[index].calls[event->call]).custom)
+            send_delta(answer, event->text, out);
         break;
     case OUTPUT_CALL_END:
         close_item(answer, COMPLETED, out);
@@ -563,6 +590,7 @@ const struct dialect dialect_openai_responses = {
     .name = "openai_responses",
     .parse = openai_responses_parse,
     .error = openai_error_body,
+    .context_in_stream = true, /* Codex compacts its conversation when response.failed says so, and gives up at a 400 */
     .body = responses_body,
     .begin = responses_begin,
     .event = responses_event,

@@ -156,28 +156,30 @@ static enum err add_reasoning(struct openai_build *build, struct turn *turn,
 static enum err add_call(struct openai_build *build, struct turn *turn,
                          const struct json_reader *item)
 {
-    struct str id, name, arguments = STR_NONE;
+    struct str id, name, space = STR_NONE, arguments = STR_NONE;
 
-    (void)build;
     TRY(openai_need_str(item, "call_id", &id));
     TRY(openai_need_str(item, "name", &name));
+    TRY(json_read_str(item, "namespace", &space));
     TRY(json_read_str(item, "arguments", &arguments));
+    TRY(openai_tools_name(build->request, space, &name));
     openai_build_call(&turn->json, id, name, arguments);
     turn->open = true;
     return ERR_OK;
 }
 
-/* A call with free text, of a session that another server began: the text becomes its one argument. */
+/* A call with free text: the text becomes its one argument. */
 static enum err add_custom_call(struct openai_build *build, struct turn *turn,
                                 const struct json_reader *item)
 {
-    struct str id, name, input = STR_NONE;
+    struct str id, name, space = STR_NONE, input = STR_NONE;
     struct buf arguments;
 
-    (void)build;
     TRY(openai_need_str(item, "call_id", &id));
     TRY(openai_need_str(item, "name", &name));
+    TRY(json_read_str(item, "namespace", &space));
     TRY(json_read_str(item, "input", &input));
+    TRY(openai_tools_name(build->request, space, &name));
     buf_init(&arguments, TURN_BYTES_MAX);
     struct json json = json_to(&arguments);
     json_open(&json, '{');
@@ -208,6 +210,15 @@ static enum err add_output(struct openai_build *build, struct turn *turn,
     return ERR_OK;
 }
 
+static enum err add_nothing(struct openai_build *build, struct turn *turn,
+                            const struct json_reader *item)
+{
+    (void)build;
+    (void)turn;
+    (void)item;
+    return ERR_OK;
+}
+
 static enum err refuse_reference(struct openai_build *build, struct turn *turn,
                                  const struct json_reader *item)
 {
@@ -228,6 +239,7 @@ static const struct {
     {{"reasoning", 9}, add_reasoning},
     {{"custom_tool_call", 16}, add_custom_call},
     {{"custom_tool_call_output", 23}, add_output},
+    {{"additional_tools", 16}, add_nothing}, /* openai_responses_tools.c */
     {{"item_reference", 14}, refuse_reference},
 };
 
@@ -373,7 +385,7 @@ static enum err check_truncation(const struct json_reader *body)
 
 static enum err build_all(struct openai_build *build, const struct json_reader *body)
 {
-    TRY(openai_build_tools(build, body, OPENAI_TOOLS_FLAT));
+    TRY(openai_responses_build_tools(build, body));
     return build_input(build, body);
 }
 
@@ -392,8 +404,10 @@ enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
     TRY(check_truncation(&body));
     openai_build_init(&build, request, error);
     enum err err = build_all(&build, &body);
-    if (err == ERR_OK)
-        return openai_build_finish(&build);
-    openai_build_drop(&build);
-    return err;
+    if (err != ERR_OK) {
+        openai_build_drop(&build);
+        return err;
+    }
+    TRY(openai_build_finish(&build));
+    return openai_read_tool_choice(request, &body);
 }

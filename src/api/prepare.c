@@ -36,11 +36,16 @@ static enum chat_thinking thinking_of(enum gen_switch thinking)
 }
 
 /* A request that forbids calls is rendered without tools, as choice.h wants it. */
-static yyjson_val *tools_of(const struct gen_request *request)
+static bool may_call(const struct gen_request *request)
 {
-    if (request->tool_choice == GEN_CHOICE_NONE || yyjson_arr_size(request->tools) == 0)
+    return request->tool_choice != GEN_CHOICE_NONE && yyjson_arr_size(request->tools) > 0;
+}
+
+static yyjson_val *shown_tools(const struct gen_request *request)
+{
+    if (!may_call(request))
         return NULL;
-    return request->tools;
+    return request->tools_shown != NULL ? request->tools_shown : request->tools;
 }
 
 static enum err render(struct prepare_run *run)
@@ -50,7 +55,7 @@ static enum err render(struct prepare_run *run)
     struct prepared *out = run->out;
     struct chat_request chat = {
         .messages = run->messages,
-        .tools = tools_of(request),
+        .tools = shown_tools(request),
         .kwargs = request->kwargs,
         .thinking = thinking_of(request->thinking),
         .add_generation_prompt = !request->continue_final,
@@ -74,7 +79,7 @@ static enum err prepare_conversation(struct prepare_run *run)
 {
     run->out->space = replay_space(run->request, run->tools);
     run->out->formats = chat_template_formats(model_template(run->tools->model));
-    run->out->calls = tools_of(run->request) != NULL;
+    run->out->calls = may_call(run->request);
     TRY(prepare_messages(run));
     TRY(render(run));
     return prepare_tokens(run);

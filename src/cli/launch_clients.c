@@ -18,8 +18,10 @@ const struct launch_client launch_clients[] = {
              {"ANTHROPIC_DEFAULT_OPUS_MODEL", "{model}"},
              {"ANTHROPIC_DEFAULT_SONNET_MODEL", "{model}"},
              {"ANTHROPIC_DEFAULT_HAIKU_MODEL", "{model}"},
+             {"ANTHROPIC_DEFAULT_FABLE_MODEL", "{model}"},
              {"CLAUDE_CODE_SUBAGENT_MODEL", "{model}"},
-             {"CLAUDE_CODE_AUTO_COMPACT_WINDOW", "{context}"},
+             {"CLAUDE_CODE_MAX_CONTEXT_TOKENS", "{context}"}, /* else it takes an unknown model for one of a million */
+             {"CLAUDE_CODE_AUTO_COMPACT_WINDOW", NULL}, /* is never below 100,000 */
              {"CLAUDE_CODE_ATTRIBUTION_HEADER", "0"}, /* another one each turn: nothing behind it could be reused */
              {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"},
              {"API_TIMEOUT_MS", "3000000"}}}, /* a first prefill may take long */

@@ -76,11 +76,13 @@ struct chat_span {
 /* What a template does by itself. */
 struct chat_caps {
     bool system;           /* shows system messages */
+    bool system_late;      /* and those behind the first user's where they stand */
     bool developer;        /* knows that role; else it becomes system */
     bool tools;            /* shows tools */
     bool calls;            /* shows tool_calls of assistants */
     bool calls_parallel;   /* more than one of them */
     bool tool_role;        /* shows messages of tools */
+    bool user_after_tool;  /* and a user's behind one of them, without an answer between */
     bool arguments_object; /* wants the arguments of calls as objects, not as text */
     bool calls_no_content; /* shows calls only beside a content that is null */
     bool ids_short; /* refuses ids of calls that are not 9 letters and digits: they are replaced */

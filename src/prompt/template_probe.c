@@ -100,6 +100,22 @@ static void probe_tools_style(struct prober *p)
     p->tmpl->tools_style = CHAT_TOOLS_NONE;
 }
 
+/* Behind the question and before the answer to it: a template that gathers all system text at the beginning does not. */
+static bool shows_late_system(struct prober *p)
+{
+    static const char late[] =
+        "[{\"role\":\"system\",\"content\":\"needle_system\"}," PROBE_USER
+        ",{\"role\":\"system\",\"content\":\"needle_late\"},"
+        "{\"role\":\"assistant\",\"content\":\"needle_answer\"}," PROBE_USER "]";
+    struct chat_text text;
+
+    if (!ask(p, late, false, &text))
+        return false;
+    size_t at = str_find(text.text, STR("needle_late"));
+    return at != SIZE_MAX && at > str_find(text.text, STR("needle_user")) &&
+           at < str_find(text.text, STR("needle_answer"));
+}
+
 static void probe_roles(struct prober *p, struct chat_caps *caps)
 {
     caps->system = shows(p, "[{\"role\":\"system\",\"content\":\"needle_system\"}," PROBE_USER "]",
@@ -108,6 +124,7 @@ static void probe_roles(struct prober *p, struct chat_caps *caps)
         shows(p, "[{\"role\":\"developer\",\"content\":\"needle_system\"}," PROBE_USER "]", false,
               "needle_system");
     caps->tools = shows(p, "[" PROBE_USER "]", true, "needle_tool");
+    caps->system_late = caps->system && shows_late_system(p);
 }
 
 /* A hash of the text without its white space, which is where two ways to write JSON differ. */
@@ -159,6 +176,9 @@ static void probe_calls(struct prober *p, struct chat_caps *caps)
     static const char long_id[] =
         "[" PROBE_ASKED(PROBE_CALL("needle_call", "call_0123456789abcdef", PROBE_OBJECT))
             PROBE_ANSWER("call_0123456789abcdef") "]";
+    static const char after[] =
+        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT))
+            PROBE_ANSWER("abcdefghi") ",{\"role\":\"user\",\"content\":\"needle_after\"}]";
 
     probe_arguments(p, caps);
     if (!caps->calls) {
@@ -169,6 +189,7 @@ static void probe_calls(struct prober *p, struct chat_caps *caps)
     caps->tool_role = shows(p, result, caps->tools, "needle_result");
     caps->ids_named = caps->calls && !shows(p, result, caps->tools, "needle_call");
     caps->calls_parallel = caps->calls && shows(p, several, caps->tools, "needle_second");
+    caps->user_after_tool = caps->tool_role && shows(p, after, caps->tools, "needle_after");
     caps->ids_short = caps->calls && caps->tool_role && !shows(p, long_id, caps->tools, "needle_");
 }
 
@@ -191,11 +212,13 @@ enum err chat_probe(struct chat_template *tmpl, struct errinfo *info)
     struct prober p = {.tmpl = tmpl};
 
     tmpl->caps = (struct chat_caps){.system = true,
+                                    .system_late = true,
                                     .developer = true,
                                     .tools = true,
                                     .calls = true,
                                     .calls_parallel = true,
                                     .tool_role = true,
+                                    .user_after_tool = true,
                                     .content_parts = true,
                                     .content_string = true};
     arena_init(&p.arena, PROBE_ARENA_BYTES);
@@ -206,7 +229,8 @@ enum err chat_probe(struct chat_template *tmpl, struct errinfo *info)
     probe_thinking(&p, &tmpl->caps);
     /* Tools that we describe are called, and answer, in the words that we described. */
     if (!tmpl->caps.tools)
-        tmpl->caps.calls = tmpl->caps.calls_parallel = tmpl->caps.tool_role = false;
+        tmpl->caps.calls = tmpl->caps.calls_parallel = tmpl->caps.tool_role =
+            tmpl->caps.user_after_tool = false;
     tmpl->caps.calls_no_content &= tmpl->caps.calls;
     arena_fini(&p.arena);
     return p.err == ERR_OK ? ERR_OK : err_set(info, p.err, "no memory to try the chat template");

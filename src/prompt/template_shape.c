@@ -7,6 +7,8 @@
  *      tool_calls       -> <tool_call>{...}</tool_call> in the content !caps.calls
  *      role tool        -> a user's <tool_response>...</tool_response> !caps.tool_role
  *      role system      -> the beginning of the next user's message    !caps.system
+ *        further on     -> the end of the user's message before it, or one of its own    !caps.system_late
+ *      user after tool  -> the end of the tool's message               !caps.user_after_tool
  *      role developer   -> system                                      !caps.developer
  *      parts            -> one text, a line each                       !caps.content_parts, and whoever is not the user
  *
@@ -36,6 +38,7 @@ static void begin_source(struct shaper *s, uint32_t message)
 static enum err add_item(struct shaper *s, struct jinja_value dict, struct chat_item item)
 {
     item.object = dict.dict;
+    s->last = dict;
     s->shape->items[s->shape->item_count++] = item;
     return jinja_list_add(s->arena, s->list, dict) ? ERR_OK : shaper_fail_memory(s);
 }
@@ -128,6 +131,20 @@ static enum err hold_back(struct shaper *s, struct str text)
     return shaper_join(s, s->pending, STR("\n\n"), text, &s->pending);
 }
 
+/* Is the text of the next message put behind that of this one? */
+static bool takes_next(const struct shaper *s, enum chat_role role)
+{
+    const struct chat_caps *caps = &s->tmpl->caps;
+    enum chat_role next = s->next != NULL
+                              ? chat_role_from(json_text(yyjson_obj_get(s->next, "role")))
+                              : CHAT_ROLE_OTHER;
+
+    if (role == CHAT_ROLE_USER)
+        return next == CHAT_ROLE_SYSTEM && !caps->system_late;
+    return role == CHAT_ROLE_TOOL && !caps->user_after_tool &&
+           (next == CHAT_ROLE_USER || (next == CHAT_ROLE_SYSTEM && !caps->system_late));
+}
+
 /* The user's message that begins with the system text. */
 static enum err add_with_pending(struct shaper *s, yyjson_val *message, struct chat_item item)
 {
@@ -139,11 +156,16 @@ static enum err add_with_pending(struct shaper *s, yyjson_val *message, struct c
         s->shape->folded = s->pending;
     TRY(shaper_join(s, s->pending, STR("\n\n"), text, &text));
     s->pending = STR_NONE;
-    return add_text(s, "user", text, item, &dict);
+    TRY(add_text(s, "user", text, item, &dict));
+    if (takes_next(s, item.role)) {
+        s->host = dict;
+        s->host_text = text;
+    }
+    return ERR_OK;
 }
 
-/* A result of a tool as words of the user; several in a row, and the user's own after them, are one message, as templates that
- * know no tools want users and assistants to take turns. */
+/* Text that has no message of its own goes to the one before it, or becomes a user's. So do results of a tool as words of the user; several in
+ * a row, and the user's own after them, are one message, as templates that know no tools want users and assistants to take turns. */
 static enum err add_to_host(struct shaper *s, struct str text, struct chat_item item)
 {
     struct jinja_value content;
@@ -166,25 +188,37 @@ static enum err add_result(struct shaper *s, yyjson_val *message, struct chat_it
     return add_to_host(s, text, item);
 }
 
+/* System text must not move when the conversation goes on: the text before it is what was cached (keeps I106). */
+static bool is_late_system(const struct shaper *s, struct chat_item item)
+{
+    return item.role == CHAT_ROLE_SYSTEM && item.message >= s->shape->leading &&
+           !s->tmpl->caps.system_late;
+}
+
 static enum err shape_message(struct shaper *s, yyjson_val *message, struct chat_item item)
 {
     const struct chat_caps *caps = &s->tmpl->caps;
+    yyjson_val *content = yyjson_obj_get(message, "content");
     struct str text;
 
-    if (item.role == CHAT_ROLE_SYSTEM && !caps->system) {
-        TRY(shaper_flat_text(s, yyjson_obj_get(message, "content"), item.role, &text));
-        return hold_back(s, text);
-    }
     if (item.role == CHAT_ROLE_TOOL && !caps->tool_role)
         return add_result(s, message, item);
-    if (item.role == CHAT_ROLE_USER && s->host.kind != JINJA_MISSING) {
-        TRY(shaper_flat_text(s, yyjson_obj_get(message, "content"), item.role, &text));
+    if (is_late_system(s, item) || (item.role == CHAT_ROLE_USER && s->host.kind != JINJA_MISSING)) {
+        TRY(shaper_flat_text(s, content, item.role, &text));
         return add_to_host(s, text, item);
+    }
+    if (item.role == CHAT_ROLE_SYSTEM && !caps->system) {
+        TRY(shaper_flat_text(s, content, item.role, &text));
+        return hold_back(s, text);
     }
     s->host.kind = JINJA_MISSING;
     if (item.role == CHAT_ROLE_USER && s->pending.len > 0)
         return add_with_pending(s, message, item);
-    return add_message(s, message, item);
+    TRY(add_message(s, message, item));
+    if (!takes_next(s, item.role))
+        return ERR_OK;
+    s->host = s->last;
+    return shaper_flat_text(s, content, item.role, &s->host_text);
 }
 
 static enum err role_of(struct shaper *s, yyjson_val *message, uint32_t index, enum chat_role *out)
@@ -245,6 +279,7 @@ static enum err shape_messages(struct shaper *s, size_t count)
     yyjson_arr_iter iter = yyjson_arr_iter_with(s->request->messages);
     for (yyjson_val *message;
          item.message < count && (message = yyjson_arr_iter_next(&iter)) != NULL; item.message++) {
+        s->next = yyjson_arr_iter_has_next(&iter) ? iter.cur : NULL;
         TRY(role_of(s, message, item.message, &item.role));
         leading = leading && item.role == CHAT_ROLE_SYSTEM;
         s->shape->leading += leading;

@@ -26,9 +26,10 @@ struct shaper {
     struct jinja_value list; /* the messages */
     uint32_t next_origin;
     struct str pending; /* system text that waits for a user's message */
-    struct jinja_value
-        host; /* the user's message that results of tools are added to, else missing */
+    struct jinja_value host; /* the message that more text is added to, else missing */
     struct str host_text;
+    struct jinja_value last; /* the message that was added last */
+    yyjson_val *next;        /* the request's message behind the one that is shaped, or NULL */
     struct named_id *ids; /* the last one first; only for templates with caps.ids_named */
     unsigned id_count;
     struct errinfo *info;

@@ -30,7 +30,7 @@ static void test_tools(void **state)
         {"'tools':[" TOOL_F "]", "[{'type':'function','function':{'name':'f','description':'F.','"
                                  "parameters':{'type':'object'}}}]"},
         {"'tools':[{'type':'custom','name':'g','input_schema':{'properties':{'x':{'const':1.50}}},"
-         "'strict':true,'cache_control':{'type':'ephemeral'},'defer_loading':true}," TOOL_F "]",
+         "'strict':true,'cache_control':{'type':'ephemeral'},'defer_loading':false}," TOOL_F "]",
          "[{'type':'function','function':{'name':'g','parameters':{'properties':{'x':{'const':1.5}}"
          "},'strict':true}},"
          "{'type':'function','function':{'name':'f','description':'F.','parameters':{'type':'"

@@ -147,7 +147,7 @@ static void test_calls_and_results(void **state)
         {"'messages':[{'role':'user','content':[{'type':'tool_result','tool_use_id':'t1','content':"
          "[{'type':'tool_reference','tool_name':'f'},{'type':'document','source':{'type':'text',"
          "'data':'D'}}]}]}]",
-         "[{'role':'tool','tool_call_id':'t1','content':'D'}]"},
+         "[{'role':'tool','tool_call_id':'t1','content':'The tool f can be called.\\nD'}]"},
         /* Text after a call belongs to the same message, as OpenAI has it. */
         {"'messages':[{'role':'assistant','content':[{'type':'text','text':'A "
          "'},{'type':'tool_use',"

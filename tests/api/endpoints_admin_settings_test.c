@@ -74,8 +74,8 @@ static void test_what_cannot_be(void **state)
         yyjson_doc_free(api_kit_post(&kit, SETTINGS, bad[i], 400));
         assert_int_equal(number_of(&kit, "queue", "value"), 9); /* nothing of it was done */
     }
-    yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{\"ssd_max\":4194304}", 501)); /* there is no disk */
-    yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{\"ssd_writes_per_day\":5}", 501));
+    yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{\"ssd_max\":4194304}", 400)); /* there is no disk */
+    yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{\"ssd_writes_per_day\":5}", 400));
     yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{}", 200));
     api_kit_close(&kit);
 }

@@ -19,12 +19,12 @@ static const struct {
      "'summary_text','text':'short'}],'content':[{'type':'reasoning_text','text':'long'}]},{'type':"
      "'message','role':'assistant','content':[{'type':'output_text','text':'a'},{'type':"
      "'output_text','text':'b'}]},{'type':'function_call','call_id':'c1','name':'f','arguments':"
-     "'{}'},{'type':'function_call','call_id':'c2','name':'g','arguments':''},{'type':"
+     "'{}'},{'type':'function_call','call_id':'c2','namespace':'a','name':'g','arguments':''},{'type':"
      "'function_call_output','call_id':'c1','output':'r'},{'type':'function_call_output',"
      "'call_id':'c2','output':[{'type':'input_text','text':'s'}]}]}",
      "[{'role':'user','content':'q'},{'role':'assistant','content':'a\\nb','reasoning_content':"
      "'long','tool_calls':[{'id':'c1','type':'function','function':{'name':'f','arguments':'{}'}},"
-     "{'id':'c2','type':'function','function':{'name':'g','arguments':'{}'}}]},{'role':'tool',"
+     "{'id':'c2','type':'function','function':{'name':'a__g','arguments':'{}'}}]},{'role':'tool',"
      "'content':'r','tool_call_id':'c1'},{'role':'tool','content':[{'type':'text','text':'s'}],"
      "'tool_call_id':'c2'}]"},
     /* what the message cannot take any more begins another one */

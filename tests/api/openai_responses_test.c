@@ -155,6 +155,81 @@ static void test_reasoning_then_calls(void **state)
     api_stream_fini(&stream);
 }
 
+/* A call is told by the names that the client gave; what is not in a namespace has no other name. */
+static void test_calls_in_namespaces(void **state)
+{
+#define INSIDE(space, name) \
+    "{'type':'namespace','name':'" space "','tools':[{'type':'function','name':'" name "'}]}"
+    static const struct {
+        const char *said, *names;
+    } rows[] = {
+        {"mcp__notes__read", "'read','namespace':'mcp__notes'"},
+        {"mcp__web__read", "'read','namespace':'mcp__web__'"},
+        {"mcp__notes__write", "'mcp__notes__write'"},
+        {"mcp__notesread", "'mcp__notesread'"},
+        {"mcp__notes", "'mcp__notes'"},
+        {"mcp__notes__", "'mcp__notes__'"},
+        {"read", "'read'"},
+        {"later", "'later'"},
+        {"mcp__more__read", "'read','namespace':'mcp__more'"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct api_stream stream;
+        char item[512];
+        begin(&stream, "{'input':[{'role':'user','content':'x'},{'type':'additional_tools','tools':["
+                       "{'type':'function','name':'later'}," INSIDE("mcp__more", "read") "]}],"
+                       "'tools':[{'type':'function','name':'read'}," INSIDE("mcp__notes", "read")
+                       "," INSIDE("mcp__web__", "read") "]}");
+        api_say(&stream, 0, OUTPUT_CALL_BEGIN, rows[i].said);
+        api_say(&stream, 0, OUTPUT_CALL_ARGUMENTS, "{}");
+        api_say(&stream, 0, OUTPUT_CALL_END, "");
+        end(&stream, ANSWER_CALLS);
+        expect_begin(&stream);
+        snprintf(item, sizeof(item),
+                 "'output_index':0,'item':{'id':'fc_C0','type':'function_call','call_id':'call_C0','name':%s,"
+                 "'arguments':'','status':'in_progress'}",
+                 rows[i].names);
+        expect(&stream, 2, "response.output_item.added", item);
+        api_stream_fini(&stream);
+    }
+}
+
+/* A tool that takes text gets text, though the model wrote an argument; what cannot be read is told as it is. */
+static void test_custom_calls(void **state)
+{
+#define CUSTOM(n, input, status)                                                       \
+    "{'id':'ctc_C" n "','type':'custom_tool_call','call_id':'call_C" n "','name':'exec'," \
+    "'namespace':'a','input':'" input "','status':'" status "'}"
+    struct api_stream stream;
+
+    (void)state;
+    begin(&stream, "{'input':'x','tools':[{'type':'namespace','name':'a','tools':[{'type':'custom','name':'exec'}]}]}");
+    api_say(&stream, 0, OUTPUT_CALL_BEGIN, "a__exec");
+    api_say(&stream, 0, OUTPUT_CALL_ARGUMENTS, "{\"input\":");
+    api_say(&stream, 0, OUTPUT_CALL_ARGUMENTS, "\"l\\u0073 -l\"}");
+    api_say(&stream, 0, OUTPUT_CALL_END, "");
+    api_say(&stream, 0, OUTPUT_CALL_BEGIN, "a__exec");
+    api_say(&stream, 0, OUTPUT_CALL_ARGUMENTS, "{oops");
+    api_say(&stream, 0, OUTPUT_CALL_END, "");
+    end(&stream, ANSWER_CALLS);
+    expect_begin(&stream);
+    expect(&stream, 2, "response.output_item.added", "'output_index':0,'item':" CUSTOM("0", "", "in_progress"));
+    expect(&stream, 3, "response.custom_tool_call_input.done",
+           "'item_id':'ctc_C0','output_index':0,'input':'ls -l'");
+    expect(&stream, 4, "response.output_item.done",
+           "'output_index':0,'item':" CUSTOM("0", "ls -l", "completed"));
+    expect(&stream, 5, "response.output_item.added", "'output_index':1,'item':" CUSTOM("1", "", "in_progress"));
+    expect(&stream, 6, "response.custom_tool_call_input.done",
+           "'item_id':'ctc_C1','output_index':1,'input':'{oops'");
+    expect(&stream, 7, "response.output_item.done",
+           "'output_index':1,'item':" CUSTOM("1", "{oops", "completed"));
+    expect_response(&stream, 8, "response.completed", "completed", 2);
+    api_expect_end(&stream);
+    api_stream_fini(&stream);
+}
+
 /* Text after a call is a message of its own, with its own text only; the last event has all in their order. */
 static void test_text_around_a_call(void **state)
 {
@@ -484,7 +559,8 @@ static void test_without_memory(void **state)
     assert_true(failures > 2);
 }
 
-TEST_SUITE(TEST(test_plain_text), TEST(test_reasoning_then_calls), TEST(test_text_around_a_call),
+TEST_SUITE(TEST(test_plain_text), TEST(test_reasoning_then_calls), TEST(test_calls_in_namespaces),
+           TEST(test_custom_calls), TEST(test_text_around_a_call),
            TEST(test_empty_answer), TEST(test_length_is_incomplete), TEST(test_logprobs),
            TEST(test_keepalives), TEST(test_beginning_that_does_not_fit),
            TEST(test_errors_in_the_stream), TEST(test_whole_answer), TEST(test_outputs),

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/anthropic.h"
 #include "api/json_read.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -474,6 +475,42 @@ static void test_grammars_that_cannot_be(void **state)
 
 /* ---- failures ---- */
 
+/* A tool that was found in the second turn: the prompt of the first one is still the beginning, and the tool may be called. */
+static void test_i106_tools_that_come_later(void **state)
+{
+#define LATE_TOOLS                                                                                            \
+    "{\"max_tokens\":8,\"tool_choice\":{\"type\":\"any\"},\"tools\":[{\"name\":\"find\",\"input_schema\":{}},"        \
+    "{\"name\":\"look\",\"input_schema\":{},\"defer_loading\":true}],\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}"
+    static const char *const turns[] = {
+        LATE_TOOLS "]}",
+        LATE_TOOLS ",{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"find\",\"input\":{}}]},"
+                   "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"content\":["
+                   "{\"type\":\"tool_reference\",\"tool_name\":\"look\"}]}]}]}",
+    };
+    struct prompt prompts[2];
+    struct bench bench;
+
+    (void)state;
+    bench_open(&bench, false);
+    for (size_t i = 0; i < 2; i++) {
+        struct prompt *prompt = &prompts[i];
+        memset(prompt, 0, sizeof(*prompt));
+        gen_request_init(&prompt->request, 16 << 20, NULL);
+        assert_ok(json_read_body(str_from(turns[i]), &prompt->request.body, &prompt->error));
+        assert_ok(anthropic_parse(&prompt->request, yyjson_doc_get_root(prompt->request.body), &prompt->error));
+        assert_ok(make(prompt, &bench));
+        assert_true(prompt->prepared.calls);
+        assert_int_equal(strstr(prompt->prepared.grammar, "look") != NULL, i == 1);
+    }
+    struct str first = prompts[0].prepared.text.text, second = prompts[1].prepared.text.text;
+    assert_true(str_find(first, STR("look")) == SIZE_MAX);
+    assert_true(str_find(second, STR("look")) > first.len);
+    assert_true(str_starts(second, (struct str){first.ptr, prompts[0].prepared.text.generation}));
+    drop(&prompts[0]);
+    drop(&prompts[1]);
+    bench_close(&bench);
+}
+
 static void test_every_allocation_may_fail(void **state)
 {
     struct replay_message message = {.content = STR("the answer")};
@@ -510,4 +547,4 @@ TEST_SUITE(TEST(test_marks_and_breakpoints), TEST(test_i105_control_tokens_of_cl
            TEST(test_i106_neutral_texts), TEST(test_i106_turns_as_sampled),
            TEST(test_i100_turns_belong_to_their_tenant), TEST(test_i106_turns_with_calls),
            TEST(test_i106_thoughts_are_given_back), TEST(test_call_ids), TEST(test_text_and_tokens), TEST(test_grammars),
-           TEST(test_grammars_that_cannot_be), TEST(test_every_allocation_may_fail))
+           TEST(test_grammars_that_cannot_be), TEST(test_i106_tools_that_come_later), TEST(test_every_allocation_may_fail))

@@ -27,7 +27,7 @@ test_claude_is_started() {
     grep -qx "ANTHROPIC_BASE_URL=$url" "$scratch/out" || fail 'another server'
     grep -qx 'ANTHROPIC_AUTH_TOKEN=none' "$scratch/out" || fail 'no token'
     grep -qx 'ANTHROPIC_MODEL=qwen3' "$scratch/out" || fail 'no model'
-    grep -qx 'CLAUDE_CODE_AUTO_COMPACT_WINDOW=4096' "$scratch/out" || fail 'no context'
+    grep -qx 'CLAUDE_CODE_MAX_CONTEXT_TOKENS=4096' "$scratch/out" || fail 'no context'
     grep -q '^ANTHROPIC_API_KEY' "$scratch/out" && fail 'the key of another service is still there'
     stop
 }

@@ -113,32 +113,46 @@ static void test_capabilities(void **state)
     } rows[] = {
         {"built-in",
          {.system = true,
+          .system_late = true,
           .tools = true,
           .calls = true,
           .calls_parallel = true,
           .tool_role = true,
+          .user_after_tool = true,
           .content_string = true}},
         {"turns", {.content_string = true}},
-        {"inside", {.system = true, .content_string = true}},
-        {"late tools",
+        {"inside", {.system = true, .system_late = true, .content_string = true}},
+        {"gathers", {.system = true, .content_string = true}},
+        {"strict",
          {.system = true,
           .tools = true,
           .calls = true,
           .calls_parallel = true,
           .tool_role = true,
+          .content_string = true}},
+        {"late tools",
+         {.system = true,
+          .system_late = true,
+          .tools = true,
+          .calls = true,
+          .calls_parallel = true,
+          .tool_role = true,
+          .user_after_tool = true,
           .arguments_object = true,
           .ids_short = true,
           .content_string = true}},
         {"parts",
          {.system = true,
+          .system_late = true,
           .tools = true,
           .calls = true,
           .calls_parallel = true,
           .tool_role = true,
+          .user_after_tool = true,
           .ids_named = true,
           .content_parts = true,
           .thinking = true}},
-        {"plain", {.system = true, .content_string = true}},
+        {"plain", {.system = true, .system_late = true, .content_string = true}},
     };
     struct chat chat;
 
@@ -181,6 +195,74 @@ static void test_what_a_template_cannot_do_is_done_around_it(void **state)
         str_starts(chat.text.text, STR("<s><|im_start|>user\nBe brief.\n\nYou can call tools.")));
     assert_true(str_find(chat.text.text, STR("</tool_call>\n\nHello<|im_end|>")) != SIZE_MAX);
     close_chat(&chat);
+}
+
+#define LATE "{\"role\":\"system\",\"content\":\"It rains.\"}"
+
+/* What a client tells on the way: as the template has it, or else with what stands before it. */
+static void test_system_text_further_on(void **state)
+{
+    struct chat chat;
+
+    (void)state;
+    open_source(&chat, NULL);
+    assert_text(&chat, "[" HELLO "," LATE "]",
+                "<|im_start|>user\nHello<|im_end|>\n<|im_start|>system\nIt rains.<|im_end|>\n"
+                "<|im_start|>assistant\n");
+    close_chat(&chat);
+    open_fixture(&chat, "gathers");
+    assert_text(
+        &chat, "[" SYSTEM "," HELLO "," LATE "," HI "," LATE "," HELLO "]",
+        "<s>Be brief.\n<|im_start|>user\nHello\nIt rains.<|im_end|>\n<|im_start|>assistant\n"
+        "Hi<|im_end|>\n<|im_start|>user\nIt rains.\nHello<|im_end|>\n<|im_start|>assistant\n");
+    close_chat(&chat);
+    open_fixture(&chat, "turns");
+    assert_text(
+        &chat, "[" SYSTEM "," HELLO "," LATE "," LATE "," HI "," HELLO "]",
+        "<s><|im_start|>user\nBe brief.\n\nHello\nIt rains.\nIt rains.<|im_end|>\n"
+        "<|im_start|>model\nHi<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>model\n");
+    close_chat(&chat);
+    open_fixture(&chat, "strict");
+    chat.request.tools = parse(&chat, chat_kit_tools);
+    assert_ok(render(&chat, "[" SYSTEM "," HELLO
+                            "," CALL("x") "," RESULT("x") "," LATE "," HELLO "," HI "," HELLO "]"));
+    assert_true(
+        str_ends(chat.text.text, STR("[INST]Hello[/INST][CALLS]look{\"at\":1}</s>[RESULT]seen\n"
+                                     "It rains.\nHello[/RESULT]Hi</s>[INST]Hello[/INST]")));
+    close_chat(&chat);
+}
+
+/* From the user's words to those. */
+static struct str way_to_late(struct chat *chat, const char *name, const char *messages)
+{
+    if (render(chat, messages) != ERR_OK)
+        fail_msg("%s: %s", name, chat->info.text);
+    size_t begin = str_find(chat->text.text, STR("Hello"));
+    size_t end = str_find(chat->text.text, STR("It rains."));
+    if (end == SIZE_MAX || begin > end)
+        fail_msg("%s: " STR_FMT, name, STR_ARG(chat->text.text));
+    return (struct str){chat->text.text.ptr + begin, end - begin};
+}
+
+/* Whatever template: it is shown behind the user's words, and stays there when the conversation goes on. */
+static void try_late_system(const char *name, const char *source, void *arg)
+{
+    struct chat chat;
+
+    (void)arg;
+    open_source(&chat, source);
+    struct str asked = way_to_late(&chat, name, "[" SYSTEM "," HELLO "," LATE "]");
+    struct str answered =
+        way_to_late(&chat, name, "[" SYSTEM "," HELLO "," LATE "," HI "," HELLO "]");
+    if (!str_eq(asked, answered))
+        fail_msg("%s: '" STR_FMT "' became '" STR_FMT "'", name, STR_ARG(asked), STR_ARG(answered));
+    close_chat(&chat);
+}
+
+static void test_i106_system_text_further_on_stays_in_any_template(void **state)
+{
+    (void)state;
+    chat_kit_each(try_late_system, NULL);
 }
 
 static void test_arguments_ids_and_parts_in_the_form_that_the_template_wants(void **state)
@@ -629,6 +711,8 @@ static void test_arena_limit(void **state)
 
 TEST_SUITE(TEST(test_built_in_template), TEST(test_capabilities),
            TEST(test_what_a_template_cannot_do_is_done_around_it),
+           TEST(test_system_text_further_on),
+           TEST(test_i106_system_text_further_on_stays_in_any_template),
            TEST(test_arguments_ids_and_parts_in_the_form_that_the_template_wants),
            TEST(test_wishes_reach_the_template), TEST(test_last_message_is_continued),
            TEST(test_refusals), TEST(test_any_template_can_continue), TEST(test_endless_templates),
