@@ -101,7 +101,6 @@ struct dialect {
     /* The body of an error answer. */
     void (*error)(const struct api_error *error, const char *request_id, struct buf *out);
     unsigned (*status)(enum api_error_kind kind); /* of HTTP; NULL: api_error_status */
-    bool context_in_stream; /* who asks for a stream is told by its events that the prompt is too long */
 
     /* The whole answer as one JSON body. */
     void (*body)(struct answer *answer, struct buf *out);

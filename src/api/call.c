@@ -455,21 +455,11 @@ static bool submit(struct call *call)
     return true;
 }
 
-/* A prompt that is too long is said by the status, before anything else (I72); but some clients look for it among the events only. */
-static bool is_told_in_stream(const struct call *call, const struct api_error *error)
-{
-    return call->request.stream && error->kind == API_ERROR_CONTEXT && call->endpoint->dialect->context_in_stream;
-}
-
 void call_generate(struct call *call)
 {
     struct api_error error = {0};
 
     if (!call_prepare(call, &error) || !preflight(call, &error)) {
-        if (is_told_in_stream(call, &error)) {
-            call_make_answer(call);
-            call_begin_stream(call);
-        }
         call_fail(call, &error);
         return;
     }

@@ -590,7 +590,6 @@ const struct dialect dialect_openai_responses = {
     .name = "openai_responses",
     .parse = openai_responses_parse,
     .error = openai_error_body,
-    .context_in_stream = true, /* Codex compacts its conversation when response.failed says so, and gives up at a 400 */
     .body = responses_body,
     .begin = responses_begin,
     .event = responses_event,
