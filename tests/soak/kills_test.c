@@ -258,7 +258,8 @@ static void run_kills(bool exact)
         kill_server(kills);
     end_load(kills);
     report(kills, seed);
-    assert_true(exact == (kills->from_device == 0));
+    /* In a run of a few answers nobody may have come back to the device before it was killed. */
+    assert_true(exact ? kills->from_device == 0 : kills->from_device > 0 || kills->checked < CHECKED_MIN);
     /* Without --exact a text may differ, and all that follow it in its talk: only of many talks a part says something. */
     if (exact || kills->checked >= CHECKED_MIN)
         assert_true(kills->other * SAME_PART <= kills->checked);
