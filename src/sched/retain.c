@@ -145,6 +145,20 @@ static bool is_junction(const struct job *job)
     return false;
 }
 
+/* A prompt without marks (a raw completion, text around a cursor) may be left anywhere. Where half of it is left, a quarter, an eighth, in whole chunks:
+ * whoever leaves it computes about twice what is new to it at most. */
+static bool is_halfway(const struct job *job)
+{
+    uint32_t chunk = job->sched->facts->chunk;
+
+    if (job->gen->marks_count > 0 || job->done % chunk != 0)
+        return false;
+    for (uint32_t rest = job->target / 2; rest >= chunk; rest /= 2)
+        if ((job->target - rest) / chunk * chunk == job->done)
+            return true;
+    return false;
+}
+
 static bool is_place_for_snapshot(const struct job *job, uint32_t kept)
 {
     return !job->sched->cuttable && kept == job->done && kept > 0;
@@ -152,16 +166,17 @@ static bool is_place_for_snapshot(const struct job *job, uint32_t kept)
 
 void retain_on_the_way(struct job *job)
 {
-    uint32_t kept = kept_length(job);
+    uint32_t kept = kept_length(job), ahead = job->hints.junction;
 
     if (!job->writes || kept == 0)
         return;
-    if (is_junction(job))
+    if (is_junction(job) || is_halfway(job))
         job->hints.junction = kept;
     if (is_place_for_snapshot(job, kept))
         store(job, kept, true, false);
     else if (job->sched->cuttable && kept >= job->stored + SCHED_STORE_EVERY)
         store(job, kept, false, false);
+    job->hints.junction = MAX(job->hints.junction, ahead); /* of the plan: still to come */
 }
 
 void retain_all(struct job *job)

@@ -331,21 +331,29 @@ static void test_ends_leave(void **state)
     sched_kit_close(&kit);
 }
 
-/* Two at the same time: the scheduler is held in the answer of a third, which is in nobody's way, until both are asked for. */
+/* Two at the same time: the scheduler is held in the start of a third, which is in nobody's way, until both are asked for. */
 static void run_together(struct sched_kit *kit, struct kit_gen *one, struct kit_gen *two, uint32_t seed)
 {
     static struct kit_gen third;
+    sem_t holds, go;
 
+    sem_init(&holds, 0, 0);
+    sem_init(&go, 0, 0);
     kit_gen_init(&third, kit, seed, 4, ANSWER);
-    lock_enter(&third.lock);
+    third.holds = &holds;
+    third.go = &go;
     kit_gen_submit(kit, &third);
+    while (sem_wait(&holds) != 0)
+        ;
     kit_gen_submit(kit, one);
     kit_gen_submit(kit, two);
-    lock_leave(&third.lock);
+    sem_post(&go);
     kit_gen_wait(&third);
     kit_gen_wait(one);
     kit_gen_wait(two);
     kit_gen_fini(&third);
+    sem_destroy(&holds);
+    sem_destroy(&go);
 }
 
 /* Who was asked for already finds his own, although another one begins before him. */

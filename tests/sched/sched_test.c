@@ -824,7 +824,38 @@ static void test_models(void **state)
     on_model("qwen35");
 }
 
-TEST_SUITE(TEST(test_a_again), TEST(test_turns), TEST(test_i1_i96_four_branches_compute_once),
+/* A prompt without marks that is left in the middle, on kinds that cannot be cut: about twice what is new is computed, and the place itself is
+ * found by the next one. */
+static void test_prompts_without_marks(void **state)
+{
+    enum { ALL = 16 * CHUNK, ANSWER = 4 };
+    static const uint32_t left_at[] = {ALL / 2 + 5, ALL - ALL / 4 + 5, ALL - ALL / 8 - 1, ALL - CHUNK + 1};
+    struct engine_fake_options fake = fake_of(FULL | RECURRENT);
+    static struct kit_gen gen, other;
+    struct sched_kit kit;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(left_at); i++) {
+        sched_kit_open(&kit, &fake, RAM, NULL);
+        kit_gen_init(&gen, &kit, 1, ALL, ANSWER);
+        gen.gen.marks_count = 0;
+        kit_gen_run(&kit, &gen);
+        for (uint32_t seed = 2; seed <= 3; seed++) {
+            kit_gen_init(&other, &kit, 1, ALL, ANSWER);
+            other.gen.marks_count = 0;
+            kit_gen_change(&other, &kit, seed, left_at[i]);
+            kit_gen_run(&kit, &other);
+            uint32_t new = ALL - left_at[i];
+            assert_true(other.result.usage.computed <= (seed == 2 ? 2 * new : new) + CHUNK);
+            expect_as_cold(&fake, &other, false);
+            kit_gen_fini(&other);
+        }
+        kit_gen_fini(&gen);
+        sched_kit_close(&kit);
+    }
+}
+
+TEST_SUITE(TEST(test_a_again), TEST(test_prompts_without_marks), TEST(test_turns), TEST(test_i1_i96_four_branches_compute_once),
            TEST(test_i110_exact_is_bit_identical), TEST(test_ends),
            TEST(test_i95_i109_cancel_in_every_step), TEST(test_cancel_while_queued),
            TEST(test_i100_more_tenants_than_accounts),

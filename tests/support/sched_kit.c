@@ -79,6 +79,11 @@ static void on_started(void *arg, const struct gen_usage *usage)
 
     gen->started++;
     gen->first_usage = *usage;
+    if (gen->holds != NULL) {
+        sem_post(gen->holds);
+        while (sem_wait(gen->go) != 0) /* by a signal */
+            ;
+    }
 }
 
 static void add_text(struct kit_gen *gen, struct str text)

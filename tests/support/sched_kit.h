@@ -8,6 +8,7 @@
 
 #include <hearth/hearth.h>
 
+#include <semaphore.h>
 #include <stdbool.h>
 
 #include "base/lock.h"
@@ -41,6 +42,7 @@ struct kit_gen {
     size_t text_len;
     size_t enough; /* tokens after which the sink wants no more; 0 = never */
     struct kit_gen *cancel; /* is cancelled when the first token comes */
+    sem_t *holds, *go;      /* when it starts, the scheduler says `holds` and waits for `go`; NULL = it does not */
 };
 
 /* `options` may be NULL; engine, clock and parking (on, unless exact) are filled in. ram_bytes 0: no cache. */
