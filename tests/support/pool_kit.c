@@ -33,13 +33,23 @@ static enum err inspect(const struct pool_spec *spec, bool quick, struct model_f
     return ERR_OK;
 }
 
-static enum err stand_at_gate(struct pool_kit *kit, bool warm)
+/* At the end, as in a real load, whoever wants it to end is heard meanwhile. */
+static enum err stand_at_gate(struct pool_kit *kit, bool warm, bool (*progress)(float done, void *arg), void *progress_arg)
 {
+    enum { LOOK_MS = 1 };
+    bool go_on = true;
+
     lock_enter(&kit->lock);
     kit->at_gate++;
     cond_broadcast(&kit->changed);
-    while (kit->gate_closed)
+    while (kit->gate_closed && !kit->ending)
         cond_wait(&kit->changed, &kit->lock);
+    while (kit->gate_closed && go_on) {
+        (void)!cond_wait_until(&kit->changed, &kit->lock, clock_mono_ns(clock_real()) + LOOK_MS * NS_PER_MS);
+        lock_leave(&kit->lock);
+        go_on = progress(0.25F, progress_arg);
+        lock_enter(&kit->lock);
+    }
     kit->at_gate--;
     kit->loads++;
     kit->warm_loads += warm;
@@ -58,7 +68,7 @@ static enum err load(const struct pool_spec *spec, bool warm, bool (*progress)(f
 
     if (!progress(0.25F, progress_arg))
         return err_set(info, ERR_CANCELLED, "cancelled");
-    TRY(stand_at_gate(kit, warm));
+    TRY(stand_at_gate(kit, warm, progress, progress_arg));
     if (!progress(0.5F, progress_arg))
         return err_set(info, ERR_CANCELLED, "cancelled");
     TRY(engine_fake_create(&options.engine, &fake, info));
@@ -89,7 +99,10 @@ void pool_kit_open(struct pool_kit *kit, const struct pool_options *options, siz
 
 void pool_kit_close(struct pool_kit *kit)
 {
-    pool_kit_set_gate(kit, false);
+    lock_enter(&kit->lock);
+    kit->ending = true;
+    cond_broadcast(&kit->changed);
+    lock_leave(&kit->lock);
     pool_destroy(&kit->pool);
     hearth_close(&kit->cache);
     cond_fini(&kit->changed);

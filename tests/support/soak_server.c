@@ -26,6 +26,19 @@ enum { HARMED_MAX = 4096, DU_BLOCK = 512 };
 
 /* ---- servers ---- */
 
+/* A pinned model is loaded at once, but not before the server listens: until then it has fewer threads and less memory. */
+static void wait_for_hybrid(const struct serve_proc *proc)
+{
+    for (unsigned waited_ms = 0;; serve_proc_pause(proc, &waited_ms, "the second model")) {
+        struct http_answer answer;
+        serve_proc_ask(proc, "GET", "/v1/models/hybrid", NULL, &answer);
+        bool ready = strstr(buf_str(&answer.body), "\"state\":\"ready\"") != NULL;
+        http_answer_fini(&answer);
+        if (ready)
+            return;
+    }
+}
+
 void soak_server_start(struct serve_proc *proc, const char *args)
 {
     char all[sizeof(proc->args)];
@@ -33,6 +46,7 @@ void soak_server_start(struct serve_proc *proc, const char *args)
     snprintf(all, sizeof(all), "-m hybrid=%s " COMMON " %s", test_model("qwen35"), args);
     serve_proc_start(proc, "qwen3", all);
     proc->headers = "Authorization: Bearer key-root\r\n";
+    wait_for_hybrid(proc);
 }
 
 void soak_reference_start(struct serve_proc *proc)
