@@ -72,7 +72,7 @@ test_peer() {
     bench peer -m m.gguf --other-model m.gguf -t 1 --size 300 --rounds 1 --csv t.csv
     expect_status 0
     if grep -q '^skipped: there is no llama-server' "$scratch/out"; then skip 'there is no llama-server here: make peer'; fi
-    [ "$(grep -vc '^#' t.csv)" = 12 ] || fail "$(cat t.csv)"
+    [ "$(grep -vc '^#' t.csv)" = 13 ] || fail "$(cat t.csv)"
     left_nothing
 }
 
