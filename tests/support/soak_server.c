@@ -26,17 +26,29 @@ enum { HARMED_MAX = 4096, DU_BLOCK = 512 };
 
 /* ---- servers ---- */
 
-/* A pinned model is loaded at once, but not before the server listens: until then it has fewer threads and less memory. */
-static void wait_for_hybrid(const struct serve_proc *proc)
+/* One is loaded when it is first wanted, and the pinned one not before the server listens: until then there are fewer threads and less memory. */
+static void wait_for_model(const struct serve_proc *proc, const char *path)
 {
-    for (unsigned waited_ms = 0;; serve_proc_pause(proc, &waited_ms, "the second model")) {
+    for (unsigned waited_ms = 0;; serve_proc_pause(proc, &waited_ms, path)) {
         struct http_answer answer;
-        serve_proc_ask(proc, "GET", "/v1/models/hybrid", NULL, &answer);
+        serve_proc_ask(proc, "GET", path, NULL, &answer);
         bool ready = strstr(buf_str(&answer.body), "\"state\":\"ready\"") != NULL;
         http_answer_fini(&answer);
         if (ready)
             return;
     }
+}
+
+static void load_models(const struct serve_proc *proc)
+{
+    struct http_answer answer;
+
+    serve_proc_ask(proc, "POST", "/v1/models/dense/load", "{}", &answer);
+    if (answer.status / 100 != 2)
+        fail_msg("status %d: %s", answer.status, buf_str(&answer.body));
+    http_answer_fini(&answer);
+    wait_for_model(proc, "/v1/models/dense");
+    wait_for_model(proc, "/v1/models/hybrid");
 }
 
 void soak_server_start(struct serve_proc *proc, const char *args)
@@ -46,7 +58,7 @@ void soak_server_start(struct serve_proc *proc, const char *args)
     snprintf(all, sizeof(all), "-m hybrid=%s " COMMON " %s", test_model("qwen35"), args);
     serve_proc_start(proc, "qwen3", all);
     proc->headers = "Authorization: Bearer key-root\r\n";
-    wait_for_hybrid(proc);
+    load_models(proc);
 }
 
 void soak_reference_start(struct serve_proc *proc)
