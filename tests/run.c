@@ -5,7 +5,7 @@
  * time, in a process group that is killed when the time is up. A crash, a hang or a leak therefore costs one test, not the
  * suite. One line is printed per suite, the whole output of every failed test, and at the end
  *
- *     N passed, M failed[, K skipped]
+ *     N passed, M failed
  *
  * The exit status is 0 when nothing failed and something ran.
  */
@@ -279,11 +279,8 @@ static int summarise(const struct suite *suites, int count, double seconds)
         failed += suites[i].failed;
         skipped += suites[i].skipped;
     }
-    printf("%d suites, %d tests, %.1f s\n", count, tests_count, seconds);
-    printf("%d passed, %d failed", passed, failed);
-    if (skipped)
-        printf(", %d skipped", skipped);
-    printf("\n");
+    printf("%d suites, %d tests, %d skipped, %.1f s\n", count, tests_count, skipped, seconds);
+    printf("%d passed, %d failed\n", passed, failed);
     return failed == 0 && passed > 0 ? 0 : 1;
 }
 
