@@ -451,6 +451,17 @@ static bool make_room(struct pages *pages)
     return arena != NULL;
 }
 
+/* What the allocator answered to `bytes` that are counted as coming: an arena, or NULL. */
+static void arrive_locked(struct pages *pages, struct arena *arena, uint64_t bytes) REQUIRES(pages->lock)
+{
+    lock_assert_held(&pages->lock);
+    pages->bytes_coming -= bytes;
+    if (arena != NULL)
+        add_arena_locked(pages, arena);
+    else
+        pages->bytes_held -= bytes;
+}
+
 /* An extent in a new arena of `bytes`, which are counted as coming already; NULL when the allocator has none. */
 static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, uint64_t count)
 {
@@ -458,14 +469,11 @@ static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, u
     struct extent *extent = NULL;
 
     lock_enter(&pages->lock);
-    pages->bytes_coming -= bytes;
+    arrive_locked(pages, arena, bytes);
     if (arena != NULL) {
         pages->bytes_ahead = MAX(pages->options.arena_bytes, MIN(bytes, AHEAD_BYTES_MAX));
-        add_arena_locked(pages, arena);
         extent = take_fit_locked(pages, count);
         assert(extent != NULL);
-    } else {
-        pages->bytes_held -= bytes;
     }
     lock_leave(&pages->lock);
     return extent;
@@ -500,11 +508,7 @@ static bool add_ahead(struct pages *pages, uint64_t bytes)
     if (arena != NULL)
         touch(arena);
     lock_enter(&pages->lock);
-    pages->bytes_coming -= bytes;
-    if (arena != NULL)
-        add_arena_locked(pages, arena);
-    else
-        pages->bytes_held -= bytes;
+    arrive_locked(pages, arena, bytes);
     lock_leave(&pages->lock);
     give_back_surplus(pages); /* another one may be empty by now, or the limit lower */
     return arena != NULL;
@@ -587,8 +591,8 @@ struct pages *pages_create(const struct pages_options *options)
     list_init(&pages->blank);
     map_init(&pages->used);
     cond_init(&pages->wanted);
-    if (options->ahead && thread_start(&pages->thread, "pages", keep_ahead, pages, NULL) != ERR_OK)
-        pages->options.ahead = false; /* whoever stores waits for the pages then */
+    if (options->ahead) /* where there is no thread, whoever stores waits for the pages */
+        (void)!thread_start(&pages->thread, "pages", keep_ahead, pages, NULL);
     return pages;
 }
 
