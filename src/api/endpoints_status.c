@@ -15,6 +15,7 @@
 #include "api/stats_compat.h"
 #include "api/usage.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/metric.h"
 #include "models/pool.h"
@@ -133,6 +134,14 @@ static void write_model_numbers(struct api *api, struct pool *pool, struct buf *
                        pool_view(pool, 0, &view) ? view.name : "", out);
 }
 
+static void write_log_numbers(const struct log *log, struct buf *out)
+{
+    static const struct metric_alias dropped = {
+        "hearth_log_dropped_total", "Log lines dropped because the reader of standard error is too slow.", ""};
+
+    (void)metric_render_number(&dropped, METRIC_COUNTER, (double)log_lines_dropped(log), out);
+}
+
 void endpoint_metrics(const struct visit *visit)
 {
     struct api *api = visit->api;
@@ -147,6 +156,7 @@ void endpoint_metrics(const struct visit *visit)
     (void)metric_render(api->metrics, &body);
     if (api->http_metrics)
         (void)metric_render(api->http_metrics, &body);
+    write_log_numbers(api->options.log, &body);
     write_model_numbers(api, api_pool(api, &error), &body);
     if (api->options.cache) {
         hearth_get_stats(api->options.cache, NULL, &stats);

@@ -274,6 +274,12 @@ void thread_join(struct thread *thread)
     thread->started = false;
 }
 
+void thread_detach(struct thread *thread)
+{
+    must(pthread_detach(thread->id), "pthread_detach");
+    thread->started = false;
+}
+
 void thread_set_background(void)
 {
 #ifdef __linux__

@@ -86,6 +86,8 @@ enum err thread_start(struct thread *thread, const char *name, void (*fn)(void *
                       struct errinfo *info) NODISCARD;
 /* Waits until fn returned; a no-op when it was not started. */
 void thread_join(struct thread *thread);
+/* Never to be joined: for a thread that hangs in a call which cannot be called off. */
+void thread_detach(struct thread *thread);
 /* The calling thread gives way to others from now on: for work that nobody waits for. Where the system knows no such thing for one thread
  * alone, nothing changes. It may still hold a lock when it has to give way, so that it must hold locks for moments only. */
 void thread_set_background(void);

@@ -1,5 +1,5 @@
 /*
- * log.c: rate limit under the lock, formatting on the caller's stack, one write(2).
+ * log.c: rate limit under the lock, formatting on the caller's stack, one write(2): by the caller, or by the log's own thread.
  *
  * A line is at most PIPE_BUF bytes, the size up to which the kernel promises that writes to a pipe do not mix. What does not
  * fit is left out, value by value, and the line ends with cut=true; it is valid JSON in any case:
@@ -11,7 +11,11 @@
  * It is bounded whatever is logged; a message that was pushed out starts with a fresh burst, which errs on the side of
  * saying too much.
  *
- * Not done here: opening, rotating or buffering files (that is for whoever reads our stderr); ignoring SIGPIPE (the main
+ * THE QUEUE of a log with a writer is a ring of bytes. A line ends with its only \n, so the writer needs no lengths. Only the writer ever
+ * waits for the descriptor. A write(2) that never returns cannot be called off: log_destroy then leaves the log to its thread, which frees it
+ * if the write does return, and ends with the process otherwise.
+ *
+ * Not done here: opening or rotating files (that is for whoever reads our stderr); ignoring SIGPIPE (the main
  * program does); locales (nobody calls setlocale, so %g writes a point).
  */
 #include "base/log.h"
@@ -42,6 +46,8 @@ enum {
     CODE_INVALID = -1,   /* a byte that is not UTF-8 */
 };
 
+static_assert(PIPE_BUF <= LOG_QUEUE_BYTES_MIN, "every line fits into an empty queue");
+
 struct rate {
     const char *tag; /* NULL: the slot is free */
     const char *message;
@@ -60,6 +66,17 @@ struct log {
     struct rate rates[RATE_SLOTS]; /* GUARDED_BY(lock) */
     struct log_line kept[KEPT_LINES]; /* GUARDED_BY(lock); number n is at n % KEPT_LINES */
     uint64_t kept_count;              /* GUARDED_BY(lock) */
+    /* The queue; ring NULL: there is no writer. */
+    struct thread writer;
+    char *ring;
+    size_t ring_size;
+    size_t ring_at, ring_len; /* GUARDED_BY(lock): the oldest byte, and how many */
+    uint64_t untold;          /* GUARDED_BY(lock): dropped since the last line that said so */
+    bool ending, ended;       /* GUARDED_BY(lock): log_destroy was called; the writer is through */
+    bool abandoned;           /* GUARDED_BY(lock): the writer frees the log */
+    struct cond more;         /* for the writer: a line, or the end */
+    struct cond through;      /* for log_destroy: ended */
+    _Atomic uint64_t dropped;
 };
 
 struct line {
@@ -368,6 +385,148 @@ static bool admit(struct log *log, const char *tag, const char *message, uint64_
     return admitted;
 }
 
+/* Warnings and errors stay for a while. */
+static void keep(struct log *log, enum log_level level, const char *tag, const char *message,
+                 const char *fields, size_t fields_len)
+{
+    struct log_line *line;
+
+    if (level < LOG_LEVEL_WARN)
+        return;
+    lock_enter(&log->lock);
+    line = &log->kept[++log->kept_count % KEPT_LINES];
+    line->number = log->kept_count;
+    line->wall_ns = clock_wall_ns(log->options.clock);
+    line->level = level;
+    line->tag = tag;
+    snprintf(line->text, sizeof(line->text), "%s%.*s", message, (int)fields_len, fields);
+    lock_leave(&log->lock);
+}
+
+static void compose(struct log *log, enum log_level level, const char *tag, const char *message,
+                    const struct log_field *fields, uint64_t suppressed, struct line *line)
+{
+    line->text[0] = '\n';
+    line->len = 1;
+    line->limit = sizeof(line->text) - TAIL_BYTES_MAX;
+    line->format = log->options.format;
+    line->cut = false;
+    if (line->format == LOG_FORMAT_JSON)
+        put_head_json(line, log, level, tag, message);
+    else
+        put_head_text(line, log, level, tag, message);
+    size_t head_len = line->len;
+    for (; fields->type != LOG_TYPE_END; fields++)
+        put_field(line, fields);
+    keep(log, level, tag, message, line->text + head_len, line->len - head_len);
+    put_tail(line, suppressed);
+}
+
+/* ---- the queue and its writer ---- */
+
+static void enqueue(struct log *log, const struct line *line)
+{
+    const char *text = line->text + 1; /* whether the last line broke off is known to the writer only */
+    size_t len = line->len - 1;
+
+    lock_enter(&log->lock);
+    if (len <= log->ring_size - log->ring_len) {
+        size_t to = (log->ring_at + log->ring_len) % log->ring_size;
+        size_t first = MIN(len, log->ring_size - to);
+        memcpy(log->ring + to, text, first);
+        memcpy(log->ring, text + first, len - first);
+        log->ring_len += len;
+        cond_signal(&log->more);
+    } else {
+        log->untold++;
+        atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed); /* a mere counter */
+    }
+    lock_leave(&log->lock);
+}
+
+static void take_line_locked(struct log *log, struct line *line) REQUIRES(&log->lock)
+{
+    line->text[0] = '\n';
+    line->len = 1;
+    do {
+        assert(log->ring_len > 0 && line->len < sizeof(line->text));
+        line->text[line->len++] = log->ring[log->ring_at];
+        log->ring_at = (log->ring_at + 1) % log->ring_size;
+        log->ring_len--;
+    } while (line->text[line->len - 1] != '\n');
+}
+
+/* Waits for the next line; or *untold is how many were dropped, which is said once half of the queue is free again. False: the end. */
+static bool await_line(struct log *log, struct line *line, uint64_t *untold)
+{
+    lock_enter(&log->lock);
+    while (log->ring_len == 0 && log->untold == 0 && !log->ending)
+        cond_wait(&log->more, &log->lock);
+    bool found = log->ring_len > 0 || log->untold > 0;
+    *untold = log->ring_len <= log->ring_size / 2 ? log->untold : 0;
+    log->untold -= *untold;
+    if (found && *untold == 0)
+        take_line_locked(log, line);
+    lock_leave(&log->lock);
+    return found;
+}
+
+static void free_log(struct log *log)
+{
+    if (log->ring != NULL) {
+        cond_fini(&log->more);
+        cond_fini(&log->through);
+        mem_free(log->ring);
+    }
+    lock_fini(&log->lock);
+    mem_free(log);
+}
+
+static void run_writer(void *arg)
+{
+    struct log *log = arg;
+    struct line line;
+    uint64_t untold;
+
+    while (await_line(log, &line, &untold)) {
+        char text[128];
+
+        snprintf(text, sizeof(text),
+                 "%" PRIu64 " log lines were dropped: the reader of standard error is too slow", untold);
+        if (untold > 0)
+            compose(log, LOG_LEVEL_WARN, "log", text, LOG_FIELDS(), 0, &line);
+        write_line(log, &line);
+    }
+    lock_enter(&log->lock);
+    log->ended = true;
+    cond_signal(&log->through);
+    bool abandoned = log->abandoned;
+    lock_leave(&log->lock);
+    if (abandoned)
+        free_log(log);
+}
+
+/* False: it is stuck in a write, and the log is its own from now on. */
+static bool stop_writer(struct log *log)
+{
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), LOG_FLUSH_MS * NS_PER_MS);
+
+    lock_enter(&log->lock);
+    log->ending = true;
+    cond_signal(&log->more);
+    while (!log->ended && cond_wait_until(&log->through, &log->lock, deadline_ns))
+        ;
+    bool ended = log->ended;
+    log->abandoned = !ended;
+    struct thread writer = log->writer; /* an abandoned log may be gone as soon as the lock is left */
+    lock_leave(&log->lock);
+    if (ended)
+        thread_join(&writer);
+    else
+        thread_detach(&writer);
+    return ended;
+}
+
 /* ---- public ---- */
 
 struct log *log_create(const struct log_options *options)
@@ -383,11 +542,27 @@ struct log *log_create(const struct log_options *options)
 
 void log_destroy(struct log **log)
 {
-    if (*log == NULL)
-        return;
-    lock_fini(&(*log)->lock);
-    mem_free(*log);
+    if (*log != NULL && ((*log)->ring == NULL || stop_writer(*log)))
+        free_log(*log);
     *log = NULL;
+}
+
+enum err log_start_writer(struct log *log, size_t bytes, struct errinfo *info)
+{
+    assert(log->ring == NULL && bytes >= LOG_QUEUE_BYTES_MIN);
+    char *ring = mem_alloc(bytes);
+    cond_init(&log->more);
+    cond_init(&log->through);
+    log->ring = ring;
+    log->ring_size = bytes;
+    enum err err = thread_start(&log->writer, "log", run_writer, log, info);
+    if (err != ERR_OK) {
+        log->ring = NULL;
+        cond_fini(&log->more);
+        cond_fini(&log->through);
+        mem_free(ring);
+    }
+    return err;
 }
 
 bool log_enabled(const struct log *log, enum log_level level)
@@ -406,24 +581,6 @@ void log_set_level(struct log *log, enum log_level level)
 {
     assert(level <= LOG_LEVEL_OFF);
     atomic_store_explicit(&log->level, (int)level, memory_order_relaxed);
-}
-
-/* Warnings and errors stay for a while. */
-static void keep(struct log *log, enum log_level level, const char *tag, const char *message,
-                 const char *fields, size_t fields_len)
-{
-    struct log_line *line;
-
-    if (level < LOG_LEVEL_WARN)
-        return;
-    lock_enter(&log->lock);
-    line = &log->kept[++log->kept_count % KEPT_LINES];
-    line->number = log->kept_count;
-    line->wall_ns = clock_wall_ns(log->options.clock);
-    line->level = level;
-    line->tag = tag;
-    snprintf(line->text, sizeof(line->text), "%s%.*s", message, (int)fields_len, fields);
-    lock_leave(&log->lock);
 }
 
 size_t log_read(struct log *log, uint64_t after, struct log_line *lines, size_t max)
@@ -447,21 +604,11 @@ static void write_event(struct log *log, enum log_level level, const char *tag, 
     int errno_before = errno; /* "it failed" is often logged before errno is looked at */
     struct line line;
 
-    line.text[0] = '\n';
-    line.len = 1;
-    line.limit = sizeof(line.text) - TAIL_BYTES_MAX;
-    line.format = log->options.format;
-    line.cut = false;
-    if (line.format == LOG_FORMAT_JSON)
-        put_head_json(&line, log, level, tag, message);
+    compose(log, level, tag, message, fields, suppressed, &line);
+    if (log->ring != NULL)
+        enqueue(log, &line);
     else
-        put_head_text(&line, log, level, tag, message);
-    size_t head_len = line.len;
-    for (; fields->type != LOG_TYPE_END; fields++)
-        put_field(&line, fields);
-    keep(log, level, tag, message, line.text + head_len, line.len - head_len);
-    put_tail(&line, suppressed);
-    write_line(log, &line);
+        write_line(log, &line);
     errno = errno_before;
 }
 
@@ -490,6 +637,11 @@ void log_text(struct log *log, enum log_level level, const char *tag, const char
 uint64_t log_lines_lost(const struct log *log)
 {
     return atomic_load_explicit(&log->lost, memory_order_relaxed);
+}
+
+uint64_t log_lines_dropped(const struct log *log)
+{
+    return log != NULL ? atomic_load_explicit(&log->dropped, memory_order_relaxed) : 0;
 }
 
 uint64_t log_lines_suppressed(const struct log *log)

@@ -15,6 +15,9 @@
  * '=', backslashes, control characters or invalid UTF-8; in JSON, invalid bytes become U+FFFD and NaN becomes null. Nothing
  * here fails the caller or changes errno; lines that could not be written are counted. SIGPIPE is the program's business.
  *
+ * A reader of the descriptor that stalls stops the thread that logs. A server calls log_start_writer: from then on lines go into a bounded
+ * queue, and one thread writes them, in their order. When the queue is full, lines are dropped and counted, and a line says so later.
+ *
  * Threads: any. The formatting happens outside the lock (rank LOCK_RANK_LOG).
  */
 #ifndef HEARTH_BASE_LOG_H
@@ -25,6 +28,7 @@
 #include <stdint.h>
 
 #include "base/attr.h"
+#include "base/err.h"
 
 struct clock;
 
@@ -64,7 +68,14 @@ struct log_options {
 struct log;
 
 struct log *log_create(const struct log_options *options);
+/* With a writer: waits until the queue is written, at most LOG_FLUSH_MS in all; a reader that still stalls then loses the rest. */
 void log_destroy(struct log **log);
+
+enum { LOG_QUEUE_BYTES_MIN = 4096, LOG_FLUSH_MS = 1000 };
+
+/* Lines are written by a thread of the log from now on; `bytes` (LOG_QUEUE_BYTES_MIN or more) may be queued. Called once, while no other thread uses
+ * the log. ERR_LIMIT when the system gives no thread: then everything stays as it was. A child of fork must not use such a log. */
+enum err log_start_writer(struct log *log, size_t bytes, struct errinfo *info) NODISCARD;
 
 bool log_enabled(const struct log *log, enum log_level level);
 enum log_level log_get_level(const struct log *log);
@@ -93,6 +104,7 @@ struct log_line {
 size_t log_read(struct log *log, uint64_t after, struct log_line *lines, size_t max);
 
 uint64_t log_lines_lost(const struct log *log);       /* could not be written */
+uint64_t log_lines_dropped(const struct log *log);    /* the queue was full; log may be NULL: 0 */
 uint64_t log_lines_suppressed(const struct log *log); /* over the rate limit */
 
 const char *log_level_name(enum log_level level);

@@ -7,12 +7,13 @@
  *
  * A bar that is wider than the terminal would wrap, and the next \r would not get back to its start; so parts are left out
  * until it fits. Nothing is drawn by a timer or another thread: what does not call progress_update stands still, which is the
- * truth. A failed write is nobody's problem here.
+ * truth. A failed write is nobody's problem here, and what a slow reader has no room for is left out.
  */
 #include "base/progress.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,11 +80,19 @@ static void copy_label(char out[LABEL_BYTES_MAX + 1], const char *label)
     out[len] = '\0';
 }
 
+/* A bar is not worth waiting for: a reader that stalls must not stop the work that the bar is about. */
+static bool has_room(int fd)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLOUT};
+
+    return poll(&poll_fd, 1, 0) != 0; /* what is wrong with it, the write finds */
+}
+
 static void write_text(const struct progress *progress, const char *text)
 {
     size_t len = strlen(text);
 
-    while (len > 0) {
+    while (len > 0 && has_room(progress->fd)) {
         ssize_t put = write(progress->fd, text, len);
         if (put < 0 && errno == EINTR)
             continue;

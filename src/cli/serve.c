@@ -96,6 +96,8 @@ static const struct option_desc options_table[] = {
      .help = "Connections at a time; more are told to come back."},
     {"connections-per-address", 0, OPTION_UINT, AT(connections_per_address), .value = "N", .initial = "256",
      .min = 1, .max = 1u << 20, .help = "Of them, those from one address; local sockets are not counted."},
+    {"log-queue", 0, OPTION_SIZE, AT(log_queue), .value = "SIZE", .initial = "1MiB", .min = LOG_QUEUE_BYTES_MIN,
+     .max = 1u << 30, .help = "Log lines that may wait for a slow reader of standard error; more are dropped and counted."},
     {"drain", 0, OPTION_DURATION, AT(drain_ns), .value = "TIME", .initial = "30s",
      .help = "How long running answers may go on after SIGTERM."},
     {"ram-cache", 0, OPTION_SIZE, AT(ram_bytes), .value = "SIZE", .alias = "cram", .group = "Cache",
@@ -445,6 +447,16 @@ static enum cli_exit open_all(struct server *server)
     return open_models(server);
 }
 
+/* A stalled reader of standard error must not stop the engine. */
+static void start_log_writer(struct cli *cli, const struct serve_options *options)
+{
+    struct errinfo info = {0};
+
+    if (log_start_writer(cli->log, options->log_queue, &info) != ERR_OK)
+        LOG_WARN(cli->log, "serve", "the log has no thread; a stalled reader of it would stop the server",
+                 LOG_STR("reason", info.text));
+}
+
 static enum cli_exit run(struct cli *cli, const void *options)
 {
     struct server server = {.cli = cli, .options = options, .store = {.dir = FILE_NO}};
@@ -458,6 +470,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
     sigaddset(&server.signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &server.signals, &server.signals_before);
     signal(SIGPIPE, SIG_IGN); /* a client that leaves is no reason to die */
+    start_log_writer(cli, server.options);
     if (server.options->drill != DRILL_NONE)
         LOG_WARN(cli->log, "serve", "a fault is practised: not for use",
                  LOG_STR("fault", drill_names[server.options->drill]));

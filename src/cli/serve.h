@@ -63,7 +63,7 @@ struct serve_options {
     struct option_list metrics_compat; /* names of stats_compat.h */
     uint64_t queue, workers;
     uint64_t connections, connections_per_address;
-    uint64_t drain_ns;
+    uint64_t log_queue, drain_ns;
     double temperature, top_p, min_p;
     int64_t top_k;
     int drill; /* enum drill; for `hearth qa --prove` alone */

@@ -621,6 +621,114 @@ static void test_interrupted_and_short_writes_go_on(void **state)
     close(streams[1]);
 }
 
+/* ---- the queue ---- */
+
+static struct log *create_queued(int fd, size_t bytes)
+{
+    struct log_options options = {.fd = fd, .clock = fake_clock};
+    struct log *log = log_create(&options);
+
+    assert_ok(log_start_writer(log, bytes, NULL));
+    return log;
+}
+
+/* The reader comes late; the end waits for it. */
+static void test_queued_lines_are_whole_and_in_order(void **state)
+{
+    struct log *log = create_queued(sockets[1], 1 << 16);
+    char expected[100];
+
+    (void)state;
+    errno = EXDEV;
+    for (int i = 0; i < 100; i++)
+        LOG_INFO(log, "a", "numbered", LOG_INT("line", i));
+    assert_int_equal(errno, EXDEV);
+    log_destroy(&log);
+    for (int i = 0; i < 100; i++) {
+        snprintf(expected, sizeof(expected), TIME_TEXT " info  [a] numbered line=%d", i);
+        expect_line(expected);
+    }
+    assert_null(next_line());
+}
+
+/* One page, full. */
+static void open_full_pipe(int pipes[2])
+{
+    static const char junk[4096];
+
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    assert_true(fcntl(pipes[1], F_SETPIPE_SZ, 4096) >= 4096);
+    assert_int_equal(write(pipes[1], junk, sizeof(junk)), sizeof(junk));
+}
+
+/* Reads up to the text, which is the last of all. */
+static void read_until(int fd, struct buf *text, const char *last)
+{
+    while (strstr(buf_str(text), last) == NULL) {
+        char *to = buf_reserve(text, 4096);
+        ssize_t len = read(fd, to, 4096);
+        assert_true(len > 0);
+        for (ssize_t i = 0; i < len; i++)
+            to[i] = to[i] != '\0' ? to[i] : '\n';
+        buf_commit(text, (size_t)len);
+    }
+}
+
+static void test_a_full_queue_drops_and_says_so(void **state)
+{
+    enum { LINES = 1000 };
+    char line[100];
+    struct buf text;
+    int pipes[2], kept = 0;
+
+    (void)state;
+    open_full_pipe(pipes);
+    struct log *log = create_queued(pipes[1], 8192);
+    for (int i = 0; i < LINES; i++)
+        LOG_INFO(log, "a", "numbered", LOG_INT("line", i));
+    uint64_t dropped = log_lines_dropped(log);
+    assert_true(dropped > LINES / 2 && dropped < LINES);
+    buf_init(&text, 1 << 20);
+    read_until(pipes[0], &text, "log lines were dropped");
+    LOG_INFO(log, "a", "the end");
+    read_until(pipes[0], &text, "the end");
+    assert_int_equal(log_lines_dropped(log), dropped);
+    snprintf(line, sizeof(line), " warn  [log] %d log lines were dropped: the reader of standard error is too slow\n",
+             (int)dropped);
+    assert_non_null(strstr(buf_str(&text), line));
+    const char *at = buf_str(&text);
+    for (;; kept++, at++) { /* those that came first are the ones that were kept */
+        snprintf(line, sizeof(line), "\n" TIME_TEXT " info  [a] numbered line=%d\n", kept);
+        const char *next = strstr(at, line);
+        if (next == NULL)
+            break;
+        at = next;
+    }
+    assert_int_equal(kept + (int)dropped, LINES);
+    buf_fini(&text);
+    log_destroy(&log);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+/* The end does not wait for ever; a reader that comes back later finds the thread alive and the log not freed under it. */
+static void test_the_end_leaves_a_reader_that_stalls(void **state)
+{
+    struct buf text;
+    int pipes[2];
+
+    (void)state;
+    open_full_pipe(pipes);
+    struct log *log = create_queued(pipes[1], LOG_QUEUE_BYTES_MIN);
+    LOG_INFO(log, "a", "never read in time");
+    log_destroy(&log);
+    assert_null(log);
+    buf_init(&text, 1 << 16);
+    read_until(pipes[0], &text, "never read in time");
+    buf_fini(&text);
+    close(pipes[0]); /* the other end stays open: the thread may not have returned from its write yet */
+}
+
 /* ---- threads ---- */
 
 enum { WRITERS = 4, LINES_EACH = 200 };
@@ -680,6 +788,17 @@ static void test_lines_of_threads_do_not_mix(void **state)
     log_set_level(log, LOG_LEVEL_INFO);
     assert_int_equal(write_from_threads(log), WRITERS * LINES_EACH);
     assert_int_equal(log_lines_lost(log), 0);
+    log_destroy(&log);
+}
+
+static void test_lines_of_threads_do_not_mix_in_the_queue(void **state)
+{
+    struct log *log = create_queued(sockets[1], 1 << 20);
+
+    (void)state;
+    assert_int_equal(write_from_threads(log), WRITERS * LINES_EACH);
+    assert_int_equal(log_lines_lost(log), 0);
+    assert_int_equal(log_lines_dropped(log), 0);
     log_destroy(&log);
 }
 
@@ -747,7 +866,9 @@ static void test_warnings_are_kept(void **state)
     log_destroy(&log);
 }
 
-TEST_SUITE(LOG_TEST(test_warnings_are_kept), LOG_TEST(test_free_text_is_not_limited), LOG_TEST(test_text_lines), LOG_TEST(test_json_lines),
+TEST_SUITE(LOG_TEST(test_queued_lines_are_whole_and_in_order), LOG_TEST(test_a_full_queue_drops_and_says_so),
+           LOG_TEST(test_the_end_leaves_a_reader_that_stalls), LOG_TEST(test_lines_of_threads_do_not_mix_in_the_queue),
+           LOG_TEST(test_warnings_are_kept), LOG_TEST(test_free_text_is_not_limited), LOG_TEST(test_text_lines), LOG_TEST(test_json_lines),
            LOG_TEST(test_color_is_for_text_only), LOG_TEST(test_values_are_quoted_when_needed),
            LOG_TEST(test_json_round_trips), LOG_TEST(test_no_bytes_can_forge_a_line),
            LOG_TEST(test_long_lines_are_cut), LOG_TEST(test_lines_are_cut_anywhere),

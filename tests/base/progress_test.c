@@ -350,7 +350,24 @@ static void test_bar_fits_the_terminal(void **state)
     close_terminal(&terminal);
 }
 
-TEST_SUITE(PIPE_TEST(test_one_line_per_quarter), PIPE_TEST(test_finish_completes_the_lines),
+/* A reader that stalls does not stop what is shown: a write into this pipe would wait for ever. */
+static void test_a_full_pipe_is_not_waited_for(void **state)
+{
+    struct progress *progress = create(PROGRESS_STYLE_LINES, "loading", PROGRESS_UNIT_NONE);
+
+    (void)state;
+    memset(got, 'x', sizeof(got));
+    while (write(fds[1], got, sizeof(got)) > 0)
+        ;
+    assert_int_equal(fcntl(fds[1], F_SETFL, 0), 0);
+    for (uint64_t done = 0; done <= 4; done++)
+        update_after(progress, 1000, done, 4);
+    progress_finish(&progress, true);
+    while (strcmp(output_of(fds[0]), "") != 0)
+        assert_null(strstr(got, "loading"));
+}
+
+TEST_SUITE(PIPE_TEST(test_a_full_pipe_is_not_waited_for), PIPE_TEST(test_one_line_per_quarter), PIPE_TEST(test_finish_completes_the_lines),
            PIPE_TEST(test_lines_without_a_total), PIPE_TEST(test_what_is_short_shows_nothing),
            PIPE_TEST(test_off_shows_nothing), PIPE_TEST(test_bar_is_redrawn_in_place),
            PIPE_TEST(test_bar_is_cleared_on_failure), PIPE_TEST(test_bar_without_a_total),

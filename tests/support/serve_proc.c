@@ -51,7 +51,8 @@ static void file_path(const struct serve_proc *proc, const char *name, char path
 static struct buf read_file(const char *path)
 {
     struct buf text;
-    FILE *file = fopen(path, "r");
+    int fd = open(path, O_RDONLY | O_NONBLOCK); /* the log may be a FIFO */
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
     size_t got;
 
     buf_init(&text, FILE_BYTES_MAX);
