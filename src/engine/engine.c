@@ -76,10 +76,11 @@ enum err engine_tokenize(const struct engine *engine, struct str text, unsigned 
 {
     if (text.len > INT32_MAX)
         return err_set(info, ERR_LIMIT, "the text has more than 2 GiB");
-    int64_t n = engine->ops->tokenize(engine, text, flags, tokens, max);
-    if (n < 0)
-        return err_set(info, ERR_ENGINE, "the tokenizer failed");
-    *count = (size_t)n;
+    enum err err = engine->ops->tokenize(engine, text, flags, tokens, max, count);
+    if (err != ERR_OK)
+        return err_set(info, err, err == ERR_NOMEM ? "no memory to tokenize a text of %zu bytes"
+                                                   : "the tokenizer failed on a text of %zu bytes",
+                       text.len);
     if (*count > max)
         return err_set(info, ERR_LIMIT, "the text has %zu tokens, there is room for %zu", *count, max);
     return ERR_OK;

@@ -116,6 +116,8 @@ struct engine_facts {
     uint64_t kv_bytes;           /* memory of all cells, taken at load; 0 = not known, or taken by use */
     token_id bos, eos, eot;
     bool add_bos;
+    bool words;  /* the tokenizer always splits "a b" before the blank, whatever stands around it */
+    bool spells; /* its tokens have the bytes of the text, or as many: no text is dropped or joined */
     bool images; /* a projector file is needed beside it; the text model alone says no */
     struct hash256 fingerprint;
     const char *backend; /* "CPU (icelake)", "CUDA0", ... */
@@ -147,7 +149,8 @@ enum engine_tokenize_flags {
     ENGINE_TOKENIZE_BOS = 2,     /* add BOS where the model wants one */
 };
 
-/* *count is how many there are, also when they are more than `max` (then ERR_LIMIT and nothing is written). */
+/* *count is how many there are, also when they are more than `max` (then ERR_LIMIT and nothing is written). ERR_NOMEM: the
+ * library takes about 60 bytes per byte of a text that it cannot split. */
 enum err engine_tokenize(const struct engine *engine, struct str text, unsigned flags,
                          token_id *tokens, size_t max, size_t *count, struct errinfo *info) NODISCARD;
 

@@ -89,14 +89,13 @@ static size_t walk_text(const struct engine_fake *fake, struct str text, unsigne
     return count;
 }
 
-static int64_t fake_tokenize(const struct engine *engine, struct str text, unsigned flags,
-                             token_id *tokens, size_t max)
+static enum err fake_tokenize(const struct engine *engine, struct str text, unsigned flags,
+                              token_id *tokens, size_t max, size_t *count)
 {
-    size_t count = walk_text(fake_of(engine), text, flags, NULL);
-
-    if (count <= max && count > 0)
+    *count = walk_text(fake_of(engine), text, flags, NULL);
+    if (*count <= max && *count > 0)
         walk_text(fake_of(engine), text, flags, tokens);
-    return (int64_t)count;
+    return ERR_OK;
 }
 
 static size_t fake_token_bytes(const struct engine *engine, token_id token, bool control, char *out,
@@ -586,6 +585,8 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
         .eos = ENGINE_FAKE_EOS,
         .eot = ENGINE_FAKE_TURN_END,
         .add_bos = options->add_bos,
+        .words = true,
+        .spells = true,
         .fingerprint = make_fingerprint(options),
         .backend = "fake",
     };

@@ -17,6 +17,7 @@
 #include "base/sysinfo.h"
 #include "base/units.h"
 #include "engine/backend.h"
+#include "engine/catch.h"
 #include "engine/gguf_file.h"
 
 enum {
@@ -60,15 +61,34 @@ static enum err library_failed(struct errinfo *info, const char *what)
 
 /* ---- tokens ---- */
 
-static int64_t op_tokenize(const struct engine *engine, struct str text, unsigned flags,
-                           token_id *tokens, size_t max)
-{
-    int32_t room = (int32_t)MIN(max, INT32_MAX);
-    int32_t n = llama_tokenize(engine_llama_of(engine)->vocab, text.ptr, (int32_t)text.len, tokens,
-                               room, (flags & ENGINE_TOKENIZE_BOS) != 0,
-                               (flags & ENGINE_TOKENIZE_CONTROL) != 0);
+struct tokenize_call {
+    const struct llama_vocab *vocab;
+    struct str text;
+    unsigned flags;
+    token_id *tokens;
+    int32_t room, n;
+};
 
-    return n == INT32_MIN ? -1 : n < 0 ? -(int64_t)n : n;
+static void call_tokenize(void *arg)
+{
+    struct tokenize_call *call = arg;
+
+    call->n = llama_tokenize(call->vocab, call->text.ptr, (int32_t)call->text.len, call->tokens,
+                             call->room, (call->flags & ENGINE_TOKENIZE_BOS) != 0,
+                             (call->flags & ENGINE_TOKENIZE_CONTROL) != 0);
+}
+
+static enum err op_tokenize(const struct engine *engine, struct str text, unsigned flags,
+                            token_id *tokens, size_t max, size_t *count)
+{
+    struct tokenize_call call = {engine_llama_of(engine)->vocab, text, flags, tokens,
+                                 (int32_t)MIN(max, INT32_MAX), 0};
+
+    TRY(catch_call(call_tokenize, &call));
+    if (call.n == INT32_MIN)
+        return ERR_ENGINE;
+    *count = (size_t)(call.n < 0 ? -(int64_t)call.n : call.n);
+    return ERR_OK;
 }
 
 static size_t op_token_bytes(const struct engine *engine, token_id token, bool control, char *out,
@@ -514,6 +534,34 @@ static const char *file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* Does the tokenizer split text into words so that "a b" is always split before the blank? Each of these was read in
+ * llama-vocab.cpp: letters end at a blank, and nothing looks at what stands before a word. */
+static bool cuts_words(const struct engine_llama *llama, const struct gguf_file *file)
+{
+    static const char *const known[] = {
+        "chatglm-bpe", "command-r", "dbrx",      "deepseek-r1-qwen", "deepseek-v3", "falcon3",
+        "glm4",        "gpt-2",     "gpt-4o",    "llama-bpe",        "llama-v3",    "llama3",
+        "llama4",      "pixtral",   "qwen2",     "qwen35",           "smollm",      "stablelm2",
+        "starcoder",   "tekken",
+    };
+    const char *pre = gguf_file_text(file, "tokenizer.ggml.pre");
+
+    if (llama_vocab_type(llama->vocab) != LLAMA_VOCAB_TYPE_BPE || pre == NULL)
+        return false;
+    for (size_t i = 0; i < COUNT_OF(known); i++)
+        if (strcmp(pre, known[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The other types change or drop text before they look for tokens. */
+static bool spells(const struct llama_vocab *vocab)
+{
+    enum llama_vocab_type type = llama_vocab_type(vocab);
+
+    return type == LLAMA_VOCAB_TYPE_BPE || type == LLAMA_VOCAB_TYPE_SPM;
+}
+
 static void fill_facts(struct engine_llama *llama, const struct load *load)
 {
     struct engine_facts *facts = &llama->base.facts;
@@ -538,6 +586,8 @@ static void fill_facts(struct engine_llama *llama, const struct load *load)
     facts->eos = llama_vocab_eos(llama->vocab);
     facts->eot = llama_vocab_eot(llama->vocab);
     facts->add_bos = llama_vocab_get_add_bos(llama->vocab);
+    facts->words = cuts_words(llama, load->file);
+    facts->spells = spells(llama->vocab);
     ggml_backend_dev_t device = load->devices[0] ? load->devices[0] : ggml_backend_dev_get(0);
     snprintf(llama->backend, sizeof(llama->backend), "%s (%s)", ggml_backend_dev_name(device),
              ggml_backend_dev_description(device));

@@ -14,8 +14,8 @@
 struct engine_ops {
     void (*close)(struct engine *engine);
     /* tokens */
-    int64_t (*tokenize)(const struct engine *engine, struct str text, unsigned flags, token_id *tokens,
-                        size_t max); /* how many there are, or -1 */
+    enum err (*tokenize)(const struct engine *engine, struct str text, unsigned flags, token_id *tokens,
+                         size_t max, size_t *count); /* ERR_NOMEM, ERR_ENGINE; not when there are more than max */
     size_t (*token_bytes)(const struct engine *engine, token_id token, bool control, char *out, size_t size);
     bool (*token_is_end)(const struct engine *engine, token_id token);
     bool (*token_is_control)(const struct engine *engine, token_id token);

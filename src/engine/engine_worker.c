@@ -194,10 +194,10 @@ static void *stage(struct engine_worker *worker, uint64_t bytes, struct worker_p
 
 /* ---- tokens: the parent's own ---- */
 
-static int64_t worker_tokenize(const struct engine *engine, struct str text, unsigned flags, token_id *tokens,
-                               size_t max)
+static enum err worker_tokenize(const struct engine *engine, struct str text, unsigned flags, token_id *tokens,
+                                size_t max, size_t *count)
 {
-    return engine->vocab->ops->tokenize(engine->vocab, text, flags, tokens, max);
+    return engine->vocab->ops->tokenize(engine->vocab, text, flags, tokens, max, count);
 }
 
 static size_t worker_token_bytes(const struct engine *engine, token_id token, bool control, char *out,
@@ -602,6 +602,8 @@ static enum err take_facts(struct engine_worker *worker, const struct worker_fac
     facts->description = worker->description = mem_strdup(from->facts.description);
     facts->backend = worker->backend = mem_strdup(from->facts.backend);
     facts->chat_template = vocab->chat_template;
+    facts->words = vocab->words;
+    facts->spells = vocab->spells;
     seqs_init(&worker->base.seqs, facts->sequences, from->cells, from->streams);
     return ERR_OK;
 }

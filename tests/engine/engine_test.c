@@ -89,11 +89,11 @@ static void test_names_of_kv_types_are_choices(void **state)
     assert_string_equal(engine_kv_names[ENGINE_KV_Q8_0], "q8_0");
 }
 
-static int64_t fail_tokenize(const struct engine *engine, struct str text, unsigned flags,
-                             token_id *out, size_t max)
+static enum err fail_tokenize(const struct engine *engine, struct str text, unsigned flags,
+                              token_id *out, size_t max, size_t *count)
 {
-    (void)engine, (void)text, (void)flags, (void)out, (void)max;
-    return -1;
+    (void)engine, (void)text, (void)flags, (void)out, (void)max, (void)count;
+    return ERR_ENGINE;
 }
 
 static void test_tokenize(void **state)
