@@ -3,6 +3,7 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -32,6 +33,10 @@ static void hold_standard_streams(const struct file_sys *fs)
 
 int main(int argc, char **argv)
 {
+    /* When ggml aborts, it starts a debugger on the process, which then hangs for minutes where one is installed. Set before
+     * `environ` is handed over; children inherit it. A value that the user chose stays. */
+    (void)setenv("GGML_NO_BACKTRACE", "1", 0);
+
     struct cli_setup setup = {
         .commands = cli_commands,
         .fs = file_sys_real(),

@@ -133,13 +133,14 @@ static enum api_error_kind kind_of(enum err err)
 
 enum err respond_error_from(struct api_error *error, enum err err, const struct errinfo *info)
 {
-    enum api_error_kind kind = kind_of(err);
     bool told = info && info->code == err && info->text[0] != '\0';
+    unsigned retry_s = told ? info->retry_s : 0;
+    enum api_error_kind kind = retry_s > 0 ? API_ERROR_UNAVAILABLE : kind_of(err);
 
     if (error->kind != API_OK)
         return ERR_INVALID;
     api_error_set(error, kind, NULL, "%s", told ? info->text : err_sentence(err));
     if (kind == API_ERROR_BUSY || kind == API_ERROR_UNAVAILABLE)
-        error->retry_after_s = RETRY_AFTER_S;
+        error->retry_after_s = retry_s > 0 ? retry_s : RETRY_AFTER_S;
     return ERR_INVALID;
 }

@@ -64,6 +64,7 @@ enum err err_set(struct errinfo *info, enum err code, const char *fmt, ...)
         va_list args;
         va_start(args, fmt);
         info->code = code;
+        info->retry_s = 0;
         set_text(info, fmt, args, NULL);
         va_end(args);
     }
@@ -79,6 +80,7 @@ enum err err_set_errno(struct errinfo *info, int errnum, const char *fmt, ...)
         va_list args;
         va_start(args, fmt);
         info->code = code;
+        info->retry_s = 0;
         /* The GNU strerror_r may return a string of its own instead of filling the buffer. */
         set_text(info, fmt, args, strerror_r(errnum, reason, sizeof(reason)));
         va_end(args);

@@ -38,6 +38,7 @@ enum err {
 /* Text for people, owned by the caller, valid after a call that returned something else than ERR_OK. */
 struct errinfo {
     enum err code;
+    unsigned retry_s; /* > 0: the failure passes, and the same call may succeed after this many seconds */
     char text[512];
 };
 

@@ -71,6 +71,12 @@ static void note_death(struct sched *sched)
     revival->next_ns = now + pause_ns(revival->deaths);
 }
 
+/* Whole seconds until the next attempt, at least 1: for Retry-After. */
+static unsigned seconds_left(const struct revival *revival, uint64_t now)
+{
+    return revival->next_ns > now ? (unsigned)((revival->next_ns - now + NS_PER_S - 1) / NS_PER_S) : 1;
+}
+
 static bool restart(struct sched *sched, struct errinfo *info)
 {
     struct revival *revival = &sched->revival;
@@ -82,14 +88,17 @@ static bool restart(struct sched *sched, struct errinfo *info)
         return false;
     }
     if (now < revival->next_ns) {
-        err_set(info, ERR_ENGINE, "model %s died and is restarted in %llu s; try again later", sched->options.model,
-                (unsigned long long)((revival->next_ns - now + NS_PER_S - 1) / NS_PER_S));
+        unsigned seconds = seconds_left(revival, now);
+        err_set(info, ERR_ENGINE, "model %s died and is restarted in %u s; try again later", sched->options.model,
+                seconds);
+        info->retry_s = seconds;
         return false;
     }
     if (engine_restart(sched->engine, info) != ERR_OK) {
         LOG_ERROR(sched->options.log, "sched", "an engine could not be restarted",
                   LOG_STR("model", sched->options.model), LOG_STR("reason", info->text));
         note_death(sched);
+        info->retry_s = seconds_left(revival, sched_now_ns(sched));
         return false;
     }
     revival->started_ns = sched_now_ns(sched);

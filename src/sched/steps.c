@@ -34,8 +34,10 @@ static void tell_sink(struct job *job, enum gen_end end, enum err err, const str
     struct gen *gen = job->gen;
 
     result->end = end;
-    if (end == GEN_END_ERROR)
+    if (end == GEN_END_ERROR) {
         err_set(&result->info, err, "%s", info != NULL ? info->text : err_sentence(err));
+        result->info.retry_s = info != NULL ? info->retry_s : 0;
+    }
     /* Text that was held back for a stop text that did not come; no memory for it is no reason to fail now. */
     if (text_finish(&job->text, &result->tail) != ERR_OK)
         result->tail = STR_NONE;

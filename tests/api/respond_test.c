@@ -32,6 +32,22 @@ static void test_errors_from_below(void **state)
     }
 }
 
+/* Whatever failed: what passes by itself is "not now", with the time. */
+static void test_retry_is_not_now(void **state)
+{
+    struct api_error error = {0};
+    struct errinfo info;
+
+    (void)state;
+    err_set(&info, ERR_ENGINE, "it restarts");
+    info.retry_s = 7;
+    respond_error_from(&error, ERR_ENGINE, &info);
+    assert_int_equal(error.kind, API_ERROR_UNAVAILABLE);
+    assert_int_equal(error.retry_after_s, 7);
+    err_set(&info, ERR_ENGINE, "another failure has no time");
+    assert_int_equal(info.retry_s, 0);
+}
+
 static void test_without_words(void **state)
 {
     struct errinfo stale = {.code = ERR_IO, .text = "of another failure"};
@@ -57,4 +73,4 @@ static void test_what_is_known_stays(void **state)
     assert_string_equal(error.message, "a reason");
 }
 
-TEST_SUITE(TEST(test_errors_from_below), TEST(test_without_words), TEST(test_what_is_known_stays))
+TEST_SUITE(TEST(test_errors_from_below), TEST(test_retry_is_not_now), TEST(test_without_words), TEST(test_what_is_known_stays))

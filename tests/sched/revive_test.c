@@ -204,6 +204,8 @@ static void expect_error(struct sched_kit *kit, const char *words)
     assert_int_equal(gen.result.info.code, ERR_ENGINE);
     if (strstr(gen.result.info.text, words) == NULL)
         fail_msg("'%s' does not say '%s'", gen.result.info.text, words);
+    if (strstr(words, "is restarted") != NULL)
+        assert_int_equal(gen.result.info.retry_s, 1);
     kit_gen_fini(&gen);
 }
 

@@ -1,0 +1,142 @@
+/*
+ * aborts_test.c: one model cannot be loaded, or its process dies; the server goes on, the other models are served, and clients
+ * get an answer that says what to do.
+ */
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "support/models.h"
+#include "support/serve_proc.h"
+#include "support/test.h"
+
+/* A folder for --models-dir. */
+static const char *models_dir(void)
+{
+    static char path[1024];
+
+    snprintf(path, sizeof(path), "%s/models", test_dir());
+    mkdir(path, 0700);
+    return path;
+}
+
+static const char *model_path(const char *name)
+{
+    static char path[1200];
+
+    snprintf(path, sizeof(path), "%s/%s.gguf", models_dir(), name);
+    return path;
+}
+
+static void add_link(const char *name, const char *family)
+{
+    char target[1024];
+
+    assert_true(realpath(test_model(family), target) != NULL);
+    assert_int_equal(symlink(target, model_path(name)), 0);
+}
+
+/* The model "qwen3" is there by its file's name, those of the folder by theirs. */
+static void start(struct serve_proc *proc, const char *more)
+{
+    char args[2048];
+
+    snprintf(args, sizeof(args), "--models-dir %s -c 1024 --ssd-dir none %s", models_dir(), more);
+    serve_proc_start(proc, "qwen3", args);
+}
+
+static void ask(const struct serve_proc *proc, const char *path, const char *model, struct http_answer *answer)
+{
+    char body[512];
+
+    snprintf(body, sizeof(body),
+             "{\"model\":\"%s\",\"max_tokens\":4,\"%s\":[{\"role\":\"user\",\"content\":\"hello\"}]}", model,
+             strcmp(path, "/v1/responses") == 0 ? "input" : "messages");
+    serve_proc_ask(proc, "POST", path, body, answer);
+}
+
+static void expect_served(const struct serve_proc *proc, const char *model)
+{
+    struct http_answer answer;
+
+    ask(proc, "/v1/chat/completions", model, &answer);
+    if (answer.status != 200)
+        fail_msg("%s is not served: %d %s", model, answer.status, buf_str(&answer.body));
+    http_answer_fini(&answer);
+}
+
+/* ---- an engine that restarts ---- */
+
+/* The process of an engine, which is a child of the server. */
+static pid_t engine_of(const struct serve_proc *proc)
+{
+    DIR *all = opendir("/proc");
+    pid_t found = 0;
+
+    assert_non_null(all);
+    for (struct dirent *entry; found == 0 && (entry = readdir(all)) != NULL;) {
+        char path[300];
+        long pid = strtol(entry->d_name, NULL, 10), parent = 0;
+        snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
+        FILE *file = pid > 0 ? fopen(path, "r") : NULL;
+        if (file == NULL)
+            continue;
+        if (fscanf(file, "%*d (%*[^)]) %*c %ld", &parent) == 1 && parent == proc->pid)
+            found = (pid_t)pid;
+        fclose(file);
+    }
+    closedir(all);
+    return found;
+}
+
+/* Not now, and when to come back: what the clients' libraries wait for by themselves. */
+static unsigned expect_later(const struct serve_proc *proc, const char *path, int status)
+{
+    struct http_answer answer;
+    unsigned seconds;
+
+    ask(proc, path, "other", &answer);
+    struct str after = http_answer_header(&answer, "retry-after");
+    seconds = after.len > 0 ? (unsigned)strtoul(after.ptr, NULL, 10) : 0;
+    if (answer.status != status || seconds == 0)
+        fail_msg("%s: %s\n%s", path, buf_str(&answer.head), buf_str(&answer.body));
+    http_answer_fini(&answer);
+    return seconds;
+}
+
+/* Its file is away for a while, so that no attempt can succeed, however slow this machine is. */
+static void test_an_engine_that_restarts_says_when(void **state)
+{
+    struct serve_proc proc;
+    struct http_answer answer;
+    unsigned seconds;
+
+    (void)state;
+    add_link("other", "qwen3");
+    start(&proc, "--isolate");
+    expect_served(&proc, "other");
+    assert_int_equal(unlink(model_path("other")), 0);
+    assert_int_equal(kill(engine_of(&proc), SIGKILL), 0);
+    serve_proc_wait_log(&proc, "an engine could not be restarted");
+    expect_later(&proc, "/v1/chat/completions", 503);
+    expect_later(&proc, "/v1/responses", 503);
+    seconds = expect_later(&proc, "/v1/messages", 529);
+    add_link("other", "qwen3");
+    for (int tries = 0;; tries++) { /* as a client's library does */
+        clock_sleep_ns(clock_real(), seconds * NS_PER_S);
+        ask(&proc, "/v1/chat/completions", "other", &answer);
+        bool served = answer.status == 200;
+        assert_true(served || tries < 3);
+        http_answer_fini(&answer);
+        if (served)
+            break;
+    }
+    serve_proc_stop(&proc);
+}
+
+TEST_SUITE(TEST(test_an_engine_that_restarts_says_when))
