@@ -157,20 +157,6 @@ static enum err add_file(struct auth *auth, const struct auth_options *options,
     return err;
 }
 
-static bool several_tenants(const struct auth *auth)
-{
-    const char *first = NULL;
-
-    for (size_t i = 0; i < auth->count; i++) {
-        if (auth->keys[i].admin)
-            continue;
-        first = first ? first : auth->keys[i].name;
-        if (strcmp(first, auth->keys[i].name) != 0)
-            return true;
-    }
-    return false;
-}
-
 static enum err add_all(struct auth *auth, const struct auth_options *options, struct errinfo *info)
 {
     for (size_t i = 0; i < options->keys_count; i++)
@@ -206,7 +192,7 @@ enum err auth_create(struct auth **out, const struct auth_options *options, stru
         return err;
     }
     auth->isolated = options->isolation == AUTH_ISOLATION_KEY ||
-                     (options->isolation == AUTH_ISOLATION_AUTO && several_tenants(auth));
+                     (options->isolation == AUTH_ISOLATION_AUTO && auth_wanted(auth));
     *out = auth;
     return ERR_OK;
 }

@@ -30,7 +30,7 @@ enum { AUTH_KEYS_MAX = 4096, AUTH_NAME_BYTES = 65, AUTH_FILE_BYTES_MAX = 1024 * 
 
 /* What tenants may share of the cache. X(value, name) */
 #define AUTH_ISOLATION_TABLE(X)                                                                    \
-    X(AUTH_ISOLATION_AUTO, "auto") /* key as soon as there is more than one tenant, else none */   \
+    X(AUTH_ISOLATION_AUTO, "auto") /* key if there are keys: a sole one may get another owner */   \
     X(AUTH_ISOLATION_NONE, "none") /* everything */                                                \
     X(AUTH_ISOLATION_KEY, "key")   /* nothing */
 
