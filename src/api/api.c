@@ -7,6 +7,7 @@
 #include "api/api.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -97,7 +98,7 @@ const struct endpoint api_endpoints[] = {
     {HTTP_METHOD_POST, "/v1/models/{id...}", "models", NULL, .admin = true, .now = endpoint_model_change},
     {HTTP_METHOD_GET, "/props", "props", NULL, .now = endpoint_props},
     {HTTP_METHOD_GET, "/slots", "slots", NULL, .now = endpoint_slots},
-    {HTTP_METHOD_GET, "/metrics", "metrics", NULL, .now = endpoint_metrics},
+    {HTTP_METHOD_GET, "/metrics", "metrics", NULL, .admin = true, .metrics = true, .now = endpoint_metrics},
     {HTTP_METHOD_GET, "/health", "health", NULL, .open = true, .now = endpoint_health},
     {HTTP_METHOD_GET, "/v1/health", "health", NULL, .open = true, .now = endpoint_health},
     {HTTP_METHOD_GET, "/ready", "ready", NULL, .open = true, .now = endpoint_ready},
@@ -172,12 +173,13 @@ bool api_gen_caller(struct api *api, uint64_t gen, struct api_caller *caller)
 
 /* ---- a request comes in ---- */
 
-static void make_request_id(struct api *api, char id[RESPOND_ID_BYTES])
+/* Random: a count would tell every caller how many requests the others send. */
+static void make_request_id(char id[RESPOND_ID_BYTES])
 {
-    uint64_t number = atomic_fetch_add_explicit(&api->next_request, 1, memory_order_relaxed);
+    uint64_t number;
 
-    snprintf(id, RESPOND_ID_BYTES, "req_%08x%08x", (unsigned)(api->instance & 0xffffffff),
-             (unsigned)(number & 0xffffffff));
+    hash_random(&number, sizeof(number));
+    snprintf(id, RESPOND_ID_BYTES, "req_%016" PRIx64, number);
 }
 
 void visit_respond(const struct visit *visit, struct buf *body)
@@ -226,13 +228,14 @@ static bool is_allowed(struct visit *visit)
 
     visit->auth = auth_check(api_auth(api), header(visit->request, "authorization"),
                              header(visit->request, "x-api-key"));
-    bool known = visit->endpoint->open || visit->auth.verdict == AUTH_OK;
-    if (known && (!visit->endpoint->admin || visit->auth.admin))
+    bool open = visit->endpoint->open || (visit->endpoint->metrics && api->options.public_metrics);
+    bool known = open || visit->auth.verdict == AUTH_OK;
+    if (open || (known && (!visit->endpoint->admin || visit->auth.admin)))
         return true;
     metric_add(api->metrics, STATS_DENIED, 0, 1);
     if (known) {
         refuse(visit, API_ERROR_PERMISSION,
-               "This changes the server for all: send an admin key (hearth serve --admin-key).");
+               "This concerns all users of the server: send an admin key (hearth serve --admin-key).");
         return false;
     }
     refuse(visit, API_ERROR_AUTH,
@@ -284,7 +287,7 @@ static void handle(struct http_request *request, struct http_reply *reply, void 
         .request_id = id,
     };
 
-    make_request_id(route->api, id);
+    make_request_id(id);
     if (!is_allowed(&visit) || !is_honest(&visit))
         return;
     if (visit.endpoint->now)
@@ -498,7 +501,6 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
 
     *out = NULL;
     set_defaults(api, options);
-    hash_random(&api->instance, sizeof(api->instance));
     atomic_init(&api->pool, NULL);
     atomic_init(&api->next_gen, 1);
     atomic_init(&api->queue_max, MIN(api->options.queue, API_QUEUE_MAX));

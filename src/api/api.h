@@ -61,6 +61,7 @@ struct api_options {
     struct hearth_cache *cache; /* for its numbers; NULL = off */
     struct record *record;    /* what was asked is written there; NULL = nowhere */
     struct memory *memory; /* for its numbers; NULL = no ceiling */
+    bool public_metrics;     /* /metrics needs no key */
     unsigned metrics_compat; /* whose names /metrics has, too: enum stats_compat */
     const char *version, *commit; /* of the program; NULL = unknown */
     const struct file_sys *state_fs; /* of the state folder, for sums over all runs; NULL = they begin with the server */

@@ -40,7 +40,8 @@ struct endpoint {
     const char *name; /* for the log and the metrics; several paths may share one */
     const struct dialect *dialect; /* of errors, and of answers; NULL: OpenAI's errors */
     bool open;        /* without a key */
-    bool admin;       /* changes the server for all: with an admin key only */
+    bool admin;       /* changes the server for all, or tells of all: with an admin key only */
+    bool metrics;     /* but without a key if the options say so */
     bool plain;       /* its work needs no model */
     bool slow;        /* its work may take minutes: on a thread of its own, one after the other */
     void (*now)(const struct visit *visit); /* on the loop thread; must not block */
@@ -65,8 +66,7 @@ struct api {
     struct clock *clock;
     _Atomic(struct pool *) pool;
     atomic_bool draining;
-    atomic_ullong next_request, next_gen;
-    uint64_t instance; /* random: request ids of two runs differ */
+    atomic_ullong next_gen;
 
     struct queue *queue;
     struct thread workers[API_WORKERS_MAX];

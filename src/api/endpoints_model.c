@@ -52,6 +52,15 @@ static void write_facts(struct json *json, const struct model *model)
     json_close(json, '}');
 }
 
+/* Who else uses it, and when it was used last, is the admin's to know. */
+static void write_use(struct json *json, const struct pool_view *view)
+{
+    json_key_uint(json, "idle_s", view->idle_ns / NS_PER_S);
+    json_key_uint(json, "uses", view->uses);
+    json_key_uint(json, "waiting", view->waits);
+    json_key_uint(json, "loads", view->loads);
+}
+
 static void write_state(struct json *json, const struct pool_view *view)
 {
     json_key_text(json, "state", pool_state_name(view->state));
@@ -67,13 +76,9 @@ static void write_state(struct json *json, const struct pool_view *view)
     json_key_uint(json, "size", view->file_bytes);
     json_key_uint(json, "memory_bytes", view->bytes);
     json_key_uint(json, "ttl_s", view->ttl_ns / NS_PER_S);
-    json_key_uint(json, "idle_s", view->idle_ns / NS_PER_S);
-    json_key_uint(json, "uses", view->uses);
-    json_key_uint(json, "waiting", view->waits);
-    json_key_uint(json, "loads", view->loads);
 }
 
-static void write_model(struct json *json, struct pool *pool, size_t index)
+static void write_model(struct json *json, struct pool *pool, size_t index, bool admin)
 {
     struct pool_view view;
     struct model *model;
@@ -89,6 +94,8 @@ static void write_model(struct json *json, struct pool *pool, size_t index)
     json_key_text(json, "type", "model");
     json_key_text(json, "display_name", view.name);
     write_state(json, &view);
+    if (admin)
+        write_use(json, &view);
     if (model) {
         write_facts(json, model);
         pool_unpeek(pool, model);
@@ -124,7 +131,7 @@ void endpoint_models(const struct visit *visit)
     json_key(&json, "data");
     json_open(&json, '[');
     for (size_t i = 0; i < count; i++)
-        write_model(&json, pool, i);
+        write_model(&json, pool, i, visit->auth.admin);
     json_close(&json, ']');
     write_ends(&json, pool, count);
     json_close(&json, '}');
@@ -138,7 +145,7 @@ static void respond_model(const struct visit *visit, struct pool *pool, size_t i
 
     buf_init(&body, BODY_BYTES_MAX);
     json = json_to(&body);
-    write_model(&json, pool, index);
+    write_model(&json, pool, index, visit->auth.admin);
     visit_respond(visit, &body);
 }
 
@@ -273,7 +280,7 @@ static void write_limits(struct json *json, const struct api_options *options)
     json_close(json, '}');
 }
 
-static void write_neutral(struct json *json, const struct neutral *neutral)
+static void write_neutral(struct json *json, const struct neutral *neutral, bool admin)
 {
     json_open(json, '[');
     for (int i = 0; neutral && i < NEUTRAL_COUNT; i++) {
@@ -283,7 +290,8 @@ static void write_neutral(struct json *json, const struct neutral *neutral)
         json_key_text(json, "name", info.name);
         json_key_text(json, "description", info.description);
         json_key_bool(json, "on", info.on);
-        json_key_uint(json, "count", info.count);
+        if (admin)
+            json_key_uint(json, "count", info.count);
         json_close(json, '}');
     }
     json_close(json, ']');
@@ -367,7 +375,8 @@ static void write_model_props(struct json *json, const struct api *api, const st
     json_close(json, '}');
 }
 
-static void write_server_props(struct json *json, const struct api *api)
+/* Settings are for all; numbers that the requests of all tenants change are the admin's. */
+static void write_server_props(struct json *json, const struct api *api, bool admin)
 {
     const struct api_options *options = &api->options;
 
@@ -378,7 +387,9 @@ static void write_server_props(struct json *json, const struct api *api)
     json_key(json, "limits");
     write_limits(json, options);
     json_key(json, "neutral");
-    write_neutral(json, options->neutral);
+    write_neutral(json, options->neutral, admin);
+    if (!admin)
+        return;
     json_key(json, "replay");
     write_replay(json, options->replay);
     json_key(json, "cache");
@@ -417,7 +428,7 @@ static void respond_props(const struct visit *visit, struct pool *pool, size_t i
         write_model_props(&json, visit->api, model);
         pool_unpeek(pool, model);
     }
-    write_server_props(&json, visit->api);
+    write_server_props(&json, visit->api, visit->auth.admin);
     json_close(&json, '}');
     visit_respond(visit, &body);
 }

@@ -180,15 +180,20 @@ static void write_usage(struct json *json, const struct gen_usage *usage)
     json_key_text(json, "reason", hearth_reason_name(usage->reason));
 }
 
-static void write_slot(struct json *json, const struct sched_view *view, const char *model)
+/* Numbers of generations and of sequences count what others do: they are the admin's. */
+static void write_slot(struct json *json, const struct sched_view *view, const struct api_caller *caller,
+                       const char *model, bool admin)
 {
     json_open(json, '{');
-    json_key_uint(json, "id", view->id);
+    json_key_text(json, "request", caller->request_id);
+    if (admin) {
+        json_key_uint(json, "id", view->id);
+        json_key(json, "seq");
+        json_int(json, view->seq);
+    }
     json_key_text(json, "model", model);
     json_key_text(json, "phase", gen_phase_name(view->phase));
     json_key_bool(json, "is_processing", view->phase > GEN_DEFERRED && view->phase < GEN_FINISHED);
-    json_key(json, "seq");
-    json_int(json, view->seq);
     json_key_uint(json, "prompt_done", view->done);
     json_key(json, "usage");
     json_open(json, '{');
@@ -199,11 +204,9 @@ static void write_slot(struct json *json, const struct sched_view *view, const c
 }
 
 /* A tenant sees its own generations only (keeps I100). */
-static bool is_visible(const struct visit *visit, const struct sched_view *view)
+static bool is_visible(const struct visit *visit, const struct sched_view *view, struct api_caller *caller)
 {
-    struct api_caller caller;
-
-    return api_gen_caller(visit->api, view->id, &caller) && strcmp(caller.who, visit->auth.who) == 0;
+    return api_gen_caller(visit->api, view->id, caller) && strcmp(caller->who, visit->auth.who) == 0;
 }
 
 static void write_slots(const struct visit *visit, struct model *model, struct sched_view *views,
@@ -211,9 +214,12 @@ static void write_slots(const struct visit *visit, struct model *model, struct s
 {
     size_t count = MIN(sched_views(model_sched(model), views, SLOTS_MAX), SLOTS_MAX);
 
-    for (size_t i = 0; i < count; i++)
-        if (is_visible(visit, &views[i]))
-            write_slot(json, &views[i], model_name(model));
+    for (size_t i = 0; i < count; i++) {
+        struct api_caller caller;
+
+        if (is_visible(visit, &views[i], &caller))
+            write_slot(json, &views[i], &caller, model_name(model), visit->auth.admin);
+    }
 }
 
 void endpoint_slots(const struct visit *visit)

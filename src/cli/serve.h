@@ -60,6 +60,7 @@ struct serve_options {
     struct option_list keep_volatile;
     bool keep_thoughts;
     struct option_list shares, ssd_shares; /* TENANT=SIZE */
+    bool public_metrics;
     struct option_list metrics_compat; /* names of stats_compat.h */
     uint64_t queue, workers;
     uint64_t connections, connections_per_address;

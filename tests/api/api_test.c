@@ -137,6 +137,104 @@ static void test_i100_tenants_do_not_share(void **state)
     api_kit_close(&kit);
 }
 
+/* What a caller gets from a path: status and body. */
+static void look(struct api_kit *kit, const char *path, const char *headers, struct buf *out)
+{
+    struct http_answer answer;
+
+    api_kit_ask(kit, "GET", path, headers, NULL, &answer);
+    assert_ok(buf_appendf(out, "%d ", answer.status));
+    assert_ok(buf_append(out, answer.body.data, answer.body.len));
+    http_answer_fini(&answer);
+}
+
+static void look_twice(struct api_kit *kit, const char *path, const char *headers)
+{
+    struct buf before, after;
+
+    buf_init(&before, 1 << 20);
+    buf_init(&after, 1 << 20);
+    look(kit, path, headers, &before);
+    assert_int_equal(status_of(kit, "POST", CHAT, "x-api-key: k1\r\n", "{\"max_tokens\":4," MESSAGES "}"), 200);
+    look(kit, path, headers, &after);
+    if (strcmp(buf_str(&before), buf_str(&after)) != 0)
+        fail_msg("%s with %s: before a request of alice\n%s\nafter it\n%s", path, headers ? headers : "no key",
+                 buf_str(&before), buf_str(&after));
+    buf_fini(&before);
+    buf_fini(&after);
+}
+
+/* I100: a request of one tenant changes nothing that another one can read, nor what is read without a key. */
+static void test_i100_numbers_of_others_are_not_shown(void **state)
+{
+    struct api_kit_options options = with_keys;
+    struct api_kit kit;
+    char path[256];
+
+    (void)state;
+    options.ram_bytes = 64 << 20;
+    options.prompts = true;
+    options.api.auth.admin = "root";
+    api_kit_open(&kit, &options);
+    for (size_t i = 0; i < api_endpoints_count; i++) {
+        const struct endpoint *endpoint = &api_endpoints[i];
+
+        if (endpoint->method != HTTP_METHOD_GET)
+            continue;
+        bool model = strcmp(endpoint->path, "/v1/models/{id...}") == 0;
+        look_twice(&kit, model ? "/v1/models/fake" : path_of(endpoint, path, sizeof(path)), "x-api-key: k2\r\n");
+        if (endpoint->open)
+            look_twice(&kit, path, NULL);
+    }
+    api_kit_close(&kit);
+}
+
+/* The numbers of all are the admin's; --public-metrics gives them to everyone. */
+static void test_metrics_want_an_admin_key(void **state)
+{
+    struct api_kit_options options = with_keys;
+    struct api_kit kit;
+
+    (void)state;
+    options.api.auth.admin = "root";
+    api_kit_open(&kit, &options);
+    assert_int_equal(status_of(&kit, "GET", "/metrics", NULL, NULL), 401);
+    assert_int_equal(status_of(&kit, "GET", "/metrics", "x-api-key: k1\r\n", NULL), 403);
+    assert_int_equal(status_of(&kit, "GET", "/metrics", "Authorization: Bearer root\r\n", NULL), 200);
+    api_kit_close(&kit);
+    options.api.public_metrics = true;
+    api_kit_open(&kit, &options);
+    assert_int_equal(status_of(&kit, "GET", "/metrics", NULL, NULL), 200);
+    assert_int_equal(status_of(&kit, "GET", "/metrics", "x-api-key: k1\r\n", NULL), 200);
+    assert_int_equal(status_of(&kit, "GET", "/admin/stats", NULL, NULL), 401);
+    api_kit_close(&kit);
+}
+
+/* Whoever sees two ids does not learn how many requests came in between, nor can the next one be guessed. */
+static void test_request_ids_do_not_count(void **state)
+{
+    enum { IDS = 8, DIGITS = 16 };
+    uint64_t ids[IDS];
+    char digits[DIGITS + 1];
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    for (size_t i = 0; i < IDS; i++) {
+        struct http_answer answer;
+
+        api_kit_ask(&kit, "GET", "/health", NULL, NULL, &answer);
+        struct str id = http_answer_header(&answer, "x-request-id");
+        assert_true(str_starts(id, STR("req_")) && id.len == 4 + DIGITS);
+        snprintf(digits, sizeof(digits), "%.*s", DIGITS, id.ptr + 4);
+        ids[i] = strtoull(digits, NULL, 16);
+        http_answer_fini(&answer);
+        for (size_t before = 0; before < i; before++) /* random ids are as near as this once in 2^27 runs */
+            assert_true(ids[i] - ids[before] > 1u << 31 && ids[before] - ids[i] > 1u << 31);
+    }
+    api_kit_close(&kit);
+}
+
 /* Neither do salts when there are more of them than a model has spaces: those have no cache, on the device neither. */
 static void test_i100_more_salts_than_spaces(void **state)
 {
@@ -348,7 +446,8 @@ static void test_every_allocation_of_a_call_may_fail(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_every_endpoint_needs_a_key_or_is_open),
+TEST_SUITE(TEST(test_every_endpoint_needs_a_key_or_is_open), TEST(test_i100_numbers_of_others_are_not_shown),
+           TEST(test_metrics_want_an_admin_key), TEST(test_request_ids_do_not_count),
            TEST(test_401_in_the_words_of_each_dialect), TEST(test_i100_tenants_do_not_share),
            TEST(test_i100_more_salts_than_spaces),
            TEST(test_loading), TEST(test_pages_must_say_json),
