@@ -33,10 +33,14 @@ static void fill_error(const struct pool_wait *wait, struct api_error *error)
         api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "The model '%s' is still loading. Try again later.", name);
     else if (wait->info.code == ERR_CANCELLED || wait->info.code == ERR_CLOSED)
         api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "Loading the model '%s' was ended. Try again later.", name);
+    else if (wait->info.code == ERR_UNSUPPORTED) /* that will not pass; the sentence is about the model, not its file */
+        api_error_set(error, API_ERROR_UNSUPPORTED, "model", "The model '%s' cannot be served: %s.", name,
+                      wait->info.text);
     else
         api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "The model '%s' cannot be loaded: %s.", name,
                       err_sentence(wait->info.code));
-    error->retry_after_s = error->kind == API_ERROR_MODEL ? 0 : RETRY_AFTER_S;
+    bool passes = error->kind == API_ERROR_BUSY || error->kind == API_ERROR_UNAVAILABLE;
+    error->retry_after_s = passes ? RETRY_AFTER_S : 0;
 }
 
 static bool is_known(struct call *call, struct pool *pool, struct api_error *error)

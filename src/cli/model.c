@@ -39,7 +39,7 @@ static const struct option_desc options_table[] = {
              "qwen2, qwen3, qwen3moe, "
              "qwen35, qwen35moe, qwen3next, gemma2, gemma3, gpt-oss, llama4, deepseek2, mamba2, "
              "falcon-h1, nemotron_h, "
-             "granitehybrid, jamba, kimi-linear)."},
+             "granitehybrid, jamba, kimi-linear, qwen4exp, bert)."},
     {"out", 'o', OPTION_TEXT, AT(out), .value = "FILE", .not_in_file = true,
      .help = "Where to write it; otherwise NAME.gguf in the current folder."},
     {"quant", 'q', OPTION_CHOICE, AT(quant), .value = "TYPE", .initial = "default",

@@ -396,6 +396,15 @@ static enum err choose_devices(struct load *load, struct errinfo *info)
     return ERR_OK;
 }
 
+/* Clients read this sentence: it names no path. */
+static enum err cannot_generate(const struct load *load, struct errinfo *info)
+{
+    return err_set(info, ERR_UNSUPPORTED,
+                   "its architecture, %s, is not a decoder: such models make embeddings or work on text as a whole, "
+                   "and hearth serves those that generate text",
+                   gguf_file_architecture(load->file));
+}
+
 static enum err load_model(struct engine_llama *llama, struct load *load, struct errinfo *info)
 {
     const struct engine_options *options = load->options;
@@ -419,11 +428,10 @@ static enum err load_model(struct engine_llama *llama, struct load *load, struct
     }
     if (llama_model_has_encoder(llama->model) || !llama_model_has_decoder(llama->model) ||
         llama_model_is_diffusion(llama->model))
-        return err_set(info, ERR_UNSUPPORTED, "%s is not a decoder-only language model",
-                       options->path);
+        return cannot_generate(load, info);
     llama->vocab = llama_model_get_vocab(llama->model);
     if (llama_vocab_n_tokens(llama->vocab) <= 0)
-        return err_set(info, ERR_UNSUPPORTED, "%s has no vocabulary", options->path);
+        return err_set(info, ERR_UNSUPPORTED, "the model has no vocabulary");
     return ERR_OK;
 }
 
@@ -490,9 +498,9 @@ static struct llama_context_params context_params(struct engine_llama *llama,
     return params;
 }
 
-static enum err make_context(struct engine_llama *llama, const struct engine_options *options,
-                             struct errinfo *info)
+static enum err make_context(struct engine_llama *llama, const struct load *load, struct errinfo *info)
 {
+    const struct engine_options *options = load->options;
     struct engine_facts *facts = &llama->base.facts;
 
     facts->context_trained = (uint32_t)llama_model_n_ctx_train(llama->model);
@@ -512,6 +520,8 @@ static enum err make_context(struct engine_llama *llama, const struct engine_opt
         return library_failed(info, what);
     }
     llama->memory = llama_get_memory(llama->ctx);
+    if (llama->memory == NULL) /* an encoder whose file does not say so */
+        return cannot_generate(load, info);
     facts->context = llama_n_ctx(llama->ctx);
     if (llama_n_batch(llama->ctx) < MIN(facts->context, facts->chunk + facts->sequences))
         return err_set(info, ERR_ENGINE, "the library takes %u tokens at a time only",
@@ -642,12 +652,14 @@ static enum err fingerprint(struct engine_llama *llama, const struct load *load,
 static enum err load_all(struct engine_llama *llama, struct load *load, struct errinfo *info)
 {
     TRY(gguf_file_open(&load->file, load->options->path, info));
+    if (!gguf_file_arch_bool(load->file, "attention.causal", true))
+        return cannot_generate(load, info);
     TRY(check_memory(load, info));
     TRY(load_model(llama, load, info));
     fill_facts(llama, load);
     if (load->vocab_only)
         return ERR_OK;
-    TRY(make_context(llama, load->options, info));
+    TRY(make_context(llama, load, info));
     TRY(load_adapters(llama, load, info));
     TRY(fingerprint(llama, load, info));
     return engine_llama_probe(llama, load->file, load->options->log, info);

@@ -231,6 +231,14 @@ bool gguf_file_has_arch_key(const struct gguf_file *file, const char *key)
     return find_arch_key(file, key) >= 0;
 }
 
+bool gguf_file_arch_bool(const struct gguf_file *file, const char *key, bool otherwise)
+{
+    int64_t id = find_arch_key(file, key);
+
+    return id >= 0 && gguf_get_kv_type(first(file), id) == GGUF_TYPE_BOOL ? gguf_get_val_bool(first(file), id)
+                                                                        : otherwise;
+}
+
 /* Element `i` of an array of integers of four or eight bytes. */
 static uint64_t element(const void *data, enum gguf_type type, size_t i)
 {

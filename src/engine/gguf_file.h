@@ -28,6 +28,7 @@ void gguf_file_close(struct gguf_file **file);
 const char *gguf_file_text(const struct gguf_file *file, const char *key); /* NULL when absent or not a text */
 /* An integer of 32 or 64 bits under "<architecture>.<key>"; the largest element of an array; `otherwise` when there is none. */
 uint64_t gguf_file_arch_uint(const struct gguf_file *file, const char *key, uint64_t otherwise);
+bool gguf_file_arch_bool(const struct gguf_file *file, const char *key, bool otherwise);
 bool gguf_file_has_arch_key(const struct gguf_file *file, const char *key);
 
 const char *gguf_file_architecture(const struct gguf_file *file);

@@ -243,6 +243,34 @@ static void kimi_keys(const struct model_keys *keys, const struct model_shape *s
     set_u32(keys, "kda.head_dim", shape->state_size);
 }
 
+/* Sparse attention: an index selects a few tokens, so few that a short prompt is long enough to show a lost index. Four streams
+ * between the layers. */
+static void index_keys(const struct model_keys *keys, const struct model_shape *shape)
+{
+    (void)shape;
+    set_u32(keys, "attention.indexer.head_count", 4);
+    set_u32(keys, "attention.indexer.key_length", 64);
+    set_u32(keys, "attention.indexer.top_k", 64);
+    set_u32(keys, "attention.indexer.kpool", 4);
+    set_u32(keys, "hyper_connection.count", 4);
+    set_u32(keys, "hyper_connection.low_rank", 16);
+    set_u32(keys, "hyper_connection.sinkhorn_iterations", 4);
+    set_f32(keys, "hyper_connection.epsilon", 1e-6F);
+    set_f32(keys, "hyper_connection.magnitude", 1.0F);
+}
+
+/* Attends in both directions and has no memory: hearth refuses it, and this is how that is tested. */
+static void encoder_keys(const struct model_keys *keys, const struct model_shape *shape)
+{
+    const uint32_t pooling_mean = 1;
+
+    (void)shape;
+    set_f32(keys, "attention.layer_norm_epsilon", 1e-5F);
+    set_bool(keys, "attention.causal", false);
+    set_u32(keys, "pooling_type", pooling_mean);
+    gguf_set_val_u32(keys->gguf, "tokenizer.ggml.token_type_count", 2);
+}
+
 /* ---- tables ---- */
 
 /* clang-format off */
@@ -275,6 +303,9 @@ static const struct model_family families[] = {
      {SMALL, .state_size = 16, .state_groups = 1}, {expert_keys, jamba_keys, hybrid_layer_keys}},
     {"kimi-linear", MODEL_TRAIT_EXPERTS_MUST | MODEL_TRAIT_LATENT | MODEL_TRAIT_UNTIED, 2,
      {SMALL, EXPERTS, .state_size = 64}, {kimi_keys, grouped_expert_keys}},
+    {"qwen4exp", MODEL_TRAIT_DELTA | MODEL_TRAIT_EXPERTS_MUST, 2,
+     {SMALL, EXPERTS, .state_size = 64}, {delta_keys, shared_expert_keys, index_keys}},
+    {"bert", MODEL_TRAIT_BIAS | MODEL_TRAIT_HEADS_FILL, 1, {SMALL}, {encoder_keys}},
 };
 
 static const struct model_preset presets[] = {

@@ -45,6 +45,16 @@ static kind_set ask_kinds(const struct engine_llama *llama, const struct gguf_fi
     return kinds;
 }
 
+/* Memories with an index beside their rows (hybrid with an indexer, compressed rows) copy whole sequences only: asked for a range,
+ * the library aborts. They are known by their keys. */
+static bool copies_ranges(const struct engine_llama *llama, const struct gguf_file *file)
+{
+    bool indexed = gguf_file_has_arch_key(file, "attention.indexer.top_k");
+
+    return !(indexed && llama_model_is_hybrid(llama->model)) &&
+           !gguf_file_has_arch_key(file, "attention.compress_ratios");
+}
+
 /* A cell's own record in the state: position, count of sequences, sequence. */
 enum { CELL_BYTES = 12 };
 
@@ -371,7 +381,8 @@ enum err engine_llama_probe(struct engine_llama *llama, const struct gguf_file *
     choose_tokens(&probe);
     kind_set asked = facts->kinds = ask_kinds(llama, file);
     bool ok = false;
-    enum engine_slicing mode = llama->base.seqs.streams ? ENGINE_SLICING_WHOLE : ENGINE_SLICING_ROWS;
+    bool whole = llama->base.seqs.streams || !copies_ranges(llama, file);
+    enum engine_slicing mode = whole ? ENGINE_SLICING_WHOLE : ENGINE_SLICING_ROWS;
     for (; mode > ENGINE_SLICING_NONE && err == ERR_OK && !ok; mode--) {
         ok = true;
         facts->slicing = mode;

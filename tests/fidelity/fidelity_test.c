@@ -535,17 +535,16 @@ static void test_i110_without_flash_attention(void **state)
     check_rounds("qwen3", &options);
 }
 
-/* A stream per sequence: state only as a whole, and bit-identical even while others run. */
-static void test_i110_whole_sequences(void **state)
+/* State only as a whole, restored at half of a prompt. */
+static void check_whole(const char *family, bool streams)
 {
-    struct engine_options options = {.context = 4096, .sequences = 4, .chunk = 128, .threads = 1, .streams = true};
-    struct engine *engine = test_engine("qwen35", &options);
+    struct engine_options options = {.context = 4096, .sequences = 4, .chunk = 128, .threads = 1, .streams = streams};
+    struct engine *engine = test_engine(family, &options);
     uint64_t seed = test_seed();
     struct run *run = mem_alloc(sizeof(*run));
     struct state_object whole = {0};
     seq_id seq;
 
-    (void)state;
     assert_int_equal(engine_facts(engine)->slicing, ENGINE_SLICING_WHOLE);
     make_prompt(run, engine, 400, 128, &seed);
     run_cold(run, false, &run->cold);
@@ -570,6 +569,20 @@ static void test_i110_whole_sequences(void **state)
     engine_close(&engine);
 }
 
+/* A stream per sequence is bit-identical even while others run. */
+static void test_i110_whole_sequences(void **state)
+{
+    (void)state;
+    check_whole("qwen35", true);
+}
+
+/* Its index selects 64 of 400 tokens: without it, other tokens would be attended to. */
+static void test_i110_qwen4exp(void **state)
+{
+    (void)state;
+    check_whole("qwen4exp", false);
+}
+
 TEST_SUITE(TEST(test_i110_llama), TEST(test_i110_qwen2), TEST(test_i110_qwen3),
            TEST(test_i110_qwen3moe), TEST(test_i110_qwen35), TEST(test_i110_qwen35moe),
            TEST(test_i110_qwen3next), TEST(test_i110_gemma2), TEST(test_i110_gemma3),
@@ -577,4 +590,5 @@ TEST_SUITE(TEST(test_i110_llama), TEST(test_i110_qwen2), TEST(test_i110_qwen3),
            TEST(test_i110_mamba2), TEST(test_i110_falcon_h1), TEST(test_i110_nemotron_h),
            TEST(test_i110_granitehybrid), TEST(test_i110_jamba), TEST(test_i110_quantized_dense),
            TEST(test_i110_quantized_hybrid), TEST(test_i110_quantized_sliding),
-           TEST(test_i110_without_flash_attention), TEST(test_i110_whole_sequences))
+           TEST(test_i110_without_flash_attention), TEST(test_i110_whole_sequences),
+           TEST(test_i110_qwen4exp))

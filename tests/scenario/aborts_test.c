@@ -70,6 +70,54 @@ static void expect_served(const struct serve_proc *proc, const char *model)
     http_answer_fini(&answer);
 }
 
+/* ---- models that cannot be served ---- */
+
+static void expect_refused(const struct serve_proc *proc, const char *model, int status, const char *words)
+{
+    struct http_answer answer;
+
+    ask(proc, "/v1/chat/completions", model, &answer);
+    if (answer.status != status || strstr(buf_str(&answer.body), words) == NULL)
+        fail_msg("%s: %d %s", model, answer.status, buf_str(&answer.body));
+    http_answer_fini(&answer);
+}
+
+static void check_encoder(const char *more)
+{
+    struct serve_proc proc;
+
+    add_link("embedding", "bert");
+    start(&proc, more);
+    expect_refused(&proc, "embedding", 400, "its architecture, bert, is not a decoder");
+    expect_served(&proc, "qwen3");
+    serve_proc_stop(&proc);
+}
+
+static void test_an_encoder_is_refused(void **state)
+{
+    (void)state;
+    check_encoder("");
+}
+
+static void test_an_encoder_is_refused_isolated(void **state)
+{
+    (void)state;
+    check_encoder("--isolate");
+}
+
+/* Its memory aborts when a range of a sequence is copied; whole sequences work. */
+static void test_qwen4exp_is_served(void **state)
+{
+    struct serve_proc proc;
+
+    (void)state;
+    add_link("indexed", "qwen4exp");
+    start(&proc, "");
+    expect_served(&proc, "indexed");
+    expect_served(&proc, "qwen3");
+    serve_proc_stop(&proc);
+}
+
 /* ---- an engine that restarts ---- */
 
 /* The process of an engine, which is a child of the server. */
@@ -139,4 +187,5 @@ static void test_an_engine_that_restarts_says_when(void **state)
     serve_proc_stop(&proc);
 }
 
-TEST_SUITE(TEST(test_an_engine_that_restarts_says_when))
+TEST_SUITE(TEST(test_an_encoder_is_refused), TEST(test_an_encoder_is_refused_isolated),
+           TEST(test_qwen4exp_is_served), TEST(test_an_engine_that_restarts_says_when))
