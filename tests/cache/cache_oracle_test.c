@@ -21,6 +21,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "cache/cache.h"
+#include "cache/plan.h"
 #include "support/cache_kit.h"
 #include "support/test.h"
 #include "tier/tier_fault.h"
@@ -331,6 +332,15 @@ static void check_plan(struct world *world, struct open_plan *open, struct seen 
     seen->cold += info->boundary == 0;
 }
 
+/* The largest request: a plan for TOKENS_MAX tokens in blocks of one token, with sliding rows. As plan_bytes_max in lookup.c, and the tokens. */
+static uint64_t request_bytes_max(void)
+{
+    const uint64_t objects = 2 * (2 * (TOKENS_MAX + 1) + 1);
+
+    return sizeof(struct hearth_plan) + objects * (sizeof(struct object *) + sizeof(struct hearth_object)) +
+           TOKENS_MAX * sizeof(int32_t);
+}
+
 /* Whether there was no room for a plan, a store or a flight, which may be: books of what is leased or pinned fill their part. */
 static bool turned_away(const struct world *world, int error, struct seen *seen)
 {
@@ -338,7 +348,7 @@ static bool turned_away(const struct world *world, int error, struct seen *seen)
         return false;
     assert_int_equal(error, HEARTH_ERROR_MEMORY);
     assert_false(world->complete);
-    assert_true(budget_available(world->cache->books_budget, world->cache->requests_owner) < 8192);
+    assert_true(budget_available(world->cache->books_budget, world->cache->requests_owner) < request_bytes_max());
     seen->turned_away++;
     return true;
 }
