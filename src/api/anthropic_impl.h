@@ -59,7 +59,7 @@ enum err anthropic_element(const struct json_reader *parent, const char *key, si
                            yyjson_val *value, char at[ANTHROPIC_AT_BYTES],
                            struct json_reader *out) NODISCARD;
 
-/* A string that must be there; `empty` says whether it may be empty. */
+/* A string that must be there. `empty`: it is text for the model, which may be empty and may contain NUL. */
 enum err anthropic_need_str(const struct json_reader *reader, const char *key, bool empty,
                             struct str *out) NODISCARD;
 

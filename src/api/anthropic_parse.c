@@ -47,7 +47,7 @@ enum err anthropic_need_str(const struct json_reader *reader, const char *key, b
 
     if (value == NULL)
         return json_read_error(reader, key, "is missing: it must be a string");
-    TRY(json_read_str(reader, key, out));
+    TRY(empty ? json_read_content(reader, key, out) : json_read_str(reader, key, out));
     if (!empty && out->len == 0)
         return json_read_error(reader, key, "must not be empty");
     return ERR_OK;

@@ -57,7 +57,7 @@ static enum err write_custom(struct json *json, const struct json_reader *tool)
     yyjson_val *schema = NULL;
     bool strict = false;
 
-    TRY(json_read_str(tool, "description", &description));
+    TRY(json_read_content(tool, "description", &description));
     TRY(json_read_object(tool, "input_schema", &schema));
     TRY(json_read_bool(tool, "strict", &strict));
     if (schema == NULL)

@@ -226,7 +226,7 @@ static enum err add_headings(const struct json_reader *block, const char *const 
 {
     for (size_t i = 0; i < 2; i++) {
         struct str heading = STR_NONE;
-        TRY(json_read_str(block, keys[i], &heading));
+        TRY(json_read_content(block, keys[i], &heading));
         TRY(joined_add(out, heading, "\n"));
     }
     return ERR_OK;

@@ -37,7 +37,7 @@ static bool read_tokenize(struct call *call, struct tokenize_request *out, struc
     struct json_reader reader = reader_of(call, error);
 
     *out = (struct tokenize_request){.parse_special = true};
-    if (json_read_str(&reader, "content", &out->content) != ERR_OK ||
+    if (json_read_content(&reader, "content", &out->content) != ERR_OK ||
         json_read_bool(&reader, "add_special", &out->add_special) != ERR_OK ||
         json_read_bool(&reader, "parse_special", &out->parse_special) != ERR_OK ||
         json_read_bool(&reader, "with_pieces", &out->with_pieces) != ERR_OK)

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "api/json_alc.h"
 
@@ -32,6 +33,24 @@ static size_t nesting(struct str text)
     return deepest;
 }
 
+static bool has_nul(yyjson_val *string)
+{
+    return memchr(yyjson_get_str(string), '\0', yyjson_get_len(string)) != NULL;
+}
+
+static bool has_nul_name(yyjson_val *object)
+{
+    size_t i, count;
+    yyjson_val *key, *value;
+
+    yyjson_obj_foreach(object, i, count, key, value)
+    {
+        if (has_nul(key))
+            return true;
+    }
+    return false;
+}
+
 enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *error)
 {
     yyjson_read_err bad;
@@ -49,6 +68,8 @@ enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *err
     enum err err = ERR_OK;
     if (!yyjson_is_obj(yyjson_doc_get_root(read)))
         err = api_error_set(error, API_ERROR_INVALID, NULL, "the body must be a JSON object");
+    else if (has_nul_name(yyjson_doc_get_root(read)))
+        err = api_error_set(error, API_ERROR_INVALID, NULL, "the name of a field contains NUL");
     else if (nesting(text) > JSON_DEPTH_MAX)
         err = api_error_set(error, API_ERROR_INVALID, NULL,
                             "the body is nested more than %d levels deep", JSON_DEPTH_MAX);
@@ -204,6 +225,15 @@ enum err json_read_float(const struct json_reader *reader, const char *key, doub
 }
 
 enum err json_read_str(const struct json_reader *reader, const char *key, struct str *out)
+{
+    yyjson_val *value = json_read_get(reader, key);
+
+    if (yyjson_is_str(value) && has_nul(value))
+        return json_read_error(reader, key, "must not contain NUL");
+    return json_read_content(reader, key, out);
+}
+
+enum err json_read_content(const struct json_reader *reader, const char *key, struct str *out)
 {
     yyjson_val *value = json_read_get(reader, key);
 

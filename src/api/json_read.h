@@ -3,7 +3,9 @@
  *
  * A missing field and null leave *out as it was. A field of the wrong type or out of range is API_ERROR_INVALID with
  * "'temperature' must be a number from 0 to 100" and the field's name as param, prefixed with `at` ("messages[3].") when that is not NULL.
- * Texts come with their length: they may contain NUL.
+ *
+ * NUL (\u0000) may stand in texts that are for a model: json_read_content, json_read_text. Everything else is a name or a word that some code below
+ * takes for a C string: json_read_str refuses it there, and json_read_body in the names of the body's fields.
  */
 #ifndef HEARTH_API_JSON_READ_H
 #define HEARTH_API_JSON_READ_H
@@ -25,7 +27,8 @@ struct json_reader {
     struct api_error *error;
 };
 
-/* A body, whose top must be an object. ERR_INVALID: error says where it is no JSON, or that it is nested too deeply; ERR_NOMEM. */
+/* A body, whose top must be an object. ERR_INVALID: error says where it is no JSON, that it is nested too deeply, or that the name of a field
+ * has NUL; ERR_NOMEM. */
 enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *error) NODISCARD;
 
 enum err json_read_bool(const struct json_reader *reader, const char *key, bool *out) NODISCARD;
@@ -36,6 +39,7 @@ enum err json_read_int(const struct json_reader *reader, const char *key, int64_
 enum err json_read_float(const struct json_reader *reader, const char *key, double min, double max,
                          float *out) NODISCARD;
 enum err json_read_str(const struct json_reader *reader, const char *key, struct str *out) NODISCARD;
+enum err json_read_content(const struct json_reader *reader, const char *key, struct str *out) NODISCARD;
 enum err json_read_object(const struct json_reader *reader, const char *key,
                           yyjson_val **out) NODISCARD;
 enum err json_read_array(const struct json_reader *reader, const char *key,

@@ -74,7 +74,7 @@ static enum err refuse_rest(struct gen_request *request, const struct json_reade
     struct str suffix = STR_NONE;
     uint64_t best_of = 1;
 
-    TRY(json_read_str(body, "suffix", &suffix));
+    TRY(json_read_content(body, "suffix", &suffix));
     if (suffix.len > 0)
         return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "suffix",
                                     "is not supported: text is only continued at its end");

@@ -82,7 +82,7 @@ static enum err read_part(const struct json_reader *part, struct str *text)
     if (str_eq(type, STR("text")) || str_eq(type, STR("input_text")) ||
         str_eq(type, STR("output_text")) || str_eq(type, STR("refusal"))) {
         *text = STR_NONE;
-        TRY(json_read_str(part, key, text));
+        TRY(json_read_content(part, key, text));
         return text->ptr != NULL ? ERR_OK : json_read_error(part, key, "must be a string");
     }
     if (type.len == 0)
@@ -256,7 +256,7 @@ static enum err build_assistant(struct openai_build *build, const struct json_re
 {
     struct str refusal = STR_NONE, thought = STR_NONE;
 
-    TRY(json_read_str(message, "refusal", &refusal));
+    TRY(json_read_content(message, "refusal", &refusal));
     json_key(&build->json, "content");
     if (json_read_get(message, "content") != NULL)
         TRY(openai_build_content(build, message, "content"));
@@ -264,8 +264,8 @@ static enum err build_assistant(struct openai_build *build, const struct json_re
         json_str(&build->json, refusal);
     else
         json_null(&build->json);
-    TRY(json_read_str(message, "reasoning", &thought));
-    TRY(json_read_str(message, "reasoning_content", &thought));
+    TRY(json_read_content(message, "reasoning", &thought));
+    TRY(json_read_content(message, "reasoning_content", &thought));
     if (thought.len > 0)
         json_key_str(&build->json, "reasoning_content", thought);
     if (json_read_get(message, "function_call") != NULL)

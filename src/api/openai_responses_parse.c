@@ -161,7 +161,7 @@ static enum err add_call(struct openai_build *build, struct turn *turn,
     TRY(openai_need_str(item, "call_id", &id));
     TRY(openai_need_str(item, "name", &name));
     TRY(json_read_str(item, "namespace", &space));
-    TRY(json_read_str(item, "arguments", &arguments));
+    TRY(json_read_content(item, "arguments", &arguments));
     TRY(openai_tools_name(build->request, space, &name));
     openai_build_call(&turn->json, id, name, arguments);
     turn->open = true;
@@ -178,7 +178,7 @@ static enum err add_custom_call(struct openai_build *build, struct turn *turn,
     TRY(openai_need_str(item, "call_id", &id));
     TRY(openai_need_str(item, "name", &name));
     TRY(json_read_str(item, "namespace", &space));
-    TRY(json_read_str(item, "input", &input));
+    TRY(json_read_content(item, "input", &input));
     TRY(openai_tools_name(build->request, space, &name));
     buf_init(&arguments, TURN_BYTES_MAX);
     struct json json = json_to(&arguments);
@@ -299,7 +299,7 @@ static enum err build_input(struct openai_build *build, const struct json_reader
     yyjson_val *input = json_read_get(body, "input");
     struct str instructions = STR_NONE;
 
-    TRY(json_read_str(body, "instructions", &instructions));
+    TRY(json_read_content(body, "instructions", &instructions));
     if (!yyjson_is_str(input) && !yyjson_is_arr(input))
         return json_read_error(body, "input", "must be a string or a list of items");
     if (yyjson_is_arr(input) && yyjson_arr_size(input) == 0)

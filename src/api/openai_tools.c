@@ -24,7 +24,7 @@ enum err openai_build_function(struct openai_build *build, const struct json_rea
         return json_read_error(function, "name", "must have at most %d bytes",
                                OPENAI_NAME_BYTES_MAX);
     TRY(openai_tools_name(build->request, space, &name));
-    TRY(json_read_str(function, "description", &description));
+    TRY(json_read_content(function, "description", &description));
     TRY(json_read_object(function, "parameters", &parameters));
     TRY(json_read_bool(function, "strict", &strict));
     json_open(&build->json, '{');

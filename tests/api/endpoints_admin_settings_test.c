@@ -65,6 +65,7 @@ static void test_what_cannot_be(void **state)
     static const char *const bad[] = {
         "{\"port\":1}", "{\"queue\":0}", "{\"queue\":\"x\"}", "{\"queue\":null}", "{\"queue\":70000}", "{\"log_level\":\"loud\"}",
         "{\"log_level\":3}", "{\"queue\":5,\"model_ttl\":-1}", "[]", "{\"ram_cache\":1}",
+        "{\"queue\\u0000x\":5}", "{\"log_level\":\"debug\\u0000x\"}", "{\"queue\":5,\"\\u0000\":1}",
     };
     struct api_kit kit;
 

@@ -40,6 +40,7 @@ static void test_bodies_that_are_no_objects(void **state)
     assert_body_refused(STR("null"), "object");
     assert_body_refused(STR("{\"a\":\"\xFF\"}"), "UTF-8");
     assert_body_refused(STR("{\"a\":NaN}"), "not JSON");
+    assert_body_refused(STR("{\"a\":1,\"b\\u0000c\":2}"), "NUL");
 }
 
 static void test_depth_is_limited(void **state)
@@ -90,7 +91,7 @@ static void test_body_without_memory(void **state)
 
 /* ---- fields ---- */
 
-enum type { BOOL, UINT, INT, FLOAT, STRING, OBJECT, ARRAY };
+enum type { BOOL, UINT, INT, FLOAT, STRING, CONTENT, OBJECT, ARRAY };
 
 static enum err read_as(const struct json_reader *reader, enum type type, double *out)
 {
@@ -117,6 +118,9 @@ static enum err read_as(const struct json_reader *reader, enum type type, double
         break;
     case STRING:
         err = json_read_str(reader, "f", &text);
+        break;
+    case CONTENT:
+        err = json_read_content(reader, "f", &text);
         break;
     case OBJECT:
         err = json_read_object(reader, "f", &value);
@@ -165,7 +169,10 @@ static const struct {
     {FLOAT, "{\"f\":2.0001}", 0, "'at.f' must be a number from -2 to 2"},
     {FLOAT, "{\"f\":1e999}", 0, NULL}, /* is no JSON number: see below */
     {FLOAT, "{\"f\":[]}", 0, "'at.f' must be a number from -2 to 2"},
-    {STRING, "{\"f\":\"a\\u0000b\"}", 3, NULL},
+    {STRING, "{\"f\":\"a\\u0000b\"}", 0, "'at.f' must not contain NUL"},
+    {STRING, "{\"f\":\"\\u0000\"}", 0, "'at.f' must not contain NUL"},
+    {CONTENT, "{\"f\":\"a\\u0000b\"}", 3, NULL},
+    {CONTENT, "{\"f\":5}", 0, "'at.f' must be a string"},
     {STRING, "{\"f\":5}", 0, "'at.f' must be a string"},
     {OBJECT, "{\"f\":{\"a\":1}}", 1, NULL},
     {OBJECT, "{\"f\":[1]}", 0, "'at.f' must be an object"},
