@@ -249,6 +249,8 @@ static enum err fake_run(struct engine *engine, const struct engine_item *items,
     /* Relaxed: the flag orders no other memory, and an abort that comes too early has no run to end. */
     atomic_store_explicit(&fake->aborting, false, memory_order_relaxed);
     TRY(check_memory(fake, items, count, info));
+    if (fake->options.refuses != NULL && fake->options.refuses(items, count, fake->options.arg))
+        return err_set(info, ERR_LIMIT, "refused by the test");
     fake->stats.runs++;
     for (size_t i = 0; i < count; i++)
         fake->wanted[i] = items[i].logits;

@@ -71,6 +71,8 @@ struct engine_fake_options {
     /* Called before each piece, on the thread of engine_run; may call engine_abort, nothing else. May be NULL. */
     void (*on_piece)(struct engine *engine, void *arg);
     void *arg;
+    /* Asked before each run, with the same arg: true refuses it as if there were no room (ERR_LIMIT). May be NULL. */
+    bool (*refuses)(const struct engine_item *items, size_t count, void *arg);
 
     /* Asked once per piece, export, and import (or settle). A failed import has written half of its rows. May be NULL. */
     struct fault *fault_run, *fault_export, *fault_import;

@@ -26,6 +26,7 @@ enum {
     SEQUENCES_DEFAULT = 8,
     CHUNK_DEFAULT = 512,
     OWN_SEQUENCES = 2,
+    DECODE_NO_ROOM = 1, /* llama_decode's word for it */
 };
 
 /* A block of pinned host memory, for engine_free. */
@@ -134,7 +135,10 @@ static unsigned op_token_traits(const struct engine *engine, token_id token)
 
 static void op_seq_copy(struct engine *engine, seq_id from, seq_id to)
 {
-    llama_memory_seq_cp(engine_llama_of(engine)->memory, from, to, -1, -1);
+    struct engine_llama *llama = engine_llama_of(engine);
+
+    llama_memory_seq_cp(llama->memory, from, to, -1, -1);
+    llama->shares[from] = llama->shares[to] = llama->ring;
 }
 
 static bool op_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
@@ -153,9 +157,10 @@ static void op_seq_clear(struct engine *engine, seq_id seq)
     struct engine_llama *llama = engine_llama_of(engine);
 
     llama_memory_seq_rm(llama->memory, seq, -1, -1);
+    llama->shares[seq] = false;
     if (llama->tainted && seqs_live_count(&engine->seqs) <= 1) {
         llama_memory_clear(llama->memory, true);
-        llama->tainted = false;
+        llama->tainted = llama->lost = false;
     }
 }
 
@@ -208,10 +213,15 @@ static enum err op_run(struct engine *engine, const struct engine_item *items, s
 
     fill_batch(llama, items, count);
     atomic_store_explicit(&llama->aborting, false, memory_order_relaxed);
-    switch (llama_decode(llama->ctx, llama->batch)) {
+    int32_t result = llama_decode(llama->ctx, llama->batch);
+    if (result == DECODE_NO_ROOM && sections_unshare(llama))
+        result = llama_decode(llama->ctx, llama->batch);
+    if (llama->lost)
+        return err_set(info, ERR_ENGINE, "the library could not re-import the windows of its sequences");
+    switch (result) {
     case 0:
         return ERR_OK;
-    case 1:
+    case DECODE_NO_ROOM:
         return err_set(info, ERR_LIMIT, "the context has no room for %d more tokens",
                        llama->batch.n_tokens);
     case 2:
@@ -527,6 +537,9 @@ static enum err make_context(struct engine_llama *llama, const struct load *load
         return err_set(info, ERR_ENGINE, "the library takes %u tokens at a time only",
                        llama_n_batch(llama->ctx));
     facts->chunk = MIN(facts->chunk, llama_n_ubatch(llama->ctx));
+    /* The library's own formula for the cells of a sliding cache (llama_kv_cache_iswa). */
+    uint64_t sliding = (uint64_t)facts->window * (facts->sequences + OWN_SEQUENCES) + llama_n_ubatch(llama->ctx);
+    llama->ring = facts->window > 0 && !options->streams && !options->sliding_full && sliding < facts->context;
     llama->temp = (seq_id)facts->sequences;
     llama->empty = (seq_id)facts->sequences + 1;
     llama->batch = llama_batch_init((int32_t)(facts->chunk + facts->sequences), 0, 1);

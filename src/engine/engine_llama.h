@@ -45,6 +45,9 @@ struct engine_llama {
     struct llama_batch batch;
     int32_t *outputs;   /* per item of the last run: its place in the batch, or -1 */
     seq_id temp, empty; /* two sequences of our own: a place to assemble, and one that never has cells */
+    bool ring;          /* the sliding cache has fewer cells than the context: sections_unshare */
+    bool shares[SEQS_SLOTS_MAX]; /* of a ring: the sequence was forked, or is a fork */
+    bool lost;          /* windows are gone: nothing runs until all sequences were released */
     bool tainted;       /* the library refused an import: free cells may hold anything until they are zeroed */
     atomic_bool aborting;
     void (*on_tick)(void *arg); /* of the options */
@@ -85,6 +88,8 @@ bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, u
 bool sections_rows_cut(struct engine *engine, seq_id seq, uint32_t length);
 bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 bool sections_settle(struct engine *engine, seq_id seq);
+/* Gives every forked sequence a window of its own. False: there is none, or it failed; in the latter case the engine may be `lost`. */
+bool sections_unshare(struct engine_llama *llama);
 bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 
 /* probe.c: fills kinds, groups, slicing, exact, sizes and sections. ERR_ENGINE when not even one token runs. */

@@ -78,6 +78,8 @@ uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin,
 
 uint64_t sections_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
 {
+    if (engine_llama_of(engine)->lost)
+        return 0;
     return llama_state_seq_get_data_ext(engine_llama_of(engine)->ctx, dst, capacity, seq,
                                         LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
 }
@@ -88,6 +90,81 @@ uint64_t sections_export_whole(struct engine *engine, seq_id seq, void *dst, uin
                                         LLAMA_STATE_SEQ_FLAGS_NONE);
 }
 
+/* ---- rings ---- */
+
+/* A sliding cache that is smaller than the context is a ring: a token takes an empty cell, or one that has left the window. But the library
+ * reuses only cells of a single sequence. Forks of a long prompt share all cells of the ring, so that none is empty and none may be reused: no
+ * token of any sequence finds a place again. Nothing is done about it at the fork, which thus costs nothing and keeps its layout; when the
+ * library says no, all windows that may be shared are taken out and put back, one by one.
+ *
+ * The first ones put back find no place while others hold their cells. After the last was taken out nothing is shared, so another pass
+ * has room for all: the ring was made for a window of each sequence. */
+struct window {
+    seq_id seq;
+    unsigned char *data; /* NULL: is in the library again */
+    uint64_t bytes;
+};
+
+static size_t take_windows(struct engine_llama *llama, struct window *windows)
+{
+    size_t count = 0;
+
+    for (seq_id seq = 0; seq < llama->temp; seq++) {
+        if (!llama->shares[seq])
+            continue;
+        uint64_t bytes = sections_snapshot_bytes(&llama->base, seq);
+        unsigned char *data = mem_try_alloc(bytes);
+        windows[count++] = (struct window){seq, data, bytes};
+        if (data == NULL || sections_export_snapshot(&llama->base, seq, data, bytes) != bytes) {
+            while (count > 0)
+                mem_free(windows[--count].data);
+            return 0;
+        }
+    }
+    return count;
+}
+
+/* Returns how many found no place. */
+static size_t put_windows(struct engine_llama *llama, struct window *windows, size_t count)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        struct window *window = &windows[i];
+        if (window->data == NULL)
+            continue;
+        if (llama_state_seq_set_data_ext(llama->ctx, window->data, window->bytes, window->seq,
+                                         LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY) != window->bytes) {
+            left++;
+            continue;
+        }
+        mem_free(window->data);
+        window->data = NULL;
+    }
+    return left;
+}
+
+bool sections_unshare(struct engine_llama *llama)
+{
+    struct window windows[SEQS_SLOTS_MAX];
+    size_t count = llama->lost ? 0 : take_windows(llama, windows);
+
+    if (count == 0)
+        return false;
+    memset(llama->shares, 0, sizeof(llama->shares));
+    if (put_windows(llama, windows, count) == 0)
+        return true;
+    llama->tainted = true;
+    if (put_windows(llama, windows, count) == 0)
+        return true;
+    for (size_t i = 0; i < count; i++)
+        mem_free(windows[i].data);
+    llama->lost = true;
+    return false;
+}
+
+/* ---- import ---- */
+
 /* set_data first empties the destination; what it did before it refused is unknown. Free cells may then hold NaN, which
  * attention multiplies by a weight of zero: they are zeroed as soon as no sequence lives (engine_llama.c). */
 static bool import(struct engine_llama *llama, seq_id seq, const void *data, uint64_t bytes,
@@ -95,6 +172,9 @@ static bool import(struct engine_llama *llama, seq_id seq, const void *data, uin
 {
     bool ok = llama_state_seq_set_data_ext(llama->ctx, data, bytes, seq, flags) == bytes;
 
+    /* Perhaps for lack of room in a ring. */
+    if (!ok && sections_unshare(llama))
+        ok = llama_state_seq_set_data_ext(llama->ctx, data, bytes, seq, flags) == bytes;
     if (!ok)
         llama->tainted = true;
     return ok;

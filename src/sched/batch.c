@@ -29,7 +29,7 @@ static void add_item(struct sched *sched, struct job *job, uint32_t count, bool 
 static void add_decoding(struct sched *sched)
 {
     LIST_FOREACH(struct job, job, &sched->jobs, link) {
-        if (job->phase == GEN_DECODE)
+        if (job->phase == GEN_DECODE && sched->batch_count < sched->ladder.items_max)
             add_item(sched, job, 1, true);
     }
 }
@@ -85,8 +85,8 @@ static void add_prefilling(struct sched *sched)
 
     /* An exact run has no choice of chunks. */
     if (!sched->options.exact && next_prefill(sched) != NULL)
-        left = memory_chunk(sched->memory, left);
-    for (struct job *job; left > 0 && (job = next_prefill(sched)) != NULL;) {
+        left = MIN(memory_chunk(sched->memory, left), sched->ladder.tokens_max);
+    for (struct job *job; left > 0 && sched->batch_count < sched->ladder.items_max && (job = next_prefill(sched)) != NULL;) {
         uint32_t count = chunk_end(job) - job->done;
         if (count > left && first != NULL && left < PIECE_MIN)
             return;
@@ -269,8 +269,7 @@ void job_put_back(struct job *job)
     lock_leave(&sched->lock);
 }
 
-/* The job that was admitted last gives its cells back and starts over later, from the cache; not the only one that runs. */
-static bool preempt(struct sched *sched)
+bool batch_preempt(struct sched *sched)
 {
     struct job *last = NULL;
     size_t running = 0;
@@ -287,23 +286,13 @@ static bool preempt(struct sched *sched)
     return true;
 }
 
-static void no_room(struct sched *sched)
-{
-    struct job *job = sched->batch[0];
-
-    if (device_reclaim(sched, NULL) || preempt(sched))
-        return;
-    /* Alone, and the context is full. */
-    end_with(job, GEN_END_LENGTH);
-}
-
 /* More memory is used than is allowed, although everything else has given way. One that runs beside others starts over later, the last one
  * ends; what they have computed is kept. */
 static void relieve(struct sched *sched)
 {
     struct errinfo info = {0};
 
-    if (preempt(sched))
+    if (batch_preempt(sched))
         return;
     LIST_FOREACH_SAFE(struct job, job, &sched->jobs, link) {
         if (job->seq == SEQ_NONE)
@@ -357,13 +346,14 @@ bool batch_run(struct sched *sched)
     uint64_t begin_ns = sched_now_ns(sched), begin_bytes = memory_measure(sched->memory);
     enum err err = engine_run(sched->engine, sched->items, sched->batch_count, &info);
     if (err == ERR_LIMIT) {
-        no_room(sched);
+        ladder_refused(sched, tokens_of(sched));
         return true;
     }
     if (err != ERR_OK) {
         all_failed(sched, err, &info);
         return true;
     }
+    ladder_ran(sched);
     memory_note_run(sched->memory, begin_bytes, (uint32_t)tokens_of(sched));
     measure(sched, tokens_of(sched), decoding, sched_now_ns(sched) - begin_ns);
     for (size_t i = 0; i < sched->batch_count; i++)

@@ -159,7 +159,7 @@ static struct job *best_queued(struct sched *sched)
 
 struct job *fair_next_queued(struct sched *sched)
 {
-    return sched->active < sched->options.parallel ? best_queued(sched) : NULL;
+    return sched->active < sched->options.parallel && ladder_admits(sched) ? best_queued(sched) : NULL;
 }
 
 struct job *fair_place_victim(struct sched *sched)

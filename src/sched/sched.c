@@ -411,6 +411,7 @@ enum err sched_create(struct sched **out, const struct sched_options *options, s
     cond_init(&sched->idle);
     cond_init(&sched->answered);
     list_init(&sched->asks);
+    sched->ladder = (struct ladder){.items_max = LADDER_UNLIMITED, .tokens_max = LADDER_UNLIMITED};
     set_defaults(sched);
     struct guard_model model = memory_model_of(sched->facts);
     enum err err = memory_join(options->memory, sched->options.model, &model, &sched->memory, info);

@@ -7,6 +7,7 @@
  *      restore.c   from a plan of the cache to a sequence
  *      retain.c    from a sequence to the cache
  *      batch.c     who is in the next batch, and what became of it
+ *      ladder.c    what is done when the engine has no room for a batch
  *      linger.c    storing the state of what has ended when there is time for it
  *      revive.c    a new process for an engine that died
  *      fair.c      in which order (fair.h)
@@ -37,6 +38,7 @@
 #include "engine/state.h"
 #include "sched/device.h"
 #include "sched/fair.h"
+#include "sched/ladder.h"
 #include "sched/memory.h"
 #include "sched/sched.h"
 #include "sched/text.h"
@@ -142,6 +144,7 @@ struct sched {
     struct progress *bar;
     uint64_t bar_id;
     struct revival revival;
+    struct ladder ladder;
 
     struct lock lock;
     struct cond idle; /* no jobs left */
@@ -217,6 +220,9 @@ void batch_end_bar(struct job *job, bool done);
 
 /* Runs a batch of what wants to run; false when nothing did. */
 bool batch_run(struct sched *sched);
+
+/* The youngest job gives its cells back and starts over later, from the cache. False: fewer than two run. */
+bool batch_preempt(struct sched *sched);
 
 /* ---- revive.c ---- */
 

@@ -81,6 +81,8 @@ void job_end(struct job *job, enum gen_end end, enum err err, const struct errin
     restore_drop(job);
     job_release_followers(job);
     sched->epoch++;
+    if (job->seq != SEQ_NONE)
+        ladder_ended(sched);
     bool keep = job->seq != SEQ_NONE && !broken && faults_keep(job, end);
     if (keep && device_park(job))
         return;

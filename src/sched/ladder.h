@@ -1,0 +1,32 @@
+/*
+ * ladder.h: where the scheduler stands after batches that the engine refused. For this folder only.
+ *
+ * Owner: the scheduler's thread.
+ */
+#ifndef HEARTH_SCHED_LADDER_H
+#define HEARTH_SCHED_LADDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sched;
+
+#define LADDER_UNLIMITED UINT32_MAX
+
+struct ladder {
+    uint32_t items_max, tokens_max; /* of a batch: sequences, tokens of prefill */
+    uint32_t refusals; /* since a batch ran or a running job ended */
+    uint32_t calm;     /* batches that ran since the last refusal or the last change of a limit */
+    bool closed;       /* no queued job is admitted before a running one has ended */
+};
+
+/* The engine has no room for the batch of so many tokens that stands in sched->items. Afterwards something has changed. */
+void ladder_refused(struct sched *sched, uint64_t tokens);
+/* A batch ran. */
+void ladder_ran(struct sched *sched);
+/* A job that had a sequence has ended. */
+void ladder_ended(struct sched *sched);
+/* Whether queued jobs may be admitted. */
+bool ladder_admits(const struct sched *sched);
+
+#endif
