@@ -249,10 +249,11 @@ malformed: all $(malformed_suites) $(B)/tests/run $(B)/models.stamp ## send brok
 	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_MALFORMED_N=$(N) \
 	    $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') $(B)/tests/run --timeout 7200 $(malformed_suites)
 
-# Whether times to the first token tell a tenant what another one has asked: PAIRS pairs, and a statistical test of them.
+# Whether times to the first token, and of endpoints that read text, tell a tenant what another one has asked: PAIRS pairs, and a statistical test of them.
 PAIRS ?= 2000
-timing: $(B)/tests/sched/timing_test $(B)/tests/run ## look for a side channel between tenants (PAIRS=2000)
-	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_TIMING_PAIRS=$(PAIRS) $(B)/tests/run --timeout 3600 $(B)/tests/sched/timing_test
+timing_suites := $(B)/tests/sched/timing_test $(B)/tests/api/timing_test
+timing: $(timing_suites) $(B)/tests/run ## look for a side channel between tenants (PAIRS=2000)
+	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_TIMING_PAIRS=$(PAIRS) $(B)/tests/run --timeout 3600 $(timing_suites)
 
 # HEARTH_STRESS_S seconds (60) of random seeds; with SAN=thread what several threads do is looked at, too.
 stress_suites := $(addprefix $(B)/tests/cache/,cache_oracle_test cache_threads_test)

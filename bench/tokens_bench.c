@@ -120,7 +120,7 @@ static size_t count_tokens(struct bench *b, const struct chat_text *text)
 {
     struct token_prompt prompt;
 
-    if (tokens_from_text(b->tokens, text, &prompt, NULL) != ERR_OK)
+    if (tokens_from_text(b->tokens, NULL, text, &prompt, NULL) != ERR_OK)
         die("cannot tokenize");
     size_t count = prompt.count;
     token_prompt_fini(&prompt);
@@ -203,7 +203,7 @@ static void bench_tokens(struct bench *b, const char *name, const struct chat_te
         if (before != NULL)
             count_tokens(b, before);
         uint64_t start = now();
-        if (tokens_from_text(b->tokens, text, &prompt, NULL) != ERR_OK)
+        if (tokens_from_text(b->tokens, NULL, text, &prompt, NULL) != ERR_OK)
             die("cannot tokenize");
         times[i] = now() - start;
         facts[1] = prompt.count;

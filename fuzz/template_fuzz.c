@@ -97,7 +97,7 @@ static void check_tokens(const struct chat_text *text)
     size_t at = 0;
 
     require(tokens_create(&options, &tokens, NULL) == ERR_OK);
-    require(tokens_from_text(tokens, text, &prompt, NULL) == ERR_OK);
+    require(tokens_from_text(tokens, NULL, text, &prompt, NULL) == ERR_OK);
     for (size_t i = 0; i < prompt.count; i++) {
         size_t len = token_bytes(NULL, prompt.tokens[i], true, piece, sizeof(piece));
         require(at + len <= text->text.len && memcmp(text->text.ptr + at, piece, len) == 0);

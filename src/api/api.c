@@ -31,6 +31,7 @@ enum {
     WORKERS_DEFAULT = 2,
     QUEUE_DEFAULT = 256,
     SLOW_QUEUE = 8,
+    LARGE_QUEUE = 64,
     TICK_MS = 200,
     IDLE_TICK_MS = 1000,
     KEEPALIVE_MS_DEFAULT = 8000,
@@ -270,8 +271,10 @@ static void enqueue(const struct visit *visit, struct http_request *request)
     }
     call = call_create(api, visit->endpoint, request, visit->reply, &visit->auth);
     memcpy(call->request_id, visit->request_id, RESPOND_ID_BYTES);
-    bool full = queue_length(api->queue) >= atomic_load_explicit(&api->queue_max, memory_order_relaxed);
-    if (visit->endpoint->slow ? !queue_try_push(api->slow, call) : full || !queue_try_push(api->queue, call))
+    struct queue *queue = call_queue(call);
+    bool full = queue == api->queue &&
+                queue_length(queue) >= atomic_load_explicit(&api->queue_max, memory_order_relaxed);
+    if (full || !queue_try_push(queue, call))
         call_refuse(call);
 }
 
@@ -404,6 +407,12 @@ static void work_slowly(void *arg)
     work_on(((struct api *)arg)->slow);
 }
 
+/* One thread: texts that take seconds never take all workers. */
+static void work_on_large(void *arg)
+{
+    work_on(((struct api *)arg)->large);
+}
+
 static void make_routes(struct api *api)
 {
     api->routes_count = api_endpoints_count;
@@ -490,6 +499,7 @@ static enum err start_workers(struct api *api, struct errinfo *info)
         TRY(thread_start(&api->workers[i], "api", work, api, info));
         api->workers_count++;
     }
+    TRY(thread_start(&api->large_worker, "api-large", work_on_large, api, info));
     return thread_start(&api->slow_worker, "api-slow", work_slowly, api, info);
 }
 
@@ -518,6 +528,8 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
         err = queue_create(&api->queue, "api", API_QUEUE_MAX, info); /* queue_max is what may be in it */
     if (err == ERR_OK)
         err = queue_create(&api->slow, "api-slow", SLOW_QUEUE, info);
+    if (err == ERR_OK)
+        err = queue_create(&api->large, "api-large", LARGE_QUEUE, info);
     if (err == ERR_OK)
         err = start_monitor(api, info);
     if (err == ERR_OK)
@@ -586,7 +598,10 @@ void api_destroy(struct api **out)
         queue_close(api->queue);
     if (api->slow)
         queue_close(api->slow);
+    if (api->large)
+        queue_close(api->large);
     thread_join(&api->slow_worker);
+    thread_join(&api->large_worker);
     for (uint32_t i = 0; i < api->workers_count; i++)
         thread_join(&api->workers[i]);
     (void)wait_for_calls(api, UINT64_MAX);
@@ -594,6 +609,8 @@ void api_destroy(struct api **out)
         queue_destroy(&api->queue);
     if (api->slow)
         queue_destroy(&api->slow);
+    if (api->large)
+        queue_destroy(&api->large);
     monitor_destroy(&api->monitor);
     watch_destroy(&api->watch);
     feed_destroy(&api->feed);

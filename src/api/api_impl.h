@@ -75,7 +75,8 @@ struct api {
     atomic_ullong ssd_day_bytes, model_ttl_s;
     uint64_t settings_begin[API_SETTINGS]; /* what those began with that can be changed */
     struct queue *slow; /* of endpoints that are */
-    struct thread slow_worker;
+    struct queue *large; /* calls with large bodies: those with small ones never wait for them */
+    struct thread slow_worker, large_worker;
 
     struct http_route *routes;
     struct api_route *route_args;

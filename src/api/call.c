@@ -25,6 +25,7 @@ enum {
     SPACE_NAME_BYTES = AUTH_NAME_BYTES + 1 + SALT_DIGITS,
     TARGET_BYTES_MAX = 64 * 1024,
     RETRY_AFTER_S = 2,
+    LARGE_BYTES = 1024 * 1024,
 };
 
 /* ---- life ---- */
@@ -66,6 +67,7 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
     call->endpoint = endpoint;
     call->arrived_ns = request->arrived_ns;
     http_request_take_body(request, &call->body);
+    call->large = call->body.len > LARGE_BYTES;
     copy_target(call, request);
     call->reply = http_reply_acquire(reply);
     snprintf(call->who, sizeof(call->who), "%s", auth->who);
@@ -169,6 +171,13 @@ bool call_has_gen(struct call *call, uint64_t gen)
     has = call->submitted > 0 && gen >= call->first_id && gen - call->first_id < call->submitted;
     lock_leave(&call->lock);
     return has;
+}
+
+struct queue *call_queue(const struct call *call)
+{
+    struct api *api = call->api;
+
+    return call->endpoint->slow ? api->slow : call->large ? api->large : api->queue;
 }
 
 static bool is_cancelled(struct call *call)
@@ -281,6 +290,33 @@ void call_run(struct call *call)
         call_drop(call);
 }
 
+static bool stopped(void *arg)
+{
+    return is_cancelled(arg);
+}
+
+static enum err charge(void *arg, size_t bytes, struct errinfo *info)
+{
+    return sched_charge(model_sched(((struct call *)arg)->model), bytes, info);
+}
+
+static void uncharge(void *arg, size_t bytes)
+{
+    sched_uncharge(model_sched(((struct call *)arg)->model), bytes);
+}
+
+struct tokens_caller call_caller(struct call *call)
+{
+    return (struct tokens_caller){
+        .tenant = str_from(call->tenant),
+        .salt = call->request.cache_salt,
+        .charge = charge,
+        .release = uncharge,
+        .stopped = stopped,
+        .arg = call,
+    };
+}
+
 bool call_prepare(struct call *call, struct api_error *error)
 {
     struct api *api = call->api;
@@ -290,6 +326,8 @@ bool call_prepare(struct call *call, struct api_error *error)
         .replay = api->options.replay,
         .replay_keep = api->options.replay_keep,
         .tenant = call->tenant,
+        .caller = call_caller(call),
+        .any_length = call->endpoint->work != call_generate,
         .now_s = api_local_time(api),
     };
 
@@ -311,7 +349,7 @@ static bool preflight(struct call *call, struct api_error *error)
         err = sched_preflight(model_sched(call->model), (uint32_t)count, call->request.max_tokens,
                               &info);
     if (err == ERR_LIMIT)
-        api_error_set_context(error, (uint32_t)MIN(count, UINT32_MAX), context);
+        api_error_set_context(error, count, true, context);
     else if (err == ERR_NOMEM) /* not now and not later: 413 where a lack that passes is a 503 */
         api_error_set(error, API_ERROR_TOO_LARGE, NULL, "%s (%zu prompt tokens). Shorten the conversation.", info.text,
                       count);

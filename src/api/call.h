@@ -59,6 +59,7 @@ struct call {
     struct buf query, capture; /* as they were sent; of endpoints that have some */
     char request_id[RESPOND_ID_BYTES];
     char who[AUTH_NAME_BYTES], tenant[AUTH_NAME_BYTES];
+    bool large; /* its body is: it has a thread of its own with others of its kind */
     uint64_t arrived_ns, started_ns; /* monotonic: its first byte; its first choice */
 
     struct pool_wait wait; /* for the model */
@@ -94,6 +95,9 @@ struct call *call_create(struct api *api, const struct endpoint *endpoint,
  * when it returns. */
 void call_run(struct call *call);
 
+/* The queue of the thread, or threads, that it runs on. */
+struct queue *call_queue(const struct call *call);
+
 /* Instead of the queue, which is full. The call is gone when it returns. */
 void call_refuse(struct call *call);
 
@@ -109,6 +113,9 @@ void call_respond(struct call *call, const struct buf *body);
 
 /* From the request to the prompt, as all endpoints with a prompt need it. False: `error` says what is wrong. */
 bool call_prepare(struct call *call, struct api_error *error) NODISCARD;
+
+/* For whom its texts are tokenized: it ends when the client leaves, and is charged to the account of the model's memory. */
+struct tokens_caller call_caller(struct call *call);
 
 /* The space of the call's tenant and salt; NULL: the cache is off, or it cannot be had. */
 struct hearth_space *call_space(struct call *call);

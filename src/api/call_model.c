@@ -90,7 +90,7 @@ static void on_loaded(struct pool_wait *wait)
         fill_error(wait, &error);
         call_fail(call, &error);
         call_drop(call);
-    } else if (!queue_try_push(call->api->queue, call)) {
+    } else if (!queue_try_push(call_queue(call), call)) {
         call_refuse(call);
     }
 }

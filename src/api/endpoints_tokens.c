@@ -1,7 +1,8 @@
 /*
  * endpoints_tokens.c: text and tokens, without generating: /tokenize, /detokenize, /apply-template, count_tokens.
  *
- * On a worker: tokenizing a long text takes milliseconds.
+ * On a worker: tokenizing a long text takes milliseconds. Texts that take seconds are in large bodies, which have a thread of
+ * their own (call_queue).
  */
 #include "api/api_impl.h"
 
@@ -96,7 +97,8 @@ void endpoint_tokenize(struct call *call)
         return;
     }
     flags = (request.add_special ? TOKENS_BOS : 0) | (request.parse_special ? TOKENS_CONTROL : 0);
-    err = tokens_from_string(model_tokens(call->model), request.content, flags,
+    struct tokens_caller caller = call_caller(call);
+    err = tokens_from_string(model_tokens(call->model), &caller, request.content, flags,
                              &call->prepared.prompt, &info);
     if (err != ERR_OK) {
         respond_error_from(&error, err, &info);

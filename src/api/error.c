@@ -45,15 +45,16 @@ enum err api_error_set(struct api_error *error, enum api_error_kind kind, const 
     return ERR_INVALID;
 }
 
-enum err api_error_set_context(struct api_error *error, uint32_t prompt_tokens, uint32_t context)
+enum err api_error_set_context(struct api_error *error, size_t prompt_tokens, bool counted,
+                               uint32_t context)
 {
     if (error == NULL)
         return ERR_INVALID;
     api_error_set(error, API_ERROR_CONTEXT, NULL,
-                  "request (%u tokens) exceeds the available context size (%u tokens), "
+                  "request (%s%zu tokens) exceeds the available context size (%u tokens), "
                   "try increasing it or shorten the conversation",
-                  (unsigned)prompt_tokens, (unsigned)context);
-    error->prompt_tokens = prompt_tokens;
+                  counted ? "" : "at least ", prompt_tokens, (unsigned)context);
+    error->prompt_tokens = (uint32_t)MIN(prompt_tokens, UINT32_MAX);
     error->context = context;
     return ERR_INVALID;
 }

@@ -7,6 +7,8 @@
 #ifndef HEARTH_API_ERROR_H
 #define HEARTH_API_ERROR_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/attr.h"
@@ -48,8 +50,10 @@ struct api_error {
 /* Fills it and returns ERR_INVALID (whatever the kind), so that parsers `return api_error_set(...)`. `param` may be NULL. error may be NULL. */
 enum err api_error_set(struct api_error *error, enum api_error_kind kind, const char *param,
                        const char *fmt, ...) PRINTF(4, 5);
-/* API_ERROR_CONTEXT with the sentence that OpenAI's clients look for (Anthropic's is written from the numbers). ERR_INVALID. */
-enum err api_error_set_context(struct api_error *error, uint32_t prompt_tokens, uint32_t context);
+/* API_ERROR_CONTEXT with the sentence that OpenAI's clients look for (Anthropic's is written from the numbers). ERR_INVALID.
+ * `counted`: else the prompt has at least that many tokens. */
+enum err api_error_set_context(struct api_error *error, size_t prompt_tokens, bool counted,
+                               uint32_t context);
 
 unsigned api_error_status(enum api_error_kind kind);
 const char *api_error_openai_type(enum api_error_kind kind);

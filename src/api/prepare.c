@@ -75,6 +75,17 @@ static enum err render(struct prepare_run *run)
     return ERR_OK;
 }
 
+/* Refuses a text that cannot fit the context, whatever its tokens are: before it is tokenized. */
+static enum err check_length(struct prepare_run *run, size_t bytes)
+{
+    uint32_t context = model_facts(run->tools->model)->context;
+    size_t tokens = tokens_at_least(model_tokens(run->tools->model), bytes);
+
+    if (run->tools->any_length || tokens <= context)
+        return ERR_OK;
+    return api_error_set_context(run->error, tokens, false, context);
+}
+
 static enum err prepare_conversation(struct prepare_run *run)
 {
     run->out->space = replay_space(run->request, run->tools);
@@ -82,6 +93,7 @@ static enum err prepare_conversation(struct prepare_run *run)
     run->out->calls = may_call(run->request);
     TRY(prepare_messages(run));
     TRY(render(run));
+    TRY(check_length(run, run->out->text.text.len));
     return prepare_tokens(run);
 }
 
@@ -110,8 +122,10 @@ static enum err make_tokens(struct prepare_run *run)
     case GEN_SOURCE_MESSAGES:
         return prepare_conversation(run);
     case GEN_SOURCE_TEXT: /* the client writes the whole prompt, control tokens too */
-        return tokens_from_string(model_tokens(run->tools->model), run->request->prompt,
-                                  TOKENS_CONTROL | TOKENS_BOS, &run->out->prompt, &run->info);
+        TRY(check_length(run, run->request->prompt.len));
+        return tokens_from_string(model_tokens(run->tools->model), &run->caller,
+                                  run->request->prompt, TOKENS_CONTROL | TOKENS_BOS,
+                                  &run->out->prompt, &run->info);
     case GEN_SOURCE_TOKENS:
         break;
     }
@@ -326,9 +340,12 @@ static enum err fail(struct prepare_run *run, enum err err, const char *param,
 enum err prepare(struct prepared *out, struct gen_request *request,
                  const struct prepare_tools *tools, struct api_error *error)
 {
-    struct prepare_run run = {.out = out, .request = request, .tools = tools};
+    struct prepare_run run = {.out = out, .request = request, .tools = tools, .error = error};
     enum err err;
 
+    run.caller = tools->caller;
+    run.caller.tenant = str_from(tools->tenant);
+    run.caller.salt = request->cache_salt;
     memset(out, 0, sizeof(*out));
     choice_init(&out->choice);
     out->formats = (struct output_formats){REASONING_NONE, TOOLCALL_NONE};

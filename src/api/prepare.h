@@ -36,6 +36,8 @@ struct prepare_tools {
     struct replay *replay;   /* NULL = turns are rendered */
     bool replay_keep;        /* as in replay.h */
     const char *tenant;      /* of the cache: "" = all share it */
+    struct tokens_caller caller; /* its tenant and salt are filled in */
+    bool any_length;         /* the prompt is counted or shown, and need not fit the context */
     int64_t now_s;           /* local wall time */
 };
 

@@ -17,6 +17,8 @@ struct prepare_run {
     struct gen_request *request;
     const struct prepare_tools *tools;
     yyjson_val *messages; /* as the template shall see them */
+    struct tokens_caller caller;
+    struct api_error *error;
     struct errinfo info;
 };
 

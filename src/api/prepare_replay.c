@@ -211,7 +211,8 @@ static enum err flush(struct prepare_run *prepare, struct text_run *run, struct 
     run->text.spans = run->spans;
     run->text.marks = run->marks;
     run->text.generation = run->len;
-    TRY(tokens_from_text(model_tokens(prepare->tools->model), &run->text, &part, &prepare->info));
+    TRY(tokens_from_text(model_tokens(prepare->tools->model), &prepare->caller, &run->text, &part,
+                         &prepare->info));
     dropped = base > 0 && drops_bos(prepare, &run->text, &part) ? 1 : 0;
     err = append_tokens(prompt, part.tokens + dropped, part.count - dropped);
     if (err == ERR_OK)
@@ -306,7 +307,7 @@ enum err prepare_tokens(struct prepare_run *run)
     if (plan.hits > 0)
         err = compose(run, &plan, &run->out->prompt);
     else
-        err = tokens_from_text(tokens, &run->out->text, &run->out->prompt, &run->info);
+        err = tokens_from_text(tokens, &run->caller, &run->out->text, &run->out->prompt, &run->info);
     replay_plan_fini(&plan);
     return err;
 }

@@ -116,8 +116,7 @@ struct engine_facts {
     uint64_t kv_bytes;           /* memory of all cells, taken at load; 0 = not known, or taken by use */
     token_id bos, eos, eot;
     bool add_bos;
-    bool words;  /* the tokenizer always splits "a b" before the blank, whatever stands around it */
-    bool spells; /* its tokens have the bytes of the text, or as many: no text is dropped or joined */
+    bool words; /* the tokens have the bytes of the text, and "a b" is always split before the blank */
     bool images; /* a projector file is needed beside it; the text model alone says no */
     struct hash256 fingerprint;
     const char *backend; /* "CPU (icelake)", "CUDA0", ... */

@@ -588,7 +588,6 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
         .eot = ENGINE_FAKE_TURN_END,
         .add_bos = options->add_bos,
         .words = true,
-        .spells = true,
         .fingerprint = make_fingerprint(options),
         .backend = "fake",
     };

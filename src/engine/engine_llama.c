@@ -557,32 +557,25 @@ static const char *file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Does the tokenizer split text into words so that "a b" is always split before the blank? Each of these was read in
- * llama-vocab.cpp: letters end at a blank, and nothing looks at what stands before a word. */
+/* Each of these was read in llama-vocab.cpp: a run of letters ends at a blank, nothing looks at what stands before a word, and
+ * words become tokens byte by byte. */
+const char *const engine_llama_words[] = {
+    "chatglm-bpe", "command-r", "dbrx",    "deepseek-r1-qwen", "deepseek-v3", "falcon3",
+    "glm4",        "gpt-2",     "gpt-4o",  "llama-bpe",        "llama-v3",    "llama3",
+    "llama4",      "pixtral",   "qwen2",   "qwen35",           "smollm",      "stablelm2",
+    "starcoder",   "tekken",    NULL,
+};
+
 static bool cuts_words(const struct engine_llama *llama, const struct gguf_file *file)
 {
-    static const char *const known[] = {
-        "chatglm-bpe", "command-r", "dbrx",      "deepseek-r1-qwen", "deepseek-v3", "falcon3",
-        "glm4",        "gpt-2",     "gpt-4o",    "llama-bpe",        "llama-v3",    "llama3",
-        "llama4",      "pixtral",   "qwen2",     "qwen35",           "smollm",      "stablelm2",
-        "starcoder",   "tekken",
-    };
     const char *pre = gguf_file_text(file, "tokenizer.ggml.pre");
 
     if (llama_vocab_type(llama->vocab) != LLAMA_VOCAB_TYPE_BPE || pre == NULL)
         return false;
-    for (size_t i = 0; i < COUNT_OF(known); i++)
-        if (strcmp(pre, known[i]) == 0)
+    for (size_t i = 0; engine_llama_words[i] != NULL; i++)
+        if (strcmp(pre, engine_llama_words[i]) == 0)
             return true;
     return false;
-}
-
-/* The other types change or drop text before they look for tokens. */
-static bool spells(const struct llama_vocab *vocab)
-{
-    enum llama_vocab_type type = llama_vocab_type(vocab);
-
-    return type == LLAMA_VOCAB_TYPE_BPE || type == LLAMA_VOCAB_TYPE_SPM;
 }
 
 static void fill_facts(struct engine_llama *llama, const struct load *load)
@@ -610,7 +603,6 @@ static void fill_facts(struct engine_llama *llama, const struct load *load)
     facts->eot = llama_vocab_eot(llama->vocab);
     facts->add_bos = llama_vocab_get_add_bos(llama->vocab);
     facts->words = cuts_words(llama, load->file);
-    facts->spells = spells(llama->vocab);
     ggml_backend_dev_t device = load->devices[0] ? load->devices[0] : ggml_backend_dev_get(0);
     snprintf(llama->backend, sizeof(llama->backend), "%s (%s)", ggml_backend_dev_name(device),
              ggml_backend_dev_description(device));

@@ -20,6 +20,9 @@
 
 struct gguf_file;
 
+/* Values of tokenizer.ggml.pre for which engine_facts.words holds. Ends with NULL. */
+extern const char *const engine_llama_words[];
+
 /* What the library writes for a sequence, measured at load:
  *
  *      FULL    = H  A(n)  P          H header, A rows of n cells, P what cannot be cut

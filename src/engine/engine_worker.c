@@ -603,7 +603,6 @@ static enum err take_facts(struct engine_worker *worker, const struct worker_fac
     facts->backend = worker->backend = mem_strdup(from->facts.backend);
     facts->chat_template = vocab->chat_template;
     facts->words = vocab->words;
-    facts->spells = vocab->spells;
     seqs_init(&worker->base.seqs, facts->sequences, from->cells, from->streams);
     return ERR_OK;
 }

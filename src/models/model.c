@@ -93,7 +93,8 @@ static enum err open_tokens(struct model *model, uint64_t bytes_max, struct erri
                    .arg = model->engine,
                    .vocab = facts->vocab,
                    .bos = facts->bos,
-                   .add_bos = facts->add_bos},
+                   .add_bos = facts->add_bos,
+                   .words = facts->words},
         .memory_bytes_max = bytes_max,
     };
 

@@ -31,7 +31,7 @@ static enum err render(struct model *model, struct arena *arena, yyjson_doc *mes
     struct chat_text text;
 
     TRY(chat_template_render(model_template(model), &request, arena, &text, info));
-    return tokens_from_text(model_tokens(model), &text, prompt, info);
+    return tokens_from_text(model_tokens(model), NULL, &text, prompt, info);
 }
 
 static enum err make_prompt(struct model *model, struct token_prompt *prompt, struct errinfo *info)

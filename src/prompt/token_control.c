@@ -28,6 +28,7 @@ struct token_controls {
     size_t count;
     char *texts;
     bool first[256]; /* bytes that some entry begins with */
+    bool spare_words, strip;
 };
 
 /* All specials, while the set is made. */
@@ -39,6 +40,7 @@ struct scan {
     bool first[256],
         inner[256];   /* bytes that a special begins with; that stand further inside one */
     bool space_first; /* some special begins with white space */
+    bool unread;      /* some special is too long to be looked at */
 };
 
 static bool is_space(char c)
@@ -53,8 +55,10 @@ static bool add_special(struct scan *scan, int32_t token, unsigned traits)
     char text[TOKEN_BYTES_MAX];
     size_t len = scan->source->token_bytes(scan->source->arg, token, true, text, sizeof(text));
 
-    if (len == 0 || len > sizeof(text))
+    if (len == 0 || len > sizeof(text)) {
+        scan->unread |= len > 0;
         return true;
+    }
     if (scan->count == scan->cap) {
         size_t cap = scan->cap ? scan->cap * 2 : 64;
         struct special *grown = mem_try_realloc(scan->specials, cap * sizeof(*grown));
@@ -161,6 +165,27 @@ static void link_parents(struct token_controls *set)
     }
 }
 
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+bool token_words_end(struct str text, size_t at)
+{
+    return at > 0 && at + 1 < text.len && text.ptr[at] == ' ' && is_letter(text.ptr[at - 1]) &&
+           is_letter(text.ptr[at + 1]);
+}
+
+static bool spares_words(struct str text, unsigned traits)
+{
+    if ((traits & TOKENS_TRAIT_STRIP_RIGHT) && is_letter(text.ptr[text.len - 1]))
+        return false;
+    for (size_t i = 1; i < text.len; i++)
+        if (is_letter(text.ptr[i - 1]) && text.ptr[i] == ' ')
+            return false;
+    return true;
+}
+
 static bool begins_a_marker(const struct scan *scan, struct str text)
 {
     for (size_t i = 0; i < scan->count; i++)
@@ -177,9 +202,12 @@ static enum err fill(struct token_controls *set, struct scan *scan)
     set->entries = mem_try_alloc_array(scan->count, sizeof(*set->entries));
     if (set->entries == NULL)
         return ERR_NOMEM;
+    set->spare_words = !scan->unread;
     for (size_t i = 0; i < scan->count; i++) {
         const struct special *special = &scan->specials[i];
         struct str text = special_text(scan, special);
+        set->spare_words &= spares_words(text, special->traits);
+        set->strip |= special->traits & (TOKENS_TRAIT_STRIP_LEFT | TOKENS_TRAIT_STRIP_RIGHT);
         if (!(special->traits & TOKENS_TRAIT_CONTROL))
             continue;
         set->first[(unsigned char)text.ptr[0]] = true;
@@ -259,6 +287,16 @@ const struct token_control *token_controls_shorter(const struct token_controls *
                                                    const struct token_control *control)
 {
     return control->parent < 0 ? NULL : &controls->entries[control->parent];
+}
+
+bool token_controls_spare_words(const struct token_controls *controls)
+{
+    return controls->spare_words;
+}
+
+bool token_controls_strip(const struct token_controls *controls)
+{
+    return controls->strip;
 }
 
 size_t token_controls_count(const struct token_controls *controls)

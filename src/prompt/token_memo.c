@@ -68,11 +68,13 @@ void token_memo_destroy(struct token_memo **memo)
     *memo = NULL;
 }
 
-struct hash256 token_memo_key(struct str text, unsigned flags)
+struct hash256 token_memo_key(struct str tenant, struct str salt, struct str text, unsigned flags)
 {
     struct hash256_state state;
 
     hash256_init(&state);
+    hash256_update_framed(&state, tenant.ptr, tenant.len);
+    hash256_update_framed(&state, salt.ptr, salt.len);
     hash256_update_u32(&state, flags);
     hash256_update(&state, text.ptr, text.len);
     return hash256_final(&state);

@@ -1,7 +1,7 @@
 /*
  * token_memo.h: pieces of text and their tokens, remembered up to a number of bytes; the least recently used goes first.
  *
- * The key is BLAKE3 of the text and of how it was tokenized: texts come from outside, and one that merely had the hash of another
+ * The key is BLAKE3 of the text, of how it was tokenized and for whom: texts come from outside, and one that merely had the hash of another
  * would get its tokens.
  *
  * Threads: any; one lock, held only while tokens are copied.
@@ -34,7 +34,8 @@ struct token_memo_stats {
 struct token_memo *token_memo_create(size_t bytes_max);
 void token_memo_destroy(struct token_memo **memo);
 
-struct hash256 token_memo_key(struct str text, unsigned flags);
+/* Of two tenants, or salts, the same text has two keys: how long it takes shows nothing of what others have sent. */
+struct hash256 token_memo_key(struct str tenant, struct str salt, struct str text, unsigned flags);
 
 enum token_memo_answer { TOKEN_MEMO_HIT, TOKEN_MEMO_MISS, TOKEN_MEMO_NOMEM };
 

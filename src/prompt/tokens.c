@@ -29,27 +29,71 @@ struct tokens {
     struct tokens_source source;
     struct token_controls *controls;
     struct token_memo *memo;
-    size_t tokens_max;
+    size_t tokens_max, text_bytes_max, run_bytes_max, part_bytes;
+    size_t longest; /* bytes of text that one token stands for at most; 0: not known */
+    bool words;     /* pieces are cut between words */
     struct str bos; /* its text; empty: none */
     /* Relaxed: numbers for people. */
-    atomic_uint_fast64_t hit_tokens, tokenized_tokens, guarded;
+    atomic_uint_fast64_t hit_tokens, tokenized_tokens, guarded, parts, stopped;
 };
+
+/* A token that is not a special one stands for its own bytes. So the longest bounds what a token can stand for, if each byte
+ * has a token (else the library drops it, or makes one token of a whole word) and no token takes white space beside it. */
+static size_t longest_token(const struct tokens_source *source, const struct token_controls *controls)
+{
+    bool bytes[256] = {false};
+    size_t longest = 0, singles = 0;
+    char text[8];
+
+    if (!source->words || token_controls_strip(controls))
+        return 0;
+    for (uint32_t token = 0; token < source->vocab; token++) {
+        size_t len = source->token_bytes(source->arg, (int32_t)token, true, text, sizeof(text));
+        longest = MAX(longest, len);
+        if (len == 1 && !bytes[(unsigned char)text[0]]) {
+            bytes[(unsigned char)text[0]] = true;
+            singles++;
+        }
+    }
+    return singles == COUNT_OF(bytes) ? longest : 0;
+}
+
+size_t tokens_at_least(const struct tokens *tokens, size_t bytes)
+{
+    return tokens->longest > 0 ? bytes / tokens->longest : 0;
+}
+
+static size_t or_default(size_t wanted, size_t usual)
+{
+    return wanted > 0 ? wanted : usual;
+}
+
+static struct tokens *create(const struct tokens_options *options)
+{
+    struct tokens *tokens = mem_alloc(sizeof(*tokens));
+
+    tokens->source = options->source;
+    tokens->tokens_max = or_default(options->tokens_max, TOKENS_MAX);
+    tokens->text_bytes_max = or_default(options->text_bytes_max, TOKENS_TEXT_BYTES);
+    tokens->run_bytes_max = or_default(options->run_bytes_max, TOKENS_RUN_BYTES);
+    tokens->part_bytes = or_default(options->part_bytes, TOKENS_PART_BYTES);
+    tokens->memo = token_memo_create(or_default(options->memory_bytes_max, MEMORY_BYTES));
+    return tokens;
+}
 
 enum err tokens_create(const struct tokens_options *options, struct tokens **out,
                        struct errinfo *info)
 {
-    struct tokens *tokens = mem_alloc(sizeof(*tokens));
+    struct tokens *tokens = create(options);
 
     *out = NULL;
-    tokens->source = options->source;
-    tokens->tokens_max = options->tokens_max ? options->tokens_max : TOKENS_MAX;
-    tokens->memo =
-        token_memo_create(options->memory_bytes_max ? options->memory_bytes_max : MEMORY_BYTES);
     enum err err = token_controls_create(&tokens->source, &tokens->controls);
     if (err != ERR_OK) {
         tokens_destroy(&tokens);
         return err_set(info, err, "no memory for the control tokens of the vocabulary");
     }
+    tokens->words = options->source.words && token_controls_spare_words(tokens->controls);
+    tokens->longest = longest_token(&tokens->source, tokens->controls);
     for (size_t i = 0; i < token_controls_count(tokens->controls); i++)
         if (token_controls_get(tokens->controls, i)->token == options->source.bos)
             tokens->bos = token_controls_get(tokens->controls, i)->text;
@@ -79,6 +123,7 @@ void token_prompt_fini(struct token_prompt *prompt)
 /* A prompt under construction. */
 struct walk {
     struct tokens *tokens;
+    const struct tokens_caller *caller;
     const struct chat_text *text;
     struct token_list list;
     struct token_mark *marks;
@@ -87,9 +132,12 @@ struct walk {
     size_t span_next;  /* of text->spans: all before it end before the place at work */
     size_t span_piece; /* what that was where the piece began */
     size_t memo_tokens;
+    size_t charged; /* for the text as a whole */
     bool guarded;
     struct errinfo *info;
 };
+
+static const struct tokens_caller no_caller = {0};
 
 static enum err fail_memory(struct walk *walk)
 {
@@ -113,11 +161,41 @@ static enum err push(struct walk *walk, int32_t token)
     return check_limit(walk);
 }
 
-static enum err ask_source(struct walk *walk, struct str text, unsigned flags,
-                           struct token_list *list)
+/* ---- memory and time of the caller ---- */
+
+/* A short text costs no more than the margins of the account. *charged is to be released. */
+static enum err charge(struct walk *walk, size_t text_bytes, size_t factor, size_t *charged)
+{
+    *charged = 0;
+    if (walk->caller->charge == NULL || text_bytes <= TOKENS_CHARGE_BYTES)
+        return ERR_OK;
+    TRY(walk->caller->charge(walk->caller->arg, text_bytes * factor, walk->info));
+    *charged = text_bytes * factor;
+    return ERR_OK;
+}
+
+static void release(struct walk *walk, size_t charged)
+{
+    if (charged > 0)
+        walk->caller->release(walk->caller->arg, charged);
+}
+
+static enum err check_stopped(struct walk *walk)
+{
+    if (walk->caller->stopped == NULL || !walk->caller->stopped(walk->caller->arg))
+        return ERR_OK;
+    atomic_fetch_add_explicit(&walk->tokens->stopped, 1, memory_order_relaxed);
+    return err_set(walk->info, ERR_CANCELLED, "the client has left while its text was tokenized");
+}
+
+/* ---- parts of a piece ---- */
+
+static enum err ask_part(struct walk *walk, struct str text, unsigned flags,
+                         struct token_list *list)
 {
     const struct tokens_source *source = &walk->tokens->source;
-    size_t count = text.len / 2 + 16; /* most texts have fewer; the rest is asked twice */
+    /* A part has at most a token per byte, nearly always. A long run has fewer, or is asked twice. */
+    size_t count = (text.len <= walk->tokens->part_bytes ? text.len : text.len / 2) + 16;
     enum err err = ERR_LIMIT;
 
     for (int round = 0; round < 2 && err == ERR_LIMIT; round++) {
@@ -130,6 +208,53 @@ static enum err ask_source(struct walk *walk, struct str text, unsigned flags,
         return err;
     list->count += count;
     atomic_fetch_add_explicit(&walk->tokens->tokenized_tokens, count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&walk->tokens->parts, 1, memory_order_relaxed);
+    return ERR_OK;
+}
+
+/* The bytes of the next part: up to the last cut that is in reach, else to the first one behind, else all. */
+static size_t part_length(const struct tokens *tokens, struct str text)
+{
+    size_t reach = tokens->part_bytes;
+
+    if (!tokens->words || text.len <= reach)
+        return text.len;
+    for (size_t at = reach; at > reach / 2; at--)
+        if (token_words_end(text, at))
+            return at;
+    for (size_t at = reach + 1; at < text.len; at++)
+        if (token_words_end(text, at))
+            return at;
+    return text.len;
+}
+
+static enum err check_run(struct walk *walk, size_t bytes)
+{
+    size_t max = walk->tokens->run_bytes_max;
+
+    if (bytes <= max)
+        return ERR_OK;
+    return err_set(walk->info, ERR_LIMIT,
+                   "the prompt has %zu bytes of text in which the tokenizer finds no end of a word; "
+                   "the limit is %zu",
+                   bytes, max);
+}
+
+static enum err ask_source(struct walk *walk, struct str text, unsigned flags,
+                           struct token_list *list)
+{
+    while (text.len > 0) {
+        struct str part = {text.ptr, part_length(walk->tokens, text)};
+        size_t charged;
+
+        TRY(check_run(walk, part.len));
+        TRY(check_stopped(walk));
+        TRY(charge(walk, part.len, TOKENS_COST, &charged));
+        enum err err = ask_part(walk, part, flags, list);
+        release(walk, charged);
+        TRY(err);
+        text = (struct str){text.ptr + part.len, text.len - part.len};
+    }
     return ERR_OK;
 }
 
@@ -137,7 +262,7 @@ static enum err ask_source(struct walk *walk, struct str text, unsigned flags,
 static enum err add_whole(struct walk *walk, struct str text, unsigned flags,
                           struct token_list *list)
 {
-    struct hash256 key = token_memo_key(text, flags);
+    struct hash256 key = token_memo_key(walk->caller->tenant, walk->caller->salt, text, flags);
     size_t before = list->count;
 
     if (text.len == 0)
@@ -338,8 +463,23 @@ static enum err begin_prompt(struct walk *walk, bool trusted)
     return push(walk, tokens->source.bos);
 }
 
+/* What every text begins with. */
+static enum err begin_walk(struct walk *walk, struct tokens *tokens, const struct tokens_caller *caller,
+                           const struct chat_text *text, struct errinfo *info)
+{
+    size_t bytes = text->text.len;
+
+    *walk = (struct walk){.tokens = tokens, .text = text, .info = info};
+    walk->caller = caller != NULL ? caller : &no_caller;
+    if (bytes > tokens->text_bytes_max)
+        return err_set(info, ERR_LIMIT, "the prompt has %zu bytes of text; the limit is %zu", bytes,
+                       tokens->text_bytes_max);
+    return charge(walk, bytes, TOKENS_COPIES, &walk->charged);
+}
+
 static enum err finish(struct walk *walk, enum err err, struct token_prompt *out)
 {
+    release(walk, walk->charged);
     if (err != ERR_OK) {
         mem_free(walk->list.ids);
         mem_free(walk->marks);
@@ -351,30 +491,32 @@ static enum err finish(struct walk *walk, enum err err, struct token_prompt *out
     return ERR_OK;
 }
 
-enum err tokens_from_text(struct tokens *tokens, const struct chat_text *text,
-                          struct token_prompt *out, struct errinfo *info)
+enum err tokens_from_text(struct tokens *tokens, const struct tokens_caller *caller,
+                          const struct chat_text *text, struct token_prompt *out,
+                          struct errinfo *info)
 {
-    struct walk walk = {.tokens = tokens, .text = text, .info = info};
+    struct walk walk;
 
     *out = (struct token_prompt){0};
+    TRY(begin_walk(&walk, tokens, caller, text, info));
     walk.marks = mem_try_alloc_array(text->mark_count, sizeof(*walk.marks));
-    if (walk.marks == NULL)
-        return fail_memory(&walk);
-    enum err err = begin_prompt(&walk, true);
+    enum err err = walk.marks != NULL ? begin_prompt(&walk, true) : fail_memory(&walk);
     if (err == ERR_OK)
         err = walk_text(&walk);
     return finish(&walk, err, out);
 }
 
-enum err tokens_from_string(struct tokens *tokens, struct str text, unsigned flags,
-                            struct token_prompt *out, struct errinfo *info)
+enum err tokens_from_string(struct tokens *tokens, const struct tokens_caller *caller,
+                            struct str text, unsigned flags, struct token_prompt *out,
+                            struct errinfo *info)
 {
     struct chat_text plain = {.text = text};
-    struct walk walk = {.tokens = tokens, .text = &plain, .info = info};
     bool trusted = flags & TOKENS_CONTROL;
     enum err err = ERR_OK;
+    struct walk walk;
 
     *out = (struct token_prompt){0};
+    TRY(begin_walk(&walk, tokens, caller, &plain, info));
     if (flags & TOKENS_BOS)
         err = begin_prompt(&walk, trusted);
     if (err == ERR_OK)
@@ -393,6 +535,8 @@ struct tokens_stats tokens_stats(struct tokens *tokens)
         .hit_tokens = atomic_load_explicit(&tokens->hit_tokens, memory_order_relaxed),
         .tokenized_tokens = atomic_load_explicit(&tokens->tokenized_tokens, memory_order_relaxed),
         .guarded = atomic_load_explicit(&tokens->guarded, memory_order_relaxed),
+        .parts = atomic_load_explicit(&tokens->parts, memory_order_relaxed),
+        .stopped = atomic_load_explicit(&tokens->stopped, memory_order_relaxed),
         .entries = memo.entries,
         .bytes = memo.bytes,
     };

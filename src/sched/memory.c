@@ -437,6 +437,46 @@ void memory_unclaim(struct memory_member *member, uint64_t bytes)
     settle_and_leave(memory);
 }
 
+enum err memory_charge(struct memory_member *member, uint64_t bytes, struct errinfo *info)
+{
+    char wanted[UNITS_TEXT_BYTES], ceiling[UNITS_TEXT_BYTES];
+    struct guard_need need = {.claim = bytes, .total = bytes};
+
+    if (member == NULL)
+        return ERR_OK;
+    struct memory *memory = member->memory;
+    lock_enter(&memory->lock);
+    enum guard_verdict verdict = guard_admit(&memory->limits, &memory->reading, &need, false);
+    uint64_t limit = memory->limits.ceiling;
+    if (verdict == GUARD_ADMIT) {
+        memory->reading.claims += bytes;
+        member->claimed += bytes;
+    }
+    memory->refused += verdict == GUARD_REFUSE;
+    memory->turned_away += verdict == GUARD_DEFER;
+    settle_and_leave(memory);
+    if (verdict == GUARD_ADMIT)
+        return ERR_OK;
+    return err_set(info, verdict == GUARD_REFUSE ? ERR_LIMIT : ERR_NOMEM,
+                   "the text needs about %s of memory to be tokenized%s; the ceiling is %s",
+                   units_format_size(bytes, wanted),
+                   verdict == GUARD_REFUSE ? "" : ", which is not free now",
+                   units_format_size(limit, ceiling));
+}
+
+void memory_uncharge(struct memory_member *member, uint64_t bytes)
+{
+    if (member == NULL)
+        return;
+    struct memory *memory = member->memory;
+    lock_enter(&memory->lock);
+    assert(member->claimed >= bytes);
+    member->claimed -= bytes;
+    memory->reading.claims -= bytes;
+    memory->epoch++;
+    settle_and_leave(memory);
+}
+
 uint64_t memory_epoch(struct memory_member *member)
 {
     if (member == NULL)

@@ -77,6 +77,11 @@ void memory_drop(struct memory_member *member, uint64_t records);
 enum guard_verdict memory_claim(struct memory_member *member, const struct guard_need *need) NODISCARD;
 void memory_unclaim(struct memory_member *member, uint64_t bytes);
 
+/* Memory beside that of generations, such as for tokenizing. ERR_LIMIT: it never fits; ERR_NOMEM: not now. The text has the
+ * figures. */
+enum err memory_charge(struct memory_member *member, uint64_t bytes, struct errinfo *info) NODISCARD;
+void memory_uncharge(struct memory_member *member, uint64_t bytes);
+
 /* Grows whenever something was given back: who was deferred may ask again. */
 uint64_t memory_epoch(struct memory_member *member);
 

@@ -156,6 +156,16 @@ enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t ma
     return memory_check(sched->memory, &need, info);
 }
 
+enum err sched_charge(struct sched *sched, uint64_t bytes, struct errinfo *info)
+{
+    return memory_charge(sched->memory, bytes, info);
+}
+
+void sched_uncharge(struct sched *sched, uint64_t bytes)
+{
+    memory_uncharge(sched->memory, bytes);
+}
+
 static enum err check(const struct sched *sched, const struct gen *gen, struct errinfo *info)
 {
     TRY(sched_preflight(sched, gen->tokens_count, gen->max_tokens, info));

@@ -56,6 +56,10 @@ void sched_destroy(struct sched **sched);
 enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t max_tokens,
                          struct errinfo *info) NODISCARD;
 
+/* As memory_charge and memory_uncharge, under the ceiling of this scheduler. Any thread. */
+enum err sched_charge(struct sched *sched, uint64_t bytes, struct errinfo *info) NODISCARD;
+void sched_uncharge(struct sched *sched, uint64_t bytes);
+
 /* Takes gen; sink.done will be called. ERR_BUSY: the queue is full; ERR_CLOSED: draining; ERR_LIMIT and ERR_NOMEM as preflight; ERR_INVALID: a token or
  * field that cannot be. Then nothing was taken and no sink is called. */
 enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info) NODISCARD;

@@ -14,7 +14,7 @@ static struct hash256 key_of(size_t i)
     char text[16];
     int len = snprintf(text, sizeof(text), "%zu", i);
 
-    return token_memo_key((struct str){text, (size_t)len}, 1);
+    return token_memo_key(STR_NONE, STR_NONE, (struct str){text, (size_t)len}, 1);
 }
 
 static size_t count_of(size_t i)
@@ -114,12 +114,21 @@ static void test_the_least_recently_used_goes(void **state)
 
 static void test_keys_differ(void **state)
 {
-    struct hash256 a = token_memo_key(STR("a"), 0), b = token_memo_key(STR("a"), 1),
-                   c = token_memo_key(STR("b"), 0);
+    struct hash256 keys[] = {
+        token_memo_key(STR_NONE, STR_NONE, STR("a"), 0),
+        token_memo_key(STR_NONE, STR_NONE, STR("a"), 1),
+        token_memo_key(STR_NONE, STR_NONE, STR("b"), 0),
+        token_memo_key(STR("t"), STR_NONE, STR("a"), 0),
+        token_memo_key(STR("u"), STR_NONE, STR("a"), 0),
+        token_memo_key(STR_NONE, STR("t"), STR("a"), 0),
+        token_memo_key(STR("t"), STR("u"), STR("a"), 0),
+        token_memo_key(STR("tu"), STR_NONE, STR("a"), 0),
+    };
 
     (void)state;
-    assert_false(hash256_eq(&a, &b));
-    assert_false(hash256_eq(&a, &c));
+    for (size_t i = 0; i < COUNT_OF(keys); i++)
+        for (size_t k = 0; k < i; k++)
+            assert_false(hash256_eq(&keys[i], &keys[k]));
 }
 
 static void test_too_large_is_not_remembered(void **state)

@@ -11,7 +11,7 @@
 #include "support/models.h"
 #include "support/test.h"
 
-enum { TOKENS_MAX = 1 << 16 };
+enum { TOKENS_MAX = 1 << 16, PART_BYTES = 128 };
 
 static enum err source_tokenize(void *arg, struct str text, unsigned flags, int32_t *out,
                                 size_t max, size_t *count, struct errinfo *info)
@@ -52,7 +52,10 @@ static void setup(struct fixture *f)
     const struct engine_facts *facts = engine_facts(f->engine);
     struct tokens_options options = {.source = {source_tokenize, source_bytes, source_traits,
                                                 f->engine, facts->vocab, facts->bos,
-                                                facts->add_bos}};
+                                                facts->add_bos, facts->words},
+                                     .part_bytes = PART_BYTES};
+
+    assert_true(facts->words);
 
     assert_ok(tokens_create(&options, &f->tokens, NULL));
     f->expected = mem_alloc_array(TOKENS_MAX, sizeof(*f->expected));
@@ -158,7 +161,7 @@ static void check_turn(struct fixture *f, const struct chat_text *text, bool hos
 {
     uint64_t guarded = tokens_stats(f->tokens).guarded;
 
-    assert_ok(tokens_from_text(f->tokens, text, prompt, NULL));
+    assert_ok(tokens_from_text(f->tokens, NULL, text, prompt, NULL));
     guarded = tokens_stats(f->tokens).guarded - guarded;
     if (!hostile || guarded == 0) {
         assert_int_equal(whole(f, text->text), prompt->count);

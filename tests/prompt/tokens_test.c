@@ -102,28 +102,34 @@ static void random_text(const struct toy_tokenizer *toy, uint64_t *random, struc
 static void test_pieces_are_the_whole(void **state)
 {
     uint64_t random = test_seed();
-    size_t used = 0;
+    size_t used = 0, cuts = 0;
 
     (void)state;
     for (int round = 0; round < 3000; round++) {
         struct toy_tokenizer toy;
         random_specials(&toy, &random);
-        struct tokens *tokens = create(&toy, 0);
+        struct tokens_options options = {.source = toy_source(&toy),
+                                         .part_bytes = test_random_below(&random, 3) * 4};
+        struct tokens *tokens;
+        assert_ok(tokens_create(&options, &tokens, NULL));
         for (int i = 0; i < 10; i++) {
             struct token_prompt prompt;
             struct buf text;
             buf_init(&text, TEXT_MAX);
             random_text(&toy, &random, &text);
             struct str whole = {buf_str(&text), text.len};
-            assert_ok(tokens_from_string(tokens, whole, TOKENS_CONTROL, &prompt, NULL));
+            assert_ok(tokens_from_string(tokens, NULL, whole, TOKENS_CONTROL, &prompt, NULL));
             assert_whole(&toy, &prompt, whole);
             used += prompt.memo_tokens;
             token_prompt_fini(&prompt);
             buf_fini(&text);
         }
+        struct tokens_stats stats = tokens_stats(tokens);
+        cuts += stats.parts - stats.misses;
         tokens_destroy(&tokens);
     }
     assert_true(used > 1000); /* else nothing was cut or remembered */
+    assert_true(cuts > 100);
 }
 
 /* ---- I105 ---- */
@@ -193,7 +199,7 @@ static void test_i105_control_tokens_of_clients_stay_text(void **state)
         }
         struct chat_text chat = {
             .text = {buf_str(&text), text.len}, .spans = spans, .span_count = count};
-        assert_ok(tokens_from_text(tokens, &chat, &prompt, NULL));
+        assert_ok(tokens_from_text(tokens, NULL, &chat, &prompt, NULL));
         assert_guarded(&toy, &prompt, &chat);
         if (is_honest(&toy, &chat)) {
             honest++;
@@ -221,7 +227,7 @@ static void test_i105_by_hand(void **state)
     make_chat(&toy);
     struct tokens *tokens = create(&toy, 0);
     assert_memory_equal(text + span.end, "<|im_end|>\n", 11);
-    assert_ok(tokens_from_text(tokens, &chat, &prompt, NULL));
+    assert_ok(tokens_from_text(tokens, NULL, &chat, &prompt, NULL));
     assert_int_equal(prompt.tokens[0], TOY_SPECIAL + 1);
     size_t controls = 0;
     for (size_t i = 0; i < prompt.count; i++)
@@ -230,7 +236,7 @@ static void test_i105_by_hand(void **state)
     assert_int_equal(prompt.tokens[prompt.count - 2], TOY_SPECIAL + 2);
     assert_int_equal(tokens_stats(tokens).guarded, 1);
     token_prompt_fini(&prompt);
-    assert_ok(tokens_from_string(tokens, STR(text), 0, &prompt, NULL));
+    assert_ok(tokens_from_string(tokens, NULL, STR(text), 0, &prompt, NULL));
     for (size_t i = 0; i < prompt.count; i++)
         assert_false(toy_is_control(&toy, prompt.tokens[i]));
     token_prompt_fini(&prompt);
@@ -251,19 +257,19 @@ static void test_bos_is_there_once(void **state)
     struct tokens *tokens = create(&toy, 0);
     struct chat_text with = {.text = STR("<s>a")}, without = {.text = STR("a")};
     struct chat_text clients = {.text = STR("<s>a"), .spans = &first, .span_count = 1};
-    assert_ok(tokens_from_text(tokens, &with, &prompt, NULL));
+    assert_ok(tokens_from_text(tokens, NULL, &with, &prompt, NULL));
     assert_tokens(&prompt, (int32_t[]){TOY_SPECIAL, 'a'}, 2);
     token_prompt_fini(&prompt);
-    assert_ok(tokens_from_text(tokens, &without, &prompt, NULL));
+    assert_ok(tokens_from_text(tokens, NULL, &without, &prompt, NULL));
     assert_tokens(&prompt, (int32_t[]){TOY_SPECIAL, 'a'}, 2);
     token_prompt_fini(&prompt);
-    assert_ok(tokens_from_text(tokens, &clients, &prompt, NULL));
+    assert_ok(tokens_from_text(tokens, NULL, &clients, &prompt, NULL));
     assert_tokens(&prompt, (int32_t[]){TOY_SPECIAL, '<', 's', '>', 'a'}, 5);
     token_prompt_fini(&prompt);
-    assert_ok(tokens_from_string(tokens, STR("a"), TOKENS_BOS, &prompt, NULL));
+    assert_ok(tokens_from_string(tokens, NULL, STR("a"), TOKENS_BOS, &prompt, NULL));
     assert_tokens(&prompt, (int32_t[]){TOY_SPECIAL, 'a'}, 2);
     token_prompt_fini(&prompt);
-    assert_ok(tokens_from_string(tokens, STR(""), 0, &prompt, NULL));
+    assert_ok(tokens_from_string(tokens, NULL, STR(""), 0, &prompt, NULL));
     assert_int_equal(prompt.count, 0);
     token_prompt_fini(&prompt);
     tokens_destroy(&tokens);
@@ -293,7 +299,7 @@ static void test_marks_are_between_tokens(void **state)
     (void)state;
     make_chat(&toy);
     struct tokens *tokens = create(&toy, 0);
-    assert_ok(tokens_from_text(tokens, &chat, &prompt, NULL));
+    assert_ok(tokens_from_text(tokens, NULL, &chat, &prompt, NULL));
     /* 14 is inside "user"; 44, the end, is no place where a token must end. 43: "ab" is no token of "aba". */
     assert_int_equal(prompt.mark_count, COUNT_OF(counts));
     for (size_t i = 0; i < COUNT_OF(counts); i++)
@@ -339,7 +345,7 @@ static void check_chat(struct survey *survey, struct toy_tokenizer *toy, struct 
     int32_t *expected = malloc((text->text.len + 1) * sizeof(*expected));
     struct token_prompt prompt;
 
-    assert_ok(tokens_from_text(tokens, text, &prompt, NULL));
+    assert_ok(tokens_from_text(tokens, NULL, text, &prompt, NULL));
     if (is_honest(toy, text))
         assert_whole(toy, &prompt, text->text);
     assert_guarded(toy, &prompt, text);
@@ -440,21 +446,21 @@ static void test_only_what_is_new_is_tokenized(void **state)
         unsigned long before = atomic_load(&toy.bytes);
         append_turn(&text, i);
         struct str whole = {buf_str(&text), text.len};
-        assert_ok(tokens_from_string(tokens, whole, TOKENS_CONTROL, &prompt, NULL));
+        assert_ok(tokens_from_string(tokens, NULL, whole, TOKENS_CONTROL, &prompt, NULL));
         if (i % 50 == 0)
             assert_whole(&toy, &prompt, whole);
         token_prompt_fini(&prompt);
         assert_true(atomic_load(&toy.bytes) - before < 60);
     }
     unsigned long calls = atomic_load(&toy.calls);
-    assert_ok(tokens_from_string(tokens, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL,
+    assert_ok(tokens_from_string(tokens, NULL, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL,
                                  &prompt, NULL));
     assert_int_equal(atomic_load(&toy.calls), calls);
     assert_int_equal(prompt.memo_tokens, prompt.count);
     token_prompt_fini(&prompt);
     tokens_forget(tokens);
     assert_int_equal(tokens_stats(tokens).bytes, 0);
-    assert_ok(tokens_from_string(tokens, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL,
+    assert_ok(tokens_from_string(tokens, NULL, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL,
                                  &prompt, NULL));
     assert_true(atomic_load(&toy.calls) > calls);
     token_prompt_fini(&prompt);
@@ -474,7 +480,7 @@ static void test_memory_is_bounded(void **state)
     buf_init(&text, 1 << 20);
     for (size_t i = 0; i < 100; i++) {
         append_turn(&text, i);
-        assert_ok(tokens_from_string(tokens, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL,
+        assert_ok(tokens_from_string(tokens, NULL, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL,
                                      &prompt, NULL));
         assert_whole(&toy, &prompt, (struct str){buf_str(&text), text.len});
         token_prompt_fini(&prompt);
@@ -496,11 +502,157 @@ static void test_limit_of_tokens(void **state)
     struct tokens_options options = {.source = toy_source(&toy), .tokens_max = 4};
     struct tokens *tokens;
     assert_ok(tokens_create(&options, &tokens, NULL));
-    assert_ok(tokens_from_string(tokens, STR("<s>xyz"), TOKENS_CONTROL, &prompt, &info));
+    assert_ok(tokens_from_string(tokens, NULL, STR("<s>xyz"), TOKENS_CONTROL, &prompt, &info));
     token_prompt_fini(&prompt);
-    assert_err(tokens_from_string(tokens, STR("<s>wxyz"), TOKENS_CONTROL, &prompt, &info),
+    assert_err(tokens_from_string(tokens, NULL, STR("<s>wxyz"), TOKENS_CONTROL, &prompt, &info),
                ERR_LIMIT);
     assert_null(prompt.tokens);
+    tokens_destroy(&tokens);
+}
+
+/* ---- long texts ---- */
+
+enum { LONG_BYTES = 1 << 20 };
+
+/* An account, and a client that leaves after some questions. */
+struct account {
+    size_t charged, peak, cap;
+    unsigned asked, leaves_at;
+};
+
+static enum err account_charge(void *arg, size_t bytes, struct errinfo *info)
+{
+    struct account *account = arg;
+
+    if (account->charged + bytes > account->cap)
+        return err_set(info, ERR_NOMEM, "no room in the account");
+    account->charged += bytes;
+    account->peak = MAX(account->peak, account->charged);
+    return ERR_OK;
+}
+
+static void account_release(void *arg, size_t bytes)
+{
+    struct account *account = arg;
+
+    assert_true(account->charged >= bytes);
+    account->charged -= bytes;
+}
+
+static bool account_left(void *arg)
+{
+    struct account *account = arg;
+
+    return ++account->asked == account->leaves_at;
+}
+
+static struct tokens_caller caller_of(struct account *account)
+{
+    return (struct tokens_caller){.charge = account_charge,
+                                  .release = account_release,
+                                  .stopped = account_left,
+                                  .arg = account};
+}
+
+static char *make_text(const char *unit, size_t bytes)
+{
+    char *text = mem_alloc(bytes + 1);
+    size_t len = strlen(unit);
+
+    for (size_t i = 0; i < bytes; i++)
+        text[i] = unit[i % len];
+    return text;
+}
+
+static enum err tokenize_long(struct tokens *tokens, struct account *account, const char *unit,
+                              size_t bytes)
+{
+    struct tokens_caller caller = caller_of(account);
+    char *text = make_text(unit, bytes);
+    struct token_prompt prompt;
+    enum err err =
+        tokens_from_string(tokens, &caller, (struct str){text, bytes}, 0, &prompt, NULL);
+
+    assert_int_equal(account->charged, 0);
+    if (err == ERR_OK)
+        assert_true(prompt.count > 0);
+    token_prompt_fini(&prompt);
+    mem_free(text);
+    return err;
+}
+
+static void test_long_texts_are_charged_and_cut(void **state)
+{
+    struct account account = {.cap = SIZE_MAX};
+    struct toy_tokenizer toy;
+
+    (void)state;
+    make_chat(&toy);
+    struct tokens *tokens = create(&toy, 0);
+    assert_ok(tokenize_long(tokens, &account, "word and word ", LONG_BYTES));
+    assert_int_equal(account.peak, LONG_BYTES * TOKENS_COPIES); /* parts cost too little to count */
+    assert_true(atomic_load(&toy.calls) >= LONG_BYTES / TOKENS_PART_BYTES);
+    atomic_store(&toy.calls, 0);
+    assert_ok(tokenize_long(tokens, &account, "word", LONG_BYTES));
+    assert_int_equal(account.peak, LONG_BYTES * (TOKENS_COPIES + TOKENS_COST));
+    account = (struct account){.cap = LONG_BYTES * (TOKENS_COPIES + TOKENS_COST) - 1};
+    atomic_store(&toy.calls, 0);
+    assert_err(tokenize_long(tokens, &account, "another", LONG_BYTES), ERR_NOMEM);
+    assert_int_equal(atomic_load(&toy.calls), 0);
+    tokens_destroy(&tokens);
+}
+
+static void test_too_long_is_refused_before_it_is_tokenized(void **state)
+{
+    struct account account = {.cap = SIZE_MAX};
+    struct toy_tokenizer toy;
+
+    (void)state;
+    make_chat(&toy);
+    struct tokens_options options = {
+        .source = toy_source(&toy), .text_bytes_max = 4096, .run_bytes_max = 512, .part_bytes = 64};
+    struct tokens *tokens;
+    assert_ok(tokens_create(&options, &tokens, NULL));
+    assert_err(tokenize_long(tokens, &account, "a b", 4097), ERR_LIMIT);
+    assert_err(tokenize_long(tokens, &account, "ab", 513), ERR_LIMIT);
+    assert_int_equal(atomic_load(&toy.calls), 0);
+    assert_ok(tokenize_long(tokens, &account, "a b ", 4096));
+    assert_ok(tokenize_long(tokens, &account, "ab", 512));
+    /* The longest token is <|im_start|>. */
+    assert_int_equal(tokens_at_least(tokens, 1200), 100);
+    tokens_destroy(&tokens);
+}
+
+static void test_a_client_that_leaves_stops_the_work(void **state)
+{
+    struct account account = {.cap = SIZE_MAX, .leaves_at = 4};
+    struct toy_tokenizer toy;
+
+    (void)state;
+    make_chat(&toy);
+    struct tokens *tokens = create(&toy, 0);
+    assert_err(tokenize_long(tokens, &account, "word and word ", LONG_BYTES), ERR_CANCELLED);
+    assert_int_equal(atomic_load(&toy.calls), 3);
+    assert_int_equal(tokens_stats(tokens).stopped, 1);
+    tokens_destroy(&tokens);
+}
+
+static void test_i100_tenants_share_no_memory(void **state)
+{
+    static const struct tokens_caller callers[] = {
+        {.tenant = STR("a")}, {.tenant = STR("b")}, {.tenant = STR("a"), .salt = STR("s")}, {.arg = NULL}};
+    struct token_prompt prompt;
+    struct toy_tokenizer toy;
+
+    (void)state;
+    make_chat(&toy);
+    struct tokens *tokens = create(&toy, 0);
+    for (int round = 0; round < 2; round++)
+        for (size_t i = 0; i < COUNT_OF(callers); i++) {
+            assert_ok(tokens_from_string(tokens, &callers[i], STR("the fire"), 0, &prompt, NULL));
+            assert_int_equal(prompt.memo_tokens, round == 0 ? 0 : prompt.count);
+            token_prompt_fini(&prompt);
+        }
     tokens_destroy(&tokens);
 }
 
@@ -530,7 +682,7 @@ static void work(void *arg)
         size_t count = toy_tokenize(worker->toy, whole, true, expected, COUNT_OF(expected));
         worker->same =
             worker->same &&
-            tokens_from_string(worker->tokens, whole, TOKENS_CONTROL, &prompt, NULL) == ERR_OK &&
+            tokens_from_string(worker->tokens, NULL, whole, TOKENS_CONTROL, &prompt, NULL) == ERR_OK &&
             prompt.count == count &&
             (count == 0 || memcmp(prompt.tokens, expected, count * sizeof(*expected)) == 0);
         token_prompt_fini(&prompt);
@@ -575,7 +727,7 @@ static enum err try_all(struct toy_tokenizer *toy)
 
     enum err err = tokens_create(&options, &tokens, &info);
     for (int i = 0; i < 2 && err == ERR_OK; i++) {
-        err = tokens_from_text(tokens, &chat, &prompt, &info);
+        err = tokens_from_text(tokens, NULL, &chat, &prompt, &info);
         if (err == ERR_OK)
             assert_int_equal(prompt.count, 17);
         else
@@ -613,4 +765,7 @@ TEST_SUITE(TEST(test_pieces_are_the_whole), TEST(test_i105_control_tokens_of_cli
            TEST(test_i105_by_hand), TEST(test_bos_is_there_once),
            TEST(test_marks_are_between_tokens), TEST(test_only_what_is_new_is_tokenized),
            TEST(test_memory_is_bounded), TEST(test_templates_with_their_own_control_tokens),
-           TEST(test_limit_of_tokens), TEST(test_threads_share_the_memory), TEST(test_faults))
+           TEST(test_limit_of_tokens), TEST(test_long_texts_are_charged_and_cut),
+           TEST(test_too_long_is_refused_before_it_is_tokenized),
+           TEST(test_a_client_that_leaves_stops_the_work),
+           TEST(test_i100_tenants_share_no_memory), TEST(test_threads_share_the_memory), TEST(test_faults))

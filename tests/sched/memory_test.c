@@ -424,7 +424,34 @@ static void test_the_ram_tier_can_be_set(void **state)
     hearth_close(&cache);
 }
 
-TEST_SUITE(TEST(test_the_ram_tier_can_be_set), TEST(test_i68_i78_models_share_one_ceiling), TEST(test_a_guessed_ceiling_is_lifted), TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
+/* Memory beside generations is in the same account, and is never promised beyond it. */
+static void test_texts_are_charged(void **state)
+{
+    struct machine machine = {0};
+    struct memory *memory = open_on(&machine, 1000 * MIB, NULL, 0);
+    struct memory_member *member;
+    struct errinfo info = {0};
+
+    (void)state;
+    assert_ok(memory_join(memory, "a", &small, &member, &info));
+    assert_ok(memory_charge(member, 800 * MIB, &info));
+    assert_true(view_of(memory).reading.claims == 800 * MIB);
+    assert_err(memory_charge(member, 100 * MIB, &info), ERR_NOMEM); /* now: 950 is the hard limit */
+    assert_non_null(strstr(info.text, "100.0 MiB"));
+    assert_err(memory_charge(member, 900 * MIB, &info), ERR_LIMIT); /* ever */
+    uint64_t epoch = memory_epoch(member);
+    memory_uncharge(member, 800 * MIB);
+    assert_true(memory_epoch(member) > epoch);
+    assert_ok(memory_charge(member, 100 * MIB, &info));
+    memory_uncharge(member, 100 * MIB);
+    assert_true(view_of(memory).reading.claims == 0);
+    assert_ok(memory_charge(NULL, UINT64_MAX, &info)); /* no ceiling */
+    memory_uncharge(NULL, UINT64_MAX);
+    memory_leave(&member);
+    memory_destroy(&memory);
+}
+
+TEST_SUITE(TEST(test_texts_are_charged), TEST(test_the_ram_tier_can_be_set), TEST(test_i68_i78_models_share_one_ceiling), TEST(test_a_guessed_ceiling_is_lifted), TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
            TEST(test_i70_claims), TEST(test_records_of_all_requests_are_bounded),
            TEST(test_i71_i77_measured_pressure), TEST(test_processes_of_models_are_measured),
            TEST(test_it_is_measured_now_and_then),

@@ -15,10 +15,9 @@
 #include "base/mem.h"
 #include "support/sched_kit.h"
 #include "support/test.h"
+#include "support/timing.h"
 
-enum { FULL = 1, RECURRENT = 8, RAM = 16 << 20, CHUNK = 64, PROMPT = 400, PAIRS_QUICK = 20, PAIRS_TO_TELL = 500 };
-
-static const double z_limit = 3.29; /* two-sided, one in a thousand */
+enum { FULL = 1, RECURRENT = 8, RAM = 16 << 20, CHUNK = 64, PROMPT = 400 };
 
 struct rig {
     struct sched_kit kit;
@@ -92,13 +91,6 @@ static struct seen spy_on(struct rig *rig, bool same)
     return ask(rig, true, same ? theirs : other);
 }
 
-static size_t pairs_wanted(void)
-{
-    const char *text = getenv("HEARTH_TIMING_PAIRS");
-
-    return text != NULL ? strtoul(text, NULL, 10) : PAIRS_QUICK;
-}
-
 /* ---- by counts ---- */
 
 static void same_counts(kind_set kinds)
@@ -107,7 +99,7 @@ static void same_counts(kind_set kinds)
 
     rig_open(&rig, kinds, true);
     spy_on(&rig, true); /* his first question ever is a cold one, whatever it is */
-    for (size_t i = 0; i < PAIRS_QUICK; i++) {
+    for (size_t i = 0; i < TIMING_PAIRS_QUICK; i++) {
         struct seen same = spy_on(&rig, true), other = spy_on(&rig, false);
         assert_int_equal(same.usage.computed, PROMPT);
         assert_int_equal(same.usage.computed, other.usage.computed);
@@ -133,47 +125,19 @@ static void test_i100_a_strangers_cache_counts_nothing(void **state)
 
 /* ---- by the clock ---- */
 
-struct sample {
-    uint64_t ns;
-    bool same;
-};
-
-static int by_time(const void *a, const void *b)
-{
-    uint64_t x = ((const struct sample *)a)->ns, y = ((const struct sample *)b)->ns;
-
-    return x < y ? -1 : x > y;
-}
-
-/* How far the ranks of `same` are from those of equal distributions, in standard deviations. Equal times share their ranks. */
-static double mann_whitney(struct sample *samples, size_t pairs)
-{
-    double ranks = 0, n = (double)pairs;
-
-    qsort(samples, 2 * pairs, sizeof(*samples), by_time);
-    for (size_t begin = 0, end; begin < 2 * pairs; begin = end) {
-        for (end = begin + 1; end < 2 * pairs && samples[end].ns == samples[begin].ns;)
-            end++;
-        for (size_t i = begin; i < end; i++)
-            ranks += samples[i].same ? (double)(begin + end + 1) / 2 : 0;
-    }
-    double u = ranks - n * (n + 1) / 2;
-    return (u - n * n / 2) / sqrt(n * n * (2 * n + 1) / 12);
-}
-
 /* The test itself sees a difference that is there, and none that is not. */
 static void test_the_statistics_can_tell(void **state)
 {
-    static struct sample samples[2 * 500];
+    static struct timing_sample samples[2 * 500];
     uint64_t seed = test_seed();
 
     (void)state;
     for (int shift = 0; shift < 2; shift++) {
         for (size_t i = 0; i < COUNT_OF(samples); i++) {
             bool same = i % 2 == 0;
-            samples[i] = (struct sample){1000 + test_random_below(&seed, 1000) + (same && shift ? 200 : 0), same};
+            samples[i] = (struct timing_sample){1000 + test_random_below(&seed, 1000) + (same && shift ? 200 : 0), same};
         }
-        double z = mann_whitney(samples, COUNT_OF(samples) / 2);
+        double z = timing_z(samples, COUNT_OF(samples) / 2);
         if (shift ? fabs(z) < 5 : fabs(z) > 4.5) /* 1 in 100,000 */
             fail_msg("shift %d gives z = %.2f", shift, z);
     }
@@ -183,20 +147,20 @@ static void test_i100_a_strangers_cache_takes_no_time(void **state)
 {
     static struct rig rig;
     uint64_t seed = test_seed();
-    size_t pairs = pairs_wanted();
-    struct sample *samples = mem_alloc_array(2 * pairs, sizeof(*samples));
+    size_t pairs = timing_pairs();
+    struct timing_sample *samples = mem_alloc_array(2 * pairs, sizeof(*samples));
 
     (void)state;
     rig_open(&rig, FULL, false);
     spy_on(&rig, true); /* warms up */
     for (size_t i = 0; i < pairs; i++) {
         bool first = test_random_below(&seed, 2) == 0;
-        samples[2 * i] = (struct sample){spy_on(&rig, first).ttft_ns, first};
-        samples[2 * i + 1] = (struct sample){spy_on(&rig, !first).ttft_ns, !first};
+        samples[2 * i] = (struct timing_sample){spy_on(&rig, first).ttft_ns, first};
+        samples[2 * i + 1] = (struct timing_sample){spy_on(&rig, !first).ttft_ns, !first};
     }
-    double z = mann_whitney(samples, pairs);
+    double z = timing_z(samples, pairs);
     print_message("%zu pairs: z = %.2f\n", pairs, z);
-    if (pairs >= PAIRS_TO_TELL && fabs(z) > z_limit)
+    if (timing_differs(z, pairs))
         fail_msg("a stranger's prefix can be told by its time: z = %.2f", z);
     mem_free(samples);
     rig_close(&rig);

@@ -12,6 +12,8 @@
 static const char *const words[] = {"the",  "th", "he", "fire", " fire", "\n\n", "us",
                                     "user", "ab", "ba", "aba",  "||",    "<|",   "|>"};
 
+enum { WORD_BYTES = 8 }; /* none is longer */
+
 static bool is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -24,7 +26,9 @@ struct str toy_text(const struct toy_tokenizer *toy, int32_t token, char byte[1]
         return (struct str){byte, 1};
     if (token >= TOY_SPECIAL)
         return str_from(toy->specials[token - TOY_SPECIAL].text);
-    return token >= TOY_WORD ? str_from(words[token - TOY_WORD]) : STR("");
+    if (token < TOY_WORD || (size_t)(token - TOY_WORD) >= COUNT_OF(words))
+        return STR(""); /* the prefix; not in use */
+    return str_from(words[token - TOY_WORD]);
 }
 
 bool toy_is_control(const struct toy_tokenizer *toy, int32_t token)
@@ -111,7 +115,7 @@ size_t toy_tokenize(const struct toy_tokenizer *toy, struct str text, bool contr
             after_special = true;
         } else {
             size_t run = 0;
-            while (at + run < text.len && owner[at + run] == FREE)
+            while (run < WORD_BYTES && at + run < text.len && owner[at + run] == FREE)
                 run++;
             if (after_special && toy->space_prefix && count++ < max)
                 out[count - 1] = TOY_BLANK;
@@ -159,6 +163,14 @@ static unsigned source_traits(void *arg, int32_t token)
 
 struct tokens_source toy_source(struct toy_tokenizer *toy)
 {
-    return (struct tokens_source){source_tokenize, source_bytes, source_traits, toy,
-                                  TOY_VOCAB,       TOY_SPECIAL,  toy->add_bos};
+    return (struct tokens_source){
+        .tokenize = source_tokenize,
+        .token_bytes = source_bytes,
+        .token_traits = source_traits,
+        .arg = toy,
+        .vocab = TOY_VOCAB,
+        .bos = TOY_SPECIAL,
+        .add_bos = toy->add_bos,
+        .words = !toy->space_prefix, /* no word of the list goes on behind a letter and a blank */
+    };
 }
