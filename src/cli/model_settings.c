@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/progress.h"
 #include "base/str.h"
+#include "cli/folders.h"
 #include "engine/engine_worker.h"
 
 const char *const model_settings_flash[] = {"auto", "on", "off", NULL};
@@ -75,6 +76,8 @@ static struct engine_options to_engine(const struct cli *cli, const struct model
         .sliding_full = settings->sliding_full,
         .rope_base = (float)settings->rope_base,
         .rope_scale = (float)settings->rope_scale,
+        .no_mmap = !settings->mmap,
+        .state_dir = folders_state(cli, NULL),
         .backends = settings->backends,
         .memory_max = settings->memory_max,
         .log = cli->log,

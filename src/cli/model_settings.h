@@ -24,7 +24,7 @@ struct model_settings {
     int flash;      /* index into model_settings_flash */
     int64_t gpu_layers;
     const char *devices, *backends;
-    bool streams, sliding_full;
+    bool streams, sliding_full, mmap;
     double rope_base, rope_scale;
     struct option_list adapters; /* FILE or FILE=SCALE */
     uint64_t memory_max;
@@ -72,6 +72,8 @@ extern const char *const model_settings_flash[]; /* auto, on, off */
      .help = "A LoRA adapter; may be given several times."},                                       \
     {"max-memory", 0, OPTION_SIZE, offsetof(type, field.memory_max), .value = "SIZE",              \
      .help = "Memory that may be used; 0 = what the machine allows. A model that needs more is refused."},                           \
+    {"mmap", 0, OPTION_FLAG, offsetof(type, field.mmap), .initial = "on",                          \
+     .help = "Read weights into memory instead of mapping the model file."},                       \
     {"backends", 0, OPTION_TEXT, offsetof(type, field.backends), .value = "DIR",                   \
      .help = "Folder with ggml's backends, instead of the one of the build."}
 

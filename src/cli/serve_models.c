@@ -21,6 +21,7 @@
 #include "cli/cli.h"
 #include "cli/common.h"
 #include "cli/config.h"
+#include "cli/folders.h"
 #include "cli/serve.h"
 #include "engine/gguf_file.h"
 #include "models/pool.h"
@@ -294,6 +295,7 @@ static void fill(struct reading *reading, struct serve_model *model)
     enum err err = cli_engine_options(reading->cli, &preset.model, model->path, &model->engine, &info);
     if (err != ERR_OK)
         complain(reading, err, &info);
+    model->engine.state_dir = folders_state(reading->cli, options->state_dir);
 }
 
 /* Somebody knows it by the name it has. */

@@ -69,6 +69,8 @@ struct engine_options {
     bool streams;             /* a cache of its own per sequence: no slicing, no free forks */
     bool sliding_full;        /* keep the full-size cache for sliding layers */
     float rope_base, rope_scale; /* 0 = the model's own */
+    bool no_mmap;             /* weights are read into memory, so that they cannot change or vanish with the file */
+    const char *state_dir;    /* where digests of model files are remembered; NULL = they are computed at every load */
     const struct engine_adapter *adapters;
     size_t adapters_count;
     const char *backends;     /* folder of ggml's backends; NULL = as built */

@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bus_error.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/lock.h"
 #include "base/mem.h"
@@ -28,6 +31,8 @@ enum {
     OWN_SEQUENCES = 2,
     DECODE_NO_ROOM = 1, /* llama_decode's word for it */
 };
+
+#define DIGEST_REPORT_NS (100 * NS_PER_MS)
 
 /* A block of pinned host memory, for engine_free. */
 struct pinned_block {
@@ -361,18 +366,43 @@ struct load {
     const struct engine_options *options;
     bool vocab_only;
     struct gguf_file *file;
+    struct gguf_file **adapters;
+    struct file_digest *digest; /* of all files; computed while the library loads them */
     ggml_backend_dev_t devices[17]; /* ended by NULL */
+    float loaded; /* 0..1, by the library */
     bool cancelled;
 };
+
+/* Where files must be hashed, that is half of the way. */
+static float progress_of(const struct load *load)
+{
+    uint64_t bytes = load->digest != NULL ? file_digest_bytes(load->digest) : 0;
+
+    if (bytes == 0)
+        return load->loaded;
+    return (load->loaded + (float)((double)file_digest_read(load->digest) / (double)bytes)) / 2;
+}
+
+static bool report_progress(struct load *load)
+{
+    if (load->options->on_progress == NULL ||
+        load->options->on_progress(progress_of(load), load->options->arg))
+        return true;
+    load->cancelled = true;
+    return false;
+}
 
 static bool on_progress(float done, void *arg)
 {
     struct load *load = arg;
 
-    if (load->options->on_progress == NULL || load->options->on_progress(done, load->options->arg))
-        return true;
-    load->cancelled = true;
-    return false;
+    load->loaded = done;
+    return report_progress(load);
+}
+
+static enum err was_cancelled(const struct load *load, struct errinfo *info)
+{
+    return err_set(info, ERR_CANCELLED, "loading %s was cancelled", load->options->path);
 }
 
 static enum err check_memory(const struct load *load, struct errinfo *info)
@@ -425,12 +455,14 @@ static enum err load_model(struct engine_llama *llama, struct load *load, struct
         params.devices = load->devices;
     params.n_gpu_layers = options->gpu_layers == 0 ? -1 : MAX(options->gpu_layers, 0);
     params.vocab_only = load->vocab_only;
+    if (options->no_mmap)
+        params.load_mode = LLAMA_LOAD_MODE_NONE;
     params.progress_callback = on_progress;
     params.progress_callback_user_data = load;
     backend_take_error();
     llama->model = llama_model_load_from_file(options->path, params);
     if (load->cancelled)
-        return err_set(info, ERR_CANCELLED, "loading %s was cancelled", options->path);
+        return was_cancelled(load, info);
     if (llama->model == NULL) {
         char what[256];
         snprintf(what, sizeof(what), "the library cannot load %.200s", options->path);
@@ -617,42 +649,92 @@ static void hash_float(struct hash256_state *state, float value)
     hash256_update_u32(state, bits);
 }
 
-/* Everything that decides whether a state of one engine means the same to another (keeps I97). The chunk is part of it: where
- * a prefill is cut shows in the low bits (keeps I24). */
-static enum err fingerprint(struct engine_llama *llama, const struct load *load, struct errinfo *info)
+/* ---- fingerprint ---- */
+
+/* Starts to hash every file that the weights come from. */
+static enum err start_digest(struct load *load, struct errinfo *info)
 {
     const struct engine_options *options = load->options;
-    struct engine_facts *facts = &llama->base.facts;
-    struct hash256_state state;
-    struct hash256 weights;
+    struct file_digest_options digest = {.fs = file_sys_real(),
+                                         .memory_dir = options->state_dir,
+                                         .clock = clock_real(),
+                                         .log = options->log};
 
-    TRY(gguf_file_fingerprint(load->file, &weights, info));
-    hash256_init(&state);
-    hash256_update_framed(&state, "hearth engine 1", 15);
-    hash256_update(&state, weights.bytes, sizeof(weights.bytes));
-    hash256_update_u32(&state, LLAMA_STATE_SEQ_VERSION);
-    hash256_update_u32(&state, (uint32_t)options->kv_k);
-    hash256_update_u32(&state, (uint32_t)options->kv_v);
-    hash256_update_u32(&state, facts->context);
-    hash256_update_u32(&state, facts->chunk);
-    hash256_update_u32(&state, (uint32_t)options->flash);
-    hash256_update_u32(&state, options->streams);
-    hash256_update_u32(&state, options->sliding_full);
-    hash_float(&state, options->rope_base);
-    hash_float(&state, options->rope_scale);
-    hash256_update_u64(&state, options->adapters_count);
+    load->adapters = mem_alloc_array(MAX(options->adapters_count, 1), sizeof(*load->adapters));
     for (size_t i = 0; i < options->adapters_count; i++) {
-        struct gguf_file *file;
-        TRY(gguf_file_open(&file, options->adapters[i].path, info));
-        enum err err = gguf_file_fingerprint(file, &weights, info);
-        gguf_file_close(&file);
-        TRY(err);
-        hash256_update(&state, weights.bytes, sizeof(weights.bytes));
-        hash_float(&state, options->adapters[i].scale);
+        const char *path = options->adapters[i].path;
+        if (gguf_file_open(&load->adapters[i], path, info) != ERR_OK)
+            return err_wrap(info, ERR_ENGINE, "cannot load the adapter %.200s", path);
     }
-    facts->fingerprint = hash256_final(&state);
-    return ERR_OK;
+    size_t count = (options->adapters_count + 1) * GGUF_FILE_SHARDS_MAX;
+    struct file_digest_part *parts = mem_alloc_array(count, sizeof(*parts));
+    count = gguf_file_parts(load->file, parts);
+    for (size_t i = 0; i < options->adapters_count; i++)
+        count += gguf_file_parts(load->adapters[i], parts + count);
+    enum err err = file_digest_start(&load->digest, &digest, parts, count, info);
+    mem_free(parts);
+    return err;
 }
+
+/* Everything that decides whether a state of one engine means the same to another (keeps I97). The chunk is part of it: where
+ * a prefill is cut shows in the low bits (keeps I24). */
+static void hash_options(struct hash256_state *state, const struct engine_options *options,
+                         const struct engine_facts *facts)
+{
+    hash256_update_u32(state, LLAMA_STATE_SEQ_VERSION);
+    hash256_update_u32(state, (uint32_t)options->kv_k);
+    hash256_update_u32(state, (uint32_t)options->kv_v);
+    hash256_update_u32(state, facts->context);
+    hash256_update_u32(state, facts->chunk);
+    hash256_update_u32(state, (uint32_t)options->flash);
+    hash256_update_u32(state, options->streams);
+    hash256_update_u32(state, options->sliding_full);
+    hash_float(state, options->rope_base);
+    hash_float(state, options->rope_scale);
+    hash256_update_u64(state, options->adapters_count);
+}
+
+static void hash_weights(struct hash256_state *state, const struct load *load, const struct hash256 *digests)
+{
+    const struct engine_options *options = load->options;
+    struct hash256 weights = gguf_file_fingerprint(load->file, digests);
+
+    hash256_update(state, weights.bytes, sizeof(weights.bytes));
+    digests += gguf_file_parts(load->file, NULL);
+    for (size_t i = 0; i < options->adapters_count; i++) {
+        weights = gguf_file_fingerprint(load->adapters[i], digests);
+        hash256_update(state, weights.bytes, sizeof(weights.bytes));
+        hash_float(state, options->adapters[i].scale);
+        digests += gguf_file_parts(load->adapters[i], NULL);
+    }
+}
+
+/* Waits for the digests: no state may be stored or used before all of the weights are known. */
+static enum err fingerprint(struct engine_llama *llama, struct load *load, struct errinfo *info)
+{
+    size_t count = (load->options->adapters_count + 1) * GGUF_FILE_SHARDS_MAX;
+    struct hash256_state state;
+    bool done;
+
+    do {
+        done = file_digest_wait(load->digest, DIGEST_REPORT_NS);
+        if (!report_progress(load))
+            return was_cancelled(load, info);
+    } while (!done);
+    struct hash256 *digests = mem_alloc_array(count, sizeof(*digests));
+    enum err err = file_digest_finish(&load->digest, digests, info);
+    if (err == ERR_OK) {
+        hash256_init(&state);
+        hash256_update_framed(&state, "hearth engine 2", 15);
+        hash_options(&state, load->options, &llama->base.facts);
+        hash_weights(&state, load, digests);
+        llama->base.facts.fingerprint = hash256_final(&state);
+    }
+    mem_free(digests);
+    return err;
+}
+
+/* ---- loading ---- */
 
 static enum err load_all(struct engine_llama *llama, struct load *load, struct errinfo *info)
 {
@@ -660,6 +742,8 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
     if (!gguf_file_arch_bool(load->file, "attention.causal", true))
         return cannot_generate(load, info);
     TRY(check_memory(load, info));
+    if (!load->vocab_only)
+        TRY(start_digest(load, info));
     TRY(load_model(llama, load, info));
     fill_facts(llama, load);
     if (load->vocab_only)
@@ -668,6 +752,15 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
     TRY(load_adapters(llama, load, info));
     TRY(fingerprint(llama, load, info));
     return engine_llama_probe(llama, load->file, load->options->log, info);
+}
+
+static void end_load(struct load *load)
+{
+    file_digest_cancel(&load->digest);
+    for (size_t i = 0; load->adapters != NULL && i < load->options->adapters_count; i++)
+        gguf_file_close(&load->adapters[i]);
+    mem_free(load->adapters);
+    gguf_file_close(&load->file);
 }
 
 static enum err load_engine(struct engine **engine, const struct engine_options *options, bool vocab_only,
@@ -680,6 +773,7 @@ static enum err load_engine(struct engine **engine, const struct engine_options 
     llama->on_tick = options->on_tick;
     llama->tick_arg = options->tick_arg;
     backend_init(options->backends);
+    bus_error_install();
     llama->base.ops = &ops;
     lock_init(&llama->pinned_lock, "engine pinned memory", LOCK_RANK_ENGINE);
     list_init(&llama->pinned);
@@ -690,7 +784,7 @@ static enum err load_engine(struct engine **engine, const struct engine_options 
         struct engine *failed = &llama->base;
         engine_close(&failed);
     }
-    gguf_file_close(&load.file);
+    end_load(&load);
     return err;
 }
 

@@ -21,14 +21,13 @@
 #include "base/str.h"
 #include "base/units.h"
 
-enum { SAMPLE_BYTES = 64, PATH_BYTES_MAX = 4096 };
+enum { PATH_BYTES_MAX = 4096 };
 
 struct shard {
     char *path;
     int fd;
     uint64_t bytes;
     struct gguf_context *gguf;
-    struct ggml_context *tensors; /* their shapes, without data */
 };
 
 struct gguf_file {
@@ -104,8 +103,7 @@ static enum err open_shard(struct shard *shard, const char *path, struct errinfo
         return err_set(info, ERR_INVALID, "%s is not a file", path);
     shard->bytes = (uint64_t)st.st_size;
     TRY(check_magic(shard, info));
-    shard->gguf = gguf_init_from_file(path, (struct gguf_init_params){.no_alloc = true,
-                                                                       .ctx = &shard->tensors});
+    shard->gguf = gguf_init_from_file(path, (struct gguf_init_params){.no_alloc = true});
     if (shard->gguf == NULL)
         return err_set(info, ERR_CORRUPT, "%s is damaged or truncated: its header cannot be read",
                        path);
@@ -180,7 +178,6 @@ void gguf_file_close(struct gguf_file **file)
         struct shard *shard = &(*file)->shards[i];
         if (shard->gguf)
             gguf_free(shard->gguf);
-        ggml_free(shard->tensors);
         file_close(file_sys_real(), &shard->fd);
         mem_free(shard->path);
     }
@@ -342,92 +339,21 @@ struct gguf_file_layer gguf_file_layer(const struct gguf_file *file, uint32_t nu
 
 /* ---- fingerprint ---- */
 
-static void hash_text(struct hash256_state *state, const char *text)
+size_t gguf_file_parts(const struct gguf_file *file, struct file_digest_part *parts)
 {
-    hash256_update_framed(state, text, strlen(text));
+    for (size_t i = 0; parts != NULL && i < file->shards_count; i++)
+        parts[i] = (struct file_digest_part){file->shards[i].path, file->shards[i].fd};
+    return file->shards_count;
 }
 
-static void hash_array(struct hash256_state *state, const struct gguf_context *gguf, int64_t id)
-{
-    enum gguf_type type = gguf_get_arr_type(gguf, id);
-    size_t count = gguf_get_arr_n(gguf, id);
-
-    hash256_update_u32(state, (uint32_t)type);
-    hash256_update_u64(state, count);
-    if (type != GGUF_TYPE_STRING) {
-        hash256_update(state, gguf_get_arr_data(gguf, id), count * type_bytes(type));
-        return;
-    }
-    for (size_t i = 0; i < count; i++)
-        hash_text(state, gguf_get_arr_str(gguf, id, i));
-}
-
-static void hash_metadata(struct hash256_state *state, const struct gguf_context *gguf)
-{
-    hash256_update_u64(state, (uint64_t)gguf_get_n_kv(gguf));
-    for (int64_t id = 0; id < gguf_get_n_kv(gguf); id++) {
-        enum gguf_type type = gguf_get_kv_type(gguf, id);
-        hash_text(state, gguf_get_key(gguf, id));
-        hash256_update_u32(state, (uint32_t)type);
-        if (type == GGUF_TYPE_ARRAY)
-            hash_array(state, gguf, id);
-        else if (type == GGUF_TYPE_STRING)
-            hash_text(state, gguf_get_val_str(gguf, id));
-        else
-            hash256_update(state, gguf_get_val_data(gguf, id), type_bytes(type));
-    }
-}
-
-static enum err hash_samples(struct hash256_state *state, const struct shard *shard,
-                             uint64_t offset, uint64_t size, struct errinfo *info)
-{
-    uint64_t starts[] = {0, size / 2, size};
-    unsigned char sample[SAMPLE_BYTES];
-
-    for (size_t i = 0; i < COUNT_OF(starts); i++) {
-        uint64_t len = MIN(size, SAMPLE_BYTES);
-        uint64_t start = MIN(starts[i], size - len);
-        TRY(file_read_at(file_sys_real(), shard->fd, sample, len, offset + start, info));
-        hash256_update(state, sample, len);
-    }
-    return ERR_OK;
-}
-
-static enum err hash_tensors(struct hash256_state *state, const struct shard *shard,
-                             struct errinfo *info)
-{
-    const struct gguf_context *gguf = shard->gguf;
-    uint64_t data = gguf_get_data_offset(gguf);
-
-    hash256_update_u64(state, (uint64_t)gguf_get_n_tensors(gguf));
-    for (int64_t i = 0; i < gguf_get_n_tensors(gguf); i++) {
-        uint64_t size = gguf_get_tensor_size(gguf, i), offset = gguf_get_tensor_offset(gguf, i);
-        hash_text(state, gguf_get_tensor_name(gguf, i));
-        hash256_update_u32(state, (uint32_t)gguf_get_tensor_type(gguf, i));
-        const struct ggml_tensor *tensor =
-            ggml_get_tensor(shard->tensors, gguf_get_tensor_name(gguf, i));
-        for (int dimension = 0; tensor != NULL && dimension < GGML_MAX_DIMS; dimension++)
-            hash256_update_u64(state, (uint64_t)tensor->ne[dimension]);
-        hash256_update_u64(state, offset);
-        hash256_update_u64(state, size);
-        TRY(hash_samples(state, shard, data + offset, size, info));
-    }
-    return ERR_OK;
-}
-
-enum err gguf_file_fingerprint(const struct gguf_file *file, struct hash256 *out,
-                               struct errinfo *info)
+struct hash256 gguf_file_fingerprint(const struct gguf_file *file, const struct hash256 *digests)
 {
     struct hash256_state state;
 
     hash256_init(&state);
-    hash_text(&state, "hearth model 1");
+    hash256_update_framed(&state, "hearth model 2", 14);
     hash256_update_u64(&state, file->shards_count);
-    for (size_t i = 0; i < file->shards_count; i++) {
-        hash256_update_u64(&state, file->shards[i].bytes);
-        hash_metadata(&state, file->shards[i].gguf);
-        TRY(hash_tensors(&state, &file->shards[i], info));
-    }
-    *out = hash256_final(&state);
-    return ERR_OK;
+    for (size_t i = 0; i < file->shards_count; i++)
+        hash256_update(&state, digests[i].bytes, sizeof(digests[i].bytes));
+    return hash256_final(&state);
 }

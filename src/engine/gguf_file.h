@@ -16,6 +16,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "engine/file_digest.h"
 
 struct gguf_file;
 
@@ -41,10 +42,11 @@ struct gguf_file_layer {
 };
 struct gguf_file_layer gguf_file_layer(const struct gguf_file *file, uint32_t layer);
 
-/* Metadata, tensor infos, and samples of the bytes of every tensor: first, middle and last 64 bytes. Any change of the file
- * that a person could make on purpose (other weights, quantization, vocabulary, template, rope) changes it; a few
- * milliseconds. ERR_IO when the file cannot be read, ERR_CORRUPT when it has become shorter. */
-enum err gguf_file_fingerprint(const struct gguf_file *file, struct hash256 *out,
-                               struct errinfo *info) NODISCARD;
+/* The files that it is made of, as file_digest_start wants them; returns their number. `parts` has room for
+ * GGUF_FILE_SHARDS_MAX, or is NULL. They are valid as long as the file is open. */
+size_t gguf_file_parts(const struct gguf_file *file, struct file_digest_part *parts);
+
+/* From the digest of each part. Any change of any byte of any part changes it. */
+struct hash256 gguf_file_fingerprint(const struct gguf_file *file, const struct hash256 *digests);
 
 #endif

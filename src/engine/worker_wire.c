@@ -357,6 +357,8 @@ static void options_fields(struct wire *wire, struct engine_options *options)
     field_bool(wire, &options->sliding_full);
     field_float(wire, &options->rope_base);
     field_float(wire, &options->rope_scale);
+    field_bool(wire, &options->no_mmap);
+    field_text(wire, &options->state_dir);
     field_text(wire, &options->backends);
     field_u64(wire, &options->memory_max);
     options->kv_k = (enum engine_kv)kv_k;

@@ -7,12 +7,9 @@
  */
 #include "models/model_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/str.h"
 #include "engine/gguf_file.h"
 
@@ -78,24 +75,6 @@ void model_file_first_shard(char *path)
 
 /* ---- the stamp ---- */
 
-/* Follows links, as the caches of other programs are full of them. */
-static enum err stat_path(const struct file_sys *fs, const char *path, struct stat *st,
-                          struct errinfo *info)
-{
-    int fd;
-
-    do
-        fd = fs->ops->openat(fs->ctx, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    while (fd == -EINTR);
-    if (fd < 0)
-        return err_set_errno(info, -fd, "open %s", path);
-    enum err err = file_stat(fs, fd, st, info);
-    file_close(fs, &fd);
-    if (err == ERR_OK && !S_ISREG(st->st_mode))
-        err = err_set(info, ERR_INVALID, "%s is no file", path);
-    return err;
-}
-
 static uint64_t mix(uint64_t stamp, uint64_t value)
 {
     const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
@@ -107,14 +86,15 @@ static uint64_t mix(uint64_t stamp, uint64_t value)
 static enum err add_stamp(const struct file_sys *fs, const char *path, struct model_file *file,
                           struct errinfo *info)
 {
-    struct stat st;
+    struct file_identity identity;
 
-    TRY(stat_path(fs, path, &st, info));
-    file->bytes += (uint64_t)st.st_size;
-    file->stamp = mix(file->stamp, (uint64_t)st.st_size);
-    file->stamp = mix(file->stamp, (uint64_t)st.st_ino);
-    file->stamp = mix(file->stamp, (uint64_t)st.st_mtim.tv_sec);
-    file->stamp = mix(file->stamp, (uint64_t)st.st_mtim.tv_nsec);
+    TRY(file_identity_of(fs, path, &identity, info));
+    file->bytes += identity.bytes;
+    file->stamp = mix(file->stamp, identity.device);
+    file->stamp = mix(file->stamp, identity.inode);
+    file->stamp = mix(file->stamp, identity.bytes);
+    file->stamp = mix(file->stamp, identity.modified_ns);
+    file->stamp = mix(file->stamp, identity.changed_ns);
     return ERR_OK;
 }
 
@@ -167,8 +147,7 @@ enum err model_file_inspect(const struct file_sys *fs, const char *path,
     /* The stamp first: a change while we read shows as a difference at the next look. */
     TRY(model_file_stamp(fs, path, file, info));
     TRY(gguf_file_open(&gguf, path, info));
-    enum err err = gguf_file_fingerprint(gguf, &file->fingerprint, info);
     file->memory_bytes = gguf_file_bytes(gguf) + rows_bytes(gguf, context);
     gguf_file_close(&gguf);
-    return err;
+    return ERR_OK;
 }

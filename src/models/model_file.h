@@ -1,8 +1,8 @@
 /*
  * model_file.h: what a model's file is at this moment: whether it is still the one that was loaded, and how much memory it will take (I83).
  *
- * The stamp is made of size, time, and place on disk of every shard: microseconds. The fingerprint reads metadata and samples of all tensors
- * (gguf_file.h): milliseconds.
+ * The stamp is made of the identity of every shard (file_digest.h): size, times, and place on disk. That takes microseconds. The engine
+ * hashes the content when it loads.
  *
  * Threads: any.
  */
@@ -14,7 +14,6 @@
 
 #include "base/attr.h"
 #include "base/err.h"
-#include "base/hash.h"
 
 struct file_sys;
 
@@ -23,8 +22,7 @@ enum { MODEL_FILE_PATH_BYTES = 4096 };
 struct model_file {
     uint64_t bytes; /* of all shards */
     uint64_t stamp;
-    struct hash256 fingerprint; /* of model_file_inspect */
-    uint64_t memory_bytes;      /* of model_file_inspect: weights, and the rows of `context` tokens */
+    uint64_t memory_bytes; /* of model_file_inspect: weights, and the rows of `context` tokens */
 };
 
 /* Bytes and stamp only. ERR_NOT_FOUND when the file or a shard of it is gone; ERR_INVALID when it is no regular file. */

@@ -169,33 +169,20 @@ enum err pool_adopt(struct pool *pool, struct model *model, struct errinfo *info
 
 /* ---- the file of a loaded model (I83) ---- */
 
-static struct model_file file_of(struct pool *pool, struct pool_entry *entry)
-{
-    lock_enter(&pool->lock);
-    struct model_file file = entry->file;
-    lock_leave(&pool->lock);
-    return file;
-}
-
-/* Whether what is loaded is what is on disk. The caller has a use of it. A file that is gone, or cannot be asked, changes nothing. */
+/* Whether what is loaded is what is on disk. The caller has a use of it. A file that is gone, or cannot be asked, changes nothing. A file
+ * that was only touched counts as changed: to know better, all of it would have to be read, as for a load. */
 static bool is_current(struct pool *pool, struct pool_entry *entry)
 {
     const struct pool_ops *ops = &pool->options.ops;
-    struct model_file was = file_of(pool, entry), now;
     struct errinfo info = {0};
+    struct model_file now;
 
     enum err err = ops->inspect(&entry->spec, true, &now, &info, ops->arg);
-    if (err == ERR_OK && now.stamp != was.stamp) {
-        if (ops->inspect(&entry->spec, false, &now, &info, ops->arg) != ERR_OK ||
-            !hash256_eq(&now.fingerprint, &was.fingerprint))
-            return false;
-        was = now; /* touched or copied, the same content */
-    }
     lock_enter(&pool->lock);
     entry->file_missing = err != ERR_OK;
-    entry->file = was;
+    bool current = err != ERR_OK || now.stamp == entry->file.stamp;
     lock_leave(&pool->lock);
-    return true;
+    return current;
 }
 
 /* ---- use ---- */

@@ -19,8 +19,8 @@
  * ROOM. A load may need others to leave: idle ones first, the least recently used first. If all are in use, the least recently used takes no
  * new users and leaves with its last one, so that a busy model cannot keep another one out for ever. Pinned ones stay.
  *
- * FILES (I83). A file is looked at in full before each load. Before each use of a loaded model its size and times are compared; if they differ,
- * and its content does too, the model is unloaded and loaded anew. A file that is gone is reported, but what is loaded goes on: its memory is
+ * FILES (I83). The header of a file is checked before each load. Before each use of a loaded model its identity is compared (size, times,
+ * place on disk); if it differs, the model is unloaded and loaded anew. A file that is gone is reported, but what is loaded goes on: its memory is
  * whole.
  *
  * CACHE. Spaces close with the model; what they hold stays in the cache, and a model that comes back finds it. A file with other content has

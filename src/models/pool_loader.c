@@ -292,8 +292,8 @@ static void inspect_locked(struct pool *pool, struct pool_entry *entry) REQUIRES
     } else if (err != ERR_OK) {
         fail_locked(pool, entry, &info);
     } else {
-        /* What it took when it was loaded last is the better number, if it is the same model. */
-        if (entry->bytes == 0 || !hash256_eq(&file.fingerprint, &entry->file.fingerprint))
+        /* What it took when it was loaded last is the better number, if it is the same file. */
+        if (entry->bytes == 0 || file.stamp != entry->file.stamp)
             entry->bytes = file.memory_bytes;
         entry->file = file;
         entry->inspected = true;

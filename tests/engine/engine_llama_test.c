@@ -11,6 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <ggml.h>
+#include <gguf.h>
+
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/state.h"
@@ -240,10 +243,70 @@ static void test_i97_fingerprint_changes_with_everything_that_matters(void **sta
     assert_true(hash256_eq(&again, &seen[0]));
     variants[0].threads = 1; /* changes speed, not meaning */
     variants[0].sequences = 3;
+    variants[0].no_mmap = true;
     again = fingerprint_of(&variants[0]);
     assert_true(hash256_eq(&again, &seen[0]));
     mem_free(other);
     mem_free((char *)base.path);
+}
+
+/* A LoRA adapter for the first query projection of a model; `value` fills one of its halves. */
+static void write_adapter(const char *model, const char *path, float value)
+{
+    enum { RANK = 2 };
+    static const char target[] = "blk.0.attn_q.weight";
+    struct ggml_context *shapes, *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
+    struct gguf_context *of =
+        gguf_init_from_file(model, (struct gguf_init_params){.no_alloc = true, .ctx = &shapes});
+    struct gguf_context *gguf = gguf_init_empty();
+    const struct ggml_tensor *base = ggml_get_tensor(shapes, target);
+    struct ggml_tensor *halves[] = {ggml_new_tensor_2d(ctx, GGML_TYPE_F32, base->ne[0], RANK),
+                                    ggml_new_tensor_2d(ctx, GGML_TYPE_F32, RANK, base->ne[1])};
+
+    gguf_set_val_str(gguf, "general.type", "adapter");
+    gguf_set_val_str(gguf, "general.architecture", "qwen3");
+    gguf_set_val_str(gguf, "adapter.type", "lora");
+    gguf_set_val_f32(gguf, "adapter.lora.alpha", 1);
+    for (int i = 0; i < 2; i++) {
+        ggml_format_name(halves[i], "%s.lora_%c", target, 'a' + i);
+        for (int64_t k = 0; k < ggml_nelements(halves[i]); k++)
+            ((float *)halves[i]->data)[k] = 0.5f;
+        gguf_add_tensor(gguf, halves[i]);
+    }
+    ((float *)halves[0]->data)[100] = value;
+    assert_true(gguf_write_to_file(gguf, path, false));
+    gguf_free(gguf);
+    gguf_free(of);
+    ggml_free(shapes);
+    ggml_free(ctx);
+}
+
+/* Without one, with one, with another scale, with one other value in it. */
+static void test_i97_fingerprint_knows_adapters(void **state)
+{
+    char path[1024], *model = mem_strdup(test_model("qwen3"));
+    struct engine_adapter adapter = {path, 1};
+    struct engine_options options = {.path = model, .context = 512, .chunk = 64};
+    struct hash256 seen[5];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/lora.gguf", test_dir());
+    write_adapter(model, path, 0.5f);
+    seen[0] = fingerprint_of(&options);
+    options.adapters = &adapter;
+    options.adapters_count = 1;
+    seen[1] = fingerprint_of(&options);
+    adapter.scale = 0.5f;
+    seen[2] = fingerprint_of(&options);
+    write_adapter(model, path, 0.25f);
+    seen[3] = fingerprint_of(&options);
+    for (size_t i = 0; i < 4; i++)
+        for (size_t j = 0; j < i; j++)
+            assert_false(hash256_eq(&seen[i], &seen[j]));
+    write_adapter(model, path, 0.5f);
+    seen[4] = fingerprint_of(&options);
+    assert_true(hash256_eq(&seen[4], &seen[2]));
+    mem_free(model);
 }
 
 static void test_tokens_round_trip(void **state)
@@ -524,7 +587,7 @@ TEST_SUITE(TEST(test_missing_and_foreign_files_get_sentences), TEST(test_every_t
            TEST(test_unknown_architecture_is_named), TEST(test_limits_are_refused_before_loading),
            TEST(test_progress_rises_and_can_cancel), TEST(test_facts), TEST(test_i5_kinds_of_families),
            TEST(test_i97_fingerprint_changes_with_everything_that_matters),
-           TEST(test_tokens_round_trip), TEST(test_bad_batches_are_refused_and_change_nothing),
+           TEST(test_i97_fingerprint_knows_adapters), TEST(test_tokens_round_trip), TEST(test_bad_batches_are_refused_and_change_nothing),
            TEST(test_sequences_and_cells_have_limits),
            TEST(test_small_engines_keep_their_promise), TEST(test_batched_sequences_do_not_mix),
            TEST(test_abort_keeps_whole_chunks), TEST(test_abort_breaks_what_cannot_be_cut),

@@ -28,7 +28,6 @@ static enum err inspect(const struct pool_spec *spec, bool quick, struct model_f
         return ERR_OK;
     if (is.damaged)
         return err_set(info, ERR_CORRUPT, "%s: damaged", spec->path);
-    file->fingerprint = hash256_of(&is.content, sizeof(is.content));
     file->memory_bytes = is.bytes;
     return ERR_OK;
 }

@@ -200,7 +200,8 @@ void serve_proc_start(struct serve_proc *proc, const char *family, const char *a
     if (count == 0)
         leave_no_trace();
     *proc = (struct serve_proc){.number = ++count, .headers = ""};
-    snprintf(proc->model, sizeof(proc->model), "%s", test_model(family));
+    snprintf(proc->model, sizeof(proc->model), "%s",
+             strchr(family, '/') != NULL ? family : test_model(family));
     snprintf(proc->state_dir, sizeof(proc->state_dir), "%s/state.%u", test_dir(), proc->number);
     snprintf(proc->args, sizeof(proc->args), "%s", args);
     serve_proc_restart(proc);
@@ -230,6 +231,11 @@ static int end_with(struct serve_proc *proc, int signal)
         serve_proc_pause(proc, &waited_ms, "the server does not end");
     remember(pid, 0);
     return status;
+}
+
+int serve_proc_wait_end(struct serve_proc *proc)
+{
+    return end_with(proc, 0);
 }
 
 void serve_proc_stop(struct serve_proc *proc)

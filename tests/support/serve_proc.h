@@ -27,12 +27,14 @@ struct serve_proc {
     const char *headers;  /* of all requests, each with its CRLF: a literal; "" = none */
 };
 
-/* Starts it and waits for the banner. `args`: more options, separated by blanks; "" for none. */
+/* Starts it and waits for the banner. `family` with a '/' in it is the path of a model. `args`: more options, separated by blanks; "" for none. */
 void serve_proc_start(struct serve_proc *proc, const char *family, const char *args);
 /* Again, with the same options and folders. */
 void serve_proc_restart(struct serve_proc *proc);
 /* SIGTERM; it must end with status 0. */
 void serve_proc_stop(struct serve_proc *proc);
+/* Waits until it ends by itself; its status, as of waitpid. */
+int serve_proc_wait_end(struct serve_proc *proc);
 /* SIGKILL, as a power cut would. */
 void serve_proc_kill(struct serve_proc *proc);
 
