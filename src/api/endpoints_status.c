@@ -35,22 +35,28 @@ static void respond_state(const struct visit *visit, int status, const char *tex
 }
 
 #define STATE_OK      "{\"status\":\"ok\"}"
+/* The server works on it (sched/watchdog.c): whoever restarts servers by this answer should not, whoever balances load asks /ready. */
+#define STATE_STALLED "{\"status\":\"degraded\",\"reason\":\"an engine computes nothing\"}"
 #define STATE_LOADING "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}"
 #define STATE_DRAINING                                                                             \
     "{\"error\":{\"code\":503,\"message\":\"The server is shutting down\",\"type\":\"unavailable_error\"}}"
 
-static bool is_loaded(const struct visit *visit)
+static void respond_health(const struct visit *visit, int stalled_status)
 {
     struct api_error error = {0};
+    struct pool *pool = api_pool(visit->api, &error);
 
-    return api_pool(visit->api, &error) != NULL;
+    if (pool == NULL)
+        respond_state(visit, 503, STATE_LOADING);
+    else if (pool_stalled(pool) > 0)
+        respond_state(visit, stalled_status, STATE_STALLED);
+    else
+        respond_state(visit, 200, STATE_OK);
 }
 
 void endpoint_health(const struct visit *visit)
 {
-    bool loaded = is_loaded(visit);
-
-    respond_state(visit, loaded ? 200 : 503, loaded ? STATE_OK : STATE_LOADING);
+    respond_health(visit, 200);
 }
 
 void endpoint_ready(const struct visit *visit)
@@ -58,7 +64,7 @@ void endpoint_ready(const struct visit *visit)
     if (api_is_draining(visit->api))
         respond_state(visit, 503, STATE_DRAINING);
     else
-        endpoint_health(visit);
+        respond_health(visit, 503);
 }
 
 static const char *known(const char *text)

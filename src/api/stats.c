@@ -193,6 +193,8 @@ static const struct stats_field sched_fields[] = {
     {"hearth_sched_waits_total", "Generations that waited for another one's prefix.", SCHED(waits), FIELD_U64, false},
     {"hearth_sched_preempted_total", "Generations put back to make room.", SCHED(preempted), FIELD_U64, false},
     {"hearth_sched_engine_restarts_total", "New processes for an engine that died.", SCHED(restarts), FIELD_U64, false},
+    {"hearth_engine_stalls_total", "Engines that computed nothing for 30 s while generations wanted to.", SCHED(stalls), FIELD_U64, false},
+    {"hearth_engine_stalled", "Of these, now.", SCHED(stalled), FIELD_U64, true},
     {"hearth_sched_parked_total", "Finished sequences kept on the device.", SCHED(parked), FIELD_U64, false},
     {"hearth_sched_reclaimed_total", "Parked sequences given up for room.", SCHED(reclaimed), FIELD_U64, false},
     {"hearth_sched_prefill_seconds_total", "Time of prefill.", SCHED(prefill_ns), FIELD_NS, false},

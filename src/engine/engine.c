@@ -274,6 +274,11 @@ void engine_abort(struct engine *engine)
     engine->ops->abort(engine);
 }
 
+uint64_t engine_beats(const struct engine *engine)
+{
+    return engine->ops->beats != NULL ? engine->ops->beats(engine) : 0;
+}
+
 void *engine_alloc(struct engine *engine, size_t size)
 {
     return engine->ops->alloc(engine, size);

@@ -216,6 +216,8 @@ const float *engine_logits(struct engine *engine, size_t index);
 
 /* Makes a running engine_run return soon. Any thread. A no-op when none is running. */
 void engine_abort(struct engine *engine);
+/* A number that changes while the engine computes, also within a batch where the backend allows. Any thread. */
+uint64_t engine_beats(const struct engine *engine);
 
 /* ---- memory for state ---- */
 

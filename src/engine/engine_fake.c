@@ -38,6 +38,7 @@ struct engine_fake {
     float *logits;               /* ENGINE_FAKE_VOCAB floats per item */
     bool wanted[SEQS_SLOTS_MAX]; /* per item of the last run */
     atomic_bool aborting;
+    atomic_ullong beats;
     atomic_uint allocations;
 };
 
@@ -255,6 +256,7 @@ static enum err fake_run(struct engine *engine, const struct engine_item *items,
     for (size_t i = 0; i < count; i++)
         fake->wanted[i] = items[i].logits;
     while (index < count) {
+        atomic_fetch_add_explicit(&fake->beats, 1, memory_order_relaxed);
         if (fake->options.on_piece != NULL)
             fake->options.on_piece(engine, fake->options.arg);
         if (atomic_load_explicit(&fake->aborting, memory_order_relaxed))
@@ -277,6 +279,11 @@ static const float *fake_logits(struct engine *engine, size_t index)
 static void fake_abort(struct engine *engine)
 {
     atomic_store_explicit(&fake_of(engine)->aborting, true, memory_order_relaxed);
+}
+
+static uint64_t fake_beats(const struct engine *engine)
+{
+    return atomic_load_explicit(&fake_of(engine)->beats, memory_order_relaxed);
 }
 
 static void *fake_alloc(struct engine *engine, size_t size)
@@ -472,6 +479,7 @@ static const struct engine_ops fake_ops = {
     .run = fake_run,
     .logits = fake_logits,
     .abort = fake_abort,
+    .beats = fake_beats,
     .alloc = fake_alloc,
     .free = fake_free,
     .rows_capacity = fake_rows_capacity,

@@ -181,6 +181,7 @@ static bool on_abort(void *arg)
 {
     struct engine_llama *llama = arg;
 
+    atomic_fetch_add_explicit(&llama->beats, 1, memory_order_relaxed);
     if (llama->on_tick != NULL)
         llama->on_tick(llama->tick_arg);
     /* Relaxed: nothing is handed over with the flag. */
@@ -190,6 +191,11 @@ static bool on_abort(void *arg)
 static void op_abort(struct engine *engine)
 {
     atomic_store_explicit(&engine_llama_of(engine)->aborting, true, memory_order_relaxed);
+}
+
+static uint64_t op_beats(const struct engine *engine)
+{
+    return atomic_load_explicit(&engine_llama_of(engine)->beats, memory_order_relaxed);
 }
 
 static void fill_batch(struct engine_llama *llama, const struct engine_item *items, size_t count)
@@ -346,6 +352,7 @@ static const struct engine_ops ops = {
     .run = op_run,
     .logits = op_logits,
     .abort = op_abort,
+    .beats = op_beats,
     .alloc = op_alloc,
     .free = op_free,
     .rows_capacity = sections_rows_capacity,

@@ -53,6 +53,7 @@ struct engine_llama {
     bool lost;          /* windows are gone: nothing runs until all sequences were released */
     bool tainted;       /* the library refused an import: free cells may hold anything until they are zeroed */
     atomic_bool aborting;
+    atomic_ullong beats;
     void (*on_tick)(void *arg); /* of the options */
     void *tick_arg;
     struct sections sections;

@@ -29,6 +29,7 @@ struct engine_ops {
     enum err (*run)(struct engine *engine, const struct engine_item *items, size_t count, struct errinfo *info);
     const float *(*logits)(struct engine *engine, size_t index);
     void (*abort)(struct engine *engine);
+    uint64_t (*beats)(const struct engine *engine); /* optional */
     void *(*alloc)(struct engine *engine, size_t size);
     void (*free)(struct engine *engine, void *ptr);
     /* state; sizes are exact, `dst` is large enough; 0 = failed */

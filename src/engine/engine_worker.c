@@ -311,6 +311,11 @@ static void worker_abort(struct engine *engine)
     atomic_store_explicit(&worker_of(engine)->control->abort, 1, memory_order_relaxed);
 }
 
+static uint64_t worker_beats(const struct engine *engine)
+{
+    return atomic_load_explicit(&worker_of(engine)->control->ticks, memory_order_relaxed);
+}
+
 static void *worker_alloc(struct engine *engine, size_t size)
 {
     return worker_memory_alloc(size, worker_of(engine)->memory);
@@ -542,6 +547,7 @@ static const struct engine_ops worker_ops = {
     .run = worker_run,
     .logits = worker_logits,
     .abort = worker_abort,
+    .beats = worker_beats,
     .alloc = worker_alloc,
     .free = worker_free,
     .rows_capacity = worker_rows_capacity,

@@ -489,6 +489,7 @@ void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool
     sum->waits += one->waits;
     sum->preempted += one->preempted;
     sum->restarts += one->restarts;
+    sum->stalls += one->stalls;
     sum->parked += one->parked;
     sum->reclaimed += one->reclaimed;
     sum->unsaved_lost += one->unsaved_lost;
@@ -502,6 +503,7 @@ void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool
     if (!now)
         return;
     sum->queued += one->queued;
+    sum->stalled += one->stalled;
     sum->active += one->active;
     sum->idle += one->idle;
     sum->unsaved += one->unsaved;
@@ -535,6 +537,24 @@ bool pool_alive(struct pool *pool, uint64_t within_ns)
         pool_unpeek(pool, model);
     }
     return alive;
+}
+
+void pool_watch(struct pool *pool)
+{
+    unsigned stalled = 0;
+    struct model *model;
+
+    for (size_t i = 0; (model = pool_next(pool, &i)) != NULL;) {
+        sched_watch(model_sched(model));
+        stalled += sched_stalled(model_sched(model));
+        pool_unpeek(pool, model);
+    }
+    atomic_store_explicit(&pool->stalled, stalled, memory_order_relaxed);
+}
+
+unsigned pool_stalled(const struct pool *pool)
+{
+    return atomic_load_explicit(&pool->stalled, memory_order_relaxed);
 }
 
 void pool_set_ttl(struct pool *pool, uint64_t ttl_ns)

@@ -188,4 +188,9 @@ void pool_get_stats(struct pool *pool, struct sched_stats *stats);
 /* Whether no loaded model's engine hangs: sched_alive of all. */
 bool pool_alive(struct pool *pool, uint64_t within_ns);
 
+/* A look of the watchdog at every loaded model (sched_watch); the keeper does it whenever it looks around. */
+void pool_watch(struct pool *pool);
+/* How many models were stalled when it looked last. Takes no lock. */
+unsigned pool_stalled(const struct pool *pool);
+
 #endif

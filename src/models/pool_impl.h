@@ -8,6 +8,8 @@
 #ifndef HEARTH_MODELS_POOL_IMPL_H
 #define HEARTH_MODELS_POOL_IMPL_H
 
+#include <stdatomic.h>
+
 #include "base/lock.h"
 #include "models/pool.h"
 
@@ -49,6 +51,7 @@ struct pool {
     struct pool_entry *loading GUARDED_BY(lock); /* the one that the loader is at */
     size_t waits GUARDED_BY(lock);
     uint64_t tickets GUARDED_BY(lock);
+    atomic_uint stalled; /* models, at the last look of the watchdog */
     struct sched_stats past GUARDED_BY(lock); /* of models that were unloaded */
     bool closing GUARDED_BY(lock);
     void (*watch_fn)(const char *name, float done, void *arg) GUARDED_BY(lock);

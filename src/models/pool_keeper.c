@@ -109,6 +109,7 @@ void pool_check(struct pool *pool)
 {
     size_t count = pool_count(pool);
 
+    pool_watch(pool);
     for (size_t i = 0; i < count; i++) {
         lock_enter(&pool->lock);
         struct pool_entry *entry = pool->entries[i];

@@ -349,11 +349,16 @@ bool batch_run(struct sched *sched)
         ladder_refused(sched, tokens_of(sched));
         return true;
     }
+    if (err == ERR_CANCELLED) {
+        watchdog_ran(sched, 0); /* these jobs are ended, no other one is */
+        err_set(&info, err, "the model computed nothing for %d s, and its batch was ended; send the request again", SCHED_STALL_S);
+    }
     if (err != ERR_OK) {
         all_failed(sched, err, &info);
         return true;
     }
     ladder_ran(sched);
+    watchdog_ran(sched, tokens_of(sched));
     memory_note_run(sched->memory, begin_bytes, (uint32_t)tokens_of(sched));
     measure(sched, tokens_of(sched), decoding, sched_now_ns(sched) - begin_ns);
     for (size_t i = 0; i < sched->batch_count; i++)

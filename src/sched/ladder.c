@@ -52,7 +52,7 @@ static bool preempt(struct sched *sched)
     return true;
 }
 
-static struct job *youngest(const struct sched *sched)
+struct job *ladder_youngest(const struct sched *sched)
 {
     struct job *last = NULL;
 
@@ -65,7 +65,7 @@ static struct job *youngest(const struct sched *sched)
 
 static void end_youngest(struct sched *sched, bool full)
 {
-    struct job *job = youngest(sched);
+    struct job *job = ladder_youngest(sched);
     struct errinfo info = {0};
 
     assert(job != NULL);
@@ -121,5 +121,5 @@ void ladder_ended(struct sched *sched)
 
 bool ladder_admits(const struct sched *sched)
 {
-    return !sched->ladder.closed || youngest(sched) == NULL;
+    return !sched->ladder.closed || ladder_youngest(sched) == NULL;
 }

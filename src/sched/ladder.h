@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct job;
 struct sched;
 
 #define LADDER_UNLIMITED UINT32_MAX
@@ -26,6 +27,8 @@ void ladder_refused(struct sched *sched, uint64_t tokens);
 void ladder_ran(struct sched *sched);
 /* A job that had a sequence has ended. */
 void ladder_ended(struct sched *sched);
+/* The youngest job with a sequence; NULL: none. */
+struct job *ladder_youngest(const struct sched *sched);
 /* Whether queued jobs may be admitted. */
 bool ladder_admits(const struct sched *sched);
 

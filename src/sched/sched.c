@@ -341,9 +341,12 @@ static void run(void *arg)
         linger_settle_late(sched);
         bool ran = false;
         if (revive_engine(sched)) {
+            watchdog_break(sched);
             advance_all(sched);
+            watchdog_note(sched);
             ran = batch_run(sched);
         }
+        watchdog_note(sched);
         publish(sched);
         atomic_store_explicit(&sched->turn_ns, 0, memory_order_relaxed);
         if (!ran)

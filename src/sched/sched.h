@@ -70,6 +70,13 @@ bool sched_drain(struct sched *sched, uint64_t timeout_ms);
 /* Whether its thread waits for work or is in a turn that began not longer ago than that: an engine that hangs is not alive. Takes no lock. */
 bool sched_alive(const struct sched *sched, uint64_t within_ns);
 
+enum { SCHED_STALL_S = 30 };
+/* One look of the watchdog: an engine that gave no sign of life for SCHED_STALL_S while jobs want to compute is stalled, and a job is ended for
+ * it. By one thread, every few seconds. */
+void sched_watch(struct sched *sched);
+/* What the last look said. Any thread, no lock. */
+bool sched_stalled(const struct sched *sched);
+
 /* ---- what stands on the device; all wait for the engine's thread, at most so long (ERR_TIMEOUT) ---- */
 
 /* A prompt that someone may send; borrowed for the call. */
@@ -114,9 +121,11 @@ struct sched_stats {
     uint64_t turns, batch_tokens;  /* engine runs, and tokens in them */
     uint64_t forks, waits, preempted, parked, reclaimed;
     uint64_t restarts; /* of the engine's process */
+    uint64_t stalls;   /* of the engine, noticed by the watchdog */
     uint64_t prefill_ns, decode_ns, restore_ns, store_ns;
     uint64_t unsaved_lost; /* ended generations whose engine died before their state was stored */
     uint32_t queued, active, idle, unsaved; /* now; idle = parked on the device, unsaved = of these: state not stored yet */
+    uint64_t stalled; /* engines that are now */
     uint32_t cells_free, cells;
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
     struct metric_latency store_times; /* of handing state to the cache, each time */

@@ -42,6 +42,7 @@
 #include "sched/memory.h"
 #include "sched/sched.h"
 #include "sched/text.h"
+#include "sched/watchdog.h"
 
 enum {
     SCHED_FLIGHT_MIN = 32,    /* tokens that must be saved before one waits for another */
@@ -145,6 +146,7 @@ struct sched {
     uint64_t bar_id;
     struct revival revival;
     struct ladder ladder;
+    struct watchdog watchdog;
 
     struct lock lock;
     struct cond idle; /* no jobs left */

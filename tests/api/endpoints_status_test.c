@@ -36,6 +36,37 @@ static void test_root_lists_the_endpoints(void **state)
     api_kit_close(&kit);
 }
 
+/* An engine that hangs: the server lives, and says that it should get no more requests. */
+static void test_health_of_a_stalled_engine(void **state)
+{
+    struct clock *clock = clock_create_fake(1, 1);
+    struct api_kit kit;
+    struct http_client client;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.gate_closed = true, .sched = {.clock = clock}});
+    api_kit_send(&kit, &client, CHAT, "{" MESSAGES "}");
+    api_kit_gate_wait(&kit);
+    pool_watch(kit.pool);
+    clock_fake_advance(clock, SCHED_STALL_S * NS_PER_S);
+    pool_watch(kit.pool);
+    doc = api_kit_get(&kit, "/health", 200);
+    assert_string_equal(json_at(doc, "/status"), "degraded");
+    yyjson_doc_free(doc);
+    yyjson_doc_free(api_kit_get(&kit, "/ready", 503));
+    assert_true(api_kit_metric(&kit, "hearth_engine_stalls_total") == 1);
+    assert_true(api_kit_metric(&kit, "hearth_engine_stalled") == 1);
+    api_kit_gate_open(&kit);
+    api_kit_wait_metric(&kit, "hearth_sched_failed_total", 1);
+    assert_ok(sched_wait_turn(model_sched(kit.model), 60000, NULL));
+    pool_watch(kit.pool);
+    yyjson_doc_free(api_kit_get(&kit, "/ready", 200));
+    http_client_close(&client);
+    api_kit_close(&kit);
+    clock_destroy_fake(&clock);
+}
+
 /* While the engine's thread computes, and could not answer anyone. */
 static void test_health_does_not_need_the_engine(void **state)
 {
@@ -176,7 +207,7 @@ static void test_i100_slots_of_the_caller(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_root_lists_the_endpoints), TEST(test_health_does_not_need_the_engine),
+TEST_SUITE(TEST(test_root_lists_the_endpoints), TEST(test_health_does_not_need_the_engine), TEST(test_health_of_a_stalled_engine),
            TEST(test_metrics_of_all_parts),
            TEST(test_an_engine_that_hangs_is_noticed),
            TEST(test_metrics_of_hits_and_misses), TEST(test_metrics_under_other_names), TEST(test_i100_slots_of_the_caller))

@@ -14,6 +14,7 @@ enum {
     USER_WORDS = 30,
     HEAD_TOKENS = 8, /* of a message, before its text: the system prompt ends before them */
     BRANCHES = 4,
+    LONG_WORDS = 900,
 };
 
 static struct talk opening(uint64_t seed)
@@ -145,6 +146,28 @@ static void check_branches(const char *family)
     scenario_close(&scenario);
 }
 
+/* Beyond the ring of a sliding cache, whose cells the branches share: all are answered, and none is preempted for another. */
+static void test_gemma3_long_branches(void **state)
+{
+    struct http_client clients[BRANCHES];
+    struct scenario scenario;
+
+    (void)state;
+    scenario_open(&scenario, "gemma3", "-c 8192 --parallel 4 --ubatch-size 128");
+    for (size_t i = 0; i < BRANCHES; i++) {
+        struct talk talk = {0};
+        talk_say(&talk, "system", talk_words(1, LONG_WORDS));
+        talk_say(&talk, "user", talk_words(50 + i, USER_WORDS));
+        serve_proc_send(&scenario.proc, &clients[i], scenario_path(SCENARIO_CHAT),
+                        scenario_body(&talk, SCENARIO_CHAT, ANSWER, false));
+    }
+    for (size_t i = 0; i < BRANCHES; i++)
+        assert_true(scenario_read(&scenario, &clients[i], SCENARIO_CHAT).prompt > 2500);
+    assert_true(serve_proc_metric(&scenario.proc, "hearth_sched_forks_total") > 0);
+    assert_true(serve_proc_metric(&scenario.proc, "hearth_sched_preempted_total") == 0);
+    scenario_close(&scenario);
+}
+
 /* One test per family and check. Experts change nothing about where state can be cut: their families go half of the way. */
 #define DENSE(X) X(qwen3) X(gemma3) X(qwen35)
 #define EXPERTS(X) X(qwen3moe) X(qwen35moe)
@@ -161,4 +184,4 @@ static void check_branches(const char *family)
 
 DENSE(HALF) DENSE(OTHER_HALF) EXPERTS(HALF)
 
-TEST_SUITE(DENSE(HALF_ENTRIES) DENSE(OTHER_ENTRIES) EXPERTS(HALF_ENTRIES))
+TEST_SUITE(TEST(test_gemma3_long_branches), DENSE(HALF_ENTRIES) DENSE(OTHER_ENTRIES) EXPERTS(HALF_ENTRIES))

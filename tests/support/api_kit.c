@@ -74,7 +74,7 @@ static void open_model(struct api_kit *kit, const struct api_kit_options *option
         .cache = kit->cache,
         .tokens_cache_bytes = options->tokens_bytes,
         .sched = options->sched,
-        .clock = clock_real(),
+        .clock = options->sched.clock != NULL ? options->sched.clock : clock_real(),
         .log = options->api.log,
     };
     struct engine_fake_options fake = options->fake;
