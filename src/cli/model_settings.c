@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "cli/folders.h"
 #include "engine/engine_worker.h"
+#include "engine/vet.h"
 
 const char *const model_settings_flash[] = {"auto", "on", "off", NULL};
 
@@ -89,8 +90,11 @@ enum err cli_load_engine(const struct model_settings *settings, const struct eng
 {
     struct engine_worker_options worker = {.memory = settings->memory};
 
-    return settings->isolate ? engine_worker_load(engine, options, &worker, info)
-                             : engine_load(engine, options, info);
+    if (settings->isolate)
+        return engine_worker_load(engine, options, &worker, info);
+    if (settings->vet != NULL)
+        TRY(vet_check(settings->vet, options, info));
+    return engine_load(engine, options, info);
 }
 
 enum err cli_engine_options(const struct cli *cli, const struct model_settings *settings, const char *path,

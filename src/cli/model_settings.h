@@ -29,6 +29,7 @@ struct model_settings {
     struct option_list adapters; /* FILE or FILE=SCALE */
     uint64_t memory_max;
     bool isolate;                 /* in a process of its own; an option of commands that serve */
+    struct vet *vet;              /* looks at files before this process loads them; NULL = none does */
     struct worker_memory *memory; /* that this process shares with it; NULL = one of its own */
 };
 

@@ -75,6 +75,7 @@ struct serve_options {
 struct serve_store {
     struct hearth_cache *cache;
     struct worker_memory *memory; /* of the cache, where engines have processes of their own; NULL = this process's alone */
+    struct vet *vet; /* of models that this process loads */
     struct replay *replay;
     struct hash256 key; /* of the installation */
     bool sealed;        /* what is on disk is encrypted */

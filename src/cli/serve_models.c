@@ -430,6 +430,7 @@ static enum err load(const struct pool_spec *spec, bool warm, bool (*progress)(f
     engine.on_progress = progress;
     engine.arg = progress_arg;
     settings.memory = models->store->memory;
+    settings.vet = models->store->vet;
     TRY(cli_load_engine(&settings, &engine, &filled.engine, info));
     TRY(model_open(out, &filled, info));
     if (warm && options->warm && models->count > 1) /* one alone is tested when it is loaded, and its clients wait */

@@ -28,6 +28,7 @@
 #include "cli/cli.h"
 #include "cli/folders.h"
 #include "cli/serve.h"
+#include "engine/vet.h"
 #include "engine/worker_memory.h"
 #include "prompt/replay.h"
 
@@ -218,6 +219,11 @@ static void open_replay(struct serve_store *store, const struct cli *cli)
         LOG_WARN(cli->log, "serve", "remembered turns cannot be read", LOG_STR("reason", info.text));
 }
 
+static void open_vet(struct serve_store *store, const struct cli *cli)
+{
+    store->vet = vet_create(&(struct vet_options){.fs = cli->setup->fs, .dir = store->dir, .log = cli->log});
+}
+
 bool serve_store_open(struct serve_store *store, const struct cli *cli,
                       const struct serve_options *options)
 {
@@ -227,6 +233,7 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
     if (!options->cache) {
         /* What a prompt's tokens are must not depend on it: turns are remembered, but not on disk. */
         open_replay(store, cli);
+        open_vet(store, cli);
         return true;
     }
     open_state(store, cli, options);
@@ -234,6 +241,7 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
     if (!open_cache(store, cli, options) || !open_ssd(store, cli, options))
         return false;
     open_replay(store, cli);
+    open_vet(store, cli);
     return true;
 }
 
@@ -249,6 +257,7 @@ void serve_store_close(struct serve_store *store, const struct cli *cli)
     replay_destroy(&store->replay);
     hearth_close(&store->cache);
     mem_free(store->disk_fault);
+    vet_destroy(&store->vet);
     worker_memory_destroy(&store->memory);
     seal_wipe(&store->seal_key, sizeof(store->seal_key));
     file_close(cli->setup->fs, &store->dir);

@@ -67,6 +67,7 @@ struct engine_options {
     int gpu_layers;           /* 0 = all that fit, n = n layers, -1 = none */
     const char *devices;      /* comma-separated names; NULL = all */
     bool streams;             /* a cache of its own per sequence: no slicing, no free forks */
+    bool dry;                 /* look whether it can be loaded: no weights are read, and nothing may be run (vet.h) */
     bool sliding_full;        /* keep the full-size cache for sliding layers */
     float rope_base, rope_scale; /* 0 = the model's own */
     bool no_mmap;             /* weights are read into memory, so that they cannot change or vanish with the file */

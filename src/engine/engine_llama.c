@@ -462,8 +462,9 @@ static enum err load_model(struct engine_llama *llama, struct load *load, struct
         params.devices = load->devices;
     params.n_gpu_layers = options->gpu_layers == 0 ? -1 : MAX(options->gpu_layers, 0);
     params.vocab_only = load->vocab_only;
-    if (options->no_mmap)
+    if (options->no_mmap || options->dry)
         params.load_mode = LLAMA_LOAD_MODE_NONE;
+    params.no_alloc = options->dry;
     params.progress_callback = on_progress;
     params.progress_callback_user_data = load;
     backend_take_error();
@@ -749,13 +750,15 @@ static enum err load_all(struct engine_llama *llama, struct load *load, struct e
     if (!gguf_file_arch_bool(load->file, "attention.causal", true))
         return cannot_generate(load, info);
     TRY(check_memory(load, info));
-    if (!load->vocab_only)
+    if (!load->vocab_only && !load->options->dry)
         TRY(start_digest(load, info));
     TRY(load_model(llama, load, info));
     fill_facts(llama, load);
     if (load->vocab_only)
         return ERR_OK;
     TRY(make_context(llama, load, info));
+    if (load->options->dry)
+        return ERR_OK;
     TRY(load_adapters(llama, load, info));
     TRY(fingerprint(llama, load, info));
     return engine_llama_probe(llama, load->file, load->options->log, info);

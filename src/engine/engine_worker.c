@@ -613,19 +613,30 @@ static enum err take_facts(struct engine_worker *worker, const struct worker_fac
     return ERR_OK;
 }
 
+/* Until the child says what the model calls itself. */
+static const char *name_of(const struct engine_worker *worker, const struct engine_options *options)
+{
+    const struct engine_fake_options *fake = worker->options.fake;
+    const char *path = fake == NULL ? options->path : fake->name != NULL ? fake->name : "fake";
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
 static enum err load_all(struct engine_worker *worker, const struct engine_options *options,
                          struct errinfo *info)
 {
     struct worker_reply reply;
 
     TRY(make_load(worker, options, info));
-    TRY(load_vocab(worker, options, info));
-    worker->base.vocab = worker->vocab;
-    worker->name = mem_strdup(engine_facts(worker->vocab)->name);
+    worker->name = mem_strdup(name_of(worker, options));
     worker->control = worker_memory_alloc(sizeof(*worker->control), worker->memory);
     if (worker->control == NULL)
         return err_set(info, ERR_NOMEM, "no shared memory for an engine's process");
+    /* The child first: a file that the library dies of must not be opened by it here. */
     TRY(start_child(worker, options, &reply, info));
+    TRY(load_vocab(worker, options, info));
+    worker->base.vocab = worker->vocab;
     TRY(take_facts(worker, &reply.facts, info));
     worker->work = worker_memory_alloc(worker_work_bytes(&worker->base.facts), worker->memory);
     if (worker->work == NULL)

@@ -10,6 +10,7 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -335,6 +336,91 @@ struct gguf_file_layer gguf_file_layer(const struct gguf_file *file, uint32_t nu
         .attention = roles.keys || (roles.fused && !roles.state),
         .recurrent = roles.state,
     };
+}
+
+/* ---- for vetting ---- */
+
+static void hash_text(struct hash256_state *state, const char *text)
+{
+    hash256_update_framed(state, text, strlen(text));
+}
+
+enum err gguf_file_hash_header(const struct gguf_file *file, struct hash256_state *state, struct errinfo *info)
+{
+    unsigned char bytes[16384];
+
+    for (size_t i = 0; i < file->shards_count; i++) {
+        const struct shard *shard = &file->shards[i];
+        uint64_t end = gguf_get_data_offset(shard->gguf);
+        hash256_update_u64(state, shard->bytes);
+        hash256_update_u64(state, end);
+        for (uint64_t at = 0, n; at < MIN(end, shard->bytes); at += n) {
+            n = MIN(MIN(end, shard->bytes) - at, sizeof(bytes));
+            TRY(file_read_at(file_sys_real(), shard->fd, bytes, n, at, info));
+            hash256_update(state, bytes, n);
+        }
+    }
+    return ERR_OK;
+}
+
+static bool is_arch_key(const struct gguf_file *file, int64_t id)
+{
+    const char *key = gguf_get_key(first(file), id);
+    size_t len = strlen(file->architecture);
+
+    return strncmp(key, file->architecture, len) == 0 && key[len] == '.';
+}
+
+void gguf_file_hash_form(const struct gguf_file *file, struct hash256_state *state)
+{
+    hash_text(state, file->architecture);
+    for (int64_t id = 0; id < gguf_get_n_kv(first(file)); id++)
+        if (is_arch_key(file, id)) {
+            hash_text(state, gguf_get_key(first(file), id));
+            hash256_update_u32(state, (uint32_t)gguf_get_kv_type(first(file), id));
+        }
+}
+
+/* Of what is a number; anything else counts as one. */
+static bool is_positive(const struct gguf_context *gguf, int64_t id)
+{
+    switch (gguf_get_kv_type(gguf, id)) {
+    case GGUF_TYPE_UINT32:
+        return gguf_get_val_u32(gguf, id) > 0;
+    case GGUF_TYPE_FLOAT32:
+        return isfinite(gguf_get_val_f32(gguf, id)) && gguf_get_val_f32(gguf, id) > 0;
+    default:
+        return true;
+    }
+}
+
+/* Vectors are in 32 bits, and matrices in a type that is for weights, not for indices or for sums on the way. */
+static bool has_ordinary_types(const struct shard *shard)
+{
+    for (int64_t i = 0; i < gguf_get_n_tensors(shard->gguf); i++) {
+        enum ggml_type type = gguf_get_tensor_type(shard->gguf, i);
+        bool matrix = gguf_get_tensor_ne(shard->gguf, i)[1] > 1;
+        bool weights = type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 ||
+                       (ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K);
+        if (type != GGML_TYPE_F32 && !(matrix && weights))
+            return false;
+    }
+    return true;
+}
+
+bool gguf_file_is_ordinary(const struct gguf_file *file)
+{
+    uint64_t rotated = gguf_file_arch_uint(file, "rope.dimension_count", 0);
+
+    if (rotated % 2 != 0 || rotated > gguf_file_arch_uint(file, "attention.key_length", UINT64_MAX))
+        return false;
+    for (size_t i = 0; i < file->shards_count; i++)
+        if (!has_ordinary_types(&file->shards[i]))
+            return false;
+    for (int64_t id = 0; id < gguf_get_n_kv(first(file)); id++)
+        if (is_arch_key(file, id) && !is_positive(first(file), id))
+            return false;
+    return true;
 }
 
 /* ---- fingerprint ---- */

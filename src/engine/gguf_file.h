@@ -49,4 +49,14 @@ size_t gguf_file_parts(const struct gguf_file *file, struct file_digest_part *pa
 /* From the digest of each part. Any change of any byte of any part changes it. */
 struct hash256 gguf_file_fingerprint(const struct gguf_file *file, const struct hash256 *digests);
 
+/* The bytes of its header: all but the weights. ERR_IO when they cannot be read. */
+enum err gguf_file_hash_header(const struct gguf_file *file, struct hash256_state *state, struct errinfo *info) NODISCARD;
+
+/* The architecture, and names and types of its own keys: what decides the class of the library's memory, without the numbers. */
+void gguf_file_hash_form(const struct gguf_file *file, struct hash256_state *state);
+
+/* What the library looks at only when it computes is as in most published models: sizes, factors and epsilons of the architecture are
+ * positive finite numbers, heads are rotated in pairs and not beyond their end, and tensors have types for weights. */
+bool gguf_file_is_ordinary(const struct gguf_file *file);
+
 #endif

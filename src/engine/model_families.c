@@ -305,7 +305,7 @@ static const struct model_family families[] = {
      {SMALL, EXPERTS, .state_size = 64}, {kimi_keys, grouped_expert_keys}},
     {"qwen4exp", MODEL_TRAIT_DELTA | MODEL_TRAIT_EXPERTS_MUST, 2,
      {SMALL, EXPERTS, .state_size = 64}, {delta_keys, shared_expert_keys, index_keys}},
-    {"bert", MODEL_TRAIT_BIAS | MODEL_TRAIT_HEADS_FILL, 1, {SMALL}, {encoder_keys}},
+    {"bert", MODEL_TRAIT_ENCODER | MODEL_TRAIT_BIAS | MODEL_TRAIT_HEADS_FILL, 1, {SMALL}, {encoder_keys}},
 };
 
 static const struct model_preset presets[] = {

@@ -38,6 +38,7 @@ enum model_trait {
     MODEL_TRAIT_NO_HEADS = 64,    /* no attention at all */
     MODEL_TRAIT_HEADS_FILL = 128, /* heads x head size must be the width */
     MODEL_TRAIT_LATENT = 256,     /* attention rows are one latent vector for all heads */
+    MODEL_TRAIT_ENCODER = 1024,   /* makes no text: the engine refuses it */
     MODEL_TRAIT_DELTA = 512,      /* gated delta net: the state is shared out to heads of state_size */
 };
 

@@ -266,7 +266,9 @@ static void serve_load(struct worker *worker, size_t len, int fd)
     worker->number = reply.number = what->number;
     reply.err = load(worker, what, &info);
     snprintf(reply.text, sizeof(reply.text), "%s", info.text);
-    if (reply.err == ERR_OK) {
+    if (reply.err == ERR_OK && what->options.dry) {
+        engine_close(&worker->engine);
+    } else if (reply.err == ERR_OK) {
         reply.has_facts = true;
         reply.facts = (struct worker_facts){.facts = worker->engine->facts,
                                             .cells = worker->engine->seqs.cells,

@@ -33,6 +33,7 @@ struct worker_process {
     char name[128]; /* of the options */
     pid_t pid;
     bool reaped;
+    int signal; /* that it died of by itself */
     int socket, pipe;
     char line[LINE_BYTES_MAX];
     size_t line_len;
@@ -127,6 +128,7 @@ static void describe_end(struct worker_process *process, char *out, size_t size)
             return;
         clock_sleep_ns(clock_real(), NS_PER_MS);
     }
+    process->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (WIFSIGNALED(status))
         snprintf(out, size, "was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
@@ -165,6 +167,11 @@ bool worker_process_alive(struct worker_process *process)
 const char *worker_process_death(const struct worker_process *process)
 {
     return process->death;
+}
+
+int worker_process_signal(const struct worker_process *process)
+{
+    return process->signal;
 }
 
 pid_t worker_process_pid(const struct worker_process *process)

@@ -48,6 +48,7 @@ void worker_process_stop(struct worker_process **process);
 /* Whether it can be asked. Looks at the socket: a child that died by itself is noticed. */
 bool worker_process_alive(struct worker_process *process);
 const char *worker_process_death(const struct worker_process *process); /* a sentence; "" when alive */
+int worker_process_signal(const struct worker_process *process); /* that it died of by itself; 0: of none, or it lives */
 pid_t worker_process_pid(const struct worker_process *process);
 
 struct worker_wait {

@@ -3,6 +3,7 @@
  * get an answer that says what to do.
  */
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "support/models.h"
 #include "support/serve_proc.h"
 #include "support/test.h"
@@ -118,6 +120,132 @@ static void test_qwen4exp_is_served(void **state)
     serve_proc_stop(&proc);
 }
 
+/* ---- damaged files ---- */
+
+static char *read_model(const char *family, size_t *len)
+{
+    char *data;
+
+    assert_ok(file_read_all(file_sys_real(), AT_FDCWD, test_model(family), 64 << 20, &data, len, NULL));
+    return data;
+}
+
+static void write_model(const char *name, const char *data, size_t len)
+{
+    FILE *file = fopen(model_path(name), "wb");
+
+    assert_true(file != NULL && fwrite(data, 1, len, file) == len && fclose(file) == 0);
+}
+
+/* Other bytes for a number of the metadata: they are behind the key and its type. */
+static void set_number(char *data, size_t len, const char *key, uint32_t bits)
+{
+    char *at = memmem(data, len, key, strlen(key));
+
+    assert_non_null(at);
+    memcpy(at + strlen(key) + 4, &bits, sizeof(bits));
+}
+
+static void damage(char *data, size_t *len, uint64_t *seed)
+{
+    static const char *const keys[] = {
+        "qwen3.block_count",           "qwen3.embedding_length",      "qwen3.attention.head_count",
+        "qwen3.attention.head_count_kv", "qwen3.attention.key_length", "qwen3.rope.dimension_count",
+        "qwen3.vocab_size",            "qwen3.context_length",        "qwen3.attention.layer_norm_rms_epsilon"};
+    static const uint32_t values[] = {0, 1, 3, 62, 66, 65536, 1u << 31, UINT32_MAX, 0xbf800000 /* -1 as a float */};
+    enum { HEADER = 24 };
+
+    switch (test_random_below(seed, 4)) {
+    case 0:
+        *len = test_random_below(seed, *len);
+        break;
+    case 1: /* counts, or the first keys */
+        data[test_random_below(seed, 16 * HEADER)] ^= (char)(1 << test_random_below(seed, 8));
+        break;
+    default:
+        set_number(data, *len, keys[test_random_below(seed, COUNT_OF(keys))],
+                   values[test_random_below(seed, COUNT_OF(values))]);
+    }
+}
+
+/* Each is answered, with an error or, where the damage changes nothing, with a text; and the server lives. */
+static void check_damaged(const char *more, unsigned count)
+{
+    uint64_t seed = 20261115; /* always the same files: others may be among those of which decision 013 speaks at its end */
+    struct http_answer answer;
+    struct serve_proc proc;
+    char name[32];
+
+    for (unsigned i = 0; i < count; i++) {
+        size_t len;
+        char *data = read_model("qwen3", &len);
+        damage(data, &len, &seed);
+        snprintf(name, sizeof(name), "damaged%u", i);
+        write_model(name, data, len);
+        free(data);
+    }
+    start(&proc, more);
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(name, sizeof(name), "damaged%u", i);
+        ask(&proc, "/v1/chat/completions", name, &answer);
+        if (answer.status != 200 && strstr(buf_str(&answer.body), "\"message\":\"") == NULL)
+            fail_msg("%s: %d %s", name, answer.status, buf_str(&answer.body));
+        http_answer_fini(&answer);
+    }
+    expect_served(&proc, "qwen3");
+    serve_proc_stop(&proc);
+}
+
+static void test_damaged_files(void **state)
+{
+    (void)state;
+    check_damaged("--models-max 2", 30);
+}
+
+static void test_damaged_files_isolated(void **state)
+{
+    (void)state;
+    check_damaged("--models-max 2 --isolate", 10);
+}
+
+/* A gdb that leaves a mark: ggml would start it on a process that aborts. */
+static const char *add_debugger(void)
+{
+    static char mark[1200];
+    char path[1200], search[4096];
+
+    snprintf(mark, sizeof(mark), "%s/started", test_dir());
+    snprintf(path, sizeof(path), "%s/gdb", test_dir());
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "#!/bin/sh\n: > %s\n", mark);
+    fclose(file);
+    assert_int_equal(chmod(path, 0700), 0);
+    snprintf(search, sizeof(search), "%s:%s", test_dir(), getenv("PATH"));
+    setenv("PATH", search, 1);
+    unsetenv("GGML_NO_BACKTRACE");
+    return mark;
+}
+
+static void test_an_abort_of_the_library_is_an_error(void **state)
+{
+    const char *mark = add_debugger();
+    struct serve_proc proc;
+    size_t len;
+
+    (void)state;
+    char *data = read_model("qwen3", &len);
+    set_number(data, len, "qwen3.rope.dimension_count", 62);
+    write_model("aborts", data, len);
+    free(data);
+    start(&proc, "");
+    expect_served(&proc, "qwen3");
+    expect_refused(&proc, "aborts", 400, "GGML_ASSERT");
+    expect_served(&proc, "qwen3");
+    serve_proc_stop(&proc);
+    assert_int_equal(access(mark, F_OK), -1);
+}
+
 /* ---- an engine that restarts ---- */
 
 /* The process of an engine, which is a child of the server. */
@@ -188,4 +316,5 @@ static void test_an_engine_that_restarts_says_when(void **state)
 }
 
 TEST_SUITE(TEST(test_an_encoder_is_refused), TEST(test_an_encoder_is_refused_isolated),
-           TEST(test_qwen4exp_is_served), TEST(test_an_engine_that_restarts_says_when))
+           TEST(test_qwen4exp_is_served), TEST(test_damaged_files), TEST(test_damaged_files_isolated),
+           TEST(test_an_abort_of_the_library_is_an_error), TEST(test_an_engine_that_restarts_says_when))

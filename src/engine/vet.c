@@ -1,0 +1,265 @@
+/*
+ * vet.c: see the header.
+ *
+ * Passes are keys of 32 bytes, one behind the other in a file of the state folder; a key that is damaged or lost costs a second vetting,
+ * nothing else. There are two kinds of keys: of a file with its options, and of an architecture's form (the names of its keys), which
+ * is what decides the class of the library's memory and so whether the self-test must be run.
+ */
+#include "engine/vet.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "engine/gguf_file.h"
+#include "engine/model_families.h"
+#include "engine/worker_memory.h"
+#include "engine/worker_process.h"
+
+enum { PASSES_MAX = 1024, REFUSALS_MAX = 64, SILENCE_MS = 120000 };
+
+static const char passes_name[] = "vetted";
+
+/* The release that tests/fidelity ran the families of model_families.c with. With any other, each is vetted in full once. */
+static const char tested_release[] = "0.7.0";
+
+struct refusal {
+    struct hash256 key;
+    struct errinfo info;
+};
+
+struct vet {
+    struct vet_options options;
+    struct hash256 passes[PASSES_MAX]; /* the oldest first */
+    size_t passes_count;
+    struct refusal refusals[REFUSALS_MAX];
+    size_t refusals_made; /* a ring */
+    struct worker_load load;
+    unsigned char message[WORKER_MESSAGE_BYTES_MAX];
+};
+
+/* ---- what is remembered ---- */
+
+static bool has_passed(const struct vet *vet, const struct hash256 *key)
+{
+    for (size_t i = 0; i < vet->passes_count; i++)
+        if (hash256_eq(&vet->passes[i], key))
+            return true;
+    return false;
+}
+
+static void add_pass(struct vet *vet, const struct hash256 *key)
+{
+    if (has_passed(vet, key))
+        return;
+    if (vet->passes_count == PASSES_MAX)
+        memmove(vet->passes, vet->passes + 1, --vet->passes_count * sizeof(*vet->passes));
+    vet->passes[vet->passes_count++] = *key;
+}
+
+static void save_passes(const struct vet *vet)
+{
+    struct errinfo info = {0};
+
+    if (vet->options.dir != FILE_NO &&
+        file_replace(vet->options.fs, vet->options.dir, passes_name, vet->passes,
+                     vet->passes_count * sizeof(*vet->passes), 0600, &info) != ERR_OK)
+        LOG_WARN(vet->options.log, "engine", "that a model was vetted is not remembered",
+                 LOG_STR("reason", info.text));
+}
+
+static void load_passes(struct vet *vet)
+{
+    char *data;
+    size_t len;
+
+    if (vet->options.dir == FILE_NO || file_read_all(vet->options.fs, vet->options.dir, passes_name,
+                                                     sizeof(vet->passes), &data, &len, NULL) != ERR_OK)
+        return; /* as on the first day */
+    vet->passes_count = len / sizeof(*vet->passes);
+    memcpy(vet->passes, data, vet->passes_count * sizeof(*vet->passes));
+    mem_free(data);
+}
+
+static const struct errinfo *find_refusal(const struct vet *vet, const struct hash256 *key)
+{
+    for (size_t i = 0; i < MIN(vet->refusals_made, REFUSALS_MAX); i++)
+        if (hash256_eq(&vet->refusals[i].key, key))
+            return &vet->refusals[i].info;
+    return NULL;
+}
+
+static void add_refusal(struct vet *vet, const struct hash256 *key, const struct errinfo *info)
+{
+    vet->refusals[vet->refusals_made++ % REFUSALS_MAX] = (struct refusal){*key, *info};
+}
+
+/* ---- keys ---- */
+
+static void begin_key(struct hash256_state *state, const char *what)
+{
+    const char *const texts[] = {what, engine_library_version(), engine_ggml_version()};
+
+    hash256_init(state);
+    for (size_t i = 0; i < COUNT_OF(texts); i++)
+        hash256_update_framed(state, texts[i], strlen(texts[i]));
+}
+
+static struct hash256 form_key(const struct gguf_file *file)
+{
+    struct hash256_state state;
+
+    begin_key(&state, "hearth vet: form");
+    gguf_file_hash_form(file, &state);
+    return hash256_final(&state);
+}
+
+/* `message` has the options, the path among them. */
+static enum err file_key(const struct vet *vet, const struct gguf_file *file, size_t len, struct hash256 *key,
+                         struct errinfo *info)
+{
+    struct hash256_state state;
+
+    begin_key(&state, "hearth vet: file");
+    TRY(gguf_file_hash_header(file, &state, info));
+    hash256_update_framed(&state, vet->message, len);
+    *key = hash256_final(&state);
+    return ERR_OK;
+}
+
+static bool is_known(const struct vet *vet, const struct gguf_file *file, const struct hash256 *form)
+{
+    const struct model_family *family = model_family_find(gguf_file_architecture(file));
+    bool tested = family != NULL && !(family->traits & MODEL_TRAIT_ENCODER) &&
+                  strcmp(engine_library_version(), tested_release) == 0;
+
+    return tested || has_passed(vet, form);
+}
+
+/* ---- the child ---- */
+
+/* The load that follows shows its progress; here it is only asked whether to go on. */
+static bool on_progress(float done, void *arg)
+{
+    const struct engine_options *options = arg;
+
+    (void)done;
+    return options->on_progress == NULL || options->on_progress(0, options->arg);
+}
+
+static enum err ask_child(struct vet *vet, struct worker_process *process, size_t len, int control,
+                          const struct engine_options *options, struct worker_reply *reply, struct errinfo *info)
+{
+    struct worker_wait wait = {.what = "vetting",
+                               .silence_ms = SILENCE_MS,
+                               .on_progress = on_progress,
+                               .progress_arg = (void *)options};
+
+    TRY(worker_process_call(process, vet->message, len, control, 0, &wait, reply, info));
+    return reply->err == ERR_OK ? ERR_OK : err_set(info, reply->err, "%s", reply->text);
+}
+
+/* A fault of the program, which the same file will meet again; not a kill from outside, such as by the kernel for memory. */
+static bool is_fault(int signal)
+{
+    return signal == SIGABRT || signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL;
+}
+
+static enum err run_child(struct vet *vet, size_t len, const struct engine_options *options,
+                          const struct gguf_file *file, bool *fault, struct errinfo *info)
+{
+    struct worker_memory *memory = worker_memory_create();
+    struct worker_control *control = worker_memory_alloc(sizeof(*control), memory);
+    const char *slash = strrchr(options->path, '/');
+    struct worker_process_options process_options = {.program = vet->options.program,
+                                                     .name = slash != NULL ? slash + 1 : options->path,
+                                                     .control = control,
+                                                     .log = vet->options.log};
+    struct worker_process *process = NULL;
+    struct worker_segment segment;
+    struct worker_reply *reply = mem_alloc(sizeof(*reply));
+    enum err err = ERR_NOMEM;
+
+    if (control == NULL || !worker_memory_find(memory, control, sizeof(*control), &segment))
+        err_set(info, err, "no shared memory for a process that vets a model");
+    else
+        err = worker_process_start(&process, &process_options, info);
+    if (err == ERR_OK)
+        err = ask_child(vet, process, len, segment.fd, options, reply, info);
+    *fault = process != NULL && is_fault(worker_process_signal(process));
+    if (*fault)
+        err = err_set(info, ERR_UNSUPPORTED, "libllama %s aborts on it (architecture %s): %s", engine_library_version(),
+                      gguf_file_architecture(file), worker_process_death(process));
+    worker_process_stop(&process);
+    worker_memory_free(control, memory);
+    worker_memory_destroy(&memory);
+    mem_free(reply);
+    return err;
+}
+
+/* ---- all of it ---- */
+
+static enum err check_file(struct vet *vet, const struct engine_options *options, const struct gguf_file *file,
+                           struct errinfo *info)
+{
+    struct hash256 form = form_key(file), key;
+    bool fault = false;
+
+    vet->load = (struct worker_load){.options = *options};
+    vet->load.options.dry = false; /* how it is vetted is no part of the key */
+    size_t len = worker_load_encode(&vet->load, vet->message);
+    if (len == 0)
+        return err_set(info, ERR_LIMIT, "the paths and adapters of a model are too long for its process");
+    TRY(file_key(vet, file, len, &key, info));
+    if (has_passed(vet, &key))
+        return ERR_OK;
+    const struct errinfo *refused = find_refusal(vet, &key);
+    if (refused != NULL) {
+        *info = *refused;
+        return refused->code;
+    }
+    /* Adapters are applied to weights, so they need them. */
+    vet->load.options.dry = is_known(vet, file, &form) && gguf_file_is_ordinary(file) &&
+                            options->adapters_count == 0;
+    len = worker_load_encode(&vet->load, vet->message);
+    enum err err = run_child(vet, len, options, file, &fault, info);
+    if (fault)
+        add_refusal(vet, &key, info);
+    if (err != ERR_OK)
+        return err;
+    add_pass(vet, &key);
+    if (!vet->load.options.dry)
+        add_pass(vet, &form);
+    save_passes(vet);
+    return ERR_OK;
+}
+
+enum err vet_check(struct vet *vet, const struct engine_options *options, struct errinfo *info)
+{
+    struct gguf_file *file;
+    struct errinfo own = {0};
+
+    TRY(gguf_file_open(&file, options->path, info));
+    enum err err = check_file(vet, options, file, info != NULL ? info : &own);
+    gguf_file_close(&file);
+    return err;
+}
+
+struct vet *vet_create(const struct vet_options *options)
+{
+    struct vet *vet = mem_alloc(sizeof(*vet));
+
+    vet->options = *options;
+    load_passes(vet);
+    return vet;
+}
+
+void vet_destroy(struct vet **vet)
+{
+    mem_free(*vet);
+    *vet = NULL;
+}

@@ -1,0 +1,160 @@
+/* vet_test.c: models that the library aborts on, looked at by a child; the real program is that child. */
+#include "engine/vet.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "engine/engine.h"
+#include "support/models.h"
+#include "support/test.h"
+
+enum { FILE_BYTES_MAX = 64 << 20 };
+
+static struct vet *open_vet(const char *program, int dir)
+{
+    return vet_create(&(struct vet_options){.program = program, .fs = file_sys_real(), .dir = dir});
+}
+
+static const char *program(void)
+{
+    const char *path = getenv("HEARTH");
+
+    if (path == NULL)
+        fail_msg("HEARTH must name the program");
+    return path;
+}
+
+/* A link to the program that can be taken away: nothing can be vetted then. */
+static const char *removable_program(void)
+{
+    static char link[1024];
+    char target[1024];
+
+    assert_non_null(realpath(program(), target));
+    snprintf(link, sizeof(link), "%s/program", test_dir());
+    assert_int_equal(symlink(target, link), 0);
+    return link;
+}
+
+static enum err check(struct vet *vet, const char *path, struct errinfo *info)
+{
+    struct engine_options options = {.path = path, .context = 256, .sequences = 2, .chunk = 64, .threads = 1};
+
+    return vet_check(vet, &options, info);
+}
+
+/* A qwen3 with other bytes for the value of one of its keys. */
+static const char *damaged(const char *name, const char *key, const void *value)
+{
+    static char path[1024];
+    size_t len;
+    char *data;
+
+    assert_ok(file_read_all(file_sys_real(), AT_FDCWD, test_model("qwen3"), FILE_BYTES_MAX, &data, &len, NULL));
+    char *at = memmem(data, len, key, strlen(key));
+    assert_non_null(at);
+    memcpy(at + strlen(key) + 4, value, 4); /* behind its type */
+    snprintf(path, sizeof(path), "%s/%s.gguf", test_dir(), name);
+    FILE *file = fopen(path, "wb");
+    assert_true(file != NULL && fwrite(data, 1, len, file) == len && fclose(file) == 0);
+    free(data);
+    return path;
+}
+
+static const char *with_negative_epsilon(void)
+{
+    return damaged("epsilon", "qwen3.attention.layer_norm_rms_epsilon", &(float){-1});
+}
+
+static void test_a_pass_is_remembered_on_disk(void **state)
+{
+    const char *link = removable_program();
+    struct errinfo info = {0};
+    int dir = FILE_NO;
+
+    (void)state;
+    assert_ok(file_open_dir(file_sys_real(), test_dir(), false, &dir, &info));
+    struct vet *vet = open_vet(link, dir);
+    if (check(vet, test_model("qwen3"), &info) != ERR_OK)
+        fail_msg("%s", info.text);
+    vet_destroy(&vet);
+    assert_int_equal(unlink(link), 0);
+    vet = open_vet(link, dir);
+    assert_ok(check(vet, test_model("qwen3"), &info));
+    assert_err(check(vet, test_model("llama"), &info), ERR_NOT_FOUND); /* another file needs the program */
+    vet_destroy(&vet);
+    file_close(file_sys_real(), &dir);
+}
+
+static void expect_abort(struct vet *vet, const char *path, const char *words)
+{
+    struct errinfo info = {0};
+
+    assert_err(check(vet, path, &info), ERR_UNSUPPORTED);
+    if (strstr(info.text, words) == NULL || strstr(info.text, "qwen3") == NULL ||
+        strstr(info.text, engine_library_version()) == NULL)
+        fail_msg("%s", info.text);
+    assert_null(strstr(info.text, test_dir())); /* clients read it */
+}
+
+/* One aborts when the library builds the graph, the other when it computes. */
+static void test_an_abort_is_a_sentence(void **state)
+{
+    struct vet *vet = open_vet(program(), FILE_NO);
+
+    (void)state;
+    expect_abort(vet, damaged("rope", "qwen3.rope.dimension_count", &(uint32_t){62}), "GGML_ASSERT");
+    expect_abort(vet, with_negative_epsilon(), "GGML_ASSERT");
+    assert_ok(check(vet, test_model("qwen3"), NULL)); /* the architecture is not condemned */
+    vet_destroy(&vet);
+}
+
+static void test_a_refusal_is_remembered(void **state)
+{
+    const char *link = removable_program();
+    struct vet *vet = open_vet(link, FILE_NO);
+
+    (void)state;
+    expect_abort(vet, with_negative_epsilon(), "GGML_ASSERT");
+    assert_int_equal(unlink(link), 0);
+    expect_abort(vet, with_negative_epsilon(), "GGML_ASSERT");
+    vet_destroy(&vet);
+}
+
+/* What the child can say itself comes as it is. */
+static void test_an_error_of_the_child_is_passed_on(void **state)
+{
+    struct vet *vet = open_vet(program(), FILE_NO);
+    struct errinfo info = {0};
+
+    (void)state;
+    assert_err(check(vet, test_model("bert"), &info), ERR_UNSUPPORTED);
+    assert_non_null(strstr(info.text, "is not a decoder"));
+    assert_err(check(vet, "/nonexistent", &info), ERR_NOT_FOUND);
+    vet_destroy(&vet);
+}
+
+static bool never_go_on(float done, void *arg)
+{
+    (void)done;
+    (void)arg;
+    return false;
+}
+
+static void test_vetting_can_be_cancelled(void **state)
+{
+    struct engine_options options = {.path = with_negative_epsilon(), .context = 256, .on_progress = never_go_on};
+    struct vet *vet = open_vet(program(), FILE_NO);
+
+    (void)state;
+    assert_err(vet_check(vet, &options, NULL), ERR_CANCELLED);
+    vet_destroy(&vet);
+}
+
+TEST_SUITE(TEST(test_a_pass_is_remembered_on_disk), TEST(test_an_abort_is_a_sentence),
+           TEST(test_a_refusal_is_remembered), TEST(test_an_error_of_the_child_is_passed_on),
+           TEST(test_vetting_can_be_cancelled))
