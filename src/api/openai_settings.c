@@ -320,6 +320,8 @@ static enum err read_formats(struct gen_request *request, const struct json_read
     }
     TRY(json_read_str(body, "grammar", &request->grammar));
     if (request->grammar.len > 0) {
+        if (memchr(request->grammar.ptr, '\0', request->grammar.len) != NULL)
+            return json_read_error(body, "grammar", "must not contain NUL");
         TRY(check_single_format(request, body, "grammar"));
         request->format = GEN_FORMAT_GRAMMAR;
     }

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "engine/engine_ops.h"
+#include "engine/pieces.h"
 
 const char *const engine_kv_names[] = {
 #define X(value, name) [value] = name,
@@ -29,6 +30,8 @@ void engine_close(struct engine **engine)
     if (*engine == NULL)
         return;
     struct seqs *seqs = &(*engine)->seqs;
+    struct pieces *pieces = (*engine)->pieces;
+    pieces_destroy(&pieces);
     seqs_fini(seqs);
     (*engine)->ops->close(*engine);
     *engine = NULL;

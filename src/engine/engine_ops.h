@@ -11,6 +11,8 @@
 #include "engine/seqs.h"
 #include "engine/state.h"
 
+struct pieces;
+
 struct engine_ops {
     void (*close)(struct engine *engine);
     /* tokens */
@@ -58,6 +60,7 @@ struct engine {
     struct seqs seqs;
     size_t run_items;  /* of the last run */
     const struct engine *vocab; /* whose tokenizer it uses; NULL = its own */
+    _Atomic(struct pieces *) pieces; /* for grammars (pieces.h); NULL until the first one */
 };
 
 #endif

@@ -1,17 +1,15 @@
 /*
- * gbnf.c: reads a grammar into a small tree, then asks of the tree what would hurt the library.
+ * gbnf.c: reads a grammar into a small tree and checks it.
  *
- *      rule -> alternative -> item -> item            item = terminal | reference | group, with its repetition {min, max}
+ *      rule -> alternative -> item -> item            item = literal | class | reference | group, with its repetition {min, max}
  *                 |             '-> (group) -> alternative -> ...
  *                 '-> alternative -> item
  *
  * Three passes:
- *   parse    the same dialect and the same arithmetic of repetitions as the library, plus limits
+ *   parse    the same dialect and the same arithmetic of repetitions as the inference library, plus limits
  *   settle   which rules can be empty, by iteration until nothing changes
- *   measure  depth first along what can stand at the beginning of a rule: a rule met again on the way begins with itself
- *            (the library would expand it for ever), and the number of ways bounds the readings that it follows at once
- *
- * Literals are not kept: for all three questions only their length matters.
+ *   measure  depth first along what can stand at the beginning of a rule: a rule met again on the way begins with itself,
+ *            and the number of ways bounds how many places one character can be expected at
  */
 #include "engine/gbnf.h"
 
@@ -23,52 +21,15 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/gbnf_impl.h"
 
 enum {
-    NONE = 0,          /* index of no node */
     REPEAT_MAX = 2000, /* the library's own limit */
+    REPEATED_MAX = 8,  /* repetitions of one item, as in "a"*+? */
     SETTLE_PASSES_MAX =
         64, /* more need a chain of that many rules, each written before the one it uses */
     NODES_FIRST = 256,
-};
-
-#define FOREVER UINT32_MAX
-
-enum node_kind { NODE_ALTERNATIVE, NODE_TERMINAL, NODE_REFERENCE, NODE_GROUP };
-
-struct node {
-    enum node_kind kind;
-    uint32_t next; /* in the same list */
-    uint32_t
-        child; /* first item of an alternative; first alternative of a group; rule of a reference */
-    uint32_t min, max; /* of an item; max FOREVER = no end */
-    bool hollow;       /* the item once may be empty */
-};
-
-enum colour { COLOUR_WHITE, COLOUR_GREY, COLOUR_BLACK };
-
-struct rule {
-    struct map_node by_name;
-    struct str name;
-    uint32_t body; /* first alternative; NONE = not defined (yet) */
-    const char *used_at;
-    bool hollow;
-    enum colour colour;
-    uint32_t paths;
-};
-
-struct parser {
-    const char *text, *at;
-    struct node *nodes;
-    uint32_t nodes_count, nodes_cap;
-    struct rule *rules;
-    uint32_t rules_count;
-    struct map names;
-    uint64_t symbols;  /* rules that the library has by now, its own included */
-    uint64_t elements; /* cells that it has by now */
-    unsigned depth;
-    uint32_t paths_total;
-    struct errinfo *info;
+    RANGES_FIRST = 256,
 };
 
 /* The item that a repetition would apply to. */
@@ -76,6 +37,7 @@ struct last {
     uint32_t node;
     uint64_t weight;  /* elements it has in its rule; 0 = nothing that could be repeated */
     uint64_t symbols; /* the library's measure of its cost */
+    unsigned repeated;
 };
 
 /* ---- errors ---- */
@@ -185,40 +147,83 @@ static struct str take_word(struct parser *p)
     return (struct str){begin, (size_t)(p->at - begin)};
 }
 
-/* One character of a literal or class, escaped or not. Bytes of a longer character pass one by one: each counts. */
-static enum err take_char(struct parser *p)
+static enum err add_range(struct parser *p, struct gbnf_range range)
+{
+    if (p->ranges_count == p->ranges_cap) {
+        uint32_t cap = p->ranges_cap ? 2 * p->ranges_cap : RANGES_FIRST;
+        struct gbnf_range *ranges = mem_try_realloc(p->ranges, cap * sizeof(*ranges));
+        if (ranges == NULL)
+            return err_set(p->info, ERR_NOMEM, "no memory to check the grammar");
+        p->ranges = ranges;
+        p->ranges_cap = cap;
+    }
+    p->ranges[p->ranges_count++] = range; /* fewer than GBNF_BYTES_MAX */
+    return ERR_OK;
+}
+
+static enum err take_escape(struct parser *p, const char *begin, uint32_t *c)
+{
+    static const char kinds[] = "trn\\\"[]xuU", values[] = "\t\r\n\\\"[]";
+    const char *kind = *p->at != '\0' ? strchr(kinds, *p->at) : NULL;
+
+    if (kind == NULL)
+        return bad(p, begin, "unknown escape; \\x \\u \\U \\t \\r \\n \\\\ \\\" \\[ \\] exist");
+    p->at++;
+    int digits = *kind == 'x' ? 2 : *kind == 'u' ? 4 : *kind == 'U' ? 8 : 0;
+    if (digits == 0)
+        *c = (uint32_t)values[kind - kinds];
+    else
+        *c = 0;
+    for (; digits > 0; digits--, p->at++) {
+        if (!is_hex(*p->at))
+            return bad(p, begin, "an escape with too few hexadecimal digits");
+        uint32_t digit = *p->at <= '9' ? (uint32_t)(*p->at - '0') : (uint32_t)((*p->at & 7) + 9);
+        *c = *c << 4 | digit;
+    }
+    return ERR_OK;
+}
+
+/* One character of a literal or class, escaped or not. */
+static enum err take_char(struct parser *p, uint32_t *c)
 {
     const char *begin = p->at;
+    struct gbnf_char utf8 = {0};
 
     if (*p->at == '\0')
         return bad(p, begin, "the grammar ends inside a literal or class");
-    if (*p->at++ != '\\')
-        return ERR_OK;
-    char kind = *p->at;
-    if (kind == '\0' || strchr("xuUtrn\\\"[]", kind) == NULL)
-        return bad(p, begin, "unknown escape; \\x \\u \\U \\t \\r \\n \\\\ \\\" \\[ \\] exist");
-    p->at++;
-    for (int digits = kind == 'x' ? 2 : kind == 'u' ? 4 : kind == 'U' ? 8 : 0; digits > 0; digits--)
-        if (!is_hex(*p->at++))
-            return bad(p, begin, "an escape with too few hexadecimal digits");
+    if (*p->at == '\\') {
+        p->at++;
+        return take_escape(p, begin, c);
+    }
+    do {
+        if (!gbnf_char_add(&utf8, (unsigned char)*p->at))
+            return bad(p, begin, "this character is not UTF-8");
+        p->at++;
+    } while (utf8.left > 0);
+    *c = utf8.value;
     return ERR_OK;
 }
 
 /* A literal or a class up to `end`; weight is how many characters it has. */
-static enum err take_chars(struct parser *p, char end, uint64_t *weight)
+static enum err take_chars(struct parser *p, char end, struct node *node, uint64_t *weight)
 {
     *weight = 0;
     p->at++;
-    if (end == ']' && *p->at == '^')
+    if (end == ']' && *p->at == '^') {
         p->at++;
+        node->negated = true;
+    }
     while (*p->at != end) {
-        TRY(take_char(p));
+        struct gbnf_range range;
+        TRY(take_char(p, &range.low));
+        range.high = range.low;
         ++*weight;
         if (end == ']' && p->at[0] == '-' && p->at[1] != ']') {
             p->at++;
-            TRY(take_char(p));
+            TRY(take_char(p, &range.high));
             ++*weight;
         }
+        TRY(add_range(p, range));
     }
     p->at++;
     return ERR_OK;
@@ -246,14 +251,21 @@ static enum err add_elements(struct parser *p, uint64_t count)
 
 static enum err parse_terminal(struct parser *p, struct last *last)
 {
-    TRY(add_node(p, NODE_TERMINAL, &last->node));
+    bool literal = *p->at == '"';
+    uint32_t first = p->ranges_count;
+
+    TRY(add_node(p, literal ? NODE_LITERAL : NODE_CLASS, &last->node));
+    struct node *node = &p->nodes[last->node];
     if (*p->at == '.') {
         p->at++;
         last->weight = 1;
+        TRY(add_range(p, (struct gbnf_range){0, UINT32_MAX}));
     } else {
-        TRY(take_chars(p, *p->at == '"' ? '"' : ']', &last->weight));
+        TRY(take_chars(p, literal ? '"' : ']', node, &last->weight));
     }
-    p->nodes[last->node].hollow = last->weight == 0;
+    node->child = first;
+    node->ranges_count = p->ranges_count - first;
+    node->hollow = last->weight == 0;
     return ERR_OK;
 }
 
@@ -341,6 +353,20 @@ static enum err take_repetition(struct parser *p, bool nested, uint32_t *min, ui
     return ERR_OK;
 }
 
+/* The second repetition of an item repeats a group of it: ("a"{2,3})? is not "a"{0,3}. */
+static enum err wrap(struct parser *p, uint32_t index)
+{
+    uint32_t inner, alternative;
+
+    TRY(add_node(p, NODE_GROUP, &inner));
+    TRY(add_node(p, NODE_ALTERNATIVE, &alternative));
+    p->nodes[inner] = p->nodes[index];
+    p->nodes[alternative].child = inner;
+    p->nodes[index] =
+        (struct node){.kind = NODE_GROUP, .child = alternative, .min = 1, .max = 1};
+    return ERR_OK;
+}
+
 /* S{m,n} is written out: m copies of S in place, and n - m rules (one when there is no end) that each hold S again. */
 static enum err parse_repetition(struct parser *p, bool nested, struct last *last)
 {
@@ -360,9 +386,12 @@ static enum err parse_repetition(struct parser *p, bool nested, struct last *las
     p->symbols += optional;
     last->weight = last->weight * min + (optional > 0);
 
-    struct node *node = &p->nodes[last->node];
-    node->max = node->max == FOREVER || max == FOREVER ? FOREVER : node->max * max;
-    node->min = node->min * min;
+    if (++last->repeated > REPEATED_MAX)
+        return too_much(p, "repetitions of one item", REPEATED_MAX);
+    if (last->repeated > 1)
+        TRY(wrap(p, last->node));
+    p->nodes[last->node].min = min;
+    p->nodes[last->node].max = max;
     return ERR_OK;
 }
 
@@ -554,7 +583,7 @@ static enum err measure(struct parser *p)
     return ERR_OK;
 }
 
-static enum err check(struct parser *p, const char *root)
+static enum err read_grammar(struct parser *p, const char *root, struct gbnf **program)
 {
     uint32_t none;
 
@@ -565,19 +594,42 @@ static enum err check(struct parser *p, const char *root)
     assert(none == NONE);
     TRY(parse(p, root));
     TRY(settle(p));
-    return measure(p);
+    TRY(measure(p));
+    return gbnf_translate(p, root, program);
+}
+
+enum err gbnf_create(struct gbnf **program, const char *text, const char *root,
+                     struct errinfo *info)
+{
+    struct parser p = {.text = text, .at = text, .info = info};
+
+    *program = NULL;
+    if (strnlen(text, GBNF_BYTES_MAX + 1) > GBNF_BYTES_MAX)
+        return err_set(info, ERR_LIMIT, "the grammar is larger than %d bytes", GBNF_BYTES_MAX);
+    map_init(&p.names);
+    enum err err = read_grammar(&p, root, program);
+    map_fini(&p.names);
+    mem_free(p.rules);
+    mem_free(p.nodes);
+    mem_free(p.ranges);
+    return err;
+}
+
+void gbnf_destroy(struct gbnf **program)
+{
+    if (*program == NULL)
+        return;
+    mem_free((*program)->ops);
+    mem_free((*program)->ranges);
+    mem_free(*program);
+    *program = NULL;
 }
 
 enum err gbnf_check(const char *text, const char *root, struct errinfo *info)
 {
-    struct parser p = {.text = text, .at = text, .info = info};
+    struct gbnf *program;
+    enum err err = gbnf_create(&program, text, root, info);
 
-    if (strnlen(text, GBNF_BYTES_MAX + 1) > GBNF_BYTES_MAX)
-        return err_set(info, ERR_LIMIT, "the grammar is larger than %d bytes", GBNF_BYTES_MAX);
-    map_init(&p.names);
-    enum err err = check(&p, root);
-    map_fini(&p.names);
-    mem_free(p.rules);
-    mem_free(p.nodes);
+    gbnf_destroy(&program);
     return err;
 }

@@ -1,17 +1,12 @@
 /*
- * grammar.c: the library's grammar sampler, entered only where it cannot throw.
- *
- * What it does with a token that it does not allow is no error but an exception, which no C caller can catch. Applying it
- * to a single candidate asks the same question without that risk, so each accept is preceded by one (feed). gbnf_check keeps
- * out the one construct (token references) for which the two disagree.
+ * grammar.c: from tokens to the bytes that gbnf_match.h reads, and the wait for a trigger.
  *
  * While a grammar waits, the last few bytes of what was generated are kept, one less than the longest trigger has:
  *
  *      ... text that came out <tool_c|all>{"na         tail | piece of the new token
  *                             ^^^^^^^^^^^              a trigger that ends inside the piece; the rest is read after it
  *
- * The grammar knows characters only, so the text from the trigger on is given to a copy of it in any tokens that spell it;
- * which ones were generated does not matter. If all of them pass, the copy takes over.
+ * The text from the trigger on is read by the grammar. If it allows all of it, the wait is over.
  *
  * Not done here: regular expressions as triggers; choosing when a grammar ends (it allows the end of the generation).
  */
@@ -25,19 +20,22 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "engine/backend.h"
-#include "engine/engine_llama.h"
 #include "engine/gbnf.h"
+#include "engine/gbnf_match.h"
+#include "engine/pieces.h"
 
 enum {
     PIECE_BYTES = 256, /* of a token that are looked at while waiting */
     WINDOW_BYTES = GRAMMAR_TRIGGER_BYTES_MAX + PIECE_BYTES,
-    WINDOW_TOKENS = WINDOW_BYTES, /* no token is empty */
 };
 
 struct grammar {
     const struct engine *engine;
-    struct llama_sampler *sampler; /* at its very beginning while waiting */
+    struct gbnf *program;
+    struct gbnf_match *match; /* at its very beginning while waiting */
+    const struct pieces *pieces;
+    uint64_t *allowed; /* a bit per token */
+    size_t allowed_words;
     bool waiting;
     char *triggers[GRAMMAR_TRIGGERS_MAX];
     size_t triggers_count;
@@ -48,99 +46,68 @@ struct grammar {
     char window[WINDOW_BYTES]; /* the tail, and room for a piece */
 };
 
-/* ---- asking and feeding the library ---- */
+/* ---- asking ---- */
 
-static bool allows(struct llama_sampler *sampler, token_id token)
+static bool allows(const struct grammar *grammar, token_id token)
 {
-    struct llama_token_data one = {.id = token};
-    struct llama_token_data_array array = {.data = &one, .size = 1, .selected = -1};
+    char bytes[PIECE_BYTES_MAX];
 
-    llama_sampler_apply(sampler, &array);
-    return one.logit == 0.0f;
-}
-
-static bool feed(struct llama_sampler *sampler, token_id token)
-{
-    if (!allows(sampler, token))
+    if (engine_token_is_end(grammar->engine, token))
+        return gbnf_match_whole(grammar->match);
+    size_t len = engine_token_bytes(grammar->engine, token, true, bytes, sizeof(bytes));
+    if (len == 0 || len > sizeof(bytes) || bytes[0] == '\0')
         return false;
-    llama_sampler_accept(sampler, token);
-    return true;
+    return gbnf_match_push_text(grammar->match, (struct str){bytes, len});
 }
 
-/* ---- text as tokens ---- */
-
-/* The tokenizer's own answer, when its tokens spell exactly the text: some put a space in front. */
-static bool tokenize_exactly(const struct engine *engine, struct str text, token_id *tokens,
-                             size_t *count)
+static void mark(struct grammar *grammar, token_id token)
 {
-    char piece[PIECE_BYTES];
-    size_t at = 0;
-
-    if (engine_tokenize(engine, text, 0, tokens, WINDOW_TOKENS, count, NULL) != ERR_OK)
-        return false;
-    for (size_t i = 0; i < *count; i++) {
-        size_t len = engine_token_bytes(engine, tokens[i], true, piece, sizeof(piece));
-        if (len > sizeof(piece) || len > text.len - at || memcmp(piece, text.ptr + at, len) != 0)
-            return false;
-        at += len;
-    }
-    return at == text.len;
+    grammar->allowed[token / 64] |= (uint64_t)1 << token % 64;
 }
 
-/* The token with the most bytes that `text` begins with, by a look at all of them: some milliseconds, once per trigger. */
-static token_id longest_token(const struct engine *engine, struct str text, size_t *bytes)
+/* All tokens in the order of their texts: what two neighbours share is read once, and after a byte that was refused all that
+ * begin with the same are passed over. */
+static void mark_allowed(struct grammar *grammar)
 {
-    const token_id vocab = (token_id)engine_facts(engine)->vocab;
-    token_id best = TOKEN_NONE;
-    char piece[PIECE_BYTES];
+    const struct pieces *pieces = grammar->pieces;
+    struct gbnf_match *match = grammar->match;
+    size_t refused = SIZE_MAX; /* length of the beginning that was */
 
-    *bytes = 0;
-    for (token_id token = 0; token < vocab; token++) {
-        size_t len = engine_token_bytes(engine, token, true, piece, sizeof(piece));
-        if (len > *bytes && len <= MIN(text.len, sizeof(piece)) &&
-            memcmp(piece, text.ptr, len) == 0) {
-            best = token;
-            *bytes = len;
-        }
+    for (size_t i = 0; i < pieces->count; i++) {
+        const struct piece *piece = &pieces->list[i];
+        if (piece->shared >= refused)
+            continue;
+        refused = SIZE_MAX;
+        gbnf_match_pop(match, piece->shared);
+        for (size_t at = piece->shared; at < piece->len && refused == SIZE_MAX; at++)
+            if (!gbnf_match_push(match, (unsigned char)piece->bytes[at]))
+                refused = at + 1;
+        if (refused == SIZE_MAX)
+            mark(grammar, piece->token);
     }
-    return best;
+    gbnf_match_pop(match, 0);
+    for (size_t i = 0; i < pieces->ends_count && gbnf_match_whole(match); i++)
+        mark(grammar, pieces->ends[i]);
 }
 
-static bool feed_text(const struct engine *engine, struct llama_sampler *sampler, struct str text)
+static enum err follow(struct grammar *grammar, token_id token, struct errinfo *info)
 {
-    token_id tokens[WINDOW_TOKENS];
-    size_t count, bytes;
-
-    assert(text.len <= WINDOW_BYTES);
-    if (tokenize_exactly(engine, text, tokens, &count)) {
-        for (size_t i = 0; i < count; i++)
-            if (!feed(sampler, tokens[i]))
-                return false;
-        return true;
+    if (!allows(grammar, token)) {
+        TRY(gbnf_match_error(grammar->match, info));
+        return err_set(info, ERR_INVALID, "the grammar does not allow token %d", token);
     }
-    for (; text.len > 0; text.ptr += bytes, text.len -= bytes) {
-        token_id token = longest_token(engine, text, &bytes);
-        if (token == TOKEN_NONE || !feed(sampler, token))
-            return false;
-    }
-    return true;
+    return gbnf_match_commit(grammar->match, info);
 }
 
 /* ---- waiting ---- */
 
-/* Gives the text to a copy, which takes over when it has allowed all of it. */
-static bool try_start(struct grammar *grammar, struct str text)
+/* The grammar takes over when it allows all of the text. */
+static enum err try_start(struct grammar *grammar, struct str text, struct errinfo *info)
 {
-    struct llama_sampler *copy = llama_sampler_clone(grammar->sampler);
-
-    if (!feed_text(grammar->engine, copy, text)) {
-        llama_sampler_free(copy);
-        return false;
-    }
-    llama_sampler_free(grammar->sampler);
-    grammar->sampler = copy;
+    if (!gbnf_match_push_text(grammar->match, text))
+        return gbnf_match_error(grammar->match, info);
     grammar->waiting = false;
-    return true;
+    return gbnf_match_commit(grammar->match, info);
 }
 
 /* Where the first trigger begins that ends in the bytes behind the tail; SIZE_MAX when there is none. */
@@ -160,27 +127,25 @@ static size_t find_trigger(const struct grammar *grammar, size_t window_len)
     return first;
 }
 
-static void watch(struct grammar *grammar, token_id token)
+static enum err watch(struct grammar *grammar, token_id token, struct errinfo *info)
 {
     for (size_t i = 0; i < grammar->tokens_count; i++) {
         if (grammar->tokens[i] == token) {
-            bool fed = feed(grammar->sampler, token);
-            assert(fed); /* tried in grammar_create; nothing was fed since */
             grammar->waiting = false;
-            return;
+            return follow(grammar, token, info);
         }
     }
     if (grammar->triggers_count == 0)
-        return;
+        return ERR_OK;
     size_t len = engine_token_bytes(grammar->engine, token, true,
                                     grammar->window + grammar->tail_len, PIECE_BYTES);
     size_t window_len = grammar->tail_len + MIN(len, PIECE_BYTES);
     size_t start = find_trigger(grammar, window_len);
-    if (start != SIZE_MAX &&
-        try_start(grammar, (struct str){grammar->window + start, window_len - start}))
-        return;
+    if (start != SIZE_MAX)
+        TRY(try_start(grammar, (struct str){grammar->window + start, window_len - start}, info));
     grammar->tail_len = MIN(window_len, grammar->tail_max);
     memmove(grammar->window, grammar->window + window_len - grammar->tail_len, grammar->tail_len);
+    return ERR_OK;
 }
 
 /* ---- creating ---- */
@@ -212,48 +177,43 @@ static enum err copy_triggers(struct grammar *grammar, const struct grammar_opti
 /* A trigger that the grammar does not begin with would never start it. */
 static enum err check_triggers(const struct grammar *grammar, struct errinfo *info)
 {
-    for (size_t i = 0; i < grammar->tokens_count; i++)
-        if (!allows(grammar->sampler, grammar->tokens[i]))
+    for (size_t i = 0; i < grammar->tokens_count; i++) {
+        if (!allows(grammar, grammar->tokens[i]))
             return err_set(info, ERR_INVALID, "the grammar cannot begin with its trigger, token %d",
                            grammar->tokens[i]);
+        gbnf_match_pop(grammar->match, 0);
+    }
     for (size_t i = 0; i < grammar->triggers_count; i++) {
-        struct llama_sampler *copy = llama_sampler_clone(grammar->sampler);
-        bool fed = feed_text(grammar->engine, copy, str_from(grammar->triggers[i]));
-        llama_sampler_free(copy);
-        if (!fed)
+        if (!gbnf_match_push_text(grammar->match, str_from(grammar->triggers[i])))
             return err_set(info, ERR_INVALID, "the grammar cannot begin with its trigger '%.64s'",
                            grammar->triggers[i]);
+        gbnf_match_pop(grammar->match, 0);
     }
     return ERR_OK;
 }
 
 static enum err setup(struct grammar *grammar, const struct grammar_options *options,
-                      const struct llama_vocab *vocab, struct errinfo *info)
+                      struct errinfo *info)
 {
-    const char *root = options->root ? options->root : "root";
-
-    TRY(gbnf_check(options->text, root, info));
+    TRY(gbnf_create(&grammar->program, options->text, options->root ? options->root : "root",
+                    info));
+    TRY(gbnf_match_create(&grammar->match, grammar->program, info));
+    TRY(pieces_of(grammar->engine, &grammar->pieces, info));
+    grammar->allowed_words = engine_facts(grammar->engine)->vocab / 64 + 1;
+    grammar->allowed = mem_try_alloc_array(grammar->allowed_words, sizeof(*grammar->allowed));
+    if (grammar->allowed == NULL)
+        return err_set(info, ERR_NOMEM, "no memory for the grammar");
     TRY(copy_triggers(grammar, options, info));
-    grammar->sampler = llama_sampler_init_grammar(vocab, options->text, root);
-    if (grammar->sampler == NULL) {
-        const char *reason = backend_take_error();
-        return err_set(info, ERR_INVALID, "the inference library refuses the grammar%s%s",
-                       reason[0] ? ": " : "", reason);
-    }
     return check_triggers(grammar, info);
 }
 
 enum err grammar_create(struct grammar **out, const struct engine *engine,
                         const struct grammar_options *options, struct errinfo *info)
 {
-    const struct llama_vocab *vocab = engine_llama_vocab(engine);
-
-    *out = NULL;
-    if (vocab == NULL)
-        return err_set(info, ERR_UNSUPPORTED, "this engine has no grammars");
     struct grammar *grammar = mem_alloc(sizeof(*grammar));
+
     grammar->engine = engine;
-    enum err err = setup(grammar, options, vocab, info);
+    enum err err = setup(grammar, options, info);
     if (err != ERR_OK)
         grammar_destroy(&grammar);
     *out = grammar;
@@ -266,28 +226,41 @@ void grammar_destroy(struct grammar **grammar)
         return;
     for (size_t i = 0; i < (*grammar)->triggers_count; i++)
         mem_free((*grammar)->triggers[i]);
-    llama_sampler_free((*grammar)->sampler);
+    gbnf_match_destroy(&(*grammar)->match);
+    gbnf_destroy(&(*grammar)->program);
+    mem_free((*grammar)->allowed);
     mem_free(*grammar);
     *grammar = NULL;
 }
 
 bool grammar_allows(const struct grammar *grammar, token_id token)
 {
-    return grammar->waiting || allows(grammar->sampler, token);
+    if (grammar->waiting)
+        return true;
+    bool allowed = allows(grammar, token);
+    gbnf_match_pop(grammar->match, 0);
+    return allowed;
 }
 
-void grammar_mask(const struct grammar *grammar, struct llama_token_data_array *candidates)
-{
-    if (!grammar->waiting)
-        llama_sampler_apply(grammar->sampler, candidates);
-}
-
-void grammar_accept(struct grammar *grammar, token_id token)
+enum err grammar_mask(struct grammar *grammar, struct llama_token_data_array *candidates,
+                      struct errinfo *info)
 {
     if (grammar->waiting)
-        watch(grammar, token);
-    else
-        llama_sampler_accept(grammar->sampler, token);
+        return ERR_OK;
+    memset(grammar->allowed, 0, grammar->allowed_words * sizeof(*grammar->allowed));
+    mark_allowed(grammar);
+    TRY(gbnf_match_error(grammar->match, info));
+    for (size_t i = 0; i < candidates->size; i++) {
+        token_id token = candidates->data[i].id;
+        if ((grammar->allowed[token / 64] >> token % 64 & 1) == 0)
+            candidates->data[i].logit = -INFINITY;
+    }
+    return ERR_OK;
+}
+
+enum err grammar_accept(struct grammar *grammar, token_id token, struct errinfo *info)
+{
+    return grammar->waiting ? watch(grammar, token, info) : follow(grammar, token, info);
 }
 
 bool grammar_waits(const struct grammar *grammar)

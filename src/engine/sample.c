@@ -339,7 +339,7 @@ static enum err draw(struct sampler *sampler, const float *logits, bool masked, 
 
     TRY(fill(sampler, logits, &array, info));
     if (masked)
-        grammar_mask(sampler->grammar, &array);
+        TRY(grammar_mask(sampler->grammar, &array, info));
     drop_forbidden(&array);
     if (array.size == 0)
         return err_set(info, ERR_INVALID,
@@ -507,7 +507,7 @@ enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick 
     }
     llama_sampler_accept(sampler->chain, token);
     if (sampler->grammar != NULL)
-        grammar_accept(sampler->grammar, token);
+        TRY(grammar_accept(sampler->grammar, token, info));
     sampler->stats.picks++;
     pick->token = token;
     pick->logprob = 0.0f;

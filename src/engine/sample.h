@@ -86,8 +86,8 @@ struct sampler;
 struct sample_params sample_params_default(void);
 
 /* ERR_INVALID names the field and its range, or says where the grammar does not parse. Out-of-range and non-finite values never
- * reach the library: some of them abort there. ERR_LIMIT: a list or the grammar is too long. ERR_UNSUPPORTED: a grammar or DRY
- * breakers for an engine that is not libllama's. ERR_NOMEM: the sampler holds 12 bytes per token of the vocabulary. */
+ * reach the library: some of them abort there. ERR_LIMIT: a list or the grammar is too long. ERR_UNSUPPORTED: DRY breakers
+ * for an engine that is not libllama's. ERR_NOMEM: the sampler holds 12 bytes per token of the vocabulary. */
 enum err sampler_create(struct sampler **sampler, struct engine *engine,
                         const struct sample_params *params, struct errinfo *info) NODISCARD;
 void sampler_destroy(struct sampler **sampler);
@@ -97,8 +97,8 @@ void sampler_destroy(struct sampler **sampler);
 void sampler_prime(struct sampler *sampler, const token_id *tokens, size_t count);
 
 /* Picks from the logits of item `index` of the last engine_run and remembers the token. ERR_ENGINE when no logits were
- * asked for or they are no numbers; ERR_INVALID when the grammar or the biases allow nothing more. Allocates nothing of
- * its own. */
+ * asked for or they are no numbers; ERR_INVALID when the grammar or the biases allow nothing more, or the
+ * grammar is too ambiguous. */
 enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick *pick,
                       struct errinfo *info) NODISCARD;
 

@@ -275,6 +275,7 @@ static const struct api_bad bad[] = {
     BAD("'response_format':{'type':'json_object'},'json_schema':{}", "json_schema",
         "cannot be combined"),
     BAD("'grammar':5", "grammar", "must be a string"),
+    BAD("'grammar':'root ::= [a] # \\u0000 (((('", "grammar", "NUL"),
     BAD("'reasoning_effort':'much'", "reasoning_effort", "must be none, minimal"),
     BAD("'reasoning':{'effort':5}", "reasoning.effort", "must be a string"),
     BAD("'chat_template_kwargs':[]", "chat_template_kwargs", "must be an object"),

@@ -845,7 +845,7 @@ static void test_breakers_are_checked(void **state)
     sampler_destroy(&sampler);
 }
 
-static void test_needs_the_library_for_grammars_and_breakers(void **state)
+static void test_needs_the_library_for_breakers(void **state)
 {
     struct sample_params params = sample_params_default();
     struct bench bench;
@@ -854,9 +854,6 @@ static void test_needs_the_library_for_grammars_and_breakers(void **state)
     bench_init(&bench);
     params.dry_multiplier = 1;
     assert_refused(&bench, &params, ERR_UNSUPPORTED, "dry_breakers");
-    params = sample_params_default();
-    params.grammar = "root ::= \"a\"";
-    assert_refused(&bench, &params, ERR_UNSUPPORTED, "grammar");
 }
 
 static void test_bad_logits_are_the_engines_fault(void **state)
@@ -1033,7 +1030,7 @@ TEST_SUITE(TEST(test_greedy_picks_the_largest), TEST(test_greedy_takes_the_first
            TEST(test_priming_in_pieces_equals_one_call), TEST(test_dry_breaks_a_repetition),
            TEST(test_every_number_is_checked), TEST(test_extremes_are_survived),
            TEST(test_biases_are_checked), TEST(test_breakers_are_checked),
-           TEST(test_needs_the_library_for_grammars_and_breakers),
+           TEST(test_needs_the_library_for_breakers),
            TEST(test_bad_logits_are_the_engines_fault), TEST(test_logprobs_equal_oracle),
            TEST(test_impossible_tokens_are_not_listed),
            TEST(test_i84_logprobs_cost_nothing_unasked),

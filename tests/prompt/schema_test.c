@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/gbnf.h"
+#include "engine/gbnf_match.h"
 #include "support/gbnf_language.h"
 #include "support/test.h"
 
@@ -440,6 +441,38 @@ static void test_limits(void **state)
         buf_appendf(&source, "%s{\"pattern\":\"^a{%d,60000}$\"}", i ? "," : "", i);
     buf_append_str(&source, "]}");
     assert_err(compile_text(&source), ERR_LIMIT);
+    /* One inside the other is no product: a rule for each. */
+    buf_append_str(&source, "{\"pattern\":\"^(((a{1,9999}b){1,9999}c){1,9999}d){1,9999}$\"}");
+    assert_err(compile_text(&source), ERR_OK);
+    buf_fini(&source);
+}
+
+/* a?^n a^n: its grammar is followed in steps of n per character. */
+static void test_patterns_cost_little_to_follow(void **state)
+{
+    struct errinfo info = {0};
+    struct gbnf_match *match;
+    struct gbnf *program;
+    struct buf source, gbnf;
+
+    (void)state;
+    buf_init(&source, OUTPUT_BYTES);
+    buf_init(&gbnf, OUTPUT_BYTES);
+    buf_append_str(&source, "{\"type\":\"string\",\"pattern\":\"^");
+    for (int i = 0; i < 400; i++)
+        buf_append_str(&source, i < 200 ? "a?" : "a");
+    buf_append_str(&source, "$\"}");
+    assert_ok(compile(buf_str(&source), NULL, &gbnf, &info));
+    assert_ok(gbnf_create(&program, buf_str(&gbnf), "root", &info));
+    assert_ok(gbnf_match_create(&match, program, &info));
+    assert_true(gbnf_match_push(match, '"'));
+    for (int i = 0; i < 300; i++)
+        assert_true(gbnf_match_push(match, 'a'));
+    assert_true(gbnf_match_push(match, '"'));
+    assert_true(gbnf_match_steps(match) < 300 * 400 * 4);
+    gbnf_match_destroy(&match);
+    gbnf_destroy(&program);
+    buf_fini(&gbnf);
     buf_fini(&source);
 }
 
@@ -484,4 +517,5 @@ TEST_SUITE(TEST(test_allows_what_the_schema_allows), TEST(test_integer_ranges_ar
            TEST(test_large_counts_are_exact), TEST(test_white_space_is_bounded),
            TEST(test_several_schemas_fit_into_one_grammar), TEST(test_any_object),
            TEST(test_refuses_with_place_and_advice), TEST(test_limits),
-           TEST(test_output_limit_is_the_callers), TEST(test_survives_every_failed_allocation))
+           TEST(test_patterns_cost_little_to_follow), TEST(test_output_limit_is_the_callers),
+           TEST(test_survives_every_failed_allocation))

@@ -258,8 +258,11 @@ void serve_proc_kill(struct serve_proc *proc)
 void serve_proc_send(const struct serve_proc *proc, struct http_client *client, const char *path,
                      const char *body)
 {
+    char headers[512];
+
+    snprintf(headers, sizeof(headers), "Content-Type: application/json\r\n%s", proc->headers);
     http_client_connect(client, proc->port);
-    http_client_request(client, "POST", path, "Content-Type: application/json\r\n", str_from(body));
+    http_client_request(client, "POST", path, headers, str_from(body));
 }
 
 void serve_proc_ask(const struct serve_proc *proc, const char *method, const char *path,

@@ -1,0 +1,62 @@
+/*
+ * gbnf_match.h: follows a text through a grammar, byte by byte, with bounded work.
+ *
+ *      base --push--> level 1 --push--> level 2 ...         pop: back to a level     commit: the last level is the new base
+ *
+ * All readings of the text are followed at once, and readings that expect the same are one. Work is counted in steps, not in
+ * seconds: an account that starts full, pays for each step and gets a fixed sum with each commit. A grammar that empties it,
+ * or that has too many readings at once, is an error (keeps I108).
+ *
+ * OWNER: one thread at a time.
+ */
+#ifndef HEARTH_ENGINE_GBNF_MATCH_H
+#define HEARTH_ENGINE_GBNF_MATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+
+enum {
+    GBNF_STATES_MAX = 64 * 1024,        /* readings after one character */
+    GBNF_STATES_HELD_MAX = 1024 * 1024, /* at all levels, 8 bytes each */
+    GBNF_CALLS_MAX = 256 * 1024,        /* that can still return, 12 bytes each */
+    GBNF_WORK_MAX = 64 * 1024 * 1024,   /* steps that one token may take */
+    GBNF_WORK_TOKEN = 4 * 1024 * 1024,  /* steps that each token adds to the account */
+};
+
+struct gbnf;
+struct gbnf_match;
+
+/* `program` must live as long. ERR_NOMEM; ERR_INVALID as gbnf_match_error. */
+enum err gbnf_match_create(struct gbnf_match **match, const struct gbnf *program,
+                           struct errinfo *info) NODISCARD;
+void gbnf_match_destroy(struct gbnf_match **match);
+
+/* One byte more. False: the grammar does not allow it, or an error; the level is as before. */
+bool gbnf_match_push(struct gbnf_match *match, unsigned char byte);
+
+/* The whole text, or nothing of it. */
+bool gbnf_match_push_text(struct gbnf_match *match, struct str text);
+
+/* Levels above the base, and back to an earlier one. */
+size_t gbnf_match_depth(const struct gbnf_match *match);
+void gbnf_match_pop(struct gbnf_match *match, size_t depth);
+
+/* The text may end here. */
+bool gbnf_match_whole(const struct gbnf_match *match);
+
+/* What was pushed stays. One token's worth of steps is added to the account. */
+enum err gbnf_match_commit(struct gbnf_match *match, struct errinfo *info) NODISCARD;
+
+/* ERR_OK, or why a push failed that had nothing to do with the text: ERR_INVALID, the grammar is too ambiguous; ERR_NOMEM.
+ * Lasts until the match is destroyed. */
+enum err gbnf_match_error(const struct gbnf_match *match, struct errinfo *info);
+
+/* Steps taken so far. */
+uint64_t gbnf_match_steps(const struct gbnf_match *match);
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * pieces.h: the texts of a vocabulary in order, so that a grammar reads a beginning that many tokens share only once.
+ *
+ * For this folder only. Made once per engine, by the first generation with a grammar; 16 bytes per token and the texts.
+ *
+ * OWNER: the engine; never changes. Any thread.
+ */
+#ifndef HEARTH_ENGINE_PIECES_H
+#define HEARTH_ENGINE_PIECES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "engine/engine.h"
+
+enum { PIECE_BYTES_MAX = 1024 }; /* longer tokens are left out: no grammar allows them */
+
+struct piece {
+    const char *bytes;
+    token_id token;
+    uint16_t len;
+    uint16_t shared; /* bytes at the beginning that are those of the piece before */
+};
+
+struct pieces {
+    struct piece
+        *list; /* by bytes, then by token; without empty ones and those that end a generation */
+    size_t count;
+    token_id *ends; /* tokens that end a generation */
+    size_t ends_count;
+    char *bytes;
+};
+
+/* Those of the engine, made when they are missing. ERR_NOMEM. */
+enum err pieces_of(const struct engine *engine, const struct pieces **pieces,
+                   struct errinfo *info) NODISCARD;
+void pieces_destroy(struct pieces **pieces);
+
+#endif

@@ -1,0 +1,315 @@
+#include "engine/gbnf_match.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <llama.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "engine/engine_llama.h"
+#include "engine/gbnf.h"
+#include "engine/grammar.h"
+#include "support/models.h"
+#include "support/test.h"
+
+struct run {
+    struct gbnf *program;
+    struct gbnf_match *match;
+};
+
+static struct run begin(const char *text)
+{
+    struct errinfo info = {0};
+    struct run run;
+
+    if (gbnf_create(&run.program, text, "root", &info) != ERR_OK ||
+        gbnf_match_create(&run.match, run.program, &info) != ERR_OK)
+        fail_msg("%s\n%s", text, info.text);
+    return run;
+}
+
+static void end(struct run *run)
+{
+    gbnf_match_destroy(&run->match);
+    gbnf_destroy(&run->program);
+}
+
+/* ---- against the inference library ---- */
+
+static bool library_allows(struct llama_sampler *sampler, token_id token)
+{
+    struct llama_token_data one = {.id = token};
+    struct llama_token_data_array array = {.data = &one, .size = 1, .selected = -1};
+
+    llama_sampler_apply(sampler, &array);
+    return one.logit == 0.0f;
+}
+
+/* A reference goes to the next rule: with ambiguous recursion the library would be busy for ever. */
+static void random_grammar(uint64_t *seed, struct buf *out)
+{
+    static const char *const parts[] = {"\"a\"",   "\"ab\"",     "[ab]",   "[^a ]", ".",
+                                        "\"re\"?", "[a-e]{1,3}", "\"t\"*", "\"\""};
+    enum { RULES = 3 };
+
+    for (unsigned r = 0; r < RULES; r++) {
+        buf_appendf(out, r == 0 ? "root ::= " : "r%u ::= ", r);
+        for (uint64_t a = 1 + test_random_below(seed, 3); a > 0; a--) {
+            buf_append_str(out, parts[test_random_below(seed, 5)]);
+            for (uint64_t i = test_random_below(seed, 3); i > 0; i--) {
+                uint64_t kind = test_random_below(seed, 5);
+                if (kind == 0 && r + 1 < RULES)
+                    buf_appendf(out, " r%u", r + 1);
+                else if (kind == 1 && r + 1 < RULES)
+                    buf_appendf(out, " (r%u | \"b\"){0,2}", r + 1);
+                else
+                    buf_appendf(out, " %s", parts[test_random_below(seed, COUNT_OF(parts))]);
+            }
+            buf_append_str(out, a > 1 ? " | " : "\n");
+        }
+    }
+    assert_ok(out->err);
+}
+
+/* Only what is UTF-8 by itself, as the library takes forms that are none; and only what is short. */
+static bool is_simple(const struct engine *engine, token_id token)
+{
+    char bytes[4];
+    size_t len = engine_token_bytes(engine, token, true, bytes, sizeof(bytes));
+
+    for (size_t i = 0; i < len && i < sizeof(bytes); i++)
+        if (bytes[i] & 0x80)
+            return false;
+    return len <= sizeof(bytes) || engine_token_is_end(engine, token);
+}
+
+static size_t compare(const struct engine *engine, const char *text, uint64_t *seed)
+{
+    struct llama_sampler *sampler =
+        llama_sampler_init_grammar(engine_llama_vocab(engine), text, "root");
+    struct grammar *grammar;
+    struct errinfo info = {0};
+    size_t compared = 0;
+
+    assert_non_null(sampler);
+    if (grammar_create(&grammar, engine, &(struct grammar_options){.text = text}, &info) != ERR_OK)
+        fail_msg("%s\n%s", text, info.text);
+    for (size_t len = 0; len < 6;) {
+        token_id chosen = TOKEN_NONE;
+        uint64_t count = 0;
+        for (token_id token = 0; engine_token_valid(engine, token); token++) {
+            if (!is_simple(engine, token))
+                continue;
+            bool expected = library_allows(sampler, token);
+            if (grammar_allows(grammar, token) != expected)
+                fail_msg("token %d after %zu bytes must %sbe allowed:\n%s", token, len,
+                         expected ? "" : "not ", text);
+            compared++;
+            if (expected && !engine_token_is_end(engine, token) &&
+                test_random_below(seed, ++count) == 0)
+                chosen = token;
+        }
+        if (chosen == TOKEN_NONE)
+            break;
+        len += engine_token_bytes(engine, chosen, true, NULL, 0);
+        llama_sampler_accept(sampler, chosen);
+        assert_ok(grammar_accept(grammar, chosen, &info));
+    }
+    grammar_destroy(&grammar);
+    llama_sampler_free(sampler);
+    return compared;
+}
+
+static const char *const recursive[] = {
+    "root ::= v\nv ::= \"[\" (v (\",\" v)*)? \"]\" | \"{\" (s \":\" v)? \"}\" | s | [0-9]+\n"
+    "s ::= \"\\\"\" [^\\\"]* \"\\\"\"",
+    "root ::= e\ne ::= t ([-+] t)*\nt ::= [a-z]+ | \"(\" e \")\"",
+    "root ::= \"a\" root \"b\" | \"c\"",
+    "root ::= \"a\" root | \"b\" x\nx ::= \"c\" root | \"\"",
+};
+
+static void test_equals_the_library(void **state)
+{
+    struct engine *engine = test_engine("qwen3", NULL);
+    uint64_t seed = test_seed();
+    size_t compared = 0;
+
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        struct buf text;
+        buf_init(&text, 4096);
+        random_grammar(&seed, &text);
+        if (gbnf_check(buf_str(&text), "root", NULL) == ERR_OK) {
+            struct llama_sampler *taken =
+                llama_sampler_init_grammar(engine_llama_vocab(engine), buf_str(&text), "root");
+            if (taken != NULL) /* it refuses repetitions of what may be empty */
+                compared += compare(engine, buf_str(&text), &seed);
+            llama_sampler_free(taken);
+        }
+        buf_fini(&text);
+    }
+    for (size_t i = 0; i < 4 * COUNT_OF(recursive); i++)
+        compared += compare(engine, recursive[i % COUNT_OF(recursive)], &seed);
+    assert_true(compared > 20000);
+    engine_close(&engine);
+}
+
+/* ---- bounded work ---- */
+
+static void commit(struct run *run)
+{
+    assert_ok(gbnf_match_commit(run->match, NULL));
+}
+
+static bool take(struct run *run, const char *text)
+{
+    if (!gbnf_match_push_text(run->match, str_from(text)))
+        return false;
+    commit(run);
+    return true;
+}
+
+#define A77 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+/* Every "a" doubles the ways to go on: a list of whole stacks has 2 to the 76th of them. */
+static void test_doubling_readings_cost_little(void **state)
+{
+    struct run run = begin("root ::= s\ns ::= \"a\" s t | \"a\" s u | \"" A77 "b\"\n"
+                           "t ::= \"a\" \"t\"\nu ::= \"a\" \"u\"");
+
+    (void)state;
+    assert_true(take(&run, A77 "aaab"));
+    assert_true(gbnf_match_steps(run.match) < 50000);
+    assert_false(gbnf_match_whole(run.match));
+    assert_true(take(&run, "atauat"));
+    assert_false(gbnf_match_push(run.match, 'a'));
+    assert_true(gbnf_match_whole(run.match));
+    end(&run);
+}
+
+/* a?^n a^n, which takes backtracking matchers 2 to the n steps, and lists of stacks n^3. */
+static void test_optional_characters_cost_little(void **state)
+{
+    struct buf text;
+
+    (void)state;
+    buf_init(&text, 1 << 16);
+    buf_append_str(&text, "root ::= r\nr ::= ");
+    for (int i = 0; i < 400; i++)
+        buf_append_str(&text, i < 200 ? "\"a\"? " : "\"a\" ");
+    struct run run = begin(buf_str(&text));
+    for (int i = 0; i < 400; i++) {
+        assert_true(take(&run, "a"));
+        assert_int_equal(gbnf_match_whole(run.match), i >= 199);
+    }
+    assert_false(gbnf_match_push(run.match, 'a'));
+    assert_true(gbnf_match_steps(run.match) < 400 * 1600);
+    end(&run);
+    buf_fini(&text);
+}
+
+/* A text of `count` times "a"; ends at the first error, which must say what is wrong. */
+static uint64_t exhaust(const char *grammar, int count)
+{
+    struct run run = begin(grammar);
+    struct errinfo info = {0};
+    uint64_t before = 0, most = 0;
+    int i = 0;
+
+    while (i < count && gbnf_match_push(run.match, 'a')) {
+        commit(&run);
+        most = MAX(most, gbnf_match_steps(run.match) - before);
+        before = gbnf_match_steps(run.match);
+        i++;
+    }
+    assert_true(i < count);
+    assert_err(gbnf_match_error(run.match, &info), ERR_INVALID);
+    assert_non_null(strstr(info.text, "too ambiguous"));
+    assert_false(gbnf_match_push(run.match, 'a'));
+    assert_err(gbnf_match_commit(run.match, &info), ERR_INVALID);
+    end(&run);
+    return most;
+}
+
+/* What is more than linear even here ends with an error, and no single token takes more than it may. */
+static void test_what_is_too_ambiguous_is_an_error(void **state)
+{
+    (void)state;
+    assert_true(exhaust("root ::= s\ns ::= \"a\" | \"a\" s | \"a\" s s | \"a\" s s s", 5000) <
+                GBNF_WORK_MAX);
+}
+
+/* Frames that are left behind are collected: a long list needs no more than a short one. */
+static void test_long_texts_need_no_memory(void **state)
+{
+    struct run run = begin("root ::= item (\",\" item)*\nitem ::= \"[\" item* \"]\" | n\n"
+                           "n ::= [0-9] n | x\nx ::= \"x\" y\ny ::= \"y\"");
+    atomic_llong bytes = 0;
+
+    (void)state;
+    mem_set_account(&bytes);
+    for (int i = 0; i < 4000; i++)
+        assert_true(take(&run, "[12xy[3xy4xy]],"));
+    mem_set_account(NULL);
+    assert_true(atomic_load(&bytes) < 1 << 20);
+    assert_true(take(&run, "xy"));
+    assert_true(gbnf_match_whole(run.match));
+    end(&run);
+}
+
+static void test_levels_go_back(void **state)
+{
+    struct run run = begin("root ::= (\"(\" root \")\")* | [^a] \"\xC3\xA9\"");
+
+    (void)state;
+    assert_true(gbnf_match_push_text(run.match, STR("(()(")));
+    assert_int_equal(gbnf_match_depth(run.match), 4);
+    assert_false(gbnf_match_push_text(run.match, STR(")))")));
+    assert_int_equal(gbnf_match_depth(run.match), 4);
+    gbnf_match_pop(run.match, 3);
+    assert_true(gbnf_match_push_text(run.match, STR(")")));
+    assert_true(gbnf_match_whole(run.match));
+    gbnf_match_pop(run.match, 0);
+    assert_true(gbnf_match_push_text(run.match, STR("\xE2\x82")));
+    assert_false(gbnf_match_push(run.match, 'a'));
+    assert_true(gbnf_match_push_text(run.match, STR("\xAC\xC3")));
+    assert_false(gbnf_match_push(run.match, 0xAA));
+    assert_true(gbnf_match_push(run.match, 0xA9));
+    assert_true(gbnf_match_whole(run.match));
+    gbnf_match_pop(run.match, 0);
+    assert_false(gbnf_match_push_text(run.match, STR("\xE0\x80")));     /* too long a form */
+    assert_false(gbnf_match_push_text(run.match, STR("\xED\xA0\x80"))); /* half of a pair */
+    end(&run);
+}
+
+static void test_survives_every_failed_allocation(void **state)
+{
+    struct fault fault = {0};
+
+    (void)state;
+    mem_set_fault(&fault);
+    FAULT_LOOP (&fault) {
+        struct gbnf *program;
+        struct gbnf_match *match = NULL;
+        struct errinfo info = {0};
+        enum err err = gbnf_create(
+            &program, "root ::= s\ns ::= \"a\" s \"b\" | \"a\" s \"c\" | \"a\"", "root", &info);
+        if (err == ERR_OK)
+            err = gbnf_match_create(&match, program, &info);
+        for (int i = 0; i < 3000 && err == ERR_OK; i++)
+            err = gbnf_match_push(match, 'a') ? gbnf_match_commit(match, &info)
+                                              : gbnf_match_error(match, &info);
+        if (err != ERR_OK)
+            assert_err(err, ERR_NOMEM);
+        gbnf_match_destroy(&match);
+        gbnf_destroy(&program);
+    }
+    mem_set_fault(NULL);
+}
+
+TEST_SUITE(TEST(test_equals_the_library), TEST(test_doubling_readings_cost_little),
+           TEST(test_optional_characters_cost_little), TEST(test_what_is_too_ambiguous_is_an_error),
+           TEST(test_long_texts_need_no_memory), TEST(test_levels_go_back),
+           TEST(test_survives_every_failed_allocation))
