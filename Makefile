@@ -251,7 +251,7 @@ malformed: all $(malformed_suites) $(B)/tests/run $(B)/models.stamp ## send brok
 
 # Whether times to the first token, and of endpoints that read text, tell a tenant what another one has asked: PAIRS pairs, and a statistical test of them.
 PAIRS ?= 2000
-timing_suites := $(B)/tests/sched/timing_test $(B)/tests/api/timing_test
+timing_suites := $(B)/tests/sched/timing_test $(B)/tests/serve/timing_test
 timing: $(timing_suites) $(B)/tests/run ## look for a side channel between tenants (PAIRS=2000)
 	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_TIMING_PAIRS=$(PAIRS) $(B)/tests/run --timeout 3600 $(timing_suites)
 

@@ -32,7 +32,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "bench/micro.h"
+#include "lab/micro.h"
 #include "cache/index.h"
 
 enum {

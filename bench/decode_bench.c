@@ -25,7 +25,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "bench/micro.h"
+#include "lab/micro.h"
 #include "engine/engine.h"
 #include "engine/model_make.h"
 #include "tier/tier_ssd.h"

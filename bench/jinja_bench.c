@@ -12,8 +12,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/clock.h"
-#include "bench/micro.h"
-#include "prompt/jinja.h"
+#include "lab/micro.h"
+#include "jinja/jinja.h"
 
 enum {
     MESSAGES = 200,

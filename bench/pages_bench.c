@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "bench/micro.h"
+#include "lab/micro.h"
 #include "tier/pages.h"
 #include "tier/tier_ram.h"
 

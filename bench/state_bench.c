@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "bench/micro.h"
+#include "lab/micro.h"
 #include "engine/engine.h"
 #include "engine/model_make.h"
 #include "engine/state.h"

@@ -31,7 +31,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "bench/micro.h"
+#include "lab/micro.h"
 #include "tier/tier_ssd.h"
 
 enum { TURNS = 3, PIECE = 4 << 20, OBJECT_BYTES = 8 << 20, SMALL_BYTES = 4096 };

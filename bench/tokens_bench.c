@@ -16,12 +16,12 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "bench/micro.h"
+#include "lab/micro.h"
 #include "engine/engine.h"
 #include "engine/model_make.h"
-#include "prompt/neutral.h"
-#include "prompt/template.h"
-#include "prompt/tokens.h"
+#include "chat/neutral.h"
+#include "chat/template.h"
+#include "chat/tokens.h"
 
 enum {
     TOKENS = 200000,

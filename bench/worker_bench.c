@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "bench/micro.h"
+#include "lab/micro.h"
 #include "engine/engine.h"
 #include "engine/engine_worker.h"
 #include "engine/model_make.h"

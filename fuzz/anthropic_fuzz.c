@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "api/anthropic.h"
-#include "api/json_read.h"
+#include "dialect/anthropic.h"
+#include "dialect/json_read.h"
 
 enum { INPUT_BYTES = 1 << 16, LIMIT_BYTES = 16 << 20 };
 

@@ -9,7 +9,7 @@
 #include <yyjson.h>
 
 #include "engine/gbnf.h"
-#include "prompt/choice.h"
+#include "grammar/choice.h"
 
 enum { INPUT_BYTES = 1 << 15 };
 

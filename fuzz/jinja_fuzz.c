@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "prompt/jinja.h"
+#include "jinja/jinja.h"
 
 enum { ARENA_BYTES = 32 << 20, OUTPUT_BYTES = 1 << 20, INPUT_BYTES = 1 << 16 };
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/answer.h"
-#include "api/json_read.h"
+#include "dialect/answer.h"
+#include "dialect/json_read.h"
 
 enum { INPUT_BYTES = 1 << 16, ARENA_BYTES = 1 << 20, OUT_BYTES = 1 << 24 };
 

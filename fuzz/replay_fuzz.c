@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "prompt/replay_impl.h"
+#include "chat/replay_impl.h"
 
 enum { HEAD_BYTES = 16, INPUT_BYTES = 1 << 15 };
 

@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "engine/gbnf.h"
-#include "prompt/schema.h"
+#include "grammar/schema.h"
 
 enum { INPUT_BYTES = 1 << 16 };
 

@@ -10,9 +10,9 @@
 #include <yyjson.h>
 
 #include "base/arena.h"
-#include "prompt/neutral.h"
-#include "prompt/template.h"
-#include "prompt/tokens.h"
+#include "chat/neutral.h"
+#include "chat/template.h"
+#include "chat/tokens.h"
 
 enum { ARENA_BYTES = 32 << 20, INPUT_BYTES = 1 << 14, CONTROL = 256, VOCAB = 258 };
 

@@ -12,7 +12,7 @@
 #include <yyjson.h>
 
 #include "base/buf.h"
-#include "prompt/output.h"
+#include "output/output.h"
 
 enum { INPUT_BYTES = 1 << 16, LOG_BYTES = 16 << 20, HEAD_BYTES = 4 };
 

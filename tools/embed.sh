@@ -1,5 +1,5 @@
 #!/bin/sh
-# embed.sh: `tools/embed.sh NAME=FILE...` prints a C source that has the files in it, as src/api/web_files.h declares them.
+# embed.sh: `tools/embed.sh NAME=FILE...` prints a C source that has the files in it, as src/serve/web_files.h declares them.
 #
 # The assembler takes the bytes from the files (.incbin), so that nothing large goes through the compiler. The tag of a file is the
 # beginning of its SHA-256: it changes when the file does, and only then.
@@ -16,7 +16,7 @@ type_of() { # NAME
 }
 
 echo '/* Written by tools/embed.sh. */'
-echo '#include "api/web_files.h"'
+echo '#include "serve/web_files.h"'
 number=0
 for pair in "$@"; do
     file=${pair#*=}

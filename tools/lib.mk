@@ -17,7 +17,8 @@ lib_needs := libblake3 libxxhash libsodium
 L   := $(B)/lib
 pic := $(B)/pic
 
-src_lib   := $(sort $(wildcard src/base/*.c src/tier/*.c src/cache/*.c))
+# Not base's JSON: it needs yyjson, and the library has no use for it.
+src_lib   := $(filter-out src/base/json_%,$(sort $(wildcard src/base/*.c src/tier/*.c src/cache/*.c)))
 obj_lib   := $(patsubst %.c,$(pic)/%.o,$(filter src/cache/%,$(src_lib)))
 obj_parts := $(patsubst %.c,$(pic)/%.o,$(filter-out src/cache/%,$(src_lib)))
 

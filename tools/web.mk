@@ -1,4 +1,4 @@
-# web.mk: the dashboard in web/ becomes part of the program: one generated source with a table of files, see src/api/web_files.h.
+# web.mk: the dashboard in web/ becomes part of the program: one generated source with a table of files, see src/serve/web_files.h.
 #
 # The files are served as they lie in web/: nothing is bundled or minified, so that what a browser shows in its inspector is what is here.
 # uPlot is Debian's node-uplot (tools/deps.sh); without it the page draws no charts and shows the same numbers in tables.

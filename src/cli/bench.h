@@ -17,8 +17,8 @@
 #include "base/attr.h"
 #include "base/buf.h"
 #include "base/option.h"
-#include "bench/ask.h"
-#include "bench/server.h"
+#include "lab/bench_ask.h"
+#include "lab/bench_server.h"
 #include "cli/sheets.h"
 
 struct bench_options {

@@ -16,8 +16,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/progress.h"
-#include "bench/micro.h"
-#include "bench/process.h"
+#include "lab/micro.h"
+#include "lab/bench_process.h"
 #include "cli/bench.h"
 
 enum { ARGS_MAX = 32, OUTPUT_BYTES_MAX = 64 << 20, PAUSE_MS = 100, STOP_MS = 1000 };

@@ -12,10 +12,10 @@
 
 #include "base/lock.h"
 #include "base/mem.h"
-#include "bench/process.h"
-#include "bench/spread.h"
-#include "bench/tokens.h"
-#include "bench/words.h"
+#include "lab/bench_process.h"
+#include "lab/spread.h"
+#include "lab/bench_tokens.h"
+#include "lab/bench_words.h"
 #include "cli/bench.h"
 #include "engine/engine.h"
 

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/words.h"
+#include "lab/bench_words.h"
 #include "cli/bench.h"
 
 enum { SIZES_MAX = 16, STEPS = 14, TEXT_BYTES_MAX = 256 << 20, RAM_MIN = 2 << 20, ANSWER_ROOM = 320 };

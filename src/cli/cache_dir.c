@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/json_write.h"
+#include "base/json_write.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/json_write.h"
+#include "base/json_write.h"
 #include "base/attr.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/units.h"
-#include "report/sheet.h"
+#include "lab/sheet.h"
 #include "cli/cache.h"
 #include "cli/fields.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "api/json_write.h"
+#include "base/json_write.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/cache.h"

@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/answer.h"
-#include "api/gen_request.h"
-#include "api/json_write.h"
-#include "api/prepare.h"
-#include "api/report.h"
+#include "dialect/answer.h"
+#include "chat/gen_request.h"
+#include "base/json_write.h"
+#include "chat/prepare.h"
+#include "serve/log_line.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/units.h"
@@ -25,7 +25,7 @@
 #include "cli/request_file.h"
 #include "models/model.h"
 #include "models/resolve.h"
-#include "prompt/neutral.h"
+#include "chat/neutral.h"
 
 enum {
     ARENA_BYTES_MAX = 1 << 30,

@@ -21,7 +21,7 @@
 #include "cli/commands.h"
 #include "cli/fields.h"
 #include "cli/remote.h"
-#include "prompt/json_scan.h"
+#include "base/json_scan.h"
 
 enum { TEXT_BYTES_MAX = 1 << 20, CONTEXT_UNKNOWN = 32768, OUTPUT_MAX = 32768, USER_ARGS_MAX = 4096 };
 

@@ -4,12 +4,12 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "api/json_write.h"
+#include "base/json_write.h"
 #include "base/attr.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/units.h"
-#include "report/sheet.h"
+#include "lab/sheet.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/fields.h"

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "api/json_write.h"
+#include "base/json_write.h"
 #include "base/clock.h"
 #include "base/progress.h"
-#include "bench/process.h"
-#include "bench/qa.h"
-#include "bench/server.h"
+#include "lab/bench_process.h"
+#include "lab/qa.h"
+#include "lab/bench_server.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/sheets.h"

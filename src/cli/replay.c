@@ -21,12 +21,12 @@
 #include "cli/model_settings.h"
 #include "cli/sheets.h"
 #include "engine/engine.h"
-#include "trace/cost.h"
-#include "trace/place.h"
-#include "trace/read.h"
-#include "trace/sim.h"
-#include "trace/trace.h"
-#include "trace/users.h"
+#include "lab/trace_cost.h"
+#include "lab/trace_place.h"
+#include "lab/trace_read.h"
+#include "lab/trace_sim.h"
+#include "lab/trace.h"
+#include "lab/trace_users.h"
 
 enum {
     FILES_MAX = 100000,

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/json_write.h"
+#include "base/json_write.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/mem.h"

@@ -15,7 +15,7 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/model_settings.h"
-#include "engine/detok.h"
+#include "output/detok.h"
 #include "engine/sample.h"
 #include "engine/schedule.h"
 

@@ -16,9 +16,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "api/api.h"
-#include "api/record.h"
-#include "api/stats_compat.h"
+#include "serve/api.h"
+#include "admin/record.h"
+#include "admin/metrics_compat.h"
 #include "base/clock.h"
 #include "base/drill.h"
 #include "base/file.h"
@@ -30,7 +30,7 @@
 #include "engine/sample.h"
 #include "http/server.h"
 #include "models/pool.h"
-#include "prompt/neutral.h"
+#include "chat/neutral.h"
 #include "sched/memory.h"
 #include "version.h"
 

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "api/api.h"
+#include "serve/api.h"
 #include "base/arena.h"
 #include "cli/cli.h"
 #include "cli/serve.h"

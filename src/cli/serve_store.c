@@ -30,7 +30,7 @@
 #include "cli/serve.h"
 #include "engine/vet.h"
 #include "engine/worker_memory.h"
-#include "prompt/replay.h"
+#include "chat/replay.h"
 
 static const char turns_name[] = "replay.turns";
 

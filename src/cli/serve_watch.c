@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/api.h"
+#include "serve/api.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"

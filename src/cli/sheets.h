@@ -9,8 +9,8 @@
 #include "base/attr.h"
 #include "base/option.h"
 #include "cli/cli.h"
-#include "report/plot.h"
-#include "report/sheet.h"
+#include "lab/plot.h"
+#include "lab/sheet.h"
 
 struct buf;
 

@@ -14,8 +14,8 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "engine/engine.h"
-#include "prompt/template.h"
-#include "prompt/tokens.h"
+#include "chat/template.h"
+#include "chat/tokens.h"
 #include "sched/sched.h"
 
 struct model;

@@ -41,7 +41,7 @@
 #include "sched/ladder.h"
 #include "sched/memory.h"
 #include "sched/sched.h"
-#include "sched/text.h"
+#include "output/stop_text.h"
 #include "sched/watchdog.h"
 
 enum {

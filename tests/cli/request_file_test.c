@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/json_write.h"
+#include "base/json_write.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "cli/cli.h"

@@ -112,8 +112,8 @@ test_options_in_the_documentation_exist() {
 test_architecture_names_every_module() {
     for folder in "$top"/src/*/; do
         name=$(basename "$folder")
-        awk -v RS= -v name="**$name**" 'index($0, name) == 1' "$top/ARCHITECTURE.md" | grep -oE '`[a-z_0-9]+\*?`' | tr -d '`' >named
-        [ -s named ] || fail "$name has no paragraph"
+        awk -v name="### $name" '/^#/ { on = $0 == name } on && /^\| `/ { print }' "$top/ARCHITECTURE.md" | sed 's/^\(|[^|]*|\).*/\1/' | grep -oE '`[a-z_0-9]+\*?`' | tr -d '`' >named
+        [ -s named ] || fail "$name has no table"
         ls "$folder" | sed -n 's/\.[ch]$//p' | grep -v '_impl$' | sort -u >modules
         while read -r pattern; do
             grep -qE "^${pattern/\*/.*}$" modules || fail "$name has no $pattern"

@@ -3,7 +3,7 @@
  * kept, and nobody else notices (I95).
  *
  * A phase is seen in /slots, while the engine goes on; when it has passed before the client left, another prompt is tried. That a cancelled
- * generation ends with the very next step is shown where steps can be held: tests/api/call_test.c, tests/sched/sched_test.c.
+ * generation ends with the very next step is shown where steps can be held: tests/serve/call_test.c, tests/sched/sched_test.c.
  */
 #include <string.h>
 #include <sys/socket.h>

@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/json_write.h"
+#include "base/json_write.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"

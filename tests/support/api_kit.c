@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "prompt/neutral.h"
-#include "prompt/replay.h"
+#include "chat/neutral.h"
+#include "chat/replay.h"
 #include "support/models.h"
 #include "support/test.h"
 

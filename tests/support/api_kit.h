@@ -12,7 +12,7 @@
 #include <hearth/hearth.h>
 #include <yyjson.h>
 
-#include "api/api.h"
+#include "serve/api.h"
 #include "base/lock.h"
 #include "engine/engine_fake.h"
 #include "http/server.h"

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "prompt/json_scan.h"
+#include "base/json_scan.h"
 #include "support/test.h"
 
 const struct chat_fixture chat_fixtures[] = {

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/json_alc.h"
-#include "api/json_read.h"
-#include "api/json_write.h"
+#include "base/json_alc.h"
+#include "dialect/json_read.h"
+#include "base/json_write.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "support/test.h"

@@ -7,9 +7,9 @@
 #ifndef HEARTH_TESTS_SUPPORT_DIALECT_KIT_H
 #define HEARTH_TESTS_SUPPORT_DIALECT_KIT_H
 
-#include "api/answer.h"
-#include "api/error.h"
-#include "api/gen_request.h"
+#include "dialect/answer.h"
+#include "chat/error.h"
+#include "chat/gen_request.h"
 #include "base/buf.h"
 
 /* ---- requests ---- */

@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "base/mem.h"
-#include "prompt/jinja_unicode.h"
+#include "base/utf8.h"
 #include "support/test.h"
 
 enum {
@@ -104,7 +104,7 @@ static struct str read_word(struct language *l)
 static uint32_t read_char(struct language *l)
 {
     if (*l->at != '\\')
-        return jinja_utf8_next(&l->at, l->at + strnlen(l->at, 4));
+        return utf8_next(&l->at, l->at + strnlen(l->at, 4));
     char kind = l->at[1];
     l->at += 2;
     size_t digits = kind == 'x' ? 2 : kind == 'u' ? 4 : kind == 'U' ? 8 : 0;
@@ -349,7 +349,7 @@ static void generate_char(const struct item *item, uint64_t *seed, struct buf *o
                    ? (test_random_below(seed, 2) ? range.low : range.high)
                    : range.low + (uint32_t)test_random_below(seed, high - range.low + 1);
     } while (!in_ranges(item, code) || (code >= 0xD800 && code <= 0xDFFF));
-    buf_append(out, bytes, jinja_utf8_encode(code, bytes));
+    buf_append(out, bytes, utf8_encode(code, bytes));
 }
 
 static void generate_ways(struct language *l, const struct way *ways, uint64_t *seed, int depth,
@@ -476,7 +476,7 @@ bool language_matches(struct language *l, const char *root, struct str text)
     arena_init(&l->match_arena, (size_t)1 << 31);
     l->codes = take(&l->match_arena, (text.len + 1) * sizeof(*l->codes));
     for (l->codes_count = 0; at < end;)
-        l->codes[l->codes_count++] = jinja_utf8_next(&at, end);
+        l->codes[l->codes_count++] = utf8_next(&at, end);
     l->memo = take(&l->match_arena, l->count * sizeof(*l->memo));
     for (size_t i = 0; i < l->count; i++)
         l->memo[i] = take(&l->match_arena, (l->codes_count + 1) * sizeof(*l->memo[i]));

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "prompt/jinja_unicode.h"
+#include "base/utf8.h"
 #include "support/test.h"
 
 static bool type_is(yyjson_val *value, const char *type)
@@ -123,7 +123,7 @@ static bool valid_string(yyjson_val *schema, yyjson_val *value)
                *max = yyjson_obj_get(schema, "maxLength");
     yyjson_val *pattern = yyjson_obj_get(schema, "pattern");
     struct str text = {yyjson_get_str(value), yyjson_get_len(value)};
-    double len = (double)jinja_utf8_count(text);
+    double len = (double)utf8_count(text);
 
     return (!min || len >= yyjson_get_num(min)) && (!max || len <= yyjson_get_num(max)) &&
            (!pattern || pattern_matches(yyjson_get_str(pattern), text.ptr)) &&

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "prompt/output_event.h"
+#include "output/output_event.h"
 
 struct output_log {
     struct buf text;    /* finished lines */

@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <yyjson.h>
 
-#include "api/error.h"
-#include "api/gen_request.h"
+#include "chat/error.h"
+#include "chat/gen_request.h"
 
 enum { REQUEST_KIT_BYTES = 64 * 1024, REQUEST_KIT_LIMIT = 8 * 1024 * 1024 };
 

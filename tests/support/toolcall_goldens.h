@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "prompt/toolcall.h"
+#include "output/toolcall.h"
 
 struct toolcall_golden {
     enum toolcall_format format;

@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-#include "prompt/tokens.h"
+#include "chat/tokens.h"
 
 enum {
     TOY_SPECIALS_MAX = 32,

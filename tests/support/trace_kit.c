@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "support/test.h"
-#include "trace/read.h"
+#include "lab/trace_read.h"
 
 enum { BLOCK = 4, BLOCKS_MAX = 64, PATH_BYTES = 4096 };
 

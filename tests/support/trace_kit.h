@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "trace/cost.h"
-#include "trace/trace.h"
+#include "lab/trace_cost.h"
+#include "lab/trace.h"
 
 /* Full attention, with blocks so small that a sanitizer's shadow of their addresses is, too. */
 extern const struct cost trace_kit_full;

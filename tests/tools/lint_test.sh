@@ -111,7 +111,7 @@ test_folder_without_sources_is_an_error() {
 }
 
 test_includes_point_down() {
-    folders='base tier cache engine prompt http sched api models cli'
+    folders='base tier cache engine jinja http sched serve models cli'
     for folder in $folders; do
         put_clean "$folder/from"
         for to in $folders support; do printf '#include "%s/x.h"\n' "$to"; done | put "src/$folder/from.c"
@@ -129,11 +129,11 @@ base 2 3 4 5 6 7 8 9 10 11
 tier 3 4 5 6 7 8 9 10 11
 cache 5 6 7 8 9 10 11
 engine 2 5 6 7 8 9 10 11
-prompt 2 3 4 6 7 8 9 10 11
+jinja 2 3 4 6 7 8 9 10 11
 http 2 3 4 5 7 8 9 10 11
-sched 2 6 8 9 10 11
-api 2 3 10 11
-models 2 6 8 10 11
+sched 2 3 5 6 8 9 10 11
+serve 2 3 5 10 11
+models 2 5 6 8 10 11
 cli 11
 TABLE
     want=
@@ -404,12 +404,12 @@ test_source_needs_a_test() {
     echo 'int x;' | put src/base/none.c
     echo 'int x;' | put src/cli/shell.c
     echo ':' | put tests/cli/shell_test.sh
-    echo 'int x;' | put src/prompt/deep/a.c
-    echo 'int x;' | put tests/prompt/a_test.c
+    echo 'int x;' | put src/chat/deep/a.c
+    echo 'int x;' | put tests/chat/a_test.c
     : | put src/base/empty.c
-    expect 'src/base/none.c:1: test' 'src/prompt/deep/a.c:1: test' 'src/base/empty.c:1: test'
+    expect 'src/base/none.c:1: test' 'src/chat/deep/a.c:1: test' 'src/base/empty.c:1: test'
     printf 'no-test src/base/%s.c has a reason\n' none empty | put tools/lint.allow
-    echo 'int x;' | put tests/prompt/deep/a_test.c
+    echo 'int x;' | put tests/chat/deep/a_test.c
     expect
 }
 

@@ -1,0 +1,161 @@
+/*
+ * clear.c: forgetting on purpose: a tier, of all or of a model or a tenant.
+ *
+ *      {"tier": "device"|"ram"|"ssd"|"remote"|"all", "model", "tenant"} -> {"cleared": bytes, "device_tokens", "failed": [{"model", "message"}]}
+ *
+ * Tails go with their tier, and with "all" so do the sequences that schedulers keep on the device. One whose engine does not answer is named in
+ * `failed`, and the others are cleared all the same (keeps I39).
+ *
+ * On the thread for slow work: freeing many objects takes a while, and so does an engine that is in the middle of a batch.
+ */
+#include "admin/admin.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "models/pool.h"
+
+enum { ENGINE_MS = 5000 };
+
+/* Tiers as people name them; the device is not the cache's. */
+struct clear_tiers {
+    bool device, cache;
+    enum hearth_tier tier; /* of the cache; HEARTH_TIER_COUNT: all */
+    const char *name;
+};
+
+static enum err read_tiers(const struct json_reader *reader, struct clear_tiers *out)
+{
+    struct str name = STR_NONE;
+
+    *out = (struct clear_tiers){.device = true, .cache = true, .tier = HEARTH_TIER_COUNT, .name = "all"};
+    TRY(json_read_str(reader, "tier", &name));
+    if (name.len == 0 || str_eq(name, STR("all")))
+        return ERR_OK;
+    out->device = str_eq(name, STR("device"));
+    out->cache = !out->device;
+    out->name = "device";
+    if (out->device)
+        return ERR_OK;
+    for (int i = 0; i < HEARTH_TIER_COUNT; i++) {
+        out->tier = (enum hearth_tier)i;
+        out->name = hearth_tier_name(out->tier);
+        if (str_eq(name, str_from(out->name)))
+            return ERR_OK;
+    }
+    return json_read_error(reader, "tier", "must be \"device\", \"ram\", \"ssd\", \"remote\" or \"all\"");
+}
+
+/* ---- one after the other ---- */
+
+struct clearing {
+    struct hearth_cache *cache;
+    struct clear_tiers tiers;
+    struct json failed;
+    uint64_t bytes, device_tokens;
+};
+
+static void note_failure(struct clearing *clearing, struct str model, const char *message)
+{
+    json_open(&clearing->failed, '{');
+    json_key_str(&clearing->failed, "model", model);
+    json_key_text(&clearing->failed, "message", message);
+    json_close(&clearing->failed, '}');
+}
+
+/* Between two turns of its engine, also when nothing on the device is meant: an answer is out before its state is stored, and what was answered
+ * before the clearing is meant by it. */
+static void clear_model(struct clearing *clearing, struct model *model, struct hearth_space *space)
+{
+    struct sched *sched = model_sched(model);
+    struct errinfo info = {0};
+    uint64_t tokens = 0;
+    enum err err = clearing->tiers.device ? sched_forget(sched, space, ENGINE_MS, &tokens, &info)
+                                          : sched_wait_turn(sched, ENGINE_MS, &info);
+
+    if (err != ERR_OK)
+        note_failure(clearing, str_from(model_name(model)), info.text);
+    clearing->device_tokens += tokens;
+}
+
+static void clear_space(const struct admin_space *space, void *arg)
+{
+    struct clearing *clearing = arg;
+
+    clear_model(clearing, space->model, space->space);
+    if (clearing->cache && clearing->tiers.cache)
+        clearing->bytes += hearth_clear(clearing->cache, space->space, clearing->tiers.tier);
+}
+
+/* Everything, of models that are not loaded, too. */
+static void clear_all(struct clearing *clearing, struct api *api)
+{
+    struct api_error none = {0};
+    struct pool *pool = api_pool(api, &none);
+    struct model *model;
+
+    for (size_t i = 0; (model = pool_next(pool, &i));) {
+        clear_model(clearing, model, NULL);
+        pool_unpeek(pool, model);
+    }
+    if (clearing->cache && clearing->tiers.cache)
+        clearing->bytes += hearth_clear(clearing->cache, NULL, clearing->tiers.tier);
+}
+
+/* The spaces of loaded models that are meant. */
+static void clear_scope(struct clearing *clearing, struct api *api, const struct admin_scope *scope)
+{
+    struct api_error none = {0};
+    struct pool *pool = api_pool(api, &none);
+    struct pool_view view;
+
+    if (scope->model.len > 0 && pool_view(pool, pool_find(pool, scope->model, true), &view) &&
+        view.state != POOL_READY)
+        note_failure(clearing, scope->model, "It is not loaded, and what it left cannot be told from the rest: load it first.");
+    admin_each_space(api, scope, clear_space, clearing);
+}
+
+static void respond(struct call *call, const struct clearing *clearing)
+{
+    const struct buf *failed = clearing->failed.out;
+    struct buf body;
+    struct json json;
+
+    LOG_INFO(call->api->options.log, "api", "the cache was cleared", LOG_STR("tier", clearing->tiers.name),
+             LOG_STR("request", call->request_id), LOG_UINT("bytes", clearing->bytes));
+    buf_init(&body, ADMIN_BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_uint(&json, "cleared", clearing->bytes);
+    json_key_uint(&json, "device_tokens", clearing->device_tokens);
+    json_key(&json, "failed");
+    json_raw(&json, (struct str){buf_str(failed), failed->len});
+    json_close(&json, '}');
+    if (failed->err != ERR_OK)
+        body.err = failed->err;
+    admin_respond(call, &body);
+}
+
+void endpoint_cache_clear(struct call *call)
+{
+    struct api_error error = {0};
+    struct json_reader reader = admin_reader(call, &error);
+    struct clearing clearing = {.cache = call->api->options.cache};
+    struct admin_scope scope;
+    struct buf failed;
+
+    if (read_tiers(&reader, &clearing.tiers) != ERR_OK || admin_read_scope(&reader, call->api, &scope) != ERR_OK) {
+        call_fail(call, &error);
+        return;
+    }
+    buf_init(&failed, ADMIN_BODY_BYTES_MAX);
+    clearing.failed = json_to(&failed);
+    json_open(&clearing.failed, '[');
+    if (scope.model.len > 0 || scope.has_tenant)
+        clear_scope(&clearing, call->api, &scope);
+    else
+        clear_all(&clearing, call->api);
+    json_close(&clearing.failed, ']');
+    respond(call, &clearing);
+    buf_fini(&failed);
+}

@@ -1,0 +1,178 @@
+/*
+ * files.c: what is held, to a folder and back.
+ *
+ *      POST /admin/cache/export {"path", "key" | "model"} -> {"objects", "bytes", "refused"}
+ *      POST /admin/cache/import {"path"}                  -> {"objects", "bytes", "held", "refused"}
+ *
+ * Paths are names of folders right below --admin-files; without that option both are off. A name has no slash and begins with no dot, and
+ * what it names is no link: whoever has the admin key gets at this one folder, not at the machine.
+ *
+ * On the thread for slow work: it reads and writes as much as the cache has.
+ */
+#include "admin/admin.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/log.h"
+
+enum { NAME_BYTES_MAX = 128, PATH_BYTES_MAX = 4096 };
+
+static bool is_name(struct str name)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+    if (name.len == 0 || name.len > NAME_BYTES_MAX || name.ptr[0] == '.')
+        return false;
+    for (size_t i = 0; i < name.len; i++)
+        if (!memchr(allowed, name.ptr[i], sizeof(allowed) - 1))
+            return false;
+    return true;
+}
+
+/* A folder, or (`fresh`) nothing yet. */
+static enum err check_place(const struct api_options *options, const char *path, bool fresh)
+{
+    struct stat st;
+    enum err err = file_stat_at(options->admin_fs, AT_FDCWD, path, &st, NULL);
+
+    if (err == ERR_NOT_FOUND && fresh)
+        return ERR_OK;
+    return err == ERR_OK && !S_ISDIR(st.st_mode) ? ERR_DENIED : err;
+}
+
+/* "path", below the folder that is allowed. */
+static enum err read_path(struct call *call, bool fresh, char path[PATH_BYTES_MAX], struct api_error *error)
+{
+    const struct api_options *options = &call->api->options;
+    struct json_reader reader = admin_reader(call, error);
+    struct str name = STR_NONE;
+
+    if (!options->admin_files)
+        return api_error_set(error, API_ERROR_PERMISSION, NULL, "Files are off: start the server with --admin-files DIR.");
+    TRY(json_read_str(&reader, "path", &name));
+    if (!is_name(name))
+        return json_read_error(&reader, "path", "must be the name of a folder below --admin-files: letters, digits, '.', '_', '-'");
+    snprintf(path, PATH_BYTES_MAX, "%s/" STR_FMT, options->admin_files, STR_ARG(name));
+    if (check_place(options, path, fresh) != ERR_OK)
+        return json_read_error(&reader, "path", fresh ? "is no folder" : "is no folder that is there");
+    return ERR_OK;
+}
+
+static void respond(struct call *call, const struct hearth_moved *moved, bool import)
+{
+    struct buf body;
+    struct json json;
+
+    LOG_INFO(call->api->options.log, "api", import ? "imported" : "exported", LOG_STR("request", call->request_id),
+             LOG_UINT("objects", moved->objects), LOG_UINT("bytes", moved->bytes), LOG_UINT("refused", moved->refused));
+    buf_init(&body, ADMIN_BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_uint(&json, "objects", moved->objects);
+    json_key_uint(&json, "bytes", moved->bytes);
+    if (import)
+        json_key_uint(&json, "held", moved->held);
+    json_key_uint(&json, "refused", moved->refused);
+    json_close(&json, '}');
+    admin_respond(call, &body);
+}
+
+/* What the cache said in words is for the log: it has paths of the machine. */
+static void fail(struct call *call, int failed, const char *message)
+{
+    LOG_WARN(call->api->options.log, "api", "files of the cache", LOG_STR("request", call->request_id), LOG_STR("reason", message));
+    admin_fail_cache(call, failed, "path");
+}
+
+struct export {
+    struct call *call;
+    struct hearth_folder_options options;
+    struct hearth_moved moved;
+    int failed;
+    char message[HEARTH_MESSAGE_BYTES];
+};
+
+static void add(struct hearth_moved *sum, const struct hearth_moved *one)
+{
+    sum->objects += one->objects;
+    sum->bytes += one->bytes;
+    sum->refused += one->refused;
+}
+
+static void export_space(const struct admin_space *space, void *arg)
+{
+    struct export *export = arg;
+    struct hearth_moved moved = {0};
+
+    if (export->failed != HEARTH_OK)
+        return;
+    export->options.space = space ? space->space : NULL;
+    export->failed = hearth_export(export->call->api->options.cache, &export->options, &moved, export->message);
+    add(&export->moved, &moved);
+}
+
+static enum err read_what(const struct json_reader *reader, struct str *key, unsigned char bytes[HEARTH_KEY_BYTES])
+{
+    TRY(json_read_str(reader, "key", key));
+    if (key->len > 0 && admin_read_key(*key, bytes) != ERR_OK)
+        return json_read_error(reader, "key", "must have 64 hex digits");
+    return ERR_OK;
+}
+
+void endpoint_cache_export(struct call *call)
+{
+    struct api_error error = {0};
+    struct json_reader reader = admin_reader(call, &error);
+    struct export export = {.call = call};
+    unsigned char key[HEARTH_KEY_BYTES];
+    char path[PATH_BYTES_MAX];
+    struct admin_scope scope;
+    struct str text = STR_NONE;
+
+    if (!admin_cache(call))
+        return;
+    if (read_path(call, true, path, &error) != ERR_OK || read_what(&reader, &text, key) != ERR_OK ||
+        admin_read_scope(&reader, call->api, &scope) != ERR_OK) {
+        call_fail(call, &error);
+        return;
+    }
+    export.options = (struct hearth_folder_options){
+        .struct_size = sizeof(export.options),
+        .path = path,
+        .key = text.len > 0 ? key : NULL,
+        .seal_key = call->api->options.admin_seal_key,
+    };
+    if (scope.model.len > 0 || scope.has_tenant)
+        admin_each_space(call->api, &scope, export_space, &export);
+    else
+        export_space(NULL, &export);
+    if (export.failed == HEARTH_OK)
+        respond(call, &export.moved, false);
+    else
+        fail(call, export.failed, export.message);
+}
+
+void endpoint_cache_import(struct call *call)
+{
+    struct api_error error = {0};
+    struct hearth_folder_options options = {.struct_size = sizeof(options), .seal_key = call->api->options.admin_seal_key};
+    struct hearth_moved moved = {0};
+    char path[PATH_BYTES_MAX], message[HEARTH_MESSAGE_BYTES] = "";
+
+    if (!admin_cache(call))
+        return;
+    if (read_path(call, false, path, &error) != ERR_OK) {
+        call_fail(call, &error);
+        return;
+    }
+    options.path = path;
+    int failed = hearth_import(call->api->options.cache, &options, &moved, message);
+    if (failed == HEARTH_OK)
+        respond(call, &moved, true);
+    else
+        fail(call, failed, message);
+}

@@ -1,0 +1,229 @@
+/*
+ * live.c: what runs right now: the models with what they can do, and the requests of everybody with how far they are.
+ *
+ * On the loop thread, as /slots is: schedulers publish what they do, and nobody is asked while he computes. Unlike /slots this is the
+ * administrator's view: all tenants, by name; never what they asked.
+ */
+#include "serve/api_impl.h"
+
+#include <hearth/hearth.h>
+
+#include <string.h>
+
+#include "base/json_write.h"
+#include "admin/monitor.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "models/pool.h"
+
+enum { BODY_BYTES_MAX = 16 * 1024 * 1024, VIEWS_MAX = 1024 };
+
+#define NOT_POSSIBLE "N/A (see log)" /* keeps I48: not "off", which someone chose, and not a zero */
+
+/* ---- models ---- */
+
+static const char *reuse_of(const struct model *model)
+{
+    switch (model_cache(model)) {
+    case MODEL_CACHE_ON:
+        return "ok";
+    case MODEL_CACHE_OFF:
+        return "off";
+    default:
+        return NOT_POSSIBLE;
+    }
+}
+
+/* What the self-test and the template allow. */
+static void write_features(struct json *json, const struct model *model)
+{
+    const struct engine_facts *facts = model_facts(model);
+    const struct chat_caps *caps = chat_template_caps(model_template(model));
+
+    json_key(json, "features");
+    json_open(json, '{');
+    json_key_text(json, "reuse", reuse_of(model));
+    json_key_text(json, "partial_reuse", facts->slicing == ENGINE_SLICING_ROWS ? "ok" : NOT_POSSIBLE);
+    json_key_text(json, "exact", facts->exact ? "ok" : "no");
+    json_key_text(json, "tools", caps->tools ? "ok" : "no");
+    json_key_text(json, "thinking", caps->thinking ? "ok" : "no");
+    json_close(json, '}');
+}
+
+static void write_kinds(struct json *json, kind_set kinds)
+{
+    json_key(json, "kinds");
+    json_open(json, '[');
+    for (int kind = 0; kind < KIND_COUNT; kind++)
+        if (kinds & KIND_BIT(kind))
+            json_text(json, kind_name((enum kind)kind));
+    json_close(json, ']');
+}
+
+/* What only a loaded model knows. */
+static void write_loaded(struct json *json, struct model *model)
+{
+    struct sched_stats stats;
+
+    sched_get_stats(model_sched(model), &stats);
+    write_kinds(json, model_facts(model)->kinds);
+    write_features(json, model);
+    json_key_uint(json, "context", model_facts(model)->context);
+    json_key_text(json, "architecture", model_facts(model)->architecture);
+    json_key_uint(json, "requests", stats.submitted);
+    json_key_uint(json, "active", stats.active);
+    json_key_uint(json, "queued", stats.queued);
+    json_key_float(json, "prefill_tokens_per_s",
+                   stats.prefill_ns > 0 ? (double)stats.tokens_computed * 1e9 / (double)stats.prefill_ns : 0);
+    json_key_float(json, "decode_tokens_per_s",
+                   stats.decode_ns > 0 ? (double)stats.tokens_generated * 1e9 / (double)stats.decode_ns : 0);
+}
+
+static void write_model(struct json *json, struct pool *pool, size_t index)
+{
+    struct pool_view view;
+    struct model *model;
+
+    if (!pool_view(pool, index, &view))
+        return;
+    model = pool_peek(pool, index);
+    json_open(json, '{');
+    json_key_text(json, "id", view.name);
+    json_key_text(json, "state", pool_state_name(view.state));
+    json_key_float(json, "progress", view.state == POOL_LOADING ? (double)view.progress : view.state == POOL_READY);
+    json_key_text(json, "error", view.state == POOL_FAILED ? err_sentence(view.error.code) : NULL);
+    json_key_bool(json, "default", view.is_default);
+    json_key_uint(json, "bytes", view.file_bytes);
+    json_key_uint(json, "memory_bytes", view.bytes);
+    json_key_float(json, "ttl_s", (double)view.ttl_ns / (double)NS_PER_S);
+    json_key_float(json, "idle_s", (double)view.idle_ns / (double)NS_PER_S);
+    json_key_bool(json, "pinned", view.pinned);
+    json_key_uint(json, "uses", view.uses);
+    json_key_uint(json, "waiting", view.waits);
+    json_key_uint(json, "loads", view.loads);
+    json_key_float(json, "load_s", view.load_s);
+    if (model) {
+        write_loaded(json, model);
+        pool_unpeek(pool, model);
+    }
+    json_close(json, '}');
+}
+
+void endpoint_admin_models(const struct visit *visit)
+{
+    struct pool *pool = visit_pool(visit);
+    struct buf body;
+    struct json json;
+
+    if (!pool)
+        return;
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key(&json, "models");
+    json_open(&json, '[');
+    for (size_t i = 0; i < pool_count(pool); i++)
+        write_model(&json, pool, i);
+    json_close(&json, ']');
+    json_close(&json, '}');
+    visit_respond(visit, &body);
+}
+
+/* ---- requests ---- */
+
+/* The part of a prompt that had to be computed and is, so far. */
+static uint32_t computed_so_far(const struct sched_view *view)
+{
+    const struct gen_usage *usage = &view->usage;
+    uint32_t reused = usage->device + usage->ram + usage->ssd + usage->remote;
+
+    return view->phase < GEN_PREFILL ? 0 : view->done - MIN(reused, view->done);
+}
+
+static double per_s(uint64_t count, uint64_t ns)
+{
+    return ns > 0 ? (double)count * (double)NS_PER_S / (double)ns : 0;
+}
+
+/* Of what it does now: prefill, or decoding. */
+static double speed_of(const struct sched_view *view)
+{
+    if (view->phase == GEN_PREFILL)
+        return per_s(computed_so_far(view), view->prefill_ns);
+    return view->phase == GEN_DECODE ? per_s(view->usage.generated, view->decode_ns) : 0;
+}
+
+/* Until its first token, at the speed so far; unknown before something was computed, and for the length of an answer always. */
+static void write_eta(struct json *json, const struct sched_view *view)
+{
+    double speed = speed_of(view);
+
+    json_key(json, "eta_s");
+    if (view->phase == GEN_PREFILL && speed > 0)
+        json_float(json, (double)(view->usage.prompt - MIN(view->done, view->usage.prompt)) / speed);
+    else
+        json_null(json);
+}
+
+static void write_request(struct json *json, const struct sched_view *view, const struct api_caller *caller,
+                          const char *model)
+{
+    const struct gen_usage *usage = &view->usage;
+
+    json_open(json, '{');
+    json_key_text(json, "id", caller->request_id);
+    json_key_text(json, "model", model);
+    json_key_text(json, "tenant", caller->who);
+    json_key_text(json, "phase", gen_phase_name(view->phase));
+    json_key_uint(json, "prompt_tokens", usage->prompt);
+    json_key_uint(json, "prompt_done", MIN(view->done, usage->prompt));
+    json_key_uint(json, "cached_tokens", usage->device + usage->ram + usage->ssd + usage->remote);
+    json_key_uint(json, "computed_tokens", MIN(computed_so_far(view), usage->prompt));
+    json_key_uint(json, "generated_tokens", usage->generated);
+    json_key_float(json, "tokens_per_s", speed_of(view));
+    write_eta(json, view);
+    json_key_float(json, "age_s", (double)view->age_ns / (double)NS_PER_S);
+    recent_write_tokens(json, usage);
+    json_close(json, '}');
+}
+
+static void write_requests(struct json *json, struct api *api, struct model *model, struct sched_view *views)
+{
+    size_t count = MIN(sched_views(model_sched(model), views, VIEWS_MAX), VIEWS_MAX);
+
+    for (size_t i = 0; i < count; i++) {
+        struct api_caller caller = {0};
+
+        /* One that is over but for its last bytes is not shown: its scheduler has not noticed yet. */
+        if (api_gen_caller(api, views[i].id, &caller))
+            write_request(json, &views[i], &caller, model_name(model));
+    }
+}
+
+void endpoint_admin_requests(const struct visit *visit)
+{
+    struct pool *pool = visit_pool(visit);
+    struct sched_view *views;
+    struct model *model;
+    struct buf body;
+    struct json json;
+
+    if (!pool)
+        return;
+    views = mem_alloc_array(VIEWS_MAX, sizeof(*views));
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key(&json, "requests");
+    json_open(&json, '[');
+    for (size_t i = 0; (model = pool_next(pool, &i));) {
+        write_requests(&json, visit->api, model, views);
+        pool_unpeek(pool, model);
+    }
+    json_close(&json, ']');
+    json_key(&json, "recent");
+    monitor_write_recent(visit->api->monitor, &json);
+    json_close(&json, '}');
+    mem_free(views);
+    visit_respond(visit, &body);
+}

@@ -1,0 +1,73 @@
+/*
+ * metrics.h: the numbers of the API, and those of scheduler and cache as text for Prometheus.
+ *
+ * Threads: any.
+ */
+#ifndef HEARTH_ADMIN_METRICS_H
+#define HEARTH_ADMIN_METRICS_H
+
+#include <hearth/hearth.h>
+
+#include <stdbool.h>
+
+#include "chat/error.h"
+#include "base/buf.h"
+#include "base/metric.h"
+#include "sched/gen.h"
+#include "sched/memory.h"
+#include "sched/sched.h"
+
+enum stats_id {
+    STATS_CALLS,     /* label: enum api_error_kind; those that were answered */
+    STATS_GONE,      /* clients that left before their answer */
+    STATS_DENIED,    /* keys missing or wrong */
+    STATS_SECONDS,   /* histogram: from the first byte to the last */
+    STATS_TTFT,      /* histogram; label: whether anything was reused */
+    STATS_PHASE,     /* histogram; label: enum stats_phase */
+    STATS_RESTORE,   /* histogram; label: what a restore consists of */
+    STATS_TOKEN,     /* histogram: between two tokens of an answer, its mean */
+    STATS_PROMPT,    /* label: enum stats_source */
+    STATS_GENERATED,
+    STATS_LENGTH,    /* histogram; label: enum stats_length */
+    STATS_ENDS,      /* label: enum gen_end */
+    STATS_ACTIVE,    /* gauge: calls on their way */
+    STATS_QUEUED,    /* gauge: of them, waiting for a worker */
+    STATS_COUNT
+};
+
+/* Parts of a generation's time. */
+enum stats_phase {
+    STATS_PHASE_QUEUE,
+    STATS_PHASE_LOOKUP,
+    STATS_PHASE_RESTORE,
+    STATS_PHASE_PREFILL,
+    STATS_PHASE_DECODE,
+    STATS_PHASE_COUNT
+};
+
+enum stats_length { STATS_LENGTH_PROMPT, STATS_LENGTH_GENERATED, STATS_LENGTH_COUNT };
+
+struct metric_set *stats_create(void); /* freed with metric_set_destroy */
+
+/* A call that is over. */
+struct stats_call {
+    enum api_error_kind kind;
+    bool gone;
+    bool hit;               /* something of its prompt was reused */
+    double seconds, ttft_s; /* 0: never happened */
+};
+
+void stats_count_call(struct metric_set *set, const struct stats_call *call);
+
+/* The tokens of one generation: the same numbers that the client is told (keeps I8, I99); and its times. */
+void stats_count_result(struct metric_set *set, const struct gen_result *result);
+
+/* Appends what the program is, as a number that is always 1. */
+void stats_write_build(const char *version, const char *commit, struct buf *out);
+
+/* Appends what a scheduler and a cache have counted. */
+void stats_write_sched(const struct sched_stats *stats, struct buf *out);
+void stats_write_cache(const struct hearth_stats *stats, struct buf *out);
+void stats_write_memory(const struct memory_view *view, struct buf *out);
+
+#endif

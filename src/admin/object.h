@@ -1,0 +1,62 @@
+/*
+ * object.h: one object of the cache as /admin shows it, and pages of them.
+ *
+ * Pages are in the order of keys, which nobody's use or store changes: whoever follows `next` sees every object that stays, once. A page keeps
+ * the smallest ones behind the cursor while all that is held goes by, so that its memory does not depend on how much that is.
+ *
+ * Owner: the caller; not thread-safe.
+ */
+#ifndef HEARTH_ADMIN_OBJECT_H
+#define HEARTH_ADMIN_OBJECT_H
+
+#include <hearth/hearth.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "admin/admin.h"
+#include "base/json_write.h"
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+
+/* A copy: what is shown is good for a moment only. */
+struct admin_object {
+    struct hearth_held held; /* its pointers are to what follows */
+    unsigned char space[HEARTH_KEY_BYTES], key[HEARTH_KEY_BYTES], parent[HEARTH_KEY_BYTES];
+    char tenant[ADMIN_TENANT_BYTES];
+};
+
+void admin_object_copy(struct admin_object *object, const struct hearth_held *held);
+/* With its pointers set; good until it moves. */
+const struct hearth_held *admin_object_held(struct admin_object *object);
+
+/* "rows", "sliding", "snapshot". */
+const char *admin_object_kind(enum hearth_object_kind kind);
+/* "system", "user", "assistant": what it is a part of. */
+const char *admin_object_role(enum hearth_entry entry);
+
+/* Its fields, into an open object. */
+void admin_object_write(struct json *json, const struct hearth_held *held, const char *model);
+/* "tiers":["ram","ssd"], into an open object. */
+void admin_object_write_tiers(struct json *json, uint32_t tiers);
+
+/* ---- pages ---- */
+
+enum { ADMIN_PAGE_MAX = 1000, ADMIN_CURSOR_BYTES = 96 };
+
+struct admin_page {
+    struct admin_object *objects; /* ascending */
+    size_t count, limit;
+    struct admin_object after; /* all are behind it */
+    bool has_after, more;
+};
+
+/* ERR_INVALID: the cursor is none of ours. `limit` is 1 ... ADMIN_PAGE_MAX. */
+enum err admin_page_init(struct admin_page *page, size_t limit, struct str cursor) NODISCARD;
+void admin_page_fini(struct admin_page *page);
+void admin_page_offer(struct admin_page *page, const struct hearth_held *held);
+/* The cursor of the next page; false: there is none. */
+bool admin_page_next(const struct admin_page *page, char cursor[ADMIN_CURSOR_BYTES]);
+
+#endif

@@ -1,0 +1,288 @@
+/*
+ * probe.c: what would happen to a prompt, without doing it; and doing it without an answer.
+ *
+ *      POST /admin/cache/probe   prompt [, "against": prompt] -> where each block of it is, how much would be reused, why not more, and the first
+ *                                token that differs, in context
+ *      POST /admin/cache/warm    prompt -> computed and kept, as a request would do
+ *
+ * A probe counts as no use, of the cache or of what stands on the device. The text around a difference is what the caller sent himself; what is
+ * held is never shown.
+ */
+#include "admin/admin.h"
+
+#include <stdio.h>
+
+#include "admin/prompt.h"
+#include "serve/log_line.h"
+#include "base/mem.h"
+
+enum { BLOCKS_MAX = 4096, DEVICE_MS = 1000, CONTEXT_TOKENS = 12, TEXT_BYTES_MAX = 64 * 1024 };
+
+/* What is known of a prompt that nobody has sent yet. */
+struct probe {
+    struct call *call;
+    struct hearth_probe cache;
+    struct hearth_block *blocks; /* BLOCKS_MAX */
+    size_t blocks_count;
+    struct sched_device device;
+    bool device_known; /* its engine answered */
+    uint32_t reused;   /* of either, whichever would be taken */
+    bool from_device;
+    bool differs;      /* `difference` is where, `other` what stands there instead */
+    size_t difference;
+    struct prepared other;
+    bool compared;
+};
+
+static uint32_t count_of(const struct probe *probe)
+{
+    return (uint32_t)MIN(probe->call->prepared.prompt.count, UINT32_MAX);
+}
+
+/* ---- asking ---- */
+
+static void ask_cache(struct probe *probe, struct hearth_space *space)
+{
+    const struct token_prompt *prompt = &probe->call->prepared.prompt;
+
+    probe->cache = (struct hearth_probe){.struct_size = sizeof(probe->cache), .reason = HEARTH_REASON_DISABLED};
+    if (space && hearth_probe(space, prompt->tokens, prompt->count, &probe->cache, probe->blocks, BLOCKS_MAX) == HEARTH_OK)
+        probe->blocks_count = MIN(probe->cache.blocks_count, BLOCKS_MAX);
+}
+
+/* An engine that is busy for long is left in peace: then nothing is said of the device. */
+static void ask_device(struct probe *probe, struct hearth_space *space)
+{
+    struct call *call = probe->call;
+    struct sched_prompt prompt = {space, call->who, call->prepared.prompt.tokens, count_of(probe)};
+    struct errinfo info = {0};
+
+    probe->device_known =
+        sched_probe(model_sched(call->model), &prompt, DEVICE_MS, &probe->device, &info) == ERR_OK;
+}
+
+/* The scheduler takes from the device what the cache has not more of. */
+static void decide(struct probe *probe)
+{
+    probe->from_device = probe->device.length > 0 && probe->device.length >= probe->cache.boundary;
+    probe->reused = probe->from_device ? probe->device.length : probe->cache.boundary;
+    probe->difference = MAX(probe->cache.first_difference, probe->device.shared);
+    probe->differs = probe->difference < count_of(probe);
+}
+
+static void look(struct probe *probe)
+{
+    struct hearth_space *space = call_space(probe->call);
+
+    probe->blocks = mem_alloc_array(BLOCKS_MAX, sizeof(*probe->blocks));
+    ask_cache(probe, space);
+    ask_device(probe, space);
+    decide(probe);
+}
+
+/* ---- comparing with a second prompt ---- */
+
+static enum err prepare_other(struct probe *probe, struct gen_request *request, yyjson_val *against, struct api_error *error)
+{
+    struct api *api = probe->call->api;
+    struct prepare_tools tools = {
+        .model = probe->call->model,
+        .neutral = api->options.neutral,
+        .replay = api->options.replay,
+        .replay_keep = api->options.replay_keep,
+        .tenant = probe->call->tenant,
+        .now_s = api_local_time(api),
+    };
+    enum err err = admin_prompt_parse(request, against, error);
+
+    if (err == ERR_OK)
+        return prepare(&probe->other, request, &tools, error);
+    api_error_from(error, err, NULL);
+    return err;
+}
+
+static void find_difference(struct probe *probe)
+{
+    const struct token_prompt *a = &probe->call->prepared.prompt, *b = &probe->other.prompt;
+    size_t at = 0;
+
+    while (at < a->count && at < b->count && a->tokens[at] == b->tokens[at])
+        at++;
+    probe->compared = true;
+    probe->difference = at;
+    probe->differs = at < a->count || at < b->count;
+}
+
+/* ---- answering ---- */
+
+static void write_would(struct json *json, const struct probe *probe)
+{
+    const uint32_t *tiers = probe->cache.tokens_by_tier;
+    bool device = probe->from_device;
+
+    json_key(json, "would");
+    json_open(json, '{');
+    json_key_uint(json, "device", device ? probe->reused : 0);
+    json_key_uint(json, "ram", device ? 0 : tiers[HEARTH_TIER_RAM]);
+    json_key_uint(json, "ssd", device ? 0 : tiers[HEARTH_TIER_SSD]);
+    json_key_uint(json, "remote", device ? 0 : tiers[HEARTH_TIER_REMOTE]);
+    json_key_uint(json, "computed", count_of(probe) - probe->reused);
+    json_close(json, '}');
+}
+
+/* As the request's own line would say it. */
+static void write_reason(struct json *json, const struct probe *probe)
+{
+    enum hearth_match match = probe->cache.match;
+    enum hearth_reason reason = probe->cache.reason;
+
+    if (probe->from_device && probe->device.shared >= count_of(probe) - 1) {
+        match = HEARTH_MATCH_SUPERSEQUENCE;
+        reason = HEARTH_REASON_NONE;
+    } else if (probe->from_device) {
+        match = probe->device.ends ? HEARTH_MATCH_PREFIX : HEARTH_MATCH_LCP;
+        reason = probe->device.ends ? HEARTH_REASON_SHORT : HEARTH_REASON_DIVERGED;
+    }
+    json_key_text(json, "reason", hearth_reason_name(reason));
+    json_key_text(json, "match", hearth_match_name(match));
+}
+
+static void write_block(struct json *json, uint32_t begin, uint32_t end, const char *tier, const unsigned char *key)
+{
+    json_open(json, '{');
+    json_key_uint(json, "begin", begin);
+    json_key_uint(json, "end", end);
+    json_key_text(json, "tier", tier);
+    if (key)
+        admin_write_key(json, "key", key);
+    else
+        json_key_null(json, "key");
+    json_close(json, '}');
+}
+
+/* The whole prompt in order: what the cache knows, what only the device has, what nobody has. */
+static void write_blocks(struct json *json, const struct probe *probe)
+{
+    uint32_t at = 0, device = probe->from_device ? probe->device.length : 0;
+
+    json_key(json, "blocks");
+    json_open(json, '[');
+    for (size_t i = 0; i < probe->blocks_count; i++) {
+        const struct hearth_block *block = &probe->blocks[i];
+        const char *tier = block->tier < HEARTH_TIER_COUNT ? hearth_tier_name(block->tier) : "none";
+
+        write_block(json, block->begin, block->end, block->end <= device ? "device" : tier, block->key);
+        at = block->end;
+    }
+    if (at < device) {
+        write_block(json, at, device, "device", NULL);
+        at = device;
+    }
+    if (at < count_of(probe))
+        write_block(json, at, count_of(probe), "none", NULL);
+    json_close(json, ']');
+}
+
+static void write_context(struct json *json, const char *name, const struct probe *probe, const struct token_prompt *prompt)
+{
+    size_t at = probe->difference, begin = at - MIN(at, CONTEXT_TOKENS);
+    struct buf text;
+
+    buf_init(&text, TEXT_BYTES_MAX);
+    admin_prompt_text(probe->call->model, prompt, begin, at + CONTEXT_TOKENS, &text);
+    json_key_str(json, name, (struct str){buf_str(&text), text.len});
+    buf_fini(&text);
+}
+
+static void write_message(struct json *json, const struct probe *probe)
+{
+    const struct prepared *prepared = &probe->call->prepared;
+    struct gen_mark message;
+    char text[32];
+
+    json_key(json, "message");
+    if (report_message_at(prepared->marks, prepared->marks_count, (uint32_t)probe->difference, &message)) {
+        snprintf(text, sizeof(text), "%s[%u]", report_role_name(message.role), message.message);
+        json_text(json, text);
+    } else {
+        json_null(json);
+    }
+}
+
+static void write_difference(struct json *json, const struct probe *probe)
+{
+    json_key(json, "first_difference");
+    if (!probe->differs) {
+        json_null(json);
+        return;
+    }
+    json_open(json, '{');
+    json_key_uint(json, "token", probe->difference);
+    write_message(json, probe);
+    if (probe->compared)
+        write_context(json, "have", probe, &probe->other.prompt);
+    else
+        json_key_null(json, "have"); /* other people's text, or our own from another time */
+    write_context(json, "want", probe, &probe->call->prepared.prompt);
+    json_close(json, '}');
+}
+
+static void respond(struct probe *probe)
+{
+    struct buf body;
+    struct json json;
+
+    buf_init(&body, ADMIN_BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_uint(&json, "prompt_tokens", count_of(probe));
+    write_would(&json, probe);
+    json_key_bool(&json, "device_known", probe->device_known);
+    json_key_uint(&json, "boundary", probe->reused);
+    json_key_uint(&json, "matched", MAX(probe->cache.matched, probe->device.shared));
+    write_reason(&json, probe);
+    write_blocks(&json, probe);
+    json_key_uint(&json, "blocks_left_out", probe->cache.blocks_count - probe->blocks_count);
+    if (probe->compared)
+        json_key_uint(&json, "against_tokens", probe->other.prompt.count);
+    write_difference(&json, probe);
+    json_close(&json, '}');
+    admin_respond(probe->call, &body);
+}
+
+void endpoint_cache_probe(struct call *call)
+{
+    struct api_error error = {0};
+    struct json_reader reader = admin_reader(call, &error);
+    struct probe probe = {.call = call};
+    struct gen_request request;
+    yyjson_val *against = NULL;
+    bool good;
+
+    gen_request_init(&request, call->api->options.request_bytes_max, &call->api->sample);
+    good = admin_prompt_take_tenant(call, &error) == ERR_OK &&
+           json_read_object(&reader, "against", &against) == ERR_OK && call_prepare(call, &error);
+    if (good && against)
+        good = prepare_other(&probe, &request, against, &error) == ERR_OK;
+    if (good) {
+        look(&probe);
+        if (against)
+            find_difference(&probe);
+        respond(&probe);
+    } else {
+        call_fail(call, &error);
+    }
+    prepare_fini(&probe.other);
+    gen_request_fini(&request);
+    mem_free(probe.blocks);
+}
+
+void endpoint_cache_warm(struct call *call)
+{
+    struct api_error error = {0};
+
+    if (admin_prompt_take_tenant(call, &error) != ERR_OK)
+        call_fail(call, &error);
+    else
+        call_generate(call);
+}

@@ -1,0 +1,141 @@
+/*
+ * prompt.c: see the header.
+ */
+#include "admin/prompt.h"
+
+#include <stdio.h>
+
+#include "admin/recent.h"
+
+enum { PIECE_BYTES_MAX = 256 };
+
+/* ---- reading ---- */
+
+static const struct {
+    const char *name;
+    const struct dialect *dialect;
+} dialects[] = {
+    {"chat", &dialect_openai_chat},
+    {"completions", &dialect_openai_completions},
+    {"messages", &dialect_anthropic_messages},
+    {"responses", &dialect_openai_responses},
+};
+
+static enum err choose(const struct json_reader *reader, const struct dialect **dialect)
+{
+    struct str name = STR_NONE;
+
+    TRY(json_read_str(reader, "dialect", &name));
+    *dialect = json_read_get(reader, "messages") ? &dialect_openai_chat : &dialect_openai_completions;
+    if (name.len == 0)
+        return ERR_OK;
+    for (size_t i = 0; i < COUNT_OF(dialects); i++) {
+        *dialect = dialects[i].dialect;
+        if (str_eq(name, str_from(dialects[i].name)))
+            return ERR_OK;
+    }
+    return json_read_error(reader, "dialect", "must be \"chat\", \"completions\", \"messages\" or \"responses\"");
+}
+
+static enum err read_tokens(struct gen_request *request, const struct json_reader *reader)
+{
+    yyjson_val *list = NULL, *value;
+    size_t i, count;
+    int32_t *tokens;
+
+    TRY(json_read_array(reader, "tokens", &list));
+    tokens = arena_alloc_array(&request->arena, yyjson_arr_size(list) + 1, sizeof(*tokens));
+    if (!tokens)
+        return request->arena.err;
+    yyjson_arr_foreach(list, i, count, value)
+    {
+        if (!yyjson_is_uint(value) || yyjson_get_uint(value) > INT32_MAX)
+            return json_read_error(reader, "tokens", "must have ids of tokens only");
+        tokens[i] = (int32_t)yyjson_get_uint(value);
+    }
+    request->source = GEN_SOURCE_TOKENS;
+    request->prompt_tokens = tokens;
+    request->prompt_tokens_count = count;
+    return json_read_str(reader, "model", &request->model);
+}
+
+enum err admin_prompt_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
+{
+    struct json_reader reader = {root, NULL, error};
+    const struct dialect *dialect;
+
+    if (json_read_get(&reader, "tokens"))
+        return read_tokens(request, &reader);
+    TRY(choose(&reader, &dialect));
+    if (!json_read_get(&reader, "messages") && !json_read_get(&reader, "prompt") && !json_read_get(&reader, "input"))
+        return json_read_error(&reader, "messages", "is missing: give 'messages', 'prompt' or 'tokens'");
+    return dialect->parse(request, root, error);
+}
+
+static enum err parse_prompt(struct gen_request *request, yyjson_val *root, struct api_error *error)
+{
+    struct json_reader reader = {root, NULL, error};
+
+    request->no_model = json_read_get(&reader, "key") != NULL;
+    return request->no_model ? ERR_OK : admin_prompt_parse(request, root, error);
+}
+
+/* One token is sampled, since the last one of the prompt is computed by itself, and thrown away. */
+static enum err parse_warm(struct gen_request *request, yyjson_val *root, struct api_error *error)
+{
+    TRY(admin_prompt_parse(request, root, error));
+    request->prefill_only = true;
+    request->stream = false;
+    request->choices = 1;
+    request->max_tokens = 1;
+    return ERR_OK;
+}
+
+enum err admin_prompt_take_tenant(struct call *call, struct api_error *error)
+{
+    struct json_reader reader = admin_reader(call, error);
+    struct str tenant = STR_NONE;
+
+    TRY(json_read_str(&reader, "tenant", &tenant));
+    if (tenant.len == 0)
+        return ERR_OK;
+    if (tenant.len >= sizeof(call->tenant))
+        return json_read_error(&reader, "tenant", "is too long for a name");
+    snprintf(call->tenant, sizeof(call->tenant), STR_FMT, STR_ARG(tenant));
+    snprintf(call->who, sizeof(call->who), STR_FMT, STR_ARG(tenant));
+    return ERR_OK;
+}
+
+/* ---- writing ---- */
+
+static void write_error(const struct api_error *error, const char *request_id, struct buf *out)
+{
+    dialect_openai_chat.error(error, request_id, out);
+}
+
+static void write_warmed(struct answer *answer, struct buf *out)
+{
+    struct json json = json_to(out);
+
+    json_open(&json, '{');
+    json_key_uint(&json, "prompt_tokens", answer->usage.prompt);
+    json_key_uint(&json, "computed", answer->usage.computed);
+    recent_write_tokens(&json, &answer->usage);
+    json_key_uint(&json, "stored_bytes", answer->usage.stored_bytes);
+    json_close(&json, '}');
+}
+
+void admin_prompt_text(const struct model *model, const struct token_prompt *prompt, size_t begin, size_t end, struct buf *out)
+{
+    char piece[PIECE_BYTES_MAX];
+
+    for (size_t i = begin; i < MIN(end, prompt->count); i++) {
+        size_t len = engine_token_bytes(model_engine(model), prompt->tokens[i], true, piece, sizeof(piece));
+
+        buf_append(out, piece, MIN(len, sizeof(piece)));
+    }
+}
+
+const struct dialect dialect_admin_prompt = {.name = "admin", .parse = parse_prompt, .error = write_error};
+const struct dialect dialect_admin_warm = {
+    .name = "admin", .parse = parse_warm, .error = write_error, .body = write_warmed};

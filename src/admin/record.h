@@ -1,0 +1,69 @@
+/*
+ * record.h: what was asked, as hashes: the event log of `hearth serve --record FILE`, which `hearth replay` reads.
+ *
+ *      {"hearth_record":1,"block_tokens":16,"key":"4f1c..."}
+ *      {"t_us":...,"model":"m","tenant":"9a0b...","in":600,"out":31,"anchor":512,"device":0,"ram":592,...,"blocks":"00ff..."}
+ *
+ * One line per request that was answered; docs/replay-traces.md has the fields. A block's hash is keyed with a key of the installation and covers model,
+ * tenant and all tokens before it: whoever has the file alone can test no guess against it, and blocks are equal exactly when the cache could share them.
+ *
+ * Nobody waits for it: record_add copies the tokens and hands over; a thread of its own hashes and writes. What does not fit into the queue is
+ * lost, counted, and said in the file. When the file has reached its size, or the disk fails, recording ends with a line in the log, the file ends with
+ * a whole line, and the server goes on. A file that is there already is continued, if it was written with the same key and the same blocks.
+ *
+ * Threads: open and close from one; record_add from any.
+ */
+#ifndef HEARTH_ADMIN_RECORD_H
+#define HEARTH_ADMIN_RECORD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "sched/gen.h"
+
+struct file_sys;
+struct hash256;
+struct log;
+struct record;
+
+enum { RECORD_BLOCK_TOKENS = 16, RECORD_VERSION = 1 };
+
+struct record_options {
+    const struct file_sys *fs;
+    const char *path;
+    const struct hash256 *key; /* of the installation; copied */
+    uint32_t block_tokens;     /* 0 = RECORD_BLOCK_TOKENS */
+    uint64_t bytes_max;        /* of the file */
+    uint64_t queue_bytes_max;  /* of prompts that wait to be written; 0 = 64 MiB */
+    struct log *log;           /* may be NULL */
+};
+
+/* Borrowed for the call. */
+struct record_entry {
+    uint64_t at_wall_ns; /* when the request came */
+    const char *model;
+    const char *tenant;     /* of the cache: "" = all share it */
+    struct str salt;        /* of the client's */
+    const token_id *tokens; /* the prompt */
+    uint32_t anchor;
+    const struct gen_usage *usage;
+};
+
+/* ERR_INVALID: the file is no record that can be continued; ERR_BUSY: another server writes it; else as the file says. */
+enum err record_open(struct record **record, const struct record_options *options, struct errinfo *info) NODISCARD;
+/* Writes what is still waiting. Accepts NULL inside. */
+void record_close(struct record **record);
+
+void record_add(struct record *record, const struct record_entry *entry);
+
+struct record_stats {
+    uint64_t requests; /* written */
+    uint64_t lost;     /* not written: no room in the queue, or recording has ended */
+    uint64_t bytes;    /* of the file */
+};
+void record_get_stats(const struct record *record, struct record_stats *stats);
+
+#endif

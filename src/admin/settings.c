@@ -1,0 +1,296 @@
+/*
+ * settings.c: what the server was started with, and what of it can be changed while it runs.
+ *
+ *      GET  /admin/settings                  {"settings": [{"name", "value", "default", "runtime", "help"}]}
+ *      POST /admin/settings {"name": value}  all of them or none: the first that cannot be is said, and nothing is changed
+ *
+ * A change lasts until the server ends: what shall stay belongs into its configuration. "default" is what it was started with, for those that can
+ * be changed; sizes are bytes, times seconds.
+ */
+#include "admin/admin.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "models/pool.h"
+#include "sched/memory.h"
+
+/* A value that someone asks for: a number, or a name. */
+struct wanted {
+    uint64_t number;
+    enum log_level level;
+};
+
+struct setting {
+    const char *name, *help;
+    uint64_t min, max; /* of a number; both 0: it is the name of a level */
+    uint64_t (*get)(struct api *api);
+    /* ERR_UNSUPPORTED: there is nothing that it could be set for. */
+    enum err (*set)(struct api *api, const struct wanted *wanted);
+};
+
+/* ---- each of them ---- */
+
+static uint64_t tier_cap(struct api *api, enum hearth_tier tier)
+{
+    struct hearth_tier_stats stats = {.struct_size = sizeof(stats)};
+
+    if (api->options.cache)
+        (void)hearth_get_tier(api->options.cache, tier, &stats);
+    return stats.cap;
+}
+
+static uint64_t get_ram(struct api *api)
+{
+    struct memory_view view;
+
+    if (!api->options.memory)
+        return tier_cap(api, HEARTH_TIER_RAM);
+    memory_get_view(api->options.memory, &view);
+    return view.limits.ram_wanted;
+}
+
+static enum err set_ram(struct api *api, const struct wanted *wanted)
+{
+    if (!api->options.cache)
+        return ERR_UNSUPPORTED;
+    if (api->options.memory)
+        memory_set_ram(api->options.memory, wanted->number); /* as much of it as the ceiling leaves */
+    else
+        hearth_set_ram_bytes(api->options.cache, wanted->number);
+    return ERR_OK;
+}
+
+static uint64_t get_ssd(struct api *api)
+{
+    return tier_cap(api, HEARTH_TIER_SSD);
+}
+
+static enum err set_ssd(struct api *api, const struct wanted *wanted)
+{
+    if (!api->options.cache || hearth_set_ssd_bytes(api->options.cache, wanted->number) != HEARTH_OK)
+        return ERR_UNSUPPORTED;
+    return ERR_OK;
+}
+
+static uint64_t get_day(struct api *api)
+{
+    return atomic_load_explicit(&api->ssd_day_bytes, memory_order_relaxed);
+}
+
+static enum err set_day(struct api *api, const struct wanted *wanted)
+{
+    if (!api->options.cache || hearth_set_ssd_day_bytes(api->options.cache, wanted->number) != HEARTH_OK)
+        return ERR_UNSUPPORTED;
+    atomic_store_explicit(&api->ssd_day_bytes, wanted->number, memory_order_relaxed);
+    return ERR_OK;
+}
+
+static uint64_t get_level(struct api *api)
+{
+    return api->options.log ? log_get_level(api->options.log) : LOG_LEVEL_OFF;
+}
+
+static enum err set_level(struct api *api, const struct wanted *wanted)
+{
+    if (!api->options.log)
+        return ERR_UNSUPPORTED;
+    log_set_level(api->options.log, wanted->level);
+    return ERR_OK;
+}
+
+static uint64_t get_ttl(struct api *api)
+{
+    return atomic_load_explicit(&api->model_ttl_s, memory_order_relaxed);
+}
+
+/* Of all models, also of those with a time of their own: it is what was asked for last. */
+static enum err set_ttl(struct api *api, const struct wanted *wanted)
+{
+    struct api_error none = {0};
+    struct pool *pool = api_pool(api, &none);
+
+    if (!pool)
+        return ERR_UNSUPPORTED;
+    pool_set_ttl(pool, wanted->number * NS_PER_S);
+    atomic_store_explicit(&api->model_ttl_s, wanted->number, memory_order_relaxed);
+    return ERR_OK;
+}
+
+static uint64_t get_queue(struct api *api)
+{
+    return atomic_load_explicit(&api->queue_max, memory_order_relaxed);
+}
+
+static enum err set_queue(struct api *api, const struct wanted *wanted)
+{
+    atomic_store_explicit(&api->queue_max, (unsigned)wanted->number, memory_order_relaxed);
+    return ERR_OK;
+}
+
+static const struct setting settings[] = {
+    {"ram_cache", "Bytes of memory for computed prefixes, as far as the ceiling allows.", 1 << 20, INT64_MAX, get_ram, set_ram},
+    {"ssd_max", "Bytes that the folder on disk may have at most.", 1 << 20, INT64_MAX, get_ssd, set_ssd},
+    {"ssd_writes_per_day", "Bytes that are written to disk a day at most; 0 = any.", 0, INT64_MAX, get_day, set_day},
+    {"log_level", "Lines of the log from this level on.", 0, 0, get_level, set_level},
+    {"model_ttl", "Seconds after which an unused model is unloaded; 0 = never.", 0, 366 * 24 * 3600, get_ttl, set_ttl},
+    {"queue", "Requests that may wait for a worker; more are told to come back.", 1, API_QUEUE_MAX, get_queue, set_queue},
+};
+
+static_assert(COUNT_OF(settings) == API_SETTINGS, "struct api has room for what each began with");
+
+void admin_settings_begin(struct api *api)
+{
+    for (size_t i = 0; i < COUNT_OF(settings); i++)
+        api->settings_begin[i] = settings[i].get(api);
+}
+
+/* ---- writing ---- */
+
+static bool is_level(const struct setting *setting)
+{
+    return setting->min == 0 && setting->max == 0;
+}
+
+static void write_value(struct json *json, const char *key, const struct setting *setting, uint64_t value)
+{
+    if (is_level(setting))
+        json_key_text(json, key, log_level_name((enum log_level)value));
+    else
+        json_key_uint(json, key, value);
+}
+
+static const struct setting *find(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(settings); i++)
+        if (strcmp(settings[i].name, name) == 0)
+            return &settings[i];
+    return NULL;
+}
+
+static void write_runtime(struct json *json, struct api *api)
+{
+    for (size_t i = 0; i < COUNT_OF(settings); i++) {
+        json_open(json, '{');
+        json_key_text(json, "name", settings[i].name);
+        write_value(json, "value", &settings[i], settings[i].get(api));
+        write_value(json, "default", &settings[i], api->settings_begin[i]);
+        json_key_bool(json, "runtime", true);
+        json_key_text(json, "help", settings[i].help);
+        json_close(json, '}');
+    }
+}
+
+/* The rest, as the command line had it. */
+static void write_fixed(struct json *json, const struct api *api)
+{
+    for (size_t i = 0; i < api->options.settings_count; i++) {
+        const struct api_setting *setting = &api->options.settings[i];
+
+        if (find(setting->name))
+            continue;
+        json_open(json, '{');
+        json_key_text(json, "name", setting->name);
+        json_key_text(json, "value", setting->value);
+        json_key_text(json, "default", setting->initial);
+        json_key_bool(json, "runtime", false);
+        json_key_text(json, "help", setting->help);
+        json_close(json, '}');
+    }
+}
+
+static void write_settings(struct api *api, struct buf *body)
+{
+    struct json json;
+
+    buf_init(body, ADMIN_BODY_BYTES_MAX);
+    json = json_to(body);
+    json_open(&json, '{');
+    json_key(&json, "settings");
+    json_open(&json, '[');
+    write_runtime(&json, api);
+    write_fixed(&json, api);
+    json_close(&json, ']');
+    json_close(&json, '}');
+}
+
+void endpoint_admin_settings(const struct visit *visit)
+{
+    struct buf body;
+
+    write_settings(visit->api, &body);
+    visit_respond(visit, &body);
+}
+
+/* ---- changing ---- */
+
+static enum err read_wanted(const struct json_reader *reader, const struct setting *setting, struct wanted *wanted)
+{
+    struct str name = STR_NONE;
+    char level[16];
+
+    if (!is_level(setting))
+        return json_read_uint(reader, setting->name, setting->min, setting->max, &wanted->number);
+    TRY(json_read_str(reader, setting->name, &name));
+    snprintf(level, sizeof(level), STR_FMT, (int)MIN(name.len, sizeof(level) - 1), name.ptr ? name.ptr : "");
+    if (!log_level_parse(level, &wanted->level))
+        return json_read_error(reader, setting->name, "must be \"debug\", \"info\", \"warn\", \"error\" or \"off\"");
+    return ERR_OK;
+}
+
+/* Looks at each name and value before any is changed. */
+static enum err read_changes(const struct json_reader *reader, const struct setting *changes[API_SETTINGS],
+                             struct wanted wanted[API_SETTINGS], size_t *count)
+{
+    size_t i, all;
+    yyjson_val *key, *value;
+
+    *count = 0;
+    yyjson_obj_foreach(reader->object, i, all, key, value)
+    {
+        const struct setting *setting = find(yyjson_get_str(key));
+
+        if (!setting || *count == API_SETTINGS)
+            return api_error_set(reader->error, API_ERROR_INVALID, NULL,
+                                 "There is no such setting that can be changed while the server runs: '%.64s'. "
+                                 "GET /admin/settings lists them.", yyjson_get_str(key));
+        if (yyjson_is_null(value))
+            return json_read_error(reader, setting->name, "must have a value");
+        TRY(read_wanted(reader, setting, &wanted[*count]));
+        changes[(*count)++] = setting;
+    }
+    return ERR_OK;
+}
+
+static enum err apply(struct call *call, const struct setting *setting, const struct wanted *wanted, struct api_error *error)
+{
+    if (setting->set(call->api, wanted) != ERR_OK)
+        return api_error_set(error, API_ERROR_UNSUPPORTED, setting->name,
+                             "'%s' cannot be set: this server has no such part.", setting->name);
+    LOG_INFO(call->api->options.log, "api", "a setting was changed", LOG_STR("name", setting->name),
+             LOG_UINT("value", setting->get(call->api)), LOG_STR("request", call->request_id));
+    return ERR_OK;
+}
+
+void endpoint_admin_change(struct call *call)
+{
+    const struct setting *changes[API_SETTINGS];
+    struct wanted wanted[API_SETTINGS] = {0};
+    struct api_error error = {0};
+    struct json_reader reader = admin_reader(call, &error);
+    size_t count;
+    struct buf body;
+    enum err err = read_changes(&reader, changes, wanted, &count);
+
+    for (size_t i = 0; err == ERR_OK && i < count; i++)
+        err = apply(call, changes[i], &wanted[i], &error);
+    if (err != ERR_OK) {
+        call_fail(call, &error);
+        return;
+    }
+    write_settings(call->api, &body);
+    admin_respond(call, &body);
+}

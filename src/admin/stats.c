@@ -1,0 +1,200 @@
+/*
+ * stats.c: the server in numbers: sums of this run and of all, rates, why prompts missed, what the tiers hold; and the last hour.
+ *
+ * On the loop thread: everything is counted already and copied under locks that nobody holds for long; no engine and no disk is asked.
+ */
+#include "serve/api_impl.h"
+
+#include <hearth/hearth.h>
+
+#include "base/json_write.h"
+#include "admin/monitor.h"
+#include "base/mem.h"
+#include "models/pool.h"
+
+enum { BODY_BYTES_MAX = 1024 * 1024 };
+
+/* ---- sums ---- */
+
+static void write_sums(struct json *json, const struct monitor_view *view)
+{
+    json_key_float(json, "uptime_s", view->uptime_s);
+    json_key_uint(json, "started", view->started_s);
+    json_key(json, "session");
+    json_open(json, '{');
+    tally_write(json, &view->session);
+    json_close(json, '}');
+    json_key(json, "all_time");
+    json_open(json, '{');
+    tally_write(json, &view->all);
+    json_key_uint(json, "since", view->since_s);
+    json_close(json, '}');
+}
+
+/* ---- rates ---- */
+
+/* Of the cache in the last `seconds`; zeros without one. */
+static struct hearth_rate rate_of(const struct api *api, enum hearth_event_kind kind, uint32_t seconds)
+{
+    struct hearth_rate rate = {0};
+
+    if (api->options.cache)
+        (void)hearth_get_rate(api->options.cache, kind, seconds, &rate);
+    return rate;
+}
+
+static void write_rate(struct json *json, struct api *api, uint32_t seconds)
+{
+    struct history_step sum;
+    double passed_s = monitor_sum(api->monitor, seconds, &sum);
+    uint64_t reused = sum.device + sum.ram + sum.ssd + sum.remote, prompt = reused + sum.computed;
+
+    json_open(json, '{');
+    json_key_float(json, "requests_per_s", (double)sum.requests / passed_s);
+    json_key_float(json, "prompt_tokens_per_s", (double)prompt / passed_s);
+    json_key_float(json, "generated_tokens_per_s", (double)sum.generated / passed_s);
+    json_key_float(json, "hit_rate", prompt > 0 ? (double)reused / (double)prompt : 0);
+    json_key_float(json, "stored_bytes_per_s",
+                   (double)rate_of(api, HEARTH_EVENT_WRITE, seconds).bytes / passed_s);
+    json_key_float(json, "evicted_per_s",
+                   (double)rate_of(api, HEARTH_EVENT_EVICT, seconds).count / passed_s);
+    json_close(json, '}');
+}
+
+static void write_rates(struct json *json, struct api *api)
+{
+    static const struct {
+        const char *name;
+        uint32_t seconds;
+    } windows[] = {{"1m", 60}, {"5m", 300}, {"15m", HEARTH_RATE_SECONDS_MAX}};
+
+    json_key(json, "rates");
+    json_open(json, '{');
+    for (size_t i = 0; i < COUNT_OF(windows); i++) {
+        json_key(json, windows[i].name);
+        write_rate(json, api, windows[i].seconds);
+    }
+    json_close(json, '}');
+}
+
+/* ---- misses ---- */
+
+/* Every reason, also those that never came: a table that does not change its shape. */
+static void write_misses(struct json *json, const struct sched_stats *stats)
+{
+    json_key(json, "miss");
+    json_open(json, '{');
+    for (size_t i = 0; i < HEARTH_REASON_COUNT; i++)
+        json_key_uint(json, hearth_reason_name((enum hearth_reason)i), stats->miss_by_reason[i]);
+    json_close(json, '}');
+}
+
+/* ---- tiers ---- */
+
+static void write_tier(struct json *json, const char *name, const struct hearth_tier_stats *tier)
+{
+    json_open(json, '{');
+    json_key_text(json, "tier", name);
+    json_key_text(json, "state", hearth_tier_state_name(tier->state));
+    json_key_uint(json, "used", tier->used);
+    json_key_uint(json, "cap", tier->cap);
+    json_key_uint(json, "objects", tier->objects);
+    json_key_uint(json, "hits", tier->hits);
+    json_key_uint(json, "stores", tier->stores);
+    json_key_uint(json, "evictions", tier->evictions);
+    json_key_uint(json, "read_bytes", tier->read_bytes);
+    json_key_uint(json, "written_bytes", tier->written_bytes);
+    json_key_uint(json, "written_today", tier->written_today);
+    json_key_uint(json, "errors", tier->errors);
+    json_close(json, '}');
+}
+
+/* Cells of all loaded models as bytes; what an engine does not say of them is estimated from its rows. */
+static void add_cells(struct hearth_tier_stats *tier, struct model *model)
+{
+    const struct engine_facts *facts = model_facts(model);
+    struct sched_stats stats;
+    uint64_t cap;
+
+    sched_get_stats(model_sched(model), &stats);
+    cap = facts->kv_bytes > 0 ? facts->kv_bytes : facts->context * facts->rows_bytes_per_token;
+    tier->cap += cap;
+    if (stats.cells > 0)
+        tier->used += (uint64_t)((double)cap * (double)(stats.cells - stats.cells_free) / (double)stats.cells);
+}
+
+/* The first tier is not the cache's: sequences that stay in the engines. */
+static void write_device(struct json *json, struct pool *pool, const struct sched_stats *stats)
+{
+    struct hearth_tier_stats device = {
+        .state = pool ? HEARTH_STATE_OK : HEARTH_STATE_OFF,
+        .objects = stats->idle,
+        .hits = stats->forks,
+        .stores = stats->parked,
+        .evictions = stats->reclaimed,
+    };
+    struct model *model;
+
+    for (size_t i = 0; (model = pool_next(pool, &i));) {
+        add_cells(&device, model);
+        pool_unpeek(pool, model);
+    }
+    write_tier(json, "device", &device);
+}
+
+static void write_tiers(struct json *json, struct api *api, struct pool *pool, const struct sched_stats *stats)
+{
+    json_key(json, "tiers");
+    json_open(json, '[');
+    write_device(json, pool, stats);
+    for (int i = HEARTH_TIER_RAM; i <= HEARTH_TIER_SSD; i++) {
+        struct hearth_tier_stats tier = {.struct_size = sizeof(tier)};
+
+        if (api->options.cache)
+            (void)hearth_get_tier(api->options.cache, (enum hearth_tier)i, &tier);
+        write_tier(json, hearth_tier_name((enum hearth_tier)i), &tier);
+    }
+    json_close(json, ']');
+}
+
+/* ---- all of it ---- */
+
+void endpoint_admin_stats(const struct visit *visit)
+{
+    struct api *api = visit->api;
+    struct sched_stats stats = {0};
+    struct api_error error = {0};
+    struct monitor_view view;
+    struct pool *pool = api_pool(api, &error);
+    struct buf body;
+    struct json json;
+
+    if (pool)
+        pool_get_stats(pool, &stats);
+    monitor_get_view(api->monitor, &view);
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_text(&json, "version", api->options.version ? api->options.version : "unknown");
+    write_sums(&json, &view);
+    write_rates(&json, api);
+    write_misses(&json, &stats);
+    write_tiers(&json, api, pool, &stats);
+    json_key(&json, "memory");
+    props_write_memory(&json, api->options.memory);
+    json_close(&json, '}');
+    visit_respond(visit, &body);
+}
+
+void endpoint_admin_history(const struct visit *visit)
+{
+    struct buf body;
+    struct json json;
+
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    monitor_write_history(visit->api->monitor, &json);
+    json_close(&json, '}');
+    visit_respond(visit, &body);
+}

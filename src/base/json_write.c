@@ -1,0 +1,208 @@
+/*
+ * json_write.c: brackets, commas, numbers and escaped text.
+ *
+ * Numbers and whole values are yyjson's to write: its forms are the shortest that read as the same number, whatever the locale.
+ */
+#include "base/json_write.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/json_alc.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "base/json_scan.h"
+
+enum { REPLACEMENT = 0xFFFD, NUMBER_BYTES = 40 };
+
+struct json json_to(struct buf *out)
+{
+    return (struct json){.out = out};
+}
+
+/* Before every value: the comma that parts it from the one before. */
+static void begin_value(struct json *json)
+{
+    if (json->comma)
+        buf_append_char(json->out, ',');
+    json->comma = true;
+}
+
+void json_open(struct json *json, char bracket)
+{
+    assert(bracket == '{' || bracket == '[');
+    begin_value(json);
+    buf_append_char(json->out, bracket);
+    json->comma = false;
+}
+
+void json_close(struct json *json, char bracket)
+{
+    assert(bracket == '}' || bracket == ']');
+    buf_append_char(json->out, bracket);
+    json->comma = true;
+}
+
+void json_key(struct json *json, const char *key)
+{
+    begin_value(json);
+    buf_append_char(json->out, '"');
+    buf_append_str(json->out, key);
+    buf_append_str(json->out, "\":");
+    json->comma = false;
+}
+
+/* How many bytes of the text are whole characters. */
+static size_t valid_prefix(struct str text)
+{
+    const char *at = text.ptr, *end = text.ptr + text.len;
+
+    while (at < end) {
+        const char *from = at;
+        if (utf8_next(&at, end) == REPLACEMENT && at - from == 1)
+            return (size_t)(from - text.ptr);
+    }
+    return text.len;
+}
+
+void json_str(struct json *json, struct str text)
+{
+    begin_value(json);
+    buf_append_char(json->out, '"');
+    while (text.len > 0) {
+        size_t len = valid_prefix(text);
+        json_scan_escape(json->out, (struct str){text.ptr, len});
+        if (len == text.len)
+            break;
+        buf_append_str(json->out, "\xEF\xBF\xBD");
+        text = (struct str){text.ptr + len + 1, text.len - len - 1};
+    }
+    buf_append_char(json->out, '"');
+}
+
+void json_text(struct json *json, const char *text)
+{
+    if (text == NULL)
+        json_null(json);
+    else
+        json_str(json, str_from(text));
+}
+
+static void write_number(struct json *json, const yyjson_val *value)
+{
+    char text[NUMBER_BYTES];
+    char *end = yyjson_write_number(value, text);
+
+    assert(end != NULL && end < text + sizeof(text));
+    begin_value(json);
+    buf_append(json->out, text, (size_t)(end - text));
+}
+
+void json_int(struct json *json, int64_t value)
+{
+    yyjson_val number = {0};
+
+    yyjson_set_sint(&number, value);
+    write_number(json, &number);
+}
+
+void json_uint(struct json *json, uint64_t value)
+{
+    yyjson_val number = {0};
+
+    yyjson_set_uint(&number, value);
+    write_number(json, &number);
+}
+
+void json_float(struct json *json, double value)
+{
+    yyjson_val number = {0};
+
+    if (!isfinite(value)) {
+        json_null(json);
+        return;
+    }
+    yyjson_set_double(&number, value);
+    write_number(json, &number);
+}
+
+void json_single(struct json *json, float value)
+{
+    yyjson_val number = {0};
+
+    if (!isfinite(value)) {
+        json_null(json);
+        return;
+    }
+    yyjson_set_float(&number, value);
+    write_number(json, &number);
+}
+
+void json_bool(struct json *json, bool value)
+{
+    json_raw(json, value ? STR("true") : STR("false"));
+}
+
+void json_null(struct json *json)
+{
+    json_raw(json, STR("null"));
+}
+
+void json_raw(struct json *json, struct str value)
+{
+    begin_value(json);
+    buf_append(json->out, value.ptr, value.len);
+}
+
+void json_value(struct json *json, yyjson_val *value)
+{
+    size_t len = 0;
+
+    if (value == NULL) {
+        json_null(json);
+        return;
+    }
+    char *text = yyjson_val_write_opts(value, YYJSON_WRITE_NOFLAG, json_alc(), &len, NULL);
+    if (text != NULL)
+        json_raw(json, (struct str){text, len});
+    else if (json->out->err == ERR_OK)
+        json->out->err = ERR_NOMEM;
+    mem_free(text);
+}
+
+void json_key_text(struct json *json, const char *key, const char *text)
+{
+    json_key(json, key);
+    json_text(json, text);
+}
+
+void json_key_str(struct json *json, const char *key, struct str text)
+{
+    json_key(json, key);
+    json_str(json, text);
+}
+
+void json_key_uint(struct json *json, const char *key, uint64_t value)
+{
+    json_key(json, key);
+    json_uint(json, value);
+}
+
+void json_key_float(struct json *json, const char *key, double value)
+{
+    json_key(json, key);
+    json_float(json, value);
+}
+
+void json_key_bool(struct json *json, const char *key, bool value)
+{
+    json_key(json, key);
+    json_bool(json, value);
+}
+
+void json_key_null(struct json *json, const char *key)
+{
+    json_key(json, key);
+    json_null(json);
+}

@@ -1,0 +1,46 @@
+/*
+ * json_write.h: JSON into a buffer, piece by piece, without a tree.
+ *
+ *      json_open(&w, '{'); json_key(&w, "id"); json_text(&w, id); json_key(&w, "n"); json_uint(&w, 3); json_close(&w, '}');
+ *
+ * Commas are put where they belong. Text is escaped and is valid UTF-8 afterwards (broken bytes become U+FFFD). Errors stick in the buffer.
+ */
+#ifndef HEARTH_BASE_JSON_WRITE_H
+#define HEARTH_BASE_JSON_WRITE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <yyjson.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+
+struct json {
+    struct buf *out;
+    bool comma; /* something stands before in this object or array */
+};
+
+struct json json_to(struct buf *out);
+void json_open(struct json *json, char bracket);   /* '{' or '[' */
+void json_close(struct json *json, char bracket);  /* '}' or ']' */
+void json_key(struct json *json, const char *key); /* a literal */
+void json_str(struct json *json, struct str text);
+void json_text(struct json *json, const char *text); /* NULL: null */
+void json_int(struct json *json, int64_t value);
+void json_uint(struct json *json, uint64_t value);
+void json_float(struct json *json, double value); /* the shortest text that reads as the same; what is no number is null */
+void json_single(struct json *json, float value); /* ... as the same float: 0.7f is 0.7 */
+void json_bool(struct json *json, bool value);
+void json_null(struct json *json);
+void json_raw(struct json *json, struct str value);       /* JSON already */
+void json_value(struct json *json, yyjson_val *value);    /* NULL: null */
+
+/* key and value in one call. */
+void json_key_text(struct json *json, const char *key, const char *text);
+void json_key_str(struct json *json, const char *key, struct str text);
+void json_key_uint(struct json *json, const char *key, uint64_t value);
+void json_key_float(struct json *json, const char *key, double value);
+void json_key_bool(struct json *json, const char *key, bool value);
+void json_key_null(struct json *json, const char *key);
+
+#endif

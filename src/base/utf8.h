@@ -1,0 +1,32 @@
+/*
+ * utf8.h: text as characters.
+ *
+ * Nothing here reads beyond the end or fails on bytes that are not UTF-8: each such byte counts as one character, U+FFFD.
+ * Pure functions, any thread.
+ */
+#ifndef HEARTH_BASE_UTF8_H
+#define HEARTH_BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+/* The character at *at (at < end), which moves behind it. */
+uint32_t utf8_next(const char **at, const char *end);
+
+/* The character that ends at *at (at > begin), which moves before it. */
+uint32_t utf8_prev(const char *begin, const char **at);
+
+/* Writes 1 to 4 bytes and returns how many. */
+size_t utf8_encode(uint32_t code, char out[4]);
+
+bool utf8_valid(struct str text);
+bool utf8_is_ascii(struct str text);
+
+/* Characters in a text, and the offset of the n-th (text.len when there are fewer). */
+size_t utf8_count(struct str text);
+size_t utf8_offset(struct str text, size_t n);
+
+#endif

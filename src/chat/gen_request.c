@@ -1,0 +1,27 @@
+/*
+ * gen_request.c: a request before a dialect has filled it, and its end.
+ */
+#include "chat/gen_request.h"
+
+#include <string.h>
+
+void gen_request_init(struct gen_request *request, size_t limit,
+                      const struct sample_params *defaults)
+{
+    *request = (struct gen_request){
+        .choices = 1,
+        .parallel_calls = true,
+        .cache_read = true,
+        .cache_write = true,
+        .sample = defaults != NULL ? *defaults : sample_params_default(),
+    };
+    arena_init(&request->arena, limit);
+}
+
+void gen_request_fini(struct gen_request *request)
+{
+    yyjson_doc_free(request->made);
+    yyjson_doc_free(request->body);
+    arena_fini(&request->arena);
+    memset(request, 0, sizeof(*request));
+}

@@ -1,0 +1,335 @@
+/*
+ * neutral.c: the rules over text, each a function that finds the next thing to replace. See neutral.h.
+ *
+ * All rules look for a rare sign first (a header's name, "cch=", a colon between digits), so that a system prompt of a hundred
+ * kilobytes costs a few scans and no copy when there is nothing to do.
+ */
+#include "chat/neutral.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/mem.h"
+
+enum {
+    TEXT_BYTES_MAX = 256 << 20,
+    DAY_S = 24 * 60 * 60,
+    CCH_DIGITS_MAX = 64,
+    DATE_BYTES_MAX =
+        20, /* from the name of a month to the end of its year, or between date and time */
+};
+
+struct neutral {
+    bool on[NEUTRAL_COUNT];
+    atomic_uint_fast64_t counts[NEUTRAL_COUNT]; /* relaxed: numbers for people */
+};
+
+/* What is to be replaced, and by what. */
+struct match {
+    size_t begin, end;
+    struct str with;
+};
+
+/* The next match at or behind `from`. */
+typedef bool find_fn(struct str text, size_t from, struct match *match);
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static bool is_hex(char c)
+{
+    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+static size_t find_from(struct str text, size_t from, struct str needle)
+{
+    size_t at = str_find((struct str){text.ptr + from, text.len - from}, needle);
+
+    return at == SIZE_MAX ? SIZE_MAX : from + at;
+}
+
+static size_t count_digits(struct str text, size_t at)
+{
+    size_t n = 0;
+
+    while (at + n < text.len && is_digit(text.ptr[at + n]))
+        n++;
+    return n;
+}
+
+/* ---- billing-header: the whole line, with its end ---- */
+
+static bool find_billing(struct str text, size_t from, struct match *match)
+{
+    static const struct str name = {"x-anthropic-billing-header:", 27};
+
+    for (size_t at = from; (at = find_from(text, at, name)) != SIZE_MAX; at += name.len) {
+        size_t begin = at;
+        while (begin > from && (text.ptr[begin - 1] == ' ' || text.ptr[begin - 1] == '\t'))
+            begin--;
+        if (begin > 0 && text.ptr[begin - 1] != '\n')
+            continue; /* somebody writes about the header */
+        size_t end = find_from(text, at, STR("\n"));
+        *match = (struct match){begin, end == SIZE_MAX ? text.len : end + 1, STR("")};
+        return true;
+    }
+    return false;
+}
+
+/* ---- cch: the value only ---- */
+
+static bool find_cch(struct str text, size_t from, struct match *match)
+{
+    for (size_t at = from; (at = find_from(text, at, STR("cch="))) != SIZE_MAX;) {
+        bool word = at > 0 && (is_letter(text.ptr[at - 1]) || is_digit(text.ptr[at - 1]));
+        size_t begin = at += 4;
+        while (at < text.len && is_hex(text.ptr[at]))
+            at++;
+        bool ends = at == text.len || !(is_letter(text.ptr[at]) || is_digit(text.ptr[at]));
+        /* "0" is the stand-in itself. */
+        bool done = at == begin + 1 && text.ptr[begin] == '0';
+        *match = (struct match){begin, at, STR("0")};
+        if (!word && ends && !done && at > begin && at - begin <= CCH_DIGITS_MAX)
+            return true;
+    }
+    return false;
+}
+
+/* ---- clock: a time of day behind a date ---- */
+
+static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+
+/* Is there the name of a month within the last bytes before `end`? */
+static bool has_month(struct str text, size_t end)
+{
+    size_t at = end > DATE_BYTES_MAX ? end - DATE_BYTES_MAX : 0;
+
+    for (; at + 3 <= end; at++)
+        for (size_t m = 0; m < sizeof(months) - 1; m += 3)
+            if (memcmp(text.ptr + at, months + m, 3) == 0 &&
+                (at == 0 || !is_letter(text.ptr[at - 1])))
+                return true;
+    return false;
+}
+
+/* Does the text end, at `end`, in one to `max` digits? Their number. */
+static size_t digits_before(struct str text, size_t end, size_t max)
+{
+    size_t n = 0;
+
+    while (n < end && is_digit(text.ptr[end - n - 1]))
+        n++;
+    return n <= max ? n : 0;
+}
+
+/* 2026-11-15, 2026/11/15, 15.11.2026, 11/15/2026 */
+static bool is_numeric_date(struct str text, size_t end)
+{
+    size_t digits = 0, at = end;
+
+    for (int part = 0; part < 3; part++) {
+        size_t n = digits_before(text, at, 4);
+        if (n == 0)
+            return false;
+        digits += n;
+        at -= n;
+        if (part < 2 && (at == 0 || strchr("-/.", text.ptr[--at]) == NULL))
+            return false;
+    }
+    return digits >= 6 && digits <= 8;
+}
+
+/* Does a date end at `end`? November 15, 2026; 15 Nov 2026; Nov 15 (of `date`, whose year comes last) */
+static bool is_date(struct str text, size_t end)
+{
+    size_t n = digits_before(text, end, 4);
+
+    return is_numeric_date(text, end) || ((n == 4 || n == 1 || n == 2) && has_month(text, end - n));
+}
+
+/* Where what separates date and time begins: "T", " ", ", ", " at ", ", at " */
+static size_t date_end(struct str text, size_t time)
+{
+    static const struct str separators[] = {
+        {", at ", 5}, {" at ", 4}, {", ", 2}, {" ", 1}, {"T", 1}};
+
+    for (size_t i = 0; i < COUNT_OF(separators); i++) {
+        struct str s = separators[i];
+        if (time >= s.len && memcmp(text.ptr + time - s.len, s.ptr, s.len) == 0)
+            return time - s.len;
+    }
+    return SIZE_MAX;
+}
+
+static size_t skip_zone(struct str text, size_t at)
+{
+    static const struct str names[] = {{" AM", 3}, {" PM", 3}, {" am", 3}, {" pm", 3},  {"AM", 2},
+                                       {"PM", 2},  {"am", 2},  {"pm", 2},  {" UTC", 4}, {" GMT", 4},
+                                       {"UTC", 3}, {"GMT", 3}, {"Z", 1}};
+
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (str_starts((struct str){text.ptr + at, text.len - at}, names[i])) {
+            at += names[i].len;
+            break;
+        }
+    size_t sign = at + (at < text.len && text.ptr[at] == ' ');
+    if (sign < text.len && (text.ptr[sign] == '+' || text.ptr[sign] == '-')) {
+        size_t n = count_digits(text, sign + 1);
+        bool colon = n == 2 && sign + 3 < text.len && text.ptr[sign + 3] == ':' &&
+                     count_digits(text, sign + 4) == 2;
+        if (n == 4 || colon)
+            at = sign + (colon ? 6 : 5);
+    }
+    return at;
+}
+
+/* The end of a time that begins at `at` (10:33, 10:33:12, 10:33:12.345Z, 9:05 PM); SIZE_MAX when there is none. */
+static size_t time_end(struct str text, size_t at)
+{
+    size_t hours = count_digits(text, at);
+
+    if (hours == 0 || hours > 2)
+        return SIZE_MAX;
+    at += hours;
+    for (int part = 0; part < 2; part++) {
+        if (at >= text.len || text.ptr[at] != ':' || count_digits(text, at + 1) != 2)
+            return part == 0 ? SIZE_MAX : skip_zone(text, at);
+        at += 3;
+    }
+    if (at < text.len && text.ptr[at] == '.' && count_digits(text, at + 1) > 0)
+        at += 1 + count_digits(text, at + 1);
+    return skip_zone(text, at);
+}
+
+static bool find_clock(struct str text, size_t from, struct match *match)
+{
+    for (size_t colon = from; (colon = find_from(text, colon, STR(":"))) != SIZE_MAX; colon++) {
+        size_t hours = digits_before(text, colon, 2);
+        size_t begin = hours > 0 ? date_end(text, colon - hours) : SIZE_MAX;
+        size_t end = hours > 0 ? time_end(text, colon - hours) : SIZE_MAX;
+        if (begin == SIZE_MAX || end == SIZE_MAX || begin < from || !is_date(text, begin))
+            continue;
+        *match = (struct match){begin, end, STR("")};
+        return true;
+    }
+    return false;
+}
+
+/* ---- the rules ---- */
+
+static const struct {
+    const char *name;
+    bool on;
+    const char *description;
+} rules[] = {
+#define X(value, name, on, description) {name, on, description},
+    NEUTRAL_TABLE(X)
+#undef X
+};
+
+static find_fn *const finders[NEUTRAL_COUNT] = {
+    [NEUTRAL_BILLING] = find_billing,
+    [NEUTRAL_CCH] = find_cch,
+    [NEUTRAL_CLOCK] = find_clock,
+};
+
+struct neutral *neutral_create(void)
+{
+    struct neutral *neutral = mem_alloc(sizeof(*neutral));
+
+    for (size_t i = 0; i < NEUTRAL_COUNT; i++)
+        neutral->on[i] = rules[i].on;
+    return neutral;
+}
+
+void neutral_destroy(struct neutral **neutral)
+{
+    mem_free(*neutral);
+    *neutral = NULL;
+}
+
+enum err neutral_switch(struct neutral *neutral, struct str name, bool on)
+{
+    for (size_t i = 0; i < NEUTRAL_COUNT; i++)
+        if (str_eq(name, str_from(rules[i].name))) {
+            neutral->on[i] = on;
+            return ERR_OK;
+        }
+    return ERR_NOT_FOUND;
+}
+
+struct neutral_info neutral_info(const struct neutral *neutral, enum neutral_rule rule)
+{
+    assert((unsigned)rule < NEUTRAL_COUNT);
+    return (struct neutral_info){
+        .name = rules[rule].name,
+        .description = rules[rule].description,
+        .on = neutral->on[rule],
+        .count = atomic_load_explicit(&neutral->counts[rule], memory_order_relaxed),
+    };
+}
+
+static void count(struct neutral *neutral, enum neutral_rule rule, uint64_t n)
+{
+    atomic_fetch_add_explicit(&neutral->counts[rule], n, memory_order_relaxed);
+}
+
+/* One rule; the first match is known. */
+static enum err replace(struct arena *arena, find_fn *find, struct match match, struct str *text,
+                        uint64_t *replaced)
+{
+    size_t from = 0;
+    struct buf buf;
+
+    buf_init(&buf, TEXT_BYTES_MAX);
+    *replaced = 0;
+    do {
+        buf_append(&buf, text->ptr + from, match.begin - from);
+        buf_append(&buf, match.with.ptr, match.with.len);
+        from = match.end;
+        ++*replaced;
+    } while (find(*text, from, &match));
+    buf_append(&buf, text->ptr + from, text->len - from);
+    char *copy =
+        buf.err == ERR_OK ? arena_strdup(arena, (struct str){buf_str(&buf), buf.len}) : NULL;
+    enum err err = buf.err != ERR_OK ? buf.err : copy == NULL ? arena->err : ERR_OK;
+    *text = (struct str){copy, buf.len};
+    buf_fini(&buf);
+    return err;
+}
+
+enum err neutral_text(struct neutral *neutral, struct arena *arena, struct str text,
+                      struct str *out)
+{
+    struct match match;
+    uint64_t replaced;
+
+    for (int rule = 0; rule < NEUTRAL_COUNT; rule++) {
+        if (!neutral->on[rule] || finders[rule] == NULL || !finders[rule](text, 0, &match))
+            continue;
+        TRY(replace(arena, finders[rule], match, &text, &replaced));
+        count(neutral, (enum neutral_rule)rule, replaced);
+    }
+    *out = text;
+    return ERR_OK;
+}
+
+int64_t neutral_now(struct neutral *neutral, int64_t now_s)
+{
+    int64_t within = (now_s % DAY_S + DAY_S) % DAY_S;
+
+    if (!neutral->on[NEUTRAL_TEMPLATE_CLOCK] || within == 0)
+        return now_s;
+    count(neutral, NEUTRAL_TEMPLATE_CLOCK, 1);
+    return now_s - within;
+}

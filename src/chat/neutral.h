@@ -1,0 +1,62 @@
+/*
+ * neutral.h: text that changes with every request without meaning anything, made constant (I106).
+ *
+ * Clients put billing headers, checksums and clocks into the system prompt. One changed byte near the beginning makes the whole
+ * prompt a new one. Each rule replaces one such thing by a stand-in of the same meaning, in system and developer messages only:
+ * what users, assistants and tools said is never touched. Every rule has a name, can be switched off, and counts what it did.
+ *
+ * Threads: rules are switched before the set is shared; applying is lock-free.
+ */
+#ifndef HEARTH_CHAT_NEUTRAL_H
+#define HEARTH_CHAT_NEUTRAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+
+struct arena;
+struct neutral;
+
+/* X(value, name, on by default, description) */
+#define NEUTRAL_TABLE(X)                                                            \
+    X(NEUTRAL_BILLING, "billing-header", true,                                      \
+      "removes lines that begin with x-anthropic-billing-header:")                  \
+    X(NEUTRAL_CCH, "cch", true, "replaces the value of cch=<hex> by zeros")         \
+    X(NEUTRAL_CLOCK, "clock", true,                                                 \
+      "cuts the time of day behind a date: 2026-11-15 10:33:12 becomes 2026-11-15") \
+    X(NEUTRAL_TEMPLATE_CLOCK, "template-clock", true,                               \
+      "lets a template that asks for the time see the beginning of the day")
+
+enum neutral_rule {
+#define X(value, name, on, description) value,
+    NEUTRAL_TABLE(X)
+#undef X
+        NEUTRAL_COUNT
+};
+
+struct neutral_info {
+    const char *name;
+    const char *description;
+    bool on;
+    uint64_t count; /* replacements since creation */
+};
+
+struct neutral *neutral_create(void);
+void neutral_destroy(struct neutral **neutral);
+
+/* ERR_NOT_FOUND: no rule of that name. */
+enum err neutral_switch(struct neutral *neutral, struct str name, bool on) NODISCARD;
+struct neutral_info neutral_info(const struct neutral *neutral, enum neutral_rule rule);
+
+/* The text with the rules applied: *out is `text` itself when none found anything, else in the arena. ERR_NOMEM, ERR_LIMIT. */
+enum err neutral_text(struct neutral *neutral, struct arena *arena, struct str text,
+                      struct str *out) NODISCARD;
+
+/* The time to render a template at. */
+int64_t neutral_now(struct neutral *neutral, int64_t now_s);
+
+#endif

@@ -1,0 +1,372 @@
+/*
+ * prepare.c: the steps from a request to a prompt, and what is known about its places.
+ */
+#include "chat/prepare.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "chat/prepare_impl.h"
+#include "base/mem.h"
+#include "chat/neutral.h"
+
+/* ---- text and tokens ---- */
+
+static struct hash256 replay_space(const struct gen_request *request,
+                                   const struct prepare_tools *tools)
+{
+    const struct engine_facts *facts = model_facts(tools->model);
+    const char *name = model_name(tools->model);
+    struct hash256_state state;
+
+    hash256_init(&state);
+    hash256_update_framed(&state, facts->fingerprint.bytes, sizeof(facts->fingerprint.bytes));
+    hash256_update_framed(&state, name, strlen(name));
+    hash256_update_framed(&state, tools->tenant, strlen(tools->tenant));
+    hash256_update_framed(&state, request->cache_salt.ptr, request->cache_salt.len);
+    return hash256_final(&state);
+}
+
+static enum chat_thinking thinking_of(enum gen_switch thinking)
+{
+    if (thinking == GEN_UNSET)
+        return CHAT_THINKING_DEFAULT;
+    return thinking == GEN_ON ? CHAT_THINKING_ON : CHAT_THINKING_OFF;
+}
+
+/* A request that forbids calls is rendered without tools, as choice.h wants it. */
+static bool may_call(const struct gen_request *request)
+{
+    return request->tool_choice != GEN_CHOICE_NONE && yyjson_arr_size(request->tools) > 0;
+}
+
+static yyjson_val *shown_tools(const struct gen_request *request)
+{
+    if (!may_call(request))
+        return NULL;
+    return request->tools_shown != NULL ? request->tools_shown : request->tools;
+}
+
+static enum err render(struct prepare_run *run)
+{
+    const struct prepare_tools *tools = run->tools;
+    struct gen_request *request = run->request;
+    struct prepared *out = run->out;
+    struct chat_request chat = {
+        .messages = run->messages,
+        .tools = shown_tools(request),
+        .kwargs = request->kwargs,
+        .thinking = thinking_of(request->thinking),
+        .add_generation_prompt = !request->continue_final,
+        .continue_final = request->continue_final,
+        .now_s = tools->neutral ? neutral_now(tools->neutral, tools->now_s) : tools->now_s,
+    };
+
+    if (request->reasoning_effort.len > 0) {
+        chat.reasoning_effort = arena_strdup(&request->arena, request->reasoning_effort);
+        if (!chat.reasoning_effort)
+            return request->arena.err;
+    }
+    TRY(chat_template_render(model_template(tools->model), &chat, &request->arena, &out->text,
+                             &run->info));
+    out->opening = (struct str){out->text.text.ptr + out->text.generation,
+                                out->text.text.len - out->text.generation};
+    return ERR_OK;
+}
+
+/* Refuses a text that cannot fit the context, whatever its tokens are: before it is tokenized. */
+static enum err check_length(struct prepare_run *run, size_t bytes)
+{
+    uint32_t context = model_facts(run->tools->model)->context;
+    size_t tokens = tokens_at_least(model_tokens(run->tools->model), bytes);
+
+    if (run->tools->any_length || tokens <= context)
+        return ERR_OK;
+    return api_error_set_context(run->error, tokens, false, context);
+}
+
+static enum err prepare_conversation(struct prepare_run *run)
+{
+    run->out->space = replay_space(run->request, run->tools);
+    run->out->formats = chat_template_formats(model_template(run->tools->model));
+    run->out->calls = may_call(run->request);
+    TRY(prepare_messages(run));
+    TRY(render(run));
+    TRY(check_length(run, run->out->text.text.len));
+    return prepare_tokens(run);
+}
+
+/* The client's own tokens; whether they exist is checked before they get near the engine. */
+static enum err copy_tokens(struct prepare_run *run)
+{
+    const struct gen_request *request = run->request;
+    struct token_prompt *prompt = &run->out->prompt;
+
+    for (size_t i = 0; i < request->prompt_tokens_count; i++)
+        if (!engine_token_valid(model_engine(run->tools->model), request->prompt_tokens[i]))
+            return err_set(&run->info, ERR_INVALID, "token %d at %zu is not in the vocabulary",
+                           request->prompt_tokens[i], i);
+    prompt->tokens = mem_try_alloc_array(request->prompt_tokens_count + 1, sizeof(*prompt->tokens));
+    if (!prompt->tokens)
+        return ERR_NOMEM;
+    prompt->count = request->prompt_tokens_count;
+    if (prompt->count > 0)
+        memcpy(prompt->tokens, request->prompt_tokens, prompt->count * sizeof(*prompt->tokens));
+    return ERR_OK;
+}
+
+static enum err make_tokens(struct prepare_run *run)
+{
+    switch (run->request->source) {
+    case GEN_SOURCE_MESSAGES:
+        return prepare_conversation(run);
+    case GEN_SOURCE_TEXT: /* the client writes the whole prompt, control tokens too */
+        TRY(check_length(run, run->request->prompt.len));
+        return tokens_from_string(model_tokens(run->tools->model), &run->caller,
+                                  run->request->prompt, TOKENS_CONTROL | TOKENS_BOS,
+                                  &run->out->prompt, &run->info);
+    case GEN_SOURCE_TOKENS:
+        break;
+    }
+    return copy_tokens(run);
+}
+
+/* ---- places ---- */
+
+static enum gen_role role_of(const struct token_mark *mark)
+{
+    static const enum gen_role roles[] = {
+        [CHAT_ROLE_SYSTEM] = GEN_ROLE_SYSTEM,
+        [CHAT_ROLE_USER] = GEN_ROLE_USER,
+        [CHAT_ROLE_ASSISTANT] = GEN_ROLE_ASSISTANT,
+        [CHAT_ROLE_TOOL] = GEN_ROLE_TOOL,
+        [CHAT_ROLE_OTHER] = GEN_ROLE_NONE,
+    };
+
+    return mark->kind == CHAT_MARK_MESSAGE_BEGIN && (size_t)mark->role < COUNT_OF(roles)
+               ? roles[mark->role] : GEN_ROLE_NONE;
+}
+
+/* One mark per place. Where a message ends the next one begins: the one that has a role stays. */
+static void add_mark(struct prepared *out, const struct token_mark *mark)
+{
+    struct gen_mark made = {(uint32_t)mark->count, role_of(mark), mark->message};
+    struct gen_mark *last = out->marks_count > 0 ? &out->marks[out->marks_count - 1] : NULL;
+
+    if (last && last->at == made.at) {
+        if (last->role == GEN_ROLE_NONE)
+            *last = made;
+        return;
+    }
+    assert(!last || last->at < made.at);
+    out->marks[out->marks_count++] = made;
+}
+
+static bool is_system_end(const struct token_mark *mark)
+{
+    return mark->kind == CHAT_MARK_SYSTEM_END && mark->role == CHAT_ROLE_SYSTEM;
+}
+
+static enum err place_marks(struct prepare_run *run)
+{
+    struct prepared *out = run->out;
+    struct arena *arena = &run->request->arena;
+
+    out->marks = arena_alloc_array(arena, out->prompt.mark_count + 1, sizeof(*out->marks));
+    if (!out->marks)
+        return arena->err;
+    for (size_t i = 0; i < out->prompt.mark_count; i++) {
+        const struct token_mark *mark = &out->prompt.marks[i];
+
+        /* Templates write the system text together with tools and more: it has an end, and begins where the prompt does. */
+        if (is_system_end(mark) && out->marks_count == 0)
+            out->marks[out->marks_count++] = (struct gen_mark){.at = 0, .role = GEN_ROLE_SYSTEM};
+        add_mark(out, mark);
+        if (mark->kind == CHAT_MARK_SYSTEM_END)
+            out->anchor = (uint32_t)mark->count;
+        if (role_of(mark) == GEN_ROLE_USER)
+            out->last_user = (uint32_t)mark->count;
+    }
+    return ERR_OK;
+}
+
+/* Where a breakpoint of the client stands in tokens; 0 = nowhere. Tools are rendered together with the system text, so both end there. */
+static uint32_t breakpoint_at(const struct prepared *out, int breakpoint)
+{
+    if (breakpoint < 0)
+        return out->anchor;
+    for (size_t i = 0; i < out->prompt.mark_count; i++) {
+        const struct token_mark *mark = &out->prompt.marks[i];
+
+        if ((mark->kind == CHAT_MARK_MESSAGE_END && mark->message == (uint32_t)breakpoint) ||
+            (is_system_end(mark) && mark->message >= (uint32_t)breakpoint))
+            return (uint32_t)mark->count;
+    }
+    return 0;
+}
+
+/* Breakpoints are hints: one without a place is left out. */
+static void place_breakpoints(struct prepared *out, const struct gen_request *request)
+{
+    for (size_t i = 0; i < request->breakpoints_count; i++) {
+        uint32_t at = breakpoint_at(out, request->breakpoints[i]);
+        uint32_t last = out->breakpoints_count > 0 ? out->breakpoints[out->breakpoints_count - 1] : 0;
+
+        if (at > last && at < out->prompt.count)
+            out->breakpoints[out->breakpoints_count++] = at;
+    }
+}
+
+/* ---- grammar ---- */
+
+static enum choice_mode mode_of(enum gen_choice choice)
+{
+    static const enum choice_mode modes[] = {
+        [GEN_CHOICE_AUTO] = CHOICE_AUTO,
+        [GEN_CHOICE_NONE] = CHOICE_NONE,
+        [GEN_CHOICE_REQUIRED] = CHOICE_REQUIRED,
+        [GEN_CHOICE_NAMED] = CHOICE_NAMED,
+    };
+
+    return modes[choice];
+}
+
+static enum choice_answer answer_of(enum gen_format format)
+{
+    static const enum choice_answer answers[] = {
+        [GEN_FORMAT_TEXT] = CHOICE_ANSWER_TEXT,
+        [GEN_FORMAT_JSON_OBJECT] = CHOICE_ANSWER_OBJECT,
+        [GEN_FORMAT_JSON_SCHEMA] = CHOICE_ANSWER_SCHEMA,
+        [GEN_FORMAT_GRAMMAR] = CHOICE_ANSWER_TEXT, /* not written here: own_grammar */
+    };
+
+    return answers[format];
+}
+
+/* With tools that may be called, or one that must be, even if there is none: then choice.h says so. */
+static bool is_about_calls(const struct prepare_run *run)
+{
+    return run->out->calls || run->request->tool_choice == GEN_CHOICE_REQUIRED ||
+           run->request->tool_choice == GEN_CHOICE_NAMED;
+}
+
+static enum err write_grammar(struct prepare_run *run)
+{
+    const struct gen_request *request = run->request;
+    struct prepared *out = run->out;
+    struct choice_request choice = {
+        .mode = is_about_calls(run) ? mode_of(request->tool_choice) : CHOICE_NONE,
+        .name = request->tool_name,
+        .parallel = request->parallel_calls,
+        .tools = request->tools,
+        .formats = out->formats,
+        .prompt_tail = out->opening,
+        .answer = answer_of(request->format),
+        .schema = request->schema,
+    };
+
+    TRY(choice_write(&out->choice, &choice, &run->info));
+    out->either = choice.mode == CHOICE_AUTO && choice.answer != CHOICE_ANSWER_TEXT;
+    if (out->choice.grammar.len > 0)
+        out->grammar = buf_str(&out->choice.grammar);
+    return ERR_OK;
+}
+
+static enum err own_grammar(struct prepare_run *run)
+{
+    struct gen_request *request = run->request;
+
+    run->out->grammar = arena_strdup(&request->arena, request->grammar);
+    return run->out->grammar ? ERR_OK : request->arena.err;
+}
+
+static enum err make_grammar(struct prepare_run *run, struct api_error *error)
+{
+    if (run->request->format != GEN_FORMAT_GRAMMAR)
+        return write_grammar(run);
+    if (is_about_calls(run))
+        return api_error_set(error, API_ERROR_UNSUPPORTED, "grammar",
+                             "A grammar cannot be combined with tools that the model may call. "
+                             "Leave one of them out, or set 'tool_choice' to \"none\".");
+    return own_grammar(run);
+}
+
+/* The field that a failure of the grammar is about. */
+static const char *grammar_param(const struct prepare_run *run)
+{
+    return is_about_calls(run) && !run->out->choice.answer_refused ? "tools" : "response_format";
+}
+
+/* Is the markup that the answer is read by made of control tokens, which text does not show by itself? */
+static bool needs_control_text(const struct prepared *out)
+{
+    size_t count;
+    bool control = false;
+
+    switch (out->formats.reasoning) {
+    case REASONING_HARMONY:
+    case REASONING_GEMMA:
+    case REASONING_COHERE:
+    case REASONING_MISTRAL:
+        return true;
+    default:
+        break;
+    }
+    (void)toolcall_openers(out->formats.calls, &count, &control);
+    return out->calls && control;
+}
+
+/* ---- all of it ---- */
+
+/* The field that a failure of the prompt is about. */
+static const char *param_of(const struct gen_request *request)
+{
+    return request->source == GEN_SOURCE_MESSAGES ? "messages" : "prompt";
+}
+
+static enum err fail(struct prepare_run *run, enum err err, const char *param,
+                     struct api_error *error)
+{
+    if (error->kind != API_OK)
+        return ERR_INVALID;
+    if (err == ERR_INVALID || err == ERR_UNSUPPORTED)
+        return api_error_set(error,
+                             err == ERR_INVALID ? API_ERROR_INVALID : API_ERROR_UNSUPPORTED, param,
+                             "%s", run->info.text[0] ? run->info.text : err_sentence(err));
+    return api_error_from(error, err, &run->info);
+}
+
+enum err prepare(struct prepared *out, struct gen_request *request,
+                 const struct prepare_tools *tools, struct api_error *error)
+{
+    struct prepare_run run = {.out = out, .request = request, .tools = tools, .error = error};
+    enum err err;
+
+    run.caller = tools->caller;
+    run.caller.tenant = str_from(tools->tenant);
+    run.caller.salt = request->cache_salt;
+    memset(out, 0, sizeof(*out));
+    choice_init(&out->choice);
+    out->formats = (struct output_formats){REASONING_NONE, TOOLCALL_NONE};
+    err = make_tokens(&run);
+    if (err == ERR_OK)
+        err = place_marks(&run);
+    if (err != ERR_OK)
+        return fail(&run, err, param_of(request), error);
+    if (out->prompt.count == 0)
+        return api_error_set(error, API_ERROR_INVALID, param_of(request), "The prompt is empty.");
+    place_breakpoints(out, request);
+    err = make_grammar(&run, error);
+    if (err != ERR_OK)
+        return fail(&run, err, grammar_param(&run), error);
+    out->control_text = request->control_text || needs_control_text(out);
+    return ERR_OK;
+}
+
+void prepare_fini(struct prepared *out)
+{
+    token_prompt_fini(&out->prompt);
+    choice_fini(&out->choice);
+    yyjson_doc_free(out->messages);
+    memset(out, 0, sizeof(*out));
+}

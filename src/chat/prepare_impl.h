@@ -1,0 +1,36 @@
+/*
+ * prepare_impl.h: what the files of prepare share.
+ *
+ *      prepare.c           the order of the steps, marks, grammar
+ *      prepare_messages.c  messages before the template sees them
+ *      prepare_replay.c    tokens behind it, with turns as they were sampled
+ */
+#ifndef HEARTH_CHAT_PREPARE_IMPL_H
+#define HEARTH_CHAT_PREPARE_IMPL_H
+
+#include "chat/prepare.h"
+#include "chat/replay.h"
+
+/* One preparation on its way. */
+struct prepare_run {
+    struct prepared *out;
+    struct gen_request *request;
+    const struct prepare_tools *tools;
+    yyjson_val *messages; /* as the template shall see them */
+    struct tokens_caller caller;
+    struct api_error *error;
+    struct errinfo info;
+};
+
+/* Neutral texts, and thoughts given back. ERR_NOMEM, ERR_LIMIT. */
+enum err prepare_messages(struct prepare_run *run) NODISCARD;
+
+/* An assistant's message as replay.h wants it, in the request's arena. ERR_NOMEM, ERR_LIMIT; ERR_UNSUPPORTED: it has more calls than a turn
+ * can have. */
+enum err prepare_read_message(struct arena *arena, yyjson_val *message,
+                              struct replay_message *out) NODISCARD;
+
+/* Tokens and their marks from out->text. */
+enum err prepare_tokens(struct prepare_run *run) NODISCARD;
+
+#endif

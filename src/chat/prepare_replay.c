@@ -1,0 +1,313 @@
+/*
+ * prepare_replay.c: the rendered text as tokens, with the turns of this server as they were sampled.
+ *
+ *      text      |------ TEXT ------|OPENING|== TOKENS ==|------ TEXT ------|
+ *      runs      |--------- run 0 ----------|            |------ run 1 -----|
+ *
+ * Neighbours of type TEXT and OPENING are one run and go to the tokenizer as one text; between runs stand tokens as they are. The client's
+ * spans and the marks of the rendered text are carried over into the runs; a mark inside a turn that was replaced has no place any more.
+ *
+ * BOS belongs to the front of the first run only. The tokenizer gives every text one where the model wants it, so it is taken off the others.
+ *
+ * Whatever replay cannot do is no reason to fail: the text is then tokenized as it stands.
+ */
+#include "chat/prepare_impl.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "dialect/json_read.h"
+#include "base/mem.h"
+
+enum { TOKEN_TEXT_BYTES = 256 };
+
+/* ---- where the assistant's messages stand ---- */
+
+static bool find_mark(const struct chat_text *text, enum chat_mark_kind kind, uint32_t message,
+                      size_t *offset)
+{
+    for (size_t i = 0; i < text->mark_count; i++) {
+        if (text->marks[i].kind != kind || text->marks[i].message != message)
+            continue;
+        *offset = text->marks[i].offset;
+        return true;
+    }
+    return false;
+}
+
+/* Where a message stands, behind `from`; a template may show messages in another order, or in each other. */
+static bool find_place(const struct chat_text *text, uint32_t message, size_t from,
+                       struct replay_place *place)
+{
+    return find_mark(text, CHAT_MARK_MESSAGE_BEGIN, message, &place->begin) &&
+           find_mark(text, CHAT_MARK_MESSAGE_END, message, &place->end) && place->begin >= from &&
+           place->begin <= place->end && place->end <= text->generation;
+}
+
+static void mark_user_since(struct replay_place *places, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        places[i].user_since = true;
+}
+
+/* One place per assistant message whose both ends are known. A message that is to be gone on with is not over, and has none. */
+static enum err find_places(struct prepare_run *run, struct replay_place **out, size_t *count)
+{
+    size_t messages = yyjson_arr_size(run->messages);
+    struct arena *arena = &run->request->arena;
+    struct replay_place *places = arena_alloc_array(arena, messages, sizeof(*places));
+    yyjson_arr_iter iter;
+    yyjson_val *message;
+
+    *count = 0;
+    if (!places)
+        return arena->err;
+    yyjson_arr_iter_init(run->messages, &iter);
+    for (size_t i = 0; (message = yyjson_arr_iter_next(&iter)); i++) {
+        enum chat_role role = chat_role_from(json_read_text(yyjson_obj_get(message, "role")));
+        struct replay_place *place = &places[*count];
+        enum err err;
+
+        if (role == CHAT_ROLE_USER)
+            mark_user_since(places, *count);
+        if (role != CHAT_ROLE_ASSISTANT || (run->request->continue_final && i + 1 == messages) ||
+            !find_place(&run->out->text, (uint32_t)i, *count > 0 ? place[-1].end : 0, place))
+            continue;
+        err = prepare_read_message(arena, message, &place->message);
+        if (err == ERR_UNSUPPORTED)
+            continue;
+        if (err != ERR_OK)
+            return err;
+        (*count)++;
+    }
+    *out = places;
+    return ERR_OK;
+}
+
+/* ---- runs of text ---- */
+
+/* A run on its way to the tokenizer; its arrays have room for all spans and marks of the whole text. */
+struct text_run {
+    struct chat_text text;
+    char *bytes;
+    size_t len, room;
+    struct chat_span *spans;
+    struct chat_mark *marks;
+    size_t marks_taken; /* of the whole text, so far: each goes to the first run that has its place */
+};
+
+static enum err run_bytes(struct text_run *run, struct arena *arena, struct str text)
+{
+    char *bytes = arena_grow(arena, run->bytes, run->len, run->len + text.len);
+
+    if (!bytes)
+        return arena->err;
+    memcpy(bytes + run->len, text.ptr, text.len);
+    run->bytes = bytes;
+    run->len += text.len;
+    return ERR_OK;
+}
+
+/* Spans and marks of the part [begin, end) of `whole`, which begins at `base` of the run. */
+static void carry_over(struct text_run *run, const struct chat_text *whole,
+                       const struct replay_segment *segment, size_t base)
+{
+    for (size_t i = 0; i < whole->span_count; i++) {
+        size_t begin = MAX(whole->spans[i].begin, segment->begin);
+        size_t end = MIN(whole->spans[i].end, segment->end);
+
+        if (begin < end)
+            run->spans[run->text.span_count++] =
+                (struct chat_span){begin - segment->begin + base, end - segment->begin + base};
+    }
+    for (size_t *i = &run->marks_taken; *i < whole->mark_count; (*i)++) {
+        struct chat_mark mark = whole->marks[*i];
+
+        if (mark.offset > segment->end)
+            break;
+        if (mark.offset < segment->begin) /* inside a turn that was replaced */
+            continue;
+        mark.offset = mark.offset - segment->begin + base;
+        run->marks[run->text.mark_count++] = mark;
+    }
+}
+
+static void run_reset(struct text_run *run)
+{
+    run->bytes = NULL;
+    run->len = 0;
+    run->text.span_count = 0;
+    run->text.mark_count = 0;
+}
+
+static bool drops_bos(const struct prepare_run *run, const struct chat_text *text,
+                      const struct token_prompt *tokens)
+{
+    const struct engine_facts *facts = model_facts(run->tools->model);
+    char bos[TOKEN_TEXT_BYTES];
+    size_t len;
+
+    if (!facts->add_bos || tokens->count == 0 || tokens->tokens[0] != facts->bos)
+        return false;
+    len = engine_token_bytes(model_engine(run->tools->model), facts->bos, true, bos, sizeof(bos));
+    return len == 0 || len > sizeof(bos) || !str_starts(text->text, (struct str){bos, len});
+}
+
+/* ---- putting the prompt together ---- */
+
+static enum err grow(void **array, size_t count, size_t size)
+{
+    void *grown = mem_try_realloc(*array, count * size);
+
+    if (!grown)
+        return ERR_NOMEM;
+    *array = grown;
+    return ERR_OK;
+}
+
+static enum err append_tokens(struct token_prompt *prompt, const int32_t *tokens, size_t count)
+{
+    void *array = prompt->tokens;
+    enum err err = grow(&array, prompt->count + count + 1, sizeof(*tokens));
+
+    prompt->tokens = array;
+    if (err != ERR_OK || count == 0)
+        return err;
+    memcpy(prompt->tokens + prompt->count, tokens, count * sizeof(*tokens));
+    prompt->count += count;
+    return ERR_OK;
+}
+
+static enum err append_marks(struct token_prompt *prompt, const struct token_prompt *part,
+                             size_t base, size_t dropped)
+{
+    void *array = prompt->marks;
+    enum err err = grow(&array, prompt->mark_count + part->mark_count + 1, sizeof(*part->marks));
+
+    prompt->marks = array;
+    if (err != ERR_OK)
+        return err;
+    for (size_t i = 0; i < part->mark_count; i++) {
+        struct token_mark mark = part->marks[i];
+
+        mark.count = mark.count > dropped ? mark.count - dropped + base : base;
+        prompt->marks[prompt->mark_count++] = mark;
+    }
+    return ERR_OK;
+}
+
+/* Tokenizes a run and appends it. */
+static enum err flush(struct prepare_run *prepare, struct text_run *run, struct token_prompt *prompt)
+{
+    struct token_prompt part = {0};
+    size_t base = prompt->count, dropped;
+    enum err err;
+
+    if (run->len == 0) {
+        run_reset(run); /* a mark between two turns as sampled: they have no seam to cut at */
+        return ERR_OK;
+    }
+    run->text.text = (struct str){run->bytes, run->len};
+    run->text.spans = run->spans;
+    run->text.marks = run->marks;
+    run->text.generation = run->len;
+    TRY(tokens_from_text(model_tokens(prepare->tools->model), &prepare->caller, &run->text, &part,
+                         &prepare->info));
+    dropped = base > 0 && drops_bos(prepare, &run->text, &part) ? 1 : 0;
+    err = append_tokens(prompt, part.tokens + dropped, part.count - dropped);
+    if (err == ERR_OK)
+        err = append_marks(prompt, &part, base, dropped);
+    prompt->memo_tokens += part.memo_tokens;
+    token_prompt_fini(&part);
+    run_reset(run);
+    return err;
+}
+
+static enum err append_segment(struct prepare_run *prepare, struct text_run *run,
+                               const struct replay_segment *segment, struct token_prompt *prompt)
+{
+    size_t base = run->len;
+
+    if (segment->type == REPLAY_TOKENS) {
+        TRY(flush(prepare, run, prompt));
+        return append_tokens(prompt, segment->tokens, segment->tokens_count);
+    }
+    TRY(run_bytes(run, &prepare->request->arena, segment->text));
+    if (segment->type == REPLAY_TEXT)
+        carry_over(run, &prepare->out->text, segment, base);
+    return ERR_OK;
+}
+
+static enum err compose(struct prepare_run *prepare, const struct replay_plan *plan,
+                        struct token_prompt *prompt)
+{
+    struct arena *arena = &prepare->request->arena;
+    const struct chat_text *whole = &prepare->out->text;
+    struct text_run run = {0};
+
+    /* A span may be cut by a turn that was replaced: two pieces at most per segment more. */
+    run.spans = arena_alloc_array(arena, whole->span_count + 2 * plan->segments_count,
+                                  sizeof(*run.spans));
+    run.marks = arena_alloc_array(arena, whole->mark_count, sizeof(*run.marks));
+    if (!run.spans || !run.marks)
+        return arena->err;
+    for (size_t i = 0; i < plan->segments_count; i++)
+        TRY(append_segment(prepare, &run, &plan->segments[i], prompt));
+    return flush(prepare, &run, prompt);
+}
+
+/* What the template ends an assistant's message with: the text of one of the tokens that end a turn. It is needed where the turn itself has no
+ * such token, because its length ended it. */
+static struct str turn_end(const struct prepare_run *run, const struct replay_prompt *prompt,
+                           char *out, size_t size)
+{
+    const struct engine_facts *facts = model_facts(run->tools->model);
+    const token_id candidates[] = {facts->eot, facts->eos};
+
+    for (size_t i = 0; i < COUNT_OF(candidates) && prompt->places_count > 0; i++) {
+        const struct replay_place *place = &prompt->places[0];
+        struct str rendered = {prompt->text.ptr + place->begin, place->end - place->begin};
+        size_t len = candidates[i] < 0 ? 0 : engine_token_bytes(model_engine(run->tools->model),
+                                                                candidates[i], true, out, size);
+
+        if (len > 0 && len <= size && str_ends(str_trim(rendered), (struct str){out, len}))
+            return (struct str){out, len};
+    }
+    return STR_NONE;
+}
+
+static enum err make_plan(struct prepare_run *run, struct replay_plan *plan)
+{
+    char end[TOKEN_TEXT_BYTES];
+    struct replay_prompt prompt = {
+        .space = run->out->space,
+        .text = run->out->text.text,
+        .opening_begin = run->out->text.generation,
+        .keep = run->tools->replay_keep,
+    };
+    struct replay_place *places = NULL;
+
+    TRY(find_places(run, &places, &prompt.places_count));
+    prompt.places = places;
+    prompt.end = turn_end(run, &prompt, end, sizeof(end));
+    return replay_apply(run->tools->replay, &prompt, plan);
+}
+
+enum err prepare_tokens(struct prepare_run *run)
+{
+    struct tokens *tokens = model_tokens(run->tools->model);
+    struct replay_plan plan = {0};
+    enum err err;
+
+    if (run->tools->replay && make_plan(run, &plan) == ERR_OK) {
+        run->out->history = plan.history;
+        run->out->history_known = true;
+        run->out->replayed = plan.hits;
+    }
+    if (plan.hits > 0)
+        err = compose(run, &plan, &run->out->prompt);
+    else
+        err = tokens_from_text(tokens, &run->caller, &run->out->text, &run->out->prompt, &run->info);
+    replay_plan_fini(&plan);
+    return err;
+}

@@ -1,0 +1,122 @@
+/*
+ * template_impl.h: the parts of a template among themselves: template.c renders, template_shape.c turns requests into values,
+ * template_marks.c finds boundaries, template_probe.c finds out what a template can do.
+ */
+#ifndef HEARTH_CHAT_TEMPLATE_IMPL_H
+#define HEARTH_CHAT_TEMPLATE_IMPL_H
+
+#include "jinja/jinja.h"
+#include "chat/template.h"
+
+struct buf;
+
+/* How a template wants to be told that there are no tools, and of tools. */
+enum chat_tools_style {
+    CHAT_TOOLS_NONE,      /* tools is none: as the reference implementation does */
+    CHAT_TOOLS_UNDEFINED, /* tools is not there: the template loops over it without asking */
+    CHAT_TOOLS_FUNCTIONS, /* `functions`, a JSON text, and `datetime` must be there */
+    CHAT_TOOLS_STYLE_COUNT
+};
+
+struct chat_template {
+    struct jinja *jinja;
+    struct chat_caps caps;
+    enum chat_tools_style tools_style;
+    struct output_formats formats;
+    char *bos, *eos; /* owned */
+    /* Marks that were seen to move from one turn to the next, or whose place is not known. */
+    bool mark_off[CHAT_MARK_COUNT][CHAT_ROLE_COUNT];
+    bool
+        preamble_moves; /* system text or tools stand inside messages, and not always in the same one */
+    bool
+        generation_twice; /* the prompt for the answer is written inside a round: found by a second render */
+    bool measured; /* these are known */
+    bool ready;    /* all of it is: no more trials, which have tighter limits */
+};
+
+/* ---- template_shape.c: from JSON to values ---------------------------------------------------------------------- */
+
+/* Message numbers of strings that belong to no message. */
+enum { CHAT_FROM_TOOLS = UINT32_MAX - 1, CHAT_FROM_ELSEWHERE = UINT32_MAX };
+
+/* Strings of the request are numbered (jinja/value.h); those from `first` up to the next source's came from `message`. */
+struct chat_source {
+    uint32_t first;
+    uint32_t message;
+};
+
+/* A message as the template sees it. */
+struct chat_item {
+    const void *object; /* its dict: how a round is recognised */
+    uint32_t message;
+    enum chat_role role;
+};
+
+/* A request as the template is to see it; everything is in the arena. */
+struct chat_shape {
+    struct jinja_value vars;
+    struct chat_item *items; /* in the order of the conversation */
+    size_t item_count;
+    struct chat_source *sources;
+    size_t source_count;
+    uint32_t leading; /* messages at the beginning that are system text */
+    struct str
+        folded; /* system text that stands at the beginning of the first item's content, when there was no other place */
+};
+
+/* The first `count` messages of the request. */
+enum err chat_shape_make(const struct chat_template *tmpl, const struct chat_request *request,
+                         size_t count, struct arena *arena, struct chat_shape *out,
+                         struct errinfo *info) NODISCARD;
+uint32_t chat_shape_message_of(const struct chat_shape *shape, uint32_t origin);
+
+/* ---- template_marks.c: from rounds and spans to marks ----------------------------------------------------------- */
+
+struct chat_round {
+    const void *object;
+    uint32_t item;
+    unsigned depth;    /* rounds with this item that are running */
+    unsigned writes;   /* rounds that wrote something; marks are known with exactly one */
+    size_t open;       /* where the running one began */
+    size_t begin, end; /* of the last that wrote */
+};
+
+/* Listens to a render. */
+struct chat_rounds {
+    struct chat_round *rounds; /* one per item, sorted by object */
+    size_t count;
+    const struct buf *text;
+};
+
+enum err chat_rounds_init(struct chat_rounds *rounds, const struct chat_shape *shape,
+                          const struct buf *text, struct arena *arena) NODISCARD;
+void chat_rounds_on_round(void *rounds, const struct jinja_value *item, bool end);
+
+/* A finished render. */
+struct chat_render {
+    const struct chat_template *tmpl;
+    const struct chat_shape *shape;
+    const struct jinja_span *spans;
+    size_t span_count;
+    struct chat_rounds rounds;
+    struct str text;
+    size_t generation; /* SIZE_MAX: not known */
+    bool open;         /* the last message is not finished */
+};
+
+/* Where the last message ends that wrote anything; SIZE_MAX when none did. */
+size_t chat_marks_end(const struct chat_render *render);
+enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
+                         struct chat_text *out) NODISCARD;
+
+/* ---- template_probe.c ------------------------------------------------------------------------------------------- */
+
+/* Fills caps and tools_style. */
+enum err chat_probe(struct chat_template *tmpl, struct errinfo *info) NODISCARD;
+
+/* ---- template_stable.c ------------------------------------------------------------------------------------------ */
+
+/* Fills mark_off and generation_twice; after the caps are known. */
+enum err chat_stable_measure(struct chat_template *tmpl, struct errinfo *info) NODISCARD;
+
+#endif

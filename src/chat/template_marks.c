@@ -1,0 +1,189 @@
+/*
+ * template_marks.c: where messages begin and end, from the rounds of the template's loops.
+ *
+ * A template writes messages in a loop over them, and the text up to the beginning of a round is a function of the messages
+ * before it, unless the template looks ahead; then the text itself changes, too. Rounds that write nothing are passes that
+ * count or search. A message that is written in no round of its own, or in several, has no marks.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "chat/template_impl.h"
+
+static int compare_objects(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)((const struct chat_round *)a)->object;
+    uintptr_t y = (uintptr_t)((const struct chat_round *)b)->object;
+
+    return (x > y) - (x < y);
+}
+
+enum err chat_rounds_init(struct chat_rounds *rounds, const struct chat_shape *shape,
+                          const struct buf *text, struct arena *arena)
+{
+    *rounds = (struct chat_rounds){.count = shape->item_count, .text = text};
+    rounds->rounds = arena_alloc_array(arena, shape->item_count, sizeof(*rounds->rounds));
+    if (rounds->rounds == NULL)
+        return arena->err;
+    for (size_t i = 0; i < shape->item_count; i++)
+        rounds->rounds[i] =
+            (struct chat_round){.object = shape->items[i].object, .item = (uint32_t)i};
+    qsort(rounds->rounds, rounds->count, sizeof(*rounds->rounds), compare_objects);
+    return ERR_OK;
+}
+
+void chat_rounds_on_round(void *arg, const struct jinja_value *item, bool end)
+{
+    struct chat_rounds *rounds = arg;
+    struct chat_round key = {.object = item->dict};
+
+    if (item->kind != JINJA_DICT)
+        return;
+    struct chat_round *round =
+        bsearch(&key, rounds->rounds, rounds->count, sizeof(key), compare_objects);
+    if (round == NULL)
+        return;
+    if (!end && round->depth++ == 0)
+        round->open = rounds->text->len;
+    if (end && --round->depth == 0 && rounds->text->len > round->open) {
+        round->begin = round->open;
+        round->end = rounds->text->len;
+        round->writes++;
+    }
+}
+
+/* The marks under construction. */
+struct list {
+    const struct chat_render *render;
+    struct chat_mark *marks;
+    size_t count;
+};
+
+static void add(struct list *list, struct chat_mark mark)
+{
+    if (mark.offset <= list->render->text.len &&
+        !list->render->tmpl->mark_off[mark.kind][mark.role])
+        list->marks[list->count++] = mark;
+}
+
+/* At one place: what ends, then what begins. */
+static int compare_marks(const void *a, const void *b)
+{
+    static const int order[] = {[CHAT_MARK_MESSAGE_END] = 0,
+                                [CHAT_MARK_SYSTEM_END] = 1,
+                                [CHAT_MARK_MESSAGE_BEGIN] = 2,
+                                [CHAT_MARK_GENERATION] = 3};
+    const struct chat_mark *x = a, *y = b;
+
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return order[x->kind] != order[y->kind] ? order[x->kind] - order[y->kind]
+                                            : (x->message > y->message) - (x->message < y->message);
+}
+
+size_t chat_marks_end(const struct chat_render *render)
+{
+    uint32_t last = (uint32_t)render->rounds.count - 1;
+
+    for (size_t i = 0; i < render->rounds.count; i++)
+        if (render->rounds.rounds[i].item == last && render->rounds.rounds[i].writes == 1)
+            return render->rounds.rounds[i].end;
+    return SIZE_MAX;
+}
+
+static void add_message(struct list *list, const struct chat_round *round)
+{
+    const struct chat_render *render = list->render;
+    const struct chat_item *item = &render->shape->items[round->item];
+    bool last = round->item + 1 == render->rounds.count;
+    struct chat_mark mark = {round->begin, CHAT_MARK_MESSAGE_BEGIN, item->message, item->role};
+
+    if (round->writes != 1 || item->message == CHAT_FROM_TOOLS)
+        return;
+    add(list, mark);
+    if (last && render->open)
+        return;
+    mark.kind = CHAT_MARK_MESSAGE_END;
+    /* A round that also opens the answer ends where that begins. */
+    mark.offset = last && render->tmpl->generation_twice && render->generation < round->end
+                      ? render->generation
+                      : round->end;
+    add(list, mark);
+}
+
+static bool is_preamble(const struct chat_shape *shape, uint32_t message)
+{
+    return message < shape->leading || message == CHAT_FROM_TOOLS;
+}
+
+/* Where system text and tools end that stand before anything else that the client said. */
+static size_t preamble_end(const struct chat_render *render)
+{
+    const struct chat_shape *shape = render->shape;
+    size_t end = 0;
+
+    for (size_t i = 0; i < render->span_count; i++) {
+        const struct jinja_span *span = &render->spans[i];
+        uint32_t message = chat_shape_message_of(shape, span->origin);
+        if (is_preamble(shape, message)) {
+            end = span->end;
+        } else if (message != CHAT_FROM_ELSEWHERE) {
+            struct str text = {render->text.ptr + span->begin, render->text.len - span->begin};
+            bool folded = shape->folded.len > 0 && str_starts(text, shape->folded);
+            return folded ? span->begin + shape->folded.len : end;
+        }
+    }
+    return end;
+}
+
+/* Where the first message begins that is not of the preamble; the prompt for the answer, when all are. 0: not known. */
+static size_t first_begin(const struct chat_render *render)
+{
+    const struct chat_round *first = NULL;
+
+    for (size_t i = 0; i < render->rounds.count; i++) {
+        const struct chat_round *round = &render->rounds.rounds[i];
+        if ((first == NULL || round->item < first->item) &&
+            !is_preamble(render->shape, render->shape->items[round->item].message))
+            first = round;
+    }
+    if (first == NULL)
+        return render->generation == SIZE_MAX ? 0 : render->generation;
+    return first->writes == 1 ? first->begin : 0;
+}
+
+static void add_system_end(struct list *list)
+{
+    size_t begin = first_begin(list->render);
+    size_t preamble = list->render->tmpl->preamble_moves ? 0 : preamble_end(list->render);
+    uint32_t leading = list->render->shape->leading;
+    struct chat_mark mark = {preamble > begin ? preamble : begin, CHAT_MARK_SYSTEM_END,
+                             leading > 0 ? leading - 1 : 0, CHAT_ROLE_SYSTEM};
+
+    /* BOS alone is no preamble. */
+    if (mark.offset > strlen(list->render->tmpl->bos))
+        add(list, mark);
+}
+
+enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
+                         struct chat_text *out)
+{
+    const struct chat_item *last = &render->shape->items[render->rounds.count - 1];
+    struct list list = {render, NULL, 0};
+
+    list.marks = arena_alloc_array(arena, 2 * render->rounds.count + 2, sizeof(*list.marks));
+    if (list.marks == NULL)
+        return arena->err;
+    for (size_t i = 0; i < render->rounds.count; i++)
+        add_message(&list, &render->rounds.rounds[i]);
+    add_system_end(&list);
+    if (render->generation < render->text.len)
+        add(&list, (struct chat_mark){render->generation, CHAT_MARK_GENERATION, last->message,
+                                      last->role});
+    qsort(list.marks, list.count, sizeof(*list.marks), compare_marks);
+    out->marks = list.marks;
+    out->mark_count = list.count;
+    return ERR_OK;
+}

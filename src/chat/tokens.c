@@ -1,0 +1,548 @@
+/*
+ * tokens.c: from text to pieces to tokens. See tokens.h for why pieces are safe, token_control.h for where they end, token_memo.h
+ * for how they are remembered.
+ *
+ * One walk over the text, from one control token to the next:
+ *
+ *      touched by a span of the client   -> stays where it is; the piece is `guarded`
+ *      the template's, safe to cut       -> the piece before it is done; the token itself needs no tokenizer
+ *      the template's, not safe          -> stays in the piece, where the library will find it
+ *
+ * A guarded piece is tokenized without looking for control tokens; those that the template wrote into it are taken out first.
+ */
+#include "chat/tokens.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "chat/token_control.h"
+#include "chat/token_memo.h"
+
+enum {
+    MEMORY_BYTES = 64 << 20,
+    TOKENS_MAX = 16 << 20,
+};
+
+struct tokens {
+    struct tokens_source source;
+    struct token_controls *controls;
+    struct token_memo *memo;
+    size_t tokens_max, text_bytes_max, run_bytes_max, part_bytes;
+    size_t longest; /* bytes of text that one token stands for at most; 0: not known */
+    bool words;     /* pieces are cut between words */
+    struct str bos; /* its text; empty: none */
+    /* Relaxed: numbers for people. */
+    atomic_uint_fast64_t hit_tokens, tokenized_tokens, guarded, parts, stopped;
+};
+
+/* A token that is not a special one stands for its own bytes. So the longest bounds what a token can stand for, if each byte
+ * has a token (else the library drops it, or makes one token of a whole word) and no token takes white space beside it. */
+static size_t longest_token(const struct tokens_source *source, const struct token_controls *controls)
+{
+    bool bytes[256] = {false};
+    size_t longest = 0, singles = 0;
+    char text[8];
+
+    if (!source->words || token_controls_strip(controls))
+        return 0;
+    for (uint32_t token = 0; token < source->vocab; token++) {
+        size_t len = source->token_bytes(source->arg, (int32_t)token, true, text, sizeof(text));
+        longest = MAX(longest, len);
+        if (len == 1 && !bytes[(unsigned char)text[0]]) {
+            bytes[(unsigned char)text[0]] = true;
+            singles++;
+        }
+    }
+    return singles == COUNT_OF(bytes) ? longest : 0;
+}
+
+size_t tokens_at_least(const struct tokens *tokens, size_t bytes)
+{
+    return tokens->longest > 0 ? bytes / tokens->longest : 0;
+}
+
+static size_t or_default(size_t wanted, size_t usual)
+{
+    return wanted > 0 ? wanted : usual;
+}
+
+static struct tokens *create(const struct tokens_options *options)
+{
+    struct tokens *tokens = mem_alloc(sizeof(*tokens));
+
+    tokens->source = options->source;
+    tokens->tokens_max = or_default(options->tokens_max, TOKENS_MAX);
+    tokens->text_bytes_max = or_default(options->text_bytes_max, TOKENS_TEXT_BYTES);
+    tokens->run_bytes_max = or_default(options->run_bytes_max, TOKENS_RUN_BYTES);
+    tokens->part_bytes = or_default(options->part_bytes, TOKENS_PART_BYTES);
+    tokens->memo = token_memo_create(or_default(options->memory_bytes_max, MEMORY_BYTES));
+    return tokens;
+}
+
+enum err tokens_create(const struct tokens_options *options, struct tokens **out,
+                       struct errinfo *info)
+{
+    struct tokens *tokens = create(options);
+
+    *out = NULL;
+    enum err err = token_controls_create(&tokens->source, &tokens->controls);
+    if (err != ERR_OK) {
+        tokens_destroy(&tokens);
+        return err_set(info, err, "no memory for the control tokens of the vocabulary");
+    }
+    tokens->words = options->source.words && token_controls_spare_words(tokens->controls);
+    tokens->longest = longest_token(&tokens->source, tokens->controls);
+    for (size_t i = 0; i < token_controls_count(tokens->controls); i++)
+        if (token_controls_get(tokens->controls, i)->token == options->source.bos)
+            tokens->bos = token_controls_get(tokens->controls, i)->text;
+    *out = tokens;
+    return ERR_OK;
+}
+
+void tokens_destroy(struct tokens **tokens)
+{
+    if (*tokens == NULL)
+        return;
+    token_controls_destroy(&(*tokens)->controls);
+    token_memo_destroy(&(*tokens)->memo);
+    mem_free(*tokens);
+    *tokens = NULL;
+}
+
+void token_prompt_fini(struct token_prompt *prompt)
+{
+    mem_free(prompt->tokens);
+    mem_free(prompt->marks);
+    *prompt = (struct token_prompt){0};
+}
+
+/* ---- one piece ---- */
+
+/* A prompt under construction. */
+struct walk {
+    struct tokens *tokens;
+    const struct tokens_caller *caller;
+    const struct chat_text *text;
+    struct token_list list;
+    struct token_mark *marks;
+    size_t mark_count;
+    size_t mark_next;  /* of text->marks */
+    size_t span_next;  /* of text->spans: all before it end before the place at work */
+    size_t span_piece; /* what that was where the piece began */
+    size_t memo_tokens;
+    size_t charged; /* for the text as a whole */
+    bool guarded;
+    struct errinfo *info;
+};
+
+static const struct tokens_caller no_caller = {0};
+
+static enum err fail_memory(struct walk *walk)
+{
+    return err_set(walk->info, ERR_NOMEM, "no memory for the tokens of the prompt");
+}
+
+static enum err check_limit(struct walk *walk)
+{
+    return walk->list.count <= walk->tokens->tokens_max
+               ? ERR_OK
+               : err_set(walk->info, ERR_LIMIT, "the prompt has more than %zu tokens",
+                         walk->tokens->tokens_max);
+}
+
+static enum err push(struct walk *walk, int32_t token)
+{
+    if (!token_list_reserve(&walk->list, 1))
+        return fail_memory(walk);
+    walk->list.ids[walk->list.count++] = token;
+    walk->memo_tokens++;
+    return check_limit(walk);
+}
+
+/* ---- memory and time of the caller ---- */
+
+/* A short text costs no more than the margins of the account. *charged is to be released. */
+static enum err charge(struct walk *walk, size_t text_bytes, size_t factor, size_t *charged)
+{
+    *charged = 0;
+    if (walk->caller->charge == NULL || text_bytes <= TOKENS_CHARGE_BYTES)
+        return ERR_OK;
+    TRY(walk->caller->charge(walk->caller->arg, text_bytes * factor, walk->info));
+    *charged = text_bytes * factor;
+    return ERR_OK;
+}
+
+static void release(struct walk *walk, size_t charged)
+{
+    if (charged > 0)
+        walk->caller->release(walk->caller->arg, charged);
+}
+
+static enum err check_stopped(struct walk *walk)
+{
+    if (walk->caller->stopped == NULL || !walk->caller->stopped(walk->caller->arg))
+        return ERR_OK;
+    atomic_fetch_add_explicit(&walk->tokens->stopped, 1, memory_order_relaxed);
+    return err_set(walk->info, ERR_CANCELLED, "the client has left while its text was tokenized");
+}
+
+/* ---- parts of a piece ---- */
+
+static enum err ask_part(struct walk *walk, struct str text, unsigned flags,
+                         struct token_list *list)
+{
+    const struct tokens_source *source = &walk->tokens->source;
+    /* A part has at most a token per byte, nearly always. A long run has fewer, or is asked twice. */
+    size_t count = (text.len <= walk->tokens->part_bytes ? text.len : text.len / 2) + 16;
+    enum err err = ERR_LIMIT;
+
+    for (int round = 0; round < 2 && err == ERR_LIMIT; round++) {
+        if (!token_list_reserve(list, count))
+            return fail_memory(walk);
+        err = source->tokenize(source->arg, text, flags, list->ids + list->count,
+                               list->cap - list->count, &count, walk->info);
+    }
+    if (err != ERR_OK)
+        return err;
+    list->count += count;
+    atomic_fetch_add_explicit(&walk->tokens->tokenized_tokens, count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&walk->tokens->parts, 1, memory_order_relaxed);
+    return ERR_OK;
+}
+
+/* The bytes of the next part: up to the last cut that is in reach, else to the first one behind, else all. */
+static size_t part_length(const struct tokens *tokens, struct str text)
+{
+    size_t reach = tokens->part_bytes;
+
+    if (!tokens->words || text.len <= reach)
+        return text.len;
+    for (size_t at = reach; at > reach / 2; at--)
+        if (token_words_end(text, at))
+            return at;
+    for (size_t at = reach + 1; at < text.len; at++)
+        if (token_words_end(text, at))
+            return at;
+    return text.len;
+}
+
+static enum err check_run(struct walk *walk, size_t bytes)
+{
+    size_t max = walk->tokens->run_bytes_max;
+
+    if (bytes <= max)
+        return ERR_OK;
+    return err_set(walk->info, ERR_LIMIT,
+                   "the prompt has %zu bytes of text in which the tokenizer finds no end of a word; "
+                   "the limit is %zu",
+                   bytes, max);
+}
+
+static enum err ask_source(struct walk *walk, struct str text, unsigned flags,
+                           struct token_list *list)
+{
+    while (text.len > 0) {
+        struct str part = {text.ptr, part_length(walk->tokens, text)};
+        size_t charged;
+
+        TRY(check_run(walk, part.len));
+        TRY(check_stopped(walk));
+        TRY(charge(walk, part.len, TOKENS_COST, &charged));
+        enum err err = ask_part(walk, part, flags, list);
+        release(walk, charged);
+        TRY(err);
+        text = (struct str){text.ptr + part.len, text.len - part.len};
+    }
+    return ERR_OK;
+}
+
+/* Appends the tokens of a piece that is tokenized as a whole. */
+static enum err add_whole(struct walk *walk, struct str text, unsigned flags,
+                          struct token_list *list)
+{
+    struct hash256 key = token_memo_key(walk->caller->tenant, walk->caller->salt, text, flags);
+    size_t before = list->count;
+
+    if (text.len == 0)
+        return ERR_OK;
+    switch (token_memo_get(walk->tokens->memo, &key, list)) {
+    case TOKEN_MEMO_NOMEM:
+        return fail_memory(walk);
+    case TOKEN_MEMO_HIT:
+        walk->memo_tokens += list->count - before;
+        atomic_fetch_add_explicit(&walk->tokens->hit_tokens, list->count - before,
+                                  memory_order_relaxed);
+        break;
+    case TOKEN_MEMO_MISS:
+        TRY(ask_source(walk, text, flags, list));
+        token_memo_put(walk->tokens->memo, &key, list->ids + before, list->count - before);
+        break;
+    }
+    return check_limit(walk);
+}
+
+/* ---- spans ---- */
+
+/* Does the client's text touch [begin, end)? Places only move forward. */
+static bool is_touched(struct walk *walk, size_t begin, size_t end)
+{
+    const struct chat_text *text = walk->text;
+
+    while (walk->span_next < text->span_count && text->spans[walk->span_next].end <= begin)
+        walk->span_next++;
+    return walk->span_next < text->span_count && text->spans[walk->span_next].begin < end;
+}
+
+/* The next control token that the template wrote, from `at` up to `end`; SIZE_MAX when there is none. Sets *guarded when the
+ * client wrote one on the way. */
+static size_t next_trusted(struct walk *walk, size_t at, size_t end, bool *guarded,
+                           const struct token_control **found)
+{
+    struct str text = {walk->text->text.ptr, end};
+
+    for (;; at++) {
+        at = token_controls_find(walk->tokens->controls, text, at, found);
+        if (at == SIZE_MAX)
+            return SIZE_MAX;
+        while (*found != NULL && is_touched(walk, at, at + (*found)->text.len)) {
+            *guarded = true;
+            *found = token_controls_shorter(walk->tokens->controls, *found);
+        }
+        if (*found != NULL)
+            return at;
+    }
+}
+
+/* A piece with control tokens of the client. */
+static enum err add_guarded(struct walk *walk, size_t begin, size_t end)
+{
+    const char *text = walk->text->text.ptr;
+    const struct token_control *found;
+    bool ignored;
+
+    walk->guarded = true;
+    walk->span_next = walk->span_piece; /* the walk has gone on to the end of the piece */
+    while (begin < end) {
+        size_t at = next_trusted(walk, begin, end, &ignored, &found);
+        size_t stop = at == SIZE_MAX ? end : at;
+        TRY(add_whole(walk, (struct str){text + begin, stop - begin}, 0, &walk->list));
+        if (at == SIZE_MAX)
+            break;
+        TRY(push(walk, found->token));
+        begin = at + found->text.len;
+    }
+    return ERR_OK;
+}
+
+/* ---- marks ---- */
+
+static void keep_mark(struct walk *walk, size_t count)
+{
+    const struct chat_mark *mark = &walk->text->marks[walk->mark_next++];
+
+    walk->marks[walk->mark_count++] =
+        (struct token_mark){count, mark->kind, mark->message, mark->role};
+}
+
+static bool mark_is_before(const struct walk *walk, size_t offset)
+{
+    return walk->mark_next < walk->text->mark_count &&
+           walk->text->marks[walk->mark_next].offset < offset;
+}
+
+/* Marks in [begin, end], a place between two tokens wherever it is cut. */
+static void keep_marks(struct walk *walk, size_t end)
+{
+    while (mark_is_before(walk, end + 1))
+        keep_mark(walk, walk->list.count);
+}
+
+/* The tokens of [begin, end), the client's control tokens as text where it wrote some. */
+static enum err add_text(struct walk *walk, size_t begin, size_t end, bool guarded)
+{
+    struct str text = {walk->text->text.ptr + begin, end - begin};
+
+    return guarded ? add_guarded(walk, begin, end)
+                   : add_whole(walk, text, TOKENS_CONTROL, &walk->list);
+}
+
+/* How many tokens of the list, of which those from `first` on are the piece at `begin`, also come out of the text before the
+ * mark alone. */
+static enum err count_before(struct walk *walk, size_t begin, size_t first, bool guarded,
+                             size_t *out)
+{
+    size_t offset = walk->text->marks[walk->mark_next].offset;
+    size_t memo_tokens = walk->memo_tokens, n = 0;
+    struct token_list whole = walk->list;
+
+    walk->list = (struct token_list){0};
+    enum err err = add_text(walk, begin, offset, guarded);
+    struct token_list head = walk->list;
+    walk->list = whole;
+    walk->memo_tokens = memo_tokens; /* these are not tokens of the prompt */
+    while (n < head.count && first + n < whole.count && head.ids[n] == whole.ids[first + n])
+        n++;
+    mem_free(head.ids);
+    *out = first + n;
+    return err;
+}
+
+/* Marks inside a piece that has been added: of these only the end of the system text is kept. */
+static enum err pass_marks(struct walk *walk, size_t begin, size_t end, size_t first, bool guarded)
+{
+    size_t count;
+
+    while (mark_is_before(walk, end)) {
+        if (walk->text->marks[walk->mark_next].kind != CHAT_MARK_SYSTEM_END) {
+            walk->mark_next++;
+            continue;
+        }
+        TRY(count_before(walk, begin, first, guarded, &count));
+        keep_mark(walk, count);
+    }
+    return ERR_OK;
+}
+
+/* ---- the walk ---- */
+
+static enum err add_piece(struct walk *walk, size_t begin, size_t end, bool guarded)
+{
+    size_t first = walk->list.count;
+
+    TRY(add_text(walk, begin, end, guarded));
+    return pass_marks(walk, begin, end, first, guarded);
+}
+
+static size_t skip_space(struct str text, size_t at)
+{
+    while (at < text.len && (text.ptr[at] == ' ' || (text.ptr[at] >= '\t' && text.ptr[at] <= '\r')))
+        at++;
+    return at;
+}
+
+static enum err walk_text(struct walk *walk)
+{
+    struct str text = walk->text->text;
+    const struct token_control *found;
+    size_t begin = 0, at = 0;
+    bool guarded = false;
+
+    keep_marks(walk, 0);
+    for (;;) {
+        at = next_trusted(walk, at, text.len, &guarded, &found);
+        if (at == SIZE_MAX)
+            return add_piece(walk, begin, text.len, guarded);
+        if (!found->cut) {
+            at++; /* one that the client completed may begin inside it */
+            continue;
+        }
+        TRY(add_piece(walk, begin, at, guarded));
+        keep_marks(walk, at);
+        TRY(push(walk, found->token));
+        begin = at = at + found->text.len;
+        if (found->strips)
+            begin = at = skip_space(text, at);
+        keep_marks(walk, at);
+        walk->span_piece = walk->span_next;
+        guarded = false;
+    }
+}
+
+/* BOS, where the model wants it and the text, as far as it is the template's, does not begin with it. */
+static enum err begin_prompt(struct walk *walk, bool trusted)
+{
+    const struct tokens *tokens = walk->tokens;
+
+    if (!tokens->source.add_bos || tokens->source.bos < 0)
+        return ERR_OK;
+    if (trusted && tokens->bos.len > 0 && str_starts(walk->text->text, tokens->bos) &&
+        !is_touched(walk, 0, tokens->bos.len))
+        return ERR_OK;
+    return push(walk, tokens->source.bos);
+}
+
+/* What every text begins with. */
+static enum err begin_walk(struct walk *walk, struct tokens *tokens, const struct tokens_caller *caller,
+                           const struct chat_text *text, struct errinfo *info)
+{
+    size_t bytes = text->text.len;
+
+    *walk = (struct walk){.tokens = tokens, .text = text, .info = info};
+    walk->caller = caller != NULL ? caller : &no_caller;
+    if (bytes > tokens->text_bytes_max)
+        return err_set(info, ERR_LIMIT, "the prompt has %zu bytes of text; the limit is %zu", bytes,
+                       tokens->text_bytes_max);
+    return charge(walk, bytes, TOKENS_COPIES, &walk->charged);
+}
+
+static enum err finish(struct walk *walk, enum err err, struct token_prompt *out)
+{
+    release(walk, walk->charged);
+    if (err != ERR_OK) {
+        mem_free(walk->list.ids);
+        mem_free(walk->marks);
+        return err;
+    }
+    *out = (struct token_prompt){walk->list.ids, walk->list.count, walk->marks, walk->mark_count,
+                                 walk->memo_tokens};
+    atomic_fetch_add_explicit(&walk->tokens->guarded, walk->guarded, memory_order_relaxed);
+    return ERR_OK;
+}
+
+enum err tokens_from_text(struct tokens *tokens, const struct tokens_caller *caller,
+                          const struct chat_text *text, struct token_prompt *out,
+                          struct errinfo *info)
+{
+    struct walk walk;
+
+    *out = (struct token_prompt){0};
+    TRY(begin_walk(&walk, tokens, caller, text, info));
+    walk.marks = mem_try_alloc_array(text->mark_count, sizeof(*walk.marks));
+    enum err err = walk.marks != NULL ? begin_prompt(&walk, true) : fail_memory(&walk);
+    if (err == ERR_OK)
+        err = walk_text(&walk);
+    return finish(&walk, err, out);
+}
+
+enum err tokens_from_string(struct tokens *tokens, const struct tokens_caller *caller,
+                            struct str text, unsigned flags, struct token_prompt *out,
+                            struct errinfo *info)
+{
+    struct chat_text plain = {.text = text};
+    bool trusted = flags & TOKENS_CONTROL;
+    enum err err = ERR_OK;
+    struct walk walk;
+
+    *out = (struct token_prompt){0};
+    TRY(begin_walk(&walk, tokens, caller, &plain, info));
+    if (flags & TOKENS_BOS)
+        err = begin_prompt(&walk, trusted);
+    if (err == ERR_OK)
+        err = trusted ? walk_text(&walk) : add_whole(&walk, text, 0, &walk.list);
+    return finish(&walk, err, out);
+}
+
+struct tokens_stats tokens_stats(struct tokens *tokens)
+{
+    struct token_memo_stats memo = token_memo_stats(tokens->memo);
+
+    return (struct tokens_stats){
+        .hits = memo.hits,
+        .misses = memo.misses,
+        .evictions = memo.evictions,
+        .hit_tokens = atomic_load_explicit(&tokens->hit_tokens, memory_order_relaxed),
+        .tokenized_tokens = atomic_load_explicit(&tokens->tokenized_tokens, memory_order_relaxed),
+        .guarded = atomic_load_explicit(&tokens->guarded, memory_order_relaxed),
+        .parts = atomic_load_explicit(&tokens->parts, memory_order_relaxed),
+        .stopped = atomic_load_explicit(&tokens->stopped, memory_order_relaxed),
+        .entries = memo.entries,
+        .bytes = memo.bytes,
+    };
+}
+
+void tokens_forget(struct tokens *tokens)
+{
+    token_memo_clear(tokens->memo);
+}

@@ -1,0 +1,197 @@
+/*
+ * answer.c: gathering what a model says.
+ *
+ * Sizes are bounded twice: by the tokens that a generation may have, and by the limits below, because one token may stand for many bytes and
+ * because a reader of tool calls may write more JSON than it has read. What goes beyond ends the answer with ERR_LIMIT; nothing is cut
+ * silently.
+ *
+ * Arrays double: their room is not kept but follows from their count, which is what it was grown at.
+ */
+#include "dialect/answer.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/mem.h"
+
+enum { ARRAY_FIRST = 4 };
+
+void answer_make_id(char id[ANSWER_ID_BYTES])
+{
+    uint8_t random[16]; /* 128 bits: a client cannot guess the id of another one's call */
+
+    hash_random(random, sizeof(random));
+    for (size_t i = 0; i < sizeof(random); i++)
+        snprintf(id + 2 * i, 3, "%02x", random[i]);
+}
+
+static void choice_init(struct answer_choice *choice)
+{
+    buf_init(&choice->content, ANSWER_TEXT_BYTES_MAX);
+    buf_init(&choice->reasoning, ANSWER_TEXT_BYTES_MAX);
+    choice->block = -1;
+}
+
+static void choice_fini(struct answer_choice *choice)
+{
+    for (size_t i = 0; i < choice->calls_count; i++) {
+        mem_free(choice->calls[i].name);
+        buf_fini(&choice->calls[i].arguments);
+    }
+    mem_free(choice->calls);
+    mem_free(choice->logprobs);
+    buf_fini(&choice->content);
+    buf_fini(&choice->reasoning);
+}
+
+void answer_init(struct answer *answer, const struct gen_request *request)
+{
+    assert(request->choices >= 1 && request->choices <= ANSWER_CHOICES_MAX);
+    memset(answer, 0, sizeof(*answer));
+    answer->request = request;
+    answer->choices_count = request->choices;
+    answer_make_id(answer->id);
+    for (size_t i = 0; i < answer->choices_count; i++)
+        choice_init(&answer->choices[i]);
+}
+
+void answer_fini(struct answer *answer)
+{
+    for (size_t i = 0; i < answer->choices_count; i++)
+        choice_fini(&answer->choices[i]);
+    buf_fini(&answer->items);
+    memset(answer, 0, sizeof(*answer));
+}
+
+/* Room for one more of `count` elements: grown at ARRAY_FIRST, and at each power of two behind it. The array may move. */
+static enum err array_grow(void **array, size_t count, size_t size)
+{
+    size_t room = count == 0 ? ARRAY_FIRST : 2 * count, bytes;
+    void *grown;
+
+    if (count != 0 && (count < ARRAY_FIRST || (count & (count - 1)) != 0))
+        return ERR_OK;
+    if (mem_mul_overflows(room, size, &bytes))
+        return ERR_LIMIT;
+    grown = mem_try_realloc(*array, bytes);
+    if (!grown)
+        return ERR_NOMEM;
+    *array = grown;
+    return ERR_OK;
+}
+
+static enum err call_begin(struct answer_choice *choice, const struct output_event *event)
+{
+    struct answer_call *call;
+    char *name;
+    void *array = choice->calls;
+    enum err err;
+
+    assert(event->call == choice->calls_count); /* output_event.h: calls come in order and do not overlap */
+    if (choice->calls_count >= ANSWER_CALLS_MAX)
+        return ERR_LIMIT;
+    err = array_grow(&array, choice->calls_count, sizeof(*choice->calls));
+    choice->calls = array;
+    if (err != ERR_OK)
+        return err;
+    name = mem_try_alloc(event->text.len + 1);
+    if (!name)
+        return ERR_NOMEM;
+    memcpy(name, event->text.ptr, event->text.len);
+    name[event->text.len] = '\0';
+
+    call = &choice->calls[choice->calls_count++];
+    memset(call, 0, sizeof(*call));
+    answer_make_id(call->id);
+    call->name = name;
+    buf_init(&call->arguments, ANSWER_TEXT_BYTES_MAX);
+    return ERR_OK;
+}
+
+static struct answer_call *open_call(struct answer_choice *choice, const struct output_event *event)
+{
+    struct answer_call *call;
+
+    assert(choice->calls_count > 0 && event->call == choice->calls_count - 1);
+    call = &choice->calls[choice->calls_count - 1];
+    assert(!call->complete);
+    return call;
+}
+
+enum err answer_add(struct answer *answer, size_t index, const struct output_event *event)
+{
+    struct answer_choice *choice = &answer->choices[index];
+
+    assert(index < answer->choices_count);
+    switch (event->type) {
+    case OUTPUT_CONTENT:
+        return buf_append(&choice->content, event->text.ptr, event->text.len);
+    case OUTPUT_REASONING:
+        return buf_append(&choice->reasoning, event->text.ptr, event->text.len);
+    case OUTPUT_CALL_BEGIN:
+        return call_begin(choice, event);
+    case OUTPUT_CALL_ARGUMENTS:
+        return buf_append(&open_call(choice, event)->arguments, event->text.ptr, event->text.len);
+    case OUTPUT_CALL_END:
+        open_call(choice, event)->complete = true;
+        return ERR_OK;
+    case OUTPUT_ERROR: /* the call's own business: it ends the choice */
+    case OUTPUT_EVENT_COUNT:
+        break;
+    }
+    return ERR_OK;
+}
+
+enum err answer_add_logprob(struct answer *answer, size_t index, const struct sample_pick *pick)
+{
+    struct answer_choice *choice = &answer->choices[index];
+    struct answer_logprob *entry;
+    void *array = choice->logprobs;
+    enum err err;
+
+    assert(index < answer->choices_count && pick->top_count <= SAMPLE_TOP_MAX);
+    err = array_grow(&array, choice->logprobs_count, sizeof(*choice->logprobs));
+    choice->logprobs = array;
+    if (err != ERR_OK)
+        return err;
+    entry = &choice->logprobs[choice->logprobs_count++];
+    entry->token = pick->token;
+    entry->logprob = pick->logprob;
+    entry->top_count = pick->top_count;
+    memcpy(entry->top, pick->top, pick->top_count * sizeof(pick->top[0]));
+    return ERR_OK;
+}
+
+/* Milliseconds from `from` to `to`; 0 when one of them never happened. */
+static double span_ms(uint64_t from, uint64_t to)
+{
+    return from != 0 && to > from ? (double)(to - from) / (double)NS_PER_MS : 0;
+}
+
+static double per_s(uint32_t count, double ms)
+{
+    return ms > 0 ? (double)count * 1000.0 / ms : 0;
+}
+
+struct answer_timings answer_timings(const struct answer *answer)
+{
+    const struct gen_times *times = &answer->times;
+    const struct gen_usage *usage = &answer->usage;
+    uint64_t computing = times->restored ? times->restored : times->looked_up;
+    uint32_t later; /* tokens behind the first of each choice: the ones that the time of decoding made */
+    struct answer_timings timings = {
+        .prompt_ms = span_ms(computing, times->first_token ? times->first_token : times->ended),
+        .predicted_ms = span_ms(times->first_token, times->ended),
+        .ttft_ms = span_ms(times->submitted, times->first_token),
+        .total_ms = span_ms(times->submitted, times->ended),
+    };
+
+    later = usage->generated > answer->choices_count
+                ? usage->generated - (uint32_t)answer->choices_count : 0;
+    timings.prompt_per_s = per_s(usage->computed, timings.prompt_ms);
+    timings.predicted_per_s = per_s(later, timings.predicted_ms);
+    return timings;
+}

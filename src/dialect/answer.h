@@ -1,0 +1,151 @@
+/*
+ * answer.h: what a model says, gathered in one form for all dialects, and handed to the dialect's composer as it comes.
+ *
+ *      sched's sink --text--> output --events--> struct answer --> dialect->event ... --> bytes for the client
+ *
+ * One answer has one or more choices (n), each made by one generation. Whatever a dialect needs to write is in these structs; composers
+ * only format. A composer appends to `out`, which the caller sends; it fails only by out->err.
+ *
+ * Owner: the scheduler's thread, from submit to the end.
+ */
+#ifndef HEARTH_DIALECT_ANSWER_H
+#define HEARTH_DIALECT_ANSWER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "chat/error.h"
+#include "chat/gen_request.h"
+#include "base/buf.h"
+#include "output/output_event.h"
+#include "sched/gen.h"
+
+enum {
+    ANSWER_ID_BYTES = 40,
+    ANSWER_CHOICES_MAX = 16,
+    ANSWER_CALLS_MAX = 128,               /* of one choice */
+    ANSWER_TEXT_BYTES_MAX = 16 * 1024 * 1024, /* content, thoughts, arguments of a call: each */
+};
+
+/* Why a choice ended, as clients know it. */
+enum answer_finish {
+    ANSWER_RUNNING,
+    ANSWER_STOP,      /* "stop", "end_turn" */
+    ANSWER_STOP_TEXT, /* "stop", "stop_sequence" */
+    ANSWER_LENGTH,    /* "length", "max_tokens" */
+    ANSWER_CALLS,     /* "tool_calls", "tool_use" */
+    ANSWER_FAILED,    /* answer.error says what */
+};
+
+struct answer_call {
+    char id[ANSWER_ID_BYTES]; /* unguessable; without the dialect's prefix ("call_", "toolu_", "fc_") */
+    char *name;
+    struct buf arguments; /* JSON */
+    bool complete;
+};
+
+/* Text that belongs to one token, with its probabilities. */
+struct answer_logprob {
+    token_id token;
+    float logprob;
+    struct sample_top top[SAMPLE_TOP_MAX];
+    size_t top_count;
+};
+
+struct answer_choice {
+    struct buf content, reasoning;
+    struct answer_call *calls;
+    size_t calls_count;
+    struct answer_logprob *logprobs; /* NULL unless asked for */
+    size_t logprobs_count;
+    size_t logprobs_sent; /* the composer's: those that a chunk has carried */
+    size_t logprobs_text; /* the composer's: characters of their texts */
+    enum answer_finish finish;
+    struct str stop_text; /* of ANSWER_STOP_TEXT */
+    uint32_t generated;
+    uint32_t reasoning_tokens; /* of them, as far as could be told */
+    /* For composers of streams that number their blocks. */
+    int block;      /* open block, -1 = none */
+    int block_kind; /* the composer's */
+    int blocks;     /* that were opened so far */
+    size_t block_text, block_logprobs; /* where those of the open block begin */
+};
+
+struct answer {
+    char id[ANSWER_ID_BYTES]; /* of the whole answer, without the dialect's prefix */
+    const char *request_id; /* as the header of the answer has it; borrowed. NULL: none */
+    uint64_t created_s; /* wall time */
+    const char *model;  /* name to report */
+    const struct gen_request *request;
+    struct answer_choice choices[ANSWER_CHOICES_MAX];
+    size_t choices_count;
+    struct gen_usage usage;  /* of the first choice's prompt; `generated` of all together */
+    struct gen_times times;  /* of choices that have ended; with timings_each, of all up to their latest token */
+    bool begun;              /* dialect->begin was called */
+    struct api_error error;  /* kind != API_OK: it failed */
+    double progress_ms;      /* since prefill began; the caller's, set before `progress` */
+    uint64_t sequence;       /* the composer's: number of the next event; 0: nothing was written yet */
+    struct buf items;        /* the composer's: what is complete of a stream, to be said again at its end; zeroed and freed with the answer */
+    /* The bytes of a token, for logprobs; of the model. */
+    size_t (*token_bytes)(void *arg, token_id token, char *out, size_t size);
+    void *token_bytes_arg;
+};
+
+/* A client's language: how requests are read and answers are written. One constant per endpoint. */
+struct dialect {
+    const char *name;
+    const char *keepalive; /* SSE text that fills silent times; NULL: what `keepalive_event` makes */
+    /* Fills request from `root`. ERR_INVALID: error is filled; ERR_NOMEM, ERR_LIMIT: the arena is full. */
+    enum err (*parse)(struct gen_request *request, yyjson_val *root, struct api_error *error);
+    /* The body of an error answer. */
+    void (*error)(const struct api_error *error, const char *request_id, struct buf *out);
+    unsigned (*status)(enum api_error_kind kind); /* of HTTP; NULL: api_error_status */
+
+    /* The whole answer as one JSON body. */
+    void (*body)(struct answer *answer, struct buf *out);
+
+    /* A stream: begin, then events of choices in any order, end. Each appends complete SSE events. usage is known at `begin`. */
+    void (*begin)(struct answer *answer, struct buf *out);
+    void (*progress)(struct answer *answer, uint32_t done, struct buf *out); /* NULL: none */
+    /* After the event was added to the choice: a CALL_BEGIN finds its call in choice->calls[event->call]. */
+    void (*event)(struct answer *answer, size_t choice, const struct output_event *event,
+                  struct buf *out);
+    /* finish is set; usage and times stand for all choices that have ended. The last one to end carries timings. */
+    void (*choice_end)(struct answer *answer, size_t choice, struct buf *out);
+    void (*end)(struct answer *answer, struct buf *out);
+    void (*stream_error)(struct answer *answer, const struct api_error *error, struct buf *out);
+    /* NULL: `keepalive`. Also before begin: then the first one is what a stream opens with, and begin does not repeat it. Each later one may be
+     * sent any number of times, at any place of the stream. */
+    void (*keepalive_event)(struct answer *answer, struct buf *out);
+};
+
+extern const struct dialect dialect_openai_chat;
+extern const struct dialect dialect_openai_completions;
+extern const struct dialect dialect_openai_responses;
+extern const struct dialect dialect_anthropic_messages;
+extern const struct dialect dialect_anthropic_count; /* of /v1/messages/count_tokens: parse, error and status only */
+
+/* With an id of its own, and as many empty choices as the request asks for. The request is borrowed. */
+void answer_init(struct answer *answer, const struct gen_request *request);
+void answer_fini(struct answer *answer);
+
+/* 32 hex digits that nobody can guess. */
+void answer_make_id(char id[ANSWER_ID_BYTES]);
+
+/* Takes in one event of a choice. ERR_NOMEM, ERR_LIMIT. */
+enum err answer_add(struct answer *answer, size_t choice, const struct output_event *event) NODISCARD;
+
+/* Keeps the probabilities of one token. ERR_NOMEM. */
+enum err answer_add_logprob(struct answer *answer, size_t choice,
+                            const struct sample_pick *pick) NODISCARD;
+
+/* Milliseconds and speeds, for `timings` and the log line. */
+struct answer_timings {
+    double prompt_ms, predicted_ms, ttft_ms, total_ms;
+    double prompt_per_s, predicted_per_s; /* 0 when nothing was computed */
+};
+
+struct answer_timings answer_timings(const struct answer *answer);
+
+#endif

@@ -1,0 +1,95 @@
+/*
+ * anthropic_impl.h: what the files of the parser share. A request is brought into OpenAI's form (gen_request.h) as text, in one pass in
+ * the order of Anthropic's prompt, and then read as a document of its own:
+ *
+ *      tools -> system -> messages      {"tools":[{"type":"function",...}],"messages":[{"role":"system",...},...]}
+ *
+ * Breakpoints are noted on the way, so that they come out ascending. Text, and not a tree of yyjson: it can be written piece by piece with
+ * the functions that answers are written with, and costs a reading of what was just written, at memory's speed.
+ */
+#ifndef HEARTH_DIALECT_ANTHROPIC_IMPL_H
+#define HEARTH_DIALECT_ANTHROPIC_IMPL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <yyjson.h>
+
+#include "chat/error.h"
+#include "chat/gen_request.h"
+#include "dialect/json_read.h"
+#include "base/json_write.h"
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/str.h"
+
+/* A tool by its name. */
+struct anthropic_late_tool {
+    struct str name;
+    yyjson_val *tool;
+    bool deferred, mentioned;
+};
+
+/* Which tools the model is told of on the way: anthropic_late.c. In the request's arena. */
+struct anthropic_late {
+    struct anthropic_late_tool *tools; /* all that may be called, sorted */
+    size_t count;
+    struct anthropic_late_tool *added; /* those that only messages define, likewise */
+    size_t added_count;
+};
+
+/* Owner: anthropic_parse, for one call. */
+struct anthropic_build {
+    struct gen_request *request;
+    struct api_error *error;
+    struct buf text;    /* {"tools":...,"messages":... */
+    struct json json;   /* into text */
+    struct buf scratch; /* JSON that becomes a string inside of JSON */
+    size_t messages;    /* written so far: the index of the next one */
+    size_t tools;       /* written so far */
+    struct anthropic_late late;
+};
+
+/* When a tool is told: at the beginning, where it is mentioned, or not at all. */
+enum anthropic_when { ANTHROPIC_NOW, ANTHROPIC_LATE, ANTHROPIC_NEVER };
+
+enum { ANTHROPIC_AT_BYTES = API_PARAM_BYTES };
+
+/* A reader of element `index` of the array `key` of `parent`; the place ("messages[3].") is written into `at`. The element must be an object. */
+enum err anthropic_element(const struct json_reader *parent, const char *key, size_t index,
+                           yyjson_val *value, char at[ANTHROPIC_AT_BYTES],
+                           struct json_reader *out) NODISCARD;
+
+/* A string that must be there. `empty`: it is text for the model, which may be empty and may contain NUL. */
+enum err anthropic_need_str(const struct json_reader *reader, const char *key, bool empty,
+                            struct str *out) NODISCARD;
+
+/* Does `holder` ask for a breakpoint? Its ttl is taken over. Whatever is odd about it is no error: it is a hint. */
+bool anthropic_has_break(struct gen_request *request, yyjson_val *holder) NODISCARD;
+
+/* Behind `where`: GEN_BREAK_*, or the index of a message. In ascending order; the same again is one. */
+void anthropic_add_break(struct gen_request *request, int where);
+
+/* "tools": ... of the built text, and tool_choice. anthropic_tools.c */
+enum err anthropic_build_tools(struct anthropic_build *build,
+                               const struct json_reader *body) NODISCARD;
+/* A tool that runs on Anthropic's servers, or that needs pictures. */
+bool anthropic_is_foreign_tool(yyjson_val *tool) NODISCARD;
+/* {"type":"function",...} of one that is not. */
+enum err anthropic_write_tool(struct json *json, const struct json_reader *tool) NODISCARD;
+enum err anthropic_read_tool_choice(const struct anthropic_build *build,
+                                    const struct json_reader *body) NODISCARD;
+
+/* Before the others: reads which tools the messages mention. anthropic_late.c */
+enum err anthropic_late_read(struct anthropic_build *build,
+                             const struct json_reader *body) NODISCARD;
+enum anthropic_when anthropic_late_when(const struct anthropic_build *build,
+                                        yyjson_val *tool) NODISCARD;
+/* The text of a block of type tool_reference, tool_addition or tool_removal, in place of what `out` has. */
+enum err anthropic_late_tell(struct anthropic_build *build, const struct json_reader *block,
+                             struct str type, struct buf *out) NODISCARD;
+
+/* "messages": ... of the built text: system prompt and conversation; sets continue_final. anthropic_turns.c */
+enum err anthropic_build_messages(struct anthropic_build *build,
+                                  const struct json_reader *body) NODISCARD;
+
+#endif

@@ -1,0 +1,277 @@
+/*
+ * anthropic_parse.c: a body of POST /v1/messages as a gen_request: the fields of the top, and what all files of the parser use.
+ *
+ * Read: model, max_tokens, messages, system, tools, tool_choice, stream, temperature, top_p, top_k, stop_sequences, thinking, output_config
+ * (effort, format), output_format, cache_control; and, as in the other dialects, cache_salt, prompt_cache_key and chat_template_kwargs.
+ * Everything else (metadata, service_tier, container, context_management, ...) is ignored.
+ *
+ * thinking: `adaptive` and `between_tools` let a model think, like `enabled` without a budget. `display` is ignored: a client that gets the thought can send it
+ * back, and then the prompt of its next turn is the one that is cached.
+ */
+#include "dialect/anthropic.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dialect/anthropic_impl.h"
+#include "base/json_alc.h"
+
+/* Temperatures above 1 are refused by Anthropic and sent by clients that serve many APIs. */
+static const double TEMPERATURE_MAX = 2.0;
+
+/* ---- shared ---- */
+
+enum err anthropic_element(const struct json_reader *parent, const char *key, size_t index,
+                           yyjson_val *value, char at[ANTHROPIC_AT_BYTES], struct json_reader *out)
+{
+    int len = snprintf(at, ANTHROPIC_AT_BYTES, "%s%s[%zu]", parent->at != NULL ? parent->at : "",
+                       key, index);
+
+    if (!yyjson_is_obj(value)) {
+        struct json_reader here = {.object = value, .error = parent->error};
+        return json_read_error(&here, at, "must be an object");
+    }
+    if (len < ANTHROPIC_AT_BYTES - 1) {
+        at[len] = '.';
+        at[len + 1] = '\0';
+    }
+    *out = (struct json_reader){.object = value, .at = at, .error = parent->error};
+    return ERR_OK;
+}
+
+enum err anthropic_need_str(const struct json_reader *reader, const char *key, bool empty,
+                            struct str *out)
+{
+    yyjson_val *value = json_read_get(reader, key);
+
+    if (value == NULL)
+        return json_read_error(reader, key, "is missing: it must be a string");
+    TRY(empty ? json_read_content(reader, key, out) : json_read_str(reader, key, out));
+    if (!empty && out->len == 0)
+        return json_read_error(reader, key, "must not be empty");
+    return ERR_OK;
+}
+
+bool anthropic_has_break(struct gen_request *request, yyjson_val *holder)
+{
+    yyjson_val *control = yyjson_obj_get(holder, "cache_control");
+
+    if (!yyjson_is_obj(control))
+        return false;
+    bool lasting = yyjson_equals_str(yyjson_obj_get(control, "ttl"), "1h");
+    request->cache_ttl_s =
+        MAX(request->cache_ttl_s, lasting ? ANTHROPIC_TTL_LONG_S : ANTHROPIC_TTL_SHORT_S);
+    return true;
+}
+
+/* Anthropic allows four. Of too many, the first ones stay (tools and system prompt: what all conversations share) and the last one. */
+void anthropic_add_break(struct gen_request *request, int where)
+{
+    size_t *count = &request->breakpoints_count;
+
+    if (*count > 0 && request->breakpoints[*count - 1] == where)
+        return;
+    if (*count == GEN_BREAKPOINTS_MAX)
+        --*count;
+    request->breakpoints[(*count)++] = where;
+}
+
+/* ---- fields ---- */
+
+static enum err read_max_tokens(const struct json_reader *body, bool needed, uint32_t *out)
+{
+    uint64_t max_tokens = 0;
+
+    if (needed && json_read_get(body, "max_tokens") == NULL)
+        return json_read_error(body, "max_tokens",
+                               "is missing: it must be a whole number of at least 1");
+    TRY(json_read_uint(body, "max_tokens", 1, UINT32_MAX, &max_tokens));
+    *out = (uint32_t)max_tokens;
+    return ERR_OK;
+}
+
+static enum err read_sampling(const struct json_reader *body, struct sample_params *sample)
+{
+    uint64_t top_k = sample->top_k > 0 ? (uint64_t)sample->top_k : 0;
+
+    TRY(json_read_float(body, "temperature", 0, TEMPERATURE_MAX, &sample->temperature));
+    TRY(json_read_float(body, "top_p", 0, 1, &sample->top_p));
+    TRY(json_read_uint(body, "top_k", 0, INT32_MAX, &top_k));
+    sample->top_k = (int32_t)top_k;
+    return ERR_OK;
+}
+
+static enum err read_stop(struct gen_request *request, const struct json_reader *body, size_t index,
+                          yyjson_val *value, const char **out)
+{
+    char key[ANTHROPIC_AT_BYTES];
+    struct str text = json_read_text(value);
+
+    snprintf(key, sizeof(key), "stop_sequences[%zu]", index);
+    if (!yyjson_is_str(value) || text.len == 0 || text.len > GEN_STOP_BYTES_MAX ||
+        memchr(text.ptr, '\0', text.len) != NULL)
+        return json_read_error(body, key, "must be a string of 1 to %d bytes without NUL",
+                               GEN_STOP_BYTES_MAX);
+    *out = arena_strdup(&request->arena, text);
+    return *out != NULL ? ERR_OK : request->arena.err;
+}
+
+static enum err read_stops(struct gen_request *request, const struct json_reader *body)
+{
+    yyjson_val *array = NULL, *value;
+    size_t index, max;
+
+    TRY(json_read_array(body, "stop_sequences", &array));
+    size_t count = yyjson_arr_size(array);
+    if (count == 0)
+        return ERR_OK;
+    if (count > GEN_STOPS_MAX)
+        return json_read_error(body, "stop_sequences", "must not have more than %d elements",
+                               GEN_STOPS_MAX);
+    const char **stops = arena_alloc_array(&request->arena, count, sizeof(*stops));
+    if (stops == NULL)
+        return request->arena.err;
+    yyjson_arr_foreach(array, index, max, value)
+    {
+        TRY(read_stop(request, body, index, value, &stops[index]));
+    }
+    request->stops = stops;
+    request->stops_count = count;
+    return ERR_OK;
+}
+
+static enum err read_thinking(struct gen_request *request, const struct json_reader *body)
+{
+    struct json_reader reader = {.at = "thinking.", .error = body->error};
+    uint64_t budget = 0;
+    struct str type;
+
+    TRY(json_read_object(body, "thinking", &reader.object));
+    if (reader.object == NULL)
+        return ERR_OK;
+    TRY(anthropic_need_str(&reader, "type", false, &type));
+    bool enabled = str_eq(type, STR("enabled"));
+    bool off = str_eq(type, STR("disabled"));
+    if (!enabled && !off && !str_eq(type, STR("adaptive")) && !str_eq(type, STR("between_tools")))
+        return json_read_error(&reader, "type",
+                               "must be 'enabled', 'disabled', 'adaptive' or 'between_tools'");
+    TRY(json_read_uint(&reader, "budget_tokens", 1, UINT32_MAX, &budget));
+    request->thinking = off ? GEN_OFF : GEN_ON;
+    request->reasoning_budget = enabled ? (uint32_t)budget : 0;
+    return ERR_OK;
+}
+
+/* {"type":"json_schema","schema":{...}} */
+static enum err read_format(struct gen_request *request, const struct json_reader *parent,
+                            const char *key)
+{
+    char at[ANTHROPIC_AT_BYTES];
+    struct json_reader reader = {.at = at, .error = parent->error};
+    struct str type;
+
+    snprintf(at, sizeof(at), "%s%s.", parent->at != NULL ? parent->at : "", key);
+    TRY(json_read_object(parent, key, &reader.object));
+    if (reader.object == NULL)
+        return ERR_OK;
+    TRY(anthropic_need_str(&reader, "type", false, &type));
+    if (!str_eq(type, STR("json_schema")))
+        return json_read_error(&reader, "type", "must be 'json_schema'");
+    TRY(json_read_object(&reader, "schema", &request->schema));
+    if (request->schema == NULL)
+        return json_read_error(&reader, "schema", "is missing: it must be an object");
+    request->format = GEN_FORMAT_JSON_SCHEMA;
+    return ERR_OK;
+}
+
+static enum err read_output(struct gen_request *request, const struct json_reader *body)
+{
+    struct json_reader reader = {.at = "output_config.", .error = body->error};
+
+    TRY(read_format(request, body, "output_format"));
+    TRY(json_read_object(body, "output_config", &reader.object));
+    if (reader.object == NULL)
+        return ERR_OK;
+    TRY(json_read_str(&reader, "effort", &request->reasoning_effort));
+    return read_format(request, &reader, "format");
+}
+
+static enum err read_fields(struct gen_request *request, const struct json_reader *body,
+                            bool generate)
+{
+    TRY(json_read_str(body, "model", &request->model));
+    TRY(read_max_tokens(body, generate, &request->max_tokens));
+    TRY(json_read_bool(body, "stream", &request->stream));
+    TRY(read_sampling(body, &request->sample));
+    TRY(read_stops(request, body));
+    TRY(read_thinking(request, body));
+    TRY(read_output(request, body));
+    TRY(json_read_str(body, "prompt_cache_key", &request->cache_key));
+    TRY(json_read_str(body, "cache_salt", &request->cache_salt));
+    return json_read_object(body, "chat_template_kwargs", &request->kwargs);
+}
+
+/* ---- messages and tools ---- */
+
+static enum err build_all(struct anthropic_build *build, const struct json_reader *body)
+{
+    json_open(&build->json, '{');
+    TRY(anthropic_build_tools(build, body));
+    TRY(anthropic_read_tool_choice(build, body));
+    TRY(anthropic_build_messages(build, body));
+    json_close(&build->json, '}');
+    /* At the top: behind the last block that can be cached. */
+    if (anthropic_has_break(build->request, body->object))
+        anthropic_add_break(build->request, (int)build->messages - 1);
+    return build->text.err;
+}
+
+static enum err read_built(struct gen_request *request, struct buf *text)
+{
+    yyjson_read_err bad;
+
+    request->made = yyjson_read_opts(text->data, text->len, 0, json_alc(), &bad);
+    if (request->made == NULL) {
+        assert(bad.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION);
+        return ERR_NOMEM;
+    }
+    yyjson_val *root = yyjson_doc_get_root(request->made);
+    request->source = GEN_SOURCE_MESSAGES;
+    request->messages = yyjson_obj_get(root, "messages");
+    request->tools = yyjson_obj_get(root, "tools");
+    if (yyjson_arr_size(request->tools) == 0)
+        request->tools = NULL;
+    request->tools_shown = yyjson_obj_get(root, "tools_shown");
+    return ERR_OK;
+}
+
+static enum err parse(struct gen_request *request, yyjson_val *root, bool generate,
+                      struct api_error *error)
+{
+    struct json_reader body = {.object = root, .error = error};
+    struct anthropic_build build = {.request = request, .error = error};
+
+    if (!yyjson_is_obj(root))
+        return api_error_set(error, API_ERROR_INVALID, NULL, "the body must be a JSON object");
+    TRY(read_fields(request, &body, generate));
+    buf_init(&build.text, request->arena.limit);
+    buf_init(&build.scratch, request->arena.limit);
+    build.json = json_to(&build.text);
+    enum err err = build_all(&build, &body);
+    if (err == ERR_OK)
+        err = read_built(request, &build.text);
+    buf_fini(&build.text);
+    buf_fini(&build.scratch);
+    return err;
+}
+
+enum err anthropic_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
+{
+    return parse(request, root, true, error);
+}
+
+enum err anthropic_parse_count(struct gen_request *request, yyjson_val *root,
+                               struct api_error *error)
+{
+    return parse(request, root, false, error);
+}

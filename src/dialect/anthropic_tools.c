@@ -1,0 +1,234 @@
+/*
+ * anthropic_tools.c: tools in OpenAI's form, and which of them is to be called.
+ *
+ * Three kinds: tools of the client's own, with a schema; tools that Anthropic has defined and the client runs (bash, text editor), which a model
+ * here has never seen and is therefore shown the schema of; and tools that run on Anthropic's servers, or need pictures, which are left
+ * out: clients offer web_search to everyone and do without it.
+ *
+ * Of those that remain, some are told of later (anthropic_late.c): they are the last ones of "tools", and not in "tools_shown".
+ */
+#include "dialect/anthropic_impl.h"
+
+/* Tools that are known by the beginning of their type: "bash_20250124". What they take is public documentation. */
+static const struct {
+    struct str prefix;
+    const char *description;
+    struct str schema;
+} defined[] = {
+    {STR("bash_"), "Runs a command in a persistent bash session, or restarts the session.",
+     STR("{\"type\":\"object\",\"properties\":{\"command\":{\"type\":\"string\"},"
+         "\"restart\":{\"type\":\"boolean\"}}}")},
+    {STR("text_editor_"),
+     "Views a file (view, view_range), creates one (create, file_text), replaces a text that "
+     "occurs once "
+     "(str_replace, old_str, new_str), or inserts text behind a line (insert, insert_line, "
+     "insert_text).",
+     STR("{\"type\":\"object\",\"properties\":{\"command\":{\"type\":\"string\",\"enum\":[\"view\","
+         "\"create\",\"str_replace\",\"insert\"]},\"path\":{\"type\":\"string\"},"
+         "\"view_range\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}},"
+         "\"file_text\":{\"type\":\"string\"},\"old_str\":{\"type\":\"string\"},"
+         "\"new_str\":{\"type\":\"string\"},\"insert_line\":{\"type\":\"integer\"},"
+         "\"insert_text\":{\"type\":\"string\"}},\"required\":[\"command\",\"path\"]}")},
+};
+
+enum tool_kind { TOOL_FOREIGN = -2, TOOL_CUSTOM = -1 /* else an index of `defined` */ };
+
+static int tool_kind(yyjson_val *tool)
+{
+    yyjson_val *value = yyjson_obj_get(tool, "type");
+    struct str type = json_read_text(value);
+
+    if (value == NULL || yyjson_is_null(value) || str_eq(type, STR("custom")))
+        return TOOL_CUSTOM;
+    for (size_t i = 0; i < COUNT_OF(defined); i++)
+        if (str_starts(type, defined[i].prefix))
+            return (int)i;
+    return TOOL_FOREIGN;
+}
+
+bool anthropic_is_foreign_tool(yyjson_val *tool)
+{
+    return tool_kind(tool) == TOOL_FOREIGN;
+}
+
+static enum err write_custom(struct json *json, const struct json_reader *tool)
+{
+    struct str description = STR_NONE;
+    yyjson_val *schema = NULL;
+    bool strict = false;
+
+    TRY(json_read_content(tool, "description", &description));
+    TRY(json_read_object(tool, "input_schema", &schema));
+    TRY(json_read_bool(tool, "strict", &strict));
+    if (schema == NULL)
+        return json_read_error(tool, "input_schema", "is missing: it must be an object");
+    if (description.len > 0)
+        json_key_str(json, "description", description);
+    json_key(json, "parameters");
+    json_value(json, schema);
+    if (strict)
+        json_key_bool(json, "strict", true);
+    return ERR_OK;
+}
+
+enum err anthropic_write_tool(struct json *json, const struct json_reader *tool)
+{
+    int kind = tool_kind(tool->object);
+    struct str name;
+
+    if (kind == TOOL_FOREIGN)
+        return json_read_error(tool, "type", "is a tool that does not run here");
+    TRY(anthropic_need_str(tool, "name", false, &name));
+    json_open(json, '{');
+    json_key_text(json, "type", "function");
+    json_key(json, "function");
+    json_open(json, '{');
+    json_key_str(json, "name", name);
+    if (kind == TOOL_CUSTOM) {
+        TRY(write_custom(json, tool));
+    } else {
+        json_key_text(json, "description", defined[kind].description);
+        json_key(json, "parameters");
+        json_raw(json, defined[kind].schema);
+    }
+    json_close(json, '}');
+    json_close(json, '}');
+    return json->out->err;
+}
+
+/* Those that are told of at one time; returns with *count how many there were. */
+static enum err write_tools(struct anthropic_build *build, const struct json_reader *body,
+                            enum anthropic_when when, size_t *count)
+{
+    yyjson_val *array = json_read_get(body, "tools"), *value;
+    size_t index, max;
+
+    *count = 0;
+    yyjson_arr_foreach(array, index, max, value)
+    {
+        char at[ANTHROPIC_AT_BYTES];
+        struct json_reader tool;
+        TRY(anthropic_element(body, "tools", index, value, at, &tool));
+        if (tool_kind(value) == TOOL_FOREIGN || anthropic_late_when(build, value) != when)
+            continue;
+        TRY(anthropic_write_tool(&build->json, &tool));
+        ++*count;
+    }
+    return ERR_OK;
+}
+
+/* Tools that are in messages only. */
+static enum err write_added(struct anthropic_build *build, const struct json_reader *body)
+{
+    for (size_t i = 0; i < build->late.added_count; i++) {
+        struct json_reader tool = {
+            .object = build->late.added[i].tool, .at = "messages.", .error = body->error};
+        TRY(anthropic_write_tool(&build->json, &tool));
+    }
+    return ERR_OK;
+}
+
+static bool has_mark(struct anthropic_build *build, yyjson_val *tools)
+{
+    yyjson_val *tool;
+    size_t index, max;
+    bool marked = false;
+
+    yyjson_arr_foreach(tools, index, max, tool)
+    {
+        if (anthropic_has_break(build->request, tool))
+            marked = true;
+    }
+    return marked;
+}
+
+enum err anthropic_build_tools(struct anthropic_build *build, const struct json_reader *body)
+{
+    struct json *json = &build->json;
+    yyjson_val *array = NULL;
+    size_t shown, late;
+
+    TRY(json_read_array(body, "tools", &array));
+    TRY(anthropic_late_read(build, body));
+    json_key(json, "tools");
+    json_open(json, '[');
+    TRY(write_tools(build, body, ANTHROPIC_NOW, &shown));
+    TRY(write_tools(build, body, ANTHROPIC_LATE, &late));
+    TRY(write_added(build, body));
+    json_close(json, ']');
+    late += build->late.added_count;
+    build->tools = shown + late;
+    if (late > 0) {
+        json_key(json, "tools_shown");
+        json_open(json, '[');
+        TRY(write_tools(build, body, ANTHROPIC_NOW, &shown));
+        json_close(json, ']');
+    }
+    if (has_mark(build, array) && shown > 0)
+        anthropic_add_break(build->request, GEN_BREAK_TOOLS);
+    return ERR_OK;
+}
+
+/* ---- tool_choice ---- */
+
+static bool is_offered(const struct json_reader *body, struct str name)
+{
+    yyjson_val *tool;
+    size_t index, max;
+
+    yyjson_arr_foreach(yyjson_obj_get(body->object, "tools"), index, max, tool)
+    {
+        if (tool_kind(tool) != TOOL_FOREIGN &&
+            str_eq(json_read_text(yyjson_obj_get(tool, "name")), name))
+            return true;
+    }
+    return false;
+}
+
+static const struct {
+    struct str name;
+    enum gen_choice choice;
+} choices[] = {
+    {STR("auto"), GEN_CHOICE_AUTO},
+    {STR("any"), GEN_CHOICE_REQUIRED},
+    {STR("tool"), GEN_CHOICE_NAMED},
+    {STR("none"), GEN_CHOICE_NONE},
+};
+
+static enum err read_choice_type(const struct json_reader *reader, enum gen_choice *out)
+{
+    struct str type;
+
+    TRY(anthropic_need_str(reader, "type", false, &type));
+    for (size_t i = 0; i < COUNT_OF(choices); i++) {
+        if (str_eq(type, choices[i].name)) {
+            *out = choices[i].choice;
+            return ERR_OK;
+        }
+    }
+    return json_read_error(reader, "type", "must be 'auto', 'any', 'tool' or 'none'");
+}
+
+enum err anthropic_read_tool_choice(const struct anthropic_build *build,
+                                    const struct json_reader *body)
+{
+    struct json_reader reader = {.at = "tool_choice.", .error = body->error};
+    struct gen_request *request = build->request;
+    bool single = false;
+
+    TRY(json_read_object(body, "tool_choice", &reader.object));
+    if (reader.object == NULL)
+        return ERR_OK;
+    TRY(read_choice_type(&reader, &request->tool_choice));
+    TRY(json_read_bool(&reader, "disable_parallel_tool_use", &single));
+    request->parallel_calls = !single;
+    if (request->tool_choice == GEN_CHOICE_REQUIRED && build->tools == 0)
+        return json_read_error(body, "tool_choice", "asks for a call, but there are no tools");
+    if (request->tool_choice != GEN_CHOICE_NAMED)
+        return ERR_OK;
+    TRY(anthropic_need_str(&reader, "name", false, &request->tool_name));
+    if (!is_offered(body, request->tool_name))
+        return json_read_error(&reader, "name", "is '" STR_FMT "', which is none of the tools",
+                               STR_ARG(request->tool_name));
+    return ERR_OK;
+}

@@ -1,0 +1,270 @@
+/*
+ * json_read.c: the body as a document, and typed access to its fields.
+ */
+#include "dialect/json_read.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json_alc.h"
+
+/* ---- the body ---- */
+
+/* The deepest nesting of a text that is JSON, without a stack: brackets count where they are not part of a string. */
+static size_t nesting(struct str text)
+{
+    size_t depth = 0, deepest = 0;
+    bool string = false;
+
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i];
+        if (string && c == '\\')
+            i++;
+        else if (c == '"')
+            string = !string;
+        else if (!string && (c == '{' || c == '['))
+            depth++;
+        else if (!string && (c == '}' || c == ']'))
+            depth--;
+        deepest = MAX(deepest, depth);
+    }
+    return deepest;
+}
+
+static bool has_nul(yyjson_val *string)
+{
+    return memchr(yyjson_get_str(string), '\0', yyjson_get_len(string)) != NULL;
+}
+
+static bool has_nul_name(yyjson_val *object)
+{
+    size_t i, count;
+    yyjson_val *key, *value;
+
+    yyjson_obj_foreach(object, i, count, key, value)
+    {
+        if (has_nul(key))
+            return true;
+    }
+    return false;
+}
+
+enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *error)
+{
+    yyjson_read_err bad;
+
+    *doc = NULL;
+    if (text.len == 0)
+        return api_error_set(error, API_ERROR_INVALID, NULL, "the body is empty; it must be JSON");
+    /* Without YYJSON_READ_INSITU the text is not written to, whatever the type of the parameter says. */
+    yyjson_doc *read = yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len, 0, json_alc(), &bad);
+    if (read == NULL && bad.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
+        return ERR_NOMEM;
+    if (read == NULL)
+        return api_error_set(error, API_ERROR_INVALID, NULL, "the body is not JSON: %s at byte %zu",
+                             bad.msg, bad.pos);
+    enum err err = ERR_OK;
+    if (!yyjson_is_obj(yyjson_doc_get_root(read)))
+        err = api_error_set(error, API_ERROR_INVALID, NULL, "the body must be a JSON object");
+    else if (has_nul_name(yyjson_doc_get_root(read)))
+        err = api_error_set(error, API_ERROR_INVALID, NULL, "the name of a field contains NUL");
+    else if (nesting(text) > JSON_DEPTH_MAX)
+        err = api_error_set(error, API_ERROR_INVALID, NULL,
+                            "the body is nested more than %d levels deep", JSON_DEPTH_MAX);
+    if (err == ERR_OK)
+        *doc = read;
+    else
+        yyjson_doc_free(read);
+    return err;
+}
+
+/* ---- errors ---- */
+
+static enum err set_error(const struct json_reader *reader, enum api_error_kind kind,
+                          const char *key, const char *fmt, va_list args) PRINTF(4, 0);
+
+static enum err set_error(const struct json_reader *reader, enum api_error_kind kind,
+                          const char *key, const char *fmt, va_list args)
+{
+    char param[API_PARAM_BYTES], text[sizeof(reader->error->message)];
+
+    snprintf(param, sizeof(param), "%s%s", reader->at != NULL ? reader->at : "", key);
+    vsnprintf(text, sizeof(text), fmt, args);
+    return api_error_set(reader->error, kind, param, "'%s' %s", param, text);
+}
+
+enum err json_read_error(const struct json_reader *reader, const char *key, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    enum err err = set_error(reader, API_ERROR_INVALID, key, fmt, args);
+    va_end(args);
+    return err;
+}
+
+enum err json_read_error_kind(const struct json_reader *reader, enum api_error_kind kind,
+                              const char *key, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    enum err err = set_error(reader, kind, key, fmt, args);
+    va_end(args);
+    return err;
+}
+
+/* ---- fields ---- */
+
+yyjson_val *json_read_get(const struct json_reader *reader, const char *key)
+{
+    yyjson_val *value = yyjson_obj_get(reader->object, key);
+
+    return yyjson_is_null(value) ? NULL : value;
+}
+
+struct str json_read_text(yyjson_val *value)
+{
+    if (!yyjson_is_str(value))
+        return STR_NONE;
+    return (struct str){yyjson_get_str(value), yyjson_get_len(value)};
+}
+
+enum err json_read_bool(const struct json_reader *reader, const char *key, bool *out)
+{
+    yyjson_val *value = json_read_get(reader, key);
+
+    if (value == NULL)
+        return ERR_OK;
+    if (!yyjson_is_bool(value))
+        return json_read_error(reader, key, "must be true or false");
+    *out = yyjson_get_bool(value);
+    return ERR_OK;
+}
+
+/* 2^64 and 2^63: the first doubles that are too large. */
+#define TWO_64 18446744073709551616.0
+#define TWO_63 9223372036854775808.0
+
+static bool as_uint(yyjson_val *value, uint64_t *out)
+{
+    if (yyjson_is_uint(value)) {
+        *out = yyjson_get_uint(value);
+        return true;
+    }
+    double number = yyjson_get_real(value);
+    if (!yyjson_is_real(value) || !(number >= 0 && number < TWO_64))
+        return false;
+    *out = (uint64_t)number;
+    return (double)*out == number;
+}
+
+static bool as_int(yyjson_val *value, int64_t *out)
+{
+    uint64_t positive;
+
+    if (yyjson_is_sint(value)) {
+        *out = yyjson_get_sint(value);
+        return true;
+    }
+    if (as_uint(value, &positive)) {
+        *out = (int64_t)positive;
+        return positive <= INT64_MAX;
+    }
+    double number = yyjson_get_real(value);
+    if (!yyjson_is_real(value) || !(number >= -TWO_63 && number < 0))
+        return false;
+    *out = (int64_t)number;
+    return (double)*out == number;
+}
+
+enum err json_read_uint(const struct json_reader *reader, const char *key, uint64_t min,
+                        uint64_t max, uint64_t *out)
+{
+    yyjson_val *value = json_read_get(reader, key);
+    uint64_t number;
+
+    if (value == NULL)
+        return ERR_OK;
+    if (!as_uint(value, &number) || number < min || number > max)
+        return json_read_error(reader, key, "must be a whole number from %" PRIu64 " to %" PRIu64,
+                               min, max);
+    *out = number;
+    return ERR_OK;
+}
+
+enum err json_read_int(const struct json_reader *reader, const char *key, int64_t min, int64_t max,
+                       int64_t *out)
+{
+    yyjson_val *value = json_read_get(reader, key);
+    int64_t number;
+
+    if (value == NULL)
+        return ERR_OK;
+    if (!as_int(value, &number) || number < min || number > max)
+        return json_read_error(reader, key, "must be a whole number from %" PRId64 " to %" PRId64,
+                               min, max);
+    *out = number;
+    return ERR_OK;
+}
+
+enum err json_read_float(const struct json_reader *reader, const char *key, double min, double max,
+                         float *out)
+{
+    yyjson_val *value = json_read_get(reader, key);
+
+    if (value == NULL)
+        return ERR_OK;
+    double number = yyjson_get_num(value);
+    if (!yyjson_is_num(value) || !(number >= min && number <= max))
+        return json_read_error(reader, key, "must be a number from %.10g to %.10g", min, max);
+    *out = (float)number;
+    return ERR_OK;
+}
+
+enum err json_read_str(const struct json_reader *reader, const char *key, struct str *out)
+{
+    yyjson_val *value = json_read_get(reader, key);
+
+    if (yyjson_is_str(value) && has_nul(value))
+        return json_read_error(reader, key, "must not contain NUL");
+    return json_read_content(reader, key, out);
+}
+
+enum err json_read_content(const struct json_reader *reader, const char *key, struct str *out)
+{
+    yyjson_val *value = json_read_get(reader, key);
+
+    if (value == NULL)
+        return ERR_OK;
+    if (!yyjson_is_str(value))
+        return json_read_error(reader, key, "must be a string");
+    *out = json_read_text(value);
+    return ERR_OK;
+}
+
+enum err json_read_object(const struct json_reader *reader, const char *key, yyjson_val **out)
+{
+    yyjson_val *value = json_read_get(reader, key);
+
+    if (value == NULL)
+        return ERR_OK;
+    if (!yyjson_is_obj(value))
+        return json_read_error(reader, key, "must be an object");
+    *out = value;
+    return ERR_OK;
+}
+
+enum err json_read_array(const struct json_reader *reader, const char *key, yyjson_val **out)
+{
+    yyjson_val *value = json_read_get(reader, key);
+
+    if (value == NULL)
+        return ERR_OK;
+    if (!yyjson_is_arr(value))
+        return json_read_error(reader, key, "must be an array");
+    *out = value;
+    return ERR_OK;
+}

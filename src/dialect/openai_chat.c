@@ -1,0 +1,269 @@
+/*
+ * openai_chat.c: POST /v1/chat/completions.
+ *
+ *      role chunk of each choice, deltas, a finish chunk of each choice, with include_usage a chunk without choices, [DONE]
+ *
+ * All chunks have one id. Keep-alives are chunks with an empty delta, because clients choke on comments and on other ids; if one is due before
+ * anything else was written, it is the role chunks. Timings and x_cache stand in the last chunk before [DONE].
+ */
+#include "dialect/openai_impl.h"
+
+#include <assert.h>
+
+/* ---- parse ---- */
+
+static enum err read_logprobs(struct gen_request *request, const struct json_reader *body)
+{
+    uint64_t top = 0;
+
+    TRY(json_read_bool(body, "logprobs", &request->sample.logprob));
+    TRY(json_read_uint(body, "top_logprobs", 0, SAMPLE_TOP_MAX, &top));
+    if (top > 0 && !request->sample.logprob)
+        return json_read_error(body, "top_logprobs", "needs 'logprobs' to be true");
+    request->sample.logprobs = (uint32_t)top;
+    return ERR_OK;
+}
+
+static enum err build(struct openai_build *build, const struct json_reader *body)
+{
+    TRY(openai_build_tools(build, body));
+    return openai_build_messages(build, body);
+}
+
+static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
+{
+    struct json_reader body = {root, NULL, error};
+    struct openai_build made;
+
+    request->source = GEN_SOURCE_MESSAGES;
+    TRY(openai_read_settings(request, &body));
+    TRY(openai_read_choices(request, &body));
+    TRY(read_logprobs(request, &body));
+    openai_build_init(&made, request, error);
+    enum err err = build(&made, &body);
+    if (err != ERR_OK) {
+        openai_build_drop(&made);
+        return err;
+    }
+    TRY(openai_build_finish(&made));
+    return openai_read_tool_choice(request, &body);
+}
+
+/* ---- pieces of answers ---- */
+
+static const struct openai_kind whole = {"chatcmpl-", "chat.completion"};
+static const struct openai_kind chunk = {"chatcmpl-", "chat.completion.chunk"};
+
+/* "logprobs": of those that were not told yet; null when there are none. */
+static void write_logprobs(struct json *json, const struct answer *answer,
+                           struct answer_choice *choice)
+{
+    json_key(json, "logprobs");
+    if (choice->logprobs_sent == choice->logprobs_count) {
+        json_null(json);
+        return;
+    }
+    json_open(json, '{');
+    json_key(json, "content");
+    openai_write_logprobs(json, answer, choice,
+                          (struct openai_range){choice->logprobs_sent, choice->logprobs_count});
+    json_key_null(json, "refusal");
+    json_close(json, '}');
+    choice->logprobs_sent = choice->logprobs_count;
+}
+
+static void write_call_head(struct json *json, const struct answer_call *call)
+{
+    char id[OPENAI_ID_BYTES];
+
+    json_key_text(json, "id", openai_id(id, "call_", call->id));
+    json_key_text(json, "type", "function");
+}
+
+/* ---- the whole answer ---- */
+
+static void write_calls(struct json *json, const struct answer_choice *choice)
+{
+    json_key(json, "tool_calls");
+    json_open(json, '[');
+    for (size_t i = 0; i < choice->calls_count; i++) {
+        const struct answer_call *call = &choice->calls[i];
+        json_open(json, '{');
+        write_call_head(json, call);
+        json_key(json, "function");
+        json_open(json, '{');
+        json_key_text(json, "name", call->name);
+        json_key_str(json, "arguments", (struct str){call->arguments.data, call->arguments.len});
+        json_close(json, '}');
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+static void write_message(struct json *json, const struct answer_choice *choice)
+{
+    json_key(json, "message");
+    json_open(json, '{');
+    json_key_text(json, "role", "assistant");
+    json_key(json, "content");
+    if (choice->content.len == 0 && choice->calls_count > 0)
+        json_null(json);
+    else
+        json_str(json, (struct str){choice->content.data, choice->content.len});
+    json_key_null(json, "refusal");
+    if (choice->reasoning.len > 0)
+        json_key_str(json, "reasoning_content",
+                     (struct str){choice->reasoning.data, choice->reasoning.len});
+    if (choice->calls_count > 0)
+        write_calls(json, choice);
+    json_close(json, '}');
+}
+
+static void chat_body(struct answer *answer, struct buf *out)
+{
+    struct json json = json_to(out);
+
+    openai_write_head(&json, answer, &whole);
+    for (size_t i = 0; i < answer->choices_count; i++) {
+        struct answer_choice *choice = &answer->choices[i];
+        json_open(&json, '{');
+        json_key_uint(&json, "index", i);
+        write_message(&json, choice);
+        write_logprobs(&json, answer, choice);
+        json_key_text(&json, "finish_reason", openai_finish_name(choice->finish));
+        json_close(&json, '}');
+    }
+    json_close(&json, ']');
+    openai_write_account(&json, answer);
+    json_close(&json, '}');
+}
+
+/* ---- chunks ---- */
+
+/* Up to the inside of a choice's delta. */
+static struct json delta_begin(struct answer *answer, size_t index, struct buf *out)
+{
+    struct json json = openai_event_begin(answer, out);
+
+    openai_write_head(&json, answer, &chunk);
+    json_open(&json, '{');
+    json_key_uint(&json, "index", index);
+    json_key(&json, "delta");
+    json_open(&json, '{');
+    return json;
+}
+
+/* From there to the end of the list of choices. */
+static void delta_end(struct json *json, const struct answer *answer, struct answer_choice *choice,
+                      const char *finish)
+{
+    json_close(json, '}');
+    write_logprobs(json, answer, choice);
+    json_key_text(json, "finish_reason", finish);
+    json_close(json, '}');
+    json_close(json, ']');
+}
+
+static void chat_begin(struct answer *answer, struct buf *out)
+{
+    if (answer->sequence > 0)
+        return;
+    for (size_t i = 0; i < answer->choices_count; i++) {
+        struct json json = delta_begin(answer, i, out);
+        json_key_text(&json, "role", "assistant");
+        json_key_text(&json, "content", "");
+        delta_end(&json, answer, &answer->choices[i], NULL);
+        openai_chunk_end(&json, answer, OPENAI_CHUNK_INNER);
+    }
+    if (out->err != ERR_OK) /* not told: the next one tries again */
+        answer->sequence = 0;
+}
+
+static void chat_keepalive(struct answer *answer, struct buf *out)
+{
+    if (answer->sequence == 0) {
+        chat_begin(answer, out);
+        return;
+    }
+    struct json json = delta_begin(answer, 0, out);
+    delta_end(&json, answer, &answer->choices[0], NULL);
+    openai_chunk_end(&json, answer, OPENAI_CHUNK_INNER);
+}
+
+static void chat_progress(struct answer *answer, uint32_t done, struct buf *out)
+{
+    struct json json = delta_begin(answer, 0, out);
+
+    delta_end(&json, answer, &answer->choices[0], NULL);
+    openai_write_progress(&json, answer, done);
+    openai_chunk_end(&json, answer, OPENAI_CHUNK_INNER);
+}
+
+/* A piece of a call; the first one says whose. */
+static void write_call_delta(struct json *json, const struct answer_call *call,
+                             const struct output_event *event)
+{
+    bool first = event->type == OUTPUT_CALL_BEGIN;
+
+    json_key(json, "tool_calls");
+    json_open(json, '[');
+    json_open(json, '{');
+    json_key_uint(json, "index", event->call);
+    if (first)
+        write_call_head(json, call);
+    json_key(json, "function");
+    json_open(json, '{');
+    if (first)
+        json_key_text(json, "name", call->name);
+    json_key_str(json, "arguments", first ? STR_NONE : event->text);
+    json_close(json, '}');
+    json_close(json, '}');
+    json_close(json, ']');
+}
+
+static void chat_event(struct answer *answer, size_t index, const struct output_event *event,
+                       struct buf *out)
+{
+    struct answer_choice *choice = &answer->choices[index];
+
+    if (event->type == OUTPUT_CALL_END || event->type == OUTPUT_ERROR)
+        return; /* the end of a choice says the one, stream_error the other */
+    struct json json = delta_begin(answer, index, out);
+    if (event->type == OUTPUT_CONTENT)
+        json_key_str(&json, "content", event->text);
+    else if (event->type == OUTPUT_REASONING)
+        json_key_str(&json, "reasoning_content", event->text);
+    else
+        write_call_delta(&json, &choice->calls[event->call], event);
+    delta_end(&json, answer, choice, NULL);
+    openai_chunk_end(&json, answer, OPENAI_CHUNK_INNER);
+}
+
+static void chat_choice_end(struct answer *answer, size_t index, struct buf *out)
+{
+    struct answer_choice *choice = &answer->choices[index];
+    struct json json = delta_begin(answer, index, out);
+
+    assert(choice->finish != ANSWER_RUNNING);
+    delta_end(&json, answer, choice, openai_finish_name(choice->finish));
+    openai_chunk_end(&json, answer, openai_chunk_place(answer));
+}
+
+static void chat_end(struct answer *answer, struct buf *out)
+{
+    openai_stream_end(answer, &chunk, out);
+}
+
+const struct dialect dialect_openai_chat = {
+    .name = "openai_chat",
+    .parse = chat_parse,
+    .error = openai_error_body,
+    .body = chat_body,
+    .begin = chat_begin,
+    .progress = chat_progress,
+    .event = chat_event,
+    .choice_end = chat_choice_end,
+    .end = chat_end,
+    .stream_error = openai_stream_error,
+    .keepalive_event = chat_keepalive,
+};

@@ -1,0 +1,286 @@
+/*
+ * openai_common.c: parts of answers that all dialects of OpenAI have: usage, timings, log-probabilities, errors.
+ */
+#include "dialect/openai_impl.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dialect/usage.h"
+#include "base/clock.h"
+#include "base/utf8.h"
+
+const char *openai_id(char out[OPENAI_ID_BYTES], const char *prefix, const char *id)
+{
+    snprintf(out, OPENAI_ID_BYTES, "%s%s", prefix, id);
+    return out;
+}
+
+/* ---- usage ---- */
+
+uint32_t openai_reasoning_tokens(const struct answer *answer)
+{
+    uint32_t sum = 0;
+
+    for (size_t i = 0; i < answer->choices_count; i++)
+        sum += answer->choices[i].reasoning_tokens;
+    return sum;
+}
+
+void openai_write_usage(struct json *json, const struct answer *answer)
+{
+    const struct gen_usage *usage = &answer->usage;
+
+    json_key(json, "usage");
+    json_open(json, '{');
+    json_key_uint(json, "prompt_tokens", usage->prompt);
+    json_key_uint(json, "completion_tokens", usage->generated);
+    json_key_uint(json, "total_tokens", (uint64_t)usage->prompt + usage->generated);
+    json_key(json, "prompt_tokens_details");
+    json_open(json, '{');
+    json_key_uint(json, "cached_tokens", usage_cached(answer));
+    json_key_uint(json, "cache_write_tokens", usage_written(answer));
+    json_close(json, '}');
+    json_key(json, "completion_tokens_details");
+    json_open(json, '{');
+    json_key_uint(json, "reasoning_tokens", openai_reasoning_tokens(answer));
+    json_close(json, '}');
+    json_close(json, '}');
+}
+
+/* What getting state took, apart from computing (keeps I26). */
+static void write_restore(struct json *json, const struct gen_times *times)
+{
+    const double ms = (double)NS_PER_MS;
+
+    if (times->lookup_ns == 0)
+        return;
+    json_key(json, "restore");
+    json_open(json, '{');
+    json_key_float(json, "lookup_ms", (double)times->lookup_ns / ms);
+    json_key_float(json, "fetch_ms", (double)times->fetch_ns / ms);
+    json_key_float(json, "verify_ms", (double)times->verify_ns / ms);
+    json_key_float(json, "import_ms", (double)times->import_ns / ms);
+    json_close(json, '}');
+}
+
+void openai_write_timings(struct json *json, const struct answer *answer)
+{
+    struct answer_timings timings = answer_timings(answer);
+    uint32_t computed = answer->usage.computed, generated = answer->usage.generated;
+
+    json_key(json, "timings");
+    json_open(json, '{');
+    json_key_uint(json, "cache_n", usage_cached(answer));
+    json_key_uint(json, "prompt_n", computed);
+    json_key_float(json, "prompt_ms", timings.prompt_ms);
+    json_key_float(json, "prompt_per_token_ms",
+                   computed > 0 ? timings.prompt_ms / (double)computed : 0);
+    json_key_float(json, "prompt_per_second", timings.prompt_per_s);
+    json_key_uint(json, "predicted_n", generated);
+    json_key_float(json, "predicted_ms", timings.predicted_ms);
+    json_key_float(json, "predicted_per_token_ms",
+                   generated > 0 ? timings.predicted_ms / (double)generated : 0);
+    json_key_float(json, "predicted_per_second", timings.predicted_per_s);
+    json_key_float(json, "ttft_ms", timings.ttft_ms);
+    write_restore(json, &answer->times);
+    json_close(json, '}');
+}
+
+const char *openai_finish_name(enum answer_finish finish)
+{
+    switch (finish) {
+    case ANSWER_STOP:
+    case ANSWER_STOP_TEXT:
+        return "stop";
+    case ANSWER_LENGTH:
+        return "length";
+    case ANSWER_CALLS:
+        return "tool_calls";
+    case ANSWER_FAILED:
+        return "error";
+    case ANSWER_RUNNING:
+        break;
+    }
+    return NULL;
+}
+
+/* ---- log-probabilities ---- */
+
+struct str openai_token_text(const struct answer *answer, token_id token,
+                             char out[OPENAI_TOKEN_BYTES], bool *whole)
+{
+    size_t len = 0;
+
+    if (answer->token_bytes != NULL)
+        len = answer->token_bytes(answer->token_bytes_arg, token, out, OPENAI_TOKEN_BYTES);
+    struct str text = {out, MIN(len, (size_t)OPENAI_TOKEN_BYTES)};
+    *whole = utf8_valid(text);
+    return text;
+}
+
+void openai_write_logprob(struct json *json, float logprob)
+{
+    if (isfinite(logprob))
+        json_single(json, logprob);
+    else
+        json_single(json, -9999.0f);
+}
+
+/* token, logprob and bytes of an open object. */
+static void write_token(struct json *json, const struct answer *answer, token_id token,
+                        float logprob)
+{
+    char room[OPENAI_TOKEN_BYTES];
+    bool whole;
+    struct str text = openai_token_text(answer, token, room, &whole);
+
+    json_key_str(json, "token", text);
+    json_key(json, "logprob");
+    openai_write_logprob(json, logprob);
+    json_key(json, "bytes");
+    json_open(json, '[');
+    for (size_t i = 0; i < text.len; i++)
+        json_uint(json, (unsigned char)text.ptr[i]);
+    json_close(json, ']');
+}
+
+void openai_write_logprobs(struct json *json, const struct answer *answer,
+                           const struct answer_choice *choice, struct openai_range range)
+{
+    assert(range.to <= choice->logprobs_count);
+    json_open(json, '[');
+    for (size_t i = range.from; i < range.to; i++) {
+        const struct answer_logprob *entry = &choice->logprobs[i];
+        json_open(json, '{');
+        write_token(json, answer, entry->token, entry->logprob);
+        json_key(json, "top_logprobs");
+        json_open(json, '[');
+        for (size_t k = 0; k < entry->top_count; k++) {
+            json_open(json, '{');
+            write_token(json, answer, entry->top[k].token, entry->top[k].logprob);
+            json_close(json, '}');
+        }
+        json_close(json, ']');
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+/* ---- errors ---- */
+
+void openai_write_error(struct json *json, const struct api_error *error)
+{
+    json_open(json, '{');
+    json_key(json, "error");
+    json_open(json, '{');
+    json_key_text(json, "message", error->message);
+    json_key_text(json, "type", api_error_openai_type(error->kind));
+    json_key_text(json, "param", error->param[0] != '\0' ? error->param : NULL);
+    json_key_text(json, "code", api_error_code(error->kind));
+    if (error->kind == API_ERROR_CONTEXT) {
+        json_key_uint(json, "n_prompt_tokens", error->prompt_tokens);
+        json_key_uint(json, "n_ctx", error->context);
+    }
+    json_close(json, '}');
+    json_close(json, '}');
+}
+
+void openai_error_body(const struct api_error *error, const char *request_id, struct buf *out)
+{
+    struct json json = json_to(out);
+
+    (void)request_id; /* a header carries it */
+    openai_write_error(&json, error);
+}
+
+/* ---- answers and events ---- */
+
+void openai_write_head(struct json *json, const struct answer *answer,
+                       const struct openai_kind *kind)
+{
+    char id[OPENAI_ID_BYTES];
+
+    json_open(json, '{');
+    json_key_text(json, "id", openai_id(id, kind->prefix, answer->id));
+    json_key_text(json, "object", kind->object);
+    json_key_uint(json, "created", answer->created_s);
+    json_key_text(json, "model", answer->model);
+    json_key(json, "choices");
+    json_open(json, '[');
+}
+
+void openai_write_account(struct json *json, const struct answer *answer)
+{
+    openai_write_usage(json, answer);
+    openai_write_timings(json, answer);
+    usage_write_x_cache(json, answer);
+}
+
+struct json openai_event_begin(struct answer *answer, struct buf *out)
+{
+    answer->sequence++;
+    buf_append_str(out, "data: ");
+    return json_to(out);
+}
+
+static void event_end(struct json *json)
+{
+    buf_append_str(json->out, "\n\n");
+}
+
+enum openai_chunk openai_chunk_place(const struct answer *answer)
+{
+    if (answer->request->stream_usage)
+        return OPENAI_CHUNK_INNER;
+    for (size_t i = 0; i < answer->choices_count; i++)
+        if (answer->choices[i].finish == ANSWER_RUNNING)
+            return OPENAI_CHUNK_INNER;
+    return OPENAI_CHUNK_LAST;
+}
+
+void openai_chunk_end(struct json *json, const struct answer *answer, enum openai_chunk place)
+{
+    if (answer->request->stream_usage)
+        json_key_null(json, "usage");
+    if (place == OPENAI_CHUNK_LAST || answer->request->timings_each)
+        openai_write_timings(json, answer);
+    if (place == OPENAI_CHUNK_LAST)
+        usage_write_x_cache(json, answer);
+    json_close(json, '}');
+    event_end(json);
+}
+
+void openai_write_progress(struct json *json, const struct answer *answer, uint32_t done)
+{
+    json_key(json, "prompt_progress");
+    json_open(json, '{');
+    json_key_uint(json, "total", answer->usage.prompt);
+    json_key_uint(json, "cache", usage_cached(answer));
+    json_key_uint(json, "processed", done);
+    json_key_uint(json, "time_ms", (uint64_t)answer->progress_ms);
+    json_close(json, '}');
+}
+
+void openai_stream_end(struct answer *answer, const struct openai_kind *kind, struct buf *out)
+{
+    if (answer->request->stream_usage) {
+        struct json json = openai_event_begin(answer, out);
+        openai_write_head(&json, answer, kind);
+        json_close(&json, ']');
+        openai_write_account(&json, answer);
+        json_close(&json, '}');
+        event_end(&json);
+    }
+    buf_append_str(out, "data: [DONE]\n\n");
+}
+
+void openai_stream_error(struct answer *answer, const struct api_error *error, struct buf *out)
+{
+    struct json json = openai_event_begin(answer, out);
+
+    openai_write_error(&json, error);
+    event_end(&json);
+}

@@ -1,0 +1,180 @@
+/*
+ * openai_impl.h: what the three dialects of OpenAI share: reading of settings, tools and messages; writing of usage, timings and chunks.
+ *
+ *      chat, completions, responses --parse--> openai_settings.c, openai_tools.c, openai_messages.c --> struct gen_request
+ *      chat, completions, responses <-compose- openai_common.c                                      <-- struct answer
+ *
+ * Messages and tools are brought into one form (gen_request.h) as text and read again as a document of their own: they can be written piece by
+ * piece with the functions that answers are written with, and nothing of the client's that is not known gets into the prompt.
+ *
+ * Only the files openai_*.c include this.
+ */
+#ifndef HEARTH_DIALECT_OPENAI_IMPL_H
+#define HEARTH_DIALECT_OPENAI_IMPL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <yyjson.h>
+
+#include "dialect/answer.h"
+#include "chat/error.h"
+#include "chat/gen_request.h"
+#include "dialect/json_read.h"
+#include "base/json_write.h"
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/str.h"
+
+enum {
+    OPENAI_MESSAGES_MAX = 16384, /* of a request; input items of Responses likewise */
+    OPENAI_TOOLS_MAX = 1024,
+    OPENAI_PARTS_MAX = 4096,     /* of one message */
+    OPENAI_BIASES_MAX = 65536,
+    OPENAI_NAME_BYTES_MAX = 256, /* keys and salts of the cache, names of tools */
+    OPENAI_ID_BYTES = ANSWER_ID_BYTES + 24, /* with a prefix and a number */
+};
+
+/* ---- reading: settings (openai_settings.c) ---- */
+
+/* Whatever has the same name and meaning in all three: model, sampling, limits, format, thinking, cache, streaming. */
+enum err openai_read_settings(struct gen_request *request, const struct json_reader *body) NODISCARD;
+
+/* `type`, `schema`, `json_schema` of a response_format or of Responses' text.format. */
+enum err openai_read_format(struct gen_request *request, const struct json_reader *format) NODISCARD;
+
+/* n, of chat and completions. */
+enum err openai_read_choices(struct gen_request *request, const struct json_reader *body) NODISCARD;
+
+/* What a parser answers when the arena gave nothing. */
+enum err openai_arena_error(const struct gen_request *request);
+
+/* ---- reading: messages and tools (openai_messages.c, openai_tools.c) ---- */
+
+/* Owner: one parse. */
+struct openai_build {
+    struct gen_request *request;
+    struct api_error *error;
+    struct buf text;  /* {"messages":[...],"tools":[...]} */
+    struct json json; /* into text */
+};
+
+/* finish reads the text into request->made, messages and tools; both it and drop free the text. */
+void openai_build_init(struct openai_build *build, struct gen_request *request,
+                       struct api_error *error);
+enum err openai_build_finish(struct openai_build *build) NODISCARD;
+void openai_build_drop(struct openai_build *build);
+
+/* A reader of element `index` of the array `key` of `parent`, which must be an object; its place ("messages[3].") is written into `at`. */
+enum err openai_element(const struct json_reader *parent, const char *key, size_t index,
+                        yyjson_val *value, char at[API_PARAM_BYTES],
+                        struct json_reader *out) NODISCARD;
+
+/* A string that must be there and not be empty. */
+enum err openai_need_str(const struct json_reader *reader, const char *key,
+                         struct str *out) NODISCARD;
+
+/* Writes a content, which is a string or a list of parts, as a value: the string, or [{"type":"text","text":...}]. Parts that are no text are
+ * refused by their name. */
+enum err openai_build_content(struct openai_build *build, const struct json_reader *holder,
+                              const char *key) NODISCARD;
+
+/* Appends the text of a content to out, parts joined by lines. */
+enum err openai_join_content(struct buf *out, const struct json_reader *holder,
+                             const char *key) NODISCARD;
+
+/* "role" of a message as templates know it; ERR_INVALID for one that does not exist. */
+enum err openai_read_role(const struct json_reader *message, struct str *role) NODISCARD;
+
+/* {"id":...,"type":"function","function":{"name":...,"arguments":...}} */
+void openai_build_call(struct json *json, struct str id, struct str name, struct str arguments);
+
+/* "messages": of chat completions, and whether the last one is to be gone on with. */
+enum err openai_build_messages(struct openai_build *build,
+                               const struct json_reader *body) NODISCARD;
+
+/* "tools": of chat completions. */
+enum err openai_build_tools(struct openai_build *build, const struct json_reader *body) NODISCARD;
+/* One of them; with `fixed`, which is JSON, in place of its own parameters if that is not empty. */
+enum err openai_build_function(struct openai_build *build, const struct json_reader *function,
+                               struct str space, struct str fixed) NODISCARD;
+/* tool_choice and parallel_tool_calls, when the tools are known. */
+enum err openai_read_tool_choice(struct gen_request *request,
+                                 const struct json_reader *body) NODISCARD;
+
+/* "tools": of Responses; tools that only OpenAI can run are left out. openai_responses_tools.c */
+enum err openai_responses_build_tools(struct openai_build *build,
+                                      const struct json_reader *body) NODISCARD;
+
+/* A tool as Responses names it: `space` is empty outside of namespaces. */
+struct openai_tool_name {
+    struct str space, name;
+    bool custom; /* takes text, not arguments */
+};
+
+/* Turns the name of a function in a namespace, which may be empty, into the one that the model knows; in the arena. */
+enum err openai_tools_name(struct gen_request *request, struct str space,
+                           struct str *name) NODISCARD;
+/* And back, by the tools of the body. */
+struct openai_tool_name openai_tools_find(yyjson_val *body, struct str flat);
+/* "input": the text of a custom tool, from the arguments that stand for it. */
+void openai_write_input(struct json *json, struct str arguments);
+
+/* The request of Responses. dialect_data is its body, which answers repeat parts of. openai_responses_parse.c */
+enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
+                                struct api_error *error) NODISCARD;
+
+/* ---- writing (openai_common.c) ---- */
+
+/* "chatcmpl-<id>" and the like. */
+const char *openai_id(char out[OPENAI_ID_BYTES], const char *prefix, const char *id);
+
+uint32_t openai_reasoning_tokens(const struct answer *answer);
+
+/* Each writes its key and an object; usage.h says what the numbers are (keeps I99). */
+void openai_write_usage(struct json *json, const struct answer *answer);
+void openai_write_timings(struct json *json, const struct answer *answer);
+
+/* "stop", "length", "tool_calls"; NULL while it runs. */
+const char *openai_finish_name(enum answer_finish finish);
+
+/* The text of a token; *whole says whether it is characters and not a part of one. Owner of the text: out. */
+enum { OPENAI_TOKEN_BYTES = 512 };
+struct str openai_token_text(const struct answer *answer, token_id token,
+                             char out[OPENAI_TOKEN_BYTES], bool *whole);
+
+/* [{"token":...,"logprob":...,"bytes":[...],"top_logprobs":[...]}] of some of a choice's entries. */
+struct openai_range {
+    size_t from, to;
+};
+void openai_write_logprobs(struct json *json, const struct answer *answer,
+                           const struct answer_choice *choice, struct openai_range range);
+/* What cannot be told as a number: -9999, as the reference has it. */
+void openai_write_logprob(struct json *json, float logprob);
+
+/* {"error":{...}}; also dialect->error. */
+void openai_write_error(struct json *json, const struct api_error *error);
+void openai_error_body(const struct api_error *error, const char *request_id, struct buf *out);
+
+/* Answers of chat and completions: what their ids begin with, and what they are called. */
+struct openai_kind {
+    const char *prefix, *object;
+};
+
+/* Up to the inside of "choices". */
+void openai_write_head(struct json *json, const struct answer *answer,
+                       const struct openai_kind *kind);
+/* usage, timings and x_cache. */
+void openai_write_account(struct json *json, const struct answer *answer);
+void openai_write_progress(struct json *json, const struct answer *answer, uint32_t done);
+
+/* Chunks of streams. The last one before [DONE] says how long it took and where the prompt came from. */
+enum openai_chunk { OPENAI_CHUNK_INNER, OPENAI_CHUNK_LAST };
+
+struct json openai_event_begin(struct answer *answer, struct buf *out);
+enum openai_chunk openai_chunk_place(const struct answer *answer); /* of a choice's last chunk */
+void openai_chunk_end(struct json *json, const struct answer *answer, enum openai_chunk place);
+void openai_stream_end(struct answer *answer, const struct openai_kind *kind, struct buf *out);
+void openai_stream_error(struct answer *answer, const struct api_error *error, struct buf *out);
+
+#endif

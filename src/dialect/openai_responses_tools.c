@@ -1,0 +1,207 @@
+/*
+ * openai_responses_tools.c: tools as Responses has them, for models that know functions with one name only.
+ *
+ *      {"type":"function","name":"f","parameters":...}                                   f
+ *      {"type":"namespace","name":"mcp__notes","tools":[{"type":"function",...}]}        mcp__notes__read
+ *      {"type":"custom","name":"exec"}                                                   exec, with one argument: "input"
+ *      an item {"type":"additional_tools","tools":[...]} of the input                    as those of the request
+ *
+ * Codex puts the tools of MCP servers and sub-agents into namespaces, and for models that it knows by name all tools into an item. Whatever else it
+ * offers (web_search, ...) only its vendor can run: it is left out, so that the rest works.
+ *
+ * A call is told as what the client declared, which is looked up by the name that the model knows (openai_tools_find): with both names, and the
+ * text of a custom tool taken out of its argument. The text comes whole, at the end: the model writes it as a string of JSON.
+ */
+#include "dialect/openai_impl.h"
+
+#include <stdio.h>
+
+#include "base/json_alc.h"
+
+static const struct str custom_parameters = STR("{\"type\":\"object\",\"properties\":{\"input\":{"
+                                                "\"type\":\"string\"}},\"required\":[\"input\"]}");
+
+enum tool_kind { TOOL_OTHER, TOOL_FUNCTION, TOOL_CUSTOM, TOOL_NAMESPACE };
+
+static enum tool_kind kind_of(yyjson_val *tool)
+{
+    struct str type = json_read_text(yyjson_obj_get(tool, "type"));
+
+    if (type.len == 0 || str_eq(type, STR("function")))
+        return TOOL_FUNCTION;
+    if (str_eq(type, STR("custom")))
+        return TOOL_CUSTOM;
+    return str_eq(type, STR("namespace")) ? TOOL_NAMESPACE : TOOL_OTHER;
+}
+
+/* ---- names ---- */
+
+/* What stands between the names; those of MCP servers may end in it. */
+static struct str separator_of(struct str space)
+{
+    return space.len == 0 || str_ends(space, STR("__")) ? STR("") : STR("__");
+}
+
+enum err openai_tools_name(struct gen_request *request, struct str space, struct str *name)
+{
+    struct str separator = separator_of(space);
+
+    if (space.len == 0)
+        return ERR_OK;
+    char *flat = arena_printf(&request->arena, STR_FMT STR_FMT STR_FMT, STR_ARG(space),
+                              STR_ARG(separator), STR_ARG(*name));
+    if (flat == NULL)
+        return openai_arena_error(request);
+    *name = str_from(flat);
+    return ERR_OK;
+}
+
+/* `flat` without the namespace and what parts them; false: it does not begin so. */
+static bool cut_space(struct str space, struct str *flat)
+{
+    struct str separator = separator_of(space);
+    size_t skip = space.len + separator.len;
+
+    if (flat->len <= skip || !str_starts(*flat, space) ||
+        !str_starts((struct str){flat->ptr + space.len, flat->len - space.len}, separator))
+        return false;
+    *flat = (struct str){flat->ptr + skip, flat->len - skip};
+    return true;
+}
+
+/* A function or custom tool of this name in a list, which is that of namespace `space`. */
+static bool find_named(yyjson_val *tools, struct str space, struct str name,
+                       struct openai_tool_name *out)
+{
+    size_t i, count;
+    yyjson_val *tool;
+
+    yyjson_arr_foreach(tools, i, count, tool)
+    {
+        enum tool_kind kind = kind_of(tool);
+        if ((kind == TOOL_FUNCTION || kind == TOOL_CUSTOM) &&
+            str_eq(json_read_text(yyjson_obj_get(tool, "name")), name)) {
+            *out = (struct openai_tool_name){space, name, kind == TOOL_CUSTOM};
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool find_in_list(yyjson_val *tools, struct str flat, struct openai_tool_name *out)
+{
+    size_t i, count;
+    yyjson_val *tool;
+
+    if (find_named(tools, STR_NONE, flat, out))
+        return true;
+    yyjson_arr_foreach(tools, i, count, tool)
+    {
+        struct str space = json_read_text(yyjson_obj_get(tool, "name")), name = flat;
+        if (kind_of(tool) == TOOL_NAMESPACE && cut_space(space, &name) &&
+            find_named(yyjson_obj_get(tool, "tools"), space, name, out))
+            return true;
+    }
+    return false;
+}
+
+static bool is_tools_item(yyjson_val *item)
+{
+    return yyjson_equals_str(yyjson_obj_get(item, "type"), "additional_tools");
+}
+
+struct openai_tool_name openai_tools_find(yyjson_val *body, struct str flat)
+{
+    struct openai_tool_name found = {.name = flat};
+    size_t i, count;
+    yyjson_val *item;
+
+    if (find_in_list(yyjson_obj_get(body, "tools"), flat, &found))
+        return found;
+    yyjson_arr_foreach(yyjson_obj_get(body, "input"), i, count, item)
+    {
+        if (is_tools_item(item) && find_in_list(yyjson_obj_get(item, "tools"), flat, &found))
+            break;
+    }
+    return found;
+}
+
+/* ---- calls of custom tools ---- */
+
+void openai_write_input(struct json *json, struct str arguments)
+{
+    yyjson_doc *doc = arguments.len > 0 ? yyjson_read_opts((char *)(uintptr_t)arguments.ptr,
+                                                           arguments.len, 0, json_alc(), NULL)
+                                        : NULL;
+    yyjson_val *input = yyjson_obj_get(yyjson_doc_get_root(doc), "input");
+
+    /* One that was cut off, or is no such object, is told as it was written. */
+    json_key_str(json, "input", yyjson_is_str(input) ? json_read_text(input) : arguments);
+    yyjson_doc_free(doc);
+}
+
+/* ---- the list for the model ---- */
+
+static enum err build_list(struct openai_build *build, const struct json_reader *holder,
+                           struct str space);
+
+static enum err build_tool(struct openai_build *build, const struct json_reader *tool,
+                           struct str space)
+{
+    struct str inside;
+
+    switch (kind_of(tool->object)) {
+    case TOOL_FUNCTION:
+        return openai_build_function(build, tool, space, STR_NONE);
+    case TOOL_CUSTOM:
+        return openai_build_function(build, tool, space, custom_parameters);
+    case TOOL_NAMESPACE:
+        if (space.len > 0)
+            return json_read_error(tool, "type", "is 'namespace', which cannot be in another one");
+        TRY(openai_need_str(tool, "name", &inside));
+        return build_list(build, tool, inside);
+    case TOOL_OTHER:
+        break;
+    }
+    return ERR_OK;
+}
+
+static enum err build_list(struct openai_build *build, const struct json_reader *holder,
+                           struct str space)
+{
+    yyjson_val *tools = NULL, *value;
+    size_t i, count;
+
+    TRY(json_read_array(holder, "tools", &tools));
+    if (yyjson_arr_size(tools) > OPENAI_TOOLS_MAX)
+        return json_read_error(holder, "tools", "must have at most %d entries", OPENAI_TOOLS_MAX);
+    yyjson_arr_foreach(tools, i, count, value)
+    {
+        char at[API_PARAM_BYTES];
+        struct json_reader tool;
+        TRY(openai_element(holder, "tools", i, value, at, &tool));
+        TRY(build_tool(build, &tool, space));
+    }
+    return ERR_OK;
+}
+
+enum err openai_responses_build_tools(struct openai_build *build, const struct json_reader *body)
+{
+    yyjson_val *item;
+    size_t i, count;
+
+    json_key(&build->json, "tools");
+    json_open(&build->json, '[');
+    TRY(build_list(build, body, STR_NONE));
+    yyjson_arr_foreach(yyjson_obj_get(body->object, "input"), i, count, item)
+    {
+        char at[API_PARAM_BYTES];
+        struct json_reader holder;
+        if (!is_tools_item(item))
+            continue;
+        TRY(openai_element(body, "input", i, item, at, &holder));
+        TRY(build_list(build, &holder, STR_NONE));
+    }
+    json_close(&build->json, ']');
+    return ERR_OK;
+}

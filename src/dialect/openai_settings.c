@@ -1,0 +1,464 @@
+/*
+ * openai_settings.c: the fields of a request that mean the same in all dialects of OpenAI, with those that llama-server added.
+ *
+ * Ranges of sampling are those of engine/sample.h: what is refused there is refused here, with the client's name for the field. Of several
+ * names for one setting the last in the table wins.
+ */
+#include "dialect/openai_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sched/gen.h"
+
+#define BIAS_ABS_MAX 1e6
+
+#define FIELD(name) offsetof(struct sample_params, name)
+
+static const struct {
+    const char *key;
+    size_t offset;
+    double min, max;
+} floats[] = {
+    {"temperature", FIELD(temperature), 0, 100},
+    {"top_p", FIELD(top_p), 0, 1},
+    {"min_p", FIELD(min_p), 0, 1},
+    {"typical_p", FIELD(typical_p), 0, 1},
+    {"top_n_sigma", FIELD(top_n_sigma), -100, 100},
+    {"xtc_probability", FIELD(xtc_probability), 0, 1},
+    {"xtc_threshold", FIELD(xtc_threshold), 0, 1},
+    {"frequency_penalty", FIELD(penalty_frequency), -100, 100},
+    {"presence_penalty", FIELD(penalty_presence), -100, 100},
+    {"repetition_penalty", FIELD(penalty_repeat), 0.001, 1000},
+    {"repeat_penalty", FIELD(penalty_repeat), 0.001, 1000},
+    {"dry_multiplier", FIELD(dry_multiplier), 0, 100},
+    {"dry_base", FIELD(dry_base), 1, 100},
+};
+
+static const struct {
+    const char *key;
+    size_t offset;
+    int64_t min;
+} ints[] = {
+    {"top_k", FIELD(top_k), -1},
+    {"repeat_last_n", FIELD(penalty_last), -1},
+    {"dry_allowed_length", FIELD(dry_allowed), 1},
+    {"dry_penalty_last_n", FIELD(dry_last), -1},
+};
+
+enum err openai_arena_error(const struct gen_request *request)
+{
+    return request->arena.err != ERR_OK ? request->arena.err : ERR_NOMEM;
+}
+
+/* ---- sampling ---- */
+
+static enum err read_numbers(struct sample_params *sample, const struct json_reader *body)
+{
+    for (size_t i = 0; i < COUNT_OF(floats); i++)
+        TRY(json_read_float(body, floats[i].key, floats[i].min, floats[i].max,
+                            (float *)(void *)((char *)sample + floats[i].offset)));
+    for (size_t i = 0; i < COUNT_OF(ints); i++) {
+        int32_t *field = (int32_t *)(void *)((char *)sample + ints[i].offset);
+        int64_t value = *field;
+        TRY(json_read_int(body, ints[i].key, ints[i].min, INT32_MAX, &value));
+        *field = (int32_t)value;
+    }
+    return ERR_OK;
+}
+
+/* -1, and what llama.cpp takes for it, asks for a random seed, as a missing one does. */
+static enum err read_seed(struct sample_params *sample, const struct json_reader *body)
+{
+    int64_t seed = -1;
+
+    TRY(json_read_int(body, "seed", INT64_MIN, INT64_MAX, &seed));
+    if (json_read_get(body, "seed") != NULL)
+        sample->seed = seed == -1 || seed == UINT32_MAX ? SAMPLE_SEED_RANDOM : (uint32_t)seed;
+    return ERR_OK;
+}
+
+/* A C string of the arena from a JSON string; NUL inside it would cut it. */
+static enum err copy_text(struct gen_request *request, const struct json_reader *body,
+                          const char *key, yyjson_val *value, size_t bytes_max, const char **out)
+{
+    struct str text = json_read_text(value);
+
+    if (!yyjson_is_str(value) || text.len > bytes_max ||
+        (text.len > 0 && memchr(text.ptr, '\0', text.len) != NULL))
+        return json_read_error(body, key, "must be texts of at most %zu bytes without NUL",
+                               bytes_max);
+    *out = arena_strdup(&request->arena, text);
+    return *out != NULL ? ERR_OK : openai_arena_error(request);
+}
+
+static enum err read_breakers(struct gen_request *request, const struct json_reader *body)
+{
+    static const char key[] = "dry_sequence_breakers";
+    struct sample_params *sample = &request->sample;
+    yyjson_val *list = NULL, *value;
+    size_t i, count;
+
+    TRY(json_read_array(body, key, &list));
+    if (list == NULL)
+        return ERR_OK;
+    if (yyjson_arr_size(list) > SAMPLE_BREAKERS_MAX)
+        return json_read_error(body, key, "must have at most %d entries", SAMPLE_BREAKERS_MAX);
+    sample->dry_breakers_count = 0;
+    yyjson_arr_foreach(list, i, count, value)
+    {
+        const char **place = &sample->dry_breakers[sample->dry_breakers_count];
+        TRY(copy_text(request, body, key, value, SAMPLE_BREAKER_BYTES_MAX, place));
+        sample->dry_breakers_count += **place != '\0';
+    }
+    return ERR_OK;
+}
+
+/* ---- biases: {"123": -5} or [[123, -5], [124, false]] ---- */
+
+static enum err set_bias(const struct json_reader *body, uint64_t token, yyjson_val *value,
+                         struct sample_bias *bias)
+{
+    double number = yyjson_get_num(value);
+
+    if (token > INT32_MAX)
+        return json_read_error(body, "logit_bias", "names a token that cannot exist");
+    bias->token = (token_id)token;
+    bias->bias = -INFINITY;
+    if (yyjson_is_false(value)) /* llama-server's way to forbid it */
+        return ERR_OK;
+    if (!yyjson_is_num(value) || !(fabs(number) <= BIAS_ABS_MAX))
+        return json_read_error(body, "logit_bias", "must have numbers from %.0f to %.0f, or false",
+                               -BIAS_ABS_MAX, BIAS_ABS_MAX);
+    bias->bias = (float)number;
+    return ERR_OK;
+}
+
+static enum err read_bias_object(const struct json_reader *body, yyjson_val *object,
+                                 struct sample_bias *biases)
+{
+    size_t i, count;
+    yyjson_val *key, *value;
+    uint64_t token;
+
+    yyjson_obj_foreach(object, i, count, key, value)
+    {
+        if (!str_to_u64(json_read_text(key), &token))
+            return json_read_error(body, "logit_bias",
+                                   "must have ids of tokens as names: texts are not taken");
+        TRY(set_bias(body, token, value, &biases[i]));
+    }
+    return ERR_OK;
+}
+
+static enum err read_bias_list(const struct json_reader *body, yyjson_val *list,
+                               struct sample_bias *biases)
+{
+    size_t i, count;
+    yyjson_val *pair;
+
+    yyjson_arr_foreach(list, i, count, pair)
+    {
+        yyjson_val *token = yyjson_arr_get_first(pair);
+        if (yyjson_arr_size(pair) != 2 || !yyjson_is_uint(token))
+            return json_read_error(
+                body, "logit_bias",
+                "must be a list of [token id, number] pairs: texts are not taken");
+        TRY(set_bias(body, yyjson_get_uint(token), yyjson_arr_get_last(pair), &biases[i]));
+    }
+    return ERR_OK;
+}
+
+static enum err read_biases(struct gen_request *request, const struct json_reader *body)
+{
+    yyjson_val *value = json_read_get(body, "logit_bias");
+
+    if (value == NULL)
+        return ERR_OK;
+    if (!yyjson_is_ctn(value))
+        return json_read_error(body, "logit_bias", "must be an object or a list");
+    size_t count = yyjson_is_obj(value) ? yyjson_obj_size(value) : yyjson_arr_size(value);
+    if (count > OPENAI_BIASES_MAX)
+        return json_read_error(body, "logit_bias", "must have at most %d entries",
+                               OPENAI_BIASES_MAX);
+    struct sample_bias *biases = arena_alloc_array(&request->arena, count, sizeof(*biases));
+    if (biases == NULL)
+        return openai_arena_error(request);
+    TRY(yyjson_is_obj(value) ? read_bias_object(body, value, biases)
+                             : read_bias_list(body, value, biases));
+    request->sample.biases = biases;
+    request->sample.biases_count = count;
+    return ERR_OK;
+}
+
+static enum err read_sampling(struct gen_request *request, const struct json_reader *body)
+{
+    TRY(read_numbers(&request->sample, body));
+    TRY(read_seed(&request->sample, body));
+    TRY(read_breakers(request, body));
+    TRY(read_biases(request, body));
+    return json_read_bool(body, "ignore_eos", &request->sample.ignore_end);
+}
+
+/* ---- limits ---- */
+
+/* The last one that is there wins. -1 is llama-server's "as many as fit". */
+static enum err read_max_tokens(struct gen_request *request, const struct json_reader *body)
+{
+    static const char *const keys[] = {"n_predict", "max_tokens", "max_completion_tokens",
+                                       "max_output_tokens"};
+
+    for (size_t i = 0; i < COUNT_OF(keys); i++) {
+        int64_t value = 0;
+        if (json_read_get(body, keys[i]) == NULL)
+            continue;
+        if (json_read_int(body, keys[i], -1, INT32_MAX, &value) != ERR_OK || value == 0)
+            return json_read_error(
+                body, keys[i], "must be a whole number of at least 1, or -1 for as many as fit");
+        request->max_tokens = value < 0 ? 0 : (uint32_t)value;
+    }
+    return ERR_OK;
+}
+
+static enum err read_stops(struct gen_request *request, const struct json_reader *body)
+{
+    yyjson_val *value = json_read_get(body, "stop");
+    size_t count = yyjson_is_arr(value) ? yyjson_arr_size(value) : 1;
+
+    if (value == NULL)
+        return ERR_OK;
+    if (!yyjson_is_str(value) && !yyjson_is_arr(value))
+        return json_read_error(body, "stop", "must be a string or a list of strings");
+    if (count > GEN_STOPS_MAX)
+        return json_read_error(body, "stop", "must have at most %d entries", GEN_STOPS_MAX);
+    const char **stops = arena_alloc_array(&request->arena, count, sizeof(*stops));
+    if (stops == NULL)
+        return openai_arena_error(request);
+    request->stops = stops;
+    for (size_t i = 0; i < count; i++) {
+        yyjson_val *text = yyjson_is_arr(value) ? yyjson_arr_get(value, i) : value;
+        TRY(copy_text(request, body, "stop", text, GEN_STOP_BYTES_MAX,
+                      &stops[request->stops_count]));
+        request->stops_count +=
+            *stops[request->stops_count] != '\0'; /* an empty one says nothing */
+    }
+    return ERR_OK;
+}
+
+enum err openai_read_choices(struct gen_request *request, const struct json_reader *body)
+{
+    uint64_t choices = request->choices;
+
+    TRY(json_read_uint(body, "n", 1, ANSWER_CHOICES_MAX, &choices));
+    request->choices = (uint32_t)choices;
+    return ERR_OK;
+}
+
+/* ---- format ---- */
+
+static enum err set_schema(struct gen_request *request, const struct json_reader *holder,
+                           const char *key)
+{
+    yyjson_val *schema = NULL;
+
+    TRY(json_read_object(holder, key, &schema));
+    if (schema == NULL)
+        return json_read_error(holder, key, "is missing: it must be a JSON Schema");
+    request->format = GEN_FORMAT_JSON_SCHEMA;
+    request->schema = schema;
+    return ERR_OK;
+}
+
+enum err openai_read_format(struct gen_request *request, const struct json_reader *format)
+{
+    struct str type = json_read_text(json_read_get(format, "type"));
+    struct json_reader inner = *format;
+    yyjson_val *nested = NULL;
+    char at[API_PARAM_BYTES];
+
+    if (str_eq(type, STR("text")))
+        return ERR_OK;
+    if (str_eq(type, STR("json_object"))) {
+        if (json_read_get(format, "schema") != NULL)
+            return set_schema(request, format, "schema");
+        request->format = GEN_FORMAT_JSON_OBJECT;
+        return ERR_OK;
+    }
+    if (!str_eq(type, STR("json_schema")))
+        return json_read_error(format, "type", "must be text, json_object or json_schema");
+    TRY(json_read_object(format, "json_schema", &nested));
+    if (nested != NULL) {
+        snprintf(at, sizeof(at), "%sjson_schema.", format->at != NULL ? format->at : "");
+        inner = (struct json_reader){nested, at, format->error};
+    }
+    return set_schema(request, &inner, "schema");
+}
+
+/* Only one thing can decide what the answer looks like. */
+static enum err check_single_format(const struct gen_request *request,
+                                    const struct json_reader *body, const char *key)
+{
+    if (request->format == GEN_FORMAT_TEXT)
+        return ERR_OK;
+    return json_read_error(body, key,
+                           "cannot be combined with another one of response_format, json_schema "
+                           "and grammar");
+}
+
+static enum err read_formats(struct gen_request *request, const struct json_reader *body)
+{
+    yyjson_val *format = NULL;
+
+    TRY(json_read_object(body, "response_format", &format));
+    if (format != NULL)
+        TRY(openai_read_format(request,
+                               &(struct json_reader){format, "response_format.", body->error}));
+    if (json_read_get(body, "json_schema") != NULL) {
+        TRY(check_single_format(request, body, "json_schema"));
+        TRY(set_schema(request, body, "json_schema"));
+    }
+    TRY(json_read_str(body, "grammar", &request->grammar));
+    if (request->grammar.len > 0) {
+        if (memchr(request->grammar.ptr, '\0', request->grammar.len) != NULL)
+            return json_read_error(body, "grammar", "must not contain NUL");
+        TRY(check_single_format(request, body, "grammar"));
+        request->format = GEN_FORMAT_GRAMMAR;
+    }
+    return ERR_OK;
+}
+
+/* ---- thinking ---- */
+
+static enum err set_effort(struct gen_request *request, const struct json_reader *holder,
+                           const char *key)
+{
+    static const struct str known[] = {{"none", 4}, {"minimal", 7}, {"low", 3}, {"medium", 6},
+                                       {"high", 4}, {"xhigh", 5},   {"max", 3}};
+    struct str effort = STR_NONE;
+
+    TRY(json_read_str(holder, key, &effort));
+    if (effort.ptr == NULL)
+        return ERR_OK;
+    for (size_t i = 0; i < COUNT_OF(known); i++) {
+        if (!str_eq(effort, known[i]))
+            continue;
+        request->reasoning_effort = effort;
+        request->thinking = i == 0 ? GEN_OFF : GEN_ON;
+        return ERR_OK;
+    }
+    return json_read_error(holder, key, "must be none, minimal, low, medium, high, xhigh or max");
+}
+
+/* What the template is told counts: it is asked for by its own name. */
+static void note_kwarg(struct gen_request *request, const char *key)
+{
+    yyjson_val *value = yyjson_obj_get(request->kwargs, key);
+
+    if (yyjson_is_bool(value))
+        request->thinking = yyjson_get_bool(value) ? GEN_ON : GEN_OFF;
+}
+
+static enum err read_reasoning_format(struct gen_request *request, const struct json_reader *body)
+{
+    static const struct {
+        struct str name;
+        enum reasoning_mode mode;
+    } modes[] = {
+        {{"auto", 4}, REASONING_SPLIT},
+        {{"deepseek", 8}, REASONING_SPLIT},
+        {{"deepseek-legacy", 15}, REASONING_SPLIT},
+        {{"none", 4}, REASONING_RAW},
+        {{"hidden", 6}, REASONING_DROP},
+    };
+    struct str name = STR_NONE;
+
+    TRY(json_read_str(body, "reasoning_format", &name));
+    if (name.ptr == NULL)
+        return ERR_OK;
+    for (size_t i = 0; i < COUNT_OF(modes); i++) {
+        if (!str_eq(name, modes[i].name))
+            continue;
+        request->reasoning_mode = modes[i].mode;
+        return ERR_OK;
+    }
+    return json_read_error(body, "reasoning_format", "must be auto, deepseek, none or hidden");
+}
+
+static enum err read_thinking(struct gen_request *request, const struct json_reader *body)
+{
+    struct json_reader reasoning = {NULL, "reasoning.", body->error};
+    uint64_t budget = 0;
+
+    TRY(set_effort(request, body, "reasoning_effort"));
+    TRY(json_read_object(body, "reasoning", &reasoning.object));
+    if (reasoning.object != NULL) {
+        TRY(set_effort(request, &reasoning, "effort"));
+        TRY(json_read_uint(&reasoning, "max_tokens", 0, INT32_MAX, &budget));
+    }
+    request->reasoning_budget = (uint32_t)budget;
+    TRY(json_read_object(body, "chat_template_kwargs", &request->kwargs));
+    note_kwarg(request, "thinking");
+    note_kwarg(request, "enable_thinking");
+    return read_reasoning_format(request, body);
+}
+
+/* ---- cache ---- */
+
+static enum err read_name(const struct json_reader *body, const char *key, struct str *out)
+{
+    TRY(json_read_str(body, key, out));
+    if (out->len > OPENAI_NAME_BYTES_MAX)
+        return json_read_error(body, key, "must have at most %d bytes", OPENAI_NAME_BYTES_MAX);
+    return ERR_OK;
+}
+
+static enum err read_cache(struct gen_request *request, const struct json_reader *body)
+{
+    struct str retention = STR_NONE;
+    bool use = true;
+
+    TRY(json_read_bool(body, "cache_prompt", &use));
+    request->cache_read = request->cache_read && use;
+    request->cache_write = request->cache_write && use;
+    TRY(read_name(body, "prompt_cache_key", &request->cache_key));
+    TRY(read_name(body, "cache_salt", &request->cache_salt));
+    TRY(json_read_str(body, "prompt_cache_retention", &retention));
+    if (str_eq(retention, STR("in_memory")) || str_eq(retention, STR("in-memory")))
+        request->cache_no_disk = true;
+    else if (str_eq(retention, STR("24h")))
+        request->cache_ttl_s = 24 * 60 * 60;
+    else if (retention.ptr != NULL)
+        return json_read_error(body, "prompt_cache_retention", "must be in_memory or 24h");
+    return ERR_OK;
+}
+
+/* ---- streaming ---- */
+
+static enum err read_streaming(struct gen_request *request, const struct json_reader *body)
+{
+    struct json_reader options = {NULL, "stream_options.", body->error};
+    bool skip_special = true;
+
+    TRY(json_read_bool(body, "stream", &request->stream));
+    TRY(json_read_object(body, "stream_options", &options.object));
+    if (options.object != NULL)
+        TRY(json_read_bool(&options, "include_usage", &request->stream_usage));
+    TRY(json_read_bool(body, "return_progress", &request->progress));
+    TRY(json_read_bool(body, "timings_per_token", &request->timings_each));
+    TRY(json_read_bool(body, "skip_special_tokens", &skip_special));
+    request->control_text = !skip_special;
+    return ERR_OK;
+}
+
+enum err openai_read_settings(struct gen_request *request, const struct json_reader *body)
+{
+    TRY(json_read_str(body, "model", &request->model));
+    TRY(read_sampling(request, body));
+    TRY(read_max_tokens(request, body));
+    TRY(read_stops(request, body));
+    TRY(read_formats(request, body));
+    TRY(read_thinking(request, body));
+    TRY(read_cache(request, body));
+    return read_streaming(request, body);
+}

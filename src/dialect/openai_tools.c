@@ -1,0 +1,157 @@
+/*
+ * openai_tools.c: tools and what the model is to do with them.
+ *
+ *      chat        {"type":"function","function":{"name":...,"parameters":...}}
+ *      Responses   {"type":"function","name":...,"parameters":...}, and more: openai_responses_tools.c
+ *
+ * In chat a tool of another type is an error: nobody sends one by accident. tool_choice is read when the list for the model is made, and checked
+ * against that.
+ */
+#include "dialect/openai_impl.h"
+
+#include <stdio.h>
+
+/* name, description, parameters, strict; a function without parameters takes none. */
+enum err openai_build_function(struct openai_build *build, const struct json_reader *function,
+                               struct str space, struct str fixed)
+{
+    struct str name, description = STR_NONE;
+    yyjson_val *parameters = NULL;
+    bool strict = false;
+
+    TRY(openai_need_str(function, "name", &name));
+    if (space.len + name.len > OPENAI_NAME_BYTES_MAX)
+        return json_read_error(function, "name", "must have at most %d bytes",
+                               OPENAI_NAME_BYTES_MAX);
+    TRY(openai_tools_name(build->request, space, &name));
+    TRY(json_read_content(function, "description", &description));
+    TRY(json_read_object(function, "parameters", &parameters));
+    TRY(json_read_bool(function, "strict", &strict));
+    json_open(&build->json, '{');
+    json_key_text(&build->json, "type", "function");
+    json_key(&build->json, "function");
+    json_open(&build->json, '{');
+    json_key_str(&build->json, "name", name);
+    if (description.ptr != NULL)
+        json_key_str(&build->json, "description", description);
+    json_key(&build->json, "parameters");
+    if (fixed.len > 0)
+        json_raw(&build->json, fixed);
+    else if (parameters != NULL)
+        json_value(&build->json, parameters);
+    else
+        json_raw(&build->json, STR("{\"type\":\"object\",\"properties\":{}}"));
+    if (strict)
+        json_key_bool(&build->json, "strict", true);
+    json_close(&build->json, '}');
+    json_close(&build->json, '}');
+    return ERR_OK;
+}
+
+static enum err build_nested(struct openai_build *build, const struct json_reader *tool)
+{
+    char at[API_PARAM_BYTES];
+    struct json_reader function = {NULL, at, tool->error};
+    struct str type = json_read_text(json_read_get(tool, "type"));
+
+    if (type.len > 0 && !str_eq(type, STR("function")))
+        return json_read_error_kind(tool, API_ERROR_UNSUPPORTED, "type",
+                                    "is '" STR_FMT "': only functions can be called here",
+                                    STR_ARG(type));
+    TRY(json_read_object(tool, "function", &function.object));
+    if (function.object == NULL)
+        return json_read_error(tool, "function", "is missing: it must be an object");
+    snprintf(at, sizeof(at), "%sfunction.", tool->at);
+    return openai_build_function(build, &function, STR_NONE, STR_NONE);
+}
+
+enum err openai_build_tools(struct openai_build *build, const struct json_reader *body)
+{
+    yyjson_val *tools = NULL, *value;
+    size_t i, count;
+
+    TRY(json_read_array(body, "tools", &tools));
+    if (yyjson_arr_size(tools) > OPENAI_TOOLS_MAX)
+        return json_read_error(body, "tools", "must have at most %d entries", OPENAI_TOOLS_MAX);
+    json_key(&build->json, "tools");
+    json_open(&build->json, '[');
+    yyjson_arr_foreach(tools, i, count, value)
+    {
+        char at[API_PARAM_BYTES];
+        struct json_reader tool;
+        TRY(openai_element(body, "tools", i, value, at, &tool));
+        TRY(build_nested(build, &tool));
+    }
+    json_close(&build->json, ']');
+    return ERR_OK;
+}
+
+/* ---- tool_choice ---- */
+
+static bool has_tool(yyjson_val *tools, struct str name)
+{
+    size_t i, count;
+    yyjson_val *tool;
+
+    yyjson_arr_foreach(tools, i, count, tool)
+    {
+        yyjson_val *own = yyjson_obj_get(yyjson_obj_get(tool, "function"), "name");
+        if (str_eq(json_read_text(own), name))
+            return true;
+    }
+    return false;
+}
+
+/* {"type":"function","function":{"name":...}}; or flat, of another type that can be called, and perhaps with a namespace. */
+static enum err read_named(struct gen_request *request, const struct json_reader *body,
+                           yyjson_val *choice)
+{
+    yyjson_val *function = yyjson_obj_get(choice, "function");
+    struct str type = json_read_text(yyjson_obj_get(choice, "type"));
+
+    if (!str_eq(type, STR("function")) && !str_eq(type, STR("custom")))
+        return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "tool_choice",
+                                    "must be none, auto, required, or name a function");
+    struct str name =
+        json_read_text(yyjson_obj_get(yyjson_is_obj(function) ? function : choice, "name"));
+    if (name.len == 0)
+        return json_read_error(body, "tool_choice", "must have the name of a function");
+    TRY(openai_tools_name(request, json_read_text(yyjson_obj_get(choice, "namespace")), &name));
+    if (!has_tool(request->tools, name))
+        return json_read_error(body, "tool_choice", "names '" STR_FMT "', which is not in 'tools'",
+                               STR_ARG(name));
+    request->tool_choice = GEN_CHOICE_NAMED;
+    request->tool_name = name;
+    return ERR_OK;
+}
+
+static enum err read_choice(struct gen_request *request, const struct json_reader *body)
+{
+    yyjson_val *choice = json_read_get(body, "tool_choice");
+    struct str name = json_read_text(choice);
+
+    if (choice == NULL)
+        return ERR_OK;
+    if (yyjson_is_obj(choice))
+        return read_named(request, body, choice);
+    if (str_eq(name, STR("none")))
+        request->tool_choice = GEN_CHOICE_NONE;
+    else if (str_eq(name, STR("required")))
+        request->tool_choice = GEN_CHOICE_REQUIRED;
+    else if (!str_eq(name, STR("auto")))
+        return json_read_error(body, "tool_choice",
+                               "must be none, auto, required, or name a "
+                               "function");
+    if (request->tool_choice == GEN_CHOICE_REQUIRED && request->tools == NULL)
+        return json_read_error(body, "tool_choice", "is 'required', but there are no 'tools'");
+    return ERR_OK;
+}
+
+enum err openai_read_tool_choice(struct gen_request *request, const struct json_reader *body)
+{
+    if (json_read_get(body, "functions") != NULL)
+        return json_read_error_kind(body, API_ERROR_UNSUPPORTED, "functions",
+                                    "is the old form: send 'tools' and 'tool_choice' instead");
+    TRY(read_choice(request, body));
+    return json_read_bool(body, "parallel_tool_calls", &request->parallel_calls);
+}

@@ -1,0 +1,47 @@
+/*
+ * usage.c: sums of a prompt, and the cache's part of an answer.
+ */
+#include "dialect/usage.h"
+
+#include <assert.h>
+
+uint32_t usage_cached(const struct answer *answer)
+{
+    const struct gen_usage *usage = &answer->usage;
+    uint32_t cached = usage->device + usage->ram + usage->ssd + usage->remote;
+
+    assert(cached + usage->computed == usage->prompt);
+    return cached;
+}
+
+/* A plan that says "disabled" to a request that wanted to read comes from a cache that is off. */
+uint32_t usage_written(const struct answer *answer)
+{
+    const struct gen_usage *usage = &answer->usage;
+    const struct gen_request *request = answer->request;
+    bool off = request->cache_read && usage->reason == HEARTH_REASON_DISABLED;
+
+    return request->cache_write && !off && usage->computed > 0 ? usage->computed - 1 : 0;
+}
+
+void usage_write_sources(struct json *json, const struct gen_usage *usage)
+{
+    json_key_uint(json, "device", usage->device);
+    json_key_uint(json, "ram", usage->ram);
+    json_key_uint(json, "ssd", usage->ssd);
+    json_key_uint(json, "remote", usage->remote);
+    json_key_uint(json, "computed", usage->computed);
+}
+
+void usage_write_x_cache(struct json *json, const struct answer *answer)
+{
+    const struct gen_usage *usage = &answer->usage;
+
+    json_key(json, "x_cache");
+    json_open(json, '{');
+    usage_write_sources(json, usage);
+    json_key_text(json, "match", hearth_match_name(usage->match));
+    json_key_text(json, "reason", hearth_reason_name(usage->reason));
+    json_key_uint(json, "first_difference", usage->first_difference);
+    json_close(json, '}');
+}

@@ -1,0 +1,398 @@
+/*
+ * choice.c: the frame of a grammar: thought, content, calls or answer, and what starts it.
+ *
+ *      required, named   root ::= [thought] calls                            at once
+ *      auto, lazy        root ::= calls                                      triggers: the openers
+ *      auto, whole       root ::= [thought] content-0, which leads to after-N behind opener N
+ *      answers           root ::= [thought] reply                            at once; auto: ( calls | reply )
+ *
+ * A thought that the prompt has opened is text up to its closing; one that may come has its opening before that. Inside it
+ * openers that are control tokens begin calls, because the reader takes them so (reasoning.h). gpt-oss has a frame of its own:
+ * its output is messages, and thoughts are those on the channel `analysis`.
+ */
+#include "grammar/choice.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "grammar/choice_impl.h"
+#include "grammar/schema.h"
+
+enum thought { THOUGHT_NONE, THOUGHT_MAY_COME, THOUGHT_OPEN };
+
+static const char *const mode_names[] = {
+#define X(value, name) name,
+    CHOICE_MODE_TABLE(X)
+#undef X
+};
+
+static const char *const answer_names[] = {
+#define X(value, name) name,
+    CHOICE_ANSWER_TABLE(X)
+#undef X
+};
+
+const char *choice_mode_name(enum choice_mode mode)
+{
+    assert((unsigned)mode < CHOICE_MODE_COUNT);
+    return mode_names[mode];
+}
+
+const char *choice_answer_name(enum choice_answer answer)
+{
+    assert((unsigned)answer < CHOICE_ANSWER_COUNT);
+    return answer_names[answer];
+}
+
+bool choice_mode_parse(struct str name, enum choice_mode *mode)
+{
+    for (int i = 0; i < CHOICE_NAMED; i++) {
+        if (str_eq(name, str_from(mode_names[i]))) {
+            *mode = (enum choice_mode)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool choice_answer_parse(struct str name, enum choice_answer *answer)
+{
+    for (int i = 0; i < CHOICE_ANSWER_COUNT; i++) {
+        if (str_eq(name, str_from(answer_names[i]))) {
+            *answer = (enum choice_answer)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+void choice_init(struct choice *choice)
+{
+    *choice = (struct choice){0};
+    buf_init(&choice->grammar, CHOICE_BYTES_MAX);
+}
+
+void choice_fini(struct choice *choice)
+{
+    buf_fini(&choice->grammar);
+}
+
+static void put(struct choice_writer *writer, const char *gbnf)
+{
+    buf_append_str(writer->out, gbnf);
+}
+
+/* ---- tools ---- */
+
+static bool is_strict(yyjson_val *tool, yyjson_val *function)
+{
+    return yyjson_is_true(yyjson_obj_get(tool, "strict")) ||
+           yyjson_is_true(yyjson_obj_get(function, "strict"));
+}
+
+static enum err read_tool(struct choice_writer *writer, yyjson_val *val, struct choice_tool *tool)
+{
+    yyjson_val *function = yyjson_obj_get(val, "function");
+    function = function != NULL ? function : val;
+    yyjson_val *name = yyjson_obj_get(function, "name");
+    yyjson_val *schema = yyjson_obj_get(function, "parameters");
+    schema = schema != NULL ? schema : yyjson_obj_get(function, "input_schema");
+
+    if (!yyjson_is_str(name) || yyjson_get_len(name) == 0)
+        return err_set(writer->info, ERR_INVALID, "a tool has no name");
+    *tool = (struct choice_tool){{yyjson_get_str(name), yyjson_get_len(name)},
+                                 yyjson_is_null(schema) ? NULL : schema,
+                                 is_strict(val, function)};
+    for (size_t i = 0; i < writer->tools_count; i++)
+        if (str_eq(writer->tools[i].name, tool->name))
+            return err_set(writer->info, ERR_INVALID, "there are two tools called '%.*s'",
+                           (int)MIN(tool->name.len, 64), tool->name.ptr);
+    return ERR_OK;
+}
+
+/* The tools that may be called; *strict: one of them is. */
+static enum err read_tools(struct choice_writer *writer, bool *strict)
+{
+    const struct choice_request *request = writer->request;
+    yyjson_arr_iter iter = yyjson_arr_iter_with(request->tools);
+    yyjson_val *val;
+
+    *strict = false;
+    while ((val = yyjson_arr_iter_next(&iter)) != NULL) {
+        struct choice_tool tool;
+        if (writer->tools_count == CHOICE_TOOLS_MAX)
+            return err_set(writer->info, ERR_LIMIT, "more than %d tools", CHOICE_TOOLS_MAX);
+        TRY(read_tool(writer, val, &tool));
+        if (request->mode == CHOICE_NAMED && !str_eq(request->name, tool.name))
+            continue;
+        writer->tools[writer->tools_count++] = tool;
+        *strict |= tool.strict;
+    }
+    if (writer->tools_count > 0 || request->mode == CHOICE_AUTO)
+        return ERR_OK;
+    if (request->mode == CHOICE_NAMED)
+        return err_set(writer->info, ERR_INVALID, "tool_choice names '%.*s', which is not a tool",
+                       (int)MIN(request->name.len, 64), request->name.ptr);
+    return err_set(writer->info, ERR_INVALID, "tool_choice wants a call, but there are no tools");
+}
+
+/* ---- thoughts ---- */
+
+static enum thought thought_of(struct output_formats formats, struct str tail)
+{
+    if (reasoning_is_open(formats.reasoning, tail))
+        return THOUGHT_OPEN;
+    if (reasoning_markers(formats.reasoning).close.len == 0 ||
+        reasoning_is_closed(formats.reasoning, tail))
+        return THOUGHT_NONE;
+    return THOUGHT_MAY_COME;
+}
+
+/* root, the thought before `body`, and gap. */
+static void put_root(struct choice_writer *writer, enum thought thought,
+                     enum reasoning_format format, const char *body)
+{
+    struct reasoning_markers markers = reasoning_markers(format);
+    struct choice_exit exits[1 + TC_OPENERS_MAX] = {{markers.close, "gap body"}};
+    static const char *const afters[TC_OPENERS_MAX] = {"after-0", "after-1"};
+    size_t count = 1;
+
+    put(writer, "gap ::= [ \\t\\r\\n]{0,8}\n");
+    buf_appendf(writer->out, "body ::= %s\n", body);
+    if (thought == THOUGHT_NONE) {
+        put(writer, "root ::= gap body\n");
+        return;
+    }
+    if (writer->format != NULL && writer->format->control)
+        for (size_t i = 0; i < TC_OPENERS_MAX && writer->format->openers[i].len > 0; i++)
+            exits[count++] = (struct choice_exit){writer->format->openers[i], afters[i]};
+    choice_put_text(writer, "thought", exits, count, false);
+    if (thought == THOUGHT_OPEN) {
+        put(writer, "root ::= thought-0\n");
+        return;
+    }
+    put(writer, "root ::= gap ( ");
+    choice_put_literal(writer, markers.open);
+    put(writer, "thought-0 | body )\n");
+}
+
+/* ---- gpt-oss ---- */
+
+/* Behind <|start|>assistant. A message that is not the last ends with <|end|>. */
+static const struct choice_exit message_exits[] = {
+    {{"<|end|>", 7}, "\"<|start|>assistant\" next"},
+    {{"<|start|>", 9}, NULL},
+    {{"<|channel|>", 11}, NULL},
+    {{"<|call|>", 8}, NULL},
+    {{"<|return|>", 10}, NULL},
+};
+
+static enum err check_harmony_tail(struct choice_writer *writer, struct str tail)
+{
+    if (tail.len == 0 || str_ends(str_trim(tail), STR("<|start|>assistant")))
+        return ERR_OK;
+    return err_set(writer->info, ERR_UNSUPPORTED,
+                   "the prompt has begun the model's message already; a grammar needs one that "
+                   "ends with <|start|>assistant");
+}
+
+/* `last` is what the messages come to. */
+static void put_harmony_root(struct choice_writer *writer, const char *channels, const char *last)
+{
+    choice_put_text(writer, "message", message_exits, COUNT_OF(message_exits), false);
+    buf_appendf(writer->out,
+                "root ::= next\nnext ::= \"<|channel|>\" ( %s ) \"<|message|>\" message-0 | %s\n",
+                channels, last);
+}
+
+/* The answer may not look like another message. */
+static void put_harmony_final(struct choice_writer *writer)
+{
+    struct choice_exit exits[COUNT_OF(message_exits)];
+
+    memcpy(exits, message_exits, sizeof(exits));
+    exits[0].then = NULL;
+    choice_put_text(writer, "final", exits, COUNT_OF(exits), true);
+}
+
+/* ---- answers ---- */
+
+static bool is_either(const struct choice_request *request)
+{
+    return request->mode == CHOICE_AUTO && request->answer != CHOICE_ANSWER_TEXT;
+}
+
+static enum err put_answer(struct choice_writer *writer)
+{
+    const struct choice_request *request = writer->request;
+    struct schema_options options = {.root = "answer", .prefix = "a-"};
+
+    if (request->answer == CHOICE_ANSWER_OBJECT)
+        return schema_write_any_object(&options, writer->out, writer->info);
+    if (request->schema == NULL)
+        return err_set(writer->info, ERR_INVALID, "response_format json_schema has no schema");
+    return schema_write_gbnf(request->schema, &options, writer->out, writer->info);
+}
+
+/* The answer with the markup that a family has around it. */
+static enum err put_reply(struct choice_writer *writer, struct choice *choice)
+{
+    enum err err = put_answer(writer);
+
+    choice->answer_refused = err != ERR_OK;
+    TRY(err);
+    if (writer->request->formats.calls == TOOLCALL_HARMONY)
+        put(writer, "reply ::= \"<|channel|>final\" ( \" json\" | \" \"? \"<|constrain|>json\" )? "
+                    "\"<|message|>\" answer\n");
+    else if (writer->request->formats.reasoning == REASONING_COHERE)
+        put(writer, "reply ::= \"<|START_RESPONSE|>\"? answer \"<|END_RESPONSE|>\"?\n");
+    else
+        put(writer, "reply ::= answer\n");
+    return ERR_OK;
+}
+
+static enum err write_answer(struct choice_writer *writer, struct choice *choice)
+{
+    const struct choice_request *request = writer->request;
+
+    TRY(put_reply(writer, choice));
+    if (request->formats.calls == TOOLCALL_HARMONY) {
+        TRY(check_harmony_tail(writer, request->prompt_tail));
+        put_harmony_root(writer, "\"analysis\"", "reply");
+        return ERR_OK;
+    }
+    put_root(writer, thought_of(request->formats, request->prompt_tail), request->formats.reasoning,
+             "reply");
+    return ERR_OK;
+}
+
+/* ---- calls ---- */
+
+static void put_content(struct choice_writer *writer)
+{
+    static const char *const afters[TC_OPENERS_MAX] = {"after-0", "after-1"};
+    struct choice_exit exits[TC_OPENERS_MAX];
+    size_t count = 0;
+
+    for (; count < TC_OPENERS_MAX && writer->format->openers[count].len > 0; count++)
+        exits[count] = (struct choice_exit){writer->format->openers[count], afters[count]};
+    choice_put_text(writer, "content", exits, count, true);
+}
+
+/* Whether the openers alone tell that a call begins. */
+static bool may_be_lazy(const struct choice_writer *writer, enum thought thought)
+{
+    return !writer->format->bare && (thought == THOUGHT_NONE || writer->format->control);
+}
+
+static void set_triggers(struct choice *choice, const struct tc_format *format)
+{
+    for (size_t i = 0; i < TC_OPENERS_MAX && format->openers[i].len > 0; i++)
+        choice->triggers[choice->triggers_count++] = format->openers[i].ptr;
+}
+
+/* A call without an opener is a brace where content begins; content that begins so is none. */
+static const char *content_body(const struct tc_format *format)
+{
+    return format->bare ? "( calls | [^{< \\t\\r\\n] content-0 | \"<\" content-1 )?" : "content-0";
+}
+
+static enum err write_harmony(struct choice_writer *writer)
+{
+    const struct choice_request *request = writer->request;
+
+    TRY(check_harmony_tail(writer, request->prompt_tail));
+    TRY(choice_put_calls(writer));
+    if (is_either(request)) {
+        put_harmony_root(writer, "\"analysis\"", "calls | reply");
+    } else if (request->mode == CHOICE_AUTO) {
+        put_harmony_final(writer);
+        put_harmony_root(writer, "\"analysis\" | \"commentary\"",
+                         "calls | \"<|channel|>final<|message|>\" final-0");
+    } else {
+        put_harmony_root(writer, "\"analysis\"", "calls");
+    }
+    return ERR_OK;
+}
+
+static enum err write_calls(struct choice_writer *writer, struct choice *choice)
+{
+    enum thought thought = thought_of(writer->request->formats, writer->request->prompt_tail);
+    enum reasoning_format reasoning = writer->request->formats.reasoning;
+    bool automatic = writer->request->mode == CHOICE_AUTO;
+
+    put(writer, "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n");
+    if (is_either(writer->request))
+        TRY(put_reply(writer, choice));
+    if (writer->format->all)
+        return write_harmony(writer);
+    TRY(choice_put_calls(writer));
+    if (is_either(writer->request)) {
+        put_root(writer, thought, reasoning, "calls | reply");
+    } else if (!automatic) {
+        put_root(writer, thought, reasoning, "calls");
+    } else if (may_be_lazy(writer, thought)) {
+        put(writer, "root ::= calls\n");
+        set_triggers(choice, writer->format);
+    } else {
+        put_content(writer);
+        put_root(writer, thought, reasoning, content_body(writer->format));
+    }
+    return ERR_OK;
+}
+
+static enum err finish(struct choice *choice, enum err err, struct errinfo *info)
+{
+    bool answer_refused = choice->answer_refused;
+
+    if (err == ERR_OK && choice->grammar.err != ERR_OK)
+        err = err_set(info, choice->grammar.err,
+                      "the tools or the schema need too large a grammar; give fewer or simpler "
+                      "ones");
+    if (err != ERR_OK) {
+        choice_fini(choice);
+        choice_init(choice);
+        choice->answer_refused = answer_refused;
+    }
+    return err;
+}
+
+static enum err refuse_calls(const struct choice_request *request, struct errinfo *info)
+{
+    if (is_either(request))
+        return err_set(info, ERR_UNSUPPORTED,
+                       "the model's chat template shows no tool calls, so no grammar can allow them "
+                       "beside a format of the answer; leave one of them out, or use tool_choice "
+                       "none");
+    return err_set(info, ERR_UNSUPPORTED,
+                   "the model's chat template shows no tool calls, so none can be demanded; "
+                   "use tool_choice auto or none");
+}
+
+static enum err write_all(struct choice_writer *writer, struct choice *choice)
+{
+    const struct choice_request *request = writer->request;
+    bool strict = false;
+
+    if (request->mode != CHOICE_NONE)
+        TRY(read_tools(writer, &strict));
+    if (writer->tools_count == 0)
+        return request->answer == CHOICE_ANSWER_TEXT ? ERR_OK : write_answer(writer, choice);
+    if (request->mode == CHOICE_AUTO && request->answer == CHOICE_ANSWER_TEXT && !strict)
+        return ERR_OK;
+    if (request->formats.calls == TOOLCALL_NONE)
+        return refuse_calls(request, writer->info);
+    writer->format = &tc_formats[request->formats.calls];
+    return write_calls(writer, choice);
+}
+
+enum err choice_write(struct choice *choice, const struct choice_request *request,
+                      struct errinfo *info)
+{
+    struct choice_writer writer = {.out = &choice->grammar, .info = info, .request = request};
+
+    buf_clear(&choice->grammar);
+    choice->triggers_count = 0;
+    choice->answer_refused = false;
+    return finish(choice, write_all(&writer, choice), info);
+}

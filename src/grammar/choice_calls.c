@@ -1,0 +1,410 @@
+/*
+ * choice_calls.c: how each format writes calls, as rules.
+ *
+ *      calls   ::= "<opener 0>" after-0 | "<opener 1>" after-1        one after-N per opener, because texts lead there, too
+ *      after-0 ::= ws call ( ws call )* ws "<closer>"                 depends on the shape of the format
+ *      call    ::= call-0 | call-1 | ...                              one per tool
+ *      call-0  ::= "{" "\"name\"" ":" "\"f\"" "," "\"arguments\"" ":" args-0 "}"
+ *
+ * The words come from the table of the reader (toolcall_formats.c), so that the two cannot drift apart. Where a family writes
+ * in several manners (DeepSeek V3 and V3.1, Mistral before and after 2025) both are allowed: the model knows its own.
+ */
+#include <assert.h>
+#include <stdio.h>
+
+#include "grammar/choice_impl.h"
+#include "grammar/schema.h"
+#include "output/toolcall_syntax.h"
+
+/* How calls are put together behind an opener. */
+enum shape {
+    SHAPE_NONE,
+    SHAPE_OBJECT,  /* a JSON object and the closer; the next call has an opener of its own */
+    SHAPE_LIST,    /* a list of them and the closer */
+    SHAPE_SECTION, /* calls, each with its own beginning, and the closer */
+    SHAPE_SINGLE,  /* a call that is not JSON and the closer; the next has an opener of its own */
+    SHAPE_ITEMS,   /* expressions between brackets or in lines, and the closer */
+    SHAPE_MISTRAL,
+    SHAPE_HARMONY,
+};
+
+struct manner {
+    enum shape shape;
+    const char *name_key;
+    const char *arguments_key;
+    const char *id;                       /* a member that some models write first, or NULL */
+    const char *before, *between, *after; /* of SHAPE_ITEMS */
+};
+
+static const char call_id[] = "( \"\\\"tool_call_id\\\"\" \":\" ws \"\\\"\" [0-9]{1,3} \"\\\"\" "
+                              "\",\" ws )? ";
+
+static const struct manner manners[TOOLCALL_COUNT] = {
+    [TOOLCALL_HARMONY] = {.shape = SHAPE_HARMONY},
+    [TOOLCALL_DSML] = {.shape = SHAPE_SECTION},
+    [TOOLCALL_DEEPSEEK] = {.shape = SHAPE_SECTION},
+    [TOOLCALL_KIMI] = {.shape = SHAPE_SECTION},
+    [TOOLCALL_MINIMAX] = {.shape = SHAPE_SECTION},
+    [TOOLCALL_GEMMA] = {.shape = SHAPE_SINGLE},
+    [TOOLCALL_GEMMA_CALL] = {.shape = SHAPE_SINGLE},
+    [TOOLCALL_GEMMA_CODE] = {.shape = SHAPE_ITEMS,
+                             .before = "\"\\n\"",
+                             .between = "\"\\n\"",
+                             .after = "\"\\n\""},
+    [TOOLCALL_GLM] = {.shape = SHAPE_SINGLE},
+    [TOOLCALL_QWEN_XML] = {.shape = SHAPE_SECTION},
+    [TOOLCALL_FUNCTIONARY] = {.shape = SHAPE_SINGLE},
+    [TOOLCALL_MISTRAL] = {.shape = SHAPE_MISTRAL, .name_key = "name", .arguments_key = "arguments"},
+    [TOOLCALL_LFM] = {.shape = SHAPE_ITEMS,
+                      .before = "\"[\"",
+                      .between = "\",\" \" \"?",
+                      .after = "\"]\""},
+    [TOOLCALL_GRANITE] = {.shape = SHAPE_LIST, .name_key = "name", .arguments_key = "arguments"},
+    [TOOLCALL_NEMOTRON] = {.shape = SHAPE_LIST, .name_key = "name", .arguments_key = "arguments"},
+    [TOOLCALL_COHERE] = {.shape = SHAPE_LIST,
+                         .name_key = "tool_name",
+                         .arguments_key = "parameters",
+                         .id = call_id},
+    [TOOLCALL_COHERE_PLUS] = {.shape = SHAPE_LIST,
+                              .name_key = "tool_name",
+                              .arguments_key = "parameters"},
+    [TOOLCALL_TAGGED_LIST] = {.shape = SHAPE_LIST,
+                              .name_key = "name",
+                              .arguments_key = "arguments"},
+    [TOOLCALL_HERMES] = {.shape = SHAPE_OBJECT, .name_key = "name", .arguments_key = "arguments"},
+    [TOOLCALL_FUNCTOOLS] = {.shape = SHAPE_LIST, .name_key = "name", .arguments_key = "arguments"},
+    [TOOLCALL_GIGACHAT] = {.shape = SHAPE_OBJECT, .name_key = "name", .arguments_key = "arguments"},
+    [TOOLCALL_LLAMA] = {.shape = SHAPE_OBJECT, .name_key = "name", .arguments_key = "parameters"},
+};
+
+static void put(struct choice_writer *writer, const char *gbnf)
+{
+    buf_append_str(writer->out, gbnf);
+}
+
+static bool parallel(const struct choice_writer *writer)
+{
+    return writer->request->parallel;
+}
+
+/* ---- arguments as one object ---- */
+
+/* A document that is an object and satisfies the one that it stands in. */
+static const char object_too[] = "{\"type\":\"object\",\"$ref\":\"#\"}";
+
+static bool says_object(yyjson_val *schema)
+{
+    return yyjson_equals_str(yyjson_obj_get(schema, "type"), "object");
+}
+
+static enum err put_schema(struct choice_writer *writer, yyjson_val *schema,
+                           struct schema_options *options)
+{
+    if (says_object(schema))
+        return schema_write_gbnf(schema, options, writer->out, writer->info);
+    yyjson_doc *doc = yyjson_read(object_too, sizeof(object_too) - 1, 0);
+    if (doc == NULL)
+        return err_set(writer->info, ERR_NOMEM, "no memory for the grammar of a tool");
+    options->document = schema;
+    enum err err = schema_write_gbnf(yyjson_doc_get_root(doc), options, writer->out, writer->info);
+    yyjson_doc_free(doc);
+    return err;
+}
+
+enum err choice_put_arguments(struct choice_writer *writer, size_t index)
+{
+    const struct choice_tool *tool = &writer->tools[index];
+    char root[32], prefix[32];
+    struct schema_options options = {.root = root, .prefix = prefix};
+
+    snprintf(root, sizeof(root), "args-%zu", index);
+    snprintf(prefix, sizeof(prefix), "t%zu-", index);
+    if (tool->schema == NULL) {
+        buf_appendf(writer->out, "%s ::= \"{\" ws \"}\"\n", root);
+        return ERR_OK;
+    }
+    enum err err = put_schema(writer, tool->schema, &options);
+    if (err == ERR_UNSUPPORTED && !tool->strict) {
+        options.document = NULL;
+        return schema_write_any_object(&options, writer->out, writer->info);
+    }
+    if (err != ERR_OK && err != ERR_NOMEM)
+        return err_wrap(writer->info, err, "tool '%.*s'", (int)MIN(tool->name.len, 64),
+                        tool->name.ptr);
+    return err;
+}
+
+/* ---- calls of one tool ---- */
+
+static void put_object_call(struct choice_writer *writer, const struct manner *manner, size_t index)
+{
+    put(writer, "\"{\" ws ");
+    put(writer, manner->id != NULL ? manner->id : "");
+    choice_put_json_string(writer, str_from(manner->name_key));
+    put(writer, "\":\" ws ");
+    choice_put_json_string(writer, writer->tools[index].name);
+    put(writer, "\",\" ws ");
+    choice_put_json_string(writer, str_from(manner->arguments_key));
+    buf_appendf(writer->out, "\":\" ws args-%zu ", index);
+    if (manner->shape == SHAPE_MISTRAL)
+        put(writer, "( \",\" ws \"\\\"id\\\"\" \":\" ws \"\\\"\" [a-zA-Z0-9]{9} \"\\\"\" )? ");
+    put(writer, "ws \"}\" ");
+}
+
+/* Behind the beginning of a call, up to its end. */
+static void put_named_call(struct choice_writer *writer, size_t index)
+{
+    const struct tc_named_syntax *syntax = writer->format->syntax;
+    struct str name = writer->tools[index].name;
+
+    if (syntax->fenced) {
+        put(writer, "( \"function\" ");
+        choice_put_literal(writer, syntax->name_end);
+        choice_put_literal(writer, name);
+        buf_appendf(writer->out, "\"\\n```json\\n\" args-%zu \"\\n```\" | ", index);
+    }
+    if (syntax->numbered)
+        put(writer, "\"functions.\" ");
+    choice_put_literal(writer, name);
+    if (syntax->numbered)
+        put(writer, "\":\" [0-9]{1,3} ");
+    choice_put_literal(writer, syntax->name_end);
+    buf_appendf(writer->out, "args-%zu %s", index, syntax->fenced ? ") " : "");
+    choice_put_literal(writer, syntax->call_end);
+}
+
+static void put_xml_call(struct choice_writer *writer, size_t index)
+{
+    const struct tc_xml_syntax *syntax = writer->format->syntax;
+
+    choice_put_literal(writer, writer->tools[index].name);
+    choice_put_literal(writer, syntax->name_end);
+    buf_appendf(writer->out, "\"\\n\"? params-%zu ", index);
+    choice_put_literal(writer, syntax->call_end);
+}
+
+static void put_expr_call(struct choice_writer *writer, size_t index)
+{
+    const struct tc_expr_syntax *syntax = writer->format->syntax;
+
+    choice_put_literal(writer, syntax->prefix);
+    choice_put_literal(writer, writer->tools[index].name);
+    choice_put_literal(writer, (struct str){&syntax->open, 1});
+    buf_appendf(writer->out, "params-%zu ", index);
+    choice_put_literal(writer, (struct str){&syntax->close, 1});
+}
+
+/* Names stand in the text as they are: what could be taken for markup is refused. */
+static enum err check_name(struct choice_writer *writer, struct str name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if ((unsigned char)name.ptr[i] >= 0x80 || tc_literal_name(marker_skip(name, i)) == 0)
+            return err_set(writer->info, ERR_UNSUPPORTED,
+                           "tool '%.*s': the model's call format has no way to write this name; "
+                           "use letters, digits, '_', '-' and '.'",
+                           (int)MIN(name.len, 64), name.ptr);
+    return ERR_OK;
+}
+
+static enum err put_tool(struct choice_writer *writer, const struct manner *manner, size_t index)
+{
+    tc_step_fn *step = writer->format->step;
+    bool json = manner->name_key != NULL;
+    bool xml = step == tc_xml_step, expr = step == tc_expr_step && !json;
+
+    if (!json || step == tc_mistral_step)
+        TRY(check_name(writer, writer->tools[index].name));
+    if (xml)
+        TRY(choice_put_xml_params(writer, index));
+    else if (expr)
+        TRY(choice_put_expr_params(writer, index));
+    else
+        TRY(choice_put_arguments(writer, index));
+    buf_appendf(writer->out, "call-%zu ::= ", index);
+    if (json)
+        put_object_call(writer, manner, index);
+    else if (xml)
+        put_xml_call(writer, index);
+    else if (expr)
+        put_expr_call(writer, index);
+    else
+        put_named_call(writer, index);
+    put(writer, "\n");
+    return ERR_OK;
+}
+
+static enum err put_tools(struct choice_writer *writer, const struct manner *manner)
+{
+    for (size_t i = 0; i < writer->tools_count; i++)
+        TRY(put_tool(writer, manner, i));
+    put(writer, "call ::= call-0");
+    for (size_t i = 1; i < writer->tools_count; i++)
+        buf_appendf(writer->out, " | call-%zu", i);
+    put(writer, "\n");
+    return ERR_OK;
+}
+
+/* ---- calls behind an opener ---- */
+
+static struct str closer_of(const struct choice_writer *writer, size_t opener)
+{
+    const struct str *closers = writer->format->closers;
+
+    return closers[opener].len > 0 ? closers[opener] : closers[0];
+}
+
+/* Calls that each have an opener. */
+static void put_after_single(struct choice_writer *writer, size_t opener, const char *space)
+{
+    struct str closer = closer_of(writer, opener);
+
+    buf_appendf(writer->out, "%scall %s", space, space);
+    choice_put_literal(writer, closer);
+    if (!parallel(writer))
+        return;
+    put(writer, "( \"\\n\"? ");
+    choice_put_literal(writer, writer->format->openers[opener]);
+    buf_appendf(writer->out, "%scall %s", space, space);
+    choice_put_literal(writer, closer);
+    put(writer, ")* ");
+}
+
+/* The bracket may be part of the opener. */
+static void put_after_list(struct choice_writer *writer, size_t opener)
+{
+    bool open = str_ends(writer->format->openers[opener], STR("["));
+
+    put(writer, open ? "ws call " : "ws \"[\" ws call ");
+    put(writer, parallel(writer) ? "( \",\" ws call )* " : "");
+    put(writer, "ws \"]\" ws ");
+    choice_put_literal(writer, closer_of(writer, opener));
+}
+
+static struct str call_begin_of(const struct choice_writer *writer)
+{
+    if (writer->format->step == tc_xml_step)
+        return ((const struct tc_xml_syntax *)writer->format->syntax)->call_begin;
+    return ((const struct tc_named_syntax *)writer->format->syntax)->call_begin;
+}
+
+/* Where the opener is the beginning of a call itself there is no section, and so no closer. */
+static void put_after_section(struct choice_writer *writer, size_t opener)
+{
+    struct str begin = call_begin_of(writer);
+    bool alone = str_eq(writer->format->openers[opener], begin);
+
+    if (alone) {
+        put(writer, "call ");
+    } else {
+        put(writer, "\"\\n\"? ");
+        choice_put_literal(writer, begin);
+        put(writer, "call ");
+    }
+    if (parallel(writer)) {
+        put(writer, "( \"\\n\"? ");
+        choice_put_literal(writer, begin);
+        put(writer, "call )* ");
+    }
+    if (!alone) {
+        put(writer, "\"\\n\"? ");
+        choice_put_literal(writer, closer_of(writer, opener));
+    }
+}
+
+static void put_after_items(struct choice_writer *writer, const struct manner *manner)
+{
+    buf_appendf(writer->out, "%s call ", manner->before);
+    if (parallel(writer))
+        buf_appendf(writer->out, "( %s call )* ", manner->between);
+    buf_appendf(writer->out, "%s ", manner->after);
+    choice_put_literal(writer, closer_of(writer, 0));
+}
+
+/* name[ARGS]{...}, each behind an opener of its own; or a list of objects. */
+static void put_after_mistral(struct choice_writer *writer)
+{
+    put(writer, "( ws \"[\" ws call ");
+    put(writer, parallel(writer) ? "( \",\" ws call )* " : "");
+    put(writer, "ws \"]\" | named ");
+    if (parallel(writer)) {
+        put(writer, "( ");
+        choice_put_literal(writer, writer->format->openers[0]);
+        put(writer, "named )* ");
+    }
+    put(writer, ")\nnamed ::= ");
+    for (size_t i = 0; i < writer->tools_count; i++) {
+        put(writer, i > 0 ? "| " : "");
+        choice_put_literal(writer, writer->tools[i].name);
+        buf_appendf(writer->out, "( \"[CALL_ID]\" [a-zA-Z0-9]{9} )? \"[ARGS]\" args-%zu ", i);
+    }
+}
+
+static void put_after(struct choice_writer *writer, const struct manner *manner, size_t opener)
+{
+    buf_appendf(writer->out, "after-%zu ::= ", opener);
+    switch (manner->shape) {
+    case SHAPE_OBJECT:
+        put_after_single(writer, opener, "ws ");
+        break;
+    case SHAPE_SINGLE:
+        put_after_single(writer, opener, "");
+        break;
+    case SHAPE_LIST:
+        put_after_list(writer, opener);
+        break;
+    case SHAPE_SECTION:
+        put_after_section(writer, opener);
+        break;
+    case SHAPE_ITEMS:
+        put_after_items(writer, manner);
+        break;
+    default:
+        assert(manner->shape == SHAPE_MISTRAL);
+        put_after_mistral(writer);
+    }
+    put(writer, "\n");
+}
+
+enum err choice_put_calls(struct choice_writer *writer)
+{
+    const struct manner *manner = &manners[writer->format->id];
+    size_t count;
+    bool control;
+    const struct str *openers = toolcall_openers(writer->format->id, &count, &control);
+
+    if (manner->shape == SHAPE_HARMONY)
+        return choice_put_harmony_calls(writer);
+    TRY(put_tools(writer, manner));
+    for (size_t i = 0; i < count; i++)
+        put_after(writer, manner, i);
+    put(writer, "calls ::= ");
+    for (size_t i = 0; i < count; i++) {
+        put(writer, i > 0 ? "| " : "");
+        choice_put_literal(writer, openers[i]);
+        buf_appendf(writer->out, "after-%zu ", i);
+    }
+    if (writer->format->bare)
+        put(writer, parallel(writer) ? "| call ( \";\" ws call )* " : "| call ");
+    put(writer, "\n");
+    return ERR_OK;
+}
+
+/* The recipient comes before the channel or after it. */
+enum err choice_put_harmony_calls(struct choice_writer *writer)
+{
+    for (size_t i = 0; i < writer->tools_count; i++) {
+        TRY(check_name(writer, writer->tools[i].name));
+        TRY(choice_put_arguments(writer, i));
+        buf_appendf(writer->out, "to-%zu ::= \" to=functions.\" ", i);
+        choice_put_literal(writer, writer->tools[i].name);
+        put(writer, "\n");
+    }
+    put(writer,
+        "channel ::= \"<|channel|>\" ( \"commentary\" | \"analysis\" )\n"
+        "body ::= ( \" json\" | \" \"? \"<|constrain|>json\" )? \"<|message|>\"\ncalls ::= ");
+    for (size_t i = 0; i < writer->tools_count; i++)
+        buf_appendf(writer->out, "%s( to-%zu channel | channel to-%zu ) body args-%zu ",
+                    i > 0 ? "| " : "", i, i, i);
+    put(writer, "\n");
+    return ERR_OK;
+}

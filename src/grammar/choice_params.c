@@ -1,0 +1,509 @@
+/*
+ * choice_params.c: arguments that are written one by one, as rules.
+ *
+ *      between tags       params-0 ::= p0-0 p0-1? ...         p0-0 ::= "<parameter=" "a" ">" value "</parameter>"
+ *      as an expression   params-0 ::= p0-0 r0-1 | f0-1       f: no argument yet, r: some, so a comma comes first
+ *
+ * Text between tags has no quotes: what it is follows from the schema, read exactly as toolcall_value.c reads it (tc_types). A
+ * text is free up to the closing tag, one of the values of an enum, or bounded in length. Whatever else a strict tool wants of
+ * a text is refused, and left free for others. Values of other types are JSON; one that has the closing tag inside a string
+ * would end there, which no grammar of reasonable size prevents.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "grammar/choice_impl.h"
+#include "grammar/schema.h"
+#include "output/toolcall_syntax.h"
+
+enum { REF_DEPTH_MAX = 8, PLAIN_STEPS_MAX = 4096, CHUNK = 256, NAME_BYTES = 32 };
+
+enum presence { LEFT_OUT, OPTIONAL, REQUIRED };
+
+struct param {
+    size_t tool, index;
+    struct str key;
+    yyjson_val *schema;
+    char rule[NAME_BYTES]; /* of the value */
+};
+
+static void put(struct choice_writer *writer, const char *gbnf)
+{
+    buf_append_str(writer->out, gbnf);
+}
+
+static struct str text_of(yyjson_val *val)
+{
+    return (struct str){yyjson_get_str(val), yyjson_get_len(val)};
+}
+
+/* ---- schemas ---- */
+
+/* References within the document, where nothing stands beside them. */
+static yyjson_val *resolve(yyjson_val *root, yyjson_val *schema)
+{
+    for (int i = 0; i < REF_DEPTH_MAX; i++) {
+        struct str ref = text_of(yyjson_obj_get(schema, "$ref"));
+        if (ref.len == 0 || ref.ptr[0] != '#')
+            break;
+        schema = ref.len == 1 ? root : yyjson_ptr_getn(root, ref.ptr + 1, ref.len - 1);
+    }
+    return schema;
+}
+
+static bool has_any(yyjson_val *schema, const char *const *keys, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (yyjson_obj_get(schema, keys[i]) != NULL)
+            return true;
+    return false;
+}
+
+static bool has_format(yyjson_val *schema)
+{
+    yyjson_val *format = yyjson_obj_get(schema, "format");
+
+    return yyjson_is_str(format) && schema_enforces_format(text_of(format));
+}
+
+/* Alternatives multiply, so depth alone is no limit. */
+struct plain {
+    yyjson_val *root;
+    unsigned steps;
+};
+
+static bool are_plain(struct plain *plain, yyjson_val *list, unsigned depth);
+
+/* Says nothing but types, by itself or through alternatives. */
+static bool says_little(struct plain *plain, yyjson_val *schema, unsigned depth)
+{
+    static const char *const says[] = {"enum",
+                                       "const",
+                                       "minLength",
+                                       "maxLength",
+                                       "pattern",
+
+                                       "allOf",
+                                       "minimum",
+                                       "maximum",
+                                       "items",
+                                       "not",
+                                       "properties",
+                                       "if",
+                                       "$ref",
+                                       "minItems",
+                                       "multipleOf",
+                                       "maxItems",
+                                       "required",
+                                       "contains",
+                                       "exclusiveMinimum",
+                                       "exclusiveMaximum",
+                                       "additionalProperties",
+                                       "prefixItems",
+                                       "uniqueItems"};
+
+    schema = resolve(plain->root, schema);
+    if (yyjson_is_true(schema))
+        return true;
+    return depth < REF_DEPTH_MAX && ++plain->steps <= PLAIN_STEPS_MAX && yyjson_is_obj(schema) &&
+           !has_any(schema, says, COUNT_OF(says)) && !has_format(schema) &&
+           are_plain(plain, yyjson_obj_get(schema, "anyOf"), depth + 1) &&
+           are_plain(plain, yyjson_obj_get(schema, "oneOf"), depth + 1);
+}
+
+static bool are_plain(struct plain *plain, yyjson_val *list, unsigned depth)
+{
+    yyjson_arr_iter iter = yyjson_arr_iter_with(list);
+    yyjson_val *item;
+
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL)
+        if (!says_little(plain, item, depth))
+            return false;
+    return true;
+}
+
+static bool is_plain(yyjson_val *root, yyjson_val *schema)
+{
+    return says_little(&(struct plain){.root = root}, schema, 0);
+}
+
+static enum err refuse(struct choice_writer *writer, const struct param *param, const char *reason)
+{
+    const struct choice_tool *tool = &writer->tools[param->tool];
+
+    return err_set(writer->info, ERR_UNSUPPORTED, "tool '%.*s', parameter '%.*s': %s",
+                   (int)MIN(tool->name.len, 64), tool->name.ptr, (int)MIN(param->key.len, 64),
+                   param->key.ptr, reason);
+}
+
+/* ---- text between tags ---- */
+
+/* x{min,max} in chunks, as schema_write.c does it: the library writes repetitions out. */
+static void put_length(struct choice_writer *writer, const struct param *param, uint64_t min,
+                       uint64_t max)
+{
+    uint64_t more = max - min;
+
+    buf_appendf(writer->out, "%s-c ::= [^<]\n%s-k ::= %s-c{%d}\n", param->rule, param->rule,
+                param->rule, CHUNK);
+    buf_appendf(writer->out, "%s ::= ", param->rule);
+    if (min / CHUNK > 0)
+        buf_appendf(writer->out, "%s-k{%llu} ", param->rule, (unsigned long long)(min / CHUNK));
+    if (min % CHUNK > 0)
+        buf_appendf(writer->out, "%s-c{%llu} ", param->rule, (unsigned long long)(min % CHUNK));
+    if (more / CHUNK > 0)
+        buf_appendf(writer->out, "%s-k{0,%llu} ", param->rule, (unsigned long long)(more / CHUNK));
+    buf_appendf(writer->out, "%s-c{0,%llu}\n", param->rule, (unsigned long long)(more % CHUNK));
+}
+
+static void put_free(struct choice_writer *writer, const struct param *param, struct str end)
+{
+    struct choice_exit exit = {end, "\"\""};
+
+    choice_put_text(writer, param->rule, &exit, 1, false);
+}
+
+/* The values of an enum or const as texts that are read back as themselves. */
+static enum err put_listed(struct choice_writer *writer, const struct param *param,
+                           yyjson_val *schema, struct str end)
+{
+    yyjson_val *only = yyjson_obj_get(schema, "const");
+    yyjson_val *list = yyjson_obj_get(schema, "enum");
+    size_t count = only != NULL ? 1 : yyjson_arr_size(list);
+
+    if (count == 0 || count > SCHEMA_ENUM_MAX)
+        return refuse(writer, param, "expected a list of values, and not too many");
+    for (size_t i = 0; i < count; i++) {
+        struct str text = text_of(only != NULL ? only : yyjson_arr_get(list, i));
+        if (text.ptr == NULL || str_find(text, end) != SIZE_MAX)
+            return refuse(writer, param, "a listed value cannot be written in this call format");
+    }
+    buf_appendf(writer->out, "%s ::= ", param->rule);
+    for (size_t i = 0; i < count; i++) {
+        struct str text = text_of(only != NULL ? only : yyjson_arr_get(list, i));
+        put(writer, i > 0 ? "| " : "");
+        if (text.len == 0)
+            put(writer, "\"\" ");
+        choice_put_literal(writer, text);
+    }
+    put(writer, "\n");
+    return ERR_OK;
+}
+
+/* A string: *closed says that the rule has read the closing tag, too. */
+static enum err put_string(struct choice_writer *writer, const struct param *param, struct str end,
+                           bool *closed)
+{
+    static const char *const refused[] = {"pattern", "allOf", "anyOf", "oneOf",
+                                          "not",     "if",    "$ref"};
+    const struct choice_tool *tool = &writer->tools[param->tool];
+    yyjson_val *schema = resolve(tool->schema, param->schema);
+    yyjson_val *min = yyjson_obj_get(schema, "minLength"),
+               *max = yyjson_obj_get(schema, "maxLength");
+
+    *closed = true;
+    if (is_plain(tool->schema, schema)) {
+        put_free(writer, param, end);
+        return ERR_OK;
+    }
+    if (has_any(schema, refused, COUNT_OF(refused)) || has_format(schema))
+        return refuse(writer, param,
+                      "what its schema says of the text cannot be enforced in this "
+                      "call format; use type, enum, minLength and maxLength");
+    *closed = false;
+    if (yyjson_obj_get(schema, "enum") != NULL || yyjson_obj_get(schema, "const") != NULL)
+        return min || max ? refuse(writer, param, "a length beside enum or const; leave it out")
+                          : put_listed(writer, param, schema, end);
+    uint64_t low = yyjson_get_uint(min), high = max ? yyjson_get_uint(max) : SCHEMA_REPEAT_MAX;
+    if ((min && !yyjson_is_uint(min)) || (max && !yyjson_is_uint(max)) || low > high ||
+        high > SCHEMA_REPEAT_MAX)
+        return refuse(writer, param, "its lengths are no numbers, or too large");
+    put_length(writer, param, low, high);
+    return ERR_OK;
+}
+
+static enum err put_json(struct choice_writer *writer, const struct param *param)
+{
+    char prefix[2 * NAME_BYTES];
+    struct schema_options options = {
+        .root = param->rule, .prefix = prefix, .document = writer->tools[param->tool].schema};
+
+    snprintf(prefix, sizeof(prefix), "%s-", param->rule);
+    enum err err = schema_write_gbnf(param->schema, &options, writer->out, writer->info);
+    if (err == ERR_OK || err == ERR_NOMEM)
+        return err;
+    struct str key = param->key;
+    return err_wrap(writer->info, err, "tool '%.*s', parameter '%.*s'",
+                    (int)MIN(writer->tools[param->tool].name.len, 64),
+                    writer->tools[param->tool].name.ptr, (int)MIN(key.len, 64), key.ptr);
+}
+
+/* Text that may be a string or something else is what it looks like. Of strings and null, each reading is valid. */
+static enum err put_mixed(struct choice_writer *writer, const struct param *param, unsigned types,
+                          struct str end)
+{
+    if ((types & ~(unsigned)(TC_STRING | TC_NULL)) != 0 ||
+        !is_plain(writer->tools[param->tool].schema, param->schema))
+        return refuse(writer, param,
+                      "this call format cannot tell its texts from other values; "
+                      "give it one type");
+    put_free(writer, param, end);
+    return ERR_OK;
+}
+
+struct value {
+    bool text;   /* not JSON */
+    bool closed; /* the rule reads the closing tag, too */
+};
+
+/* The rule of the value. The types are what the reader will see in it. */
+static enum err put_tag_value(struct choice_writer *writer, const struct param *param,
+                              const struct tc_xml_syntax *syntax, struct value *value)
+{
+    const struct toolcall reader = {.options = {.tools = writer->request->tools}};
+    unsigned types = tc_types(&reader, writer->tools[param->tool].name, param->key);
+    size_t mark = writer->out->len;
+    enum err err;
+
+    *value = (struct value){.text = types == TC_STRING};
+    if (types == TC_STRING) {
+        err = put_string(writer, param, syntax->value_end, &value->closed);
+    } else if (syntax->typed || (types != 0 && !(types & TC_STRING))) {
+        err = put_json(writer, param);
+    } else {
+        *value = (struct value){true, true};
+        err = put_mixed(writer, param, types, syntax->value_end);
+    }
+    if (err != ERR_UNSUPPORTED || writer->tools[param->tool].strict)
+        return err;
+    buf_truncate(writer->out, mark);
+    *value = (struct value){true, true};
+    put_free(writer, param, syntax->value_end);
+    return ERR_OK;
+}
+
+static enum err put_tag_param(struct choice_writer *writer, const struct param *param)
+{
+    const struct tc_xml_syntax *syntax = writer->format->syntax;
+    struct value value;
+
+    TRY(put_tag_value(writer, param, syntax, &value));
+    buf_appendf(writer->out, "p%zu-%zu ::= ", param->tool, param->index);
+    choice_put_literal(writer, syntax->parameter_begin);
+    choice_put_literal(writer, param->key);
+    choice_put_literal(writer, syntax->key_end);
+    if (syntax->typed)
+        put(writer, value.text ? "\" string=\\\"true\\\">\" " : "\" string=\\\"false\\\">\" ");
+    if (syntax->value_begin.len > 0) {
+        put(writer, "\"\\n\"? ");
+        choice_put_literal(writer, syntax->value_begin);
+    }
+    put(writer, syntax->lines ? "\"\\n\" " : "");
+    buf_appendf(writer->out, "%s%s ", param->rule, value.text && value.closed ? "-0" : "");
+    if (!value.closed) {
+        put(writer, syntax->lines ? "\"\\n\" " : "");
+        choice_put_literal(writer, syntax->value_end);
+    }
+    put(writer, "\"\\n\"?\n");
+    return ERR_OK;
+}
+
+/* ---- values of expressions ---- */
+
+/* Literals are JSON but for True and False; a text without limits may have the format's own quotes. */
+static enum err put_literal_param(struct choice_writer *writer, const struct param *param)
+{
+    const struct tc_expr_syntax *syntax = writer->format->syntax;
+    yyjson_val *root = writer->tools[param->tool].schema;
+    yyjson_val *type = yyjson_obj_get(resolve(root, param->schema), "type");
+    bool plain = is_plain(root, param->schema);
+    bool quoted = plain && yyjson_equals_str(type, "string") && syntax->quote.len > 0;
+
+    if (quoted)
+        put_free(writer, param, syntax->quote);
+    else if (plain && yyjson_equals_str(type, "boolean") && syntax->quote.len == 0)
+        buf_appendf(writer->out, "%s ::= \"True\" | \"False\"\n", param->rule);
+    else
+        TRY(put_json(writer, param));
+    buf_appendf(writer->out, "p%zu-%zu ::= ", param->tool, param->index);
+    choice_put_literal(writer, param->key);
+    choice_put_literal(writer, (struct str){&syntax->between, 1});
+    choice_put_literal(writer, quoted ? syntax->quote : STR_NONE);
+    buf_appendf(writer->out, "%s%s\n", param->rule, quoted ? "-0" : "");
+    return ERR_OK;
+}
+
+/* ---- all parameters of a tool ---- */
+
+typedef enum err put_param_fn(struct choice_writer *writer, const struct param *param);
+
+static bool is_required(yyjson_val *schema, yyjson_val *key)
+{
+    yyjson_arr_iter iter = yyjson_arr_iter_with(yyjson_obj_get(schema, "required"));
+    yyjson_val *item;
+
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL)
+        if (yyjson_equals_strn(item, yyjson_get_str(key), yyjson_get_len(key)))
+            return true;
+    return false;
+}
+
+static bool has_required(yyjson_val *schema)
+{
+    yyjson_val *properties = yyjson_obj_get(schema, "properties");
+    yyjson_arr_iter iter = yyjson_arr_iter_with(yyjson_obj_get(schema, "required"));
+    yyjson_val *item;
+
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL)
+        if (yyjson_obj_getn(properties, yyjson_get_str(item), yyjson_get_len(item)) == NULL)
+            return false;
+    return true;
+}
+
+static enum err check_schema(struct choice_writer *writer, size_t index, yyjson_val *schema)
+{
+    static const char *const refused[] = {"allOf",
+                                          "anyOf",
+                                          "oneOf",
+                                          "not",
+                                          "if",
+                                          "$ref",
+                                          "patternProperties",
+                                          "propertyNames",
+                                          "dependentRequired",
+                                          "dependentSchemas",
+                                          "dependencies",
+                                          "enum",
+                                          "const",
+                                          "minProperties",
+                                          "maxProperties"};
+    const struct choice_tool *tool = &writer->tools[index];
+    yyjson_val *type = yyjson_obj_get(schema, "type");
+
+    if (!yyjson_is_obj(schema) || has_any(schema, refused, COUNT_OF(refused)) ||
+        (type != NULL && !yyjson_equals_str(type, "object")) || !has_required(schema) ||
+        yyjson_obj_size(yyjson_obj_get(schema, "properties")) > SCHEMA_PROPERTIES_MAX)
+        return err_set(writer->info, ERR_UNSUPPORTED,
+                       "tool '%.*s': this call format writes parameters one by one; describe them "
+                       "with type, properties and required alone",
+                       (int)MIN(tool->name.len, 64), tool->name.ptr);
+    return ERR_OK;
+}
+
+static enum err put_param(struct choice_writer *writer, struct param *param, put_param_fn *fn)
+{
+    for (size_t i = 0; i < param->key.len; i++)
+        if ((unsigned char)param->key.ptr[i] >= 0x80 ||
+            tc_literal_name(marker_skip(param->key, i)) == 0)
+            return refuse(writer, param,
+                          "this call format cannot write the name; use letters, "
+                          "digits, '_', '-' and '.'");
+    if (param->key.len == 0)
+        return refuse(writer, param, "a parameter needs a name");
+    snprintf(param->rule, sizeof(param->rule), "v%zu-%zu", param->tool, param->index);
+    return fn(writer, param);
+}
+
+/* The parameters that can be written; one that cannot is left out where nothing demands it. */
+static enum err put_each(struct choice_writer *writer, size_t index, yyjson_val *schema,
+                         put_param_fn *fn, enum presence *kinds)
+{
+    struct param param = {.tool = index};
+    yyjson_obj_iter iter = yyjson_obj_iter_with(yyjson_obj_get(schema, "properties"));
+    yyjson_val *key;
+
+    for (size_t i = 0; (key = yyjson_obj_iter_next(&iter)) != NULL; i++) {
+        size_t mark = writer->out->len;
+        param.index = i;
+        param.key = text_of(key);
+        param.schema = yyjson_obj_iter_get_val(key);
+        bool required = is_required(schema, key);
+        enum err err = put_param(writer, &param, fn);
+        bool leave = err == ERR_UNSUPPORTED && !writer->tools[index].strict && !required;
+        if (err != ERR_OK && !leave)
+            return err;
+        if (leave)
+            buf_truncate(writer->out, mark);
+        kinds[i] = leave ? LEFT_OUT : required ? REQUIRED : OPTIONAL;
+    }
+    return ERR_OK;
+}
+
+static size_t count_params(yyjson_val *schema)
+{
+    return yyjson_obj_size(yyjson_obj_get(schema, "properties"));
+}
+
+/* Any parameters, all of them text. */
+static void put_any_params(struct choice_writer *writer, size_t index)
+{
+    const struct tc_xml_syntax *syntax = writer->format->syntax;
+    struct param param = {.tool = index};
+
+    snprintf(param.rule, sizeof(param.rule), "v%zu", index);
+    put_free(writer, &param, syntax->value_end);
+    buf_appendf(writer->out, "params-%zu ::= ( ", index);
+    choice_put_literal(writer, syntax->parameter_begin);
+    put(writer, "[a-zA-Z_] [a-zA-Z0-9_-]{0,63} ");
+    choice_put_literal(writer, syntax->key_end);
+    put(writer, syntax->typed ? "\" string=\\\"true\\\">\" " : "");
+    choice_put_literal(writer, syntax->value_begin);
+    buf_appendf(writer->out, "%s-0 \"\\n\"? )*\n", param.rule);
+}
+
+enum err choice_put_xml_params(struct choice_writer *writer, size_t index)
+{
+    enum presence kinds[SCHEMA_PROPERTIES_MAX];
+    yyjson_val *root = writer->tools[index].schema;
+    yyjson_val *schema = resolve(root, root);
+
+    if (root != NULL) {
+        enum err err = check_schema(writer, index, schema);
+        if (err == ERR_UNSUPPORTED && !writer->tools[index].strict) {
+            put_any_params(writer, index);
+            return ERR_OK;
+        }
+        TRY(err);
+        TRY(put_each(writer, index, schema, put_tag_param, kinds));
+    }
+    buf_appendf(writer->out, "params-%zu ::= \"\"", index);
+    for (size_t i = 0; i < count_params(schema); i++)
+        if (kinds[i] != LEFT_OUT)
+            buf_appendf(writer->out, " p%zu-%zu%s", index, i, kinds[i] == OPTIONAL ? "?" : "");
+    put(writer, "\n");
+    return ERR_OK;
+}
+
+/* One link of the chain of arguments. f: nothing was written yet; r: something was, and a comma comes before the next. */
+static void put_chain(struct choice_writer *writer, size_t i, size_t k, enum presence presence)
+{
+    if (presence == LEFT_OUT) {
+        buf_appendf(writer->out, "f%zu-%zu ::= f%zu-%zu\nr%zu-%zu ::= r%zu-%zu\n", i, k, i, k + 1,
+                    i, k, i, k + 1);
+        return;
+    }
+    buf_appendf(writer->out, "f%zu-%zu ::= p%zu-%zu r%zu-%zu", i, k, i, k, i, k + 1);
+    if (presence == OPTIONAL)
+        buf_appendf(writer->out, " | f%zu-%zu", i, k + 1);
+    buf_appendf(writer->out, "\nr%zu-%zu ::= ( \",\" \" \"? p%zu-%zu )%s r%zu-%zu\n", i, k, i, k,
+                presence == OPTIONAL ? "?" : "", i, k + 1);
+}
+
+enum err choice_put_expr_params(struct choice_writer *writer, size_t index)
+{
+    enum presence kinds[SCHEMA_PROPERTIES_MAX];
+    yyjson_val *root = writer->tools[index].schema;
+    yyjson_val *schema = resolve(root, root);
+    size_t count = count_params(schema), i = index;
+
+    if (root != NULL) {
+        TRY(check_schema(writer, index, schema));
+        TRY(put_each(writer, index, schema, put_literal_param, kinds));
+    }
+    buf_appendf(writer->out, "params-%zu ::= f%zu-0\nf%zu-%zu ::= \"\"\nr%zu-%zu ::= \"\"\n", i, i,
+                i, count, i, count);
+    for (size_t k = 0; k < count; k++)
+        put_chain(writer, index, k, kinds[k]);
+    return ERR_OK;
+}

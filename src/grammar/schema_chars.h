@@ -1,0 +1,35 @@
+/*
+ * schema_chars.h: sets of characters, as sorted ranges that neither touch nor overlap. For the schema compiler.
+ *
+ * Characters are Unicode's without surrogates.
+ */
+#ifndef HEARTH_GRAMMAR_SCHEMA_CHARS_H
+#define HEARTH_GRAMMAR_SCHEMA_CHARS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+
+enum { SCHEMA_RANGES_MAX = 96, SCHEMA_CHAR_MAX = 0x10FFFF };
+
+struct schema_range {
+    uint32_t low, high;
+};
+
+struct schema_chars {
+    struct schema_range ranges[SCHEMA_RANGES_MAX];
+    size_t count;
+};
+
+/* False when there are too many ranges; the set is then useless. */
+bool schema_chars_add(struct schema_chars *set, uint32_t low, uint32_t high) NODISCARD;
+bool schema_chars_add_all(struct schema_chars *set, const struct schema_chars *other) NODISCARD;
+bool schema_chars_complement(struct schema_chars *set) NODISCARD;
+bool schema_chars_has(const struct schema_chars *set, uint32_t code);
+
+/* Those that a JSON string holds as themselves: no control characters, quotes and backslashes. */
+bool schema_chars_keep_raw(struct schema_chars *set) NODISCARD;
+
+#endif

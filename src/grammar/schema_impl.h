@@ -1,0 +1,172 @@
+/*
+ * schema_impl.h: what the files of the schema compiler share. For them only; schema.h is the door.
+ *
+ * A rule of the grammar is written in one go, so all rules that it uses must have been made before: first the children, then
+ * schema_rule_begin, the body, schema_rule_end. A rule is known by its number.
+ *
+ * "Never" (SCHEMA_NEVER) is a result, not an error: an alternative or an optional property that nothing can satisfy is left
+ * out, and only a whole schema that comes to this is refused.
+ */
+#ifndef HEARTH_GRAMMAR_SCHEMA_IMPL_H
+#define HEARTH_GRAMMAR_SCHEMA_IMPL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <yyjson.h>
+
+#include "base/arena.h"
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "grammar/schema.h"
+
+/* Rules that exist once and are written only when used; numbers from SCHEMA_RULE_OWN on are named r<n>. */
+enum schema_rule {
+    SCHEMA_NEVER,
+    SCHEMA_RULE_VALUE,
+    SCHEMA_RULE_OBJECT,
+    SCHEMA_RULE_ARRAY,
+    SCHEMA_RULE_PAIR,
+    SCHEMA_RULE_STRING,
+    SCHEMA_RULE_NUMBER,
+    SCHEMA_RULE_INTEGER,
+    SCHEMA_RULE_BOOLEAN,
+    SCHEMA_RULE_NULL,
+    SCHEMA_RULE_CHAR, /* one character of a string, escaped or not */
+    SCHEMA_RULE_RAW,  /* one that needs no escape */
+    SCHEMA_RULE_SPACE,
+    SCHEMA_RULE_OWN,
+};
+
+enum schema_type {
+    SCHEMA_TYPE_NULL = 1 << 0,
+    SCHEMA_TYPE_BOOLEAN = 1 << 1,
+    SCHEMA_TYPE_INTEGER = 1 << 2,
+    SCHEMA_TYPE_FRACTION = 1 << 3, /* "number" is this and integer */
+    SCHEMA_TYPE_STRING = 1 << 4,
+    SCHEMA_TYPE_ARRAY = 1 << 5,
+    SCHEMA_TYPE_OBJECT = 1 << 6,
+    SCHEMA_TYPE_NUMBER = SCHEMA_TYPE_INTEGER | SCHEMA_TYPE_FRACTION,
+    SCHEMA_TYPE_ANY = (1 << 7) - 1,
+};
+
+/* Where a part of the schema stands, from the leaf up; the root has a NULL parent and an empty or "#/..." key. */
+struct schema_place {
+    const struct schema_place *parent;
+    struct str key;
+};
+
+struct schema_part {
+    yyjson_val *val;
+    const struct schema_place *place;
+};
+
+/* Schemas that all must hold. */
+struct schema_all {
+    struct schema_part *parts;
+    size_t count;
+};
+
+struct schema_memo;
+
+enum { SCHEMA_MEMO_CHAINS = 256 };
+
+struct schema_compiler {
+    yyjson_val *schema;
+    yyjson_val *root; /* of the document that references are looked up in */
+    struct schema_options options;
+    struct buf *out;
+    struct errinfo *info;
+    struct arena arena;
+    uint32_t rules_count; /* own ones */
+    uint32_t shared;      /* bit n: the shared rule n is used */
+    uint32_t cells, steps;
+    unsigned depth;
+    bool writing; /* between schema_rule_begin and schema_rule_end */
+    struct schema_memo *memos[SCHEMA_MEMO_CHAINS];
+};
+
+/* ---- schema.c ---- */
+
+/* The rule for all of these; SCHEMA_NEVER when nothing satisfies them. */
+enum err schema_compile(struct schema_compiler *c, const struct schema_all *all,
+                        uint32_t *rule) NODISCARD;
+
+/* ---- schema_write.c ---- */
+
+/* Errors about a part of the schema: the pointer comes first. */
+enum err schema_refuse(struct schema_compiler *c, const struct schema_place *place, enum err code,
+                       const char *fmt, ...) PRINTF(4, 5);
+enum err schema_no_memory(struct schema_compiler *c);
+enum err schema_place(struct schema_compiler *c, const struct schema_place *parent, struct str key,
+                      const struct schema_place **place) NODISCARD;
+enum err schema_place_index(struct schema_compiler *c, const struct schema_place *parent,
+                            size_t index, const struct schema_place **place) NODISCARD;
+
+enum err schema_rule_begin(struct schema_compiler *c, uint32_t *rule) NODISCARD;
+/* As schema_rule_begin for a number that schema_rule_reserve gave. */
+enum err schema_rule_reserve(struct schema_compiler *c, uint32_t *rule) NODISCARD;
+void schema_rule_open(struct schema_compiler *c, uint32_t rule);
+enum err schema_rule_end(struct schema_compiler *c) NODISCARD;
+
+/* Pieces of a rule's body, each with the blank that parts it from the next. */
+void schema_put(struct schema_compiler *c, const char *gbnf);
+void schema_put_rule(struct schema_compiler *c, uint32_t rule);
+void schema_put_space(struct schema_compiler *c);
+void schema_put_comma(struct schema_compiler *c); /* and what white space may follow */
+void schema_put_count(struct schema_compiler *c, uint32_t min, uint32_t max);
+
+/* The text of a literal, without its quotes: characters of the output, and characters as a JSON string writes them. */
+void schema_put_char(struct schema_compiler *c, uint32_t code);
+void schema_put_json_char(struct schema_compiler *c, uint32_t code);
+/* A whole literal: a string in quotes, and any value. */
+void schema_put_string(struct schema_compiler *c, struct str text);
+void schema_put_value(struct schema_compiler *c, yyjson_val *val);
+
+/* The rule `a | b | ...`, or the only one of them. */
+enum err schema_any_of(struct schema_compiler *c, const uint32_t *rules, size_t count,
+                       uint32_t *rule) NODISCARD;
+
+#define SCHEMA_FOREVER UINT32_MAX
+
+/* A rule for `item` min to max times, in chunks where the counts are large. The item must not be able to be empty. */
+enum err schema_repeat(struct schema_compiler *c, uint32_t item, uint32_t min, uint32_t max,
+                       uint32_t *rule) NODISCARD;
+
+/* The rules that all share, those that were used. */
+enum err schema_write_shared(struct schema_compiler *c) NODISCARD;
+
+/* ---- one type each ---- */
+
+enum err schema_compile_object(struct schema_compiler *c, const struct schema_all *all,
+                               uint32_t *rule) NODISCARD;
+enum err schema_compile_array(struct schema_compiler *c, const struct schema_all *all,
+                              uint32_t *rule) NODISCARD;
+enum err schema_compile_string(struct schema_compiler *c, const struct schema_all *all,
+                               uint32_t *rule) NODISCARD;
+enum err schema_compile_number(struct schema_compiler *c, const struct schema_all *all,
+                               bool integer, uint32_t *rule) NODISCARD;
+/* Enum and const, of the given types. */
+enum err schema_compile_enum(struct schema_compiler *c, const struct schema_all *all,
+                             unsigned types, uint32_t *rule) NODISCARD;
+
+/* ---- parts of schemas ---- */
+
+/* The largest `low_name` and the smallest `high_name` of all parts, which are counts; limits are left as they are where there
+ * is none. `place` is set to the part that had one. */
+struct schema_counts {
+    uint32_t min, max;
+    const struct schema_place *place; /* NULL: no part limits anything */
+};
+enum err schema_get_counts(struct schema_compiler *c, const struct schema_all *all,
+                           const char *low_name, const char *high_name,
+                           struct schema_counts *counts) NODISCARD;
+
+/* Whether a number, a text's length, ... satisfies what stands beside an enum. */
+enum err schema_number_fits(struct schema_compiler *c, const struct schema_all *all,
+                            yyjson_val *number, bool *fits) NODISCARD;
+bool schema_is_integer(yyjson_val *val);
+
+#endif

@@ -1,0 +1,448 @@
+/*
+ * schema_object.c: objects. Properties in the order of the schema, each at most once, commas exactly between them.
+ *
+ * Let f be the first property that is required (or the end). Which property comes first decides whether a comma stands before
+ * the others, so the ways to begin are written out up to f, and what may follow each is a chain that all ways share:
+ *
+ *      object ::= "{" ( p0 rest1 | p1 rest2 | ... | pf rest(f+1) )
+ *      rest1  ::= ( "," p1 )? rest2                     only for those up to f; behind it everything is one sequence
+ *
+ * ADDITIONAL PROPERTIES must not have the name of one that was declared: it could come twice with different types. Their
+ * names are what a trie of the declared names does not accept. They are written without escapes, for "\u0061" is "a".
+ */
+#include "grammar/schema_impl.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "grammar/schema_chars.h"
+
+enum { NAME_NODES_MAX = 1000 };
+
+struct property {
+    struct str name;
+    uint32_t rule; /* of its value */
+    uint32_t pair; /* of `"name": value`, where that is needed more than once; 0 = none */
+    bool required;
+};
+
+struct object {
+    struct property *properties;
+    size_t count;
+    size_t first_required; /* count when none is */
+    bool closed;           /* no additional ones */
+    uint32_t additional;   /* a pair; 0 = none */
+    uint32_t *rests;       /* rule for what follows when the properties before are done; 0 = none */
+};
+
+/* ---- which properties ---- */
+
+static struct property *find_property(struct object *object, struct str name)
+{
+    for (size_t i = 0; i < object->count; i++)
+        if (str_eq(object->properties[i].name, name))
+            return &object->properties[i];
+    return NULL;
+}
+
+static enum err add_name(struct schema_compiler *c, struct object *object,
+                         const struct schema_place *place, yyjson_val *name, bool required)
+{
+    struct str text = {yyjson_get_str(name), yyjson_get_len(name)};
+
+    if (!yyjson_is_str(name))
+        return schema_refuse(c, place, ERR_INVALID, "expected an array of strings");
+    struct property *property = find_property(object, text);
+    if (property == NULL) {
+        if (object->count == SCHEMA_PROPERTIES_MAX)
+            return schema_refuse(c, place, ERR_LIMIT, "more than %d properties in one object",
+                                 SCHEMA_PROPERTIES_MAX);
+        property = &object->properties[object->count++];
+        property->name = text;
+    }
+    property->required |= required;
+    return ERR_OK;
+}
+
+static enum err add_names(struct schema_compiler *c, struct object *object,
+                          const struct schema_part *part, const char *keyword)
+{
+    yyjson_val *val = yyjson_obj_get(part->val, keyword), *key, *item;
+    bool required = strcmp(keyword, "required") == 0;
+    const struct schema_place *place;
+    size_t i, max;
+
+    if (val == NULL)
+        return ERR_OK;
+    TRY(schema_place(c, part->place, str_from(keyword), &place));
+    if (required ? !yyjson_is_arr(val) : !yyjson_is_obj(val))
+        return schema_refuse(c, place, ERR_INVALID, "expected an %s",
+                             required ? "array of strings" : "object of schemas");
+    yyjson_arr_foreach(val, i, max, item) TRY(add_name(c, object, place, item, true));
+    yyjson_obj_foreach(val, i, max, key, item) TRY(add_name(c, object, place, key, false));
+    return ERR_OK;
+}
+
+static enum err collect_names(struct schema_compiler *c, const struct schema_all *all,
+                              struct object *object)
+{
+    object->properties =
+        arena_alloc_array(&c->arena, SCHEMA_PROPERTIES_MAX, sizeof(*object->properties));
+    if (object->properties == NULL)
+        return schema_no_memory(c);
+    for (size_t i = 0; i < all->count; i++)
+        TRY(add_names(c, object, &all->parts[i], "properties"));
+    for (size_t i = 0; i < all->count; i++)
+        TRY(add_names(c, object, &all->parts[i], "required"));
+    return ERR_OK;
+}
+
+/* ---- their values ---- */
+
+/* What one part says about a property: `properties`, else `additionalProperties`, else nothing. */
+static enum err add_said(struct schema_compiler *c, const struct schema_part *part,
+                         const struct str *name, struct schema_all *said)
+{
+    yyjson_val *properties = yyjson_obj_get(part->val, "properties");
+    yyjson_val *val = name ? yyjson_obj_getn(properties, name->ptr, name->len) : NULL;
+    const struct schema_place *place = part->place;
+
+    if (val != NULL) {
+        TRY(schema_place(c, place, STR("properties"), &place));
+        TRY(schema_place(c, place, *name, &place));
+    } else {
+        val = yyjson_obj_get(part->val, "additionalProperties");
+        if (val == NULL)
+            return ERR_OK;
+        TRY(schema_place(c, place, STR("additionalProperties"), &place));
+    }
+    said->parts[said->count++] = (struct schema_part){val, place};
+    return ERR_OK;
+}
+
+/* The rule for a property, or for additional ones when name is NULL. */
+static enum err compile_value(struct schema_compiler *c, const struct schema_all *all,
+                              const struct str *name, uint32_t *rule)
+{
+    struct schema_all said = {.parts =
+                                  arena_alloc_array(&c->arena, all->count, sizeof(*said.parts))};
+
+    if (said.parts == NULL)
+        return schema_no_memory(c);
+    for (size_t i = 0; i < all->count; i++)
+        TRY(add_said(c, &all->parts[i], name, &said));
+    return schema_compile(c, &said, rule);
+}
+
+/* Drops those that cannot be; *never when one of them is required. */
+static enum err compile_values(struct schema_compiler *c, const struct schema_all *all,
+                               struct object *object, bool *never)
+{
+    size_t kept = 0;
+
+    *never = false;
+    for (size_t i = 0; i < object->count; i++) {
+        struct property property = object->properties[i];
+        TRY(compile_value(c, all, &property.name, &property.rule));
+        *never |= property.rule == SCHEMA_NEVER && property.required;
+        if (property.rule != SCHEMA_NEVER)
+            object->properties[kept++] = property;
+    }
+    object->count = kept;
+    for (object->first_required = 0; object->first_required < kept; object->first_required++)
+        if (object->properties[object->first_required].required)
+            break;
+    return ERR_OK;
+}
+
+/* ---- names of additional properties ---- */
+
+struct name_node {
+    uint32_t code;
+    bool end; /* a name ends here */
+    uint32_t rule;
+    struct name_node *child, *sibling;
+};
+
+static enum err add_node(struct schema_compiler *c, struct name_node *parent, uint32_t code,
+                         size_t *nodes, struct name_node **node)
+{
+    for (*node = parent->child; *node != NULL; *node = (*node)->sibling)
+        if ((*node)->code == code)
+            return ERR_OK;
+    if (++*nodes > NAME_NODES_MAX)
+        return err_set(c->info, ERR_LIMIT,
+                       "schema: the names of properties are too long together to allow additional "
+                       "ones beside them; set additionalProperties to false");
+    *node = arena_alloc(&c->arena, sizeof(**node));
+    if (*node == NULL)
+        return schema_no_memory(c);
+    **node = (struct name_node){.code = code, .sibling = parent->child};
+    parent->child = *node;
+    return ERR_OK;
+}
+
+static enum err insert_name(struct schema_compiler *c, struct name_node *root, struct str name,
+                            size_t *nodes)
+{
+    const char *end = name.ptr + name.len;
+    struct name_node *node = root;
+
+    /* A name that needs escapes cannot be written by the trie's grammar anyway. */
+    for (size_t i = 0; i < name.len; i++)
+        if ((unsigned char)name.ptr[i] < 0x20 || name.ptr[i] == '"' || name.ptr[i] == '\\')
+            return ERR_OK;
+    for (const char *at = name.ptr; at < end;)
+        TRY(add_node(c, node, utf8_next(&at, end), nodes, &node));
+    node->end = true;
+    return ERR_OK;
+}
+
+static enum err write_others(struct schema_compiler *c, const struct name_node *node)
+{
+    struct schema_chars set = {.count = 0};
+    bool ok = true;
+
+    for (const struct name_node *child = node->child; child != NULL; child = child->sibling)
+        ok = ok && schema_chars_add(&set, child->code, child->code);
+    ok = ok && schema_chars_complement(&set) && schema_chars_keep_raw(&set);
+    if (!ok)
+        return err_set(c->info, ERR_LIMIT,
+                       "schema: too many different names of properties to "
+                       "allow additional ones beside them");
+    buf_append_char(c->out, '[');
+    for (size_t i = 0; i < set.count; i++) {
+        schema_put_char(c, set.ranges[i].low);
+        buf_append_char(c->out, '-');
+        schema_put_char(c, set.ranges[i].high);
+    }
+    schema_put(c, "]");
+    return ERR_OK;
+}
+
+/* node ::= c child | ... | (other character) raw* "\"" | "\"" if no name ends here. Depth is that of the longest name, which
+ * NAME_NODES_MAX bounds. */
+static enum err compile_names(struct schema_compiler *c, struct name_node *node)
+{
+    for (struct name_node *child = node->child; child != NULL; child = child->sibling)
+        TRY(compile_names(c, child));
+    TRY(schema_rule_begin(c, &node->rule));
+    for (const struct name_node *child = node->child; child != NULL; child = child->sibling) {
+        buf_append_char(c->out, '"');
+        schema_put_char(c, child->code);
+        schema_put(c, "\"");
+        schema_put_rule(c, child->rule);
+        schema_put(c, "|");
+    }
+    TRY(write_others(c, node));
+    schema_put_rule(c, SCHEMA_RULE_RAW);
+    schema_put_count(c, 0, SCHEMA_FOREVER);
+    schema_put(c, node->end ? "\"\\\"\"" : "\"\\\"\" | \"\\\"\"");
+    return schema_rule_end(c);
+}
+
+static enum err compile_additional(struct schema_compiler *c, const struct schema_all *all,
+                                   struct object *object, struct name_node *names)
+{
+    uint32_t value;
+
+    TRY(compile_value(c, all, NULL, &value));
+    if (value == SCHEMA_NEVER)
+        return ERR_OK;
+    if (names->child != NULL || names->end) {
+        TRY(compile_names(c, names));
+    } else if (value == SCHEMA_RULE_VALUE) {
+        object->additional = SCHEMA_RULE_PAIR;
+        return ERR_OK;
+    }
+    TRY(schema_rule_begin(c, &object->additional));
+    if (names->rule != 0) {
+        schema_put(c, "\"\\\"\"");
+        schema_put_rule(c, names->rule);
+    } else {
+        schema_put_rule(c, SCHEMA_RULE_STRING);
+    }
+    schema_put(c, "\":\"");
+    schema_put_space(c);
+    schema_put_rule(c, value);
+    return schema_rule_end(c);
+}
+
+/* Whether others may come: only when somebody says so, or when none are named. */
+static enum err decide_additional(struct schema_compiler *c, const struct schema_all *all,
+                                  struct object *object)
+{
+    bool named = false, said = false;
+
+    for (size_t i = 0; i < all->count; i++) {
+        const struct schema_part *part = &all->parts[i];
+        yyjson_val *additional = yyjson_obj_get(part->val, "additionalProperties");
+        yyjson_val *rest = yyjson_obj_get(part->val, "unevaluatedProperties");
+        const struct schema_place *place;
+        TRY(schema_place(c, part->place, STR("unevaluatedProperties"), &place));
+        if (rest != NULL && !yyjson_is_bool(rest))
+            return schema_refuse(c, place, ERR_UNSUPPORTED,
+                                 "only true and false can be enforced; use additionalProperties");
+        named |= yyjson_obj_get(part->val, "properties") != NULL || yyjson_is_false(rest);
+        said |= additional != NULL;
+        object->closed |= yyjson_is_false(additional);
+    }
+    object->closed |= named && !said;
+    return ERR_OK;
+}
+
+/* ---- counts ---- */
+
+static enum err check_counts(struct schema_compiler *c, const struct schema_all *all,
+                             const struct object *object)
+{
+    struct schema_counts counts;
+    size_t required = 0;
+
+    TRY(schema_get_counts(c, all, "minProperties", "maxProperties", &counts));
+    for (size_t i = 0; i < object->count; i++)
+        required += object->properties[i].required;
+    if (counts.min > required)
+        return schema_refuse(c, counts.place, ERR_UNSUPPORTED,
+                             "minProperties cannot be enforced; list properties in 'required'");
+    if (counts.max != SCHEMA_FOREVER && (object->additional || object->count > counts.max))
+        return schema_refuse(c, counts.place, ERR_UNSUPPORTED,
+                             "maxProperties cannot be enforced; name at most as many in "
+                             "'properties' and set additionalProperties to false");
+    return ERR_OK;
+}
+
+/* ---- writing ---- */
+
+static void put_pair(struct schema_compiler *c, const struct property *property)
+{
+    if (property->pair != 0) {
+        schema_put_rule(c, property->pair);
+        return;
+    }
+    schema_put_string(c, property->name);
+    schema_put(c, "\":\"");
+    schema_put_space(c);
+    schema_put_rule(c, property->rule);
+}
+
+static void put_following(struct schema_compiler *c, const struct property *property)
+{
+    if (!property->required)
+        schema_put(c, "(");
+    schema_put_comma(c);
+    put_pair(c, property);
+    if (!property->required)
+        schema_put(c, ")?");
+}
+
+/* Everything behind the properties. The brace belongs to it, so that no rest can be empty: a chain of 256 rules that can be
+ * is more than gbnf_check follows. */
+static void put_end(struct schema_compiler *c, const struct object *object)
+{
+    if (object->additional) {
+        schema_put(c, "(");
+        schema_put_comma(c);
+        schema_put_rule(c, object->additional);
+        schema_put(c, ")*");
+    }
+    schema_put_space(c);
+    schema_put(c, "\"}\"");
+}
+
+static void put_rest(struct schema_compiler *c, const struct object *object, size_t from)
+{
+    if (from <= object->count && object->rests[from] != 0) {
+        schema_put_rule(c, object->rests[from]);
+        return;
+    }
+    for (size_t i = from; i < object->count; i++)
+        put_following(c, &object->properties[i]);
+    put_end(c, object);
+}
+
+/* The rules that the ways to begin share. */
+static enum err compile_rests(struct schema_compiler *c, struct object *object)
+{
+    size_t last = MIN(object->first_required + 1, object->count);
+
+    object->rests = arena_alloc_array(&c->arena, object->count + 1, sizeof(*object->rests));
+    if (object->rests == NULL)
+        return schema_no_memory(c);
+    if (object->first_required == 0)
+        return ERR_OK; /* one way only */
+    for (size_t i = 0; i < last; i++) {
+        uint32_t rule;
+        TRY(schema_rule_begin(c, &rule));
+        put_pair(c, &object->properties[i]);
+        TRY(schema_rule_end(c));
+        object->properties[i].pair = rule;
+    }
+    for (size_t i = last; i >= 1; i--) {
+        uint32_t rule;
+        TRY(schema_rule_begin(c, &rule));
+        if (i < last)
+            put_following(c, &object->properties[i]);
+        put_rest(c, object, i < last ? i + 1 : i);
+        TRY(schema_rule_end(c));
+        object->rests[i] = rule;
+    }
+    return ERR_OK;
+}
+
+static enum err write_object(struct schema_compiler *c, const struct object *object, uint32_t *rule)
+{
+    size_t ways = 0;
+
+    TRY(schema_rule_begin(c, rule));
+    schema_put(c, "\"{\"");
+    schema_put_space(c);
+    schema_put(c, "(");
+    for (; ways <= object->first_required && ways < object->count; ways++) {
+        if (ways > 0)
+            schema_put(c, "|");
+        put_pair(c, &object->properties[ways]);
+        put_rest(c, object, ways + 1);
+    }
+    if (object->first_required == object->count) {
+        schema_put(c, ways > 0 ? "|" : "");
+        if (object->additional) {
+            schema_put_rule(c, object->additional);
+            put_end(c, object);
+            schema_put(c, "|");
+        }
+        schema_put(c, "\"}\"");
+    }
+    schema_put(c, ")");
+    c->cells += (uint32_t)(ways * ways); /* each rest can begin with all that follow */
+    return schema_rule_end(c);
+}
+
+enum err schema_compile_object(struct schema_compiler *c, const struct schema_all *all,
+                               uint32_t *rule)
+{
+    struct name_node names = {.code = 0};
+    struct object object = {.count = 0};
+    size_t nodes = 0;
+    bool never;
+
+    TRY(collect_names(c, all, &object));
+    TRY(decide_additional(c, all, &object));
+    for (size_t i = 0; i < object.count && !object.closed; i++)
+        TRY(insert_name(c, &names, object.properties[i].name, &nodes));
+    TRY(compile_values(c, all, &object, &never));
+    if (never) {
+        *rule = SCHEMA_NEVER;
+        return ERR_OK;
+    }
+    if (!object.closed)
+        TRY(compile_additional(c, all, &object, &names));
+    TRY(check_counts(c, all, &object));
+    if (object.count == 0 && object.additional == SCHEMA_RULE_PAIR) {
+        *rule = SCHEMA_RULE_OBJECT;
+        return ERR_OK;
+    }
+    TRY(compile_rests(c, &object));
+    return write_object(c, &object, rule);
+}

@@ -1,0 +1,94 @@
+/*
+ * builtin.h: calls, and the tables of what can be called: filters, tests, methods and globals. Internal to the engine.
+ */
+#ifndef HEARTH_JINJA_BUILTIN_H
+#define HEARTH_JINJA_BUILTIN_H
+
+#include "jinja/value.h"
+
+struct jinja_macro;
+struct jinja_run;
+
+/* Arguments of a call, evaluated. */
+struct jinja_kwarg {
+    struct str name;
+    struct jinja_value value;
+};
+
+struct jinja_args {
+    const struct jinja_value *items;
+    size_t count;
+    const struct jinja_kwarg *kwargs;
+    size_t kwarg_count;
+};
+
+/* ---- call.c ---------------------------------------------------------------------------------------------- */
+
+bool jinja_call_value(struct jinja_run *run, const struct jinja_value *callee,
+                      const struct jinja_args *args, struct jinja_value *out);
+bool jinja_call_macro(struct jinja_run *run, const struct jinja_macro *macro,
+                      const struct jinja_args *args, struct jinja_value *out);
+
+/* Puts arguments where `params`, names separated by spaces, says; what is not given becomes JINJA_MISSING. `max` is the
+ * number of names, `min` how many must be given. */
+struct jinja_params {
+    const char *function;
+    const char *names;
+    uint8_t min;
+    uint8_t max;
+};
+enum { JINJA_PARAMS_MAX = 6 };
+bool jinja_bind(struct jinja_run *run, struct jinja_params params, const struct jinja_args *args,
+                struct jinja_value bound[JINJA_PARAMS_MAX]);
+const struct jinja_value *jinja_kwarg(const struct jinja_args *args, const char *name);
+
+/* ---- tables of builtins ---------------------------------------------------------------------------------------- */
+
+typedef bool (*jinja_builtin_fn)(struct jinja_run *run, const struct jinja_value *self,
+                                 const struct jinja_value *args, struct jinja_value *out);
+typedef bool (*jinja_raw_fn)(struct jinja_run *run, const struct jinja_value *self,
+                             const struct jinja_args *args, struct jinja_value *out);
+
+/* Filters, tests, methods and globals are all rows of this shape. With `raw`, arguments are not bound to parameters. */
+struct jinja_builtin {
+    const char *name;
+    jinja_builtin_fn fn;
+    jinja_raw_fn raw;
+    const char *params;
+    uint8_t min;
+    uint8_t max;
+};
+
+struct jinja_filter {
+    struct jinja_builtin builtin;
+};
+
+struct jinja_test {
+    struct jinja_builtin builtin;
+};
+
+struct jinja_method {
+    struct jinja_builtin builtin;
+};
+
+const struct jinja_filter *jinja_filter_find(struct str name);
+const struct jinja_test *jinja_test_find(struct str name);
+/* A method of the value's type; *unsafe when Python has it and the sandbox refuses it. */
+const struct jinja_method *jinja_method_find(const struct jinja_value *self, struct str name,
+                                             bool *unsafe);
+bool jinja_global_find(struct str name, struct jinja_value *out);
+bool jinja_call_builtin(struct jinja_run *run, const struct jinja_builtin *builtin,
+                        const struct jinja_value *self, const struct jinja_args *args,
+                        struct jinja_value *out);
+/* As jinja_call_builtin, for methods: those of Markup escape their arguments and give Markup. */
+bool jinja_call_method(struct jinja_run *run, const struct jinja_method *method,
+                       const struct jinja_value *self, const struct jinja_args *args,
+                       struct jinja_value *out);
+bool jinja_call_test(struct jinja_run *run, const struct jinja_test *test,
+                     const struct jinja_value *self, const struct jinja_args *args, bool *out);
+
+/* Lists of filters by the file that defines them, each ending with a NULL name. */
+extern const struct jinja_filter jinja_filters_text[];
+extern const struct jinja_filter jinja_filters_list[];
+
+#endif

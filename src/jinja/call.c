@@ -1,0 +1,461 @@
+/*
+ * call.c: calling: macros, methods, filters, and the global functions.
+ */
+#include <assert.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "jinja/object.h"
+
+/* ---- arguments ------------------------------------------------------------------------------------------------ */
+
+/* The number of a name in a list of names separated by spaces; -1 when it is not there. */
+static int param_number(const char *names, struct str name)
+{
+    struct str rest = str_from(names), piece;
+
+    for (int i = 0; str_next(&rest, ' ', &piece); i++)
+        if (str_eq(piece, name))
+            return i;
+    return -1;
+}
+
+bool jinja_bind(struct jinja_run *run, struct jinja_params params, const struct jinja_args *args,
+                struct jinja_value bound[JINJA_PARAMS_MAX])
+{
+    assert(params.max <= JINJA_PARAMS_MAX);
+    if (args->count > params.max)
+        return jinja_fail(run, "%s() takes at most %d argument(s)", params.function, params.max);
+    for (size_t i = 0; i < JINJA_PARAMS_MAX; i++)
+        bound[i] = i < args->count ? args->items[i] : (struct jinja_value){.kind = JINJA_MISSING};
+    for (size_t i = 0; i < args->kwarg_count; i++) {
+        int number = param_number(params.names, args->kwargs[i].name);
+        if (number < 0)
+            return jinja_fail(run, "%s() got an unexpected keyword argument '" STR_FMT "'",
+                              params.function, STR_ARG(args->kwargs[i].name));
+        if (bound[number].kind != JINJA_MISSING)
+            return jinja_fail(run, "%s() got multiple values for argument '" STR_FMT "'",
+                              params.function, STR_ARG(args->kwargs[i].name));
+        bound[number] = args->kwargs[i].value;
+    }
+    for (int i = 0; i < params.min; i++)
+        if (bound[i].kind == JINJA_MISSING)
+            return jinja_fail(run, "%s() is missing an argument", params.function);
+    return true;
+}
+
+const struct jinja_value *jinja_kwarg(const struct jinja_args *args, const char *name)
+{
+    for (size_t i = 0; i < args->kwarg_count; i++)
+        if (str_eq(args->kwargs[i].name, str_from(name)))
+            return &args->kwargs[i].value;
+    return NULL;
+}
+
+bool jinja_call_builtin(struct jinja_run *run, const struct jinja_builtin *builtin,
+                        const struct jinja_value *self, const struct jinja_args *args,
+                        struct jinja_value *out)
+{
+    struct jinja_value bound[JINJA_PARAMS_MAX], subject = *self; /* out may be self */
+
+    if (!jinja_spend(run, 0))
+        return false;
+    if (builtin->raw != NULL)
+        return builtin->raw(run, &subject, args, out);
+    struct jinja_params params = {builtin->name, builtin->params, builtin->min, builtin->max};
+    return jinja_bind(run, params, args, bound) && builtin->fn(run, &subject, bound, out);
+}
+
+/* ---- methods -------------------------------------------------------------------------------------------------- */
+
+/* The methods of str that markupsafe wraps. */
+static bool escapes_arguments(const char *name)
+{
+    static const char *const names[] = {"capitalize", "center",     "expandtabs", "ljust",
+                                        "lower",      "lstrip",     "partition",  "replace",
+                                        "rjust",      "rpartition", "rstrip",     "strip",
+                                        "swapcase",   "title",      "upper",      "zfill"};
+
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+bool jinja_call_method(struct jinja_run *run, const struct jinja_method *method,
+                       const struct jinja_value *self, const struct jinja_args *args,
+                       struct jinja_value *out)
+{
+    struct jinja_args escaped = *args;
+
+    if (self->kind != JINJA_STR || !(self->flags & JINJA_FLAG_MARKUP))
+        return jinja_call_builtin(run, &method->builtin, self, args, out);
+    bool wrapped = escapes_arguments(method->builtin.name);
+    if (wrapped && args->count > 0) {
+        struct jinja_value *items = jinja_alloc(run, args->count * sizeof(*items));
+        if (items == NULL)
+            return false;
+        for (size_t i = 0; i < args->count; i++) {
+            items[i] = args->items[i];
+            if (items[i].kind == JINJA_STR && !jinja_escape(run, &items[i], &items[i]))
+                return false;
+        }
+        escaped.items = items;
+    }
+    if (!jinja_call_builtin(run, &method->builtin, self, &escaped, out))
+        return false;
+    if (wrapped && out->kind == JINJA_STR)
+        out->flags |= JINJA_FLAG_MARKUP;
+    return true;
+}
+
+/* ---- macros --------------------------------------------------------------------------------------------------- */
+
+/* A keyword argument not used yet, which then is. */
+static struct jinja_value take_kwarg(const struct jinja_args *args, bool *used, struct str name)
+{
+    for (size_t i = 0; i < args->kwarg_count; i++) {
+        if (!used[i] && str_eq(args->kwargs[i].name, name)) {
+            used[i] = true;
+            return args->kwargs[i].value;
+        }
+    }
+    return (struct jinja_value){.kind = JINJA_MISSING};
+}
+
+static bool rest_kwargs(struct jinja_run *run, const struct jinja_function *function,
+                        const struct jinja_args *args, const bool *used, struct jinja_frame *frame)
+{
+    struct jinja_value dict;
+
+    if (function->takes_kwargs && !jinja_new_dict(run, &dict))
+        return false;
+    for (size_t i = 0; i < args->kwarg_count; i++) {
+        if (used[i])
+            continue;
+        if (!function->takes_kwargs)
+            return jinja_fail(run, "macro takes no keyword argument '" STR_FMT "'",
+                              STR_ARG(args->kwargs[i].name));
+        if (!jinja_set(run, dict, jinja_str(args->kwargs[i].name), args->kwargs[i].value))
+            return false;
+    }
+    if (function->takes_kwargs)
+        frame->slots[function->kwargs_slot] = dict;
+    return true;
+}
+
+static bool rest_args(struct jinja_run *run, const struct jinja_function *function,
+                      const struct jinja_args *args, struct jinja_frame *frame)
+{
+    struct jinja_value list;
+
+    if (!function->takes_varargs)
+        return args->count <= function->param_count ||
+               jinja_fail(run, "macro takes not more than %zu argument(s)", function->param_count);
+    if (!jinja_new_list(run, &list))
+        return false;
+    for (size_t i = function->param_count; i < args->count; i++)
+        if (!jinja_add(run, list, args->items[i]))
+            return false;
+    list.kind = JINJA_TUPLE;
+    frame->slots[function->varargs_slot] = list;
+    return true;
+}
+
+/* Fills the slots of the parameters, in the order and with the oddities of Jinja's Macro.__call__. */
+static bool bind_macro(struct jinja_run *run, const struct jinja_function *function,
+                       const struct jinja_args *args, struct jinja_frame *frame)
+{
+    bool *used = jinja_alloc(run, args->kwarg_count + 1);
+    bool found_caller = args->count >= function->param_count && function->explicit_caller;
+
+    if (used == NULL)
+        return false;
+    for (size_t i = 0; i < function->param_count; i++) {
+        struct str name = function->params[i]->ref.name;
+        bool by_name = i >= args->count;
+        found_caller = found_caller || (by_name && str_eq(name, STR("caller")));
+        frame->slots[function->params[i]->ref.slot] =
+            by_name ? take_kwarg(args, used, name) : args->items[i];
+    }
+    if (function->takes_caller && !found_caller) {
+        struct jinja_value caller = take_kwarg(args, used, STR("caller"));
+        if (caller.kind == JINJA_MISSING || caller.kind == JINJA_NONE)
+            caller = jinja_undefined_hint("No caller defined");
+        frame->slots[function->caller_slot] = caller;
+    }
+    return rest_kwargs(run, function, args, used, frame) && rest_args(run, function, args, frame);
+}
+
+static bool fill_defaults(struct jinja_run *run, const struct jinja_function *function,
+                          struct jinja_frame *frame)
+{
+    size_t first_default = function->param_count - function->default_count;
+
+    for (size_t i = 0; i < function->param_count; i++) {
+        struct jinja_value *slot = &frame->slots[function->params[i]->ref.slot];
+        if (slot->kind != JINJA_MISSING)
+            continue;
+        if (i < first_default)
+            *slot = jinja_undefined(function->params[i]->ref.name);
+        else if (!jinja_eval(run, frame, function->defaults[i - first_default], slot))
+            return false;
+    }
+    return true;
+}
+
+bool jinja_call_macro(struct jinja_run *run, const struct jinja_macro *macro,
+                      const struct jinja_args *args, struct jinja_value *out)
+{
+    const struct jinja_function *function = macro->function;
+    struct jinja_frame *frame = jinja_frame_new(run, function, macro->outer);
+    struct jinja_builder builder = {0}, *outer = run->capture;
+
+    if (frame == NULL || !bind_macro(run, function, args, frame) || !jinja_enter(run))
+        return false;
+    jinja_enter_scope(run, frame, &function->scope);
+    run->capture = &builder;
+    bool ok =
+        fill_defaults(run, function, frame) && jinja_exec(run, frame, &function->body) != FLOW_FAIL;
+    run->capture = outer;
+    jinja_leave(run);
+    return ok && jinja_build_finish(run, &builder, out);
+}
+
+/* ---- globals -------------------------------------------------------------------------------------------------- */
+
+static bool global_range(struct jinja_run *run, const struct jinja_value *self,
+                         const struct jinja_value *args, struct jinja_value *out)
+{
+    int64_t bounds[3] = {0, 0, 1};
+    struct jinja_range *range;
+
+    (void)self;
+    for (int i = 0; i < 3 && args[i].kind != JINJA_MISSING; i++)
+        if (!jinja_to_int(run, &args[i], &bounds[i]))
+            return false;
+    if (args[1].kind == JINJA_MISSING) {
+        bounds[1] = bounds[0];
+        bounds[0] = 0;
+    }
+    if (bounds[2] == 0)
+        return jinja_fail(run, "range() arg 3 must not be zero");
+    /* 128 bits hold any distance. */
+    __int128 distance =
+        bounds[2] > 0 ? (__int128)bounds[1] - bounds[0] : (__int128)bounds[0] - bounds[1];
+    __int128 step = bounds[2] > 0 ? bounds[2] : -(__int128)bounds[2];
+    __int128 count = distance > 0 ? (distance - 1) / step + 1 : 0;
+    if (count > run->options.limits.range)
+        return jinja_fail(run, "Range too big. The sandbox blocks ranges larger than %u.",
+                          run->options.limits.range);
+    range = jinja_alloc(run, sizeof(*range));
+    if (range == NULL)
+        return false;
+    *range = (struct jinja_range){bounds[0], bounds[1], bounds[2], (int64_t)count};
+    *out = (struct jinja_value){.kind = JINJA_RANGE, .range = range};
+    return true;
+}
+
+/* The pairs of dict(...) and namespace(...): from a mapping or pairs, then from keywords. */
+static bool fill_dict(struct jinja_run *run, const struct jinja_args *args, struct jinja_value dict)
+{
+    struct jinja_cursor cursor, pair;
+    struct jinja_value item, key, value, end;
+
+    if (args->count > 1)
+        return jinja_fail(run, "dict expected at most 1 argument");
+    if (args->count == 1) {
+        struct jinja_value source = args->items[0];
+        if (source.kind == JINJA_DICT)
+            source = (struct jinja_value){
+                .kind = JINJA_VIEW, .len = JINJA_VIEW_ITEMS, .dict = source.dict};
+        if (!jinja_cursor_init(run, &cursor, source))
+            return false;
+        for (;;) {
+            if (!jinja_spend(run, 0) || !jinja_cursor_next(run, &cursor, &item))
+                return false;
+            if (item.kind == JINJA_MISSING)
+                break;
+            if (!jinja_cursor_init(run, &pair, item) || !jinja_cursor_next(run, &pair, &key) ||
+                !jinja_cursor_next(run, &pair, &value) || !jinja_cursor_next(run, &pair, &end))
+                return false;
+            if (value.kind == JINJA_MISSING || end.kind != JINJA_MISSING)
+                return jinja_fail(run, "dictionary update sequence needs pairs");
+            if (!jinja_set(run, dict, key, value))
+                return false;
+        }
+    }
+    for (size_t i = 0; i < args->kwarg_count; i++)
+        if (!jinja_set(run, dict, jinja_str(args->kwargs[i].name), args->kwargs[i].value))
+            return false;
+    return true;
+}
+
+static bool global_dict(struct jinja_run *run, const struct jinja_value *self,
+                        const struct jinja_args *args, struct jinja_value *out)
+{
+    (void)self;
+    return jinja_new_dict(run, out) && fill_dict(run, args, *out);
+}
+
+static bool global_namespace(struct jinja_run *run, const struct jinja_value *self,
+                             const struct jinja_args *args, struct jinja_value *out)
+{
+    if (!global_dict(run, self, args, out))
+        return false;
+    out->kind = JINJA_NAMESPACE;
+    return true;
+}
+
+static bool global_cycler(struct jinja_run *run, const struct jinja_value *self,
+                          const struct jinja_args *args, struct jinja_value *out)
+{
+    struct jinja_cycler *cycler = jinja_alloc(run, sizeof(*cycler));
+
+    (void)self;
+    if (cycler == NULL)
+        return false;
+    if (args->count == 0 || args->kwarg_count > 0)
+        return jinja_fail(run, "at least one item has to be provided");
+    cycler->items.items = jinja_alloc(run, args->count * sizeof(*args->items));
+    if (cycler->items.items == NULL)
+        return false;
+    memcpy(cycler->items.items, args->items, args->count * sizeof(*args->items));
+    cycler->items.count = args->count;
+    *out = (struct jinja_value){.kind = JINJA_CYCLER, .object = cycler};
+    return true;
+}
+
+static bool global_joiner(struct jinja_run *run, const struct jinja_value *self,
+                          const struct jinja_value *args, struct jinja_value *out)
+{
+    struct jinja_joiner *joiner = jinja_alloc(run, sizeof(*joiner));
+
+    (void)self;
+    if (joiner == NULL)
+        return false;
+    joiner->separator = args[0].kind == JINJA_MISSING ? jinja_str(STR(", ")) : args[0];
+    *out = (struct jinja_value){.kind = JINJA_JOINER, .object = joiner};
+    return true;
+}
+
+static bool global_raise(struct jinja_run *run, const struct jinja_value *self,
+                         const struct jinja_value *args, struct jinja_value *out)
+{
+    struct jinja_value text;
+
+    (void)self;
+    (void)out;
+    if (!jinja_to_str(run, &args[0], &text))
+        return false;
+    jinja_fail(run, "%.*s", (int)MIN(text.len, sizeof(run->error->message) - 1), text.text);
+    run->error->raised = true;
+    return false;
+}
+
+/* Takes out what Python does itself: %f is its own, and a time without a zone has no %z and %Z. */
+static bool python_directives(struct str format, char *out, size_t size)
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < format.len; i++) {
+        if (len + 8 >= size || format.ptr[i] == '\0')
+            return false;
+        if (format.ptr[i] != '%' || i + 1 == format.len) {
+            out[len++] = format.ptr[i];
+            continue;
+        }
+        char c = format.ptr[++i];
+        if (c == 'f') {
+            memcpy(out + len, "000000", 6);
+            len += 6;
+        } else if (c != 'z' && c != 'Z') {
+            out[len++] = '%';
+            out[len++] = c;
+        }
+    }
+    out[len] = '\0';
+    return true;
+}
+
+static bool global_strftime(struct jinja_run *run, const struct jinja_value *self,
+                            const struct jinja_value *args, struct jinja_value *out)
+{
+    char format[256], text[1024];
+    time_t now = (time_t)run->options.now_s;
+    struct jinja_builder builder = {0};
+    struct tm parts;
+
+    (void)self;
+    if (args[0].kind != JINJA_STR)
+        return jinja_fail(run, "strftime() argument 1 must be str");
+    if (!python_directives(jinja_text(args[0]), format, sizeof(format)) || !gmtime_r(&now, &parts))
+        return jinja_fail(run, "this format is not supported");
+    locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (c_locale == (locale_t)0)
+        return jinja_fail_memory(run);
+    size_t len = strftime_l(text, sizeof(text), format, &parts, c_locale);
+    freelocale(c_locale);
+    return jinja_build(run, &builder, (struct str){text, len}, JINJA_ORIGIN_NONE) &&
+           jinja_build_finish(run, &builder, out);
+}
+
+static const struct jinja_builtin globals[] = {
+    {"range", global_range, NULL, "", 1, 3},
+    {"dict", NULL, global_dict, NULL, 0, 0},
+    {"namespace", NULL, global_namespace, NULL, 0, 0},
+    {"cycler", NULL, global_cycler, NULL, 0, 0},
+    {"joiner", global_joiner, NULL, "sep", 0, 1},
+    {"raise_exception", global_raise, NULL, "message", 1, 1},
+    {"strftime_now", global_strftime, NULL, "format", 1, 1},
+};
+
+bool jinja_global_find(struct str name, struct jinja_value *out)
+{
+    for (size_t i = 0; i < COUNT_OF(globals); i++) {
+        if (str_eq(name, str_from(globals[i].name))) {
+            *out = (struct jinja_value){.kind = JINJA_FUNCTION, .len = i};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- calling anything ----------------------------------------------------------------------------------------- */
+
+static bool call_joiner(struct jinja_run *run, struct jinja_joiner *joiner,
+                        const struct jinja_args *args, struct jinja_value *out)
+{
+    if (args->count + args->kwarg_count > 0)
+        return jinja_fail(run, "a joiner takes no arguments");
+    *out = joiner->used ? joiner->separator : jinja_str(STR_NONE);
+    joiner->used = true;
+    return true;
+}
+
+bool jinja_call_value(struct jinja_run *run, const struct jinja_value *callee,
+                      const struct jinja_args *args, struct jinja_value *out)
+{
+    switch ((enum jinja_kind)callee->kind) {
+    case JINJA_MACRO:
+        return jinja_call_macro(run, callee->object, args, out);
+    case JINJA_METHOD: {
+        const struct jinja_bound *bound = callee->object;
+        return jinja_call_method(run, bound->method, &bound->self, args, out);
+    }
+    case JINJA_FUNCTION:
+        assert(callee->len < COUNT_OF(globals));
+        return jinja_call_builtin(run, &globals[callee->len], callee, args, out);
+    case JINJA_LOOP:
+        return jinja_loop_call(run, callee->object, args, out);
+    case JINJA_JOINER:
+        return call_joiner(run, callee->object, args, out);
+    case JINJA_UNDEFINED:
+        return jinja_fail_undefined(run, callee);
+    default:
+        return jinja_fail(run, "'%s' object is not callable",
+                          jinja_kind_name((enum jinja_kind)callee->kind));
+    }
+}

@@ -1,0 +1,657 @@
+/*
+ * filters.c: filters for text and numbers, and the lookup by name. Those for sequences are in filters_list.c.
+ *
+ * As in Jinja most of them take anything and make a string of it first.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "jinja/object.h"
+#include "jinja/strings.h"
+#include "jinja/unicode.h"
+
+#define FILTER(name)                                                                 \
+    static bool filter_##name(struct jinja_run *run, const struct jinja_value *self, \
+                              const struct jinja_value *args, struct jinja_value *out)
+
+static bool given(const struct jinja_value *value)
+{
+    return value->kind != JINJA_MISSING;
+}
+
+static bool int_arg(struct jinja_run *run, const struct jinja_value *value, int64_t otherwise,
+                    int64_t *out)
+{
+    *out = otherwise;
+    return !given(value) || jinja_to_int(run, value, out);
+}
+
+static bool need_str(struct jinja_run *run, const struct jinja_value *value, const char *who)
+{
+    if (value->kind == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, value);
+    return value->kind == JINJA_STR || jinja_fail(run, "%s: expected a string, not %s", who,
+                                                  jinja_kind_name((enum jinja_kind)value->kind));
+}
+
+/* ---- case, white space, replacing ----------------------------------------------------------------------------- */
+
+static bool change_case(struct jinja_run *run, const struct jinja_value *self,
+                        enum jinja_casing casing, struct jinja_value *out)
+{
+    struct jinja_value text;
+
+    return jinja_soft_str(run, self, &text) && jinja_str_case(run, &text, casing, out);
+}
+
+FILTER(upper)
+{
+    (void)args;
+    return change_case(run, self, CASING_UPPER, out);
+}
+
+FILTER(lower)
+{
+    (void)args;
+    return change_case(run, self, CASING_LOWER, out);
+}
+
+FILTER(capitalize)
+{
+    (void)args;
+    return change_case(run, self, CASING_CAPITALIZE, out);
+}
+
+static bool begins_word(uint32_t code)
+{
+    return code == '-' || code == '(' || code == '{' || code == '[' || code == '<' ||
+           jinja_char_is_space(code);
+}
+
+/* Words begin after white space and opening brackets; each gets upper case first, lower case behind. */
+FILTER(title)
+{
+    struct jinja_builder builder = {0};
+    struct jinja_value text, piece;
+
+    (void)args;
+    if (!jinja_soft_str(run, self, &text) || !jinja_spend(run, text.len))
+        return false;
+    text.flags = 0;
+    for (const char *at = text.text, *end = at + text.len; at < end;) {
+        const char *from = at, *next = at;
+        bool separator = begins_word(utf8_next(&next, end));
+        size_t first = (size_t)(next - from);
+        for (at = next; at < end; at = next) {
+            next = at;
+            if (begins_word(utf8_next(&next, end)) != separator)
+                break;
+        }
+        size_t begin = (size_t)(from - text.text);
+        if (!jinja_cut(run, &text, begin, begin + first, &piece) ||
+            !jinja_str_case(run, &piece, CASING_UPPER, &piece) ||
+            !jinja_build_value(run, &builder, &piece) ||
+            !jinja_cut(run, &text, begin + first, (size_t)(at - text.text), &piece) ||
+            !jinja_str_case(run, &piece, CASING_LOWER, &piece) ||
+            !jinja_build_value(run, &builder, &piece))
+            return false;
+    }
+    return jinja_build_finish(run, &builder, out);
+}
+
+FILTER(trim)
+{
+    struct jinja_value text;
+
+    return jinja_soft_str(run, self, &text) &&
+           jinja_str_strip(run, &text, &args[0], true, true, out);
+}
+
+FILTER(replace)
+{
+    struct jinja_value text, parts[2];
+    int64_t count = -1;
+
+    if (args[2].kind != JINJA_NONE && !int_arg(run, &args[2], -1, &count))
+        return false;
+    return jinja_to_str(run, self, &text) && jinja_to_str(run, &args[0], &parts[0]) &&
+           jinja_to_str(run, &args[1], &parts[1]) &&
+           jinja_str_replace(run, &text, parts, count, out);
+}
+
+FILTER(center)
+{
+    struct jinja_value text;
+    int64_t width;
+
+    return jinja_soft_str(run, self, &text) && int_arg(run, &args[0], 80, &width) &&
+           jinja_str_pad(run, &text, width, STR(" "), ALIGN_CENTER, out);
+}
+
+FILTER(string)
+{
+    (void)args;
+    return jinja_soft_str(run, self, out);
+}
+
+FILTER(safe)
+{
+    (void)args;
+    if (!jinja_soft_str(run, self, out))
+        return false;
+    out->flags |= JINJA_FLAG_MARKUP;
+    return true;
+}
+
+FILTER(escape)
+{
+    (void)args;
+    return jinja_escape(run, self, out);
+}
+
+FILTER(forceescape)
+{
+    struct jinja_value text;
+
+    (void)args;
+    return jinja_to_str(run, self, &text) && jinja_escape(run, &text, out);
+}
+
+FILTER(indent)
+{
+    struct jinja_builder builder = {0};
+    struct jinja_value lines, unit, text = *self;
+    bool first = jinja_value_true(&args[1]), blank = jinja_value_true(&args[2]);
+
+    if (!need_str(run, self, "indent"))
+        return false;
+    if (args[0].kind == JINJA_STR) {
+        unit = args[0];
+    } else {
+        struct jinja_builder blanks = {0};
+        int64_t width;
+        if (!int_arg(run, &args[0], 4, &width) ||
+            !jinja_build_repeat(run, &blanks, ' ', width > 0 ? (size_t)width : 0) ||
+            !jinja_build_finish(run, &blanks, &unit))
+            return false;
+    }
+    /* A line end is added before the lines are taken apart, so that an empty text has a line and a last line end counts. */
+    struct jinja_value parts[2] = {text, jinja_str(STR("\n"))};
+    if (!jinja_concat(run, parts, 2, &text) || !jinja_str_lines(run, &text, false, &lines))
+        return false;
+    for (size_t i = 0; i < lines.list->count; i++) {
+        const struct jinja_value *line = &lines.list->items[i];
+        bool indented = i == 0 ? first : blank || line->len > 0;
+        if ((i > 0 && !jinja_build_char(run, &builder, '\n')) ||
+            (indented && !jinja_build_value(run, &builder, &unit)) ||
+            !jinja_build_value(run, &builder, line))
+            return false;
+    }
+    uint8_t flags = self->flags;
+    if (!jinja_build_finish(run, &builder, out))
+        return false;
+    out->flags = flags;
+    return true;
+}
+
+FILTER(truncate)
+{
+    int64_t length, leeway;
+    struct jinja_value end = given(&args[2]) ? args[2] : jinja_str(STR("...")), cut, pieces;
+    struct jinja_value space = jinja_str(STR(" "));
+
+    if (!int_arg(run, &args[0], 255, &length))
+        return false;
+    if (args[3].kind == JINJA_NONE)
+        leeway = 5;
+    else if (!int_arg(run, &args[3], 5, &leeway))
+        return false;
+    int64_t size = jinja_length(self);
+    if (!need_str(run, &end, "truncate"))
+        return false;
+    if (size < 0)
+        return jinja_fail(run, "truncate: this has no length");
+    int64_t tail = jinja_length(&end);
+    if (length < tail || leeway < 0)
+        return jinja_fail(run, "truncate: expected length >= %lld", (long long)tail);
+    if (size <= length + leeway) {
+        *out = *self;
+        return true;
+    }
+    if (!need_str(run, self, "truncate"))
+        return false;
+    size_t bytes = utf8_offset(jinja_text(*self), (size_t)(length - tail));
+    if (!jinja_spend(run, self->len) || !jinja_cut(run, self, 0, bytes, &cut))
+        return false;
+    if (!jinja_value_true(&args[1])) {
+        if (!jinja_str_split(run, &cut, &space, 1, true, &pieces))
+            return false;
+        cut = pieces.list->items[0];
+    }
+    return jinja_binary(run, OP_ADD, &cut, &end, out);
+}
+
+FILTER(wordcount)
+{
+    struct jinja_value text;
+    int64_t count = 0;
+    bool in_word = false;
+
+    (void)args;
+    if (!jinja_soft_str(run, self, &text) || !jinja_spend(run, text.len * 4))
+        return false;
+    for (const char *at = text.text, *end = at + text.len; at < end;) {
+        uint32_t code = utf8_next(&at, end);
+        bool word = code == '_' || (jinja_char_props(code) & JINJA_CHAR_ALNUM) != 0;
+        count += word && !in_word;
+        in_word = word;
+    }
+    *out = jinja_int(count);
+    return true;
+}
+
+/* ---- markup and URLs ------------------------------------------------------------------------------------------ */
+
+/* The end of a tag or comment that begins at `at`; `at` when none does. */
+static size_t markup_end(struct str text, size_t at)
+{
+    struct str rest = {text.ptr + at, text.len - at};
+
+    if (str_starts(rest, STR("<!--"))) {
+        size_t end = str_find(rest, STR("-->"));
+        return end == SIZE_MAX ? at : at + end + 3;
+    }
+    size_t end = str_find(rest, STR(">"));
+    return end == SIZE_MAX ? at : at + end + 1;
+}
+
+static bool unescape_entity(struct jinja_run *run, struct jinja_builder *builder, struct str text,
+                            size_t *at)
+{
+    static const struct {
+        const char *name, *text;
+    } entities[] = {{"&amp;", "&"},  {"&lt;", "<"},  {"&gt;", ">"},          {"&quot;", "\""},
+                    {"&#34;", "\""}, {"&#39;", "'"}, {"&nbsp;", "\xc2\xa0"}, {"&apos;", "'"}};
+    struct str rest = {text.ptr + *at, text.len - *at};
+
+    for (size_t i = 0; i < COUNT_OF(entities); i++) {
+        if (str_starts(rest, str_from(entities[i].name))) {
+            *at += strlen(entities[i].name);
+            return jinja_build(run, builder, str_from(entities[i].text), JINJA_ORIGIN_NONE);
+        }
+    }
+    (*at)++;
+    return jinja_build(run, builder, (struct str){rest.ptr, 1}, JINJA_ORIGIN_NONE);
+}
+
+static bool without_tags(struct jinja_run *run, const struct jinja_value *text, bool comments,
+                         struct jinja_value *out)
+{
+    struct jinja_builder builder = {0};
+    struct str source = jinja_text(*text);
+    uint32_t origin = jinja_origin_of(run, text);
+
+    for (size_t at = 0; at < source.len;) {
+        struct str rest = {source.ptr + at, source.len - at};
+        size_t next = str_find(rest, comments ? STR("<!--") : STR("<"));
+        size_t stop = next == SIZE_MAX ? source.len : at + next;
+        if (!jinja_build(run, &builder, (struct str){rest.ptr, stop - at}, origin) ||
+            !jinja_spend(run, 0))
+            return false;
+        if (stop == source.len)
+            break;
+        at = markup_end(source, stop);
+        if (at == stop) { /* not closed: text after all */
+            if (!jinja_build(run, &builder, (struct str){source.ptr + stop, source.len - stop},
+                             origin))
+                return false;
+            break;
+        }
+    }
+    return jinja_build_finish(run, &builder, out);
+}
+
+FILTER(striptags)
+{
+    struct jinja_builder builder = {0};
+    struct jinja_value text, words, joined, blank = jinja_str(STR(" ")), none = jinja_none();
+
+    (void)args;
+    if (!jinja_to_str(run, self, &text) || !without_tags(run, &text, true, &text) ||
+        !without_tags(run, &text, false, &text) ||
+        !jinja_str_split(run, &text, &none, -1, false, &words) ||
+        !jinja_str_join(run, &blank, &words, false, &joined))
+        return false;
+    struct str source = jinja_text(joined);
+    for (size_t at = 0; at < source.len;) {
+        const char *mark = memchr(source.ptr + at, '&', source.len - at);
+        size_t stop = mark ? (size_t)(mark - source.ptr) : source.len;
+        if (!jinja_build(run, &builder, (struct str){source.ptr + at, stop - at},
+                         jinja_origin_of(run, &joined)))
+            return false;
+        at = stop;
+        if (at < source.len && !unescape_entity(run, &builder, source, &at))
+            return false;
+    }
+    return jinja_build_finish(run, &builder, out);
+}
+
+static bool quote_url(struct jinja_run *run, struct jinja_builder *builder,
+                      const struct jinja_value *value, bool query)
+{
+    struct jinja_value text;
+    uint32_t origin = jinja_origin_of(run, value);
+
+    if (!jinja_to_str(run, value, &text) || !jinja_spend(run, text.len))
+        return false;
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.text[i], quoted[4];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !query);
+        size_t len = 1;
+        quoted[0] = c == ' ' && query ? '+' : c;
+        if (!plain && !(c == ' ' && query))
+            len = (size_t)snprintf(quoted, sizeof(quoted), "%%%02X", (unsigned char)c);
+        if (!jinja_build(run, builder, (struct str){quoted, len}, origin))
+            return false;
+    }
+    return true;
+}
+
+FILTER(urlencode)
+{
+    struct jinja_builder builder = {0};
+    struct jinja_value pairs = *self, item, list;
+    struct jinja_cursor cursor;
+
+    (void)args;
+    if (self->kind == JINJA_STR || !jinja_iterable(self))
+        return quote_url(run, &builder, self, false) && jinja_build_finish(run, &builder, out);
+    if (self->kind == JINJA_DICT)
+        pairs =
+            (struct jinja_value){.kind = JINJA_VIEW, .len = JINJA_VIEW_ITEMS, .dict = self->dict};
+    if (!jinja_cursor_init(run, &cursor, pairs))
+        return false;
+    for (bool first = true;; first = false) {
+        if (!jinja_cursor_next(run, &cursor, &item))
+            return false;
+        if (item.kind == JINJA_MISSING)
+            return jinja_build_finish(run, &builder, out);
+        if (!jinja_to_list(run, &item, &list))
+            return false;
+        if (list.list->count != 2)
+            return jinja_fail(run, "urlencode: expected pairs");
+        if ((!first && !jinja_build_char(run, &builder, '&')) ||
+            !quote_url(run, &builder, &list.list->items[0], true) ||
+            !jinja_build_char(run, &builder, '=') ||
+            !quote_url(run, &builder, &list.list->items[1], true))
+            return false;
+    }
+}
+
+FILTER(xmlattr)
+{
+    struct jinja_builder builder = {0};
+    bool space = !given(&args[0]) || jinja_value_true(&args[0]), any = false;
+
+    if (self->kind != JINJA_DICT)
+        return jinja_fail(run, "xmlattr: expected a mapping");
+    for (size_t i = 0; i < jinja_dict_count(self->dict); i++) {
+        struct jinja_value key = *jinja_dict_key(self->dict, i);
+        struct jinja_value value = *jinja_dict_value(self->dict, i);
+        if (value.kind == JINJA_NONE || value.kind == JINJA_UNDEFINED)
+            continue;
+        if (!need_str(run, &key, "xmlattr"))
+            return false;
+        for (size_t k = 0; k < key.len; k++)
+            if (strchr(" \t\n\r\f\v/>=", key.text[k]) != NULL && key.text[k] != '\0')
+                return jinja_fail(run, "Invalid character in attribute name");
+        if (((any || space) && !jinja_build_char(run, &builder, ' ')) ||
+            !jinja_escape(run, &key, &key) || !jinja_escape(run, &value, &value) ||
+            !jinja_build_value(run, &builder, &key) ||
+            !jinja_build(run, &builder, STR("=\""), JINJA_ORIGIN_NONE) ||
+            !jinja_build_value(run, &builder, &value) || !jinja_build_char(run, &builder, '"'))
+            return false;
+        any = true;
+    }
+    return jinja_build_finish(run, &builder, out);
+}
+
+/* ---- numbers -------------------------------------------------------------------------------------------------- */
+
+FILTER(abs)
+{
+    (void)args;
+    if (self->kind == JINJA_FLOAT) {
+        *out = jinja_float(fabs(self->number));
+        return true;
+    }
+    int64_t value;
+    if (!jinja_to_int(run, self, &value))
+        return false;
+    if (value == INT64_MIN)
+        return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
+    *out = jinja_int(value < 0 ? -value : value);
+    return true;
+}
+
+/* A float as an integer, towards zero; false when it has none. */
+static bool truncate_float(struct jinja_run *run, double number, bool *ok, struct jinja_value *out)
+{
+    *ok = !isnan(number);
+    if (isinf(number))
+        return jinja_fail(run, "cannot convert float infinity to integer");
+    if (fabs(number) >= 9223372036854775808.0)
+        return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
+    if (*ok)
+        *out = jinja_int((int64_t)number);
+    return true;
+}
+
+FILTER(int)
+{
+    struct jinja_value otherwise = given(&args[0]) ? args[0] : jinja_int(0);
+    bool ok = false, overflow;
+    int64_t base, value;
+    double number;
+
+    *out = otherwise;
+    if (!int_arg(run, &args[1], 10, &base))
+        return false;
+    if (self->kind == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, self);
+    if (jinja_is_int(self)) {
+        *out = jinja_int(self->integer);
+        return true;
+    }
+    if (self->kind == JINJA_BIGINT)
+        return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
+    if (self->kind == JINJA_FLOAT)
+        number = self->number;
+    else if (self->kind != JINJA_STR)
+        return true;
+    else if ((base == 0 || (base >= 2 && base <= 36)) &&
+             jinja_parse_int(jinja_text(*self), (int)base, &value, &overflow)) {
+        if (overflow)
+            return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
+        *out = jinja_int(value);
+        return true;
+    } else if (!jinja_parse_float(jinja_text(*self), &number))
+        return true;
+    if (!truncate_float(run, number, &ok, out))
+        return false;
+    if (!ok)
+        *out = otherwise;
+    return true;
+}
+
+FILTER(float)
+{
+    double number = 0;
+
+    if (self->kind == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, self);
+    if (jinja_is_int(self))
+        *out = jinja_float((double)self->integer);
+    else if (self->kind == JINJA_FLOAT)
+        *out = *self;
+    else if ((self->kind == JINJA_STR || self->kind == JINJA_BIGINT) &&
+             jinja_parse_float((struct str){self->text, self->len}, &number))
+        *out = jinja_float(number);
+    else
+        *out = given(&args[0]) ? args[0] : jinja_float(0);
+    return true;
+}
+
+static bool round_int(struct jinja_run *run, int64_t value, int64_t digits, struct jinja_value *out)
+{
+    int64_t unit = 1;
+
+    if (digits < -18) {
+        *out = jinja_int(0);
+        return true;
+    }
+    for (; digits < 0; digits++)
+        unit *= 10;
+    int64_t rest = value % unit, down = value - rest;
+    rest = rest < 0 ? -rest : rest;
+    bool up = rest > unit - rest || (rest == unit - rest && (down / unit) % 2 != 0);
+    if (up && unit > 1 && __builtin_add_overflow(down, value < 0 ? -unit : unit, &down))
+        return jinja_fail_code(run, ERR_LIMIT, "integers beyond 64 bits are not supported");
+    *out = jinja_int(unit > 1 ? down : value);
+    return true;
+}
+
+FILTER(round)
+{
+    struct str method =
+        given(&args[1]) && args[1].kind == JINJA_STR ? jinja_text(args[1]) : STR("common");
+    int64_t digits;
+
+    if (!int_arg(run, &args[0], 0, &digits))
+        return false;
+    if (self->kind == JINJA_UNDEFINED)
+        return jinja_fail_undefined(run, self);
+    if (!jinja_is_number(self))
+        return jinja_fail(run, "type %s doesn't define __round__ method",
+                          jinja_kind_name((enum jinja_kind)self->kind));
+    bool ceiling = str_eq(method, STR("ceil")), floors = str_eq(method, STR("floor"));
+    if (!ceiling && !floors && !str_eq(method, STR("common")))
+        return jinja_fail(run, "method must be common, ceil or floor");
+    if (!ceiling && !floors) {
+        if (jinja_is_int(self))
+            return round_int(run, self->integer, MIN(digits, 0), out);
+        *out = jinja_float(jinja_round(self->number, digits));
+        return true;
+    }
+    double value = self->kind == JINJA_FLOAT ? self->number : (double)self->integer;
+    double scale = pow(10, (double)digits), scaled = value * scale;
+    if (!isfinite(scaled) || scale == 0)
+        return jinja_fail(run, "cannot convert float to integer");
+    *out = jinja_float((ceiling ? ceil(scaled) : floor(scaled)) / scale);
+    return true;
+}
+
+FILTER(filesizeformat)
+{
+    static const char *const decimal[] = {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"};
+    static const char *const binary[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"};
+    bool is_binary = jinja_value_true(&args[0]);
+    double base = is_binary ? 1024 : 1000, unit = base;
+    struct jinja_builder builder = {0};
+    struct jinja_value number, failed = jinja_none();
+    size_t i = 0;
+
+    if (!filter_float(run, self, &failed, &number))
+        return false;
+    if (number.kind != JINJA_FLOAT || !isfinite(number.number))
+        return jinja_fail(run, "filesizeformat: not a number");
+    double bytes = number.number;
+    if (bytes == 1)
+        return jinja_build(run, &builder, STR("1 Byte"), JINJA_ORIGIN_NONE) &&
+               jinja_build_finish(run, &builder, out);
+    if (bytes < base)
+        return jinja_build_format(run, &builder, "%.0f Bytes", trunc(bytes) + 0.0) &&
+               jinja_build_finish(run, &builder, out);
+    for (unit = base * base; i < COUNT_OF(decimal) - 1 && bytes >= unit; i++)
+        unit *= base;
+    return jinja_build_format(run, &builder, "%.1f %s", base * bytes / unit,
+                              is_binary ? binary[i] : decimal[i]) &&
+           jinja_build_finish(run, &builder, out);
+}
+
+static bool filter_format(struct jinja_run *run, const struct jinja_value *self,
+                          const struct jinja_args *args, struct jinja_value *out)
+{
+    struct jinja_value text, values;
+
+    if (args->count > 0 && args->kwarg_count > 0)
+        return jinja_fail(run, "can't handle positional and keyword arguments at the same time");
+    if (!jinja_soft_str(run, self, &text))
+        return false;
+    if (args->kwarg_count > 0) {
+        if (!jinja_new_dict(run, &values))
+            return false;
+        for (size_t i = 0; i < args->kwarg_count; i++)
+            if (!jinja_set(run, values, jinja_str(args->kwargs[i].name), args->kwargs[i].value))
+                return false;
+        return jinja_format_percent(run, &text, &values, out);
+    }
+    if (!jinja_new_list(run, &values))
+        return false;
+    for (size_t i = 0; i < args->count; i++)
+        if (!jinja_add(run, values, args->items[i]))
+            return false;
+    values.kind = JINJA_TUPLE;
+    return jinja_format_percent(run, &text, &values, out);
+}
+
+#define ROW(name, fn, params, min, max)      \
+    {                                        \
+        {                                    \
+            name, fn, NULL, params, min, max \
+        }                                    \
+    }
+
+const struct jinja_filter jinja_filters_text[] = {
+    ROW("tojson", jinja_filter_tojson, "ensure_ascii indent separators sort_keys", 0, 4),
+    ROW("trim", filter_trim, "chars", 0, 1),
+    ROW("string", filter_string, "", 0, 0),
+    ROW("upper", filter_upper, "", 0, 0),
+    ROW("lower", filter_lower, "", 0, 0),
+    ROW("title", filter_title, "", 0, 0),
+    ROW("capitalize", filter_capitalize, "", 0, 0),
+    ROW("replace", filter_replace, "old new count", 2, 3),
+    ROW("indent", filter_indent, "width first blank", 0, 3),
+    ROW("center", filter_center, "width", 0, 1),
+    ROW("truncate", filter_truncate, "length killwords end leeway", 0, 4),
+    ROW("wordwrap", jinja_filter_wordwrap, "width break_long_words wrapstring break_on_hyphens", 0,
+        4),
+    ROW("wordcount", filter_wordcount, "", 0, 0),
+    ROW("safe", filter_safe, "", 0, 0),
+    ROW("e", filter_escape, "", 0, 0),
+    ROW("escape", filter_escape, "", 0, 0),
+    ROW("forceescape", filter_forceescape, "", 0, 0),
+    ROW("striptags", filter_striptags, "", 0, 0),
+    ROW("urlencode", filter_urlencode, "", 0, 0),
+    ROW("xmlattr", filter_xmlattr, "autospace", 0, 1),
+    ROW("abs", filter_abs, "", 0, 0),
+    ROW("int", filter_int, "default base", 0, 2),
+    ROW("float", filter_float, "default", 0, 1),
+    ROW("round", filter_round, "precision method", 0, 2),
+    ROW("filesizeformat", filter_filesizeformat, "binary", 0, 1),
+    {{"format", NULL, filter_format, NULL, 0, 0}},
+    {{NULL, NULL, NULL, NULL, 0, 0}},
+};
+
+const struct jinja_filter *jinja_filter_find(struct str name)
+{
+    const struct jinja_filter *const lists[] = {jinja_filters_text, jinja_filters_list};
+
+    for (size_t i = 0; i < COUNT_OF(lists); i++)
+        for (const struct jinja_filter *row = lists[i]; row->builtin.name != NULL; row++)
+            if (str_eq(name, str_from(row->builtin.name)))
+                return row;
+    return NULL;
+}

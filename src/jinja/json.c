@@ -1,0 +1,284 @@
+/*
+ * json.c: the tojson filter: json.dumps, byte for byte.
+ *
+ * Text inside the JSON keeps its origin where no escape was needed, so that what a user wrote can be told apart even there.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "jinja/object.h"
+#include "jinja/unicode.h"
+
+struct writer {
+    struct jinja_run *run;
+    struct jinja_builder builder;
+    struct jinja_value indent; /* a string, or missing: all on one line */
+    struct jinja_value item_separator, key_separator;
+    bool ensure_ascii, sort_keys;
+    unsigned level;
+};
+
+static bool write_value(struct writer *writer, const struct jinja_value *value);
+
+static bool put(struct writer *writer, struct str text)
+{
+    return jinja_build(writer->run, &writer->builder, text, JINJA_ORIGIN_NONE);
+}
+
+static bool newline(struct writer *writer)
+{
+    if (writer->indent.kind == JINJA_MISSING)
+        return true;
+    if (!put(writer, STR("\n")))
+        return false;
+    for (unsigned i = 0; i < writer->level; i++)
+        if (!jinja_build_value(writer->run, &writer->builder, &writer->indent))
+            return false;
+    return true;
+}
+
+static bool write_escape(struct writer *writer, uint32_t code)
+{
+    struct jinja_run *run = writer->run;
+
+    switch (code) {
+    case '"':
+        return put(writer, STR("\\\""));
+    case '\\':
+        return put(writer, STR("\\\\"));
+    case '\n':
+        return put(writer, STR("\\n"));
+    case '\r':
+        return put(writer, STR("\\r"));
+    case '\t':
+        return put(writer, STR("\\t"));
+    case '\f':
+        return put(writer, STR("\\f"));
+    case '\b':
+        return put(writer, STR("\\b"));
+    default:
+        break;
+    }
+    if (code < 0x10000)
+        return jinja_build_format(run, &writer->builder, "\\u%04x", code);
+    code -= 0x10000;
+    return jinja_build_format(run, &writer->builder, "\\u%04x\\u%04x", 0xD800 + (code >> 10),
+                              0xDC00 + (code & 0x3FF));
+}
+
+static bool write_string(struct writer *writer, const struct jinja_value *value)
+{
+    const char *at = value->text, *end = at + value->len, *clean = at;
+    uint32_t origin = jinja_origin_of(writer->run, value);
+
+    if (!put(writer, STR("\"")) || !jinja_spend(writer->run, value->len))
+        return false;
+    while (at < end) {
+        const char *from = at;
+        unsigned char c = (unsigned char)*at;
+        uint32_t code = c;
+        if (c < 0x80)
+            at++;
+        else
+            code = utf8_next(&at, end);
+        if (code >= ' ' && code != '"' && code != '\\' &&
+            (code < 0x7F || !writer->ensure_ascii || code == 0x7F))
+            continue;
+        if (!jinja_build(writer->run, &writer->builder, (struct str){clean, (size_t)(from - clean)},
+                         origin) ||
+            !write_escape(writer, code))
+            return false;
+        clean = at;
+    }
+    return jinja_build(writer->run, &writer->builder, (struct str){clean, (size_t)(end - clean)},
+                       origin) &&
+           put(writer, STR("\""));
+}
+
+static bool write_number(struct writer *writer, const struct jinja_value *value)
+{
+    char text[JINJA_NUMBER_BYTES];
+
+    if (value->kind == JINJA_INT)
+        return jinja_build_format(writer->run, &writer->builder, "%lld", (long long)value->integer);
+    if (isnan(value->number))
+        return put(writer, STR("NaN"));
+    if (isinf(value->number))
+        return put(writer, value->number > 0 ? STR("Infinity") : STR("-Infinity"));
+    size_t len = jinja_float_repr(value->number, text);
+    return put(writer, (struct str){text, len});
+}
+
+static bool write_list(struct writer *writer, const struct jinja_list *list)
+{
+    if (list->count == 0)
+        return put(writer, STR("[]"));
+    writer->level++;
+    if (!put(writer, STR("[")))
+        return false;
+    for (size_t i = 0; i < list->count; i++) {
+        if (i > 0 && !jinja_build_value(writer->run, &writer->builder, &writer->item_separator))
+            return false;
+        if (!newline(writer) || !write_value(writer, &list->items[i]))
+            return false;
+    }
+    writer->level--;
+    return newline(writer) && put(writer, STR("]"));
+}
+
+/* Keys that are not strings become strings. */
+static bool write_key(struct writer *writer, const struct jinja_value *key)
+{
+    switch ((enum jinja_kind)key->kind) {
+    case JINJA_STR:
+        return write_string(writer, key);
+    case JINJA_NONE:
+    case JINJA_BOOL:
+    case JINJA_INT:
+    case JINJA_BIGINT:
+    case JINJA_FLOAT:
+        return put(writer, STR("\"")) && write_value(writer, key) && put(writer, STR("\""));
+    default:
+        return jinja_fail(writer->run, "keys must be str, int, float, bool or None, not %s",
+                          jinja_kind_name((enum jinja_kind)key->kind));
+    }
+}
+
+/* The order of the pairs: as they are, or sorted by key. */
+static bool pair_order(struct writer *writer, const struct jinja_dict *dict, size_t *order)
+{
+    size_t count = jinja_dict_count(dict);
+
+    for (size_t i = 0; i < count; i++)
+        order[i] = i;
+    /* Binary insertion: few comparisons, and dicts with sort_keys are schemas, not tables. */
+    for (size_t i = 1; i < count && writer->sort_keys; i++) {
+        size_t low = 0, high = i, moving = order[i];
+        while (low < high) {
+            size_t mid = low + (high - low) / 2;
+            bool less;
+            if (!jinja_less(writer->run, jinja_dict_key(dict, moving),
+                            jinja_dict_key(dict, order[mid]), &less))
+                return false;
+            if (less)
+                high = mid;
+            else
+                low = mid + 1;
+        }
+        if (!jinja_spend(writer->run, (i - low) * sizeof(*order)))
+            return false;
+        memmove(&order[low + 1], &order[low], (i - low) * sizeof(*order));
+        order[low] = moving;
+    }
+    return true;
+}
+
+static bool write_dict(struct writer *writer, const struct jinja_dict *dict)
+{
+    size_t count = jinja_dict_count(dict);
+    size_t *order = jinja_alloc(writer->run, (count + 1) * sizeof(*order));
+
+    if (count == 0)
+        return put(writer, STR("{}"));
+    writer->level++;
+    if (order == NULL || !pair_order(writer, dict, order) || !put(writer, STR("{")))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0 && !jinja_build_value(writer->run, &writer->builder, &writer->item_separator))
+            return false;
+        if (!newline(writer) || !write_key(writer, jinja_dict_key(dict, order[i])) ||
+            !jinja_build_value(writer->run, &writer->builder, &writer->key_separator) ||
+            !write_value(writer, jinja_dict_value(dict, order[i])))
+            return false;
+    }
+    writer->level--;
+    return newline(writer) && put(writer, STR("}"));
+}
+
+static bool write_value(struct writer *writer, const struct jinja_value *value)
+{
+    bool ok;
+
+    if (!jinja_enter(writer->run))
+        return false;
+    switch ((enum jinja_kind)value->kind) {
+    case JINJA_NONE:
+        ok = put(writer, STR("null"));
+        break;
+    case JINJA_BOOL:
+        ok = put(writer, value->integer ? STR("true") : STR("false"));
+        break;
+    case JINJA_INT:
+    case JINJA_FLOAT:
+        ok = write_number(writer, value);
+        break;
+    case JINJA_BIGINT:
+        ok = put(writer, jinja_text(*value));
+        break;
+    case JINJA_STR:
+        ok = write_string(writer, value);
+        break;
+    case JINJA_LIST:
+    case JINJA_TUPLE:
+        ok = write_list(writer, value->list);
+        break;
+    case JINJA_DICT:
+        ok = write_dict(writer, value->dict);
+        break;
+    default:
+        ok = jinja_fail(writer->run, "Object of type %s is not JSON serializable",
+                        jinja_kind_name((enum jinja_kind)value->kind));
+    }
+    jinja_leave(writer->run);
+    return ok;
+}
+
+/* indent is a number of blanks or a text. */
+static bool set_indent(struct writer *writer, const struct jinja_value *indent)
+{
+    struct jinja_builder blanks = {0};
+    int64_t count;
+
+    writer->indent = (struct jinja_value){.kind = JINJA_MISSING};
+    if (indent->kind == JINJA_MISSING || indent->kind == JINJA_NONE)
+        return true;
+    if (indent->kind == JINJA_STR) {
+        writer->indent = *indent;
+        return true;
+    }
+    return jinja_to_int(writer->run, indent, &count) &&
+           jinja_build_repeat(writer->run, &blanks, ' ', count > 0 ? (size_t)count : 0) &&
+           jinja_build_finish(writer->run, &blanks, &writer->indent);
+}
+
+static bool set_separators(struct writer *writer, const struct jinja_value *separators)
+{
+    struct jinja_value list;
+
+    writer->item_separator = jinja_str(writer->indent.kind == JINJA_MISSING ? STR(", ") : STR(","));
+    writer->key_separator = jinja_str(STR(": "));
+    if (separators->kind == JINJA_MISSING || separators->kind == JINJA_NONE)
+        return true;
+    if (!jinja_to_list(writer->run, separators, &list))
+        return false;
+    if (list.list->count != 2 || list.list->items[0].kind != JINJA_STR ||
+        list.list->items[1].kind != JINJA_STR)
+        return jinja_fail(writer->run, "separators must be two strings");
+    writer->item_separator = list.list->items[0];
+    writer->key_separator = list.list->items[1];
+    return true;
+}
+
+/* ensure_ascii, indent, separators, sort_keys */
+bool jinja_filter_tojson(struct jinja_run *run, const struct jinja_value *self,
+                         const struct jinja_value *args, struct jinja_value *out)
+{
+    struct writer writer = {
+        .run = run,
+        .ensure_ascii = jinja_value_true(&args[0]),
+        .sort_keys = jinja_value_true(&args[3]),
+    };
+
+    return set_indent(&writer, &args[1]) && set_separators(&writer, &args[2]) &&
+           write_value(&writer, self) && jinja_build_finish(run, &writer.builder, out);
+}

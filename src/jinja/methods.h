@@ -1,0 +1,51 @@
+/*
+ * methods.h: the tables of methods, one for each file and type, and what those files share. Internal to the engine.
+ */
+#ifndef HEARTH_JINJA_METHODS_H
+#define HEARTH_JINJA_METHODS_H
+
+#include "jinja/object.h"
+
+/* Rows sorted by name. */
+struct jinja_methods {
+    const struct jinja_method *rows;
+    size_t count;
+};
+
+/* Of strings: those that give another text, and those that answer a question. */
+extern const struct jinja_methods jinja_methods_str, jinja_methods_query;
+
+#define METHOD(name, fn, params, min, max)   \
+    {                                        \
+        {                                    \
+            name, fn, NULL, params, min, max \
+        }                                    \
+    }
+#define NO_KEYWORDS "" /* positional only: no name fits */
+
+#define METHODS(table)         \
+    {                          \
+        table, COUNT_OF(table) \
+    }
+
+/* ---- arguments ------------------------------------------------------------------------------------------------ */
+
+static inline bool given(const struct jinja_value *value)
+{
+    return value->kind != JINJA_MISSING;
+}
+
+static inline bool need_str(struct jinja_run *run, const struct jinja_value *value)
+{
+    return value->kind == JINJA_STR ||
+           jinja_fail(run, "expected str, not %s", jinja_kind_name((enum jinja_kind)value->kind));
+}
+
+static inline bool opt_int(struct jinja_run *run, const struct jinja_value *value,
+                           int64_t otherwise, int64_t *out)
+{
+    *out = otherwise;
+    return !given(value) || jinja_to_int(run, value, out);
+}
+
+#endif

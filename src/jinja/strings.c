@@ -1,0 +1,407 @@
+/*
+ * strings.c: the string operations that methods and filters share.
+ */
+#include "jinja/strings.h"
+
+#include <string.h>
+
+#include "jinja/unicode.h"
+
+static bool is_given(const struct jinja_value *value)
+{
+    return value->kind != JINJA_MISSING && value->kind != JINJA_NONE;
+}
+
+/* ---- upper and lower case ------------------------------------------------------------------------------------- */
+
+enum { CODE_SIGMA = 0x3A3, CODE_FINAL_SIGMA = 0x3C2 };
+
+/* A capital sigma at the end of a word has a small letter of its own. */
+static bool is_final_sigma(struct str text, const char *from, const char *behind)
+{
+    const char *end = text.ptr + text.len;
+    unsigned props = 0;
+
+    while (from > text.ptr) {
+        props = jinja_char_props(utf8_prev(text.ptr, &from));
+        if (!(props & JINJA_CHAR_IGNORABLE))
+            break;
+        props = 0;
+    }
+    if (!(props & JINJA_CHAR_CASED))
+        return false;
+    while (behind < end) {
+        props = jinja_char_props(utf8_next(&behind, end));
+        if (!(props & JINJA_CHAR_IGNORABLE))
+            return !(props & JINJA_CHAR_CASED);
+    }
+    return true;
+}
+
+static enum jinja_case case_of(enum jinja_casing casing, unsigned props, bool first, bool in_word)
+{
+    switch (casing) {
+    case CASING_UPPER:
+        return JINJA_CASE_UPPER;
+    case CASING_LOWER:
+        return JINJA_CASE_LOWER;
+    case CASING_TITLE:
+        return in_word ? JINJA_CASE_LOWER : JINJA_CASE_TITLE;
+    case CASING_CAPITALIZE:
+        return first ? JINJA_CASE_TITLE : JINJA_CASE_LOWER;
+    case CASING_SWAP:
+        break;
+    }
+    return props & JINJA_CHAR_UPPER ? JINJA_CASE_LOWER : JINJA_CASE_UPPER;
+}
+
+bool jinja_str_case(struct jinja_run *run, const struct jinja_value *self, enum jinja_casing casing,
+                    struct jinja_value *out)
+{
+    struct str text = jinja_text(*self);
+    const char *at = text.ptr, *end = text.ptr + text.len;
+    struct jinja_builder builder = {0};
+    uint32_t origin = jinja_origin_of(run, self);
+    uint8_t flags = self->flags;
+    bool in_word = false;
+
+    if (!jinja_spend(run, text.len * 4))
+        return false;
+    while (at < end) {
+        const char *from = at;
+        uint32_t code = utf8_next(&at, end);
+        char bytes[JINJA_CASE_BYTES_MAX];
+        unsigned props = jinja_char_props(code);
+        enum jinja_case to = case_of(casing, props, from == text.ptr, in_word);
+        size_t len = code == CODE_SIGMA && to == JINJA_CASE_LOWER && is_final_sigma(text, from, at)
+                         ? utf8_encode(CODE_FINAL_SIGMA, bytes)
+                         : jinja_char_to_case(code, to, bytes);
+        if (!jinja_build(run, &builder, (struct str){bytes, len}, origin))
+            return false;
+        in_word = (props & JINJA_CHAR_CASED) != 0;
+    }
+    if (!jinja_build_finish(run, &builder, out))
+        return false;
+    out->flags = flags;
+    return true;
+}
+
+/* ---- strip ---------------------------------------------------------------------------------------------------- */
+
+static bool strips(uint32_t code, const struct jinja_value *chars)
+{
+    if (!is_given(chars))
+        return jinja_char_is_space(code);
+    const char *at = chars->text, *end = chars->text + chars->len;
+    while (at < end)
+        if (utf8_next(&at, end) == code)
+            return true;
+    return false;
+}
+
+bool jinja_str_strip(struct jinja_run *run, const struct jinja_value *self,
+                     const struct jinja_value *chars, bool left, bool right,
+                     struct jinja_value *out)
+{
+    const char *begin = self->text, *end = self->text + self->len;
+
+    if (is_given(chars) && chars->kind != JINJA_STR)
+        return jinja_fail(run, "strip arg must be None or str");
+    if (!jinja_spend(run, is_given(chars) ? chars->len : 0))
+        return false;
+    while (left && begin < end) {
+        const char *next = begin;
+        if (!strips(utf8_next(&next, end), chars))
+            break;
+        begin = next;
+    }
+    while (right && end > begin) {
+        const char *before = end;
+        if (!strips(utf8_prev(begin, &before), chars))
+            break;
+        end = before;
+    }
+    size_t cut = self->len - (size_t)(end - begin);
+    return jinja_spend(run, cut * (is_given(chars) ? chars->len + 1 : 1)) &&
+           jinja_cut(run, self, (size_t)(begin - self->text), (size_t)(end - self->text), out);
+}
+
+/* ---- replace, split, join ------------------------------------------------------------------------------------- */
+
+static bool build_cut(struct jinja_run *run, struct jinja_builder *builder,
+                      const struct jinja_value *string, size_t begin, size_t end)
+{
+    struct jinja_value piece;
+
+    return jinja_cut(run, string, begin, end, &piece) && jinja_build_value(run, builder, &piece);
+}
+
+/* An empty text is found before each character and at the end. */
+static bool replace_empty(struct jinja_run *run, const struct jinja_value *self,
+                          const struct jinja_value *to, int64_t count,
+                          struct jinja_builder *builder)
+{
+    const char *at = self->text, *end = self->text + self->len;
+
+    for (;;) {
+        if (count != 0 && !jinja_build_value(run, builder, to))
+            return false;
+        count -= count != 0;
+        if (at == end)
+            return true;
+        const char *from = at;
+        utf8_next(&at, end);
+        if (!jinja_spend(run, 0) ||
+            !build_cut(run, builder, self, (size_t)(from - self->text), (size_t)(at - self->text)))
+            return false;
+    }
+}
+
+bool jinja_str_replace(struct jinja_run *run, const struct jinja_value *self,
+                       const struct jinja_value parts[2], int64_t count, struct jinja_value *out)
+{
+    const struct jinja_value *from = &parts[0], *to = &parts[1];
+    struct jinja_builder builder = {0};
+    uint8_t flags = self->flags;
+    size_t at = 0;
+
+    if (from->kind != JINJA_STR || to->kind != JINJA_STR)
+        return jinja_fail(run, "replace() argument must be str");
+    if (!jinja_spend(run, self->len))
+        return false;
+    if (from->len == 0) {
+        if (!replace_empty(run, self, to, count, &builder))
+            return false;
+    } else {
+        for (; count != 0; count--) {
+            struct str rest = {self->text + at, self->len - at};
+            size_t found = str_find(rest, jinja_text(*from));
+            if (found == SIZE_MAX)
+                break;
+            if (!jinja_spend(run, 0) || !build_cut(run, &builder, self, at, at + found) ||
+                !jinja_build_value(run, &builder, to))
+                return false;
+            at += found + from->len;
+        }
+        if (at == 0) {
+            *out = *self;
+            return true;
+        }
+        if (!build_cut(run, &builder, self, at, self->len))
+            return false;
+    }
+    if (!jinja_build_finish(run, &builder, out))
+        return false;
+    out->flags = flags;
+    return true;
+}
+
+static bool add_cut(struct jinja_run *run, struct jinja_value list, const struct jinja_value *self,
+                    size_t begin, size_t end)
+{
+    struct jinja_value piece;
+
+    return jinja_spend(run, 0) && jinja_cut(run, self, begin, end, &piece) &&
+           jinja_add(run, list, piece);
+}
+
+static bool split_on(struct jinja_run *run, const struct jinja_value *self, struct str separator,
+                     int64_t limit, struct jinja_value list)
+{
+    size_t at = 0;
+
+    for (; limit != 0; limit--) {
+        struct str rest = {self->text + at, self->len - at};
+        size_t found = str_find(rest, separator);
+        if (found == SIZE_MAX)
+            break;
+        if (!add_cut(run, list, self, at, at + found))
+            return false;
+        at += found + separator.len;
+    }
+    return add_cut(run, list, self, at, self->len);
+}
+
+static bool reverse_list(struct jinja_list *list)
+{
+    for (size_t i = 0; i < list->count / 2; i++) {
+        struct jinja_value swap = list->items[i];
+        list->items[i] = list->items[list->count - 1 - i];
+        list->items[list->count - 1 - i] = swap;
+    }
+    return true;
+}
+
+static bool rsplit_on(struct jinja_run *run, const struct jinja_value *self, struct str separator,
+                      int64_t limit, struct jinja_value list)
+{
+    size_t end = self->len;
+
+    for (; limit != 0; limit--) {
+        size_t at = end;
+        /* memmem has no brother that looks backwards; what is looked at here is paid for in steps. */
+        while (at >= separator.len &&
+               memcmp(self->text + at - separator.len, separator.ptr, separator.len) != 0)
+            at--;
+        if (!jinja_spend(run, (end - at) * 4))
+            return false;
+        if (at < separator.len)
+            break;
+        if (!add_cut(run, list, self, at, end))
+            return false;
+        end = at - separator.len;
+    }
+    return add_cut(run, list, self, 0, end) && reverse_list(list.list);
+}
+
+/* The next run of characters that are (not) white space. */
+static const char *skip_class(const char *at, const char *end, bool space)
+{
+    while (at < end) {
+        const char *next = at;
+        if (jinja_char_is_space(utf8_next(&next, end)) != space)
+            break;
+        at = next;
+    }
+    return at;
+}
+
+static const char *skip_class_back(const char *begin, const char *at, bool space)
+{
+    while (at > begin) {
+        const char *before = at;
+        if (jinja_char_is_space(utf8_prev(begin, &before)) != space)
+            break;
+        at = before;
+    }
+    return at;
+}
+
+static bool split_space(struct jinja_run *run, const struct jinja_value *self, int64_t limit,
+                        struct jinja_value list)
+{
+    const char *text = self->text, *end = text + self->len, *at = skip_class(text, end, true);
+
+    for (; at < end; limit--) {
+        const char *stop = limit == 0 ? end : skip_class(at, end, false);
+        if (!add_cut(run, list, self, (size_t)(at - text), (size_t)(stop - text)))
+            return false;
+        at = skip_class(stop, end, true);
+    }
+    return true;
+}
+
+static bool rsplit_space(struct jinja_run *run, const struct jinja_value *self, int64_t limit,
+                         struct jinja_value list)
+{
+    const char *text = self->text, *at = skip_class_back(text, text + self->len, true);
+
+    for (; at > text; limit--) {
+        const char *start = limit == 0 ? text : skip_class_back(text, at, false);
+        if (!add_cut(run, list, self, (size_t)(start - text), (size_t)(at - text)))
+            return false;
+        at = skip_class_back(text, start, true);
+    }
+    return reverse_list(list.list);
+}
+
+bool jinja_str_split(struct jinja_run *run, const struct jinja_value *self,
+                     const struct jinja_value *separator, int64_t limit, bool from_right,
+                     struct jinja_value *out)
+{
+    struct jinja_value string = *self;
+
+    if (!jinja_spend(run, string.len) || !jinja_new_list(run, out))
+        return false;
+    if (!is_given(separator))
+        return (from_right ? rsplit_space : split_space)(run, &string, limit, *out);
+    if (separator->kind != JINJA_STR)
+        return jinja_fail(run, "must be str or None, not %s",
+                          jinja_kind_name((enum jinja_kind)separator->kind));
+    if (separator->len == 0)
+        return jinja_fail(run, "empty separator");
+    return (from_right ? rsplit_on : split_on)(run, &string, jinja_text(*separator), limit, *out);
+}
+
+bool jinja_str_lines(struct jinja_run *run, const struct jinja_value *self, bool keep_ends,
+                     struct jinja_value *out)
+{
+    struct jinja_value string = *self;
+    const char *text = string.text, *end = text + string.len, *at = text, *line = text;
+
+    if (!jinja_spend(run, string.len) || !jinja_new_list(run, out))
+        return false;
+    while (at < end) {
+        const char *from = at;
+        uint32_t code = utf8_next(&at, end);
+        if (!jinja_char_is_newline(code))
+            continue;
+        if (code == '\r' && at < end && *at == '\n')
+            at++;
+        if (!add_cut(run, *out, &string, (size_t)(line - text),
+                     (size_t)((keep_ends ? at : from) - text)))
+            return false;
+        line = at;
+    }
+    return line == end || add_cut(run, *out, &string, (size_t)(line - text), string.len);
+}
+
+bool jinja_str_join(struct jinja_run *run, const struct jinja_value *separator,
+                    const struct jinja_value *items, bool convert, struct jinja_value *out)
+{
+    struct jinja_builder builder = {0};
+    struct jinja_cursor cursor;
+    struct jinja_value item;
+    bool escape = !convert && (separator->flags & JINJA_FLAG_MARKUP);
+
+    if (!jinja_cursor_init(run, &cursor, *items))
+        return false;
+    for (bool first = true;; first = false) {
+        if (!jinja_spend(run, 0) || !jinja_cursor_next(run, &cursor, &item))
+            return false;
+        if (item.kind == JINJA_MISSING)
+            break;
+        if (!first && !jinja_build_value(run, &builder, separator))
+            return false;
+        if (escape && !jinja_escape(run, &item, &item))
+            return false;
+        if (!convert && item.kind != JINJA_STR)
+            return jinja_fail(run, "sequence item: expected str instance, %s found",
+                              jinja_kind_name((enum jinja_kind)item.kind));
+        if (!jinja_build_str(run, &builder, &item))
+            return false;
+    }
+    if (!jinja_build_finish(run, &builder, out))
+        return false;
+    out->flags = escape ? JINJA_FLAG_MARKUP : 0;
+    return true;
+}
+
+bool jinja_str_pad(struct jinja_run *run, const struct jinja_value *self, int64_t width,
+                   struct str fill, enum jinja_align align, struct jinja_value *out)
+{
+    struct jinja_builder builder = {0};
+    int64_t length = jinja_length(self), missing = width - length;
+    uint8_t flags = self->flags;
+
+    if (missing <= 0) {
+        *out = *self;
+        return true;
+    }
+    /* Where it does not come out even, Python's center puts the odd one left when the width is odd. */
+    int64_t left = align == ALIGN_LEFT    ? 0
+                   : align == ALIGN_RIGHT ? missing
+                                          : missing / 2 + (missing & width & 1);
+    for (int64_t i = 0; i < left; i++)
+        if (!jinja_spend(run, 0) || !jinja_build(run, &builder, fill, JINJA_ORIGIN_NONE))
+            return false;
+    if (!jinja_build_value(run, &builder, self))
+        return false;
+    for (int64_t i = left; i < missing; i++)
+        if (!jinja_spend(run, 0) || !jinja_build(run, &builder, fill, JINJA_ORIGIN_NONE))
+            return false;
+    if (!jinja_build_finish(run, &builder, out))
+        return false;
+    out->flags = flags;
+    return true;
+}

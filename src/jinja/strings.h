@@ -1,0 +1,40 @@
+/*
+ * strings.h: what string methods and string filters have in common. Internal to the engine.
+ *
+ * `self` is always a string. Parts that are cut out keep their origin; text that is computed from a string has the string's.
+ */
+#ifndef HEARTH_JINJA_STRINGS_H
+#define HEARTH_JINJA_STRINGS_H
+
+#include "jinja/object.h"
+
+enum jinja_casing { CASING_UPPER, CASING_LOWER, CASING_TITLE, CASING_CAPITALIZE, CASING_SWAP };
+bool jinja_str_case(struct jinja_run *run, const struct jinja_value *self, enum jinja_casing casing,
+                    struct jinja_value *out);
+
+/* chars: a string of characters to strip, or none or missing for white space. */
+bool jinja_str_strip(struct jinja_run *run, const struct jinja_value *self,
+                     const struct jinja_value *chars, bool left, bool right,
+                     struct jinja_value *out);
+
+/* count < 0: all. */
+bool jinja_str_replace(struct jinja_run *run, const struct jinja_value *self,
+                       const struct jinja_value parts[2], int64_t count, struct jinja_value *out);
+
+/* A list. separator: a string, or none or missing for runs of white space; limit < 0: no limit. */
+bool jinja_str_split(struct jinja_run *run, const struct jinja_value *self,
+                     const struct jinja_value *separator, int64_t limit, bool from_right,
+                     struct jinja_value *out);
+bool jinja_str_lines(struct jinja_run *run, const struct jinja_value *self, bool keep_ends,
+                     struct jinja_value *out);
+
+/* Each item must be a string, as in Python's join; `convert` makes it one, as Jinja's filter does. */
+bool jinja_str_join(struct jinja_run *run, const struct jinja_value *separator,
+                    const struct jinja_value *items, bool convert, struct jinja_value *out);
+
+/* Pads to `width` characters: left and right are how the missing ones are shared out. */
+enum jinja_align { ALIGN_LEFT, ALIGN_RIGHT, ALIGN_CENTER };
+bool jinja_str_pad(struct jinja_run *run, const struct jinja_value *self, int64_t width,
+                   struct str fill, enum jinja_align align, struct jinja_value *out);
+
+#endif

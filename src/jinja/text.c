@@ -1,0 +1,461 @@
+/*
+ * text.c: building text, with the origin of each piece, and str() and repr() of every kind of value.
+ *
+ * A builder keeps bytes and a list of (end, origin); neighbours of one origin are one piece. A finished text with a single
+ * origin carries it in the value; one with several is entered in run->mixes and carries the number of that entry.
+ */
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "jinja/object.h"
+#include "jinja/unicode.h"
+
+enum { BUILDER_CAP_FIRST = 64 };
+
+/* ---- building ------------------------------------------------------------------------------------------------- */
+
+static bool grow_text(struct jinja_run *run, struct jinja_builder *builder, size_t len)
+{
+    if (len >
+        run->options.limits.output_bytes - MIN(builder->len, run->options.limits.output_bytes))
+        return jinja_fail_code(run, ERR_LIMIT, "a string is too large");
+    if (builder->cap - builder->len >= len)
+        return true;
+    size_t cap = MAX(builder->cap * 2, BUILDER_CAP_FIRST);
+    cap = MAX(cap, builder->len + len);
+    char *text = arena_grow(run->arena, builder->text, builder->cap, cap);
+    if (text == NULL)
+        return jinja_fail_memory(run);
+    builder->text = text;
+    builder->cap = cap;
+    return true;
+}
+
+static bool note_origin(struct jinja_run *run, struct jinja_builder *builder, uint32_t origin)
+{
+    struct jinja_piece *last =
+        builder->piece_count ? &builder->pieces[builder->piece_count - 1] : NULL;
+
+    if (last != NULL && last->origin == origin) {
+        last->end = builder->len;
+        return true;
+    }
+    if (builder->piece_count == builder->piece_cap) {
+        size_t cap = builder->piece_cap ? builder->piece_cap * 2 : 4;
+        struct jinja_piece *pieces =
+            arena_grow(run->arena, builder->pieces, builder->piece_cap * sizeof(*pieces),
+                       cap * sizeof(*pieces));
+        if (pieces == NULL)
+            return jinja_fail_memory(run);
+        builder->pieces = pieces;
+        builder->piece_cap = cap;
+    }
+    builder->pieces[builder->piece_count++] = (struct jinja_piece){builder->len, origin};
+    return true;
+}
+
+bool jinja_build(struct jinja_run *run, struct jinja_builder *builder, struct str text,
+                 uint32_t origin)
+{
+    assert(!(origin & JINJA_ORIGIN_MIXED));
+    if (text.len == 0)
+        return true;
+    if (text.len >= BUILDER_CAP_FIRST && !jinja_spend(run, text.len))
+        return false;
+    if (!grow_text(run, builder, text.len))
+        return false;
+    memcpy(builder->text + builder->len, text.ptr, text.len);
+    builder->len += text.len;
+    return note_origin(run, builder, origin);
+}
+
+bool jinja_build_char(struct jinja_run *run, struct jinja_builder *builder, char c)
+{
+    return jinja_build(run, builder, (struct str){&c, 1}, JINJA_ORIGIN_NONE);
+}
+
+bool jinja_build_repeat(struct jinja_run *run, struct jinja_builder *builder, char c, size_t count)
+{
+    if (count == 0)
+        return true;
+    if (!jinja_spend(run, count) || !grow_text(run, builder, count))
+        return false;
+    memset(builder->text + builder->len, c, count);
+    builder->len += count;
+    return note_origin(run, builder, JINJA_ORIGIN_NONE);
+}
+
+bool jinja_build_format(struct jinja_run *run, struct jinja_builder *builder, const char *fmt, ...)
+{
+    char text[128];
+    va_list args;
+
+    va_start(args, fmt);
+    int len = vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    assert(len >= 0);
+    return jinja_build(run, builder, (struct str){text, MIN((size_t)len, sizeof(text) - 1)},
+                       JINJA_ORIGIN_NONE);
+}
+
+static struct jinja_mix mix_of(const struct jinja_run *run, const struct jinja_value *string)
+{
+    size_t number = string->origin & ~JINJA_ORIGIN_MIXED;
+
+    assert((string->origin & JINJA_ORIGIN_MIXED) && number < run->mix_count);
+    return run->mixes[number];
+}
+
+bool jinja_build_value(struct jinja_run *run, struct jinja_builder *builder,
+                       const struct jinja_value *string)
+{
+    size_t begin = 0;
+
+    if (!(string->origin & JINJA_ORIGIN_MIXED))
+        return jinja_build(run, builder, jinja_text(*string), string->origin);
+    struct jinja_mix mix = mix_of(run, string);
+    for (size_t i = 0; i < mix.count; i++) {
+        struct str piece = {string->text + begin, mix.pieces[i].end - begin};
+        if (!jinja_build(run, builder, piece, mix.pieces[i].origin))
+            return false;
+        begin = mix.pieces[i].end;
+    }
+    return true;
+}
+
+/* Enters a list of pieces and gives the origin that stands for it. */
+static bool add_mix(struct jinja_run *run, struct jinja_mix mix, uint32_t *origin)
+{
+    if (run->mix_count == run->mix_cap) {
+        size_t cap = run->mix_cap ? run->mix_cap * 2 : 64;
+        struct jinja_mix *mixes =
+            arena_grow(run->arena, run->mixes, run->mix_cap * sizeof(mix), cap * sizeof(mix));
+        if (mixes == NULL || cap > JINJA_ORIGIN_MIXED)
+            return jinja_fail_memory(run);
+        run->mixes = mixes;
+        run->mix_cap = cap;
+    }
+    *origin = JINJA_ORIGIN_MIXED | (uint32_t)run->mix_count;
+    run->mixes[run->mix_count++] = mix;
+    return true;
+}
+
+bool jinja_build_finish(struct jinja_run *run, struct jinja_builder *builder,
+                        struct jinja_value *out)
+{
+    uint32_t origin = builder->piece_count == 1 ? builder->pieces[0].origin : JINJA_ORIGIN_NONE;
+
+    if (builder->piece_count > 1 &&
+        !add_mix(run, (struct jinja_mix){builder->pieces, builder->piece_count}, &origin))
+        return false;
+    *out = jinja_str_from((struct str){builder->text, builder->len}, origin);
+    return true;
+}
+
+bool jinja_cut(struct jinja_run *run, const struct jinja_value *string, size_t begin, size_t end,
+               struct jinja_value *out)
+{
+    struct jinja_value whole = *string;
+
+    assert(begin <= end && end <= whole.len);
+    *out = jinja_str_from((struct str){whole.text + begin, end - begin}, whole.origin);
+    out->flags = whole.flags;
+    if (!(whole.origin & JINJA_ORIGIN_MIXED))
+        return true;
+    struct jinja_mix mix = mix_of(run, &whole);
+    size_t first = 0, last;
+    while (first + 1 < mix.count && mix.pieces[first].end <= begin)
+        first++;
+    for (last = first; last + 1 < mix.count && mix.pieces[last].end < end;)
+        last++;
+    out->origin = mix.pieces[first].origin;
+    if (first == last)
+        return jinja_spend(run, mix.count);
+    struct jinja_piece *pieces = jinja_alloc(run, (last - first + 1) * sizeof(*pieces));
+    if (pieces == NULL || !jinja_spend(run, mix.count * sizeof(*pieces)))
+        return false;
+    for (size_t i = first; i <= last; i++)
+        pieces[i - first] =
+            (struct jinja_piece){MIN(mix.pieces[i].end, end) - begin, mix.pieces[i].origin};
+    return add_mix(run, (struct jinja_mix){pieces, last - first + 1}, &out->origin);
+}
+
+uint32_t jinja_origin_of(const struct jinja_run *run, const struct jinja_value *string)
+{
+    if (string->kind != JINJA_STR)
+        return JINJA_ORIGIN_NONE;
+    if (!(string->origin & JINJA_ORIGIN_MIXED))
+        return string->origin;
+    struct jinja_mix mix = mix_of(run, string);
+    for (size_t i = 0; i < mix.count; i++)
+        if (mix.pieces[i].origin != JINJA_ORIGIN_NONE)
+            return mix.pieces[i].origin;
+    return JINJA_ORIGIN_NONE;
+}
+
+bool jinja_concat(struct jinja_run *run, const struct jinja_value *strings, size_t count,
+                  struct jinja_value *out)
+{
+    struct jinja_builder builder = {0};
+    size_t len = 0;
+
+    for (size_t i = 0; i < count; i++)
+        len += strings[i].len;
+    if (!grow_text(run, &builder, len))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (!jinja_build_value(run, &builder, &strings[i]))
+            return false;
+    return jinja_build_finish(run, &builder, out);
+}
+
+/* ---- repr ----------------------------------------------------------------------------------------------------- */
+
+static bool build_code(struct jinja_run *run, struct jinja_builder *builder, uint32_t code)
+{
+    const char *fmt = code < 0x100 ? "\\x%02x" : code < 0x10000 ? "\\u%04x" : "\\U%08x";
+    char text[16];
+    int len = snprintf(text, sizeof(text), fmt, code);
+
+    return jinja_build(run, builder, (struct str){text, (size_t)len}, JINJA_ORIGIN_NONE);
+}
+
+static bool repr_string(struct jinja_run *run, struct jinja_builder *builder,
+                        const struct jinja_value *value)
+{
+    struct str text = jinja_text(*value);
+    const char *at = text.ptr, *end = text.ptr + text.len, *clean = at;
+    bool single = text.len > 0 && memchr(text.ptr, '\'', text.len) != NULL;
+    bool both = single && memchr(text.ptr, '"', text.len) != NULL;
+    char quote = single && !both ? '"' : '\'';
+    uint32_t origin = jinja_origin_of(run, value);
+
+    if (!jinja_build_char(run, builder, quote))
+        return false;
+    while (at < end) {
+        const char *from = at;
+        uint32_t code = utf8_next(&at, end);
+        char escape = code == '\n'                                             ? 'n'
+                      : code == '\r'                                           ? 'r'
+                      : code == '\t'                                           ? 't'
+                      : code == '\\' || code == (uint32_t)(unsigned char)quote ? (char)code
+                                                                               : 0;
+        bool printable =
+            code < 0x7F ? code >= ' ' : (jinja_char_props(code) & JINJA_CHAR_PRINTABLE) != 0;
+        if (escape == 0 && printable)
+            continue;
+        if (!jinja_build(run, builder, (struct str){clean, (size_t)(from - clean)}, origin))
+            return false;
+        if (escape != 0 ? !jinja_build_format(run, builder, "\\%c", escape)
+                        : !build_code(run, builder, code))
+            return false;
+        clean = at;
+    }
+    return jinja_build(run, builder, (struct str){clean, (size_t)(end - clean)}, origin) &&
+           jinja_build_char(run, builder, quote);
+}
+
+static bool repr_items(struct jinja_run *run, struct jinja_builder *builder,
+                       const struct jinja_list *list, const char *brackets)
+{
+    if (!jinja_build_char(run, builder, brackets[0]))
+        return false;
+    for (size_t i = 0; i < list->count; i++) {
+        if (i > 0 && !jinja_build(run, builder, STR(", "), JINJA_ORIGIN_NONE))
+            return false;
+        if (!jinja_build_repr(run, builder, &list->items[i]))
+            return false;
+    }
+    if (brackets[0] == '(' && list->count == 1 && !jinja_build_char(run, builder, ','))
+        return false;
+    return jinja_build_char(run, builder, brackets[1]);
+}
+
+static bool repr_dict(struct jinja_run *run, struct jinja_builder *builder,
+                      const struct jinja_dict *dict)
+{
+    if (!jinja_build_char(run, builder, '{'))
+        return false;
+    for (size_t i = 0; i < jinja_dict_count(dict); i++) {
+        if (i > 0 && !jinja_build(run, builder, STR(", "), JINJA_ORIGIN_NONE))
+            return false;
+        if (!jinja_build_repr(run, builder, jinja_dict_key(dict, i)) ||
+            !jinja_build(run, builder, STR(": "), JINJA_ORIGIN_NONE) ||
+            !jinja_build_repr(run, builder, jinja_dict_value(dict, i)))
+            return false;
+    }
+    return jinja_build_char(run, builder, '}');
+}
+
+static bool repr_view(struct jinja_run *run, struct jinja_builder *builder,
+                      const struct jinja_value *view)
+{
+    static const char *const names[] = {"dict_keys(", "dict_values(", "dict_items("};
+    struct jinja_value list;
+
+    return jinja_to_list(run, view, &list) &&
+           jinja_build(run, builder, str_from(names[view->len]), JINJA_ORIGIN_NONE) &&
+           repr_items(run, builder, list.list, "[]") && jinja_build_char(run, builder, ')');
+}
+
+static bool repr_range(struct jinja_run *run, struct jinja_builder *builder,
+                       const struct jinja_range *range)
+{
+    long long start = range->start, stop = range->stop;
+
+    if (range->step == 1)
+        return jinja_build_format(run, builder, "range(%lld, %lld)", start, stop);
+    return jinja_build_format(run, builder, "range(%lld, %lld, %lld)", start, stop,
+                              (long long)range->step);
+}
+
+static bool repr_loop(struct jinja_run *run, struct jinja_builder *builder, struct jinja_loop *loop)
+{
+    struct jinja_value length;
+
+    return jinja_loop_attr(run, loop, STR("length"), &length) &&
+           jinja_build_format(run, builder, "<LoopContext %lld/%lld>", (long long)loop->index0 + 1,
+                              (long long)length.integer);
+}
+
+static bool repr_macro(struct jinja_run *run, struct jinja_builder *builder,
+                       const struct jinja_macro *macro)
+{
+    if (macro->function->name.len == 0)
+        return jinja_build(run, builder, STR("<Macro anonymous>"), JINJA_ORIGIN_NONE);
+    return jinja_build_format(run, builder, "<Macro '" STR_FMT "'>",
+                              STR_ARG(macro->function->name));
+}
+
+static bool repr_number(struct jinja_run *run, struct jinja_builder *builder,
+                        const struct jinja_value *value)
+{
+    char text[JINJA_NUMBER_BYTES];
+
+    if (value->kind == JINJA_INT)
+        return jinja_build_format(run, builder, "%lld", (long long)value->integer);
+    size_t len = jinja_float_repr(value->number, text);
+    return jinja_build(run, builder, (struct str){text, len}, JINJA_ORIGIN_NONE);
+}
+
+static bool repr_value(struct jinja_run *run, struct jinja_builder *builder,
+                       const struct jinja_value *value)
+{
+    switch ((enum jinja_kind)value->kind) {
+    case JINJA_UNDEFINED:
+        return jinja_build(run, builder, STR("Undefined"), JINJA_ORIGIN_NONE);
+    case JINJA_NONE:
+        return jinja_build(run, builder, STR("None"), JINJA_ORIGIN_NONE);
+    case JINJA_BOOL:
+        return jinja_build(run, builder, value->integer ? STR("True") : STR("False"),
+                           JINJA_ORIGIN_NONE);
+    case JINJA_INT:
+    case JINJA_FLOAT:
+        return repr_number(run, builder, value);
+    case JINJA_BIGINT:
+        return jinja_build(run, builder, jinja_text(*value), JINJA_ORIGIN_NONE);
+    case JINJA_STR:
+        if (!(value->flags & JINJA_FLAG_MARKUP))
+            return repr_string(run, builder, value);
+        return jinja_build(run, builder, STR("Markup("), JINJA_ORIGIN_NONE) &&
+               repr_string(run, builder, value) && jinja_build_char(run, builder, ')');
+    case JINJA_LIST:
+        return repr_items(run, builder, value->list, "[]");
+    case JINJA_TUPLE:
+        return repr_items(run, builder, value->list, "()");
+    case JINJA_DICT:
+        return repr_dict(run, builder, value->dict);
+    case JINJA_VIEW:
+        return repr_view(run, builder, value);
+    case JINJA_RANGE:
+        return repr_range(run, builder, value->range);
+    case JINJA_NAMESPACE:
+        return jinja_build(run, builder, STR("<Namespace "), JINJA_ORIGIN_NONE) &&
+               repr_dict(run, builder, value->dict) && jinja_build_char(run, builder, '>');
+    case JINJA_LOOP:
+        return repr_loop(run, builder, value->object);
+    case JINJA_MACRO:
+        return repr_macro(run, builder, value->object);
+    default: /* Python prints addresses here, which no template can mean */
+        return jinja_build_format(run, builder, "<%s object>",
+                                  jinja_kind_name((enum jinja_kind)value->kind));
+    }
+}
+
+bool jinja_build_repr(struct jinja_run *run, struct jinja_builder *builder,
+                      const struct jinja_value *value)
+{
+    if (!jinja_enter(run))
+        return false;
+    bool ok = repr_value(run, builder, value);
+    jinja_leave(run);
+    return ok;
+}
+
+/* ---- str ------------------------------------------------------------------------------------------------------ */
+
+bool jinja_build_str(struct jinja_run *run, struct jinja_builder *builder,
+                     const struct jinja_value *value)
+{
+    if (value->kind == JINJA_STR)
+        return jinja_build_value(run, builder, value);
+    if (value->kind == JINJA_UNDEFINED)
+        return true;
+    return jinja_build_repr(run, builder, value);
+}
+
+bool jinja_soft_str(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out)
+{
+    struct jinja_builder builder = {0};
+
+    if (value->kind == JINJA_STR) {
+        *out = *value;
+        return true;
+    }
+    return jinja_build_str(run, &builder, value) && jinja_build_finish(run, &builder, out);
+}
+
+bool jinja_to_str(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out)
+{
+    if (!jinja_soft_str(run, value, out))
+        return false;
+    out->flags &= (uint8_t)~JINJA_FLAG_MARKUP;
+    return true;
+}
+
+bool jinja_escape(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out)
+{
+    struct jinja_builder builder = {0};
+    struct jinja_value text;
+    size_t clean = 0;
+
+    if (!jinja_soft_str(run, value, &text))
+        return false;
+    for (size_t i = 0; i < text.len && !(text.flags & JINJA_FLAG_MARKUP); i++) {
+        char c = text.text[i];
+        const char *entity = c == '&'    ? "&amp;"
+                             : c == '<'  ? "&lt;"
+                             : c == '>'  ? "&gt;"
+                             : c == '"'  ? "&#34;"
+                             : c == '\'' ? "&#39;"
+                                         : NULL;
+        struct jinja_value piece;
+        if (entity == NULL)
+            continue;
+        if (!jinja_cut(run, &text, clean, i, &piece) || !jinja_build_value(run, &builder, &piece) ||
+            !jinja_build(run, &builder, str_from(entity), jinja_origin_of(run, &text)))
+            return false;
+        clean = i + 1;
+    }
+    if (clean > 0) {
+        struct jinja_value piece;
+        if (!jinja_cut(run, &text, clean, text.len, &piece) ||
+            !jinja_build_value(run, &builder, &piece) || !jinja_build_finish(run, &builder, &text))
+            return false;
+    }
+    *out = text;
+    out->flags |= JINJA_FLAG_MARKUP;
+    return true;
+}

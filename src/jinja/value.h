@@ -1,0 +1,151 @@
+/*
+ * value.h: the values that templates work on: Python's, as far as a template can tell.
+ *
+ *      kind | flags | origin | len | text, number or object        24 bytes, passed by value
+ *
+ * Values never change once they are made, so that trees of them can be shared by threads and renders; only namespaces,
+ * cyclers, joiners and loops do, and those live inside one render. Memory belongs to the arena that the functions are
+ * given; texts are borrowed from whoever supplied them. Nothing is freed one by one.
+ *
+ * Where text came from. Each string has an `origin`: 0 for text of the template itself, else a number that the caller gave
+ * to an input string. Cutting keeps it. A text made of several keeps a list of its pieces inside the render; its origin then
+ * has JINJA_ORIGIN_MIXED set and is a number of that list.
+ */
+#ifndef HEARTH_JINJA_VALUE_H
+#define HEARTH_JINJA_VALUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+
+struct arena;
+struct jinja_value;
+struct yyjson_val;
+
+enum jinja_kind {
+    JINJA_MISSING, /* no value at all: an argument not given, a variable not yet set */
+    JINJA_UNDEFINED,
+    JINJA_NONE,
+    JINJA_BOOL,
+    JINJA_INT,
+    JINJA_BIGINT, /* an integer beyond 64 bits from the input, as its digits: can be printed and compared, not computed with */
+    JINJA_FLOAT,
+    JINJA_STR,
+    JINJA_LIST,
+    JINJA_TUPLE,
+    JINJA_DICT,
+    JINJA_RANGE,
+    JINJA_VIEW, /* dict.keys(), .values(), .items() */
+    JINJA_ITER, /* what Python's generators are: usable once */
+    JINJA_NAMESPACE,
+    JINJA_LOOP,
+    JINJA_CYCLER,
+    JINJA_JOINER,
+    JINJA_MACRO,
+    JINJA_METHOD,   /* of a builtin type, bound to its object */
+    JINJA_FUNCTION, /* range, namespace, raise_exception... */
+    JINJA_KIND_COUNT
+};
+
+enum { JINJA_ORIGIN_NONE = 0 };
+#define JINJA_ORIGIN_MIXED UINT32_C(0x80000000)
+
+enum {
+    JINJA_FLAG_MARKUP = 1 << 0, /* strings: markupsafe.Markup */
+    JINJA_FLAG_GROUP = 1 << 0,  /* tuples: of groupby, with the attributes grouper and list */
+    JINJA_FLAG_UNDEF_INDEX =
+        1 << 0, /* undefined: `len` is a number that an element was asked for with */
+    JINJA_FLAG_UNDEF_ATTR = 1 << 1, /* undefined: of an object of kind `origin` */
+    JINJA_FLAG_UNDEF_HINT = 1 << 2, /* undefined: the text is a whole sentence */
+};
+
+struct jinja_list {
+    struct jinja_value *items;
+    size_t count;
+    size_t cap;
+};
+
+struct jinja_range {
+    int64_t start;
+    int64_t stop; /* as it was asked for; only repr() shows it */
+    int64_t step; /* never 0 */
+    int64_t count;
+};
+
+struct jinja_value {
+    uint8_t kind; /* enum jinja_kind */
+    uint8_t flags;
+    uint32_t origin; /* strings */
+    size_t len;      /* strings: bytes; views: which */
+    union {
+        bool boolean;
+        int64_t integer;
+        double number;
+        const char *text; /* strings, bigints, names of what is undefined; not NUL-terminated */
+        struct jinja_list *list;
+        struct jinja_dict *dict;
+        struct jinja_range *range;
+        void *object;
+    };
+};
+
+/* Makers. */
+struct jinja_value jinja_none(void);
+struct jinja_value jinja_bool(bool value);
+struct jinja_value jinja_int(int64_t value);
+struct jinja_value jinja_float(double value);
+struct jinja_value jinja_str(struct str text);
+struct jinja_value jinja_str_from(struct str text,
+                                  uint32_t origin); /* origin < JINJA_ORIGIN_MIXED */
+
+/* An empty list and dict, to be filled before anybody else sees them; .kind is JINJA_MISSING without memory. Adding answers
+ * false without memory. Keys are unique: setting one again replaces its value and keeps its place, as in Python. */
+struct jinja_value jinja_list_new(struct arena *arena);
+struct jinja_value jinja_dict_new(struct arena *arena);
+bool jinja_list_add(struct arena *arena, struct jinja_value list,
+                    struct jinja_value item) NODISCARD;
+bool jinja_dict_set(struct arena *arena, struct jinja_value dict, struct jinja_value key,
+                    struct jinja_value value) NODISCARD;
+
+/* A tree from parsed JSON; strings stay in the JSON's memory, which must outlive the tree. When next_origin is not NULL each
+ * string, keys included, takes the next number in the order of the document; else they have none. Parse with
+ * YYJSON_READ_BIGNUM_AS_RAW to keep large integers exact. ERR_LIMIT when nested too deep or the arena is full. */
+enum err jinja_value_from_json(struct arena *arena, struct yyjson_val *json, uint32_t *next_origin,
+                               struct jinja_value *out) NODISCARD;
+
+/* For reading what came out. jinja_dict_get answers NULL when the key is not there. */
+struct str jinja_text(struct jinja_value value); /* of strings and bigints */
+const struct jinja_value *jinja_dict_get(const struct jinja_dict *dict, struct jinja_value key);
+const struct jinja_value *jinja_dict_get_str(const struct jinja_dict *dict, struct str key);
+size_t jinja_dict_count(const struct jinja_dict *dict);
+const struct jinja_value *jinja_dict_key(const struct jinja_dict *dict, size_t i);
+const struct jinja_value *jinja_dict_value(const struct jinja_dict *dict, size_t i);
+
+/* Python's ==, and whether a value can be a key. Trees nested deeper than a limit compare unequal. */
+bool jinja_value_equal(const struct jinja_value *a, const struct jinja_value *b);
+bool jinja_value_hashable(const struct jinja_value *value);
+bool jinja_value_true(const struct jinja_value *value); /* Python's bool() */
+
+/* "str", "dict"...: the name of the type for messages. */
+const char *jinja_kind_name(enum jinja_kind kind);
+
+static inline bool jinja_is_int(const struct jinja_value *v) /* bool is an int, as in Python */
+{
+    return v->kind == JINJA_INT || v->kind == JINJA_BOOL;
+}
+
+static inline bool jinja_is_number(const struct jinja_value *v)
+{
+    return jinja_is_int(v) || v->kind == JINJA_FLOAT;
+}
+
+static inline bool jinja_is_seq(const struct jinja_value *v)
+{
+    return v->kind == JINJA_LIST || v->kind == JINJA_TUPLE;
+}
+
+#endif

@@ -1,0 +1,208 @@
+/*
+ * bench_process.c: fork and exec, with a parent's death as a reason to die, and what /proc tells of a process.
+ */
+#include "lab/bench_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+enum { PROC_BYTES_MAX = 16 << 20, WALK_FILES = 16, PAUSE_MS = 5 };
+
+struct process {
+    pid_t pid;
+    bool ended;
+    int status;
+};
+
+/* In the child: only what may be called between fork and exec. */
+static void become(const struct process_options *options, int out, int err, pid_t parent)
+{
+    sigset_t none;
+
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent || dup2(out, STDOUT_FILENO) < 0 ||
+        (err != FILE_NO && dup2(err, STDERR_FILENO) < 0))
+        _exit(126);
+    execv(options->argv[0], (char *const *)(uintptr_t)options->argv);
+    _exit(127);
+}
+
+static enum err open_output(const struct process_options *options, const char *path, int flags,
+                            int *fd, struct errinfo *info)
+{
+    return file_open_at(options->fs, AT_FDCWD, path, O_WRONLY | O_CREAT | flags, 0600, fd, info);
+}
+
+enum err process_start(struct process **out_process, const struct process_options *options,
+                       struct errinfo *info)
+{
+    int out = FILE_NO, err_fd = FILE_NO;
+    pid_t parent = getpid();
+
+    *out_process = NULL;
+    enum err err = open_output(options, options->out, O_TRUNC, &out, info);
+    if (err == ERR_OK && options->err != NULL)
+        err = open_output(options, options->err, O_APPEND, &err_fd, info);
+    if (err == ERR_OK && options->variable != NULL) /* before the fork: the child may not */
+        setenv(options->variable, options->value, 1);
+    pid_t pid = err == ERR_OK ? fork() : -1;
+    if (pid == 0)
+        become(options, out, err_fd, parent);
+    if (options->variable != NULL)
+        unsetenv(options->variable);
+    if (err == ERR_OK && pid < 0)
+        err = err_set_errno(info, errno, "fork");
+    file_close(options->fs, &out);
+    file_close(options->fs, &err_fd);
+    if (err != ERR_OK)
+        return err;
+    *out_process = mem_alloc(sizeof(**out_process));
+    (*out_process)->pid = pid;
+    return ERR_OK;
+}
+
+static bool reap(struct process *process, int flags)
+{
+    if (!process->ended && waitpid(process->pid, &process->status, flags) == process->pid)
+        process->ended = true;
+    return process->ended;
+}
+
+bool process_runs(struct process *process)
+{
+    return !reap(process, WNOHANG);
+}
+
+void process_kill(struct process **process)
+{
+    if (*process == NULL)
+        return;
+    if (process_runs(*process)) {
+        kill((*process)->pid, SIGKILL);
+        reap(*process, 0);
+    }
+    mem_free(*process);
+    *process = NULL;
+}
+
+enum err process_stop(struct process **process, uint64_t timeout_ms, struct errinfo *info)
+{
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
+
+    if (process_runs(*process))
+        kill((*process)->pid, SIGTERM);
+    while (process_runs(*process) && clock_mono_ns(clock_real()) < deadline_ns)
+        clock_sleep_ns(clock_real(), PAUSE_MS * NS_PER_MS);
+    bool ended = !process_runs(*process);
+    int status = (*process)->status;
+    process_kill(process);
+    if (!ended)
+        return err_set(info, ERR_TIMEOUT, "it did not end when it was asked to");
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return ERR_OK;
+    return WIFSIGNALED(status) ? err_set(info, ERR_ENGINE, "it died of signal %d", WTERMSIG(status))
+                               : err_set(info, ERR_ENGINE, "it ended with status %d", WEXITSTATUS(status));
+}
+
+/* ---- what /proc says ---- */
+
+/* Files of /proc have no size, so file_read_all is not for them. */
+static size_t read_proc(const struct process *process, const char *name, char *out, size_t size)
+{
+    char path[64];
+    int fd = FILE_NO;
+    size_t len = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)process->pid, name);
+    if (file_open_at(file_sys_real(), AT_FDCWD, path, O_RDONLY, 0, &fd, NULL) != ERR_OK)
+        return 0;
+    for (ssize_t got; len + 1 < size && (got = read(fd, out + len, size - 1 - len)) > 0;)
+        len += (size_t)got;
+    out[len] = '\0';
+    file_close(file_sys_real(), &fd);
+    return len;
+}
+
+double process_cpu_s(const struct process *process)
+{
+    char text[4096];
+    struct str rest, word;
+    uint64_t user = 0, system = 0;
+
+    if (process->ended || read_proc(process, "stat", text, sizeof(text)) == 0)
+        return 0;
+    const char *after = strrchr(text, ')'); /* the name before it may have blanks */
+    rest = str_from(after != NULL ? after + 1 : "");
+    for (int field = 0; str_next(&rest, ' ', &word); field++)
+        if ((field == 12 && !str_to_u64(word, &user)) || (field == 13 && !str_to_u64(word, &system)))
+            return 0;
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+bool process_find_file(const struct process *process, const char *text, char *out, size_t size)
+{
+    char *maps = mem_alloc(PROC_BYTES_MAX);
+    bool found = false;
+    struct str rest, line;
+
+    rest = (struct str){maps, read_proc(process, "maps", maps, PROC_BYTES_MAX)};
+    while (!found && str_next(&rest, '\n', &line)) {
+        const char *path = memchr(line.ptr, '/', line.len);
+        struct str name = {path, path != NULL ? line.len - (size_t)(path - line.ptr) : 0};
+        if (path == NULL || str_find(name, str_from(text)) == SIZE_MAX || name.len >= size)
+            continue;
+        snprintf(out, size, STR_FMT, STR_ARG(name));
+        found = true;
+    }
+    mem_free(maps);
+    return found;
+}
+
+bool process_own_path(char *out, size_t size)
+{
+    ssize_t len = readlink("/proc/self/exe", out, size - 1);
+
+    if (len <= 0 || (size_t)len >= size - 1)
+        return false;
+    out[len] = '\0';
+    return true;
+}
+
+/* ---- scratch ---- */
+
+bool process_make_scratch(char *out, size_t size)
+{
+    const char *parent = getenv("TMPDIR");
+
+    snprintf(out, size, "%s/hearth.XXXXXX", parent != NULL && parent[0] != '\0' ? parent : "/tmp");
+    return mkdtemp(out) != NULL;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    remove(path);
+    return 0; /* what cannot be removed stays, the rest goes */
+}
+
+void process_remove_tree(const char *path)
+{
+    nftw(path, remove_entry, WALK_FILES, FTW_DEPTH | FTW_PHYS);
+}

@@ -1,0 +1,355 @@
+/*
+ * bench_server.c: arguments, the wait for the first answer, and the log.
+ *
+ * hearth says in its banner which port it got. llama-server takes a port and fails when it is in use: it gets one that the system had free a
+ * moment ago, and another start when somebody was faster.
+ */
+#include "lab/bench_server.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "lab/bench_process.h"
+
+enum {
+    FILE_BYTES_MAX = 256 << 20,
+    START_MS = 10 * 60 * 1000, /* a large model on a slow disk */
+    STOP_MS = 2 * 60 * 1000,   /* what is not on disk yet is written */
+    PAUSE_MS = 10,
+    ASK_MS = 60 * 1000,
+    SETTLE_MS = 60 * 1000,
+    SHOWN_BYTES = 300,
+    STARTS_MAX = 3,
+};
+
+struct args {
+    const char *items[SERVER_ARGS_MAX + 1];
+    size_t count;
+    char numbers[5][16];
+};
+
+static void add(struct args *args, const char *item)
+{
+    if (args->count < SERVER_ARGS_MAX)
+        args->items[args->count++] = item;
+    args->items[args->count] = NULL;
+}
+
+static void add_pair(struct args *args, const char *name, const char *value)
+{
+    add(args, name);
+    add(args, value);
+}
+
+static void add_number(struct args *args, size_t slot, const char *name, uint32_t value)
+{
+    snprintf(args->numbers[slot], sizeof(args->numbers[slot]), "%u", value);
+    add_pair(args, name, args->numbers[slot]);
+}
+
+static void add_common(struct args *args, const struct server_setup *setup)
+{
+    add_number(args, 0, "-t", setup->threads);
+    add_number(args, 1, "-c", setup->context);
+    add_number(args, 2, "-np", setup->parallel);
+    for (size_t i = 0; setup->more != NULL && setup->more[i] != NULL; i++)
+        add(args, setup->more[i]);
+}
+
+static void file_path(const struct server *server, const char *ending, char out[SERVER_PATH_BYTES])
+{
+    snprintf(out, SERVER_PATH_BYTES, "%s/%s.%s", server->setup.scratch, server->setup.name, ending);
+}
+
+static enum err read_file(const struct server *server, const char *ending, struct buf *out,
+                          struct errinfo *info)
+{
+    char path[SERVER_PATH_BYTES], *data;
+    size_t len;
+
+    file_path(server, ending, path);
+    TRY(file_read_all(server->setup.fs, AT_FDCWD, path, FILE_BYTES_MAX, &data, &len, info));
+    enum err err = buf_append(out, data, len);
+    mem_free(data);
+    return err;
+}
+
+enum err server_read_log(const struct server *server, struct buf *out, struct errinfo *info)
+{
+    return read_file(server, "log", out, info);
+}
+
+/* It ended before it was up: the end of its log says why. */
+static enum err explain(const struct server *server, struct errinfo *info)
+{
+    struct buf log;
+
+    buf_init(&log, FILE_BYTES_MAX);
+    enum err err = server_read_log(server, &log, info);
+    size_t from = log.len > SHOWN_BYTES ? log.len - SHOWN_BYTES : 0;
+    if (err == ERR_OK)
+        err = err_set(info, ERR_ENGINE, "%s ended at its start: ...%s", server->setup.name, buf_str(&log) + from);
+    buf_fini(&log);
+    return err;
+}
+
+static enum err spawn(struct server *server, const struct args *args, struct errinfo *info)
+{
+    char out[SERVER_PATH_BYTES], log[SERVER_PATH_BYTES];
+    bool backend = server->backend[0] != '\0';
+
+    file_path(server, "out", out);
+    file_path(server, "log", log);
+    const struct process_options options = {
+        .fs = server->setup.fs,
+        .argv = args->items,
+        .variable = backend ? "GGML_BACKEND_PATH" : NULL,
+        .value = server->backend,
+        .out = out,
+        .err = log,
+    };
+    return process_start(&server->process, &options, info);
+}
+
+/* ---- hearth ---- */
+
+/* The port in the banner, once all of it is there. */
+static bool read_banner(struct server *server)
+{
+    static const char before[] = "Anthropic http://127.0.0.1:";
+    struct buf text;
+    bool up = false;
+
+    buf_init(&text, FILE_BYTES_MAX);
+    if (read_file(server, "out", &text, NULL) == ERR_OK) {
+        const char *at = strstr(buf_str(&text), before);
+        up = at != NULL && strstr(at, "Ctrl-C") != NULL;
+        if (up)
+            snprintf(server->url.port, sizeof(server->url.port), "%lu",
+                     strtoul(at + sizeof(before) - 1, NULL, 10));
+    }
+    buf_fini(&text);
+    return up;
+}
+
+static bool answers(struct server *server)
+{
+    const struct client_request request = {.url = &server->url, .method = "GET", .path = "/health", .timeout_ms = ASK_MS};
+    struct buf body;
+    int status = 0;
+
+    buf_init(&body, FILE_BYTES_MAX);
+    enum err err = client_fetch(&request, &status, &body, NULL);
+    buf_fini(&body);
+    return err == ERR_OK && status == 200;
+}
+
+static enum err await(struct server *server, bool (*is_up)(struct server *server), struct errinfo *info)
+{
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), START_MS * NS_PER_MS);
+
+    while (!is_up(server)) {
+        if (!process_runs(server->process)) {
+            process_kill(&server->process);
+            return explain(server, info);
+        }
+        if (clock_mono_ns(clock_real()) >= deadline_ns) {
+            process_kill(&server->process);
+            return err_set(info, ERR_TIMEOUT, "%s does not come up", server->setup.name);
+        }
+        clock_sleep_ns(clock_real(), PAUSE_MS * NS_PER_MS);
+    }
+    return ERR_OK;
+}
+
+enum err server_start_hearth(struct server *server, const struct server_setup *setup,
+                             struct errinfo *info)
+{
+    char program[SERVER_PATH_BYTES];
+    struct args args = {.count = 0};
+
+    *server = (struct server){.setup = *setup};
+    TRY(client_parse_url("http://127.0.0.1:1", &server->url, info));
+    if (!process_own_path(program, sizeof(program)))
+        return err_set(info, ERR_NOT_FOUND, "hearth cannot find itself");
+    add(&args, program);
+    add(&args, "serve");
+    add(&args, setup->model);
+    add_pair(&args, "--port", "0");
+    if (setup->chunk > 0)
+        add_number(&args, 3, "-ub", setup->chunk);
+    add_common(&args, setup);
+    TRY(spawn(server, &args, info));
+    return await(server, read_banner, info);
+}
+
+/* ---- llama-server ---- */
+
+static bool is_there(const char *path)
+{
+    return access(path, X_OK) == 0;
+}
+
+/* .../sysroot/usr/lib/ARCH/ggml/backends0: the program is in .../sysroot/usr/bin. */
+static bool find_in_sysroot(struct server *server, const char *backends_dir)
+{
+    char libdir[SERVER_PATH_BYTES / 4], root[SERVER_PATH_BYTES / 4];
+
+    snprintf(libdir, sizeof(libdir), "%s", backends_dir);
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(libdir, '/');
+        if (slash == NULL)
+            return false;
+        *slash = '\0';
+    }
+    char *usr = strstr(libdir, "/usr/lib/");
+    if (usr == NULL)
+        return false;
+    snprintf(root, sizeof(root), "%.*s", (int)(usr - libdir), libdir);
+    if (root[0] == '\0') /* the system's own: /usr/bin, no loader */
+        return false;
+    snprintf(server->llama, sizeof(server->llama), "%s/usr/bin/llama-server", root);
+    snprintf(server->loader, sizeof(server->loader), "%s/usr/lib64/ld-linux-x86-64.so.2", root);
+    snprintf(server->libraries, sizeof(server->libraries), "%s:%s/llama", libdir, libdir);
+    return is_there(server->llama) && is_there(server->loader);
+}
+
+bool server_find_llama(struct server *server, const char *path, const char *backends_dir)
+{
+    *server = (struct server){.setup = {0}};
+    if (path == NULL && backends_dir != NULL && find_in_sysroot(server, backends_dir))
+        return true;
+    *server = (struct server){.setup = {0}};
+    snprintf(server->llama, sizeof(server->llama), "%s", path != NULL ? path : "/usr/bin/llama-server");
+    return is_there(server->llama);
+}
+
+/* One that is free now. */
+static enum err choose_port(struct server *server, struct errinfo *info)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
+        if (fd >= 0)
+            close(fd);
+        return err_set(info, ERR_IO, "there is no free port");
+    }
+    close(fd);
+    TRY(client_parse_url("http://127.0.0.1:1", &server->url, info));
+    snprintf(server->url.port, sizeof(server->url.port), "%u", ntohs(address.sin_port));
+    return ERR_OK;
+}
+
+static enum err start_llama_once(struct server *server, struct errinfo *info)
+{
+    const struct server_setup *setup = &server->setup;
+    struct args args = {.count = 0};
+    uint32_t chunk = setup->chunk > 0 ? setup->chunk : 512;
+
+    TRY(choose_port(server, info));
+    if (server->loader[0] != '\0') {
+        add(&args, server->loader);
+        add_pair(&args, "--library-path", server->libraries);
+    }
+    add(&args, server->llama);
+    add_pair(&args, "-m", setup->model);
+    add_pair(&args, "--port", server->url.port);
+    add_number(&args, 3, "-ub", chunk);
+    add_number(&args, 4, "-b", chunk);
+    add(&args, "--no-webui");
+    add_common(&args, setup);
+    TRY(spawn(server, &args, info));
+    return await(server, answers, info);
+}
+
+static enum err start_llama(struct server *server, struct errinfo *info)
+{
+    enum err err = ERR_IO;
+
+    for (int i = 0; i < STARTS_MAX && err != ERR_OK; i++)
+        err = start_llama_once(server, info);
+    return err;
+}
+
+enum err server_start_llama(struct server *server, const struct server_setup *setup,
+                            const struct server *hearth, struct errinfo *info)
+{
+    server->setup = *setup;
+    if (server->loader[0] != '\0' && !process_find_file(hearth->process, "/libggml-cpu", server->backend,
+                                                        sizeof(server->backend)))
+        return err_set(info, ERR_NOT_FOUND, "hearth has loaded no backend of ggml");
+    return start_llama(server, info);
+}
+
+/* ---- both ---- */
+
+enum err server_stop(struct server *server, struct errinfo *info)
+{
+    if (server->process == NULL)
+        return ERR_OK;
+    enum err err = process_stop(&server->process, STOP_MS, info);
+    /* llama-server ends as the signal says; that is its way. */
+    return server->llama[0] != '\0' ? ERR_OK : err;
+}
+
+void server_kill(struct server *server)
+{
+    process_kill(&server->process);
+}
+
+enum err server_restart(struct server *server, const char *model, struct errinfo *info)
+{
+    struct server_setup setup = server->setup;
+
+    TRY(server_stop(server, info));
+    if (model != NULL)
+        setup.model = model;
+    if (server->llama[0] == '\0')
+        return server_start_hearth(server, &setup, info);
+    server->setup = setup;
+    return start_llama(server, info);
+}
+
+double server_metric(const struct server *server, const char *name)
+{
+    const struct client_request request = {.url = &server->url, .method = "GET", .path = "/metrics",
+                                           .key = server->setup.key, .timeout_ms = ASK_MS};
+    struct buf body;
+    struct str rest, line;
+    int status = 0;
+    double value = -1;
+
+    buf_init(&body, FILE_BYTES_MAX);
+    enum err err = client_fetch(&request, &status, &body, NULL);
+    rest = (struct str){buf_str(&body), err == ERR_OK ? body.len : 0};
+    while (str_next(&rest, '\n', &line)) {
+        struct str begin = str_from(name);
+        if (str_starts(line, begin) && line.len > begin.len + 1 && line.ptr[begin.len] == ' ' &&
+            !str_to_f64((struct str){line.ptr + begin.len + 1, line.len - begin.len - 1}, &value))
+            value = -1;
+    }
+    buf_fini(&body);
+    return value;
+}
+
+/* What was answered counts as unsaved from before its client was told: one look is enough. */
+void server_settle(const struct server *server)
+{
+    uint64_t deadline_ns = clock_deadline_ns(clock_real(), SETTLE_MS * NS_PER_MS);
+
+    while ((server_metric(server, "hearth_sched_active") > 0 || server_metric(server, "hearth_sched_unsaved") > 0) &&
+           clock_mono_ns(clock_real()) < deadline_ns)
+        clock_sleep_ns(clock_real(), PAUSE_MS * NS_PER_MS);
+}

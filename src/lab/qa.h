@@ -1,0 +1,131 @@
+/*
+ * qa.h: the agent-cache regression: what agents do to a server, asked of a real one, and looked at from both sides.
+ *
+ *      run 1     cold A|B.. together -> warm together -> exact A -> A, B, A -> turns -> edit, A again -> cancel, resume -> another tenant
+ *                -> another model of the same process (multi)
+ *      run 2     after a restart: A
+ *      run 3     --exact, with folders of its own: A, B, A: the same text
+ *
+ * Each request is a row of its probe: what the client measured and was told, and what the server's log says of it (found by the request id). The
+ * checks are made when all servers have ended; each has the number of the invariant that it guards, so a failure names what fell.
+ *
+ * Owner: the main thread; clients that ask together are threads that end before the phase does.
+ */
+#ifndef HEARTH_LAB_QA_H
+#define HEARTH_LAB_QA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/drill.h"
+#include "base/err.h"
+#include "lab/bench_ask.h"
+
+struct buf;
+struct file_sys;
+struct json;
+
+enum { QA_REQUESTS_MAX = 64, QA_CHECKS_MAX = 256, QA_EVENTS_MAX = 48, QA_SESSIONS_MAX = 8, QA_LINE_BYTES = 256 };
+
+/* X(value, name) */
+#define QA_PROBE_TABLE(X)                                                                          \
+    X(QA_PROBE_AB, "ab-warm-replay")                                                               \
+    X(QA_PROBE_TURNS, "turns")                                                                     \
+    X(QA_PROBE_EDIT, "edit")                                                                       \
+    X(QA_PROBE_CANCEL, "cancel-resume")                                                            \
+    X(QA_PROBE_TENANT, "tenant")                                                                   \
+    X(QA_PROBE_MODELS, "two-models")                                                               \
+    X(QA_PROBE_RESTART, "restart")                                                                 \
+    X(QA_PROBE_EXACT, "exact")
+
+enum qa_probe {
+#define X(value, name) value,
+    QA_PROBE_TABLE(X)
+#undef X
+        QA_PROBE_COUNT
+};
+
+const char *qa_probe_name(enum qa_probe probe);
+
+enum qa_event_kind { QA_EVENT_ROUTE, QA_EVENT_CACHE, QA_EVENT_PHASE, QA_EVENT_ANSWER };
+
+/* A line of the server's log that belongs to a request. */
+struct qa_event {
+    enum qa_event_kind kind;
+    char line[QA_LINE_BYTES]; /* without time and level */
+};
+
+struct qa_request {
+    enum qa_probe probe;
+    const char *phase;   /* "warm" */
+    char session;        /* 'a'... */
+    unsigned run;        /* of the server: 1, 2, 3 */
+    struct ask_result result;
+    char failure[256];   /* of the connection; "" = none */
+    struct qa_event events[QA_EVENTS_MAX];
+    size_t events_count;
+};
+
+struct qa_check {
+    enum qa_probe probe;
+    unsigned invariant;
+    bool passed;
+    char text[200];   /* what must hold */
+    char detail[200]; /* what was seen */
+};
+
+struct qa_options {
+    const struct file_sys *fs;
+    const char *scratch; /* folder for this scenario */
+    const char *id, *model;
+    const char *other_model; /* served beside it by the same process; NULL = none */
+    uint32_t prompt_bytes, max_tokens, threads, concurrent;
+    uint64_t ram_bytes, timeout_ms;
+    enum drill drill;
+    void (*progress)(unsigned done, unsigned total, void *arg);
+    void *arg;
+};
+
+struct qa_scenario {
+    const struct qa_options *options;
+    struct qa_request *requests; /* QA_REQUESTS_MAX */
+    size_t requests_count;
+    struct qa_check *checks; /* QA_CHECKS_MAX */
+    size_t checks_count;
+    double cap_bytes; /* that the cache said it has */
+};
+
+/* Runs all of it. ERR_OK also when checks failed; else a server could not be started. */
+enum err qa_run(struct qa_scenario *scenario, const struct qa_options *options, struct errinfo *info) NODISCARD;
+void qa_scenario_fini(struct qa_scenario *scenario);
+
+bool qa_passed(const struct qa_scenario *scenario);
+/* Whether a check of this invariant failed. */
+bool qa_fell(const struct qa_scenario *scenario, unsigned invariant);
+
+/* The scenario as an element of "scenarios". */
+void qa_write_json(const struct qa_scenario *scenario, struct json *json);
+
+/* ---- between its files ---- */
+
+/* The first request of a phase and session; NULL: there is none. */
+const struct qa_request *qa_find(const struct qa_scenario *scenario, const char *phase, char session);
+/* qa_events.c: takes from the log what belongs to the requests of this run. */
+void qa_collect_events(struct qa_scenario *scenario, unsigned run, struct str log);
+/* The number behind "NAME=" in a line; -1: it has none. */
+int64_t qa_event_number(const struct qa_event *event, const char *name);
+/* What the cache decided for the request: hit, partial or miss, the last one. NULL: the log does not say. */
+const struct qa_event *qa_decision(const struct qa_request *request);
+/* qa_check.c: fills scenario->checks. */
+void qa_check_all(struct qa_scenario *scenario);
+
+struct qa_totals {
+    unsigned hits, misses, writes;
+    int64_t read_tokens, write_tokens;
+};
+/* Of all requests of a phase, by the server's word. */
+struct qa_totals qa_totals(const struct qa_scenario *scenario, const char *phase);
+
+#endif

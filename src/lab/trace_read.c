@@ -1,0 +1,443 @@
+/*
+ * trace_read.c: one JSON value per line (or one per file) to requests. yyjson parses; what comes out is checked field by field.
+ */
+#include "lab/trace_read.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <yyjson.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "lab/trace.h"
+
+enum {
+    FILE_BYTES_MAX = 1 << 30,
+    TEXT_BLOCK_TOKENS = 64,
+    RECORD_HEX = 16,
+    RECORD_VERSION = 1,
+    AGENTS_DEPTH_MAX = 8
+};
+
+struct reader {
+    struct trace *trace;
+    const struct read_options *options;
+    const char *name;
+    size_t line; /* counted from 1; 0 = the file as a whole */
+    uint64_t scope;
+    uint64_t *keys; /* of one request */
+    size_t keys_cap;
+    struct errinfo *info;
+};
+
+static enum err fail(struct reader *reader, enum err code, const char *what)
+{
+    if (reader->line == 0)
+        return err_set(reader->info, code, "%s: %s", reader->name, what);
+    return err_set(reader->info, code, "%s:%zu: %s", reader->name, reader->line, what);
+}
+
+/* ---- fields ---- */
+
+static bool get_uint(yyjson_val *object, const char *key, uint64_t max, uint32_t *out)
+{
+    yyjson_val *value = yyjson_obj_get(object, key);
+
+    if (!yyjson_is_uint(value) || yyjson_get_uint(value) > max)
+        return false;
+    *out = (uint32_t)yyjson_get_uint(value);
+    return true;
+}
+
+/* A time in units of `ns`; never negative, and at most some centuries. */
+static bool get_time(yyjson_val *object, const char *key, double ns, uint64_t *out)
+{
+    double value = yyjson_get_num(yyjson_obj_get(object, key)) * ns;
+
+    if (!yyjson_is_num(yyjson_obj_get(object, key)) || !(value >= 0 && value < 0x1p62))
+        return false;
+    *out = (uint64_t)value;
+    return true;
+}
+
+static bool reserve_keys(struct reader *reader, size_t count)
+{
+    if (count <= reader->keys_cap)
+        return true;
+    uint64_t *keys = mem_try_realloc(reader->keys, count * sizeof(*keys));
+    if (keys == NULL)
+        return false;
+    reader->keys = keys;
+    reader->keys_cap = count;
+    return true;
+}
+
+/* Blocks from an array of numbers that mean something in `scope`. */
+static enum err read_ids(struct reader *reader, yyjson_val *array, uint64_t scope, uint32_t *blocks)
+{
+    size_t i, count;
+    yyjson_val *value;
+
+    if (!yyjson_is_arr(array) || yyjson_arr_size(array) > TRACE_TOKENS_MAX)
+        return fail(reader, ERR_INVALID, "hash_ids is no list of numbers");
+    if (!reserve_keys(reader, yyjson_arr_size(array)))
+        return fail(reader, ERR_NOMEM, err_sentence(ERR_NOMEM));
+    yyjson_arr_foreach(array, i, count, value)
+    {
+        if (!yyjson_is_uint(value))
+            return fail(reader, ERR_INVALID, "hash_ids is no list of numbers");
+        reader->keys[i] = trace_key(scope, yyjson_get_uint(value));
+    }
+    *blocks = (uint32_t)yyjson_arr_size(array);
+    return ERR_OK;
+}
+
+/* More blocks than tokens would be hits out of nothing. */
+static enum err add(struct reader *reader, struct trace_request *request)
+{
+    uint64_t block = reader->trace->block_tokens;
+
+    if (request->tokens == 0 || request->blocks > (request->tokens + block - 1) / block)
+        return fail(reader, ERR_INVALID,
+                    "the number of blocks does not fit the length of the prompt");
+    enum err err = trace_add(reader->trace, request, reader->keys);
+    return err == ERR_OK ? ERR_OK : fail(reader, err, err_sentence(err));
+}
+
+/* What a line says of its session. */
+static uint32_t session_of(struct reader *reader, yyjson_val *object)
+{
+    yyjson_val *value = yyjson_obj_get(object, "session_id");
+
+    if (!yyjson_is_str(value))
+        return TRACE_NO_SESSION;
+    return trace_session(reader->trace,
+                         map_hash(yyjson_get_str(value), yyjson_get_len(value), reader->scope));
+}
+
+/* ---- formats ---- */
+
+static enum err read_mooncake(struct reader *reader, yyjson_val *object)
+{
+    struct trace_request request = {0};
+
+    if (!get_time(object, "timestamp", (double)NS_PER_MS, &request.at_ns) ||
+        !get_uint(object, "input_length", TRACE_TOKENS_MAX, &request.tokens) ||
+        !get_uint(object, "output_length", TRACE_TOKENS_MAX, &request.generated))
+        return fail(reader, ERR_INVALID,
+                    "timestamp, input_length or output_length is no number, or too large");
+    TRY(read_ids(reader, yyjson_obj_get(object, "hash_ids"), reader->scope, &request.blocks));
+    return add(reader, &request);
+}
+
+/* What the requests of one list have in common. */
+struct claude_list {
+    uint64_t begin_ns; /* their times count from there */
+    uint32_t anchor;
+    unsigned depth;
+};
+
+static enum err read_claude_request(struct reader *reader, yyjson_val *object,
+                                    const struct claude_list *list)
+{
+    struct trace_request request = {.session = trace_session(reader->trace, reader->scope),
+                                    .anchor = list->anchor};
+
+    if (!get_time(object, "t", (double)NS_PER_S, &request.at_ns) ||
+        !get_uint(object, "in", TRACE_TOKENS_MAX, &request.tokens) ||
+        !get_uint(object, "out", TRACE_TOKENS_MAX, &request.generated))
+        return fail(reader, ERR_INVALID, "t, in or out of a request is no number, or too large");
+    request.at_ns += list->begin_ns;
+    TRY(read_ids(reader, yyjson_obj_get(object, "hash_ids"), reader->scope, &request.blocks));
+    /* The last id may be of a block that is not full; what it was padded with is nobody's. */
+    request.blocks = MIN(request.blocks, request.tokens / reader->trace->block_tokens);
+    return request.blocks == 0 ? ERR_OK : add(reader, &request);
+}
+
+/* The requests of a session, or of an agent that it started, which has a system prompt of its own and counts time from its start. */
+static enum err read_claude_list(struct reader *reader, yyjson_val *object, struct claude_list list)
+{
+    uint32_t tools = 0, system = 0;
+    size_t i, count;
+    yyjson_val *request, *requests = yyjson_obj_get(object, "requests");
+
+    if (!yyjson_is_arr(requests) || list.depth > AGENTS_DEPTH_MAX)
+        return fail(reader, ERR_INVALID, "requests is no list, or agents start agents without end");
+    get_uint(object, "tool_tokens", TRACE_TOKENS_MAX, &tools);
+    get_uint(object, "system_tokens", TRACE_TOKENS_MAX, &system);
+    list.anchor = tools + system;
+    yyjson_arr_foreach(requests, i, count, request)
+    {
+        struct claude_list agent = {.depth = list.depth + 1};
+        if (yyjson_obj_get(request, "requests") == NULL) {
+            TRY(read_claude_request(reader, request, &list));
+            continue;
+        }
+        if (!get_time(request, "t", (double)NS_PER_S, &agent.begin_ns))
+            return fail(reader, ERR_INVALID, "t of an agent is no number");
+        agent.begin_ns += list.begin_ns;
+        TRY(read_claude_list(reader, request, agent));
+    }
+    return ERR_OK;
+}
+
+static enum err read_claude_code(struct reader *reader, yyjson_val *object)
+{
+    uint32_t block;
+
+    if (!get_uint(object, "block_size", TRACE_TOKENS_MAX, &block))
+        return fail(reader, ERR_INVALID, "block_size is missing");
+    TRY(trace_set_block(reader->trace, block, reader->info));
+    return read_claude_list(reader, object, (struct claude_list){0});
+}
+
+static enum err cut_bytes(struct str text, int32_t **tokens, size_t *count)
+{
+    *count = text.len / READ_BYTES_PER_TOKEN;
+    *tokens = mem_try_alloc_array(*count, sizeof(**tokens));
+    if (*tokens == NULL)
+        return ERR_NOMEM;
+    if (*count > 0)
+        memcpy(*tokens, text.ptr, *count * sizeof(**tokens));
+    return ERR_OK;
+}
+
+/* Whole blocks only: trace_add chains them. */
+static enum err add_tokens(struct reader *reader, struct trace_request *request,
+                           const int32_t *tokens, size_t count)
+{
+    uint32_t block = reader->trace->block_tokens;
+
+    if (count > TRACE_TOKENS_MAX)
+        return fail(reader, ERR_LIMIT, "the prompt is too long");
+    request->tokens = (uint32_t)count;
+    request->blocks = request->tokens / block;
+    if (request->blocks == 0)
+        return ERR_OK; /* shorter than anything that is kept */
+    if (!reserve_keys(reader, request->blocks))
+        return fail(reader, ERR_NOMEM, err_sentence(ERR_NOMEM));
+    for (uint32_t i = 0; i < request->blocks; i++)
+        reader->keys[i] = map_hash(tokens + (size_t)i * block, block * sizeof(*tokens), 0);
+    return add(reader, request);
+}
+
+static enum err read_text(struct reader *reader, yyjson_val *object)
+{
+    const struct read_options *options = reader->options;
+    struct trace_request request = {.session = session_of(reader, object)};
+    yyjson_val *input = yyjson_obj_get(object, "input");
+    struct str text = {yyjson_get_str(input), yyjson_get_len(input)};
+    struct str output = {yyjson_get_str(yyjson_obj_get(object, "output")),
+                         yyjson_get_len(yyjson_obj_get(object, "output"))};
+    int32_t *tokens = NULL;
+    size_t count = 0;
+
+    if (!yyjson_is_str(input) || !get_time(object, "timestamp", (double)NS_PER_US, &request.at_ns))
+        return fail(reader, ERR_INVALID, "input is no text, or timestamp no number");
+    request.generated = (uint32_t)MIN(output.len / READ_BYTES_PER_TOKEN, TRACE_TOKENS_MAX);
+    enum err err = options->tokenize
+                       ? options->tokenize(text, &tokens, &count, reader->info, options->arg)
+                       : cut_bytes(text, &tokens, &count);
+    if (err == ERR_OK)
+        err = add_tokens(reader, &request, tokens, count);
+    else if (err == ERR_NOMEM)
+        fail(reader, err, err_sentence(err));
+    mem_free(tokens);
+    return err;
+}
+
+/* ---- our own ---- */
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static enum err read_hashes(struct reader *reader, yyjson_val *value, uint32_t *blocks)
+{
+    const char *text = yyjson_get_str(value);
+    size_t count = yyjson_get_len(value) / RECORD_HEX;
+
+    if (text == NULL || yyjson_get_len(value) % RECORD_HEX != 0 || count > TRACE_TOKENS_MAX)
+        return fail(reader, ERR_INVALID, "blocks is no text of 16 hexadecimal digits per block");
+    if (!reserve_keys(reader, count))
+        return fail(reader, ERR_NOMEM, err_sentence(ERR_NOMEM));
+    for (size_t i = 0; i < count * RECORD_HEX; i++) {
+        int digit = hex_digit(text[i]);
+        if (digit < 0)
+            return fail(reader, ERR_INVALID, "blocks has something else than hexadecimal digits");
+        uint64_t *key = &reader->keys[i / RECORD_HEX];
+        *key = (i % RECORD_HEX == 0 ? 0 : *key << 4) | (uint64_t)digit;
+    }
+    *blocks = (uint32_t)count;
+    return ERR_OK;
+}
+
+/* What it found, where the line says it: all of the prompt's parts, or none. */
+static enum err read_outcome(struct reader *reader, yyjson_val *object, uint32_t tokens)
+{
+    struct trace_recorded *recorded = &reader->trace->recorded;
+    uint32_t device, ram, ssd, remote, computed;
+
+    if (yyjson_obj_get(object, "computed") == NULL)
+        return ERR_OK;
+    if (!get_uint(object, "device", TRACE_TOKENS_MAX, &device) || !get_uint(object, "ram", TRACE_TOKENS_MAX, &ram) ||
+        !get_uint(object, "ssd", TRACE_TOKENS_MAX, &ssd) || !get_uint(object, "remote", TRACE_TOKENS_MAX, &remote) ||
+        !get_uint(object, "computed", TRACE_TOKENS_MAX, &computed) || device + ram + ssd + remote + computed != tokens)
+        return fail(reader, ERR_INVALID, "device, ram, ssd, remote and computed do not add up to the prompt");
+    recorded->requests++;
+    recorded->tokens += tokens;
+    recorded->tokens_hit += tokens - computed;
+    return ERR_OK;
+}
+
+static enum err read_record(struct reader *reader, yyjson_val *object)
+{
+    struct trace_request request = {.session = session_of(reader, object)};
+    uint32_t lost;
+
+    if (get_uint(object, "lost", UINT32_MAX, &lost)) {
+        reader->trace->recorded.lost += lost;
+        return ERR_OK;
+    }
+    if (!get_time(object, "t_us", (double)NS_PER_US, &request.at_ns) ||
+        !get_uint(object, "in", TRACE_TOKENS_MAX, &request.tokens) ||
+        !get_uint(object, "out", TRACE_TOKENS_MAX, &request.generated))
+        return fail(reader, ERR_INVALID, "t_us, in or out is no number, or too large");
+    get_uint(object, "anchor", TRACE_TOKENS_MAX, &request.anchor);
+    TRY(read_hashes(reader, yyjson_obj_get(object, "blocks"), &request.blocks));
+    if (request.blocks == 0)
+        return ERR_OK;
+    TRY(read_outcome(reader, object, request.tokens));
+    return add(reader, &request);
+}
+
+/* The first line says what the others are. */
+static enum err read_record_head(struct reader *reader, yyjson_val *object)
+{
+    uint32_t version, block;
+
+    if (!get_uint(object, "hearth_record", UINT32_MAX, &version) || version != RECORD_VERSION)
+        return fail(reader, ERR_UNSUPPORTED,
+                    "is a record of a version that this program does not know");
+    if (!get_uint(object, "block_tokens", TRACE_TOKENS_MAX, &block))
+        return fail(reader, ERR_INVALID, "block_tokens is missing");
+    return trace_set_block(reader->trace, block, reader->info);
+}
+
+/* ---- files ---- */
+
+/* Which format a value of the first line is of; READ_FORMAT_COUNT: of none. */
+static enum read_format recognise(yyjson_val *object)
+{
+    if (yyjson_obj_get(object, "hearth_record") != NULL)
+        return READ_FORMAT_RECORD;
+    if (yyjson_obj_get(object, "requests") != NULL)
+        return READ_FORMAT_CLAUDE_CODE;
+    if (yyjson_obj_get(object, "hash_ids") != NULL)
+        return READ_FORMAT_MOONCAKE;
+    return yyjson_obj_get(object, "input") != NULL ? READ_FORMAT_TEXT : READ_FORMAT_COUNT;
+}
+
+/* What comes before the first request. */
+static enum err begin(struct reader *reader, enum read_format format, yyjson_val *first)
+{
+    uint32_t text_block = reader->options->block_tokens;
+
+    switch (format) {
+    case READ_FORMAT_MOONCAKE:
+        return trace_set_block(reader->trace, READ_BLOCK_TOKENS_MOONCAKE, reader->info);
+    case READ_FORMAT_TEXT:
+        return trace_set_block(reader->trace, text_block ? text_block : TEXT_BLOCK_TOKENS,
+                               reader->info);
+    case READ_FORMAT_RECORD:
+        return read_record_head(reader, first);
+    case READ_FORMAT_CLAUDE_CODE:
+        return ERR_OK;
+    default:
+        return fail(reader, ERR_INVALID,
+                    "is no trace: neither mooncake, claude-code, text nor record");
+    }
+}
+
+static enum err read_value(struct reader *reader, enum read_format format, yyjson_val *value)
+{
+    switch (format) {
+    case READ_FORMAT_MOONCAKE:
+        return read_mooncake(reader, value);
+    case READ_FORMAT_CLAUDE_CODE:
+        return read_claude_code(reader, value);
+    case READ_FORMAT_TEXT:
+        return read_text(reader, value);
+    default:
+        return read_record(reader, value);
+    }
+}
+
+static enum err read_line(struct reader *reader, struct str line, enum read_format *format)
+{
+    yyjson_doc *doc = yyjson_read(line.ptr, line.len, 0);
+    yyjson_val *value = yyjson_doc_get_root(doc);
+    enum err err = ERR_OK;
+
+    if (doc == NULL)
+        return fail(reader, ERR_INVALID, "is not JSON");
+    bool first = *format == READ_FORMAT_COUNT;
+    if (first) {
+        *format = recognise(value);
+        err = begin(reader, *format, value);
+    }
+    if (err == ERR_OK && !(first && *format == READ_FORMAT_RECORD))
+        err = read_value(reader, *format, value);
+    yyjson_doc_free(doc);
+    return err;
+}
+
+enum err trace_read_memory(struct trace *trace, const char *name, struct str content,
+                           const struct read_options *options, enum read_format *format,
+                           struct errinfo *info)
+{
+    struct reader reader = {.trace = trace,
+                            .options = options,
+                            .name = name,
+                            .scope = map_hash(name, strlen(name), 0),
+                            .info = info};
+    enum read_format found = READ_FORMAT_COUNT;
+    struct str line;
+    enum err err = ERR_OK;
+
+    while (err == ERR_OK && str_next(&content, '\n', &line)) {
+        reader.line++;
+        line = str_trim(line);
+        if (line.len > 0)
+            err = read_line(&reader, line, &found);
+    }
+    if (err == ERR_OK && found == READ_FORMAT_COUNT)
+        err = err_set(info, ERR_INVALID, "%s: is empty", name);
+    mem_free(reader.keys);
+    if (format != NULL)
+        *format = found;
+    return err;
+}
+
+enum err trace_read(struct trace *trace, const char *path, const struct read_options *options,
+                    enum read_format *format, struct errinfo *info)
+{
+    char *data;
+    size_t len;
+
+    TRY(file_read_all(options->fs, AT_FDCWD, path, FILE_BYTES_MAX, &data, &len, info));
+    enum err err = trace_read_memory(trace, path, (struct str){data, len}, options, format, info);
+    mem_free(data);
+    return err;
+}
+
+const char *const read_format_names[] = {
+#define X(value, name) [value] = (name),
+    READ_FORMAT_TABLE(X)
+#undef X
+        [READ_FORMAT_COUNT] = NULL};

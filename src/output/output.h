@@ -1,0 +1,63 @@
+/*
+ * output.h: generated text as content, thoughts and tool calls: reasoning.h, and behind it toolcall.h for what is no thought.
+ *
+ *      text --> reasoning --CONTENT--> toolcall --> CONTENT, CALL_*, ERROR
+ *                   `--REASONING----------------------> REASONING
+ *
+ * Owner: one generation; not thread-safe.
+ */
+#ifndef HEARTH_OUTPUT_OUTPUT_H
+#define HEARTH_OUTPUT_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "output/output_event.h"
+#include "output/reasoning.h"
+#include "output/toolcall.h"
+
+struct output;
+
+/* How a model writes; found once per template. */
+struct output_formats {
+    enum reasoning_format reasoning;
+    enum toolcall_format calls;
+};
+
+struct output_options {
+    struct output_formats formats;
+    bool calls; /* false: the request has no tools, and their markup is text */
+    bool either; /* as in toolcall.h; not for REASONING_RAW, whose thoughts are content before a call */
+    enum reasoning_mode
+        reasoning; /* of gpt-oss, DROP is honoured and RAW is SPLIT: its markup says nothing to anyone */
+    struct yyjson_val *tools; /* as in toolcall.h */
+    struct str
+        prompt_tail; /* end of the prompt, as far as the template wrote it; used by output_create only */
+    size_t held_bytes_max; /* as in toolcall.h */
+    size_t raw_bytes_max;
+    unsigned calls_max;
+    size_t thought_bytes_max; /* as in reasoning.h */
+};
+
+const char *output_event_name(enum output_event_type type);
+
+struct output_formats output_detect(struct str template_text);
+
+/* Never NULL. Destroy accepts NULL inside. */
+struct output *output_create(const struct output_options *options, output_event_fn *fn,
+                             void *arg) NODISCARD;
+void output_destroy(struct output **output);
+
+/* As toolcall_push and toolcall_finish; `cut` as in reasoning_finish. */
+enum err output_push(struct output *output, struct str text) NODISCARD;
+enum err output_finish(struct output *output, bool cut) NODISCARD;
+
+/* As in toolcall.h. */
+struct str output_raw(const struct output *output);
+bool output_failed(const struct output *output);
+unsigned output_calls(const struct output *output);
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * reasoning.h: thoughts in generated text, told apart from the answer while it is generated.
+ *
+ *      text, in any pieces  -->  reasoning_push  -->  REASONING | CONTENT
+ *
+ * A thought stands between two markers that the chat template shows. Rules:
+ *  - It begins where the output begins, white space aside; a template may have opened it at the end of the prompt, and then the
+ *    output begins inside. Markers that are control tokens open one anywhere; others (<think>) are plain text later on, because
+ *    an answer may well speak of them.
+ *  - White space next to the markers is dropped (at the end of a thought up to MARKER_SPACE_MAX bytes).
+ *  - A closing marker at the beginning, without a thought, is dropped.
+ *  - Tool calls end a thought when their opening is a control token: models forget to close it before a call.
+ *  - A thought that is never closed has been reported as REASONING, piece by piece. If generation stopped by itself, what the
+ *    model said last is more than nothing: it is reported once more, as CONTENT, from the opening of a tool call in it or else
+ *    from its beginning, so that a client that only looks at content gets an answer and a call is not lost. That does not
+ *    happen when generation was cut off (the thought really is unfinished), nor for thoughts beyond thought_bytes_max.
+ *
+ * gpt-oss thinks on a channel; toolcall.h reads that (TOOLCALL_HARMONY), and this module lets its text pass.
+ *
+ * Owner: one generation; not thread-safe. Pieces of whole UTF-8 characters give events of whole characters.
+ */
+#ifndef HEARTH_OUTPUT_REASONING_H
+#define HEARTH_OUTPUT_REASONING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "output/output_event.h"
+
+struct reasoning;
+
+/* X(value, name), in the order of reasoning_detect */
+#define REASONING_TABLE(X)                                                                    \
+    X(REASONING_NONE, "none")         /* the template shows no thoughts */                    \
+    X(REASONING_HARMONY, "harmony")   /* <|channel|>analysis: see above */                    \
+    X(REASONING_GEMMA, "gemma")       /* <|channel>thought ... <channel|> */                  \
+    X(REASONING_COHERE, "cohere")     /* <|START_THINKING|> ... <|END_THINKING|> */           \
+    X(REASONING_SEED, "seed")         /* <seed:think> ... </seed:think> */                    \
+    X(REASONING_MISTRAL, "mistral")   /* [THINK] ... [/THINK] */                              \
+    X(REASONING_APRIEL, "apriel")     /* (opened by the prompt) ... [BEGIN FINAL RESPONSE] */ \
+    X(REASONING_THINK, "think")       /* <think> ... </think> */                              \
+    X(REASONING_THINKING, "thinking") /* <thinking> ... </thinking> */
+
+enum reasoning_format {
+#define X(value, name) value,
+    REASONING_TABLE(X)
+#undef X
+        REASONING_COUNT
+};
+
+enum reasoning_mode {
+    REASONING_SPLIT, /* thoughts are REASONING */
+    REASONING_RAW, /* thoughts stay where they are, markers and all; an opening in the prompt is not repeated */
+    REASONING_DROP, /* thoughts are not reported */
+};
+
+struct reasoning_options {
+    enum reasoning_format format;
+    enum reasoning_mode mode;
+    struct str
+        prompt_tail; /* end of the prompt, as far as the template wrote it; used by reasoning_create only */
+    const struct str
+        *call_openers; /* what begins tool calls, of toolcall_openers; borrowed, may be NULL */
+    size_t call_openers_count; /* at most REASONING_OPENERS_MAX */
+    bool call_openers_control;
+    size_t
+        thought_bytes_max; /* of a thought that is kept for the case that it is never closed; 0: 256 KiB */
+};
+
+enum { REASONING_OPENERS_MAX = 4 };
+
+const char *reasoning_format_name(enum reasoning_format format);
+
+/* The format whose markup a chat template shows; REASONING_NONE when it shows none. Looks at the text only. */
+enum reasoning_format reasoning_detect(struct str template_text);
+
+/* Does a prompt that ends so leave a thought open? Has it opened and closed one, so that none comes any more? */
+bool reasoning_is_open(enum reasoning_format format, struct str prompt_tail);
+bool reasoning_is_closed(enum reasoning_format format, struct str prompt_tail);
+
+/* What stands around a thought; both empty for REASONING_NONE and REASONING_HARMONY. Static. */
+struct reasoning_markers {
+    struct str open, close;
+};
+struct reasoning_markers reasoning_markers(enum reasoning_format format);
+
+/* Never NULL. Destroy accepts NULL inside. */
+struct reasoning *reasoning_create(const struct reasoning_options *options, output_event_fn *fn,
+                                   void *arg) NODISCARD;
+void reasoning_destroy(struct reasoning **reasoning);
+
+/* Reads on. ERR_NOMEM when memory is short; then nothing works any more but destroy. */
+enum err reasoning_push(struct reasoning *reasoning, struct str text) NODISCARD;
+
+/* The text is over; `cut` says that generation did not stop by itself (length, cancelled). Nothing may be pushed afterwards. */
+enum err reasoning_finish(struct reasoning *reasoning, bool cut) NODISCARD;
+
+#endif

@@ -1,0 +1,429 @@
+/*
+ * toolcall.c: from text in pieces to steps of a format, and what all formats share.
+ *
+ *      push:  text -> in;   then, until a step must wait:
+ *
+ *           CONTENT --opener (content)--> CALLS --closer (tc_leave)--> CONTENT
+ *                                           `--cannot be read (fail)--> DEAD         nothing leads out of DEAD
+ *
+ * A piece is taken in slices, so that `in` holds little more than what really waits. Text is read once: steps consume it,
+ * and what they must look at again is bounded (markers, names) or remembered (`seen`).
+ *
+ * It does not check that a tool of that name exists, nor the arguments against the schema: that is for whoever runs the tool.
+ */
+#include "output/toolcall.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "output/toolcall_impl.h"
+
+enum {
+    SLICE_BYTES = 4096,
+    HELD_BYTES_MAX = 1 << 20,
+    RAW_BYTES_MAX = 64 << 10,
+    CALLS_MAX = 128,
+};
+
+static void check_state(const struct toolcall *call)
+{
+    assert(call->at <= call->in.len);
+    assert(!call->began || call->mid || call->mode == TC_DEAD);
+    assert(call->mode != TC_CONTENT || !call->format->all);
+}
+
+struct str tc_rest(const struct toolcall *call)
+{
+    return (struct str){buf_str(&call->in) + call->at, call->in.len - call->at};
+}
+
+/* The text of a call is for people to look at when it is broken; its beginning is enough. */
+static void keep_raw(struct toolcall *call, struct str text)
+{
+    if (call->mode != TC_CONTENT)
+        buf_append(&call->raw, text.ptr, MIN(text.len, call->raw.limit - call->raw.len));
+}
+
+void tc_eat(struct toolcall *call, size_t n)
+{
+    assert(n <= call->in.len - call->at);
+    keep_raw(call, (struct str){buf_str(&call->in) + call->at, n});
+    call->at += n;
+    if (n > 0)
+        call->seen = 0;
+}
+
+void tc_skip_space(struct toolcall *call)
+{
+    struct str text = tc_rest(call);
+    size_t n = 0;
+
+    while (n < text.len && marker_is_space(text.ptr[n]))
+        n++;
+    tc_eat(call, n);
+}
+
+enum tc_step tc_bad(struct toolcall *call, const char *reason)
+{
+    call->reason = reason;
+    return TC_BAD;
+}
+
+enum tc_step tc_one_of(struct toolcall *call, const struct str *markers, size_t count, int *which)
+{
+    bool part = false;
+
+    tc_skip_space(call);
+    for (size_t i = 0; i < count; i++) {
+        if (markers[i].len == 0)
+            continue;
+        enum marker_match match = marker_match(tc_rest(call), markers[i]);
+        part |= match == MARKER_PART;
+        if (match != MARKER_YES)
+            continue;
+        tc_eat(call, markers[i].len);
+        *which = (int)i;
+        return TC_DONE;
+    }
+    return part ? TC_WAIT : TC_BAD;
+}
+
+enum tc_step tc_until(struct toolcall *call, const struct str *markers, size_t count,
+                      struct buf *buf, int *which)
+{
+    struct str text = tc_rest(call);
+    struct marker_hit hit = marker_find(text, markers, count);
+
+    if (hit.at > TC_NAME_MAX)
+        return tc_bad(call, "the name is too long");
+    if (hit.which < 0)
+        return TC_WAIT;
+    buf_clear(buf);
+    buf_append(buf, text.ptr, hit.at);
+    tc_eat(call, hit.at + markers[hit.which].len);
+    *which = hit.which;
+    return TC_DONE;
+}
+
+static void enter(struct toolcall *call, int opener)
+{
+    buf_clear(&call->raw);
+    call->mode = TC_CALLS;
+    call->step = call->format->step;
+    call->state = 0;
+    call->opener = opener;
+    call->mid = true;
+    call->any = false;
+    call->list = opener >= 0 && str_ends(call->format->openers[opener], STR("["));
+}
+
+void tc_leave(struct toolcall *call)
+{
+    assert(!call->began && !call->format->all);
+    call->mode = TC_CONTENT;
+    call->state = 0;
+    call->mid = false;
+    call->fresh = true;
+}
+
+bool tc_opened_by(const struct toolcall *call, struct str call_begin)
+{
+    return call_begin.len == 0 ||
+           (call->opener >= 0 && str_eq(call->format->openers[call->opener], call_begin));
+}
+
+enum tc_step tc_close(struct toolcall *call)
+{
+    struct str ends[TC_CLOSERS_MAX + TC_OPENERS_MAX];
+
+    memcpy(ends, call->format->closers, sizeof(call->format->closers));
+    memcpy(ends + TC_CLOSERS_MAX, call->format->openers, sizeof(call->format->openers));
+    struct marker_hit hit = marker_find(tc_rest(call), ends, COUNT_OF(ends));
+    bool closer = hit.which >= 0 && hit.which < TC_CLOSERS_MAX;
+    tc_eat(call, hit.at + (closer ? ends[hit.which].len : 0));
+    if (hit.which < 0)
+        return TC_WAIT;
+    tc_leave(call);
+    return TC_AGAIN;
+}
+
+void tc_emit(struct toolcall *call, enum output_event_type type, struct str text)
+{
+    struct output_event event = {.type = type, .call = call->index, .text = text};
+
+    call->fn(&event, call->arg);
+}
+
+enum tc_step tc_begin(struct toolcall *call, struct str name)
+{
+    assert(!call->began);
+    if (name.len == 0)
+        return tc_bad(call, "the call names no tool");
+    if (call->index == call->options.calls_max)
+        return tc_bad(call, "there are too many calls");
+    call->began = true;
+    call->mid = true;
+    call->has_args = false;
+    call->first_arg = true;
+    call->position = 0;
+    tc_emit(call, OUTPUT_CALL_BEGIN, name);
+    return TC_AGAIN;
+}
+
+void tc_arguments(struct toolcall *call, struct str json)
+{
+    assert(call->began);
+    if (json.len > 0)
+        tc_emit(call, OUTPUT_CALL_ARGUMENTS, json);
+    call->has_args |= json.len > 0;
+}
+
+void tc_flush(struct toolcall *call)
+{
+    if (call->out.err == ERR_OK)
+        tc_arguments(call, (struct str){buf_str(&call->out), call->out.len});
+}
+
+void tc_end(struct toolcall *call)
+{
+    if (!call->has_args)
+        tc_arguments(call, STR("{}"));
+    tc_emit(call, OUTPUT_CALL_END, STR_NONE);
+    call->index++;
+    call->began = false;
+    call->mid = false;
+    call->any = true;
+}
+
+static void content(struct toolcall *call, size_t n)
+{
+    if (n > 0) {
+        call->fresh = false;
+        tc_emit(call, OUTPUT_CONTENT, (struct str){tc_rest(call).ptr, n});
+    }
+    tc_eat(call, n);
+}
+
+/* Does the text begin with what begins a call? */
+static enum marker_match match_openers(const struct toolcall *call, struct str text)
+{
+    enum marker_match best = MARKER_NO;
+
+    for (size_t i = 0; i < TC_OPENERS_MAX && call->format->openers[i].len > 0; i++) {
+        enum marker_match match = marker_match(text, call->format->openers[i]);
+        if (match == MARKER_YES)
+            return MARKER_YES;
+        if (match == MARKER_PART)
+            best = MARKER_PART;
+    }
+    return best;
+}
+
+/* Where content would begin. White space after a call is dropped. Where a bare object may be a call, white space and the
+ * beginning of the object wait; where the beginning decides about all, so does that of an opener. */
+static enum tc_step step_fresh(struct toolcall *call)
+{
+    size_t space = 0;
+
+    if (call->index > 0)
+        tc_skip_space(call);
+    struct str text = tc_rest(call);
+    while (space < text.len && space <= MARKER_SPACE_MAX && marker_is_space(text.ptr[space]))
+        space++;
+    bool decides = call->options.either && call->index == 0;
+    bool nothing = call->format->bare || decides ? space == text.len : text.len == 0;
+    if (nothing && !call->over)
+        return TC_WAIT;
+    if (call->format->bare && space < text.len) {
+        if (call->index > 0 && text.ptr[0] == ';') {
+            tc_eat(call, 1); /* between the calls of Llama */
+            return TC_AGAIN;
+        }
+        enum marker_match match = tc_json_is_call(call, marker_skip(text, space));
+        if (match == MARKER_PART && !call->over)
+            return TC_WAIT;
+        if (match == MARKER_YES) {
+            tc_eat(call, space);
+            enter(call, -1);
+            return TC_AGAIN;
+        }
+    }
+    if (decides) {
+        enum marker_match match = match_openers(call, marker_skip(text, space));
+        if (match == MARKER_PART && !call->over)
+            return TC_WAIT;
+        call->no_calls = match != MARKER_YES;
+    }
+    call->fresh = false;
+    return TC_AGAIN;
+}
+
+static enum tc_step step_content(struct toolcall *call)
+{
+    if (call->fresh)
+        return step_fresh(call);
+    struct str text = tc_rest(call);
+    struct marker_hit hit = marker_find(text, call->format->openers, TC_OPENERS_MAX);
+    if (call->no_calls || (call->over && hit.which < 0)) {
+        content(call, text.len);
+        return TC_WAIT;
+    }
+    content(call, call->format->id == TOOLCALL_NONE ? hit.at : marker_before_space(text, hit.at));
+    if (hit.which < 0)
+        return TC_WAIT;
+    tc_skip_space(call);
+    enter(call, hit.which);
+    tc_eat(call, call->format->openers[hit.which].len);
+    return TC_AGAIN;
+}
+
+static void fail(struct toolcall *call, const char *reason)
+{
+    struct str text = tc_rest(call);
+
+    call->mode = TC_DEAD;
+    call->mid = false;
+    tc_eat(call, text.len);
+    tc_emit(call, OUTPUT_ERROR, str_from(reason));
+}
+
+static enum err run(struct toolcall *call)
+{
+    enum tc_step step = TC_AGAIN;
+
+    while (step == TC_AGAIN && call->mode != TC_DEAD) {
+        step = call->mode == TC_CONTENT ? step_content(call) : call->step(call);
+        assert(step != TC_DONE);
+        if (call->out.err == ERR_LIMIT || call->late.err == ERR_LIMIT)
+            step = tc_bad(call, "the arguments are too long");
+        if (step == TC_BAD)
+            fail(call, call->reason);
+    }
+    if (call->mode == TC_DEAD)
+        tc_eat(call, tc_rest(call).len);
+    buf_consume(&call->in, call->at);
+    call->at = 0;
+    check_state(call);
+    const struct buf *bufs[] = {&call->in,   &call->raw, &call->out,
+                                &call->name, &call->key, &call->late};
+    for (size_t i = 0; i < COUNT_OF(bufs); i++)
+        if (bufs[i]->err == ERR_NOMEM)
+            return ERR_NOMEM;
+    return ERR_OK;
+}
+
+const char *toolcall_format_name(enum toolcall_format format)
+{
+    static const char *const names[] = {
+#define X(value, name) name,
+        TOOLCALL_TABLE(X)
+#undef X
+    };
+    assert((unsigned)format < TOOLCALL_COUNT);
+    return names[format];
+}
+
+/* Text that the template wrote after its last <|start|>assistant is the beginning of the message's header. */
+static void read_prompt(struct toolcall *call)
+{
+    struct str tail = call->options.prompt_tail;
+    struct str start = STR("<|start|>assistant");
+    size_t at;
+
+    call->options.prompt_tail = STR_NONE;
+    if (!call->format->all || (at = str_find(tail, start)) == SIZE_MAX)
+        return;
+    while (at != SIZE_MAX) {
+        tail = marker_skip(tail, at + start.len);
+        at = str_find(tail, start);
+    }
+    if (tail.len <= TC_NAME_MAX)
+        buf_append(&call->in, tail.ptr, tail.len);
+}
+
+struct toolcall *toolcall_create(const struct toolcall_options *options, output_event_fn *fn,
+                                 void *arg)
+{
+    assert((unsigned)options->format < TOOLCALL_COUNT);
+    struct toolcall *call = mem_alloc(sizeof(*call));
+    call->options = *options;
+    if (call->options.held_bytes_max == 0)
+        call->options.held_bytes_max = HELD_BYTES_MAX;
+    if (call->options.raw_bytes_max == 0)
+        call->options.raw_bytes_max = RAW_BYTES_MAX;
+    if (call->options.calls_max == 0)
+        call->options.calls_max = CALLS_MAX;
+    call->format = &tc_formats[options->format];
+    call->fn = fn;
+    call->arg = arg;
+    buf_init(&call->in, call->options.held_bytes_max + SLICE_BYTES + TC_NAME_MAX);
+    buf_init(&call->raw, call->options.raw_bytes_max);
+    /* Escapes make text longer, at most six times. */
+    buf_init(&call->out, (call->options.held_bytes_max + SLICE_BYTES + TC_NAME_MAX) * 6 + 16);
+    buf_init(&call->late, call->out.limit);
+    buf_init(&call->name, TC_NAME_MAX);
+    buf_init(&call->key, TC_NAME_MAX);
+    call->fresh = options->format != TOOLCALL_NONE;
+    if (call->format->all) {
+        enter(call, -1);
+        call->mid = false;
+    }
+    read_prompt(call);
+    return call;
+}
+
+void toolcall_destroy(struct toolcall **call)
+{
+    if (*call == NULL)
+        return;
+    buf_fini(&(*call)->in);
+    buf_fini(&(*call)->raw);
+    buf_fini(&(*call)->out);
+    buf_fini(&(*call)->late);
+    buf_fini(&(*call)->name);
+    buf_fini(&(*call)->key);
+    mem_free(*call);
+    *call = NULL;
+}
+
+enum err toolcall_push(struct toolcall *call, struct str text)
+{
+    assert(!call->over);
+    while (text.len > 0) {
+        size_t n = MIN(text.len, SLICE_BYTES);
+        TRY(buf_append(&call->in, text.ptr, n));
+        TRY(run(call));
+        if (call->in.len > call->options.held_bytes_max) {
+            fail(call, "the call is too long");
+            TRY(run(call));
+        }
+        text = marker_skip(text, n);
+    }
+    return ERR_OK;
+}
+
+enum err toolcall_finish(struct toolcall *call)
+{
+    assert(!call->over);
+    call->over = true;
+    TRY(run(call));
+    if (call->mode == TC_CALLS && call->mid)
+        fail(call, "the call is not complete");
+    return run(call);
+}
+
+struct str toolcall_raw(const struct toolcall *call)
+{
+    return (struct str){buf_str(&call->raw), call->raw.len};
+}
+
+bool toolcall_failed(const struct toolcall *call)
+{
+    return call->mode == TC_DEAD;
+}
+
+unsigned toolcall_count(const struct toolcall *call)
+{
+    return call->index + (call->began ? 1 : 0);
+}

@@ -1,0 +1,113 @@
+/*
+ * toolcall.h: the tool calls in generated text, told apart from it while it is generated.
+ *
+ *      text, in any pieces  -->  toolcall_push  -->  CONTENT | CALL_BEGIN, CALL_ARGUMENTS, CALL_END | ERROR
+ *
+ * Each family of models writes calls in a manner of its own; which one is seen in the chat template that shows the model its
+ * own calls. What may be the beginning of a call is held back until it is known, so that no part of the markup is ever
+ * content; how the text is cut makes no difference to what the events add up to. White space between content and a call is
+ * dropped with the markup (up to MARKER_SPACE_MAX bytes).
+ *
+ * Arguments come out as JSON text whatever the model writes. Where it writes plain text (XML and its like), the tool's JSON
+ * schema decides the type:
+ *      string                       a string, as it stands
+ *      other types, without string  the text as JSON, also Python's True, False, None; a string if it is no JSON
+ *      string among others          the text as JSON if that is of one of the other types, else a string
+ *      no schema for it             as JSON if it is an object, array, number, true, false or null; else a string
+ * Calls in the manner of Python (`f(a=1)`) have literals; positional arguments take the names of the schema in its order.
+ *
+ * A call that cannot be read, or that ends with the text before it is complete, is one ERROR, the last event of the stream
+ * (keeps I79); toolcall_raw has its text. A closing tag that is missing after complete arguments is forgiven, because many
+ * models stop there; so is noise between complete arguments and their closing tag.
+ *
+ * Owner: one generation; not thread-safe. Pieces of whole UTF-8 characters give events of whole characters.
+ */
+#ifndef HEARTH_OUTPUT_TOOLCALL_H
+#define HEARTH_OUTPUT_TOOLCALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "output/output_event.h"
+
+struct toolcall;
+struct yyjson_val;
+
+/* X(value, name), in the order of toolcall_detect */
+#define TOOLCALL_TABLE(X)                                                                          \
+    X(TOOLCALL_NONE, "none")               /* all text is content */                               \
+    X(TOOLCALL_HARMONY, "harmony")         /* <|channel|>commentary to=functions.f<|message|>{} */ \
+    X(TOOLCALL_DSML, "dsml")               /* <|DSML|invoke name="f">, the bars being wide */      \
+    X(TOOLCALL_DEEPSEEK, "deepseek")       /* <|tool_calls_begin|>..., likewise; V3 and V3.1 */    \
+    X(TOOLCALL_KIMI, "kimi")               /* <|tool_calls_section_begin|>... */                   \
+    X(TOOLCALL_MINIMAX, "minimax")         /* <minimax:tool_call><invoke name="f"> */              \
+    X(TOOLCALL_GEMMA, "gemma")             /* <|tool_call>call:f{a:1}<tool_call|> */               \
+    X(TOOLCALL_GEMMA_CALL, "gemma_call")   /* <start_function_call>call:f{a:1}... */               \
+    X(TOOLCALL_GEMMA_CODE, "gemma_code")   /* ```tool_code f(a=1)``` */                            \
+    X(TOOLCALL_GLM, "glm")                 /* <tool_call>f <arg_key>a</arg_key>... */              \
+    X(TOOLCALL_QWEN_XML, "qwen_xml")       /* <tool_call><function=f><parameter=a> */              \
+    X(TOOLCALL_FUNCTIONARY, "functionary") /* <function=f>{}</function> */                         \
+    X(TOOLCALL_MISTRAL, "mistral")         /* [TOOL_CALLS][{...}] or [TOOL_CALLS]f[ARGS]{} */      \
+    X(TOOLCALL_LFM, "lfm")                 /* <|tool_call_start|>[f(a=1)]<|tool_call_end|> */      \
+    X(TOOLCALL_GRANITE, "granite")         /* <|tool_call|>[{...}] */                              \
+    X(TOOLCALL_NEMOTRON, "nemotron")       /* <TOOLCALL>[{...}]</TOOLCALL> */                      \
+    X(TOOLCALL_COHERE, "cohere")           /* <|START_ACTION|>[{...}]<|END_ACTION|> */             \
+    X(TOOLCALL_COHERE_PLUS, "cohere_plus") /* Action: ```json [{...}]``` */                        \
+    X(TOOLCALL_TAGGED_LIST, "tagged_list") /* <tool_calls>[{...}]</tool_calls> */                  \
+    X(TOOLCALL_HERMES, "hermes")           /* <tool_call>{"name", "arguments"}</tool_call> */      \
+    X(TOOLCALL_FUNCTOOLS, "functools")     /* functools[{...}] */                                  \
+    X(TOOLCALL_GIGACHAT, "gigachat")       /* function call<|role_sep|>{...} */                    \
+    X(TOOLCALL_LLAMA, "llama")             /* {"name", "parameters"}, <|python_tag|>f.call(a=1) */
+
+enum toolcall_format {
+#define X(value, name) value,
+    TOOLCALL_TABLE(X)
+#undef X
+        TOOLCALL_COUNT
+};
+
+struct toolcall_options {
+    enum toolcall_format format;
+    bool either; /* calls or content, not both: what does not begin with a call is content to its end, whatever it quotes */
+    struct yyjson_val *
+        tools; /* the request's array of tools, borrowed; NULL: no schemas. OpenAI's or Anthropic's form */
+    struct str
+        prompt_tail; /* end of the prompt, as far as the template wrote it; used by toolcall_create only */
+    size_t held_bytes_max; /* of text that waits for its meaning; 0: 1 MiB. Beyond: an ERROR */
+    size_t
+        raw_bytes_max; /* of the text of a call that is kept for toolcall_raw; 0: 64 KiB. Beyond: cut */
+    unsigned calls_max; /* 0: 128. Beyond: an ERROR */
+};
+
+const char *toolcall_format_name(enum toolcall_format format);
+
+/* The format whose markup a chat template shows; TOOLCALL_NONE when it shows none. Looks at the text only. */
+enum toolcall_format toolcall_detect(struct str template_text);
+
+/* What begins calls in the format: *count markers, static. `control` says that they are tokens of their own kind in the
+ * vocabulary, which a model does not write when it merely speaks of calls. */
+const struct str *toolcall_openers(enum toolcall_format format, size_t *count, bool *control);
+
+/* Never NULL. Destroy accepts NULL inside. */
+struct toolcall *toolcall_create(const struct toolcall_options *options, output_event_fn *fn,
+                                 void *arg) NODISCARD;
+void toolcall_destroy(struct toolcall **call);
+
+/* Reads on. After an ERROR event text is kept for toolcall_raw only. ERR_NOMEM when memory is short; then nothing works any
+ * more but destroy. */
+enum err toolcall_push(struct toolcall *call, struct str text) NODISCARD;
+
+/* The text is over: what is held back becomes content, an unfinished call an ERROR. Nothing may be pushed afterwards. */
+enum err toolcall_finish(struct toolcall *call) NODISCARD;
+
+/* Text of the latest call with its markup, from its opening to what was read last; cut at raw_bytes_max. Borrowed until the
+ * next call on the parser. */
+struct str toolcall_raw(const struct toolcall *call);
+
+bool toolcall_failed(const struct toolcall *call);    /* an ERROR was reported */
+unsigned toolcall_count(const struct toolcall *call); /* of calls begun */
+
+#endif

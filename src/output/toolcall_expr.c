@@ -1,0 +1,209 @@
+/*
+ * toolcall_expr.c: calls that are expressions: f(a=1, b="x") of Python, call:f{a:1,b:<|"|>x<|"|>} of Gemma.
+ *
+ *      ITEM --name--> NAME --( {--> ARG --,--> ARG ... --) }--> ITEM          ITEM: also [ , ] print( and the closer
+ *
+ * Arguments are passed on one by one: where a literal ends is only known at its end. Where the family also writes JSON
+ * objects instead (Llama, LFM), toolcall_json.c takes over at the first bracket.
+ */
+#include <assert.h>
+
+#include "output/toolcall_impl.h"
+#include "output/toolcall_literal.h"
+#include "output/toolcall_syntax.h"
+
+enum { ITEM, NAME, ARG, TAIL };
+
+/* An argument that is this long is read again only when it has grown by an eighth: else a long one would cost the square of
+ * its length. It may then be passed on that much later. */
+enum { PATIENT_BYTES = 1024 };
+
+static const struct tc_expr_syntax *syntax_of(const struct toolcall *call)
+{
+    return call->format->syntax;
+}
+
+/* To the closer, or to content where there is none. */
+static enum tc_step calls_over(struct toolcall *call)
+{
+    if (!call->any)
+        return tc_bad(call, "there is no call where one was announced");
+    call->state = TAIL;
+    if (call->format->closers[0].len == 0)
+        tc_leave(call);
+    return TC_AGAIN;
+}
+
+/* The letter that the text begins with cannot decide between print(f()) and a tool called printer. */
+static enum tc_step skip_print(struct toolcall *call)
+{
+    static const struct str print = {"print(", 6};
+
+    switch (marker_match(tc_rest(call), print)) {
+    case MARKER_PART:
+        return TC_WAIT;
+    case MARKER_YES:
+        tc_eat(call, print.len);
+        return TC_AGAIN;
+    default:
+        call->state = NAME;
+        return TC_AGAIN;
+    }
+}
+
+static enum tc_step step_item(struct toolcall *call)
+{
+    const struct tc_expr_syntax *syntax = syntax_of(call);
+    bool python = syntax->open == '(';
+    int which;
+
+    tc_skip_space(call);
+    struct str text = tc_rest(call);
+    if (text.len == 0)
+        return TC_WAIT;
+    char c = text.ptr[0];
+    if (python && c == '{' && !call->any) {
+        call->step = tc_json_step;
+        return TC_AGAIN;
+    }
+    if (python && c == '[' && !call->list && !call->any) {
+        call->list = true;
+        tc_eat(call, 1);
+        return TC_AGAIN;
+    }
+    if (call->any && (c == ',' || c == ';' || c == ')')) {
+        tc_eat(call, 1);
+        return TC_AGAIN;
+    }
+    if (python && tc_literal_name(text) == 0)
+        return calls_over(call);
+    if (python) {
+        call->mid = true;
+        return skip_print(call);
+    }
+    enum tc_step step = tc_one_of(call, &syntax->prefix, 1, &which);
+    if (step == TC_BAD)
+        return calls_over(call);
+    if (step != TC_DONE)
+        return step;
+    call->mid = true;
+    call->state = NAME;
+    return TC_AGAIN;
+}
+
+static enum tc_step step_name(struct toolcall *call)
+{
+    struct str text = tc_rest(call);
+    size_t len = tc_literal_name(text);
+
+    if (len > TC_NAME_MAX)
+        return tc_bad(call, "the name is too long");
+    if (len == text.len)
+        return TC_WAIT;
+    if (text.ptr[len] != syntax_of(call)->open)
+        return tc_bad(call, "the call is not of the form that was announced");
+    buf_clear(&call->name);
+    buf_append(&call->name, text.ptr, len);
+    tc_eat(call, len + 1);
+    struct str name = {buf_str(&call->name), call->name.len};
+    if (call->format->id == TOOLCALL_LLAMA && str_ends(name, STR(".call"))) {
+        buf_truncate(&call->name, name.len - 5);
+        name.len -= 5;
+    }
+    call->state = ARG;
+    return tc_begin(call, name);
+}
+
+static enum tc_step end_call(struct toolcall *call)
+{
+    tc_eat(call, 1);
+    if (!call->first_arg)
+        tc_arguments(call, STR("}"));
+    tc_end(call);
+    call->state = ITEM;
+    return TC_AGAIN;
+}
+
+/* The key of the argument into call->key, and how far its value is: MARKER_NO when it has none or cannot be known. */
+static enum marker_match read_key(struct toolcall *call, struct str text, size_t *used)
+{
+    const struct tc_expr_syntax *syntax = syntax_of(call);
+    size_t len = tc_literal_name(text);
+    size_t at = len;
+
+    while (at < text.len && marker_is_space(text.ptr[at]))
+        at++;
+    if (at == text.len)
+        return len > TC_NAME_MAX ? MARKER_NO : MARKER_PART;
+    struct str key = {text.ptr, len};
+    *used = at + 1;
+    if (len == 0 || len > TC_NAME_MAX || text.ptr[at] != syntax->between) {
+        if (syntax->open != '(')
+            return MARKER_NO;
+        key =
+            tc_parameter(call, (struct str){buf_str(&call->name), call->name.len}, call->position);
+        *used = 0;
+    }
+    if (key.len == 0 || key.len > TC_NAME_MAX)
+        return MARKER_NO;
+    buf_clear(&call->key);
+    buf_append(&call->key, key.ptr, key.len);
+    return MARKER_YES;
+}
+
+static enum tc_step step_arg(struct toolcall *call)
+{
+    const struct tc_expr_syntax *syntax = syntax_of(call);
+    size_t used = 0;
+    size_t value = 0;
+
+    tc_skip_space(call);
+    struct str text = tc_rest(call);
+    if (text.len == 0)
+        return TC_WAIT;
+    if (text.ptr[0] == syntax->close)
+        return end_call(call);
+    if (call->seen > PATIENT_BYTES && text.len < call->seen + call->seen / 8 && !call->over)
+        return TC_WAIT;
+    call->seen = text.len;
+    enum marker_match match = read_key(call, text, &used);
+    if (match == MARKER_YES) {
+        buf_clear(&call->out);
+        buf_append_str(&call->out, call->first_arg ? "{\"" : ",\"");
+        json_scan_escape(&call->out, (struct str){buf_str(&call->key), call->key.len});
+        buf_append_str(&call->out, "\":");
+        match = tc_literal(marker_skip(text, used), syntax->quote, &call->out, &value);
+    }
+    if (match == MARKER_PART)
+        return TC_WAIT;
+    if (match == MARKER_NO)
+        return tc_bad(call, "an argument is not a literal");
+    text = marker_skip(text, used + value);
+    size_t space = 0;
+    while (space < text.len && marker_is_space(text.ptr[space]))
+        space++;
+    if (space == text.len)
+        return TC_WAIT;
+    if (text.ptr[space] != ',' && text.ptr[space] != syntax->close)
+        return tc_bad(call, "an argument is not a literal");
+    tc_flush(call);
+    call->first_arg = false;
+    call->position++;
+    tc_eat(call, used + value + space + (text.ptr[space] == ',' ? 1 : 0));
+    return TC_AGAIN;
+}
+
+enum tc_step tc_expr_step(struct toolcall *call)
+{
+    switch (call->state) {
+    case ITEM:
+        return step_item(call);
+    case NAME:
+        return step_name(call);
+    case ARG:
+        return step_arg(call);
+    default:
+        assert(call->state == TAIL);
+        return tc_close(call);
+    }
+}

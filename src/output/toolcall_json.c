@@ -1,0 +1,370 @@
+/*
+ * toolcall_json.c: calls that are JSON objects: {"name": "f", "arguments": {...}}, one, several, or a list of them.
+ *
+ *      ITEM --{--> KEY --"name":--> NAME --> NEXT --,--> KEY              ITEM: also [ , ] and the closer
+ *                   |--"arguments":--> ARGS --> NEXT --}--> ITEM
+ *                   `--anything else:--> SKIP --> NEXT
+ *
+ * The arguments are passed on while they arrive, if the name came before them; models are taught that order. In the other
+ * order they wait for it. Members that are neither (ids, types) are skipped.
+ *
+ * Also here: arguments that are JSON, for all formats that have them.
+ */
+#include <assert.h>
+#include <yyjson.h>
+
+#include "output/toolcall_impl.h"
+
+enum { ITEM, KEY, COLON, NAME, ARGS, LATE, SKIP, NEXT, TAIL };
+
+/* What arguments turned out to be. */
+enum { UNKNOWN, OBJECT, TEXT };
+
+void tc_json_start(struct toolcall *call)
+{
+    call->kind = UNKNOWN;
+    json_scan_init(&call->json);
+}
+
+static enum tc_step scan_result(struct toolcall *call, enum json_scan_result result)
+{
+    if (result == JSON_SCAN_BAD)
+        return tc_bad(call, "the call is not valid JSON");
+    return result == JSON_SCAN_DONE ? TC_DONE : TC_WAIT;
+}
+
+/* The inside of a complete JSON string into buf. */
+static bool decode(struct str text, struct buf *buf)
+{
+    yyjson_doc *doc = yyjson_read(text.ptr, text.len, YYJSON_READ_ALLOW_INVALID_UNICODE);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+
+    buf_clear(buf);
+    if (root != NULL)
+        buf_append(buf, yyjson_get_str(root), yyjson_get_len(root));
+    yyjson_doc_free(doc);
+    return root != NULL;
+}
+
+/* Passes on the arguments that the JSON string at the front of the text, `len` bytes, contains. */
+static bool unwrap_arguments(struct toolcall *call, size_t len)
+{
+    struct json_scan scan;
+    size_t used;
+
+    buf_clear(&call->late);
+    json_scan_init(&scan);
+    (void)json_scan_text(&scan, (struct str){tc_rest(call).ptr, len}, &used, &call->late);
+    bool good = decode((struct str){buf_str(&call->late), call->late.len}, &call->out);
+    struct str inner = str_trim((struct str){buf_str(&call->out), call->out.len});
+    good = good && (inner.len == 0 || (inner.ptr[0] == '{' && json_scan_valid(inner)));
+    buf_clear(&call->late);
+    if (good && inner.len > 0) { /* once more, for the control characters inside it */
+        json_scan_init(&scan);
+        (void)json_scan_text(&scan, inner, &used, &call->late);
+        tc_arguments(call, (struct str){buf_str(&call->late), call->late.len});
+        buf_clear(&call->late);
+    }
+    return good;
+}
+
+/* Arguments inside a string, as in OpenAI's interface, which some models imitate. They wait for their end. */
+static enum tc_step arguments_in_text(struct toolcall *call)
+{
+    size_t used;
+    enum json_scan_result result =
+        json_scan_text(&call->json, marker_skip(tc_rest(call), call->seen), &used, NULL);
+
+    call->seen += used;
+    if (result != JSON_SCAN_DONE)
+        return scan_result(call, result);
+    bool good = unwrap_arguments(call, call->seen);
+    tc_eat(call, call->seen);
+    return good ? TC_DONE : tc_bad(call, "the arguments are not a JSON object");
+}
+
+enum tc_step tc_json_arguments(struct toolcall *call)
+{
+    size_t used;
+
+    if (call->kind == TEXT)
+        return arguments_in_text(call);
+    if (call->kind == UNKNOWN) {
+        tc_skip_space(call);
+        struct str text = tc_rest(call);
+        int which;
+        if (text.len == 0)
+            return TC_WAIT;
+        if (text.ptr[0] == 'n') {
+            enum tc_step step = tc_one_of(call, &STR("null"), 1, &which);
+            return step == TC_BAD ? tc_bad(call, "the arguments are not a JSON object") : step;
+        }
+        if (text.ptr[0] != '{' && text.ptr[0] != '"')
+            return tc_bad(call, "the arguments are not a JSON object");
+        call->kind = text.ptr[0] == '{' ? OBJECT : TEXT;
+        return TC_AGAIN;
+    }
+    buf_clear(&call->out);
+    enum json_scan_result result = json_scan_text(&call->json, tc_rest(call), &used, &call->out);
+    tc_flush(call);
+    tc_eat(call, used);
+    return scan_result(call, result);
+}
+
+/* The JSON string that the text begins with: its length, 0 when it is not complete, SIZE_MAX when it is none. */
+static size_t string_len(struct str text)
+{
+    struct json_scan scan;
+    size_t used;
+
+    if (text.len == 0)
+        return 0;
+    if (text.ptr[0] != '"')
+        return SIZE_MAX;
+    json_scan_init(&scan);
+    enum json_scan_result result = json_scan_text(&scan, text, &used, NULL);
+    if (result == JSON_SCAN_BAD || used > TC_NAME_MAX)
+        return SIZE_MAX;
+    return result == JSON_SCAN_DONE ? used : 0;
+}
+
+/* Reads a JSON string of at most TC_NAME_MAX bytes into buf, decoded. */
+static enum tc_step read_string(struct toolcall *call, struct buf *buf)
+{
+    tc_skip_space(call);
+    struct str text = tc_rest(call);
+    size_t len = string_len(text);
+    if (len == 0)
+        return TC_WAIT;
+    if (len == SIZE_MAX || !decode((struct str){text.ptr, len}, buf))
+        return tc_bad(call, "the call is not valid JSON");
+    tc_eat(call, len);
+    return TC_DONE;
+}
+
+static bool is_name(struct str key)
+{
+    return str_eq(key, STR("name")) || str_eq(key, STR("tool_name"));
+}
+
+static bool is_arguments(struct str key)
+{
+    return str_eq(key, STR("arguments")) || str_eq(key, STR("parameters"));
+}
+
+static struct str trimmed(struct str text)
+{
+    while (text.len > 0 && marker_is_space(text.ptr[0]))
+        text = marker_skip(text, 1);
+    return text;
+}
+
+/* Cuts a complete string and the character after it off the text. */
+static enum marker_match cut_string(struct str *text, struct str *string, char after)
+{
+    *text = trimmed(*text);
+    size_t len = string_len(*text);
+    if (len == 0 || len == SIZE_MAX)
+        return len == 0 ? MARKER_PART : MARKER_NO;
+    *string = (struct str){text->ptr + 1, len - 2};
+    *text = trimmed(marker_skip(*text, len));
+    if (text->len == 0)
+        return MARKER_PART;
+    if (text->ptr[0] != after)
+        return MARKER_NO;
+    *text = marker_skip(*text, 1);
+    return MARKER_YES;
+}
+
+/* {"name": "f", "parameters":  perhaps with "type": "function" before it. With tools known, f is one of them. */
+enum marker_match tc_json_is_call(const struct toolcall *call, struct str text)
+{
+    struct str name = STR_NONE;
+    struct str key, value;
+    size_t len = text.len;
+
+    if (len == 0)
+        return MARKER_PART;
+    if (text.ptr[0] != '{')
+        return MARKER_NO;
+    text = marker_skip(text, 1);
+    for (;;) {
+        enum marker_match match = cut_string(&text, &key, ':');
+        if (match == MARKER_YES && is_arguments(key))
+            return name.len > 0 && tc_has_tool(call, name) ? MARKER_YES : MARKER_NO;
+        if (match == MARKER_YES && !is_name(key) && !str_eq(key, STR("type")) &&
+            !str_eq(key, STR("id")))
+            return MARKER_NO;
+        if (match == MARKER_YES)
+            match = cut_string(&text, &value, ',');
+        if (match == MARKER_PART && len > 4 * TC_NAME_MAX)
+            return MARKER_NO;
+        if (match != MARKER_YES)
+            return match;
+        if (is_name(key))
+            name = value;
+    }
+}
+
+/* After the last call: to the closer, or back to content where there is none. */
+static enum tc_step calls_over(struct toolcall *call)
+{
+    if (!call->any)
+        return tc_bad(call, "there is no call where one was announced");
+    if (call->format->closers[0].len > 0 && call->opener >= 0)
+        call->state = TAIL;
+    else
+        tc_leave(call);
+    return TC_AGAIN;
+}
+
+static enum tc_step step_item(struct toolcall *call)
+{
+    tc_skip_space(call);
+    struct str text = tc_rest(call);
+    if (text.len == 0)
+        return TC_WAIT;
+    if (text.ptr[0] == '{' && (!call->any || call->list || call->format->closers[0].len > 0)) {
+        tc_eat(call, 1);
+        call->state = KEY;
+        call->mid = true;
+        call->has_args = false;
+        buf_clear(&call->name);
+        buf_clear(&call->late);
+        return TC_AGAIN;
+    }
+    if (text.ptr[0] == '[' && !call->list && !call->any) {
+        tc_eat(call, 1);
+        call->list = true;
+        return TC_AGAIN;
+    }
+    if (text.ptr[0] == ',' && call->any && call->list) {
+        tc_eat(call, 1);
+        return TC_AGAIN;
+    }
+    if (text.ptr[0] == ']' && call->list) {
+        tc_eat(call, 1);
+        call->list = false;
+    }
+    return calls_over(call);
+}
+
+static enum tc_step step_key(struct toolcall *call)
+{
+    tc_skip_space(call);
+    struct str text = tc_rest(call);
+    if (text.len == 0)
+        return TC_WAIT;
+    if (text.ptr[0] == '}') {
+        call->state = NEXT;
+        return TC_AGAIN;
+    }
+    enum tc_step step = read_string(call, &call->key);
+    if (step != TC_DONE)
+        return step;
+    call->state = COLON;
+    return TC_AGAIN;
+}
+
+static enum tc_step step_colon(struct toolcall *call)
+{
+    struct str key = {buf_str(&call->key), call->key.len};
+    int which;
+    enum tc_step step = tc_one_of(call, &STR(":"), 1, &which);
+
+    if (step != TC_DONE)
+        return step == TC_BAD ? tc_bad(call, "the call is not valid JSON") : step;
+    tc_json_start(call);
+    call->state = SKIP;
+    if (is_name(key) && !call->began)
+        call->state = NAME;
+    else if (is_arguments(key) && (call->has_args || call->late.len > 0))
+        return tc_bad(call, "the call has two sets of arguments");
+    else if (is_arguments(key))
+        call->state = call->began ? ARGS : LATE;
+    return TC_AGAIN;
+}
+
+static enum tc_step step_name(struct toolcall *call)
+{
+    enum tc_step step = read_string(call, &call->name);
+
+    if (step != TC_DONE)
+        return step;
+    step = tc_begin(call, (struct str){buf_str(&call->name), call->name.len});
+    if (step == TC_AGAIN)
+        tc_arguments(call, (struct str){buf_str(&call->late), call->late.len});
+    call->state = NEXT;
+    return step;
+}
+
+/* A value that is skipped, or arguments that came before the name. */
+static enum tc_step step_value(struct toolcall *call)
+{
+    size_t used;
+    struct str text = tc_rest(call);
+
+    if (call->state == LATE && call->late.len == 0) {
+        tc_skip_space(call);
+        text = tc_rest(call);
+        if (text.len > 0 && text.ptr[0] != '{')
+            return tc_bad(call, "the arguments are not a JSON object");
+    }
+    enum json_scan_result result =
+        json_scan_text(&call->json, text, &used, call->state == LATE ? &call->late : NULL);
+    tc_eat(call, used);
+    if (result != JSON_SCAN_DONE)
+        return scan_result(call, result);
+    call->state = NEXT;
+    return TC_AGAIN;
+}
+
+static enum tc_step step_next(struct toolcall *call)
+{
+    static const struct str marks[] = {{",", 1}, {"}", 1}};
+    int which;
+    enum tc_step step = tc_one_of(call, marks, COUNT_OF(marks), &which);
+
+    if (step != TC_DONE)
+        return step == TC_BAD ? tc_bad(call, "the call is not valid JSON") : step;
+    if (which == 0) {
+        call->state = KEY;
+        return TC_AGAIN;
+    }
+    if (!call->began)
+        return tc_bad(call, "the call names no tool");
+    tc_end(call);
+    call->state = ITEM;
+    if (!call->list && (call->format->closers[0].len == 0 || call->opener < 0))
+        tc_leave(call);
+    return TC_AGAIN;
+}
+
+enum tc_step tc_json_step(struct toolcall *call)
+{
+    enum tc_step step;
+
+    switch (call->state) {
+    case ITEM:
+        return step_item(call);
+    case KEY:
+        return step_key(call);
+    case COLON:
+        return step_colon(call);
+    case NAME:
+        return step_name(call);
+    case ARGS:
+        step = tc_json_arguments(call);
+        if (step == TC_DONE)
+            call->state = NEXT;
+        return step == TC_DONE ? TC_AGAIN : step;
+    case LATE:
+    case SKIP:
+        return step_value(call);
+    case NEXT:
+        return step_next(call);
+    default:
+        assert(call->state == TAIL);
+        return tc_close(call);
+    }
+}

@@ -1,0 +1,626 @@
+/*
+ * api.c: the table of endpoints, who may call them, and the threads behind.
+ *
+ * Every request takes one way: draining? key? then either an answer on the spot or a place in the queue. A new endpoint is a row in the table;
+ * it needs a key unless the row says otherwise, and tests/serve/api_test.c walks the table to see that.
+ */
+#include "serve/api.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "admin/prompt.h"
+#include "dialect/anthropic.h"
+#include "serve/api_impl.h"
+#include "admin/feed.h"
+#include "base/json_write.h"
+#include "admin/monitor.h"
+#include "admin/metrics.h"
+#include "admin/watch.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metric.h"
+#include "models/pool.h"
+
+enum {
+    WORKERS_DEFAULT = 2,
+    QUEUE_DEFAULT = 256,
+    SLOW_QUEUE = 8,
+    LARGE_QUEUE = 64,
+    TICK_MS = 200,
+    IDLE_TICK_MS = 1000,
+    KEEPALIVE_MS_DEFAULT = 8000,
+    LOAD_MS_DEFAULT = 5 * 60 * 1000,
+    RETRY_AFTER_S = 2,
+    RELOADS_MAX = 10000, /* of keys: those before are kept until the end */
+};
+
+#define REQUEST_BYTES_DEFAULT ((size_t)256 * 1024 * 1024)
+
+/* ---- endpoints ---- */
+
+const struct endpoint api_endpoints[] = {
+    {HTTP_METHOD_POST, "/v1/chat/completions", "chat", &dialect_openai_chat, .work = call_generate},
+    {HTTP_METHOD_POST, "/chat/completions", "chat", &dialect_openai_chat, .work = call_generate},
+    {HTTP_METHOD_POST, "/v1/completions", "completions", &dialect_openai_completions,
+     .work = call_generate},
+    {HTTP_METHOD_POST, "/v1/responses", "responses", &dialect_openai_responses,
+     .work = call_generate},
+    {HTTP_METHOD_POST, "/v1/messages", "messages", &dialect_anthropic_messages,
+     .work = call_generate},
+    {HTTP_METHOD_POST, "/v1/messages/count_tokens", "count_tokens", &dialect_anthropic_count,
+     .work = endpoint_count_tokens},
+    {HTTP_METHOD_POST, "/tokenize", "tokenize", NULL, .work = endpoint_tokenize},
+    {HTTP_METHOD_POST, "/detokenize", "detokenize", NULL, .work = endpoint_detokenize},
+    {HTTP_METHOD_POST, "/apply-template", "apply_template", &dialect_openai_chat,
+     .work = endpoint_apply_template},
+    {HTTP_METHOD_GET, "/admin/stats", "admin", NULL, .admin = true, .now = endpoint_admin_stats},
+    {HTTP_METHOD_GET, "/admin/history", "admin", NULL, .admin = true, .now = endpoint_admin_history},
+    {HTTP_METHOD_GET, "/admin/models", "admin", NULL, .admin = true, .now = endpoint_admin_models},
+    {HTTP_METHOD_GET, "/admin/requests", "admin", NULL, .admin = true, .now = endpoint_admin_requests},
+    {HTTP_METHOD_GET, "/admin/events", "admin", NULL, .admin = true, .now = endpoint_admin_events},
+    {HTTP_METHOD_GET, "/admin/settings", "admin", NULL, .admin = true, .now = endpoint_admin_settings},
+    {HTTP_METHOD_POST, "/admin/settings", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_admin_change},
+    {HTTP_METHOD_GET, "/admin/cache/objects", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_cache_objects},
+    {HTTP_METHOD_GET, "/admin/cache/objects/{key}", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_cache_object},
+    {HTTP_METHOD_GET, "/admin/cache/tree", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_cache_tree},
+    {HTTP_METHOD_POST, "/admin/cache/clear", "admin", NULL, .admin = true, .plain = true, .slow = true,
+     .work = endpoint_cache_clear},
+    {HTTP_METHOD_POST, "/admin/cache/evict", "admin", NULL, .admin = true, .plain = true, .slow = true,
+     .work = endpoint_cache_evict},
+    {HTTP_METHOD_POST, "/admin/cache/pin", "admin", &dialect_admin_prompt, .admin = true,
+     .work = endpoint_cache_pin},
+    {HTTP_METHOD_POST, "/admin/cache/unpin", "admin", &dialect_admin_prompt, .admin = true,
+     .work = endpoint_cache_unpin},
+    {HTTP_METHOD_POST, "/admin/cache/ttl", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_cache_ttl},
+    {HTTP_METHOD_POST, "/admin/cache/verify", "admin", NULL, .admin = true, .plain = true, .slow = true,
+     .work = endpoint_cache_verify},
+    {HTTP_METHOD_POST, "/admin/cache/export", "admin", NULL, .admin = true, .plain = true, .slow = true,
+     .work = endpoint_cache_export},
+    {HTTP_METHOD_POST, "/admin/cache/import", "admin", NULL, .admin = true, .plain = true, .slow = true,
+     .work = endpoint_cache_import},
+    {HTTP_METHOD_POST, "/admin/cache/probe", "admin", &dialect_admin_prompt, .admin = true,
+     .work = endpoint_cache_probe},
+    {HTTP_METHOD_POST, "/admin/cache/warm", "warm", &dialect_admin_warm, .admin = true,
+     .work = endpoint_cache_warm},
+    {HTTP_METHOD_GET, "/v1/models", "models", NULL, .now = endpoint_models},
+    {HTTP_METHOD_GET, "/models", "models", NULL, .now = endpoint_models},
+    {HTTP_METHOD_GET, "/v1/models/{id...}", "models", NULL, .now = endpoint_model},
+    {HTTP_METHOD_POST, "/v1/models/{id...}", "models", NULL, .admin = true, .now = endpoint_model_change},
+    {HTTP_METHOD_GET, "/props", "props", NULL, .now = endpoint_props},
+    {HTTP_METHOD_GET, "/slots", "slots", NULL, .now = endpoint_slots},
+    {HTTP_METHOD_GET, "/metrics", "metrics", NULL, .admin = true, .metrics = true, .now = endpoint_metrics},
+    {HTTP_METHOD_GET, "/health", "health", NULL, .open = true, .now = endpoint_health},
+    {HTTP_METHOD_GET, "/v1/health", "health", NULL, .open = true, .now = endpoint_health},
+    {HTTP_METHOD_GET, "/ready", "ready", NULL, .open = true, .now = endpoint_ready},
+    {HTTP_METHOD_GET, "/version", "version", NULL, .open = true, .now = endpoint_version},
+    {HTTP_METHOD_GET, "/", "root", NULL, .open = true, .now = endpoint_home},
+    {HTTP_METHOD_GET, "/ui", "ui", NULL, .open = true, .now = endpoint_page},
+    {HTTP_METHOD_GET, "/ui/{file...}", "ui", NULL, .open = true, .now = endpoint_page_file},
+};
+
+const size_t api_endpoints_count = COUNT_OF(api_endpoints);
+
+const struct dialect *api_dialect(const struct endpoint *endpoint)
+{
+    return endpoint->dialect ? endpoint->dialect : &dialect_openai_chat;
+}
+
+/* ---- what endpoints ask ---- */
+
+bool api_is_draining(const struct api *api)
+{
+    /* Relaxed: a flag that is only ever set; a request that comes at the same moment may see either. */
+    return atomic_load_explicit(&api->draining, memory_order_relaxed);
+}
+
+void api_set_pool(struct api *api, struct pool *pool)
+{
+    /* Release: who sees the pool sees all of it. */
+    atomic_store_explicit(&api->pool, pool, memory_order_release);
+}
+
+void api_set_http_metrics(struct api *api, const struct metric_set *metrics)
+{
+    api->http_metrics = metrics;
+}
+
+struct pool *api_pool(struct api *api, struct api_error *error)
+{
+    struct pool *pool = atomic_load_explicit(&api->pool, memory_order_acquire);
+
+    if (!pool) {
+        api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "Loading model");
+        error->retry_after_s = RETRY_AFTER_S;
+    }
+    return pool;
+}
+
+int64_t api_local_time(const struct api *api)
+{
+    time_t now = (time_t)(clock_wall_ns(api->clock) / NS_PER_S);
+    struct tm local;
+
+    return localtime_r(&now, &local) ? (int64_t)now + local.tm_gmtoff : (int64_t)now;
+}
+
+bool api_gen_caller(struct api *api, uint64_t gen, struct api_caller *caller)
+{
+    bool found = false;
+
+    lock_enter(&api->lock);
+    LIST_FOREACH(struct call, call, &api->calls, link)
+    {
+        if (!call_has_gen(call, gen))
+            continue;
+        memcpy(caller->request_id, call->request_id, sizeof(caller->request_id));
+        memcpy(caller->who, call->who, sizeof(caller->who));
+        found = true;
+        break;
+    }
+    lock_leave(&api->lock);
+    return found;
+}
+
+/* ---- a request comes in ---- */
+
+/* Random: a count would tell every caller how many requests the others send. */
+static void make_request_id(char id[RESPOND_ID_BYTES])
+{
+    uint64_t number;
+
+    hash_random(&number, sizeof(number));
+    snprintf(id, RESPOND_ID_BYTES, "req_%016" PRIx64, number);
+}
+
+void visit_respond(const struct visit *visit, struct buf *body)
+{
+    respond_json(visit->reply, 200, visit->request_id, body);
+    buf_fini(body);
+}
+
+void visit_fail(const struct visit *visit, const struct api_error *error)
+{
+    respond_error(visit->reply, api_dialect(visit->endpoint), error, visit->request_id);
+}
+
+struct pool *visit_pool(const struct visit *visit)
+{
+    struct api_error error = {0};
+    struct pool *pool = api_pool(visit->api, &error);
+
+    if (!pool)
+        visit_fail(visit, &error);
+    return pool;
+}
+
+static void refuse(const struct visit *visit, enum api_error_kind kind, const char *message)
+{
+    struct api_error error = {0};
+
+    api_error_set(&error, kind, NULL, "%s", message);
+    if (kind == API_ERROR_UNAVAILABLE)
+        error.retry_after_s = RETRY_AFTER_S;
+    visit_fail(visit, &error);
+    metric_add(visit->api->metrics, STATS_CALLS, kind, 1);
+}
+
+static struct str header(const struct http_request *request, const char *name)
+{
+    struct str value;
+
+    return http_request_header(request, str_from(name), &value) ? value : STR_NONE;
+}
+
+/* Keys, unless the endpoint is open. */
+static bool is_allowed(struct visit *visit)
+{
+    struct api *api = visit->api;
+
+    visit->auth = auth_check(api_auth(api), header(visit->request, "authorization"),
+                             header(visit->request, "x-api-key"));
+    bool open = visit->endpoint->open || (visit->endpoint->metrics && api->options.public_metrics);
+    bool known = open || visit->auth.verdict == AUTH_OK;
+    if (open || (known && (!visit->endpoint->admin || visit->auth.admin)))
+        return true;
+    metric_add(api->metrics, STATS_DENIED, 0, 1);
+    if (known) {
+        refuse(visit, API_ERROR_PERMISSION,
+               "This concerns all users of the server: send an admin key (hearth serve --admin-key).");
+        return false;
+    }
+    refuse(visit, API_ERROR_AUTH,
+           visit->auth.verdict == AUTH_MISSING
+               ? "An API key is needed: send it as 'Authorization: Bearer KEY' or as 'x-api-key: KEY'."
+               : "The API key is not valid.");
+    return false;
+}
+
+/* A page in a browser may post text to any address without asking; it may not post JSON. So what comes from a page must say that it is JSON. */
+static bool is_honest(const struct visit *visit)
+{
+    struct str type = header(visit->request, "content-type"), origin = header(visit->request, "origin");
+    static const struct str json = STR("application/json");
+
+    if (visit->endpoint->method != HTTP_METHOD_POST || !origin.ptr)
+        return true;
+    if (type.len >= json.len && str_eq_nocase((struct str){type.ptr, json.len}, json))
+        return true;
+    refuse(visit, API_ERROR_INVALID, "The content type must be application/json.");
+    return false;
+}
+
+static void enqueue(const struct visit *visit, struct http_request *request)
+{
+    struct api *api = visit->api;
+    struct call *call;
+
+    if (api_is_draining(api)) {
+        refuse(visit, API_ERROR_UNAVAILABLE, "The server is shutting down.");
+        return;
+    }
+    call = call_create(api, visit->endpoint, request, visit->reply, &visit->auth);
+    memcpy(call->request_id, visit->request_id, RESPOND_ID_BYTES);
+    struct queue *queue = call_queue(call);
+    bool full = queue == api->queue &&
+                queue_length(queue) >= atomic_load_explicit(&api->queue_max, memory_order_relaxed);
+    if (full || !queue_try_push(queue, call))
+        call_refuse(call);
+}
+
+static void handle(struct http_request *request, struct http_reply *reply, void *arg)
+{
+    const struct api_route *route = arg;
+    char id[RESPOND_ID_BYTES] = "";
+    struct visit visit = {
+        .api = route->api,
+        .endpoint = route->endpoint,
+        .request = request,
+        .reply = reply,
+        .request_id = id,
+    };
+
+    make_request_id(id);
+    if (!is_allowed(&visit) || !is_honest(&visit))
+        return;
+    if (visit.endpoint->now)
+        visit.endpoint->now(&visit);
+    else
+        enqueue(&visit, request);
+}
+
+/* ---- what http refuses by itself ---- */
+
+static enum api_error_kind kind_of_status(int status)
+{
+    for (int kind = API_OK + 1; kind < API_ERROR_COUNT; kind++)
+        if ((int)api_error_status((enum api_error_kind)kind) == status)
+            return (enum api_error_kind)kind;
+    return status < 500 ? API_ERROR_INVALID : API_ERROR_SERVER;
+}
+
+/* No request has an id yet. */
+static void write_anthropic_problem(enum http_problem problem, struct buf *body)
+{
+    struct json json = json_to(body);
+
+    json_open(&json, '{');
+    json_key_text(&json, "type", "error");
+    json_key(&json, "error");
+    json_open(&json, '{');
+    json_key_text(&json, "type",
+                  api_error_anthropic_type(kind_of_status(http_problem_status(problem))));
+    json_key_text(&json, "message", http_problem_sentence(problem));
+    json_close(&json, '}');
+    json_close(&json, '}');
+}
+
+static void write_openai_problem(enum http_problem problem, struct buf *body)
+{
+    int status = http_problem_status(problem);
+    const char *type = status >= 500 ? "server_error" : "invalid_request_error";
+    struct json json = json_to(body);
+
+    json_open(&json, '{');
+    json_key(&json, "error");
+    json_open(&json, '{');
+    json_key_text(&json, "message", http_problem_sentence(problem));
+    json_key_text(&json, "type", status == 404 ? "not_found_error" : type);
+    json_key_null(&json, "param");
+    json_key_text(&json, "code", http_problem_name(problem));
+    json_close(&json, '}');
+    json_close(&json, '}');
+}
+
+void api_http_error(enum http_problem problem, struct str path, struct buf *body, void *arg)
+{
+    (void)arg;
+    if (str_eq(path, STR("/v1/messages")) || str_starts(path, STR("/v1/messages/")))
+        write_anthropic_problem(problem, body);
+    else
+        write_openai_problem(problem, body);
+}
+
+/* ---- keys ---- */
+
+const struct auth *api_auth(const struct api *api)
+{
+    /* Acquire: what api_reload_keys has built is seen whole. */
+    return atomic_load_explicit(&((struct api *)api)->auth, memory_order_acquire);
+}
+
+static void destroy_keys(struct api *api)
+{
+    struct auth *auth = atomic_load_explicit(&api->auth, memory_order_relaxed);
+
+    auth_destroy(&auth);
+    for (size_t i = 0; i < api->retired_count; i++)
+        auth_destroy(&api->retired[i]);
+    mem_free(api->retired);
+}
+
+enum err api_reload_keys(struct api *api, struct errinfo *info)
+{
+    struct auth *auth;
+
+    if (api->retired_count >= RELOADS_MAX)
+        return err_set(info, ERR_LIMIT, "the keys were read %d times; restart the server", RELOADS_MAX);
+    TRY(auth_create(&auth, &api->options.auth, info)); /* a file without keys fails: it would let everyone in */
+    struct auth **retired = mem_try_realloc(api->retired, (api->retired_count + 1) * sizeof(*retired));
+    if (retired == NULL) {
+        auth_destroy(&auth);
+        return err_set(info, ERR_NOMEM, "no memory for API keys");
+    }
+    api->retired = retired;
+    api->retired[api->retired_count++] = atomic_exchange_explicit(&api->auth, auth, memory_order_acq_rel);
+    return ERR_OK;
+}
+
+/* ---- life ---- */
+
+static void work_on(struct queue *queue)
+{
+    struct call *call;
+
+    while ((call = queue_pop(queue, UINT64_MAX)))
+        call_run(call);
+}
+
+static void work(void *arg)
+{
+    work_on(((struct api *)arg)->queue);
+}
+
+/* Apart from the others, so that a disk that is read for minutes never keeps a request from being rendered. */
+static void work_slowly(void *arg)
+{
+    work_on(((struct api *)arg)->slow);
+}
+
+/* One thread: texts that take seconds never take all workers. */
+static void work_on_large(void *arg)
+{
+    work_on(((struct api *)arg)->large);
+}
+
+static void make_routes(struct api *api)
+{
+    api->routes_count = api_endpoints_count;
+    api->routes = mem_alloc_array(api->routes_count, sizeof(*api->routes));
+    api->route_args = mem_alloc_array(api->routes_count, sizeof(*api->route_args));
+    for (size_t i = 0; i < api->routes_count; i++) {
+        const struct endpoint *endpoint = &api_endpoints[i];
+
+        assert(!endpoint->now != !endpoint->work);
+        api->route_args[i] = (struct api_route){api, endpoint};
+        api->routes[i] = (struct http_route){
+            .method = endpoint->method,
+            .path = endpoint->path,
+            .handler = handle,
+            .arg = &api->route_args[i],
+        };
+    }
+}
+
+static void set_defaults(struct api *api, const struct api_options *options)
+{
+    api->options = *options;
+    api->clock = options->clock ? options->clock : clock_real();
+    api->sample = options->sample ? *options->sample : sample_params_default();
+    if (api->options.queue == 0)
+        api->options.queue = QUEUE_DEFAULT;
+    if (api->options.workers == 0)
+        api->options.workers = WORKERS_DEFAULT;
+    api->options.workers = MIN(api->options.workers, API_WORKERS_MAX);
+    if (api->options.request_bytes_max == 0)
+        api->options.request_bytes_max = REQUEST_BYTES_DEFAULT;
+    if (api->options.keepalive_ms == 0)
+        api->options.keepalive_ms = KEEPALIVE_MS_DEFAULT;
+    if (api->options.load_ms == 0)
+        api->options.load_ms = LOAD_MS_DEFAULT;
+}
+
+/* What engines say of their time, those that were unloaded included. */
+static void add_times(struct tally *tally, void *arg)
+{
+    struct api *api = arg;
+    struct pool *pool = atomic_load_explicit(&api->pool, memory_order_acquire);
+    struct sched_stats stats;
+
+    if (!pool)
+        return;
+    pool_get_stats(pool, &stats);
+    tally->prefill_ns = stats.prefill_ns;
+    tally->decode_ns = stats.decode_ns;
+    tally->restore_ns = stats.restore_ns;
+}
+
+/* What /admin/events shows; readers get it a moment later, and when there are none there is no hurry. */
+static uint64_t tick(void *arg)
+{
+    struct api *api = arg;
+
+    watch_poll(api->watch);
+    feed_pump(api->feed);
+    return feed_readers(api->feed) > 0 ? TICK_MS : IDLE_TICK_MS;
+}
+
+static enum err start_monitor(struct api *api, struct errinfo *info)
+{
+    struct monitor_options options = {
+        .fs = api->options.state_fs,
+        .dir = api->options.state_dir,
+        .times = add_times,
+        .tick = tick,
+        .arg = api,
+        .clock = api->clock,
+        .log = api->options.log,
+    };
+
+    api->feed = feed_create();
+    api->watch = watch_create(api);
+    watch_poll(api->watch); /* how things are: what is told begins here */
+    return monitor_create(&api->monitor, &options, info);
+}
+
+static enum err start_workers(struct api *api, struct errinfo *info)
+{
+    for (uint32_t i = 0; i < api->options.workers; i++) {
+        TRY(thread_start(&api->workers[i], "api", work, api, info));
+        api->workers_count++;
+    }
+    TRY(thread_start(&api->large_worker, "api-large", work_on_large, api, info));
+    return thread_start(&api->slow_worker, "api-slow", work_slowly, api, info);
+}
+
+enum err api_create(struct api **out, const struct api_options *options, struct errinfo *info)
+{
+    struct api *api = mem_alloc(sizeof(*api));
+    struct auth *auth;
+    enum err err;
+
+    *out = NULL;
+    set_defaults(api, options);
+    atomic_init(&api->pool, NULL);
+    atomic_init(&api->next_gen, 1);
+    atomic_init(&api->queue_max, MIN(api->options.queue, API_QUEUE_MAX));
+    atomic_init(&api->ssd_day_bytes, options->ssd_day_bytes);
+    atomic_init(&api->model_ttl_s, options->model_ttl_ns / NS_PER_S);
+    lock_init(&api->lock, "api", LOCK_RANK_API);
+    cond_init(&api->calls_gone);
+    list_init(&api->calls);
+    api->metrics = stats_create();
+    make_routes(api);
+    admin_settings_begin(api);
+    err = auth_create(&auth, &options->auth, info);
+    atomic_store_explicit(&api->auth, auth, memory_order_relaxed); /* before any thread */
+    if (err == ERR_OK)
+        err = queue_create(&api->queue, "api", API_QUEUE_MAX, info); /* queue_max is what may be in it */
+    if (err == ERR_OK)
+        err = queue_create(&api->slow, "api-slow", SLOW_QUEUE, info);
+    if (err == ERR_OK)
+        err = queue_create(&api->large, "api-large", LARGE_QUEUE, info);
+    if (err == ERR_OK)
+        err = start_monitor(api, info);
+    if (err == ERR_OK)
+        err = start_workers(api, info);
+    if (err != ERR_OK) {
+        api_destroy(&api);
+        return err;
+    }
+    *out = api;
+    return ERR_OK;
+}
+
+const struct http_route *api_routes(const struct api *api, size_t *count)
+{
+    *count = api->routes_count;
+    return api->routes;
+}
+
+static void cancel_all(struct api *api)
+{
+    lock_enter(&api->lock);
+    LIST_FOREACH(struct call, call, &api->calls, link)
+        call_cancel(call);
+    lock_leave(&api->lock);
+}
+
+/* False: some are left when the time is over. */
+static bool wait_for_calls(struct api *api, uint64_t deadline_ns)
+{
+    bool in_time = true;
+
+    lock_enter(&api->lock);
+    while (api->calls_alive > 0 && in_time)
+        in_time = cond_wait_until(&api->calls_gone, &api->lock, deadline_ns);
+    in_time = api->calls_alive == 0;
+    lock_leave(&api->lock);
+    return in_time;
+}
+
+void api_end_events(struct api *api)
+{
+    feed_end(api->feed);
+}
+
+bool api_drain(struct api *api, uint64_t timeout_ms)
+{
+    uint64_t timeout_ns = MIN(timeout_ms, UINT64_MAX / NS_PER_MS) * NS_PER_MS;
+
+    atomic_store_explicit(&api->draining, true, memory_order_relaxed);
+    if (wait_for_calls(api, clock_deadline_ns(clock_real(), timeout_ns)))
+        return true;
+    cancel_all(api);
+    (void)wait_for_calls(api, UINT64_MAX);
+    return false;
+}
+
+void api_destroy(struct api **out)
+{
+    struct api *api = *out;
+
+    if (!api)
+        return;
+    atomic_store_explicit(&api->draining, true, memory_order_relaxed);
+    cancel_all(api);
+    if (api->queue)
+        queue_close(api->queue);
+    if (api->slow)
+        queue_close(api->slow);
+    if (api->large)
+        queue_close(api->large);
+    thread_join(&api->slow_worker);
+    thread_join(&api->large_worker);
+    for (uint32_t i = 0; i < api->workers_count; i++)
+        thread_join(&api->workers[i]);
+    (void)wait_for_calls(api, UINT64_MAX);
+    if (api->queue)
+        queue_destroy(&api->queue);
+    if (api->slow)
+        queue_destroy(&api->slow);
+    if (api->large)
+        queue_destroy(&api->large);
+    monitor_destroy(&api->monitor);
+    watch_destroy(&api->watch);
+    feed_destroy(&api->feed);
+    destroy_keys(api);
+    metric_set_destroy(&api->metrics);
+    list_check(&api->calls);
+    cond_fini(&api->calls_gone);
+    lock_fini(&api->lock);
+    mem_free(api->routes);
+    mem_free(api->route_args);
+    mem_free(api);
+    *out = NULL;
+}

@@ -1,0 +1,508 @@
+/*
+ * call.c: a call from the queue to the scheduler.
+ *
+ * Everything that can be wrong with a request is found before the first generation is submitted, so that the client gets a status that says so;
+ * the head of a stream is sent only behind that (keeps I72).
+ */
+#include "serve/call.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "serve/api_impl.h"
+#include "dialect/json_read.h"
+#include "admin/metrics.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "output/output.h"
+
+enum {
+    OUT_BYTES_MAX = 64 * 1024 * 1024,
+    SALT_DIGITS = 32,
+    SPACE_NAME_BYTES = AUTH_NAME_BYTES + 1 + SALT_DIGITS,
+    TARGET_BYTES_MAX = 64 * 1024,
+    RETRY_AFTER_S = 2,
+    LARGE_BYTES = 1024 * 1024,
+};
+
+/* ---- life ---- */
+
+static void release(struct call *call);
+
+/* The loop thread: the client is gone. */
+static void on_close(void *arg)
+{
+    struct call *call = arg;
+
+    lock_enter(&call->lock);
+    call->gone = true;
+    lock_leave(&call->lock);
+    call_cancel(call);
+}
+
+static void on_drop(void *arg)
+{
+    release(arg);
+}
+
+static void copy_target(struct call *call, const struct http_request *request)
+{
+    buf_init(&call->query, TARGET_BYTES_MAX);
+    buf_init(&call->capture, TARGET_BYTES_MAX);
+    buf_append(&call->query, request->query.ptr, request->query.len);
+    if (request->captures_count > 0)
+        buf_append(&call->capture, request->captures[0].ptr, request->captures[0].len);
+}
+
+struct call *call_create(struct api *api, const struct endpoint *endpoint,
+                         struct http_request *request, struct http_reply *reply,
+                         const struct auth_result *auth)
+{
+    struct call *call = mem_alloc(sizeof(*call));
+
+    call->api = api;
+    call->endpoint = endpoint;
+    call->arrived_ns = request->arrived_ns;
+    http_request_take_body(request, &call->body);
+    call->large = call->body.len > LARGE_BYTES;
+    copy_target(call, request);
+    call->reply = http_reply_acquire(reply);
+    snprintf(call->who, sizeof(call->who), "%s", auth->who);
+    snprintf(call->tenant, sizeof(call->tenant), "%s", auth->tenant);
+    gen_request_init(&call->request, api->options.request_bytes_max, &api->sample);
+    buf_init(&call->out, OUT_BYTES_MAX);
+    lock_init(&call->lock, "call", LOCK_RANK_CALL);
+    atomic_init(&call->references, 2);
+    atomic_init(&call->pending, 1);
+    lock_enter(&api->lock);
+    list_push_back(&api->calls, &call->link);
+    api->calls_alive++;
+    lock_leave(&api->lock);
+    http_reply_on_close(reply, on_close, on_drop, call);
+    return call;
+}
+
+static void free_choice(struct call_choice *choice)
+{
+    output_destroy(&choice->output);
+    buf_fini(&choice->raw);
+}
+
+static void destroy(struct call *call)
+{
+    struct pool *pool = atomic_load_explicit(&call->api->pool, memory_order_acquire);
+
+    for (size_t i = 0; i < call->choices_count; i++)
+        free_choice(&call->choices[i]);
+    mem_free(call->choices);
+    answer_fini(&call->answer);
+    prepare_fini(&call->prepared);
+    gen_request_fini(&call->request);
+    buf_fini(&call->out);
+    buf_fini(&call->capture);
+    buf_fini(&call->query);
+    buf_fini(&call->body);
+    lock_fini(&call->lock);
+    if (call->model)
+        pool_release(pool, call->model);
+    mem_free(call);
+}
+
+static void release(struct call *call)
+{
+    struct api *api = call->api;
+
+    /* Release: what this thread did is done before the memory goes; acquire: the last one sees all of it. */
+    if (atomic_fetch_sub_explicit(&call->references, 1, memory_order_acq_rel) > 1)
+        return;
+    lock_enter(&api->lock);
+    list_remove(&api->calls, &call->link);
+    lock_leave(&api->lock);
+    destroy(call);
+    /* The api may end as soon as none is alive: nothing of it is touched after that. */
+    lock_enter(&api->lock);
+    api->calls_alive--;
+    cond_broadcast(&api->calls_gone);
+    lock_leave(&api->lock);
+}
+
+void call_drop(struct call *call)
+{
+    if (atomic_fetch_sub_explicit(&call->pending, 1, memory_order_acq_rel) > 1)
+        return;
+    call_end(call);
+    http_reply_release(&call->reply);
+    release(call);
+}
+
+void call_cancel(struct call *call)
+{
+    struct pool *pool = atomic_load_explicit(&call->api->pool, memory_order_acquire);
+    size_t submitted;
+
+    lock_enter(&call->lock);
+    call->cancelled = true;
+    submitted = call->submitted;
+    lock_leave(&call->lock);
+    if (pool)
+        pool_cancel(pool, &call->wait);
+    for (size_t i = 0; i < submitted; i++)
+        gen_cancel(&call->choices[i].gen);
+}
+
+bool call_is_gone(struct call *call)
+{
+    bool gone;
+
+    lock_enter(&call->lock);
+    gone = call->gone;
+    lock_leave(&call->lock);
+    return gone;
+}
+
+bool call_has_gen(struct call *call, uint64_t gen)
+{
+    bool has;
+
+    lock_enter(&call->lock);
+    has = call->submitted > 0 && gen >= call->first_id && gen - call->first_id < call->submitted;
+    lock_leave(&call->lock);
+    return has;
+}
+
+struct queue *call_queue(const struct call *call)
+{
+    struct api *api = call->api;
+
+    return call->endpoint->slow ? api->slow : call->large ? api->large : api->queue;
+}
+
+static bool is_cancelled(struct call *call)
+{
+    bool cancelled;
+
+    lock_enter(&call->lock);
+    cancelled = call->cancelled;
+    lock_leave(&call->lock);
+    return cancelled;
+}
+
+/* ---- answers of endpoints ---- */
+
+void call_fail(struct call *call, const struct api_error *error)
+{
+    call->answered = true;
+    call->outcome = error->kind;
+    call->refused = *error;
+    if (call_stream_begun(call)) /* while the model was loaded */
+        call_end_stream(call, error);
+    else
+        respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);
+}
+
+/* Counted, not logged: such refusals come in floods, and the loop thread must not wait for the log. */
+void call_refuse(struct call *call)
+{
+    struct api_error error = {0};
+
+    api_error_set(&error, API_ERROR_BUSY, NULL, "Too many requests are waiting. Try again later.");
+    error.retry_after_s = RETRY_AFTER_S;
+    call_fail(call, &error);
+    memset(&call->refused, 0, sizeof(call->refused));
+    call_drop(call);
+}
+
+void call_respond(struct call *call, const struct buf *body)
+{
+    call->answered = true;
+    call->outcome = body->err == ERR_OK ? API_OK : API_ERROR_SERVER;
+    respond_json(call->reply, 200, call->request_id, body);
+}
+
+static bool read_body(struct call *call, struct api_error *error)
+{
+    struct str body = {call->body.data, call->body.len};
+    enum err err = json_read_body(body, &call->request.body, error);
+
+    buf_fini(&call->body); /* the document has its own copy */
+    if (err != ERR_OK)
+        api_error_from(error, err, NULL);
+    return err == ERR_OK;
+}
+
+/* ---- from the body to the prompt ---- */
+
+static bool parse(struct call *call, struct api_error *error)
+{
+    const struct dialect *dialect = call->endpoint->dialect;
+    yyjson_val *root;
+    enum err err;
+
+    if (call->endpoint->method == HTTP_METHOD_GET) { /* all that it says is in its target */
+        err = call->query.err != ERR_OK ? call->query.err : call->capture.err;
+        if (err != ERR_OK)
+            api_error_from(error, err, NULL);
+        return err == ERR_OK;
+    }
+    if (!read_body(call, error))
+        return false;
+    root = yyjson_doc_get_root(call->request.body);
+    if (dialect) {
+        err = dialect->parse(&call->request, root, error);
+    } else {
+        struct json_reader reader = {root, NULL, error};
+
+        err = json_read_str(&reader, "model", &call->request.model);
+    }
+    if (err != ERR_OK)
+        api_error_from(error, err, NULL);
+    return err == ERR_OK;
+}
+
+/* What all endpoints begin with. False: the call is answered, or (*parked) it is not ours any more. */
+static bool begin(struct call *call, bool *parked)
+{
+    enum pool_answer answer = POOL_ANSWER_REFUSED;
+    struct api_error error = {0};
+
+    if (call->model) /* it comes back from the pool */
+        return true;
+    if (call->endpoint->plain)
+        answer = parse(call, &error) ? POOL_ANSWER_READY : POOL_ANSWER_REFUSED;
+    else if (api_pool(call->api, &error) && parse(call, &error))
+        answer = call->request.no_model ? POOL_ANSWER_READY : call_get_model(call, &error);
+    *parked = answer == POOL_ANSWER_WAITING;
+    if (answer == POOL_ANSWER_REFUSED)
+        call_fail(call, &error);
+    return answer == POOL_ANSWER_READY;
+}
+
+void call_run(struct call *call)
+{
+    bool parked = false;
+
+    if (!is_cancelled(call) && begin(call, &parked))
+        call->endpoint->work(call);
+    if (!parked)
+        call_drop(call);
+}
+
+static bool stopped(void *arg)
+{
+    return is_cancelled(arg);
+}
+
+static enum err charge(void *arg, size_t bytes, struct errinfo *info)
+{
+    return sched_charge(model_sched(((struct call *)arg)->model), bytes, info);
+}
+
+static void uncharge(void *arg, size_t bytes)
+{
+    sched_uncharge(model_sched(((struct call *)arg)->model), bytes);
+}
+
+struct tokens_caller call_caller(struct call *call)
+{
+    return (struct tokens_caller){
+        .tenant = str_from(call->tenant),
+        .salt = call->request.cache_salt,
+        .charge = charge,
+        .release = uncharge,
+        .stopped = stopped,
+        .arg = call,
+    };
+}
+
+bool call_prepare(struct call *call, struct api_error *error)
+{
+    struct api *api = call->api;
+    struct prepare_tools tools = {
+        .model = call->model,
+        .neutral = api->options.neutral,
+        .replay = api->options.replay,
+        .replay_keep = api->options.replay_keep,
+        .tenant = call->tenant,
+        .caller = call_caller(call),
+        .any_length = call->endpoint->work != call_generate,
+        .now_s = api_local_time(api),
+    };
+
+    return prepare(&call->prepared, &call->request, &tools, error) == ERR_OK;
+}
+
+/* ---- generations ---- */
+
+static bool preflight(struct call *call, struct api_error *error)
+{
+    uint32_t context = model_facts(call->model)->context;
+    size_t count = call->prepared.prompt.count;
+    struct errinfo info = {0};
+    enum err err;
+
+    if (count > UINT32_MAX)
+        err = ERR_LIMIT;
+    else
+        err = sched_preflight(model_sched(call->model), (uint32_t)count, call->request.max_tokens,
+                              &info);
+    if (err == ERR_LIMIT)
+        api_error_set_context(error, count, true, context);
+    else if (err == ERR_NOMEM) /* not now and not later: 413 where a lack that passes is a 503 */
+        api_error_set(error, API_ERROR_TOO_LARGE, NULL, "%s (%zu prompt tokens). Shorten the conversation.", info.text,
+                      count);
+    else if (err != ERR_OK)
+        api_error_from(error, err, &info);
+    return err == ERR_OK;
+}
+
+/* The space of tenant and salt. A salt is the client's own text: it enters as a hash, so that it can neither be long nor look like a tenant. A
+ * cache that cannot be had fails nothing (keeps I94). */
+struct hearth_space *call_space(struct call *call)
+{
+    const struct gen_request *request = &call->request;
+    char name[SPACE_NAME_BYTES], hex[HASH256_HEX_BYTES];
+    struct hearth_space *space = NULL;
+    struct errinfo info = {0};
+    struct hash256 hash;
+
+    snprintf(name, sizeof(name), "%s", call->tenant);
+    if (request->cache_salt.len > 0) {
+        hash = hash256_of(request->cache_salt.ptr, request->cache_salt.len);
+        hash256_hex(&hash, hex);
+        snprintf(name, sizeof(name), "%s/%.*s", call->tenant, SALT_DIGITS, hex);
+    }
+    if (model_space(call->model, name, &space, &info) == ERR_OK)
+        return space;
+    LOG_WARN(call->api->options.log, "api", "no space of the cache", LOG_STR("request", call->request_id),
+             LOG_STR("error", info.text));
+    return NULL;
+}
+
+static void fill_gen(struct call *call, struct call_choice *choice, struct hearth_space *space)
+{
+    const struct gen_request *request = &call->request;
+    const struct prepared *prepared = &call->prepared;
+    struct gen *gen = &choice->gen;
+
+    gen->id = call->first_id + choice->index;
+    gen->space = space;
+    gen->tenant = call->who;
+    gen->tokens = prepared->prompt.tokens;
+    gen->tokens_count = (uint32_t)prepared->prompt.count;
+    gen->marks = prepared->marks;
+    gen->marks_count = prepared->marks_count;
+    gen->anchor = prepared->anchor;
+    gen->last_user = prepared->last_user;
+    gen->max_tokens = request->max_tokens;
+    gen->sample = request->sample;
+    if (gen->sample.seed != SAMPLE_SEED_RANDOM)
+        gen->sample.seed += choice->index;
+    gen->sample.grammar = prepared->grammar;
+    if (prepared->choice.triggers_count > 0) {
+        gen->sample.grammar_triggers = prepared->choice.triggers;
+        gen->sample.grammar_triggers_count = prepared->choice.triggers_count;
+    }
+    gen->stops = request->stops;
+    gen->stops_count = request->stops_count;
+    gen->control_text = prepared->control_text;
+    gen->cache = (struct gen_cache_hints){
+        .no_read = !request->cache_read,
+        .no_write = !request->cache_write,
+        .no_disk = request->cache_no_disk,
+        .apart = request->cache_salt.len > 0 && space == NULL,
+        .ttl_s = request->cache_ttl_s,
+        .breakpoints = prepared->breakpoints,
+        .breakpoints_count = prepared->breakpoints_count,
+    };
+    gen->sink = call_sink(choice);
+}
+
+static void make_choices(struct call *call)
+{
+    struct hearth_space *space = call_space(call);
+
+    call->choices_count = call->request.choices;
+    call->choices = mem_alloc_array(call->choices_count, sizeof(*call->choices));
+    call->first_id = atomic_fetch_add_explicit(&call->api->next_gen, call->choices_count,
+                                               memory_order_relaxed); /* a number, orders nothing */
+    for (size_t i = 0; i < call->choices_count; i++) {
+        call->choices[i].call = call;
+        call->choices[i].index = i;
+        buf_init(&call->choices[i].raw, ANSWER_TEXT_BYTES_MAX);
+        fill_gen(call, &call->choices[i], space);
+    }
+}
+
+static size_t token_bytes(void *arg, token_id token, char *out, size_t size)
+{
+    return engine_token_bytes(arg, token, true, out, size);
+}
+
+void call_make_answer(struct call *call)
+{
+    struct answer *answer = &call->answer;
+
+    if (!answer->request) {
+        answer_init(answer, &call->request);
+        answer->request_id = call->request_id;
+        answer->created_s = clock_wall_ns(call->api->clock) / NS_PER_S;
+        answer->model = call->wait.name;
+    }
+    if (!call->model)
+        return;
+    answer->token_bytes = token_bytes;
+    answer->token_bytes_arg = model_engine(call->model);
+}
+
+/* One more can be cancelled. Who cancelled in between had nothing to cancel yet: it is done here. */
+static void note_submitted(struct call *call, struct gen *gen)
+{
+    bool cancelled;
+
+    lock_enter(&call->lock);
+    call->submitted++;
+    cancelled = call->cancelled;
+    lock_leave(&call->lock);
+    if (cancelled)
+        gen_cancel(gen);
+}
+
+/* Submits all or, in the end, none: what was taken before a refusal is cancelled. */
+static bool submit(struct call *call)
+{
+    struct errinfo info = {0};
+
+    for (size_t i = 0; i < call->choices_count; i++) {
+        struct gen *gen = &call->choices[i].gen;
+        enum err err;
+
+        /* Relaxed: this thread's own part keeps it above 0. */
+        atomic_fetch_add_explicit(&call->pending, 1, memory_order_relaxed);
+        err = sched_submit(model_sched(call->model), gen, &info);
+        if (err != ERR_OK) {
+            atomic_fetch_sub_explicit(&call->pending, 1, memory_order_relaxed);
+            api_error_from(&call->refused, err, &info);
+            call_cancel(call);
+            return false;
+        }
+        note_submitted(call, gen);
+    }
+    return true;
+}
+
+void call_generate(struct call *call)
+{
+    struct api_error error = {0};
+
+    if (!call_prepare(call, &error) || !preflight(call, &error)) {
+        call_fail(call, &error);
+        return;
+    }
+    call_make_answer(call);
+    make_choices(call);
+    if (submit(call) && call->request.stream)
+        call_begin_stream(call);
+}

@@ -1,0 +1,115 @@
+/*
+ * call_model.c: the model of a call, also when it has to be loaded first.
+ *
+ *      worker: call_get_model --READY--> goes on
+ *                    |
+ *                    '--WAITING--> pool's threads: on_progress ..., on_loaded --> queue --> a worker goes on
+ *
+ * No worker waits: a model that takes a minute to load costs the calls of others nothing. What a stream gets meanwhile: its head and a comment
+ * for each percent if it asked for progress, else its head and keep-alives once it has been silent for as long as a stream may be (I80).
+ * Before that a failure still has a status of its own.
+ */
+#include "serve/call.h"
+
+#include <stdio.h>
+
+#include "serve/api_impl.h"
+#include "base/clock.h"
+
+enum { RETRY_AFTER_S = 5, COMMENT_BYTES = 256 };
+
+/* ---- errors ---- */
+
+/* Clients get the kind of failure; what is said about files is for the log. */
+static void fill_error(const struct pool_wait *wait, struct api_error *error)
+{
+    const char *name = wait->name ? wait->name : "";
+
+    if (!wait->name)
+        api_error_set(error, API_ERROR_MODEL, "model", "This server has no models.");
+    else if (wait->info.code == ERR_BUSY)
+        api_error_set(error, API_ERROR_BUSY, NULL, "Too many requests wait for models. Try again later.");
+    else if (wait->info.code == ERR_TIMEOUT)
+        api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "The model '%s' is still loading. Try again later.", name);
+    else if (wait->info.code == ERR_CANCELLED || wait->info.code == ERR_CLOSED)
+        api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "Loading the model '%s' was ended. Try again later.", name);
+    else if (wait->info.code == ERR_UNSUPPORTED) /* that will not pass; the sentence is about the model, not its file */
+        api_error_set(error, API_ERROR_UNSUPPORTED, "model", "The model '%s' cannot be served: %s.", name,
+                      wait->info.text);
+    else
+        api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "The model '%s' cannot be loaded: %s.", name,
+                      err_sentence(wait->info.code));
+    bool passes = error->kind == API_ERROR_BUSY || error->kind == API_ERROR_UNAVAILABLE;
+    error->retry_after_s = passes ? RETRY_AFTER_S : 0;
+}
+
+static bool is_known(struct call *call, struct pool *pool, struct api_error *error)
+{
+    struct str name = call->request.model;
+
+    if (!call->api->options.strict_model || name.len == 0 || pool_find(pool, name, true) != SIZE_MAX)
+        return true;
+    api_error_set(error, API_ERROR_MODEL, "model",
+                  "The model '" STR_FMT "' does not exist. GET /v1/models lists those that do.",
+                  (int)MIN(name.len, 128), name.ptr);
+    return false;
+}
+
+/* ---- while it is loaded; on a thread of the pool ---- */
+
+static void write_comment(struct call *call, float done)
+{
+    char text[COMMENT_BYTES];
+    int len = snprintf(text, sizeof(text), ": loading %.200s %d%%\n\n", call->wait.name, (int)(done * 100));
+
+    (void)http_reply_write(call->reply, (struct str){text, (size_t)len});
+}
+
+static void on_progress(struct pool_wait *wait, float done)
+{
+    struct call *call = CONTAINER_OF(wait, struct call, wait);
+    uint64_t silent_ns = clock_mono_ns(call->api->clock) - call->arrived_ns;
+
+    if (call->endpoint->work != call_generate || !call->request.stream)
+        return;
+    if (!call->request.progress && silent_ns < call->api->options.keepalive_ms * NS_PER_MS)
+        return;
+    call_make_answer(call);
+    call_begin_stream(call);
+    if (call->request.progress)
+        write_comment(call, done);
+}
+
+static void on_loaded(struct pool_wait *wait)
+{
+    struct call *call = CONTAINER_OF(wait, struct call, wait);
+    struct api_error error = {0};
+
+    call->model = wait->model;
+    if (!call->model) {
+        fill_error(wait, &error);
+        call_fail(call, &error);
+        call_drop(call);
+    } else if (!queue_try_push(call_queue(call), call)) {
+        call_refuse(call);
+    }
+}
+
+enum pool_answer call_get_model(struct call *call, struct api_error *error)
+{
+    struct api *api = call->api;
+    struct pool *pool = api_pool(api, error);
+    enum pool_answer answer;
+
+    if (!pool || !is_known(call, pool, error))
+        return POOL_ANSWER_REFUSED;
+    call->wait.done = on_loaded;
+    call->wait.progress = on_progress;
+    call->wait.deadline_ns = clock_deadline_ns(clock_real(), api->options.load_ms * NS_PER_MS);
+    answer = pool_acquire(pool, call->request.model, &call->wait);
+    if (answer == POOL_ANSWER_READY)
+        call->model = call->wait.model;
+    else if (answer == POOL_ANSWER_REFUSED)
+        fill_error(&call->wait, error);
+    return answer;
+}

@@ -1,0 +1,421 @@
+/*
+ * call_sink.c: what the scheduler reports, on its way to the client.
+ *
+ *      token --text--> output (output/output.h) --event--> answer_add --> dialect->event --> call->out --> one write per sink call
+ *
+ * All sinks of a call run on one thread, that of its model's scheduler, so nothing here is locked but the head of the stream, which the worker
+ * may be sending at the same time. Nothing waits: a client that does not take what is written is bounded by http, and a stream that cannot be
+ * written any more ends its generations.
+ *
+ * A tool call that cannot be read ends the answer as an error (keeps I79). One that is merely cut off by the length is the client's to see:
+ * finish is ANSWER_LENGTH, and its arguments end where they end.
+ */
+#include "serve/call.h"
+
+#include <assert.h>
+
+#include "serve/api_impl.h"
+#include "admin/monitor.h"
+#include "admin/metrics.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "output/output.h"
+#include "chat/replay.h"
+
+enum { KEEPALIVE_BYTES_MAX = 4096 }; /* http's; what opens a stream may be longer: it repeats parts of the request */
+
+/* ---- the stream ---- */
+
+/* What fills silent times. An event that a dialect makes opens the stream the first time: that one is sent at once. */
+static void start_keepalive(struct call *call)
+{
+    const struct dialect *dialect = api_dialect(call->endpoint);
+    struct buf text;
+
+    buf_init(&text, RESPOND_BYTES_MAX);
+    if (dialect->keepalive_event) {
+        dialect->keepalive_event(&call->answer, &text);
+        if (text.err != ERR_OK) /* the opening comes with the first event: it is no filler */
+            goto out;
+        (void)http_reply_write(call->reply, (struct str){buf_str(&text), text.len});
+        buf_clear(&text);
+        dialect->keepalive_event(&call->answer, &text);
+    } else {
+        buf_append_str(&text, dialect->keepalive);
+    }
+    if (text.err == ERR_OK && text.len <= KEEPALIVE_BYTES_MAX)
+        http_reply_keepalive(call->reply, call->api->options.keepalive_ms,
+                             (struct str){buf_str(&text), text.len});
+out:
+    buf_fini(&text);
+}
+
+void call_begin_stream(struct call *call)
+{
+    /* Held while http copies the head: whoever comes second must not write before it. Whoever comes first has the answer to himself, as a sink
+     * comes here before it touches it. */
+    lock_enter(&call->lock);
+    if (!call->begun) {
+        call->begun = true;
+        if (respond_stream(call->reply, call->request_id) == HTTP_OK)
+            start_keepalive(call);
+    }
+    lock_leave(&call->lock);
+}
+
+/* Nothing more can be written: the generations end, what they computed is kept. */
+static void break_off(struct call *call)
+{
+    call->broken = true;
+    http_reply_abort(call->reply);
+    call_cancel(call);
+}
+
+void call_flush(struct call *call)
+{
+    struct str data = {call->out.data, call->out.len};
+
+    if (!call->broken && (call->out.err != ERR_OK ||
+                          (data.len > 0 && http_reply_write(call->reply, data) != HTTP_OK)))
+        break_off(call);
+    buf_clear(&call->out);
+}
+
+/* ---- events of the text ---- */
+
+static void fail_choice(struct call_choice *choice, enum api_error_kind kind, const char *message)
+{
+    struct answer *answer = &choice->call->answer;
+
+    answer->choices[choice->index].finish = ANSWER_FAILED;
+    if (answer->error.kind == API_OK)
+        api_error_set(&answer->error, kind, NULL, "%s", message);
+}
+
+static void fail_with(struct call_choice *choice, enum err err, const struct errinfo *info)
+{
+    struct answer *answer = &choice->call->answer;
+
+    answer->choices[choice->index].finish = ANSWER_FAILED;
+    api_error_from(&answer->error, err, info);
+}
+
+static bool failed(const struct call_choice *choice)
+{
+    return choice->call->answer.choices[choice->index].finish == ANSWER_FAILED;
+}
+
+static void fail_call(struct call_choice *choice, struct str reason)
+{
+    struct api_error error;
+
+    api_error_set(&error, API_ERROR_SERVER, NULL, "The model wrote a tool call that cannot be read: " STR_FMT,
+                  STR_ARG(reason));
+    fail_choice(choice, error.kind, error.message);
+}
+
+/* Called by the reader of the text. */
+static void on_event(const struct output_event *event, void *arg)
+{
+    struct call_choice *choice = arg;
+    struct call *call = choice->call;
+    const struct dialect *dialect = api_dialect(call->endpoint);
+    enum err err;
+
+    if (failed(choice) || choice->enough)
+        return;
+    if (event->type == OUTPUT_ERROR) {
+        if (!choice->calls_cut)
+            fail_call(choice, event->text);
+        return;
+    }
+    if (event->type == OUTPUT_CALL_BEGIN && event->call > 0 && !call->request.parallel_calls) {
+        choice->enough = true; /* not at the end of the first: a turn that ends by itself can be replayed */
+        return;
+    }
+    err = answer_add(&call->answer, choice->index, event);
+    if (err != ERR_OK) {
+        fail_with(choice, err, NULL);
+        return;
+    }
+    choice->reasons = event->type == OUTPUT_REASONING;
+    if (call->request.stream)
+        dialect->event(&call->answer, choice->index, event, &call->out);
+}
+
+static void push_text(struct call_choice *choice, struct str text)
+{
+    enum err err;
+
+    if (text.len == 0 || failed(choice) || choice->enough)
+        return;
+    buf_append(&choice->raw, text.ptr, text.len); /* too long to be remembered is no failure */
+    err = output_push(choice->output, text);
+    if (err != ERR_OK)
+        fail_with(choice, err, NULL);
+}
+
+/* ---- sinks ---- */
+
+static void make_output(struct call_choice *choice)
+{
+    const struct call *call = choice->call;
+    struct output_options options = {
+        .formats = call->prepared.formats,
+        .calls = call->prepared.calls,
+        .either = call->prepared.either,
+        .reasoning = call->request.reasoning_mode,
+        .tools = call->request.tools,
+        .prompt_tail = call->prepared.opening,
+        .calls_max = ANSWER_CALLS_MAX,
+    };
+
+    choice->output = output_create(&options, on_event, choice);
+}
+
+/* The prompt's numbers are those of the first choice (or of the first that started), the generated tokens of all. */
+static void take_usage(struct call *call, const struct gen_usage *usage)
+{
+    struct gen_usage *told = &call->answer.usage;
+    uint32_t generated = told->generated;
+
+    *told = *usage;
+    told->generated = generated;
+    if (call->api->options.drill == DRILL_LIE_USAGE) {
+        told->device += told->computed / 2;
+        told->computed -= told->computed / 2;
+    } else if (call->api->options.drill == DRILL_NO_REASON) {
+        told->reason = HEARTH_REASON_NONE;
+    }
+}
+
+static void on_started(void *arg, const struct gen_usage *usage)
+{
+    struct call_choice *choice = arg;
+    struct call *call = choice->call;
+
+    if (call->request.stream)
+        call_begin_stream(call);
+    if (choice->index == 0 || !call->answer.begun)
+        take_usage(call, usage);
+    if (choice->index == 0)
+        call->started_ns = clock_mono_ns(call->api->clock);
+    if (call->request.stream && !call->answer.begun)
+        api_dialect(call->endpoint)->begin(&call->answer, &call->out);
+    call->answer.begun = true;
+    call_flush(call);
+}
+
+static void on_progress(void *arg, const struct gen_usage *usage, uint32_t done)
+{
+    struct call_choice *choice = arg;
+    struct call *call = choice->call;
+    const struct dialect *dialect = api_dialect(call->endpoint);
+
+    if (choice->index != 0)
+        return;
+    take_usage(call, usage);
+    if (!call->request.stream || !call->request.progress || !dialect->progress)
+        return;
+    call->answer.progress_ms =
+        (double)(clock_mono_ns(call->api->clock) - call->started_ns) / (double)NS_PER_MS;
+    dialect->progress(&call->answer, done, &call->out);
+    call_flush(call);
+}
+
+static void merge_times(struct gen_times *all, const struct gen_times *one)
+{
+    if (all->submitted == 0) {
+        *all = *one;
+        return;
+    }
+    if (one->first_token && (!all->first_token || one->first_token < all->first_token))
+        all->first_token = one->first_token;
+    all->ended = MAX(all->ended, one->ended);
+}
+
+static void count_token(struct call_choice *choice, const struct gen_token *token)
+{
+    struct call *call = choice->call;
+    struct answer_choice *answer = &call->answer.choices[choice->index];
+    enum err err = ERR_OK;
+
+    answer->generated++;
+    call->answer.usage.generated++;
+    if (call->request.timings_each)
+        merge_times(&call->answer.times, &token->times);
+    if (token->pick && (call->request.sample.logprob || call->request.sample.logprobs > 0))
+        err = answer_add_logprob(&call->answer, choice->index, token->pick);
+    if (err != ERR_OK)
+        fail_with(choice, err, NULL);
+}
+
+static bool on_token(void *arg, const struct gen_token *token)
+{
+    struct call_choice *choice = arg;
+    struct call *call = choice->call;
+
+    if (call->broken)
+        return false;
+    count_token(choice, token);
+    if (call->request.prefill_only)
+        return false;
+    push_text(choice, token->text);
+    if (choice->reasons)
+        call->answer.choices[choice->index].reasoning_tokens++;
+    call_flush(call);
+    return !call->broken && !failed(choice) && !choice->enough;
+}
+
+/* ---- the end of a choice ---- */
+
+static enum answer_finish finish_of(const struct call_choice *choice, enum gen_end end)
+{
+    switch (end) {
+    case GEN_END_STOP_TEXT:
+        return ANSWER_STOP_TEXT;
+    case GEN_END_LENGTH:
+        return ANSWER_LENGTH;
+    case GEN_END_STOP:
+    case GEN_END_SINK:
+        return choice->call->answer.choices[choice->index].calls_count > 0 ? ANSWER_CALLS : ANSWER_STOP;
+    default:
+        return ANSWER_FAILED;
+    }
+}
+
+/* What the text ends with: what was held back, and what the reader makes of it. */
+static void finish_text(struct call_choice *choice, const struct gen_result *result)
+{
+    bool cut = result->end != GEN_END_STOP && result->end != GEN_END_STOP_TEXT;
+    enum err err;
+
+    push_text(choice, result->tail);
+    if (failed(choice) || choice->enough)
+        return;
+    choice->calls_cut = cut;
+    err = output_finish(choice->output, cut);
+    if (err != ERR_OK)
+        fail_with(choice, err, NULL);
+}
+
+static void set_finish(struct call_choice *choice, const struct gen_result *result)
+{
+    struct answer_choice *answer = &choice->call->answer.choices[choice->index];
+
+    if (result->end == GEN_END_ERROR)
+        fail_with(choice, result->info.code == ERR_OK ? ERR_ENGINE : result->info.code, &result->info);
+    else if (result->end == GEN_END_CANCELLED)
+        fail_with(choice, ERR_CANCELLED, NULL);
+    if (failed(choice))
+        return;
+    answer->finish = finish_of(choice, result->end);
+    if (answer->finish != ANSWER_STOP_TEXT)
+        return;
+    /* The text is the request's own, which lives as long as the answer; the result's is the scheduler's. */
+    for (size_t i = 0; i < choice->call->request.stops_count; i++)
+        if (str_eq(str_from(choice->call->request.stops[i]), result->stop_text))
+            answer->stop_text = str_from(choice->call->request.stops[i]);
+}
+
+static void merge_result(struct call_choice *choice, const struct gen_result *result)
+{
+    struct answer *answer = &choice->call->answer;
+
+    if (choice->index == 0 && result->usage.prompt > 0)
+        take_usage(choice->call, &result->usage);
+    merge_times(&answer->times, &result->times);
+    stats_count_result(choice->call->api->metrics, result);
+    monitor_count_tokens(choice->call->api->monitor, &result->usage);
+}
+
+/* ---- for the next turn ---- */
+
+static struct replay_message told(const struct answer_choice *answer, struct replay_call *calls)
+{
+    struct replay_message message = {
+        .content = {buf_str(&answer->content), answer->content.len},
+        .calls = calls,
+        .calls_count = answer->calls_count,
+    };
+
+    if (answer->reasoning.len > 0)
+        message.reasoning = (struct str){answer->reasoning.data, answer->reasoning.len};
+    for (size_t i = 0; i < answer->calls_count; i++)
+        calls[i] = (struct replay_call){
+            .id = str_from(answer->calls[i].id),
+            .name = str_from(answer->calls[i].name),
+            .arguments = {buf_str(&answer->calls[i].arguments), answer->calls[i].arguments.len},
+        };
+    return message;
+}
+
+/* The message must have come from exactly these tokens: a turn that a stop text or this sink has cut is not remembered. */
+static bool is_replayable(const struct call_choice *choice, const struct gen_result *result)
+{
+    const struct call *call = choice->call;
+
+    return call->api->options.replay && call->prepared.history_known && !failed(choice) &&
+           !choice->enough && choice->raw.err == ERR_OK && result->tokens_count > 0 &&
+           !call->request.continue_final && !call->request.prefill_only &&
+           (result->end == GEN_END_STOP || result->end == GEN_END_LENGTH);
+}
+
+static void remember(struct call_choice *choice, const struct gen_result *result)
+{
+    const struct call *call = choice->call;
+    const struct engine *engine = model_engine(call->model);
+    token_id last = result->tokens_count > 0 ? result->tokens[result->tokens_count - 1] : TOKEN_NONE;
+    struct replay_call calls[ANSWER_CALLS_MAX];
+    char end[256];
+    struct replay_turn turn = {
+        .space = call->prepared.space,
+        .history = call->prepared.history,
+        .opening = call->prepared.opening,
+        .raw = {buf_str(&choice->raw), choice->raw.len},
+        .tokens = result->tokens,
+        .tokens_count = result->tokens_count,
+    };
+
+    turn.message = told(&call->answer.choices[choice->index], calls);
+    if (result->end == GEN_END_STOP && engine_token_is_end(engine, last)) {
+        size_t len = engine_token_bytes(engine, last, true, end, sizeof(end));
+
+        turn.end = (struct str){end, MIN(len, sizeof(end))};
+    }
+    if (replay_remember(call->api->options.replay, &turn) != ERR_OK)
+        LOG_DEBUG(call->api->options.log, "api", "turn not remembered",
+                  LOG_STR("request", call->request_id));
+}
+
+static void on_done(void *arg, const struct gen_result *result)
+{
+    struct call_choice *choice = arg;
+    struct call *call = choice->call;
+    const struct dialect *dialect = api_dialect(call->endpoint);
+
+    if (result->end != GEN_END_CANCELLED && result->end != GEN_END_ERROR)
+        finish_text(choice, result);
+    set_finish(choice, result);
+    merge_result(choice, result);
+    if (is_replayable(choice, result))
+        remember(choice, result);
+    if (call->request.stream && call->answer.begun && !failed(choice))
+        dialect->choice_end(&call->answer, choice->index, &call->out);
+    call_flush(call);
+    call_drop(call);
+}
+
+struct gen_sink call_sink(struct call_choice *choice)
+{
+    if (!choice->output)
+        make_output(choice);
+    return (struct gen_sink){
+        .started = on_started,
+        .progress = on_progress,
+        .token = on_token,
+        .done = on_done,
+        .arg = choice,
+    };
+}

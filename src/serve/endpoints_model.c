@@ -1,0 +1,448 @@
+/*
+ * endpoints_model.c: what is served: the list of models in the form of both dialects, loading and unloading them, and /props with everything that
+ * is set. All on the loop thread: the pool starts what takes time.
+ */
+#include "serve/api_impl.h"
+
+#include <hearth/hearth.h>
+
+#include <time.h>
+
+#include "dialect/json_read.h"
+#include "base/json_write.h"
+#include "base/clock.h"
+#include "models/pool.h"
+#include "chat/neutral.h"
+#include "chat/replay.h"
+#include "sched/memory.h"
+
+enum { BODY_BYTES_MAX = 16 * 1024 * 1024, NAME_BYTES_MAX = 4096 };
+
+/* ---- models ---- */
+
+static void write_time(struct json *json, const char *key, uint64_t seconds)
+{
+    time_t time = (time_t)seconds;
+    struct tm utc;
+    char text[32];
+
+    if (gmtime_r(&time, &utc) && strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc) > 0)
+        json_key_text(json, key, text);
+}
+
+/* What only a loaded model knows. The names of the field: n_ctx is llama-server's, max_model_len vLLM's, context_length that of routers. */
+static void write_facts(struct json *json, const struct model *model)
+{
+    const struct engine_facts *facts = model_facts(model);
+    char kinds[64];
+
+    json_key_uint(json, "context_length", facts->context);
+    json_key_uint(json, "max_model_len", facts->context);
+    write_time(json, "created_at", model_loaded_s(model));
+    json_key_text(json, "kinds", kind_set_names(facts->kinds, kinds, sizeof(kinds)));
+    json_key(json, "meta");
+    json_open(json, '{');
+    json_key_uint(json, "n_ctx", facts->context);
+    json_key_uint(json, "n_ctx_train", facts->context_trained);
+    json_key_uint(json, "n_vocab", facts->vocab);
+    json_key_uint(json, "n_params", facts->parameters);
+    json_key_uint(json, "size", facts->weights_bytes);
+    json_key_text(json, "architecture", facts->architecture);
+    json_key_text(json, "description", facts->description);
+    json_close(json, '}');
+}
+
+/* Who else uses it, and when it was used last, is the admin's to know. */
+static void write_use(struct json *json, const struct pool_view *view)
+{
+    json_key_uint(json, "idle_s", view->idle_ns / NS_PER_S);
+    json_key_uint(json, "uses", view->uses);
+    json_key_uint(json, "waiting", view->waits);
+    json_key_uint(json, "loads", view->loads);
+}
+
+static void write_state(struct json *json, const struct pool_view *view)
+{
+    json_key_text(json, "state", pool_state_name(view->state));
+    if (view->state == POOL_LOADING) {
+        json_key(json, "progress");
+        json_single(json, view->progress);
+    }
+    if (view->state == POOL_FAILED)
+        json_key_text(json, "error", err_sentence(view->error.code));
+    json_key_bool(json, "default", view->is_default);
+    json_key_bool(json, "pinned", view->pinned);
+    json_key_bool(json, "file_missing", view->file_missing);
+    json_key_uint(json, "size", view->file_bytes);
+    json_key_uint(json, "memory_bytes", view->bytes);
+    json_key_uint(json, "ttl_s", view->ttl_ns / NS_PER_S);
+}
+
+static void write_model(struct json *json, struct pool *pool, size_t index, bool admin)
+{
+    struct pool_view view;
+    struct model *model;
+
+    if (!pool_view(pool, index, &view))
+        return;
+    model = pool_peek(pool, index);
+    json_open(json, '{');
+    json_key_text(json, "id", view.name);
+    json_key_text(json, "object", "model");
+    json_key_uint(json, "created", model ? model_loaded_s(model) : 0);
+    json_key_text(json, "owned_by", "hearth");
+    json_key_text(json, "type", "model");
+    json_key_text(json, "display_name", view.name);
+    write_state(json, &view);
+    if (admin)
+        write_use(json, &view);
+    if (model) {
+        write_facts(json, model);
+        pool_unpeek(pool, model);
+    }
+    json_close(json, '}');
+}
+
+static void write_ends(struct json *json, struct pool *pool, size_t count)
+{
+    struct pool_view first = {0}, last = {0};
+
+    (void)pool_view(pool, 0, &first);
+    (void)pool_view(pool, count - 1, &last);
+    json_key_text(json, "first_id", first.name);
+    json_key_text(json, "last_id", last.name);
+    json_key_bool(json, "has_more", false);
+}
+
+void endpoint_models(const struct visit *visit)
+{
+    struct pool *pool = visit_pool(visit);
+    struct buf body;
+    struct json json;
+    size_t count;
+
+    if (!pool)
+        return;
+    count = pool_count(pool);
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_text(&json, "object", "list");
+    json_key(&json, "data");
+    json_open(&json, '[');
+    for (size_t i = 0; i < count; i++)
+        write_model(&json, pool, i, visit->auth.admin);
+    json_close(&json, ']');
+    write_ends(&json, pool, count);
+    json_close(&json, '}');
+    visit_respond(visit, &body);
+}
+
+static void respond_model(const struct visit *visit, struct pool *pool, size_t index)
+{
+    struct buf body;
+    struct json json;
+
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    write_model(&json, pool, index, visit->auth.admin);
+    visit_respond(visit, &body);
+}
+
+static void fail_unknown(const struct visit *visit)
+{
+    struct api_error error = {0};
+
+    api_error_set(&error, API_ERROR_MODEL, "model", "There is no such model. GET /v1/models lists those that exist.");
+    visit_fail(visit, &error);
+}
+
+/* What the path names, decoded: names may have slashes, as they are or escaped. False: it cannot be a name; `name` is to be finished. */
+static bool read_name(const struct visit *visit, struct buf *name)
+{
+    buf_init(name, NAME_BYTES_MAX);
+    return http_percent_decode(visit->request->captures[0], name) == ERR_OK;
+}
+
+void endpoint_model(const struct visit *visit)
+{
+    struct pool *pool = visit_pool(visit);
+    size_t index = SIZE_MAX;
+    struct buf name;
+
+    if (!pool)
+        return;
+    if (read_name(visit, &name))
+        index = pool_find(pool, (struct str){buf_str(&name), name.len}, true);
+    buf_fini(&name);
+    if (index == SIZE_MAX)
+        fail_unknown(visit);
+    else
+        respond_model(visit, pool, index);
+}
+
+/* Cuts "/load" or "/unload" off; false: it ends in neither. */
+static bool cut_action(struct str *path, bool *load)
+{
+    static const struct str actions[] = {STR("/unload"), STR("/load")};
+
+    for (size_t i = 0; i < COUNT_OF(actions); i++) {
+        if (!str_ends(*path, actions[i]))
+            continue;
+        *load = i == 1;
+        path->len -= actions[i].len;
+        return true;
+    }
+    return false;
+}
+
+/* Starts it and says how it stands: nothing is waited for on this thread. */
+static void change(const struct visit *visit, struct pool *pool, struct str name, bool load)
+{
+    struct errinfo info = {0};
+    struct api_error error = {0};
+    enum err err = load ? pool_load(pool, name, &info) : pool_unload(pool, name, &info);
+
+    if (err == ERR_OK) {
+        respond_model(visit, pool, pool_find(pool, name, true));
+    } else if (err == ERR_NOT_FOUND) {
+        fail_unknown(visit);
+    } else {
+        api_error_set(&error, API_ERROR_INVALID, "model", "%s", info.text);
+        visit_fail(visit, &error);
+    }
+}
+
+/* POST /v1/models/{id}/load, /unload. */
+void endpoint_model_change(const struct visit *visit)
+{
+    struct pool *pool = visit_pool(visit);
+    struct buf name;
+    struct str path;
+    bool load;
+
+    if (!pool)
+        return;
+    bool named = read_name(visit, &name);
+    path = (struct str){buf_str(&name), name.len};
+    if (named && cut_action(&path, &load))
+        change(visit, pool, path, load);
+    else
+        fail_unknown(visit);
+    buf_fini(&name);
+}
+
+/* ---- props ---- */
+
+static void write_sampling(struct json *json, const struct sample_params *sample)
+{
+    json_open(json, '{');
+    json_key(json, "temperature");
+    json_single(json, sample->temperature);
+    json_key(json, "top_k");
+    json_int(json, sample->top_k);
+    json_key(json, "top_p");
+    json_single(json, sample->top_p);
+    json_key(json, "min_p");
+    json_single(json, sample->min_p);
+    json_key(json, "repeat_penalty");
+    json_single(json, sample->penalty_repeat);
+    json_key(json, "frequency_penalty");
+    json_single(json, sample->penalty_frequency);
+    json_key(json, "presence_penalty");
+    json_single(json, sample->penalty_presence);
+    json_close(json, '}');
+}
+
+static void write_caps(struct json *json, const struct chat_caps *caps)
+{
+    json_open(json, '{');
+    json_key_bool(json, "supports_system_role", caps->system);
+    json_key_bool(json, "supports_tools", caps->tools);
+    json_key_bool(json, "supports_tool_calls", caps->calls);
+    json_key_bool(json, "supports_parallel_tool_calls", caps->calls_parallel);
+    json_key_bool(json, "supports_thinking", caps->thinking);
+    json_close(json, '}');
+}
+
+static void write_limits(struct json *json, const struct api_options *options)
+{
+    json_open(json, '{');
+    json_key_uint(json, "workers", options->workers);
+    json_key_uint(json, "queue", options->queue);
+    json_key_uint(json, "request_bytes_max", options->request_bytes_max);
+    json_key_uint(json, "json_depth_max", JSON_DEPTH_MAX);
+    json_key_uint(json, "choices_max", ANSWER_CHOICES_MAX);
+    json_key_uint(json, "calls_max", ANSWER_CALLS_MAX);
+    json_key_uint(json, "stops_max", GEN_STOPS_MAX);
+    json_key_uint(json, "stop_bytes_max", GEN_STOP_BYTES_MAX);
+    json_key_uint(json, "keepalive_ms", options->keepalive_ms);
+    json_close(json, '}');
+}
+
+static void write_neutral(struct json *json, const struct neutral *neutral, bool admin)
+{
+    json_open(json, '[');
+    for (int i = 0; neutral && i < NEUTRAL_COUNT; i++) {
+        struct neutral_info info = neutral_info(neutral, (enum neutral_rule)i);
+
+        json_open(json, '{');
+        json_key_text(json, "name", info.name);
+        json_key_text(json, "description", info.description);
+        json_key_bool(json, "on", info.on);
+        if (admin)
+            json_key_uint(json, "count", info.count);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+static void write_replay(struct json *json, struct replay *replay)
+{
+    struct replay_stats stats;
+
+    if (!replay) {
+        json_null(json);
+        return;
+    }
+    stats = replay_stats(replay);
+    json_open(json, '{');
+    json_key_uint(json, "turns", stats.turns);
+    json_key_uint(json, "bytes", stats.bytes);
+    json_key_uint(json, "remembered", stats.remembered);
+    json_key_uint(json, "hits", stats.outcomes[REPLAY_HIT]);
+    json_close(json, '}');
+}
+
+static void write_cache(struct json *json, struct hearth_cache *cache)
+{
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+
+    if (!cache) {
+        json_null(json);
+        return;
+    }
+    hearth_get_stats(cache, NULL, &stats);
+    json_open(json, '{');
+    json_key_uint(json, "cap_bytes", stats.bytes_cap);
+    json_key_uint(json, "objects", stats.objects);
+    json_key_uint(json, "ram_bytes", stats.bytes_by_tier[HEARTH_TIER_RAM]);
+    json_key_uint(json, "ssd_bytes", stats.bytes_by_tier[HEARTH_TIER_SSD]);
+    json_close(json, '}');
+}
+
+void props_write_memory(struct json *json, struct memory *memory)
+{
+    struct memory_view view;
+
+    if (!memory) {
+        json_null(json);
+        return;
+    }
+    memory_get_view(memory, &view);
+    json_open(json, '{');
+    json_key_text(json, "level", guard_level_name(view.level));
+    json_key_uint(json, "used_bytes", view.used);
+    json_key_uint(json, "soft_bytes", view.limits.soft);
+    json_key_uint(json, "hard_bytes", view.limits.hard);
+    json_key_uint(json, "ceiling_bytes", view.limits.ceiling);
+    json_key_uint(json, "fixed_bytes", view.reading.fixed);
+    json_key_uint(json, "queues_max_bytes", view.limits.queues_max);
+    json_key_uint(json, "ram_cap_bytes", view.ram_cap);
+    json_close(json, '}');
+}
+
+static void write_model_props(struct json *json, const struct api *api, const struct model *model)
+{
+    const struct engine_facts *facts = model_facts(model);
+
+    json_key(json, "default_generation_settings");
+    json_open(json, '{');
+    json_key_uint(json, "n_ctx", facts->context);
+    json_key(json, "params");
+    write_sampling(json, &api->sample);
+    json_close(json, '}');
+    json_key_uint(json, "total_slots", facts->sequences);
+    json_key_text(json, "model_description", facts->description);
+    json_key_text(json, "cache_state", model_cache_name(model_cache(model)));
+    json_key_text(json, "chat_template", facts->chat_template);
+    json_key(json, "chat_template_caps");
+    write_caps(json, chat_template_caps(model_template(model)));
+    json_key(json, "modalities");
+    json_open(json, '{');
+    json_key_bool(json, "vision", facts->images);
+    json_key_bool(json, "audio", false);
+    json_close(json, '}');
+}
+
+/* Settings are for all; numbers that the requests of all tenants change are the admin's. */
+static void write_server_props(struct json *json, const struct api *api, bool admin)
+{
+    const struct api_options *options = &api->options;
+
+    json_key_text(json, "build_info", options->version ? options->version : "unknown");
+    json_key_bool(json, "strict_model", options->strict_model);
+    json_key_bool(json, "keys", auth_wanted(api_auth(api)));
+    json_key_bool(json, "isolation", auth_isolated(api_auth(api)));
+    json_key(json, "limits");
+    write_limits(json, options);
+    json_key(json, "neutral");
+    write_neutral(json, options->neutral, admin);
+    if (!admin)
+        return;
+    json_key(json, "replay");
+    write_replay(json, options->replay);
+    json_key(json, "cache");
+    write_cache(json, options->cache);
+    json_key(json, "memory");
+    props_write_memory(json, options->memory);
+}
+
+/* The model that ?model= names, else the default one. */
+static size_t find_props_model(const struct visit *visit, struct pool *pool)
+{
+    size_t index = pool_find(pool, STR_NONE, false);
+    struct buf name;
+
+    buf_init(&name, NAME_BYTES_MAX);
+    if (http_query_get(visit->request->query, STR("model"), &name) == ERR_OK)
+        index = pool_find(pool, (struct str){buf_str(&name), name.len}, true);
+    buf_fini(&name);
+    return index;
+}
+
+static void respond_props(const struct visit *visit, struct pool *pool, size_t index)
+{
+    struct model *model = pool_peek(pool, index);
+    struct pool_view view = {0};
+    struct buf body;
+    struct json json;
+
+    (void)pool_view(pool, index, &view);
+    buf_init(&body, BODY_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_text(&json, "model_alias", view.name);
+    json_key_text(&json, "state", pool_state_name(view.state));
+    if (model) {
+        write_model_props(&json, visit->api, model);
+        pool_unpeek(pool, model);
+    }
+    write_server_props(&json, visit->api, visit->auth.admin);
+    json_close(&json, '}');
+    visit_respond(visit, &body);
+}
+
+void endpoint_props(const struct visit *visit)
+{
+    struct pool *pool = visit_pool(visit);
+    size_t index;
+
+    if (!pool)
+        return;
+    index = find_props_model(visit, pool);
+    if (index == SIZE_MAX)
+        fail_unknown(visit);
+    else
+        respond_props(visit, pool, index);
+}

@@ -1,0 +1,91 @@
+/*
+ * endpoints_web.c: the dashboard, from files that are part of the program (web_files.h).
+ *
+ * The page and its files need no key: they are the same for everybody and say nothing of this server. What the page shows comes from the
+ * admin API, with the key that its reader types.
+ *
+ * A browser is told to take scripts, styles and pictures from here only and to ask nobody else (POLICY); what it keeps it asks about again
+ * each time, and gets a 304 as long as the program is the same: after an upgrade no old script meets a new server.
+ */
+#include "serve/api_impl.h"
+
+#include "serve/web_files.h"
+#include "base/mem.h"
+
+#define POLICY                                                                                      \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " \
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+static const struct web_file *find(struct str name)
+{
+    for (const struct web_file *file = web_files; file->name; file++)
+        if (str_eq(str_from(file->name), name))
+            return file;
+    return NULL;
+}
+
+static bool header_has(const struct visit *visit, const char *name, const char *text)
+{
+    struct str value;
+
+    return http_request_header(visit->request, str_from(name), &value) &&
+           str_find(value, str_from(text)) != SIZE_MAX;
+}
+
+static void send_file(const struct visit *visit, const struct web_file *file)
+{
+    const struct http_header headers[] = {
+        {STR("x-request-id"), str_from(visit->request_id)},
+        {STR("etag"), str_from(file->tag)},
+        {STR("cache-control"), STR("no-cache")},
+        {STR("vary"), STR("accept")}, /* for GET /, which programs get JSON from */
+        {STR("content-security-policy"), STR(POLICY)},
+        {STR("x-content-type-options"), STR("nosniff")},
+        {STR("referrer-policy"), STR("no-referrer")},
+        {STR("cross-origin-opener-policy"), STR("same-origin")},
+        {STR("cross-origin-resource-policy"), STR("same-origin")},
+    };
+    bool known = header_has(visit, "if-none-match", file->tag);
+    struct http_head head = {
+        .status = known ? 304 : 200,
+        .content_type = known ? STR_NONE : str_from(file->type),
+        .headers = headers,
+        .headers_count = COUNT_OF(headers),
+    };
+    struct str body = {file->begin, (size_t)(file->end - file->begin)};
+
+    /* Nothing is taken when memory is short: the handle's end then answers with a 500. */
+    (void)http_reply_send(visit->reply, &head, known ? STR_NONE : body);
+}
+
+static void send_named(const struct visit *visit, struct str name)
+{
+    const struct web_file *file = find(name);
+    struct api_error error = {0};
+
+    if (file) {
+        send_file(visit, file);
+        return;
+    }
+    api_error_set(&error, API_ERROR_NOT_FOUND, NULL, "The dashboard has no file of this name.");
+    visit_fail(visit, &error);
+}
+
+void endpoint_page(const struct visit *visit)
+{
+    send_named(visit, STR("index.html"));
+}
+
+void endpoint_page_file(const struct visit *visit)
+{
+    send_named(visit, visit->request->captures[0]);
+}
+
+/* A browser asks for text/html first; programs take what there is, or JSON. */
+void endpoint_home(const struct visit *visit)
+{
+    if (header_has(visit, "accept", "text/html"))
+        endpoint_page(visit);
+    else
+        endpoint_root(visit);
+}

@@ -1,0 +1,80 @@
+/*
+ * log_line.c: the line that tells people what the cache did for a request.
+ */
+#include "serve/log_line.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+#include "base/units.h"
+
+const char *report_role_name(enum gen_role role)
+{
+    static const char *const names[] = {
+        [GEN_ROLE_SYSTEM] = "system", [GEN_ROLE_USER] = "user", [GEN_ROLE_ASSISTANT] = "assistant",
+        [GEN_ROLE_TOOL] = "tool",     [GEN_ROLE_NONE] = "",
+    };
+
+    return (size_t)role < COUNT_OF(names) ? names[role] : "";
+}
+
+bool report_message_at(const struct gen_mark *marks, size_t count, uint32_t position,
+                       struct gen_mark *message)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < count && marks[i].at <= position; i++) {
+        if (marks[i].role == GEN_ROLE_NONE)
+            continue;
+        *message = marks[i];
+        found = true;
+    }
+    return found;
+}
+
+static void write_parts(const struct gen_usage *usage, struct buf *out)
+{
+    assert(usage->prompt ==
+           usage->device + usage->ram + usage->ssd + usage->remote + usage->computed);
+    buf_appendf(out, "prompt %u = device %u + ram %u + ssd %u", usage->prompt, usage->device,
+                usage->ram, usage->ssd);
+    if (usage->remote > 0)
+        buf_appendf(out, " + remote %u", usage->remote);
+    buf_appendf(out, " + computed %u", usage->computed);
+}
+
+/* Why it is not more, and where it ended. */
+static void write_reason(const struct gen_usage *usage, const struct gen_mark *marks, size_t count,
+                         struct buf *out)
+{
+    struct gen_mark message;
+
+    if (usage->reason == HEARTH_REASON_NONE)
+        return;
+    buf_appendf(out, " | %s", hearth_reason_name(usage->reason));
+    if (usage->reason == HEARTH_REASON_COLD || usage->first_difference >= usage->prompt)
+        return;
+    buf_appendf(out, " at %u", usage->first_difference);
+    if (report_message_at(marks, count, usage->first_difference, &message))
+        buf_appendf(out, " (%s[%u])", report_role_name(message.role), message.message);
+}
+
+static void write_speed(const struct answer_timings *timings, struct buf *out)
+{
+    char text[UNITS_TEXT_BYTES];
+
+    if (timings->ttft_ms > 0)
+        buf_appendf(out, " | ttft %s",
+                    units_format_duration((uint64_t)(timings->ttft_ms * (double)NS_PER_MS), text));
+    if (timings->predicted_per_s > 0)
+        buf_appendf(out, " | %.*f tok/s", timings->predicted_per_s < 10 ? 1 : 0,
+                    timings->predicted_per_s);
+}
+
+void report_line(const struct gen_usage *usage, const struct answer_timings *timings,
+                 const struct gen_mark *marks, size_t marks_count, struct buf *out)
+{
+    write_parts(usage, out);
+    write_reason(usage, marks, marks_count, out);
+    write_speed(timings, out);
+}

@@ -1,0 +1,18 @@
+/*
+ * web_files.h: the files of the dashboard, which are part of the program: web/ and the chart library, put into a table by tools/embed.sh.
+ *
+ * Threads: read-only.
+ */
+#ifndef HEARTH_SERVE_WEB_FILES_H
+#define HEARTH_SERVE_WEB_FILES_H
+
+struct web_file {
+    const char *name;        /* "index.html"; NULL ends the table */
+    const char *type;        /* of its content */
+    const char *tag;         /* an entity tag, with its quotes */
+    const char *begin, *end; /* end[0] is a NUL */
+};
+
+extern const struct web_file web_files[];
+
+#endif

@@ -1,0 +1,97 @@
+/* live_test.c: models and requests as they are at this moment, while the engine's thread computes. */
+#include "serve/api_impl.h"
+
+#include <string.h>
+
+#include "support/api_kit.h"
+#include "support/test.h"
+
+#define MESSAGES "\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}]"
+#define CHAT     "/v1/chat/completions"
+#define BOSS     "x-api-key: boss\r\n"
+
+static yyjson_doc *get_as(struct api_kit *kit, const char *path, const char *headers)
+{
+    struct http_answer answer;
+    yyjson_doc *doc;
+
+    api_kit_ask(kit, "GET", path, headers, NULL, &answer);
+    assert_int_equal(answer.status, 200);
+    doc = yyjson_read(answer.body.data, answer.body.len, 0);
+    assert_non_null(doc);
+    http_answer_fini(&answer);
+    return doc;
+}
+
+static void test_i48_models_say_what_they_can(void **state)
+{
+    struct api_kit_options options = {.ram_bytes = 4 << 20, .fake = {.slicing = ENGINE_FAKE_NONE}};
+    struct api_kit kit;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 4 << 20});
+    doc = api_kit_get(&kit, "/admin/models", 200);
+    assert_string_equal(json_at(doc, "/models/0/id"), "fake");
+    assert_string_equal(json_at(doc, "/models/0/state"), "ready");
+    assert_string_equal(json_at(doc, "/models/0/features/reuse"), "ok");
+    assert_string_equal(json_at(doc, "/models/0/kinds/0"), "full");
+    assert_true(json_number_at(doc, "/models/0/context") > 0);
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    doc = api_kit_get(&kit, "/admin/models", 200);
+    assert_string_equal(json_at(doc, "/models/0/features/reuse"), "off"); /* someone chose it */
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+
+    api_kit_open(&kit, &options);
+    doc = api_kit_get(&kit, "/admin/models", 200);
+    assert_string_equal(json_at(doc, "/models/0/features/reuse"), "N/A (see log)");
+    assert_string_equal(json_at(doc, "/models/0/features/partial_reuse"), "N/A (see log)");
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
+/* All tenants by name, never what they asked; and those that are over with their reasons. */
+static void test_requests_of_everybody(void **state)
+{
+    static const char *const keys[] = {"alice:k1,bob:k2"};
+    struct api_kit_options options = {
+        .api.auth = {.keys = keys, .keys_count = 1, .admin = "boss"}, .ram_bytes = 4 << 20, .fake.context = 1000000};
+    struct http_client client;
+    struct http_answer answer;
+    struct api_kit kit;
+    yyjson_doc *doc = NULL;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    api_kit_ask(&kit, "POST", CHAT, "x-api-key: k2\r\n", "{\"max_tokens\":2," MESSAGES "}", &answer);
+    assert_int_equal(answer.status, 200);
+    http_answer_fini(&answer);
+    http_client_connect(&client, kit.port);
+    http_client_request(&client, "POST", CHAT, "x-api-key: k1\r\n",
+                        STR("{\"temperature\":0,\"logit_bias\":{\"97\":90}," MESSAGES "}"));
+    for (size_t count = 0; count == 0;) {
+        yyjson_doc_free(doc);
+        doc = get_as(&kit, "/admin/requests", BOSS);
+        count = yyjson_arr_size(yyjson_doc_ptr_get(doc, "/requests"));
+        if (count > 0 && (strcmp(json_at(doc, "/requests/0/phase"), "decode") != 0 ||
+                          strcmp(json_at(doc, "/requests/0/tenant"), "alice") != 0))
+            count = 0; /* wait until it is in the middle, and the one before is gone */
+    }
+    assert_string_equal(json_at(doc, "/requests/0/tenant"), "alice");
+    assert_int_equal(strncmp(json_at(doc, "/requests/0/id"), "req_", 4), 0);
+    assert_true(json_number_at(doc, "/requests/0/prompt_tokens") > 10);
+    assert_int_equal(json_number_at(doc, "/requests/0/computed_tokens"), json_number_at(doc, "/requests/0/prompt_tokens"));
+    assert_true(yyjson_is_null(yyjson_doc_ptr_get(doc, "/requests/0/eta_s")));
+    assert_string_equal(json_at(doc, "/recent/0/tenant"), "bob");
+    assert_string_equal(json_at(doc, "/recent/0/reason"), "cold");
+    assert_int_equal(json_number_at(doc, "/recent/0/status"), 200);
+    yyjson_doc_free(doc);
+    http_client_close(&client);
+    api_kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_i48_models_say_what_they_can), TEST(test_requests_of_everybody))

@@ -1,0 +1,86 @@
+/* stats_test.c: the numbers of /admin/stats and /admin/history are those that clients were told. */
+#include "serve/api_impl.h"
+
+#include "support/api_kit.h"
+#include "support/test.h"
+
+#define CHAT  "/v1/chat/completions"
+#define BODY  "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}],\"max_tokens\":4,\"temperature\":0}"
+
+static void chat(struct api_kit *kit)
+{
+    yyjson_doc_free(api_kit_post(kit, CHAT, BODY, 200));
+}
+
+static uint64_t sum(yyjson_doc *doc, const char *pointer)
+{
+    size_t i, count;
+    yyjson_val *value;
+    uint64_t all = 0;
+
+    yyjson_arr_foreach(yyjson_doc_ptr_get(doc, pointer), i, count, value) all += yyjson_get_uint(value);
+    return all;
+}
+
+static void test_i99_sums_are_what_clients_were_told(void **state)
+{
+    struct api_kit kit;
+    yyjson_doc *doc, *answer;
+    uint64_t prompt, cached;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 4 << 20, .api.version = "1.2.3"});
+    chat(&kit);
+    answer = api_kit_post(&kit, CHAT, BODY, 200);
+    prompt = json_number_at(answer, "/usage/prompt_tokens");
+    cached = json_number_at(answer, "/usage/prompt_tokens_details/cached_tokens");
+    doc = api_kit_get(&kit, "/admin/stats", 200);
+    assert_string_equal(json_at(doc, "/version"), "1.2.3");
+    assert_int_equal(json_number_at(doc, "/session/requests"), 2);
+    assert_int_equal(json_number_at(doc, "/session/prompt_tokens"), 2 * prompt);
+    assert_int_equal(json_number_at(doc, "/session/tokens/ram"), cached);
+    assert_int_equal(json_number_at(doc, "/session/tokens/computed"), 2 * prompt - cached);
+    assert_int_equal(json_number_at(doc, "/session/generated_tokens"), 8);
+    assert_int_equal(json_number_at(doc, "/all_time/requests"), 2);
+    assert_true(yyjson_get_num(yyjson_doc_ptr_get(doc, "/session/efficiency")) > 0.4);
+    assert_true(yyjson_get_num(yyjson_doc_ptr_get(doc, "/rates/1m/hit_rate")) > 0.4);
+    assert_true(yyjson_get_num(yyjson_doc_ptr_get(doc, "/rates/15m/stored_bytes_per_s")) > 0);
+    assert_int_equal(yyjson_obj_size(yyjson_doc_ptr_get(doc, "/miss")), HEARTH_REASON_COUNT);
+    assert_int_equal(json_number_at(doc, "/miss/cold"), 1);
+    assert_string_equal(json_at(doc, "/tiers/0/tier"), "device");
+    assert_string_equal(json_at(doc, "/tiers/1/state"), "ok");
+    assert_true(json_number_at(doc, "/tiers/1/used") > 0 && json_number_at(doc, "/tiers/1/objects") > 0);
+    assert_int_equal(json_number_at(doc, "/tiers/1/hits"), 1);
+    assert_string_equal(json_at(doc, "/tiers/2/state"), "off");
+    yyjson_doc_free(doc);
+    doc = api_kit_get(&kit, "/admin/history", 200);
+    assert_int_equal(sum(doc, "/requests"), 2);
+    assert_int_equal(sum(doc, "/ram"), cached);
+    assert_int_equal(sum(doc, "/computed"), 2 * prompt - cached);
+    yyjson_doc_free(doc);
+    yyjson_doc_free(answer);
+    api_kit_close(&kit);
+}
+
+/* Without a cache, and before there is a model: zeros, and no failure. */
+static void test_nothing_yet(void **state)
+{
+    struct api_kit kit;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.loading = true});
+    doc = api_kit_get(&kit, "/admin/stats", 200);
+    assert_int_equal(json_number_at(doc, "/session/requests"), 0);
+    assert_true(yyjson_get_num(yyjson_doc_ptr_get(doc, "/session/efficiency")) == 0);
+    assert_string_equal(json_at(doc, "/tiers/1/state"), "off");
+    assert_true(yyjson_is_null(yyjson_doc_ptr_get(doc, "/memory")));
+    yyjson_doc_free(doc);
+    yyjson_doc_free(api_kit_get(&kit, "/admin/history", 200));
+    yyjson_doc_free(api_kit_get(&kit, "/admin/models", 503));
+    yyjson_doc_free(api_kit_get(&kit, "/admin/requests", 503));
+    api_kit_load(&kit);
+    api_kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_i99_sums_are_what_clients_were_told), TEST(test_nothing_yet))

@@ -1,0 +1,59 @@
+#include "base/utf8.h"
+
+#include <string.h>
+
+#include "support/test.h"
+
+static void test_every_code_point_there_and_back(void **state)
+{
+    (void)state;
+    for (uint32_t code = 0; code <= 0x10FFFF; code++) {
+        char bytes[4];
+        if (code >= 0xD800 && code < 0xE000)
+            continue;
+        size_t len = utf8_encode(code, bytes);
+        const char *at = bytes;
+        assert_int_equal(utf8_next(&at, bytes + len), code);
+        assert_ptr_equal(at, bytes + len);
+        assert_int_equal(utf8_prev(bytes, &at), code);
+        assert_ptr_equal(at, bytes);
+        assert_true(utf8_valid((struct str){bytes, len}));
+    }
+}
+
+static void test_damaged_text_is_one_character_a_byte(void **state)
+{
+    static const char *const damaged[] = {
+        "\xC0\x80",     "\xED\xA0\x80", "\xF4\x90\x80\x80", "\x80", "\xE2\x82", "\xFF",
+        "\xE0\x80\x80", "a\xC3",        "\xF0\x80\x80\x80", "\xC3("};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(damaged); i++) {
+        size_t len = strlen(damaged[i]);
+        struct str text = {test_guarded(damaged[i], len), len};
+        assert_false(utf8_valid(text));
+        assert_int_equal(utf8_count(text), len);
+        assert_int_equal(utf8_offset(text, len + 5), len);
+        const char *at = text.ptr + len;
+        for (size_t n = 0; n < len; n++)
+            utf8_prev(text.ptr, &at);
+        assert_ptr_equal(at, text.ptr);
+    }
+    assert_true(utf8_valid(STR("\xEF\xBF\xBD")));
+}
+
+static void test_counting(void **state)
+{
+    struct str text = STR("a\xC3\xA9\xE6\x97\xA5\xF0\x9F\x98\x80z");
+
+    (void)state;
+    assert_int_equal(utf8_count(text), 5);
+    assert_int_equal(utf8_offset(text, 3), 6);
+    assert_int_equal(utf8_offset(text, 4), 10);
+    assert_false(utf8_is_ascii(text));
+    assert_true(utf8_is_ascii(STR("0123456789abcdef")));
+    assert_false(utf8_is_ascii(STR("0123456789abcde\x80")));
+}
+
+TEST_SUITE(TEST(test_every_code_point_there_and_back),
+           TEST(test_damaged_text_is_one_character_a_byte), TEST(test_counting))

@@ -1,0 +1,164 @@
+/* Volatile text made constant (I106). */
+#include "chat/neutral.h"
+
+#include <string.h>
+#include <yyjson.h>
+
+#include "base/arena.h"
+#include "base/mem.h"
+#include "chat/template.h"
+#include "support/test.h"
+
+static void assert_becomes(struct neutral *neutral, const char *text, const char *expected)
+{
+    struct arena arena;
+    struct str out;
+    size_t len = strlen(text);
+
+    arena_init(&arena, 1 << 20);
+    struct str guarded = {test_guarded(text, len), len};
+    assert_ok(neutral_text(neutral, &arena, guarded, &out));
+    if (!str_eq(out, str_from(expected)))
+        fail_msg("'%s' became '" STR_FMT "'", text, STR_ARG(out));
+    if (strcmp(text, expected) == 0)
+        assert_ptr_equal(out.ptr, guarded.ptr);
+    arena_fini(&arena);
+}
+
+static void test_i106_rules(void **state)
+{
+    static const char *const rows[][2] = {
+        {"", ""},
+        {"x-anthropic-billing-header: cc_version=2.1.37; cch=a1b2c;", ""},
+        {"x-anthropic-billing-header: a\nYou are", "You are"},
+        {"Hi.\n  x-anthropic-billing-header: a\nYou", "Hi.\nYou"},
+        {"x-anthropic-billing-header: a\nx-anthropic-billing-header: b\n", ""},
+        {"Never send x-anthropic-billing-header: a", "Never send x-anthropic-billing-header: a"},
+        {"v=1; cch=a1b2c; e", "v=1; cch=0; e"},
+        {"cch=00000", "cch=0"},
+        {"cch=0", "cch=0"},
+        {"batch=12", "batch=12"},
+        {"cch=xyz cch= cch=12g", "cch=xyz cch= cch=12g"},
+        {"Today's date: 2026-11-15 10:33:12", "Today's date: 2026-11-15"},
+        {"2026-11-15T10:33:12.345Z.", "2026-11-15."},
+        {"2026-11-15T10:33:12+01:00 x", "2026-11-15 x"},
+        {"at 2026/11/15 9:05 PM, or", "at 2026/11/15, or"},
+        {"11/15/2026, 10:33:12 AM", "11/15/2026"},
+        {"15.11.2026 10:33", "15.11.2026"},
+        {"Sun Nov 15 2026 10:33:12 GMT+0000", "Sun Nov 15 2026"},
+        {"Sun Nov 15 10:33:12 UTC 2026", "Sun Nov 15 2026"},
+        {"November 15, 2026 at 10:33 AM", "November 15, 2026"},
+        {"15 Nov 2026, 10:33", "15 Nov 2026"},
+        {"2026-11-15", "2026-11-15"},
+        {"2026-11-15 and 10 things: two", "2026-11-15 and 10 things: two"},
+        {"meet at 10:33:12", "meet at 10:33:12"},
+        {"ratio 16:10, localhost:8080", "ratio 16:10, localhost:8080"},
+        {"1.2.3 10:33", "1.2.3 10:33"},
+        {"2026-11-15 10:3", "2026-11-15 10:3"},
+        {"Marching 12 10", "Marching 12 10"},
+        {":", ":"},
+        {"1:", "1:"},
+        {" 1:22", " 1:22"},
+    };
+    struct neutral *neutral = neutral_create();
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        assert_becomes(neutral, rows[i][0], rows[i][1]);
+    assert_int_equal(neutral_info(neutral, NEUTRAL_BILLING).count, 5);
+    assert_int_equal(neutral_info(neutral, NEUTRAL_CCH).count, 2);
+    assert_int_equal(neutral_info(neutral, NEUTRAL_CLOCK).count, 10);
+    neutral_destroy(&neutral);
+}
+
+static void test_i106_rules_are_visible_and_can_be_switched(void **state)
+{
+    static const char text[] = "x-anthropic-billing-header: v\ncch=12ab 2026-11-15 10:33";
+    struct neutral *neutral = neutral_create();
+
+    (void)state;
+    for (int i = 0; i < NEUTRAL_COUNT; i++) {
+        struct neutral_info info = neutral_info(neutral, (enum neutral_rule)i);
+        assert_true(info.on && strlen(info.name) > 0 && strlen(info.description) > 0);
+        assert_int_equal(info.count, 0);
+        assert_ok(neutral_switch(neutral, str_from(info.name), false));
+        assert_false(neutral_info(neutral, (enum neutral_rule)i).on);
+    }
+    assert_becomes(neutral, text, text);
+    assert_int_equal(neutral_now(neutral, 1700000000), 1700000000);
+    assert_ok(neutral_switch(neutral, STR("cch"), true));
+    assert_becomes(neutral, text, "x-anthropic-billing-header: v\ncch=0 2026-11-15 10:33");
+    assert_ok(neutral_switch(neutral, STR("template-clock"), true));
+    assert_int_equal(neutral_now(neutral, 1700000000), 1699920000);
+    assert_int_equal(neutral_now(neutral, -1), -86400);
+    assert_err(neutral_switch(neutral, STR("nonsense"), true), ERR_NOT_FOUND);
+    neutral_destroy(&neutral);
+}
+
+static void render(struct neutral *neutral, const char *messages, char *out, size_t size)
+{
+    struct chat_template_options options = {0};
+    struct chat_template *tmpl;
+    struct chat_text text;
+    struct errinfo info;
+    struct arena arena;
+
+    arena_init(&arena, 64 << 20);
+    yyjson_doc *doc = yyjson_read(messages, strlen(messages), 0);
+    struct chat_request request = {.messages = yyjson_doc_get_root(doc), .neutral = neutral};
+    assert_ok(chat_template_create(&options, &tmpl, &info));
+    assert_ok(chat_template_render(tmpl, &request, &arena, &text, &info));
+    assert_true(text.text.len < size);
+    memcpy(out, text.text.ptr, text.text.len + 1);
+    chat_template_destroy(&tmpl);
+    yyjson_doc_free(doc);
+    arena_fini(&arena);
+}
+
+/* I106: two turns of a client that stamps its system prompt render to the same text; nobody else's words are touched. */
+static void test_i106_turns_of_a_stamping_client_are_equal(void **state)
+{
+#define TURN(cch, time)                                                                            \
+    "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header:" \
+    " cc_version=2; cch=" cch ";\"},{\"type\":\"text\",\"text\":\"Today is 2026-11-15 " time       \
+    ". cch=" cch "\"}]},"                                                                          \
+    "{\"role\":\"user\",\"content\":\"At 2026-11-15 10:33 cch=12ab\"}]"
+    struct neutral *neutral = neutral_create();
+    char first[1024], second[1024];
+
+    (void)state;
+    render(neutral, TURN("a1b2c", "10:33:12"), first, sizeof(first));
+    render(neutral, TURN("ffe01", "10:34:59"), second, sizeof(second));
+    assert_string_equal(first, second);
+    assert_non_null(strstr(first, "Today is 2026-11-15. cch=0"));
+    assert_non_null(strstr(first, "At 2026-11-15 10:33 cch=12ab"));
+    render(NULL, TURN("a1b2c", "10:33:12"), first, sizeof(first));
+    assert_non_null(strstr(first, "10:33:12. cch=a1b2c"));
+    neutral_destroy(&neutral);
+#undef TURN
+}
+
+static void test_no_memory(void **state)
+{
+    struct neutral *neutral = neutral_create();
+    struct fault fault = {0};
+    struct arena arena;
+    struct str out;
+
+    (void)state;
+    mem_set_fault(&fault);
+    FAULT_LOOP (&fault) {
+        arena_init(&arena, 1 << 20);
+        enum err err = neutral_text(neutral, &arena, STR("cch=12 2026-11-15 10:33"), &out);
+        assert_true(err == ERR_OK ? atomic_load(&fault.fired) == 0 : err == ERR_NOMEM);
+        arena_fini(&arena);
+    }
+    mem_set_fault(NULL);
+    arena_init(&arena, 4);
+    assert_err(neutral_text(neutral, &arena, STR("cch=12 2026-11-15 10:33"), &out), ERR_LIMIT);
+    arena_fini(&arena);
+    neutral_destroy(&neutral);
+}
+
+TEST_SUITE(TEST(test_i106_rules), TEST(test_i106_rules_are_visible_and_can_be_switched),
+           TEST(test_i106_turns_of_a_stamping_client_are_equal), TEST(test_no_memory))

@@ -1,0 +1,783 @@
+/*
+ * Whatever a grammar of choice.h allows is read back by output.h as calls of tools that may be called, with arguments that
+ * satisfy their schemas, or as an answer that satisfies its own: random texts of the grammar, for every format, mode and state
+ * of a thought.
+ */
+#include "grammar/choice.h"
+
+#include <string.h>
+#include <yyjson.h>
+
+#include "base/mem.h"
+#include "engine/gbnf.h"
+#include "output/output.h"
+#include "grammar/schema.h"
+#include "support/gbnf_language.h"
+#include "support/json_validator.h"
+#include "support/test.h"
+
+static const char tools_json[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"strict\":true,\"parameters\":"
+    "{"
+    "\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"},\"days\":{\"type\":"
+    "\"integer\",\"minimum\":1,\"maximum\":14},\"wind\":{\"type\":\"boolean\"},\"tags\":{\"type\":"
+    "\"array\",\"items\":{\"enum\":[\"x\",\"y z\"]},\"maxItems\":3},\"where\":{\"$ref\":"
+    "\"#/$defs/"
+    "where\"},\"note\":{\"format\":\"x-mine\",\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]"
+    "},\"unit\":{"
+    "\"type\":\"string\",\"enum\":[\"C\",\"F\",\"\"]},\"code\":{\"type\":\"string\",\"minLength\":"
+    "2,"
+    "\"maxLength\":5},\"limit\":{\"type\":[\"integer\",\"null\"]}},\"required\":[\"city\",\"days\","
+    "\"unit\"],\"$defs\":{\"where\":{\"type\":\"object\",\"properties\":{\"lat\":{\"type\":"
+    "\"number\"},\"name\":{\"type\":\"string\",\"maxLength\":4}},\"required\":[\"lat\"],"
+    "\"additionalProperties\":false}}}}},"
+    "{\"name\":\"write-file\",\"strict\":true,\"input_schema\":{\"type\":\"object\",\"properties\":"
+    "{"
+    "\"path\":{\"type\":\"string\"},\"mode\":{\"anyOf\":[{\"type\":\"number\",\"minimum\":0},{"
+    "\"type\":\"null\"}]}}}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]";
+
+/* Its texts quote what begins calls. */
+static const char answer_json[] =
+    "{\"type\":\"object\",\"properties\":{\"say\":{\"enum\":[\"<tool_call>{\",\"[TOOL_CALLS]f\",\"```tool_code\","
+    "\"<function=now>\",\"<|python_tag|>now\",\"no\"]},\"n\":{\"type\":\"integer\"}},\"required\":[\"say\"],"
+    "\"additionalProperties\":false}";
+
+enum { ROUNDS = 12 };
+
+struct seen {
+    yyjson_val *tools;
+    struct str allowed; /* empty: any */
+    struct buf arguments;
+    yyjson_val *tool;
+    unsigned calls;
+    struct buf content;
+    const char *wrong;
+};
+
+static yyjson_val *function_of(yyjson_val *tool)
+{
+    yyjson_val *function = yyjson_obj_get(tool, "function");
+
+    return function != NULL ? function : tool;
+}
+
+static yyjson_val *find_tool(yyjson_val *tools, struct str name)
+{
+    size_t i, count;
+    yyjson_val *tool;
+
+    yyjson_arr_foreach(tools, i, count,
+                       tool) if (yyjson_equals_strn(yyjson_obj_get(function_of(tool), "name"),
+                                                    name.ptr, name.len)) return tool;
+    return NULL;
+}
+
+static void check_arguments(struct seen *seen)
+{
+    yyjson_val *function = function_of(seen->tool);
+    yyjson_val *schema = yyjson_obj_get(function, "parameters");
+    schema = schema ? schema : yyjson_obj_get(function, "input_schema");
+    yyjson_doc *doc = yyjson_read(buf_str(&seen->arguments), seen->arguments.len, 0);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+
+    if (!yyjson_is_obj(root) || (schema == NULL && yyjson_obj_size(root) > 0))
+        seen->wrong = "arguments are not as the schema says";
+    if (schema != NULL && root != NULL && !json_valid(schema, schema, root))
+        seen->wrong = "arguments are not valid";
+    yyjson_doc_free(doc);
+}
+
+static void on_event(const struct output_event *event, void *arg)
+{
+    struct seen *seen = arg;
+
+    switch (event->type) {
+    case OUTPUT_CALL_BEGIN:
+        seen->calls++;
+        buf_clear(&seen->arguments);
+        seen->tool = find_tool(seen->tools, event->text);
+        if (seen->tool == NULL || (seen->allowed.len > 0 && !str_eq(seen->allowed, event->text)))
+            seen->wrong = "a tool that may not be called";
+        break;
+    case OUTPUT_CALL_ARGUMENTS:
+        buf_append(&seen->arguments, event->text.ptr, event->text.len);
+        break;
+    case OUTPUT_CALL_END:
+        if (seen->tool != NULL)
+            check_arguments(seen);
+        break;
+    case OUTPUT_CONTENT:
+        buf_append(&seen->content, event->text.ptr, event->text.len);
+        break;
+    case OUTPUT_ERROR:
+        seen->wrong = "the call cannot be read";
+        break;
+    default:
+        break;
+    }
+}
+
+static void read_back(const struct choice_request *request, struct str text, struct seen *seen)
+{
+    struct output_options options = {.formats = request->formats,
+                                     .calls = true,
+                                     .either = request->answer != CHOICE_ANSWER_TEXT,
+                                     .tools = request->tools,
+                                     .prompt_tail = request->prompt_tail};
+    struct output *output;
+
+    *seen = (struct seen){.tools = request->tools};
+    if (request->mode == CHOICE_NAMED)
+        seen->allowed = request->name;
+    buf_init(&seen->arguments, 1 << 20);
+    buf_init(&seen->content, 1 << 20);
+    output = output_create(&options, on_event, seen);
+    assert_ok(output_push(output, text));
+    assert_ok(output_finish(output, false));
+    output_destroy(&output);
+}
+
+static void seen_fini(struct seen *seen)
+{
+    buf_fini(&seen->arguments);
+    buf_fini(&seen->content);
+}
+
+/* Calls, or a text that satisfies the schema of the answer. */
+static const char *judge_either(const struct choice_request *request, const struct seen *seen)
+{
+    yyjson_val *schema = (yyjson_val *)(uintptr_t)request->schema;
+    yyjson_doc *doc = yyjson_read(buf_str(&seen->content), seen->content.len, 0);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    bool answered = root != NULL && json_valid(schema, schema, root);
+
+    yyjson_doc_free(doc);
+    if (seen->calls > 1 && !request->parallel)
+        return "more than one call";
+    if (seen->calls > 0)
+        return seen->content.len > 0 ? "content beside the calls" : NULL;
+    return answered ? NULL : "neither a call nor an answer";
+}
+
+static const char *judge(const struct choice_request *request, const struct seen *seen)
+{
+    if (seen->wrong != NULL)
+        return seen->wrong;
+    if (request->mode == CHOICE_AUTO && request->answer != CHOICE_ANSWER_TEXT)
+        return judge_either(request, seen);
+    if (request->mode == CHOICE_AUTO)
+        return NULL;
+    if (seen->calls == 0)
+        return "no call";
+    if (seen->calls > 1 && !request->parallel)
+        return "more than one call";
+    return seen->content.len > 0 ? "content beside the calls" : NULL;
+}
+
+static void check_texts(const struct choice_request *request, const struct choice *choice,
+                        uint64_t *seed)
+{
+    struct language *language = language_create(buf_str(&choice->grammar));
+    struct errinfo info = {0};
+    struct buf text;
+
+    if (gbnf_check(buf_str(&choice->grammar), "root", &info) != ERR_OK)
+        fail_msg("%s\n%s", info.text, buf_str(&choice->grammar));
+    buf_init(&text, 1 << 20);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct seen seen;
+        buf_clear(&text);
+        language_generate(language, "root", seed, &text);
+        read_back(request, (struct str){buf_str(&text), text.len}, &seen);
+        const char *wrong = judge(request, &seen);
+        if (wrong != NULL)
+            fail_msg("%s, %s: %s:\n%s\narguments: %s\n%s",
+                     toolcall_format_name(request->formats.calls), choice_mode_name(request->mode),
+                     wrong, buf_str(&text), buf_str(&seen.arguments), buf_str(&choice->grammar));
+        seen_fini(&seen);
+    }
+    buf_fini(&text);
+    language_destroy(&language);
+}
+
+/* Thoughts as the formats have them: none, one that may come, one that is open, one that is closed. */
+static const struct {
+    enum reasoning_format format;
+    const char *tail;
+} thoughts[] = {
+    {REASONING_NONE, ""},
+    {REASONING_THINK, "<|im_start|>assistant\n"},
+    {REASONING_THINK, "<|im_start|>assistant\n<think>\n"},
+    {REASONING_THINK, "<|im_start|>assistant\n<think>\n\n</think>\n\n"},
+    {REASONING_MISTRAL, "[/INST]"},
+};
+
+static void check_format(enum toolcall_format format, yyjson_val *tools, yyjson_val *schema,
+                         uint64_t *seed)
+{
+    struct choice_request request = {.tools = tools, .name = STR("write-file"), .schema = schema};
+    struct errinfo info = {0};
+    struct choice choice;
+
+    request.formats.calls = format;
+    choice_init(&choice);
+    for (size_t t = 0; t < COUNT_OF(thoughts); t++) {
+        bool harmony = format == TOOLCALL_HARMONY;
+        request.formats.reasoning = harmony ? REASONING_HARMONY : thoughts[t].format;
+        request.prompt_tail = harmony ? STR("<|start|>assistant") : str_from(thoughts[t].tail);
+        for (int round = 0; round < 2 * (CHOICE_MODE_COUNT - CHOICE_AUTO); round++) {
+            int mode = CHOICE_AUTO + round / 2;
+            request.mode = (enum choice_mode)mode;
+            request.answer = round % 2 == 0 ? CHOICE_ANSWER_TEXT : CHOICE_ANSWER_SCHEMA;
+            request.parallel = test_random_below(seed, 2) == 0;
+            if (choice_write(&choice, &request, &info) != ERR_OK)
+                fail_msg("%s: %s", toolcall_format_name(format), info.text);
+            assert_true(choice.grammar.len > 0);
+            assert_true(mode == CHOICE_AUTO || choice.triggers_count == 0);
+            check_texts(&request, &choice, seed);
+        }
+    }
+    choice_fini(&choice);
+}
+
+static void test_every_format_is_read_back(void **state)
+{
+    yyjson_doc *doc = yyjson_read(tools_json, sizeof(tools_json) - 1, 0);
+    yyjson_doc *answer = yyjson_read(answer_json, sizeof(answer_json) - 1, 0);
+    uint64_t seed = test_seed();
+
+    (void)state;
+    assert_non_null(doc);
+    assert_non_null(answer);
+    for (int format = TOOLCALL_NONE + 1; format < TOOLCALL_COUNT; format++)
+        check_format((enum toolcall_format)format, yyjson_doc_get_root(doc),
+                     yyjson_doc_get_root(answer), &seed);
+    yyjson_doc_free(answer);
+    yyjson_doc_free(doc);
+}
+
+/* ---- one at a time ---- */
+
+struct one {
+    yyjson_doc *doc;
+    struct choice_request request;
+    struct choice choice;
+    struct errinfo info;
+};
+
+static void one_init(struct one *one, const char *tools, enum toolcall_format format)
+{
+    *one = (struct one){.doc = yyjson_read(tools, strlen(tools), 0)};
+    assert_non_null(one->doc);
+    one->request = (struct choice_request){.mode = CHOICE_REQUIRED,
+                                           .tools = yyjson_doc_get_root(one->doc),
+                                           .formats = {REASONING_NONE, format}};
+    choice_init(&one->choice);
+}
+
+static void one_fini(struct one *one)
+{
+    choice_fini(&one->choice);
+    yyjson_doc_free(one->doc);
+}
+
+static enum err one_write(struct one *one)
+{
+    return choice_write(&one->choice, &one->request, &one->info);
+}
+
+static bool one_allows(struct one *one, const char *text)
+{
+    struct language *language = language_create(buf_str(&one->choice.grammar));
+    bool matches = language_matches(language, "root", str_from(text));
+
+    language_destroy(&language);
+    return matches;
+}
+
+static void test_no_grammar_where_none_is_needed(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, "[{\"name\":\"f\"}]", TOOLCALL_HERMES);
+    one.request.mode = CHOICE_NONE;
+    assert_ok(one_write(&one));
+    assert_int_equal(one.choice.grammar.len, 0);
+    one.request.mode = CHOICE_AUTO;
+    assert_ok(one_write(&one));
+    assert_int_equal(one.choice.grammar.len, 0);
+    one.request.formats.calls = TOOLCALL_NONE; /* auto asks nothing of the model */
+    assert_ok(one_write(&one));
+    one.request.tools = NULL;
+    assert_ok(one_write(&one));
+    assert_int_equal(one.choice.grammar.len, 0);
+    one_fini(&one);
+}
+
+static void test_auto_is_lazy_where_that_is_safe(void **state)
+{
+    static const struct {
+        enum toolcall_format calls;
+        enum reasoning_format reasoning;
+        const char *tail;
+        size_t triggers;
+    } cases[] = {
+        {TOOLCALL_HERMES, REASONING_NONE, "", 1},
+        {TOOLCALL_HERMES, REASONING_THINK, "<think>\n\n</think>\n\n", 1},
+        {TOOLCALL_HERMES, REASONING_THINK, "assistant\n", 0},
+        {TOOLCALL_HERMES, REASONING_THINK, "<think>", 0},
+        {TOOLCALL_QWEN_XML, REASONING_NONE, "", 2},
+        {TOOLCALL_MISTRAL, REASONING_MISTRAL, "", 1}, /* control tokens end a thought */
+        {TOOLCALL_DEEPSEEK, REASONING_THINK, "<think>", 2},
+        {TOOLCALL_LLAMA, REASONING_NONE, "", 0},
+        {TOOLCALL_HARMONY, REASONING_HARMONY, "<|start|>assistant", 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct one one;
+        size_t count;
+        bool control;
+        one_init(&one, "[{\"name\":\"f\",\"strict\":true}]", cases[i].calls);
+        one.request.mode = CHOICE_AUTO;
+        one.request.formats.reasoning = cases[i].reasoning;
+        one.request.prompt_tail = str_from(cases[i].tail);
+        assert_ok(one_write(&one));
+        assert_int_equal(one.choice.triggers_count, cases[i].triggers);
+        const struct str *openers = toolcall_openers(cases[i].calls, &count, &control);
+        for (size_t k = 0; k < cases[i].triggers; k++)
+            assert_string_equal(one.choice.triggers[k], openers[k].ptr);
+        one_fini(&one);
+    }
+}
+
+#define CALL "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>"
+
+static void test_whole_output_leaves_content_and_thoughts_free(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, "[{\"name\":\"f\",\"strict\":true}]", TOOLCALL_HERMES);
+    one.request.mode = CHOICE_AUTO;
+    one.request.formats.reasoning = REASONING_THINK;
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, ""));
+    assert_true(one_allows(&one, "a < b, <tool_ and <<tool_call"));
+    assert_true(one_allows(&one, "<think>I could <tool_call> f.</think>\n\nNo."));
+    assert_true(one_allows(&one, "<think>a <</think>Yes:\n" CALL));
+    assert_true(one_allows(&one, "Yes <" CALL));
+    assert_false(one_allows(&one, "<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>"));
+    assert_false(one_allows(&one, "Yes: <tool_call>{\"name\""));
+    assert_false(one_allows(&one, "Yes <<tool_call>{"));
+    assert_false(one_allows(&one, "Yes <tool_<tool_call>{"));
+    assert_false(one_allows(&one, CALL CALL)); /* not parallel */
+    one.request.mode = CHOICE_REQUIRED;
+    one.request.parallel = true;
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "<think>so</think>\n\n" CALL "\n" CALL));
+    assert_false(one_allows(&one, "<think>so</think>\n\n"));
+    assert_false(one_allows(&one, "<think>so"));
+    assert_false(one_allows(&one, "Yes: " CALL));
+    one.request.prompt_tail = STR("assistant\n<think>\n");
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "so <tool_call></think>\n\n" CALL));
+    assert_false(one_allows(&one, CALL));
+    one_fini(&one);
+}
+
+/* An opener that is a control token ends a thought for the reader, and so it does here. */
+static void test_control_openers_end_a_thought(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, "[{\"name\":\"f\"}]", TOOLCALL_MISTRAL);
+    one.request.formats.reasoning = REASONING_MISTRAL;
+    one.request.prompt_tail = STR("[THINK]");
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "so[/THINK][TOOL_CALLS]f[ARGS]{}"));
+    assert_true(one_allows(&one, "so [TOOL_CALLS]f[ARGS]{}"));
+    assert_true(one_allows(&one, "so [TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}]"));
+    assert_false(one_allows(&one, "so [TOOL_CALLS]g[/THINK][TOOL_CALLS]f[ARGS]{}"));
+    one_fini(&one);
+}
+
+static void test_content_of_llama_does_not_begin_with_a_brace(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, "[{\"name\":\"f\",\"strict\":true}]", TOOLCALL_LLAMA);
+    one.request.mode = CHOICE_AUTO;
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "{\"name\": \"f\", \"parameters\": {}}"));
+    assert_true(one_allows(&one, "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}"));
+    assert_true(one_allows(&one, " See {\"name\": \"g\"} < that."));
+    assert_true(one_allows(&one, "<b>"));
+    assert_false(one_allows(&one, "\n{\"a\": 1}"));
+    assert_false(one_allows(&one, "a <|python_tag|>b"));
+    one_fini(&one);
+}
+
+#define STRICT(schema) "[{\"name\":\"f\",\"strict\":true,\"parameters\":" schema "}]"
+#define LOOSE(schema)  "[{\"name\":\"f\",\"parameters\":" schema "}]"
+
+static void test_refusals_say_why(void **state)
+{
+    static const struct {
+        const char *tools;
+        enum toolcall_format format;
+        const char *name; /* NULL: required */
+        enum err err;
+        const char *text;
+    } cases[] = {
+        {"[]", TOOLCALL_HERMES, NULL, ERR_INVALID, "there are no tools"},
+        {"[{\"name\":\"f\"}]", TOOLCALL_HERMES, "g", ERR_INVALID, "'g', which is not a tool"},
+        {"[{\"name\":\"f\"},{\"name\":\"f\"}]", TOOLCALL_HERMES, NULL, ERR_INVALID, "two tools"},
+        {"[{\"name\":\"\"}]", TOOLCALL_HERMES, NULL, ERR_INVALID, "no name"},
+        {"[7]", TOOLCALL_HERMES, NULL, ERR_INVALID, "no name"},
+        {"[{\"name\":\"f\"}]", TOOLCALL_NONE, NULL, ERR_UNSUPPORTED, "shows no tool calls"},
+        {"[{\"name\":\"f(x\"}]", TOOLCALL_KIMI, NULL, ERR_UNSUPPORTED, "no way to write"},
+        {"[{\"name\":\"\xc3\xa9\"}]", TOOLCALL_LFM, NULL, ERR_UNSUPPORTED, "no way to write"},
+        {STRICT("{\"not\":{}}"), TOOLCALL_HERMES, NULL, ERR_UNSUPPORTED, "tool 'f': schema"},
+        {STRICT("{\"type\":\"string\"}"), TOOLCALL_HERMES, NULL, ERR_INVALID, "nothing can"},
+        {LOOSE("{\"type\":\"objekt\"}"), TOOLCALL_HERMES, NULL, ERR_INVALID, "tool 'f': schema"},
+        {STRICT("{\"anyOf\":[{\"type\":\"object\"}]}"), TOOLCALL_GLM, NULL, ERR_UNSUPPORTED,
+         "one by one"},
+        {STRICT("{\"properties\":{},\"required\":[\"a\"]}"), TOOLCALL_GLM, NULL, ERR_UNSUPPORTED,
+         "one by one"},
+        {STRICT("{\"properties\":{\"a\":{\"type\":\"string\",\"format\":\"date\"}}}"),
+         TOOLCALL_DSML, NULL, ERR_UNSUPPORTED, "cannot be enforced"},
+        {STRICT("{\"properties\":{\"a b\":{}}}"), TOOLCALL_GLM, NULL, ERR_UNSUPPORTED, "the name"},
+        {STRICT("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"^x$\"}}}"),
+         TOOLCALL_QWEN_XML, NULL, ERR_UNSUPPORTED, "tool 'f', parameter 'a'"},
+        {STRICT("{\"properties\":{\"a\":{\"type\":[\"string\",\"integer\"]}}}"), TOOLCALL_MINIMAX,
+         NULL, ERR_UNSUPPORTED, "one type"},
+        {STRICT("{\"properties\":{\"a\":{\"type\":\"array\",\"uniqueItems\":true}}}"), TOOLCALL_LFM,
+         NULL, ERR_UNSUPPORTED, "uniqueItems"},
+        {STRICT("{\"properties\":{\"a\":{\"enum\":[\"</arg_value>\"]}}}"), TOOLCALL_GLM, NULL,
+         ERR_UNSUPPORTED, "listed value"},
+        {STRICT("{\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":99999}}}"), TOOLCALL_GLM,
+         NULL, ERR_UNSUPPORTED, "lengths"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct one one;
+        one_init(&one, cases[i].tools, cases[i].format);
+        one.request.mode = cases[i].name ? CHOICE_NAMED : CHOICE_REQUIRED;
+        one.request.name = str_from(cases[i].name);
+        enum err err = one_write(&one);
+        if (err != cases[i].err || strstr(one.info.text, cases[i].text) == NULL)
+            fail_msg("%s: %s: %s", cases[i].tools, err_name(err), one.info.text);
+        assert_int_equal(one.choice.grammar.len, 0);
+        one_fini(&one);
+    }
+}
+
+/* What a grammar cannot say is left free where nobody asked for strictness. */
+static void test_loose_tools_take_what_they_can(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, LOOSE("{\"type\":\"object\",\"not\":{}}"), TOOLCALL_HERMES);
+    assert_ok(one_write(&one));
+    assert_true(
+        one_allows(&one, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>"));
+    one_fini(&one);
+    one_init(&one, LOOSE("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"^x$\"}}}"),
+             TOOLCALL_QWEN_XML);
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "<tool_call>\n<function=f>\n<parameter=a>\ny < "
+                                 "z\n</parameter>\n</function>\n</tool_call>"));
+    one_fini(&one);
+    one_init(&one, LOOSE("{\"anyOf\":[{}]}"), TOOLCALL_QWEN_XML);
+    assert_ok(one_write(&one));
+    assert_true(one_allows(
+        &one,
+        "<tool_call>\n<function=f>\n<parameter=b>\ny\n</parameter>\n</function>\n</tool_call>"));
+    one_fini(&one);
+}
+
+/* A text with limits has no room for tags, and other texts end with the first closing one. */
+static void test_texts_between_tags(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(
+        &one,
+        STRICT(
+            "{\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":2,\"maxLength\":600},\"b\":{"
+            "\"type\":\"string\"}}}"),
+        TOOLCALL_MINIMAX);
+#define INVOKE(params) \
+    "<minimax:tool_call>\n<invoke name=\"f\">\n" params "</invoke>\n</minimax:tool_call>"
+#define PARAM(name, text) "<parameter name=\"" name "\">" text "</parameter>\n"
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, INVOKE("")));
+    assert_true(one_allows(&one, INVOKE(PARAM("a", "xy") PARAM("b", "a < </b>\n"))));
+    assert_false(one_allows(&one, INVOKE(PARAM("a", "x"))));
+    assert_false(one_allows(&one, INVOKE(PARAM("a", "x<y"))));
+    assert_false(one_allows(&one, INVOKE(PARAM("b", "y") PARAM("a", "xy"))));
+    assert_false(one_allows(&one, INVOKE(PARAM("b", "y</parameter>z"))));
+    struct buf text;
+    buf_init(&text, 4096);
+    for (int len = 599; len <= 601; len++) {
+        buf_clear(&text);
+        buf_appendf(&text, INVOKE(PARAM("a", "%0*d")), len, 0);
+        assert_true(one_allows(&one, buf_str(&text)) == (len <= 600));
+    }
+    buf_fini(&text);
+    one_fini(&one);
+}
+
+static const char number_json[] = "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":"
+                                  "\"integer\"}},\"required\":[\"n\"]}";
+
+static void test_answers(void **state)
+{
+    struct one one;
+    struct choice_request *request = &one.request;
+
+    (void)state;
+    one_init(&one, number_json, TOOLCALL_HERMES);
+    *request = (struct choice_request){.formats = {REASONING_THINK, TOOLCALL_HERMES}};
+    assert_ok(one_write(&one));
+    assert_int_equal(one.choice.grammar.len, 0);
+    request->answer = CHOICE_ANSWER_OBJECT;
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "{\"a\": [1]}"));
+    assert_true(one_allows(&one, "<think>{</think>\n\n{}"));
+    assert_false(one_allows(&one, "[1]"));
+    request->mode = CHOICE_AUTO; /* without tools it is the same */
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "{}"));
+    request->answer = CHOICE_ANSWER_SCHEMA;
+    assert_err(one_write(&one), ERR_INVALID);
+    assert_true(one.choice.answer_refused);
+    request->mode = CHOICE_NONE;
+    request->schema = yyjson_doc_get_root(one.doc);
+    request->prompt_tail = STR("<think>\n");
+    assert_ok(one_write(&one));
+    assert_false(one.choice.answer_refused);
+    assert_true(one_allows(&one, "so</think>{\"n\": 1}"));
+    assert_false(one_allows(&one, "{\"n\": 1}"));
+    assert_false(one_allows(&one, "so</think>{\"n\": \"1\"}"));
+    request->formats = (struct output_formats){REASONING_HARMONY, TOOLCALL_HARMONY};
+    assert_err(one_write(&one), ERR_UNSUPPORTED);
+    request->prompt_tail = STR("<|start|>assistant");
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "<|channel|>analysis<|message|>so<|end|><|start|>assistant"
+                                 "<|channel|>final <|constrain|>json<|message|>{\"n\":1}"));
+    assert_false(one_allows(&one, "<|channel|>final<|message|>1"));
+    request->formats = (struct output_formats){REASONING_COHERE, TOOLCALL_COHERE};
+    request->prompt_tail = STR_NONE;
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, "<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>{\"n\":1}"
+                                 "<|END_RESPONSE|>"));
+    one_fini(&one);
+}
+
+/* ---- calls or an answer ---- */
+
+/* Texts that are allowed, and texts that are not, each list ended by NULL. */
+struct either_case {
+    enum toolcall_format calls;
+    enum reasoning_format reasoning;
+    const char *tail;
+    const char *yes[5], *no[5];
+};
+
+#define HARMONY_THOUGHT "<|channel|>analysis<|message|>so<|end|><|start|>assistant"
+
+static const struct either_case either_cases[] = {
+    {TOOLCALL_HERMES,
+     REASONING_THINK,
+     "assistant\n",
+     {"{\"n\": 1}", CALL, "<think>{</think>\n\n{\"n\": 1}", "<think>so</think>" CALL},
+     {"", "Well: " CALL, "{\"n\": 1}" CALL, "{\"n\": \"1\"}", "<think>so</think>"}},
+    {TOOLCALL_HERMES,
+     REASONING_THINK,
+     "<think>\n",
+     {"so</think>{\"n\":1}", "so</think>\n" CALL},
+     {"{\"n\":1}", CALL, "so</think>Well"}},
+    {TOOLCALL_MISTRAL,
+     REASONING_MISTRAL,
+     "[THINK]",
+     {"so[/THINK]{\"n\":1}", "so [TOOL_CALLS]f[ARGS]{}", "so[/THINK][TOOL_CALLS]f[ARGS]{}"},
+     {"so {\"n\":1}", "so[/THINK][TOOL_CALLS]g[ARGS]{}"}},
+    {TOOLCALL_COHERE,
+     REASONING_COHERE,
+     "",
+     {"<|START_RESPONSE|>{\"n\":1}<|END_RESPONSE|>",
+      "<|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": {}}]<|END_ACTION|>"},
+     {"<|START_RESPONSE|>Well<|END_RESPONSE|>"}},
+    {TOOLCALL_LLAMA,
+     REASONING_NONE,
+     "",
+     {"{\"n\": 1}", "{\"name\": \"f\", \"parameters\": {}}",
+      "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}"},
+     {"Well", "{\"name\": \"g\", \"parameters\": {}}"}},
+    {TOOLCALL_HARMONY,
+     REASONING_HARMONY,
+     "<|start|>assistant",
+     {"<|channel|>final<|message|>{\"n\":1}",
+      HARMONY_THOUGHT "<|channel|>final <|constrain|>json<|message|>{\"n\":1}",
+      HARMONY_THOUGHT "<|channel|>commentary to=functions.f<|message|>{}"},
+     {"<|channel|>final<|message|>Well", "<|channel|>commentary<|message|>Well",
+      "<|channel|>commentary to=functions.g<|message|>{}"}},
+};
+
+static void test_calls_or_an_answer_and_nothing_else(void **state)
+{
+    yyjson_doc *schema = yyjson_read(number_json, sizeof(number_json) - 1, 0);
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(either_cases); i++) {
+        const struct either_case *c = &either_cases[i];
+        struct one one;
+        one_init(&one, "[{\"name\":\"f\"}]", c->calls); /* not strict: it needs no grammar by itself */
+        one.request.mode = CHOICE_AUTO;
+        one.request.formats.reasoning = c->reasoning;
+        one.request.prompt_tail = str_from(c->tail);
+        one.request.answer = CHOICE_ANSWER_SCHEMA;
+        one.request.schema = yyjson_doc_get_root(schema);
+        if (one_write(&one) != ERR_OK)
+            fail_msg("%s", one.info.text);
+        assert_int_equal(one.choice.triggers_count, 0);
+        for (size_t k = 0; k < COUNT_OF(c->yes) && c->yes[k] != NULL; k++)
+            if (!one_allows(&one, c->yes[k]))
+                fail_msg("%s refuses: %s", toolcall_format_name(c->calls), c->yes[k]);
+        for (size_t k = 0; k < COUNT_OF(c->no) && c->no[k] != NULL; k++)
+            if (one_allows(&one, c->no[k]))
+                fail_msg("%s allows: %s", toolcall_format_name(c->calls), c->no[k]);
+        one_fini(&one);
+    }
+    yyjson_doc_free(schema);
+}
+
+/* A format is no reason to answer where a call is demanded; and an error says which of the two it is about. */
+static void test_an_answer_beside_tools(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, "[{\"name\":\"f\"}]", TOOLCALL_HERMES);
+    one.request.answer = CHOICE_ANSWER_OBJECT;
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, CALL));
+    assert_false(one_allows(&one, "{}"));
+    one.request.mode = CHOICE_AUTO;
+    assert_ok(one_write(&one));
+    assert_true(one_allows(&one, CALL));
+    assert_true(one_allows(&one, "{\"a\": \"<tool_call>\"}"));
+    one.request.answer = CHOICE_ANSWER_SCHEMA;
+    assert_err(one_write(&one), ERR_INVALID);
+    assert_true(one.choice.answer_refused);
+    assert_int_equal(one.choice.grammar.len, 0);
+    one.request.answer = CHOICE_ANSWER_OBJECT;
+    one.request.formats.calls = TOOLCALL_NONE;
+    assert_err(one_write(&one), ERR_UNSUPPORTED);
+    assert_false(one.choice.answer_refused);
+    assert_non_null(strstr(one.info.text, "shows no tool calls"));
+    one_fini(&one);
+}
+
+static void test_names_are_parsed(void **state)
+{
+    enum choice_answer answer;
+    enum choice_mode mode;
+
+    (void)state;
+    assert_true(choice_mode_parse(STR("required"), &mode) && mode == CHOICE_REQUIRED);
+    assert_false(choice_mode_parse(STR("named"), &mode));
+    assert_true(choice_answer_parse(STR("json_schema"), &answer) && answer == CHOICE_ANSWER_SCHEMA);
+    assert_false(choice_answer_parse(STR("xml"), &answer));
+    assert_string_equal(choice_mode_name(CHOICE_NAMED), "named");
+    assert_string_equal(choice_answer_name(CHOICE_ANSWER_OBJECT), "json_object");
+}
+
+static void test_no_memory_is_an_error(void **state)
+{
+    static const enum toolcall_format formats[] = {TOOLCALL_HERMES, TOOLCALL_QWEN_XML, TOOLCALL_LFM,
+                                                   TOOLCALL_HARMONY};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(formats); i++) {
+        struct fault fault = {0};
+        struct one one;
+        one_init(&one, tools_json, formats[i]);
+        one.request.prompt_tail = STR("<|start|>assistant");
+        one.request.mode = CHOICE_AUTO;
+        one.request.answer = CHOICE_ANSWER_OBJECT;
+        FAULT_LOOP (&fault) {
+            choice_fini(&one.choice);
+            choice_init(&one.choice);
+            mem_set_fault(&fault);
+            enum err err = one_write(&one);
+            mem_set_fault(NULL);
+            assert_err(err, fault.fired > 0 ? ERR_NOMEM : ERR_OK);
+            assert_true((one.choice.grammar.len > 0) == (err == ERR_OK));
+        }
+        one_fini(&one);
+    }
+}
+
+static void test_size_is_bounded(void **state)
+{
+    struct buf tools;
+    struct one one;
+
+    (void)state;
+    buf_init(&tools, 4 << 20);
+    for (int i = 0; i <= CHOICE_TOOLS_MAX; i++)
+        buf_appendf(&tools,
+                    "%s{\"name\":\"f%d\",\"strict\":true,\"parameters\":{\"type\":\"object\","
+                    "\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":65536}}}}",
+                    i > 0 ? "," : "[", i);
+    buf_append_char(&tools, ']');
+    one_init(&one, buf_str(&tools), TOOLCALL_HERMES);
+    assert_err(one_write(&one), ERR_LIMIT);
+    assert_int_equal(one.choice.grammar.len, 0);
+    one_fini(&one);
+    buf_fini(&tools);
+}
+
+/* References to lists of references: small to write down, endless to follow one by one. */
+static void test_alternatives_that_multiply_cost_little(void **state)
+{
+    struct buf tools;
+    struct one one;
+
+    (void)state;
+    buf_init(&tools, 4 << 20);
+    buf_append_str(&tools,
+                   "[{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{"
+                   "\"$ref\":\"#/$defs/0\"}},\"$defs\":{");
+    for (int level = 0; level < 4; level++) {
+        buf_appendf(&tools, "\"%d\":{\"anyOf\":[", level);
+        for (int i = 0; i < 1000; i++)
+            buf_appendf(&tools, "%s{\"$ref\":\"#/$defs/%d\"}", i > 0 ? "," : "", level + 1);
+        buf_append_str(&tools, "]},");
+    }
+    buf_append_str(&tools, "\"4\":{\"type\":\"string\"}}}}]");
+    one_init(&one, buf_str(&tools), TOOLCALL_GLM);
+    assert_ok(one_write(&one));
+    one_fini(&one);
+    buf_fini(&tools);
+}
+
+TEST_SUITE(TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_format_is_read_back),
+           TEST(test_no_grammar_where_none_is_needed), TEST(test_auto_is_lazy_where_that_is_safe),
+           TEST(test_whole_output_leaves_content_and_thoughts_free),
+           TEST(test_control_openers_end_a_thought),
+           TEST(test_content_of_llama_does_not_begin_with_a_brace), TEST(test_refusals_say_why),
+           TEST(test_loose_tools_take_what_they_can), TEST(test_texts_between_tags),
+           TEST(test_answers), TEST(test_calls_or_an_answer_and_nothing_else),
+           TEST(test_an_answer_beside_tools), TEST(test_names_are_parsed), TEST(test_no_memory_is_an_error),
+           TEST(test_size_is_bounded))

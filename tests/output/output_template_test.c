@@ -1,0 +1,219 @@
+/* Calls as the published templates write them, read back: the template is the model's teacher, so this is what models write. */
+#include "output/output.h"
+
+#include <string.h>
+#include <yyjson.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "jinja/jinja.h"
+#include "base/json_scan.h"
+#include "support/test.h"
+
+#define ARGUMENTS                                                                   \
+    "{\"city\": \"New \\\"York\\\" <b>\\u00e9</b>\", \"days\": 3, \"wind\": true, " \
+    "\"tags\": [\"a, b\", 1.5, null], \"where\": {\"x\": {\"y\": \"}\"}}}"
+
+#define TOOLS                                                                                      \
+    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", "              \
+    "\"description\": \"d\", \"parameters\": {\"type\": \"object\", \"properties\": {\"city\": "   \
+    "{\"type\": \"string\", \"description\": \"c\"}, \"days\": {\"type\": \"integer\", "           \
+    "\"description\": \"c\"}, \"wind\": {\"type\": \"boolean\", \"description\": \"c\"}, "         \
+    "\"tags\": {\"type\": \"array\", \"description\": \"c\", \"items\": {\"type\": \"string\"}}, " \
+    "\"where\": {\"type\": \"object\", \"description\": \"c\", \"additionalProperties\": "         \
+    "{\"type\": \"string\"}}}, \"required\": [\"city\"]}}}], \"functions\": \"[]\", "              \
+    "\"datetime\": \"now\""
+
+/* How the arguments of the call are given to the template. */
+enum call { CALL_NONE, CALL_OBJECT, CALL_TEXT };
+
+static void make_vars(struct buf *json, enum call call)
+{
+    buf_clear(json);
+    buf_append_str(json, "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", " TOOLS
+                         ", \"messages\": [{\"role\": \"user\", \"content\": \"Weather?\"}");
+    if (call != CALL_NONE)
+        buf_append_str(json, ", {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": "
+                             "[{\"id\": \"abcdefghi\", \"type\": \"function\", \"function\": "
+                             "{\"name\": \"get_weather\", \"arguments\": ");
+    if (call == CALL_OBJECT)
+        buf_append_str(json, ARGUMENTS);
+    if (call == CALL_TEXT) {
+        buf_append_char(json, '"');
+        json_scan_escape(json, STR(ARGUMENTS));
+        buf_append_char(json, '"');
+    }
+    buf_appendf(json, "%s], \"add_generation_prompt\": %s}", call != CALL_NONE ? "}}]}" : "",
+                call == CALL_NONE ? "true" : "false");
+}
+
+static bool render(const struct jinja *tmpl, enum call call, struct buf *text)
+{
+    struct jinja_options options = {
+        .limits = {.steps = 1000000, .output_bytes = 1 << 20, .depth = 200, .range = 100000},
+        .now_s = 1700000000,
+    };
+    struct jinja_output output;
+    struct jinja_error error;
+    struct jinja_value vars;
+    struct arena arena;
+    uint32_t origin = 1;
+    struct buf json;
+
+    buf_init(&json, 1 << 16);
+    make_vars(&json, call);
+    yyjson_doc *doc = yyjson_read(buf_str(&json), json.len, 0);
+    assert_non_null(doc);
+    buf_clear(text);
+    arena_init(&arena, 64 << 20);
+    jinja_output_init(&output, text);
+    assert_ok(jinja_value_from_json(&arena, yyjson_doc_get_root(doc), &origin, &vars));
+    enum err err = jinja_render(tmpl, vars, &options, &arena, jinja_output_sink, &output, &error);
+    if (err != ERR_OK)
+        print_message("  line %u: %s\n", error.line, error.message);
+    jinja_output_fini(&output);
+    arena_fini(&arena);
+    yyjson_doc_free(doc);
+    buf_fini(&json);
+    return err == ERR_OK;
+}
+
+struct found {
+    struct buf name;
+    struct buf arguments;
+    unsigned calls;
+    bool failed;
+};
+
+static void on_event(const struct output_event *event, void *arg)
+{
+    struct found *found = arg;
+
+    if (event->type == OUTPUT_CALL_BEGIN)
+        buf_append(&found->name, event->text.ptr, event->text.len);
+    if (event->type == OUTPUT_CALL_ARGUMENTS)
+        buf_append(&found->arguments, event->text.ptr, event->text.len);
+    found->calls += event->type == OUTPUT_CALL_END;
+    found->failed |= event->type == OUTPUT_ERROR;
+}
+
+/* Reads the turn of the assistant back, byte by byte. */
+static bool reads_back(struct output_formats formats, struct str tail, struct str turn)
+{
+    static const char tools[] = "{" TOOLS "}";
+    yyjson_doc *doc = yyjson_read(tools, sizeof(tools) - 1, 0);
+    struct output_options options = {
+        .formats = formats,
+        .calls = true,
+        .tools = yyjson_obj_get(yyjson_doc_get_root(doc), "tools"),
+        .prompt_tail = tail,
+    };
+    struct found found = {0};
+
+    buf_init(&found.name, 1 << 16);
+    buf_init(&found.arguments, 1 << 16);
+    struct output *output = output_create(&options, on_event, &found);
+    for (size_t i = 0; i < turn.len; i++)
+        assert_ok(output_push(output, (struct str){turn.ptr + i, 1}));
+    assert_ok(output_finish(output, false));
+    output_destroy(&output);
+    yyjson_doc *expected = yyjson_read(ARGUMENTS, sizeof(ARGUMENTS) - 1, 0);
+    yyjson_doc *given = yyjson_read(buf_str(&found.arguments), found.arguments.len, 0);
+    bool same = !found.failed && found.calls == 1 &&
+                strcmp(buf_str(&found.name), "get_weather") == 0 &&
+                yyjson_equals(yyjson_doc_get_root(expected), yyjson_doc_get_root(given));
+    if (!same)
+        print_error("  " STR_FMT "\n  gave %u %s %s\n", STR_ARG(turn), found.calls,
+                    buf_str(&found.name), buf_str(&found.arguments));
+    yyjson_doc_free(expected);
+    yyjson_doc_free(given);
+    yyjson_doc_free(doc);
+    buf_fini(&found.name);
+    buf_fini(&found.arguments);
+    return same;
+}
+
+struct counts {
+    int dir;
+    size_t same, different, skipped;
+};
+
+/* The turn of the assistant: what the whole has beyond the prompt. Where the prompt opens what the turn does not have (a thought),
+ * the turn begins with the markup that differs, not in its middle. */
+static struct str cut_turn(const struct buf *prompt, const struct buf *whole)
+{
+    size_t at = 0;
+
+    while (at < prompt->len && at < whole->len && prompt->data[at] == whole->data[at])
+        at++;
+    while (at > 0 && at < prompt->len && strchr(">]\n", whole->data[at - 1]) == NULL)
+        at--;
+    return (struct str){buf_str(whole) + at, whole->len - at};
+}
+
+static bool shows_call(const struct jinja *tmpl, enum call call, struct buf *prompt,
+                       struct buf *whole)
+{
+    return render(tmpl, CALL_NONE, prompt) && render(tmpl, call, whole) &&
+           str_find(cut_turn(prompt, whole), STR("get_weather")) != SIZE_MAX;
+}
+
+static void try_template(const char *name, unsigned char type, void *arg)
+{
+    struct counts *counts = arg;
+    struct errinfo info;
+    struct jinja_error error;
+    struct jinja *tmpl;
+    struct buf prompt, whole;
+    char *text;
+    size_t len;
+
+    (void)type;
+    if (!str_ends(str_from(name), STR(".jinja")))
+        return;
+    assert_ok(file_read_all(file_sys_real(), counts->dir, name, 1 << 20, &text, &len, &info));
+    struct output_formats formats = output_detect((struct str){text, len});
+    assert_ok(jinja_compile((struct str){text, len}, &tmpl, &error));
+    buf_init(&prompt, 1 << 20);
+    buf_init(&whole, 1 << 20);
+    /* Some templates can only join arguments to text. */
+    if (!shows_call(tmpl, CALL_OBJECT, &prompt, &whole) &&
+        !shows_call(tmpl, CALL_TEXT, &prompt, &whole)) {
+        print_message("%s: shows no call\n", name);
+        counts->skipped++;
+    } else {
+        struct str turn = cut_turn(&prompt, &whole);
+        struct str tail = {buf_str(&whole), whole.len - turn.len};
+        bool same = reads_back(formats, tail, turn);
+        if (!same)
+            print_error("%s (%s) differs\n", name, toolcall_format_name(formats.calls));
+        counts->same += same;
+        counts->different += !same;
+    }
+    jinja_destroy(&tmpl);
+    mem_free(text);
+    buf_fini(&prompt);
+    buf_fini(&whole);
+}
+
+static void test_calls_of_templates_read_back(void **state)
+{
+    const struct file_sys *fs = file_sys_real();
+    struct counts counts = {0};
+    struct errinfo info;
+
+    (void)state;
+    if (test_shared("templates") == NULL)
+        TEST_SKIP("no ../shared/templates");
+    assert_ok(file_open_dir(fs, test_shared("templates"), false, &counts.dir, &info));
+    assert_int_equal(fs->ops->list(fs->ctx, counts.dir, try_template, &counts), 0);
+    file_close(fs, &counts.dir);
+    print_message("%zu same, %zu different, %zu without calls\n", counts.same, counts.different,
+                  counts.skipped);
+    assert_int_equal(counts.different, 0);
+    assert_true(counts.same >= 37);
+}
+
+TEST_SUITE(TEST(test_calls_of_templates_read_back))

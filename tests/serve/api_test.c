@@ -1,0 +1,456 @@
+/* api_test.c: who may call what, what is refused before it gets a worker, and that a server can end at any time. */
+#include "serve/api.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "serve/api_impl.h"
+#include "base/mem.h"
+#include "support/api_kit.h"
+#include "support/test.h"
+
+#define MESSAGES "\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}]"
+#define CHAT     "/v1/chat/completions"
+#define JSON     "Content-Type: application/json\r\n"
+
+static const char *const keys[] = {"alice:k1", "bob:k2"};
+static const struct api_kit_options with_keys = {.api.auth = {.keys = keys, .keys_count = 2}};
+
+static int status_of(struct api_kit *kit, const char *method, const char *path, const char *headers,
+                     const char *body)
+{
+    struct http_answer answer;
+    int status;
+
+    api_kit_ask(kit, method, path, headers, body, &answer);
+    status = answer.status;
+    http_answer_fini(&answer);
+    return status;
+}
+
+/* The path of a row as a client would write it. */
+static const char *path_of(const struct endpoint *endpoint, char *out, size_t size)
+{
+    size_t len = strcspn(endpoint->path, "{");
+
+    snprintf(out, size, "%.*s%s", (int)len, endpoint->path,
+             strstr(endpoint->path, "...}") ? "x/y" : endpoint->path[len] ? "x" : "");
+    return out;
+}
+
+/* Whatever is in the table needs a key unless it says that it is open; and what is open is what we think it is. */
+static void test_every_endpoint_needs_a_key_or_is_open(void **state)
+{
+    static const char *const open[] = {"/health", "/v1/health", "/ready", "/version",
+                                       "/",       "/ui",        "/ui/x/y"};
+    struct api_kit kit;
+    char path[256];
+    size_t found = 0;
+
+    (void)state;
+    api_kit_open(&kit, &with_keys);
+    for (size_t i = 0; i < api_endpoints_count; i++) {
+        const struct endpoint *endpoint = &api_endpoints[i];
+        const char *method = http_method_name(endpoint->method);
+
+        path_of(endpoint, path, sizeof(path));
+        if (endpoint->open) {
+            assert_string_equal(open[found++], path);
+            assert_int_equal(status_of(&kit, method, path, NULL, NULL), strstr(path, "x/y") ? 404 : 200);
+            continue;
+        }
+        if (status_of(&kit, method, path, NULL, "{}") != 401)
+            fail_msg("%s %s without a key: %d", method, path, status_of(&kit, method, path, NULL, "{}"));
+        assert_int_equal(status_of(&kit, method, path, "x-api-key: wrong\r\n", "{}"), 401);
+        assert_int_not_equal(status_of(&kit, method, path, "x-api-key: k1\r\n", "{}"), 401);
+        assert_int_not_equal(status_of(&kit, method, path, "Authorization: Bearer k2\r\n", "{}"), 401);
+    }
+    assert_int_equal(found, COUNT_OF(open));
+    api_kit_close(&kit);
+}
+
+static void test_401_in_the_words_of_each_dialect(void **state)
+{
+    struct api_kit kit;
+    struct http_answer answer;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &with_keys);
+    api_kit_ask(&kit, "POST", CHAT, NULL, "{}", &answer);
+    doc = yyjson_read(answer.body.data, answer.body.len, 0);
+    assert_string_equal(json_at(doc, "/error/type"), "authentication_error");
+    assert_string_equal(json_at(doc, "/error/code"), "invalid_api_key");
+    assert_true(str_eq(http_answer_header(&answer, "www-authenticate"), STR("Bearer")));
+    yyjson_doc_free(doc);
+    http_answer_fini(&answer);
+    api_kit_ask(&kit, "POST", "/v1/messages", "x-api-key: sk-guess\r\n", "{}", &answer);
+    assert_null(strstr(buf_str(&answer.body), "sk-guess"));
+    doc = yyjson_read(answer.body.data, answer.body.len, 0);
+    assert_string_equal(json_at(doc, "/type"), "error");
+    assert_string_equal(json_at(doc, "/error/type"), "authentication_error");
+    yyjson_doc_free(doc);
+    http_answer_fini(&answer);
+    api_kit_close(&kit);
+}
+
+/* I100: tenants share nothing of the cache; the same tenant does. */
+static void test_i100_tenants_do_not_share(void **state)
+{
+    static const char *const body =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"A prompt that is long enough to be worth keeping for a while.\"}],"
+        "\"max_tokens\":4,\"temperature\":0}";
+    static const struct {
+        const char *headers, *salt;
+        bool hit;
+    } cases[] = {
+        {"x-api-key: k1\r\n", "", false}, {"x-api-key: k2\r\n", "", false},
+        {"x-api-key: k1\r\n", "", true},  {"x-api-key: k2\r\n", "", true},
+        {"x-api-key: k1\r\n", "\"cache_salt\":\"s\",", false}, {"x-api-key: k1\r\n", "\"cache_salt\":\"s\",", true},
+        {"x-api-key: k2\r\n", "\"cache_salt\":\"s\",", false},
+    };
+    struct api_kit_options options = with_keys;
+    struct api_kit kit;
+    char text[1024];
+
+    (void)state;
+    options.ram_bytes = 64 << 20;
+    api_kit_open(&kit, &options);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct http_answer answer;
+        yyjson_doc *doc;
+
+        snprintf(text, sizeof(text), "{%s%s", cases[i].salt, body + 1);
+        api_kit_ask(&kit, "POST", CHAT, cases[i].headers, text, &answer);
+        assert_int_equal(answer.status, 200);
+        doc = yyjson_read(answer.body.data, answer.body.len, 0);
+        if ((json_number_at(doc, "/usage/prompt_tokens_details/cached_tokens") > 0) != cases[i].hit)
+            fail_msg("case %zu: %s", i, buf_str(&answer.body));
+        yyjson_doc_free(doc);
+        http_answer_fini(&answer);
+    }
+    api_kit_close(&kit);
+}
+
+/* What a caller gets from a path: status and body. */
+static void look(struct api_kit *kit, const char *path, const char *headers, struct buf *out)
+{
+    struct http_answer answer;
+
+    api_kit_ask(kit, "GET", path, headers, NULL, &answer);
+    assert_ok(buf_appendf(out, "%d ", answer.status));
+    assert_ok(buf_append(out, answer.body.data, answer.body.len));
+    http_answer_fini(&answer);
+}
+
+static void look_twice(struct api_kit *kit, const char *path, const char *headers)
+{
+    struct buf before, after;
+
+    buf_init(&before, 1 << 20);
+    buf_init(&after, 1 << 20);
+    look(kit, path, headers, &before);
+    assert_int_equal(status_of(kit, "POST", CHAT, "x-api-key: k1\r\n", "{\"max_tokens\":4," MESSAGES "}"), 200);
+    look(kit, path, headers, &after);
+    if (strcmp(buf_str(&before), buf_str(&after)) != 0)
+        fail_msg("%s with %s: before a request of alice\n%s\nafter it\n%s", path, headers ? headers : "no key",
+                 buf_str(&before), buf_str(&after));
+    buf_fini(&before);
+    buf_fini(&after);
+}
+
+/* I100: a request of one tenant changes nothing that another one can read, nor what is read without a key. */
+static void test_i100_numbers_of_others_are_not_shown(void **state)
+{
+    struct api_kit_options options = with_keys;
+    struct api_kit kit;
+    char path[256];
+
+    (void)state;
+    options.ram_bytes = 64 << 20;
+    options.prompts = true;
+    options.api.auth.admin = "root";
+    api_kit_open(&kit, &options);
+    for (size_t i = 0; i < api_endpoints_count; i++) {
+        const struct endpoint *endpoint = &api_endpoints[i];
+
+        if (endpoint->method != HTTP_METHOD_GET)
+            continue;
+        bool model = strcmp(endpoint->path, "/v1/models/{id...}") == 0;
+        look_twice(&kit, model ? "/v1/models/fake" : path_of(endpoint, path, sizeof(path)), "x-api-key: k2\r\n");
+        if (endpoint->open)
+            look_twice(&kit, path, NULL);
+    }
+    api_kit_close(&kit);
+}
+
+/* The numbers of all are the admin's; --public-metrics gives them to everyone. */
+static void test_metrics_want_an_admin_key(void **state)
+{
+    struct api_kit_options options = with_keys;
+    struct api_kit kit;
+
+    (void)state;
+    options.api.auth.admin = "root";
+    api_kit_open(&kit, &options);
+    assert_int_equal(status_of(&kit, "GET", "/metrics", NULL, NULL), 401);
+    assert_int_equal(status_of(&kit, "GET", "/metrics", "x-api-key: k1\r\n", NULL), 403);
+    assert_int_equal(status_of(&kit, "GET", "/metrics", "Authorization: Bearer root\r\n", NULL), 200);
+    api_kit_close(&kit);
+    options.api.public_metrics = true;
+    api_kit_open(&kit, &options);
+    assert_int_equal(status_of(&kit, "GET", "/metrics", NULL, NULL), 200);
+    assert_int_equal(status_of(&kit, "GET", "/metrics", "x-api-key: k1\r\n", NULL), 200);
+    assert_int_equal(status_of(&kit, "GET", "/admin/stats", NULL, NULL), 401);
+    api_kit_close(&kit);
+}
+
+/* Whoever sees two ids does not learn how many requests came in between, nor can the next one be guessed. */
+static void test_request_ids_do_not_count(void **state)
+{
+    enum { IDS = 8, DIGITS = 16 };
+    uint64_t ids[IDS];
+    char digits[DIGITS + 1];
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    for (size_t i = 0; i < IDS; i++) {
+        struct http_answer answer;
+
+        api_kit_ask(&kit, "GET", "/health", NULL, NULL, &answer);
+        struct str id = http_answer_header(&answer, "x-request-id");
+        assert_true(str_starts(id, STR("req_")) && id.len == 4 + DIGITS);
+        snprintf(digits, sizeof(digits), "%.*s", DIGITS, id.ptr + 4);
+        ids[i] = strtoull(digits, NULL, 16);
+        http_answer_fini(&answer);
+        for (size_t before = 0; before < i; before++) /* random ids are as near as this once in 2^27 runs */
+            assert_true(ids[i] - ids[before] > 1u << 31 && ids[before] - ids[i] > 1u << 31);
+    }
+    api_kit_close(&kit);
+}
+
+/* Neither do salts when there are more of them than a model has spaces: those have no cache, on the device neither. */
+static void test_i100_more_salts_than_spaces(void **state)
+{
+    enum { SALTS = 260 };
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 64 << 20, .sched.park = true});
+    for (unsigned i = 0; i < SALTS; i++) {
+        char body[512];
+        yyjson_doc *doc;
+
+        snprintf(body, sizeof(body), "{\"cache_salt\":\"%u\",\"messages\":[{\"role\":\"user\",\"content\":\"A prompt that all of them "
+                                     "send.\"}],\"max_tokens\":4,\"temperature\":0}", i);
+        doc = api_kit_post(&kit, CHAT, body, 200);
+        if (json_number_at(doc, "/usage/prompt_tokens_details/cached_tokens") > 0)
+            fail_msg("salt %u has something of another one", i);
+        yyjson_doc_free(doc);
+    }
+    api_kit_close(&kit);
+}
+
+static void test_loading(void **state)
+{
+    struct api_kit kit;
+    struct http_answer answer;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.loading = true});
+    api_kit_ask(&kit, "GET", "/health", NULL, NULL, &answer);
+    assert_int_equal(answer.status, 503);
+    assert_string_equal(buf_str(&answer.body), "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}");
+    http_answer_fini(&answer);
+    api_kit_ask(&kit, "POST", CHAT, NULL, "{" MESSAGES "}", &answer);
+    assert_int_equal(answer.status, 503);
+    assert_non_null(strstr(buf_str(&answer.body), "Loading model"));
+    assert_true(http_answer_header(&answer, "retry-after").len > 0);
+    http_answer_fini(&answer);
+    api_kit_ask(&kit, "POST", "/v1/messages", NULL, "{" MESSAGES "}", &answer);
+    assert_non_null(strstr(buf_str(&answer.body), "overloaded_error"));
+    http_answer_fini(&answer);
+    assert_int_equal(status_of(&kit, "GET", "/ready", NULL, NULL), 503);
+    assert_int_equal(status_of(&kit, "GET", "/v1/models", NULL, NULL), 503);
+    assert_int_equal(status_of(&kit, "GET", "/slots", NULL, NULL), 503);
+    assert_int_equal(status_of(&kit, "GET", "/props", NULL, NULL), 503);
+    assert_int_equal(status_of(&kit, "GET", "/version", NULL, NULL), 200);
+    assert_int_equal(status_of(&kit, "GET", "/metrics", NULL, NULL), 200);
+    api_kit_load(&kit);
+    assert_int_equal(status_of(&kit, "GET", "/health", NULL, NULL), 200);
+    assert_int_equal(status_of(&kit, "GET", "/ready", NULL, NULL), 200);
+    assert_int_equal(status_of(&kit, "POST", CHAT, NULL, "{\"max_tokens\":2," MESSAGES "}"), 200);
+    api_kit_close(&kit);
+}
+
+/* A page can post text anywhere without asking the browser's user; it must not be able to make us work. */
+static void test_pages_must_say_json(void **state)
+{
+    static const char *const body = "{\"max_tokens\":2," MESSAGES "}";
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    assert_int_equal(status_of(&kit, "POST", CHAT, NULL, body), 200); /* curl -d, no page */
+    assert_int_equal(status_of(&kit, "POST", CHAT, "Origin: https://evil.example\r\nContent-Type: text/plain\r\n", body), 400);
+    assert_int_equal(status_of(&kit, "POST", CHAT, "Origin: https://evil.example\r\n", body), 400);
+    assert_int_equal(status_of(&kit, "POST", CHAT, "Origin: http://localhost:3000\r\n" JSON, body), 200);
+    assert_int_equal(
+        status_of(&kit, "POST", CHAT, "Origin: http://localhost:3000\r\nContent-Type: Application/JSON; charset=utf-8\r\n", body),
+        200);
+    api_kit_close(&kit);
+}
+
+static void test_what_http_refuses_is_json_too(void **state)
+{
+    struct api_kit kit;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    doc = api_kit_get(&kit, "/nowhere", 404);
+    assert_string_equal(json_at(doc, "/error/type"), "not_found_error");
+    assert_string_equal(json_at(doc, "/error/code"), "not_found");
+    yyjson_doc_free(doc);
+    doc = api_kit_get(&kit, CHAT, 405);
+    assert_string_equal(json_at(doc, "/error/type"), "invalid_request_error");
+    assert_string_equal(json_at(doc, "/error/code"), "method_not_allowed");
+    assert_string_equal(json_at(doc, "/type"), "");
+    yyjson_doc_free(doc);
+    doc = api_kit_get(&kit, "/v1/messages", 405);
+    assert_string_equal(json_at(doc, "/type"), "error");
+    assert_string_equal(json_at(doc, "/error/type"), "invalid_request_error");
+    assert_string_equal(json_at(doc, "/error/code"), "");
+    yyjson_doc_free(doc);
+    doc = api_kit_get(&kit, "/v1/messages/batches", 404);
+    assert_string_equal(json_at(doc, "/type"), "error");
+    assert_string_equal(json_at(doc, "/error/type"), "not_found_error");
+    yyjson_doc_free(doc);
+    doc = api_kit_get(&kit, "/v1/messagesx", 404);
+    assert_string_equal(json_at(doc, "/type"), "");
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
+static void test_request_ids_differ(void **state)
+{
+    struct api_kit kit;
+    struct http_answer first, second;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    api_kit_ask(&kit, "GET", "/health", NULL, NULL, &first);
+    api_kit_ask(&kit, "POST", CHAT, NULL, "{}", &second);
+    assert_true(http_answer_header(&first, "x-request-id").len > 8);
+    assert_true(str_eq(http_answer_header(&first, "x-request-id"), http_answer_header(&first, "request-id")));
+    assert_false(str_eq(http_answer_header(&first, "x-request-id"), http_answer_header(&second, "x-request-id")));
+    http_answer_fini(&first);
+    http_answer_fini(&second);
+    api_kit_close(&kit);
+}
+
+static void test_bad_options(void **state)
+{
+    static const char *const empty[] = {"alice:"};
+    struct api_options options = {.auth = {.keys = empty, .keys_count = 1}};
+    struct errinfo info;
+    struct api *api;
+
+    (void)state;
+    assert_err(api_create(&api, &options, &info), ERR_INVALID);
+    assert_null(api);
+    api_destroy(&api); /* accepts NULL */
+}
+
+static void test_every_allocation_of_create_may_fail(void **state)
+{
+    struct fault fault = {0};
+
+    (void)state;
+    mem_set_fault(&fault);
+    FAULT_LOOP(&fault)
+    {
+        struct api_options options = {.auth = {.keys = keys, .keys_count = 2}, .workers = 1};
+        struct api *api;
+        enum err err = api_create(&api, &options, NULL);
+
+        assert_int_equal(err == ERR_OK, fault.fired == 0);
+        api_destroy(&api);
+    }
+    mem_set_fault(NULL);
+}
+
+/* A client without memory of its own, so that only the server's allocations fail. The status, or 0: the connection was broken off. */
+static int ask_plainly(uint16_t port, const char *body)
+{
+    static char text[1 << 16];
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0), status = 0;
+    size_t len = 0;
+    ssize_t got;
+
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    snprintf(text, sizeof(text),
+             "POST " CHAT " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+             strlen(body), body);
+    (void)!send(fd, text, strlen(text), MSG_NOSIGNAL);
+    while ((got = recv(fd, text + len, sizeof(text) - 1 - len, 0)) > 0)
+        len += (size_t)got;
+    text[len] = '\0';
+    close(fd);
+    if (strncmp(text, "HTTP/1.1 ", 9) == 0)
+        status = (int)strtol(text + 9, NULL, 10);
+    return status;
+}
+
+/* Every allocation on the way of a request, one after the other: the client gets an answer or sees the connection end, never waits for ever, and
+ * nothing is left behind. */
+static void test_every_allocation_of_a_call_may_fail(void **state)
+{
+    static const char *const bodies[] = {
+        "{\"max_tokens\":3,\"temperature\":0," MESSAGES "}",
+        "{\"max_tokens\":3,\"temperature\":0,\"stream\":true," MESSAGES "}",
+    };
+    struct fault fault = {0};
+    struct api_kit kit;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){.prompts = true});
+    for (size_t i = 0; i < COUNT_OF(bodies); i++) {
+        unsigned rounds = 0, errors = 0;
+
+        fault = (struct fault){0};
+        mem_set_fault(&fault);
+        FAULT_LOOP(&fault)
+        {
+            int status = ask_plainly(kit.port, bodies[i]);
+
+            assert_true(status == 0 || status == 200 || status == 413 || status >= 500);
+            rounds++;
+            errors += status != 200;
+            mem_set_fault(NULL); /* not for the check */
+            api_kit_wait_metric(&kit, "hearth_api_calls_active", 0);
+            mem_set_fault(&fault);
+        }
+        mem_set_fault(NULL);
+        assert_true(rounds > 20 && errors > 10); /* it really was in the way */
+    }
+    assert_int_equal(status_of(&kit, "POST", CHAT, NULL, bodies[0]), 200);
+    api_kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_every_endpoint_needs_a_key_or_is_open), TEST(test_i100_numbers_of_others_are_not_shown),
+           TEST(test_metrics_want_an_admin_key), TEST(test_request_ids_do_not_count),
+           TEST(test_401_in_the_words_of_each_dialect), TEST(test_i100_tenants_do_not_share),
+           TEST(test_i100_more_salts_than_spaces),
+           TEST(test_loading), TEST(test_pages_must_say_json),
+           TEST(test_what_http_refuses_is_json_too), TEST(test_request_ids_differ),
+           TEST(test_bad_options), TEST(test_every_allocation_of_create_may_fail),
+           TEST(test_every_allocation_of_a_call_may_fail))

@@ -1,0 +1,583 @@
+/* call_sink_test.c: streams: order and form of events, keep-alive before and in prefill, tool calls of a real model, what is remembered of a turn. */
+#include "serve/call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "support/api_kit.h"
+#include "support/test.h"
+
+#define LETTERS  "\"logit_bias\":{\"97\":90,\"98\":90,\"99\":90,\"100\":90}"
+#define MESSAGES "\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}]"
+#define GREEDY   "\"temperature\":0,\"max_tokens\":12," LETTERS
+#define CHAT     "/v1/chat/completions"
+
+/* ---- reading streams ---- */
+
+/* All events of a stream, in order. */
+struct events {
+    struct http_answer answer;
+    char *names[4096];
+    yyjson_doc *data[4096]; /* NULL: [DONE] */
+    size_t count;
+    bool done;
+};
+
+static void read_events(struct api_kit *kit, const char *path, const char *body, struct events *events)
+{
+    struct str rest, name;
+    struct buf data;
+
+    memset(events, 0, sizeof(*events));
+    api_kit_ask(kit, "POST", path, NULL, body, &events->answer);
+    if (events->answer.status != 200)
+        fail_msg("%s: %d %s", path, events->answer.status, buf_str(&events->answer.body));
+    assert_true(events->answer.complete);
+    rest = (struct str){buf_str(&events->answer.body), events->answer.body.len};
+    buf_init(&data, 1 << 20);
+    while (http_sse_next(&rest, &name, &data, NULL)) {
+        assert_false(events->done); /* nothing comes after it */
+        events->done = strcmp(buf_str(&data), "[DONE]") == 0;
+        events->names[events->count] = mem_strndup(name.ptr ? name.ptr : "", name.len);
+        events->data[events->count] = events->done ? NULL : yyjson_read(data.data, data.len, 0);
+        assert_true(events->done || events->data[events->count]);
+        events->count++;
+        assert_true(events->count < COUNT_OF(events->names));
+        buf_clear(&data);
+    }
+    assert_int_equal(rest.len, 0);
+    buf_fini(&data);
+}
+
+static void free_events(struct events *events)
+{
+    for (size_t i = 0; i < events->count; i++) {
+        mem_free(events->names[i]);
+        yyjson_doc_free(events->data[i]);
+    }
+    http_answer_fini(&events->answer);
+}
+
+/* The texts at a pointer of all events, joined. */
+static const char *joined(const struct events *events, const char *pointer, char *out, size_t size)
+{
+    size_t len = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; i < events->count; i++) {
+        const char *text = events->data[i] ? json_at(events->data[i], pointer) : "";
+
+        assert_true(len + strlen(text) < size);
+        memcpy(out + len, text, strlen(text) + 1);
+        len += strlen(text);
+    }
+    return out;
+}
+
+/* ---- streams equal whole answers ---- */
+
+static void test_chat_stream(void **state)
+{
+    struct api_kit kit;
+    struct events events;
+    yyjson_doc *whole;
+    char text[256];
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    whole = api_kit_post(&kit, CHAT, "{" MESSAGES "," GREEDY "}", 200);
+    read_events(&kit, CHAT,
+                "{\"stream\":true,\"stream_options\":{\"include_usage\":true}," MESSAGES "," GREEDY "}",
+                &events);
+    assert_true(str_eq(http_answer_header(&events.answer, "content-type"), STR("text/event-stream")));
+    assert_true(str_eq(http_answer_header(&events.answer, "cache-control"), STR("no-cache")));
+    assert_true(str_eq(http_answer_header(&events.answer, "x-accel-buffering"), STR("no")));
+    assert_true(http_answer_header(&events.answer, "x-request-id").len > 8);
+    assert_true(events.done);
+    assert_string_equal(json_at(events.data[0], "/choices/0/delta/role"), "assistant");
+    for (size_t i = 1; i + 1 < events.count; i++) /* one id, and one role */
+        assert_string_equal(json_at(events.data[i], "/id"), json_at(events.data[0], "/id"));
+    assert_string_equal(joined(&events, "/choices/0/delta/role", text, sizeof(text)), "assistant");
+    assert_string_equal(joined(&events, "/choices/0/delta/content", text, sizeof(text)),
+                        json_at(whole, "/choices/0/message/content"));
+    assert_string_equal(joined(&events, "/choices/0/finish_reason", text, sizeof(text)), "length");
+    assert_int_equal(json_number_at(events.data[events.count - 2], "/usage/completion_tokens"), 12);
+    free_events(&events);
+    yyjson_doc_free(whole);
+    api_kit_close(&kit);
+}
+
+static void test_three_choices_in_one_stream(void **state)
+{
+    struct api_kit kit;
+    struct events events;
+    yyjson_doc *whole;
+    char texts[3][64] = {"", "", ""};
+    unsigned finished = 0;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    whole = api_kit_post(&kit, CHAT, "{\"n\":3,\"seed\":7,\"max_tokens\":12," MESSAGES "," LETTERS "}", 200);
+    read_events(&kit, CHAT, "{\"stream\":true,\"n\":3,\"seed\":7,\"max_tokens\":12," MESSAGES "," LETTERS "}",
+                &events);
+    for (size_t i = 0; i + 1 < events.count; i++) {
+        uint64_t index = json_number_at(events.data[i], "/choices/0/index");
+        const char *text = json_at(events.data[i], "/choices/0/delta/content");
+
+        assert_true(index < 3);
+        memcpy(texts[index] + strlen(texts[index]), text, strlen(text) + 1);
+        finished += json_at(events.data[i], "/choices/0/finish_reason")[0] != '\0';
+    }
+    assert_int_equal(finished, 3);
+    assert_string_equal(texts[0], json_at(whole, "/choices/0/message/content"));
+    assert_string_equal(texts[1], json_at(whole, "/choices/1/message/content"));
+    assert_string_equal(texts[2], json_at(whole, "/choices/2/message/content"));
+    free_events(&events);
+    yyjson_doc_free(whole);
+    api_kit_close(&kit);
+}
+
+static void test_messages_stream(void **state)
+{
+    static const char *const expected[] = {"message_start", "content_block_start"};
+    struct api_kit kit;
+    struct events events;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    read_events(&kit, "/v1/messages",
+                "{\"model\":\"x\",\"stream\":true,\"temperature\":0,\"max_tokens\":30," MESSAGES "}", &events);
+    assert_false(events.done);
+    for (size_t i = 0; i < COUNT_OF(expected); i++)
+        assert_string_equal(events.names[i], expected[i]);
+    for (size_t i = 0; i < events.count; i++)
+        assert_string_equal(events.names[i], json_at(events.data[i], "/type"));
+    assert_true(json_number_at(events.data[0], "/message/usage/input_tokens") > 0);
+    assert_string_equal(events.names[events.count - 3], "content_block_stop");
+    assert_string_equal(events.names[events.count - 2], "message_delta");
+    assert_string_equal(json_at(events.data[events.count - 2], "/delta/stop_reason"), "max_tokens");
+    assert_int_equal(json_number_at(events.data[events.count - 2], "/usage/output_tokens"), 30);
+    assert_string_equal(events.names[events.count - 1], "message_stop");
+    free_events(&events);
+    api_kit_close(&kit);
+}
+
+static void test_responses_stream(void **state)
+{
+    struct api_kit kit;
+    struct events events;
+    uint64_t last = 0;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    read_events(&kit, "/v1/responses", "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20}",
+                &events);
+    assert_string_equal(events.names[0], "response.created");
+    assert_string_equal(events.names[events.count - 1], "response.incomplete");
+    for (size_t i = 1; i < events.count; i++) { /* numbers go up */
+        uint64_t number = json_number_at(events.data[i], "/sequence_number");
+
+        assert_true(number > last);
+        last = number;
+    }
+    free_events(&events);
+    api_kit_close(&kit);
+}
+
+static void test_progress_when_asked_for(void **state)
+{
+    struct api_kit_options options = {.fake.chunk = 16};
+    struct api_kit kit;
+    struct events events;
+    unsigned reports = 0;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    read_events(&kit, CHAT,
+                "{\"stream\":true,\"return_progress\":true,\"messages\":[{\"role\":\"user\",\"content\":\""
+                "A text that is long enough to be computed in more than one piece by the engine.\"}]," GREEDY "}",
+                &events);
+    for (size_t i = 0; i + 1 < events.count; i++)
+        reports += yyjson_doc_ptr_get(events.data[i], "/choices/0/delta") != NULL &&
+                   json_number_at(events.data[i], "/prompt_progress/processed") > 0;
+    assert_true(reports >= 2);
+    free_events(&events);
+    api_kit_close(&kit);
+}
+
+/* Every chunk of text tells how it stands. */
+static double timing(yyjson_doc *chunk, const char *pointer)
+{
+    return yyjson_get_num(yyjson_doc_ptr_get(chunk, pointer));
+}
+
+static void test_timings_per_token(void **state)
+{
+    struct api_kit kit;
+    struct events events;
+    double count = 0, ms = 0;
+    unsigned told = 0;
+
+    (void)state;
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    read_events(&kit, CHAT, "{\"stream\":true,\"timings_per_token\":true," MESSAGES "," GREEDY "}", &events);
+    for (size_t i = 0; i < events.count; i++) {
+        yyjson_doc *chunk = events.data[i];
+
+        if (!chunk || *json_at(chunk, "/choices/0/delta/content") == '\0')
+            continue; /* the role's, and the end's */
+        assert_true(timing(chunk, "/timings/ttft_ms") > 0);
+        assert_true(timing(chunk, "/timings/prompt_ms") > 0);
+        assert_true(timing(chunk, "/timings/predicted_n") > count);
+        assert_true(timing(chunk, "/timings/predicted_ms") > ms);
+        count = timing(chunk, "/timings/predicted_n");
+        ms = timing(chunk, "/timings/predicted_ms");
+        told++;
+    }
+    assert_true(told > 2);
+    free_events(&events);
+    api_kit_close(&kit);
+}
+
+/* ---- silence ---- */
+
+/* Numbers of events, where a dialect has them, go up by one, whatever fills the silence between them. */
+static void check_numbers(const char *stream)
+{
+    static const char key[] = "\"sequence_number\":";
+    long expected = 0;
+
+    for (const char *at = strstr(stream, key); at; at = strstr(at + 1, key))
+        assert_int_equal(strtol(at + strlen(key), NULL, 10), expected++);
+}
+
+/* I80: the head and the first events are there before anything is computed, and silence is filled in the dialect's own way. */
+static void expect_keepalive(const char *path, const char *body, const char *opening, const char *filler)
+{
+    struct api_kit_options options = {.api.keepalive_ms = 10, .gate_closed = true};
+    struct http_client client;
+    struct http_answer head;
+    struct api_kit kit;
+    const char *first, *second = NULL;
+    struct buf data;
+
+    api_kit_open(&kit, &options);
+    api_kit_send(&kit, &client, path, body);
+    assert_true(http_client_head(&client, &head));
+    assert_int_equal(head.status, 200);
+    buf_init(&data, 1 << 20);
+    while (!second) {
+        assert_true(http_client_chunk(&client, &data));
+        first = strstr(buf_str(&data), filler);
+        second = first ? strstr(first + 1, filler) : NULL;
+    }
+    assert_non_null(strstr(buf_str(&data), opening));
+    api_kit_gate_open(&kit);
+    while (http_client_chunk(&client, &data))
+        continue;
+    check_numbers(buf_str(&data));
+    http_client_close(&client);
+    http_answer_fini(&head);
+    buf_fini(&data);
+    api_kit_close(&kit);
+}
+
+static void test_i80_keepalive_of_each_dialect(void **state)
+{
+    (void)state;
+    expect_keepalive(CHAT, "{\"stream\":true," MESSAGES "," GREEDY "}", "\"role\":\"assistant\"",
+                     "\"delta\":{}");
+    expect_keepalive("/v1/completions", "{\"stream\":true,\"prompt\":\"x\"," GREEDY "}",
+                     "text_completion", "\"text\":\"\"");
+    expect_keepalive("/v1/messages", "{\"model\":\"x\",\"stream\":true,\"max_tokens\":9," MESSAGES "}",
+                     "message_start", "event: ping\n");
+    expect_keepalive("/v1/responses", "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20}",
+                     "response.created", "event: keepalive\n");
+}
+
+/* What a stream opens with may repeat much of the request: it is not lost for that. */
+static void test_i80_long_opening(void **state)
+{
+    static char body[20000];
+    size_t len = (size_t)snprintf(body, sizeof(body),
+                                  "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20,"
+                                  "\"tools\":[{\"type\":\"web_search\",\"note\":\"");
+
+    (void)state;
+    memset(body + len, 'x', 10000);
+    memcpy(body + len + 10000, "\"}]}", 5);
+    expect_keepalive("/v1/responses", body, "response.created", "event: keepalive\n");
+}
+
+/* A queued call has its head, too: proxies and clients count from there. */
+static void test_i80_head_while_queued(void **state)
+{
+    struct api_kit_options options = {
+        .api.keepalive_ms = 10, .sched.parallel = 1, .gate_closed = true};
+    struct http_client first, second;
+    struct http_answer head;
+    struct api_kit kit;
+    struct buf data;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    api_kit_send(&kit, &first, CHAT, "{" MESSAGES "," GREEDY "}");
+    api_kit_gate_wait(&kit);
+    api_kit_send(&kit, &second, "/v1/messages",
+                 "{\"model\":\"x\",\"stream\":true,\"max_tokens\":5," MESSAGES "}");
+    assert_true(http_client_head(&second, &head));
+    assert_int_equal(head.status, 200);
+    buf_init(&data, 1 << 20);
+    while (!strstr(buf_str(&data), "event: ping\n"))
+        assert_true(http_client_chunk(&second, &data));
+    assert_null(strstr(buf_str(&data), "message_start")); /* nothing is known of its prompt yet */
+    api_kit_gate_open(&kit);
+    while (http_client_chunk(&second, &data))
+        continue;
+    assert_non_null(strstr(buf_str(&data), "message_stop"));
+    http_client_close(&first);
+    http_client_close(&second);
+    http_answer_fini(&head);
+    buf_fini(&data);
+    api_kit_close(&kit);
+}
+
+/* ---- tool calls, of a real model whose weights are noise: a grammar makes it call ---- */
+
+#define TOOL                                                                                       \
+    "{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\",\"parameters\":"    \
+    "{\"type\":\"object\",\"properties\":{\"deep\":{\"type\":\"boolean\"}},\"required\":[\"deep\"],"       \
+    "\"additionalProperties\":false}}}"
+#define CALL_IT "\"seed\":1,\"tools\":[" TOOL "],\"tool_choice\":\"required\",\"parallel_tool_calls\":false,\"max_tokens\":200"
+
+/* Without thoughts: noise would think for ever. */
+static const struct api_kit_options caller = {
+    .family = "qwen3",
+    .template_text =
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if tools %}{{ tools | tojson }}<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>{% endif %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+};
+
+static void test_tool_calls_of_a_model(void **state)
+{
+    struct api_kit kit;
+    struct events events;
+    yyjson_doc *doc;
+    char text[256];
+
+    (void)state;
+    api_kit_open(&kit, &caller);
+    doc = api_kit_post(&kit, CHAT, "{" MESSAGES "," CALL_IT "}", 200);
+    assert_string_equal(json_at(doc, "/choices/0/finish_reason"), "tool_calls");
+    assert_string_equal(json_at(doc, "/choices/0/message/tool_calls/0/function/name"), "look");
+    assert_non_null(strstr(json_at(doc, "/choices/0/message/tool_calls/0/function/arguments"), "\"deep\""));
+    assert_int_equal(strlen(json_at(doc, "/choices/0/message/tool_calls/0/id")), strlen("call_") + 32);
+    yyjson_doc_free(doc);
+
+    read_events(&kit, CHAT, "{\"stream\":true," MESSAGES "," CALL_IT "}", &events);
+    assert_string_equal(joined(&events, "/choices/0/delta/tool_calls/0/function/name", text, sizeof(text)), "look");
+    joined(&events, "/choices/0/delta/tool_calls/0/function/arguments", text, sizeof(text));
+    doc = yyjson_read(text, strlen(text), 0);
+    assert_true(yyjson_is_bool(yyjson_doc_ptr_get(doc, "/deep")));
+    yyjson_doc_free(doc);
+    assert_string_equal(joined(&events, "/choices/0/finish_reason", text, sizeof(text)), "tool_calls");
+    free_events(&events);
+    api_kit_close(&kit);
+}
+
+static void test_tool_calls_in_the_other_dialects(void **state)
+{
+    struct api_kit kit;
+    yyjson_doc *doc;
+
+    (void)state;
+    api_kit_open(&kit, &caller);
+    doc = api_kit_post(&kit, "/v1/messages",
+                       "{\"model\":\"x\",\"max_tokens\":200," MESSAGES ",\"tools\":[{\"name\":\"look\",\"input_schema\":"
+                       "{\"type\":\"object\",\"properties\":{\"deep\":{\"type\":\"boolean\"}},\"required\":[\"deep\"]}}],"
+                       "\"tool_choice\":{\"type\":\"tool\",\"name\":\"look\",\"disable_parallel_tool_use\":true}}",
+                       200);
+    assert_string_equal(json_at(doc, "/stop_reason"), "tool_use");
+    assert_string_equal(json_at(doc, "/content/0/type"), "tool_use");
+    assert_string_equal(json_at(doc, "/content/0/name"), "look");
+    assert_true(yyjson_is_bool(yyjson_doc_ptr_get(doc, "/content/0/input/deep")));
+    yyjson_doc_free(doc);
+    doc = api_kit_post(&kit, "/v1/responses",
+                       "{\"input\":\"Hi\",\"max_output_tokens\":200,\"tools\":[{\"type\":\"function\",\"name\":\"look\","
+                       "\"parameters\":{\"type\":\"object\",\"properties\":{\"deep\":{\"type\":\"boolean\"}},"
+                       "\"required\":[\"deep\"],\"additionalProperties\":false}}],\"tool_choice\":\"required\","
+                       "\"parallel_tool_calls\":false}",
+                       200);
+    assert_string_equal(json_at(doc, "/status"), "completed");
+    assert_string_equal(json_at(doc, "/output/0/type"), "function_call");
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
+/* A call that the length cuts off, wherever it does, is the client's to see as such, not an error. */
+static void test_a_call_that_is_cut_off(void **state)
+{
+    struct api_kit kit;
+    unsigned lengths = 0, calls = 0;
+    char body[1024];
+
+    (void)state;
+    api_kit_open(&kit, &caller);
+    for (unsigned max = 1; max <= 60 && calls == 0; max++) {
+        yyjson_doc *doc;
+
+        snprintf(body, sizeof(body),
+                 "{\"temperature\":0,\"parallel_tool_calls\":false,\"tools\":[" TOOL "],\"tool_choice\":\"required\","
+                 "\"max_tokens\":%u," MESSAGES "}", max);
+        doc = api_kit_post(&kit, CHAT, body, 200);
+        lengths += strcmp(json_at(doc, "/choices/0/finish_reason"), "length") == 0;
+        calls += strcmp(json_at(doc, "/choices/0/finish_reason"), "tool_calls") == 0;
+        assert_int_equal(lengths + calls, max);
+        yyjson_doc_free(doc);
+    }
+    assert_true(lengths > 5); /* also in the middle of a call */
+    api_kit_close(&kit);
+}
+
+/* I79: a call that cannot be read ends the answer as an error, at once. The model is made to open call after call and to write none. */
+static void test_i79_a_call_that_cannot_be_read(void **state)
+{
+    struct http_answer answer;
+    struct api_kit kit;
+    yyjson_doc *doc;
+    char body[1024];
+    static const char *const format =
+        "{%s\"temperature\":0,\"max_tokens\":100,\"logit_bias\":{\"%d\":100},\"tools\":[" TOOL "]," MESSAGES "}";
+    int opener;
+
+    (void)state;
+    api_kit_open(&kit, &caller);
+    doc = api_kit_post(&kit, "/tokenize", "{\"content\":\"<tool_call>\"}", 200);
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/tokens")), 1);
+    opener = (int)json_number_at(doc, "/tokens/0");
+    yyjson_doc_free(doc);
+
+    snprintf(body, sizeof(body), format, "", opener);
+    doc = api_kit_post(&kit, CHAT, body, 500);
+    assert_string_equal(json_at(doc, "/error/type"), "server_error");
+    assert_non_null(strstr(json_at(doc, "/error/message"), "tool call"));
+    yyjson_doc_free(doc);
+
+    snprintf(body, sizeof(body), format, "\"stream\":true,", opener);
+    api_kit_ask(&kit, "POST", CHAT, NULL, body, &answer);
+    assert_int_equal(answer.status, 200);
+    assert_true(answer.complete);
+    assert_non_null(strstr(buf_str(&answer.body), "data: {\"error\":"));
+    assert_null(strstr(buf_str(&answer.body), "[DONE]"));
+    http_answer_fini(&answer);
+    /* It did not go on for the tokens that were allowed. */
+    assert_true(api_kit_metric(&kit, "hearth_api_generated_tokens_total") < 50);
+    api_kit_close(&kit);
+}
+
+/* A schema holds the answer of the model to it. */
+static void test_json_schema(void **state)
+{
+    struct api_kit kit;
+    yyjson_doc *doc, *content;
+    const char *text;
+
+    (void)state;
+    api_kit_open(&kit, &caller);
+    doc = api_kit_post(&kit, CHAT,
+                       "{" MESSAGES ",\"max_tokens\":100,\"seed\":1,"
+                       "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":"
+                       "{\"name\":\"x\",\"schema\":{\"type\":\"object\",\"properties\":{\"yes\":{\"type\":\"boolean\"}},"
+                       "\"required\":[\"yes\"],\"additionalProperties\":false}}}}",
+                       200);
+    text = json_at(doc, "/choices/0/message/content");
+    content = yyjson_read(text, strlen(text), 0);
+    if (!content || !yyjson_is_bool(yyjson_doc_ptr_get(content, "/yes")))
+        fail_msg("not by the schema: %s", text);
+    yyjson_doc_free(content);
+    yyjson_doc_free(doc);
+    api_kit_close(&kit);
+}
+
+#define YES_OR_CALL \
+    "\"max_tokens\":400,\"tools\":[" TOOL "],\"parallel_tool_calls\":false,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":" \
+    "{\"name\":\"x\",\"schema\":{\"type\":\"object\",\"properties\":{\"yes\":{\"enum\":[true,\"<tool_call>\"]}}," \
+    "\"required\":[\"yes\"],\"additionalProperties\":false}}}"
+
+/* Tools that may be called and a format of the answer: it is one of them, whatever the seed; and both come. */
+static void test_a_call_or_json(void **state)
+{
+    unsigned calls = 0, answers = 0;
+    struct api_kit kit;
+    char body[1024];
+
+    (void)state;
+    api_kit_open(&kit, &caller);
+    for (int seed = 1; seed <= 24 && (calls == 0 || answers == 0); seed++) {
+        snprintf(body, sizeof(body), "{" MESSAGES ",\"seed\":%d," YES_OR_CALL "}", seed);
+        yyjson_doc *doc = api_kit_post(&kit, CHAT, body, 200);
+        const char *finish = json_at(doc, "/choices/0/finish_reason");
+        const char *text = json_at(doc, "/choices/0/message/content");
+        yyjson_doc *content = yyjson_read(text, strlen(text), 0);
+
+        if (strcmp(finish, "tool_calls") == 0) {
+            assert_string_equal(text, "");
+            calls++;
+        } else if (strcmp(finish, "stop") == 0) {
+            if (!yyjson_doc_ptr_get(content, "/yes"))
+                fail_msg("not by the schema: %s", text);
+            answers++;
+        }
+        yyjson_doc_free(content);
+        yyjson_doc_free(doc);
+    }
+    print_message("%u calls, %u answers\n", calls, answers);
+    assert_true(calls > 0 && answers > 0);
+    api_kit_close(&kit);
+}
+
+/* ---- the next turn ---- */
+
+/* I106: what was generated stands in the next prompt as it was sampled. */
+static void test_i106_turns_are_replayed(void **state)
+{
+    struct api_kit_options options = {.prompts = true, .ram_bytes = 64 << 20};
+    struct api_kit kit;
+    yyjson_doc *first, *second, *other;
+    char body[1024];
+    const char *text;
+
+    (void)state;
+    api_kit_open(&kit, &options);
+    first = api_kit_post(&kit, CHAT, "{" MESSAGES "," GREEDY "}", 200);
+    text = json_at(first, "/choices/0/message/content");
+    snprintf(body, sizeof(body),
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"},{\"role\":\"assistant\",\"content\":\"%s\"},"
+             "{\"role\":\"user\",\"content\":\"Go on\"}]," GREEDY "}", text);
+    second = api_kit_post(&kit, "/apply-template", body, 200);
+    assert_int_equal(json_number_at(second, "/replayed"), 1);
+    yyjson_doc_free(second);
+    second = api_kit_post(&kit, CHAT, body, 200);
+    assert_true(json_number_at(second, "/usage/prompt_tokens_details/cached_tokens") >=
+                json_number_at(first, "/usage/prompt_tokens") + 11);
+    snprintf(body, sizeof(body),
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"},{\"role\":\"assistant\",\"content\":\"%s!\"},"
+             "{\"role\":\"user\",\"content\":\"Go on\"}]," GREEDY "}", text);
+    other = api_kit_post(&kit, "/apply-template", body, 200);
+    assert_int_equal(json_number_at(other, "/replayed"), 0); /* the client changed it */
+    yyjson_doc_free(first);
+    yyjson_doc_free(second);
+    yyjson_doc_free(other);
+    api_kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
+           TEST(test_messages_stream), TEST(test_responses_stream),
+           TEST(test_progress_when_asked_for), TEST(test_timings_per_token), TEST(test_i80_keepalive_of_each_dialect), TEST(test_i80_long_opening),
+           TEST(test_i80_head_while_queued), TEST(test_tool_calls_of_a_model),
+           TEST(test_tool_calls_in_the_other_dialects), TEST(test_a_call_that_is_cut_off),
+           TEST(test_i79_a_call_that_cannot_be_read), TEST(test_json_schema), TEST(test_a_call_or_json),
+           TEST(test_i106_turns_are_replayed))

@@ -1,0 +1,75 @@
+/* report_test.c: the line per request. */
+#include "serve/log_line.h"
+
+#include "support/test.h"
+
+static const struct gen_mark marks[] = {
+    {0, GEN_ROLE_SYSTEM, 0},   {100, GEN_ROLE_NONE, 0}, {100, GEN_ROLE_USER, 1},
+    {150, GEN_ROLE_ASSISTANT, 2}, {27000, GEN_ROLE_USER, 3}, {28400, GEN_ROLE_NONE, 3},
+};
+
+static void check(struct gen_usage usage, struct answer_timings timings, const char *expected)
+{
+    struct buf out;
+
+    buf_init(&out, 1024);
+    report_line(&usage, &timings, marks, COUNT_OF(marks), &out);
+    assert_string_equal(buf_str(&out), expected);
+    buf_fini(&out);
+}
+
+static void test_the_whole_line(void **state)
+{
+    struct gen_usage usage = {.prompt = 28412, .ram = 16276, .ssd = 11264, .computed = 872,
+                              .reason = HEARTH_REASON_DIVERGED, .first_difference = 27540};
+
+    (void)state;
+    check(usage, (struct answer_timings){.ttft_ms = 1900, .predicted_per_s = 41.2},
+          "prompt 28412 = device 0 + ram 16276 + ssd 11264 + computed 872 | diverged at 27540 (user[3])"
+          " | ttft 1.9 s | 41 tok/s");
+}
+
+static void test_what_is_not_known_is_left_out(void **state)
+{
+    (void)state;
+    check((struct gen_usage){.prompt = 10, .computed = 10, .reason = HEARTH_REASON_COLD},
+          (struct answer_timings){0}, "prompt 10 = device 0 + ram 0 + ssd 0 + computed 10 | cold");
+    check((struct gen_usage){.prompt = 10, .device = 9, .computed = 1},
+          (struct answer_timings){.ttft_ms = 3, .predicted_per_s = 4.25},
+          "prompt 10 = device 9 + ram 0 + ssd 0 + computed 1 | ttft 3.0 ms | 4.2 tok/s");
+    check((struct gen_usage){.prompt = 10, .remote = 4, .computed = 6, .reason = HEARTH_REASON_SHORT,
+                             .first_difference = 10},
+          (struct answer_timings){0}, "prompt 10 = device 0 + ram 0 + ssd 0 + remote 4 + computed 6 | short");
+}
+
+static void test_messages_by_position(void **state)
+{
+    static const struct {
+        uint32_t position, message;
+        enum gen_role role;
+    } cases[] = {{0, 0, GEN_ROLE_SYSTEM},       {99, 0, GEN_ROLE_SYSTEM},
+                 {100, 1, GEN_ROLE_USER},       {149, 1, GEN_ROLE_USER},
+                 {150, 2, GEN_ROLE_ASSISTANT},  {26999, 2, GEN_ROLE_ASSISTANT},
+                 {27000, 3, GEN_ROLE_USER},     {40000, 3, GEN_ROLE_USER}};
+    struct gen_mark message;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        assert_true(report_message_at(marks, COUNT_OF(marks), cases[i].position, &message));
+        assert_int_equal(message.message, cases[i].message);
+        assert_int_equal(message.role, cases[i].role);
+    }
+    assert_false(report_message_at(marks, 0, 5, &message));
+    assert_false(report_message_at(marks + 2, 1, 99, &message));
+}
+
+static void test_roles(void **state)
+{
+    (void)state;
+    assert_string_equal(report_role_name(GEN_ROLE_TOOL), "tool");
+    assert_string_equal(report_role_name(GEN_ROLE_NONE), "");
+    assert_string_equal(report_role_name((enum gen_role)99), "");
+}
+
+TEST_SUITE(TEST(test_the_whole_line), TEST(test_what_is_not_known_is_left_out),
+           TEST(test_messages_by_position), TEST(test_roles))
