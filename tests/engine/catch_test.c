@@ -70,8 +70,6 @@ static rlim_t size_now(void)
 
 static void test_tokenizing_survives_a_lack_of_memory(void **state)
 {
-    struct engine *engine = test_engine("qwen3", NULL);
-    char *text = mem_alloc(TEXT_BYTES);
     struct rlimit limit;
     token_id tokens[16];
     struct errinfo info = {0};
@@ -80,6 +78,8 @@ static void test_tokenizing_survives_a_lack_of_memory(void **state)
     (void)state;
     if (SANITIZED) /* their shadow memory has no limit that could be set */
         skip();
+    struct engine *engine = test_engine("qwen3", NULL);
+    char *text = mem_alloc(TEXT_BYTES);
     memset(text, 'a', TEXT_BYTES);
     assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
     limit.rlim_cur = size_now() + SPARE_BYTES;
