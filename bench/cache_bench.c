@@ -1,12 +1,13 @@
 /*
- * cache_bench.c: what the cache costs beside the bytes that it moves. CSV on stdout, one row a point; `#` lines describe the run.
+ * cache_bench.c: what the cache costs beside the bytes that it moves. CSV on stdout, one row a
+ * point; `#` lines describe the run.
  *
  *      hearth bench cache [BLOCKS_MAX]       1,000,000 blocks by default, which takes 3 GB
  *
  * Of the index alone:
- *   lookup   one prompt of 100,000 tokens, all held, found in an index of more and more blocks. The prompts share a system
- *            prompt; they are looked up in random order, so that their nodes are not in the processor's caches, but the prompt
- *            itself is, as after tokenizing.
+ *   lookup   one prompt of 100,000 tokens, all held, found in an index of more and more blocks. The
+ *            prompts share a system prompt; they are looked up in random order, so that their nodes
+ *            are not in the processor's caches, but the prompt itself is, as after tokenizing.
  *   diverge  a block that none of `children` siblings has: the best of them is searched.
  *   insert   400 new blocks: nodes, keys and one object, beyond the copy of the state itself.
  *
@@ -15,10 +16,12 @@
  *   api_lookup   the same prompts: hearth_lookup, with plan, leases and one token left to run
  *   api_release  of such a plan
  *   api_insert   400 new blocks: hearth_store_open to close, nothing written into the memory
- *   api_get      hearth_plan_fetch of an object of 28 MiB and a copy out of it, as an import does; vs_memcpy: the same copy of plain memory
+ *   api_get      hearth_plan_fetch of an object of 28 MiB and a copy out of it, as an import does;
+ *                vs_memcpy: the same copy of plain memory
  *
- * vs_memcmp is the time divided by that of one memcmp of the same tokens with a flat copy as cold as the nodes: what comparing
- * in full (keeps I101) costs in any case, and a number that can be compared between machines; for api_get, of memcpy.
+ * vs_memcmp is the time divided by that of one memcmp of the same tokens with a flat copy as cold
+ * as the nodes: what comparing in full (keeps I101) costs in any case, and a number that can be
+ * compared between machines; for api_get, of memcpy.
  */
 #include <hearth/hearth.h>
 
@@ -43,11 +46,13 @@ enum {
     API_BLOCK = 256,
     API_FLAT = 256, /* prompts in the flat copy: 100 MB, more than processors cache */
     GET_OBJECTS = 12,
-    /* Qwen3-0.6B: 28 layers x 8 heads x 128 x (K and V) x 2 bytes, the smallest rows that we expect. */
+    /* Qwen3-0.6B: 28 layers x 8 heads x 128 x (K and V) x 2 bytes, the smallest rows that we
+     * expect. */
     ROW_BYTES = 28 * 8 * 128 * 2 * 2,
 };
 
-/* Percentiles, since others share the machine: one lost time slice is more than all lookups of a round. */
+/* Percentiles, since others share the machine: one lost time slice is more than all lookups of a
+ * round. */
 struct sample {
     double us[ROUNDS];
     size_t count;
@@ -158,15 +163,16 @@ static void print_row(const char *part, uint32_t block, size_t blocks, size_t ch
 {
     double us = sample_percentile(sample, 50);
 
-    printf("%s_%" PRIu32 ",%" PRIu32 ",%zu,%zu,%.2f,%.2f,", part, block, block, blocks, children, us,
-           sample_percentile(sample, 99));
+    printf("%s_%" PRIu32 ",%" PRIu32 ",%zu,%zu,%.2f,%.2f,", part, block, block, blocks, children,
+           us, sample_percentile(sample, 99));
     if (flat != NULL)
         printf("%.2f", us / sample_percentile(flat, 50));
     printf("\n");
     fflush(stdout);
 }
 
-/* Makes the tokens of a random prompt anew, so that neither its nodes nor its flat copy are read; returns which. */
+/* Makes the tokens of a random prompt anew, so that neither its nodes nor its flat copy are read;
+ * returns which. */
 static size_t random_prompt(const struct corpus *corpus, int32_t *prompt, uint64_t *seed)
 {
     size_t i = next_random(seed) % corpus->prompts;
@@ -240,7 +246,8 @@ static void bench_corpus(uint32_t block, size_t blocks)
     corpus_fini(&corpus);
 }
 
-/* Siblings that begin alike and leave one another in the middle of the block: what comparing costs most. */
+/* Siblings that begin alike and leave one another in the middle of the block: what comparing costs
+ * most. */
 static void bench_diverge(uint32_t block, size_t children)
 {
     struct hash256 key = hash256_of("bench", 5);
@@ -376,7 +383,8 @@ static void api_bench_insert(struct api *api, uint64_t seed)
     mem_free(tokens);
 }
 
-/* All that the ledger counts beside the pages of the objects, against the rows that so many blocks would have. */
+/* All that the ledger counts beside the pages of the objects, against the rows that so many blocks
+ * would have. */
 static void api_print_memory(const struct api *api)
 {
     struct hearth_stats stats = {.struct_size = sizeof(stats)};

@@ -1,15 +1,19 @@
 /*
- * decode_bench.c: what storing costs those who are being answered: one thread decodes with a real model, alone and while the SSD tier writes.
+ * decode_bench.c: what storing costs those who are being answered: one thread decodes with a real
+ * model, alone and while the SSD tier writes.
  *
- *      hearth bench decode [DIR [MIB [MODEL.gguf]]]      a folder of its own below DIR (.) is made and removed; 512 MiB by default
+ *      hearth bench decode [DIR [MIB [MODEL.gguf]]]      a folder of its own below DIR (.) is made
+ *      and removed; 512 MiB by default
  *
- * Windows of TOKENS tokens take turns: alone, and with WRITES_MAX puts of 8 MiB always under way, handed over between two tokens as the engine's
- * thread does it. They go on until MIB are stored. Both kinds see the same positions of the context.
+ * Windows of TOKENS tokens take turns: alone, and with WRITES_MAX puts of 8 MiB always under way,
+ * handed over between two tokens as the engine's thread does it. They go on until MIB are stored.
+ * Both kinds see the same positions of the context.
  *
- * CSV: the median window of each kind, and the median of the ratios of each window to the one before it, which was alone: neighbours in time
- * see the same machine. By the clock and by the processor time of the decoding thread. On a machine
- * with idle processors and its own disk the two agree; on one that others use the second says what the tier does to the decoding
- * thread (memory bandwidth, caches, interrupts), the first what it does to the machine.
+ * CSV: the median window of each kind, and the median of the ratios of each window to the one
+ * before it, which was alone: neighbours in time see the same machine. By the clock and by the
+ * processor time of the decoding thread. On a machine with idle processors and its own disk the two
+ * agree; on one that others use the second says what the tier does to the decoding thread (memory
+ * bandwidth, caches, interrupts), the first what it does to the machine.
  */
 #include <assert.h>
 #include <ftw.h>
@@ -182,7 +186,8 @@ static void report(struct bench *bench)
     struct window beside = median_of(bench->beside, NULL, bench->windows);
     struct window ratio = median_of(bench->beside, bench->alone, bench->windows);
 
-    printf("# %d windows of %d tokens, %.1f GiB stored\n", bench->windows, TOKENS, (double)atomic_load(&stored) * OBJECT_BYTES / (1 << 30));
+    printf("# %d windows of %d tokens, %.1f GiB stored\n", bench->windows, TOKENS,
+           (double)atomic_load(&stored) * OBJECT_BYTES / (1 << 30));
     printf("what,wall_ms_per_token,cpu_ms_per_token,wall_ratio,cpu_ratio\n");
     printf("alone,%.3f,%.3f,,\n", alone.wall_s * 1e3 / TOKENS, alone.cpu_s * 1e3 / TOKENS);
     printf("beside,%.3f,%.3f,%.3f,%.3f\n", beside.wall_s * 1e3 / TOKENS,

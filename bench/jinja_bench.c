@@ -1,6 +1,7 @@
 /*
- * jinja_bench.c: how long a render takes: a conversation of 200 messages and 400 KB, with the templates in ../shared/templates
- * that are named on the command line, or Qwen3 and Llama 3 (the aim is below 5 ms for these), or all of them with --all.
+ * jinja_bench.c: how long a render takes: a conversation of 200 messages and 400 KB, with the
+ * templates in ../shared/templates that are named on the command line, or Qwen3 and Llama 3 (the
+ * aim is below 5 ms for these), or all of them with --all.
  *
  * csv: template, bytes of output, compile in us, render in us (median and best of the rounds).
  */

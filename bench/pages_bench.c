@@ -1,12 +1,16 @@
 /*
- * pages_bench.c: what memory for objects costs: pages.h on its own, and the RAM tier beside a plain memcpy.
+ * pages_bench.c: what memory for objects costs: pages.h on its own, and the RAM tier beside a plain
+ * memcpy.
  *
- * CSV, one row per point. All rows of one size are measured in turns within one run, the best of the turns is printed: the
- * ratio to memcpy is then a property of the code, not of what else the machine did.
+ * CSV, one row per point. All rows of one size are measured in turns within one run, the best of
+ * the turns is printed: the ratio to memcpy is then a property of the code, not of what else the
+ * machine did.
  *
- *      alloc_free   pages_alloc + pages_free of that size, with a thousand others in use; Mops/s in `value`
+ *      alloc_free   pages_alloc + pages_free of that size, with a thousand others in use; Mops/s in
+ *                   `value`
  *      memcpy       into memory that was written before; GB/s
- *      memcpy_hash  memcpy of all, then XXH3-128 of all: what a get would cost without fusing the two
+ *      memcpy_hash  memcpy of all, then XXH3-128 of all: what a get would cost without fusing the
+ *                   two
  *      get, put     tier_ram with verification; put takes the digest, too
  *      borrow       tier_ram_borrow + tier_ram_return; Mops/s
  */

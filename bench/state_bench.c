@@ -1,13 +1,16 @@
 /*
- * state_bench.c: how fast state moves, beside memcpy of the same bytes in the same run, and what capturing it costs a prefill.
+ * state_bench.c: how fast state moves, beside memcpy of the same bytes in the same run, and what
+ * capturing it costs a prefill.
  *
  *      hearth bench state [MODEL.gguf | FAMILY | PRESET]...
  *
- * By default three made models whose rows are as wide as those of a real one and whose weights are small, so that it takes seconds:
- * what is measured is moving state. What capture costs a real prefill is seen with a preset (qwen3-0.6b: minutes).
+ * By default three made models whose rows are as wide as those of a real one and whose weights are
+ * small, so that it takes seconds: what is measured is moving state. What capture costs a real
+ * prefill is seen with a preset (qwen3-0.6b: minutes).
  *
- * CSV on stdout: one row per model and object size; ratios are to memcpy (export, import) and to the same prefill without capture.
- * Each figure is the best of several rounds: what the code can do, not what the neighbours of this machine were doing.
+ * CSV on stdout: one row per model and object size; ratios are to memcpy (export, import) and to
+ * the same prefill without capture. Each figure is the best of several rounds: what the code can
+ * do, not what the neighbours of this machine were doing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +41,8 @@ static double now(void)
     return (double)clock_mono_ns(clock_real()) / 1e9;
 }
 
-/* Processor time of this process: what a prefill costs, whatever else runs on the machine. The engine has one thread. */
+/* Processor time of this process: what a prefill costs, whatever else runs on the machine. The
+ * engine has one thread. */
 static double cpu(void)
 {
     struct timespec t;
@@ -71,14 +75,16 @@ static uint64_t export_chunk(struct bench *bench, uint32_t begin, uint32_t end, 
 
     if (engine_facts(bench->engine)->rows_bytes_per_token > 0) {
         if (state_export_rows(bench->engine, bench->seq, begin, end, to,
-                              state_rows_capacity(bench->engine, end - begin), &shape, &info) != ERR_OK)
+                              state_rows_capacity(bench->engine, end - begin), &shape,
+                              &info) != ERR_OK)
             die(bench->name, info.text);
         bytes += shape.bytes;
     }
     return bytes;
 }
 
-/* Processor seconds of a prefill of TOKENS; with capture every chunk's rows are exported, and a snapshot at its end. */
+/* Processor seconds of a prefill of TOKENS; with capture every chunk's rows are exported, and a
+ * snapshot at its end. */
 static double prefill(struct bench *bench, bool capture)
 {
     const struct engine_facts *facts = engine_facts(bench->engine);
@@ -106,9 +112,11 @@ static double min_of(double a, double b)
     return a < b ? a : b;
 }
 
-/* Seconds of exporting all rows in objects of `size` tokens, of memcpy of the same bytes, and of importing them again. */
+/* Seconds of exporting all rows in objects of `size` tokens, of memcpy of the same bytes, and of
+ * importing them again. */
 struct times {
-    double export_s, memcpy_s, import_s, checked_s; /* checked: with the digests verified once more */
+    /* checked: with the digests verified once more */
+    double export_s, memcpy_s, import_s, checked_s;
     uint64_t bytes;
 };
 
@@ -128,15 +136,16 @@ static struct times move(struct bench *bench, uint32_t size)
         uint64_t offset = 0;
         double started = now();
         for (uint32_t i = 0; i < count; i++) {
-            if (state_export_rows(bench->engine, bench->seq, i * size, (i + 1) * size, bench->memory + offset,
-                                  bench->capacity - offset, &objects[i].shape, &info) != ERR_OK)
+            if (state_export_rows(bench->engine, bench->seq, i * size, (i + 1) * size,
+                                  bench->memory + offset, bench->capacity - offset,
+                                  &objects[i].shape, &info) != ERR_OK)
                 die(bench->name, info.text);
             objects[i].data = bench->memory + offset;
             offset += objects[i].shape.bytes;
         }
         if (facts->snapshot_bytes_max > 0 &&
-            state_export_snapshot(bench->engine, bench->seq, snapshot_data, facts->snapshot_bytes_max,
-                                  &snapshot.shape, &info) != ERR_OK)
+            state_export_snapshot(bench->engine, bench->seq, snapshot_data,
+                                  facts->snapshot_bytes_max, &snapshot.shape, &info) != ERR_OK)
             die(bench->name, info.text);
         best.export_s = min_of(best.export_s, now() - started);
         best.bytes = offset + snapshot.shape.bytes;
@@ -144,7 +153,8 @@ static struct times move(struct bench *bench, uint32_t size)
         memcpy(bench->copy, bench->memory, offset);
         memcpy(bench->copy + offset, snapshot_data, snapshot.shape.bytes);
         best.memcpy_s = min_of(best.memcpy_s, now() - started);
-        struct state_restore restore = {objects, count, facts->snapshot_bytes_max ? &snapshot : NULL, TOKENS};
+        struct state_restore restore = {objects, count,
+                                        facts->snapshot_bytes_max ? &snapshot : NULL, TOKENS};
         for (int verified = 0; verified < 2; verified++) {
             seq_id restored;
             for (uint32_t i = 0; i < count; i++)
@@ -165,8 +175,8 @@ static struct times move(struct bench *bench, uint32_t size)
 
 static void bench_model(const char *name, const char *path)
 {
-    struct engine_options options = {.path = path, .context = 2 * TOKENS + 512, .sequences = 3, .chunk = CHUNK,
-                                     .threads = 1};
+    struct engine_options options = {
+        .path = path, .context = 2 * TOKENS + 512, .sequences = 3, .chunk = CHUNK, .threads = 1};
     struct bench bench = {.name = name};
     struct errinfo info = {0};
     double plain = 1e9, captured = 1e9;
@@ -174,7 +184,8 @@ static void bench_model(const char *name, const char *path)
     if (engine_load(&bench.engine, &options, &info) != ERR_OK)
         die(name, info.text);
     const struct engine_facts *facts = engine_facts(bench.engine);
-    bench.capacity = state_rows_capacity(bench.engine, TOKENS) + facts->snapshot_bytes_max + (8u << 20);
+    bench.capacity =
+        state_rows_capacity(bench.engine, TOKENS) + facts->snapshot_bytes_max + (8u << 20);
     bench.memory = engine_alloc(bench.engine, bench.capacity);
     bench.copy = engine_alloc(bench.engine, bench.capacity);
     memset(bench.memory, 1, bench.capacity); /* fresh pages cost more than the copy */
@@ -190,8 +201,9 @@ static void bench_model(const char *name, const char *path)
     }
     for (uint32_t size = 256; size <= TOKENS && facts->rows_bytes_per_token > 0; size *= 4) {
         struct times times = move(&bench, size);
-        printf("%s,%u,%.1f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.0f,%.1f\n", name, size, (double)times.bytes / 1e6,
-               (double)times.bytes / 1e9 / times.memcpy_s, (double)times.bytes / 1e9 / times.export_s,
+        printf("%s,%u,%.1f,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.0f,%.1f\n", name, size,
+               (double)times.bytes / 1e6, (double)times.bytes / 1e9 / times.memcpy_s,
+               (double)times.bytes / 1e9 / times.export_s,
                (double)times.bytes / 1e9 / times.import_s, times.memcpy_s / times.export_s,
                times.memcpy_s / times.import_s, times.memcpy_s / times.checked_s, TOKENS / plain,
                100 * (captured / plain - 1));
@@ -208,9 +220,33 @@ static const struct wide {
     const char *name, *family;
     struct model_shape shape;
 } wides[] = {
-    {"dense", "qwen3", {.layers = 16, .width = 256, .heads = 16, .kv_heads = 16, .head_dim = 128, .ff = 256, .context = 16384}},
-    {"hybrid", "qwen35", {.layers = 16, .width = 256, .heads = 16, .kv_heads = 16, .head_dim = 128, .ff = 256, .context = 16384}},
-    {"sliding", "gemma3", {.layers = 12, .width = 256, .heads = 16, .kv_heads = 16, .head_dim = 128, .ff = 256, .context = 16384}},
+    {"dense",
+     "qwen3",
+     {.layers = 16,
+      .width = 256,
+      .heads = 16,
+      .kv_heads = 16,
+      .head_dim = 128,
+      .ff = 256,
+      .context = 16384}},
+    {"hybrid",
+     "qwen35",
+     {.layers = 16,
+      .width = 256,
+      .heads = 16,
+      .kv_heads = 16,
+      .head_dim = 128,
+      .ff = 256,
+      .context = 16384}},
+    {"sliding",
+     "gemma3",
+     {.layers = 12,
+      .width = 256,
+      .heads = 16,
+      .kv_heads = 16,
+      .head_dim = 128,
+      .ff = 256,
+      .context = 16384}},
 };
 
 /* A model file as it is, or one made for the occasion. */
@@ -234,8 +270,11 @@ int micro_state(int argc, char **argv)
 {
     const struct model_shape as_made = {.context = 16384};
 
-    printf("# export and import in GB/s beside memcpy of the same bytes; capture: rows and a snapshot per chunk of %d\n", CHUNK);
-    printf("model,tokens_per_object,mb,memcpy_gb_s,export_gb_s,import_gb_s,export_to_memcpy,import_to_memcpy,checked_import_to_memcpy,"
+    printf("# export and import in GB/s beside memcpy of the same bytes; capture: rows and a "
+           "snapshot per chunk of %d\n",
+           CHUNK);
+    printf("model,tokens_per_object,mb,memcpy_gb_s,export_gb_s,import_gb_s,export_to_memcpy,import_"
+           "to_memcpy,checked_import_to_memcpy,"
            "prefill_tok_s,capture_percent\n");
     for (int i = 1; i < argc; i++)
         bench_name(argv[i], argv[i], &as_made);

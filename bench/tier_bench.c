@@ -1,18 +1,25 @@
 /*
- * tier_bench.c: what the SSD tier costs beside plain files: the same bytes written and read in the same directory, in the same run.
+ * tier_bench.c: what the SSD tier costs beside plain files: the same bytes written and read in the
+ * same directory, in the same run.
  *
- *      plain_write   one file after another: open, write in pieces of 4 MiB, fsync or not as the tier does
+ *      plain_write   one file after another: open, write in pieces of 4 MiB, fsync or not as the
+ *                    tier does
  *      put           through the tier, until flush says that all are stored; digests included
- *      plain_read    one file after another with O_DIRECT (or through the page cache where the file system has none), no verification
+ *      plain_read    one file after another with O_DIRECT (or through the page cache where the file
+ *                    system has none), no verification
  *      get           through the tier, all asked for at once; verified
  *      put_sealed, get_sealed   the same, encrypted, in a directory of its own
- *      *_cpu         what each took of the processors, which says more on a machine that others use, too
- *      recover       opening a directory of OBJECTS small objects, with the catalogue and without it; seconds in `value`
+ *      *_cpu         what each took of the processors, which says more on a machine that others
+ *                    use, too
+ *      recover       opening a directory of OBJECTS small objects, with the catalogue and without
+ *                    it; seconds in `value`
  *
- * CSV, one row per point, the best of TURNS turns, in turns with what it is compared with; `ratio` is to the plain run. All write runs end with
- * fsync of every file, so that what is measured is the disk, not the page cache.
+ * CSV, one row per point, the best of TURNS turns, in turns with what it is compared with; `ratio`
+ * is to the plain run. All write runs end with fsync of every file, so that what is measured is the
+ * disk, not the page cache.
  *
- *      hearth bench tier [DIR [MIB [OBJECTS]]]     a folder of its own below DIR (.) is made and removed
+ *      hearth bench tier [DIR [MIB [OBJECTS]]]     a folder of its own below DIR (.) is made and
+ *      removed
  */
 #include <assert.h>
 #include <fcntl.h>
@@ -232,7 +239,8 @@ static bool count_one(const struct tier_meta *meta, void *arg)
     return true;
 }
 
-/* Opening and one `each`, as the cache does it. On a machine that others use, too, the time of the processors says more. */
+/* Opening and one `each`, as the cache does it. On a machine that others use, too, the time of the
+ * processors says more. */
 static void bench_recover(struct bench *bench, uint64_t objects)
 {
     static unsigned char data[SMALL_BYTES];

@@ -1,9 +1,10 @@
 /*
- * tokens_bench.c: a conversation of 200,000 tokens turned into tokens: cold, again, and one turn later, beside libllama's own call
- * for the whole text. Takes a model file, or makes a small one (its tokenizer has 777 tokens, so its texts have more of them).
+ * tokens_bench.c: a conversation of 200,000 tokens turned into tokens: cold, again, and one turn
+ * later, beside libllama's own call for the whole text. Takes a model file, or makes a small one
+ * (its tokenizer has 777 tokens, so its texts have more of them).
  *
- * csv: one row per way; times in us, the median and the best of the rounds. `render` is the template, `whole` is libllama alone;
- * the ratio is that of the median to the median of `whole`.
+ * csv: one row per way; times in us, the median and the best of the rounds. `render` is the
+ * template, `whole` is libllama alone; the ratio is that of the median to the median of `whole`.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,6 @@ enum {
     TEXT_BYTES_MAX = 64 << 20,
     ARENA_BYTES = 1 << 30,
 };
-
 
 struct bench {
     struct engine *engine;
@@ -247,7 +247,8 @@ static void setup(struct bench *b, const char *path)
 {
     char made[MICRO_PATH_BYTES];
     struct model_make_options make = {.family = "qwen3", .out = made};
-    struct engine_options load = {.path = path != NULL ? path : made, .context = 256, .sequences = 1, .chunk = 64};
+    struct engine_options load = {
+        .path = path != NULL ? path : made, .context = 256, .sequences = 1, .chunk = 64};
     struct errinfo info = {0};
 
     micro_path(made, "tokens");
@@ -273,7 +274,8 @@ int micro_tokens(int argc, char **argv)
     struct bench b = {0};
 
     setup(&b, argc > 1 ? argv[1] : NULL);
-    printf("# %s, %u tokens in the vocabulary\n", engine_facts(b.engine)->name, engine_facts(b.engine)->vocab);
+    printf("# %s, %u tokens in the vocabulary\n", engine_facts(b.engine)->name,
+           engine_facts(b.engine)->vocab);
     printf("way,bytes,tokens,tokenized,us_median,us_best,to_whole\n");
     bench_all(&b);
     arena_fini(&b.arena);

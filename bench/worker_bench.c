@@ -1,15 +1,18 @@
 /*
- * worker_bench.c: what the boundary of a process costs: decoding and restoring on an engine here and on one in a process of its own
- * (engine/engine_worker.h), turn by turn in one run.
+ * worker_bench.c: what the boundary of a process costs: decoding and restoring on an engine here
+ * and on one in a process of its own (engine/engine_worker.h), turn by turn in one run.
  *
  *      hearth bench worker [MODEL.gguf | FAMILY | PRESET]...
  *
- * By default three made models whose rows are as wide as those of a real one and whose weights are small. They show the cost of moving
- * state, and, as a token takes them well under a millisecond, the worst case of decoding; a real share is seen with a preset
- * (qwen3-0.6b). Both engines are loaded at once; rounds alternate, so that the neighbours of this machine disturb both alike.
+ * By default three made models whose rows are as wide as those of a real one and whose weights are
+ * small. They show the cost of moving state, and, as a token takes them well under a millisecond,
+ * the worst case of decoding; a real share is seen with a preset (qwen3-0.6b). Both engines are
+ * loaded at once; rounds alternate, so that the neighbours of this machine disturb both alike.
  *
- * CSV on stdout: one row per model. A ratio is that of worker to in-process, of the best that either did: above 1 the worker is slower per token, or
- * faster per byte. Processor time (cpu) is that of both processes; a trip is a call that does nothing. `shared` is memory that both processes see (the cache's), `staged` any other.
+ * CSV on stdout: one row per model. A ratio is that of worker to in-process, of the best that
+ * either did: above 1 the worker is slower per token, or faster per byte. Processor time (cpu) is
+ * that of both processes; a trip is a call that does nothing. `shared` is memory that both
+ * processes see (the cache's), `staged` any other.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,10 +31,11 @@
 
 enum { TOKENS = 1024, CHUNK = 256, OBJECT = 256, OBJECTS = TOKENS / OBJECT, TRIPS = 1000 };
 
-static unsigned rounds = 9;       /* HEARTH_BENCH_ROUNDS */
+static unsigned rounds = 9;         /* HEARTH_BENCH_ROUNDS */
 static unsigned decode_tokens = 16; /* HEARTH_BENCH_TOKENS: decoded per round */
 
-/* The least that something took: by the clock, and of processors. On a busy machine only the second says much. */
+/* The least that something took: by the clock, and of processors. On a busy machine only the second
+ * says much. */
 struct cost {
     double wall_s, cpu_s;
 };
@@ -45,7 +49,7 @@ struct side {
     struct state_object objects[2][OBJECTS], snapshot[2];
     uint64_t bytes;
     struct cost decode, export[2], import[2]; /* of one token, of all objects */
-    double trip_s; /* a call that does nothing */
+    double trip_s;                            /* a call that does nothing */
 };
 
 static const char *bench_name;
@@ -94,7 +98,8 @@ static double cpu(const struct side *side)
 
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     double seconds = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-    if (engine_isolated(side->engine) && clock_getcpuclockid(engine_worker_pid(side->engine), &clock) == 0 &&
+    if (engine_isolated(side->engine) &&
+        clock_getcpuclockid(engine_worker_pid(side->engine), &clock) == 0 &&
         clock_gettime(clock, &t) == 0)
         seconds += (double)t.tv_sec + (double)t.tv_nsec / 1e9;
     return seconds;
@@ -155,19 +160,23 @@ static void export_state(struct side *side, int kind)
     }
     if (facts->snapshot_bytes_max > 0) {
         struct state_object *snapshot = &side->snapshot[kind];
-        check(state_export_snapshot(side->engine, side->seq, at, facts->snapshot_bytes_max, &snapshot->shape, &info), &info);
+        check(state_export_snapshot(side->engine, side->seq, at, facts->snapshot_bytes_max,
+                                    &snapshot->shape, &info),
+              &info);
         snapshot->data = at;
         side->bytes += snapshot->shape.bytes;
     }
     end(side, started, &side->export[kind]);
 }
 
-/* As the scheduler does: the digests were checked when the bytes were fetched. What was restored decodes some tokens. */
+/* As the scheduler does: the digests were checked when the bytes were fetched. What was restored
+ * decodes some tokens. */
 static void import_state(struct side *side, int kind)
 {
     const struct engine_facts *facts = engine_facts(side->engine);
-    struct state_restore restore = {side->objects[kind], facts->rows_bytes_per_token > 0 ? OBJECTS : 0,
-                                    facts->snapshot_bytes_max > 0 ? &side->snapshot[kind] : NULL, TOKENS};
+    struct state_restore restore = {
+        side->objects[kind], facts->rows_bytes_per_token > 0 ? OBJECTS : 0,
+        facts->snapshot_bytes_max > 0 ? &side->snapshot[kind] : NULL, TOKENS};
     struct errinfo info = {0};
     seq_id seq;
 
@@ -197,7 +206,8 @@ static void open_side(struct side *side, const char *path, bool isolated)
         .path = path, .context = 2 * TOKENS + 512, .sequences = 3, .chunk = CHUNK, .threads = 1};
     struct errinfo info = {0};
 
-    check(isolated ? engine_worker_load(&side->engine, &options, &(struct engine_worker_options){0}, &info)
+    check(isolated ? engine_worker_load(&side->engine, &options, &(struct engine_worker_options){0},
+                                        &info)
                    : engine_load(&side->engine, &options, &info),
           &info);
     side->capacity = OBJECTS * (state_rows_capacity(side->engine, OBJECT) + 4096) +
@@ -223,12 +233,15 @@ static void print_row(const struct side *in, const struct side *out)
 {
     double gb = (double)in->bytes / 1e9;
 
-    printf("%s,%u,%.1f,%.4f,%.4f,%.1f", bench_name, engine_facts(in->engine)->vocab, 1 / in->decode.wall_s,
-           out->decode.wall_s / in->decode.wall_s, out->decode.cpu_s / in->decode.cpu_s, out->trip_s * 1e6);
-    printf(",%.1f,%.2f,%.3f,%.3f,%.3f,%.3f", gb * 1e3, gb / in->import[0].wall_s, in->import[0].wall_s / out->import[0].wall_s,
-           in->import[0].cpu_s / out->import[0].cpu_s, in->import[1].wall_s / out->import[1].wall_s,
+    printf("%s,%u,%.1f,%.4f,%.4f,%.1f", bench_name, engine_facts(in->engine)->vocab,
+           1 / in->decode.wall_s, out->decode.wall_s / in->decode.wall_s,
+           out->decode.cpu_s / in->decode.cpu_s, out->trip_s * 1e6);
+    printf(",%.1f,%.2f,%.3f,%.3f,%.3f,%.3f", gb * 1e3, gb / in->import[0].wall_s,
+           in->import[0].wall_s / out->import[0].wall_s, in->import[0].cpu_s / out->import[0].cpu_s,
+           in->import[1].wall_s / out->import[1].wall_s,
            in->import[1].cpu_s / out->import[1].cpu_s);
-    printf(",%.2f,%.3f,%.3f\n", gb / in->export[0].wall_s, in->export[0].wall_s / out->export[0].wall_s,
+    printf(",%.2f,%.3f,%.3f\n", gb / in->export[0].wall_s,
+           in->export[0].wall_s / out->export[0].wall_s,
            in->export[0].cpu_s / out->export[0].cpu_s);
     fflush(stdout);
 }
@@ -271,9 +284,33 @@ static const struct wide {
     const char *name, *family;
     struct model_shape shape;
 } wides[] = {
-    {"dense", "qwen3", {.layers = 16, .width = 256, .heads = 16, .kv_heads = 16, .head_dim = 128, .ff = 256, .context = 16384}},
-    {"hybrid", "qwen35", {.layers = 16, .width = 256, .heads = 16, .kv_heads = 16, .head_dim = 128, .ff = 256, .context = 16384}},
-    {"sliding", "gemma3", {.layers = 12, .width = 256, .heads = 16, .kv_heads = 16, .head_dim = 128, .ff = 256, .context = 16384}},
+    {"dense",
+     "qwen3",
+     {.layers = 16,
+      .width = 256,
+      .heads = 16,
+      .kv_heads = 16,
+      .head_dim = 128,
+      .ff = 256,
+      .context = 16384}},
+    {"hybrid",
+     "qwen35",
+     {.layers = 16,
+      .width = 256,
+      .heads = 16,
+      .kv_heads = 16,
+      .head_dim = 128,
+      .ff = 256,
+      .context = 16384}},
+    {"sliding",
+     "gemma3",
+     {.layers = 12,
+      .width = 256,
+      .heads = 16,
+      .kv_heads = 16,
+      .head_dim = 128,
+      .ff = 256,
+      .context = 16384}},
 };
 
 static void read_number(const char *variable, unsigned *value)
@@ -291,10 +328,13 @@ int micro_worker(int argc, char **argv)
 
     read_number("HEARTH_BENCH_ROUNDS", &rounds);
     read_number("HEARTH_BENCH_TOKENS", &decode_tokens);
-    printf("# best of %u rounds; decode after %d tokens, one thread; state of %d tokens in objects of %d\n", rounds, TOKENS,
-           TOKENS, OBJECT);
-    printf("model,vocab,decode_tok_s,decode_time_ratio,decode_cpu_ratio,trip_us,mb,restore_gb_s,restore_ratio,restore_cpu_ratio,"
-           "restore_staged_ratio,restore_staged_cpu_ratio,store_gb_s,store_ratio,store_cpu_ratio\n");
+    printf("# best of %u rounds; decode after %d tokens, one thread; state of %d tokens in objects "
+           "of %d\n",
+           rounds, TOKENS, TOKENS, OBJECT);
+    printf(
+        "model,vocab,decode_tok_s,decode_time_ratio,decode_cpu_ratio,trip_us,mb,restore_gb_s,"
+        "restore_ratio,restore_cpu_ratio,"
+        "restore_staged_ratio,restore_staged_cpu_ratio,store_gb_s,store_ratio,store_cpu_ratio\n");
     for (int i = 1; i < argc; i++)
         bench_named(argv[i], argv[i], &as_made);
     for (size_t i = 0; argc == 1 && i < COUNT_OF(wides); i++)

@@ -1,21 +1,27 @@
 /*
- * llama_session.c: keep the KV of your own engine. The engine here is libllama; yours takes its place in four functions.
+ * llama_session.c: keep the KV of your own engine. The engine here is libllama; yours takes its
+ * place in four functions.
  *
  *      cc llama_session.c $(pkg-config --cflags --libs hearth llama ggml) -o llama_session
  *      ./llama_session model.gguf
  *
- * Four prompts: two and two share their instructions, and all four the beginning of these. What one has computed it leaves in the cache; the
- * next one finds it there, imports it, computes the rest, and must come to exactly the logits of a run that computed everything.
+ * Four prompts: two and two share their instructions, and all four the beginning of these. What one
+ * has computed it leaves in the cache; the next one finds it there, imports it, computes the rest,
+ * and must come to exactly the logits of a run that computed everything.
  *
  * WHAT THE CACHE HAS TO KNOW about the state is its kind, and there are two ways to hold it here:
  *
- *      full attention    One row per token, and any prefix of them is a state. libhearth asks for rows [begin, end) in whole blocks, shares
- *                        them among all prompts that begin alike, and may end a match at any token, even inside of a block.
- *      all others        (recurrent, hybrid, sliding windows.) The state cannot be cut, so the whole of it is stored as a snapshot: good
- *                        for exactly the tokens that it was taken at. It has to be taken where prompts part: here, after the instructions.
+ *      full attention    One row per token, and any prefix of them is a state. libhearth asks for
+ *                        rows [begin, end) in whole blocks, shares them among all prompts that
+ *                        begin alike, and may end a match at any token, even inside of a block.
+ *      all others        (recurrent, hybrid, sliding windows.) The state cannot be cut, so the
+ *                        whole of it is stored as a snapshot: good for exactly the tokens that it
+ *                        was taken at. It has to be taken where prompts part: here, after the
+ *                        instructions.
  *
- * With libllama the bytes of both come from llama_state_seq_get_data_ext and go back through llama_state_seq_set_data_ext. To get at a range
- * of rows it is copied to another sequence first; in a unified cache (kv_unified) that moves no data.
+ * With libllama the bytes of both come from llama_state_seq_get_data_ext and go back through
+ * llama_state_seq_set_data_ext. To get at a range of rows it is copied to another sequence first;
+ * in a unified cache (kv_unified) that moves no data.
  */
 #include <hearth/hearth.h>
 
@@ -70,8 +76,9 @@ static uint64_t capacity(enum hearth_object_kind kind, uint32_t begin, uint32_t 
     return bytes;
 }
 
-/* Writes straight into the memory where the object will stay: it is never copied again. The shape is a small record of your own that comes
- * back with the object, for what an import must know or check; libllama's bytes describe themselves. */
+/* Writes straight into the memory where the object will stay: it is never copied again. The shape
+ * is a small record of your own that comes back with the object, for what an import must know or
+ * check; libllama's bytes describe themselves. */
 static uint64_t export_to(enum hearth_object_kind kind, uint32_t begin, uint32_t end, void *memory,
                           uint64_t bytes, void *shape, size_t *shape_bytes, void *arg)
 {
@@ -103,7 +110,8 @@ static bool import_one(struct engine *engine, const struct hearth_object *object
     return true;
 }
 
-/* Makes a fresh sequence of exactly `boundary` tokens from the objects, or says no; then it is asked again with a shorter boundary. */
+/* Makes a fresh sequence of exactly `boundary` tokens from the objects, or says no; then it is
+ * asked again with a shorter boundary. */
 static bool import(const struct hearth_object *objects, const void *const *data, size_t count,
                    uint32_t boundary, void *arg)
 {
@@ -125,8 +133,9 @@ static bool import(const struct hearth_object *objects, const void *const *data,
     return llama_memory_seq_pos_max(engine->memory, MAIN) == (llama_pos)boundary - 1;
 }
 
-/* Computes tokens [begin, end); the sequence stands at begin. Chunks end at multiples of CHUNK, wherever they begin: chunks of other sizes
- * take other kernels, and then the last bits of the same tokens' state differ. */
+/* Computes tokens [begin, end); the sequence stands at begin. Chunks end at multiples of CHUNK,
+ * wherever they begin: chunks of other sizes take other kernels, and then the last bits of the same
+ * tokens' state differ. */
 static void compute(struct engine *engine, llama_token *tokens, uint32_t begin, uint32_t end)
 {
     while (begin < end) {
@@ -172,7 +181,8 @@ static const char at_night[] = "At night only the leading lights are to be trust
                                "nobody does; wait for the morning at the anchorage in the north, "
                                "which has good holding ground in nine metres.\n";
 
-/* In parts, so that the beginning has the same tokens whatever follows. The second instructions leave the first ones after FORK tokens. */
+/* In parts, so that the beginning has the same tokens whatever follows. The second instructions
+ * leave the first ones after FORK tokens. */
 static void make_prompt(const struct engine *engine, struct prompt *prompt, bool night,
                         const char *question)
 {
@@ -221,7 +231,8 @@ static uint32_t run(struct engine *engine, struct hearth_space *space, struct pr
     uint64_t stored;
     uint32_t reused;
 
-    if (hearth_session_lookup(space, &ops, prompt->tokens, prompt->count, NULL, &reused) != HEARTH_OK)
+    if (hearth_session_lookup(space, &ops, prompt->tokens, prompt->count, NULL, &reused) !=
+        HEARTH_OK)
         die("hearth_session_lookup failed");
     if (reused == 0)
         clear(engine, MAIN); /* of the prompt before, or of an import that did not work out */
@@ -304,8 +315,9 @@ static struct engine open_engine(const char *path, const char *backends)
     return engine;
 }
 
-/* Two programs, or two runs of one, share state only when the fingerprint is the same: everything that gives the bytes their meaning
- * belongs into it. This cache dies with the process, so telling models apart is enough; one on disk needs a hash of the weights. */
+/* Two programs, or two runs of one, share state only when the fingerprint is the same: everything
+ * that gives the bytes their meaning belongs into it. This cache dies with the process, so telling
+ * models apart is enough; one on disk needs a hash of the weights. */
 static void fingerprint(const struct engine *engine, unsigned char out[HEARTH_KEY_BYTES])
 {
     char name[96];

@@ -1,6 +1,7 @@
 /*
- * anthropic_fuzz.c: any bytes as a body of POST /v1/messages. What is taken is a conversation in OpenAI's form, with breakpoints that are
- * places in it; what is refused has an error with words. Counting takes whatever generating takes, and makes the same of it.
+ * anthropic_fuzz.c: any bytes as a body of POST /v1/messages. What is taken is a conversation in
+ * OpenAI's form, with breakpoints that are places in it; what is refused has an error with words.
+ * Counting takes whatever generating takes, and makes the same of it.
  */
 #include "fuzz.h"
 

@@ -1,6 +1,7 @@
 /*
- * choice_fuzz.c: any bytes that are JSON as the tools of a request, in every format. The first two bytes choose format, mode and
- * thought. Nothing may crash, leak or take long; what is written must be taken by gbnf_check (or be refused for its size).
+ * choice_fuzz.c: any bytes that are JSON as the tools of a request, in every format. The first two
+ * bytes choose format, mode and thought. Nothing may crash, leak or take long; what is written must
+ * be taken by gbnf_check (or be refused for its size).
  */
 #include "fuzz.h"
 

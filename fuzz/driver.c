@@ -5,8 +5,9 @@
  *      driver --seconds N                                  as much as fits in that time
  *      driver FILE...                                      these inputs, to see a finding again
  *
- * It has no feedback from the code, so that it finds less than libFuzzer; it is there for machines without it, and so that the corpus is part
- * of every test run. The n-th input depends on the seed and the corpus only: HEARTH_TEST_SEED repeats a run.
+ * It has no feedback from the code, so that it finds less than libFuzzer; it is there for machines
+ * without it, and so that the corpus is part of every test run. The n-th input depends on the seed
+ * and the corpus only: HEARTH_TEST_SEED repeats a run.
  */
 #include "fuzz.h"
 

@@ -1,6 +1,7 @@
 /*
- * http_fuzz.c: any bytes into a connection without a socket: whole, and in pieces. Both times the same requests reach the handler and the same
- * bytes come back (except for a refusal at the end: of two defects either may be named); memory for bodies is given back.
+ * http_fuzz.c: any bytes into a connection without a socket: whole, and in pieces. Both times the
+ * same requests reach the handler and the same bytes come back (except for a refusal at the end: of
+ * two defects either may be named); memory for bodies is given back.
  *
  *      byte 0: size of the pieces    byte 1: bit 0 EOF at the end, bit 2 handlers stream
  */

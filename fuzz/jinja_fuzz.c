@@ -1,6 +1,7 @@
 /*
- * jinja_fuzz.c: any bytes as a template, rendered with small limits over variables of every kind. Nothing may crash, leak, or
- * take longer than the limits allow; and where both succeed, a second render gives the same bytes.
+ * jinja_fuzz.c: any bytes as a template, rendered with small limits over variables of every kind.
+ * Nothing may crash, leak, or take longer than the limits allow; and where both succeed, a second
+ * render gives the same bytes.
  */
 #include "fuzz.h"
 

@@ -1,6 +1,7 @@
 /*
- * openai_fuzz.c: any bytes as the body of a request to each of OpenAI's endpoints. What is refused says why, in JSON; what is taken has the
- * form that templates rely on, and its answer, which repeats parts of the request, is JSON.
+ * openai_fuzz.c: any bytes as the body of a request to each of OpenAI's endpoints. What is refused
+ * says why, in JSON; what is taken has the form that templates rely on, and its answer, which
+ * repeats parts of the request, is JSON.
  */
 #include "fuzz.h"
 

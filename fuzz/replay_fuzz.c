@@ -1,9 +1,11 @@
 /*
- * replay_fuzz.c: a file of turns that nobody can vouch for, and prompts that do not fit what is remembered.
+ * replay_fuzz.c: a file of turns that nobody can vouch for, and prompts that do not fit what is
+ * remembered.
  *
  *      raw       the input as a file
  *      resealed  the same with a right hash: hostile lengths from somebody who has the key
- *      composed  the input cut into a turn and a prompt; the segments must cover the prompt's text in order, without overlap
+ *      composed  the input cut into a turn and a prompt; the segments must cover the prompt's text
+ *                in order, without overlap
  */
 #include "fuzz.h"
 

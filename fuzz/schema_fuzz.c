@@ -1,6 +1,7 @@
 /*
- * schema_fuzz.c: any bytes that are JSON as a schema. Nothing may crash, leak or take long; what compiles must be taken by
- * gbnf_check (or be refused for its size), and a second run gives the same bytes.
+ * schema_fuzz.c: any bytes that are JSON as a schema. Nothing may crash, leak or take long; what
+ * compiles must be taken by gbnf_check (or be refused for its size), and a second run gives the
+ * same bytes.
  */
 #include "fuzz.h"
 

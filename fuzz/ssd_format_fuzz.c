@@ -1,16 +1,20 @@
 /*
  * ssd_format_fuzz.c: bytes from a disk that nobody can vouch for.
  *
- * Random bytes do not get past a keyed digest, so that a parser behind it is never reached. An input is therefore used in five ways:
+ * Random bytes do not get past a keyed digest, so that a parser behind it is never reached. An
+ * input is therefore used in five ways:
  *
  *      raw        as a file, as it is
- *      resealed   as a file whose magic, key id and digests are made right: hostile fields from somebody who has the key
+ *      resealed   as a file whose magic, key id and digests are made right: hostile fields from
+ *                 somebody who has the key
  *      fitted     as above, but its sizes are made to fit too: what only the last checks can refuse
- *      recipe     as the description of an object, which is encoded, must come back equal, and then is damaged in one place
+ *      recipe     as the description of an object, which is encoded, must come back equal, and then
+ *                 is damaged in one place
  *      sealed     encrypted with the right key: hostile fields behind it, then a changed byte
  *
- * What must hold: no read or write out of bounds; what is accepted has one form only (encoding it again gives the same bytes); what
- * was changed without the key is never accepted. Each buffer is as long as its content, so that the sanitizer sees one byte too many.
+ * What must hold: no read or write out of bounds; what is accepted has one form only (encoding it
+ * again gives the same bytes); what was changed without the key is never accepted. Each buffer is
+ * as long as its content, so that the sanitizer sees one byte too many.
  */
 #include "fuzz.h"
 
@@ -165,7 +169,8 @@ static void try_resealed(const uint8_t *data, size_t len)
     mem_free(file);
 }
 
-/* The sizes that the input names are brought within the limits, and the file is made as long as they say. */
+/* The sizes that the input names are brought within the limits, and the file is made as long as
+ * they say. */
 static void try_fitted(const uint8_t *data, size_t len)
 {
     uint8_t prefix[SSD_PREFIX_BYTES];
@@ -284,7 +289,8 @@ static enum ssd_result read_sealed(const struct ssd_format *format, const uint8_
     return result;
 }
 
-/* A private part of any bytes, sealed with the right key: hostile fields from somebody who has it. Then one byte of the file is changed. */
+/* A private part of any bytes, sealed with the right key: hostile fields from somebody who has it.
+ * Then one byte of the file is changed. */
 static void try_sealed(const uint8_t *data, size_t len)
 {
     static const struct hash256 key = {{0x42}}, seal_key = {{0x43}};

@@ -1,7 +1,8 @@
 /*
- * template_fuzz.c: any JSON as a request, rendered with templates that can do everything and next to nothing, then tokenized byte by
- * byte. Spans and marks are in order and inside the text, a second render is the same, the tokens are the text, and no control token
- * stands where the client wrote (I105).
+ * template_fuzz.c: any JSON as a request, rendered with templates that can do everything and next
+ * to nothing, then tokenized byte by byte. Spans and marks are in order and inside the text, a
+ * second render is the same, the tokens are the text, and no control token stands where the client
+ * wrote (I105).
  */
 #include "fuzz.h"
 

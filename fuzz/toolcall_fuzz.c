@@ -1,6 +1,7 @@
 /*
- * toolcall_fuzz.c: any bytes as generated text, for every format of calls and thoughts. However the text is cut, the events add
- * up to the same; calls do not overlap; arguments of a call that ended are one JSON object; nothing follows an error.
+ * toolcall_fuzz.c: any bytes as generated text, for every format of calls and thoughts. However the
+ * text is cut, the events add up to the same; calls do not overlap; arguments of a call that ended
+ * are one JSON object; nothing follows an error.
  *
  *      byte 0: format of calls    1: of thoughts    2: bit 0 tools, bit 1 opened by the prompt, bit 2 cut off    3: pieces
  */

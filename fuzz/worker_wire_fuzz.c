@@ -2,9 +2,11 @@
  * worker_wire_fuzz.c: messages of an engine's process that nobody can vouch for.
  *
  *      raw       the input as a message
- *      resealed  the same with a right head and checksum, as each kind: hostile fields from a child that is not damaged but evil
+ *      resealed  the same with a right head and checksum, as each kind: hostile fields from a child
+ *                that is not damaged but evil
  *
- * What is taken must be the same bytes when it is written again: there is one way to say each thing.
+ * What is taken must be the same bytes when it is written again: there is one way to say each
+ * thing.
  */
 #include "fuzz.h"
 

@@ -1,5 +1,6 @@
 /*
- * main.c: wiring only. Everything that the program takes from the process around it is handed over here.
+ * main.c: wiring only. Everything that the program takes from the process around it is handed over
+ * here.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,9 +17,9 @@
 #include "engine/worker_main.h"
 #include "engine/worker_process.h"
 
-/* Who starts us may have closed a standard stream, and the next file we open would take its number: output would end up in
- * a cache file. The place is held with a file that cannot be used in the stream's direction, so that using it still is
- * the error that it was. */
+/* Who starts us may have closed a standard stream, and the next file we open would take its number:
+ * output would end up in a cache file. The place is held with a file that cannot be used in the
+ * stream's direction, so that using it still is the error that it was. */
 static void hold_standard_streams(const struct file_sys *fs)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -33,8 +34,9 @@ static void hold_standard_streams(const struct file_sys *fs)
 
 int main(int argc, char **argv)
 {
-    /* When ggml aborts, it starts a debugger on the process, which then hangs for minutes where one is installed. Set before
-     * `environ` is handed over; children inherit it. A value that the user chose stays. */
+    /* When ggml aborts, it starts a debugger on the process, which then hangs for minutes where one
+     * is installed. Set before `environ` is handed over; children inherit it. A value that the user
+     * chose stays. */
     (void)setenv("GGML_NO_BACKTRACE", "1", 0);
 
     struct cli_setup setup = {

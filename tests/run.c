@@ -1,9 +1,10 @@
 /*
  * run.c: the test runner. `run [-j N] [--timeout S] SUITE...`
  *
- * Each suite lists its tests (SUITE --list); each test then runs in a process of its own (SUITE --run NAME), several at a
- * time, in a process group that is killed when the time is up. A crash, a hang or a leak therefore costs one test, not the
- * suite. One line is printed per suite, the whole output of every failed test, and at the end
+ * Each suite lists its tests (SUITE --list); each test then runs in a process of its own (SUITE
+ * --run NAME), several at a time, in a process group that is killed when the time is up. A crash, a
+ * hang or a leak therefore costs one test, not the suite. One line is printed per suite, the whole
+ * output of every failed test, and at the end
  *
  *     N passed, M failed
  *

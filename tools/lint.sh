@@ -6,8 +6,9 @@
 #   include           includes point down only (the table `sees` below); llama.h, ggml*.h, gguf.h only in src/engine
 #   cache-engine      src/cache and src/tier know no engine type, src/engine knows no cache
 #   banned            unsafe calls anywhere; raw memory, files and threads outside src/base
+#   format            clang-format would lay a line out differently (checked where clang-format 14 is installed)
 #   function-length   more than 70 lines, from the first line of the signature to the closing brace
-#   file-length       .c above 1200, .h above 250 lines
+#   file-length       .c above 1200, .h above 300 lines
 #   typedef           no typedef hides a struct or a union
 #   todo              TODO has its issue number, as in TODO(#12)
 #   white-space       none at the end of a line, no tabs outside makefiles
@@ -38,11 +39,20 @@ list_files() {
         -o -name '*.css' -o -name '*.html' -o -path tools/lint.allow \) ! -name '*.min.*' -print | sort
 }
 
+# The layout is clang-format's, of the release that .clang-format was written for: others lay a few things out differently.
+check_format() {
+    [ -e .clang-format ] || return 0
+    clang-format --version 2>/dev/null | grep -q 'version 14\.' || return 0
+    find src include tests bench examples fuzz -name '*.[ch]' 2>/dev/null | xargs -r -n 40 -P 2 clang-format --dry-run -Werror 2>&1 |
+        sed -n 's/^\([^ :]*:[0-9]*\):[0-9]*: error: .*/\1: format: run make format/p' | sort -u | head -n 20
+}
+
+status=0
 list_files | awk '
 BEGIN {
     FUNCTION_MAX = 70
     C_MAX = 1200; C_SOFT = 600
-    H_MAX = 250; H_SOFT = 120
+    H_MAX = 300; H_SOFT = 150
 
     # Who may include whom; every folder sees itself, and `all` sees everything.
     sees["base"] = " "
@@ -610,4 +620,10 @@ END {
     if (failures)
         printf "lint: %d failed\n", failures
     exit failures ? 1 : 0
-}'
+}' || status=$?
+unformatted=$(check_format)
+if [ -n "$unformatted" ]; then
+    printf '%s\n' "$unformatted"
+    status=1
+fi
+exit "$status"

@@ -1,29 +1,34 @@
 /*
  * hearth.h: libhearth, a cache of computed prompt prefixes for any inference engine.
  *
- * You have an engine that computes state for a sequence of tokens: rows of K and V, recurrent states, windows. libhearth remembers that
- * state by the tokens it belongs to, in memory and on disk, and tells you for the next prompt how much of it need not be computed again.
- * It never looks into the state: objects are opaque bytes with a small record of yours (the shape).
+ * You have an engine that computes state for a sequence of tokens: rows of K and V, recurrent
+ * states, windows. libhearth remembers that state by the tokens it belongs to, in memory and on
+ * disk, and tells you for the next prompt how much of it need not be computed again. It never looks
+ * into the state: objects are opaque bytes with a small record of yours (the shape).
  *
  *      hearth_open -> hearth_space_open (one per model and tenant)
  *
  *      before a prefill    hearth_lookup -> plan: a boundary and the objects to import, in order
  *                          hearth_plan_fetch each -> your import -> hearth_plan_accept      (the hit counts only then)
- *                             an object is bad or missing -> hearth_plan_shorten: the next shorter boundary, or a cold start
+ *                             an object is bad or missing -> hearth_plan_shorten: the next shorter
+ *                             boundary, or a cold start
  *                          hearth_plan_release
  *
  *      after computing     hearth_store_open -> hearth_store_next: what is not held yet
  *                          hearth_store_reserve: memory to export into -> hearth_store_commit
  *                          hearth_store_close
  *
- * PROMISE. The cache may forget; it may never lie. An object is handed out only for exactly the tokens, model and tenant it was stored
- * for, compared in full, and only with the bytes that were stored. A damaged, late or missing object is a miss, never an error.
+ * PROMISE. The cache may forget; it may never lie. An object is handed out only for exactly the
+ * tokens, model and tenant it was stored for, compared in full, and only with the bytes that were
+ * stored. A damaged, late or missing object is a miss, never an error.
  *
- * THREADS. Every function may be called from any thread; a plan or a store belongs to one thread at a time. Nothing here waits for the
- * disk except hearth_plan_fetch, hearth_verify, hearth_export, hearth_import and hearth_close.
+ * THREADS. Every function may be called from any thread; a plan or a store belongs to one thread at
+ * a time. Nothing here waits for the disk except hearth_plan_fetch, hearth_verify, hearth_export,
+ * hearth_import and hearth_close.
  *
- * VERSIONS. Structs that you fill begin with struct_size: set it to sizeof; fields that a newer header adds are zero for older programs.
- * Functions return HEARTH_OK (0) or an enum hearth_error; hearth_error_text says it in words.
+ * VERSIONS. Structs that you fill begin with struct_size: set it to sizeof; fields that a newer
+ * header adds are zero for older programs. Functions return HEARTH_OK (0) or an enum hearth_error;
+ * hearth_error_text says it in words.
  */
 #ifndef HEARTH_HEARTH_H
 #define HEARTH_HEARTH_H
@@ -38,18 +43,19 @@ extern "C" {
 
 #define HEARTH_API __attribute__((visibility("default")))
 
-#define HEARTH_API_VERSION 3 /* grows when something is added; the SONAME grows when something breaks */
+#define HEARTH_API_VERSION \
+    3 /* grows when something is added; the SONAME grows when something breaks */
 
 enum hearth_error {
     HEARTH_OK = 0,
-    HEARTH_ERROR_MEMORY = 1,      /* no memory, or the budget is full and nothing may be evicted */
-    HEARTH_ERROR_INVALID = 2,     /* an argument cannot be right */
-    HEARTH_ERROR_MISSING = 3,     /* the object is gone or damaged: shorten the plan */
-    HEARTH_ERROR_EXISTS = 4,      /* held already: nothing to store */
-    HEARTH_ERROR_REFUSED = 5,     /* the policy does not want it */
+    HEARTH_ERROR_MEMORY = 1,  /* no memory, or the budget is full and nothing may be evicted */
+    HEARTH_ERROR_INVALID = 2, /* an argument cannot be right */
+    HEARTH_ERROR_MISSING = 3, /* the object is gone or damaged: shorten the plan */
+    HEARTH_ERROR_EXISTS = 4,  /* held already: nothing to store */
+    HEARTH_ERROR_REFUSED = 5, /* the policy does not want it */
     HEARTH_ERROR_TIMEOUT = 6,
-    HEARTH_ERROR_BUSY = 7,        /* a directory is in use by another process */
-    HEARTH_ERROR_SYSTEM = 8,      /* the system refused something; the message says what */
+    HEARTH_ERROR_BUSY = 7,   /* a directory is in use by another process */
+    HEARTH_ERROR_SYSTEM = 8, /* the system refused something; the message says what */
 };
 
 enum { HEARTH_KEY_BYTES = 32, HEARTH_SHAPE_BYTES_MAX = 160, HEARTH_MESSAGE_BYTES = 256 };
@@ -63,38 +69,48 @@ enum hearth_kind {
 };
 
 enum hearth_object_kind {
-    HEARTH_OBJECT_ROWS = 1,     /* tokens [begin, end) of everything that can be cut */
-    HEARTH_OBJECT_SLIDING = 2,  /* rows [begin, end) of the sliding layers, where the engine captures them */
+    HEARTH_OBJECT_ROWS = 1, /* tokens [begin, end) of everything that can be cut */
+    /* rows [begin, end) of the sliding layers, where the engine captures them */
+    HEARTH_OBJECT_SLIDING = 2,
     HEARTH_OBJECT_SNAPSHOT = 3, /* what cannot be cut, at exactly `end` tokens; begin = 0 */
 };
 
-enum hearth_tier { HEARTH_TIER_RAM = 0, HEARTH_TIER_SSD = 1, HEARTH_TIER_REMOTE = 2, HEARTH_TIER_COUNT = 3 };
+enum hearth_tier {
+    HEARTH_TIER_RAM = 0,
+    HEARTH_TIER_SSD = 1,
+    HEARTH_TIER_REMOTE = 2,
+    HEARTH_TIER_COUNT = 3
+};
 
 /* How the plan relates to what is held. */
 enum hearth_match {
     HEARTH_MATCH_NONE = 0,
-    HEARTH_MATCH_EXACT = 1,         /* all that is reusable of this prompt, and nothing longer was held */
+    /* all that is reusable of this prompt, and nothing longer was held */
+    HEARTH_MATCH_EXACT = 1,
     HEARTH_MATCH_PREFIX = 2,        /* a held prefix ends where the plan ends */
     HEARTH_MATCH_SUPERSEQUENCE = 3, /* all that is reusable of this prompt; what is held goes on */
-    HEARTH_MATCH_LCP = 4,           /* the plan ends inside something longer that goes another way */
+    /* the plan ends inside something longer that goes another way */
+    HEARTH_MATCH_LCP = 4,
 };
 
 /* Why a plan is not longer; a closed list. */
 enum hearth_reason {
-    HEARTH_REASON_NONE = 0,            /* nothing more was possible */
-    HEARTH_REASON_COLD = 1,            /* nothing is held for this space */
-    HEARTH_REASON_DIVERGED = 2,        /* the next token differs from all that is held */
-    HEARTH_REASON_SHORT = 3,           /* what is held ends there */
-    HEARTH_REASON_NO_SNAPSHOT = 4,     /* rows go further, but no snapshot allows a later boundary */
-    HEARTH_REASON_EVICTED = 5,         /* it was held once and was evicted */
-    HEARTH_REASON_FOREIGN = 6,         /* held for another model, configuration or tenant only */
-    HEARTH_REASON_UNVERIFIED = 7,      /* held, but its bytes failed the check */
-    HEARTH_REASON_CHEAPER = 8,         /* computing is expected to be faster than fetching */
-    HEARTH_REASON_IN_FLIGHT = 9,       /* someone computes it right now */
-    HEARTH_REASON_TIMEOUT = 10,        /* a tier did not answer in the time that it could have saved */
-    HEARTH_REASON_TIER_ERROR = 11,     /* a tier failed */
-    HEARTH_REASON_REFUSED = 12,        /* the engine refused the import */
-    HEARTH_REASON_DISABLED = 13,       /* the request or the configuration said no */
+    HEARTH_REASON_NONE = 0,     /* nothing more was possible */
+    HEARTH_REASON_COLD = 1,     /* nothing is held for this space */
+    HEARTH_REASON_DIVERGED = 2, /* the next token differs from all that is held */
+    HEARTH_REASON_SHORT = 3,    /* what is held ends there */
+    /* rows go further, but no snapshot allows a later boundary */
+    HEARTH_REASON_NO_SNAPSHOT = 4,
+    HEARTH_REASON_EVICTED = 5,    /* it was held once and was evicted */
+    HEARTH_REASON_FOREIGN = 6,    /* held for another model, configuration or tenant only */
+    HEARTH_REASON_UNVERIFIED = 7, /* held, but its bytes failed the check */
+    HEARTH_REASON_CHEAPER = 8,    /* computing is expected to be faster than fetching */
+    HEARTH_REASON_IN_FLIGHT = 9,  /* someone computes it right now */
+    /* a tier did not answer in the time that it could have saved */
+    HEARTH_REASON_TIMEOUT = 10,
+    HEARTH_REASON_TIER_ERROR = 11, /* a tier failed */
+    HEARTH_REASON_REFUSED = 12,    /* the engine refused the import */
+    HEARTH_REASON_DISABLED = 13,   /* the request or the configuration said no */
     HEARTH_REASON_COUNT = 14,
 };
 
@@ -133,13 +149,16 @@ HEARTH_API unsigned hearth_api_version(void);
 
 struct hearth_options {
     size_t struct_size;
-    uint64_t ram_bytes;      /* cap of all that grows: objects with the arenas that they lie in, reservations, trees, spaces, plans, stores,
-                              * flights. Under 1 MiB of tables is fixed, and not in it */
-    uint32_t block_tokens;   /* 0 = 256; at most 65,536 */
-    uint32_t run_tokens;     /* blocks moved as one object, at most; 0 = 2,048 */
-    uint32_t tails;          /* per space; 0 = 4; UINT32_MAX = none */
-    const char *policy;      /* eviction: "saving-per-byte" (NULL), "lru-tail", "shortest-first", "by-type" */
-    const unsigned char *key; /* HEARTH_KEY_BYTES of the installation; NULL = random, nothing survives the process */
+    /* cap of all that grows: objects with the arenas that they lie in, reservations, trees, spaces,
+     * plans, stores, flights. Under 1 MiB of tables is fixed, and not in it */
+    uint64_t ram_bytes;
+    uint32_t block_tokens; /* 0 = 256; at most 65,536 */
+    uint32_t run_tokens;   /* blocks moved as one object, at most; 0 = 2,048 */
+    uint32_t tails;        /* per space; 0 = 4; UINT32_MAX = none */
+    /* eviction: "saving-per-byte" (NULL), "lru-tail", "shortest-first", "by-type" */
+    const char *policy;
+    /* HEARTH_KEY_BYTES of the installation; NULL = random, nothing survives the process */
+    const unsigned char *key;
     /* Memory for objects, so that it can be pinned; NULL = pages of the system. */
     void *(*alloc)(size_t size, void *arg);
     void (*free)(void *ptr, void *arg);
@@ -147,15 +166,17 @@ struct hearth_options {
     /* One line per event, without newline; called without locks held. NULL = none. */
     void (*log)(const char *line, void *arg);
     void *log_arg;
-    /* The part of ram_bytes for what is not an object: trees, records, plans, stores, flights. 0 = one part in 32, at least 1 MiB; never more
-     * than half. A block takes about 1.3 KiB, wherever it is: more is needed when a disk holds thousands of times as much as memory. */
+    /* The part of ram_bytes for what is not an object: trees, records, plans, stores, flights. 0 =
+     * one part in 32, at least 1 MiB; never more than half. A block takes about 1.3 KiB, wherever
+     * it is: more is needed when a disk holds thousands of times as much as memory. */
     uint64_t books_bytes;
 };
 
 struct hearth_cache;
 
 /* On failure *cache is NULL and message (HEARTH_MESSAGE_BYTES, may be NULL) says why. */
-HEARTH_API int hearth_open(struct hearth_cache **cache, const struct hearth_options *options, char *message);
+HEARTH_API int hearth_open(struct hearth_cache **cache, const struct hearth_options *options,
+                           char *message);
 /* All spaces, plans and stores must be closed before. */
 HEARTH_API void hearth_close(struct hearth_cache **cache);
 
@@ -163,52 +184,64 @@ HEARTH_API void hearth_close(struct hearth_cache **cache);
 
 struct hearth_ssd_options {
     size_t struct_size;
-    const char *path;        /* of a folder, which is made; one process writes to it at a time */
-    uint64_t bytes_max;      /* of everything in it, temporary files included; 0 = 32 GiB */
-    uint64_t free_min;       /* bytes of its file system that are left free */
-    uint64_t day_bytes_max;  /* to be written per day; 0 = any */
-    bool second_sighting;    /* write what is offered a second time only */
-    bool payload_mac;        /* authenticate payloads, too, instead of checking them for damage */
-    bool read_only;          /* beside a process that writes */
-    double bytes_per_s;      /* expected of a read, for weighing it against computing; 0 = not known */
-    uint64_t drain_ms;       /* that hearth_close may go on writing; 0 = 5,000 */
-    /* HEARTH_KEY_BYTES: objects are encrypted with it (XChaCha20-Poly1305); NULL = not. Objects of the other kind, or of another key, are left
-     * alone and not found. Names of files are hashes with the cache's own key: whoever has that can check guesses of a prompt against them. */
+    const char *path;       /* of a folder, which is made; one process writes to it at a time */
+    uint64_t bytes_max;     /* of everything in it, temporary files included; 0 = 32 GiB */
+    uint64_t free_min;      /* bytes of its file system that are left free */
+    uint64_t day_bytes_max; /* to be written per day; 0 = any */
+    bool second_sighting;   /* write what is offered a second time only */
+    bool payload_mac;       /* authenticate payloads, too, instead of checking them for damage */
+    bool read_only;         /* beside a process that writes */
+    /* expected of a read, for weighing it against computing; 0 = not known */
+    double bytes_per_s;
+    uint64_t drain_ms; /* that hearth_close may go on writing; 0 = 5,000 */
+    /* HEARTH_KEY_BYTES: objects are encrypted with it (XChaCha20-Poly1305); NULL = not. Objects of
+     * the other kind, or of another key, are left alone and not found. Names of files are hashes
+     * with the cache's own key: whoever has that can check guesses of a prompt against them. */
     const unsigned char *seal_key;
 };
 
-/* What is stored from now on goes there, too, and what is there from earlier processes with the same key can be found at once. Before any
- * lookup; once. BUSY: another process writes there. On failure the cache is as it was, and message (may be NULL) says why. */
-HEARTH_API int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_options *options, char *message);
+/* What is stored from now on goes there, too, and what is there from earlier processes with the
+ * same key can be found at once. Before any lookup; once. BUSY: another process writes there. On
+ * failure the cache is as it was, and message (may be NULL) says why. */
+HEARTH_API int hearth_attach_ssd(struct hearth_cache *cache,
+                                 const struct hearth_ssd_options *options, char *message);
 
 /* ---- a space: one model as it is configured, one tenant ---- */
 
 struct hearth_model {
     size_t struct_size;
-    unsigned char fingerprint[HEARTH_KEY_BYTES]; /* of weights and of everything that gives state its meaning */
-    uint32_t kinds;                              /* enum hearth_kind bits */
-    uint32_t window;                             /* of sliding or chunked layers, tokens */
-    bool captures_sliding;                       /* the engine stores HEARTH_OBJECT_SLIDING: no snapshot needed for windows */
-    double prefill_tokens_per_s;                 /* 0 = not known yet: always restore */
-    double import_bytes_per_s;                   /* 0 = not known */
-    uint64_t rows_bytes_per_token;               /* for weighing snapshots against rows; 0 = not known */
+    /* of weights and of everything that gives state its meaning */
+    unsigned char fingerprint[HEARTH_KEY_BYTES];
+    uint32_t kinds;  /* enum hearth_kind bits */
+    uint32_t window; /* of sliding or chunked layers, tokens */
+    /* the engine stores HEARTH_OBJECT_SLIDING: no snapshot needed for windows */
+    bool captures_sliding;
+    double prefill_tokens_per_s; /* 0 = not known yet: always restore */
+    double import_bytes_per_s;   /* 0 = not known */
+    /* for weighing snapshots against rows; 0 = not known */
+    uint64_t rows_bytes_per_token;
     uint64_t snapshot_bytes;
 };
 
 struct hearth_space;
 
-/* `tenant` ("" for none) is part of every key: spaces share nothing. Opening the same twice gives the same content. `share_bytes` of the
- * budget are this tenant's own, whatever others do; those of the first open count, and MEMORY says that they cannot be had. */
-HEARTH_API int hearth_space_open(struct hearth_cache *cache, const struct hearth_model *model, const char *tenant,
-                                 uint64_t share_bytes, struct hearth_space **space);
-/* The same for the disk, files with all that they take: what this space has there within its share is not evicted for others, as long as memory
- * has room for its records. From now on, until it is set anew: a process that starts sets it again. 0 = none. INVALID: no disk; MEMORY: it cannot be
- * had: the disk is not written to, more than half of its cap for all shares together, or more than 63 of them. */
+/* `tenant` ("" for none) is part of every key: spaces share nothing. Opening the same twice gives
+ * the same content. `share_bytes` of the budget are this tenant's own, whatever others do; those of
+ * the first open count, and MEMORY says that they cannot be had. */
+HEARTH_API int hearth_space_open(struct hearth_cache *cache, const struct hearth_model *model,
+                                 const char *tenant, uint64_t share_bytes,
+                                 struct hearth_space **space);
+/* The same for the disk, files with all that they take: what this space has there within its share
+ * is not evicted for others, as long as memory has room for its records. From now on, until it is
+ * set anew: a process that starts sets it again. 0 = none. INVALID: no disk; MEMORY: it cannot be
+ * had: the disk is not written to, more than half of its cap for all shares together, or more than
+ * 63 of them. */
 HEARTH_API int hearth_space_set_ssd_share(struct hearth_space *space, uint64_t share_bytes);
 /* What it holds stays for the next open. Its plans, stores and flights must be closed before. */
 HEARTH_API void hearth_space_close(struct hearth_space **space);
 /* Measured speeds, as they become known. */
-HEARTH_API void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_per_s, double import_bytes_per_s);
+HEARTH_API void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_per_s,
+                                       double import_bytes_per_s);
 
 /* ---- looking up ---- */
 
@@ -218,8 +251,9 @@ enum hearth_lookup_flags {
 
 struct hearth_lookup_options {
     size_t struct_size;
-    uint64_t request; /* whose lookup this is: in every event and log line that comes of it; 0 = nobody's */
-    uint32_t flags;   /* enum hearth_lookup_flags */
+    /* whose lookup this is: in every event and log line that comes of it; 0 = nobody's */
+    uint64_t request;
+    uint32_t flags; /* enum hearth_lookup_flags */
 };
 
 struct hearth_object {
@@ -232,46 +266,56 @@ struct hearth_object {
 };
 
 struct hearth_plan_info {
-    uint32_t boundary;     /* tokens that need not be computed; 0 = a cold start. At least one token is always left to run */
-    uint32_t matched;      /* tokens that are held in some form, >= boundary */
-    const struct hearth_object *objects; /* rows in order, then sliding rows in order; the snapshot, if any, last. Rows count up to the
-                                          * begin of the next object of their kind, or to the boundary: what reaches beyond (a run that
-                                          * another prompt shares only the beginning of) is of other tokens, and the engine cuts it */
+    /* tokens that need not be computed; 0 = a cold start. At least one token is always left to run
+     */
+    uint32_t boundary;
+    uint32_t matched; /* tokens that are held in some form, >= boundary */
+    /* rows in order, then sliding rows in order; the snapshot, if any, last. Rows count up to the
+     * begin of the next object of their kind, or to the boundary: what reaches beyond (a run that
+     * another prompt shares only the beginning of) is of other tokens, and the engine cuts it */
+    const struct hearth_object *objects;
     size_t objects_count;
     enum hearth_match match;
-    enum hearth_reason reason;  /* why it is not longer */
-    uint32_t first_difference;  /* position of the first token that is not held; the prompt's length when all are */
-    uint32_t in_flight;         /* boundary that someone is computing towards; 0 = none */
-    uint32_t junction;          /* a boundary where a snapshot would have helped: take one there this time; 0 = none */
-    double fetch_s, compute_s;  /* expected */
+    enum hearth_reason reason; /* why it is not longer */
+    /* position of the first token that is not held; the prompt's length when all are */
+    uint32_t first_difference;
+    uint32_t in_flight; /* boundary that someone is computing towards; 0 = none */
+    /* a boundary where a snapshot would have helped: take one there this time; 0 = none */
+    uint32_t junction;
+    double fetch_s, compute_s; /* expected */
 };
 
 struct hearth_plan;
 
-/* Always gives a plan, a cold one at worst, and leases everything that it names. Copies the tokens. options may be NULL. MEMORY: there
- * is not even room for the tokens; compute. */
-HEARTH_API int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count, const struct hearth_lookup_options *options,
+/* Always gives a plan, a cold one at worst, and leases everything that it names. Copies the tokens.
+ * options may be NULL. MEMORY: there is not even room for the tokens; compute. */
+HEARTH_API int hearth_lookup(struct hearth_space *space, const int32_t *tokens, size_t count,
+                             const struct hearth_lookup_options *options,
                              struct hearth_plan **plan);
 /* Valid until the next call on the plan. */
 HEARTH_API const struct hearth_plan_info *hearth_plan_info(const struct hearth_plan *plan);
 
-/* The bytes of object `index`, verified; waits at most timeout_ms for a slower tier. Stay valid until the plan is shortened or released.
- * HEARTH_ERROR_MISSING, HEARTH_ERROR_TIMEOUT: shorten. */
-HEARTH_API int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_ms, const void **data);
-/* Asks slower tiers for all objects now, so that fetching them one after another overlaps with importing. */
+/* The bytes of object `index`, verified; waits at most timeout_ms for a slower tier. Stay valid
+ * until the plan is shortened or released. HEARTH_ERROR_MISSING, HEARTH_ERROR_TIMEOUT: shorten. */
+HEARTH_API int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_ms,
+                                 const void **data);
+/* Asks slower tiers for all objects now, so that fetching them one after another overlaps with
+ * importing. */
 HEARTH_API void hearth_plan_prefetch(struct hearth_plan *plan);
-/* Object `index` is of no use (`why`: UNVERIFIED, REFUSED, ...; NONE: whatever the last fetch failed with): falls back to the longest
- * boundary that needs neither it nor anything behind it. Forgets the object, too, unless why is TIMEOUT or TIER_ERROR, which say nothing
- * about its bytes. */
+/* Object `index` is of no use (`why`: UNVERIFIED, REFUSED, ...; NONE: whatever the last fetch
+ * failed with): falls back to the longest boundary that needs neither it nor anything behind it.
+ * Forgets the object, too, unless why is TIMEOUT or TIER_ERROR, which say nothing about its bytes.
+ */
 HEARTH_API void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_reason why);
-/* Lowers the boundary to the longest possible one <= limit: for engines that resume at certain cuts only. */
+/* Lowers the boundary to the longest possible one <= limit: for engines that resume at certain cuts
+ * only. */
 HEARTH_API void hearth_plan_lower(struct hearth_plan *plan, uint32_t limit);
 /* The state was imported and is in use: now it is a hit. */
 HEARTH_API void hearth_plan_accept(struct hearth_plan *plan);
 HEARTH_API void hearth_plan_release(struct hearth_plan **plan);
 
-/* What a lookup would find, for people who ask why. Counts nothing, leaves the order of use as it is, fetches nothing, and when it returns
- * it holds nothing: what it says was true while it ran. */
+/* What a lookup would find, for people who ask why. Counts nothing, leaves the order of use as it
+ * is, fetches nothing, and when it returns it holds nothing: what it says was true while it ran. */
 struct hearth_probe {
     size_t struct_size;
     uint32_t boundary, matched; /* as in hearth_plan_info, and so the next four */
@@ -280,72 +324,88 @@ struct hearth_probe {
     uint32_t first_difference;
     uint32_t in_flight;
     uint32_t tokens_by_tier[HEARTH_TIER_COUNT]; /* of the boundary: where they would come from */
-    size_t blocks_count; /* that match, whole or in part: as many as there are, whatever there was room for */
+    /* that match, whole or in part: as many as there are, whatever there was room for */
+    size_t blocks_count;
 };
 
 struct hearth_block {
-    uint32_t begin, end;    /* what matches of it */
-    enum hearth_tier tier;  /* the fastest that has the rows of all that; HEARTH_TIER_COUNT: none. Models without rows: of the snapshot that
-                             * the boundary has, up to there */
+    uint32_t begin, end; /* what matches of it */
+    /* the fastest that has the rows of all that; HEARTH_TIER_COUNT: none. Models without rows: of
+     * the snapshot that the boundary has, up to there */
+    enum hearth_tier tier;
     unsigned char key[HEARTH_KEY_BYTES]; /* as in struct hearth_held */
 };
 
 /* Fills `probe`, and `blocks` from the first on, `max` at most. INVALID: no tokens, or too many. */
-HEARTH_API int hearth_probe(struct hearth_space *space, const int32_t *tokens, size_t count, struct hearth_probe *probe,
-                            struct hearth_block *blocks, size_t max);
+HEARTH_API int hearth_probe(struct hearth_space *space, const int32_t *tokens, size_t count,
+                            struct hearth_probe *probe, struct hearth_block *blocks, size_t max);
 
 /* ---- single flight: several prompts that need the same cold prefix ---- */
 
 struct hearth_flight;
 
 /* Announces that these tokens are being computed. Plans of others then say how far (in_flight). */
-HEARTH_API int hearth_flight_open(struct hearth_space *space, const int32_t *tokens, size_t count, struct hearth_flight **flight);
+HEARTH_API int hearth_flight_open(struct hearth_space *space, const int32_t *tokens, size_t count,
+                                  struct hearth_flight **flight);
 /* State up to `boundary` exists now and can be forked or has been stored. */
 HEARTH_API void hearth_flight_reached(struct hearth_flight *flight, uint32_t boundary);
 /* Ends it, completed or not; waiters go on by themselves. */
 HEARTH_API void hearth_flight_close(struct hearth_flight **flight);
-/* Called once when the flight that shares the prefix with `tokens` reaches `boundary` or ends (reached says how far it came), from the
- * thread that caused it. Returns false when there is no such flight: nothing will be called. */
-HEARTH_API bool hearth_flight_wait(struct hearth_space *space, const int32_t *tokens, size_t count, uint32_t boundary,
-                                   void (*fn)(uint32_t reached, void *arg), void *arg);
+/* Called once when the flight that shares the prefix with `tokens` reaches `boundary` or ends
+ * (reached says how far it came), from the thread that caused it. Returns false when there is no
+ * such flight: nothing will be called. */
+HEARTH_API bool hearth_flight_wait(struct hearth_space *space, const int32_t *tokens, size_t count,
+                                   uint32_t boundary, void (*fn)(uint32_t reached, void *arg),
+                                   void *arg);
 
 /* ---- storing ---- */
 
 struct hearth_store_hints {
     size_t struct_size;
-    enum hearth_entry entry;  /* what the end of these tokens is */
-    uint32_t anchor;          /* end of system prompt and tools; 0 = not known */
-    uint32_t ttl_s;           /* at least; 0 = by policy */
-    bool pin;                 /* not evicted from the close of the store on, until hearth_pin unpins what was stored of its tokens */
-    bool no_disk;             /* memory only */
-    uint64_t request;         /* for events */
-    /* Where snapshots are worth their bytes. prompt = 0: not known, and every place that is asked for is wanted. */
-    uint32_t prompt;          /* tokens of the whole prompt that these tokens are the beginning of, generated ones included */
-    bool generated;           /* it ends with generated tokens */
-    uint32_t resumed;         /* boundary that it was restored at. When that is a good hit (at least 1,000 tokens, the anchor, and half of the
-                               * prompt), what earlier turns of this conversation left is the first to leave from now on */
-    uint32_t last_user;       /* start of the last user message; 0 = not known */
-    uint32_t junction;        /* as the plan said */
-    uint32_t sparse;          /* a grid on long prompts, tokens; 0 = none */
+    enum hearth_entry entry; /* what the end of these tokens is */
+    uint32_t anchor;         /* end of system prompt and tools; 0 = not known */
+    uint32_t ttl_s;          /* at least; 0 = by policy */
+    /* not evicted from the close of the store on, until hearth_pin unpins what was stored of its
+     * tokens */
+    bool pin;
+    bool no_disk;     /* memory only */
+    uint64_t request; /* for events */
+    /* Where snapshots are worth their bytes. prompt = 0: not known, and every place that is asked
+     * for is wanted. */
+    /* tokens of the whole prompt that these tokens are the beginning of, generated ones included */
+    uint32_t prompt;
+    bool generated; /* it ends with generated tokens */
+    /* boundary that it was restored at. When that is a good hit (at least 1,000 tokens, the anchor,
+     * and half of the prompt), what earlier turns of this conversation left is the first to leave
+     * from now on */
+    uint32_t resumed;
+    uint32_t last_user; /* start of the last user message; 0 = not known */
+    uint32_t junction;  /* as the plan said */
+    uint32_t sparse;    /* a grid on long prompts, tokens; 0 = none */
 };
 
 struct hearth_store;
 
 /* The state of `count` tokens exists in the engine. Copies the tokens. */
 HEARTH_API int hearth_store_open(struct hearth_space *space, const int32_t *tokens, size_t count,
-                                 const struct hearth_store_hints *hints, struct hearth_store **store);
-/* The next piece that is not held: rows [*begin, *end) of whole blocks, at most one run, or the tail. False when all rows are held. */
+                                 const struct hearth_store_hints *hints,
+                                 struct hearth_store **store);
+/* The next piece that is not held: rows [*begin, *end) of whole blocks, at most one run, or the
+ * tail. False when all rows are held. */
 HEARTH_API bool hearth_store_next(struct hearth_store *store, uint32_t *begin, uint32_t *end);
-/* Whether a snapshot at `at` is wanted (by the hints: the end of the prompt, the anchor, the junction, the last user message, the grid) and
- * not held yet. */
+/* Whether a snapshot at `at` is wanted (by the hints: the end of the prompt, the anchor, the
+ * junction, the last user message, the grid) and not held yet. */
 HEARTH_API bool hearth_store_wants_snapshot(struct hearth_store *store, uint32_t at);
-/* Memory of at least `capacity` bytes to export an object into. Evicts others when it must, but never what these tokens begin with. MEMORY,
- * EXISTS or REFUSED otherwise: go on without storing. REFUSED are rows whose beginning is not held (store them in order), tails when there
- * are to be none, and kinds that the model does not need. One reservation at a time per store. */
-HEARTH_API int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kind, uint32_t begin, uint32_t end,
-                                    uint64_t capacity, void **memory);
-/* The first `bytes` of the memory are the object; what is beyond is given back. From now on it can be found. */
-HEARTH_API int hearth_store_commit(struct hearth_store *store, uint64_t bytes, const void *shape, size_t shape_bytes);
+/* Memory of at least `capacity` bytes to export an object into. Evicts others when it must, but
+ * never what these tokens begin with. MEMORY, EXISTS or REFUSED otherwise: go on without storing.
+ * REFUSED are rows whose beginning is not held (store them in order), tails when there are to be
+ * none, and kinds that the model does not need. One reservation at a time per store. */
+HEARTH_API int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kind,
+                                    uint32_t begin, uint32_t end, uint64_t capacity, void **memory);
+/* The first `bytes` of the memory are the object; what is beyond is given back. From now on it can
+ * be found. */
+HEARTH_API int hearth_store_commit(struct hearth_store *store, uint64_t bytes, const void *shape,
+                                   size_t shape_bytes);
 /* The export failed: gives the memory back. */
 HEARTH_API void hearth_store_cancel(struct hearth_store *store);
 HEARTH_API void hearth_store_close(struct hearth_store **store); /* cancels what is reserved */
@@ -355,56 +415,75 @@ HEARTH_API void hearth_store_close(struct hearth_store **store); /* cancels what
 struct hearth_session_ops {
     size_t struct_size;
     /* Imports objects into a fresh sequence of `boundary` tokens; false: refused. */
-    bool (*import)(const struct hearth_object *objects, const void *const *data, size_t count, uint32_t boundary, void *arg);
+    bool (*import)(const struct hearth_object *objects, const void *const *data, size_t count,
+                   uint32_t boundary, void *arg);
     /* Capacity for exporting, and the export itself: returns bytes (0 = failed) and fills shape. */
     uint64_t (*capacity)(enum hearth_object_kind kind, uint32_t begin, uint32_t end, void *arg);
-    uint64_t (*export_to)(enum hearth_object_kind kind, uint32_t begin, uint32_t end, void *memory, uint64_t capacity, void *shape,
-                          size_t *shape_bytes, void *arg);
+    uint64_t (*export_to)(enum hearth_object_kind kind, uint32_t begin, uint32_t end, void *memory,
+                          uint64_t capacity, void *shape, size_t *shape_bytes, void *arg);
     void *arg;
 };
 
-/* Looks up, fetches, imports; falls back until it works. *reused = tokens that need not be computed. options may be NULL. */
-HEARTH_API int hearth_session_lookup(struct hearth_space *space, const struct hearth_session_ops *ops, const int32_t *tokens, size_t count,
-                                     const struct hearth_lookup_options *options, uint32_t *reused);
+/* Looks up, fetches, imports; falls back until it works. *reused = tokens that need not be
+ * computed. options may be NULL. */
+HEARTH_API int hearth_session_lookup(struct hearth_space *space,
+                                     const struct hearth_session_ops *ops, const int32_t *tokens,
+                                     size_t count, const struct hearth_lookup_options *options,
+                                     uint32_t *reused);
 /* Stores what is not held of a sequence that stands at `count` tokens. *stored = bytes written. */
-HEARTH_API int hearth_session_insert(struct hearth_space *space, const struct hearth_session_ops *ops, const int32_t *tokens, size_t count,
-                                     const struct hearth_store_hints *hints, uint64_t *stored);
+HEARTH_API int hearth_session_insert(struct hearth_space *space,
+                                     const struct hearth_session_ops *ops, const int32_t *tokens,
+                                     size_t count, const struct hearth_store_hints *hints,
+                                     uint64_t *stored);
 
 /* ---- managing ---- */
 
 struct hearth_stats {
     size_t struct_size;
-    uint64_t lookups, hits, misses, partials; /* a partial is a hit that is shorter than what was matched */
+    /* a partial is a hit that is shorter than what was matched */
+    uint64_t lookups, hits, misses, partials;
     uint64_t tokens_looked_up, tokens_matched, tokens_reused; /* reused: of accepted plans only */
     uint64_t tokens_reused_by_tier[HEARTH_TIER_COUNT];
     uint64_t stores, stores_refused, stores_failed, evictions, bytes_evicted;
-    uint64_t replaces; /* objects that gave way to longer ones of their conversation: dropped, or first to leave from then on */
+    /* objects that gave way to longer ones of their conversation: dropped, or first to leave from
+     * then on */
+    uint64_t replaces;
     uint64_t promotions, demotions, verify_failures, tier_errors;
-    uint64_t writes_declined, writes_retried, writes_given_up; /* to a slower tier that was full or busy; tried again later; not any more */
+    /* to a slower tier that was full or busy; tried again later; not any more */
+    uint64_t writes_declined, writes_retried, writes_given_up;
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
     uint64_t objects, nodes, snapshots, tails; /* held now */
     uint64_t tail_stashes, tail_hits, tail_evictions;
     uint64_t bytes_by_tier[HEARTH_TIER_COUNT], bytes_index, bytes_budget, bytes_cap;
-    uint64_t bytes_memory; /* all that is taken from the system now, gaps included. Never above bytes_cap; when that is lowered, arenas
-                            * are given back as they become empty */
+    /* all that is taken from the system now, gaps included. Never above bytes_cap; when that is
+     * lowered, arenas are given back as they become empty */
+    uint64_t bytes_memory;
     uint64_t flights, flight_waits;
-    /* Payload that went in and out of each tier, and how long that took, summed over operations that may overlap. Memory: what was committed,
-     * and the objects of accepted plans, which are not copied and take no time. Slower tiers: what was moved there and back. */
+    /* Payload that went in and out of each tier, and how long that took, summed over operations
+     * that may overlap. Memory: what was committed, and the objects of accepted plans, which are
+     * not copied and take no time. Slower tiers: what was moved there and back. */
     uint64_t bytes_read_by_tier[HEARTH_TIER_COUNT], bytes_written_by_tier[HEARTH_TIER_COUNT];
     uint64_t ns_read_by_tier[HEARTH_TIER_COUNT], ns_written_by_tier[HEARTH_TIER_COUNT];
 };
 
 /* space NULL: of all. */
-HEARTH_API void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space, struct hearth_stats *stats);
-HEARTH_API void hearth_reset_stats(struct hearth_cache *cache); /* counters to zero; what is held stays */
-/* Forgets everything of a space (NULL: of all) in one tier (HEARTH_TIER_COUNT: in all), tails included. Returns the bytes freed. */
-HEARTH_API uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space, enum hearth_tier tier);
-/* Pins the path of these tokens, as far as it is held, in whole blocks or up to the last token; or undoes the longest pin that they begin
- * with. Returns how far; 0: nothing was done. Counted: unpin the same tokens as often. Clearing in all tiers forgets pins, too. */
-HEARTH_API uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t count, bool pin);
+HEARTH_API void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space,
+                                 struct hearth_stats *stats);
+/* counters to zero; what is held stays */
+HEARTH_API void hearth_reset_stats(struct hearth_cache *cache);
+/* Forgets everything of a space (NULL: of all) in one tier (HEARTH_TIER_COUNT: in all), tails
+ * included. Returns the bytes freed. */
+HEARTH_API uint64_t hearth_clear(struct hearth_cache *cache, struct hearth_space *space,
+                                 enum hearth_tier tier);
+/* Pins the path of these tokens, as far as it is held, in whole blocks or up to the last token; or
+ * undoes the longest pin that they begin with. Returns how far; 0: nothing was done. Counted: unpin
+ * the same tokens as often. Clearing in all tiers forgets pins, too. */
+HEARTH_API uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t count,
+                               bool pin);
 /* Changes the cap; evicts down to it. */
 HEARTH_API void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes);
-/* The same for the disk: files above the cap leave in the background. INVALID: there is none that is written to, or the cap is 0. */
+/* The same for the disk: files above the cap leave in the background. INVALID: there is none that
+ * is written to, or the cap is 0. */
 HEARTH_API int hearth_set_ssd_bytes(struct hearth_cache *cache, uint64_t bytes_max);
 /* Bytes to be written per day, what was written today included; 0 = any. INVALID as above. */
 HEARTH_API int hearth_set_ssd_day_bytes(struct hearth_cache *cache, uint64_t day_bytes_max);
@@ -412,7 +491,8 @@ HEARTH_API int hearth_set_ssd_day_bytes(struct hearth_cache *cache, uint64_t day
 enum hearth_tier_state {
     HEARTH_STATE_OFF = 0,
     HEARTH_STATE_OK = 1,
-    HEARTH_STATE_DEGRADED = 2, /* its last write failed, or a part of its folder cannot be read or removed */
+    /* its last write failed, or a part of its folder cannot be read or removed */
+    HEARTH_STATE_DEGRADED = 2,
     HEARTH_STATE_READ_ONLY = 3,
 };
 HEARTH_API const char *hearth_tier_state_name(enum hearth_tier_state state); /* "read_only" */
@@ -421,26 +501,32 @@ HEARTH_API const char *hearth_tier_state_name(enum hearth_tier_state state); /* 
 struct hearth_tier_stats {
     size_t struct_size;
     enum hearth_tier_state state;
-    uint64_t used, cap;      /* bytes; of what is held, with all that it takes beside its payload */
-    uint64_t objects;        /* held now */
-    uint64_t hits;           /* accepted plans that took something from it */
-    uint64_t stores;         /* objects that came into it from above: committed; written */
-    uint64_t evictions;      /* objects that left for room or by hand */
+    uint64_t used, cap; /* bytes; of what is held, with all that it takes beside its payload */
+    uint64_t objects;   /* held now */
+    uint64_t hits;      /* accepted plans that took something from it */
+    uint64_t stores;    /* objects that came into it from above: committed; written */
+    uint64_t evictions; /* objects that left for room or by hand */
     uint64_t read_bytes, written_bytes; /* as in struct hearth_stats */
-    uint64_t written_today;  /* of the disk, by UTC, as its budget counts: earlier processes and what a file takes beside its payload included */
-    uint64_t errors;         /* reads and writes that failed, bytes that were damaged */
+    /* of the disk, by UTC, as its budget counts: earlier processes and what a file takes beside its
+     * payload included */
+    uint64_t written_today;
+    uint64_t errors; /* reads and writes that failed, bytes that were damaged */
 };
 /* INVALID: no such tier. One that is not there is OFF, and all zero. */
-HEARTH_API int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier tier, struct hearth_tier_stats *stats);
+HEARTH_API int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier tier,
+                               struct hearth_tier_stats *stats);
 
 /* ---- watching ---- */
 
 /* One object as it is held now. Pointers and keys are good for the call that shows it. */
 struct hearth_held {
-    const unsigned char *space;  /* HEARTH_KEY_BYTES: of model and tenant */
-    const char *tenant;          /* "" when there is none, or when the space was not opened since the start */
-    const unsigned char *key;    /* HEARTH_KEY_BYTES: of all tokens up to the end of the block that it ends in */
-    const unsigned char *parent; /* of the block before its first one; zeros at the beginning of a prompt */
+    const unsigned char *space; /* HEARTH_KEY_BYTES: of model and tenant */
+    /* "" when there is none, or when the space was not opened since the start */
+    const char *tenant;
+    /* HEARTH_KEY_BYTES: of all tokens up to the end of the block that it ends in */
+    const unsigned char *key;
+    /* of the block before its first one; zeros at the beginning of a prompt */
+    const unsigned char *parent;
     enum hearth_object_kind kind;
     uint32_t begin, end;
     uint64_t bytes;
@@ -449,8 +535,8 @@ struct hearth_held {
     double age_s; /* since it was used or stored */
     enum hearth_entry entry;
     bool pinned;
-    bool shared;     /* prompts that differ after it have used it */
-    bool superseded; /* a longer one of its conversation is held: it is the first to leave */
+    bool shared;           /* prompts that differ after it have used it */
+    bool superseded;       /* a longer one of its conversation is held: it is the first to leave */
     const int32_t *tokens; /* NULL unless asked for */
     uint32_t tokens_begin, tokens_count; /* those of its own blocks: [tokens_begin, end) */
     double expires_s; /* until it is forgotten (hearth_expire); 0 = no such time is set */
@@ -460,35 +546,45 @@ enum hearth_each_flags {
     HEARTH_EACH_TOKENS = 1, /* with tokens: they are what people wrote */
 };
 
-/* Shows what is held of a space (NULL: of all), in the order of storing; fn returns false to end. Returns how many it showed. The lock is
- * taken for a few dozen objects at a time and free while fn runs, which may call everything but hearth_close: what is stored meanwhile is
- * not shown, what has left meanwhile may be. */
-HEARTH_API size_t hearth_each(struct hearth_cache *cache, struct hearth_space *space, unsigned flags,
-                              bool (*fn)(const struct hearth_held *held, void *arg), void *arg);
+/* Shows what is held of a space (NULL: of all), in the order of storing; fn returns false to end.
+ * Returns how many it showed. The lock is taken for a few dozen objects at a time and free while fn
+ * runs, which may call everything but hearth_close: what is stored meanwhile is not shown, what has
+ * left meanwhile may be. */
+HEARTH_API size_t hearth_each(struct hearth_cache *cache, struct hearth_space *space,
+                              unsigned flags, bool (*fn)(const struct hearth_held *held, void *arg),
+                              void *arg);
 
 /* ---- by key: what people do with single objects ---- */
 
-/* A key is hearth_held.key, of HEARTH_KEY_BYTES. It names a block, so that rows and snapshots that end in it share one. To find it, all that is held is
- * looked through, a few hundred objects under the lock at a time. */
+/* A key is hearth_held.key, of HEARTH_KEY_BYTES. It names a block, so that rows and snapshots that
+ * end in it share one. To find it, all that is held is looked through, a few hundred objects under
+ * the lock at a time. */
 
 /* As hearth_each, those with this key alone. */
 HEARTH_API size_t hearth_find(struct hearth_cache *cache, const unsigned char *key, unsigned flags,
                               bool (*fn)(const struct hearth_held *held, void *arg), void *arg);
-/* As hearth_pin with the tokens up to the end of that block. Unpinning undoes the longest pin that ends in it. */
+/* As hearth_pin with the tokens up to the end of that block. Unpinning undoes the longest pin that
+ * ends in it. */
 HEARTH_API uint32_t hearth_pin_key(struct hearth_cache *cache, const unsigned char *key, bool pin);
 
 struct hearth_sum {
     uint64_t objects, bytes; /* each counted once, in however many tiers it is */
 };
-/* Forgets, in all tiers, what has this key and everything behind it, which is of no use without. What is pinned stays; who reads one of them
- * keeps his bytes until he is done. MISSING: no such key. REFUSED: it is pinned. `sum` may be NULL. Holds the lock for as long as it
- * takes to forget them, as hearth_clear does. */
-HEARTH_API int hearth_evict_key(struct hearth_cache *cache, const unsigned char *key, struct hearth_sum *sum);
-/* Forgets what was not used for so long, of a space (NULL: of all); not what is pinned, in use, or needed by something younger. */
-HEARTH_API void hearth_evict_older(struct hearth_cache *cache, struct hearth_space *space, double older_s, struct hearth_sum *sum);
-/* Forgets what has this key, and everything behind it, in so many seconds: from then on it is not found. 0: not any more. What is pinned by
- * then is kept until it is not. The bytes go with the first lookup, store or look after that time, from the disk, too. A time that is set is not kept on the disk: a
- * process that ends before leaves its files, which the next one finds. MISSING; INVALID: not a time; MEMORY: too many have one (4,096). */
+/* Forgets, in all tiers, what has this key and everything behind it, which is of no use without.
+ * What is pinned stays; who reads one of them keeps his bytes until he is done. MISSING: no such
+ * key. REFUSED: it is pinned. `sum` may be NULL. Holds the lock for as long as it takes to forget
+ * them, as hearth_clear does. */
+HEARTH_API int hearth_evict_key(struct hearth_cache *cache, const unsigned char *key,
+                                struct hearth_sum *sum);
+/* Forgets what was not used for so long, of a space (NULL: of all); not what is pinned, in use, or
+ * needed by something younger. */
+HEARTH_API void hearth_evict_older(struct hearth_cache *cache, struct hearth_space *space,
+                                   double older_s, struct hearth_sum *sum);
+/* Forgets what has this key, and everything behind it, in so many seconds: from then on it is not
+ * found. 0: not any more. What is pinned by then is kept until it is not. The bytes go with the
+ * first lookup, store or look after that time, from the disk, too. A time that is set is not kept
+ * on the disk: a process that ends before leaves its files, which the next one finds. MISSING;
+ * INVALID: not a time; MEMORY: too many have one (4,096). */
 HEARTH_API int hearth_expire(struct hearth_cache *cache, const unsigned char *key, double seconds);
 
 /* ---- verifying ---- */
@@ -496,9 +592,10 @@ HEARTH_API int hearth_expire(struct hearth_cache *cache, const unsigned char *ke
 struct hearth_verified {
     uint64_t objects, bytes; /* looked at */
     uint64_t unknown;        /* of them, those that there was nothing to compare with yet */
-    uint64_t failed;         /* that could not be read, which says nothing about them, or had left */
+    /* that could not be read, which says nothing about them, or had left */
+    uint64_t failed;
     uint64_t damaged;
-    uint64_t dropped;        /* damaged ones that are out of the tier now */
+    uint64_t dropped; /* damaged ones that are out of the tier now */
 };
 
 struct hearth_verify_options {
@@ -506,16 +603,21 @@ struct hearth_verify_options {
     struct hearth_space *space; /* NULL = of all */
     enum hearth_tier tier;      /* RAM, or SSD: read in full past what is in memory */
     uint64_t bytes_per_s;       /* at most, on average; 0 = any */
-    bool (*more)(const struct hearth_verified *so_far, void *arg); /* after each object, no lock held; false ends it. NULL = to the end */
+    /* after each object, no lock held; false ends it. NULL = to the end */
+    bool (*more)(const struct hearth_verified *so_far, void *arg);
     void *arg;
 };
 
-/* Checks the bytes of all objects of a tier. On disk each has a digest (and a MAC or tags, by its options); a damaged one goes into
- * quarantine and is forgotten; when memory has it, it is written anew in its place. In memory there is no digest from the start, since
- * nothing that is verified when it comes in changes there without a broken machine: it is compared with that of the disk, or with the one that
- * an earlier verification took (`unknown` counts where this is the first). A damaged one leaves memory, and is forgotten unless the disk
- * has it. Counts no use. Waits for the disk; others need not. INVALID: no such tier. */
-HEARTH_API int hearth_verify(struct hearth_cache *cache, const struct hearth_verify_options *options, struct hearth_verified *result);
+/* Checks the bytes of all objects of a tier. On disk each has a digest (and a MAC or tags, by its
+ * options); a damaged one goes into quarantine and is forgotten; when memory has it, it is written
+ * anew in its place. In memory there is no digest from the start, since nothing that is verified
+ * when it comes in changes there without a broken machine: it is compared with that of the disk, or
+ * with the one that an earlier verification took (`unknown` counts where this is the first). A
+ * damaged one leaves memory, and is forgotten unless the disk has it. Counts no use. Waits for the
+ * disk; others need not. INVALID: no such tier. */
+HEARTH_API int hearth_verify(struct hearth_cache *cache,
+                             const struct hearth_verify_options *options,
+                             struct hearth_verified *result);
 
 /* ---- to and from a folder ---- */
 
@@ -523,27 +625,36 @@ struct hearth_folder_options {
     size_t struct_size;
     const char *path;
     struct hearth_space *space; /* to export; NULL = of all */
-    const unsigned char *key;   /* to export what has this key and the path up to it; NULL = everything */
-    /* As in hearth_ssd_options: objects are, or are to be, encrypted with it. A cache whose disk is encrypted exports with a key only. */
+    /* to export what has this key and the path up to it; NULL = everything */
+    const unsigned char *key;
+    /* As in hearth_ssd_options: objects are, or are to be, encrypted with it. A cache whose disk is
+     * encrypted exports with a key only. */
     const unsigned char *seal_key;
 };
 
 struct hearth_moved {
     uint64_t objects, bytes; /* that were written, or taken in */
     uint64_t held;           /* of an import: held already */
-    uint64_t refused;        /* of an import: damaged, of another installation, seal, version or block size, of a model or tenant whose space is not
-                              * open, without what comes before it, or without room; of an export: that could not be read or written */
+    /* of an import: damaged, of another installation, seal, version or block size, of a model or
+     * tenant whose space is not open, without what comes before it, or without room; of an export:
+     * that could not be read or written */
+    uint64_t refused;
 };
 
-/* Writes objects to a folder, which is made, in the format of the disk (docs/ssd-format.md), bound to the cache's key as those are: who has
- * another key can neither read nor import them. What is on disk only comes into memory on its way. The cache goes on as it was. On failure message
- * (HEARTH_MESSAGE_BYTES, may be NULL) says why. REFUSED: it would be in the clear, and the disk is not. MISSING: no such key. */
-HEARTH_API int hearth_export(struct hearth_cache *cache, const struct hearth_folder_options *options, struct hearth_moved *moved,
-                             char *message);
-/* Takes objects of a folder in, as if they were stored now. Nothing there is changed. Each is verified to the last byte, and must be what its
- * tokens say: it is trusted no more than what an earlier process left on disk. Spaces must be open. */
-HEARTH_API int hearth_import(struct hearth_cache *cache, const struct hearth_folder_options *options, struct hearth_moved *moved,
-                             char *message);
+/* Writes objects to a folder, which is made, in the format of the disk (docs/ssd-format.md), bound
+ * to the cache's key as those are: who has another key can neither read nor import them. What is on
+ * disk only comes into memory on its way. The cache goes on as it was. On failure message
+ * (HEARTH_MESSAGE_BYTES, may be NULL) says why. REFUSED: it would be in the clear, and the disk is
+ * not. MISSING: no such key. */
+HEARTH_API int hearth_export(struct hearth_cache *cache,
+                             const struct hearth_folder_options *options,
+                             struct hearth_moved *moved, char *message);
+/* Takes objects of a folder in, as if they were stored now. Nothing there is changed. Each is
+ * verified to the last byte, and must be what its tokens say: it is trusted no more than what an
+ * earlier process left on disk. Spaces must be open. */
+HEARTH_API int hearth_import(struct hearth_cache *cache,
+                             const struct hearth_folder_options *options,
+                             struct hearth_moved *moved, char *message);
 
 struct hearth_event {
     uint64_t number; /* counts up from 1, without gaps */
@@ -559,25 +670,28 @@ struct hearth_event {
     uint64_t us; /* how long it took */
 };
 
-/* Copies events with number > `after`, oldest first, at most max; returns how many. The last 4,096 are kept: when the first one's number is
- * not after + 1, those between are lost to this reader. Begin with 0, go on with the number of the last one. */
-HEARTH_API size_t hearth_events_read(struct hearth_cache *cache, uint64_t after, struct hearth_event *events, size_t max);
+/* Copies events with number > `after`, oldest first, at most max; returns how many. The last 4,096
+ * are kept: when the first one's number is not after + 1, those between are lost to this reader.
+ * Begin with 0, go on with the number of the last one. */
+HEARTH_API size_t hearth_events_read(struct hearth_cache *cache, uint64_t after,
+                                     struct hearth_event *events, size_t max);
 
 enum { HEARTH_EVENT_LINE_BYTES = 512 }; /* enough for every line and its NUL */
 
-/* As the log has it: one line without newline, with every field under its own name, cut when `size` (>= 1) is too small and always
- * NUL-terminated; returns the length of what it wrote. */
+/* As the log has it: one line without newline, with every field under its own name, cut when `size`
+ * (>= 1) is too small and always NUL-terminated; returns the length of what it wrote. */
 HEARTH_API size_t hearth_event_format(const struct hearth_event *event, char *line, size_t size);
 
 enum { HEARTH_RATE_SECONDS_MAX = 900 };
 
-/* How many events of a kind, and their tokens, in the last `seconds` (<= HEARTH_RATE_SECONDS_MAX): for rates over 1, 5 and 15 minutes.
- * Counted in whole seconds, the running one included; hearth_reset_stats begins anew. Sums, not quotients: whoever divides knows what 0 of
- * 0 is. */
+/* How many events of a kind, and their tokens, in the last `seconds` (<= HEARTH_RATE_SECONDS_MAX):
+ * for rates over 1, 5 and 15 minutes. Counted in whole seconds, the running one included;
+ * hearth_reset_stats begins anew. Sums, not quotients: whoever divides knows what 0 of 0 is. */
 struct hearth_rate {
     uint64_t count, prompt_tokens, read_tokens, write_tokens, bytes;
 };
-HEARTH_API int hearth_get_rate(struct hearth_cache *cache, enum hearth_event_kind kind, uint32_t seconds, struct hearth_rate *rate);
+HEARTH_API int hearth_get_rate(struct hearth_cache *cache, enum hearth_event_kind kind,
+                               uint32_t seconds, struct hearth_rate *rate);
 
 #ifdef __cplusplus
 }

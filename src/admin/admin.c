@@ -16,7 +16,8 @@ enum {
 
 /* ---- whose ---- */
 
-enum err admin_read_scope(const struct json_reader *reader, struct api *api, struct admin_scope *scope)
+enum err admin_read_scope(const struct json_reader *reader, struct api *api,
+                          struct admin_scope *scope)
 {
     struct api_error none = {0};
     struct pool *pool = api_pool(api, &none);
@@ -26,7 +27,8 @@ enum err admin_read_scope(const struct json_reader *reader, struct api *api, str
     TRY(json_read_str(reader, "tenant", &scope->tenant));
     scope->has_tenant = json_read_get(reader, "tenant") != NULL;
     if (scope->model.len > 0 && (!pool || pool_find(pool, scope->model, true) == SIZE_MAX))
-        return json_read_error_kind(reader, API_ERROR_MODEL, "model", "is not a model of this server");
+        return json_read_error_kind(reader, API_ERROR_MODEL, "model",
+                                    "is not a model of this server");
     return ERR_OK;
 }
 
@@ -36,7 +38,8 @@ bool admin_is_tenant(const char *space_tenant, struct str tenant)
 
     if (str_eq(name, tenant))
         return true;
-    return name.len == tenant.len + 1 + SALT_DIGITS && name.ptr[tenant.len] == '/' && str_starts(name, tenant) &&
+    return name.len == tenant.len + 1 + SALT_DIGITS && name.ptr[tenant.len] == '/' &&
+           str_starts(name, tenant) &&
            strspn(name.ptr + tenant.len + 1, "0123456789abcdef") == SALT_DIGITS;
 }
 
@@ -142,7 +145,8 @@ void admin_book_destroy(struct admin_book **out)
     *out = NULL;
 }
 
-const char *admin_book_model(const struct admin_book *book, const unsigned char space[HEARTH_KEY_BYTES])
+const char *admin_book_model(const struct admin_book *book,
+                             const unsigned char space[HEARTH_KEY_BYTES])
 {
     for (size_t i = 0; i < book->count; i++)
         if (memcmp(book->entries[i].key, space, HEARTH_KEY_BYTES) == 0)
@@ -182,7 +186,8 @@ struct hearth_cache *admin_cache(struct call *call)
 
     if (call->api->options.cache)
         return call->api->options.cache;
-    api_error_set(&error, API_ERROR_UNSUPPORTED, NULL, "This server keeps nothing: it was started with --no-cache.");
+    api_error_set(&error, API_ERROR_UNSUPPORTED, NULL,
+                  "This server keeps nothing: it was started with --no-cache.");
     call_fail(call, &error);
     return NULL;
 }

@@ -1,8 +1,10 @@
 /*
- * admin.h: what the endpoints of /admin/cache share: which models and tenants are meant, whose a space is, keys as text.
+ * admin.h: what the endpoints of /admin/cache share: which models and tenants are meant, whose a
+ * space is, keys as text.
  *
- * The cache knows spaces, people know models and tenants. A space belongs to one of each while its model is loaded; of what an earlier process
- * left on disk, or an unloaded model, only the space is known.
+ * The cache knows spaces, people know models and tenants. A space belongs to one of each while its
+ * model is loaded; of what an earlier process left on disk, or an unloaded model, only the space is
+ * known.
  *
  * Threads: workers.
  */
@@ -34,7 +36,8 @@ struct admin_scope {
 };
 
 /* Reads "model" and "tenant". A model that does not exist is API_ERROR_MODEL. */
-enum err admin_read_scope(const struct json_reader *reader, struct api *api, struct admin_scope *scope) NODISCARD;
+enum err admin_read_scope(const struct json_reader *reader, struct api *api,
+                          struct admin_scope *scope) NODISCARD;
 
 /* A tenant means itself and what its requests have parted by a salt. */
 bool admin_is_tenant(const char *space_tenant, struct str tenant);
@@ -57,12 +60,15 @@ struct admin_book;
 /* Of all loaded models, as they are now. */
 struct admin_book *admin_book_create(struct api *api);
 void admin_book_destroy(struct admin_book **book);
-/* The name of the model that a space belongs to; NULL: none that is loaded. Valid as long as the pool. */
-const char *admin_book_model(const struct admin_book *book, const unsigned char space[HEARTH_KEY_BYTES]);
+/* The name of the model that a space belongs to; NULL: none that is loaded. Valid as long as the
+ * pool. */
+const char *admin_book_model(const struct admin_book *book,
+                             const unsigned char space[HEARTH_KEY_BYTES]);
 
 /* ---- keys ---- */
 
-void admin_write_key(struct json *json, const char *name, const unsigned char key[HEARTH_KEY_BYTES]);
+void admin_write_key(struct json *json, const char *name,
+                     const unsigned char key[HEARTH_KEY_BYTES]);
 /* ERR_INVALID: not 64 hex digits. */
 enum err admin_read_key(struct str text, unsigned char key[HEARTH_KEY_BYTES]) NODISCARD;
 

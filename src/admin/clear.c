@@ -3,10 +3,12 @@
  *
  *      {"tier": "device"|"ram"|"ssd"|"remote"|"all", "model", "tenant"} -> {"cleared": bytes, "device_tokens", "failed": [{"model", "message"}]}
  *
- * Tails go with their tier, and with "all" so do the sequences that schedulers keep on the device. One whose engine does not answer is named in
- * `failed`, and the others are cleared all the same (keeps I39).
+ * Tails go with their tier, and with "all" so do the sequences that schedulers keep on the device.
+ * One whose engine does not answer is named in `failed`, and the others are cleared all the same
+ * (keeps I39).
  *
- * On the thread for slow work: freeing many objects takes a while, and so does an engine that is in the middle of a batch.
+ * On the thread for slow work: freeing many objects takes a while, and so does an engine that is in
+ * the middle of a batch.
  */
 #include "admin/admin.h"
 
@@ -28,7 +30,8 @@ static enum err read_tiers(const struct json_reader *reader, struct clear_tiers 
 {
     struct str name = STR_NONE;
 
-    *out = (struct clear_tiers){.device = true, .cache = true, .tier = HEARTH_TIER_COUNT, .name = "all"};
+    *out = (struct clear_tiers){
+        .device = true, .cache = true, .tier = HEARTH_TIER_COUNT, .name = "all"};
     TRY(json_read_str(reader, "tier", &name));
     if (name.len == 0 || str_eq(name, STR("all")))
         return ERR_OK;
@@ -43,7 +46,8 @@ static enum err read_tiers(const struct json_reader *reader, struct clear_tiers 
         if (str_eq(name, str_from(out->name)))
             return ERR_OK;
     }
-    return json_read_error(reader, "tier", "must be \"device\", \"ram\", \"ssd\", \"remote\" or \"all\"");
+    return json_read_error(reader, "tier",
+                           "must be \"device\", \"ram\", \"ssd\", \"remote\" or \"all\"");
 }
 
 /* ---- one after the other ---- */
@@ -63,8 +67,8 @@ static void note_failure(struct clearing *clearing, struct str model, const char
     json_close(&clearing->failed, '}');
 }
 
-/* Between two turns of its engine, also when nothing on the device is meant: an answer is out before its state is stored, and what was answered
- * before the clearing is meant by it. */
+/* Between two turns of its engine, also when nothing on the device is meant: an answer is out
+ * before its state is stored, and what was answered before the clearing is meant by it. */
 static void clear_model(struct clearing *clearing, struct model *model, struct hearth_space *space)
 {
     struct sched *sched = model_sched(model);
@@ -111,7 +115,9 @@ static void clear_scope(struct clearing *clearing, struct api *api, const struct
 
     if (scope->model.len > 0 && pool_view(pool, pool_find(pool, scope->model, true), &view) &&
         view.state != POOL_READY)
-        note_failure(clearing, scope->model, "It is not loaded, and what it left cannot be told from the rest: load it first.");
+        note_failure(
+            clearing, scope->model,
+            "It is not loaded, and what it left cannot be told from the rest: load it first.");
     admin_each_space(api, scope, clear_space, clearing);
 }
 
@@ -121,8 +127,9 @@ static void respond(struct call *call, const struct clearing *clearing)
     struct buf body;
     struct json json;
 
-    LOG_INFO(call->api->options.log, "api", "the cache was cleared", LOG_STR("tier", clearing->tiers.name),
-             LOG_STR("request", call->request_id), LOG_UINT("bytes", clearing->bytes));
+    LOG_INFO(call->api->options.log, "api", "the cache was cleared",
+             LOG_STR("tier", clearing->tiers.name), LOG_STR("request", call->request_id),
+             LOG_UINT("bytes", clearing->bytes));
     buf_init(&body, ADMIN_BODY_BYTES_MAX);
     json = json_to(&body);
     json_open(&json, '{');
@@ -144,7 +151,8 @@ void endpoint_cache_clear(struct call *call)
     struct admin_scope scope;
     struct buf failed;
 
-    if (read_tiers(&reader, &clearing.tiers) != ERR_OK || admin_read_scope(&reader, call->api, &scope) != ERR_OK) {
+    if (read_tiers(&reader, &clearing.tiers) != ERR_OK ||
+        admin_read_scope(&reader, call->api, &scope) != ERR_OK) {
         call_fail(call, &error);
         return;
     }

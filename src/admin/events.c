@@ -1,5 +1,6 @@
 /*
- * events.c: GET /admin/events: a stream of what happens, until the reader leaves or the server ends.
+ * events.c: GET /admin/events: a stream of what happens, until the reader leaves or the server
+ * ends.
  *
  * The loop thread only begins the stream; the monitor's thread writes into it (feed.h).
  */
@@ -40,14 +41,16 @@ void endpoint_admin_events(const struct visit *visit)
     }
     /* Looked at before the head of the stream says 200; all readers come on this thread. */
     if (feed_readers(feed) >= FEED_READERS_MAX || api_is_draining(visit->api)) {
-        api_error_set(&error, API_ERROR_BUSY, NULL, "Too many read the events (%d), or the server ends.", FEED_READERS_MAX);
+        api_error_set(&error, API_ERROR_BUSY, NULL,
+                      "Too many read the events (%d), or the server ends.", FEED_READERS_MAX);
         error.retry_after_s = 2;
         visit_fail(visit, &error);
         return;
     }
     if (respond_stream(visit->reply, visit->request_id) != HTTP_OK)
         return;
-    (void)http_reply_write(visit->reply, keepalive); /* who waits for the first byte knows that it is there */
+    /* who waits for the first byte knows that it is there */
+    (void)http_reply_write(visit->reply, keepalive);
     http_reply_keepalive(visit->reply, KEEPALIVE_MS, keepalive);
     if (!feed_subscribe(feed, visit->reply, after))
         (void)http_reply_end(visit->reply);

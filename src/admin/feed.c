@@ -1,8 +1,10 @@
 /*
  * feed.c: see the header.
  *
- *      reader      used by the list, until it is gone or the feed ends, and by a pump; referred to by its users together, and by on_close, until
- *                  http drops that. The last user gives the reply back: a reply that has ended drops on_close only when nobody holds it any more
+ *      reader      used by the list, until it is gone or the feed ends, and by a pump; referred to
+ *                  by its users together, and by on_close, until http drops that. The last user
+ *                  gives the reply back: a reply that has ended drops on_close only when nobody
+ *                  holds it any more
  */
 #include "admin/feed.h"
 
@@ -36,7 +38,7 @@ struct reader {
 struct feed {
     struct lock lock;
     struct event ring[FEED_EVENTS] GUARDED_BY(lock); /* number n is at n % FEED_EVENTS */
-    uint64_t count GUARDED_BY(lock); /* so far; the numbers begin with 1 */
+    uint64_t count GUARDED_BY(lock);                 /* so far; the numbers begin with 1 */
     struct list readers GUARDED_BY(lock);
     bool ended GUARDED_BY(lock);
 };
@@ -135,7 +137,8 @@ bool feed_subscribe(struct feed *feed, struct http_reply *reply, uint64_t after)
     atomic_init(&reader->references, 2);
     lock_enter(&feed->lock);
     taken = !feed->ended && feed->readers.count < FEED_READERS_MAX;
-    reader->next = MIN(after, feed->count) + 1; /* a number of another run may be beyond: then those that come */
+    /* a number of another run may be beyond: then those that come */
+    reader->next = MIN(after, feed->count) + 1;
     if (taken)
         list_push_back(&feed->readers, &reader->link);
     else
@@ -163,7 +166,8 @@ size_t feed_readers(struct feed *feed)
 static void append(struct buf *out, uint64_t number, const struct event *event)
 {
     buf_appendf(out, "id: %llu\n", (unsigned long long)number);
-    (void)sse_event(out, str_from(feed_kind_name(event->kind)), (struct str){event->json, event->len});
+    (void)sse_event(out, str_from(feed_kind_name(event->kind)),
+                    (struct str){event->json, event->len});
 }
 
 static void append_lost(struct buf *out, uint64_t lost)
@@ -219,15 +223,15 @@ static void serve(struct feed *feed, struct reader *reader)
     buf_fini(&out);
 }
 
-/* Takes those who are gone (all: everybody) off the list, the rest into `readers`; each has one user more. */
+/* Takes those who are gone (all: everybody) off the list, the rest into `readers`; each has one
+ * user more. */
 static size_t take_readers(struct feed *feed, struct reader *readers[FEED_READERS_MAX], bool all)
 {
     size_t count = 0;
 
     lock_enter(&feed->lock);
     feed->ended |= all;
-    LIST_FOREACH_SAFE(struct reader, reader, &feed->readers, link)
-    {
+    LIST_FOREACH_SAFE (struct reader, reader, &feed->readers, link) {
         readers[count++] = reader;
         if (all || atomic_load_explicit(&reader->gone, memory_order_relaxed))
             list_remove(&feed->readers, &reader->link); /* the list's use becomes ours */

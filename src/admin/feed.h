@@ -3,11 +3,13 @@
  *
  *      publish (any thread) --> [ ring of the last 1,024 ] --pump--> a stream of each reader
  *
- * Publishing copies a line and waits for nobody. A reader that takes too little falls behind in the ring; when what it has not got is overwritten,
- * it is told how many events it has lost and goes on with the oldest that is left. So neither a slow reader nor many events take more than the
- * ring and a bounded stream.
+ * Publishing copies a line and waits for nobody. A reader that takes too little falls behind in the
+ * ring; when what it has not got is overwritten, it is told how many events it has lost and goes on
+ * with the oldest that is left. So neither a slow reader nor many events take more than the ring
+ * and a bounded stream.
  *
- * Threads: publish, subscribe and end from any; pump from one. Lock: LOCK_RANK_MONITOR, for the time of a copy.
+ * Threads: publish, subscribe and end from any; pump from one. Lock: LOCK_RANK_MONITOR, for the
+ * time of a copy.
  */
 #ifndef HEARTH_ADMIN_FEED_H
 #define HEARTH_ADMIN_FEED_H
@@ -23,9 +25,13 @@
 struct feed;
 
 /* The names of the events. X(value, name) */
-#define FEED_KIND_TABLE(X)                                                                         \
-    X(FEED_CACHE, "cache") X(FEED_REQUEST, "request") X(FEED_MODEL, "model")                       \
-    X(FEED_MEMORY, "memory") X(FEED_LOG, "log") X(FEED_LOST, "lost")
+#define FEED_KIND_TABLE(X)     \
+    X(FEED_CACHE, "cache")     \
+    X(FEED_REQUEST, "request") \
+    X(FEED_MODEL, "model")     \
+    X(FEED_MEMORY, "memory")   \
+    X(FEED_LOG, "log")         \
+    X(FEED_LOST, "lost")
 
 enum feed_kind {
 #define X(value, name) value,
@@ -38,7 +44,7 @@ const char *feed_kind_name(enum feed_kind kind);
 
 enum {
     FEED_EVENTS = 1024,
-    FEED_EVENT_BYTES_MAX = 2048,         /* longer ones are not published */
+    FEED_EVENT_BYTES_MAX = 2048, /* longer ones are not published */
     FEED_READERS_MAX = 16,
     FEED_WAITING_BYTES_MAX = 256 * 1024, /* written to a reader and not taken yet */
 };
@@ -50,8 +56,9 @@ void feed_destroy(struct feed **feed);
 /* `json` is one object on one line; it is sent with its number as the event's id. */
 void feed_publish(struct feed *feed, enum feed_kind kind, struct str json);
 
-/* A stream that was begun gets all events behind number `after`, as far as they are left; UINT64_MAX: those that come. False: there are too many
- * readers, or the feed has ended. On the loop thread, as http_reply_on_close wants it. */
+/* A stream that was begun gets all events behind number `after`, as far as they are left;
+ * UINT64_MAX: those that come. False: there are too many readers, or the feed has ended. On the
+ * loop thread, as http_reply_on_close wants it. */
 bool feed_subscribe(struct feed *feed, struct http_reply *reply, uint64_t after) NODISCARD;
 
 /* Writes what readers have not got, and lets go of those who are gone. Never waits. */

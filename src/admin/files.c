@@ -2,10 +2,12 @@
  * files.c: what is held, to a folder and back.
  *
  *      POST /admin/cache/export {"path", "key" | "model"} -> {"objects", "bytes", "refused"}
- *      POST /admin/cache/import {"path"}                  -> {"objects", "bytes", "held", "refused"}
+ *      POST /admin/cache/import {"path"}                  -> {"objects", "bytes", "held",
+ *                                                         "refused"}
  *
- * Paths are names of folders right below --admin-files; without that option both are off. A name has no slash and begins with no dot, and
- * what it names is no link: whoever has the admin key gets at this one folder, not at the machine.
+ * Paths are names of folders right below --admin-files; without that option both are off. A name
+ * has no slash and begins with no dot, and what it names is no link: whoever has the admin key gets
+ * at this one folder, not at the machine.
  *
  * On the thread for slow work: it reads and writes as much as the cache has.
  */
@@ -23,7 +25,8 @@ enum { NAME_BYTES_MAX = 128, PATH_BYTES_MAX = 4096 };
 
 static bool is_name(struct str name)
 {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
     if (name.len == 0 || name.len > NAME_BYTES_MAX || name.ptr[0] == '.')
         return false;
@@ -45,20 +48,25 @@ static enum err check_place(const struct api_options *options, const char *path,
 }
 
 /* "path", below the folder that is allowed. */
-static enum err read_path(struct call *call, bool fresh, char path[PATH_BYTES_MAX], struct api_error *error)
+static enum err read_path(struct call *call, bool fresh, char path[PATH_BYTES_MAX],
+                          struct api_error *error)
 {
     const struct api_options *options = &call->api->options;
     struct json_reader reader = admin_reader(call, error);
     struct str name = STR_NONE;
 
     if (!options->admin_files)
-        return api_error_set(error, API_ERROR_PERMISSION, NULL, "Files are off: start the server with --admin-files DIR.");
+        return api_error_set(error, API_ERROR_PERMISSION, NULL,
+                             "Files are off: start the server with --admin-files DIR.");
     TRY(json_read_str(&reader, "path", &name));
     if (!is_name(name))
-        return json_read_error(&reader, "path", "must be the name of a folder below --admin-files: letters, digits, '.', '_', '-'");
+        return json_read_error(
+            &reader, "path",
+            "must be the name of a folder below --admin-files: letters, digits, '.', '_', '-'");
     snprintf(path, PATH_BYTES_MAX, "%s/" STR_FMT, options->admin_files, STR_ARG(name));
     if (check_place(options, path, fresh) != ERR_OK)
-        return json_read_error(&reader, "path", fresh ? "is no folder" : "is no folder that is there");
+        return json_read_error(&reader, "path",
+                               fresh ? "is no folder" : "is no folder that is there");
     return ERR_OK;
 }
 
@@ -67,8 +75,9 @@ static void respond(struct call *call, const struct hearth_moved *moved, bool im
     struct buf body;
     struct json json;
 
-    LOG_INFO(call->api->options.log, "api", import ? "imported" : "exported", LOG_STR("request", call->request_id),
-             LOG_UINT("objects", moved->objects), LOG_UINT("bytes", moved->bytes), LOG_UINT("refused", moved->refused));
+    LOG_INFO(call->api->options.log, "api", import ? "imported" : "exported",
+             LOG_STR("request", call->request_id), LOG_UINT("objects", moved->objects),
+             LOG_UINT("bytes", moved->bytes), LOG_UINT("refused", moved->refused));
     buf_init(&body, ADMIN_BODY_BYTES_MAX);
     json = json_to(&body);
     json_open(&json, '{');
@@ -84,11 +93,13 @@ static void respond(struct call *call, const struct hearth_moved *moved, bool im
 /* What the cache said in words is for the log: it has paths of the machine. */
 static void fail(struct call *call, int failed, const char *message)
 {
-    LOG_WARN(call->api->options.log, "api", "files of the cache", LOG_STR("request", call->request_id), LOG_STR("reason", message));
+    LOG_WARN(call->api->options.log, "api", "files of the cache",
+             LOG_STR("request", call->request_id), LOG_STR("reason", message));
     admin_fail_cache(call, failed, "path");
 }
 
-struct export {
+struct export
+{
     struct call *call;
     struct hearth_folder_options options;
     struct hearth_moved moved;
@@ -111,11 +122,13 @@ static void export_space(const struct admin_space *space, void *arg)
     if (export->failed != HEARTH_OK)
         return;
     export->options.space = space ? space->space : NULL;
-    export->failed = hearth_export(export->call->api->options.cache, &export->options, &moved, export->message);
+    export->failed =
+        hearth_export(export->call->api->options.cache, &export->options, &moved, export->message);
     add(&export->moved, &moved);
 }
 
-static enum err read_what(const struct json_reader *reader, struct str *key, unsigned char bytes[HEARTH_KEY_BYTES])
+static enum err read_what(const struct json_reader *reader, struct str *key,
+                          unsigned char bytes[HEARTH_KEY_BYTES])
 {
     TRY(json_read_str(reader, "key", key));
     if (key->len > 0 && admin_read_key(*key, bytes) != ERR_OK)
@@ -159,7 +172,8 @@ void endpoint_cache_export(struct call *call)
 void endpoint_cache_import(struct call *call)
 {
     struct api_error error = {0};
-    struct hearth_folder_options options = {.struct_size = sizeof(options), .seal_key = call->api->options.admin_seal_key};
+    struct hearth_folder_options options = {.struct_size = sizeof(options),
+                                            .seal_key = call->api->options.admin_seal_key};
     struct hearth_moved moved = {0};
     char path[PATH_BYTES_MAX], message[HEARTH_MESSAGE_BYTES] = "";
 

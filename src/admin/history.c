@@ -56,7 +56,8 @@ static const struct history_step *step_at(const struct history *history, size_t 
     return &history->steps[(history->last - back) % HISTORY_STEPS];
 }
 
-double history_sum(struct history *history, uint64_t now_ns, uint32_t seconds, struct history_step *sum)
+double history_sum(struct history *history, uint64_t now_ns, uint32_t seconds,
+                   struct history_step *sum)
 {
     size_t count = MAX(seconds / HISTORY_STEP_S, 1);
 
@@ -87,11 +88,11 @@ void history_write(struct json *json, struct history *history, uint64_t now_ns, 
     for (size_t back = count; back > 0; back--)
         json_uint(json, running_s - MIN((back - 1) * HISTORY_STEP_S, running_s));
     json_close(json, ']');
-#define X(field)                                                                                   \
-    json_key(json, #field);                                                                        \
-    json_open(json, '[');                                                                          \
-    for (size_t back = count; back > 0; back--)                                                    \
-        json_uint(json, step_at(history, back - 1)->field);                                        \
+#define X(field)                                            \
+    json_key(json, #field);                                 \
+    json_open(json, '[');                                   \
+    for (size_t back = count; back > 0; back--)             \
+        json_uint(json, step_at(history, back - 1)->field); \
     json_close(json, ']');
     HISTORY_TABLE(X)
 #undef X

@@ -1,7 +1,8 @@
 /*
  * keys.c: what people do with parts of the cache: pin, unpin, evict, give a time to live, verify.
  *
- * What is named by a key needs no model; a prompt is read as a request would be, so that the one who pins it need not know keys.
+ * What is named by a key needs no model; a prompt is read as a request would be, so that the one
+ * who pins it need not know keys.
  */
 #include "admin/admin.h"
 
@@ -21,11 +22,14 @@ static enum err read_key(const struct json_reader *reader, unsigned char key[HEA
     TRY(json_read_str(reader, "key", &text));
     if (text.len == 0)
         return json_read_error(reader, "key", "is missing");
-    return admin_read_key(text, key) == ERR_OK ? ERR_OK : json_read_error(reader, "key", "must have 64 hex digits");
+    return admin_read_key(text, key) == ERR_OK
+               ? ERR_OK
+               : json_read_error(reader, "key", "must have 64 hex digits");
 }
 
 /* A number of seconds; *given is false when there is none. */
-static enum err read_seconds(const struct json_reader *reader, const char *name, double *seconds, bool *given)
+static enum err read_seconds(const struct json_reader *reader, const char *name, double *seconds,
+                             bool *given)
 {
     yyjson_val *value = json_read_get(reader, name);
 
@@ -45,8 +49,8 @@ static void respond_pinned(struct call *call, uint32_t tokens, bool pin)
     struct buf body;
     struct json json;
 
-    LOG_INFO(call->api->options.log, "api", pin ? "pinned" : "unpinned", LOG_STR("request", call->request_id),
-             LOG_UINT("tokens", tokens));
+    LOG_INFO(call->api->options.log, "api", pin ? "pinned" : "unpinned",
+             LOG_STR("request", call->request_id), LOG_UINT("tokens", tokens));
     buf_init(&body, ADMIN_BODY_BYTES_MAX);
     json = json_to(&body);
     json_open(&json, '{');
@@ -71,7 +75,8 @@ static void pin_key(struct call *call, struct hearth_cache *cache, bool pin)
         respond_pinned(call, tokens, pin);
         return;
     }
-    api_error_set(&error, API_ERROR_NOT_FOUND, "key", pin ? "Nothing with this key is held." : "Nothing with this key is pinned.");
+    api_error_set(&error, API_ERROR_NOT_FOUND, "key",
+                  pin ? "Nothing with this key is held." : "Nothing with this key is pinned.");
     call_fail(call, &error);
 }
 
@@ -85,7 +90,8 @@ static void pin_prompt(struct call *call, bool pin)
         call_fail(call, &error);
         return;
     }
-    /* What was answered a moment ago may not be stored yet. An engine that is too busy to say so has nothing that is that new. */
+    /* What was answered a moment ago may not be stored yet. An engine that is too busy to say so
+     * has nothing that is that new. */
     (void)!sched_wait_turn(model_sched(call->model), ENGINE_MS, NULL);
     space = call_space(call);
     respond_pinned(call, space ? hearth_pin(space, prompt->tokens, prompt->count, pin) : 0, pin);
@@ -143,7 +149,8 @@ void endpoint_cache_evict(struct call *call)
 
     if (!cache)
         return;
-    if (read_seconds(&reader, "older_s", &older_s, &by_age) != ERR_OK || (!by_age && read_key(&reader, key) != ERR_OK)) {
+    if (read_seconds(&reader, "older_s", &older_s, &by_age) != ERR_OK ||
+        (!by_age && read_key(&reader, key) != ERR_OK)) {
         call_fail(call, &error);
         return;
     }
@@ -173,7 +180,8 @@ void endpoint_cache_ttl(struct call *call)
 
     if (!cache)
         return;
-    if (read_key(&reader, key) != ERR_OK || read_seconds(&reader, "ttl_s", &ttl_s, &given) != ERR_OK ||
+    if (read_key(&reader, key) != ERR_OK ||
+        read_seconds(&reader, "ttl_s", &ttl_s, &given) != ERR_OK ||
         (!given && json_read_error(&reader, "ttl_s", "is missing") != ERR_OK)) {
         call_fail(call, &error);
         return;
@@ -251,13 +259,17 @@ void endpoint_cache_verify(struct call *call)
         return;
     }
     for (int tier = HEARTH_TIER_RAM; tier <= HEARTH_TIER_SSD; tier++) {
-        struct hearth_verify_options options = {
-            .struct_size = sizeof(options), .tier = (enum hearth_tier)tier, .more = goes_on, .arg = call};
+        struct hearth_verify_options options = {.struct_size = sizeof(options),
+                                                .tier = (enum hearth_tier)tier,
+                                                .more = goes_on,
+                                                .arg = call};
 
-        if (name.len > 0 && !str_eq(name, STR("all")) && !str_eq(name, str_from(hearth_tier_name(options.tier))))
+        if (name.len > 0 && !str_eq(name, STR("all")) &&
+            !str_eq(name, str_from(hearth_tier_name(options.tier))))
             continue;
         known++;
-        if (hearth_verify(cache, &options, &one) == HEARTH_OK) /* a tier that is not there has nothing to verify */
+        if (hearth_verify(cache, &options, &one) ==
+            HEARTH_OK) /* a tier that is not there has nothing to verify */
             add(&sum, &one);
     }
     if (known > 0) {

@@ -1,8 +1,10 @@
 /*
- * live.c: what runs right now: the models with what they can do, and the requests of everybody with how far they are.
+ * live.c: what runs right now: the models with what they can do, and the requests of everybody with
+ * how far they are.
  *
- * On the loop thread, as /slots is: schedulers publish what they do, and nobody is asked while he computes. Unlike /slots this is the
- * administrator's view: all tenants, by name; never what they asked.
+ * On the loop thread, as /slots is: schedulers publish what they do, and nobody is asked while he
+ * computes. Unlike /slots this is the administrator's view: all tenants, by name; never what they
+ * asked.
  */
 #include "serve/api_impl.h"
 
@@ -43,7 +45,8 @@ static void write_features(struct json *json, const struct model *model)
     json_key(json, "features");
     json_open(json, '{');
     json_key_text(json, "reuse", reuse_of(model));
-    json_key_text(json, "partial_reuse", facts->slicing == ENGINE_SLICING_ROWS ? "ok" : NOT_POSSIBLE);
+    json_key_text(json, "partial_reuse",
+                  facts->slicing == ENGINE_SLICING_ROWS ? "ok" : NOT_POSSIBLE);
     json_key_text(json, "exact", facts->exact ? "ok" : "no");
     json_key_text(json, "tools", caps->tools ? "ok" : "no");
     json_key_text(json, "thinking", caps->thinking ? "ok" : "no");
@@ -73,10 +76,12 @@ static void write_loaded(struct json *json, struct model *model)
     json_key_uint(json, "requests", stats.submitted);
     json_key_uint(json, "active", stats.active);
     json_key_uint(json, "queued", stats.queued);
-    json_key_float(json, "prefill_tokens_per_s",
-                   stats.prefill_ns > 0 ? (double)stats.tokens_computed * 1e9 / (double)stats.prefill_ns : 0);
-    json_key_float(json, "decode_tokens_per_s",
-                   stats.decode_ns > 0 ? (double)stats.tokens_generated * 1e9 / (double)stats.decode_ns : 0);
+    json_key_float(
+        json, "prefill_tokens_per_s",
+        stats.prefill_ns > 0 ? (double)stats.tokens_computed * 1e9 / (double)stats.prefill_ns : 0);
+    json_key_float(
+        json, "decode_tokens_per_s",
+        stats.decode_ns > 0 ? (double)stats.tokens_generated * 1e9 / (double)stats.decode_ns : 0);
 }
 
 static void write_model(struct json *json, struct pool *pool, size_t index)
@@ -90,7 +95,8 @@ static void write_model(struct json *json, struct pool *pool, size_t index)
     json_open(json, '{');
     json_key_text(json, "id", view.name);
     json_key_text(json, "state", pool_state_name(view.state));
-    json_key_float(json, "progress", view.state == POOL_LOADING ? (double)view.progress : view.state == POOL_READY);
+    json_key_float(json, "progress",
+                   view.state == POOL_LOADING ? (double)view.progress : view.state == POOL_READY);
     json_key_text(json, "error", view.state == POOL_FAILED ? err_sentence(view.error.code) : NULL);
     json_key_bool(json, "default", view.is_default);
     json_key_uint(json, "bytes", view.file_bytes);
@@ -153,20 +159,22 @@ static double speed_of(const struct sched_view *view)
     return view->phase == GEN_DECODE ? per_s(view->usage.generated, view->decode_ns) : 0;
 }
 
-/* Until its first token, at the speed so far; unknown before something was computed, and for the length of an answer always. */
+/* Until its first token, at the speed so far; unknown before something was computed, and for the
+ * length of an answer always. */
 static void write_eta(struct json *json, const struct sched_view *view)
 {
     double speed = speed_of(view);
 
     json_key(json, "eta_s");
     if (view->phase == GEN_PREFILL && speed > 0)
-        json_float(json, (double)(view->usage.prompt - MIN(view->done, view->usage.prompt)) / speed);
+        json_float(json,
+                   (double)(view->usage.prompt - MIN(view->done, view->usage.prompt)) / speed);
     else
         json_null(json);
 }
 
-static void write_request(struct json *json, const struct sched_view *view, const struct api_caller *caller,
-                          const char *model)
+static void write_request(struct json *json, const struct sched_view *view,
+                          const struct api_caller *caller, const char *model)
 {
     const struct gen_usage *usage = &view->usage;
 
@@ -187,14 +195,16 @@ static void write_request(struct json *json, const struct sched_view *view, cons
     json_close(json, '}');
 }
 
-static void write_requests(struct json *json, struct api *api, struct model *model, struct sched_view *views)
+static void write_requests(struct json *json, struct api *api, struct model *model,
+                           struct sched_view *views)
 {
     size_t count = MIN(sched_views(model_sched(model), views, VIEWS_MAX), VIEWS_MAX);
 
     for (size_t i = 0; i < count; i++) {
         struct api_caller caller = {0};
 
-        /* One that is over but for its last bytes is not shown: its scheduler has not noticed yet. */
+        /* One that is over but for its last bytes is not shown: its scheduler has not noticed yet.
+         */
         if (api_gen_caller(api, views[i].id, &caller))
             write_request(json, &views[i], &caller, model_name(model));
     }

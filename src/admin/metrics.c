@@ -1,8 +1,8 @@
 /*
  * metrics.c: tables of what is counted.
  *
- * Scheduler and cache count for themselves, in structs; here each number gets its name. The tables below are what /metrics shows of them: a
- * number that is in no table is not shown.
+ * Scheduler and cache count for themselves, in structs; here each number gets its name. The tables
+ * below are what /metrics shows of them: a number that is in no table is not shown.
  */
 #include "admin/metrics.h"
 
@@ -39,15 +39,17 @@ enum stats_hit { HIT_NO, HIT_YES };
 static const char *const hits[] = {"miss", "hit", NULL};
 
 static const char *const phases[] = {
-    [STATS_PHASE_QUEUE] = "queue",     [STATS_PHASE_LOOKUP] = "lookup", [STATS_PHASE_RESTORE] = "restore",
-    [STATS_PHASE_PREFILL] = "prefill", [STATS_PHASE_DECODE] = "decode", [STATS_PHASE_COUNT] = NULL,
+    [STATS_PHASE_QUEUE] = "queue",     [STATS_PHASE_LOOKUP] = "lookup",
+    [STATS_PHASE_RESTORE] = "restore", [STATS_PHASE_PREFILL] = "prefill",
+    [STATS_PHASE_DECODE] = "decode",   [STATS_PHASE_COUNT] = NULL,
 };
 
 enum stats_part { PART_FETCH, PART_VERIFY, PART_IMPORT };
 static const char *const parts[] = {"fetch", "verify", "import", NULL};
 
-static const char *const lengths[] = {
-    [STATS_LENGTH_PROMPT] = "prompt", [STATS_LENGTH_GENERATED] = "generated", [STATS_LENGTH_COUNT] = NULL};
+static const char *const lengths[] = {[STATS_LENGTH_PROMPT] = "prompt",
+                                      [STATS_LENGTH_GENERATED] = "generated",
+                                      [STATS_LENGTH_COUNT] = NULL};
 
 static const char *const ends[] = {
 #define X(value, name) [value] = name,
@@ -58,8 +60,8 @@ static const char *const ends[] = {
 
 /* From one token to a million, in steps of about two: contexts are powers of it. */
 static const double buckets_tokens[] = {
-    1,     4,     16,    64,     256,    512,    1024,    2048,     4096,
-    8192,  16384, 32768, 65536, 131072, 262144, 524288, 1048576, INFINITY,
+    1,    4,     16,    64,    256,    512,    1024,   2048,    4096,
+    8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576, INFINITY,
 };
 
 static const struct metric_desc table[] = {
@@ -73,13 +75,15 @@ static const struct metric_desc table[] = {
                        "Time from the first byte of a call to the end of its answer.",
                        .buckets = metric_buckets_latency},
     [STATS_TTFT] = {"hearth_api_first_token_seconds", METRIC_HISTOGRAM, "seconds",
-                    "Time from submitting a generation to its first token, by whether anything of its prompt was reused.",
+                    "Time from submitting a generation to its first token, by whether anything of "
+                    "its prompt was reused.",
                     .label = "cache", .values = hits, .buckets = metric_buckets_latency},
     [STATS_PHASE] = {"hearth_api_phase_seconds", METRIC_HISTOGRAM, "seconds",
                      "Parts of the time of a generation; one that never happened is not counted.",
                      .label = "phase", .values = phases, .buckets = metric_buckets_latency},
     [STATS_RESTORE] = {"hearth_api_restore_seconds", METRIC_HISTOGRAM, "seconds",
-                       "What a restore consists of: waiting for bytes, verifying them, handing them to the engine.",
+                       "What a restore consists of: waiting for bytes, verifying them, handing "
+                       "them to the engine.",
                        .label = "part", .values = parts, .buckets = metric_buckets_latency},
     [STATS_TOKEN] = {"hearth_api_token_seconds", METRIC_HISTOGRAM, "seconds",
                      "Time between two tokens of an answer: its mean, once per generation.",
@@ -121,7 +125,8 @@ static double seconds(uint64_t ns)
 }
 
 /* From one point of time to another, if both were reached. */
-static void observe_phase(struct metric_set *set, enum stats_phase phase, uint64_t begin_ns, uint64_t end_ns)
+static void observe_phase(struct metric_set *set, enum stats_phase phase, uint64_t begin_ns,
+                          uint64_t end_ns)
 {
     if (begin_ns > 0 && end_ns >= begin_ns)
         metric_observe(set, STATS_PHASE, phase, seconds(end_ns - begin_ns));
@@ -144,7 +149,8 @@ static void count_times(struct metric_set *set, const struct gen_result *result)
     observe_phase(set, STATS_PHASE_PREFILL, times->restored, times->first_token);
     observe_phase(set, STATS_PHASE_DECODE, times->first_token, times->ended);
     if (usage->generated > 1 && times->first_token > 0)
-        metric_observe(set, STATS_TOKEN, 0, seconds(times->ended - times->first_token) / (usage->generated - 1));
+        metric_observe(set, STATS_TOKEN, 0,
+                       seconds(times->ended - times->first_token) / (usage->generated - 1));
 }
 
 void stats_count_result(struct metric_set *set, const struct gen_result *result)
@@ -166,7 +172,8 @@ void stats_count_result(struct metric_set *set, const struct gen_result *result)
 
 /* ---- numbers that others count ---- */
 
-/* A field of a struct: 64 bits, or 32 for gauges of sched_stats; in nanoseconds, it is shown in seconds. */
+/* A field of a struct: 64 bits, or 32 for gauges of sched_stats; in nanoseconds, it is shown in
+ * seconds. */
 enum field_type { FIELD_U64, FIELD_U32, FIELD_NS };
 
 struct stats_field {
@@ -177,26 +184,37 @@ struct stats_field {
     bool gauge;
 };
 
-#define SCHED(field) offsetof(struct sched_stats, field)
-#define CACHE(field) offsetof(struct hearth_stats, field)
+#define SCHED(field)  offsetof(struct sched_stats, field)
+#define CACHE(field)  offsetof(struct hearth_stats, field)
 #define MEMORY(field) offsetof(struct memory_view, field)
 
 static const struct stats_field sched_fields[] = {
     {"hearth_sched_submitted_total", "Generations taken.", SCHED(submitted), FIELD_U64, false},
-    {"hearth_sched_refused_total", "Generations refused: queue full, or draining.", SCHED(refused), FIELD_U64, false},
-    {"hearth_sched_finished_total", "Generations that ended by themselves.", SCHED(finished), FIELD_U64, false},
+    {"hearth_sched_refused_total", "Generations refused: queue full, or draining.", SCHED(refused),
+     FIELD_U64, false},
+    {"hearth_sched_finished_total", "Generations that ended by themselves.", SCHED(finished),
+     FIELD_U64, false},
     {"hearth_sched_cancelled_total", "Generations cancelled.", SCHED(cancelled), FIELD_U64, false},
     {"hearth_sched_failed_total", "Generations that failed.", SCHED(failed), FIELD_U64, false},
     {"hearth_sched_turns_total", "Runs of the engine.", SCHED(turns), FIELD_U64, false},
-    {"hearth_sched_batch_tokens_total", "Tokens in these runs.", SCHED(batch_tokens), FIELD_U64, false},
-    {"hearth_sched_forks_total", "Prefixes shared with a running generation.", SCHED(forks), FIELD_U64, false},
-    {"hearth_sched_waits_total", "Generations that waited for another one's prefix.", SCHED(waits), FIELD_U64, false},
-    {"hearth_sched_preempted_total", "Generations put back to make room.", SCHED(preempted), FIELD_U64, false},
-    {"hearth_sched_engine_restarts_total", "New processes for an engine that died.", SCHED(restarts), FIELD_U64, false},
-    {"hearth_engine_stalls_total", "Engines that computed nothing for 30 s while generations wanted to.", SCHED(stalls), FIELD_U64, false},
+    {"hearth_sched_batch_tokens_total", "Tokens in these runs.", SCHED(batch_tokens), FIELD_U64,
+     false},
+    {"hearth_sched_forks_total", "Prefixes shared with a running generation.", SCHED(forks),
+     FIELD_U64, false},
+    {"hearth_sched_waits_total", "Generations that waited for another one's prefix.", SCHED(waits),
+     FIELD_U64, false},
+    {"hearth_sched_preempted_total", "Generations put back to make room.", SCHED(preempted),
+     FIELD_U64, false},
+    {"hearth_sched_engine_restarts_total", "New processes for an engine that died.",
+     SCHED(restarts), FIELD_U64, false},
+    {"hearth_engine_stalls_total",
+     "Engines that computed nothing for 30 s while generations wanted to.", SCHED(stalls),
+     FIELD_U64, false},
     {"hearth_engine_stalled", "Of these, now.", SCHED(stalled), FIELD_U64, true},
-    {"hearth_sched_parked_total", "Finished sequences kept on the device.", SCHED(parked), FIELD_U64, false},
-    {"hearth_sched_reclaimed_total", "Parked sequences given up for room.", SCHED(reclaimed), FIELD_U64, false},
+    {"hearth_sched_parked_total", "Finished sequences kept on the device.", SCHED(parked),
+     FIELD_U64, false},
+    {"hearth_sched_reclaimed_total", "Parked sequences given up for room.", SCHED(reclaimed),
+     FIELD_U64, false},
     {"hearth_sched_prefill_seconds_total", "Time of prefill.", SCHED(prefill_ns), FIELD_NS, false},
     {"hearth_sched_decode_seconds_total", "Time of decoding.", SCHED(decode_ns), FIELD_NS, false},
     {"hearth_sched_restore_seconds_total", "Time of imports.", SCHED(restore_ns), FIELD_NS, false},
@@ -204,9 +222,13 @@ static const struct stats_field sched_fields[] = {
     {"hearth_sched_queued", "Generations that wait.", SCHED(queued), FIELD_U32, true},
     {"hearth_sched_active", "Generations that run.", SCHED(active), FIELD_U32, true},
     {"hearth_sched_idle", "Sequences parked on the device.", SCHED(idle), FIELD_U32, true},
-    {"hearth_sched_unsaved", "Of these, whose state is not in the cache yet.", SCHED(unsaved), FIELD_U32, true},
-    {"hearth_sched_unsaved_lost_total", "Sequences whose engine died before their state was stored.", SCHED(unsaved_lost), FIELD_U64, false},
-    {"hearth_sched_cells_free", "Tokens that still fit on the device.", SCHED(cells_free), FIELD_U32, true},
+    {"hearth_sched_unsaved", "Of these, whose state is not in the cache yet.", SCHED(unsaved),
+     FIELD_U32, true},
+    {"hearth_sched_unsaved_lost_total",
+     "Sequences whose engine died before their state was stored.", SCHED(unsaved_lost), FIELD_U64,
+     false},
+    {"hearth_sched_cells_free", "Tokens that still fit on the device.", SCHED(cells_free),
+     FIELD_U32, true},
     {"hearth_sched_cells", "Tokens that fit on the device.", SCHED(cells), FIELD_U32, true},
 };
 
@@ -214,54 +236,86 @@ static const struct stats_field cache_fields[] = {
     {"hearth_cache_lookups_total", "Lookups.", CACHE(lookups), FIELD_U64, false},
     {"hearth_cache_hits_total", "Lookups that found something.", CACHE(hits), FIELD_U64, false},
     {"hearth_cache_misses_total", "Lookups that found nothing.", CACHE(misses), FIELD_U64, false},
-    {"hearth_cache_partials_total", "Hits shorter than what was matched.", CACHE(partials), FIELD_U64, false},
-    {"hearth_cache_looked_up_tokens_total", "Prompt tokens looked up.", CACHE(tokens_looked_up), FIELD_U64, false},
-    {"hearth_cache_matched_tokens_total", "Of them, held.", CACHE(tokens_matched), FIELD_U64, false},
-    {"hearth_cache_reused_tokens_total", "Of them, reused.", CACHE(tokens_reused), FIELD_U64, false},
+    {"hearth_cache_partials_total", "Hits shorter than what was matched.", CACHE(partials),
+     FIELD_U64, false},
+    {"hearth_cache_looked_up_tokens_total", "Prompt tokens looked up.", CACHE(tokens_looked_up),
+     FIELD_U64, false},
+    {"hearth_cache_matched_tokens_total", "Of them, held.", CACHE(tokens_matched), FIELD_U64,
+     false},
+    {"hearth_cache_reused_tokens_total", "Of them, reused.", CACHE(tokens_reused), FIELD_U64,
+     false},
     {"hearth_cache_stores_total", "Objects stored.", CACHE(stores), FIELD_U64, false},
-    {"hearth_cache_stores_refused_total", "Objects that the policy did not want.", CACHE(stores_refused), FIELD_U64, false},
-    {"hearth_cache_stores_failed_total", "Objects that could not be stored.", CACHE(stores_failed), FIELD_U64, false},
+    {"hearth_cache_stores_refused_total", "Objects that the policy did not want.",
+     CACHE(stores_refused), FIELD_U64, false},
+    {"hearth_cache_stores_failed_total", "Objects that could not be stored.", CACHE(stores_failed),
+     FIELD_U64, false},
     {"hearth_cache_evictions_total", "Objects evicted.", CACHE(evictions), FIELD_U64, false},
     {"hearth_cache_evicted_bytes_total", "Bytes evicted.", CACHE(bytes_evicted), FIELD_U64, false},
-    {"hearth_cache_replaces_total", "Objects that gave way to longer ones of their conversation.", CACHE(replaces), FIELD_U64, false},
-    {"hearth_cache_promotions_total", "Objects read back into memory.", CACHE(promotions), FIELD_U64, false},
-    {"hearth_cache_demotions_total", "Objects that left memory and are held by a slower tier.", CACHE(demotions), FIELD_U64, false},
-    {"hearth_cache_writes_declined_total", "Writes that a slower tier did not take when it was asked.", CACHE(writes_declined), FIELD_U64, false},
-    {"hearth_cache_writes_retried_total", "Of them, tried again.", CACHE(writes_retried), FIELD_U64, false},
-    {"hearth_cache_writes_given_up_total", "Of them, not tried any more.", CACHE(writes_given_up), FIELD_U64, false},
-    {"hearth_cache_tail_stores_total", "Ends of prompts kept.", CACHE(tail_stashes), FIELD_U64, false},
+    {"hearth_cache_replaces_total", "Objects that gave way to longer ones of their conversation.",
+     CACHE(replaces), FIELD_U64, false},
+    {"hearth_cache_promotions_total", "Objects read back into memory.", CACHE(promotions),
+     FIELD_U64, false},
+    {"hearth_cache_demotions_total", "Objects that left memory and are held by a slower tier.",
+     CACHE(demotions), FIELD_U64, false},
+    {"hearth_cache_writes_declined_total",
+     "Writes that a slower tier did not take when it was asked.", CACHE(writes_declined), FIELD_U64,
+     false},
+    {"hearth_cache_writes_retried_total", "Of them, tried again.", CACHE(writes_retried), FIELD_U64,
+     false},
+    {"hearth_cache_writes_given_up_total", "Of them, not tried any more.", CACHE(writes_given_up),
+     FIELD_U64, false},
+    {"hearth_cache_tail_stores_total", "Ends of prompts kept.", CACHE(tail_stashes), FIELD_U64,
+     false},
     {"hearth_cache_tail_hits_total", "Hits that used one.", CACHE(tail_hits), FIELD_U64, false},
-    {"hearth_cache_tail_evictions_total", "Ends of prompts evicted.", CACHE(tail_evictions), FIELD_U64, false},
-    {"hearth_cache_flights_total", "Prefixes announced as being computed.", CACHE(flights), FIELD_U64, false},
-    {"hearth_cache_flight_waits_total", "Requests that waited for one.", CACHE(flight_waits), FIELD_U64, false},
-    {"hearth_cache_verify_failures_total", "Objects whose bytes failed the check.", CACHE(verify_failures), FIELD_U64, false},
+    {"hearth_cache_tail_evictions_total", "Ends of prompts evicted.", CACHE(tail_evictions),
+     FIELD_U64, false},
+    {"hearth_cache_flights_total", "Prefixes announced as being computed.", CACHE(flights),
+     FIELD_U64, false},
+    {"hearth_cache_flight_waits_total", "Requests that waited for one.", CACHE(flight_waits),
+     FIELD_U64, false},
+    {"hearth_cache_verify_failures_total", "Objects whose bytes failed the check.",
+     CACHE(verify_failures), FIELD_U64, false},
     {"hearth_cache_tier_errors_total", "Faults of tiers.", CACHE(tier_errors), FIELD_U64, false},
     {"hearth_cache_objects", "Objects held.", CACHE(objects), FIELD_U64, true},
     {"hearth_cache_snapshots", "Snapshots held.", CACHE(snapshots), FIELD_U64, true},
     {"hearth_cache_blocks", "Blocks known.", CACHE(nodes), FIELD_U64, true},
     {"hearth_cache_tails", "Ends of prompts held.", CACHE(tails), FIELD_U64, true},
-    {"hearth_cache_memory_bytes", "Bytes taken from the system.", CACHE(bytes_memory), FIELD_U64, true},
+    {"hearth_cache_memory_bytes", "Bytes taken from the system.", CACHE(bytes_memory), FIELD_U64,
+     true},
     {"hearth_cache_index_bytes", "Memory of the index.", CACHE(bytes_index), FIELD_U64, true},
     {"hearth_cache_budget_bytes", "Bytes accounted for.", CACHE(bytes_budget), FIELD_U64, true},
     {"hearth_cache_cap_bytes", "Bytes allowed.", CACHE(bytes_cap), FIELD_U64, true},
 };
 
 static const struct stats_field memory_fields[] = {
-    {"hearth_memory_used_bytes", "Memory in use: the larger one of the account and the measurement.", MEMORY(used), FIELD_U64, true},
-    {"hearth_memory_ceiling_bytes", "Memory allowed; 0 = any.", MEMORY(limits.ceiling), FIELD_U64, true},
-    {"hearth_memory_soft_bytes", "Above it the RAM tier gives way.", MEMORY(limits.soft), FIELD_U64, true},
+    {"hearth_memory_used_bytes",
+     "Memory in use: the larger one of the account and the measurement.", MEMORY(used), FIELD_U64,
+     true},
+    {"hearth_memory_ceiling_bytes", "Memory allowed; 0 = any.", MEMORY(limits.ceiling), FIELD_U64,
+     true},
+    {"hearth_memory_soft_bytes", "Above it the RAM tier gives way.", MEMORY(limits.soft), FIELD_U64,
+     true},
     {"hearth_memory_hard_bytes", "Above it new work waits.", MEMORY(limits.hard), FIELD_U64, true},
-    {"hearth_memory_fixed_bytes", "Weights and cells of the models.", MEMORY(reading.fixed), FIELD_U64, true},
-    {"hearth_memory_claims_bytes", "Promised to running generations.", MEMORY(reading.claims), FIELD_U64, true},
-    {"hearth_memory_queues_bytes", "Records of all generations.", MEMORY(reading.queues), FIELD_U64, true},
-    {"hearth_memory_process_bytes", "Of the process, as measured.", MEMORY(reading.process), FIELD_U64, true},
-    {"hearth_memory_ram_cap_bytes", "What the RAM tier may have now.", MEMORY(ram_cap), FIELD_U64, true},
-    {"hearth_memory_refused_total", "Requests that can never fit.", MEMORY(refused), FIELD_U64, false},
-    {"hearth_memory_turned_away_total", "Requests whose records did not fit.", MEMORY(turned_away), FIELD_U64, false},
+    {"hearth_memory_fixed_bytes", "Weights and cells of the models.", MEMORY(reading.fixed),
+     FIELD_U64, true},
+    {"hearth_memory_claims_bytes", "Promised to running generations.", MEMORY(reading.claims),
+     FIELD_U64, true},
+    {"hearth_memory_queues_bytes", "Records of all generations.", MEMORY(reading.queues), FIELD_U64,
+     true},
+    {"hearth_memory_process_bytes", "Of the process, as measured.", MEMORY(reading.process),
+     FIELD_U64, true},
+    {"hearth_memory_ram_cap_bytes", "What the RAM tier may have now.", MEMORY(ram_cap), FIELD_U64,
+     true},
+    {"hearth_memory_refused_total", "Requests that can never fit.", MEMORY(refused), FIELD_U64,
+     false},
+    {"hearth_memory_turned_away_total", "Requests whose records did not fit.", MEMORY(turned_away),
+     FIELD_U64, false},
     {"hearth_memory_deferred_total", "Admissions put off.", MEMORY(deferred), FIELD_U64, false},
     {"hearth_memory_shrunk_total", "Chunks made smaller.", MEMORY(shrunk), FIELD_U64, false},
-    {"hearth_memory_ended_total", "Times that a running generation had to give way.", MEMORY(ended), FIELD_U64, false},
-    {"hearth_memory_ram_moves_total", "Changes of the RAM tier's cap.", MEMORY(ram_moves), FIELD_U64, false},
+    {"hearth_memory_ended_total", "Times that a running generation had to give way.", MEMORY(ended),
+     FIELD_U64, false},
+    {"hearth_memory_ram_moves_total", "Changes of the RAM tier's cap.", MEMORY(ram_moves),
+     FIELD_U64, false},
 };
 
 static double field_value(const void *stats, const struct stats_field *field)
@@ -322,7 +376,8 @@ static void write_tier_seconds(struct buf *out, const char *name, const char *he
 
 void stats_write_build(const char *version, const char *commit, struct buf *out)
 {
-    struct metric_alias alias = {"hearth_build_info", "What the program was built from; always 1.", ""};
+    struct metric_alias alias = {"hearth_build_info", "What the program was built from; always 1.",
+                                 ""};
     struct buf labels;
 
     buf_init(&labels, LABELS_BYTES_MAX);
@@ -336,19 +391,20 @@ void stats_write_build(const char *version, const char *commit, struct buf *out)
 void stats_write_sched(const struct sched_stats *stats, struct buf *out)
 {
     write_fields(stats, sched_fields, COUNT_OF(sched_fields), out);
-    write_reasons(out, "hearth_sched_miss_total", "Prompts that were not held to their end, by reason.",
-                  stats->miss_by_reason);
-    (void)metric_latency_render(&stats->store_times,
-                                &(struct metric_alias){"hearth_sched_store_seconds",
-                                                       "Time of handing state to the cache, each time.", ""},
-                                out);
+    write_reasons(out, "hearth_sched_miss_total",
+                  "Prompts that were not held to their end, by reason.", stats->miss_by_reason);
+    (void)metric_latency_render(
+        &stats->store_times,
+        &(struct metric_alias){"hearth_sched_store_seconds",
+                               "Time of handing state to the cache, each time.", ""},
+        out);
 }
 
 void stats_write_cache(const struct hearth_stats *stats, struct buf *out)
 {
     write_fields(stats, cache_fields, COUNT_OF(cache_fields), out);
-    write_reasons(out, "hearth_cache_miss_total", "Lookups that did not reach their end, by reason.",
-                  stats->miss_by_reason);
+    write_reasons(out, "hearth_cache_miss_total",
+                  "Lookups that did not reach their end, by reason.", stats->miss_by_reason);
     write_tiers(out, "hearth_cache_tier_reused_tokens_total", "Tokens reused, by tier.", false,
                 stats->tokens_reused_by_tier);
     write_tiers(out, "hearth_cache_tier_read_bytes_total", "Bytes read from a tier.", false,
@@ -356,7 +412,8 @@ void stats_write_cache(const struct hearth_stats *stats, struct buf *out)
     write_tiers(out, "hearth_cache_tier_written_bytes_total", "Bytes stored in a tier.", false,
                 stats->bytes_written_by_tier);
     write_tier_seconds(out, "hearth_cache_tier_read_seconds_total",
-                       "Time of reads from a tier. Reading memory takes none: nothing is copied.", stats->ns_read_by_tier);
+                       "Time of reads from a tier. Reading memory takes none: nothing is copied.",
+                       stats->ns_read_by_tier);
     write_tier_seconds(out, "hearth_cache_tier_written_seconds_total", "Time of storing in a tier.",
                        stats->ns_written_by_tier);
     write_tiers(out, "hearth_cache_tier_bytes", "Bytes held, by tier.", true, stats->bytes_by_tier);

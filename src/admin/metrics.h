@@ -18,20 +18,20 @@
 #include "sched/sched.h"
 
 enum stats_id {
-    STATS_CALLS,     /* label: enum api_error_kind; those that were answered */
-    STATS_GONE,      /* clients that left before their answer */
-    STATS_DENIED,    /* keys missing or wrong */
-    STATS_SECONDS,   /* histogram: from the first byte to the last */
-    STATS_TTFT,      /* histogram; label: whether anything was reused */
-    STATS_PHASE,     /* histogram; label: enum stats_phase */
-    STATS_RESTORE,   /* histogram; label: what a restore consists of */
-    STATS_TOKEN,     /* histogram: between two tokens of an answer, its mean */
-    STATS_PROMPT,    /* label: enum stats_source */
+    STATS_CALLS,   /* label: enum api_error_kind; those that were answered */
+    STATS_GONE,    /* clients that left before their answer */
+    STATS_DENIED,  /* keys missing or wrong */
+    STATS_SECONDS, /* histogram: from the first byte to the last */
+    STATS_TTFT,    /* histogram; label: whether anything was reused */
+    STATS_PHASE,   /* histogram; label: enum stats_phase */
+    STATS_RESTORE, /* histogram; label: what a restore consists of */
+    STATS_TOKEN,   /* histogram: between two tokens of an answer, its mean */
+    STATS_PROMPT,  /* label: enum stats_source */
     STATS_GENERATED,
-    STATS_LENGTH,    /* histogram; label: enum stats_length */
-    STATS_ENDS,      /* label: enum gen_end */
-    STATS_ACTIVE,    /* gauge: calls on their way */
-    STATS_QUEUED,    /* gauge: of them, waiting for a worker */
+    STATS_LENGTH, /* histogram; label: enum stats_length */
+    STATS_ENDS,   /* label: enum gen_end */
+    STATS_ACTIVE, /* gauge: calls on their way */
+    STATS_QUEUED, /* gauge: of them, waiting for a worker */
     STATS_COUNT
 };
 
@@ -59,7 +59,8 @@ struct stats_call {
 
 void stats_count_call(struct metric_set *set, const struct stats_call *call);
 
-/* The tokens of one generation: the same numbers that the client is told (keeps I8, I99); and its times. */
+/* The tokens of one generation: the same numbers that the client is told (keeps I8, I99); and its
+ * times. */
 void stats_count_result(struct metric_set *set, const struct gen_result *result);
 
 /* Appends what the program is, as a number that is always 1. */

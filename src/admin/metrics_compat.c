@@ -1,9 +1,11 @@
 /*
  * metrics_compat.c: tables of other servers' names.
  *
- * Only numbers that mean the same here are in them; a name that would need a guess is left out, and a panel that stays empty is better than one
- * that lies. What differs: llama.cpp's prompt_tokens_total leaves reused tokens out, vLLM's does not. vLLM has one cache on the device and
- * calls all else external: so do these. Its label model_name is the default model's, although numbers are those of all models.
+ * Only numbers that mean the same here are in them; a name that would need a guess is left out, and
+ * a panel that stays empty is better than one that lies. What differs: llama.cpp's
+ * prompt_tokens_total leaves reused tokens out, vLLM's does not. vLLM has one cache on the device
+ * and calls all else external: so do these. Its label model_name is the default model's, although
+ * numbers are those of all models.
  */
 #include "admin/metrics_compat.h"
 
@@ -37,10 +39,10 @@ static uint64_t reused_outside(const struct sched_stats *sched)
     return sched->tokens_ram + sched->tokens_ssd + sched->tokens_remote;
 }
 
-#define VALUE(name, expression)                                                                    \
-    static double name(const struct sched_stats *sched)                                            \
-    {                                                                                              \
-        return (double)(expression);                                                               \
+#define VALUE(name, expression)                         \
+    static double name(const struct sched_stats *sched) \
+    {                                                   \
+        return (double)(expression);                    \
     }
 
 VALUE(tokens_prompt, sched->tokens_prompt)
@@ -61,57 +63,75 @@ VALUE(preempted, sched->preempted)
 VALUE(cells_used, sched->cells > 0 ? 1 - (double)sched->cells_free / (double)sched->cells : 0)
 
 static const struct compat_number llamacpp_numbers[] = {
-    {"llamacpp:prompt_tokens_total", "Number of prompt tokens processed.", METRIC_COUNTER, tokens_computed},
-    {"llamacpp:prompt_tokens_cached_total", "Number of prompt tokens that were reused.", METRIC_COUNTER, tokens_reused},
+    {"llamacpp:prompt_tokens_total", "Number of prompt tokens processed.", METRIC_COUNTER,
+     tokens_computed},
+    {"llamacpp:prompt_tokens_cached_total", "Number of prompt tokens that were reused.",
+     METRIC_COUNTER, tokens_reused},
     {"llamacpp:prompt_seconds_total", "Prompt process time.", METRIC_COUNTER, prefill_seconds},
-    {"llamacpp:tokens_predicted_total", "Number of generation tokens processed.", METRIC_COUNTER, tokens_generated},
-    {"llamacpp:tokens_predicted_seconds_total", "Predict process time.", METRIC_COUNTER, decode_seconds},
+    {"llamacpp:tokens_predicted_total", "Number of generation tokens processed.", METRIC_COUNTER,
+     tokens_generated},
+    {"llamacpp:tokens_predicted_seconds_total", "Predict process time.", METRIC_COUNTER,
+     decode_seconds},
     {"llamacpp:n_decode_total", "Total number of runs of the engine.", METRIC_COUNTER, turns},
-    {"llamacpp:prompt_tokens_seconds", "Average prompt throughput in tokens/s.", METRIC_GAUGE, prefill_speed},
-    {"llamacpp:predicted_tokens_seconds", "Average generation throughput in tokens/s.", METRIC_GAUGE, decode_speed},
+    {"llamacpp:prompt_tokens_seconds", "Average prompt throughput in tokens/s.", METRIC_GAUGE,
+     prefill_speed},
+    {"llamacpp:predicted_tokens_seconds", "Average generation throughput in tokens/s.",
+     METRIC_GAUGE, decode_speed},
     {"llamacpp:requests_processing", "Number of requests processing.", METRIC_GAUGE, active},
     {"llamacpp:requests_deferred", "Number of requests deferred.", METRIC_GAUGE, queued},
 };
 
 static const struct compat_number vllm_numbers[] = {
-    {"vllm:prompt_tokens_total", "Number of prefill tokens, reused ones included.", METRIC_COUNTER, tokens_prompt},
-    {"vllm:generation_tokens_total", "Number of generation tokens processed.", METRIC_COUNTER, tokens_generated},
-    {"vllm:prompt_tokens_cached_total", "Number of prompt tokens that were reused.", METRIC_COUNTER, tokens_reused},
-    {"vllm:prefix_cache_queries_total", "Tokens looked up on the device.", METRIC_COUNTER, tokens_prompt},
+    {"vllm:prompt_tokens_total", "Number of prefill tokens, reused ones included.", METRIC_COUNTER,
+     tokens_prompt},
+    {"vllm:generation_tokens_total", "Number of generation tokens processed.", METRIC_COUNTER,
+     tokens_generated},
+    {"vllm:prompt_tokens_cached_total", "Number of prompt tokens that were reused.", METRIC_COUNTER,
+     tokens_reused},
+    {"vllm:prefix_cache_queries_total", "Tokens looked up on the device.", METRIC_COUNTER,
+     tokens_prompt},
     {"vllm:prefix_cache_hits_total", "Tokens found on the device.", METRIC_COUNTER, tokens_device},
-    {"vllm:external_prefix_cache_queries_total", "Tokens looked up outside of the device.", METRIC_COUNTER, tokens_asked_outside},
-    {"vllm:external_prefix_cache_hits_total", "Tokens found there.", METRIC_COUNTER, tokens_outside},
+    {"vllm:external_prefix_cache_queries_total", "Tokens looked up outside of the device.",
+     METRIC_COUNTER, tokens_asked_outside},
+    {"vllm:external_prefix_cache_hits_total", "Tokens found there.", METRIC_COUNTER,
+     tokens_outside},
     {"vllm:num_preemptions_total", "Number of preemptions.", METRIC_COUNTER, preempted},
     {"vllm:num_requests_running", "Number of requests that run.", METRIC_GAUGE, active},
     {"vllm:num_requests_waiting", "Number of requests that wait.", METRIC_GAUGE, queued},
-    {"vllm:kv_cache_usage_perc", "Part of the cells on the device that is in use; 1 is all.", METRIC_GAUGE, cells_used},
+    {"vllm:kv_cache_usage_perc", "Part of the cells on the device that is in use; 1 is all.",
+     METRIC_GAUGE, cells_used},
 };
 
 static const struct compat_metric vllm_metrics[] = {
     {"vllm:time_to_first_token_seconds", "Time to first token.", STATS_TTFT, METRIC_ALL},
-    {"vllm:inter_token_latency_seconds", "Time between two tokens, its mean, once per generation.", STATS_TOKEN, METRIC_ALL},
-    {"vllm:e2e_request_latency_seconds", "Time of a call from end to end.", STATS_SECONDS, METRIC_ALL},
+    {"vllm:inter_token_latency_seconds", "Time between two tokens, its mean, once per generation.",
+     STATS_TOKEN, METRIC_ALL},
+    {"vllm:e2e_request_latency_seconds", "Time of a call from end to end.", STATS_SECONDS,
+     METRIC_ALL},
     {"vllm:request_queue_time_seconds", "Time spent waiting.", STATS_PHASE, STATS_PHASE_QUEUE},
-    {"vllm:request_prefill_time_seconds", "Time spent in prefill.", STATS_PHASE, STATS_PHASE_PREFILL},
+    {"vllm:request_prefill_time_seconds", "Time spent in prefill.", STATS_PHASE,
+     STATS_PHASE_PREFILL},
     {"vllm:request_decode_time_seconds", "Time spent decoding.", STATS_PHASE, STATS_PHASE_DECODE},
-    {"vllm:request_prompt_tokens", "Prompt tokens of a request.", STATS_LENGTH, STATS_LENGTH_PROMPT},
-    {"vllm:request_generation_tokens", "Tokens generated for a request.", STATS_LENGTH, STATS_LENGTH_GENERATED},
+    {"vllm:request_prompt_tokens", "Prompt tokens of a request.", STATS_LENGTH,
+     STATS_LENGTH_PROMPT},
+    {"vllm:request_generation_tokens", "Tokens generated for a request.", STATS_LENGTH,
+     STATS_LENGTH_GENERATED},
 };
 
 bool stats_compat_add(struct str name, unsigned *set)
 {
-#define X(value, bit, text)                                                                        \
-    if (str_eq(name, STR(text))) {                                                                 \
-        *set |= value;                                                                             \
-        return true;                                                                               \
+#define X(value, bit, text)        \
+    if (str_eq(name, STR(text))) { \
+        *set |= value;             \
+        return true;               \
     }
     STATS_COMPAT_TABLE(X)
 #undef X
     return false;
 }
 
-static void write_numbers(const struct compat_number *numbers, size_t count, const struct sched_stats *sched,
-                          const char *labels, struct buf *out)
+static void write_numbers(const struct compat_number *numbers, size_t count,
+                          const struct sched_stats *sched, const char *labels, struct buf *out)
 {
     for (size_t i = 0; i < count; i++) {
         struct metric_alias alias = {numbers[i].name, numbers[i].help, labels};
@@ -119,8 +139,8 @@ static void write_numbers(const struct compat_number *numbers, size_t count, con
     }
 }
 
-static void write_vllm(const struct sched_stats *sched, const struct metric_set *api, const char *model,
-                       struct buf *out)
+static void write_vllm(const struct sched_stats *sched, const struct metric_set *api,
+                       const char *model, struct buf *out)
 {
     struct buf labels;
 

@@ -1,5 +1,6 @@
 /*
- * metrics_compat.h: some of our numbers under the names that other servers give them, so that their dashboards show something.
+ * metrics_compat.h: some of our numbers under the names that other servers give them, so that their
+ * dashboards show something.
  *
  * Threads: any.
  */
@@ -14,8 +15,8 @@
 #include "sched/sched.h"
 
 /* Whose names: a set of bits. X(value, bit, name) */
-#define STATS_COMPAT_TABLE(X)                                                                      \
-    X(STATS_COMPAT_LLAMACPP, 1, "llamacpp")                                                        \
+#define STATS_COMPAT_TABLE(X)               \
+    X(STATS_COMPAT_LLAMACPP, 1, "llamacpp") \
     X(STATS_COMPAT_VLLM, 2, "vllm")
 
 enum stats_compat {
@@ -27,7 +28,8 @@ enum stats_compat {
 /* Adds the bit of a name; false: there is no such name. */
 bool stats_compat_add(struct str name, unsigned *set);
 
-/* Appends the names of a set. `model` is the label that vLLM's have; `api` is what stats_create made. */
+/* Appends the names of a set. `model` is the label that vLLM's have; `api` is what stats_create
+ * made. */
 void stats_compat_write(unsigned set, const struct sched_stats *sched, const struct metric_set *api,
                         const char *model, struct buf *out);
 

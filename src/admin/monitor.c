@@ -1,8 +1,8 @@
 /*
  * monitor.c: see the header.
  *
- * The sums of all runs are those that were read at the start plus those of this run: nothing has to be added up twice. A run without a request
- * writes nothing.
+ * The sums of all runs are those that were read at the start plus those of this run: nothing has to
+ * be added up twice. A run without a request writes nothing.
  */
 #include "admin/monitor.h"
 
@@ -64,7 +64,8 @@ static void load(struct monitor *monitor)
         err = tally_decode((struct str){data, len}, &monitor->past, &monitor->since_s);
     if (err != ERR_OK)
         LOG_WARN(options->log, "api", "the sums of all runs cannot be read and begin anew",
-                 LOG_STR("file", file_name), LOG_STR("reason", info.text[0] ? info.text : err_sentence(err)));
+                 LOG_STR("file", file_name),
+                 LOG_STR("reason", info.text[0] ? info.text : err_sentence(err)));
     mem_free(data);
 }
 
@@ -81,7 +82,8 @@ enum err monitor_save(struct monitor *monitor, struct errinfo *info)
     buf_init(&bytes, FILE_BYTES_MAX);
     err = tally_encode(&bytes, &view.all, view.since_s);
     if (err == ERR_OK)
-        err = file_replace(options->fs, options->dir, file_name, bytes.data, bytes.len, FILE_MODE, info);
+        err = file_replace(options->fs, options->dir, file_name, bytes.data, bytes.len, FILE_MODE,
+                           info);
     buf_fini(&bytes);
     if (err != ERR_OK)
         return err;
@@ -141,7 +143,8 @@ static void run(void *arg)
     do {
         next_ns = save_ns;
         if (options->tick)
-            next_ns = MIN(next_ns, clock_deadline_ns(clock_real(), options->tick(options->arg) * NS_PER_MS));
+            next_ns = MIN(next_ns,
+                          clock_deadline_ns(clock_real(), options->tick(options->arg) * NS_PER_MS));
         if (clock_mono_ns(clock_real()) >= save_ns) {
             save_changes(monitor);
             save_ns = clock_deadline_ns(clock_real(), MONITOR_SAVE_S * NS_PER_S);

@@ -1,13 +1,13 @@
 /*
- * monitor.h: what the server remembers of its own work, for /admin: sums of this run and of all runs, the last hour, the last requests, and what
- * just happened (feed.h).
+ * monitor.h: what the server remembers of its own work, for /admin: sums of this run and of all
+ * runs, the last hour, the last requests, and what just happened (feed.h).
  *
  *      sinks, ends of calls --count--> [ session | history | recent | feed ] --> /admin/stats, /history, /requests, /events
  *                                            |
  *                         a thread, every 30 s and at the end --> state folder, "stats" (tally.h)
  *
- * A kill -9 loses at most the last 30 s of the sums of all runs. A file that is damaged is said in the log and begun anew: numbers are no reason
- * not to serve.
+ * A kill -9 loses at most the last 30 s of the sums of all runs. A file that is damaged is said in
+ * the log and begun anew: numbers are no reason not to serve.
  *
  * Threads: any. Lock: LOCK_RANK_MONITOR, for the time of a copy; never across I/O.
  */
@@ -32,9 +32,11 @@ enum { MONITOR_SAVE_S = 30 };
 struct monitor_options {
     const struct file_sys *fs; /* NULL: nothing is kept */
     int dir;                   /* the state folder; borrowed */
-    /* What engines have counted since the start, into the times of a tally. On the monitor's thread and on those that ask. May be NULL. */
+    /* What engines have counted since the start, into the times of a tally. On the monitor's thread
+     * and on those that ask. May be NULL. */
     void (*times)(struct tally *tally, void *arg);
-    /* Called on the monitor's thread again and again, each time after as many milliseconds as it said the last time. May be NULL. */
+    /* Called on the monitor's thread again and again, each time after as many milliseconds as it
+     * said the last time. May be NULL. */
     uint64_t (*tick)(void *arg);
     void *arg;
     struct clock *clock;

@@ -1,5 +1,6 @@
 /*
- * object.c: see the header. A cursor is "<key>.<kind>.<begin>": what several objects can share is told apart by the rest.
+ * object.c: see the header. A cursor is "<key>.<kind>.<begin>": what several objects can share is
+ * told apart by the rest.
  */
 #include "admin/object.h"
 
@@ -114,9 +115,10 @@ static enum err read_cursor(struct admin_object *after, struct str cursor)
     struct str key, kind, begin;
     uint64_t kind_number, begin_number;
 
-    if (!str_next(&cursor, '.', &key) || !str_next(&cursor, '.', &kind) || !str_next(&cursor, '.', &begin) ||
-        admin_read_key(key, after->key) != ERR_OK || !str_to_u64(kind, &kind_number) ||
-        !str_to_u64(begin, &begin_number) || kind_number > HEARTH_OBJECT_SNAPSHOT || begin_number > UINT32_MAX)
+    if (!str_next(&cursor, '.', &key) || !str_next(&cursor, '.', &kind) ||
+        !str_next(&cursor, '.', &begin) || admin_read_key(key, after->key) != ERR_OK ||
+        !str_to_u64(kind, &kind_number) || !str_to_u64(begin, &begin_number) ||
+        kind_number > HEARTH_OBJECT_SNAPSHOT || begin_number > UINT32_MAX)
         return ERR_INVALID;
     after->held.kind = (enum hearth_object_kind)kind_number;
     after->held.begin = (uint32_t)begin_number;
@@ -164,11 +166,13 @@ void admin_page_offer(struct admin_page *page, const struct hearth_held *held)
     if (page->has_after && compare(held, admin_object_held(&page->after)) <= 0)
         return;
     at = place_of(page, held);
-    page->more |= page->count == page->limit; /* this one, or the one that it drives out, is on the next page */
+    /* this one, or the one that it drives out, is on the next page */
+    page->more |= page->count == page->limit;
     if (at == page->limit)
         return;
     page->count = MIN(page->count + 1, page->limit);
-    memmove(&page->objects[at + 1], &page->objects[at], (page->count - 1 - at) * sizeof(*page->objects));
+    memmove(&page->objects[at + 1], &page->objects[at],
+            (page->count - 1 - at) * sizeof(*page->objects));
     admin_object_copy(&page->objects[at], held);
 }
 

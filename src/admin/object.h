@@ -1,8 +1,9 @@
 /*
  * object.h: one object of the cache as /admin shows it, and pages of them.
  *
- * Pages are in the order of keys, which nobody's use or store changes: whoever follows `next` sees every object that stays, once. A page keeps
- * the smallest ones behind the cursor while all that is held goes by, so that its memory does not depend on how much that is.
+ * Pages are in the order of keys, which nobody's use or store changes: whoever follows `next` sees
+ * every object that stays, once. A page keeps the smallest ones behind the cursor while all that is
+ * held goes by, so that its memory does not depend on how much that is.
  *
  * Owner: the caller; not thread-safe.
  */

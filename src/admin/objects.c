@@ -1,8 +1,9 @@
 /*
  * objects.c: what the cache holds: a list by pages, one object by its key, and all of it as a tree.
  *
- * On a worker: all that is held goes by once for a page. Hashes, sizes and roles; tokens and text of one object only where the server was started
- * with --admin-show-text: they are what people wrote.
+ * On a worker: all that is held goes by once for a page. Hashes, sizes and roles; tokens and text
+ * of one object only where the server was started with --admin-show-text: they are what people
+ * wrote.
  */
 #include "admin/admin.h"
 
@@ -13,11 +14,18 @@
 #include "base/mem.h"
 #include "models/pool.h"
 
-enum { LIMIT_DEFAULT = 100, TREE_LIMIT_DEFAULT = 200, VALUE_BYTES_MAX = 4096, CHILDREN_MAX = 1000, PIECE_BYTES_MAX = 256 };
+enum {
+    LIMIT_DEFAULT = 100,
+    TREE_LIMIT_DEFAULT = 200,
+    VALUE_BYTES_MAX = 4096,
+    CHILDREN_MAX = 1000,
+    PIECE_BYTES_MAX = 256
+};
 
 /* ---- the query ---- */
 
-/* The value of a parameter; false: it is not there or empty, or (`error` says so) cannot be read. To be finished by the caller either way. */
+/* The value of a parameter; false: it is not there or empty, or (`error` says so) cannot be read.
+ * To be finished by the caller either way. */
 static bool query(struct call *call, struct str name, struct buf *value, struct api_error *error)
 {
     enum err err;
@@ -64,12 +72,15 @@ static enum err read_filter(struct call *call, struct filter *filter, struct api
             if (str_eq(text_of(&filter->tier), str_from(hearth_tier_name((enum hearth_tier)tier))))
                 filter->tiers = 1u << tier;
         if (filter->tiers == 0)
-            return api_error_set(error, API_ERROR_INVALID, "tier", "'tier' must be \"ram\", \"ssd\" or \"remote\"");
+            return api_error_set(error, API_ERROR_INVALID, "tier",
+                                 "'tier' must be \"ram\", \"ssd\" or \"remote\"");
     }
     if (query(call, STR("pinned"), &filter->pinned, error))
-        filter->pinned_only = str_eq(text_of(&filter->pinned), STR("1")) || str_eq(text_of(&filter->pinned), STR("true"));
+        filter->pinned_only = str_eq(text_of(&filter->pinned), STR("1")) ||
+                              str_eq(text_of(&filter->pinned), STR("true"));
     if (!read_limit(call, ADMIN_PAGE_MAX, &filter->count, error))
-        return api_error_set(error, API_ERROR_INVALID, "limit", "'limit' must be a number from 1 to %d", ADMIN_PAGE_MAX);
+        return api_error_set(error, API_ERROR_INVALID, "limit",
+                             "'limit' must be a number from 1 to %d", ADMIN_PAGE_MAX);
     return error->kind == API_OK ? ERR_OK : ERR_INVALID;
 }
 
@@ -95,9 +106,11 @@ static bool is_wanted(const struct listing *listing, const struct hearth_held *h
     const struct filter *filter = listing->filter;
     const char *model;
 
-    if ((filter->tiers != 0 && !(held->tiers & filter->tiers)) || (filter->pinned_only && !held->pinned))
+    if ((filter->tiers != 0 && !(held->tiers & filter->tiers)) ||
+        (filter->pinned_only && !held->pinned))
         return false;
-    if (filter->has_tenant && !admin_is_tenant(held->tenant ? held->tenant : "", text_of(&filter->tenant)))
+    if (filter->has_tenant &&
+        !admin_is_tenant(held->tenant ? held->tenant : "", text_of(&filter->tenant)))
         return false;
     if (filter->model.len == 0)
         return true;
@@ -158,8 +171,10 @@ void endpoint_cache_objects(struct call *call)
         return;
     if (read_filter(call, &filter, &error) != ERR_OK) {
         call_fail(call, &error);
-    } else if (admin_page_init(&listing.page, (size_t)filter.count, text_of(&filter.after)) != ERR_OK) {
-        api_error_set(&error, API_ERROR_INVALID, "after", "'after' must be the 'next' of a page before");
+    } else if (admin_page_init(&listing.page, (size_t)filter.count, text_of(&filter.after)) !=
+               ERR_OK) {
+        api_error_set(&error, API_ERROR_INVALID, "after",
+                      "'after' must be the 'next' of a page before");
         call_fail(call, &error);
     } else {
         list(call, &listing);
@@ -181,7 +196,8 @@ struct inspection {
 };
 
 /* The engine of the model that it belongs to shows it as text. */
-static void write_text(struct inspection *at, struct json *json, const struct hearth_held *held, const char *model_of)
+static void write_text(struct inspection *at, struct json *json, const struct hearth_held *held,
+                       const char *model_of)
 {
     struct api_error none = {0};
     struct pool *pool = api_pool(at->call->api, &none);
@@ -194,7 +210,8 @@ static void write_text(struct inspection *at, struct json *json, const struct he
         return;
     buf_init(&text, ADMIN_BODY_BYTES_MAX / 4);
     for (uint32_t i = 0; i < held->tokens_count; i++) {
-        size_t len = engine_token_bytes(model_engine(model), held->tokens[i], true, piece, sizeof(piece));
+        size_t len =
+            engine_token_bytes(model_engine(model), held->tokens[i], true, piece, sizeof(piece));
 
         buf_append(&text, piece, MIN(len, sizeof(piece)));
     }
@@ -231,7 +248,8 @@ static void add_child(struct inspection *at, const struct hearth_held *held)
     json_text(&at->children_json, hex);
 }
 
-/* Rows and snapshots that end in one block share its key: the first is the answer, the others stand beside it. */
+/* Rows and snapshots that end in one block share its key: the first is the answer, the others stand
+ * beside it. */
 static bool inspect(const struct hearth_held *held, void *arg)
 {
     struct inspection *at = arg;
@@ -309,8 +327,9 @@ static enum err read_inspection(struct inspection *at, struct api_error *error)
         return api_error_set(error, API_ERROR_INVALID, "key", "A key has 64 hex digits.");
     at->tokens = wants_tokens(call, error);
     if (at->tokens && !call->api->options.admin_show_text)
-        return api_error_set(error, API_ERROR_PERMISSION, "tokens",
-                             "Tokens are what people wrote: start the server with --admin-show-text to see them.");
+        return api_error_set(
+            error, API_ERROR_PERMISSION, "tokens",
+            "Tokens are what people wrote: start the server with --admin-show-text to see them.");
     return error->kind == API_OK ? ERR_OK : ERR_INVALID;
 }
 
@@ -350,7 +369,8 @@ void endpoint_cache_tree(struct call *call)
     if (!admin_cache(call))
         return;
     if (!read_limit(call, ADMIN_TREE_NODES_MAX, &limit, &error)) {
-        api_error_set(&error, API_ERROR_INVALID, "limit", "'limit' must be a number from 1 to %d", ADMIN_TREE_NODES_MAX);
+        api_error_set(&error, API_ERROR_INVALID, "limit", "'limit' must be a number from 1 to %d",
+                      ADMIN_TREE_NODES_MAX);
     }
     if (error.kind != API_OK) {
         call_fail(call, &error);

@@ -1,12 +1,13 @@
 /*
  * probe.c: what would happen to a prompt, without doing it; and doing it without an answer.
  *
- *      POST /admin/cache/probe   prompt [, "against": prompt] -> where each block of it is, how much would be reused, why not more, and the first
- *                                token that differs, in context
+ *      POST /admin/cache/probe   prompt [, "against": prompt] -> where each block of it is, how
+ *                                much would be reused, why not more, and the first token that
+ *                                differs, in context
  *      POST /admin/cache/warm    prompt -> computed and kept, as a request would do
  *
- * A probe counts as no use, of the cache or of what stands on the device. The text around a difference is what the caller sent himself; what is
- * held is never shown.
+ * A probe counts as no use, of the cache or of what stands on the device. The text around a
+ * difference is what the caller sent himself; what is held is never shown.
  */
 #include "admin/admin.h"
 
@@ -28,7 +29,7 @@ struct probe {
     bool device_known; /* its engine answered */
     uint32_t reused;   /* of either, whichever would be taken */
     bool from_device;
-    bool differs;      /* `difference` is where, `other` what stands there instead */
+    bool differs; /* `difference` is where, `other` what stands there instead */
     size_t difference;
     struct prepared other;
     bool compared;
@@ -45,8 +46,10 @@ static void ask_cache(struct probe *probe, struct hearth_space *space)
 {
     const struct token_prompt *prompt = &probe->call->prepared.prompt;
 
-    probe->cache = (struct hearth_probe){.struct_size = sizeof(probe->cache), .reason = HEARTH_REASON_DISABLED};
-    if (space && hearth_probe(space, prompt->tokens, prompt->count, &probe->cache, probe->blocks, BLOCKS_MAX) == HEARTH_OK)
+    probe->cache = (struct hearth_probe){.struct_size = sizeof(probe->cache),
+                                         .reason = HEARTH_REASON_DISABLED};
+    if (space && hearth_probe(space, prompt->tokens, prompt->count, &probe->cache, probe->blocks,
+                              BLOCKS_MAX) == HEARTH_OK)
         probe->blocks_count = MIN(probe->cache.blocks_count, BLOCKS_MAX);
 }
 
@@ -82,7 +85,8 @@ static void look(struct probe *probe)
 
 /* ---- comparing with a second prompt ---- */
 
-static enum err prepare_other(struct probe *probe, struct gen_request *request, yyjson_val *against, struct api_error *error)
+static enum err prepare_other(struct probe *probe, struct gen_request *request, yyjson_val *against,
+                              struct api_error *error)
 {
     struct api *api = probe->call->api;
     struct prepare_tools tools = {
@@ -147,7 +151,8 @@ static void write_reason(struct json *json, const struct probe *probe)
     json_key_text(json, "match", hearth_match_name(match));
 }
 
-static void write_block(struct json *json, uint32_t begin, uint32_t end, const char *tier, const unsigned char *key)
+static void write_block(struct json *json, uint32_t begin, uint32_t end, const char *tier,
+                        const unsigned char *key)
 {
     json_open(json, '{');
     json_key_uint(json, "begin", begin);
@@ -171,7 +176,8 @@ static void write_blocks(struct json *json, const struct probe *probe)
         const struct hearth_block *block = &probe->blocks[i];
         const char *tier = block->tier < HEARTH_TIER_COUNT ? hearth_tier_name(block->tier) : "none";
 
-        write_block(json, block->begin, block->end, block->end <= device ? "device" : tier, block->key);
+        write_block(json, block->begin, block->end, block->end <= device ? "device" : tier,
+                    block->key);
         at = block->end;
     }
     if (at < device) {
@@ -183,7 +189,8 @@ static void write_blocks(struct json *json, const struct probe *probe)
     json_close(json, ']');
 }
 
-static void write_context(struct json *json, const char *name, const struct probe *probe, const struct token_prompt *prompt)
+static void write_context(struct json *json, const char *name, const struct probe *probe,
+                          const struct token_prompt *prompt)
 {
     size_t at = probe->difference, begin = at - MIN(at, CONTEXT_TOKENS);
     struct buf text;
@@ -201,7 +208,8 @@ static void write_message(struct json *json, const struct probe *probe)
     char text[32];
 
     json_key(json, "message");
-    if (report_message_at(prepared->marks, prepared->marks_count, (uint32_t)probe->difference, &message)) {
+    if (report_message_at(prepared->marks, prepared->marks_count, (uint32_t)probe->difference,
+                          &message)) {
         snprintf(text, sizeof(text), "%s[%u]", report_role_name(message.role), message.message);
         json_text(json, text);
     } else {

@@ -26,7 +26,8 @@ static enum err choose(const struct json_reader *reader, const struct dialect **
     struct str name = STR_NONE;
 
     TRY(json_read_str(reader, "dialect", &name));
-    *dialect = json_read_get(reader, "messages") ? &dialect_openai_chat : &dialect_openai_completions;
+    *dialect =
+        json_read_get(reader, "messages") ? &dialect_openai_chat : &dialect_openai_completions;
     if (name.len == 0)
         return ERR_OK;
     for (size_t i = 0; i < COUNT_OF(dialects); i++) {
@@ -34,7 +35,8 @@ static enum err choose(const struct json_reader *reader, const struct dialect **
         if (str_eq(name, str_from(dialects[i].name)))
             return ERR_OK;
     }
-    return json_read_error(reader, "dialect", "must be \"chat\", \"completions\", \"messages\" or \"responses\"");
+    return json_read_error(reader, "dialect",
+                           "must be \"chat\", \"completions\", \"messages\" or \"responses\"");
 }
 
 static enum err read_tokens(struct gen_request *request, const struct json_reader *reader)
@@ -67,8 +69,10 @@ enum err admin_prompt_parse(struct gen_request *request, yyjson_val *root, struc
     if (json_read_get(&reader, "tokens"))
         return read_tokens(request, &reader);
     TRY(choose(&reader, &dialect));
-    if (!json_read_get(&reader, "messages") && !json_read_get(&reader, "prompt") && !json_read_get(&reader, "input"))
-        return json_read_error(&reader, "messages", "is missing: give 'messages', 'prompt' or 'tokens'");
+    if (!json_read_get(&reader, "messages") && !json_read_get(&reader, "prompt") &&
+        !json_read_get(&reader, "input"))
+        return json_read_error(&reader, "messages",
+                               "is missing: give 'messages', 'prompt' or 'tokens'");
     return dialect->parse(request, root, error);
 }
 
@@ -125,17 +129,20 @@ static void write_warmed(struct answer *answer, struct buf *out)
     json_close(&json, '}');
 }
 
-void admin_prompt_text(const struct model *model, const struct token_prompt *prompt, size_t begin, size_t end, struct buf *out)
+void admin_prompt_text(const struct model *model, const struct token_prompt *prompt, size_t begin,
+                       size_t end, struct buf *out)
 {
     char piece[PIECE_BYTES_MAX];
 
     for (size_t i = begin; i < MIN(end, prompt->count); i++) {
-        size_t len = engine_token_bytes(model_engine(model), prompt->tokens[i], true, piece, sizeof(piece));
+        size_t len =
+            engine_token_bytes(model_engine(model), prompt->tokens[i], true, piece, sizeof(piece));
 
         buf_append(out, piece, MIN(len, sizeof(piece)));
     }
 }
 
-const struct dialect dialect_admin_prompt = {.name = "admin", .parse = parse_prompt, .error = write_error};
+const struct dialect dialect_admin_prompt = {
+    .name = "admin", .parse = parse_prompt, .error = write_error};
 const struct dialect dialect_admin_warm = {
     .name = "admin", .parse = parse_warm, .error = write_error, .body = write_warmed};

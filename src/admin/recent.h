@@ -1,5 +1,6 @@
 /*
- * recent.h: the last requests that had a prompt: what the cache did for each of them, and why not more.
+ * recent.h: the last requests that had a prompt: what the cache did for each of them, and why not
+ * more.
  *
  * Numbers and names only, never text: who looks at it need not be who asked.
  *

@@ -6,7 +6,8 @@
  *
  *      recording --write failed, or the line does not fit--> ended          (stop_recording; jobs are dropped and counted from then on)
  *
- * A line that was torn by a dead process is cut off at the next start, one that was torn by a full disk at once.
+ * A line that was torn by a dead process is cut off at the next start, one that was torn by a full
+ * disk at once.
  */
 #include "admin/record.h"
 
@@ -81,7 +82,8 @@ static void stop_recording(struct record *record, const char *why)
     atomic_store_explicit(&record->ended, true, memory_order_relaxed);
     if (file_truncate(record->fs, record->fd, atomic_load(&record->end), &info) != ERR_OK)
         LOG_WARN(record->log, "record", "the last line may be torn", LOG_STR("reason", info.text));
-    LOG_WARN(record->log, "record", "recording has ended", LOG_STR("file", record->path), LOG_STR("reason", why));
+    LOG_WARN(record->log, "record", "recording has ended", LOG_STR("file", record->path),
+             LOG_STR("reason", why));
 }
 
 static bool write_end(struct record *record, const struct buf *text)
@@ -117,7 +119,8 @@ static void write_head(const struct record *record, struct buf *out)
 }
 
 /* Where the last whole line ends. There is one: the head. */
-static enum err find_end(const struct record *record, uint64_t size, uint64_t *end, struct errinfo *info)
+static enum err find_end(const struct record *record, uint64_t size, uint64_t *end,
+                         struct errinfo *info)
 {
     char *chunk = mem_alloc(SCAN_BYTES);
     enum err err = ERR_OK;
@@ -136,7 +139,8 @@ static enum err find_end(const struct record *record, uint64_t size, uint64_t *e
     return err;
 }
 
-static enum err continue_file(struct record *record, uint64_t size, const struct buf *head, struct errinfo *info)
+static enum err continue_file(struct record *record, uint64_t size, const struct buf *head,
+                              struct errinfo *info)
 {
     char found[HEAD_BYTES_MAX];
     uint64_t end;
@@ -145,8 +149,10 @@ static enum err continue_file(struct record *record, uint64_t size, const struct
         return err_set(info, ERR_INVALID, "%s: is no record that can be continued", record->path);
     TRY(file_read_at(record->fs, record->fd, found, head->len, 0, info));
     if (memcmp(found, head->data, head->len) != 0)
-        return err_set(info, ERR_INVALID, "%s: is no record of this installation with blocks of %u tokens; take another file",
-                       record->path, record->block_tokens);
+        return err_set(
+            info, ERR_INVALID,
+            "%s: is no record of this installation with blocks of %u tokens; take another file",
+            record->path, record->block_tokens);
     TRY(find_end(record, size, &end, info));
     TRY(file_truncate(record->fs, record->fd, end, info));
     atomic_store(&record->end, end);
@@ -158,7 +164,8 @@ static enum err open_file(struct record *record, struct errinfo *info)
     struct buf head;
     struct stat st;
 
-    TRY(file_open_at(record->fs, AT_FDCWD, record->path, O_RDWR | O_CREAT, 0600, &record->fd, info));
+    TRY(file_open_at(record->fs, AT_FDCWD, record->path, O_RDWR | O_CREAT, 0600, &record->fd,
+                     info));
     TRY(file_lock(record->fs, record->fd, info));
     TRY(file_stat(record->fs, record->fd, &st, info));
     if (!S_ISREG(st.st_mode))
@@ -185,7 +192,8 @@ static void hash_blocks(struct record *record, const struct job *job)
     char hex[SHORT_HEX_BYTES];
 
     buf_clear(&record->hashes);
-    for (uint32_t at = 0; at + record->block_tokens <= job->usage.prompt; at += record->block_tokens) {
+    for (uint32_t at = 0; at + record->block_tokens <= job->usage.prompt;
+         at += record->block_tokens) {
         struct hash256_state state;
         hash256_init_keyed(&state, &record->key);
         hash256_update(&state, hash.bytes, sizeof(hash.bytes));
@@ -264,7 +272,8 @@ static void run(void *arg)
     thread_set_background();
     while ((job = queue_pop(record->queue, UINT64_MAX)) != NULL) {
         write_job(record, job);
-        atomic_fetch_sub_explicit(&record->queued_bytes, job_bytes(job->usage.prompt), memory_order_relaxed);
+        atomic_fetch_sub_explicit(&record->queued_bytes, job_bytes(job->usage.prompt),
+                                  memory_order_relaxed);
         mem_free(job);
     }
 }
@@ -310,7 +319,8 @@ void record_add(struct record *record, const struct record_entry *entry)
 
     /* Taken before it is looked at, so that the bound holds whoever comes at the same time. */
     uint64_t before = atomic_fetch_add_explicit(&record->queued_bytes, bytes, memory_order_relaxed);
-    if (!atomic_load_explicit(&record->ended, memory_order_relaxed) && before + bytes <= record->queue_bytes_max)
+    if (!atomic_load_explicit(&record->ended, memory_order_relaxed) &&
+        before + bytes <= record->queue_bytes_max)
         job = make_job(record, entry);
     if (job != NULL && queue_try_push(record->queue, job))
         return;
@@ -328,7 +338,8 @@ void record_get_stats(const struct record *record, struct record_stats *stats)
     };
 }
 
-enum err record_open(struct record **out, const struct record_options *options, struct errinfo *info)
+enum err record_open(struct record **out, const struct record_options *options,
+                     struct errinfo *info)
 {
     struct record *record = mem_alloc(sizeof(*record));
 
@@ -363,8 +374,9 @@ static void say_sums(const struct record *record)
     struct record_stats stats;
 
     record_get_stats(record, &stats);
-    LOG_INFO(record->log, "record", "closed", LOG_STR("file", record->path), LOG_UINT("requests", stats.requests),
-             LOG_UINT("lost", stats.lost), LOG_UINT("bytes", stats.bytes));
+    LOG_INFO(record->log, "record", "closed", LOG_STR("file", record->path),
+             LOG_UINT("requests", stats.requests), LOG_UINT("lost", stats.lost),
+             LOG_UINT("bytes", stats.bytes));
 }
 
 void record_close(struct record **out)

@@ -1,15 +1,20 @@
 /*
- * record.h: what was asked, as hashes: the event log of `hearth serve --record FILE`, which `hearth replay` reads.
+ * record.h: what was asked, as hashes: the event log of `hearth serve --record FILE`, which `hearth
+ * replay` reads.
  *
  *      {"hearth_record":1,"block_tokens":16,"key":"4f1c..."}
  *      {"t_us":...,"model":"m","tenant":"9a0b...","in":600,"out":31,"anchor":512,"device":0,"ram":592,...,"blocks":"00ff..."}
  *
- * One line per request that was answered; docs/replay-traces.md has the fields. A block's hash is keyed with a key of the installation and covers model,
- * tenant and all tokens before it: whoever has the file alone can test no guess against it, and blocks are equal exactly when the cache could share them.
+ * One line per request that was answered; docs/replay-traces.md has the fields. A block's hash is
+ * keyed with a key of the installation and covers model, tenant and all tokens before it: whoever
+ * has the file alone can test no guess against it, and blocks are equal exactly when the cache
+ * could share them.
  *
- * Nobody waits for it: record_add copies the tokens and hands over; a thread of its own hashes and writes. What does not fit into the queue is
- * lost, counted, and said in the file. When the file has reached its size, or the disk fails, recording ends with a line in the log, the file ends with
- * a whole line, and the server goes on. A file that is there already is continued, if it was written with the same key and the same blocks.
+ * Nobody waits for it: record_add copies the tokens and hands over; a thread of its own hashes and
+ * writes. What does not fit into the queue is lost, counted, and said in the file. When the file
+ * has reached its size, or the disk fails, recording ends with a line in the log, the file ends
+ * with a whole line, and the server goes on. A file that is there already is continued, if it was
+ * written with the same key and the same blocks.
  *
  * Threads: open and close from one; record_add from any.
  */
@@ -52,8 +57,10 @@ struct record_entry {
     const struct gen_usage *usage;
 };
 
-/* ERR_INVALID: the file is no record that can be continued; ERR_BUSY: another server writes it; else as the file says. */
-enum err record_open(struct record **record, const struct record_options *options, struct errinfo *info) NODISCARD;
+/* ERR_INVALID: the file is no record that can be continued; ERR_BUSY: another server writes it;
+ * else as the file says. */
+enum err record_open(struct record **record, const struct record_options *options,
+                     struct errinfo *info) NODISCARD;
 /* Writes what is still waiting. Accepts NULL inside. */
 void record_close(struct record **record);
 

@@ -1,11 +1,13 @@
 /*
  * settings.c: what the server was started with, and what of it can be changed while it runs.
  *
- *      GET  /admin/settings                  {"settings": [{"name", "value", "default", "runtime", "help"}]}
- *      POST /admin/settings {"name": value}  all of them or none: the first that cannot be is said, and nothing is changed
+ *      GET  /admin/settings                  {"settings": [{"name", "value", "default", "runtime",
+ *           "help"}]}
+ *      POST /admin/settings {"name": value}  all of them or none: the first that cannot be is said,
+ *                                            and nothing is changed
  *
- * A change lasts until the server ends: what shall stay belongs into its configuration. "default" is what it was started with, for those that can
- * be changed; sizes are bytes, times seconds.
+ * A change lasts until the server ends: what shall stay belongs into its configuration. "default"
+ * is what it was started with, for those that can be changed; sizes are bytes, times seconds.
  */
 #include "admin/admin.h"
 
@@ -58,7 +60,8 @@ static enum err set_ram(struct api *api, const struct wanted *wanted)
     if (!api->options.cache)
         return ERR_UNSUPPORTED;
     if (api->options.memory)
-        memory_set_ram(api->options.memory, wanted->number); /* as much of it as the ceiling leaves */
+        /* as much of it as the ceiling leaves */
+        memory_set_ram(api->options.memory, wanted->number);
     else
         hearth_set_ram_bytes(api->options.cache, wanted->number);
     return ERR_OK;
@@ -71,7 +74,8 @@ static uint64_t get_ssd(struct api *api)
 
 static enum err set_ssd(struct api *api, const struct wanted *wanted)
 {
-    if (!api->options.cache || hearth_set_ssd_bytes(api->options.cache, wanted->number) != HEARTH_OK)
+    if (!api->options.cache ||
+        hearth_set_ssd_bytes(api->options.cache, wanted->number) != HEARTH_OK)
         return ERR_UNSUPPORTED;
     return ERR_OK;
 }
@@ -83,7 +87,8 @@ static uint64_t get_day(struct api *api)
 
 static enum err set_day(struct api *api, const struct wanted *wanted)
 {
-    if (!api->options.cache || hearth_set_ssd_day_bytes(api->options.cache, wanted->number) != HEARTH_OK)
+    if (!api->options.cache ||
+        hearth_set_ssd_day_bytes(api->options.cache, wanted->number) != HEARTH_OK)
         return ERR_UNSUPPORTED;
     atomic_store_explicit(&api->ssd_day_bytes, wanted->number, memory_order_relaxed);
     return ERR_OK;
@@ -132,12 +137,17 @@ static enum err set_queue(struct api *api, const struct wanted *wanted)
 }
 
 static const struct setting settings[] = {
-    {"ram_cache", "Bytes of memory for computed prefixes, as far as the ceiling allows.", 1 << 20, INT64_MAX, get_ram, set_ram},
-    {"ssd_max", "Bytes that the folder on disk may have at most.", 1 << 20, INT64_MAX, get_ssd, set_ssd},
-    {"ssd_writes_per_day", "Bytes that are written to disk a day at most; 0 = any.", 0, INT64_MAX, get_day, set_day},
+    {"ram_cache", "Bytes of memory for computed prefixes, as far as the ceiling allows.", 1 << 20,
+     INT64_MAX, get_ram, set_ram},
+    {"ssd_max", "Bytes that the folder on disk may have at most.", 1 << 20, INT64_MAX, get_ssd,
+     set_ssd},
+    {"ssd_writes_per_day", "Bytes that are written to disk a day at most; 0 = any.", 0, INT64_MAX,
+     get_day, set_day},
     {"log_level", "Lines of the log from this level on.", 0, 0, get_level, set_level},
-    {"model_ttl", "Seconds after which an unused model is unloaded; 0 = never.", 0, 366 * 24 * 3600, get_ttl, set_ttl},
-    {"queue", "Requests that may wait for a worker; more are told to come back.", 1, API_QUEUE_MAX, get_queue, set_queue},
+    {"model_ttl", "Seconds after which an unused model is unloaded; 0 = never.", 0, 366 * 24 * 3600,
+     get_ttl, set_ttl},
+    {"queue", "Requests that may wait for a worker; more are told to come back.", 1, API_QUEUE_MAX,
+     get_queue, set_queue},
 };
 
 static_assert(COUNT_OF(settings) == API_SETTINGS, "struct api has room for what each began with");
@@ -155,7 +165,8 @@ static bool is_level(const struct setting *setting)
     return setting->min == 0 && setting->max == 0;
 }
 
-static void write_value(struct json *json, const char *key, const struct setting *setting, uint64_t value)
+static void write_value(struct json *json, const char *key, const struct setting *setting,
+                        uint64_t value)
 {
     if (is_level(setting))
         json_key_text(json, key, log_level_name((enum log_level)value));
@@ -227,7 +238,8 @@ void endpoint_admin_settings(const struct visit *visit)
 
 /* ---- changing ---- */
 
-static enum err read_wanted(const struct json_reader *reader, const struct setting *setting, struct wanted *wanted)
+static enum err read_wanted(const struct json_reader *reader, const struct setting *setting,
+                            struct wanted *wanted)
 {
     struct str name = STR_NONE;
     char level[16];
@@ -235,14 +247,17 @@ static enum err read_wanted(const struct json_reader *reader, const struct setti
     if (!is_level(setting))
         return json_read_uint(reader, setting->name, setting->min, setting->max, &wanted->number);
     TRY(json_read_str(reader, setting->name, &name));
-    snprintf(level, sizeof(level), STR_FMT, (int)MIN(name.len, sizeof(level) - 1), name.ptr ? name.ptr : "");
+    snprintf(level, sizeof(level), STR_FMT, (int)MIN(name.len, sizeof(level) - 1),
+             name.ptr ? name.ptr : "");
     if (!log_level_parse(level, &wanted->level))
-        return json_read_error(reader, setting->name, "must be \"debug\", \"info\", \"warn\", \"error\" or \"off\"");
+        return json_read_error(reader, setting->name,
+                               "must be \"debug\", \"info\", \"warn\", \"error\" or \"off\"");
     return ERR_OK;
 }
 
 /* Looks at each name and value before any is changed. */
-static enum err read_changes(const struct json_reader *reader, const struct setting *changes[API_SETTINGS],
+static enum err read_changes(const struct json_reader *reader,
+                             const struct setting *changes[API_SETTINGS],
                              struct wanted wanted[API_SETTINGS], size_t *count)
 {
     size_t i, all;
@@ -254,9 +269,11 @@ static enum err read_changes(const struct json_reader *reader, const struct sett
         const struct setting *setting = find(yyjson_get_str(key));
 
         if (!setting || *count == API_SETTINGS)
-            return api_error_set(reader->error, API_ERROR_INVALID, NULL,
-                                 "There is no such setting that can be changed while the server runs: '%.64s'. "
-                                 "GET /admin/settings lists them.", yyjson_get_str(key));
+            return api_error_set(
+                reader->error, API_ERROR_INVALID, NULL,
+                "There is no such setting that can be changed while the server runs: '%.64s'. "
+                "GET /admin/settings lists them.",
+                yyjson_get_str(key));
         if (yyjson_is_null(value))
             return json_read_error(reader, setting->name, "must have a value");
         TRY(read_wanted(reader, setting, &wanted[*count]));
@@ -265,7 +282,8 @@ static enum err read_changes(const struct json_reader *reader, const struct sett
     return ERR_OK;
 }
 
-static enum err apply(struct call *call, const struct setting *setting, const struct wanted *wanted, struct api_error *error)
+static enum err apply(struct call *call, const struct setting *setting, const struct wanted *wanted,
+                      struct api_error *error)
 {
     if (setting->set(call->api, wanted) != ERR_OK)
         return api_error_set(error, API_ERROR_UNSUPPORTED, setting->name,

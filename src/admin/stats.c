@@ -1,7 +1,9 @@
 /*
- * stats.c: the server in numbers: sums of this run and of all, rates, why prompts missed, what the tiers hold; and the last hour.
+ * stats.c: the server in numbers: sums of this run and of all, rates, why prompts missed, what the
+ * tiers hold; and the last hour.
  *
- * On the loop thread: everything is counted already and copied under locks that nobody holds for long; no engine and no disk is asked.
+ * On the loop thread: everything is counted already and copied under locks that nobody holds for
+ * long; no engine and no disk is asked.
  */
 #include "serve/api_impl.h"
 
@@ -34,7 +36,8 @@ static void write_sums(struct json *json, const struct monitor_view *view)
 /* ---- rates ---- */
 
 /* Of the cache in the last `seconds`; zeros without one. */
-static struct hearth_rate rate_of(const struct api *api, enum hearth_event_kind kind, uint32_t seconds)
+static struct hearth_rate rate_of(const struct api *api, enum hearth_event_kind kind,
+                                  uint32_t seconds)
 {
     struct hearth_rate rate = {0};
 
@@ -109,7 +112,8 @@ static void write_tier(struct json *json, const char *name, const struct hearth_
     json_close(json, '}');
 }
 
-/* Cells of all loaded models as bytes; what an engine does not say of them is estimated from its rows. */
+/* Cells of all loaded models as bytes; what an engine does not say of them is estimated from its
+ * rows. */
 static void add_cells(struct hearth_tier_stats *tier, struct model *model)
 {
     const struct engine_facts *facts = model_facts(model);
@@ -120,7 +124,8 @@ static void add_cells(struct hearth_tier_stats *tier, struct model *model)
     cap = facts->kv_bytes > 0 ? facts->kv_bytes : facts->context * facts->rows_bytes_per_token;
     tier->cap += cap;
     if (stats.cells > 0)
-        tier->used += (uint64_t)((double)cap * (double)(stats.cells - stats.cells_free) / (double)stats.cells);
+        tier->used += (uint64_t)((double)cap * (double)(stats.cells - stats.cells_free) /
+                                 (double)stats.cells);
 }
 
 /* The first tier is not the cache's: sequences that stay in the engines. */
@@ -142,7 +147,8 @@ static void write_device(struct json *json, struct pool *pool, const struct sche
     write_tier(json, "device", &device);
 }
 
-static void write_tiers(struct json *json, struct api *api, struct pool *pool, const struct sched_stats *stats)
+static void write_tiers(struct json *json, struct api *api, struct pool *pool,
+                        const struct sched_stats *stats)
 {
     json_key(json, "tiers");
     json_open(json, '[');

@@ -8,8 +8,9 @@
  *      24  8 * n  sums, in the order of TALLY_TABLE
  *      ..  32     BLAKE3 of all bytes before it
  *
- * Valid if and only if the magic and version are these, the size is that of n sums exactly, and the hash is right. A file of an older program
- * has fewer sums: the rest are 0. One of a newer program has more, which are lost with the next write: better than to refuse it.
+ * Valid if and only if the magic and version are these, the size is that of n sums exactly, and the
+ * hash is right. A file of an older program has fewer sums: the rest are 0. One of a newer program
+ * has more, which are lost with the next write: better than to refuse it.
  */
 #include "admin/tally.h"
 
@@ -152,8 +153,8 @@ enum err tally_decode(struct str bytes, struct tally *sum, uint64_t *since_s)
         return ERR_CORRUPT;
     *sum = (struct tally){0};
     *since_s = get_number(bytes.ptr + 16, 8);
-#define X(field)                                                                                   \
-    if (at < count)                                                                                \
+#define X(field)    \
+    if (at < count) \
         sum->field = get_number(bytes.ptr + HEAD_BYTES + at++ * SUM_BYTES, SUM_BYTES);
     TALLY_TABLE(X)
 #undef X

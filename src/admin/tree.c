@@ -4,7 +4,8 @@
  *      add:    a node per object, found by its key
  *      link:   each to its parent; snapshots onto the rows that end where they do
  *      order:  from the roots on, breadth first; a node with one child takes it in
- *      write:  parents have at least the bytes of their children below them, so the largest ones are a tree, too
+ *      write:  parents have at least the bytes of their children below them, so the largest ones
+ *              are a tree, too
  */
 #include "admin/tree.h"
 
@@ -110,7 +111,8 @@ static bool make_room(void *array, size_t *cap, size_t count, size_t size)
     return true;
 }
 
-/* Objects of a space come one after the other: it is nearly always the last. SIZE_MAX: no memory. */
+/* Objects of a space come one after the other: it is nearly always the last. SIZE_MAX: no memory.
+ */
 static size_t owner_of(struct admin_tree *tree, const struct hearth_held *held)
 {
     struct owner *owner;
@@ -187,8 +189,8 @@ static struct node *find_run(const struct admin_tree *tree, const struct node *s
     for (size_t i = 0; i < tree->count; i++) {
         struct node *node = tree->nodes[i];
 
-        if (!node->rows || node == stray || node->owner != stray->owner || node->begin >= stray->begin ||
-            node->end <= stray->begin)
+        if (!node->rows || node == stray || node->owner != stray->owner ||
+            node->begin >= stray->begin || node->end <= stray->begin)
             continue;
         if (found)
             return NULL;
@@ -227,7 +229,8 @@ static void link_all(struct admin_tree *tree)
 
 /* ---- order ---- */
 
-/* A chain without a branch is one node: it ends where the chain does, and has the key of its end. */
+/* A chain without a branch is one node: it ends where the chain does, and has the key of its end.
+ */
 static void compress(struct node *node)
 {
     while (node->children == 1) {
@@ -318,7 +321,8 @@ static void write_node(struct json *json, const struct admin_tree *tree, const s
     json_close(json, '}');
 }
 
-void admin_tree_write(struct json *json, struct admin_tree *tree, const struct admin_book *book, size_t limit)
+void admin_tree_write(struct json *json, struct admin_tree *tree, const struct admin_book *book,
+                      size_t limit)
 {
     size_t ties, shown = 0;
     uint64_t least;

@@ -67,7 +67,8 @@ static void tell_event(struct watch *watch, const struct hearth_event *event)
     json_key_uint(&json, "read_tokens", event->read_tokens);
     json_key_uint(&json, "write_tokens", event->write_tokens);
     json_key_uint(&json, "bytes", event->bytes);
-    json_key_text(&json, "tier", event->tier < HEARTH_TIER_COUNT ? hearth_tier_name(event->tier) : NULL);
+    json_key_text(&json, "tier",
+                  event->tier < HEARTH_TIER_COUNT ? hearth_tier_name(event->tier) : NULL);
     json_key_text(&json, "match", hearth_match_name(event->match));
     json_key_text(&json, "reason", hearth_reason_name(event->reason));
     json_key_uint(&json, "first_difference", event->first_difference);
@@ -108,7 +109,8 @@ static void tell_model(struct watch *watch, const struct pool_view *view)
     json_key_text(&json, "state", pool_state_name(view->state));
     json_key_uint(&json, "memory_bytes", view->bytes);
     json_key_float(&json, "load_s", view->load_s);
-    json_key_text(&json, "error", view->state == POOL_FAILED ? err_sentence(view->error.code) : NULL);
+    json_key_text(&json, "error",
+                  view->state == POOL_FAILED ? err_sentence(view->error.code) : NULL);
     json_close(&json, '}');
     publish(watch, FEED_MODEL, &body);
     buf_fini(&body);

@@ -3,9 +3,10 @@
  *
  *      block  [ next | size | used | data ...used... | ...free... ]        only the head block is allocated from
  *
- * What is left at the end of a block when the next one begins is lost until the release; doubling keeps the number of
- * blocks, and so the loss, small. Blocks are not zeroed when they are made but piece by piece as they are handed out: they
- * are reused, and a request seldom needs all of the last one.
+ * What is left at the end of a block when the next one begins is lost until the release; doubling
+ * keeps the number of blocks, and so the loss, small. Blocks are not zeroed when they are made but
+ * piece by piece as they are handed out: they are reused, and a request seldom needs all of the
+ * last one.
  *
  * There is no free of a single allocation; whoever needs that wants the heap.
  */
@@ -33,7 +34,8 @@ struct arena_block {
     alignas(max_align_t) char data[];
 };
 
-/* The bytes that an allocation takes. Never 0, so that every allocation has an address of its own. */
+/* The bytes that an allocation takes. Never 0, so that every allocation has an address of its own.
+ */
 static size_t padded(size_t size)
 {
     return size == 0 ? ARENA_ALIGN : (size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;

@@ -3,9 +3,9 @@
  *
  *      head -> [ block | used..........|free ] -> [ block | used...|free ] -> NULL       newest first
  *
- * Blocks double in size up to 1 MiB; a larger allocation gets a block of its own size. An arena has a limit on the bytes it
- * hands out; at the limit, and when there is no memory, allocations answer NULL and arena->err says which it was. Owner:
- * whoever initialised it. Not thread-safe.
+ * Blocks double in size up to 1 MiB; a larger allocation gets a block of its own size. An arena has
+ * a limit on the bytes it hands out; at the limit, and when there is no memory, allocations answer
+ * NULL and arena->err says which it was. Owner: whoever initialised it. Not thread-safe.
  */
 #ifndef HEARTH_BASE_ARENA_H
 #define HEARTH_BASE_ARENA_H
@@ -35,7 +35,8 @@ struct arena_mark {
 void arena_init(struct arena *arena, size_t limit); /* allocates nothing */
 void arena_fini(struct arena *arena);               /* frees everything; as after arena_init */
 
-/* Zeroed memory, aligned for any type; NULL at the limit or without memory. size 0 gives a valid pointer. */
+/* Zeroed memory, aligned for any type; NULL at the limit or without memory. size 0 gives a valid
+ * pointer. */
 void *arena_alloc(struct arena *arena, size_t size) NODISCARD;
 void *arena_alloc_array(struct arena *arena, size_t count, size_t size) NODISCARD;
 
@@ -43,11 +44,12 @@ void *arena_alloc_array(struct arena *arena, size_t count, size_t size) NODISCAR
 char *arena_strdup(struct arena *arena, struct str text) NODISCARD;
 char *arena_printf(struct arena *arena, const char *fmt, ...) PRINTF(2, 3) NODISCARD;
 
-/* Grows the most recent allocation in place when it can, else copies; NULL leaves the old one as it was. New bytes are
- * zeroed; new_size >= old_size. A NULL ptr (of size 0) is a plain allocation. */
+/* Grows the most recent allocation in place when it can, else copies; NULL leaves the old one as it
+ * was. New bytes are zeroed; new_size >= old_size. A NULL ptr (of size 0) is a plain allocation. */
 void *arena_grow(struct arena *arena, void *ptr, size_t old_size, size_t new_size) NODISCARD;
 
-/* Everything allocated or grown after the mark is gone after the release. Marks nest: a release takes later marks along. */
+/* Everything allocated or grown after the mark is gone after the release. Marks nest: a release
+ * takes later marks along. */
 struct arena_mark arena_mark(const struct arena *arena);
 void arena_release(struct arena *arena, struct arena_mark mark);
 

@@ -8,8 +8,9 @@
 #define NORETURN          __attribute__((noreturn))
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-/* Who guards a field and what a function needs. Clang's analysis understands them only on its own capability types; here
- * they are documentation that a reader can trust because lock_assert_held() stands in the function. */
+/* Who guards a field and what a function needs. Clang's analysis understands them only on its own
+ * capability types; here they are documentation that a reader can trust because lock_assert_held()
+ * stands in the function. */
 #define GUARDED_BY(mu)
 #define REQUIRES(mu)
 

@@ -4,19 +4,23 @@
  *      used     = sum of used(i)
  *      promised = sum of share(i) - used(i), over those i that are below their share
  *
- * What owner o may reserve is what is left of the cap after all that is used and all that is promised to others:
+ * What owner o may reserve is what is left of the cap after all that is used and all that is
+ * promised to others:
  *
  *      available(o) = cap - used - (promised - promised(o)), or 0
  *
- * B1  A grant never lifts `used` above the cap.
- * B2  A grant to one owner takes nothing of what is promised to another.
- * B3  While used + promised <= cap, every owner gets its share: available(o) >= promised(o) then, since it is
- *     cap - used - promised + promised(o). A grant keeps that so, by B2; budget.h names the calls that do not.
+ * B1  A grant never lifts `used` above the cap. B2  A grant to one owner takes nothing of what is
+ * promised to another. B3  While used + promised <= cap, every owner gets its share: available(o)
+ * >= promised(o) then, since it is
+ *     cap - used - promised + promised(o). A grant keeps that so, by B2; budget.h names the calls
+ *     that do not.
  *
- * All of it is done by subtracting from the cap what fits, never by adding up: used + promised may exceed 64 bits, while each
- * sum alone does not (`used` was below some cap when its last grant was made, the shares when the last one was added).
+ * All of it is done by subtracting from the cap what fits, never by adding up: used + promised may
+ * exceed 64 bits, while each sum alone does not (`used` was below some cap when its last grant was
+ * made, the shares when the last one was added).
  *
- * The ledger counts, it does not act: nobody is called back or made to wait when bytes are given back.
+ * The ledger counts, it does not act: nobody is called back or made to wait when bytes are given
+ * back.
  */
 #include "base/budget.h"
 

@@ -21,7 +21,8 @@ static void check_state(const struct buf *buf)
 
 void buf_init(struct buf *buf, size_t limit)
 {
-    assert(limit < SIZE_MAX / 2); /* leaves room for the NUL and for growth by half without overflow */
+    /* leaves room for the NUL and for growth by half without overflow */
+    assert(limit < SIZE_MAX / 2);
     *buf = (struct buf){.limit = limit};
 }
 

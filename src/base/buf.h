@@ -4,8 +4,9 @@
  *        data                len            cap
  *         |<---- content ---->|<--- free --->|          cap <= limit, always; data[len] is a NUL when data != NULL
  *
- * Errors stick: once an append failed (no memory, limit), all later ones do nothing and answer the same error, so that a
- * writer of many small pieces checks once, at the end. The content before the failure stays as it was.
+ * Errors stick: once an append failed (no memory, limit), all later ones do nothing and answer the
+ * same error, so that a writer of many small pieces checks once, at the end. The content before the
+ * failure stays as it was.
  *
  * Owner: whoever initialised it. Not thread-safe.
  */
@@ -38,8 +39,9 @@ enum err buf_append_char(struct buf *buf, char c);
 enum err buf_appendf(struct buf *buf, const char *fmt, ...) PRINTF(2, 3);
 enum err buf_vappendf(struct buf *buf, const char *fmt, va_list args) PRINTF(2, 0);
 
-/* Makes room for `len` more bytes and returns where they go, for readers that fill memory themselves; then buf_commit says
- * how many were written. NULL on failure. The pointer dies with the next call on the buffer. */
+/* Makes room for `len` more bytes and returns where they go, for readers that fill memory
+ * themselves; then buf_commit says how many were written. NULL on failure. The pointer dies with
+ * the next call on the buffer. */
 char *buf_reserve(struct buf *buf, size_t len) NODISCARD;
 void buf_commit(struct buf *buf, size_t len);
 
@@ -52,10 +54,12 @@ void buf_truncate(struct buf *buf, size_t len);
 /* Forgets content and error, keeps the memory. */
 void buf_clear(struct buf *buf);
 
-/* The content as a C string; "" for a buffer without memory. Borrowed until the next call on the buffer. */
+/* The content as a C string; "" for a buffer without memory. Borrowed until the next call on the
+ * buffer. */
 const char *buf_str(const struct buf *buf);
 
-/* Moves the content out (NUL-terminated, freed with mem_free) and leaves an empty buffer. NULL after a failure. */
+/* Moves the content out (NUL-terminated, freed with mem_free) and leaves an empty buffer. NULL
+ * after a failure. */
 char *buf_take(struct buf *buf) NODISCARD;
 
 #endif

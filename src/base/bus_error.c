@@ -1,6 +1,6 @@
 /*
- * bus_error.c: see the header. The handler calls only what a signal handler may: the file of an address is found
- * by reading /proc/self/maps into static memory, one line at a time.
+ * bus_error.c: see the header. The handler calls only what a signal handler may: the file of an
+ * address is found by reading /proc/self/maps into static memory, one line at a time.
  */
 #include "base/bus_error.h"
 

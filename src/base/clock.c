@@ -1,10 +1,12 @@
 /*
  * clock.c: the machine's clocks, and a fake that is one counter.
  *
- * A fake keeps where it started and how far it was moved. Both of its times come from that one counter, so no reader ever
- * sees the one moved and the other not. The real clock has no state at all.
+ * A fake keeps where it started and how far it was moved. Both of its times come from that one
+ * counter, so no reader ever sees the one moved and the other not. The real clock has no state at
+ * all.
  *
- * There is no timer here and no cached "now": what needs the time in a hot loop reads it once and passes it on.
+ * There is no timer here and no cached "now": what needs the time in a hot loop reads it once and
+ * passes it on.
  */
 #include "base/clock.h"
 

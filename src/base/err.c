@@ -30,7 +30,8 @@ const char *err_sentence(enum err code)
     return (unsigned)code < ERR_COUNT ? err_table[code].sentence : "unknown error";
 }
 
-/* Cuts a text that vsnprintf filled to the brim back to the end of its last whole UTF-8 character. */
+/* Cuts a text that vsnprintf filled to the brim back to the end of its last whole UTF-8 character.
+ */
 static void cut_utf8(char *text, size_t len)
 {
     size_t start = len;

@@ -1,8 +1,9 @@
 /*
  * err.h: what can go wrong, as a closed list, and words for people.
  *
- * A fallible function returns `enum err`, ERR_OK being 0, and may fill a `struct errinfo` that the caller supplies. Code
- * decides by the enum; the text is for people only and is never parsed. A cache miss is a result, not an error.
+ * A fallible function returns `enum err`, ERR_OK being 0, and may fill a `struct errinfo` that the
+ * caller supplies. Code decides by the enum; the text is for people only and is never parsed. A
+ * cache miss is a result, not an error.
  */
 #ifndef HEARTH_BASE_ERR_H
 #define HEARTH_BASE_ERR_H
@@ -10,22 +11,22 @@
 #include "base/attr.h"
 
 /* X(value, name, sentence) */
-#define ERR_TABLE(X)                                                                               \
-    X(ERR_OK, "ok", "no error")                                                                    \
-    X(ERR_NOMEM, "no_memory", "out of memory")                                                     \
-    X(ERR_LIMIT, "limit", "a configured limit was reached")                                        \
-    X(ERR_INVALID, "invalid", "invalid value")                                                     \
-    X(ERR_NOT_FOUND, "not_found", "not found")                                                     \
-    X(ERR_EXISTS, "exists", "exists already")                                                      \
-    X(ERR_DENIED, "denied", "permission denied")                                                   \
-    X(ERR_NO_SPACE, "no_space", "no space left on the device")                                     \
-    X(ERR_IO, "io", "input or output failed")                                                      \
-    X(ERR_CORRUPT, "corrupt", "damaged data")                                                      \
-    X(ERR_UNSUPPORTED, "unsupported", "not supported")                                             \
-    X(ERR_BUSY, "busy", "in use")                                                                  \
-    X(ERR_TIMEOUT, "timeout", "took too long")                                                     \
-    X(ERR_CANCELLED, "cancelled", "cancelled")                                                     \
-    X(ERR_CLOSED, "closed", "closed")                                                              \
+#define ERR_TABLE(X)                                           \
+    X(ERR_OK, "ok", "no error")                                \
+    X(ERR_NOMEM, "no_memory", "out of memory")                 \
+    X(ERR_LIMIT, "limit", "a configured limit was reached")    \
+    X(ERR_INVALID, "invalid", "invalid value")                 \
+    X(ERR_NOT_FOUND, "not_found", "not found")                 \
+    X(ERR_EXISTS, "exists", "exists already")                  \
+    X(ERR_DENIED, "denied", "permission denied")               \
+    X(ERR_NO_SPACE, "no_space", "no space left on the device") \
+    X(ERR_IO, "io", "input or output failed")                  \
+    X(ERR_CORRUPT, "corrupt", "damaged data")                  \
+    X(ERR_UNSUPPORTED, "unsupported", "not supported")         \
+    X(ERR_BUSY, "busy", "in use")                              \
+    X(ERR_TIMEOUT, "timeout", "took too long")                 \
+    X(ERR_CANCELLED, "cancelled", "cancelled")                 \
+    X(ERR_CLOSED, "closed", "closed")                          \
     X(ERR_ENGINE, "engine", "the inference library failed")
 
 enum err {
@@ -35,37 +36,43 @@ enum err {
         ERR_COUNT
 };
 
-/* Text for people, owned by the caller, valid after a call that returned something else than ERR_OK. */
+/* Text for people, owned by the caller, valid after a call that returned something else than
+ * ERR_OK. */
 struct errinfo {
     enum err code;
-    unsigned retry_s; /* > 0: the failure passes, and the same call may succeed after this many seconds */
+    /* > 0: the failure passes, and the same call may succeed after this many seconds */
+    unsigned retry_s;
     char text[512];
 };
 
-/* A stable lower-case name ("no_space") for logs and metrics, and a short sentence. Both never NULL. */
+/* A stable lower-case name ("no_space") for logs and metrics, and a short sentence. Both never
+ * NULL. */
 const char *err_name(enum err code);
 const char *err_sentence(enum err code);
 
-/* Stores code and text in `info` (which may be NULL) and returns `code`, so that `return err_set(...)` reads well. The text
- * is cut at the size of the field, never inside a UTF-8 character. */
+/* Stores code and text in `info` (which may be NULL) and returns `code`, so that `return
+ * err_set(...)` reads well. The text is cut at the size of the field, never inside a UTF-8
+ * character. */
 enum err err_set(struct errinfo *info, enum err code, const char *fmt, ...) PRINTF(3, 4);
 
 /* As err_set, from an errno value: the text becomes "<fmt>: <strerror>". */
 enum err err_set_errno(struct errinfo *info, int errnum, const char *fmt, ...) PRINTF(3, 4);
 
-/* Puts context before the text that is there: "<fmt>: <old text>". Returns info's code (ERR_OK when info is NULL is a
- * caller's bug, so the code is passed). */
+/* Puts context before the text that is there: "<fmt>: <old text>". Returns info's code (ERR_OK when
+ * info is NULL is a caller's bug, so the code is passed). */
 enum err err_wrap(struct errinfo *info, enum err code, const char *fmt, ...) PRINTF(3, 4);
 
-/* The entry of the list that an errno value stands for; ERR_IO for those without one of their own. */
+/* The entry of the list that an errno value stands for; ERR_IO for those without one of their own.
+ */
 enum err err_from_errno(int errnum);
 
-/* Returns from the calling function when `expr` is not ERR_OK. For functions that own nothing yet. */
-#define TRY(expr)                                                                                  \
-    do {                                                                                           \
-        enum err try_err_ = (expr);                                                                \
-        if (try_err_ != ERR_OK)                                                                    \
-            return try_err_;                                                                       \
+/* Returns from the calling function when `expr` is not ERR_OK. For functions that own nothing yet.
+ */
+#define TRY(expr)                   \
+    do {                            \
+        enum err try_err_ = (expr); \
+        if (try_err_ != ERR_OK)     \
+            return try_err_;        \
     } while (0)
 
 #endif

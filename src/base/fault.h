@@ -1,11 +1,12 @@
 /*
  * fault.h: "the n-th call fails", for tests.
  *
- * A seam (the allocator, the file table, a tier) asks fault_fires() on each fallible call. A test arms the n-th call, runs
- * the code, and repeats with n + 1 until a run finishes in which nothing fired: then every call site has failed once.
+ * A seam (the allocator, the file table, a tier) asks fault_fires() on each fallible call. A test
+ * arms the n-th call, runs the code, and repeats with n + 1 until a run finishes in which nothing
+ * fired: then every call site has failed once.
  *
- * Threads: any thread may call fault_fires(), also while the test's main thread arms or disarms: calls that run at that moment are of the
- * old state or of the new.
+ * Threads: any thread may call fault_fires(), also while the test's main thread arms or disarms:
+ * calls that run at that moment are of the old state or of the new.
  */
 #ifndef HEARTH_BASE_FAULT_H
 #define HEARTH_BASE_FAULT_H
@@ -31,8 +32,8 @@ void fault_arm_every(struct fault *fault, long n);
 /* True when this call is to fail. `fault` may be NULL: never. */
 bool fault_fires(struct fault *fault);
 
-/* Steps a loop over n = 1, 2, ...: arms the next n and returns true, or returns false (disarmed) after the first round in
- * which nothing fired. Start with a zeroed struct. */
+/* Steps a loop over n = 1, 2, ...: arms the next n and returns true, or returns false (disarmed)
+ * after the first round in which nothing fired. Start with a zeroed struct. */
 bool fault_loop_next(struct fault *fault);
 
 #define FAULT_LOOP(fault) while (fault_loop_next(fault))

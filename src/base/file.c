@@ -1,20 +1,23 @@
 /*
  * file.c: the kernel's calls as a table, and the loops that every user of a disk needs.
  *
- * The table's functions are as thin as they can be: one system call, its errno as the result. All patience (EINTR, short
- * reads and writes) is in the file_* functions above them, so that it works for, and is tested with, any table.
+ * The table's functions are as thin as they can be: one system call, its errno as the result. All
+ * patience (EINTR, short reads and writes) is in the file_* functions above them, so that it works
+ * for, and is tested with, any table.
  *
  * file_replace, step by step, and what a crash after each leaves under `name`:
  *
  *      create NAME.<16 hex digits>.tmp    old      the name is random and O_EXCL: two writers never share a temporary file
  *      write, fsync it                    old
- *      rename over NAME                   old or new, never a mix: the content was on the disk before its name
+ *      rename over NAME                   old or new, never a mix: the content was on the disk
+ *                                         before its name
  *      fsync the directory                new
  *
- * What is not done: a failed fsync is never repeated, because the kernel may have dropped the dirty pages and would then
- * answer success for data that is lost. A failed close is not an error, because whoever needs the data on the disk has
- * called fsync before. New directories are not synced into their parents: a crash may lose one together with all that is
- * in it, which is the same as "old".
+ * What is not done: a failed fsync is never repeated, because the kernel may have dropped the dirty
+ * pages and would then answer success for data that is lost. A failed close is not an error,
+ * because whoever needs the data on the disk has called fsync before. New directories are not
+ * synced into their parents: a crash may lose one together with all that is in it, which is the
+ * same as "old".
  */
 #include "base/file.h"
 
@@ -33,7 +36,8 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
-/* A call on a disk is interrupted once in a blue moon; a hundred times in a row means that something else is wrong. */
+/* A call on a disk is interrupted once in a blue moon; a hundred times in a row means that
+ * something else is wrong. */
 enum { INTERRUPTS_MAX = 100 };
 
 /* 64 random bits do not clash in practice; a few tries make the practice a proof. */
@@ -91,7 +95,8 @@ static int real_ftruncate(void *ctx, int fd, off_t len)
 static int real_fallocate(void *ctx, int fd, off_t len)
 {
     (void)ctx;
-    /* Not posix_fallocate: where the file system cannot reserve, that one writes zeros over the whole length. */
+    /* Not posix_fallocate: where the file system cannot reserve, that one writes zeros over the
+     * whole length. */
     return result_of(fallocate(fd, 0, 0, len));
 }
 
@@ -140,7 +145,8 @@ static int real_mkdirat(void *ctx, int dir, const char *name, mode_t mode)
 static int real_lock(void *ctx, int fd, bool exclusive)
 {
     (void)ctx;
-    /* Not fcntl's POSIX locks: those belong to the process and vanish when *any* handle of the file is closed. */
+    /* Not fcntl's POSIX locks: those belong to the process and vanish when *any* handle of the file
+     * is closed. */
     return result_of(flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB));
 }
 
@@ -157,7 +163,8 @@ static int real_list(void *ctx, int dir,
                      void (*fn)(const char *name, unsigned char d_type, void *arg), void *arg)
 {
     (void)ctx;
-    /* Opened anew, because a duplicate would share the reading position with `dir` and with other threads that list it. */
+    /* Opened anew, because a duplicate would share the reading position with `dir` and with other
+     * threads that list it. */
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -209,8 +216,8 @@ const struct file_sys *file_sys_real(void)
 
 /* ---- opening and closing ---- */
 
-/* Makes every directory of the path, from the root downwards. What exists already is fine whatever it is: the open that
- * follows says if it is no directory. */
+/* Makes every directory of the path, from the root downwards. What exists already is fine whatever
+ * it is: the open that follows says if it is no directory. */
 static enum err make_dirs(const struct file_sys *fs, const char *path, struct errinfo *info)
 {
     char part[PATH_MAX];
@@ -268,14 +275,16 @@ void file_close(const struct file_sys *fs, int *fd)
     if (*fd == FILE_NO)
         return;
     assert(*fd >= 0);
-    /* Never repeated: the handle is gone even when the answer is EINTR, and may be another thread's by now. */
+    /* Never repeated: the handle is gone even when the answer is EINTR, and may be another thread's
+     * by now. */
     (void)fs->ops->close(fs->ctx, *fd);
     *fd = FILE_NO;
 }
 
 /* ---- reading and writing ---- */
 
-/* Offsets often come out of a file, so one that the kernel cannot express is the world's fault and not ours. */
+/* Offsets often come out of a file, so one that the kernel cannot express is the world's fault and
+ * not ours. */
 static enum err check_range(size_t len, uint64_t offset, struct errinfo *info)
 {
     if (offset > INT64_MAX || len > INT64_MAX - offset)
@@ -443,8 +452,9 @@ static enum err too_large(size_t limit, struct errinfo *info)
     return err_set(info, ERR_LIMIT, "larger than the limit of %zu bytes", limit);
 }
 
-/* Reads up to the end into `content`, whose limit is one byte more than the caller's: that byte is how a file is noticed that
- * became too large while it was read. The size from fstat is only a hint; for files in /proc it is 0. */
+/* Reads up to the end into `content`, whose limit is one byte more than the caller's: that byte is
+ * how a file is noticed that became too large while it was read. The size from fstat is only a
+ * hint; for files in /proc it is 0. */
 static enum err read_to_end(const struct file_sys *fs, int fd, struct buf *content,
                             struct errinfo *info)
 {
@@ -487,7 +497,8 @@ enum err file_read_all(const struct file_sys *fs, int dir, const char *name, siz
 
     *data = NULL;
     *len = 0;
-    /* O_NONBLOCK: opening a pipe that somebody put there must not wait for its other end. Regular files do not care. */
+    /* O_NONBLOCK: opening a pipe that somebody put there must not wait for its other end. Regular
+     * files do not care. */
     TRY(file_open_at(fs, dir, name, O_RDONLY | O_NONBLOCK, 0, &fd, info));
     buf_init(&content, MIN(limit, SIZE_MAX / 2 - 2) + 1); /* a buffer cannot hold more */
     enum err err = read_regular(fs, fd, &content, info);

@@ -1,8 +1,10 @@
 /*
- * file_fault.c: one wrapper per call of the table. Each asks misbehaves() first and otherwise hands the call on.
+ * file_fault.c: one wrapper per call of the table. Each asks misbehaves() first and otherwise hands
+ * the call on.
  *
- * Only reads and writes can be done by half; only they look at the kind themselves. close is the other exception: it always
- * closes, because the kernel's does so even when it answers an error, and a test that counts handles must see the same.
+ * Only reads and writes can be done by half; only they look at the kind themselves. close is the
+ * other exception: it always closes, because the kernel's does so even when it answers an error,
+ * and a test that counts handles must see the same.
  */
 #include "base/file_fault.h"
 
@@ -35,7 +37,8 @@ NORETURN static void die(void)
     }
 }
 
-/* What a call that fired does when it cannot be done by half: true when it is to answer -errnum and do nothing. */
+/* What a call that fired does when it cannot be done by half: true when it is to answer -errnum and
+ * do nothing. */
 static bool misbehave(struct file_fault *fault)
 {
     switch (fault->kind) {

@@ -6,7 +6,8 @@
  *      fault.kind = FILE_FAULT_ERROR; fault.errnum = ENOSPC;
  *      FAULT_LOOP(&fault.when) { ... use &fault.sys ... }
  *
- * Calls are counted in `when` if their bit is in `calls`; the call that fires does what `kind` says.
+ * Calls are counted in `when` if their bit is in `calls`; the call that fires does what `kind`
+ * says.
  */
 #ifndef HEARTH_BASE_FILE_FAULT_H
 #define HEARTH_BASE_FILE_FAULT_H
@@ -18,11 +19,24 @@
 #include "base/file.h"
 
 /* X(value, name) in the order of struct file_ops */
-#define FILE_CALL_TABLE(X)                                                                         \
-    X(OPENAT, openat) X(CLOSE, close) X(PREAD, pread) X(PWRITE, pwrite) X(FSYNC, fsync)            \
-    X(FTRUNCATE, ftruncate) X(FALLOCATE, fallocate) X(FSTAT, fstat) X(FSTATAT, fstatat)            \
-    X(FSTATVFS, fstatvfs) X(RENAMEAT, renameat) X(LINKAT, linkat) X(UNLINKAT, unlinkat)            \
-    X(MKDIRAT, mkdirat) X(LOCK, lock) X(FUTIMENS, futimens) X(LIST, list)
+#define FILE_CALL_TABLE(X)  \
+    X(OPENAT, openat)       \
+    X(CLOSE, close)         \
+    X(PREAD, pread)         \
+    X(PWRITE, pwrite)       \
+    X(FSYNC, fsync)         \
+    X(FTRUNCATE, ftruncate) \
+    X(FALLOCATE, fallocate) \
+    X(FSTAT, fstat)         \
+    X(FSTATAT, fstatat)     \
+    X(FSTATVFS, fstatvfs)   \
+    X(RENAMEAT, renameat)   \
+    X(LINKAT, linkat)       \
+    X(UNLINKAT, unlinkat)   \
+    X(MKDIRAT, mkdirat)     \
+    X(LOCK, lock)           \
+    X(FUTIMENS, futimens)   \
+    X(LIST, list)
 
 enum file_call {
 #define X(value, name) FILE_CALL_##value,
@@ -32,11 +46,13 @@ enum file_call {
 };
 
 enum file_fault_kind {
-    FILE_FAULT_ERROR,  /* answers -errnum, does nothing (but close always closes, as the kernel's) */
-    FILE_FAULT_SHORT,  /* reads and writes do half (at least 1 byte); other calls succeed */
-    FILE_FAULT_TORN,   /* a write does half of its bytes, then answers -errnum; other calls fail with errnum */
-    FILE_FAULT_DELAY,  /* waits delay_ns on `clock`, then succeeds */
-    FILE_FAULT_KILL,   /* a write does half of its bytes; then the process gets SIGKILL */
+    /* answers -errnum, does nothing (but close always closes, as the kernel's) */
+    FILE_FAULT_ERROR,
+    FILE_FAULT_SHORT, /* reads and writes do half (at least 1 byte); other calls succeed */
+    /* a write does half of its bytes, then answers -errnum; other calls fail with errnum */
+    FILE_FAULT_TORN,
+    FILE_FAULT_DELAY, /* waits delay_ns on `clock`, then succeeds */
+    FILE_FAULT_KILL,  /* a write does half of its bytes; then the process gets SIGKILL */
 };
 
 struct clock;
@@ -45,7 +61,7 @@ struct file_fault {
     struct file_sys sys;         /* give this to the code under test */
     const struct file_sys *base; /* what really does the work */
     struct fault when;
-    uint64_t calls;              /* bit per enum file_call; all by default */
+    uint64_t calls; /* bit per enum file_call; all by default */
     enum file_fault_kind kind;
     int errnum;
     uint64_t delay_ns;
@@ -53,7 +69,8 @@ struct file_fault {
     _Atomic(enum file_call) last; /* the call that fired last, for messages */
 };
 
-/* Everything counts, nothing fires. The struct must outlive its users. Not for concurrent re-arming. */
+/* Everything counts, nothing fires. The struct must outlive its users. Not for concurrent
+ * re-arming. */
 void file_fault_init(struct file_fault *fault, const struct file_sys *base);
 const char *file_call_name(enum file_call call);
 

@@ -1,9 +1,11 @@
 /*
  * hash.c: BLAKE3 and XXH3-128 under our own names and value types.
  *
- * BLAKE3 chooses the widest vector code of the machine at run time by itself; XXH3 does so through a second header, which x86 builds of
- * the library have and others lack (the Makefile looks: 20 GB/s without it here, 40 with it). XXH_STATIC_LINKING_ONLY is needed for the size of XXH3's state, unchanged since 0.8.0, the first release
- * whose values are final; the assertion below notices headers of another size.
+ * BLAKE3 chooses the widest vector code of the machine at run time by itself; XXH3 does so through
+ * a second header, which x86 builds of the library have and others lack (the Makefile looks: 20
+ * GB/s without it here, 40 with it). XXH_STATIC_LINKING_ONLY is needed for the size of XXH3's
+ * state, unchanged since 0.8.0, the first release whose values are final; the assertion below
+ * notices headers of another size.
  */
 #include "base/hash.h"
 

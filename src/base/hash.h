@@ -1,11 +1,13 @@
 /*
  * hash.h: two hashes for two jobs.
  *
- *   hash256   BLAKE3, plain or keyed: identity and authenticity. What names a block, and what a forger cannot make.
+ *   hash256   BLAKE3, plain or keyed: identity and authenticity. What names a block, and what a
+ *             forger cannot make.
  *   hash128   XXH3-128: damage of bytes that a hash256 vouches for already; as fast as memory.
  *
- * Byte strings that are hashed one after another must be framed by their lengths (hash256_update_framed), or "ab","c" and
- * "a","bc" would be the same. Numbers are hashed as little-endian bytes, so that digests are the same on every machine.
+ * Byte strings that are hashed one after another must be framed by their lengths
+ * (hash256_update_framed), or "ab","c" and "a","bc" would be the same. Numbers are hashed as
+ * little-endian bytes, so that digests are the same on every machine.
  */
 #ifndef HEARTH_BASE_HASH_H
 #define HEARTH_BASE_HASH_H
@@ -53,8 +55,8 @@ struct hash256 hash256_final(const struct hash256_state *state);
 struct hash256 hash256_of(const void *data, size_t len);
 struct hash256 hash256_keyed(const struct hash256 *key, const void *data, size_t len);
 
-/* A key for a purpose, derived from key material that is not used otherwise (BLAKE3 derive_key; `context` is a constant of
- * the program). */
+/* A key for a purpose, derived from key material that is not used otherwise (BLAKE3 derive_key;
+ * `context` is a constant of the program). */
 struct hash256 hash256_derive(const char *context, const void *material, size_t len);
 
 /* Takes the same time whatever differs. */
@@ -69,9 +71,10 @@ bool hash256_from_hex(const char *text, size_t len, struct hash256 *out) NODISCA
 struct hash128 hash128_of(const void *data, size_t len);
 bool hash128_eq(const struct hash128 *a, const struct hash128 *b);
 
-/* Incremental hash128, for payloads that arrive in pieces. The library wants its state aligned to 64 bytes, more than the
- * heap gives to a struct that holds one, so the place is found inside `room` anew by each call: a state may live anywhere
- * but must stay there, neither copied nor moved, from init to final. */
+/* Incremental hash128, for payloads that arrive in pieces. The library wants its state aligned to
+ * 64 bytes, more than the heap gives to a struct that holds one, so the place is found inside
+ * `room` anew by each call: a state may live anywhere but must stay there, neither copied nor
+ * moved, from init to final. */
 struct hash128_state {
     uint8_t room[HASH128_STATE_BYTES];
 };
@@ -79,7 +82,8 @@ void hash128_init(struct hash128_state *state);
 void hash128_update(struct hash128_state *state, const void *data, size_t len);
 struct hash128 hash128_final(const struct hash128_state *state);
 
-/* Bytes nobody can guess, from the kernel; aborts when it gives none (an installation key must not be weak). */
+/* Bytes nobody can guess, from the kernel; aborts when it gives none (an installation key must not
+ * be weak). */
 void hash_random(void *out, size_t len);
 
 #endif

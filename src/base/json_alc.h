@@ -1,12 +1,14 @@
 /*
- * json_alc.h: memory for yyjson from base/mem.h, so that it can fail in tests like any other, and never aborts.
+ * json_alc.h: memory for yyjson from base/mem.h, so that it can fail in tests like any other, and
+ * never aborts.
  */
 #ifndef HEARTH_BASE_JSON_ALC_H
 #define HEARTH_BASE_JSON_ALC_H
 
 #include <yyjson.h>
 
-/* For every document of the API. Any thread; never freed. What yyjson hands out from it is freed with mem_free. */
+/* For every document of the API. Any thread; never freed. What yyjson hands out from it is freed
+ * with mem_free. */
 const yyjson_alc *json_alc(void);
 
 #endif

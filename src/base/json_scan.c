@@ -1,5 +1,6 @@
 /*
- * json_scan.c: a pushdown automaton over bytes; the stack is one bit per open bracket (object or array).
+ * json_scan.c: a pushdown automaton over bytes; the stack is one bit per open bracket (object or
+ * array).
  *
  *      VALUE --"--> STRING --"--> AFTER        AFTER --,--> KEY | VALUE      AFTER --} ]--> AFTER (one level up)
  *      VALUE --{--> KEY_FIRST --"--> STRING --"--> COLON --:--> VALUE       (in a string that is a name)
@@ -116,7 +117,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* A number can end in three of its states; the byte after it is then read again as what follows a value. */
+/* A number can end in three of its states; the byte after it is then read again as what follows a
+ * value. */
 static int number_byte(struct json_scan *scan, char c)
 {
     bool may_end = scan->state == ZERO || scan->state == DIGITS || scan->state == FRACTION ||

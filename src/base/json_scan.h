@@ -1,8 +1,10 @@
 /*
- * json_scan.h: is this JSON? Asked byte by byte, so that arguments can be passed on while they are generated.
+ * json_scan.h: is this JSON? Asked byte by byte, so that arguments can be passed on while they are
+ * generated.
  *
- * Strict (RFC 8259) but for one thing that models do: control characters inside strings are taken and written as escapes.
- * Bytes above 127 are not looked at; who feeds it sees to their being UTF-8. Owner: whoever holds the struct; not thread-safe.
+ * Strict (RFC 8259) but for one thing that models do: control characters inside strings are taken
+ * and written as escapes. Bytes above 127 are not looked at; who feeds it sees to their being
+ * UTF-8. Owner: whoever holds the struct; not thread-safe.
  */
 #ifndef HEARTH_BASE_JSON_SCAN_H
 #define HEARTH_BASE_JSON_SCAN_H
@@ -35,12 +37,14 @@ struct json_scan {
 
 void json_scan_init(struct json_scan *scan);
 
-/* Reads on from text, up to the end of the value, of the text, or the first wrong byte; *used says how far. Appends what it read
- * to out (which may be NULL), control characters escaped. A number at the top ends with the byte after it, which is not used. */
+/* Reads on from text, up to the end of the value, of the text, or the first wrong byte; *used says
+ * how far. Appends what it read to out (which may be NULL), control characters escaped. A number at
+ * the top ends with the byte after it, which is not used. */
 enum json_scan_result json_scan_text(struct json_scan *scan, struct str text, size_t *used,
                                      struct buf *out);
 
-/* At the end of the text: is the value complete? Only a number at the top can be so without DONE. */
+/* At the end of the text: is the value complete? Only a number at the top can be so without DONE.
+ */
 bool json_scan_complete(const struct json_scan *scan);
 
 /* Is the whole text one JSON value, white space around it allowed? */

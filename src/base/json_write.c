@@ -1,7 +1,8 @@
 /*
  * json_write.c: brackets, commas, numbers and escaped text.
  *
- * Numbers and whole values are yyjson's to write: its forms are the shortest that read as the same number, whatever the locale.
+ * Numbers and whole values are yyjson's to write: its forms are the shortest that read as the same
+ * number, whatever the locale.
  */
 #include "base/json_write.h"
 

@@ -1,9 +1,11 @@
 /*
  * json_write.h: JSON into a buffer, piece by piece, without a tree.
  *
- *      json_open(&w, '{'); json_key(&w, "id"); json_text(&w, id); json_key(&w, "n"); json_uint(&w, 3); json_close(&w, '}');
+ *      json_open(&w, '{'); json_key(&w, "id"); json_text(&w, id); json_key(&w, "n"); json_uint(&w,
+ *      3); json_close(&w, '}');
  *
- * Commas are put where they belong. Text is escaped and is valid UTF-8 afterwards (broken bytes become U+FFFD). Errors stick in the buffer.
+ * Commas are put where they belong. Text is escaped and is valid UTF-8 afterwards (broken bytes
+ * become U+FFFD). Errors stick in the buffer.
  */
 #ifndef HEARTH_BASE_JSON_WRITE_H
 #define HEARTH_BASE_JSON_WRITE_H
@@ -28,12 +30,13 @@ void json_str(struct json *json, struct str text);
 void json_text(struct json *json, const char *text); /* NULL: null */
 void json_int(struct json *json, int64_t value);
 void json_uint(struct json *json, uint64_t value);
-void json_float(struct json *json, double value); /* the shortest text that reads as the same; what is no number is null */
+/* the shortest text that reads as the same; what is no number is null */
+void json_float(struct json *json, double value);
 void json_single(struct json *json, float value); /* ... as the same float: 0.7f is 0.7 */
 void json_bool(struct json *json, bool value);
 void json_null(struct json *json);
-void json_raw(struct json *json, struct str value);       /* JSON already */
-void json_value(struct json *json, yyjson_val *value);    /* NULL: null */
+void json_raw(struct json *json, struct str value);    /* JSON already */
+void json_value(struct json *json, yyjson_val *value); /* NULL: null */
 
 /* key and value in one call. */
 void json_key_text(struct json *json, const char *key, const char *text);

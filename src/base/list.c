@@ -1,8 +1,9 @@
 /*
- * list.c: a ring through a head that is a node itself, so that no operation has a special case for the ends.
+ * list.c: a ring through a head that is a node itself, so that no operation has a special case for
+ * the ends.
  *
- * Every operation is O(1) but list_check. Membership is not verified beyond what is free: a node that is linked into
- * another list of the caller looks like one of ours until list_check counts.
+ * Every operation is O(1) but list_check. Membership is not verified beyond what is free: a node
+ * that is linked into another list of the caller looks like one of ours until list_check counts.
  */
 #include "base/list.h"
 

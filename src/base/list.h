@@ -1,11 +1,12 @@
 /*
- * list.h: a doubly linked list whose links are embedded in the things it holds. Allocates nothing, cannot fail.
+ * list.h: a doubly linked list whose links are embedded in the things it holds. Allocates nothing,
+ * cannot fail.
  *
  *      struct entry { int value; struct list_node lru; };
  *      LIST_FOREACH(struct entry, e, &list, lru) use(e);
  *
- * A node is in at most one list at a time; a node that is in none has NULL links (list_node_linked). The owner of the list
- * guards it; the list owns no memory.
+ * A node is in at most one list at a time; a node that is in none has NULL links
+ * (list_node_linked). The owner of the list guards it; the list owns no memory.
  */
 #ifndef HEARTH_BASE_LIST_H
 #define HEARTH_BASE_LIST_H
@@ -46,16 +47,16 @@ void list_check(const struct list *list);
 #define LIST_ENTRY(node, type, member) ((node) ? CONTAINER_OF(node, type, member) : NULL)
 
 /* The loop variable may not be removed inside LIST_FOREACH; LIST_FOREACH_SAFE allows that. */
-#define LIST_FOREACH(type, var, list, member)                                                      \
-    for (type *var = LIST_ENTRY(list_first(list), type, member); var != NULL;                      \
+#define LIST_FOREACH(type, var, list, member)                                 \
+    for (type *var = LIST_ENTRY(list_first(list), type, member); var != NULL; \
          var = LIST_ENTRY(list_next((list), &var->member), type, member))
 
-#define LIST_FOREACH_SAFE(type, var, list, member)                                                 \
-    for (struct list_node *var##_node = list_first(list),                                          \
-                          *var##_next = var##_node ? list_next((list), var##_node) : NULL;         \
-         var##_node != NULL;                                                                       \
-         var##_node = var##_next, var##_next = var##_node ? list_next((list), var##_node) : NULL)  \
-        for (type *var = CONTAINER_OF(var##_node, type, member), *var##_once = var;                \
+#define LIST_FOREACH_SAFE(type, var, list, member)                                                \
+    for (struct list_node *var##_node = list_first(list),                                         \
+                          *var##_next = var##_node ? list_next((list), var##_node) : NULL;        \
+         var##_node != NULL;                                                                      \
+         var##_node = var##_next, var##_next = var##_node ? list_next((list), var##_node) : NULL) \
+        for (type *var = CONTAINER_OF(var##_node, type, member), *var##_once = var;               \
              var##_once != NULL; var##_once = NULL)
 
 #endif

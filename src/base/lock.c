@@ -1,19 +1,23 @@
 /*
- * lock.c: pthread mutexes, conditions and threads, with the checks that turn a deadlock into a message.
+ * lock.c: pthread mutexes, conditions and threads, with the checks that turn a deadlock into a
+ * message.
  *
- * Each lock keeps the thread that holds it. A thread only ever compares that field with its own id, and only the thread itself
- * stores its id there, so a relaxed load is exact where it matters: it is "me" if and only if I hold the lock.
+ * Each lock keeps the thread that holds it. A thread only ever compares that field with its own id,
+ * and only the thread itself stores its id there, so a relaxed load is exact where it matters: it
+ * is "me" if and only if I hold the lock.
  *
  * For the ranks each thread keeps the list of locks that it holds:
  *
  *      held.locks   [ cache 30 | queue 50 | log 80 ]      ranks rise strictly, so the last one is the highest
  *                                             ^ a new lock must rank above this one
  *
- * Leaving in another order takes an entry out of the middle, which keeps the order. The check comes before the mutex is
- * taken: a wrong order is reported the first time it is tried, not the one time in a million when it deadlocks. The code of
- * the list is compiled in every build, so that it cannot rot, and does nothing unless HEARTH_DEBUG is defined.
+ * Leaving in another order takes an entry out of the middle, which keeps the order. The check comes
+ * before the mutex is taken: a wrong order is reported the first time it is tried, not the one time
+ * in a million when it deadlocks. The code of the list is compiled in every build, so that it
+ * cannot rot, and does nothing unless HEARTH_DEBUG is defined.
  *
- * There are no recursive locks, no reader-writer locks and no try: each of them hides a question about ownership.
+ * There are no recursive locks, no reader-writer locks and no try: each of them hides a question
+ * about ownership.
  */
 #include "base/lock.h"
 

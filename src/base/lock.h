@@ -1,10 +1,11 @@
 /*
- * lock.h: mutexes that know their name, their owner and their rank, condition variables, and threads.
+ * lock.h: mutexes that know their name, their owner and their rank, condition variables, and
+ * threads.
  *
- * RANKS. A thread may take a lock only if its rank is higher than that of every lock it holds already; that order makes a
- * deadlock impossible. The table of ranks is the enum below and docs/threads.md. In builds with HEARTH_DEBUG (all
- * sanitizer builds, DEBUG=1) a violation prints both names and aborts; in a release build only the owner is kept. Locks may
- * be left in any order.
+ * RANKS. A thread may take a lock only if its rank is higher than that of every lock it holds
+ * already; that order makes a deadlock impossible. The table of ranks is the enum below and
+ * docs/threads.md. In builds with HEARTH_DEBUG (all sanitizer builds, DEBUG=1) a violation prints
+ * both names and aborts; in a release build only the owner is kept. Locks may be left in any order.
  *
  * Never hold a lock across I/O, a callback, an engine call or a function boundary.
  */
@@ -51,14 +52,15 @@ struct lock {
 void lock_init(struct lock *lock, const char *name, enum lock_rank rank);
 void lock_fini(struct lock *lock); /* aborts when held */
 
-void lock_enter(struct lock *lock); /* aborts when this thread holds it already */
-void lock_leave(struct lock *lock); /* aborts when this thread does not hold it */
+void lock_enter(struct lock *lock);         /* aborts when this thread holds it already */
+void lock_leave(struct lock *lock);         /* aborts when this thread does not hold it */
 bool lock_is_held(const struct lock *lock); /* by this thread */
 
 #define lock_assert_held(lock) assert(lock_is_held(lock))
 
-/* A condition that is waited for under a lock, by monotonic time. The lock must be the only one that the thread holds: whoever
- * is to wake it may need the others, and no rank would show that. Checked as ranks are. */
+/* A condition that is waited for under a lock, by monotonic time. The lock must be the only one
+ * that the thread holds: whoever is to wake it may need the others, and no rank would show that.
+ * Checked as ranks are. */
 struct cond {
     pthread_cond_t cond;
 };
@@ -69,27 +71,31 @@ void cond_signal(struct cond *cond);
 void cond_broadcast(struct cond *cond);
 void cond_wait(struct cond *cond, struct lock *lock) REQUIRES(lock);
 
-/* False when `deadline_ns` (of the real monotonic clock; UINT64_MAX is never) passed. Wakes without reason happen: loop over
- * the condition. */
-bool cond_wait_until(struct cond *cond, struct lock *lock, uint64_t deadline_ns) REQUIRES(lock) NODISCARD;
+/* False when `deadline_ns` (of the real monotonic clock; UINT64_MAX is never) passed. Wakes without
+ * reason happen: loop over the condition. */
+bool cond_wait_until(struct cond *cond, struct lock *lock, uint64_t deadline_ns)
+    REQUIRES(lock) NODISCARD;
 
-/* A thread with a name that `top -H` shows (cut at 15 characters). Signals belong to the main thread, so all are blocked except
- * those that a thread raises by its own fault (SIGSEGV and its kin): blocking these only hides the crash from whoever reports
- * it. Zeroed before its first start. */
+/* A thread with a name that `top -H` shows (cut at 15 characters). Signals belong to the main
+ * thread, so all are blocked except those that a thread raises by its own fault (SIGSEGV and its
+ * kin): blocking these only hides the crash from whoever reports it. Zeroed before its first start.
+ */
 struct thread {
     pthread_t id;
     bool started;
 };
 
-/* Runs fn(arg) in a new thread; ERR_LIMIT when the system gives none. `thread` is the starter's alone. */
+/* Runs fn(arg) in a new thread; ERR_LIMIT when the system gives none. `thread` is the starter's
+ * alone. */
 enum err thread_start(struct thread *thread, const char *name, void (*fn)(void *arg), void *arg,
                       struct errinfo *info) NODISCARD;
 /* Waits until fn returned; a no-op when it was not started. */
 void thread_join(struct thread *thread);
 /* Never to be joined: for a thread that hangs in a call which cannot be called off. */
 void thread_detach(struct thread *thread);
-/* The calling thread gives way to others from now on: for work that nobody waits for. Where the system knows no such thing for one thread
- * alone, nothing changes. It may still hold a lock when it has to give way, so that it must hold locks for moments only. */
+/* The calling thread gives way to others from now on: for work that nobody waits for. Where the
+ * system knows no such thing for one thread alone, nothing changes. It may still hold a lock when
+ * it has to give way, so that it must hold locks for moments only. */
 void thread_set_background(void);
 
 #endif

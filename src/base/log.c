@@ -1,22 +1,25 @@
 /*
- * log.c: rate limit under the lock, formatting on the caller's stack, one write(2): by the caller, or by the log's own thread.
+ * log.c: rate limit under the lock, formatting on the caller's stack, one write(2): by the caller,
+ * or by the log's own thread.
  *
- * A line is at most PIPE_BUF bytes, the size up to which the kernel promises that writes to a pipe do not mix. What does not
- * fit is left out, value by value, and the line ends with cut=true; it is valid JSON in any case:
+ * A line is at most PIPE_BUF bytes, the size up to which the kernel promises that writes to a pipe
+ * do not mix. What does not fit is left out, value by value, and the line ends with cut=true; it is
+ * valid JSON in any case:
  *
  *      \n | head | fields ............ | tail |          the first byte is written only after a line that broke off in
  *      0  1                            limit  end        the middle, so that this one starts on a line of its own
  *
- * Equal messages are found by a search through a small table, the entry whose window is oldest gives way to a new message.
- * It is bounded whatever is logged; a message that was pushed out starts with a fresh burst, which errs on the side of
- * saying too much.
+ * Equal messages are found by a search through a small table, the entry whose window is oldest
+ * gives way to a new message. It is bounded whatever is logged; a message that was pushed out
+ * starts with a fresh burst, which errs on the side of saying too much.
  *
- * THE QUEUE of a log with a writer is a ring of bytes. A line ends with its only \n, so the writer needs no lengths. Only the writer ever
- * waits for the descriptor. A write(2) that never returns cannot be called off: log_destroy then leaves the log to its thread, which frees it
- * if the write does return, and ends with the process otherwise.
+ * THE QUEUE of a log with a writer is a ring of bytes. A line ends with its only \n, so the writer
+ * needs no lengths. Only the writer ever waits for the descriptor. A write(2) that never returns
+ * cannot be called off: log_destroy then leaves the log to its thread, which frees it if the write
+ * does return, and ends with the process otherwise.
  *
- * Not done here: opening or rotating files (that is for whoever reads our stderr); ignoring SIGPIPE (the main
- * program does); locales (nobody calls setlocale, so %g writes a point).
+ * Not done here: opening or rotating files (that is for whoever reads our stderr); ignoring SIGPIPE
+ * (the main program does); locales (nobody calls setlocale, so %g writes a point).
  */
 #include "base/log.h"
 
@@ -38,8 +41,8 @@
 
 enum {
     LINE_BYTES_MAX = PIPE_BUF,
-    VALUE_BYTES_MAX =
-        1024,            /* of one escaped text, so that one long value does not hide all others */
+    /* of one escaped text, so that one long value does not hide all others */
+    VALUE_BYTES_MAX = 1024,
     TAIL_BYTES_MAX = 64, /* suppressed=N, cut=true, the closing brace and the end of the line */
     RATE_SLOTS = 64,     /* different messages within an interval; few programs have more in all */
     KEPT_LINES = 64,     /* warnings and errors that stay */
@@ -63,7 +66,7 @@ struct log {
     _Atomic uint64_t lost;
     _Atomic uint64_t suppressed;
     struct lock lock;
-    struct rate rates[RATE_SLOTS]; /* GUARDED_BY(lock) */
+    struct rate rates[RATE_SLOTS];    /* GUARDED_BY(lock) */
     struct log_line kept[KEPT_LINES]; /* GUARDED_BY(lock); number n is at n % KEPT_LINES */
     uint64_t kept_count;              /* GUARDED_BY(lock) */
     /* The queue; ring NULL: there is no writer. */
@@ -100,7 +103,8 @@ static const struct {
 
 /* ---- escaping ---- */
 
-/* The code point at `at`, a NUL-terminated text, and how many bytes it has; CODE_INVALID and 1 for what is not UTF-8. */
+/* The code point at `at`, a NUL-terminated text, and how many bytes it has; CODE_INVALID and 1 for
+ * what is not UTF-8. */
 static int decode(const unsigned char *at, size_t *len)
 {
     static const int least[] = {0, 0, 0x80, 0x800, 0x10000}; /* shorter forms are forbidden */
@@ -313,11 +317,13 @@ static void put_tail(struct line *line, uint64_t suppressed)
 
 /* ---- writing ---- */
 
-/* One write, as a rule. The loop is for signals and for the kinds of files that take a part only; what follows such a part
- * may stand behind somebody else's line, which is the price of not holding a lock while the other end is slow. */
+/* One write, as a rule. The loop is for signals and for the kinds of files that take a part only;
+ * what follows such a part may stand behind somebody else's line, which is the price of not holding
+ * a lock while the other end is slow. */
 static void write_line(struct log *log, const struct line *line)
 {
-    /* Relaxed: whether another thread's new line comes a moment earlier or later does not matter. */
+    /* Relaxed: whether another thread's new line comes a moment earlier or later does not matter.
+     */
     bool torn = atomic_exchange_explicit(&log->torn, false, memory_order_relaxed);
     const char *from = line->text + (torn ? 0 : 1), *end = line->text + line->len;
 
@@ -426,7 +432,8 @@ static void compose(struct log *log, enum log_level level, const char *tag, cons
 
 static void enqueue(struct log *log, const struct line *line)
 {
-    const char *text = line->text + 1; /* whether the last line broke off is known to the writer only */
+    /* whether the last line broke off is known to the writer only */
+    const char *text = line->text + 1;
     size_t len = line->len - 1;
 
     lock_enter(&log->lock);
@@ -456,7 +463,8 @@ static void take_line_locked(struct log *log, struct line *line) REQUIRES(&log->
     } while (line->text[line->len - 1] != '\n');
 }
 
-/* Waits for the next line; or *untold is how many were dropped, which is said once half of the queue is free again. False: the end. */
+/* Waits for the next line; or *untold is how many were dropped, which is said once half of the
+ * queue is free again. False: the end. */
 static bool await_line(struct log *log, struct line *line, uint64_t *untold)
 {
     lock_enter(&log->lock);
@@ -492,7 +500,8 @@ static void run_writer(void *arg)
         char text[128];
 
         snprintf(text, sizeof(text),
-                 "%" PRIu64 " log lines were dropped: the reader of standard error is too slow", untold);
+                 "%" PRIu64 " log lines were dropped: the reader of standard error is too slow",
+                 untold);
         if (untold > 0)
             compose(log, LOG_LEVEL_WARN, "log", text, LOG_FIELDS(), 0, &line);
         write_line(log, &line);
@@ -518,7 +527,8 @@ static bool stop_writer(struct log *log)
         ;
     bool ended = log->ended;
     log->abandoned = !ended;
-    struct thread writer = log->writer; /* an abandoned log may be gone as soon as the lock is left */
+    /* an abandoned log may be gone as soon as the lock is left */
+    struct thread writer = log->writer;
     lock_leave(&log->lock);
     if (ended)
         thread_join(&writer);

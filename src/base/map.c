@@ -4,17 +4,19 @@
  *      old   [ moved | moved |  2  |  3  ]                                 old_next = 2
  *      now   [   0   |   1   |  ?  |  ?  |   4   |   5   |  ?  |  ?  ]
  *
- * A table only ever doubles, from n chains to 2n. The entries of chain i can then go to the chains i and i + n alone, and
- * nothing but chain i goes there. Hence:
+ * A table only ever doubles, from n chains to 2n. The entries of chain i can then go to the chains
+ * i and i + n alone, and nothing but chain i goes there. Hence:
  *
- *   I1  While there is an old table, an entry is in it if and only if (hash & old.mask) >= old_next. Each hash has thus
- *       exactly one chain at any time; a search never looks into two tables.
- *   I2  The chains of `now` whose origin is not moved yet ("?") are not initialised. Clearing a new table of millions of
- *       chains would be the O(n) pause that moving in small steps is there to avoid.
+ *   I1  While there is an old table, an entry is in it if and only if (hash & old.mask) >=
+ *       old_next. Each hash has thus exactly one chain at any time; a search never looks into two
+ *       tables.
+ *   I2  The chains of `now` whose origin is not moved yet ("?") are not initialised. Clearing a new
+ *       table of millions of chains would be the O(n) pause that moving in small steps is there to
+ *       avoid.
  *   I3  Growth starts only when the old table is gone.
  *
- * Two chains per operation are moved. A table of n starts to grow at n entries and its successor at 2n, so that a map that
- * merely inserts is done after n / 2 of the n steps it has.
+ * Two chains per operation are moved. A table of n starts to grow at n entries and its successor at
+ * 2n, so that a map that merely inserts is done after n / 2 of the n steps it has.
  *
  * Tables never shrink: the maps of a cache that was full once will be full again.
  */
@@ -156,7 +158,8 @@ size_t map_bytes_held(const struct map *map)
 
 void map_each(struct map *map, void (*fn)(struct map_node *node, void *arg), void *arg)
 {
-    /* The visit is O(n) anyway; with one table left, a removal by the callback moves nothing under our feet. */
+    /* The visit is O(n) anyway; with one table left, a removal by the callback moves nothing under
+     * our feet. */
     move_chains(map, SIZE_MAX);
     for (size_t i = 0; i <= map->now.mask; i++) {
         struct map_node *next;

@@ -5,12 +5,14 @@
  *               |       '-> node -> node
  *               '-> node                      node = { next, hash } inside the caller's struct
  *
- * Inserting allocates nothing but a larger table now and then, and when there is no memory for one the chains merely grow:
- * map_insert never fails. Growth is incremental: while an old table is being emptied, each operation moves a few of its
- * chains, so that no single call costs O(n) even with millions of entries.
+ * Inserting allocates nothing but a larger table now and then, and when there is no memory for one
+ * the chains merely grow: map_insert never fails. Growth is incremental: while an old table is
+ * being emptied, each operation moves a few of its chains, so that no single call costs O(n) even
+ * with millions of entries.
  *
- * The caller supplies the hash (map_hash with a random seed, since keys may come from outside) and compares keys itself
- * through a callback. Owner: whoever initialised it. Not thread-safe. The map owns its tables, never the entries.
+ * The caller supplies the hash (map_hash with a random seed, since keys may come from outside) and
+ * compares keys itself through a callback. Owner: whoever initialised it. Not thread-safe. The map
+ * owns its tables, never the entries.
  */
 #ifndef HEARTH_BASE_MAP_H
 #define HEARTH_BASE_MAP_H
@@ -59,8 +61,8 @@ void map_remove(struct map *map, struct map_node *node); /* aborts when it is no
 
 size_t map_bytes_held(const struct map *map);
 
-/* Visits every entry once, in no order; O(n). The callback may remove the entry it was given and no other; it may not
- * insert. */
+/* Visits every entry once, in no order; O(n). The callback may remove the entry it was given and no
+ * other; it may not insert. */
 void map_each(struct map *map, void (*fn)(struct map_node *node, void *arg), void *arg);
 
 /* Aborts when a node is in the wrong chain or the count is off; O(n). */

@@ -1,8 +1,9 @@
 /*
  * mem.c: the only place that calls the C library's allocator.
  *
- * The pointer to a test's fault is the one global of this module: memory is process-wide, and passing an allocator through
- * every function would be paid by every reader for the sake of tests alone.
+ * The pointer to a test's fault is the one global of this module: memory is process-wide, and
+ * passing an allocator through every function would be paid by every reader for the sake of tests
+ * alone.
  */
 #include "base/mem.h"
 

@@ -1,9 +1,10 @@
 /*
  * mem.h: memory from the heap, in two manners.
  *
- * Small things whose size we choose (a struct, a name) come from mem_alloc and never fail: without them no sensible
- * answer can be given, so the program stops in one place. Anything sized by a peer, a file or a model comes from
- * mem_try_alloc, may fail, and the caller answers with ERR_NOMEM.
+ * Small things whose size we choose (a struct, a name) come from mem_alloc and never fail: without
+ * them no sensible answer can be given, so the program stops in one place. Anything sized by a
+ * peer, a file or a model comes from mem_try_alloc, may fail, and the caller answers with
+ * ERR_NOMEM.
  *
  * Threads: all functions may be called from any thread.
  */
@@ -26,8 +27,9 @@ void *mem_alloc_array(size_t count, size_t size) NODISCARD;
 char *mem_strdup(const char *text) NODISCARD;
 char *mem_strndup(const char *text, size_t len) NODISCARD;
 
-/* As above, but NULL when there is no memory, when count * size overflows, or when a test says so. A size of 0 gives a
- * pointer that must be freed. Not zeroed: large buffers are filled by whoever asked for them. */
+/* As above, but NULL when there is no memory, when count * size overflows, or when a test says so.
+ * A size of 0 gives a pointer that must be freed. Not zeroed: large buffers are filled by whoever
+ * asked for them. */
 void *mem_try_alloc(size_t size) NODISCARD;
 void *mem_try_alloc_array(size_t count, size_t size) NODISCARD;
 
@@ -46,8 +48,8 @@ bool mem_add_overflows(size_t a, size_t b, size_t *sum) NODISCARD;
 /* Tests: calls of mem_try_* ask this fault first; NULL ends it. Process-wide, because memory is. */
 void mem_set_fault(struct fault *fault);
 
-/* Tests: what is allocated from now on is added to *bytes as the C library rounds it, and what is freed is taken off; NULL ends it.
- * Process-wide, too. */
+/* Tests: what is allocated from now on is added to *bytes as the C library rounds it, and what is
+ * freed is taken off; NULL ends it. Process-wide, too. */
 void mem_set_account(atomic_llong *bytes);
 
 #endif

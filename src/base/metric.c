@@ -6,13 +6,14 @@
  *      counter, gauge   1 cell per label     the value
  *      histogram        n + 1 cells          the n buckets (not cumulative, the last one is +Inf), then the sum
  *
- * A cell holds either a count or the bits of a double; doubles are added with a compare-and-swap loop, which on the few
- * updates per token that we make never spins in practice. The number of observations is the sum of the buckets and has no
- * cell of its own: a scrape in the middle of an update could otherwise see `_count` differ from the +Inf bucket, which
- * scrapers reject.
+ * A cell holds either a count or the bits of a double; doubles are added with a compare-and-swap
+ * loop, which on the few updates per token that we make never spins in practice. The number of
+ * observations is the sum of the buckets and has no cell of its own: a scrape in the middle of an
+ * update could otherwise see `_count` differ from the +Inf bucket, which scrapers reject.
  *
- * Not here: timestamps, summaries, exemplars, labels that come and go. Cells of several metrics share cache lines; what is
- * updated by many threads at once, millions of times a second, does not belong into a metric.
+ * Not here: timestamps, summaries, exemplars, labels that come and go. Cells of several metrics
+ * share cache lines; what is updated by many threads at once, millions of times a second, does not
+ * belong into a metric.
  */
 #include "base/metric.h"
 
@@ -103,8 +104,8 @@ static void check_buckets(const struct metric_desc *desc)
         bad_table(desc, "histograms have buckets, and nothing else has");
     if (desc->buckets == NULL)
         return;
-    /* Every step is checked before the next is read, so that a list without its INFINITY is found at its first
-     * descent and not walked for ever. */
+    /* Every step is checked before the next is read, so that a list without its INFINITY is found
+     * at its first descent and not walked for ever. */
     for (const double *bound = desc->buckets; *bound != INFINITY; bound++)
         if (isnan(*bound) || *bound == -INFINITY || !(bound[0] < bound[1]))
             bad_table(desc, "the buckets are not ascending to INFINITY");
@@ -149,7 +150,8 @@ static uint64_t bits_of(double v)
     return bits;
 }
 
-/* Relaxed everywhere: each cell stands for itself, and nobody reads other memory because of its value. */
+/* Relaxed everywhere: each cell stands for itself, and nobody reads other memory because of its
+ * value. */
 static uint64_t load(const _Atomic uint64_t *cell)
 {
     return atomic_load_explicit(cell, memory_order_relaxed);
@@ -184,7 +186,8 @@ static void append_escaped(struct buf *out, const char *text, bool quote)
     }
 }
 
-/* Counts as people write them, everything else in the fewest digits that read back as the same number. */
+/* Counts as people write them, everything else in the fewest digits that read back as the same
+ * number. */
 static void append_number(struct buf *out, double v)
 {
     char text[32];
@@ -205,9 +208,10 @@ static void append_number(struct buf *out, double v)
     }
 }
 
-/* name_suffix{labels,le="bound"}, and a space. `labels` are written as they are, "" is none; `bound` is NULL outside buckets. */
-static void append_series(struct buf *out, const char *name, const char *suffix,
-                          const char *labels, const double *bound)
+/* name_suffix{labels,le="bound"}, and a space. `labels` are written as they are, "" is none;
+ * `bound` is NULL outside buckets. */
+static void append_series(struct buf *out, const char *name, const char *suffix, const char *labels,
+                          const double *bound)
 {
     bool any = labels[0] != '\0';
 
@@ -222,7 +226,8 @@ static void append_series(struct buf *out, const char *name, const char *suffix,
     buf_append_str(out, any || bound != NULL ? "} " : " ");
 }
 
-/* The label of a metric with one of its values, in a buffer that is emptied first; "" for a metric without. */
+/* The label of a metric with one of its values, in a buffer that is emptied first; "" for a metric
+ * without. */
 static const char *label_text(const struct metric_desc *desc, size_t label, struct buf *out)
 {
     buf_clear(out);
@@ -345,7 +350,8 @@ void metric_observe(struct metric_set *set, size_t id, size_t label, double v)
     _Atomic uint64_t *cells = cells_of(set, id, label);
 
     assert(set->table[id].type == METRIC_HISTOGRAM);
-    atomic_fetch_add_explicit(&cells[bucket_of(set->table[id].buckets, v)], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&cells[bucket_of(set->table[id].buckets, v)], 1,
+                              memory_order_relaxed);
     add_double(&cells[bucket_count(&set->table[id])], v);
 }
 
@@ -368,7 +374,8 @@ uint64_t metric_count(const struct metric_set *set, size_t id, size_t label)
     return sum;
 }
 
-static void render_metric(const struct metric_set *set, size_t id, struct buf *labels, struct buf *out)
+static void render_metric(const struct metric_set *set, size_t id, struct buf *labels,
+                          struct buf *out)
 {
     const struct metric_desc *desc = &set->table[id];
 
@@ -463,7 +470,8 @@ enum err metric_latency_render(const struct metric_latency *latency,
     return out->err;
 }
 
-/* A decade in three steps resolves a latency to about a factor of two, which is what a percentile needs. */
+/* A decade in three steps resolves a latency to about a factor of two, which is what a percentile
+ * needs. */
 const double metric_buckets_latency[METRIC_LATENCY_BUCKETS] = {
     1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1,
     0.25, 0.5,    1,    2.5,  5,      10,   25,   50,     100,  INFINITY,

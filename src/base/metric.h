@@ -1,22 +1,26 @@
 /*
  * metric.h: numbers that describe themselves.
  *
- * A module declares its metrics in one table (name, type, unit, help, labels, buckets); the table gives the storage and the
- * Prometheus text, later the documentation. A metric that is in no table does not exist.
+ * A module declares its metrics in one table (name, type, unit, help, labels, buckets); the table
+ * gives the storage and the Prometheus text, later the documentation. A metric that is in no table
+ * does not exist.
  *
  *      static const char *const tiers[] = {"device", "ram", "ssd", NULL};
  *      enum { M_HITS, M_LOOKUP };
  *      static const struct metric_desc table[] = {
- *          [M_HITS]   = {"hearth_cache_hit_tokens_total", METRIC_COUNTER, "tokens", "Prompt tokens served from a tier.",
+ *          [M_HITS]   = {"hearth_cache_hit_tokens_total", METRIC_COUNTER, "tokens", "Prompt tokens
+ *                     served from a tier.",
  *                        .label = "tier", .values = tiers},
- *          [M_LOOKUP] = {"hearth_cache_lookup_seconds", METRIC_HISTOGRAM, "seconds", "Time of a lookup.",
+ *          [M_LOOKUP] = {"hearth_cache_lookup_seconds", METRIC_HISTOGRAM, "seconds", "Time of a
+ *          lookup.",
  *                        .buckets = metric_buckets_latency},
  *      };
  *
- * Labels have a closed list of values, given here: no user, prompt or model text can become a label, and memory is bounded.
+ * Labels have a closed list of values, given here: no user, prompt or model text can become a
+ * label, and memory is bounded.
  *
- * Threads: updating is lock-free (relaxed atomics: a metric orders nothing); rendering may run at the same time and sees
- * each number whole, not all of them at one instant.
+ * Threads: updating is lock-free (relaxed atomics: a metric orders nothing); rendering may run at
+ * the same time and sees each number whole, not all of them at one instant.
  */
 #ifndef HEARTH_BASE_METRIC_H
 #define HEARTH_BASE_METRIC_H
@@ -42,30 +46,33 @@ struct metric_desc {
 enum { METRIC_LATENCY_BUCKETS = 20 };
 
 extern const double metric_buckets_latency[METRIC_LATENCY_BUCKETS]; /* 100 us ... 100 s */
-extern const double metric_buckets_bytes[];   /* 1 KiB ... 16 GiB */
+extern const double metric_buckets_bytes[];                         /* 1 KiB ... 16 GiB */
 
 struct metric_set;
 
-/* Copies nothing: the table must outlive the set. Aborts on an invalid table (bad name, a counter without _total, buckets
- * not ascending): our bug. */
+/* Copies nothing: the table must outlive the set. Aborts on an invalid table (bad name, a counter
+ * without _total, buckets not ascending): our bug. */
 struct metric_set *metric_set_create(const struct metric_desc *table, size_t count);
 void metric_set_destroy(struct metric_set **set);
 
-/* `label` is an index into values (0 without labels). Counters take v >= 0. A metric of another type than the comment
- * names, or an index that the table does not have, is a caller's bug and aborts. */
-void metric_add(struct metric_set *set, size_t id, size_t label, double v); /* counter, gauge */
-void metric_put(struct metric_set *set, size_t id, size_t label, double v); /* gauge */
+/* `label` is an index into values (0 without labels). Counters take v >= 0. A metric of another
+ * type than the comment names, or an index that the table does not have, is a caller's bug and
+ * aborts. */
+void metric_add(struct metric_set *set, size_t id, size_t label, double v);     /* counter, gauge */
+void metric_put(struct metric_set *set, size_t id, size_t label, double v);     /* gauge */
 void metric_observe(struct metric_set *set, size_t id, size_t label, double v); /* histogram */
 
 double metric_value(const struct metric_set *set, size_t id, size_t label); /* histogram: the sum */
-uint64_t metric_count(const struct metric_set *set, size_t id, size_t label); /* histogram: observations */
+/* histogram: observations */
+uint64_t metric_count(const struct metric_set *set, size_t id, size_t label);
 
 /* Appends the set as Prometheus text format 0.0.4. Fails as buf_append does. */
 enum err metric_render(const struct metric_set *set, struct buf *out);
 
 /* ---- under other names, and from other places ---- */
 
-/* A name that is in no table: what other servers call the same thing, and numbers that somebody else counts. */
+/* A name that is in no table: what other servers call the same thing, and numbers that somebody
+ * else counts. */
 struct metric_alias {
     const char *name, *help;
     const char *labels; /* as metric_append_label makes them, or "" */
@@ -73,18 +80,19 @@ struct metric_alias {
 
 #define METRIC_ALL SIZE_MAX /* of a label's values: their sum */
 
-/* Appends one metric of the set, of one value of its label or METRIC_ALL. Fails as buf_append does. */
+/* Appends one metric of the set, of one value of its label or METRIC_ALL. Fails as buf_append does.
+ */
 enum err metric_render_as(const struct metric_set *set, size_t id, size_t label,
                           const struct metric_alias *alias, struct buf *out);
 enum err metric_render_number(const struct metric_alias *alias, enum metric_type type, double v,
                               struct buf *out);
 
-/* Appends label="value", escaped, with a comma before it unless it is the first. The value is text of the program or of its
- * configuration, never of a request. */
+/* Appends label="value", escaped, with a comma before it unless it is the first. The value is text
+ * of the program or of its configuration, never of a request. */
 void metric_append_label(struct buf *out, const char *label, const char *value);
 
-/* A histogram with the buckets of latencies inside of somebody's struct, guarded by whatever guards that: plain numbers that can be copied and
- * added up. All zero is empty. */
+/* A histogram with the buckets of latencies inside of somebody's struct, guarded by whatever guards
+ * that: plain numbers that can be copied and added up. All zero is empty. */
 struct metric_latency {
     uint64_t counts[METRIC_LATENCY_BUCKETS];
     double sum;

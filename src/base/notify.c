@@ -1,7 +1,8 @@
 /*
  * notify.c: one connected datagram socket.
  *
- * A manager that does not read is not waited for: a message that cannot be sent at once is lost, and what is said repeatedly is said again.
+ * A manager that does not read is not waited for: a message that cannot be sent at once is lost,
+ * and what is said repeatedly is said again.
  */
 #include "base/notify.h"
 

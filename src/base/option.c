@@ -1,12 +1,12 @@
 /*
  * option.c: the command line, the environment, and the order of the sources.
  *
- * The sources are read from the weakest to the strongest, each overwriting what is there: table, file, environment,
- * command line. So nothing has to be remembered but the rank of the source that a value came from, which lists need to know
- * whether an item begins a new list or continues one.
+ * The sources are read from the weakest to the strongest, each overwriting what is there: table,
+ * file, environment, command line. So nothing has to be remembered but the rank of the source that
+ * a value came from, which lists need to know whether an item begins a new list or continues one.
  *
- * Deliberately not here: abbreviated long options (a new option must not change what an old script means), options that
- * may have a value or not, and any printing.
+ * Deliberately not here: abbreviated long options (a new option must not change what an old script
+ * means), options that may have a value or not, and any printing.
  */
 #include "base/option.h"
 
@@ -18,7 +18,7 @@
 
 #include "base/option_impl.h"
 
-/* ---- names -------------------------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 const struct option_desc *option_find(const struct option_table *table, struct str name)
 {
@@ -40,7 +40,8 @@ static const struct option_desc *find_letter(const struct option_table *table, c
     return NULL;
 }
 
-/* A slip is one change in a short word, two in a longer one, three in a long one. A beginning is as near as the worst slip. */
+/* A slip is one change in a short word, two in a longer one, three in a long one. A beginning is as
+ * near as the worst slip. */
 void option_guess_name(struct option_guess *guess, struct str text, const char *name)
 {
     struct str known = str_from(name);
@@ -74,7 +75,7 @@ const char *option_nearest(struct str text, const char *const *names, size_t cou
     return guess.name;
 }
 
-/* ---- setting one value -------------------------------------------------------------------------------------------- */
+/* ---- setting one value ---- */
 
 static enum err set_items(const struct option_desc *desc, struct str text, void *values,
                           const struct option_value_from *from, struct errinfo *info)
@@ -113,7 +114,7 @@ enum err option_set(struct option_run *run, const struct option_desc *desc,
     return err_wrap(run->info, err, "%s", origin->name);
 }
 
-/* ---- table and environment ---------------------------------------------------------------------------------------- */
+/* ---- table and environment ---- */
 
 static size_t value_bytes(enum option_type type)
 {
@@ -172,7 +173,7 @@ static enum err read_env(struct option_run *run)
     return ERR_OK;
 }
 
-/* ---- command line ------------------------------------------------------------------------------------------------- */
+/* ---- command line ---- */
 
 struct args {
     char **next; /* not yet read */
@@ -215,7 +216,8 @@ static bool find_spelled(const struct option_table *table, const char *arg, stru
     return out->desc != NULL;
 }
 
-/* Whether an argument that stands where a value is expected is an option that we know. A negative number is none. */
+/* Whether an argument that stands where a value is expected is an option that we know. A negative
+ * number is none. */
 static bool is_known_option(const struct option_table *table, const char *arg)
 {
     struct spelled spelled;
@@ -394,7 +396,7 @@ enum err option_parse(const struct option_table *table, int argc, char **argv, v
     return ERR_OK;
 }
 
-/* ---- the check of a table ----------------------------------------------------------------------------------------- */
+/* ---- the check of a table ---- */
 
 NORETURN static void bad_table(const struct option_table *table, const struct option_desc *desc,
                                const char *what)
@@ -457,7 +459,8 @@ static void check_initial(const struct option_table *table, const struct option_
         return;
     arena_init(&arena, 65536);
     alone.offset = 0;
-    /* What a percentage gives depends on the machine, so only other sizes are held against the bounds. */
+    /* What a percentage gives depends on the machine, so only other sizes are held against the
+     * bounds. */
     bool checked = !str_ends(str_from(desc->initial), STR("%"));
     struct option_value_from from = {
         .arena = &arena, .whole = UINT64_C(1) << 40, .checked = checked};

@@ -1,8 +1,9 @@
 /*
  * option.h: settings that describe themselves.
  *
- * A command declares its options in one table; the table gives the command line, the environment, the INI file, the help
- * text, manual pages and completions. Values land in a struct of the command's own, by offset:
+ * A command declares its options in one table; the table gives the command line, the environment,
+ * the INI file, the help text, manual pages and completions. Values land in a struct of the
+ * command's own, by offset:
  *
  *      struct serve_options { const char *host; uint64_t port; uint64_t ram_cache; bool exact; };
  *      static const struct option_desc serve_table[] = {
@@ -12,15 +13,17 @@
  *           .min = 0, .max = 65535, .help = "Port to listen on; 0 lets the system choose."},
  *      };
  *
- * A setting comes from, strongest first: the command line (--port 8000, --port=8000, -p8000), the environment
- * (HEARTH_PORT; empty counts as not set), the INI file ("port = 8000" in [serve], then before any section), the table.
- * `--no-NAME` clears a flag; flags of one letter combine (-vx). Flags in the environment and in the file are on, true, yes,
- * 1 or off, false, no, 0. A list has one item per --NAME or per line of the file; in the environment and in the table,
- * where a name cannot be repeated, commas separate them. A stronger source replaces the list of a weaker one.
+ * A setting comes from, strongest first: the command line (--port 8000, --port=8000, -p8000), the
+ * environment (HEARTH_PORT; empty counts as not set), the INI file ("port = 8000" in [serve], then
+ * before any section), the table. `--no-NAME` clears a flag; flags of one letter combine (-vx).
+ * Flags in the environment and in the file are on, true, yes, 1 or off, false, no, 0. A list has
+ * one item per --NAME or per line of the file; in the environment and in the table, where a name
+ * cannot be repeated, commas separate them. A stronger source replaces the list of a weaker one.
  * "--" ends options; what is not an option is positional and handed back in order.
  *
- * Errors are sentences that name the option, the value, where it came from, and what would be right; an unknown option is
- * answered with the nearest known one. What a weaker source says is checked even when a stronger one overrides it.
+ * Errors are sentences that name the option, the value, where it came from, and what would be
+ * right; an unknown option is answered with the nearest known one. What a weaker source says is
+ * checked even when a stronger one overrides it.
  */
 #ifndef HEARTH_BASE_OPTION_H
 #define HEARTH_BASE_OPTION_H
@@ -56,11 +59,13 @@ struct option_list {
 };
 
 struct option_desc {
-    const char *name; /* long name without dashes; the INI key; HEARTH_<NAME> in the environment, '-' as '_' */
-    char letter;      /* short option, or 0 */
+    /* long name without dashes; the INI key; HEARTH_<NAME> in the environment, '-' as '_' */
+    const char *name;
+    char letter; /* short option, or 0 */
     enum option_type type;
     size_t offset;
-    const char *value;          /* what stands for the value in help: "N", "SIZE", "FILE"; NULL: by type */
+    /* what stands for the value in help: "N", "SIZE", "FILE"; NULL: by type */
+    const char *value;
     const char *initial;        /* as the user would write it; NULL: zero, false, none */
     const char *help;           /* one sentence */
     const char *const *choices; /* CHOICE, ended by NULL */
@@ -68,10 +73,11 @@ struct option_desc {
     int64_t imin, imax;         /* INT: both 0 = no bound */
     double fmin, fmax;          /* FLOAT: both 0 = no bound */
     const char *group;          /* heading in the help; NULL = the one before */
-    const char *alias;          /* a second long name ("np"); matched with one or two dashes; or NULL */
-    bool secret;                /* never shown with its value */
-    bool not_in_file;           /* not a key of the INI file */
-    bool hidden;                /* not in the help: for our own tools */
+    /* a second long name ("np"); matched with one or two dashes; or NULL */
+    const char *alias;
+    bool secret;      /* never shown with its value */
+    bool not_in_file; /* not a key of the INI file */
+    bool hidden;      /* not in the help: for our own tools */
 };
 
 struct option_table {
@@ -87,10 +93,13 @@ struct option_parse {
     const char *ini_text;   /* content of the INI file, or NULL */
     const char *ini_name;   /* for messages */
     const char *const *env; /* environ, or NULL to ignore it */
-    /* The tables of the other commands, ended by NULL: the file is shared by all, so a key before any section may be
-     * theirs, and what is neither ours nor theirs is a mistake. NULL: other sections are passed over unread. */
+    /* The tables of the other commands, ended by NULL: the file is shared by all, so a key before
+     * any section may be theirs, and what is neither ours nor theirs is a mistake. NULL: other
+     * sections are passed over unread. */
     const struct option_table *const *others;
-    const char *named; /* sections "[NAMED name]" are passed over: option_sections, option_read_section. NULL: there are none */
+    /* sections "[NAMED name]" are passed over: option_sections, option_read_section. NULL: there
+     * are none */
+    const char *named;
     /* results */
     const char **positional;
     size_t positional_count;
@@ -98,9 +107,9 @@ struct option_parse {
     enum option_source *sources; /* one per option of the table */
 };
 
-/* Fills *values from all sources. argv holds arguments only (no program name). On an error `info` has the sentence and
- * *values must not be used. ERR_NOMEM or ERR_LIMIT when the arena is at its end. A line of the INI file may have 198 bytes,
- * which is inih's limit. */
+/* Fills *values from all sources. argv holds arguments only (no program name). On an error `info`
+ * has the sentence and *values must not be used. ERR_NOMEM or ERR_LIMIT when the arena is at its
+ * end. A line of the INI file may have 198 bytes, which is inih's limit. */
 enum err option_parse(const struct option_table *table, int argc, char **argv, void *values,
                       struct option_parse *parse, struct errinfo *info) NODISCARD;
 
@@ -108,13 +117,15 @@ enum err option_parse(const struct option_table *table, int argc, char **argv, v
 enum err option_sections(struct option_parse *parse, const char *kind, struct option_list *names,
                          struct errinfo *info) NODISCARD;
 
-/* Puts what the section "[KIND name]" says over *values, which were filled before; what it does not say stays. A section that is not there
- * changes nothing. */
+/* Puts what the section "[KIND name]" says over *values, which were filled before; what it does not
+ * say stays. A section that is not there changes nothing. */
 enum err option_read_section(const struct option_table *table, const char *kind, const char *name,
-                             void *values, struct option_parse *parse, struct errinfo *info) NODISCARD;
+                             void *values, struct option_parse *parse,
+                             struct errinfo *info) NODISCARD;
 
-/* The options part of `hearth CMD --help`: groups, defaults, ranges, environment names. `width` columns, at least 60. A
- * flag that is on by default is listed as --no-NAME, the only form in which it is of use. Fails as buf_append does. */
+/* The options part of `hearth CMD --help`: groups, defaults, ranges, environment names. `width`
+ * columns, at least 60. A flag that is on by default is listed as --no-NAME, the only form in which
+ * it is of use. Fails as buf_append does. */
 enum err option_help(const struct option_table *table, struct buf *out, int width);
 
 /* How an option is written where it is explained. */
@@ -125,28 +136,33 @@ struct option_spelling {
 
 struct option_spelling option_spelling(const struct option_desc *desc);
 
-/* What stands for the value in help, or NULL for a flag and for a choice without a word of its own. */
+/* What stands for the value in help, or NULL for a flag and for a choice without a word of its own.
+ */
 const char *option_value_word(const struct option_desc *desc);
 
-/* The options part of a manual page, man(7): as options of a command, or as keys of the INI file. Fails as buf_append does. */
+/* The options part of a manual page, man(7): as options of a command, or as keys of the INI file.
+ * Fails as buf_append does. */
 enum option_man_style { OPTION_MAN_OPTIONS, OPTION_MAN_KEYS };
 enum err option_man(const struct option_table *table, enum option_man_style style, struct buf *out);
-/* Text as roff shows it literally; and prose, in lines that are not too long, ended by a newline. */
+/* Text as roff shows it literally; and prose, in lines that are not too long, ended by a newline.
+ */
 void option_roff(struct buf *out, struct str text);
 void option_roff_text(struct buf *out, struct str text);
 
-/* An INI section's content with every key of the table, explained, commented out, with its default. Fails as buf_append does. */
+/* An INI section's content with every key of the table, explained, commented out, with its default.
+ * Fails as buf_append does. */
 enum err option_example(const struct option_table *table, struct buf *out);
 
-/* The setting as text ("8.0 GiB", "on", "none"), for `doctor` and /props; "***" for a secret that is set. Fails as
- * buf_append does. */
+/* The setting as text ("8.0 GiB", "on", "none"), for `doctor` and /props; "***" for a secret that
+ * is set. Fails as buf_append does. */
 enum err option_show(const struct option_desc *desc, const void *values, struct buf *out);
 
-/* The nearest of `count` names to `text`, or NULL when none is near enough to be a slip or a beginning. */
+/* The nearest of `count` names to `text`, or NULL when none is near enough to be a slip or a
+ * beginning. */
 const char *option_nearest(struct str text, const char *const *names, size_t count);
 
-/* Aborts with a line on stderr on an inconsistent table (duplicate names, an initial value that does not parse): our bug,
- * found by tests. */
+/* Aborts with a line on stderr on an inconsistent table (duplicate names, an initial value that
+ * does not parse): our bug, found by tests. */
 void option_check_table(const struct option_table *table);
 
 #endif

@@ -23,7 +23,8 @@
 
 enum { OPTION_NAME_BYTES = 96, OPTION_RANGE_BYTES = 96, OPTION_QUOTE_BYTES = 72 };
 
-/* As enum option_source, but with the two parts of the file apart: a list in [serve] replaces one before any section. */
+/* As enum option_source, but with the two parts of the file apart: a list in [serve] replaces one
+ * before any section. */
 enum option_rank {
     OPTION_RANK_TABLE,
     OPTION_RANK_FILE,
@@ -41,13 +42,15 @@ struct option_run {
     struct errinfo *info;
 };
 
-/* Where a text comes from: how strong it is, and what to call it ("--port", "HEARTH_PORT", "hearth.ini:3: port"). */
+/* Where a text comes from: how strong it is, and what to call it ("--port", "HEARTH_PORT",
+ * "hearth.ini:3: port"). */
 struct option_origin {
     enum option_rank rank;
     char name[OPTION_NAME_BYTES * 2];
 };
 
-/* Keeps the nearest name of several tables; starts zeroed, name is NULL until one is near enough. */
+/* Keeps the nearest name of several tables; starts zeroed, name is NULL until one is near enough.
+ */
 struct option_guess {
     const char *name;
     int distance;
@@ -64,8 +67,8 @@ enum err option_set(struct option_run *run, const struct option_desc *desc,
 /* Reads the INI text of the parse. */
 enum err option_read_ini(struct option_run *run) NODISCARD;
 
-/* Stores one text in the field of *values; a list gets one more item. `checked`: ranges hold. The sentence does not say
- * which option it is about. */
+/* Stores one text in the field of *values; a list gets one more item. `checked`: ranges hold. The
+ * sentence does not say which option it is about. */
 struct option_value_from {
     struct arena *arena;
     uint64_t whole;
@@ -74,12 +77,14 @@ struct option_value_from {
 enum err option_value_parse(const struct option_desc *desc, struct str text, void *values,
                             const struct option_value_from *from, struct errinfo *info) NODISCARD;
 
-/* "HEARTH_PORT"; "0 to 65535", false when there is no bound; the text in quotes, cut and free of control characters. */
+/* "HEARTH_PORT"; "0 to 65535", false when there is no bound; the text in quotes, cut and free of
+ * control characters. */
 const char *option_env_name(const struct option_desc *desc, char out[OPTION_NAME_BYTES]);
 bool option_range(const struct option_desc *desc, char out[OPTION_RANGE_BYTES]);
 const char *option_quote(struct str text, char out[OPTION_QUOTE_BYTES]);
 
-/* Appends the option's own words and what the table knows besides: "Port. [range; choices; default; environment]". */
+/* Appends the option's own words and what the table knows besides: "Port. [range; choices; default;
+ * environment]". */
 void option_facts(const struct option_desc *desc, struct buf *text);
 
 #endif

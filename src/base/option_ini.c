@@ -1,10 +1,11 @@
 /*
  * option_ini.c: settings from an INI file, by way of inih.
  *
- * inih is given a reader of ours instead of the whole text, for three reasons: as distributions build it, it does not tell
- * the handler the line number, and the reader can count; it takes an indented line for the continuation of the line
- * before, so that "  port = 1" below "host = x" would silently become part of the host, and the reader removes the
- * indentation; and it drops the end of a line that does not fit its buffer, which the reader turns into an error.
+ * inih is given a reader of ours instead of the whole text, for three reasons: as distributions
+ * build it, it does not tell the handler the line number, and the reader can count; it takes an
+ * indented line for the continuation of the line before, so that "  port = 1" below "host = x"
+ * would silently become part of the host, and the reader removes the indentation; and it drops the
+ * end of a line that does not fit its buffer, which the reader turns into an error.
  *
  * inih reads on after an error; only the first one is reported.
  */
@@ -22,8 +23,8 @@ struct ini_reader {
     int line;     /* the one that inih has now */
     enum err err; /* first failure of ours, on err_line */
     int err_line;
-    const char *kind, *name;    /* only the section "[kind name]"; or, without a name, */
-    struct option_list *names;  /* ... only the names of such sections */
+    const char *kind, *name;   /* only the section "[kind name]"; or, without a name, */
+    struct option_list *names; /* ... only the names of such sections */
 };
 
 /* inih keeps 49 characters of a section's name and drops the rest. */
@@ -53,7 +54,8 @@ static char *next_line(char *out, int size, void *arg)
     }
     if (start[0] == '[' && strcspn(start, "]\n") > SECTION_BYTES_MAX + 1) {
         reader->err_line = reader->line;
-        reader->err = err_set(reader->run->info, ERR_INVALID, "%s:%d: the section's name is longer than %d bytes",
+        reader->err = err_set(reader->run->info, ERR_INVALID,
+                              "%s:%d: the section's name is longer than %d bytes",
                               file_name(reader->run), reader->line, SECTION_BYTES_MAX);
         return NULL;
     }
@@ -147,8 +149,8 @@ static const char *name_in(const char *section, const char *kind)
     return name[0] != '\0' ? name : NULL;
 }
 
-/* Another command's section is not ours to evaluate, but its keys must exist: a slip is better found now than on the day
- * when that command runs. */
+/* Another command's section is not ours to evaluate, but its keys must exist: a slip is better
+ * found now than on the day when that command runs. */
 static enum err section_key(const struct ini_reader *reader, const char *section, const char *key,
                             const char *value)
 {

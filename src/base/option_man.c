@@ -1,11 +1,14 @@
 /*
- * option_man.c: the table as the options part of a manual page (man(7)), and as an INI file to begin with.
+ * option_man.c: the table as the options part of a manual page (man(7)), and as an INI file to
+ * begin with.
  *
- *      .TP                                           # Port to listen on; 0 lets the system choose. [0 to 65535]
+ *      .TP                                           # Port to listen on; 0 lets the system choose.
+ *                                                    [0 to 65535]
  *      \fB\-p\fR, \fB\-\-port\fR \fIN\fR             #port = 4117
  *      Port to listen on; 0 lets the system choose.
  *
- * Lines of prose are broken at 78 bytes: checkers of manual pages and people who read the source ask for that, the output does not care.
+ * Lines of prose are broken at 78 bytes: checkers of manual pages and people who read the source
+ * ask for that, the output does not care.
  */
 #include <string.h>
 

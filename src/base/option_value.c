@@ -1,7 +1,8 @@
 /*
  * option_value.c: one text to one typed value, and back.
  *
- * The sentences made here say what is wrong with the text; the caller puts before them where the text came from.
+ * The sentences made here say what is wrong with the text; the caller puts before them where the
+ * text came from.
  */
 #include <assert.h>
 #include <stdint.h>

@@ -1,13 +1,16 @@
 /*
  * progress.c: when to draw, and how much of it fits.
  *
- *      progress_update -> too early, too soon after the last, no new quarter: nothing (a reading of the clock and a compare)
- *                      -> draw_bar: \r, text, erase the rest of the line      a terminal
- *                      -> print_line: a line of its own                       a file, a pipe, a dumb terminal
+ *      progress_update -> too early, too soon after the last, no new quarter: nothing (a reading of
+ *      the clock and a compare)
+ *                      -> draw_bar: \r, text, erase the rest of the line      a terminal ->
+ *                      print_line: a line of its own                       a file, a pipe, a dumb
+ *                      terminal
  *
- * A bar that is wider than the terminal would wrap, and the next \r would not get back to its start; so parts are left out
- * until it fits. Nothing is drawn by a timer or another thread: what does not call progress_update stands still, which is the
- * truth. A failed write is nobody's problem here, and what a slow reader has no room for is left out.
+ * A bar that is wider than the terminal would wrap, and the next \r would not get back to its
+ * start; so parts are left out until it fits. Nothing is drawn by a timer or another thread: what
+ * does not call progress_update stands still, which is the truth. A failed write is nobody's
+ * problem here, and what a slow reader has no room for is left out.
  */
 #include "base/progress.h"
 
@@ -63,7 +66,8 @@ static bool is_dumb(void)
     return term != NULL && strcmp(term, "dumb") == 0;
 }
 
-/* Labels contain names of files, which may contain anything. The cut is not inside a UTF-8 character. */
+/* Labels contain names of files, which may contain anything. The cut is not inside a UTF-8
+ * character. */
 static void copy_label(char out[LABEL_BYTES_MAX + 1], const char *label)
 {
     size_t len = strnlen(label, LABEL_BYTES_MAX + 1);
@@ -80,7 +84,8 @@ static void copy_label(char out[LABEL_BYTES_MAX + 1], const char *label)
     out[len] = '\0';
 }
 
-/* A bar is not worth waiting for: a reader that stalls must not stop the work that the bar is about. */
+/* A bar is not worth waiting for: a reader that stalls must not stop the work that the bar is
+ * about. */
 static bool has_room(int fd)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLOUT};
@@ -189,7 +194,8 @@ static void compose(const struct progress *progress, unsigned parts, char text[T
         add(text, "  ", "%s", format_elapsed(progress, elapsed));
 }
 
-/* How many columns a text takes: characters, without colours. Wide characters are not looked up; labels are mostly names. */
+/* How many columns a text takes: characters, without colours. Wide characters are not looked up;
+ * labels are mostly names. */
 static size_t columns_of(const char *text)
 {
     size_t columns = 0;

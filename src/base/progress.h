@@ -5,8 +5,9 @@
  *      elsewhere       loading model: 50% (1.2 of 2.3 GiB, 3.1 s)                              one line per quarter, or every
  *                                                                                              10 s when the total is unknown
  *
- * A bar leaves out parts until it fits the terminal, and moves only when progress_update is called. NO_COLOR and TERM=dumb
- * are honoured. Nothing is shown for what ends within half a second. Owner: one thread.
+ * A bar leaves out parts until it fits the terminal, and moves only when progress_update is called.
+ * NO_COLOR and TERM=dumb are honoured. Nothing is shown for what ends within half a second. Owner:
+ * one thread.
  */
 #ifndef HEARTH_BASE_PROGRESS_H
 #define HEARTH_BASE_PROGRESS_H
@@ -17,20 +18,26 @@
 struct clock;
 
 enum progress_unit { PROGRESS_UNIT_NONE, PROGRESS_UNIT_BYTES, PROGRESS_UNIT_TOKENS };
-enum progress_style { PROGRESS_STYLE_AUTO, PROGRESS_STYLE_BAR, PROGRESS_STYLE_LINES, PROGRESS_STYLE_OFF };
+enum progress_style {
+    PROGRESS_STYLE_AUTO,
+    PROGRESS_STYLE_BAR,
+    PROGRESS_STYLE_LINES,
+    PROGRESS_STYLE_OFF
+};
 
 struct progress;
 
-/* `fd` is where it is drawn (stderr as a rule); AUTO looks at whether that is a terminal. `label` is copied (40
- * bytes of it, control characters replaced). */
+/* `fd` is where it is drawn (stderr as a rule); AUTO looks at whether that is a terminal. `label`
+ * is copied (40 bytes of it, control characters replaced). */
 struct progress *progress_create(int fd, enum progress_style style, const char *label,
                                  enum progress_unit unit, const struct clock *clock);
 
-/* done <= total; total 0 = unknown (then only the count is shown). Cheap enough to be called often. */
+/* done <= total; total 0 = unknown (then only the count is shown). Cheap enough to be called often.
+ */
 void progress_update(struct progress *progress, uint64_t done, uint64_t total);
 
-/* Ends the bar: completes it and leaves the line (ok), or clears it so that an error can be printed. Frees it; a no-op on
- * NULL. */
+/* Ends the bar: completes it and leaves the line (ok), or clears it so that an error can be
+ * printed. Frees it; a no-op on NULL. */
 void progress_finish(struct progress **progress, bool ok);
 
 /* Whether colours may be used on fd: a terminal, NO_COLOR unset or empty, TERM not dumb. */

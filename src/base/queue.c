@@ -1,18 +1,20 @@
 /*
- * queue.c: a ring of pointers under one lock, two conditions for those who wait, and an eventfd for those who poll.
+ * queue.c: a ring of pointers under one lock, two conditions for those who wait, and an eventfd for
+ * those who poll.
  *
  *      items   [ . . c d e . . . ]      capacity 8, count 3
  *                    ^ head   ^ head + count, where the next one goes
  *
  * Q1  The eventfd's counter is 1 while the queue is not empty or is closed, else 0.
  *
- * Q1 holds whenever the lock is free, because the counter is changed under the lock, together with what it stands for. This
- * is the one place that makes a system call with a lock held: writing 1 to a counter of 0 and reading a counter of 1 cannot
- * block, and outside of the lock a late read could swallow the news of another thread's push. Only the change between empty
- * and not empty costs a call; a queue that stays busy makes none.
+ * Q1 holds whenever the lock is free, because the counter is changed under the lock, together with
+ * what it stands for. This is the one place that makes a system call with a lock held: writing 1 to
+ * a counter of 0 and reading a counter of 1 cannot block, and outside of the lock a late read could
+ * swallow the news of another thread's push. Only the change between empty and not empty costs a
+ * call; a queue that stays busy makes none.
  *
- * A wait is over when its condition holds, not when somebody signalled: after a time-out the condition is looked at once
- * more, so that an item that came at the last moment is taken.
+ * A wait is over when its condition holds, not when somebody signalled: after a time-out the
+ * condition is looked at once more, so that an item that came at the last moment is taken.
  *
  * There is no lock-free ring: items are requests and blobs, thousands per second, not millions.
  */

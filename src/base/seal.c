@@ -3,11 +3,14 @@
  *
  *      nonce, 24 bytes = 16 drawn | number, 8 bytes little-endian
  *
- * XChaCha20-Poly1305, because it is in every libsodium, needs no special processor, and has a nonce that may be drawn. Measured on one core of
- * the machine of docs/ssd-format.md: 1.4 GB/s; AES-256-GCM 1.7 GB/s in libsodium and 4.5 GB/s in libcrypto, whose shared library wants a newer C
- * library than the machines that libhearth is built for, and two more libraries; AEGIS-256 10 GB/s, in new libsodiums only.
+ * XChaCha20-Poly1305, because it is in every libsodium, needs no special processor, and has a nonce
+ * that may be drawn. Measured on one core of the machine of docs/ssd-format.md: 1.4 GB/s;
+ * AES-256-GCM 1.7 GB/s in libsodium and 4.5 GB/s in libcrypto, whose shared library wants a newer C
+ * library than the machines that libhearth is built for, and two more libraries; AEGIS-256 10 GB/s,
+ * in new libsodiums only.
  *
- * Deliberately not here: passwords (a key file has a key), and streams (what is large is sealed in numbered pieces by its owner).
+ * Deliberately not here: passwords (a key file has a key), and streams (what is large is sealed in
+ * numbered pieces by its owner).
  */
 #include "base/seal.h"
 
@@ -60,7 +63,8 @@ bool seal_open(const struct seal *seal, const void *in, void *out, size_t len,
 
     wake_library();
     make_nonce(seal, nonce);
-    /* The library verifies first, and clears `out` when the tag is wrong, which a caller must not rely on. */
+    /* The library verifies first, and clears `out` when the tag is wrong, which a caller must not
+     * rely on. */
     return crypto_aead_xchacha20poly1305_ietf_decrypt_detached(
                out, NULL, in, len, tag, seal->data, seal->data_len, nonce, seal->key->bytes) == 0;
 }

@@ -1,7 +1,9 @@
 /*
- * str.h: borrowed text, (pointer, length), and the few operations on it that the C library lacks or does unsafely.
+ * str.h: borrowed text, (pointer, length), and the few operations on it that the C library lacks or
+ * does unsafely.
  *
- * A `struct str` owns nothing and need not end in a NUL; it is valid as long as the text it was cut from.
+ * A `struct str` owns nothing and need not end in a NUL; it is valid as long as the text it was cut
+ * from.
  */
 #ifndef HEARTH_BASE_STR_H
 #define HEARTH_BASE_STR_H
@@ -37,19 +39,21 @@ struct str str_trim(struct str text);
 /* Offset of the first occurrence, or SIZE_MAX. An empty needle is found at 0. */
 size_t str_find(struct str text, struct str needle);
 
-/* Cuts the next piece off `rest`, up to `separator` or the end; false when nothing is left. "a,,b" gives a, "", b; an empty
- * text gives nothing; a trailing separator gives a last empty piece. */
+/* Cuts the next piece off `rest`, up to `separator` or the end; false when nothing is left. "a,,b"
+ * gives a, "", b; an empty text gives nothing; a trailing separator gives a last empty piece. */
 bool str_next(struct str *rest, char separator, struct str *piece);
 
-/* Whole-text numbers: false when empty, not a number, or out of range; *out is then untouched. No white space, no '+', no
+/* Whole-text numbers: false when empty, not a number, or out of range; *out is then untouched. No
+ * white space, no '+', no
  * '-' for u64, base 10. f64 is decimal notation with '.' whatever the locale (-1, .5, 2., 1e-3), of at most
- * STR_F64_BYTES_MAX bytes; what is too small for a double is 0, what is too large is out of range. */
+ * STR_F64_BYTES_MAX bytes; what is too small for a double is 0, what is too large is out of range.
+ */
 bool str_to_u64(struct str text, uint64_t *out) NODISCARD;
 bool str_to_i64(struct str text, int64_t *out) NODISCARD;
 bool str_to_f64(struct str text, double *out) NODISCARD;
 
-/* How many characters must be inserted, removed, replaced or swapped with their neighbour to make a from b; at most
- * `limit`, then limit + 1 (texts are cut at 64 bytes). For "did you mean". */
+/* How many characters must be inserted, removed, replaced or swapped with their neighbour to make a
+ * from b; at most `limit`, then limit + 1 (texts are cut at 64 bytes). For "did you mean". */
 int str_distance(struct str a, struct str b, int limit);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * sysinfo.c: reads /proc and /sys. Files of the kernel, not of the disk: they are read with plain calls, not through the file
- * table, and a number that cannot be read falls back to what sysconf says.
+ * sysinfo.c: reads /proc and /sys. Files of the kernel, not of the disk: they are read with plain
+ * calls, not through the file table, and a number that cannot be read falls back to what sysconf
+ * says.
  */
 #include "base/sysinfo.h"
 
@@ -44,8 +45,10 @@ unsigned sysinfo_cores(void)
             continue;
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
                  cpu);
-        /* "3,11" or "3-4": the first number stands for the core. A core counts by its first thread that we may use. */
-        long leader = read_small(path, siblings, sizeof(siblings)) ? strtol(siblings, NULL, 10) : cpu;
+        /* "3,11" or "3-4": the first number stands for the core. A core counts by its first thread
+         * that we may use. */
+        long leader =
+            read_small(path, siblings, sizeof(siblings)) ? strtol(siblings, NULL, 10) : cpu;
         if (leader == cpu || leader < 0 || leader >= CPU_SETSIZE || !CPU_ISSET(leader, &set))
             cores++;
     }

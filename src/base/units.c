@@ -2,11 +2,13 @@
  * units.c: a small grammar for sizes and durations, and its inverse.
  *
  *      size      number [' '] [unit]                      unit: B, K KB KiB ... E EB EiB, or % of a whole
- *      duration  number | part {[' '] part}               part: number [' '] unit, from large units to small, each once
+ *      duration  number | part {[' '] part}               part: number [' '] unit, from large units
+ *                to small, each once
  *      number    digits ['.' digits]                      in a duration, only the last part may have the fraction
  *
- * All arithmetic is in integers: what a person writes is what he gets, to the byte and to the nanosecond, rounded down. No
- * locale, no white space around, no sign, no exponent: a value that means something else elsewhere is better refused.
+ * All arithmetic is in integers: what a person writes is what he gets, to the byte and to the
+ * nanosecond, rounded down. No locale, no white space around, no sign, no exponent: a value that
+ * means something else elsewhere is better refused.
  */
 #include "base/units.h"
 
@@ -95,7 +97,8 @@ static bool skip_char(struct str *rest, char c)
     return true;
 }
 
-/* Cuts a number off the front: ERR_INVALID when there is none, ERR_LIMIT when its whole part does not fit. */
+/* Cuts a number off the front: ERR_INVALID when there is none, ERR_LIMIT when its whole part does
+ * not fit. */
 static enum err cut_number(struct str *rest, struct number *number)
 {
     struct str digits = cut_while(rest, is_digit);
@@ -121,8 +124,8 @@ static uint64_t prepend_digit(uint64_t below, uint64_t digit, uint64_t factor)
     return digit * (factor / 10) + below / 10 + (below % 10 + digit * (factor % 10)) / 10;
 }
 
-/* 0.digits * factor, rounded down. From the last digit to the first: rounding down in each step gives the same as rounding
- * down once at the end, so any number of digits is exact. */
+/* 0.digits * factor, rounded down. From the last digit to the first: rounding down in each step
+ * gives the same as rounding down once at the end, so any number of digits is exact. */
 static uint64_t fraction_of(struct str digits, uint64_t factor)
 {
     uint64_t value = 0;
@@ -142,7 +145,8 @@ static bool add_scaled(uint64_t *sum, const struct number *number, uint64_t fact
            !__builtin_add_overflow(*sum, value, sum);
 }
 
-/* number percent of whole; false when that is more than the whole. "p.q%" is 0.0pq: two more digits before the fraction. */
+/* number percent of whole; false when that is more than the whole. "p.q%" is 0.0pq: two more digits
+ * before the fraction. */
 static bool percent_of(const struct number *number, uint64_t whole, uint64_t *bytes)
 {
     uint64_t value = fraction_of(number->fraction, whole);
@@ -268,7 +272,8 @@ const char *units_format_size(uint64_t bytes, char out[UNITS_TEXT_BYTES])
     return out;
 }
 
-/* One decimal below 100, none above; false when the rounded number reaches `limit` and the next larger unit is due. */
+/* One decimal below 100, none above; false when the rounded number reaches `limit` and the next
+ * larger unit is due. */
 static bool format_simple(uint64_t ns, const struct unit *unit, uint64_t limit, char *out)
 {
     uint64_t whole = divide_rounded(ns, unit->factor);

@@ -1,8 +1,8 @@
 /*
  * utf8.h: text as characters.
  *
- * Nothing here reads beyond the end or fails on bytes that are not UTF-8: each such byte counts as one character, U+FFFD.
- * Pure functions, any thread.
+ * Nothing here reads beyond the end or fails on bytes that are not UTF-8: each such byte counts as
+ * one character, U+FFFD. Pure functions, any thread.
  */
 #ifndef HEARTH_BASE_UTF8_H
 #define HEARTH_BASE_UTF8_H

@@ -1,8 +1,9 @@
 /*
- * attach.c: a disk below the memory, for programs that use the public header: attaching one, its limits, the numbers of each tier.
+ * attach.c: a disk below the memory, for programs that use the public header: attaching one, its
+ * limits, the numbers of each tier.
  *
- * The key of the folder is derived from the cache's: objects of another installation are told apart before anything else of them is
- * believed.
+ * The key of the folder is derived from the cache's: objects of another installation are told apart
+ * before anything else of them is believed.
  */
 #include <stdio.h>
 #include <string.h>
@@ -46,7 +47,8 @@ static struct tier_ssd_options to_tier(const struct hearth_cache *cache,
         .payload_mac = options->payload_mac,
         .read_only = options->read_only,
         .close_wait_ns = drain_ms * NS_PER_MS,
-        /* What waits to be written cannot leave memory: not more than a part of it waits for a writer that rests. */
+        /* What waits to be written cannot leave memory: not more than a part of it waits for a
+         * writer that rests. */
         .rest_bytes_max = MIN(budget_cap(cache->budget) / REST_PART, REST_BYTES_MAX),
         .fs = cache->fs,
         .clock = cache->clock,
@@ -60,7 +62,8 @@ void cache_set_disk(struct hearth_cache *cache, const struct file_sys *fs, struc
     cache->disk_log = log;
 }
 
-int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_options *given, char *message)
+int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_options *given,
+                      char *message)
 {
     struct hearth_ssd_options options = {0};
     struct errinfo info = {0};
@@ -149,7 +152,8 @@ static void fill_ram(const struct hearth_cache *cache, struct hearth_tier_stats 
     stats->errors = counts->errors;
 }
 
-/* What it held when the counters were reset is not counted. What the cache dropped there for room has left as well. */
+/* What it held when the counters were reset is not counted. What the cache dropped there for room
+ * has left as well. */
 static void fill_slow(const struct hearth_cache *cache, const struct tier_stats *now,
                       struct hearth_tier_stats *stats)
 {
@@ -165,7 +169,8 @@ static void fill_slow(const struct hearth_cache *cache, const struct tier_stats 
     stats->errors = now->errors + now->damaged - before->errors - before->damaged;
 }
 
-int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier tier, struct hearth_tier_stats *out)
+int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier tier,
+                    struct hearth_tier_stats *out)
 {
     struct hearth_tier_stats stats = {.struct_size = MIN(out->struct_size, sizeof(stats))};
     bool slow = tier == HEARTH_TIER_SSD && cache->slow != NULL;

@@ -1,11 +1,12 @@
 /*
- * cache.c: the cache as a whole: opening and closing, what is done after the lock is left, numbers, clearing, pinning.
+ * cache.c: the cache as a whole: opening and closing, what is done after the lock is left, numbers,
+ * clearing, pinning.
  *
- * CLOSING keeps what a slower tier has. Writes under way get a limited time; the tier ends the rest, and only then memory is given back, so
- * that no callback finds it gone.
+ * CLOSING keeps what a slower tier has. Writes under way get a limited time; the tier ends the
+ * rest, and only then memory is given back, so that no callback finds it gone.
  *
- * CLEARING takes an object out of one tier or of all. In all means with its place in the tree, pins included, whoever reads it: readers
- * keep the bytes that they lease, and nobody else finds them.
+ * CLEARING takes an object out of one tier or of all. In all means with its place in the tree, pins
+ * included, whoever reads it: readers keep the bytes that they lease, and nobody else finds them.
  */
 #include "cache/cache.h"
 
@@ -155,7 +156,8 @@ struct clearing {
     uint64_t bytes;
 };
 
-/* In memory only: what is in a slower tier stays there. What is leased stays, or leaves the index and goes with its last lease. */
+/* In memory only: what is in a slower tier stays there. What is leased stays, or leaves the index
+ * and goes with its last lease. */
 static void clear_memory(struct object *object, void *arg)
 {
     struct clearing *clearing = arg;
@@ -201,8 +203,8 @@ static void clear_object(struct object *object, void *arg)
     room_drop(object, clearing->deferred);
 }
 
-/* Forgets the objects of a space in one tier, or in all: then pins, too. What is leased is out of the index at once, and out of memory
- * with its last lease. */
+/* Forgets the objects of a space in one tier, or in all: then pins, too. What is leased is out of
+ * the index at once, and out of memory with its last lease. */
 static uint64_t clear_space(struct hearth_space *space, enum hearth_tier tier,
                             struct deferred *deferred)
 {
@@ -253,8 +255,8 @@ static budget_owner add_owner(struct budget *budget, const char *name, uint64_t 
     return owner;
 }
 
-/* The part of a cap that is for books. Rows of a block are some MiB and its books about 1 KiB, so a small part is plenty, unless a
- * slower tier holds thousands of times as much as memory does. */
+/* The part of a cap that is for books. Rows of a block are some MiB and its books about 1 KiB, so a
+ * small part is plenty, unless a slower tier holds thousands of times as much as memory does. */
 static uint64_t books_part(const struct hearth_cache *cache, uint64_t cap)
 {
     uint64_t wanted = cache->books_bytes ? cache->books_bytes : MAX(cap / 32, BOOKS_BYTES_MIN);

@@ -6,10 +6,12 @@
  *      wheel   [ second 1800 | 1801 | 902 | 903 | ... ]   second s is at s % 900, with one sum per kind
  *                                      ^ from the last turn: stale, and emptied by the first event that needs the place
  *
- * A slot of the wheel knows which second it stands for, so nothing has to run while nothing happens: stale slots are told
- * by their second and left out of sums. Times are read under the lock, which makes them as ordered as the numbers.
+ * A slot of the wheel knows which second it stands for, so nothing has to run while nothing
+ * happens: stale slots are told by their second and left out of sums. Times are read under the
+ * lock, which makes them as ordered as the numbers.
  *
- * Lines are formatted and logged outside of the lock. There is no filter and no limit here; the log has both.
+ * Lines are formatted and logged outside of the lock. There is no filter and no limit here; the log
+ * has both.
  */
 #include "cache/events.h"
 

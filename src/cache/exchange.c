@@ -1,16 +1,19 @@
 /*
- * exchange.c: objects to and from a folder, so that what was computed on one machine need not be on another of the same installation.
+ * exchange.c: objects to and from a folder, so that what was computed on one machine need not be on
+ * another of the same installation.
  *
  *      export   place (watch.c) --> leased, in memory --> put into a tier_ssd over the folder, one after another
  *      import   tier_ssd over the folder, read only --> records, parents first --> tokens of the whole path --> store: reserve, get, commit
  *
- * The folder is an SSD tier like any other: the same files under the same names, bound to the same keys, written and verified by the same
- * code. So there is no second format, and nothing that comes from outside is believed more than what an earlier process left: the
- * header's digest is keyed, the payload is compared while it is read, and the key of the object must be the one that its tokens make (keeps
- * I101). An import goes through the front door (store.c): it takes room as any store does, and is written to the disk below as any other.
+ * The folder is an SSD tier like any other: the same files under the same names, bound to the same
+ * keys, written and verified by the same code. So there is no second format, and nothing that comes
+ * from outside is believed more than what an earlier process left: the header's digest is keyed,
+ * the payload is compared while it is read, and the key of the object must be the one that its
+ * tokens make (keeps I101). An import goes through the front door (store.c): it takes room as any
+ * store does, and is written to the disk below as any other.
  *
- * A record has the tokens of its own blocks, and the key of the block before. As in recover.c, it is of use when that block is known: those
- * of records that came before it are, by their keys.
+ * A record has the tokens of its own blocks, and the key of the block before. As in recover.c, it
+ * is of use when that block is known: those of records that came before it are, by their keys.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -35,8 +38,9 @@ static int say(char *message, int error, const char *text)
     return error;
 }
 
-static int open_folder(const struct hearth_cache *cache, const struct hearth_folder_options *options,
-                       bool read_only, struct tier **tier, char *message)
+static int open_folder(const struct hearth_cache *cache,
+                       const struct hearth_folder_options *options, bool read_only,
+                       struct tier **tier, char *message)
 {
     struct hash256 seal_key;
     struct errinfo info = {0};
@@ -73,7 +77,8 @@ static struct hearth_folder_options take_options(const struct hearth_folder_opti
 
 /* ---- export ---- */
 
-struct export {
+struct export
+{
     struct hearth_cache *cache;
     struct tier *folder;
     struct tier_answer answer;
@@ -139,14 +144,16 @@ static void lease_object(struct object *object, void *arg)
     room_lease(object);
 }
 
-/* Runs that this block is a part of, and that end elsewhere; once for all of their blocks, `below` being the one before on the way up. */
+/* Runs that this block is a part of, and that end elsewhere; once for all of their blocks, `below`
+ * being the one before on the way up. */
 static void lease_runs(struct node *node, const struct node *below, struct path *path)
 {
     struct object *rows = node_rows(node), *sliding = node_sliding(node);
 
     if (rows != NULL && rows->last != node && (below == NULL || node_rows(below) != rows))
         lease_object(rows, path);
-    if (sliding != NULL && sliding->last != node && (below == NULL || node_sliding(below) != sliding))
+    if (sliding != NULL && sliding->last != node &&
+        (below == NULL || node_sliding(below) != sliding))
         lease_object(sliding, path);
 }
 
@@ -180,7 +187,8 @@ int hearth_export(struct hearth_cache *cache, const struct hearth_folder_options
 
     *moved = (struct hearth_moved){0};
     if (cache->slow_sealed && options.seal_key == NULL)
-        return say(message, HEARTH_ERROR_REFUSED, "what is on disk is encrypted: an export needs a key, too");
+        return say(message, HEARTH_ERROR_REFUSED,
+                   "what is on disk is encrypted: an export needs a key, too");
     int error = open_folder(cache, &options, false, &export.folder, message);
     if (error != HEARTH_OK)
         return error;
@@ -202,7 +210,8 @@ int hearth_export(struct hearth_cache *cache, const struct hearth_folder_options
 
 struct record {
     struct tier_meta meta; /* its tokens are those below */
-    const struct record *before; /* whose block comes before its first; NULL at the beginning of a prompt */
+    /* whose block comes before its first; NULL at the beginning of a prompt */
+    const struct record *before;
     int32_t tokens[];
 };
 
@@ -300,8 +309,9 @@ static int32_t *whole_path(const struct record *record)
 /* The object of the record, as it lies in the tree; NULL when it is not there. */
 static struct object *find_object(const struct index_match *match, const struct tier_meta *meta)
 {
-    struct node *last = match->partial ? match->partial
-                        : match->nodes_count ? match->path[match->nodes_count - 1] : NULL;
+    struct node *last = match->partial       ? match->partial
+                        : match->nodes_count ? match->path[match->nodes_count - 1]
+                                             : NULL;
 
     if (last == NULL || match->tokens < meta->end)
         return NULL;
@@ -347,8 +357,8 @@ static bool prove(struct import *import, struct hearth_space *space, const struc
     return proved;
 }
 
-static int store_record(struct import *import, struct hearth_space *space, const struct record *record,
-                        const int32_t *tokens)
+static int store_record(struct import *import, struct hearth_space *space,
+                        const struct record *record, const int32_t *tokens)
 {
     const struct tier_meta *meta = &record->meta;
     struct hearth_store_hints hints = {.struct_size = sizeof(hints),

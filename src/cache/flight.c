@@ -1,18 +1,22 @@
 /*
  * flight.c: a short list of flights, each with its tokens and the waiters that chose it.
  *
- * A prompt is compared with every open flight from the first token to the first difference: O(tokens of all open flights) at
- * worst, and there are never more than flights_max of them. No index: flights live for one prefill, are as many as there are
- * sequences, and most comparisons end at the first tokens.
+ * A prompt is compared with every open flight from the first token to the first difference:
+ * O(tokens of all open flights) at worst, and there are never more than flights_max of them. No
+ * index: flights live for one prefill, are as many as there are sequences, and most comparisons end
+ * at the first tokens.
  *
  *      flight  a b c d e f g h        reached 4: state exists for "a b c d"
- *      waiter  a b c d e f X          shares 6, is due when reached >= target = min(its boundary, 6)
+ *      waiter  a b c d e f X          shares 6, is due when reached >= target = min(its boundary,
+ *              6)
  *
- * Waiters choose a flight once and stay with it. When it ends early they are called with what it came to, and may look for
- * another: that keeps every call due exactly once, and no waiter can hang on a chain of flights.
+ * Waiters choose a flight once and stay with it. When it ends early they are called with what it
+ * came to, and may look for another: that keeps every call due exactly once, and no waiter can hang
+ * on a chain of flights.
  *
- * The call of a waiter is allocated when it begins to wait, so that becoming due cannot fail. Due calls form a list, newest
- * first, since the header lets several operations add to one list; flight_calls_make turns it round.
+ * The call of a waiter is allocated when it begins to wait, so that becoming due cannot fail. Due
+ * calls form a list, newest first, since the header lets several operations add to one list;
+ * flight_calls_make turns it round.
  */
 #include "cache/flight.h"
 
@@ -38,8 +42,9 @@ struct flight {
 struct waiter {
     struct flight_call call; /* the caller sees only this part, once it is due */
     struct list_node link;
-    uint32_t
-        shared; /* tokens that the flight has in common with whoever waits; what it came to beyond is not theirs */
+    /* tokens that the flight has in common with whoever waits; what it came to beyond is not theirs
+     */
+    uint32_t shared;
     uint32_t target; /* due when the flight reached this; <= shared */
 };
 
@@ -59,7 +64,8 @@ static uint32_t common_prefix(const struct flight *flight, const int32_t *tokens
     return (uint32_t)n;
 }
 
-/* The flight that gets furthest on the first `limit` tokens; among equals the one that is further already. */
+/* The flight that gets furthest on the first `limit` tokens; among equals the one that is further
+ * already. */
 static struct found find(const struct flights *flights, const int32_t *tokens, size_t limit)
 {
     struct found best = {0};
@@ -73,7 +79,8 @@ static struct found find(const struct flights *flights, const int32_t *tokens, s
     return best;
 }
 
-/* One token is always left to run: waiting for all of a prompt would be waiting for too much (keeps I12). */
+/* One token is always left to run: waiting for all of a prompt would be waiting for too much (keeps
+ * I12). */
 static size_t usable(size_t count)
 {
     return count > 0 ? count - 1 : 0;

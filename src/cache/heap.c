@@ -1,8 +1,10 @@
 /*
- * heap.c: a binary heap in an array, items[0] the first to leave; the children of i are 2i + 1 and 2i + 2.
+ * heap.c: a binary heap in an array, items[0] the first to leave; the children of i are 2i + 1 and
+ * 2i + 2.
  *
- * The order is total (priority, end, order of insertion), so that two heaps with the same history give objects in the same
- * order, whatever shape the array has: a replay of a trace evicts what the server evicted.
+ * The order is total (priority, end, order of insertion), so that two heaps with the same history
+ * give objects in the same order, whatever shape the array has: a replay of a trace evicts what the
+ * server evicted.
  *
  * The array never shrinks: a cache that was full once will be full again.
  */

@@ -1,27 +1,33 @@
 /*
- * index.c: the radix tree over blocks of tokens. The picture and the invariants X1..X5 are in index.h.
+ * index.c: the radix tree over blocks of tokens. The picture and the invariants X1..X5 are in
+ * index.h.
  *
- * MATCHING goes down one node per block. On the way all that is read of a node is its first cache lines and its tokens, and in
- * an unbranched conversation a block costs one memcmp.
+ * MATCHING goes down one node per block. On the way all that is read of a node is its first cache
+ * lines and its tokens, and in an unbranched conversation a block costs one memcmp.
  *
- * GROWING. A tail that new tokens extend is replaced by a longer node that takes over all that hangs on it, in the same place
- * of the order: what lies between a string and its continuation begins with that string, and such siblings do not exist (X2).
+ * GROWING. A tail that new tokens extend is replaced by a longer node that takes over all that
+ * hangs on it, in the same place of the order: what lies between a string and its continuation
+ * begins with that string, and such siblings do not exist (X2).
  *
- * EVICTABLE. "Never a parent before its children" would be a search of everything below. Instead each node knows whether rows
- * hang on it or below (`counted`), and how many of its children are counted (`rows_below`); a change climbs only as far as it
- * changes something, which is one step in a tree whose parents have rows. Each object knows what blocks it:
+ * EVICTABLE. "Never a parent before its children" would be a search of everything below. Instead
+ * each node knows whether rows hang on it or below (`counted`), and how many of its children are
+ * counted (`rows_below`); a change climbs only as far as it changes something, which is one step in
+ * a tree whose parents have rows. Each object knows what blocks it:
  *
- *      blockers = children of its nodes that are counted and not its own nodes  +  nodes of it that are pinned
+ *      blockers = children of its nodes that are counted and not its own nodes  +  nodes of it that
+ *      are pinned
  *
  * so the question is O(1), and the moment of its change is known without asking: the watch.
  *
- * ALL OR NOTHING. Inserting allocates everything first; linking cannot fail. Nothing else here allocates.
+ * ALL OR NOTHING. Inserting allocates everything first; linking cannot fail. Nothing else here
+ * allocates.
  *
- * What it does not do: it has no recursion, since a path may be as long as a prompt. It never frees an object, nor keeps one
- * in the tree because it is leased (X5): that is between the cache and its readers. And among siblings it takes the one that
- * shares the most with a prompt, of two that share the same the one with rows, but it does not search for rows: a sibling
- * without may hide one that shares less and has them. That shortens a hit and never falsifies one, and it is rare: a leaf that
- * loses its rows goes, unless a snapshot keeps it.
+ * What it does not do: it has no recursion, since a path may be as long as a prompt. It never frees
+ * an object, nor keeps one in the tree because it is leased (X5): that is between the cache and its
+ * readers. And among siblings it takes the one that shares the most with a prompt, of two that
+ * share the same the one with rows, but it does not search for rows: a sibling without may hide one
+ * that shares less and has them. That shortens a hit and never falsifies one, and it is rare: a
+ * leaf that loses its rows goes, unless a snapshot keeps it.
  */
 #include "cache/index.h"
 
@@ -123,7 +129,8 @@ static void leave(const struct index *index, struct object *object)
         tell(index, object, false);
 }
 
-/* Rows came to the node or left it: tells the parent, and on upwards as long as that changes anything. */
+/* Rows came to the node or left it: tells the parent, and on upwards as long as that changes
+ * anything. */
 static void settle(const struct index *index, struct node *node)
 {
     for (; node->parent != NULL; node = node->parent) {
@@ -161,7 +168,8 @@ static void attach_snapshot(struct index *index, struct node *last, struct objec
         .tokens = last->tokens,
         .count = object->end - last->begin,
     };
-    /* By content, as a node's. A tail that ends here has the same key and another set, so the bits may be the same. */
+    /* By content, as a node's. A tail that ends here has the same key and another set, so the bits
+     * may be the same. */
     struct hash256 key =
         node_key_behind(&index->space_key, last->parent, last->tokens, object->mark.count);
     memcpy(&object->mark.priority, key.bytes, sizeof(object->mark.priority));
@@ -171,7 +179,8 @@ static void attach_snapshot(struct index *index, struct node *last, struct objec
     object->blockers = last->pins > 0;
 }
 
-/* Shorter rows give way to longer ones. The node keeps its place in the counts: rows hang on it before and after. */
+/* Shorter rows give way to longer ones. The node keeps its place in the counts: rows hang on it
+ * before and after. */
 static void displace(const struct index *index, struct object *object, struct list *displaced)
 {
     leave(index, object);
@@ -272,8 +281,8 @@ static struct node *chain_create(const struct index *index, struct node *top, co
     return last;
 }
 
-/* All that hangs on the tail hangs on `node` from now on, which begins with the tail's tokens and takes its place; so the
- * parent's counts and the order of its marks stay as they are. */
+/* All that hangs on the tail hangs on `node` from now on, which begins with the tail's tokens and
+ * takes its place; so the parent's counts and the order of its marks stay as they are. */
 static void grow_tail(struct index *index, struct node *tail, struct node *node)
 {
     assert(tail->tail && tail->children == NULL && tail->rows_below == 0);
@@ -308,7 +317,8 @@ static bool hint_good(const struct index *index, const struct index_hint *hint)
     return hint != NULL && hint->node != NULL && hint->removals == index->removals;
 }
 
-/* The last whole block that is known to match, and does not reach behind `count`; the root when nothing is known. */
+/* The last whole block that is known to match, and does not reach behind `count`; the root when
+ * nothing is known. */
 static struct node *hint_start(const struct index *index, const struct index_hint *hint,
                                size_t count)
 {
@@ -319,7 +329,8 @@ static struct node *hint_start(const struct index *index, const struct index_hin
     return node;
 }
 
-/* Tokens [0, known) match on the way to `node`, which may reach beyond. Tails are not remembered: they grow. */
+/* Tokens [0, known) match on the way to `node`, which may reach beyond. Tails are not remembered:
+ * they grow. */
 static void hint_remember(const struct index *index, struct index_hint *hint, struct node *node,
                           size_t known)
 {
@@ -331,7 +342,8 @@ static void hint_remember(const struct index *index, struct index_hint *hint, st
         *hint = (struct index_hint){node, index->removals};
 }
 
-/* Makes the path end with `node`; returns its length. A path has one end, so that it is there when its end is. */
+/* Makes the path end with `node`; returns its length. A path has one end, so that it is there when
+ * its end is. */
 static size_t path_to(struct index *index, struct node *node)
 {
     size_t count = node_end(node) / index->block_tokens;

@@ -1,6 +1,6 @@
 /*
- * index_check.c: the invariants X1..X5 of index.h, written out a second time, naively: counts are counted, keys are computed
- * and blockers are looked for. For tests and debug builds.
+ * index_check.c: the invariants X1..X5 of index.h, written out a second time, naively: counts are
+ * counted, keys are computed and blockers are looked for. For tests and debug builds.
  */
 #include "cache/index.h"
 
@@ -16,7 +16,8 @@ struct totals {
     uint64_t pins;
 };
 
-/* Whether rows hang on this node or below, as its parent believes; each node's belief is checked where it is visited. */
+/* Whether rows hang on this node or below, as its parent believes; each node's belief is checked
+ * where it is visited. */
 static bool holds(const struct node *node)
 {
     return node->rows != NULL || node->rows_below > 0;

@@ -1,5 +1,6 @@
 /*
- * index_impl.h: what index.c, node.c and index_check.c share, and nobody else includes: how the tree lies in memory.
+ * index_impl.h: what index.c, node.c and index_check.c share, and nobody else includes: how the
+ * tree lies in memory.
  */
 #ifndef HEARTH_CACHE_INDEX_IMPL_H
 #define HEARTH_CACHE_INDEX_IMPL_H
@@ -38,7 +39,7 @@ struct index {
     size_t path_cap;
     size_t path_count; /* of the last match that are still there */
     uint64_t removals; /* of nodes, ever: as long as it is the same, pointers to nodes are good */
-    struct list pins; /* struct index_pin, in no order */
+    struct list pins;  /* struct index_pin, in no order */
     size_t nodes, tails, snapshots;
     uint64_t bytes_nodes;
     void (*watch)(struct object *object, bool evictable, void *arg);
@@ -49,7 +50,8 @@ struct node *node_of_link(const struct treap_node *link);
 struct object *object_of_mark(const struct treap_node *mark);
 
 /* The key of `count` tokens behind a node. */
-struct hash256 node_key_behind(const struct hash256 *space_key, const struct node *parent, const int32_t *tokens, uint32_t count);
+struct hash256 node_key_behind(const struct hash256 *space_key, const struct node *parent,
+                               const int32_t *tokens, uint32_t count);
 
 /* Where an object of this kind hangs; not for snapshots. */
 struct object **node_slot(struct node *node, enum object_kind kind);

@@ -6,8 +6,9 @@
  *      others come            aabb -+ cc
  *                                   '- cd       which begins with the same five tokens, and has nothing to do with the pin
  *
- * So a pin is more than a count on nodes: it knows where it ends and through which node, and is found by exactly the tokens that it was
- * made with. There are few of them, in one list: finding one compares tokens with those that could be meant.
+ * So a pin is more than a count on nodes: it knows where it ends and through which node, and is
+ * found by exactly the tokens that it was made with. There are few of them, in one list: finding
+ * one compares tokens with those that could be meant.
  */
 #include <assert.h>
 
@@ -53,7 +54,8 @@ bool index_pin(struct index *index, struct node *last, uint32_t end)
     return true;
 }
 
-/* Whether the tokens whose path this is begin with those of the pin. Whole blocks are on the path or are others. */
+/* Whether the tokens whose path this is begin with those of the pin. Whole blocks are on the path
+ * or are others. */
 static bool is_of(const struct index *index, const struct index_pin *pin,
                   const struct index_match *match, const int32_t *tokens)
 {

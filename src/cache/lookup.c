@@ -7,8 +7,9 @@
  *               |== rows ====|               |
  *               |-- snapshot s1 -- s2 --|                           boundary = s2 when a kind needs snapshots, else min(rows_end, count - 1)
  *
- * It is a pure function of index, model and limit: when a piece of it fails, the piece is forgotten, the limit lowered, and the plan made
- * anew; so the next shorter boundary comes out by itself, down to a cold start (keeps I10). One token is always left to run (keeps I12).
+ * It is a pure function of index, model and limit: when a piece of it fails, the piece is
+ * forgotten, the limit lowered, and the plan made anew; so the next shorter boundary comes out by
+ * itself, down to a cold start (keeps I10). One token is always left to run (keeps I12).
  */
 #include <assert.h>
 #include <string.h>
@@ -78,7 +79,8 @@ static struct object *snapshot_below(const struct view *view, uint32_t at)
     return NULL;
 }
 
-/* The first node in the window before `at` whose sliding rows do not reach as far as they should; NULL: the window is covered. */
+/* The first node in the window before `at` whose sliding rows do not reach as far as they should;
+ * NULL: the window is covered. */
 static struct node *window_gap(const struct view *view, uint32_t at, uint32_t window)
 {
     uint32_t from = at > window ? at - window : 0;
@@ -92,7 +94,8 @@ static struct node *window_gap(const struct view *view, uint32_t at, uint32_t wi
     return NULL;
 }
 
-/* The largest boundary <= at whose window is covered. One that is lower by less than what a gap lacks has the gap in its window, too. */
+/* The largest boundary <= at whose window is covered. One that is lower by less than what a gap
+ * lacks has the gap in its window, too. */
 static uint32_t window_floor(const struct view *view, uint32_t at, uint32_t window)
 {
     struct node *gap;
@@ -102,7 +105,8 @@ static uint32_t window_floor(const struct view *view, uint32_t at, uint32_t wind
     return at;
 }
 
-/* The largest boundary <= at that has a snapshot, and, where windows are captured beside it, the window. */
+/* The largest boundary <= at that has a snapshot, and, where windows are captured beside it, the
+ * window. */
 static uint32_t snapshot_floor(const struct hearth_model *model, const struct view *view,
                                uint32_t at, struct object **snapshot)
 {
@@ -130,7 +134,8 @@ static uint32_t find_boundary(const struct hearth_plan *plan, const struct view 
 
 /* ---- reasons ---- */
 
-/* Whether the same tenant holds the beginning of this prompt for another model. Other tenants are not looked at (keeps I100). */
+/* Whether the same tenant holds the beginning of this prompt for another model. Other tenants are
+ * not looked at (keeps I100). */
 static bool held_elsewhere(const struct hearth_plan *plan)
 {
     size_t count = MIN(plan->count, plan->space->cache->block_tokens);
@@ -248,7 +253,8 @@ static bool add_object(void *arg, struct object *object)
     return true;
 }
 
-/* Calls `add` for rows of [0, boundary), sliding rows of its window, and the snapshot, as long as it says true. */
+/* Calls `add` for rows of [0, boundary), sliding rows of its window, and the snapshot, as long as
+ * it says true. */
 static bool gather(const struct hearth_space *space, const struct view *view, uint32_t boundary,
                    struct object *snapshot, bool (*add)(void *arg, struct object *object),
                    void *arg)
@@ -430,7 +436,8 @@ static void count_lookup(const struct hearth_plan *plan, struct deferred *deferr
     cache_note_event(cache, deferred, &event);
 }
 
-/* Of a plan without its tokens: one object for each block, once more for sliding rows, a snapshot; and arrays double when they grow. */
+/* Of a plan without its tokens: one object for each block, once more for sliding rows, a snapshot;
+ * and arrays double when they grow. */
 static uint64_t plan_bytes_max(const struct hearth_space *space, size_t count)
 {
     size_t blocks = count / space->cache->block_tokens + 1;

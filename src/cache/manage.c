@@ -1,28 +1,32 @@
 /*
- * manage.c: single objects by their key, as people name them who look at what is held: pinning, evicting, forgetting at a time.
+ * manage.c: single objects by their key, as people name them who look at what is held: pinning,
+ * evicting, forgetting at a time.
  *
  * WHAT LEAVES BY HAND leaves with all that is of no use without it: what is behind it in the tree.
  *
  *      [ a a a | b b | c ]          rows a is a run of three blocks. To evict a takes b, c and d: d needs the first block of a
  *         '-- [ d ]                 To evict c takes c alone
  *
- * Pins win: what is pinned stays, and with it all before it, since a pin holds the whole path. Leases do not stand in the way: readers
- * keep the bytes that they have, and nobody else finds them.
+ * Pins win: what is pinned stays, and with it all before it, since a pin holds the whole path.
+ * Leases do not stand in the way: readers keep the bytes that they have, and nobody else finds
+ * them.
  *
- * AGE is different: what is old leaves only when nothing younger needs it and nobody reads it. One pass over all objects is enough, since
- * whatever leaves is followed upwards: its parent may have been kept for it alone.
+ * AGE is different: what is old leaves only when nothing younger needs it and nobody reads it. One
+ * pass over all objects is enough, since whatever leaves is followed upwards: its parent may have
+ * been kept for it alone.
  *
- * A TIME TO BE FORGOTTEN AT hangs on an object and moves to the longer rows that displace it. Those that have one are in a list, the next
- * first; whoever is about to look at what is held forgets what is due before (O(1) when nothing is), so that nothing is found past its time
- * and no thread has to watch the clock.
+ * A TIME TO BE FORGOTTEN AT hangs on an object and moves to the longer rows that displace it. Those
+ * that have one are in a list, the next first; whoever is about to look at what is held forgets
+ * what is due before (O(1) when nothing is), so that nothing is found past its time and no thread
+ * has to watch the clock.
  */
 #include "base/attr.h"
 #include "base/clock.h"
 #include "cache/cache.h"
 
 enum {
-    AGED_AT_ONCE = 256,     /* objects that are looked at under the lock at a time */
-    PINNED_AGAIN_S = 60,    /* what is due and pinned is looked at again then */
+    AGED_AT_ONCE = 256,  /* objects that are looked at under the lock at a time */
+    PINNED_AGAIN_S = 60, /* what is due and pinned is looked at again then */
 };
 
 #define EXPIRE_S_MAX (100.0 * 365 * 24 * 3600)
@@ -53,7 +57,8 @@ static struct node *top_of(const struct object *object)
     return rows != NULL && rows->last == object->last ? watch_first_node(rows) : object->last;
 }
 
-/* Forgets what has the key of this object, and what cannot be used without. Snapshots of a model without rows stand for themselves. */
+/* Forgets what has the key of this object, and what cannot be used without. Snapshots of a model
+ * without rows stand for themselves. */
 static void leave_with_all_behind(struct object *object, struct leaving *leaving)
 {
     if (space_has_rows(object->space) || object->space->dormant)

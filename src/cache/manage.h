@@ -1,5 +1,6 @@
 /*
- * manage.h: times at which objects are forgotten. A part of the inside of the cache (cache.h), which everything here runs under the lock of.
+ * manage.h: times at which objects are forgotten. A part of the inside of the cache (cache.h),
+ * which everything here runs under the lock of.
  */
 #ifndef HEARTH_CACHE_MANAGE_H
 #define HEARTH_CACHE_MANAGE_H

@@ -4,12 +4,14 @@
  *      write   commit -> noted under the lock -> tier.put after it -> done: the object is in both       a tier that declines: memory only
  *      read    plan -> memory from the ledger and the pages -> tier.get -> done: in memory, verified    or forgotten: the plan is shortened
  *
- * While an object moves it is leased by the mover: it is neither evicted nor freed, and its memory stays where it is. A tier that fails
- * costs an object, never a request (keeps I94). What a tier has lost or damaged is dropped at once, so that nobody else is led to it; an
- * error or a time-out says nothing about the object, which stays.
+ * While an object moves it is leased by the mover: it is neither evicted nor freed, and its memory
+ * stays where it is. A tier that fails costs an object, never a request (keeps I94). What a tier
+ * has lost or damaged is dropped at once, so that nobody else is led to it; an error or a time-out
+ * says nothing about the object, which stays.
  *
- * What a tier declines (a full queue, no room) waits in a list, and is tried again when something there has come to an end: a write, a read, an
- * object that was dropped. The newest first, a few at a time, and of too many the oldest are given up.
+ * What a tier declines (a full queue, no room) waits in a list, and is tried again when something
+ * there has come to an end: a write, a read, an object that was dropped. The newest first, a few at
+ * a time, and of too many the oldest are given up.
  *
  * Not here: a choice of what is worth writing.
  */
@@ -40,7 +42,7 @@ static void count(struct object *object, uint64_t struct_offset, uint64_t by)
 }
 
 #define COUNT_BY(object, field, by) count((object), offsetof(struct hearth_stats, field), (by))
-#define COUNT(object, field) COUNT_BY(object, field, 1)
+#define COUNT(object, field)        COUNT_BY(object, field, 1)
 
 /* The operation is over; the mover's lease ends with it. */
 static void finish(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
@@ -86,8 +88,8 @@ static void decline(struct object *object)
     list_push_back(&cache->declined, &object->retry_link);
 }
 
-/* An object of the same key was dropped, and its write is not over: another one now could be overtaken by it, and the tier would have the
- * bytes of the one under the name of the other. */
+/* An object of the same key was dropped, and its write is not over: another one now could be
+ * overtaken by it, and the tier would have the bytes of the one under the name of the other. */
 static bool is_dying(const struct hearth_cache *cache, const struct hash256 *key)
 {
     LIST_FOREACH (struct object, object, &cache->dying, aside_link)
@@ -122,7 +124,8 @@ static void on_written(enum tier_result result, void *arg)
     cache_enter(cache, &deferred);
     if (result == TIER_OK) {
         COUNT_BY(object, bytes_written_by_tier[HEARTH_TIER_SSD], object->bytes);
-        COUNT_BY(object, ns_written_by_tier[HEARTH_TIER_SSD], cache_now_ns(cache) - move->started_ns);
+        COUNT_BY(object, ns_written_by_tier[HEARTH_TIER_SSD],
+                 cache_now_ns(cache) - move->started_ns);
     }
     if (result == TIER_OK && (object->dropped || object->unwanted))
         cache_note_drop(cache, &deferred,
@@ -149,8 +152,9 @@ uint32_t mover_meta_kind(const struct object *object)
     return (uint32_t)object->kind | (uint32_t)object->entry << 8 | (block - 1) << 16;
 }
 
-/* Where the tokens begin that a tier keeps beside an object, so that the index can be rebuilt: with the first block that it covers. The
- * blocks before are those of other rows. A snapshot of a model that has no rows has nobody to name its prefix, and keeps all of it. */
+/* Where the tokens begin that a tier keeps beside an object, so that the index can be rebuilt: with
+ * the first block that it covers. The blocks before are those of other rows. A snapshot of a model
+ * that has no rows has nobody to name its prefix, and keeps all of it. */
 static uint32_t tokens_begin(const struct object *object)
 {
     if (object->kind != OBJECT_SNAPSHOT)
@@ -187,8 +191,8 @@ bool mover_fill_meta(const struct object *object, struct tier_meta *meta, int32_
     return true;
 }
 
-/* Called without the lock. The object is leased, so that its memory stays; its place in the index may not, hence the look under the lock.
- * False when the tier declined. */
+/* Called without the lock. The object is leased, so that its memory stays; its place in the index
+ * may not, hence the look under the lock. False when the tier declined. */
 static bool start_put(struct hearth_cache *cache, struct object *object)
 {
     struct deferred deferred;
@@ -244,7 +248,8 @@ static struct object *next_declined(struct hearth_cache *cache)
     return object;
 }
 
-/* A tier that is done within the call makes more chances while this runs: one thread takes them, and none sinks deeper. */
+/* A tier that is done within the call makes more chances while this runs: one thread takes them,
+ * and none sinks deeper. */
 void mover_retry(struct hearth_cache *cache, size_t chances)
 {
     struct object *object = NULL;
@@ -301,7 +306,8 @@ static void lost(struct object *object, bool damaged, struct deferred *deferred)
         room_drop(object, deferred);
 }
 
-/* The tier has evicted it, of which it tells nobody: no fault, but what a full disk does. Counted there. */
+/* The tier has evicted it, of which it tells nobody: no fault, but what a full disk does. Counted
+ * there. */
 static void let_go(struct object *object, struct deferred *deferred)
 {
     struct hearth_event event = {.kind = HEARTH_EVENT_EVICT,
@@ -331,7 +337,8 @@ static void on_read(enum tier_result result, void *arg)
         COUNT_BY(object, bytes_read_by_tier[HEARTH_TIER_SSD], object->bytes);
         COUNT_BY(object, ns_read_by_tier[HEARTH_TIER_SSD], cache_now_ns(cache) - move->started_ns);
     }
-    /* Once it is dropped, others may have stored the same tokens anew, and what was read may be theirs: same key, other bytes. */
+    /* Once it is dropped, others may have stored the same tokens anew, and what was read may be
+     * theirs: same key, other bytes. */
     if (result == TIER_OK && !object->dropped) {
         arrived(object, move->memory, &deferred);
     } else {
@@ -350,7 +357,8 @@ static void on_read(enum tier_result result, void *arg)
     mover_retry(cache, 1);
 }
 
-/* Memory to read into; when the pages are too scattered for it, something has to leave. NULL: nothing can. */
+/* Memory to read into; when the pages are too scattered for it, something has to leave. NULL:
+ * nothing can. */
 static void *take_pages(struct hearth_cache *cache, const struct object *object)
 {
     struct deferred deferred;
@@ -383,9 +391,11 @@ bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t requ
     if (!start)
         return coming;
     struct move *move = mem_alloc(sizeof(*move));
-    *move = (struct move){
-        .cache = cache, .object = object, .memory = take_pages(cache, object), .request = request,
-        .started_ns = cache_now_ns(cache)};
+    *move = (struct move){.cache = cache,
+                          .object = object,
+                          .memory = take_pages(cache, object),
+                          .request = request,
+                          .started_ns = cache_now_ns(cache)};
     if (move->memory == NULL) {
         on_read(TIER_FULL, move); /* ours, not the tier's: it stays there */
         return false;
@@ -427,7 +437,9 @@ void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms)
     bool in_time = true;
 
     retry_all(cache);
-    if (cache->slow != NULL && cache->slow->ops->flush != NULL) /* its writers are not to rest any more; whether all came in time is seen below */
+    if (cache->slow != NULL &&
+        cache->slow->ops->flush !=
+            NULL) /* its writers are not to rest any more; whether all came in time is seen below */
         (void)!cache->slow->ops->flush(cache->slow, timeout_ms * NS_PER_MS);
     lock_enter(&cache->lock);
     while (cache->operations > 0 && in_time)

@@ -16,23 +16,31 @@ struct deferred_put;
 struct hearth_cache;
 struct tier_meta;
 
-/* What a tier keeps as `kind` of an object: kind, what it is a part of, and the block size - 1 of its tree, in 8, 8 and 16 bits. */
+/* What a tier keeps as `kind` of an object: kind, what it is a part of, and the block size - 1 of
+ * its tree, in 8, 8 and 16 bits. */
 uint32_t mover_meta_kind(const struct object *object);
 
 /* Writes a new object to the slow tier, if there is one that wants it. */
-void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred) REQUIRES(lock);
+void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
+    REQUIRES(lock);
 /* Starts reading a leased object into memory for a request; false when it cannot. */
 bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t request) NODISCARD;
-/* Waits until a leased object is in memory, or it is known that it will not be: OK, MISSING or TIMEOUT. Leaves the lock while it waits. */
-int mover_await(struct hearth_cache *cache, const struct object *object, uint64_t deadline_ns) REQUIRES(lock);
-/* What a tier is told of an object beside its bytes; *tokens is to be freed with mem_free. False: no memory. */
-bool mover_fill_meta(const struct object *object, struct tier_meta *meta, int32_t **tokens) REQUIRES(lock) NODISCARD;
+/* Waits until a leased object is in memory, or it is known that it will not be: OK, MISSING or
+ * TIMEOUT. Leaves the lock while it waits. */
+int mover_await(struct hearth_cache *cache, const struct object *object, uint64_t deadline_ns)
+    REQUIRES(lock);
+/* What a tier is told of an object beside its bytes; *tokens is to be freed with mem_free. False:
+ * no memory. */
+bool mover_fill_meta(const struct object *object, struct tier_meta *meta, int32_t **tokens)
+    REQUIRES(lock) NODISCARD;
 void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts);
-/* So many places or objects less are taken in the slow tier: tries again what it declined, the newest first, a few at a time. */
+/* So many places or objects less are taken in the slow tier: tries again what it declined, the
+ * newest first, a few at a time. */
 void mover_retry(struct hearth_cache *cache, size_t chances);
 /* The object is not to be tried again. */
 void mover_give_up(struct object *object) REQUIRES(lock);
-/* Writes what was declined, if the tier takes it now, and waits until nothing is moving, at most so long. */
+/* Writes what was declined, if the tier takes it now, and waits until nothing is moving, at most so
+ * long. */
 void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms);
 
 #endif

@@ -1,9 +1,10 @@
 /*
  * names.c: the public enums of libhearth in words.
  *
- * Names are a contract: they stand in log lines, in metrics and in the answers of the server, so a name never changes its
- * meaning and is never used twice. They are lower case with underscores; error texts are for people. A value that is not in
- * the list (a newer program with an older library) has a name, too: nothing here returns NULL.
+ * Names are a contract: they stand in log lines, in metrics and in the answers of the server, so a
+ * name never changes its meaning and is never used twice. They are lower case with underscores;
+ * error texts are for people. A value that is not in the list (a newer program with an older
+ * library) has a name, too: nothing here returns NULL.
  */
 #include "hearth/hearth.h"
 

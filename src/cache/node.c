@@ -1,10 +1,12 @@
 /*
- * node.c: what one node of the index knows by itself: its tokens, its key, the objects that hang on it.
+ * node.c: what one node of the index knows by itself: its tokens, its key, the objects that hang on
+ * it.
  *
- * Snapshots are found by their tokens and not by the node that they were stored through: a conversation that leaves a shared
- * system prompt in the middle of a block has a node of its own from the block's start on, and so has every other; the one
- * snapshot at the end of the system prompt must serve all of them. Hence the parent has them in an ordered set (marks), where
- * a search by the tokens of any child finds those that it shares.
+ * Snapshots are found by their tokens and not by the node that they were stored through: a
+ * conversation that leaves a shared system prompt in the middle of a block has a node of its own
+ * from the block's start on, and so has every other; the one snapshot at the end of the system
+ * prompt must serve all of them. Hence the parent has them in an ordered set (marks), where a
+ * search by the tokens of any child finds those that it shares.
  */
 #include "cache/index_impl.h"
 
@@ -15,7 +17,8 @@
 
 enum { KEY_TOKENS_AT_ONCE = 64 };
 
-/* Little-endian on every machine; compilers make a copy of it where that is the machine's own order. */
+/* Little-endian on every machine; compilers make a copy of it where that is the machine's own
+ * order. */
 static void hash_tokens(struct hash256_state *state, const int32_t *tokens, uint32_t count)
 {
     uint8_t bytes[KEY_TOKENS_AT_ONCE * sizeof(*tokens)];

@@ -1,11 +1,13 @@
 /*
- * object.h: one stored thing: rows of a run of tokens, or a snapshot. What the index points at, the policy weighs and tiers hold.
+ * object.h: one stored thing: rows of a run of tokens, or a snapshot. What the index points at, the
+ * policy weighs and tiers hold.
  *
  *      RESERVED --commit--> HELD --evict/drop--> (gone, when the last lease is released)
  *
- * An object is in one or more tiers (residency); its bytes are readable exactly when a tier says so (keeps I67). Leases count readers:
- * nothing leased is evicted, moved or freed (keeps I11). An object that must leave the tree while it is leased (longer rows displaced it, its
- * bytes are damaged) is `dropped`: nobody finds it any more, and its last reader frees it.
+ * An object is in one or more tiers (residency); its bytes are readable exactly when a tier says so
+ * (keeps I67). Leases count readers: nothing leased is evicted, moved or freed (keeps I11). An
+ * object that must leave the tree while it is leased (longer rows displaced it, its bytes are
+ * damaged) is `dropped`: nobody finds it any more, and its last reader frees it.
  *
  * Owner: the cache, under its lock; `data` of a leased object in RAM may be read without it.
  */
@@ -37,39 +39,47 @@ struct object {
     unsigned char shape[OBJECT_SHAPE_BYTES_MAX];
     /* place in the tree; kept by the index */
     struct hearth_space *space;
-    struct node *last;           /* the node that holds its end; NULL when detached */
-    struct list_node node_link;  /* snapshots of one node */
-    struct list_node tail_link;  /* tails of the space, least recently used first */
-    struct list_node held_link;  /* objects of the space, in the order of storing */
-    struct list_node retry_link; /* what a slower tier declined to take, the oldest first */
+    struct node *last;            /* the node that holds its end; NULL when detached */
+    struct list_node node_link;   /* snapshots of one node */
+    struct list_node tail_link;   /* tails of the space, least recently used first */
+    struct list_node held_link;   /* objects of the space, in the order of storing */
+    struct list_node retry_link;  /* what a slower tier declined to take, the oldest first */
     struct list_node expiry_link; /* those with a time to be forgotten at, the next first */
-    struct list_node aside_link; /* while room.c looks for a victim; of dropped ones that are being written */
-    struct treap_node mark;      /* snapshots behind one node, by their tokens */
-    uint32_t blockers;           /* what in the tree speaks against evicting it: children below its nodes that hold rows, pinned nodes */
+    /* while room.c looks for a victim; of dropped ones that are being written */
+    struct list_node aside_link;
+    struct treap_node mark; /* snapshots behind one node, by their tokens */
+    /* what in the tree speaks against evicting it: children below its nodes that hold rows, pinned
+     * nodes */
+    uint32_t blockers;
     /* residency */
-    void *data;                  /* in RAM; NULL when not */
-    uint64_t data_bytes;         /* taken from the budget for it */
-    uint64_t digest;             /* half of one, of its bytes when somebody verified them in memory; 0: nobody has */
+    void *data;          /* in RAM; NULL when not */
+    uint64_t data_bytes; /* taken from the budget for it */
+    /* half of one, of its bytes when somebody verified them in memory; 0: nobody has */
+    uint64_t digest;
     bool in[OBJECT_TIER_COUNT];
-    bool moving;                 /* a tier is writing or reading it */
-    bool verified;               /* its bytes were checked since they came into RAM */
-    bool dropped;                /* out of the index; freed with the last lease */
-    bool damaged;                /* a tier gave other bytes than it was given */
-    bool let_go;                 /* a tier had evicted it when it was asked for */
-    bool unwanted;               /* what is being written to the slower tier is to be dropped there when it is done */
+    bool moving;   /* a tier is writing or reading it */
+    bool verified; /* its bytes were checked since they came into RAM */
+    bool dropped;  /* out of the index; freed with the last lease */
+    bool damaged;  /* a tier gave other bytes than it was given */
+    bool let_go;   /* a tier had evicted it when it was asked for */
+    /* what is being written to the slower tier is to be dropped there when it is done */
+    bool unwanted;
     uint32_t leases;
     /* worth; read by the policy */
-    uint8_t entry;               /* enum hearth_entry */
-    bool superseded;             /* a longer one of its conversation is held: first to leave until it is used again */
-    bool turn_end;               /* a snapshot of where a prompt or an answer ended, and not of a place that others may branch at */
-    bool shared;                 /* prompts that differ after it have used it */
+    uint8_t entry; /* enum hearth_entry */
+    /* a longer one of its conversation is held: first to leave until it is used again */
+    bool superseded;
+    /* a snapshot of where a prompt or an answer ended, and not of a place that others may branch at
+     */
+    bool turn_end;
+    bool shared; /* prompts that differ after it have used it */
     uint32_t uses;
-    int32_t heap_slot;           /* place in the eviction heap, or OBJECT_NOT_IN_HEAP */
+    int32_t heap_slot; /* place in the eviction heap, or OBJECT_NOT_IN_HEAP */
     uint64_t used_ns, stored_ns, keep_until_ns;
-    uint64_t expires_ns;         /* forgotten then, with all behind it; 0 = no such time */
+    uint64_t expires_ns; /* forgotten then, with all behind it; 0 = no such time */
     double priority;
-    struct heap *heap;           /* that it is in: room.c's */
-    uint64_t heap_order;         /* of insertion into it; kept by the heap */
+    struct heap *heap;   /* that it is in: room.c's */
+    uint64_t heap_order; /* of insertion into it; kept by the heap */
 };
 
 #endif

@@ -1,11 +1,13 @@
 /*
- * plan.c: using a plan. Objects are fetched one by one; what fails shortens the plan, which lookup.c then makes anew below a limit; what is
- * in use in the end is accepted, and only then it is a hit (keeps I91).
+ * plan.c: using a plan. Objects are fetched one by one; what fails shortens the plan, which
+ * lookup.c then makes anew below a limit; what is in use in the end is accepted, and only then it
+ * is a hit (keeps I91).
  *
  *      hearth_lookup -> fetch, fetch, ... -> accept -> release      a hit, or a partial one
  *                         |   ^                 '----> release      a miss, with the reason why it was not longer
  *                         v   |
- *                        shorten, lower: the limit falls each time, so this ends, at the latest with a cold start
+ *                        shorten, lower: the limit falls each time, so this ends, at the latest
+ *                        with a cold start
  */
 #include <assert.h>
 
@@ -23,7 +25,8 @@ static void enter(const struct hearth_plan *plan, struct deferred *deferred)
 
 /* ---- using it ---- */
 
-/* What to tell of a fetch that failed: an object that is damaged or gone was dropped by the mover, which knows why. */
+/* What to tell of a fetch that failed: an object that is damaged or gone was dropped by the mover,
+ * which knows why. */
 static enum hearth_reason trouble_of(const struct object *object, int error)
 {
     if (error == HEARTH_ERROR_TIMEOUT)
@@ -59,7 +62,8 @@ void hearth_plan_prefetch(struct hearth_plan *plan)
             return; /* fetching will find out */
 }
 
-/* The engine found bytes that it cannot use, or nobody waited for them any longer. Other failures were counted where they happened. */
+/* The engine found bytes that it cannot use, or nobody waited for them any longer. Other failures
+ * were counted where they happened. */
 static void note_failure(struct hearth_plan *plan, struct object *object, enum hearth_reason why,
                          struct deferred *deferred)
 {
@@ -92,7 +96,8 @@ void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_rea
     struct object *object = plan->objects[index];
     if (why == HEARTH_REASON_NONE)
         why = plan->trouble ? plan->trouble : HEARTH_REASON_TIER_ERROR;
-    /* A tier that is merely slow or failed once has not lost the object: it stays, and the next plan may have more luck. */
+    /* A tier that is merely slow or failed once has not lost the object: it stays, and the next
+     * plan may have more luck. */
     bool useless = why != HEARTH_REASON_TIMEOUT && why != HEARTH_REASON_TIER_ERROR;
     if (why == HEARTH_REASON_TIMEOUT || (useless && !object->damaged))
         note_failure(plan, object, why, &deferred);

@@ -1,5 +1,6 @@
 /*
- * plan.h: a plan, as lookup.c makes it and plan.c uses it. A part of the inside of the cache (cache.h).
+ * plan.h: a plan, as lookup.c makes it and plan.c uses it. A part of the inside of the cache
+ * (cache.h).
  */
 #ifndef HEARTH_CACHE_PLAN_H
 #define HEARTH_CACHE_PLAN_H
@@ -20,16 +21,17 @@ struct hearth_plan {
     struct object **objects; /* leased */
     struct hearth_object *views;
     size_t objects_count, objects_cap;
-    uint32_t limit; /* boundaries above it are not to be tried */
-    enum hearth_reason failed; /* why an earlier, longer plan was given up; NONE */
+    uint32_t limit;             /* boundaries above it are not to be tried */
+    enum hearth_reason failed;  /* why an earlier, longer plan was given up; NONE */
     enum hearth_reason trouble; /* of the last fetch; NONE */
-    bool branches; /* what is held goes on, and goes another way than the prompt */
+    bool branches;              /* what is held goes on, and goes another way than the prompt */
     bool accepted;
     uint64_t started_ns;
     uint64_t charged; /* of the ledger */
 };
 
-/* Makes the plan anew from what is held now, up to plan->limit; leases what it names, and no longer what it named before. */
+/* Makes the plan anew from what is held now, up to plan->limit; leases what it names, and no longer
+ * what it named before. */
 void plan_make(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
 /* Ends its leases; then it names nothing. */
 void plan_release_objects(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);

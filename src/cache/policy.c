@@ -1,11 +1,12 @@
 /*
  * policy.c: numbers in, one number or a yes or no out.
  *
- * UNITS. The value of an object under saving-per-byte is in seconds of computing, saved per GiB held, weighted by the
- * chance that they are saved at all. A prefill of 1,000 tokens/s with 112 KiB of rows per token makes 9.4 s/GiB, a fast GPU
- * with the same rows less than 1, a recurrent snapshot that saves 100,000 tokens with 20 MiB more than 1,000. So values lie
- * between 0.01 and 10,000, and a floor that rises by about one value per turnover of the cache stays exact enough in a
- * double for as long as the machine runs.
+ * UNITS. The value of an object under saving-per-byte is in seconds of computing, saved per GiB
+ * held, weighted by the chance that they are saved at all. A prefill of 1,000 tokens/s with 112 KiB
+ * of rows per token makes 9.4 s/GiB, a fast GPU with the same rows less than 1, a recurrent
+ * snapshot that saves 100,000 tokens with 20 MiB more than 1,000. So values lie between 0.01 and
+ * 10,000, and a floor that rises by about one value per turnover of the cache stays exact enough in
+ * a double for as long as the machine runs.
  *
  * CHANCE. From the block trace in NOTE.md of the traces (182,790 blocks):
  *
@@ -13,21 +14,24 @@
  *      measured: used once more    .242  .423  .497  .579  .651  .632  .789  .835
  *      (uses + 1) / (uses + 4)     .250  .400  .500  .571  .625  .667  .700  .727     rule of succession, 1 yes and 3 no
  *
- * Gaps between uses are 114 s at p50 and 519 s at p90. The log-logistic curve through these two points says which part of
- * the gaps is longer than an age, and Bayes' rule what is left of the chance when nothing came until then:
+ * Gaps between uses are 114 s at p50 and 519 s at p90. The log-logistic curve through these two
+ * points says which part of the gaps is longer than an age, and Bayes' rule what is left of the
+ * chance when nothing came until then:
  *
  *      longer(age) = 1 / (1 + (age / 114 s)^1.45)          chance = p longer / (p longer + 1 - p)
  *
- * In a value no more than one use counts. The turns of a session raise the uses of its blocks together, and it ends after
- * thirty turns as suddenly as after three: counting two of them costs up to a point of hit rate on agent traces with a
- * hybrid model, and wins 0.06 on conversations (docs/replay-traces.md has the numbers).
+ * In a value no more than one use counts. The turns of a session raise the uses of its blocks
+ * together, and it ends after thirty turns as suddenly as after three: counting two of them costs
+ * up to a point of hit rate on agent traces with a hybrid model, and wins 0.06 on conversations
+ * (docs/replay-traces.md has the numbers).
  *
- * TIME. Objects that are stored between two evictions have the same floor. Without more, those of them with the latest
- * tokens would go first, however new; with a large cache that costs half a point on the traces. So a value grows by a
- * billionth per second: nothing in proportion to other values, enough to make the older of equals the first to go.
+ * TIME. Objects that are stored between two evictions have the same floor. Without more, those of
+ * them with the latest tokens would go first, however new; with a large cache that costs half a
+ * point on the traces. So a value grows by a billionth per second: nothing in proportion to other
+ * values, enough to make the older of equals the first to go.
  *
- * Not here: the rise of the floor, and never a parent before its children; these belong to whoever owns the heap and the
- * tree.
+ * Not here: the rise of the floor, and never a parent before its children; these belong to whoever
+ * owns the heap and the tree.
  */
 #include "cache/policy.h"
 
@@ -52,9 +56,10 @@ enum { USES_COUNTED = 1 };
 static const double GAP_S_P50 = 114;
 static const double GAP_SHAPE = 1.45; /* ln 9 / ln (p90 / p50) */
 
-/* Anchors that are shared are used by conversations that come and go with people, not by the turns of one: half of the gaps are
- * taken to be longer than a day, and three yes and one no stand before the first use. With the lowest chance of such an anchor
- * below a day (0.6) against the highest that a tail can count (0.4) that makes the factor of 1.5 that the header promises. */
+/* Anchors that are shared are used by conversations that come and go with people, not by the turns
+ * of one: half of the gaps are taken to be longer than a day, and three yes and one no stand before
+ * the first use. With the lowest chance of such an anchor below a day (0.6) against the highest
+ * that a tail can count (0.4) that makes the factor of 1.5 that the header promises. */
 static const double ANCHOR_GAP_S_P50 = 24 * 3600;
 
 enum {
@@ -62,7 +67,9 @@ enum {
     GAP_TOKENS_MIN = 256, /* a block: below that, computing again is cheaper than any bookkeeping */
     GAP_TOKENS_MAX = 16384, /* so much computing is worth a snapshot of any size */
     SHARED_MARK_WEIGHT = 4, /* anchors and junctions serve other conversations, too */
-    GRID_GAPS = 8, /* a place on the grid serves only who happens to branch behind it: so many gaps make up for that */
+    /* a place on the grid serves only who happens to branch behind it: so many gaps make up for
+     * that */
+    GRID_GAPS = 8,
 };
 
 /* The last use, in nanoseconds; a use before the clock began is its beginning. */
@@ -76,7 +83,8 @@ static double used_s(const struct policy_entry *entry)
     return (double)used_ns(entry) / (double)NS_PER_S;
 }
 
-/* Below everything else, whatever the policy; the longest unused first. Clocks do not get 2^63 ns old. */
+/* Below everything else, whatever the policy; the longest unused first. Clocks do not get 2^63 ns
+ * old. */
 static double superseded(const struct policy_entry *entry)
 {
     return (double)used_ns(entry) - 0x1p63;
@@ -169,7 +177,8 @@ struct mark {
 
 enum { MARKS_MAX = 3 };
 
-/* The marks of a prompt that are worth their bytes, ascending: each saves what lies between it and the one before. */
+/* The marks of a prompt that are worth their bytes, ascending: each saves what lies between it and
+ * the one before. */
 static size_t worthy_marks(const struct policy_snapshot *where, struct mark *marks)
 {
     struct mark all[MARKS_MAX] = {{where->anchor, SHARED_MARK_WEIGHT},
@@ -194,8 +203,8 @@ static size_t worthy_marks(const struct policy_snapshot *where, struct mark *mar
     return count;
 }
 
-/* The grid fills what marks leave open: every `sparse` tokens, or a multiple of that when GRID_GAPS gaps are more, and never
- * within half a step of anything else. */
+/* The grid fills what marks leave open: every `sparse` tokens, or a multiple of that when GRID_GAPS
+ * gaps are more, and never within half a step of anything else. */
 static bool on_sparse_grid(const struct policy_snapshot *where, const struct mark *marks,
                            size_t count, uint32_t at)
 {

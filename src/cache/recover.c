@@ -1,25 +1,30 @@
 /*
- * recover.c: taking over what a slower tier holds from an earlier process, so that a restart begins warm (keeps I107).
+ * recover.c: taking over what a slower tier holds from an earlier process, so that a restart begins
+ * warm (keeps I107).
  *
- * A tier shows its objects in the order of their use. Each comes with its own key, the key of its space, the key of the block before it and
- * the tokens from there on. It is taken over when the block before it is in the tree; until then it waits, by that key:
+ * A tier shows its objects in the order of their use. Each comes with its own key, the key of its
+ * space, the key of the block before it and the tokens from there on. It is taken over when the
+ * block before it is in the tree; until then it waits, by that key:
  *
  *      each --> parent known? --yes--> adopt: its blocks are known now
  *                    '--no---> waits (a copy, charged to the ledger) --> at the end all that wait, by their first token: parents come
  *                                                                        before children, and who finds none now is an orphan
  *
- * What is adopted is leased until the end: trees that need room must not forget the parents of those who still come. Trees grow as far as
- * the part of the budget that is for books (room.c).
+ * What is adopted is leased until the end: trees that need room must not forget the parents of
+ * those who still come. Trees grow as far as the part of the budget that is for books (room.c).
  *
- * TRUST. Nothing of a record is believed that is not proved by its key: the tokens are inserted, the key of the object is computed from
- * them with the key of the space, and must be the one that it is stored under (keeps I101). Bytes are verified by the tier when they are
- * read. A record that contradicts itself, and an orphan, can never be reached: they are dropped from the tier, unless something had to be
- * left out for lack of memory: then they may be whole, and stay.
+ * TRUST. Nothing of a record is believed that is not proved by its key: the tokens are inserted,
+ * the key of the object is computed from them with the key of the space, and must be the one that
+ * it is stored under (keeps I101). Bytes are verified by the tier when they are read. A record that
+ * contradicts itself, and an orphan, can never be reached: they are dropped from the tier, unless
+ * something had to be left out for lack of memory: then they may be whole, and stay.
  *
- * SPACES that are not open yet. A space is known by its key alone until someone opens it with the model and the tenant that make this key:
- * it is made dormant, with its tree, and wakes with hearth_space_open. Objects of a configuration that never comes back are the first to
- * be forgotten when trees need room, being used by nobody. A tree has the block size of this process; records of another are skipped and
- * stay in the tier: their space has another key, and will be asked for when the old size is set again.
+ * SPACES that are not open yet. A space is known by its key alone until someone opens it with the
+ * model and the tenant that make this key: it is made dormant, with its tree, and wakes with
+ * hearth_space_open. Objects of a configuration that never comes back are the first to be forgotten
+ * when trees need room, being used by nobody. A tree has the block size of this process; records of
+ * another are skipped and stay in the tier: their space has another key, and will be asked for when
+ * the old size is set again.
  *
  * Not here: reading any bytes. Objects are promoted when a plan wants them.
  */
@@ -69,7 +74,8 @@ static bool known_is(const struct map_node *node, const void *key)
     return hash256_eq(&CONTAINER_OF(node, struct known, link)->key, key);
 }
 
-/* Memory that is in the ledger while recovering; NULL: there is no room, and something will be left out. */
+/* Memory that is in the ledger while recovering; NULL: there is no room, and something will be left
+ * out. */
 static void *take(struct recovery *recovery, uint64_t bytes)
 {
     void *memory = NULL;
@@ -162,7 +168,8 @@ static void fill_path(const struct node *node, int32_t *tokens)
                (node_end(node) - node_begin(node)) * sizeof(*tokens));
 }
 
-/* Puts an object of a space whose tokens are complete into the tree. False: there is no memory, or it is not what it says. */
+/* Puts an object of a space whose tokens are complete into the tree. False: there is no memory, or
+ * it is not what it says. */
 static bool attach(struct recovery *recovery, struct hearth_space *space,
                    const struct tier_meta *meta, const int32_t *tokens)
 {
@@ -196,7 +203,9 @@ static bool attach(struct recovery *recovery, struct hearth_space *space,
     } else {
         room_drop(
             object,
-            deferred); /* under the key that it should have, where there is nothing; the caller drops the other */
+            /* under the key that it should have, where there is nothing; the caller drops the other
+             */
+            deferred);
     }
     return proved;
 }
@@ -221,7 +230,8 @@ static void make_known(struct recovery *recovery, struct hearth_space *space, co
     }
 }
 
-/* Adopts a record whose parent (NULL: none) is known; what is of no use is dropped from the tier. */
+/* Adopts a record whose parent (NULL: none) is known; what is of no use is dropped from the tier.
+ */
 static void adopt(struct recovery *recovery, const struct tier_meta *meta,
                   const struct node *parent)
 {

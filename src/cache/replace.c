@@ -1,21 +1,26 @@
 /*
  * replace.c: what a conversation that grows takes the place of.
  *
- * Blocks are stored once and shared, and longer rows displace shorter ones of the same tokens by themselves (index.c): nothing is lost by
- * either. What is left of an earlier turn, and of no use to a conversation that goes on, is this:
+ * Blocks are stored once and shared, and longer rows displace shorter ones of the same tokens by
+ * themselves (index.c): nothing is lost by either. What is left of an earlier turn, and of no use
+ * to a conversation that goes on, is this:
  *
  *      snapshots     --anchor----------E1---G1------------E2---G2------------E3---G3        E: end of the prompt - 1, G: end of the answer
- *      turn 3 resumed at G2: E1, G1 and E2 are superseded. G2 is not: whoever edits the last message, or asks again, comes back to it
+ *      turn 3 resumed at G2: E1, G1 and E2 are superseded. G2 is not: whoever edits the last
+ *      message, or asks again, comes back to it
  *
  *      tails         ------------------[ old tail ]
  *                                       '--[ what the prompt of this turn says instead ]     the old tail is superseded
  *
- * Superseded objects are not dropped: they are the first to leave when room is needed, and are found until then; being used makes them as
- * good as any other. So an edit or a branch loses nothing that there is room for (keeps I92).
+ * Superseded objects are not dropped: they are the first to leave when room is needed, and are
+ * found until then; being used makes them as good as any other. So an edit or a branch loses
+ * nothing that there is room for (keeps I92).
  *
- * All of this only after a good hit: then the tokens that were reused are this conversation's own (policy_may_replace; keeps I13, I14). A
- * short prefix that two conversations share supersedes nothing. Neither are these superseded: anchors, what several conversations share,
- * what is pinned, and snapshots that were taken for others to branch at (junctions, the grid, the start of the last message).
+ * All of this only after a good hit: then the tokens that were reused are this conversation's own
+ * (policy_may_replace; keeps I13, I14). A short prefix that two conversations share supersedes
+ * nothing. Neither are these superseded: anchors, what several conversations share, what is pinned,
+ * and snapshots that were taken for others to branch at (junctions, the grid, the start of the last
+ * message).
  */
 #include "base/attr.h"
 #include "cache/cache.h"

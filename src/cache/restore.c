@@ -1,6 +1,6 @@
 /*
- * restore.c: for every kind, the positions that a state can be restored to are one interval, and everything follows from
- * that.
+ * restore.c: for every kind, the positions that a state can be restored to are one interval, and
+ * everything follows from that.
  *
  *      full        [0, length]
  *      sliding     [start + window, length]                   from 0 when nothing was dropped (start = 0)
@@ -8,14 +8,16 @@
  *      recurrent   [length, length]
  *      composite   the intersection
  *
- * Sliding: what begins at pos looks back at [pos - window, pos), so pos - window >= start, or pos <= length and start = 0.
- * A ring that is saturated (length - start = window) is thus restorable to its own length only; one that a prefill made
- * longer than its window goes back by the surplus. It also follows that a state which lost its front is not restorable to
- * 0: an empty state is a cold start, not a part of this one. Chunked: a token looks back to the start of its chunk, pos -
- * pos % window, which never decreases with pos.
+ * Sliding: what begins at pos looks back at [pos - window, pos), so pos - window >= start, or pos
+ * <= length and start = 0. A ring that is saturated (length - start = window) is thus restorable to
+ * its own length only; one that a prefill made longer than its window goes back by the surplus. It
+ * also follows that a state which lost its front is not restorable to 0: an empty state is a cold
+ * start, not a part of this one. Chunked: a token looks back to the start of its chunk, pos - pos %
+ * window, which never decreases with pos.
  *
- * Doubt is answered with less: an unknown kind, several kinds at once, a window of 0 and a start behind the length are
- * treated as recurrent; rows pinned at the front make the position of all others ambiguous and allow nothing.
+ * Doubt is answered with less: an unknown kind, several kinds at once, a window of 0 and a start
+ * behind the length are treated as recurrent; rows pinned at the front make the position of all
+ * others ambiguous and allow nothing.
  *
  * Not here: bytes, rows, tokens. The engine cuts; this says where it may.
  */
@@ -87,7 +89,8 @@ static bool contains(struct interval interval, uint32_t pos)
     return interval.from <= pos && pos <= interval.to;
 }
 
-/* Keeps the rows that the window of pos needs and no others, so that length, start and what is retained agree (keeps I19). */
+/* Keeps the rows that the window of pos needs and no others, so that length, start and what is
+ * retained agree (keeps I19). */
 static void cut(struct restore_state *state, uint32_t pos)
 {
     uint32_t window = state->window;

@@ -1,5 +1,6 @@
 /*
- * restore.h: to which token counts a held state can be restored, for each kind of layer and for composites. Pure functions.
+ * restore.h: to which token counts a held state can be restored, for each kind of layer and for
+ * composites. Pure functions.
  *
  *      kind        retained                                  can be restored to pos
  *      full        [0, length)                               any pos in [0, length]
@@ -8,7 +9,8 @@
  *      recurrent   nothing                                   length only: exact checkpoint or replay
  *      composite   each child's                              what all children can (keeps I18)
  *
- * Failure changes nothing and says why; the result is (restored, tokens, replay start, reason) as in INVARIANTS I15-I21.
+ * Failure changes nothing and says why; the result is (restored, tokens, replay start, reason) as
+ * in INVARIANTS I15-I21.
  */
 #ifndef HEARTH_CACHE_RESTORE_H
 #define HEARTH_CACHE_RESTORE_H
@@ -17,7 +19,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum restore_kind { RESTORE_FULL = 1, RESTORE_SLIDING = 2, RESTORE_CHUNKED = 4, RESTORE_RECURRENT = 8 }; /* bits, as hearth_kind */
+/* bits, as hearth_kind */
+enum restore_kind {
+    RESTORE_FULL = 1,
+    RESTORE_SLIDING = 2,
+    RESTORE_CHUNKED = 4,
+    RESTORE_RECURRENT = 8
+};
 
 struct restore_range {
     uint32_t begin, end; /* tokens whose rows are there */
@@ -29,7 +37,8 @@ struct restore_state {
     uint32_t length; /* logical: tokens it stands for */
     uint32_t window; /* sliding, chunked */
     uint32_t start;  /* first retained row: sliding, chunked */
-    uint32_t keep;   /* rows pinned at the front ("attention sinks"): not restorable when != 0 (keeps I16) */
+    /* rows pinned at the front ("attention sinks"): not restorable when != 0 (keeps I16) */
+    uint32_t keep;
 };
 
 struct restore_result {

@@ -1,22 +1,28 @@
 /*
  * room.c: who must leave when something new wants in.
  *
- * Every byte is taken from the ledger before the memory is (keeps I93). When the ledger says no, the object with the lowest priority
- * leaves, and the floor of priorities rises to what it had: so objects that nobody uses grow old without being touched.
+ * Every byte is taken from the ledger before the memory is (keeps I93). When the ledger says no,
+ * the object with the lowest priority leaves, and the floor of priorities rises to what it had: so
+ * objects that nobody uses grow old without being touched.
  *
  *      cap  [ arenas: objects, and the gaps between them                              | books: trees, records, plans, stores, flights ]
  *
- * Gaps cannot be given back, so arenas have a part of the cap that is their own, and so have books; nothing that either does takes from the
- * other. Arenas that are full of gaps are full: then something leaves until there is a gap that fits (store.c). Books that are full
- * make room by forgetting objects altogether, since that frees records and nodes: those that are in a slower tier only come first. A quarter
- * of them is for plans, stores and flights whatever is held: a cache that is full of pins can still be asked.
+ * Gaps cannot be given back, so arenas have a part of the cap that is their own, and so have books;
+ * nothing that either does takes from the other. Arenas that are full of gaps are full: then
+ * something leaves until there is a gap that fits (store.c). Books that are full make room by
+ * forgetting objects altogether, since that frees records and nodes: those that are in a slower
+ * tier only come first. A quarter of them is for plans, stores and flights whatever is held: a
+ * cache that is full of pins can still be asked.
  *
- * The heap holds exactly the objects that are in memory, not leased, not moving, not pinned, and either in a slower tier, too, or without
- * children that hold rows: see room_may_leave. What a tenant holds within its reserved share is not evicted for another (keeps I100). A time to live is kept as
- * long as anything else can leave. A second heap holds, likewise, those that are in a slower tier only: they take no memory but their
- * place in the tree, and are forgotten when the tree itself needs room and nothing else can leave.
+ * The heap holds exactly the objects that are in memory, not leased, not moving, not pinned, and
+ * either in a slower tier, too, or without children that hold rows: see room_may_leave. What a
+ * tenant holds within its reserved share is not evicted for another (keeps I100). A time to live is
+ * kept as long as anything else can leave. A second heap holds, likewise, those that are in a
+ * slower tier only: they take no memory but their place in the tree, and are forgotten when the
+ * tree itself needs room and nothing else can leave.
  *
- * Heaps have a place for every object from before it is made (room_record), so that nothing here can fail half-way.
+ * Heaps have a place for every object from before it is made (room_record), so that nothing here
+ * can fail half-way.
  */
 #include <assert.h>
 #include <string.h>
@@ -38,7 +44,8 @@ static double priority_of(const struct hearth_cache *cache, const struct object 
     const struct hearth_space *space = object->space;
     uint32_t begin = object->begin;
 
-    /* A snapshot saves the tokens back to the last boundary before it; without knowing better, those of a run. */
+    /* A snapshot saves the tokens back to the last boundary before it; without knowing better,
+     * those of a run. */
     if (object->kind == OBJECT_SNAPSHOT)
         begin = object->end > cache->run_tokens ? object->end - cache->run_tokens : 0;
     struct policy_entry entry = {
@@ -73,7 +80,8 @@ bool room_may_leave(const struct object *object)
 {
     if (object->leases > 0 || object->moving || object->dropped || object->last == NULL)
         return false;
-    /* What is in a slower tier, too, is found there when it has left memory, and so is all behind it: children do not matter. */
+    /* What is in a slower tier, too, is found there when it has left memory, and so is all behind
+     * it: children do not matter. */
     return index_evictable(object->space->index, object) ||
            (object->data != NULL && in_slower_tier(object) && !room_is_pinned(object));
 }
@@ -398,7 +406,8 @@ void room_forget(struct object *object, struct deferred *deferred)
     room_drop(object, deferred);
 }
 
-/* It leaves because it is worth the least of all in memory: so much is worth too little from now on. */
+/* It leaves because it is worth the least of all in memory: so much is worth too little from now
+ * on. */
 static void raise_floor(const struct object *object)
 {
     struct hearth_cache *cache = cache_of(object);
@@ -433,7 +442,9 @@ struct wish {
     const struct hearth_space *space; /* NULL: for nobody in particular */
     bool keep_ttl;                    /* times to live are kept */
     bool keep_shares;                 /* so is what another tenant holds within its share */
-    bool keep_disk;                   /* and what of it is on disk within its share of that: what leaves is to be forgotten there, too */
+    /* and what of it is on disk within its share of that: what leaves is to be forgotten there, too
+     */
+    bool keep_disk;
 };
 
 static bool may_leave_for(const struct object *object, const struct wish *wish, uint64_t now)
@@ -448,7 +459,8 @@ static bool may_leave_for(const struct object *object, const struct wish *wish, 
     return !wish->keep_shares || owner == wish->space || owner->charged > owner->share;
 }
 
-/* Lets the object with the lowest priority that may leave go. Those that may not are set aside and put back. */
+/* Lets the object with the lowest priority that may leave go. Those that may not are set aside and
+ * put back. */
 static bool evict_first(struct hearth_cache *cache, struct heap *heap, const struct wish *wish,
                         void (*leave)(struct object *object, struct deferred *deferred),
                         struct deferred *deferred)
@@ -481,8 +493,9 @@ bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space
            evict_first(cache, &cache->heap, &firmly, evict, deferred);
 }
 
-/* Forgets one object altogether, so that its record and its nodes are free: one that is in a slower tier only, if there is any. Shares of
- * the disk give way when nothing else can: records of what is there must fit into memory. */
+/* Forgets one object altogether, so that its record and its nodes are free: one that is in a slower
+ * tier only, if there is any. Shares of the disk give way when nothing else can: records of what is
+ * there must fit into memory. */
 static bool forget_one(struct hearth_cache *cache, const struct hearth_space *space,
                        struct deferred *deferred)
 {

@@ -1,5 +1,6 @@
 /*
- * session.c: lookup and insert in one call each, for programs with one engine and one sequence. Uses nothing but the public header.
+ * session.c: lookup and insert in one call each, for programs with one engine and one sequence.
+ * Uses nothing but the public header.
  */
 #include <hearth/hearth.h>
 

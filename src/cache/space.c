@@ -1,12 +1,14 @@
 /*
- * space.c: spaces, one for each model as it is configured and each tenant: their keys, their lives, their objects and flights.
+ * space.c: spaces, one for each model as it is configured and each tenant: their keys, their lives,
+ * their objects and flights.
  *
  *                  recover.c finds objects of it
  *      (nothing) ---------------------------------> DORMANT --hearth_space_open--> OPEN --last close--> CLOSED --open--> OPEN ...
  *          '-------hearth_space_open-------------------^                                                  |
  *                                                      '---- reap: nobody has it open, nothing is held ----'---> (freed)
  *
- * A dormant space is a tree without a model: its key is known, what the key was made of is not. It cannot be looked up.
+ * A dormant space is a tree without a model: its key is known, what the key was made of is not. It
+ * cannot be looked up.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -152,8 +154,8 @@ struct hearth_space *space_find(struct hearth_cache *cache, const struct hash256
     return NULL;
 }
 
-/* A line of the ledger for the space; the common one when there are too many, unless a share is asked for: that must not be promised
- * in vain. */
+/* A line of the ledger for the space; the common one when there are too many, unless a share is
+ * asked for: that must not be promised in vain. */
 static bool own(struct hearth_space *space, uint64_t share)
 {
     struct hearth_cache *cache = space->cache;
@@ -218,8 +220,8 @@ static bool wake(struct hearth_space *space, const struct hearth_model *model, c
     return true;
 }
 
-/* Spaces that nobody has open and that hold nothing go: a flood of tenants that come once leaves nothing behind (keeps I108). The
- * caller frees what is in `gone`. */
+/* Spaces that nobody has open and that hold nothing go: a flood of tenants that come once leaves
+ * nothing behind (keeps I108). The caller frees what is in `gone`. */
 static void reap(struct hearth_cache *cache, struct list *gone)
 {
     list_init(gone);

@@ -1,14 +1,16 @@
 /*
- * store.c: taking state in. Memory is handed out before the export, so that bytes move once; the object can be found only after commit
- * (keeps I1, I67).
+ * store.c: taking state in. Memory is handed out before the export, so that bytes move once; the
+ * object can be found only after commit (keeps I1, I67).
  *
  *      open -> next -> reserve -> (the engine exports) -> commit -> next -> ... -> close
  *                         '-----------------------------> cancel
  *
- * Between reserve and commit the lock is free and anything may happen to the index: what someone else stored meanwhile wins.
+ * Between reserve and commit the lock is free and anything may happen to the index: what someone
+ * else stored meanwhile wins.
  *
- * A prompt that is longer than the cache must not push out its own beginning, since its end is worth nothing without: while room is made
- * for a piece, the end of the path before it is leased, which by the rule of parents and children keeps all of the path.
+ * A prompt that is longer than the cache must not push out its own beginning, since its end is
+ * worth nothing without: while room is made for a piece, the end of the path before it is leased,
+ * which by the rule of parents and children keeps all of the path.
  */
 #include <assert.h>
 #include <string.h>
@@ -38,8 +40,8 @@ int hearth_store_open(struct hearth_space *space, const int32_t *tokens, size_t 
     if (error != HEARTH_OK)
         return error;
     struct hearth_store *store = mem_alloc(sizeof(*store));
-    *store = (struct hearth_store){
-        .space = space, .tokens = copy, .count = count, .charged = charged};
+    *store =
+        (struct hearth_store){.space = space, .tokens = copy, .count = count, .charged = charged};
     if (hints != NULL)
         memcpy(&store->hints, hints, MIN(hints->struct_size, sizeof(store->hints)));
     enter(store, &deferred);
@@ -65,8 +67,9 @@ void hearth_store_close(struct hearth_store **out)
 
 /* ---- what is missing ---- */
 
-/* Tails are for models that can be cut at any token (keeps I28). Where they cannot, the rows behind the last block are a part of the
- * boundary that a snapshot among them makes, and not a tail in this sense. */
+/* Tails are for models that can be cut at any token (keeps I28). Where they cannot, the rows behind
+ * the last block are a part of the boundary that a snapshot among them makes, and not a tail in
+ * this sense. */
 static bool tails_allowed(const struct hearth_store *store)
 {
     return !space_sliceable(store->space) || store->space->cache->tails_max > 0;
@@ -98,8 +101,9 @@ static bool tail_held(const struct index_match *match, uint32_t begin, uint32_t 
            node_rows_end(node) >= count;
 }
 
-/* Where the run of missing blocks that begins at `at` ends. It does not cross the anchor: what belongs to system prompt and tools is
- * worth more than what follows, and must not share its fate (keeps I103). */
+/* Where the run of missing blocks that begins at `at` ends. It does not cross the anchor: what
+ * belongs to system prompt and tools is worth more than what follows, and must not share its fate
+ * (keeps I103). */
 static uint32_t run_end(const struct hearth_store *store, const struct index_match *match,
                         uint32_t at, uint32_t whole)
 {
@@ -161,23 +165,25 @@ static bool snapshot_pays(const struct hearth_store *store, uint32_t at)
     const struct hearth_model *model = &store->space->model;
 
     return hints->prompt == 0 ||
-           policy_wants_snapshot(&(struct policy_snapshot){.count = hints->prompt,
-                                                           .generated = hints->generated,
-                                                           .from = hints->resumed,
-                                                           .anchor = hints->anchor,
-                                                           .last_user = hints->last_user,
-                                                           .junction = hints->junction,
-                                                           .rows_bytes_per_token = model->rows_bytes_per_token,
-                                                           .snapshot_bytes = model->snapshot_bytes,
-                                                           .sparse = hints->sparse},
-                                 at);
+           policy_wants_snapshot(
+               &(struct policy_snapshot){.count = hints->prompt,
+                                         .generated = hints->generated,
+                                         .from = hints->resumed,
+                                         .anchor = hints->anchor,
+                                         .last_user = hints->last_user,
+                                         .junction = hints->junction,
+                                         .rows_bytes_per_token = model->rows_bytes_per_token,
+                                         .snapshot_bytes = model->snapshot_bytes,
+                                         .sparse = hints->sparse},
+               at);
 }
 
 bool hearth_store_wants_snapshot(struct hearth_store *store, uint32_t at)
 {
     struct hearth_cache *cache = store->space->cache;
 
-    if (!space_needs_snapshot(store->space) || at == 0 || at > store->count || !snapshot_pays(store, at))
+    if (!space_needs_snapshot(store->space) || at == 0 || at > store->count ||
+        !snapshot_pays(store, at))
         return false;
     lock_enter(&cache->lock);
     bool held = snapshot_held(store, at);
@@ -217,7 +223,8 @@ static bool rows_held(struct hearth_store *store, uint32_t begin)
     return match.tokens == begin && match.partial == NULL;
 }
 
-/* One of the nodes holds it already, as far or further; a tail that the tokens extend is going to grow. */
+/* One of the nodes holds it already, as far or further; a tail that the tokens extend is going to
+ * grow. */
 static bool rows_exist(struct hearth_store *store, const struct object *piece)
 {
     uint32_t block = store->space->cache->block_tokens;
@@ -305,7 +312,8 @@ static bool evict_for(struct hearth_store *store, uint32_t path)
     return evicted;
 }
 
-/* Takes memory from the pages; when they are too scattered for an extent of that size, something more has to leave. */
+/* Takes memory from the pages; when they are too scattered for an extent of that size, something
+ * more has to leave. */
 static void *take_pages(struct hearth_store *store, uint64_t bytes, uint32_t path)
 {
     struct pages *pages = store->space->cache->pages;
@@ -366,7 +374,8 @@ int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kin
     *memory = NULL;
     if (store->memory != NULL || capacity == 0 || !range_valid(store, kind, begin, end))
         return HEARTH_ERROR_INVALID;
-    /* The sum below must not overflow; what is larger than any memory is refused by the ledger all the same. */
+    /* The sum below must not overflow; what is larger than any memory is refused by the ledger all
+     * the same. */
     capacity = MIN(capacity, UINT64_MAX / 2);
     uint64_t charge = room_charge(capacity) + room_record_bytes();
     int error = take_room(store, &piece, charge);
@@ -420,16 +429,17 @@ static void drop_replaced(struct object *object, void *arg)
     struct deferred *deferred = arrival->deferred;
     struct hearth_space *space = object->space;
     struct hearth_event event = {.kind = HEARTH_EVENT_REPLACE,
-                          .bytes = object->bytes,
-                          .tier = HEARTH_TIER_RAM,
-                          .write_tokens = object->end - object->begin};
+                                 .bytes = object->bytes,
+                                 .tier = HEARTH_TIER_RAM,
+                                 .write_tokens = object->end - object->begin};
 
     space->stats.replaces++;
     space->cache->stats.replaces++;
     cache_note_event(space->cache, deferred, &event);
     uint64_t expires_ns = arrival->object->expires_ns;
     if (object->expires_ns != 0 && (expires_ns == 0 || object->expires_ns < expires_ns))
-        manage_set_expiry(arrival->object, object->expires_ns); /* whoever holds its tokens by then */
+        /* whoever holds its tokens by then */
+        manage_set_expiry(arrival->object, object->expires_ns);
     room_drop(object, deferred);
 }
 

@@ -1,14 +1,16 @@
 /*
  * treap.c: a treap by splitting and merging, without recursion and without links upwards.
  *
- * A descent knows two neighbours, one on each side, that the searched string lies between. What both share with it, everything
- * between them shares, too; so a comparison starts there and not at the first token:
+ * A descent knows two neighbours, one on each side, that the searched string lies between. What
+ * both share with it, everything between them shares, too; so a comparison starts there and not at
+ * the first token:
  *
  *      before   7 7 7 1 4 ...      3 tokens in common with the searched 7 7 7 2 9 ...
  *      (here)   7 7 7 ? ?          must begin with 7 7 7: compare from the fourth on
  *      after    7 7 7 5 0 ...
  *
- * It keeps no parents and no counts: what calls it has both, and a node is part of the memory of every block.
+ * It keeps no parents and no counts: what calls it has both, and a node is part of the memory of
+ * every block.
  */
 #include "cache/treap.h"
 
@@ -17,7 +19,8 @@
 
 #include "base/attr.h"
 
-/* Compares two strings whose first `skip` tokens are known to be equal. < 0, 0, > 0, and the tokens in common. */
+/* Compares two strings whose first `skip` tokens are known to be equal. < 0, 0, > 0, and the tokens
+ * in common. */
 static int compare(const int32_t *a, uint32_t a_count, const struct treap_node *b, uint32_t skip,
                    uint32_t *common)
 {
@@ -130,8 +133,9 @@ struct treap_node *treap_find_prefix(struct treap_node *root, const int32_t *tok
 {
     struct treap_place place = {0};
 
-    /* A prefix lies at or before the neighbour `before`, and whatever lies between the two begins with it. So it is the
-     * neighbour itself, or no longer than what the neighbour has in common. */
+    /* A prefix lies at or before the neighbour `before`, and whatever lies between the two begins
+     * with it. So it is the neighbour itself, or no longer than what the neighbour has in common.
+     */
     for (; count > 0; count = place.before_common) {
         place = treap_find(root, tokens, count);
         if (place.before != NULL && place.before_common == place.before->count)

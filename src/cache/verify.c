@@ -1,14 +1,16 @@
 /*
- * verify.c: checking the bytes of what is held, one object after another, never in the way of others.
+ * verify.c: checking the bytes of what is held, one object after another, never in the way of
+ * others.
  *
  *      place (watch.c) --> the next object of the tier, leased --> its bytes are read, without the lock --> right: nothing happens
  *                                                                                                       '-> damaged: it leaves the tier
  *
- * ON DISK the tier reads the file in full and compares (tier.h: verify); what is damaged it has put aside by itself. If memory has the
- * object, it is written anew; else it is forgotten.
+ * ON DISK the tier reads the file in full and compares (tier.h: verify); what is damaged it has put
+ * aside by itself. If memory has the object, it is written anew; else it is forgotten.
  *
- * IN MEMORY nothing is digested when it comes in: an export is not read again on its way, and what comes from the disk was verified there. So
- * there is something to compare with only when the disk has the object, or when a verification has been here before and has left its digest.
+ * IN MEMORY nothing is digested when it comes in: an export is not read again on its way, and what
+ * comes from the disk was verified there. So there is something to compare with only when the disk
+ * has the object, or when a verification has been here before and has left its digest.
  *
  * Uses and their order stay as they are. A lease is all that others see of it.
  */
@@ -66,11 +68,13 @@ static void note_damage(struct verification *verification, const struct object *
     verification->result.damaged++;
     cache->stats.verify_failures++;
     object->space->stats.verify_failures++;
-    cache->counts[OBJECT_TIER_RAM].errors += event.tier == HEARTH_TIER_RAM; /* the disk counts its own */
+    /* the disk counts its own */
+    cache->counts[OBJECT_TIER_RAM].errors += event.tier == HEARTH_TIER_RAM;
     cache_note_event(cache, deferred, &event);
 }
 
-/* Out of memory; out of everything when it is nowhere else, or when somebody has a lease on these bytes. */
+/* Out of memory; out of everything when it is nowhere else, or when somebody has a lease on these
+ * bytes. */
 static void leave_memory(struct object *object, struct deferred *deferred)
 {
     bool elsewhere = object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE];
@@ -105,8 +109,7 @@ static uint64_t half_of(const struct hash128 *digest)
     return MAX(half, 1);
 }
 
-static uint64_t digest_memory(const struct verification *verification,
-                                    const struct object *object)
+static uint64_t digest_memory(const struct verification *verification, const struct object *object)
 {
     struct hash128_state state;
 
@@ -223,12 +226,10 @@ static void verify_all(struct verification *verification)
 int hearth_verify(struct hearth_cache *cache, const struct hearth_verify_options *options,
                   struct hearth_verified *result)
 {
-    struct verification verification = {.cache = cache,
-                                        .started_ns = clock_mono_ns(clock_real())};
+    struct verification verification = {.cache = cache, .started_ns = clock_mono_ns(clock_real())};
 
     *result = (struct hearth_verified){0};
-    memcpy(&verification.options, options,
-           MIN(options->struct_size, sizeof(verification.options)));
+    memcpy(&verification.options, options, MIN(options->struct_size, sizeof(verification.options)));
     bool disk = verification.options.tier == HEARTH_TIER_SSD && cache->slow != NULL &&
                 cache->slow->ops->verify != NULL;
     if (!disk && verification.options.tier != HEARTH_TIER_RAM)

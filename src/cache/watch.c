@@ -1,13 +1,14 @@
 /*
  * watch.c: showing what is held and what happened, for dashboards and administrators.
  *
- * WHAT IS HELD may be a million objects, and the lock is for microseconds. So it is taken for a batch at a time, and the place is kept in
- * the list itself, by marks that stand among the objects:
+ * WHAT IS HELD may be a million objects, and the lock is for microseconds. So it is taken for a
+ * batch at a time, and the place is kept in the list itself, by marks that stand among the objects:
  *
  *      all    [ a | b | MARK | c | d | ... | END | stored meanwhile ]       objects come and go; a mark stays where it is
  *
- * A mark is an object of kind 0 that belongs to the reader. END stands where the list ended when he began, so that he ends, too, however
- * fast others store. The space is open as long as he reads, so that it is not taken away under him.
+ * A mark is an object of kind 0 that belongs to the reader. END stands where the list ended when he
+ * began, so that he ends, too, however fast others store. The space is open as long as he reads, so
+ * that it is not taken away under him.
  */
 #include <assert.h>
 #include <string.h>

@@ -3,13 +3,15 @@
  *
  *      body --yyjson--> <dialect>_parse --> struct gen_request --> chat/template, chat/tokens --> struct gen (sched/gen.h)
  *
- * A dialect's parser fills it: it checks types and ranges, names the field that is wrong, ignores what it does not know, and brings messages
- * and tools into the form that chat templates expect (that of OpenAI's chat completions):
+ * A dialect's parser fills it: it checks types and ranges, names the field that is wrong, ignores
+ * what it does not know, and brings messages and tools into the form that chat templates expect
+ * (that of OpenAI's chat completions):
  *
  *      messages  [{"role": "system"|"user"|"assistant"|"tool", "content": text or [parts] or null,
- *                  "reasoning_content": text, "tool_calls": [{"id", "type": "function", "function": {"name", "arguments": text}}],
- *                  "tool_call_id": text, "name": text}]
- *      tools     [{"type": "function", "function": {"name", "description", "parameters": schema, "strict": bool}}]
+ *                  "reasoning_content": text, "tool_calls": [{"id", "type": "function", "function":
+ *                  {"name", "arguments": text}}], "tool_call_id": text, "name": text}]
+ *      tools     [{"type": "function", "function": {"name", "description", "parameters": schema,
+ *                "strict": bool}}]
  *
  * Owner: one call (serve/call.h). Everything that it points to lives in its arena or documents.
  */
@@ -35,24 +37,32 @@ enum gen_source {
 
 enum gen_choice { GEN_CHOICE_AUTO, GEN_CHOICE_NONE, GEN_CHOICE_REQUIRED, GEN_CHOICE_NAMED };
 
-enum gen_format { GEN_FORMAT_TEXT, GEN_FORMAT_JSON_OBJECT, GEN_FORMAT_JSON_SCHEMA, GEN_FORMAT_GRAMMAR };
+enum gen_format {
+    GEN_FORMAT_TEXT,
+    GEN_FORMAT_JSON_OBJECT,
+    GEN_FORMAT_JSON_SCHEMA,
+    GEN_FORMAT_GRAMMAR
+};
 
 enum gen_switch { GEN_UNSET, GEN_OFF, GEN_ON };
 
-/* Where a client asked for a cache breakpoint: behind the tools, the system prompt, or a message (its index in `messages`). */
+/* Where a client asked for a cache breakpoint: behind the tools, the system prompt, or a message
+ * (its index in `messages`). */
 enum { GEN_BREAKPOINTS_MAX = 8, GEN_BREAK_TOOLS = -2, GEN_BREAK_SYSTEM = -1 };
 
 struct gen_request {
     struct arena arena;
     yyjson_doc *body; /* as it came */
-    yyjson_doc *made; /* messages and tools, if they had to be made; NULL when they are parts of `body` */
+    /* messages and tools, if they had to be made; NULL when they are parts of `body` */
+    yyjson_doc *made;
 
     struct str model; /* as the client wrote it; may be empty */
     enum gen_source source;
     yyjson_val *messages; /* array */
     yyjson_val *tools;    /* array, or NULL: all that may be called */
-    yyjson_val *tools_shown; /* those of them that the template shows; messages tell of the others. NULL: all */
-    yyjson_val *kwargs;   /* chat_template_kwargs: object, or NULL */
+    /* those of them that the template shows; messages tell of the others. NULL: all */
+    yyjson_val *tools_shown;
+    yyjson_val *kwargs; /* chat_template_kwargs: object, or NULL */
     struct str prompt;
     const int32_t *prompt_tokens;
     size_t prompt_tokens_count;
@@ -60,13 +70,14 @@ struct gen_request {
     bool echo;           /* completions: the prompt comes first */
 
     bool stream;
-    bool stream_usage;    /* stream_options.include_usage */
-    bool progress;        /* return_progress */
-    bool timings_each;    /* timings_per_token */
-    bool control_text;    /* special tokens are shown */
-    uint32_t choices;     /* n; >= 1 */
-    uint32_t max_tokens;  /* 0 = as many as fit */
-    struct sample_params sample; /* starts as the server's defaults; grammar fields are set from what follows */
+    bool stream_usage;   /* stream_options.include_usage */
+    bool progress;       /* return_progress */
+    bool timings_each;   /* timings_per_token */
+    bool control_text;   /* special tokens are shown */
+    uint32_t choices;    /* n; >= 1 */
+    uint32_t max_tokens; /* 0 = as many as fit */
+    /* starts as the server's defaults; grammar fields are set from what follows */
+    struct sample_params sample;
     const char *const *stops;
     size_t stops_count;
 
@@ -74,12 +85,12 @@ struct gen_request {
     struct str tool_name; /* of GEN_CHOICE_NAMED */
     bool parallel_calls;  /* starts as true */
     enum gen_format format;
-    yyjson_val *schema;   /* of GEN_FORMAT_JSON_SCHEMA */
-    struct str grammar;   /* of GEN_FORMAT_GRAMMAR */
+    yyjson_val *schema; /* of GEN_FORMAT_JSON_SCHEMA */
+    struct str grammar; /* of GEN_FORMAT_GRAMMAR */
 
     enum gen_switch thinking;
-    struct str reasoning_effort;    /* "low", ...; empty = not said */
-    uint32_t reasoning_budget;      /* tokens; 0 = not said */
+    struct str reasoning_effort; /* "low", ...; empty = not said */
+    uint32_t reasoning_budget;   /* tokens; 0 = not said */
     enum reasoning_mode reasoning_mode;
 
     bool no_model;     /* /admin: it can be answered without one */
@@ -87,9 +98,9 @@ struct gen_request {
 
     bool cache_read, cache_write; /* start as true */
     bool cache_no_disk;
-    struct str cache_key;  /* prompt_cache_key: a hint for affinity */
-    struct str cache_salt; /* a tenant below the tenant */
-    uint32_t cache_ttl_s;  /* 0 = by policy */
+    struct str cache_key;                 /* prompt_cache_key: a hint for affinity */
+    struct str cache_salt;                /* a tenant below the tenant */
+    uint32_t cache_ttl_s;                 /* 0 = by policy */
     int breakpoints[GEN_BREAKPOINTS_MAX]; /* GEN_BREAK_*, or indexes of messages, ascending */
     size_t breakpoints_count;
 
@@ -98,7 +109,8 @@ struct gen_request {
 };
 
 /* With the arena initialised (at most `limit` bytes) and defaults set. */
-void gen_request_init(struct gen_request *request, size_t limit, const struct sample_params *defaults);
+void gen_request_init(struct gen_request *request, size_t limit,
+                      const struct sample_params *defaults);
 void gen_request_fini(struct gen_request *request);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * neutral.c: the rules over text, each a function that finds the next thing to replace. See neutral.h.
+ * neutral.c: the rules over text, each a function that finds the next thing to replace. See
+ * neutral.h.
  *
- * All rules look for a rare sign first (a header's name, "cch=", a colon between digits), so that a system prompt of a hundred
- * kilobytes costs a few scans and no copy when there is nothing to do.
+ * All rules look for a rare sign first (a header's name, "cch=", a colon between digits), so that a
+ * system prompt of a hundred kilobytes costs a few scans and no copy when there is nothing to do.
  */
 #include "chat/neutral.h"
 
@@ -18,8 +19,8 @@ enum {
     TEXT_BYTES_MAX = 256 << 20,
     DAY_S = 24 * 60 * 60,
     CCH_DIGITS_MAX = 64,
-    DATE_BYTES_MAX =
-        20, /* from the name of a month to the end of its year, or between date and time */
+    /* from the name of a month to the end of its year, or between date and time */
+    DATE_BYTES_MAX = 20,
 };
 
 struct neutral {
@@ -149,7 +150,8 @@ static bool is_numeric_date(struct str text, size_t end)
     return digits >= 6 && digits <= 8;
 }
 
-/* Does a date end at `end`? November 15, 2026; 15 Nov 2026; Nov 15 (of `date`, whose year comes last) */
+/* Does a date end at `end`? November 15, 2026; 15 Nov 2026; Nov 15 (of `date`, whose year comes
+ * last) */
 static bool is_date(struct str text, size_t end)
 {
     size_t n = digits_before(text, end, 4);
@@ -193,7 +195,8 @@ static size_t skip_zone(struct str text, size_t at)
     return at;
 }
 
-/* The end of a time that begins at `at` (10:33, 10:33:12, 10:33:12.345Z, 9:05 PM); SIZE_MAX when there is none. */
+/* The end of a time that begins at `at` (10:33, 10:33:12, 10:33:12.345Z, 9:05 PM); SIZE_MAX when
+ * there is none. */
 static size_t time_end(struct str text, size_t at)
 {
     size_t hours = count_digits(text, at);

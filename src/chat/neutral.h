@@ -1,9 +1,10 @@
 /*
  * neutral.h: text that changes with every request without meaning anything, made constant (I106).
  *
- * Clients put billing headers, checksums and clocks into the system prompt. One changed byte near the beginning makes the whole
- * prompt a new one. Each rule replaces one such thing by a stand-in of the same meaning, in system and developer messages only:
- * what users, assistants and tools said is never touched. Every rule has a name, can be switched off, and counts what it did.
+ * Clients put billing headers, checksums and clocks into the system prompt. One changed byte near
+ * the beginning makes the whole prompt a new one. Each rule replaces one such thing by a stand-in
+ * of the same meaning, in system and developer messages only: what users, assistants and tools said
+ * is never touched. Every rule has a name, can be switched off, and counts what it did.
  *
  * Threads: rules are switched before the set is shared; applying is lock-free.
  */
@@ -52,7 +53,8 @@ void neutral_destroy(struct neutral **neutral);
 enum err neutral_switch(struct neutral *neutral, struct str name, bool on) NODISCARD;
 struct neutral_info neutral_info(const struct neutral *neutral, enum neutral_rule rule);
 
-/* The text with the rules applied: *out is `text` itself when none found anything, else in the arena. ERR_NOMEM, ERR_LIMIT. */
+/* The text with the rules applied: *out is `text` itself when none found anything, else in the
+ * arena. ERR_NOMEM, ERR_LIMIT. */
 enum err neutral_text(struct neutral *neutral, struct arena *arena, struct str text,
                       struct str *out) NODISCARD;
 

@@ -136,15 +136,14 @@ static enum err make_tokens(struct prepare_run *run)
 static enum gen_role role_of(const struct token_mark *mark)
 {
     static const enum gen_role roles[] = {
-        [CHAT_ROLE_SYSTEM] = GEN_ROLE_SYSTEM,
-        [CHAT_ROLE_USER] = GEN_ROLE_USER,
-        [CHAT_ROLE_ASSISTANT] = GEN_ROLE_ASSISTANT,
-        [CHAT_ROLE_TOOL] = GEN_ROLE_TOOL,
+        [CHAT_ROLE_SYSTEM] = GEN_ROLE_SYSTEM,       [CHAT_ROLE_USER] = GEN_ROLE_USER,
+        [CHAT_ROLE_ASSISTANT] = GEN_ROLE_ASSISTANT, [CHAT_ROLE_TOOL] = GEN_ROLE_TOOL,
         [CHAT_ROLE_OTHER] = GEN_ROLE_NONE,
     };
 
     return mark->kind == CHAT_MARK_MESSAGE_BEGIN && (size_t)mark->role < COUNT_OF(roles)
-               ? roles[mark->role] : GEN_ROLE_NONE;
+               ? roles[mark->role]
+               : GEN_ROLE_NONE;
 }
 
 /* One mark per place. Where a message ends the next one begins: the one that has a role stays. */
@@ -178,7 +177,8 @@ static enum err place_marks(struct prepare_run *run)
     for (size_t i = 0; i < out->prompt.mark_count; i++) {
         const struct token_mark *mark = &out->prompt.marks[i];
 
-        /* Templates write the system text together with tools and more: it has an end, and begins where the prompt does. */
+        /* Templates write the system text together with tools and more: it has an end, and begins
+         * where the prompt does. */
         if (is_system_end(mark) && out->marks_count == 0)
             out->marks[out->marks_count++] = (struct gen_mark){.at = 0, .role = GEN_ROLE_SYSTEM};
         add_mark(out, mark);
@@ -190,7 +190,8 @@ static enum err place_marks(struct prepare_run *run)
     return ERR_OK;
 }
 
-/* Where a breakpoint of the client stands in tokens; 0 = nowhere. Tools are rendered together with the system text, so both end there. */
+/* Where a breakpoint of the client stands in tokens; 0 = nowhere. Tools are rendered together with
+ * the system text, so both end there. */
 static uint32_t breakpoint_at(const struct prepared *out, int breakpoint)
 {
     if (breakpoint < 0)
@@ -210,7 +211,8 @@ static void place_breakpoints(struct prepared *out, const struct gen_request *re
 {
     for (size_t i = 0; i < request->breakpoints_count; i++) {
         uint32_t at = breakpoint_at(out, request->breakpoints[i]);
-        uint32_t last = out->breakpoints_count > 0 ? out->breakpoints[out->breakpoints_count - 1] : 0;
+        uint32_t last =
+            out->breakpoints_count > 0 ? out->breakpoints[out->breakpoints_count - 1] : 0;
 
         if (at > last && at < out->prompt.count)
             out->breakpoints[out->breakpoints_count++] = at;
@@ -243,7 +245,8 @@ static enum choice_answer answer_of(enum gen_format format)
     return answers[format];
 }
 
-/* With tools that may be called, or one that must be, even if there is none: then choice.h says so. */
+/* With tools that may be called, or one that must be, even if there is none: then choice.h says so.
+ */
 static bool is_about_calls(const struct prepare_run *run)
 {
     return run->out->calls || run->request->tool_choice == GEN_CHOICE_REQUIRED ||
@@ -297,7 +300,8 @@ static const char *grammar_param(const struct prepare_run *run)
     return is_about_calls(run) && !run->out->choice.answer_refused ? "tools" : "response_format";
 }
 
-/* Is the markup that the answer is read by made of control tokens, which text does not show by itself? */
+/* Is the markup that the answer is read by made of control tokens, which text does not show by
+ * itself? */
 static bool needs_control_text(const struct prepared *out)
 {
     size_t count;
@@ -330,9 +334,8 @@ static enum err fail(struct prepare_run *run, enum err err, const char *param,
     if (error->kind != API_OK)
         return ERR_INVALID;
     if (err == ERR_INVALID || err == ERR_UNSUPPORTED)
-        return api_error_set(error,
-                             err == ERR_INVALID ? API_ERROR_INVALID : API_ERROR_UNSUPPORTED, param,
-                             "%s", run->info.text[0] ? run->info.text : err_sentence(err));
+        return api_error_set(error, err == ERR_INVALID ? API_ERROR_INVALID : API_ERROR_UNSUPPORTED,
+                             param, "%s", run->info.text[0] ? run->info.text : err_sentence(err));
     return api_error_from(error, err, &run->info);
 }
 

@@ -1,12 +1,15 @@
 /*
- * prepare.h: from a request to what a generation starts with: tokens, the places where they may be cut, and a grammar.
+ * prepare.h: from a request to what a generation starts with: tokens, the places where they may be
+ * cut, and a grammar.
  *
  *      gen_request --volatile text--> --thoughts that the client dropped--> template --> text
  *                  --turns as they were sampled--> tokens, marks           tools, format --> grammar
  *
- * The same conversation gives the same tokens on every turn (keeps I106), and control tokens that a client wrote stay text (keeps I105).
+ * The same conversation gives the same tokens on every turn (keeps I106), and control tokens that a
+ * client wrote stay text (keeps I105).
  *
- * Threads: any; one call prepares one request. Costs milliseconds for long prompts: never on the loop thread.
+ * Threads: any; one call prepares one request. Costs milliseconds for long prompts: never on the
+ * loop thread.
  */
 #ifndef HEARTH_CHAT_PREPARE_H
 #define HEARTH_CHAT_PREPARE_H
@@ -32,45 +35,49 @@ struct replay;
 /* What it is prepared with; all borrowed. */
 struct prepare_tools {
     struct model *model;
-    struct neutral *neutral; /* NULL = texts stay as they are */
-    struct replay *replay;   /* NULL = turns are rendered */
-    bool replay_keep;        /* as in replay.h */
-    const char *tenant;      /* of the cache: "" = all share it */
+    struct neutral *neutral;     /* NULL = texts stay as they are */
+    struct replay *replay;       /* NULL = turns are rendered */
+    bool replay_keep;            /* as in replay.h */
+    const char *tenant;          /* of the cache: "" = all share it */
     struct tokens_caller caller; /* its tenant and salt are filled in */
-    bool any_length;         /* the prompt is counted or shown, and need not fit the context */
-    int64_t now_s;           /* local wall time */
+    bool any_length;             /* the prompt is counted or shown, and need not fit the context */
+    int64_t now_s;               /* local wall time */
 };
 
 struct prepared {
     struct chat_text text;      /* of a conversation; in the request's arena */
     struct token_prompt prompt; /* its own */
-    struct gen_mark *marks;     /* in the request's arena, as is all that follows; ascending, at different places */
+    /* in the request's arena, as is all that follows; ascending, at different places */
+    struct gen_mark *marks;
     size_t marks_count;
     uint32_t anchor, last_user; /* as in sched/gen.h */
     uint32_t breakpoints[GEN_BREAKPOINTS_MAX];
     size_t breakpoints_count;
-    struct choice choice;       /* its own */
-    const char *grammar;        /* NULL = none; of `choice` or of the request */
+    struct choice choice; /* its own */
+    const char *grammar;  /* NULL = none; of `choice` or of the request */
     struct output_formats formats;
-    bool calls;                 /* the answer may have some */
-    bool either;                /* it has some, or is of the format that was asked for: the grammar allows nothing else */
-    bool control_text;          /* the answer's markup is made of control tokens */
-    struct str opening;         /* what the template wrote to open the answer */
+    bool calls; /* the answer may have some */
+    /* it has some, or is of the format that was asked for: the grammar allows nothing else */
+    bool either;
+    bool control_text;  /* the answer's markup is made of control tokens */
+    struct str opening; /* what the template wrote to open the answer */
 
     struct hash256 space, history; /* for replay_remember */
     bool history_known;
-    size_t replayed; /* turns that stand in it as they were sampled */
+    size_t replayed;      /* turns that stand in it as they were sampled */
     yyjson_doc *messages; /* its own: with what was given back; NULL = as in the request */
 };
 
-/* Fills `out`. ERR_INVALID: error says what is wrong. Then, too, `out` is to be finished. Texts of the request may be replaced by neutral ones. */
+/* Fills `out`. ERR_INVALID: error says what is wrong. Then, too, `out` is to be finished. Texts of
+ * the request may be replaced by neutral ones. */
 enum err prepare(struct prepared *out, struct gen_request *request,
                  const struct prepare_tools *tools, struct api_error *error) NODISCARD;
 
 /* Accepts a zeroed one. */
 void prepare_fini(struct prepared *out);
 
-/* What the ids of tool calls have in common in all dialects: without "call_", "toolu_" and the like. */
+/* What the ids of tool calls have in common in all dialects: without "call_", "toolu_" and the
+ * like. */
 struct str prepare_call_id(struct str id);
 
 #endif

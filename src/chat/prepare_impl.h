@@ -25,8 +25,8 @@ struct prepare_run {
 /* Neutral texts, and thoughts given back. ERR_NOMEM, ERR_LIMIT. */
 enum err prepare_messages(struct prepare_run *run) NODISCARD;
 
-/* An assistant's message as replay.h wants it, in the request's arena. ERR_NOMEM, ERR_LIMIT; ERR_UNSUPPORTED: it has more calls than a turn
- * can have. */
+/* An assistant's message as replay.h wants it, in the request's arena. ERR_NOMEM, ERR_LIMIT;
+ * ERR_UNSUPPORTED: it has more calls than a turn can have. */
 enum err prepare_read_message(struct arena *arena, yyjson_val *message,
                               struct replay_message *out) NODISCARD;
 

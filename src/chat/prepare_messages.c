@@ -1,8 +1,9 @@
 /*
  * prepare_messages.c: messages before the template sees them.
  *
- * Neutral texts are put into the JSON values in place: the document is this request's own, and nobody reads the old text again. A thought that
- * is given back needs a member that is not there, so the messages are copied then; that happens only where a client drops thoughts in a loop of
+ * Neutral texts are put into the JSON values in place: the document is this request's own, and
+ * nobody reads the old text again. A thought that is given back needs a member that is not there,
+ * so the messages are copied then; that happens only where a client drops thoughts in a loop of
  * tool calls.
  */
 #include "chat/prepare_impl.h"
@@ -150,7 +151,8 @@ static enum err give_back(struct prepare_run *run, yyjson_mut_doc **doc, size_t 
     }
     message = yyjson_mut_arr_get(yyjson_mut_doc_get_root(*doc), index);
     yyjson_mut_obj_remove_key(message, "reasoning_content");
-    if (!yyjson_mut_obj_add_strncpy(*doc, message, "reasoning_content", thought->data, thought->len))
+    if (!yyjson_mut_obj_add_strncpy(*doc, message, "reasoning_content", thought->data,
+                                    thought->len))
         return ERR_NOMEM;
     return ERR_OK;
 }

@@ -1,13 +1,16 @@
 /*
- * prepare_replay.c: the rendered text as tokens, with the turns of this server as they were sampled.
+ * prepare_replay.c: the rendered text as tokens, with the turns of this server as they were
+ * sampled.
  *
  *      text      |------ TEXT ------|OPENING|== TOKENS ==|------ TEXT ------|
  *      runs      |--------- run 0 ----------|            |------ run 1 -----|
  *
- * Neighbours of type TEXT and OPENING are one run and go to the tokenizer as one text; between runs stand tokens as they are. The client's
- * spans and the marks of the rendered text are carried over into the runs; a mark inside a turn that was replaced has no place any more.
+ * Neighbours of type TEXT and OPENING are one run and go to the tokenizer as one text; between runs
+ * stand tokens as they are. The client's spans and the marks of the rendered text are carried over
+ * into the runs; a mark inside a turn that was replaced has no place any more.
  *
- * BOS belongs to the front of the first run only. The tokenizer gives every text one where the model wants it, so it is taken off the others.
+ * BOS belongs to the front of the first run only. The tokenizer gives every text one where the
+ * model wants it, so it is taken off the others.
  *
  * Whatever replay cannot do is no reason to fail: the text is then tokenized as it stands.
  */
@@ -35,7 +38,8 @@ static bool find_mark(const struct chat_text *text, enum chat_mark_kind kind, ui
     return false;
 }
 
-/* Where a message stands, behind `from`; a template may show messages in another order, or in each other. */
+/* Where a message stands, behind `from`; a template may show messages in another order, or in each
+ * other. */
 static bool find_place(const struct chat_text *text, uint32_t message, size_t from,
                        struct replay_place *place)
 {
@@ -50,7 +54,8 @@ static void mark_user_since(struct replay_place *places, size_t count)
         places[i].user_since = true;
 }
 
-/* One place per assistant message whose both ends are known. A message that is to be gone on with is not over, and has none. */
+/* One place per assistant message whose both ends are known. A message that is to be gone on with
+ * is not over, and has none. */
 static enum err find_places(struct prepare_run *run, struct replay_place **out, size_t *count)
 {
     size_t messages = yyjson_arr_size(run->messages);
@@ -86,14 +91,16 @@ static enum err find_places(struct prepare_run *run, struct replay_place **out, 
 
 /* ---- runs of text ---- */
 
-/* A run on its way to the tokenizer; its arrays have room for all spans and marks of the whole text. */
+/* A run on its way to the tokenizer; its arrays have room for all spans and marks of the whole
+ * text. */
 struct text_run {
     struct chat_text text;
     char *bytes;
     size_t len, room;
     struct chat_span *spans;
     struct chat_mark *marks;
-    size_t marks_taken; /* of the whole text, so far: each goes to the first run that has its place */
+    /* of the whole text, so far: each goes to the first run that has its place */
+    size_t marks_taken;
 };
 
 static enum err run_bytes(struct text_run *run, struct arena *arena, struct str text)
@@ -197,7 +204,8 @@ static enum err append_marks(struct token_prompt *prompt, const struct token_pro
 }
 
 /* Tokenizes a run and appends it. */
-static enum err flush(struct prepare_run *prepare, struct text_run *run, struct token_prompt *prompt)
+static enum err flush(struct prepare_run *prepare, struct text_run *run,
+                      struct token_prompt *prompt)
 {
     struct token_prompt part = {0};
     size_t base = prompt->count, dropped;
@@ -246,8 +254,8 @@ static enum err compose(struct prepare_run *prepare, const struct replay_plan *p
     struct text_run run = {0};
 
     /* A span may be cut by a turn that was replaced: two pieces at most per segment more. */
-    run.spans = arena_alloc_array(arena, whole->span_count + 2 * plan->segments_count,
-                                  sizeof(*run.spans));
+    run.spans =
+        arena_alloc_array(arena, whole->span_count + 2 * plan->segments_count, sizeof(*run.spans));
     run.marks = arena_alloc_array(arena, whole->mark_count, sizeof(*run.marks));
     if (!run.spans || !run.marks)
         return arena->err;
@@ -256,8 +264,8 @@ static enum err compose(struct prepare_run *prepare, const struct replay_plan *p
     return flush(prepare, &run, prompt);
 }
 
-/* What the template ends an assistant's message with: the text of one of the tokens that end a turn. It is needed where the turn itself has no
- * such token, because its length ended it. */
+/* What the template ends an assistant's message with: the text of one of the tokens that end a
+ * turn. It is needed where the turn itself has no such token, because its length ended it. */
 static struct str turn_end(const struct prepare_run *run, const struct replay_prompt *prompt,
                            char *out, size_t size)
 {
@@ -267,8 +275,9 @@ static struct str turn_end(const struct prepare_run *run, const struct replay_pr
     for (size_t i = 0; i < COUNT_OF(candidates) && prompt->places_count > 0; i++) {
         const struct replay_place *place = &prompt->places[0];
         struct str rendered = {prompt->text.ptr + place->begin, place->end - place->begin};
-        size_t len = candidates[i] < 0 ? 0 : engine_token_bytes(model_engine(run->tools->model),
-                                                                candidates[i], true, out, size);
+        size_t len = candidates[i] < 0 ? 0
+                                       : engine_token_bytes(model_engine(run->tools->model),
+                                                            candidates[i], true, out, size);
 
         if (len > 0 && len <= size && str_ends(str_trim(rendered), (struct str){out, len}))
             return (struct str){out, len};
@@ -307,7 +316,8 @@ enum err prepare_tokens(struct prepare_run *run)
     if (plan.hits > 0)
         err = compose(run, &plan, &run->out->prompt);
     else
-        err = tokens_from_text(tokens, &run->caller, &run->out->text, &run->out->prompt, &run->info);
+        err =
+            tokens_from_text(tokens, &run->caller, &run->out->text, &run->out->prompt, &run->info);
     replay_plan_fini(&plan);
     return err;
 }

@@ -5,9 +5,9 @@
  *      by_key  space + history + message     -> entry        (one each)
  *      lru     oldest ... newest             bytes over all entries <= bytes_max
  *
- * Entries are immutable and counted: the store holds one count while an entry is linked, and so does each plan that borrows its
- * tokens and a save that is writing it. So nothing is copied or written under the lock, and eviction never pulls tokens from
- * under a request.
+ * Entries are immutable and counted: the store holds one count while an entry is linked, and so
+ * does each plan that borrows its tokens and a save that is writing it. So nothing is copied or
+ * written under the lock, and eviction never pulls tokens from under a request.
  */
 #include "chat/replay.h"
 

@@ -6,11 +6,12 @@
  *      composed   TEXT ------------------------------------|TOKENS--------|TEXT "\n" ------------
  *                                 opening                   with their end  rest
  *
- * HISTORY is the identity of what stands before a place: a hash of texts and tokens in turn, each followed by its length, so
- * that it can be read from its end in one way only and every prefix has a hash of its own. An opening that the template would
- * not write today is part of the text.
+ * HISTORY is the identity of what stands before a place: a hash of texts and tokens in turn, each
+ * followed by its length, so that it can be read from its end in one way only and every prefix has
+ * a hash of its own. An opening that the template would not write today is part of the text.
  *
- * A place whose opening or end cannot be found is left to the template: a wrong seam would be worse than a miss.
+ * A place whose opening or end cannot be found is left to the template: a wrong seam would be worse
+ * than a miss.
  */
 #include <assert.h>
 #include <string.h>
@@ -18,7 +19,8 @@
 #include "base/mem.h"
 #include "chat/replay_impl.h"
 
-/* An opening that differs from the rendered message must share this much with it, or the two are about different things. */
+/* An opening that differs from the rendered message must share this much with it, or the two are
+ * about different things. */
 enum { OPENING_COMMON_MIN = 8 };
 
 struct composer {
@@ -99,7 +101,8 @@ struct seam {
     size_t tokens;
 };
 
-/* The template ends the message with the sampled token, or begins the next message with it, or has an end of its own. */
+/* The template ends the message with the sampled token, or begins the next message with it, or has
+ * an end of its own. */
 static bool find_seam(const struct replay_prompt *prompt, const struct replay_place *place,
                       const struct replay_entry *entry, struct seam *seam)
 {

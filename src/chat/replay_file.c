@@ -19,11 +19,13 @@
  *                124  ..  ids, 32 each; tokens, 4 each; opening; end; raw text; thought
  *      ..  32  BLAKE3 of all bytes before it, keyed
  *
- * Valid if and only if the magic and version are these, the lengths add up to the size of the file exactly, at both levels,
- * and the keyed hash is right. The hash is checked before anything else is believed, so no bit can change unnoticed and no
- * file from elsewhere is taken. Written as a whole: it is small beside what the cache keeps, and all or nothing is simple.
+ * Valid if and only if the magic and version are these, the lengths add up to the size of the file
+ * exactly, at both levels, and the keyed hash is right. The hash is checked before anything else is
+ * believed, so no bit can change unnoticed and no file from elsewhere is taken. Written as a whole:
+ * it is small beside what the cache keeps, and all or nothing is simple.
  *
- * Sealed, it is wrapped: 8 magic "HEARTHRS", 16 nonce, 16 tag, then the bytes above, encrypted (base/seal.h); the first 24 are vouched for.
+ * Sealed, it is wrapped: 8 magic "HEARTHRS", 16 nonce, 16 tag, then the bytes above, encrypted
+ * (base/seal.h); the first 24 are vouched for.
  */
 #include <assert.h>
 #include <string.h>
@@ -41,7 +43,8 @@ enum {
     HEAD_BYTES = 24,
     TURN_HEAD_BYTES = 124,
     FILE_MODE = 0600,
-    /* A turn takes fewer bytes in the file than in memory, so this is enough for whatever was saved with the same limit. */
+    /* A turn takes fewer bytes in the file than in memory, so this is enough for whatever was saved
+     * with the same limit. */
     FILE_SLACK_BYTES = 4096,
     SEALED_NONCE_AT = 8,
     SEALED_TAG_AT = SEALED_NONCE_AT + SEAL_DRAW_BYTES,
@@ -288,7 +291,8 @@ static enum err seal_file(const struct replay *replay, struct buf *file)
     return ERR_OK;
 }
 
-/* Unwraps in place. ERR_CORRUPT also for one that lies in the clear: who wants them sealed believes no other. */
+/* Unwraps in place. ERR_CORRUPT also for one that lies in the clear: who wants them sealed believes
+ * no other. */
 static enum err open_sealed(const struct replay *replay, char *data, size_t len, struct str *file)
 {
     uint8_t *at = (uint8_t *)data;

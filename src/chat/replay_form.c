@@ -1,12 +1,13 @@
 /*
  * replay_form.c: messages as hashes that stay the same however a client writes them down again.
  *
- * JSON is hashed as values, not as text: objects as their members in the order of the keys' bytes, of equal keys the last one
- * (as Python and JavaScript keep it), strings without their escapes, numbers by value. A number that is whole and fits into
- * 64 bits is an integer however it was written; others are doubles; those beyond a double's reach are their text.
+ * JSON is hashed as values, not as text: objects as their members in the order of the keys' bytes,
+ * of equal keys the last one (as Python and JavaScript keep it), strings without their escapes,
+ * numbers by value. A number that is whole and fits into 64 bits is an integer however it was
+ * written; others are doubles; those beyond a double's reach are their text.
  *
- * Arguments that are no JSON, too deep, or for which there is no memory are hashed as text. Then only the same text is equal:
- * at worst a turn is not found.
+ * Arguments that are no JSON, too deep, or for which there is no memory are hashed as text. Then
+ * only the same text is equal: at worst a turn is not found.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -92,8 +92,8 @@ struct hash256 replay_key(const struct hash256 *space, const struct hash256 *his
 enum err replay_encode(struct buf *out, struct replay_entry *const *entries, size_t count,
                        const struct hash256 *key) NODISCARD;
 
-/* Adds the turns of a file, oldest first. ERR_CORRUPT: it is not valid, and nothing was added; ERR_UNSUPPORTED: another version.
- * Turns that do not fit are left out. */
+/* Adds the turns of a file, oldest first. ERR_CORRUPT: it is not valid, and nothing was added;
+ * ERR_UNSUPPORTED: another version. Turns that do not fit are left out. */
 enum err replay_decode(struct replay *replay, struct str file, const struct hash256 *key) NODISCARD;
 
 #endif

@@ -1,9 +1,10 @@
 /*
  * template.c: one render: values in, text, spans and marks out.
  *
- * The template runs once. Where messages begin and end is told by the template engine, which calls at each round of a loop that
- * writes: the rounds whose item is one of our messages are the messages, whatever markup the template puts around them. Only a
- * template that opens the answer inside the last message's round runs a second time, without opening it.
+ * The template runs once. Where messages begin and end is told by the template engine, which calls
+ * at each round of a loop that writes: the rounds whose item is one of our messages are the
+ * messages, whatever markup the template puts around them. Only a template that opens the answer
+ * inside the last message's round runs a second time, without opening it.
  */
 #include "chat/template_impl.h"
 
@@ -127,7 +128,8 @@ enum err chat_template_create(const struct chat_template_options *options,
         set_jinja_error(info, &error);
     else
         err = chat_probe(tmpl, info);
-    /* Many templates print any role as it is; the model knows only those that its template names. */
+    /* Many templates print any role as it is; the model knows only those that its template names.
+     */
     tmpl->caps.developer = tmpl->caps.developer && str_find(source, STR("developer")) != SIZE_MAX;
     if (err == ERR_OK)
         err = chat_stable_measure(tmpl, info);
@@ -166,7 +168,8 @@ struct job {
     struct chat_rounds rounds;
 };
 
-/* A template that comes with a model may be made to run as long as it is let; some hundred trials must not add up. */
+/* A template that comes with a model may be made to run as long as it is let; some hundred trials
+ * must not add up. */
 static struct jinja_limits limits_of(const struct chat_template *tmpl)
 {
     struct jinja_limits limits = jinja_limits_default;
@@ -213,7 +216,8 @@ static void job_fini(struct job *job)
     buf_fini(&job->text);
 }
 
-/* The length of the text without the prompt for the answer, from a run without it; SIZE_MAX when that is another text. */
+/* The length of the text without the prompt for the answer, from a run without it; SIZE_MAX when
+ * that is another text. */
 static enum err measure_generation(const struct job *with, size_t *out, struct errinfo *info)
 {
     struct chat_request request = *with->request;

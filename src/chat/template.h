@@ -7,17 +7,19 @@
  *      ^BEGIN 0             ~~~~~~~~~           ^END 0, BEGIN 1     ~~~~~           ^END 1, GENERATION
  *                                               ^SYSTEM_END
  *
- * The template is the model's own (Jinja) or, without one, ChatML. What it can do is found once, by rendering small
- * conversations (struct chat_caps); what it cannot do is done around it: system text and tools that it does not know are folded
- * into messages that it does.
+ * The template is the model's own (Jinja) or, without one, ChatML. What it can do is found once, by
+ * rendering small conversations (struct chat_caps); what it cannot do is done around it: system
+ * text and tools that it does not know are folded into messages that it does.
  *
- * SPANS are the ranges that came from the client's strings, so that control tokens written there stay text (I105). Known roles
- * count as the template's own text.
+ * SPANS are the ranges that came from the client's strings, so that control tokens written there
+ * stay text (I105). Known roles count as the template's own text.
  *
- * MARKS are where a prompt can be cut with profit. A mark depends only on what stands before it: up to where their texts part, one
- * turn and the next have the same marks. A mark for which that does not hold is left out: state would be kept where nobody looks.
+ * MARKS are where a prompt can be cut with profit. A mark depends only on what stands before it: up
+ * to where their texts part, one turn and the next have the same marks. A mark for which that does
+ * not hold is left out: state would be kept where nobody looks.
  *
- * Threads: a template is immutable; any number of threads render with it, each with an arena of its own.
+ * Threads: a template is immutable; any number of threads render with it, each with an arena of its
+ * own.
  */
 #ifndef HEARTH_CHAT_TEMPLATE_H
 #define HEARTH_CHAT_TEMPLATE_H
@@ -64,8 +66,8 @@ enum chat_mark_kind {
 struct chat_mark {
     size_t offset; /* bytes of text before it */
     enum chat_mark_kind kind;
-    uint32_t
-        message; /* index in the request; of SYSTEM_END and GENERATION the message before it, or 0 */
+    /* index in the request; of SYSTEM_END and GENERATION the message before it, or 0 */
+    uint32_t message;
     enum chat_role role; /* of that message */
 };
 
@@ -86,8 +88,8 @@ struct chat_caps {
     bool arguments_object; /* wants the arguments of calls as objects, not as text */
     bool calls_no_content; /* shows calls only beside a content that is null */
     bool ids_short; /* refuses ids of calls that are not 9 letters and digits: they are replaced */
-    bool
-        ids_named; /* shows calls by their ids only, which must be functions.NAME:NUMBER: likewise */
+    /* shows calls by their ids only, which must be functions.NAME:NUMBER: likewise */
+    bool ids_named;
     bool content_parts;  /* shows content that is a list of parts */
     bool content_string; /* shows content that is a string; nearly all do */
     bool thinking;       /* the prompt changes with enable_thinking */
@@ -98,7 +100,8 @@ struct chat_template_options {
     struct str bos, eos; /* texts of these tokens, may be empty; copied */
 };
 
-/* ERR_INVALID, ERR_UNSUPPORTED, ERR_LIMIT: not a template that can be used; `info` says why and where. */
+/* ERR_INVALID, ERR_UNSUPPORTED, ERR_LIMIT: not a template that can be used; `info` says why and
+ * where. */
 enum err chat_template_create(const struct chat_template_options *options,
                               struct chat_template **out, struct errinfo *info) NODISCARD;
 void chat_template_destroy(struct chat_template **tmpl);
@@ -110,20 +113,21 @@ chat_template_formats(const struct chat_template *tmpl); /* how to read the answ
 
 /* One request, all borrowed for the call. */
 struct chat_request {
-    struct yyjson_val *
-        messages; /* array, OpenAI's form: role, content (text, list of parts, null), reasoning_content, tool_calls
-                                    (arguments as text or object), tool_call_id, name. Other members reach the template, too */
+    /* array, OpenAI's form: role, content (text, list of parts, null), reasoning_content,
+     * tool_calls (arguments as text or object), tool_call_id, name. Other members reach the
+     * template, too */
+    struct yyjson_val *messages;
     struct yyjson_val *tools; /* array, OpenAI's form, or NULL */
-    struct yyjson_val
-        *kwargs; /* object: more variables for the template (chat_template_kwargs), or NULL */
+    /* object: more variables for the template (chat_template_kwargs), or NULL */
+    struct yyjson_val *kwargs;
     const char *reasoning_effort; /* variable of that name; NULL: not set */
     enum chat_thinking thinking;  /* variables enable_thinking and thinking; kwargs win */
     bool add_generation_prompt;
-    bool
-        continue_final; /* the last message is the assistant's and is to be continued: the text ends with its content */
+    /* the last message is the assistant's and is to be continued: the text ends with its content */
+    bool continue_final;
     int64_t now_s; /* local wall time, for templates that write the date */
-    struct neutral
-        *neutral; /* rules for volatile text (neutral.h), or NULL: text and time as they are */
+    /* rules for volatile text (neutral.h), or NULL: text and time as they are */
+    struct neutral *neutral;
 };
 
 struct chat_text {
@@ -132,13 +136,14 @@ struct chat_text {
     size_t span_count;
     const struct chat_mark *marks; /* ascending by offset */
     size_t mark_count;
-    size_t
-        generation; /* where the template began to open the answer; text.len: it did not. From here on it is the
-                          prompt_tail of output.h */
+    /* where the template began to open the answer; text.len: it did not. From here on it is the
+     * prompt_tail of output.h */
+    size_t generation;
 };
 
 /* Everything of *out is in the arena. ERR_INVALID: the request is no conversation, or the template
- * refuses it in its own words: the client's error; ERR_LIMIT: the arena or a limit of the template engine; ERR_NOMEM. */
+ * refuses it in its own words: the client's error; ERR_LIMIT: the arena or a limit of the template
+ * engine; ERR_NOMEM. */
 enum err chat_template_render(const struct chat_template *tmpl, const struct chat_request *request,
                               struct arena *arena, struct chat_text *out,
                               struct errinfo *info) NODISCARD;

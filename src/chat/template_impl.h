@@ -1,6 +1,7 @@
 /*
- * template_impl.h: the parts of a template among themselves: template.c renders, template_shape.c turns requests into values,
- * template_marks.c finds boundaries, template_probe.c finds out what a template can do.
+ * template_impl.h: the parts of a template among themselves: template.c renders, template_shape.c
+ * turns requests into values, template_marks.c finds boundaries, template_probe.c finds out what a
+ * template can do.
  */
 #ifndef HEARTH_CHAT_TEMPLATE_IMPL_H
 #define HEARTH_CHAT_TEMPLATE_IMPL_H
@@ -26,20 +27,21 @@ struct chat_template {
     char *bos, *eos; /* owned */
     /* Marks that were seen to move from one turn to the next, or whose place is not known. */
     bool mark_off[CHAT_MARK_COUNT][CHAT_ROLE_COUNT];
-    bool
-        preamble_moves; /* system text or tools stand inside messages, and not always in the same one */
-    bool
-        generation_twice; /* the prompt for the answer is written inside a round: found by a second render */
+    /* system text or tools stand inside messages, and not always in the same one */
+    bool preamble_moves;
+    /* the prompt for the answer is written inside a round: found by a second render */
+    bool generation_twice;
     bool measured; /* these are known */
     bool ready;    /* all of it is: no more trials, which have tighter limits */
 };
 
-/* ---- template_shape.c: from JSON to values ---------------------------------------------------------------------- */
+/* ---- template_shape.c: from JSON to values ---- */
 
 /* Message numbers of strings that belong to no message. */
 enum { CHAT_FROM_TOOLS = UINT32_MAX - 1, CHAT_FROM_ELSEWHERE = UINT32_MAX };
 
-/* Strings of the request are numbered (jinja/value.h); those from `first` up to the next source's came from `message`. */
+/* Strings of the request are numbered (jinja/value.h); those from `first` up to the next source's
+ * came from `message`. */
 struct chat_source {
     uint32_t first;
     uint32_t message;
@@ -60,8 +62,9 @@ struct chat_shape {
     struct chat_source *sources;
     size_t source_count;
     uint32_t leading; /* messages at the beginning that are system text */
-    struct str
-        folded; /* system text that stands at the beginning of the first item's content, when there was no other place */
+    /* system text that stands at the beginning of the first item's content, when there was no other
+     * place */
+    struct str folded;
 };
 
 /* The first `count` messages of the request. */
@@ -70,7 +73,7 @@ enum err chat_shape_make(const struct chat_template *tmpl, const struct chat_req
                          struct errinfo *info) NODISCARD;
 uint32_t chat_shape_message_of(const struct chat_shape *shape, uint32_t origin);
 
-/* ---- template_marks.c: from rounds and spans to marks ----------------------------------------------------------- */
+/* ---- template_marks.c: from rounds and spans to marks ---- */
 
 struct chat_round {
     const void *object;
@@ -109,12 +112,12 @@ size_t chat_marks_end(const struct chat_render *render);
 enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
                          struct chat_text *out) NODISCARD;
 
-/* ---- template_probe.c ------------------------------------------------------------------------------------------- */
+/* ---- template_probe.c ---- */
 
 /* Fills caps and tools_style. */
 enum err chat_probe(struct chat_template *tmpl, struct errinfo *info) NODISCARD;
 
-/* ---- template_stable.c ------------------------------------------------------------------------------------------ */
+/* ---- template_stable.c ---- */
 
 /* Fills mark_off and generation_twice; after the caps are known. */
 enum err chat_stable_measure(struct chat_template *tmpl, struct errinfo *info) NODISCARD;

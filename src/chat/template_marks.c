@@ -1,9 +1,10 @@
 /*
  * template_marks.c: where messages begin and end, from the rounds of the template's loops.
  *
- * A template writes messages in a loop over them, and the text up to the beginning of a round is a function of the messages
- * before it, unless the template looks ahead; then the text itself changes, too. Rounds that write nothing are passes that
- * count or search. A message that is written in no round of its own, or in several, has no marks.
+ * A template writes messages in a loop over them, and the text up to the beginning of a round is a
+ * function of the messages before it, unless the template looks ahead; then the text itself
+ * changes, too. Rounds that write nothing are passes that count or search. A message that is
+ * written in no round of its own, or in several, has no marks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -138,7 +139,8 @@ static size_t preamble_end(const struct chat_render *render)
     return end;
 }
 
-/* Where the first message begins that is not of the preamble; the prompt for the answer, when all are. 0: not known. */
+/* Where the first message begins that is not of the preamble; the prompt for the answer, when all
+ * are. 0: not known. */
 static size_t first_begin(const struct chat_render *render)
 {
     const struct chat_round *first = NULL;

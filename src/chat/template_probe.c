@@ -1,9 +1,10 @@
 /*
  * template_probe.c: what a template can do, found by asking it.
  *
- * Small conversations with words that no template contains are rendered; a word that shows up was understood. Everything is
- * assumed at first, so that the request reaches the template as it is, then taken back where the word is missing. A template
- * whose source merely mentions a feature is not believed: it may do so to refuse it.
+ * Small conversations with words that no template contains are rendered; a word that shows up was
+ * understood. Everything is assumed at first, so that the request reaches the template as it is,
+ * then taken back where the word is missing. A template whose source merely mentions a feature is
+ * not believed: it may do so to refuse it.
  */
 #include <string.h>
 
@@ -100,7 +101,8 @@ static void probe_tools_style(struct prober *p)
     p->tmpl->tools_style = CHAT_TOOLS_NONE;
 }
 
-/* Behind the question and before the answer to it: a template that gathers all system text at the beginning does not. */
+/* Behind the question and before the answer to it: a template that gathers all system text at the
+ * beginning does not. */
 static bool shows_late_system(struct prober *p)
 {
     static const char late[] =
@@ -139,9 +141,10 @@ static struct hash256 hash_of_signs(const struct chat_text *text)
     return hash256_final(&state);
 }
 
-/* Calls, in the two forms of their arguments. Text is what the model wrote and is preferred where it comes out as the object
- * would. Text inside text has escaped quotes, an object inside text is printed as Python does, and some templates pass text
- * through that have a notation of their own for objects. */
+/* Calls, in the two forms of their arguments. Text is what the model wrote and is preferred where
+ * it comes out as the object would. Text inside text has escaped quotes, an object inside text is
+ * printed as Python does, and some templates pass text through that have a notation of their own
+ * for objects. */
 static void probe_arguments(struct prober *p, struct chat_caps *caps)
 {
     static const char object[] =

@@ -12,9 +12,9 @@
  *      role developer   -> system                                      !caps.developer
  *      parts            -> one text, a line each                       !caps.content_parts, and whoever is not the user
  *
- * Everything else is passed on as it is, except members that are null: templates ask whether a member is there. All strings of
- * the request get numbers, so that the output shows where they went; roles that we know do not, as they are not the client's
- * words but a choice among a few.
+ * Everything else is passed on as it is, except members that are null: templates ask whether a
+ * member is there. All strings of the request get numbers, so that the output shows where they
+ * went; roles that we know do not, as they are not the client's words but a choice among a few.
  */
 #include <time.h>
 
@@ -164,8 +164,9 @@ static enum err add_with_pending(struct shaper *s, yyjson_val *message, struct c
     return ERR_OK;
 }
 
-/* Text that has no message of its own goes to the one before it, or becomes a user's. So do results of a tool as words of the user; several in
- * a row, and the user's own after them, are one message, as templates that know no tools want users and assistants to take turns. */
+/* Text that has no message of its own goes to the one before it, or becomes a user's. So do results
+ * of a tool as words of the user; several in a row, and the user's own after them, are one message,
+ * as templates that know no tools want users and assistants to take turns. */
 static enum err add_to_host(struct shaper *s, struct str text, struct chat_item item)
 {
     struct jinja_value content;
@@ -188,7 +189,8 @@ static enum err add_result(struct shaper *s, yyjson_val *message, struct chat_it
     return add_to_host(s, text, item);
 }
 
-/* System text must not move when the conversation goes on: the text before it is what was cached (keeps I106). */
+/* System text must not move when the conversation goes on: the text before it is what was cached
+ * (keeps I106). */
 static bool is_late_system(const struct shaper *s, struct chat_item item)
 {
     return item.role == CHAT_ROLE_SYSTEM && item.message >= s->shape->leading &&
@@ -249,8 +251,8 @@ static enum err describe_tools(struct shaper *s, struct str *out)
     return shaper_take_text(s, &buf, out);
 }
 
-/* Tools for a template that knows none, as system text: behind that of the first message, if it has one. Says with *used
- * whether the first message is done with. */
+/* Tools for a template that knows none, as system text: behind that of the first message, if it has
+ * one. Says with *used whether the first message is done with. */
 static enum err add_described_tools(struct shaper *s, yyjson_val *first, bool *used)
 {
     struct chat_item item = {.message = CHAT_FROM_TOOLS, .role = CHAT_ROLE_SYSTEM};

@@ -1,14 +1,15 @@
 /*
  * template_stable.c: do the marks of a template stay where they are when a conversation goes on?
  *
- * Some templates write the end of the last message otherwise than that of the same message a turn later, or open the answer
- * inside the last round. So a conversation is rendered at each of its turns, and each turn is compared with the next:
+ * Some templates write the end of the last message otherwise than that of the same message a turn
+ * later, or open the answer inside the last round. So a conversation is rendered at each of its
+ * turns, and each turn is compared with the next:
  *
  *      turn n    <u>Q1</u><a>A1</a><u>Q2</u>|<a>          a mark of one, up to where both texts are equal,
  *      turn n+1  <u>Q1</u><a>A1</a><u>Q2</u>|<a>A2</a>... must be a mark of the other
  *
- * A kind of mark that fails once, for a role, is never given for it. The beginning of an answer must become the beginning of
- * that message.
+ * A kind of mark that fails once, for a role, is never given for it. The beginning of an answer
+ * must become the beginning of that message.
  */
 #include <string.h>
 
@@ -24,9 +25,10 @@ static const char tools_json[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"d\",\"parameters\":"
     "{\"type\":\"object\",\"properties\":{\"at\":{\"type\":\"string\",\"description\":\"d\"}}}}}]";
 
-/* A conversation with all that a template may treat in its own way. `turn`: a request can end here. The first question begins with
- * the words of the system text: otherwise a template that moves this text from question to question goes unnoticed, as then the texts
- * of two turns part before the mark that moves. */
+/* A conversation with all that a template may treat in its own way. `turn`: a request can end here.
+ * The first question begins with the words of the system text: otherwise a template that moves this
+ * text from question to question goes unnoticed, as then the texts of two turns part before the
+ * mark that moves. */
 static const struct {
     const char *json;
     bool turn, system, tools;
@@ -192,7 +194,8 @@ static enum err measure(struct chat_template *tmpl, struct turn turns[2])
     TRY(walk_all(tmpl, turns));
     if (!*system_off)
         return ERR_OK;
-    /* A preamble that moves may still have a part that does not: what stands before the first message. */
+    /* A preamble that moves may still have a part that does not: what stands before the first
+     * message. */
     tmpl->preamble_moves = true;
     *system_off = false;
     return walk_all(tmpl, turns);

@@ -272,7 +272,8 @@ enum err shaper_id(struct shaper *s, yyjson_val *id, struct jinja_value *out)
     return copy != NULL ? ERR_OK : shaper_fail_memory(s);
 }
 
-/* Arguments in the form that the template wants. Text that is not a JSON object stays text: it is what the model wrote. */
+/* Arguments in the form that the template wants. Text that is not a JSON object stays text: it is
+ * what the model wrote. */
 static enum err arguments_value(struct shaper *s, yyjson_val *json, struct jinja_value *out)
 {
     bool wants_object = s->tmpl->caps.arguments_object;

@@ -1,5 +1,6 @@
 /*
- * template_value.h: a request's strings, contents and calls as values, for template_shape.c, which puts them together.
+ * template_value.h: a request's strings, contents and calls as values, for template_shape.c, which
+ * puts them together.
  *
  * All functions set the shaper's errinfo when they fail.
  */
@@ -25,12 +26,12 @@ struct shaper {
     struct chat_shape *shape;
     struct jinja_value list; /* the messages */
     uint32_t next_origin;
-    struct str pending; /* system text that waits for a user's message */
+    struct str pending;      /* system text that waits for a user's message */
     struct jinja_value host; /* the message that more text is added to, else missing */
     struct str host_text;
     struct jinja_value last; /* the message that was added last */
     yyjson_val *next;        /* the request's message behind the one that is shaped, or NULL */
-    struct named_id *ids; /* the last one first; only for templates with caps.ids_named */
+    struct named_id *ids;    /* the last one first; only for templates with caps.ids_named */
     unsigned id_count;
     struct errinfo *info;
 };
@@ -59,14 +60,16 @@ enum err shaper_join(struct shaper *s, struct str a, struct str between, struct 
                      struct str *out) NODISCARD;
 void shaper_append_json(struct shaper *s, struct buf *buf, yyjson_val *json);
 
-/* A content as one text, a line for each part; in the form that the template wants; and one that is a text of ours already. */
+/* A content as one text, a line for each part; in the form that the template wants; and one that is
+ * a text of ours already. */
 enum err shaper_flat_text(struct shaper *s, yyjson_val *content, enum chat_role role,
                           struct str *out) NODISCARD;
 enum err shaper_content(struct shaper *s, yyjson_val *content, enum chat_role role,
                         struct jinja_value *out) NODISCARD;
 enum err shaper_text(struct shaper *s, struct str text, struct jinja_value *out) NODISCARD;
 
-/* Ids and calls in the form that the template wants; and what an assistant said and the calls it made in one text. */
+/* Ids and calls in the form that the template wants; and what an assistant said and the calls it
+ * made in one text. */
 enum err shaper_id(struct shaper *s, yyjson_val *id, struct jinja_value *out) NODISCARD;
 enum err shaper_calls(struct shaper *s, yyjson_val *calls, struct jinja_value *out) NODISCARD;
 enum err shaper_spoken_calls(struct shaper *s, yyjson_val *message, struct str *out) NODISCARD;

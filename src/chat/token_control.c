@@ -1,9 +1,9 @@
 /*
  * token_control.c: see token_control.h.
  *
- * Whether two tokens can overlap is asked for pairs, but nearly all pairs are ruled out by their first characters: one token can
- * only begin inside another that has its first character somewhere behind its own. Vocabularies with thousands of control tokens
- * take a few milliseconds.
+ * Whether two tokens can overlap is asked for pairs, but nearly all pairs are ruled out by their
+ * first characters: one token can only begin inside another that has its first character somewhere
+ * behind its own. Vocabularies with thousands of control tokens take a few milliseconds.
  */
 #include "chat/token_control.h"
 
@@ -149,8 +149,8 @@ static int compare_entries(const void *a, const void *b)
                          ((const struct token_control *)b)->text);
 }
 
-/* An entry that begins with another comes behind it in the order, and all between them begin with it, too. Such an other is no
- * place to cut: markers that are no entries were compared before. */
+/* An entry that begins with another comes behind it in the order, and all between them begin with
+ * it, too. Such an other is no place to cut: markers that are no entries were compared before. */
 static void link_parents(struct token_controls *set)
 {
     for (size_t i = 0; i < set->count; i++) {
@@ -250,8 +250,8 @@ void token_controls_destroy(struct token_controls **controls)
 
 /* ---- finding ---- */
 
-/* The longest entry that the text begins with. Whatever entry does so is the last one not behind the text in the order, or one
- * of its parents. */
+/* The longest entry that the text begins with. Whatever entry does so is the last one not behind
+ * the text in the order, or one of its parents. */
 static const struct token_control *match(const struct token_controls *set, struct str text)
 {
     size_t low = 0, high = set->count;

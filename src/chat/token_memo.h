@@ -1,8 +1,9 @@
 /*
- * token_memo.h: pieces of text and their tokens, remembered up to a number of bytes; the least recently used goes first.
+ * token_memo.h: pieces of text and their tokens, remembered up to a number of bytes; the least
+ * recently used goes first.
  *
- * The key is BLAKE3 of the text, of how it was tokenized and for whom: texts come from outside, and one that merely had the hash of another
- * would get its tokens.
+ * The key is BLAKE3 of the text, of how it was tokenized and for whom: texts come from outside, and
+ * one that merely had the hash of another would get its tokens.
  *
  * Threads: any; one lock, held only while tokens are copied.
  */
@@ -34,7 +35,8 @@ struct token_memo_stats {
 struct token_memo *token_memo_create(size_t bytes_max);
 void token_memo_destroy(struct token_memo **memo);
 
-/* Of two tenants, or salts, the same text has two keys: how long it takes shows nothing of what others have sent. */
+/* Of two tenants, or salts, the same text has two keys: how long it takes shows nothing of what
+ * others have sent. */
 struct hash256 token_memo_key(struct str tenant, struct str salt, struct str text, unsigned flags);
 
 enum token_memo_answer { TOKEN_MEMO_HIT, TOKEN_MEMO_MISS, TOKEN_MEMO_NOMEM };
@@ -43,7 +45,8 @@ enum token_memo_answer { TOKEN_MEMO_HIT, TOKEN_MEMO_MISS, TOKEN_MEMO_NOMEM };
 enum token_memo_answer token_memo_get(struct token_memo *memo, const struct hash256 *key,
                                       struct token_list *out) NODISCARD;
 
-/* Remembers; does nothing without memory, when it is too large, or when somebody else was faster. */
+/* Remembers; does nothing without memory, when it is too large, or when somebody else was faster.
+ */
 void token_memo_put(struct token_memo *memo, const struct hash256 *key, const int32_t *ids,
                     size_t count);
 

@@ -1,14 +1,16 @@
 /*
- * tokens.c: from text to pieces to tokens. See tokens.h for why pieces are safe, token_control.h for where they end, token_memo.h
- * for how they are remembered.
+ * tokens.c: from text to pieces to tokens. See tokens.h for why pieces are safe, token_control.h
+ * for where they end, token_memo.h for how they are remembered.
  *
  * One walk over the text, from one control token to the next:
  *
  *      touched by a span of the client   -> stays where it is; the piece is `guarded`
- *      the template's, safe to cut       -> the piece before it is done; the token itself needs no tokenizer
+ *      the template's, safe to cut       -> the piece before it is done; the token itself needs no
+ *                                        tokenizer
  *      the template's, not safe          -> stays in the piece, where the library will find it
  *
- * A guarded piece is tokenized without looking for control tokens; those that the template wrote into it are taken out first.
+ * A guarded piece is tokenized without looking for control tokens; those that the template wrote
+ * into it are taken out first.
  */
 #include "chat/tokens.h"
 
@@ -37,9 +39,11 @@ struct tokens {
     atomic_uint_fast64_t hit_tokens, tokenized_tokens, guarded, parts, stopped;
 };
 
-/* A token that is not a special one stands for its own bytes. So the longest bounds what a token can stand for, if each byte
- * has a token (else the library drops it, or makes one token of a whole word) and no token takes white space beside it. */
-static size_t longest_token(const struct tokens_source *source, const struct token_controls *controls)
+/* A token that is not a special one stands for its own bytes. So the longest bounds what a token
+ * can stand for, if each byte has a token (else the library drops it, or makes one token of a whole
+ * word) and no token takes white space beside it. */
+static size_t longest_token(const struct tokens_source *source,
+                            const struct token_controls *controls)
 {
     bool bytes[256] = {false};
     size_t longest = 0, singles = 0;
@@ -194,7 +198,8 @@ static enum err ask_part(struct walk *walk, struct str text, unsigned flags,
                          struct token_list *list)
 {
     const struct tokens_source *source = &walk->tokens->source;
-    /* A part has at most a token per byte, nearly always. A long run has fewer, or is asked twice. */
+    /* A part has at most a token per byte, nearly always. A long run has fewer, or is asked twice.
+     */
     size_t count = (text.len <= walk->tokens->part_bytes ? text.len : text.len / 2) + 16;
     enum err err = ERR_LIMIT;
 
@@ -212,7 +217,8 @@ static enum err ask_part(struct walk *walk, struct str text, unsigned flags,
     return ERR_OK;
 }
 
-/* The bytes of the next part: up to the last cut that is in reach, else to the first one behind, else all. */
+/* The bytes of the next part: up to the last cut that is in reach, else to the first one behind,
+ * else all. */
 static size_t part_length(const struct tokens *tokens, struct str text)
 {
     size_t reach = tokens->part_bytes;
@@ -234,10 +240,11 @@ static enum err check_run(struct walk *walk, size_t bytes)
 
     if (bytes <= max)
         return ERR_OK;
-    return err_set(walk->info, ERR_LIMIT,
-                   "the prompt has %zu bytes of text in which the tokenizer finds no end of a word; "
-                   "the limit is %zu",
-                   bytes, max);
+    return err_set(
+        walk->info, ERR_LIMIT,
+        "the prompt has %zu bytes of text in which the tokenizer finds no end of a word; "
+        "the limit is %zu",
+        bytes, max);
 }
 
 static enum err ask_source(struct walk *walk, struct str text, unsigned flags,
@@ -295,8 +302,8 @@ static bool is_touched(struct walk *walk, size_t begin, size_t end)
     return walk->span_next < text->span_count && text->spans[walk->span_next].begin < end;
 }
 
-/* The next control token that the template wrote, from `at` up to `end`; SIZE_MAX when there is none. Sets *guarded when the
- * client wrote one on the way. */
+/* The next control token that the template wrote, from `at` up to `end`; SIZE_MAX when there is
+ * none. Sets *guarded when the client wrote one on the way. */
 static size_t next_trusted(struct walk *walk, size_t at, size_t end, bool *guarded,
                            const struct token_control **found)
 {
@@ -368,8 +375,8 @@ static enum err add_text(struct walk *walk, size_t begin, size_t end, bool guard
                    : add_whole(walk, text, TOKENS_CONTROL, &walk->list);
 }
 
-/* How many tokens of the list, of which those from `first` on are the piece at `begin`, also come out of the text before the
- * mark alone. */
+/* How many tokens of the list, of which those from `first` on are the piece at `begin`, also come
+ * out of the text before the mark alone. */
 static enum err count_before(struct walk *walk, size_t begin, size_t first, bool guarded,
                              size_t *out)
 {
@@ -450,7 +457,8 @@ static enum err walk_text(struct walk *walk)
     }
 }
 
-/* BOS, where the model wants it and the text, as far as it is the template's, does not begin with it. */
+/* BOS, where the model wants it and the text, as far as it is the template's, does not begin with
+ * it. */
 static enum err begin_prompt(struct walk *walk, bool trusted)
 {
     const struct tokens *tokens = walk->tokens;
@@ -464,8 +472,9 @@ static enum err begin_prompt(struct walk *walk, bool trusted)
 }
 
 /* What every text begins with. */
-static enum err begin_walk(struct walk *walk, struct tokens *tokens, const struct tokens_caller *caller,
-                           const struct chat_text *text, struct errinfo *info)
+static enum err begin_walk(struct walk *walk, struct tokens *tokens,
+                           const struct tokens_caller *caller, const struct chat_text *text,
+                           struct errinfo *info)
 {
     size_t bytes = text->text.len;
 

@@ -1,7 +1,8 @@
 /*
  * bench.c: `hearth bench WHAT`: options and what all kinds share.
  *
- * Exit status: 0; 1 when a request failed, something that must be reused was not, or a file cannot be written; 2 for wrong usage.
+ * Exit status: 0; 1 when a request failed, something that must be reused was not, or a file cannot
+ * be written; 2 for wrong usage.
  */
 #include "cli/bench.h"
 
@@ -27,37 +28,43 @@ enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000 };
 #define AT(field) offsetof(struct bench_options, field)
 
 static const struct option_desc options_table[] = {
-    {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", .not_in_file = true, .group = "prefix, serve, peer",
+    {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", .not_in_file = true,
+     .group = "prefix, serve, peer",
      .help = "A GGUF file, or what `hearth model make --family` knows; the demo model by default."},
     {"threads", 't', OPTION_UINT, AT(threads), .value = "N", .max = 1024, .not_in_file = true,
      .help = "Threads of the servers; 0 = physical cores."},
-    {"ubatch-size", 0, OPTION_UINT, AT(chunk), .value = "N", .initial = "512", .min = 1, .max = 1 << 20, .alias = "ub",
-     .not_in_file = true, .help = "Largest prefill chunk of the servers."},
-    {"generate", 'n', OPTION_UINT, AT(generate), .value = "N", .initial = "16", .min = 1, .max = 1 << 20,
-     .not_in_file = true, .help = "prefix: tokens of an answer."},
-    {"size", 0, OPTION_LIST, AT(sizes), .value = "TOKENS", .initial = "2K,20K,100K", .not_in_file = true,
+    {"ubatch-size", 0, OPTION_UINT, AT(chunk), .value = "N", .initial = "512", .min = 1,
+     .max = 1 << 20, .alias = "ub", .not_in_file = true,
+     .help = "Largest prefill chunk of the servers."},
+    {"generate", 'n', OPTION_UINT, AT(generate), .value = "N", .initial = "16", .min = 1,
+     .max = 1 << 20, .not_in_file = true, .help = "prefix: tokens of an answer."},
+    {"size", 0, OPTION_LIST, AT(sizes), .value = "TOKENS", .initial = "2K,20K,100K",
+     .not_in_file = true,
      .help = "prefix, peer: tokens of the prompts (peer takes the first, 2K)."},
-    {"rounds", 0, OPTION_UINT, AT(rounds), .value = "N", .initial = "3", .min = 1, .max = 1000, .not_in_file = true,
-     .help = "peer: rounds, of which the median counts."},
+    {"rounds", 0, OPTION_UINT, AT(rounds), .value = "N", .initial = "3", .min = 1, .max = 1000,
+     .not_in_file = true, .help = "peer: rounds, of which the median counts."},
     {"other-model", 0, OPTION_TEXT, AT(other_model), .value = "FILE", .not_in_file = true,
      .help = "peer: what the model is swapped for."},
     {"llama-server", 0, OPTION_TEXT, AT(llama), .value = "FILE", .not_in_file = true,
      .help = "peer: the program, instead of the one beside our libraries."},
     {"url", 'u', OPTION_TEXT, AT(url), .value = "URL", .not_in_file = true, .group = "serve",
      .help = "Server to ask, as http://host:port[/v1]; without one hearth is started."},
-    {"api-key", 0, OPTION_TEXT, AT(key), .value = "KEY", .secret = true, .not_in_file = true, .help = "A key for it."},
-    {"name", 0, OPTION_TEXT, AT(name), .value = "NAME", .not_in_file = true, .help = "The model's name there."},
-    {"chat", 0, OPTION_FLAG, AT(chat), .not_in_file = true, .help = "Ask for chats, not for completions."},
-    {"concurrency", 'j', OPTION_LIST, AT(concurrency), .value = "N", .initial = "1,4", .not_in_file = true,
-     .help = "Requests at the same time."},
-    {"prompt-tokens", 0, OPTION_LIST, AT(prompts), .value = "N", .initial = "512", .not_in_file = true,
-     .help = "Tokens of a prompt, about."},
-    {"generation-tokens", 0, OPTION_LIST, AT(generations), .value = "N", .initial = "64", .not_in_file = true,
-     .help = "Tokens of an answer."},
-    {"requests", 0, OPTION_UINT, AT(requests), .value = "N", .initial = "16", .min = 1, .max = 1 << 20,
-     .not_in_file = true, .help = "Requests of each row."},
-    {"request-timeout", 0, OPTION_DURATION, AT(timeout_ns), .value = "TIME", .initial = "1h", .not_in_file = true,
-     .group = "All", .help = "How long an answer may take."},
+    {"api-key", 0, OPTION_TEXT, AT(key), .value = "KEY", .secret = true, .not_in_file = true,
+     .help = "A key for it."},
+    {"name", 0, OPTION_TEXT, AT(name), .value = "NAME", .not_in_file = true,
+     .help = "The model's name there."},
+    {"chat", 0, OPTION_FLAG, AT(chat), .not_in_file = true,
+     .help = "Ask for chats, not for completions."},
+    {"concurrency", 'j', OPTION_LIST, AT(concurrency), .value = "N", .initial = "1,4",
+     .not_in_file = true, .help = "Requests at the same time."},
+    {"prompt-tokens", 0, OPTION_LIST, AT(prompts), .value = "N", .initial = "512",
+     .not_in_file = true, .help = "Tokens of a prompt, about."},
+    {"generation-tokens", 0, OPTION_LIST, AT(generations), .value = "N", .initial = "64",
+     .not_in_file = true, .help = "Tokens of an answer."},
+    {"requests", 0, OPTION_UINT, AT(requests), .value = "N", .initial = "16", .min = 1,
+     .max = 1 << 20, .not_in_file = true, .help = "Requests of each row."},
+    {"request-timeout", 0, OPTION_DURATION, AT(timeout_ns), .value = "TIME", .initial = "1h",
+     .not_in_file = true, .group = "All", .help = "How long an answer may take."},
     {"keep", 0, OPTION_FLAG, AT(keep), .not_in_file = true,
      .help = "Leave logs and models in their folder, and say where."},
     {"raw", 0, OPTION_FLAG, AT(raw), .not_in_file = true,
@@ -85,8 +92,8 @@ void bench_expect(struct bench *bench, const char *label, uint64_t steps)
     progress_finish(&bench->bar, true);
     bench->done = 0;
     bench->total = steps;
-    bench->bar = progress_create(fileno(bench->cli->err), PROGRESS_STYLE_AUTO, label, PROGRESS_UNIT_NONE,
-                                 bench->cli->setup->clock);
+    bench->bar = progress_create(fileno(bench->cli->err), PROGRESS_STYLE_AUTO, label,
+                                 PROGRESS_UNIT_NONE, bench->cli->setup->clock);
 }
 
 void bench_step(struct bench *bench)
@@ -109,8 +116,8 @@ static bool parse_count(struct str text, uint32_t *count)
     return true;
 }
 
-bool bench_numbers(struct bench *bench, const char *option, const struct option_list *list, uint32_t *out,
-                   size_t max, size_t *count)
+bool bench_numbers(struct bench *bench, const char *option, const struct option_list *list,
+                   uint32_t *out, size_t max, size_t *count)
 {
     *count = 0;
     for (size_t i = 0; i < list->count; i++) {
@@ -118,7 +125,8 @@ bool bench_numbers(struct bench *bench, const char *option, const struct option_
         while (str_next(&rest, ',', &item) && *count < max) {
             if (parse_count(item, &out[(*count)++]))
                 continue;
-            bench_fail(bench, "--%s " STR_FMT ": expected a number as 512 or 20K", option, STR_ARG(item));
+            bench_fail(bench, "--%s " STR_FMT ": expected a number as 512 or 20K", option,
+                       STR_ARG(item));
             return false;
         }
     }
@@ -168,7 +176,8 @@ struct server_setup bench_setup(const struct bench *bench, const char *model, ui
         .model = model,
         .context = context,
         .parallel = 1,
-        .threads = bench->options->threads > 0 ? (uint32_t)bench->options->threads : sysinfo_cores(),
+        .threads =
+            bench->options->threads > 0 ? (uint32_t)bench->options->threads : sysinfo_cores(),
         .chunk = (uint32_t)bench->options->chunk,
     };
 }
@@ -190,10 +199,14 @@ double bench_bytes_per_token(struct bench *bench, const struct server *server)
     return bytes;
 }
 
-bool bench_ask(struct bench *bench, const struct client_url *url, const struct ask_message *messages, size_t count,
-               uint32_t tokens, struct ask_result *result)
+bool bench_ask(struct bench *bench, const struct client_url *url,
+               const struct ask_message *messages, size_t count, uint32_t tokens,
+               struct ask_result *result)
 {
-    const struct ask ask = {.url = url, .messages = messages, .messages_count = count, .max_tokens = tokens,
+    const struct ask ask = {.url = url,
+                            .messages = messages,
+                            .messages_count = count,
+                            .max_tokens = tokens,
                             .timeout_ms = bench->options->timeout_ns / NS_PER_MS};
     struct errinfo info = {0};
 
@@ -222,7 +235,8 @@ static const struct kind kinds[] = {
     {"peer", bench_peer_columns, &bench_peer_columns_count, &bench_peer_plot, bench_peer},
 };
 
-static enum cli_exit run_kind(struct cli *cli, const struct bench_options *options, const struct kind *kind)
+static enum cli_exit run_kind(struct cli *cli, const struct bench_options *options,
+                              const struct kind *kind)
 {
     struct bench bench = {.cli = cli, .options = options};
 
@@ -253,16 +267,20 @@ static enum cli_exit run(struct cli *cli, const void *options)
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         if (strcmp(kinds[i].name, cli->args[0]) == 0)
             return run_kind(cli, options, &kinds[i]);
-    return cli_usage_error(cli, "'%s' is no benchmark; prefix, serve, peer, state, cache, tier, jinja, tokens, pages, decode and worker are",
+    return cli_usage_error(cli,
+                           "'%s' is no benchmark; prefix, serve, peer, state, cache, tier, jinja, "
+                           "tokens, pages, decode and worker are",
                            cli->args[0]);
 }
 
-static const char *const words[] = {"prefix", "serve", "peer", "state", "cache", "tier", "jinja", "tokens", "pages", NULL};
+static const char *const words[] = {"prefix", "serve", "peer",   "state", "cache",
+                                    "tier",   "jinja", "tokens", "pages", NULL};
 
 const struct command command_bench = {
     .name = "bench",
     .summary = "Measure prefixes, servers, hearth beside llama-server, or one part.",
-    .usage = "prefix | serve | peer [options], or state | cache | tier | jinja | tokens | pages | decode | worker [ARG]...",
+    .usage = "prefix | serve | peer [options], or state | cache | tier | jinja | tokens | pages | "
+             "decode | worker [ARG]...",
     .table = {.command = "bench", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct bench_options),
     .args_min = 1,

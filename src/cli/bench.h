@@ -47,11 +47,13 @@ enum cli_exit bench_micro(struct cli *cli, const struct bench_options *options) 
 void bench_expect(struct bench *bench, const char *label, uint64_t steps);
 void bench_step(struct bench *bench);
 
-/* Numbers of a list, of which each item may have several: "2K,20K" is 2,000 and 20,000. Complains and gives false. */
-bool bench_numbers(struct bench *bench, const char *option, const struct option_list *list, uint32_t *out,
-                   size_t max, size_t *count) NODISCARD;
+/* Numbers of a list, of which each item may have several: "2K,20K" is 2,000 and 20,000. Complains
+ * and gives false. */
+bool bench_numbers(struct bench *bench, const char *option, const struct option_list *list,
+                   uint32_t *out, size_t max, size_t *count) NODISCARD;
 
-/* A file as it is; a preset or family is made below the scratch folder; NULL is the demo model. Complains and gives NULL. */
+/* A file as it is; a preset or family is made below the scratch folder; NULL is the demo model.
+ * Complains and gives NULL. */
 const char *bench_model(struct bench *bench, const char *name);
 struct server_setup bench_setup(const struct bench *bench, const char *model, uint32_t context);
 
@@ -61,9 +63,11 @@ void bench_fail(struct bench *bench, const char *fmt, ...) PRINTF(2, 3);
 /* Bytes of text that are a token of this server's model, on average. 0: it did not say. */
 double bench_bytes_per_token(struct bench *bench, const struct server *server);
 
-/* One completion of `text`. Complains and gives false unless there is an answer; the caller finishes the result in any case. */
-bool bench_ask(struct bench *bench, const struct client_url *url, const struct ask_message *messages, size_t count,
-               uint32_t tokens, struct ask_result *result);
+/* One completion of `text`. Complains and gives false unless there is an answer; the caller
+ * finishes the result in any case. */
+bool bench_ask(struct bench *bench, const struct client_url *url,
+               const struct ask_message *messages, size_t count, uint32_t tokens,
+               struct ask_result *result);
 
 /* The subcommands: fill the sheet. */
 extern const struct sheet_column bench_prefix_columns[], bench_load_columns[], bench_peer_columns[];

@@ -1,6 +1,7 @@
 /*
- * bench_load.c: `hearth bench serve`: requests per second and latencies of a server under load: as many clients as asked for, each with one request
- * at a time, until all are answered. Every prompt is another one from its first word on.
+ * bench_load.c: `hearth bench serve`: requests per second and latencies of a server under load: as
+ * many clients as asked for, each with one request at a time, until all are answered. Every prompt
+ * is another one from its first word on.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,19 +17,31 @@ enum { LISTS_MAX = 16, CLIENTS_MAX = 256, TEXT_BYTES_MAX = 64 << 20 };
 #define BYTES_PER_TOKEN_UNKNOWN 4.0 /* of English, with the tokenizers of today */
 
 const struct sheet_column bench_load_columns[] = {
-    {"concurrency", "clients", 0},   {"prompt_tokens", "prompt", 0},  {"generation_tokens", "gen", 0},
-    {"requests", "requests", 0},     {"failed", "failed", 0},         {"requests_per_s", "req/s", 2},
-    {"prompt_tokens_per_s", "prompt tok/s", 0}, {"generated_tokens_per_s", "gen tok/s", 1},
-    {"ttft_ms_p50", "TTFT p50", 1},  {"ttft_ms_p90", "p90", 1},       {"ttft_ms_p99", "p99", 1},
-    {"gap_ms_p50", "gap p50", 2},    {"gap_ms_p90", "p90", 2},        {"gap_ms_p99", "p99", 2},
-    {"request_ms_p50", "request p50", 1}, {"request_ms_p99", "p99", 1}, {"cached_tokens", "cached", 0},
+    {"concurrency", "clients", 0},
+    {"prompt_tokens", "prompt", 0},
+    {"generation_tokens", "gen", 0},
+    {"requests", "requests", 0},
+    {"failed", "failed", 0},
+    {"requests_per_s", "req/s", 2},
+    {"prompt_tokens_per_s", "prompt tok/s", 0},
+    {"generated_tokens_per_s", "gen tok/s", 1},
+    {"ttft_ms_p50", "TTFT p50", 1},
+    {"ttft_ms_p90", "p90", 1},
+    {"ttft_ms_p99", "p99", 1},
+    {"gap_ms_p50", "gap p50", 2},
+    {"gap_ms_p90", "p90", 2},
+    {"gap_ms_p99", "p99", 2},
+    {"request_ms_p50", "request p50", 1},
+    {"request_ms_p99", "p99", 1},
+    {"cached_tokens", "cached", 0},
 };
 const size_t bench_load_columns_count = COUNT_OF(bench_load_columns);
 
-const struct plot bench_load_plot = {.title = "latency under load, ms",
-                                           .labels = {"concurrency", "prompt_tokens", "generation_tokens"},
-                                           .values = {"ttft_ms_p50", "ttft_ms_p99", "gap_ms_p50", "gap_ms_p99"},
-                                           .logarithmic = true};
+const struct plot bench_load_plot = {
+    .title = "latency under load, ms",
+    .labels = {"concurrency", "prompt_tokens", "generation_tokens"},
+    .values = {"ttft_ms_p50", "ttft_ms_p99", "gap_ms_p50", "gap_ms_p99"},
+    .logarithmic = true};
 
 struct load {
     struct bench *bench;
@@ -74,8 +87,10 @@ static void client(void *arg)
     struct load *load = arg;
     uint32_t index;
 
-    /* Relaxed: a number that is taken once is all that is wanted; results are read after the join. */
-    while ((index = atomic_fetch_add_explicit(&load->next, 1, memory_order_relaxed)) < load->requests)
+    /* Relaxed: a number that is taken once is all that is wanted; results are read after the join.
+     */
+    while ((index = atomic_fetch_add_explicit(&load->next, 1, memory_order_relaxed)) <
+           load->requests)
         ask_next(load, index);
 }
 
@@ -109,7 +124,8 @@ static struct sums add_up(const struct load *load)
         sums.good++;
         sums.gaps += result->gaps_count;
         sums.prompt += (double)MAX(result->prompt, 0);
-        sums.generated += (double)(result->generated >= 0 ? result->generated : (int64_t)result->chunks);
+        sums.generated +=
+            (double)(result->generated >= 0 ? result->generated : (int64_t)result->chunks);
         sums.cached += (double)MAX(result->cached, 0);
     }
     return sums;
@@ -119,7 +135,8 @@ static void add_row(struct load *load, double seconds)
 {
     struct sheet *sheet = load->bench->sheet;
     struct sums sums = add_up(load);
-    double *ttft = mem_alloc_array(sums.good + 1, sizeof(double)), *total = mem_alloc_array(sums.good + 1, sizeof(double));
+    double *ttft = mem_alloc_array(sums.good + 1, sizeof(double)),
+           *total = mem_alloc_array(sums.good + 1, sizeof(double));
     double *gaps = mem_alloc_array(sums.gaps + 1, sizeof(double));
     size_t at = 0, gap = 0;
 
@@ -132,12 +149,26 @@ static void add_row(struct load *load, double seconds)
         for (size_t k = 0; k < result->gaps_count; k++)
             gaps[gap++] = result->gaps_ms[k];
     }
-    struct spread first = spread_of(ttft, at), between = spread_of(gaps, gap), whole = spread_of(total, at);
+    struct spread first = spread_of(ttft, at), between = spread_of(gaps, gap),
+                  whole = spread_of(total, at);
     const double numbers[] = {
-        load->clients, sums.good > 0 ? sums.prompt / (double)sums.good : 0, load->generation, load->requests,
-        (double)(load->requests - sums.good), (double)sums.good / seconds, sums.prompt / seconds,
-        sums.generated / seconds, first.p50, first.p90, first.p99, between.p50, between.p90, between.p99,
-        whole.p50, whole.p99, sums.cached,
+        load->clients,
+        sums.good > 0 ? sums.prompt / (double)sums.good : 0,
+        load->generation,
+        load->requests,
+        (double)(load->requests - sums.good),
+        (double)sums.good / seconds,
+        sums.prompt / seconds,
+        sums.generated / seconds,
+        first.p50,
+        first.p90,
+        first.p99,
+        between.p50,
+        between.p90,
+        between.p99,
+        whole.p50,
+        whole.p99,
+        sums.cached,
     };
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
         sheet_number(sheet, numbers[i]);
@@ -172,10 +203,12 @@ static bool read_lists(struct bench *bench, struct lists *lists)
 {
     const struct bench_options *options = bench->options;
 
-    if (!bench_numbers(bench, "concurrency", &options->concurrency, lists->clients, LISTS_MAX, &lists->clients_count) ||
-        !bench_numbers(bench, "prompt-tokens", &options->prompts, lists->prompts, LISTS_MAX, &lists->prompts_count) ||
-        !bench_numbers(bench, "generation-tokens", &options->generations, lists->generations, LISTS_MAX,
-                       &lists->generations_count))
+    if (!bench_numbers(bench, "concurrency", &options->concurrency, lists->clients, LISTS_MAX,
+                       &lists->clients_count) ||
+        !bench_numbers(bench, "prompt-tokens", &options->prompts, lists->prompts, LISTS_MAX,
+                       &lists->prompts_count) ||
+        !bench_numbers(bench, "generation-tokens", &options->generations, lists->generations,
+                       LISTS_MAX, &lists->generations_count))
         return false;
     for (size_t i = 0; i < lists->clients_count; i++)
         if (lists->clients[i] > CLIENTS_MAX) {
@@ -200,7 +233,8 @@ static bool start_own(struct load *load, struct server *server, const struct lis
     struct bench *bench = load->bench;
     const char *model = bench_model(bench, bench->options->model);
     uint32_t clients = MIN(largest(lists->clients, lists->clients_count), 64);
-    uint32_t tokens = largest(lists->prompts, lists->prompts_count) + largest(lists->generations, lists->generations_count) + 256;
+    uint32_t tokens = largest(lists->prompts, lists->prompts_count) +
+                      largest(lists->generations, lists->generations_count) + 256;
     struct errinfo info = {0};
     char state[SERVER_PATH_BYTES + 16];
     const char *more[] = {"--state-dir", state, "--ssd-dir", "none", NULL};
@@ -218,8 +252,8 @@ static bool start_own(struct load *load, struct server *server, const struct lis
     load->url = server->url;
     load->own = true;
     load->bytes_per_token = bench_bytes_per_token(bench, server);
-    sheet_note(bench->sheet, "model %s, %u threads, a server of our own; prompts are all different", cli_base_name(model),
-               setup.threads);
+    sheet_note(bench->sheet, "model %s, %u threads, a server of our own; prompts are all different",
+               cli_base_name(model), setup.threads);
     return load->bytes_per_token > 0;
 }
 
@@ -233,7 +267,8 @@ static bool use_url(struct load *load)
         bench_fail(bench, "--url %s", info.text);
         return false;
     }
-    sheet_note(bench->sheet, "%s; prompts are all different, of four bytes a token", bench->options->url);
+    sheet_note(bench->sheet, "%s; prompts are all different, of four bytes a token",
+               bench->options->url);
     return true;
 }
 
@@ -241,7 +276,8 @@ static void run_rows(struct load *load, const struct lists *lists)
 {
     size_t rows = lists->clients_count * lists->prompts_count * lists->generations_count;
 
-    load->salt = clock_wall_ns(clock_real()); /* a server that remembers the last run has not seen these */
+    /* a server that remembers the last run has not seen these */
+    load->salt = clock_wall_ns(clock_real());
     bench_expect(load->bench, "asking", rows);
     for (size_t i = 0; i < rows && !load->bench->failed; i++) {
         load->clients = lists->clients[i % lists->clients_count];

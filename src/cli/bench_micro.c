@@ -1,5 +1,6 @@
 /*
- * bench_micro.c: `hearth bench state` and its kin: a microbenchmark in a process of its own, and its results in the forms that all results have.
+ * bench_micro.c: `hearth bench state` and its kin: a microbenchmark in a process of its own, and
+ * its results in the forms that all results have.
  *
  *      hearth bench state  --starts-->  hearth bench --raw state  --CSV, row by row-->  a file  -->  a sheet
  *
@@ -27,20 +28,49 @@ static const struct micro {
     int (*run)(int argc, char **argv);
     struct plot plot;
 } micros[] = {
-    {"state", micro_state, {.title = "moving state: bandwidth beside memcpy of the same bytes", .labels = {"model", "tokens_per_object"},
-                            .values = {"export_to_memcpy", "import_to_memcpy", "checked_import_to_memcpy"}}},
-    {"cache", micro_cache, {.kind = PLOT_LINES, .title = "microseconds over blocks held", .series = "part", .x = "blocks",
-                            .y = "us_p50", .logarithmic = true}},
-    {"tier", micro_tier, {.title = "the SSD tier beside plain files", .labels = {"what"}, .values = {"ratio"}}},
-    {"jinja", micro_jinja, {.title = "rendering 200 messages, microseconds", .labels = {"template"},
-                            .values = {"compile_us", "render_us_median"}, .logarithmic = true}},
-    {"tokens", micro_tokens, {.title = "a conversation as tokens, microseconds", .labels = {"way"},
-                              .values = {"us_median", "us_best"}, .logarithmic = true}},
-    {"pages", micro_pages, {.title = "memory for objects beside memcpy", .labels = {"what", "bytes"}, .values = {"of_memcpy"}}},
-    {"decode", micro_decode, {.title = "decoding alone and beside writes to disk, ms per token", .labels = {"what"},
-                              .values = {"wall_ms_per_token", "cpu_ms_per_token"}}},
-    {"worker", micro_worker, {.title = "an engine in a process of its own, times that of one here", .labels = {"model"},
-                              .values = {"decode_time_ratio", "restore_ratio", "store_ratio"}}},
+    {"state",
+     micro_state,
+     {.title = "moving state: bandwidth beside memcpy of the same bytes",
+      .labels = {"model", "tokens_per_object"},
+      .values = {"export_to_memcpy", "import_to_memcpy", "checked_import_to_memcpy"}}},
+    {"cache",
+     micro_cache,
+     {.kind = PLOT_LINES,
+      .title = "microseconds over blocks held",
+      .series = "part",
+      .x = "blocks",
+      .y = "us_p50",
+      .logarithmic = true}},
+    {"tier",
+     micro_tier,
+     {.title = "the SSD tier beside plain files", .labels = {"what"}, .values = {"ratio"}}},
+    {"jinja",
+     micro_jinja,
+     {.title = "rendering 200 messages, microseconds",
+      .labels = {"template"},
+      .values = {"compile_us", "render_us_median"},
+      .logarithmic = true}},
+    {"tokens",
+     micro_tokens,
+     {.title = "a conversation as tokens, microseconds",
+      .labels = {"way"},
+      .values = {"us_median", "us_best"},
+      .logarithmic = true}},
+    {"pages",
+     micro_pages,
+     {.title = "memory for objects beside memcpy",
+      .labels = {"what", "bytes"},
+      .values = {"of_memcpy"}}},
+    {"decode",
+     micro_decode,
+     {.title = "decoding alone and beside writes to disk, ms per token",
+      .labels = {"what"},
+      .values = {"wall_ms_per_token", "cpu_ms_per_token"}}},
+    {"worker",
+     micro_worker,
+     {.title = "an engine in a process of its own, times that of one here",
+      .labels = {"model"},
+      .values = {"decode_time_ratio", "restore_ratio", "store_ratio"}}},
 };
 
 static const struct micro *find_micro(const char *name)
@@ -66,7 +96,8 @@ static enum cli_exit run_raw(struct bench *bench, const struct micro *micro)
     printf("# %s\n", cli_machine_line(cli));
     for (size_t i = 0; i < cli->args_count && i < ARGS_MAX; i++)
         argv[i] = (char *)(uintptr_t)cli->args[i];
-    return micro->run((int)MIN(cli->args_count, ARGS_MAX), argv) == 0 ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    return micro->run((int)MIN(cli->args_count, ARGS_MAX), argv) == 0 ? CLI_EXIT_OK
+                                                                      : CLI_EXIT_FAILURE;
 }
 
 /* ---- in a process of its own ---- */
@@ -91,7 +122,8 @@ static void await(struct bench *bench, struct process *process, const char *path
     while (process_runs(process)) {
         clock_sleep_ns(clock_real(), PAUSE_MS * NS_PER_MS);
         if (stat(path, &st) == 0 && bench->bar != NULL)
-            progress_update(bench->bar, (uint64_t)st.st_size, 0); /* that it lives; nobody knows how much is to come */
+            /* that it lives; nobody knows how much is to come */
+            progress_update(bench->bar, (uint64_t)st.st_size, 0);
     }
 }
 
@@ -108,8 +140,11 @@ static bool run_child(struct bench *bench, const char *out)
     }
     fill_argv(bench->cli, self, argv);
     /* Its folder is below ours: should it die, we clean up behind it. */
-    const struct process_options options = {.fs = bench->cli->setup->fs, .argv = argv, .variable = "TMPDIR",
-                                            .value = bench->scratch, .out = out};
+    const struct process_options options = {.fs = bench->cli->setup->fs,
+                                            .argv = argv,
+                                            .variable = "TMPDIR",
+                                            .value = bench->scratch,
+                                            .out = out};
     enum err err = process_start(&process, &options, &info);
     if (err == ERR_OK) {
         await(bench, process, out);
@@ -127,7 +162,8 @@ static bool read_output(struct bench *bench, const char *out)
     char *data;
     size_t len;
 
-    enum err err = file_read_all(bench->cli->setup->fs, AT_FDCWD, out, OUTPUT_BYTES_MAX, &data, &len, &info);
+    enum err err =
+        file_read_all(bench->cli->setup->fs, AT_FDCWD, out, OUTPUT_BYTES_MAX, &data, &len, &info);
     if (err == ERR_OK) {
         err = sheet_read_csv(&bench->sheet, (struct str){data, len}, &info);
         mem_free(data);
@@ -147,7 +183,8 @@ static enum cli_exit run_sheet(struct bench *bench, const struct micro *micro)
     snprintf(out, sizeof(out), "%s/rows.csv", bench->scratch);
     bool good = run_child(bench, out) && read_output(bench, out);
     progress_finish(&bench->bar, good);
-    return good ? cli_write_sheet(bench->cli, &bench->options->outputs, bench->sheet, &micro->plot) : CLI_EXIT_FAILURE;
+    return good ? cli_write_sheet(bench->cli, &bench->options->outputs, bench->sheet, &micro->plot)
+                : CLI_EXIT_FAILURE;
 }
 
 enum cli_exit bench_micro(struct cli *cli, const struct bench_options *options)

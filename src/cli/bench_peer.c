@@ -1,10 +1,13 @@
 /*
- * bench_peer.c: `hearth bench peer`: hearth and llama-server with the same model, threads and requests, in one run.
+ * bench_peer.c: `hearth bench peer`: hearth and llama-server with the same model, threads and
+ * requests, in one run.
  *
- * For each shape of what agents do both get the same prompts, one server after the other, and a row says how long it took (to the first token), what it
- * cost in processor time, and the waste: prompt tokens that a server computed although an earlier request of the shape had computed the same
- * beginning. What is needed is counted: the tokens of a prompt, as the server itself makes them, behind the longest beginning that it shares with
- * an earlier one and its answer. Which other tokens an answer consists of than its text would give is not known: these count as waste.
+ * For each shape of what agents do both get the same prompts, one server after the other, and a row
+ * says how long it took (to the first token), what it cost in processor time, and the waste: prompt
+ * tokens that a server computed although an earlier request of the shape had computed the same
+ * beginning. What is needed is counted: the tokens of a prompt, as the server itself makes them,
+ * behind the longest beginning that it shares with an earlier one and its answer. Which other
+ * tokens an answer consists of than its text would give is not known: these count as waste.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,19 +22,39 @@
 #include "cli/bench.h"
 #include "engine/engine.h"
 
-enum { SIDES = 2, SAID_MAX = 16, BRANCHES = 4, OTHERS = 5, TURNS = 3, DECODE_TOKENS = 64, ROUNDS_MAX = 1000, TEXT_BYTES_MAX = 64 << 20, ANSWER_TOKENS = 8 };
+enum {
+    SIDES = 2,
+    SAID_MAX = 16,
+    BRANCHES = 4,
+    OTHERS = 5,
+    TURNS = 3,
+    DECODE_TOKENS = 64,
+    ROUNDS_MAX = 1000,
+    TEXT_BYTES_MAX = 64 << 20,
+    ANSWER_TOKENS = 8
+};
 
 const struct sheet_column bench_peer_columns[] = {
-    {"shape", "shape", SHEET_TEXT},     {"hearth_ms", "hearth ms", 1},      {"llama_ms", "llama ms", 1},
-    {"ratio", "ratio", 2},              {"hearth_cpu_ms", "hearth cpu", 0}, {"llama_cpu_ms", "llama cpu", 0},
-    {"cpu_ratio", "cpu ratio", 2},      {"prompt", "prompt", 0},            {"needed", "needed", 0},
-    {"hearth_computed", "hearth computed", 0}, {"llama_computed", "llama computed", 0},
-    {"hearth_waste", "hearth waste %", 1}, {"llama_waste", "llama waste %", 1},
+    {"shape", "shape", SHEET_TEXT},
+    {"hearth_ms", "hearth ms", 1},
+    {"llama_ms", "llama ms", 1},
+    {"ratio", "ratio", 2},
+    {"hearth_cpu_ms", "hearth cpu", 0},
+    {"llama_cpu_ms", "llama cpu", 0},
+    {"cpu_ratio", "cpu ratio", 2},
+    {"prompt", "prompt", 0},
+    {"needed", "needed", 0},
+    {"hearth_computed", "hearth computed", 0},
+    {"llama_computed", "llama computed", 0},
+    {"hearth_waste", "hearth waste %", 1},
+    {"llama_waste", "llama waste %", 1},
 };
 const size_t bench_peer_columns_count = COUNT_OF(bench_peer_columns);
 
 const struct plot bench_peer_plot = {.title = "hearth and llama-server, ms to the first token",
-                                           .labels = {"shape"}, .values = {"hearth_ms", "llama_ms"}, .logarithmic = true};
+                                     .labels = {"shape"},
+                                     .values = {"hearth_ms", "llama_ms"},
+                                     .logarithmic = true};
 
 /* What a round of a shape came to. */
 struct outcome {
@@ -84,7 +107,8 @@ static bool fail_side(struct side *side, const char *why)
     return false;
 }
 
-static bool speech_init(struct speech *speech, struct side *side, const struct ask_message *messages, size_t count)
+static bool speech_init(struct speech *speech, struct side *side,
+                        const struct ask_message *messages, size_t count)
 {
     const struct client_url *url = &side->server.url;
     struct errinfo info = {0};
@@ -103,7 +127,8 @@ static void speech_fini(struct speech *speech)
     tokens_fini(&speech->tokens);
 }
 
-/* From now on it was said, and answered. Only where an answer goes on as text of the next prompt it is known what its tokens are. */
+/* From now on it was said, and answered. Only where an answer goes on as text of the next prompt it
+ * is known what its tokens are. */
 static bool remember(struct side *side, struct speech *speech, const struct buf *answer)
 {
     struct errinfo info = {0};
@@ -117,10 +142,12 @@ static bool remember(struct side *side, struct speech *speech, const struct buf 
         return true;
     }
     buf_append(&speech->text, buf_str(answer), answer->len);
-    return tokens_of(&side->server.url, buf_str(&speech->text), said, &info) == ERR_OK || fail_side(side, info.text);
+    return tokens_of(&side->server.url, buf_str(&speech->text), said, &info) == ERR_OK ||
+           fail_side(side, info.text);
 }
 
-static void count_result(struct side *side, const struct speech *speech, const struct ask_result *result)
+static void count_result(struct side *side, const struct speech *speech,
+                         const struct ask_result *result)
 {
     struct outcome *outcome = &side->outcome;
     double prompt = (double)MAX(result->prompt, 0);
@@ -131,11 +158,13 @@ static void count_result(struct side *side, const struct speech *speech, const s
 }
 
 /* Adds to the outcome when it counts; `answer` (may be NULL) gets the text. */
-static bool say(struct side *side, struct speech *speech, uint32_t tokens, bool counts, struct buf *answer)
+static bool say(struct side *side, struct speech *speech, uint32_t tokens, bool counts,
+                struct buf *answer)
 {
     struct ask_result result;
     double cpu_s = process_cpu_s(side->server.process);
-    bool good = bench_ask(side->bench, &side->server.url, speech->messages, speech->count, tokens, &result);
+    bool good =
+        bench_ask(side->bench, &side->server.url, speech->messages, speech->count, tokens, &result);
 
     if (good && counts) {
         side->outcome.ms += result.ttft_ms;
@@ -166,8 +195,8 @@ static void extend(const struct side *side, struct buf *text, double part, uint6
     words_append(text, (size_t)(part * side->tokens * side->bytes_per_token) + 1, seed);
 }
 
-/* A chat: a system prompt and what the user says, or the latter alone (second = 0); and whether its time counts. As agents ask: what a model cannot
- * be cut within, it can be cut between. */
+/* A chat: a system prompt and what the user says, or the latter alone (second = 0); and whether its
+ * time counts. As agents ask: what a model cannot be cut within, it can be cut between. */
 struct line {
     double first;
     uint64_t first_seed;
@@ -178,12 +207,15 @@ struct line {
 
 static bool say_line(struct side *side, struct line line)
 {
-    struct buf first = piece(side, line.first, line.first_seed), second = piece(side, line.second, line.second_seed);
+    struct buf first = piece(side, line.first, line.first_seed),
+               second = piece(side, line.second, line.second_seed);
     bool two = line.second > 0;
-    const struct ask_message messages[] = {{two ? "system" : "user", buf_str(&first)}, {"user", buf_str(&second)}};
+    const struct ask_message messages[] = {{two ? "system" : "user", buf_str(&first)},
+                                           {"user", buf_str(&second)}};
     struct speech speech;
 
-    bool good = speech_init(&speech, side, messages, two ? 2 : 1) && say(side, &speech, 1, line.counts, NULL);
+    bool good = speech_init(&speech, side, messages, two ? 2 : 1) &&
+                say(side, &speech, 1, line.counts, NULL);
     speech_fini(&speech);
     buf_fini(&second);
     buf_fini(&first);
@@ -199,7 +231,8 @@ static bool shape_cold(struct side *side, uint64_t seed)
 
 static bool shape_repeat(struct side *side, uint64_t seed)
 {
-    return say_line(side, (struct line){1, seed, 0, 0, false}) && say_line(side, (struct line){1, seed, 0, 0, true});
+    return say_line(side, (struct line){1, seed, 0, 0, false}) &&
+           say_line(side, (struct line){1, seed, 0, 0, true});
 }
 
 /* Not the time to the first token, but that from one to the next. */
@@ -209,13 +242,15 @@ static bool shape_decode(struct side *side, uint64_t seed)
     const struct ask_message message = {"user", buf_str(&text)};
     struct ask_result result;
     double cpu_s = process_cpu_s(side->server.process);
-    bool good = bench_ask(side->bench, &side->server.url, &message, 1, DECODE_TOKENS, &result) && result.generated > 1;
+    bool good = bench_ask(side->bench, &side->server.url, &message, 1, DECODE_TOKENS, &result) &&
+                result.generated > 1;
 
     if (good) {
         double steps = (double)(result.generated - 1);
         side->outcome.ms = (result.total_ms - result.ttft_ms) / steps;
         side->outcome.cpu_ms = 1000 * (process_cpu_s(side->server.process) - cpu_s);
-        side->outcome.prompt = side->outcome.needed = side->outcome.computed = (double)MAX(result.prompt, 0);
+        side->outcome.prompt = side->outcome.needed = side->outcome.computed =
+            (double)MAX(result.prompt, 0);
     }
     side->failed |= !good;
     ask_result_fini(&result);
@@ -248,7 +283,8 @@ static bool shape_turns(struct side *side, uint64_t seed)
         struct speech speech;
         struct buf answer;
         buf_init(&answer, TEXT_BYTES_MAX);
-        good = speech_init(&speech, side, &prompt, 1) && say(side, &speech, ANSWER_TOKENS, turn > 0, &answer);
+        good = speech_init(&speech, side, &prompt, 1) &&
+               say(side, &speech, ANSWER_TOKENS, turn > 0, &answer);
         speech_fini(&speech);
         buf_append(&text, buf_str(&answer), answer.len);
         extend(side, &text, 0.03, seed + 1 + turn);
@@ -288,8 +324,11 @@ static void ask_branch(void *arg)
 {
     struct branch *branch = arg;
     const struct ask_message prompt = {NULL, buf_str(&branch->text)};
-    const struct ask ask = {.url = &branch->side->server.url, .messages = &prompt, .messages_count = 1,
-                            .max_tokens = 1, .timeout_ms = 3600 * 1000};
+    const struct ask ask = {.url = &branch->side->server.url,
+                            .messages = &prompt,
+                            .messages_count = 1,
+                            .max_tokens = 1,
+                            .timeout_ms = 3600 * 1000};
 
     branch->good = ask_run(&ask, &branch->result, NULL) == ERR_OK && branch->result.status == 200;
 }
@@ -301,7 +340,8 @@ static void count_branch(struct branch *branch)
     struct speech speech;
 
     side->failed |= !branch->good;
-    side->outcome.ms = fmax(side->outcome.ms, branch->result.ttft_ms); /* until the last has begun */
+    /* until the last has begun */
+    side->outcome.ms = fmax(side->outcome.ms, branch->result.ttft_ms);
     if (speech_init(&speech, side, &prompt, 1)) {
         count_result(side, &speech, &branch->result);
         remember(side, &speech, NULL);
@@ -350,9 +390,10 @@ static bool shape_restart(struct side *side, uint64_t seed)
 
 static bool shape_swap(struct side *side, uint64_t seed)
 {
-    return say_line(side, (struct line){1, seed, 0, 0, false}) && restart(side, side->other_model) &&
-           say_line(side, (struct line){0.1, seed + 1, 0, 0, false}) && restart(side, side->model) &&
-           say_line(side, (struct line){1, seed, 0, 0, true});
+    return say_line(side, (struct line){1, seed, 0, 0, false}) &&
+           restart(side, side->other_model) &&
+           say_line(side, (struct line){0.1, seed + 1, 0, 0, false}) &&
+           restart(side, side->model) && say_line(side, (struct line){1, seed, 0, 0, true});
 }
 
 static const struct shape {
@@ -397,7 +438,8 @@ static double ratio(double a, double b)
     return b > 0 ? a / b : NAN;
 }
 
-static void add_row(struct bench *bench, const char *name, struct outcome *rounds[SIDES], size_t count)
+static void add_row(struct bench *bench, const char *name, struct outcome *rounds[SIDES],
+                    size_t count)
 {
     struct outcome all[SIDES];
 
@@ -407,19 +449,22 @@ static void add_row(struct bench *bench, const char *name, struct outcome *round
         all[side].cpu_ms = middle(rounds[side], count, offsetof(struct outcome, cpu_ms));
     }
     const double numbers[] = {
-        all[0].ms, all[1].ms, ratio(all[1].ms, all[0].ms), all[0].cpu_ms, all[1].cpu_ms,
-        ratio(all[1].cpu_ms, all[0].cpu_ms), all[0].prompt, all[0].needed, all[0].computed, all[1].computed,
-        waste(&all[0]), waste(&all[1]),
+        all[0].ms,       all[1].ms,      ratio(all[1].ms, all[0].ms),
+        all[0].cpu_ms,   all[1].cpu_ms,  ratio(all[1].cpu_ms, all[0].cpu_ms),
+        all[0].prompt,   all[0].needed,  all[0].computed,
+        all[1].computed, waste(&all[0]), waste(&all[1]),
     };
     sheet_text(bench->sheet, name);
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
         sheet_number(bench->sheet, numbers[i]);
 }
 
-static bool run_shape(struct bench *bench, struct side sides[SIDES], const struct shape *shape, uint64_t *seed)
+static bool run_shape(struct bench *bench, struct side sides[SIDES], const struct shape *shape,
+                      uint64_t *seed)
 {
     size_t count = (size_t)bench->options->rounds;
-    struct outcome *rounds[SIDES] = {mem_alloc_array(count, sizeof(struct outcome)), mem_alloc_array(count, sizeof(struct outcome))};
+    struct outcome *rounds[SIDES] = {mem_alloc_array(count, sizeof(struct outcome)),
+                                     mem_alloc_array(count, sizeof(struct outcome))};
     bool good = true;
 
     for (size_t round = 0; good && round < count; round++) {
@@ -459,9 +504,13 @@ static bool start_sides(struct bench *bench, struct side sides[SIDES], const cha
         bench_fail(bench, "%s", info.text);
         return false;
     }
-    sides[0].bytes_per_token = sides[1].bytes_per_token = bench_bytes_per_token(bench, &sides[0].server);
-    sheet_note(bench->sheet, "model %s, prompts of %u tokens, %u threads each, median of %llu rounds; ratios are llama-server's time to hearth's",
-               cli_base_name(sides[0].model), sides[0].tokens, setup.threads, (unsigned long long)bench->options->rounds);
+    sides[0].bytes_per_token = sides[1].bytes_per_token =
+        bench_bytes_per_token(bench, &sides[0].server);
+    sheet_note(bench->sheet,
+               "model %s, prompts of %u tokens, %u threads each, median of %llu rounds; ratios are "
+               "llama-server's time to hearth's",
+               cli_base_name(sides[0].model), sides[0].tokens, setup.threads,
+               (unsigned long long)bench->options->rounds);
     return sides[0].bytes_per_token > 0;
 }
 
@@ -494,16 +543,20 @@ enum cli_exit bench_peer(struct bench *bench)
     snprintf(ssd, sizeof(ssd), "%s/ssd", bench->scratch);
     if (!bench_numbers(bench, "size", &bench->options->sizes, sizes, COUNT_OF(sizes), &count)) {
         status = CLI_EXIT_USAGE;
-    } else if (!server_find_llama(&sides[1].server, bench->options->llama, engine_backends_dir(NULL))) {
-        fprintf(bench->cli->out, "skipped: there is no llama-server (%s); `make peer` brings it\n", sides[1].server.llama);
+    } else if (!server_find_llama(&sides[1].server, bench->options->llama,
+                                  engine_backends_dir(NULL))) {
+        fprintf(bench->cli->out, "skipped: there is no llama-server (%s); `make peer` brings it\n",
+                sides[1].server.llama);
     } else {
         for (size_t i = 0; i < SIDES; i++) {
             sides[i].bench = bench;
             sides[i].tokens = sizes[0];
             sides[i].model = bench_model(bench, bench->options->model);
-            sides[i].other_model = bench_model(bench, bench->options->other_model != NULL ? bench->options->other_model : "qwen3");
+            sides[i].other_model = bench_model(
+                bench, bench->options->other_model != NULL ? bench->options->other_model : "qwen3");
         }
-        if (sides[0].model != NULL && sides[0].other_model != NULL && start_sides(bench, sides, more))
+        if (sides[0].model != NULL && sides[0].other_model != NULL &&
+            start_sides(bench, sides, more))
             run_shapes(bench, sides);
     }
     for (size_t i = 0; i < SIDES; i++) {

@@ -1,5 +1,6 @@
 /*
- * bench_prefix.c: `hearth bench prefix`: what a prefix costs, cold and from every place that it can be held in.
+ * bench_prefix.c: `hearth bench prefix`: what a prefix costs, cold and from every place that it can
+ * be held in.
  *
  *      exact     the same prompt again: one token is computed
  *      nearest   its last tenth is another one
@@ -8,9 +9,11 @@
  *      server 2  the same folders after a restart: A;  server 3: A'
  *      server 4  RAM for one prompt only: A | B | A from SSD | B | A' from SSD
  *
- * Each A' has another last tenth. Only A, B and these tenths are ever computed, so that a large size takes no longer than it must.
+ * Each A' has another last tenth. Only A, B and these tenths are ever computed, so that a large
+ * size takes no longer than it must.
  *
- * Where the tokens really came from is in each row: nothing is claimed by the name of a case alone. A hot case that reused nothing is a failure.
+ * Where the tokens really came from is in each row: nothing is claimed by the name of a case alone.
+ * A hot case that reused nothing is a failure.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,21 +22,42 @@
 #include "lab/bench_words.h"
 #include "cli/bench.h"
 
-enum { SIZES_MAX = 16, STEPS = 14, TEXT_BYTES_MAX = 256 << 20, RAM_MIN = 2 << 20, ANSWER_ROOM = 320 };
+enum {
+    SIZES_MAX = 16,
+    STEPS = 14,
+    TEXT_BYTES_MAX = 256 << 20,
+    RAM_MIN = 2 << 20,
+    ANSWER_ROOM = 320
+};
 
 const struct sheet_column bench_prefix_columns[] = {
-    {"size", "size", 0},           {"case", "case", SHEET_TEXT},    {"prompt", "prompt", 0},
-    {"cached", "cached", 0},       {"device", "device", 0},         {"ram", "ram", 0},
-    {"ssd", "ssd", 0},             {"replayed", "replayed", 0},     {"generated", "gen", 0},
-    {"ttft_ms", "TTFT ms", 1},     {"total_ms", "total ms", 1},     {"ttft_speedup", "TTFT x", 1},
-    {"total_speedup", "total x", 1}, {"lookup_ms", "lookup", 2},    {"fetch_ms", "fetch", 2},
-    {"verify_ms", "verify", 2},    {"import_ms", "import", 2},      {"replay_ms", "replay", 2},
+    {"size", "size", 0},
+    {"case", "case", SHEET_TEXT},
+    {"prompt", "prompt", 0},
+    {"cached", "cached", 0},
+    {"device", "device", 0},
+    {"ram", "ram", 0},
+    {"ssd", "ssd", 0},
+    {"replayed", "replayed", 0},
+    {"generated", "gen", 0},
+    {"ttft_ms", "TTFT ms", 1},
+    {"total_ms", "total ms", 1},
+    {"ttft_speedup", "TTFT x", 1},
+    {"total_speedup", "total x", 1},
+    {"lookup_ms", "lookup", 2},
+    {"fetch_ms", "fetch", 2},
+    {"verify_ms", "verify", 2},
+    {"import_ms", "import", 2},
+    {"replay_ms", "replay", 2},
     {"reason", "reason", SHEET_TEXT},
 };
 const size_t bench_prefix_columns_count = COUNT_OF(bench_prefix_columns);
 
-const struct plot bench_prefix_plot = {.title = "time to the first token of a prefix, by where it comes from",
-                                             .labels = {"size", "case"}, .values = {"ttft_ms"}, .logarithmic = true};
+const struct plot bench_prefix_plot = {
+    .title = "time to the first token of a prefix, by where it comes from",
+    .labels = {"size", "case"},
+    .values = {"ttft_ms"},
+    .logarithmic = true};
 
 struct prefix {
     struct bench *bench;
@@ -47,7 +71,8 @@ struct prefix {
 /* The prompt of this seed; the last tenth by another seed, when there is one. */
 static struct buf prompt(const struct prefix *prefix, uint64_t seed, uint64_t edit)
 {
-    size_t bytes = (size_t)((double)prefix->size * prefix->bytes_per_token), tail = edit > 0 ? bytes / 10 : 0;
+    size_t bytes = (size_t)((double)prefix->size * prefix->bytes_per_token),
+           tail = edit > 0 ? bytes / 10 : 0;
     struct buf text;
 
     buf_init(&text, TEXT_BYTES_MAX);
@@ -69,10 +94,22 @@ static void add_row(struct prefix *prefix, const char *name, const struct ask_re
     struct sheet *sheet = prefix->bench->sheet;
     const struct ask_cache *cache = &result->cache;
     const double numbers[] = {
-        known(result->prompt), known(result->cached), known(cache->device), known(cache->ram),
-        known(cache->ssd), known(cache->computed), known(result->generated), result->ttft_ms, result->total_ms,
-        prefix->cold_ttft_ms / result->ttft_ms, prefix->cold_total_ms / result->total_ms, cache->lookup_ms,
-        cache->fetch_ms, cache->verify_ms, cache->import_ms, cache->replay_ms,
+        known(result->prompt),
+        known(result->cached),
+        known(cache->device),
+        known(cache->ram),
+        known(cache->ssd),
+        known(cache->computed),
+        known(result->generated),
+        result->ttft_ms,
+        result->total_ms,
+        prefix->cold_ttft_ms / result->ttft_ms,
+        prefix->cold_total_ms / result->total_ms,
+        cache->lookup_ms,
+        cache->fetch_ms,
+        cache->verify_ms,
+        cache->import_ms,
+        cache->replay_ms,
     };
 
     sheet_number(sheet, prefix->size);
@@ -89,8 +126,8 @@ static bool measure(struct prefix *prefix, const char *name, uint64_t seed, uint
     struct buf text = prompt(prefix, seed, edit);
     bool cold = name != NULL && strcmp(name, "cold") == 0;
     const struct ask_message prompt = {NULL, buf_str(&text)};
-    bool good = bench_ask(prefix->bench, &prefix->server.url, &prompt, 1, (uint32_t)prefix->bench->options->generate,
-                          &result);
+    bool good = bench_ask(prefix->bench, &prefix->server.url, &prompt, 1,
+                          (uint32_t)prefix->bench->options->generate, &result);
 
     if (good && cold) {
         prefix->cold_ttft_ms = result.ttft_ms;
@@ -99,7 +136,8 @@ static bool measure(struct prefix *prefix, const char *name, uint64_t seed, uint
     if (good && name != NULL)
         add_row(prefix, name, &result);
     if (good && name != NULL && !cold && result.cached <= 0)
-        bench_fail(prefix->bench, "%u tokens, %s: nothing was reused (%s)", prefix->size, name, result.cache.reason);
+        bench_fail(prefix->bench, "%u tokens, %s: nothing was reused (%s)", prefix->size, name,
+                   result.cache.reason);
     buf_fini(&text);
     ask_result_fini(&result);
     if (good)
@@ -112,10 +150,13 @@ static bool start(struct prefix *prefix, const char *model, uint64_t ram_bytes)
 {
     struct bench *bench = prefix->bench;
     char state[SERVER_PATH_BYTES + 64], ssd[SERVER_PATH_BYTES + 64], ram[32];
-    const char *more[] = {"--state-dir", state, "--ssd-dir", ssd, "--ssd-free", "1MiB", "--ram-cache", ram, NULL};
+    const char *more[] = {"--state-dir", state,         "--ssd-dir", ssd, "--ssd-free",
+                          "1MiB",        "--ram-cache", ram,         NULL};
     struct errinfo info = {0};
     /* Room for one and a quarter: a second prompt displaces the first. */
-    struct server_setup setup = bench_setup(bench, model, prefix->size + prefix->size / 4 + ANSWER_ROOM + (uint32_t)bench->options->generate);
+    struct server_setup setup = bench_setup(bench, model,
+                                            prefix->size + prefix->size / 4 + ANSWER_ROOM +
+                                                (uint32_t)bench->options->generate);
 
     setup.more = more;
     snprintf(state, sizeof(state), "%s/%u-state", bench->scratch, prefix->size);
@@ -149,11 +190,12 @@ static bool run_size(struct prefix *prefix, const char *model)
     double held = server_metric(&prefix->server, "hearth_cache_budget_bytes");
     uint64_t one = MAX((uint64_t)(held > 0 ? held * 1.2 : 0), RAM_MIN);
     return measure(prefix, "device, exact", a, 0) && measure(prefix, "device, nearest", a, 101) &&
-           measure(prefix, NULL, b, 0) && measure(prefix, "ram, exact", a, 0) && measure(prefix, NULL, b, 0) &&
-           measure(prefix, "ram, nearest", a, 102) && stop(prefix) && start(prefix, model, 0) &&
-           measure(prefix, "restart, exact", a, 0) && stop(prefix) && start(prefix, model, 0) &&
-           measure(prefix, "restart, nearest", a, 103) && stop(prefix) && start(prefix, model, one) &&
-           measure(prefix, NULL, a, 0) && measure(prefix, NULL, b, 0) && measure(prefix, "ssd, exact", a, 0) &&
+           measure(prefix, NULL, b, 0) && measure(prefix, "ram, exact", a, 0) &&
+           measure(prefix, NULL, b, 0) && measure(prefix, "ram, nearest", a, 102) && stop(prefix) &&
+           start(prefix, model, 0) && measure(prefix, "restart, exact", a, 0) && stop(prefix) &&
+           start(prefix, model, 0) && measure(prefix, "restart, nearest", a, 103) && stop(prefix) &&
+           start(prefix, model, one) && measure(prefix, NULL, a, 0) &&
+           measure(prefix, NULL, b, 0) && measure(prefix, "ssd, exact", a, 0) &&
            measure(prefix, NULL, b, 0) && measure(prefix, "ssd, nearest", a, 104) && stop(prefix);
 }
 
@@ -169,7 +211,9 @@ enum cli_exit bench_prefix(struct bench *bench)
     if ((model = bench_model(bench, bench->options->model)) == NULL)
         return CLI_EXIT_FAILURE;
     struct server_setup setup = bench_setup(bench, model, 0);
-    sheet_note(bench->sheet, "model %s, %u threads, chunks of %u; times in ms as the client sees them, lookup to replay as the server does",
+    sheet_note(bench->sheet,
+               "model %s, %u threads, chunks of %u; times in ms as the client sees them, lookup to "
+               "replay as the server does",
                cli_base_name(model), setup.threads, setup.chunk);
     for (size_t i = 0; i < count && !bench->failed; i++) {
         char label[40];

@@ -1,7 +1,9 @@
 /*
- * cache.c: `hearth cache WHAT`: looks at a cache and steers it: that of a running server, or the directory of an SSD tier without one.
+ * cache.c: `hearth cache WHAT`: looks at a cache and steers it: that of a running server, or the
+ * directory of an SSD tier without one.
  *
- * A row of the table says what can be done, and where. The answer is JSON from either place; --json shows it as it is.
+ * A row of the table says what can be done, and where. The answer is JSON from either place; --json
+ * shows it as it is.
  */
 #include "cli/cache.h"
 
@@ -28,8 +30,8 @@ static const struct option_desc options_table[] = {
     {"tenant", 0, OPTION_TEXT, AT(tenant), .value = "NAME", .not_in_file = true,
      .help = "ls, clear: what belongs to this tenant only."},
     {"pinned", 0, OPTION_FLAG, AT(pinned), .not_in_file = true, .help = "ls: what is pinned only."},
-    {"limit", 'n', OPTION_UINT, AT(limit), .value = "N", .initial = "100", .max = UINT32_MAX, .not_in_file = true,
-     .help = "ls: so many at most; 0 = all."},
+    {"limit", 'n', OPTION_UINT, AT(limit), .value = "N", .initial = "100", .max = UINT32_MAX,
+     .not_in_file = true, .help = "ls: so many at most; 0 = all."},
     {"after", 0, OPTION_TEXT, AT(after), .value = "CURSOR", .not_in_file = true,
      .help = "ls: go on where an earlier list ended."},
     {"older", 0, OPTION_DURATION, AT(older_ns), .value = "TIME", .not_in_file = true,
@@ -40,8 +42,8 @@ static const struct option_desc options_table[] = {
      .help = "Key of the installation, instead of the one in the state folder."},
     {"encrypt-key", 'e', OPTION_TEXT, AT(seal_file), .value = "FILE", .not_in_file = true,
      .help = "Key of --ssd-encrypt, to open sealed objects with (mode 0600)."},
-    {"tokens", 't', OPTION_UINT, AT(tokens), .value = "N", .max = SSD_TOKENS_MAX, .not_in_file = true,
-     .help = "dump: show so many token ids; prompts can be read from them."},
+    {"tokens", 't', OPTION_UINT, AT(tokens), .value = "N", .max = SSD_TOKENS_MAX,
+     .not_in_file = true, .help = "dump: show so many token ids; prompts can be read from them."},
     REMOTE_OPTIONS(struct cache_options, remote),
 };
 
@@ -85,11 +87,13 @@ static enum cli_exit unknown(const struct cli *cli)
         names[i] = actions[i].name;
     nearest = option_nearest(str_from(cli->args[0]), names, COUNT_OF(names));
     if (nearest != NULL)
-        return cli_usage_error(cli, "\"%s\" is not something to do with a cache; did you mean %s?", cli->args[0], nearest);
+        return cli_usage_error(cli, "\"%s\" is not something to do with a cache; did you mean %s?",
+                               cli->args[0], nearest);
     return cli_usage_error(cli, "\"%s\" is not something to do with a cache", cli->args[0]);
 }
 
-static enum cli_exit show(const struct cache_run *run, const struct action *action, const struct buf *json)
+static enum cli_exit show(const struct cache_run *run, const struct action *action,
+                          const struct buf *json)
 {
     struct buf text;
     yyjson_doc *doc;
@@ -112,7 +116,8 @@ static enum cli_exit show(const struct cache_run *run, const struct action *acti
     return CLI_EXIT_OK;
 }
 
-static enum cli_exit run_action(struct cli *cli, const struct cache_options *options, const struct action *action)
+static enum cli_exit run_action(struct cli *cli, const struct cache_options *options,
+                                const struct action *action)
 {
     struct cache_run run = {
         .cli = cli, .options = options, .args = cli->args + 1, .args_count = cli->args_count - 1};
@@ -122,7 +127,8 @@ static enum cli_exit run_action(struct cli *cli, const struct cache_options *opt
     cache_fn fn = options->dir != NULL ? action->dir : action->remote;
     if (fn == NULL)
         return cli_usage_error(cli, "%s needs a running server: leave --dir away", action->name);
-    enum err err = options->dir == NULL ? remote_open(&run.remote, cli, &options->remote, &info) : ERR_OK;
+    enum err err =
+        options->dir == NULL ? remote_open(&run.remote, cli, &options->remote, &info) : ERR_OK;
     buf_init(&json, ANSWER_BYTES_MAX);
     if (err == ERR_OK)
         err = fn(&run, &json, &info);
@@ -145,16 +151,18 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (action == NULL)
         return unknown(cli);
     if (given < action->args_min || given > action->args_max)
-        return cli_usage_error(cli, "the form is 'hearth cache %s%s%s'", action->name, action->takes[0] != '\0' ? " " : "",
-                               action->takes);
-    return strcmp(action->name, "dump") == 0 ? cache_dump(cli, options) : run_action(cli, options, action);
+        return cli_usage_error(cli, "the form is 'hearth cache %s%s%s'", action->name,
+                               action->takes[0] != '\0' ? " " : "", action->takes);
+    return strcmp(action->name, "dump") == 0 ? cache_dump(cli, options)
+                                             : run_action(cli, options, action);
 }
 
 const struct command command_cache = {
     .name = "cache",
     .summary = "Look at the cache of a server or of a directory, and steer it.",
     .usage = "stats | ls | verify | gc | clear | show KEY | pin KEY|REQUEST | unpin KEY|REQUEST |\n"
-             "                    probe REQUEST [REQUEST] | warm REQUEST | export FOLDER [KEY] | import FOLDER | dump FILE [options]",
+             "                    probe REQUEST [REQUEST] | warm REQUEST | export FOLDER [KEY] | "
+             "import FOLDER | dump FILE [options]",
     .table = {.command = "cache", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct cache_options),
     .args_min = 1,

@@ -7,7 +7,8 @@
  *      cache_print.c    answers as tables
  *      cache_dump.c     one file, byte by byte
  *
- * Both places give the same JSON (docs/api.md, "Administration"), so that --json and the tables are of one form wherever they come from.
+ * Both places give the same JSON (docs/api.md, "Administration"), so that --json and the tables are
+ * of one form wherever they come from.
  */
 #ifndef HEARTH_CLI_CACHE_H
 #define HEARTH_CLI_CACHE_H
@@ -46,18 +47,25 @@ struct cache_run {
 typedef enum err (*cache_fn)(struct cache_run *run, struct buf *json, struct errinfo *info);
 
 /* ---- cache_remote.c ---- */
-enum err cache_remote_stats(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
+enum err cache_remote_stats(struct cache_run *run, struct buf *json,
+                            struct errinfo *info) NODISCARD;
 enum err cache_remote_ls(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
 enum err cache_remote_show(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_remote_verify(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
+enum err cache_remote_verify(struct cache_run *run, struct buf *json,
+                             struct errinfo *info) NODISCARD;
 enum err cache_remote_gc(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_remote_clear(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
+enum err cache_remote_clear(struct cache_run *run, struct buf *json,
+                            struct errinfo *info) NODISCARD;
 enum err cache_remote_pin(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_remote_unpin(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_remote_probe(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
+enum err cache_remote_unpin(struct cache_run *run, struct buf *json,
+                            struct errinfo *info) NODISCARD;
+enum err cache_remote_probe(struct cache_run *run, struct buf *json,
+                            struct errinfo *info) NODISCARD;
 enum err cache_remote_warm(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_remote_export(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
-enum err cache_remote_import(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
+enum err cache_remote_export(struct cache_run *run, struct buf *json,
+                             struct errinfo *info) NODISCARD;
+enum err cache_remote_import(struct cache_run *run, struct buf *json,
+                             struct errinfo *info) NODISCARD;
 
 /* ---- cache_dir.c ---- */
 enum err cache_dir_stats(struct cache_run *run, struct buf *json, struct errinfo *info) NODISCARD;
@@ -76,8 +84,8 @@ struct cache_keys {
 };
 
 /* From --key-file, --encrypt-key, or the state folder; the caller wipes them (seal_wipe). */
-enum err cache_read_keys(const struct cli *cli, const struct cache_options *options, struct cache_keys *keys,
-                         struct errinfo *info) NODISCARD;
+enum err cache_read_keys(const struct cli *cli, const struct cache_options *options,
+                         struct cache_keys *keys, struct errinfo *info) NODISCARD;
 
 /* ---- cache_print.c: one answer for people, appended ---- */
 void cache_print_stats(yyjson_val *root, struct buf *out);

@@ -1,8 +1,10 @@
 /*
- * cache_dir.c: `hearth cache --dir DIR`: the directory of an SSD tier, through the tier itself: what it calls valid is valid here.
+ * cache_dir.c: `hearth cache --dir DIR`: the directory of an SSD tier, through the tier itself:
+ * what it calls valid is valid here.
  *
- * What only looks opens it read-only and takes no lock, so that it works beside a server. What changes something takes the lock; a server
- * that has it is asked instead (--url). Names of models and tenants are not on the disk: a space is a hash of them.
+ * What only looks opens it read-only and takes no lock, so that it works beside a server. What
+ * changes something takes the lock; a server that has it is asked instead (--url). Names of models
+ * and tenants are not on the disk: a space is a hash of them.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,7 +31,8 @@ enum { KEY_FILE_BYTES_MAX = 4096, KEY_DIGITS_MIN = 8 };
 
 /* ---- keys ---- */
 
-static enum err read_key(const struct cli *cli, const char *name, struct hash256 *key, struct errinfo *info)
+static enum err read_key(const struct cli *cli, const char *name, struct hash256 *key,
+                         struct errinfo *info)
 {
     char *data;
     size_t len;
@@ -37,25 +40,31 @@ static enum err read_key(const struct cli *cli, const char *name, struct hash256
     TRY(file_read_all(cli->setup->fs, AT_FDCWD, name, KEY_FILE_BYTES_MAX, &data, &len, info));
     bool good = seal_parse_key(data, len, key);
     mem_free(data);
-    return good ? ERR_OK : err_set(info, ERR_INVALID, "%s has no key: 32 bytes or 64 hex digits are expected", name);
+    return good ? ERR_OK
+                : err_set(info, ERR_INVALID,
+                          "%s has no key: 32 bytes or 64 hex digits are expected", name);
 }
 
-static enum err read_state_key(const struct cli *cli, const struct cache_options *options, struct hash256 *key,
-                               struct errinfo *info)
+static enum err read_state_key(const struct cli *cli, const struct cache_options *options,
+                               struct hash256 *key, struct errinfo *info)
 {
     const char *folder = folders_state(cli, options->state_dir);
-    const char *name = folder != NULL ? arena_printf(cli->arena, "%s/%s", folder, folders_key_name) : NULL;
+    const char *name =
+        folder != NULL ? arena_printf(cli->arena, "%s/%s", folder, folders_key_name) : NULL;
 
     if (name == NULL)
-        return err_set(info, ERR_NOT_FOUND, "which key? Give --key-file, --encrypt-key, or --state-dir");
+        return err_set(info, ERR_NOT_FOUND,
+                       "which key? Give --key-file, --encrypt-key, or --state-dir");
     if (read_key(cli, name, key, info) == ERR_OK)
         return ERR_OK;
     return err_set(info, ERR_NOT_FOUND,
-                   "there is no key of an installation in %s: say where it is with --state-dir, --key-file or --encrypt-key", name);
+                   "there is no key of an installation in %s: say where it is with --state-dir, "
+                   "--key-file or --encrypt-key",
+                   name);
 }
 
-enum err cache_read_keys(const struct cli *cli, const struct cache_options *options, struct cache_keys *keys,
-                         struct errinfo *info)
+enum err cache_read_keys(const struct cli *cli, const struct cache_options *options,
+                         struct cache_keys *keys, struct errinfo *info)
 {
     *keys = (struct cache_keys){.sealed = options->seal_file != NULL};
     if (keys->sealed) {
@@ -71,7 +80,8 @@ enum err cache_read_keys(const struct cli *cli, const struct cache_options *opti
 
 static enum err held_by_another(const char *path, struct errinfo *info)
 {
-    return err_set(info, ERR_BUSY, "a server uses %s: ask it with --url instead, or end it first", path);
+    return err_set(info, ERR_BUSY, "a server uses %s: ask it with --url instead, or end it first",
+                   path);
 }
 
 /* A slip in a name must not make a directory. */
@@ -85,7 +95,8 @@ static enum err check_exists(const struct cache_run *run, struct errinfo *info)
     return ERR_OK;
 }
 
-static enum err open_at(const struct cache_run *run, const char *path, bool read_only, struct tier **tier, struct errinfo *info)
+static enum err open_at(const struct cache_run *run, const char *path, bool read_only,
+                        struct tier **tier, struct errinfo *info)
 {
     struct cache_keys keys;
 
@@ -106,13 +117,18 @@ static enum err open_at(const struct cache_run *run, const char *path, bool read
     return err == ERR_BUSY ? held_by_another(path, info) : err;
 }
 
-static enum err open_tier(struct cache_run *run, bool read_only, struct tier **tier, struct errinfo *info)
+static enum err open_tier(struct cache_run *run, bool read_only, struct tier **tier,
+                          struct errinfo *info)
 {
 
-    if (run->options->tier != NULL && strcmp(run->options->tier, "ssd") != 0 && strcmp(run->options->tier, "all") != 0)
-        return err_set(info, ERR_INVALID, "a directory has the tier ssd only, not %s", run->options->tier);
+    if (run->options->tier != NULL && strcmp(run->options->tier, "ssd") != 0 &&
+        strcmp(run->options->tier, "all") != 0)
+        return err_set(info, ERR_INVALID, "a directory has the tier ssd only, not %s",
+                       run->options->tier);
     if (run->options->model != NULL || run->options->tenant != NULL || run->options->pinned)
-        return err_set(info, ERR_INVALID, "names of models and tenants, and pins, are not on the disk: ask a running server");
+        return err_set(
+            info, ERR_INVALID,
+            "names of models and tenants, and pins, are not on the disk: ask a running server");
     TRY(check_exists(run, info));
     return open_at(run, run->options->dir, read_only, tier, info);
 }
@@ -272,7 +288,8 @@ enum err cache_dir_ls(struct cache_run *run, struct buf *out, struct errinfo *in
     struct tier *tier;
 
     if (run->options->after != NULL)
-        return err_set(info, ERR_INVALID, "a directory is listed at once: --limit 0 shows all of it");
+        return err_set(info, ERR_INVALID,
+                       "a directory is listed at once: --limit 0 shows all of it");
     TRY(open_tier(run, true, &tier, info));
     json_open(&json, '{');
     json_key(&json, "objects");
@@ -290,9 +307,11 @@ static enum err lower_hex(const char *text, char out[HASH256_HEX_BYTES], struct 
 {
     size_t len = strlen(text);
 
-    if (len < KEY_DIGITS_MIN || len >= HASH256_HEX_BYTES || text[strspn(text, "0123456789abcdefABCDEF")] != '\0')
-        return err_set(info, ERR_INVALID, "\"%s\" is no key: %d to %d hex digits are, as 'hearth cache ls' shows them", text,
-                       KEY_DIGITS_MIN, HASH256_HEX_BYTES - 1);
+    if (len < KEY_DIGITS_MIN || len >= HASH256_HEX_BYTES ||
+        text[strspn(text, "0123456789abcdefABCDEF")] != '\0')
+        return err_set(info, ERR_INVALID,
+                       "\"%s\" is no key: %d to %d hex digits are, as 'hearth cache ls' shows them",
+                       text, KEY_DIGITS_MIN, HASH256_HEX_BYTES - 1);
     for (size_t i = 0; i <= len; i++)
         out[i] = text[i] >= 'A' && text[i] <= 'F' ? (char)(text[i] + 'a' - 'A') : text[i];
     return ERR_OK;
@@ -302,8 +321,10 @@ enum err cache_dir_show(struct cache_run *run, struct buf *out, struct errinfo *
 {
     char prefix[HASH256_HEX_BYTES];
     struct json json = json_to(out);
-    struct listing list = {
-        .json = &json, .prefix = prefix, .now_ns = clock_wall_ns(run->cli->setup->clock), .left = 2};
+    struct listing list = {.json = &json,
+                           .prefix = prefix,
+                           .now_ns = clock_wall_ns(run->cli->setup->clock),
+                           .left = 2};
     struct tier *tier;
 
     TRY(lower_hex(run->args[0], prefix, info));
@@ -312,7 +333,9 @@ enum err cache_dir_show(struct cache_run *run, struct buf *out, struct errinfo *
     tier_close(&tier);
     if (list.matches == 0)
         return err_set(info, ERR_NOT_FOUND, "no object has a key that begins with %s", prefix);
-    return list.matches == 1 ? ERR_OK : err_set(info, ERR_INVALID, "several keys begin with %s: give more of it", prefix);
+    return list.matches == 1
+               ? ERR_OK
+               : err_set(info, ERR_INVALID, "several keys begin with %s: give more of it", prefix);
 }
 
 /* ---- all of them, one after another ---- */
@@ -355,12 +378,14 @@ static enum err collect(struct tier *tier, struct items *items, struct errinfo *
 {
     *items = (struct items){.complete = true};
     tier->ops->each(tier, collect_one, items);
-    return items->complete ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for a list of all objects");
+    return items->complete ? ERR_OK
+                           : err_set(info, ERR_NOMEM, "no memory for a list of all objects");
 }
 
 /* ---- verify ---- */
 
-static enum tier_result read_to(struct tier *tier, const struct hash256 *key, void *data, uint64_t bytes)
+static enum tier_result read_to(struct tier *tier, const struct hash256 *key, void *data,
+                                uint64_t bytes)
 {
     struct tier_answer answer;
 
@@ -374,7 +399,8 @@ static enum tier_result read_to(struct tier *tier, const struct hash256 *key, vo
 static enum tier_result read_one(struct tier *tier, const struct item *item)
 {
     void *data = mem_try_alloc(item->bytes);
-    enum tier_result result = data != NULL ? read_to(tier, &item->key, data, item->bytes) : TIER_ERROR;
+    enum tier_result result =
+        data != NULL ? read_to(tier, &item->key, data, item->bytes) : TIER_ERROR;
 
     mem_free(data);
     return result;
@@ -385,10 +411,11 @@ struct verdicts {
     uint64_t bytes;
 };
 
-static void read_all(struct cache_run *run, struct tier *tier, const struct items *items, struct verdicts *verdicts)
+static void read_all(struct cache_run *run, struct tier *tier, const struct items *items,
+                     struct verdicts *verdicts)
 {
-    struct progress *bar = progress_create(fileno(run->cli->err), PROGRESS_STYLE_AUTO, "verifying", PROGRESS_UNIT_BYTES,
-                                           run->cli->setup->clock);
+    struct progress *bar = progress_create(fileno(run->cli->err), PROGRESS_STYLE_AUTO, "verifying",
+                                           PROGRESS_UNIT_BYTES, run->cli->setup->clock);
 
     for (size_t i = 0; i < items->count; i++) {
         verdicts->by_result[read_one(tier, &items->list[i])]++;
@@ -419,14 +446,16 @@ enum err cache_dir_verify(struct cache_run *run, struct buf *out, struct errinfo
         read_all(run, tier, &items, &verdicts);
     tier_close(&tier);
     uint64_t damaged = verdicts.by_result[TIER_DAMAGED];
-    uint64_t failed = items.count - damaged - verdicts.by_result[TIER_OK] - verdicts.by_result[TIER_MISSING];
+    uint64_t failed =
+        items.count - damaged - verdicts.by_result[TIER_OK] - verdicts.by_result[TIER_MISSING];
     json_open(&json, '{');
     json_key_uint(&json, "objects", items.count);
     json_key_uint(&json, "bytes", verdicts.bytes);
     json_key_uint(&json, "damaged", damaged);
     json_key_uint(&json, "dropped", looking ? 0 : damaged);
     json_key_uint(&json, "failed", failed);
-    json_key_float(&json, "seconds", (double)(clock_mono_ns(run->cli->setup->clock) - start_ns) / (double)NS_PER_S);
+    json_key_float(&json, "seconds",
+                   (double)(clock_mono_ns(run->cli->setup->clock) - start_ns) / (double)NS_PER_S);
     json_close(&json, '}');
     mem_free(items.list);
     return err;
@@ -435,7 +464,8 @@ enum err cache_dir_verify(struct cache_run *run, struct buf *out, struct errinfo
 /* ---- removing ---- */
 
 /* What could not be removed is not gone, whatever the tier thinks of it. */
-static enum err wait_for_unlinks(const struct cache_run *run, struct tier *tier, struct errinfo *info)
+static enum err wait_for_unlinks(const struct cache_run *run, struct tier *tier,
+                                 struct errinfo *info)
 {
     struct tier_ssd_stats stats;
 
@@ -443,11 +473,14 @@ static enum err wait_for_unlinks(const struct cache_run *run, struct tier *tier,
     tier_ssd_stats(tier, &stats);
     if (stats.unlink_failures == 0)
         return ERR_OK;
-    return err_set(info, ERR_IO, "not all files could be removed from %s: look at its permissions, and try again", run->options->dir);
+    return err_set(info, ERR_IO,
+                   "not all files could be removed from %s: look at its permissions, and try again",
+                   run->options->dir);
 }
 
 /* Drops what was not used since `since_ns`; all of it for UINT64_MAX. */
-static enum err drop_older(struct cache_run *run, uint64_t since_ns, uint64_t *count, uint64_t *bytes, struct errinfo *info)
+static enum err drop_older(struct cache_run *run, uint64_t since_ns, uint64_t *count,
+                           uint64_t *bytes, struct errinfo *info)
 {
     struct items items;
     struct tier *tier;
@@ -469,13 +502,16 @@ static enum err drop_older(struct cache_run *run, uint64_t since_ns, uint64_t *c
     return err;
 }
 
-/* Temporary files go when the directory is opened for writing, damaged ones lie in quarantine then. */
-static enum err empty_leftovers(struct cache_run *run, uint64_t *files, uint64_t *bytes, struct errinfo *info)
+/* Temporary files go when the directory is opened for writing, damaged ones lie in quarantine then.
+ */
+static enum err empty_leftovers(struct cache_run *run, uint64_t *files, uint64_t *bytes,
+                                struct errinfo *info)
 {
     struct ssd_dir dir = {0};
     uint64_t removed = 0;
 
-    enum err err = ssd_dir_open(&dir, run->cli->setup->fs, run->options->dir, false, &removed, info);
+    enum err err =
+        ssd_dir_open(&dir, run->cli->setup->fs, run->options->dir, false, &removed, info);
     if (err != ERR_OK)
         return err == ERR_BUSY ? held_by_another(run->options->dir, info) : err;
     struct leftovers before = leftovers_of(run, "quarantine");
@@ -494,7 +530,8 @@ enum err cache_dir_gc(struct cache_run *run, struct buf *out, struct errinfo *in
     struct json json = json_to(out);
     struct leftovers temps = leftovers_of(run, "tmp");
 
-    TRY(drop_older(run, older_ns > 0 && older_ns < now_ns ? now_ns - older_ns : 0, &count, &bytes, info));
+    TRY(drop_older(run, older_ns > 0 && older_ns < now_ns ? now_ns - older_ns : 0, &count, &bytes,
+                   info));
     TRY(empty_leftovers(run, &files, &files_bytes, info));
     json_open(&json, '{');
     json_key_uint(&json, "evicted", count);
@@ -567,7 +604,9 @@ enum err cache_dir_export(struct cache_run *run, struct buf *out, struct errinfo
     struct copy copy = {0};
 
     if (run->args_count > 1)
-        return err_set(info, ERR_INVALID, "of a directory all is exported; a running server exports the path of one key");
+        return err_set(
+            info, ERR_INVALID,
+            "of a directory all is exported; a running server exports the path of one key");
     TRY(open_tier(run, true, &copy.from, info));
     enum err err = open_at(run, run->args[0], false, &copy.to, info);
     if (err == ERR_OK)

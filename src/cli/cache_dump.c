@@ -1,9 +1,10 @@
 /*
  * cache_dump.c: `hearth cache dump FILE`: what an object of the SSD tier is, damaged or not.
  *
- * With the key of the installation the header is verified, and so is the payload; without it the fields are shown as they stand. A sealed
- * object needs the key that it was sealed with, from which that of the installation is derived as the server does it, unless another is given.
- * Token ids are shown when they are asked for only, since a prompt can be read from them.
+ * With the key of the installation the header is verified, and so is the payload; without it the
+ * fields are shown as they stand. A sealed object needs the key that it was sealed with, from which
+ * that of the installation is derived as the server does it, unless another is given. Token ids are
+ * shown when they are asked for only, since a prompt can be read from them.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -63,7 +64,8 @@ static enum err open_object(struct dump *dump, struct errinfo *info)
     return ERR_OK;
 }
 
-/* As much of the header as there is: what the file says about its size is believed up to the size of the file. */
+/* As much of the header as there is: what the file says about its size is believed up to the size
+ * of the file. */
 static enum err read_header(struct dump *dump, struct errinfo *info)
 {
     const struct file_sys *fs = dump->cli->setup->fs;

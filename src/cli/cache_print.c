@@ -1,5 +1,6 @@
 /*
- * cache_print.c: answers about a cache as lines and tables for people. What an answer does not say is left out.
+ * cache_print.c: answers about a cache as lines and tables for people. What an answer does not say
+ * is left out.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +19,8 @@ enum { KEY_SHOWN = 16, LIST_BYTES = 64 };
 
 static const char *size_of(yyjson_val *object, const char *path, char out[UNITS_TEXT_BYTES])
 {
-    return fields_get(object, path) != NULL ? units_format_size(fields_uint(object, path), out) : "-";
+    return fields_get(object, path) != NULL ? units_format_size(fields_uint(object, path), out)
+                                            : "-";
 }
 
 static const char *count_of(yyjson_val *object, const char *path, char out[UNITS_TEXT_BYTES])
@@ -28,7 +30,9 @@ static const char *count_of(yyjson_val *object, const char *path, char out[UNITS
 
 static const char *time_of(double seconds, char out[UNITS_TEXT_BYTES])
 {
-    return seconds >= 0 && seconds < 1e9 ? units_format_duration((uint64_t)(seconds * (double)NS_PER_S), out) : "-";
+    return seconds >= 0 && seconds < 1e9
+               ? units_format_duration((uint64_t)(seconds * (double)NS_PER_S), out)
+               : "-";
 }
 
 /* The texts of an array, with commas. */
@@ -63,7 +67,8 @@ static void print_tokens(yyjson_val *tokens, const char *total, struct buf *out)
     buf_appendf(out, "prompt %s =", total);
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (strcmp(names[i], "remote") != 0 || fields_uint(tokens, names[i]) > 0)
-            buf_appendf(out, "%s %s %s", i > 0 ? " +" : "", names[i], count_of(tokens, names[i], text));
+            buf_appendf(out, "%s %s %s", i > 0 ? " +" : "", names[i],
+                        count_of(tokens, names[i], text));
 }
 
 static void print_period(yyjson_val *period, const char *name, struct buf *out)
@@ -98,10 +103,12 @@ static void print_misses(yyjson_val *miss, struct buf *out)
 static void print_tiers(yyjson_val *tiers, struct buf *out)
 {
     static const struct sheet_column columns[] = {
-        {"tier", "TIER", SHEET_TEXT},      {"state", "STATE", SHEET_TEXT}, {"used", "USED", SHEET_TEXT},
-        {"cap", "CAP", SHEET_TEXT},        {"objects", "OBJECTS", 0},      {"hits", "HITS", 0},
-        {"stores", "STORES", 0},           {"evictions", "EVICTIONS", 0},  {"read", "READ", SHEET_TEXT},
-        {"written", "WRITTEN", SHEET_TEXT}, {"today", "TODAY", SHEET_TEXT}, {"errors", "ERRORS", 0},
+        {"tier", "TIER", SHEET_TEXT},   {"state", "STATE", SHEET_TEXT},
+        {"used", "USED", SHEET_TEXT},   {"cap", "CAP", SHEET_TEXT},
+        {"objects", "OBJECTS", 0},      {"hits", "HITS", 0},
+        {"stores", "STORES", 0},        {"evictions", "EVICTIONS", 0},
+        {"read", "READ", SHEET_TEXT},   {"written", "WRITTEN", SHEET_TEXT},
+        {"today", "TODAY", SHEET_TEXT}, {"errors", "ERRORS", 0},
     };
     struct sheet *sheet = sheet_create(columns, COUNT_OF(columns));
     char text[UNITS_TEXT_BYTES];
@@ -133,9 +140,10 @@ static void print_leftovers(yyjson_val *root, struct buf *out)
 
     if (fields_get(root, "dir") == NULL)
         return;
-    buf_appendf(out, "directory %s: %s free on its disk\n", fields_text(root, "dir", ""), size_of(root, "free", bytes));
-    buf_appendf(out, "          %.0f files of others (%s), ", fields_number(root, "foreign.files", 0),
-                size_of(root, "foreign.bytes", bytes));
+    buf_appendf(out, "directory %s: %s free on its disk\n", fields_text(root, "dir", ""),
+                size_of(root, "free", bytes));
+    buf_appendf(out, "          %.0f files of others (%s), ",
+                fields_number(root, "foreign.files", 0), size_of(root, "foreign.bytes", bytes));
     buf_appendf(out, "%.0f in quarantine (%s)\n\n", fields_number(root, "quarantine.files", 0),
                 size_of(root, "quarantine.bytes", bytes));
 }
@@ -161,10 +169,13 @@ void cache_print_stats(yyjson_val *root, struct buf *out)
 static void add_object(struct sheet *sheet, yyjson_val *object)
 {
     char text[UNITS_TEXT_BYTES], list[LIST_BYTES], range[LIST_BYTES], key[KEY_SHOWN + 1];
-    const char *flags = fields_bool(object, "pinned") ? "pinned" : fields_bool(object, "superseded") ? "superseded" : "-";
+    const char *flags = fields_bool(object, "pinned")       ? "pinned"
+                        : fields_bool(object, "superseded") ? "superseded"
+                                                            : "-";
 
     snprintf(key, sizeof(key), "%s", fields_text(object, "key", "?"));
-    snprintf(range, sizeof(range), "%.0f-%.0f", fields_number(object, "begin", 0), fields_number(object, "end", 0));
+    snprintf(range, sizeof(range), "%.0f-%.0f", fields_number(object, "begin", 0),
+             fields_number(object, "end", 0));
     sheet_text(sheet, key);
     sheet_text(sheet, fields_text(object, "model", "-"));
     sheet_text(sheet, fields_text(object, "tenant", "-"));
@@ -180,10 +191,11 @@ static void add_object(struct sheet *sheet, yyjson_val *object)
 void cache_print_ls(yyjson_val *root, struct buf *out)
 {
     static const struct sheet_column columns[] = {
-        {"key", "KEY", SHEET_TEXT},     {"model", "MODEL", SHEET_TEXT}, {"tenant", "TENANT", SHEET_TEXT},
-        {"kind", "KIND", SHEET_TEXT},   {"range", "TOKENS", SHEET_TEXT}, {"bytes", "SIZE", SHEET_TEXT},
-        {"tiers", "TIERS", SHEET_TEXT}, {"uses", "USES", 0},            {"age", "UNUSED FOR", SHEET_TEXT},
-        {"note", "NOTE", SHEET_TEXT},
+        {"key", "KEY", SHEET_TEXT},        {"model", "MODEL", SHEET_TEXT},
+        {"tenant", "TENANT", SHEET_TEXT},  {"kind", "KIND", SHEET_TEXT},
+        {"range", "TOKENS", SHEET_TEXT},   {"bytes", "SIZE", SHEET_TEXT},
+        {"tiers", "TIERS", SHEET_TEXT},    {"uses", "USES", 0},
+        {"age", "UNUSED FOR", SHEET_TEXT}, {"note", "NOTE", SHEET_TEXT},
     };
     struct sheet *sheet = sheet_create(columns, COUNT_OF(columns));
     yyjson_arr_iter iter;
@@ -199,7 +211,8 @@ void cache_print_ls(yyjson_val *root, struct buf *out)
     sheet_destroy(&sheet);
     const char *next = fields_text(root, "next", NULL);
     if (next != NULL)
-        buf_appendf(out, "\nthere are more: go on with --after %s, or see all with --limit 0\n", next);
+        buf_appendf(out, "\nthere are more: go on with --after %s, or see all with --limit 0\n",
+                    next);
     else if (fields_bool(root, "more"))
         buf_append_str(out, "\nthere are more: see all with --limit 0\n");
 }
@@ -232,8 +245,8 @@ void cache_print_verify(yyjson_val *root, struct buf *out)
 {
     char objects[UNITS_TEXT_BYTES], bytes[UNITS_TEXT_BYTES], took[UNITS_TEXT_BYTES];
 
-    buf_appendf(out, "%s objects, %s read in %s: ", count_of(root, "objects", objects), size_of(root, "bytes", bytes),
-                time_of(fields_number(root, "seconds", NAN), took));
+    buf_appendf(out, "%s objects, %s read in %s: ", count_of(root, "objects", objects),
+                size_of(root, "bytes", bytes), time_of(fields_number(root, "seconds", NAN), took));
     if (fields_uint(root, "damaged") == 0)
         buf_append_str(out, "all are whole\n");
     else
@@ -247,7 +260,8 @@ void cache_print_gc(yyjson_val *root, struct buf *out)
 {
     char bytes[UNITS_TEXT_BYTES];
 
-    buf_appendf(out, "%.0f objects removed, %s\n", fields_number(root, "evicted", 0), size_of(root, "bytes", bytes));
+    buf_appendf(out, "%.0f objects removed, %s\n", fields_number(root, "evicted", 0),
+                size_of(root, "bytes", bytes));
     if (fields_get(root, "leftovers") != NULL)
         buf_appendf(out, "%.0f leftovers removed, %s\n", fields_number(root, "leftovers.files", 0),
                     size_of(root, "leftovers.bytes", bytes));
@@ -262,7 +276,8 @@ void cache_print_clear(yyjson_val *root, struct buf *out)
     buf_appendf(out, "%s cleared\n", size_of(root, "cleared", bytes));
     yyjson_arr_iter_init(fields_get(root, "failed"), &iter);
     while ((failed = yyjson_arr_iter_next(&iter)) != NULL)
-        buf_appendf(out, "%s: %s\n", fields_text(failed, "model", "?"), fields_text(failed, "message", "failed"));
+        buf_appendf(out, "%s: %s\n", fields_text(failed, "model", "?"),
+                    fields_text(failed, "message", "failed"));
 }
 
 void cache_print_pin(yyjson_val *root, struct buf *out)
@@ -276,15 +291,16 @@ void cache_print_warm(yyjson_val *root, struct buf *out)
 {
     char total[UNITS_TEXT_BYTES], computed[UNITS_TEXT_BYTES];
 
-    buf_appendf(out, "%s tokens are warm, %s of them computed now\n", count_of(root, "prompt_tokens", total),
-                count_of(root, "computed", computed));
+    buf_appendf(out, "%s tokens are warm, %s of them computed now\n",
+                count_of(root, "prompt_tokens", total), count_of(root, "computed", computed));
 }
 
 void cache_print_moved(yyjson_val *root, struct buf *out)
 {
     char objects[UNITS_TEXT_BYTES], bytes[UNITS_TEXT_BYTES];
 
-    buf_appendf(out, "%s objects, %s", count_of(root, "objects", objects), size_of(root, "bytes", bytes));
+    buf_appendf(out, "%s objects, %s", count_of(root, "objects", objects),
+                size_of(root, "bytes", bytes));
     if (fields_uint(root, "refused") > 0)
         buf_appendf(out, "; %.0f refused", fields_number(root, "refused", 0));
     buf_append_char(out, '\n');
@@ -307,7 +323,8 @@ static void print_difference(yyjson_val *difference, struct buf *out)
 static void print_run(double begin, double end, const char *tier, struct buf *out)
 {
     if (end > begin)
-        buf_appendf(out, "  %7.0f - %-7.0f %s\n", begin, end, strcmp(tier, "none") == 0 ? "to be computed" : tier);
+        buf_appendf(out, "  %7.0f - %-7.0f %s\n", begin, end,
+                    strcmp(tier, "none") == 0 ? "to be computed" : tier);
 }
 
 /* Neighbours of one tier are one line. */
@@ -336,7 +353,8 @@ void cache_print_probe(yyjson_val *root, struct buf *out)
     char total[UNITS_TEXT_BYTES];
 
     print_tokens(fields_get(root, "would"), count_of(root, "prompt_tokens", total), out);
-    buf_appendf(out, " | %s, %s\n", fields_text(root, "match", "-"), fields_text(root, "reason", "-"));
+    buf_appendf(out, " | %s, %s\n", fields_text(root, "match", "-"),
+                fields_text(root, "reason", "-"));
     print_blocks(fields_get(root, "blocks"), out);
     print_difference(fields_get(root, "first_difference"), out);
 }

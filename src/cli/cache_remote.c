@@ -1,8 +1,10 @@
 /*
- * cache_remote.c: `hearth cache` on a running server: each function is one question to the admin API.
+ * cache_remote.c: `hearth cache` on a running server: each function is one question to the admin
+ * API.
  *
- * A REQUEST is a file with the body of a chat, messages, responses or completions request, or plain text, which is a prompt; - is standard
- * input. A KEY may be cut short as long as one object alone begins with it.
+ * A REQUEST is a file with the body of a chat, messages, responses or completions request, or plain
+ * text, which is a prompt; - is standard input. A KEY may be cut short as long as one object alone
+ * begins with it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +17,19 @@
 #include "cli/fields.h"
 #include "cli/request_file.h"
 
-enum { BODY_BYTES_MAX = 256 << 20, PATH_BYTES_MAX = 4096, PAGE = 500, KEY_DIGITS = 64, KEY_DIGITS_MIN = 8, PAGES_MAX = 1 << 20 };
+enum {
+    BODY_BYTES_MAX = 256 << 20,
+    PATH_BYTES_MAX = 4096,
+    PAGE = 500,
+    KEY_DIGITS = 64,
+    KEY_DIGITS_MIN = 8,
+    PAGES_MAX = 1 << 20
+};
 
 /* ---- questions ---- */
 
-static enum err post(struct cache_run *run, const char *path, struct buf *body, struct buf *json, struct errinfo *info)
+static enum err post(struct cache_run *run, const char *path, struct buf *body, struct buf *json,
+                     struct errinfo *info)
 {
     enum err err = body->err == ERR_OK ? remote_ask(&run->remote, path, buf_str(body), json, info)
                                        : err_set(info, body->err, "the request is too large");
@@ -60,7 +70,8 @@ static void append_query(struct buf *path, const char *name, const char *value)
     remote_append_encoded(path, value);
 }
 
-static enum err ask_page(struct cache_run *run, const char *after, uint64_t limit, yyjson_doc **doc, struct errinfo *info)
+static enum err ask_page(struct cache_run *run, const char *after, uint64_t limit, yyjson_doc **doc,
+                         struct errinfo *info)
 {
     const struct cache_options *options = run->options;
     struct buf path;
@@ -73,15 +84,18 @@ static enum err ask_page(struct cache_run *run, const char *after, uint64_t limi
     append_query(&path, "pinned", options->pinned ? "1" : NULL);
     append_query(&path, "after", after);
     *doc = NULL;
-    enum err err = path.err == ERR_OK ? remote_ask_json(&run->remote, buf_str(&path), NULL, doc, info)
-                                      : err_set(info, path.err, "the names are too long");
+    enum err err = path.err == ERR_OK
+                       ? remote_ask_json(&run->remote, buf_str(&path), NULL, doc, info)
+                       : err_set(info, path.err, "the names are too long");
     buf_fini(&path);
     return err;
 }
 
-/* Shows every object to `fn` until it has enough (false), page by page; `next` is where a later list goes on, in the arena, or NULL. */
-static enum err each_object(struct cache_run *run, uint64_t limit, bool (*fn)(yyjson_val *object, void *arg), void *arg,
-                            const char **next, struct errinfo *info)
+/* Shows every object to `fn` until it has enough (false), page by page; `next` is where a later
+ * list goes on, in the arena, or NULL. */
+static enum err each_object(struct cache_run *run, uint64_t limit,
+                            bool (*fn)(yyjson_val *object, void *arg), void *arg, const char **next,
+                            struct errinfo *info)
 {
     uint64_t left = limit > 0 ? limit : UINT64_MAX;
     bool more = true;
@@ -101,9 +115,11 @@ static enum err each_object(struct cache_run *run, uint64_t limit, bool (*fn)(yy
         }
         /* A cursor may be a number. */
         yyjson_val *cursor = fields_get(root, "next");
-        *next = yyjson_is_str(cursor)   ? arena_strdup(run->cli->arena, str_from(yyjson_get_str(cursor)))
-                : yyjson_is_uint(cursor) ? arena_printf(run->cli->arena, "%llu", (unsigned long long)yyjson_get_uint(cursor))
-                                         : NULL;
+        *next =
+            yyjson_is_str(cursor) ? arena_strdup(run->cli->arena, str_from(yyjson_get_str(cursor)))
+            : yyjson_is_uint(cursor)
+                ? arena_printf(run->cli->arena, "%llu", (unsigned long long)yyjson_get_uint(cursor))
+                : NULL;
         more = more && *next != NULL;
         yyjson_doc_free(doc);
     }
@@ -157,21 +173,24 @@ static bool match_key(yyjson_val *object, void *arg)
     struct search *search = arg;
     const char *key = fields_text(object, "key", "");
 
-    if (strncasecmp(key, search->prefix, strlen(search->prefix)) != 0 || strcmp(key, search->found) == 0)
+    if (strncasecmp(key, search->prefix, strlen(search->prefix)) != 0 ||
+        strcmp(key, search->found) == 0)
         return true;
     search->several = search->found[0] != '\0';
     snprintf(search->found, sizeof(search->found), "%s", key);
     return !search->several;
 }
 
-static enum err complete_key(struct cache_run *run, const char *text, char key[KEY_DIGITS + 1], struct errinfo *info)
+static enum err complete_key(struct cache_run *run, const char *text, char key[KEY_DIGITS + 1],
+                             struct errinfo *info)
 {
     struct search search = {.prefix = text};
     const char *next;
 
     if (!is_key(text))
-        return err_set(info, ERR_INVALID, "\"%s\" is no key: %d to %d hex digits are, as 'hearth cache ls' shows them", text,
-                       KEY_DIGITS_MIN, KEY_DIGITS);
+        return err_set(info, ERR_INVALID,
+                       "\"%s\" is no key: %d to %d hex digits are, as 'hearth cache ls' shows them",
+                       text, KEY_DIGITS_MIN, KEY_DIGITS);
     snprintf(key, KEY_DIGITS + 1, "%s", text);
     if (strlen(text) == KEY_DIGITS)
         return ERR_OK;
@@ -210,7 +229,9 @@ enum err cache_remote_gc(struct cache_run *run, struct buf *json, struct errinfo
     struct json out;
 
     if (run->options->older_ns == 0)
-        return err_set(info, ERR_INVALID, "a server removes its own leftovers; --older TIME says what else is to go, as in --older 7d");
+        return err_set(info, ERR_INVALID,
+                       "a server removes its own leftovers; --older TIME says what else is to go, "
+                       "as in --older 7d");
     out = begin(run, &body);
     json_key_float(&out, "older_s", (double)run->options->older_ns / (double)NS_PER_S);
     json_close(&out, '}');
@@ -223,7 +244,8 @@ enum err cache_remote_clear(struct cache_run *run, struct buf *json, struct erri
     struct json out;
 
     if (run->options->tier == NULL)
-        return err_set(info, ERR_INVALID, "what is to be cleared? --tier ram, --tier ssd or --tier all");
+        return err_set(info, ERR_INVALID,
+                       "what is to be cleared? --tier ram, --tier ssd or --tier all");
     out = begin(run, &body);
     json_close(&out, '}');
     return post(run, "/admin/cache/clear", &body, json, info);
@@ -231,13 +253,15 @@ enum err cache_remote_clear(struct cache_run *run, struct buf *json, struct erri
 
 /* ---- prompts ---- */
 
-static enum err post_prompt(struct cache_run *run, const char *path, struct buf *json, struct errinfo *info)
+static enum err post_prompt(struct cache_run *run, const char *path, struct buf *json,
+                            struct errinfo *info)
 {
     struct request_file file, against = {0};
     struct buf body;
 
     TRY(request_file_read(&file, run->cli, run->args[0], info));
-    enum err err = run->args_count > 1 ? request_file_read(&against, run->cli, run->args[1], info) : ERR_OK;
+    enum err err =
+        run->args_count > 1 ? request_file_read(&against, run->cli, run->args[1], info) : ERR_OK;
     buf_init(&body, BODY_BYTES_MAX);
     if (err == ERR_OK) {
         struct json out = json_to(&body);

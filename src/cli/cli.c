@@ -1,11 +1,11 @@
 /*
  * cli.c: dispatch.
  *
- * The command line is read twice, because it names the INI file, which must be known before the settings in it are: once
- * without a file, for --config, then with it.
+ * The command line is read twice, because it names the INI file, which must be known before the
+ * settings in it are: once without a file, for --config, then with it.
  *
- * Standard output is flushed at the end, and what could not be written becomes a failure: a script must not take half an
- * answer on a full disk for a whole one.
+ * Standard output is flushed at the end, and what could not be written becomes a failure: a script
+ * must not take half an answer on a full disk for a whole one.
  */
 #include "cli/cli.h"
 
@@ -130,7 +130,8 @@ static enum err read_options(struct cli *cli, int argc, char **argv, struct opti
     return option_parse(cli->table, argc, argv, values, parse, info);
 }
 
-enum err cli_read_again(const struct cli *cli, struct arena *arena, struct cli *again, struct errinfo *info)
+enum err cli_read_again(const struct cli *cli, struct arena *arena, struct cli *again,
+                        struct errinfo *info)
 {
     char name[] = "--config";
     char *argv[] = {name, (char *)cli->config};

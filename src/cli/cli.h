@@ -1,5 +1,6 @@
 /*
- * cli.h: the program `hearth`: finds the command, fills its options, runs it, and makes an exit status of what happened.
+ * cli.h: the program `hearth`: finds the command, fills its options, runs it, and makes an exit
+ * status of what happened.
  *
  *      hearth serve --port 8000 model.gguf
  *             |     |           |
@@ -7,8 +8,9 @@
  *             |     the command's option table and the common one, from command line, environment and INI file
  *             a `struct command` of commands.c
  *
- * A command is one file in this folder with one public `struct command`; commands.c lists them. It writes its result to
- * cli->out, complains with cli_error(), and returns a status. It does not exit, flush or look at argv: cli_main does.
+ * A command is one file in this folder with one public `struct command`; commands.c lists them. It
+ * writes its result to cli->out, complains with cli_error(), and returns a status. It does not
+ * exit, flush or look at argv: cli_main does.
  *
  * Thread: everything here belongs to the main thread.
  */
@@ -31,8 +33,9 @@ struct log;
 
 enum cli_exit {
     CLI_EXIT_OK = 0,
-    CLI_EXIT_FAILURE = 1, /* the world did not let us, a full disk behind standard output included */
-    CLI_EXIT_USAGE = 2,   /* we were asked something wrong: arguments, environment or INI file */
+    /* the world did not let us, a full disk behind standard output included */
+    CLI_EXIT_FAILURE = 1,
+    CLI_EXIT_USAGE = 2, /* we were asked something wrong: arguments, environment or INI file */
 };
 
 /* What main.c gives: the outside world, and the commands. Tests give their own. */
@@ -51,7 +54,8 @@ struct cli {
     const struct cli_setup *setup;
     const struct command *command;
     struct arena *arena; /* for whatever shall live as long as the command */
-    struct log *log;     /* to setup->err, by --log-level and --log-format; NULL before options are known */
+    /* to setup->err, by --log-level and --log-format; NULL before options are known */
+    struct log *log;
     FILE *out;
     FILE *err;
     bool color;        /* colours may be written to `out` */
@@ -65,18 +69,21 @@ struct cli {
 
 struct command {
     const char *name;
-    const char *summary;       /* one sentence; the line in `hearth --help`, the first one of its own help */
+    /* one sentence; the line in `hearth --help`, the first one of its own help */
+    const char *summary;
     const char *usage;         /* behind "hearth NAME": "[options] FILE" */
     struct option_table table; /* its own options; table.command is `name` */
     size_t options_size;       /* of the struct that the table describes; 0 without options */
     size_t args_min, args_max; /* positional arguments */
-    const char *const *words;  /* what the first one can be, ended by NULL, for completion; NULL: a file, or anything */
-    bool ignores_config;       /* reads no INI file, so that a broken one cannot stop it */
+    /* what the first one can be, ended by NULL, for completion; NULL: a file, or anything */
+    const char *const *words;
+    bool ignores_config; /* reads no INI file, so that a broken one cannot stop it */
     enum cli_exit (*run)(struct cli *cli, const void *options);
 };
 
-/* The whole program but for the process around it: argv as main has it. Returns the exit status; standard output has been
- * flushed, and what could not be written there has been reported and made the status a failure. */
+/* The whole program but for the process around it: argv as main has it. Returns the exit status;
+ * standard output has been flushed, and what could not be written there has been reported and made
+ * the status a failure. */
 int cli_main(const struct cli_setup *setup, int argc, char **argv);
 
 /* "hearth serve: <fmt>" and a newline on cli->err. */
@@ -92,7 +99,8 @@ enum cli_exit cli_print_help(const struct cli *cli, const struct command *comman
 /* Complains about an unknown name, with the nearest known one, and returns NULL. */
 const struct command *cli_find_command(const struct cli *cli, const char *name);
 
-/* The options as environment and INI file say them now, without the command line, in *again; what they are lives in the arena. */
+/* The options as environment and INI file say them now, without the command line, in *again; what
+ * they are lives in the arena. */
 enum err cli_read_again(const struct cli *cli, struct arena *arena, struct cli *again,
                         struct errinfo *info) NODISCARD;
 

@@ -1,7 +1,8 @@
 /*
  * common.h: the options that every command has.
  *
- * They are not in the commands' structs. A command's table and the common one are joined, and so are their values:
+ * They are not in the commands' structs. A command's table and the common one are joined, and so
+ * are their values:
  *
  *      values -> [ struct of the command | struct common_options ]
  *                0                       common_offset

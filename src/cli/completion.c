@@ -1,8 +1,9 @@
 /*
- * completion.c: `hearth completion SHELL`: a script that completes commands, options and their values, from the same tables as the help.
+ * completion.c: `hearth completion SHELL`: a script that completes commands, options and their
+ * values, from the same tables as the help.
  *
- * The script is complete in itself and does not call the program: completion works while the program is being replaced, and costs nothing. What
- * is completed:
+ * The script is complete in itself and does not call the program: completion works while the
+ * program is being replaced, and costs nothing. What is completed:
  *
  *      hearth <commands>          hearth serve --<options>          hearth serve --log-level <choices>          --models-dir <folders>
  *      hearth model <words>       hearth serve -<letters>           hearth serve --template-file <files>        MODEL <files>
@@ -78,8 +79,10 @@ static void append_commands(struct buf *out, const struct cli_setup *setup)
         buf_appendf(out, "%s%s", i ? " " : "", setup->commands[i]->name);
 }
 
-/* What the first argument of a command can be: its own words, or for `help` all commands. False: a file, or anything. */
-static bool append_words(struct buf *out, const struct cli_setup *setup, const struct command *command)
+/* What the first argument of a command can be: its own words, or for `help` all commands. False: a
+ * file, or anything. */
+static bool append_words(struct buf *out, const struct cli_setup *setup,
+                         const struct command *command)
 {
     if (command->words != NULL)
         append_choices(out, command->words);
@@ -124,8 +127,8 @@ static void bash_value(struct buf *out, const struct option_desc *desc)
     }
 }
 
-static void bash_command(struct buf *out, const struct cli_setup *setup, const struct command *command,
-                         const struct option_table *table)
+static void bash_command(struct buf *out, const struct cli_setup *setup,
+                         const struct command *command, const struct option_table *table)
 {
     buf_appendf(out, "    %s)\n        case $prev in\n", command->name);
     for (size_t i = 0; i < table->count; i++)
@@ -147,18 +150,22 @@ static void bash_command(struct buf *out, const struct cli_setup *setup, const s
 
 static void bash_head(struct buf *out, const struct cli_setup *setup)
 {
-    buf_append_str(out, "# bash completion for hearth, by `hearth completion bash`.\n"
-                        "# shellcheck shell=bash\n"
-                        "_hearth_offer() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
-                        "_hearth_files() { mapfile -t COMPREPLY < <(compgen \"$1\" -- \"$cur\"); compopt -o filenames 2>/dev/null; return 0; }\n"
-                        "_hearth() {\n"
-                        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
-                        "    COMPREPLY=()\n"
-                        "    # bash takes --name=value for three words\n"
-                        "    if [ \"$cur\" = = ]; then cur=; elif [ \"$prev\" = = ]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi\n"
-                        "    if [ \"$COMP_CWORD\" = 1 ]; then\n        _hearth_offer '");
+    buf_append_str(out,
+                   "# bash completion for hearth, by `hearth completion bash`.\n"
+                   "# shellcheck shell=bash\n"
+                   "_hearth_offer() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
+                   "_hearth_files() { mapfile -t COMPREPLY < <(compgen \"$1\" -- \"$cur\"); "
+                   "compopt -o filenames 2>/dev/null; return 0; }\n"
+                   "_hearth() {\n"
+                   "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
+                   "    COMPREPLY=()\n"
+                   "    # bash takes --name=value for three words\n"
+                   "    if [ \"$cur\" = = ]; then cur=; elif [ \"$prev\" = = ]; then "
+                   "prev=${COMP_WORDS[COMP_CWORD - 2]}; fi\n"
+                   "    if [ \"$COMP_CWORD\" = 1 ]; then\n        _hearth_offer '");
     append_commands(out, setup);
-    buf_append_str(out, " --help --version'\n        return 0\n    fi\n    case ${COMP_WORDS[1]} in\n");
+    buf_append_str(out,
+                   " --help --version'\n        return 0\n    fi\n    case ${COMP_WORDS[1]} in\n");
 }
 
 static const char bash_tail[] = "    esac\n}\ncomplete -F _hearth hearth\n";
@@ -178,7 +185,8 @@ static void zsh_text(struct buf *out, const char *text)
     }
 }
 
-static void zsh_spelling(struct buf *out, const struct option_desc *desc, const char *dashes, const char *name)
+static void zsh_spelling(struct buf *out, const struct option_desc *desc, const char *dashes,
+                         const char *name)
 {
     const char *word = option_value_word(desc);
     enum value_kind kind = value_kind(desc);
@@ -239,8 +247,8 @@ static void zsh_head(struct buf *out, const struct cli_setup *setup)
                         "    case $command in\n");
 }
 
-static void zsh_command(struct buf *out, const struct cli_setup *setup, const struct command *command,
-                        const struct option_table *table)
+static void zsh_command(struct buf *out, const struct cli_setup *setup,
+                        const struct command *command, const struct option_table *table)
 {
     buf_appendf(out, "    %s)\n        _arguments \\\n", command->name);
     for (size_t i = 0; i < table->count; i++)
@@ -254,7 +262,8 @@ static void zsh_command(struct buf *out, const struct cli_setup *setup, const st
     buf_append_str(out, "            '*:file:_files'\n        ;;\n");
 }
 
-static const char zsh_tail[] = "    esac\n}\nif [ \"$funcstack[1]\" = _hearth ]; then _hearth \"$@\"; else compdef _hearth hearth; fi\n";
+static const char zsh_tail[] = "    esac\n}\nif [ \"$funcstack[1]\" = _hearth ]; then _hearth "
+                               "\"$@\"; else compdef _hearth hearth; fi\n";
 
 /* ---- fish ---- */
 
@@ -267,7 +276,8 @@ static void fish_text(struct buf *out, const char *text)
     }
 }
 
-static void fish_option(struct buf *out, const struct command *command, const struct option_desc *desc)
+static void fish_option(struct buf *out, const struct command *command,
+                        const struct option_desc *desc)
 {
     enum value_kind kind = value_kind(desc);
     char name[NAME_BYTES];
@@ -279,7 +289,8 @@ static void fish_option(struct buf *out, const struct command *command, const st
     if (desc->letter != 0)
         buf_appendf(out, " -s %c", desc->letter);
     if (desc->alias != NULL)
-        buf_appendf(out, " -%c %s", option_spelling(desc).alias_dashes[1] != '\0' ? 'l' : 'o', desc->alias);
+        buf_appendf(out, " -%c %s", option_spelling(desc).alias_dashes[1] != '\0' ? 'l' : 'o',
+                    desc->alias);
     if (kind == VALUE_CHOICE) {
         buf_append_str(out, " -x -a '");
         append_choices(out, desc->choices);
@@ -298,20 +309,22 @@ static void fish_head(struct buf *out, const struct cli_setup *setup)
 {
     buf_append_str(out, "# fish completion for hearth, by `hearth completion fish`.\n");
     for (size_t i = 0; setup->commands[i] != NULL; i++) {
-        buf_appendf(out, "complete -c hearth -n __fish_use_subcommand -f -a %s -d '", setup->commands[i]->name);
+        buf_appendf(out, "complete -c hearth -n __fish_use_subcommand -f -a %s -d '",
+                    setup->commands[i]->name);
         fish_text(out, setup->commands[i]->summary);
         buf_append_str(out, "'\n");
     }
 }
 
-static void fish_command(struct buf *out, const struct cli_setup *setup, const struct command *command,
-                         const struct option_table *table)
+static void fish_command(struct buf *out, const struct cli_setup *setup,
+                         const struct command *command, const struct option_table *table)
 {
     struct buf words;
 
     buf_init(&words, SCRIPT_BYTES_MAX);
     if (append_words(&words, setup, command))
-        buf_appendf(out, "complete -c hearth -n '__fish_seen_subcommand_from %s' -f -a '%s'\n", command->name, buf_str(&words));
+        buf_appendf(out, "complete -c hearth -n '__fish_seen_subcommand_from %s' -f -a '%s'\n",
+                    command->name, buf_str(&words));
     buf_fini(&words);
     for (size_t i = 0; i < table->count; i++)
         fish_option(out, command, &table->options[i]);
@@ -360,7 +373,8 @@ static enum cli_exit run(struct cli *cli, const void *options)
         if (strcmp(shells[i].name, cli->args[0]) == 0)
             shell = &shells[i];
     if (shell == NULL)
-        return cli_usage_error(cli, "unknown shell \"%s\"; expected bash, zsh or fish", cli->args[0]);
+        return cli_usage_error(cli, "unknown shell \"%s\"; expected bash, zsh or fish",
+                               cli->args[0]);
     buf_init(&script, SCRIPT_BYTES_MAX);
     enum err err = write_script(cli, shell, &script);
     if (err == ERR_OK)

@@ -15,8 +15,8 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
-/* The user's own file, or NULL with ERR_OK when there is no folder to look in. A relative XDG_CONFIG_HOME is to be ignored,
- * says its specification. */
+/* The user's own file, or NULL with ERR_OK when there is no folder to look in. A relative
+ * XDG_CONFIG_HOME is to be ignored, says its specification. */
 static enum err default_path(const struct cli_setup *setup, struct arena *arena, const char **path,
                              struct errinfo *info)
 {
@@ -39,7 +39,8 @@ static enum err read_text(const struct cli_setup *setup, const char *path, struc
     char *data = NULL;
     size_t len = 0;
 
-    /* Files are not opened through a link, but here the link is the user's own: many keep their settings elsewhere. */
+    /* Files are not opened through a link, but here the link is the user's own: many keep their
+     * settings elsewhere. */
     if (realpath(path, resolved) == NULL)
         return err_set_errno(info, errno, "configuration %s", path);
     enum err err =

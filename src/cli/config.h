@@ -1,8 +1,8 @@
 /*
  * config.h: where the INI file is, and what is in it.
  *
- * The file is, in this order: --config FILE, $HEARTH_CONFIG, $XDG_CONFIG_HOME/hearth/hearth.ini (~/.config without that
- * variable). The first two must exist; the last may.
+ * The file is, in this order: --config FILE, $HEARTH_CONFIG, $XDG_CONFIG_HOME/hearth/hearth.ini
+ * (~/.config without that variable). The first two must exist; the last may.
  */
 #ifndef HEARTH_CLI_CONFIG_H
 #define HEARTH_CLI_CONFIG_H

@@ -1,9 +1,11 @@
 /*
- * diff.c: `hearth diff A B`: where the prompts of two requests part, in tokens, and what stands there.
+ * diff.c: `hearth diff A B`: where the prompts of two requests part, in tokens, and what stands
+ * there.
  *
- * A cache can give back what two prompts begin with, and not a token more: the first difference is all that matters, and it is often not
- * where people think (a clock in a system prompt, another order of tools). The requests are made into tokens by exactly the code of the
- * server: with -m here, by the model's own template and vocabulary; else by a running server.
+ * A cache can give back what two prompts begin with, and not a token more: the first difference is
+ * all that matters, and it is often not where people think (a clock in a system prompt, another
+ * order of tools). The requests are made into tokens by exactly the code of the server: with -m
+ * here, by the model's own template and vocabulary; else by a running server.
  *
  * Exit status as of diff(1): 0 the same, 1 they differ, 2 trouble.
  */
@@ -37,7 +39,11 @@ enum {
     CONTEXT_TOKENS = 512, /* nothing is computed */
 };
 
-enum diff_exit { DIFF_SAME = CLI_EXIT_OK, DIFF_OTHER = CLI_EXIT_FAILURE, DIFF_TROUBLE = CLI_EXIT_USAGE };
+enum diff_exit {
+    DIFF_SAME = CLI_EXIT_OK,
+    DIFF_OTHER = CLI_EXIT_FAILURE,
+    DIFF_TROUBLE = CLI_EXIT_USAGE
+};
 
 static const struct {
     const char *name;
@@ -49,7 +55,8 @@ static const struct {
     {"completions", &dialect_openai_completions},
 };
 
-static const char *const dialect_names[] = {"auto", "chat", "messages", "responses", "completions", NULL};
+static const char *const dialect_names[] = {"auto",      "chat",        "messages",
+                                            "responses", "completions", NULL};
 
 struct diff_options {
     struct remote_options remote;
@@ -61,9 +68,10 @@ struct diff_options {
 #define AT(field) offsetof(struct diff_options, field)
 
 static const struct option_desc options_table[] = {
-    {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", .not_in_file = true, .group = "Requests",
-     .help = "Render with this model, here, instead of asking a server."},
-    {"dialect", 0, OPTION_CHOICE, AT(dialect), .value = "NAME", .initial = "auto", .choices = dialect_names, .not_in_file = true,
+    {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", .not_in_file = true,
+     .group = "Requests", .help = "Render with this model, here, instead of asking a server."},
+    {"dialect", 0, OPTION_CHOICE, AT(dialect), .value = "NAME", .initial = "auto",
+     .choices = dialect_names, .not_in_file = true,
      .help = "What the requests are; by their fields if not given."},
     {"all-volatile", 0, OPTION_FLAG, AT(keep_volatile), .not_in_file = true,
      .help = "With -m: leave volatile text (clocks, billing headers) as it is."},
@@ -132,7 +140,9 @@ static enum err take_body(struct side *side, struct errinfo *info)
     json_close(&json, '}');
     side->request.body = yyjson_read(buf_str(&text), text.len, 0);
     buf_fini(&text);
-    return side->request.body != NULL ? ERR_OK : err_set(info, ERR_NOMEM, "no memory for %s", side->file.name);
+    return side->request.body != NULL
+               ? ERR_OK
+               : err_set(info, ERR_NOMEM, "no memory for %s", side->file.name);
 }
 
 static enum err render(struct diff *diff, struct side *side, struct errinfo *info)
@@ -155,7 +165,8 @@ static enum err render(struct diff *diff, struct side *side, struct errinfo *inf
         err = prepare(&side->prepared, &side->request, &tools, &error);
     if (err == ERR_OK)
         return ERR_OK;
-    return err_set(info, err, "%s: %s", side->file.name, error.message[0] != '\0' ? error.message : err_sentence(err));
+    return err_set(info, err, "%s: %s", side->file.name,
+                   error.message[0] != '\0' ? error.message : err_sentence(err));
 }
 
 static const char *env(const char *name, void *arg)
@@ -175,7 +186,8 @@ static enum err open_model(struct diff *diff, struct errinfo *info)
                                     .chunk = CONTEXT_TOKENS,
                                     .backends = diff->options->backends,
                                     .log = diff->cli->log};
-    struct model_options model = {.clock = setup->clock, .log = diff->cli->log, .sched = {.parallel = 1, .queue = 1}};
+    struct model_options model = {
+        .clock = setup->clock, .log = diff->cli->log, .sched = {.parallel = 1, .queue = 1}};
 
     TRY(resolve_model(&where, diff->options->model, &file, info));
     TRY(engine_load(&model.engine, &engine, info));
@@ -210,11 +222,13 @@ static bool equal(yyjson_val *a, yyjson_val *b)
     return a == b || (a != NULL && b != NULL && yyjson_equals(a, b));
 }
 
-/* The field of the request behind it, as far as the bodies tell: of the message, else tools or settings of the template. */
+/* The field of the request behind it, as far as the bodies tell: of the message, else tools or
+ * settings of the template. */
 static const char *field_of(const struct diff *diff, const struct gen_mark *message)
 {
     const struct gen_request *a = &diff->sides[0].request, *b = &diff->sides[1].request;
-    yyjson_val *left = yyjson_arr_get(a->messages, message->message), *right = yyjson_arr_get(b->messages, message->message);
+    yyjson_val *left = yyjson_arr_get(a->messages, message->message),
+               *right = yyjson_arr_get(b->messages, message->message);
     bool system = message->role == GEN_ROLE_NONE || message->role == GEN_ROLE_SYSTEM;
 
     if (system && !equal(a->tools, b->tools) && equal(left, right))
@@ -229,19 +243,22 @@ static const char *field_of(const struct diff *diff, const struct gen_mark *mess
     return key;
 }
 
-static void append_tokens(const struct diff *diff, const struct token_prompt *prompt, uint64_t from, uint64_t to, struct buf *out)
+static void append_tokens(const struct diff *diff, const struct token_prompt *prompt, uint64_t from,
+                          uint64_t to, struct buf *out)
 {
     char piece[PIECE_BYTES_MAX];
 
     for (uint64_t i = from; i < MIN(to, prompt->count); i++) {
-        size_t len = engine_token_bytes(model_engine(diff->model), prompt->tokens[i], true, piece, sizeof(piece));
+        size_t len = engine_token_bytes(model_engine(diff->model), prompt->tokens[i], true, piece,
+                                        sizeof(piece));
         buf_append(out, piece, MIN(len, sizeof(piece)));
     }
 }
 
 static void compare(const struct diff *diff, struct found *found)
 {
-    const struct token_prompt *prompts[] = {&diff->sides[0].prepared.prompt, &diff->sides[1].prepared.prompt};
+    const struct token_prompt *prompts[] = {&diff->sides[0].prepared.prompt,
+                                            &diff->sides[1].prepared.prompt};
     uint64_t at = first_difference(prompts[0], prompts[1]);
 
     found->token = at;
@@ -252,11 +269,15 @@ static void compare(const struct diff *diff, struct found *found)
         return;
     const struct side *longer = &diff->sides[at == prompts[0]->count];
     struct gen_mark message = {0};
-    if (report_message_at(longer->prepared.marks, longer->prepared.marks_count, (uint32_t)at, &message))
-        snprintf(found->place, sizeof(found->place), "%s[%u]", report_role_name(message.role), message.message);
-    if (diff->sides[0].request.source == GEN_SOURCE_MESSAGES && diff->sides[1].request.source == GEN_SOURCE_MESSAGES)
+    if (report_message_at(longer->prepared.marks, longer->prepared.marks_count, (uint32_t)at,
+                          &message))
+        snprintf(found->place, sizeof(found->place), "%s[%u]", report_role_name(message.role),
+                 message.message);
+    if (diff->sides[0].request.source == GEN_SOURCE_MESSAGES &&
+        diff->sides[1].request.source == GEN_SOURCE_MESSAGES)
         found->field = field_of(diff, &message);
-    append_tokens(diff, &longer->prepared.prompt, at > BEFORE ? at - BEFORE : 0, at, &found->before);
+    append_tokens(diff, &longer->prepared.prompt, at > BEFORE ? at - BEFORE : 0, at,
+                  &found->before);
     for (int i = 0; i < 2; i++)
         append_tokens(diff, prompts[i], at, at + BEHIND, &found->texts[i]);
 }
@@ -289,7 +310,8 @@ static size_t common_prefix(const char *a, const char *b)
 static void read_answer(yyjson_val *root, struct found *found)
 {
     yyjson_val *difference = fields_get(root, "first_difference");
-    const char *want = fields_text(difference, "want", ""), *have = fields_text(difference, "have", "");
+    const char *want = fields_text(difference, "want", ""),
+               *have = fields_text(difference, "have", "");
     size_t same = common_prefix(want, have);
 
     found->same = !yyjson_is_obj(difference);
@@ -319,8 +341,9 @@ static enum err diff_there(struct diff *diff, struct found *found, struct errinf
     request_file_write(&diff->sides[1].file, NULL, said_dialect(diff), &json);
     json_close(&json, '}');
     json_close(&json, '}');
-    enum err err = body.err == ERR_OK ? remote_ask_json(&remote, "/admin/cache/probe", buf_str(&body), &doc, info)
-                                      : err_set(info, body.err, "the requests are too large");
+    enum err err = body.err == ERR_OK
+                       ? remote_ask_json(&remote, "/admin/cache/probe", buf_str(&body), &doc, info)
+                       : err_set(info, body.err, "the requests are too large");
     if (err == ERR_OK)
         read_answer(yyjson_doc_get_root(doc), found);
     yyjson_doc_free(doc);
@@ -357,7 +380,8 @@ static void show_json(const struct diff *diff, const struct found *found)
     buf_fini(&out);
 }
 
-/* Quoted as JSON is: line ends and what cannot be printed are seen, and broken characters are none. */
+/* Quoted as JSON is: line ends and what cannot be printed are seen, and broken characters are none.
+ */
 static void append_shown(struct buf *out, const char *label, const struct buf *text)
 {
     struct json json = json_to(out);
@@ -427,7 +451,8 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (err == ERR_OK)
         err = request_file_read(&diff.sides[1].file, cli, cli->args[1], &info);
     if (err == ERR_OK)
-        err = diff.options->model != NULL ? diff_here(&diff, &found, &info) : diff_there(&diff, &found, &info);
+        err = diff.options->model != NULL ? diff_here(&diff, &found, &info)
+                                          : diff_there(&diff, &found, &info);
     if (err == ERR_OK)
         (diff.options->json ? show_json : show_lines)(&diff, &found);
     else

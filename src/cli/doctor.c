@@ -1,8 +1,10 @@
 /*
- * doctor.c: `hearth doctor`: what hearth found on this machine, from where, and what is wrong with it.
+ * doctor.c: `hearth doctor`: what hearth found on this machine, from where, and what is wrong with
+ * it.
  *
- * Each check prints one line: ok, warn or FAIL, and for the latter two what to do. The exit status is 1 when something failed. Folders and port
- * are those that `hearth serve` would use with the same settings; nothing is changed, and what is measured is bounded.
+ * Each check prints one line: ok, warn or FAIL, and for the latter two what to do. The exit status
+ * is 1 when something failed. Folders and port are those that `hearth serve` would use with the
+ * same settings; nothing is changed, and what is measured is bounded.
  */
 #include "cli/doctor.h"
 
@@ -42,15 +44,18 @@ enum {
 static const struct option_desc options_table[] = {
     {"backends", 0, OPTION_TEXT, AT(backends), .value = "DIR", .group = "What to look at",
      .help = "Folder with ggml's backends, instead of the one of the build."},
-    {"ssd-dir", 0, OPTION_TEXT, AT(ssd_dir), .value = "DIR", .help = "Folder of the SSD tier, or none, as for `hearth serve`."},
+    {"ssd-dir", 0, OPTION_TEXT, AT(ssd_dir), .value = "DIR",
+     .help = "Folder of the SSD tier, or none, as for `hearth serve`."},
     {"ssd-free", 0, OPTION_SIZE, AT(ssd_free), .value = "SIZE", .initial = "8GiB",
      .help = "Bytes of its disk that are left free, as for `hearth serve`."},
     {"state-dir", 0, OPTION_TEXT, AT(state_dir), .value = "DIR",
      .help = "Folder for the installation's key, as for `hearth serve`."},
-    {"host", 0, OPTION_TEXT, AT(host), .value = "ADDRESS", .initial = "127.0.0.1", .help = "Address of the server to be."},
-    {"port", 0, OPTION_UINT, AT(port), .value = "N", .initial = "4327", .max = 65535, .help = "Its port."},
-    {"disk-test", 0, OPTION_SIZE, AT(disk_bytes), .value = "SIZE", .initial = "64MiB", .max = UINT64_C(64) << 30,
-     .help = "Bytes to try the disk with; 0 = do not."},
+    {"host", 0, OPTION_TEXT, AT(host), .value = "ADDRESS", .initial = "127.0.0.1",
+     .help = "Address of the server to be."},
+    {"port", 0, OPTION_UINT, AT(port), .value = "N", .initial = "4327", .max = 65535,
+     .help = "Its port."},
+    {"disk-test", 0, OPTION_SIZE, AT(disk_bytes), .value = "SIZE", .initial = "64MiB",
+     .max = UINT64_C(64) << 30, .help = "Bytes to try the disk with; 0 = do not."},
 };
 
 void doctor_say(struct doctor *doctor, enum verdict verdict, const char *what, const char *fmt, ...)
@@ -71,12 +76,18 @@ void doctor_say(struct doctor *doctor, enum verdict verdict, const char *what, c
 
 static void check_libraries(struct doctor *doctor)
 {
-    doctor_say(doctor, VERDICT_OK, "hearth", "%s (commit %s, %s build)", HEARTH_VERSION, HEARTH_COMMIT, HEARTH_VARIANT);
-    doctor_say(doctor, VERDICT_OK, "libllama", "%s from %s", engine_library_version(), engine_library_origin());
-    doctor_say(doctor, VERDICT_OK, "libggml", "%s from %s", engine_ggml_version(), engine_ggml_origin());
-    doctor_say(doctor, VERDICT_OK, "BLAKE3", "%s from %s", blake3_version(), sysinfo_origin((void *)blake3_version));
-    doctor_say(doctor, VERDICT_OK, "libsodium", "%s from %s", sodium_version_string(), sysinfo_origin((void *)sodium_version_string));
-    doctor_say(doctor, VERDICT_OK, "libuv", "%s from %s", uv_version_string(), sysinfo_origin((void *)uv_version_string));
+    doctor_say(doctor, VERDICT_OK, "hearth", "%s (commit %s, %s build)", HEARTH_VERSION,
+               HEARTH_COMMIT, HEARTH_VARIANT);
+    doctor_say(doctor, VERDICT_OK, "libllama", "%s from %s", engine_library_version(),
+               engine_library_origin());
+    doctor_say(doctor, VERDICT_OK, "libggml", "%s from %s", engine_ggml_version(),
+               engine_ggml_origin());
+    doctor_say(doctor, VERDICT_OK, "BLAKE3", "%s from %s", blake3_version(),
+               sysinfo_origin((void *)blake3_version));
+    doctor_say(doctor, VERDICT_OK, "libsodium", "%s from %s", sodium_version_string(),
+               sysinfo_origin((void *)sodium_version_string));
+    doctor_say(doctor, VERDICT_OK, "libuv", "%s from %s", uv_version_string(),
+               sysinfo_origin((void *)uv_version_string));
 }
 
 static void check_devices(struct doctor *doctor)
@@ -87,14 +98,17 @@ static void check_devices(struct doctor *doctor)
 
     if (count == 0) {
         doctor_say(doctor, VERDICT_FAIL, "backends",
-                   "none in %s: no model can be loaded. Give the folder with --backends, or run make again", dir);
+                   "none in %s: no model can be loaded. Give the folder with --backends, or run "
+                   "make again",
+                   dir);
         return;
     }
     doctor_say(doctor, VERDICT_OK, "backends", "%s", dir);
     for (size_t i = 0; i < count && i < DEVICES_MAX; i++) {
         char free_text[UNITS_TEXT_BYTES], total_text[UNITS_TEXT_BYTES];
-        doctor_say(doctor, VERDICT_OK, "device", "%s: %s, %s of %s free", list[i].name, list[i].description,
-                   units_format_size(list[i].memory_free, free_text), units_format_size(list[i].memory_total, total_text));
+        doctor_say(doctor, VERDICT_OK, "device", "%s: %s, %s of %s free", list[i].name,
+                   list[i].description, units_format_size(list[i].memory_free, free_text),
+                   units_format_size(list[i].memory_total, total_text));
     }
 }
 
@@ -107,10 +121,12 @@ static void check_files(struct doctor *doctor)
     if (getrlimit(RLIMIT_NOFILE, &files) != 0)
         return;
     if (files.rlim_cur < FILES_WANTED)
-        doctor_say(doctor, VERDICT_WARN, "files", "only %llu may be open at once; `ulimit -n %d` gives room for many clients",
+        doctor_say(doctor, VERDICT_WARN, "files",
+                   "only %llu may be open at once; `ulimit -n %d` gives room for many clients",
                    (unsigned long long)files.rlim_cur, FILES_WANTED);
     else
-        doctor_say(doctor, VERDICT_OK, "files", "%llu may be open at once", (unsigned long long)files.rlim_cur);
+        doctor_say(doctor, VERDICT_OK, "files", "%llu may be open at once",
+                   (unsigned long long)files.rlim_cur);
 }
 
 /* Drivers of GPUs lock what they copy from; without one nothing is locked here. */
@@ -124,7 +140,8 @@ static void check_locked(struct doctor *doctor)
     if (locked.rlim_cur == RLIM_INFINITY)
         doctor_say(doctor, VERDICT_OK, "memlock", "any amount of memory may be locked");
     else
-        doctor_say(doctor, VERDICT_OK, "memlock", "%s may be locked; a GPU may want more (`ulimit -l unlimited`)",
+        doctor_say(doctor, VERDICT_OK, "memlock",
+                   "%s may be locked; a GPU may want more (`ulimit -l unlimited`)",
                    units_format_size(locked.rlim_cur, bytes));
 }
 
@@ -132,13 +149,15 @@ static void check_machine(struct doctor *doctor)
 {
     char total[UNITS_TEXT_BYTES], available[UNITS_TEXT_BYTES];
 
-    doctor_say(doctor, VERDICT_OK, "machine", "%u cores, %s of %s memory available", sysinfo_cores(),
-               units_format_size(sysinfo_memory_available(), available), units_format_size(sysinfo_memory_total(), total));
+    doctor_say(doctor, VERDICT_OK, "machine", "%u cores, %s of %s memory available",
+               sysinfo_cores(), units_format_size(sysinfo_memory_available(), available),
+               units_format_size(sysinfo_memory_total(), total));
     check_files(doctor);
     check_locked(doctor);
 }
 
-/* A small file of /sys, trimmed, in the arena; NULL when it is not there. Its size is not what it says. */
+/* A small file of /sys, trimmed, in the arena; NULL when it is not there. Its size is not what it
+ * says. */
 static const char *read_system(struct doctor *doctor, const char *path)
 {
     const struct file_sys *fs = doctor->cli->setup->fs;
@@ -149,7 +168,8 @@ static const char *read_system(struct doctor *doctor, const char *path)
         return NULL;
     ssize_t got = fs->ops->pread(fs->ctx, fd, text, sizeof(text), 0);
     file_close(fs, &fd);
-    return got > 0 ? arena_strdup(doctor->cli->arena, str_trim((struct str){text, (size_t)got})) : NULL;
+    return got > 0 ? arena_strdup(doctor->cli->arena, str_trim((struct str){text, (size_t)got}))
+                   : NULL;
 }
 
 static void check_huge_pages(struct doctor *doctor)
@@ -158,18 +178,23 @@ static void check_huge_pages(struct doctor *doctor)
     const char *text = read_system(doctor, path);
 
     if (text == NULL)
-        doctor_say(doctor, VERDICT_WARN, "hugepages", "this kernel has none: a large cache is looked up a little slower");
+        doctor_say(doctor, VERDICT_WARN, "hugepages",
+                   "this kernel has none: a large cache is looked up a little slower");
     else if (strstr(text, "[never]") != NULL)
         doctor_say(doctor, VERDICT_WARN, "hugepages",
-                   "are switched off: a large cache is looked up a little slower; `echo madvise >%s` as root", path);
+                   "are switched off: a large cache is looked up a little slower; `echo madvise "
+                   ">%s` as root",
+                   path);
     else
         doctor_say(doctor, VERDICT_OK, "hugepages", "%s", text);
 }
 
-/* Ages on disk, days of writing and log lines are of wall time; intervals of the monotonic one, which is read often. */
+/* Ages on disk, days of writing and log lines are of wall time; intervals of the monotonic one,
+ * which is read often. */
 static void check_clock(struct doctor *doctor)
 {
-    const char *source = read_system(doctor, "/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    const char *source =
+        read_system(doctor, "/sys/devices/system/clocksource/clocksource0/current_clocksource");
     time_t now = (time_t)(clock_wall_ns(doctor->cli->setup->clock) / NS_PER_S);
     struct tm utc;
     char date[32] = "?";
@@ -177,11 +202,17 @@ static void check_clock(struct doctor *doctor)
     if (gmtime_r(&now, &utc) != NULL)
         strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S UTC", &utc);
     if (utc.tm_year + 1900 < YEAR_MIN)
-        doctor_say(doctor, VERDICT_WARN, "clock", "says %s: ages of what is stored will be wrong; set it (`timedatectl set-ntp true`)", date);
+        doctor_say(
+            doctor, VERDICT_WARN, "clock",
+            "says %s: ages of what is stored will be wrong; set it (`timedatectl set-ntp true`)",
+            date);
     else if (source != NULL && (strcmp(source, "hpet") == 0 || strcmp(source, "acpi_pm") == 0))
-        doctor_say(doctor, VERDICT_WARN, "clock", "%s, from %s, which is slow to read: see the kernel's log why not tsc", date, source);
+        doctor_say(doctor, VERDICT_WARN, "clock",
+                   "%s, from %s, which is slow to read: see the kernel's log why not tsc", date,
+                   source);
     else
-        doctor_say(doctor, VERDICT_OK, "clock", "%s, from %s", date, source != NULL ? source : "the system");
+        doctor_say(doctor, VERDICT_OK, "clock", "%s, from %s", date,
+                   source != NULL ? source : "the system");
 }
 
 /* ---- settings and port ---- */
@@ -207,9 +238,11 @@ static void say_taken(struct doctor *doctor, const char *url)
         err = remote_ask_json(&remote, "/version", NULL, &doc, &info);
     const char *name = fields_text(yyjson_doc_get_root(doc), "name", "");
     if (err == ERR_OK && strcmp(name, "hearth") == 0)
-        doctor_say(doctor, VERDICT_OK, "port", "hearth %s runs at %s", fields_text(yyjson_doc_get_root(doc), "version", ""), url);
+        doctor_say(doctor, VERDICT_OK, "port", "hearth %s runs at %s",
+                   fields_text(yyjson_doc_get_root(doc), "version", ""), url);
     else
-        doctor_say(doctor, VERDICT_WARN, "port", "%s is taken by another program: choose another --port", url);
+        doctor_say(doctor, VERDICT_WARN, "port",
+                   "%s is taken by another program: choose another --port", url);
     yyjson_doc_free(doc);
 }
 
@@ -247,7 +280,8 @@ static void check_port(struct doctor *doctor)
 
     if (str_ends(str_from(host), STR(".sock")) || port == 0)
         return;
-    const char *url = arena_printf(doctor->cli->arena, literal ? "http://[%s]:%u" : "http://%s:%u", host, port);
+    const char *url =
+        arena_printf(doctor->cli->arena, literal ? "http://[%s]:%u" : "http://%s:%u", host, port);
     enum err err = try_port(host, (uint16_t)port, &info);
     if (err == ERR_OK && url != NULL)
         doctor_say(doctor, VERDICT_OK, "port", "%s is free", url);

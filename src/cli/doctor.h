@@ -26,7 +26,8 @@ struct doctor {
 enum verdict { VERDICT_OK, VERDICT_WARN, VERDICT_FAIL };
 
 /* "ok    disk       ..." */
-void doctor_say(struct doctor *doctor, enum verdict verdict, const char *what, const char *fmt, ...) PRINTF(4, 5);
+void doctor_say(struct doctor *doctor, enum verdict verdict, const char *what, const char *fmt, ...)
+    PRINTF(4, 5);
 
 /* doctor_disk.c: the folders of state and cache: permissions, room, O_DIRECT, speed. */
 void doctor_check_folders(struct doctor *doctor);

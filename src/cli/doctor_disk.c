@@ -1,8 +1,10 @@
 /*
- * doctor_disk.c: the folders that a server would use: whether they can be, by whom else, and how fast their disk is.
+ * doctor_disk.c: the folders that a server would use: whether they can be, by whom else, and how
+ * fast their disk is.
  *
- * Nothing is left behind: what is written for measuring has no name (O_TMPFILE). A folder that is not there yet is not made; the nearest one
- * above it that is there is looked at instead, on whose disk it would come to lie.
+ * Nothing is left behind: what is written for measuring has no name (O_TMPFILE). A folder that is
+ * not there yet is not made; the nearest one above it that is there is looked at instead, on whose
+ * disk it would come to lie.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +21,8 @@
 #include "cli/doctor.h"
 #include "cli/folders.h"
 
-/* Enough to see a disk behind its cache, little enough for every disk: PIECE at a time, and not longer than MEASURE_NS each way. */
+/* Enough to see a disk behind its cache, little enough for every disk: PIECE at a time, and not
+ * longer than MEASURE_NS each way. */
 enum { PIECE = 1 << 20, ALIGNMENT = 4096, SLOW_BYTES_PER_S = 100 << 20 };
 
 #define MEASURE_NS (2 * NS_PER_S)
@@ -43,18 +46,22 @@ static bool nearest_folder(const char *path, char out[PATH_MAX], bool *exists)
     return S_ISDIR(st.st_mode);
 }
 
-/* False: it cannot be used, and that was said. `what` is "state" or "cache", `option` how another one is chosen. */
-static bool check_access(struct doctor *doctor, const char *what, const char *path, const char *option, char folder[PATH_MAX])
+/* False: it cannot be used, and that was said. `what` is "state" or "cache", `option` how another
+ * one is chosen. */
+static bool check_access(struct doctor *doctor, const char *what, const char *path,
+                         const char *option, char folder[PATH_MAX])
 {
     struct stat st;
     bool exists;
 
     if (!nearest_folder(path, folder, &exists)) {
-        doctor_say(doctor, VERDICT_FAIL, what, "%s cannot be a folder: choose another one with %s", path, option);
+        doctor_say(doctor, VERDICT_FAIL, what, "%s cannot be a folder: choose another one with %s",
+                   path, option);
         return false;
     }
     if (access(folder, W_OK | X_OK) != 0) {
-        doctor_say(doctor, VERDICT_FAIL, what, "%s cannot be written to: `chown %u %s`, or choose another one with %s", folder,
+        doctor_say(doctor, VERDICT_FAIL, what,
+                   "%s cannot be written to: `chown %u %s`, or choose another one with %s", folder,
                    (unsigned)geteuid(), folder, option);
         return false;
     }
@@ -63,7 +70,8 @@ static bool check_access(struct doctor *doctor, const char *what, const char *pa
         return true;
     }
     if (stat(folder, &st) == 0 && (st.st_mode & 022) != 0) {
-        doctor_say(doctor, VERDICT_WARN, what, "%s can be written to by others: `chmod 700 %s`", path, path);
+        doctor_say(doctor, VERDICT_WARN, what, "%s can be written to by others: `chmod 700 %s`",
+                   path, path);
         return true;
     }
     doctor_say(doctor, VERDICT_OK, what, "%s", path);
@@ -79,9 +87,11 @@ static void check_key(struct doctor *doctor, const char *state)
     if (path == NULL || stat(path, &st) != 0)
         return;
     if ((st.st_mode & 077) != 0)
-        doctor_say(doctor, VERDICT_FAIL, "key", "%s can be read by others: `chmod 600 %s`", path, path);
+        doctor_say(doctor, VERDICT_FAIL, "key", "%s can be read by others: `chmod 600 %s`", path,
+                   path);
     else if (st.st_size != HASH256_BYTES)
-        doctor_say(doctor, VERDICT_WARN, "key", "%s is damaged: the next `hearth serve` makes a new one, and begins cold", path);
+        doctor_say(doctor, VERDICT_WARN, "key",
+                   "%s is damaged: the next `hearth serve` makes a new one, and begins cold", path);
     else
         doctor_say(doctor, VERDICT_OK, "key", "%s", path);
 }
@@ -100,11 +110,13 @@ static void check_room(struct doctor *doctor, int dir)
     units_format_size(doctor->options->ssd_free, wanted);
     if (bytes <= doctor->options->ssd_free)
         doctor_say(doctor, VERDICT_WARN, "room",
-                   "%s are free on the cache's disk, and --ssd-free leaves %s to others: nothing will be stored; free some, "
+                   "%s are free on the cache's disk, and --ssd-free leaves %s to others: nothing "
+                   "will be stored; free some, "
                    "lower --ssd-free, or choose another --ssd-dir",
                    have, wanted);
     else
-        doctor_say(doctor, VERDICT_OK, "room", "%s free on the cache's disk, of which %s are left to others", have, wanted);
+        doctor_say(doctor, VERDICT_OK, "room",
+                   "%s free on the cache's disk, of which %s are left to others", have, wanted);
 }
 
 /* ---- speed ---- */
@@ -129,7 +141,8 @@ static enum err measure_write(struct measure *measure, struct errinfo *info)
     uint64_t start_ns = clock_mono_ns(measure->clock);
 
     hash_random(measure->piece, PIECE); /* a disk that compresses must not win */
-    while (measure->bytes < measure->bytes_max && clock_mono_ns(measure->clock) - start_ns < MEASURE_NS) {
+    while (measure->bytes < measure->bytes_max &&
+           clock_mono_ns(measure->clock) - start_ns < MEASURE_NS) {
         TRY(file_write_at(measure->fs, measure->fd, measure->piece, PIECE, measure->bytes, info));
         measure->bytes += PIECE;
     }
@@ -138,7 +151,8 @@ static enum err measure_write(struct measure *measure, struct errinfo *info)
     return ERR_OK;
 }
 
-/* Past the page cache where the file system allows it; else without what is in it, as far as the kernel is so kind. */
+/* Past the page cache where the file system allows it; else without what is in it, as far as the
+ * kernel is so kind. */
 static enum err measure_read(struct measure *measure, struct errinfo *info)
 {
     int flags = fcntl(measure->fd, F_GETFL);
@@ -147,15 +161,18 @@ static enum err measure_read(struct measure *measure, struct errinfo *info)
     measure->direct = flags >= 0 && fcntl(measure->fd, F_SETFL, flags | O_DIRECT) == 0;
     (void)!posix_fadvise(measure->fd, 0, 0, POSIX_FADV_DONTNEED);
     uint64_t start_ns = clock_mono_ns(measure->clock);
-    for (; at < measure->bytes && clock_mono_ns(measure->clock) - start_ns < MEASURE_NS; at += PIECE)
+    for (; at < measure->bytes && clock_mono_ns(measure->clock) - start_ns < MEASURE_NS;
+         at += PIECE)
         TRY(file_read_at(measure->fs, measure->fd, measure->piece, PIECE, at, info));
-    measure->read_s = seconds_since(measure, start_ns) * (double)measure->bytes / (double)MAX(at, 1);
+    measure->read_s =
+        seconds_since(measure, start_ns) * (double)measure->bytes / (double)MAX(at, 1);
     return ERR_OK;
 }
 
 static void say_speed(struct doctor *doctor, const struct measure *measure)
 {
-    double write_rate = (double)measure->bytes / measure->write_s, read_rate = (double)measure->bytes / measure->read_s;
+    double write_rate = (double)measure->bytes / measure->write_s,
+           read_rate = (double)measure->bytes / measure->read_s;
     char write_text[UNITS_TEXT_BYTES], read_text[UNITS_TEXT_BYTES], bytes[UNITS_TEXT_BYTES];
 
     units_format_size((uint64_t)write_rate, write_text);
@@ -163,15 +180,18 @@ static void say_speed(struct doctor *doctor, const struct measure *measure)
     units_format_size(measure->bytes, bytes);
     if (read_rate < SLOW_BYTES_PER_S)
         doctor_say(doctor, VERDICT_WARN, "disk",
-                   "writes %s/s, reads %s/s (%s tried): computing may be faster; choose a faster one with --ssd-dir, or none", write_text,
-                   read_text, bytes);
+                   "writes %s/s, reads %s/s (%s tried): computing may be faster; choose a faster "
+                   "one with --ssd-dir, or none",
+                   write_text, read_text, bytes);
     else
-        doctor_say(doctor, VERDICT_OK, "disk", "writes %s/s, reads %s/s (%s tried)", write_text, read_text, bytes);
+        doctor_say(doctor, VERDICT_OK, "disk", "writes %s/s, reads %s/s (%s tried)", write_text,
+                   read_text, bytes);
     if (measure->direct)
         doctor_say(doctor, VERDICT_OK, "O_DIRECT", "works on the cache's disk");
     else
         doctor_say(doctor, VERDICT_WARN, "O_DIRECT",
-                   "is not possible on the cache's disk: objects are read through the page cache, which takes memory from others; "
+                   "is not possible on the cache's disk: objects are read through the page cache, "
+                   "which takes memory from others; "
                    "ext4, XFS and Btrfs have it");
 }
 
@@ -196,7 +216,8 @@ static void check_speed(struct doctor *doctor, int dir)
     if (err == ERR_OK)
         say_speed(doctor, &measure);
     else if (err == ERR_NO_SPACE)
-        doctor_say(doctor, VERDICT_FAIL, "disk", "is full: free some room, or choose another --ssd-dir");
+        doctor_say(doctor, VERDICT_FAIL, "disk",
+                   "is full: free some room, or choose another --ssd-dir");
     else
         doctor_say(doctor, VERDICT_WARN, "disk", "its speed could not be measured: %s", info.text);
     file_close(measure.fs, &measure.fd);
@@ -214,14 +235,16 @@ void doctor_check_folders(struct doctor *doctor)
     int dir;
 
     if (state == NULL)
-        doctor_say(doctor, VERDICT_WARN, "state", "no home folder: nothing survives a restart; give one with --state-dir");
+        doctor_say(doctor, VERDICT_WARN, "state",
+                   "no home folder: nothing survives a restart; give one with --state-dir");
     else if (check_access(doctor, "state", state, "--state-dir", folder))
         check_key(doctor, state);
     if (cache == NULL) {
         doctor_say(doctor, VERDICT_OK, "cache", "in memory only");
         return;
     }
-    if (!check_access(doctor, "cache", cache, "--ssd-dir", folder) || file_open_dir(fs, folder, false, &dir, NULL) != ERR_OK)
+    if (!check_access(doctor, "cache", cache, "--ssd-dir", folder) ||
+        file_open_dir(fs, folder, false, &dir, NULL) != ERR_OK)
         return;
     check_room(doctor, dir);
     check_speed(doctor, dir);

@@ -9,7 +9,8 @@
 
 const char folders_key_name[] = "key";
 
-/* $VARIABLE/hearth, else ~/FALLBACK/hearth. A variable that is no absolute path is to be ignored, says its specification. */
+/* $VARIABLE/hearth, else ~/FALLBACK/hearth. A variable that is no absolute path is to be ignored,
+ * says its specification. */
 static const char *home_folder(const struct cli *cli, const char *variable, const char *fallback)
 {
     const char *base = cli_env(cli->setup, variable), *home = cli_env(cli->setup, "HOME");

@@ -1,5 +1,6 @@
 /*
- * help.c: `hearth help [COMMAND]`, and what --help prints; with --man manual pages, with --ini a file of settings to begin with.
+ * help.c: `hearth help [COMMAND]`, and what --help prints; with --man manual pages, with --ini a
+ * file of settings to begin with.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -23,14 +24,16 @@ struct help_options {
 
 static const struct option_desc options_table[] = {
     {"man", 0, OPTION_FLAG, AT(man), .not_in_file = true,
-     .help = "Print the manual page of hearth, of a command, or of hearth.ini, as man(1) reads it."},
+     .help =
+         "Print the manual page of hearth, of a command, or of hearth.ini, as man(1) reads it."},
     {"ini", 0, OPTION_FLAG, AT(ini), .not_in_file = true,
      .help = "Print an INI file with every setting of `hearth serve`."},
 };
 
 enum { HELP_BYTES_MAX = 1 << 20, COLUMNS_DEFAULT = 80, COLUMNS_MAX = 110 };
 
-/* Of the terminal, if it is one; lines that are too long are harder to read than those that are broken. */
+/* Of the terminal, if it is one; lines that are too long are harder to read than those that are
+ * broken. */
 static int columns_of(FILE *file)
 {
     struct winsize size;

@@ -1,9 +1,10 @@
 /*
- * launch.c: `hearth launch CLIENT [-- ARGS]`: starts a client that uses this server, or prints what it needs for that.
+ * launch.c: `hearth launch CLIENT [-- ARGS]`: starts a client that uses this server, or prints what
+ * it needs for that.
  *
- * Asks the server first: whether it is up, which model it serves, and how long its context is. Then the program becomes the client, with a
- * few more variables and arguments (launch_clients.c). With --print nothing is started, and a key is not shown: the lines name the variable
- * that it is in.
+ * Asks the server first: whether it is up, which model it serves, and how long its context is. Then
+ * the program becomes the client, with a few more variables and arguments (launch_clients.c). With
+ * --print nothing is started, and a key is not shown: the lines name the variable that it is in.
  */
 #include "cli/launch.h"
 
@@ -23,7 +24,12 @@
 #include "cli/remote.h"
 #include "base/json_scan.h"
 
-enum { TEXT_BYTES_MAX = 1 << 20, CONTEXT_UNKNOWN = 32768, OUTPUT_MAX = 32768, USER_ARGS_MAX = 4096 };
+enum {
+    TEXT_BYTES_MAX = 1 << 20,
+    CONTEXT_UNKNOWN = 32768,
+    OUTPUT_MAX = 32768,
+    USER_ARGS_MAX = 4096
+};
 
 /* Stands for the key in what is printed; no text of ours has it. */
 #define KEY_MARK "\1"
@@ -68,9 +74,10 @@ static enum err choose_model(struct launch *launch, yyjson_val *list, struct err
         if (wanted == NULL || strcmp(fields_text(model, "id", ""), wanted) == 0)
             chosen = model;
     if (chosen == NULL)
-        return err_set(info, ERR_NOT_FOUND, "%s does not serve %s; 'hearth ps' lists its models", launch->url,
-                       wanted != NULL ? wanted : "any model");
-    launch->model = arena_strdup(launch->cli->arena, str_from(fields_text(chosen, "id", "default")));
+        return err_set(info, ERR_NOT_FOUND, "%s does not serve %s; 'hearth ps' lists its models",
+                       launch->url, wanted != NULL ? wanted : "any model");
+    launch->model =
+        arena_strdup(launch->cli->arena, str_from(fields_text(chosen, "id", "default")));
     launch->context = fields_uint(chosen, "context_length");
     if (launch->context == 0)
         launch->context = fields_uint(chosen, "meta.n_ctx");
@@ -84,7 +91,8 @@ static enum err ask_server(struct launch *launch, struct errinfo *info)
     TRY(remote_open(&launch->remote, launch->cli, &launch->options->remote, info));
     client_url_text(&launch->remote.url, launch->url);
     if (launch->remote.url.socket[0] != '\0')
-        return err_set(info, ERR_INVALID, "clients cannot use a local socket: let the server listen on a port");
+        return err_set(info, ERR_INVALID,
+                       "clients cannot use a local socket: let the server listen on a port");
     TRY(remote_ask_json(&launch->remote, "/v1/models", NULL, &doc, info));
     enum err err = choose_model(launch, fields_get(yyjson_doc_get_root(doc), "data"), info);
     yyjson_doc_free(doc);
@@ -123,7 +131,8 @@ static void append_name(const struct launch *launch, struct str name, struct buf
 /* A place is {name}; a bracket that begins none, as in JSON, is itself. */
 static bool find_place(const char *text, struct str *name)
 {
-    static const char *const names[] = {"url", "v1", "key", "model", "model:json", "context", "output"};
+    static const char *const names[] = {"url",        "v1",      "key",   "model",
+                                        "model:json", "context", "output"};
 
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         size_t len = strlen(names[i]);
@@ -150,7 +159,9 @@ static const char *filled(const struct launch *launch, const char *text)
             buf_append_char(&out, *text++);
         }
     }
-    const char *result = out.err == ERR_OK ? arena_strdup(launch->cli->arena, (struct str){buf_str(&out), out.len}) : NULL;
+    const char *result =
+        out.err == ERR_OK ? arena_strdup(launch->cli->arena, (struct str){buf_str(&out), out.len})
+                          : NULL;
     buf_fini(&out);
     return result;
 }
@@ -160,7 +171,8 @@ static const char *filled(const struct launch *launch, const char *text)
 /* As a shell reads it: quoted where that is needed, the key as its variable. */
 static void append_quoted(struct buf *out, const char *text)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@,+";
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@,+";
 
     if (text[0] != '\0' && text[strspn(text, plain)] == '\0') {
         buf_append_str(out, text);
@@ -191,7 +203,8 @@ static void print_env(const struct launch *launch, struct buf *out)
         }
         const char *value = filled(launch, env->value);
         /* A variable that is the key's own needs no line. */
-        if (value == NULL || (strcmp(value, KEY_MARK) == 0 && strcmp(env->name, "HEARTH_API_KEY") == 0))
+        if (value == NULL ||
+            (strcmp(value, KEY_MARK) == 0 && strcmp(env->name, "HEARTH_API_KEY") == 0))
             continue;
         buf_appendf(out, "export %s=", env->name);
         append_quoted(out, value);
@@ -224,7 +237,8 @@ static enum cli_exit print(struct launch *launch)
     buf_init(&out, TEXT_BYTES_MAX);
     if (launch->client->lines != NULL) {
         const char *lines = filled(launch, launch->client->lines);
-        buf_appendf(&out, "# once, into ~/%s: %s\n", launch->client->file, lines != NULL ? lines : "");
+        buf_appendf(&out, "# once, into ~/%s: %s\n", launch->client->file,
+                    lines != NULL ? lines : "");
     }
     print_env(launch, &out);
     print_command(launch, &out);
@@ -248,8 +262,10 @@ static bool file_is_ready(const struct launch *launch)
 
     if (client->file == NULL)
         return true;
-    const char *path = home != NULL ? arena_printf(launch->cli->arena, "%s/%s", home, client->file) : NULL;
-    if (path == NULL || file_read_all(launch->cli->setup->fs, AT_FDCWD, path, TEXT_BYTES_MAX, &data, &len, NULL) != ERR_OK)
+    const char *path =
+        home != NULL ? arena_printf(launch->cli->arena, "%s/%s", home, client->file) : NULL;
+    if (path == NULL || file_read_all(launch->cli->setup->fs, AT_FDCWD, path, TEXT_BYTES_MAX, &data,
+                                      &len, NULL) != ERR_OK)
         return false;
     bool ready = str_find((struct str){data, len}, str_from(client->mark)) != SIZE_MAX;
     mem_free(data);
@@ -262,9 +278,11 @@ static const char *find_program(const struct launch *launch)
     struct str rest = str_from(cli_env(launch->cli->setup, "PATH")), folder;
 
     while (str_next(&rest, ':', &folder)) {
-        const char *path = arena_printf(launch->cli->arena, STR_FMT "/%s", STR_ARG(folder), launch->client->program);
+        const char *path = arena_printf(launch->cli->arena, STR_FMT "/%s", STR_ARG(folder),
+                                        launch->client->program);
         struct stat st;
-        if (folder.len > 0 && path != NULL && stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0)
+        if (folder.len > 0 && path != NULL && stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+            access(path, X_OK) == 0)
             return path;
     }
     return NULL;
@@ -273,7 +291,8 @@ static const char *find_program(const struct launch *launch)
 static const char **make_args(const struct launch *launch)
 {
     size_t count = 0, users = launch->cli->args_count - 1;
-    const char **argv = arena_alloc_array(launch->cli->arena, LAUNCH_ARGS_MAX + users + 2, sizeof(*argv));
+    const char **argv =
+        arena_alloc_array(launch->cli->arena, LAUNCH_ARGS_MAX + users + 2, sizeof(*argv));
 
     if (argv == NULL)
         return NULL;
@@ -304,7 +323,8 @@ static const char **make_env(const struct launch *launch)
 
     while (old != NULL && old[count] != NULL)
         count++;
-    const char **env = arena_alloc_array(launch->cli->arena, count + LAUNCH_ENV_MAX + 1, sizeof(*env));
+    const char **env =
+        arena_alloc_array(launch->cli->arena, count + LAUNCH_ENV_MAX + 1, sizeof(*env));
     if (env == NULL)
         return NULL;
     for (size_t i = 0; i < count; i++)
@@ -312,7 +332,8 @@ static const char **make_env(const struct launch *launch)
             env[kept++] = old[i];
     for (const struct launch_env *row = launch->client->env; row->name != NULL; row++) {
         const char *value = row->value != NULL ? filled(launch, row->value) : NULL;
-        if (value != NULL && (env[kept++] = arena_printf(launch->cli->arena, "%s=%s", row->name, value)) == NULL)
+        if (value != NULL &&
+            (env[kept++] = arena_printf(launch->cli->arena, "%s=%s", row->name, value)) == NULL)
             return NULL;
     }
     return env;
@@ -325,12 +346,15 @@ static enum cli_exit start(struct launch *launch)
     const char *path = find_program(launch);
 
     if (path == NULL) {
-        cli_error(launch->cli, "%s is not in PATH: get it with '%s', or see what it needs with --print", client->program,
-                  client->get);
+        cli_error(launch->cli,
+                  "%s is not in PATH: get it with '%s', or see what it needs with --print",
+                  client->program, client->get);
         return CLI_EXIT_FAILURE;
     }
     if (!file_is_ready(launch)) {
-        cli_error(launch->cli, "%s reads providers from ~/%s only, and hearth is not there: 'hearth launch %s --print' shows the lines",
+        cli_error(launch->cli,
+                  "%s reads providers from ~/%s only, and hearth is not there: 'hearth launch %s "
+                  "--print' shows the lines",
                   client->name, client->file, client->name);
         return CLI_EXIT_FAILURE;
     }
@@ -358,7 +382,8 @@ static const struct launch_client *find_client(const struct cli *cli)
     buf_init(&all, TEXT_BYTES_MAX);
     for (size_t i = 0; i < launch_clients_count; i++)
         buf_appendf(&all, "%s%s", i > 0 ? ", " : "", launch_clients[i].name);
-    cli_usage_error(cli, "no client \"%s\" is known here; these are: %s", cli->args[0], buf_str(&all));
+    cli_usage_error(cli, "no client \"%s\" is known here; these are: %s", cli->args[0],
+                    buf_str(&all));
     buf_fini(&all);
     return NULL;
 }
@@ -377,7 +402,8 @@ static enum cli_exit run(struct cli *cli, const void *options)
         cli_error(cli, "%s", info.text);
         return CLI_EXIT_FAILURE;
     }
-    return launch.options->print || launch.client->program == NULL ? print(&launch) : start(&launch);
+    return launch.options->print || launch.client->program == NULL ? print(&launch)
+                                                                   : start(&launch);
 }
 
 const struct command command_launch = {

@@ -1,5 +1,6 @@
 /*
- * man.c: manual pages. What a table knows is taken from there; the words about commands, which no table has, are below.
+ * man.c: manual pages. What a table knows is taken from there; the words about commands, which no
+ * table has, are below.
  *
  * The source is man(7), the plainest form that every reader of pages understands.
  */
@@ -16,7 +17,8 @@
 
 static const char ini_page[] = "hearth.ini";
 
-/* What a page says beside its table: paragraphs, and lines to type with what they do, ended by NULL. */
+/* What a page says beside its table: paragraphs, and lines to type with what they do, ended by
+ * NULL. */
 struct page_text {
     const char *page;
     const char *about;
@@ -24,14 +26,18 @@ struct page_text {
 };
 
 static const char *const overview_examples[] = {
-    "hearth serve model.gguf", "Serve a model on port 4327 of this machine.",
-    "hearth model make && hearth serve demo.gguf", "Try it without a model: a small one with random weights.",
-    "hearth doctor", "See what was found here, and what is wrong with it.",
+    "hearth serve model.gguf",
+    "Serve a model on port 4327 of this machine.",
+    "hearth model make && hearth serve demo.gguf",
+    "Try it without a model: a small one with random weights.",
+    "hearth doctor",
+    "See what was found here, and what is wrong with it.",
     NULL,
 };
 
 static const char *const serve_examples[] = {
-    "hearth serve model.gguf", "One model, on the loopback, without keys.",
+    "hearth serve model.gguf",
+    "One model, on the loopback, without keys.",
     "hearth serve -m chat=big.gguf -m small=small.gguf --model-ttl 10m",
     "Two models, loaded when they are asked for, unloaded after ten idle minutes.",
     "hearth serve model.gguf --host 0.0.0.0 --api-key-file keys",
@@ -41,19 +47,24 @@ static const char *const serve_examples[] = {
 
 static const struct page_text texts[] = {
     {"",
-     "hearth serves GGUF models to clients of OpenAI's and Anthropic's interfaces and keeps every prompt prefix that it has computed: on the device, "
-     "in RAM, on SSD. A prefix that was seen before is not computed again, and one line per request says what was reused and why not more.",
+     "hearth serves GGUF models to clients of OpenAI's and Anthropic's interfaces and keeps every "
+     "prompt prefix that it has computed: on the device, "
+     "in RAM, on SSD. A prefix that was seen before is not computed again, and one line per "
+     "request says what was reused and why not more.",
      overview_examples},
     {"serve",
-     "Opens a socket, loads the models, prints addresses and lines to paste, and serves until SIGINT or SIGTERM, which let running answers go on for "
+     "Opens a socket, loads the models, prints addresses and lines to paste, and serves until "
+     "SIGINT or SIGTERM, which let running answers go on for "
      "--drain; a second one ends at once. SIGHUP reads the files of keys again.\n"
-     "A model is a file, a folder, user/repo[:QUANT] of the Hugging Face cache, or the name of an Ollama model.\n"
-     "Under systemd the server says when it is ready and, with WatchdogSec=, that its engines are alive.",
+     "A model is a file, a folder, user/repo[:QUANT] of the Hugging Face cache, or the name of an "
+     "Ollama model.\n"
+     "Under systemd the server says when it is ready and, with WatchdogSec=, that its engines are "
+     "alive.",
      serve_examples},
     {"cache", "Works on a folder of the SSD tier, or asks a running server.", NULL},
-    {"bench",
-     "Measures; see docs/bench.md for what the figures mean.", NULL},
-    {"help", "With --man it prints manual pages, with --ini a file of settings to begin with.", NULL},
+    {"bench", "Measures; see docs/bench.md for what the figures mean.", NULL},
+    {"help", "With --man it prints manual pages, with --ini a file of settings to begin with.",
+     NULL},
 };
 
 static const struct page_text *text_of(const char *page)
@@ -81,7 +92,8 @@ static void append_head(struct buf *out, const char *name, int section)
         char upper = (char)toupper((unsigned char)*c);
         option_roff(out, (struct str){&upper, 1});
     }
-    buf_appendf(out, " %d %s \"hearth %s\" \"hearth manual\"\n", section, HEARTH_DATE, HEARTH_VERSION);
+    buf_appendf(out, " %d %s \"hearth %s\" \"hearth manual\"\n", section, HEARTH_DATE,
+                HEARTH_VERSION);
 }
 
 static void append_section(struct buf *out, const char *title)
@@ -89,7 +101,8 @@ static void append_section(struct buf *out, const char *title)
     buf_appendf(out, ".SH %s\n", title);
 }
 
-static enum err append_name(struct buf *out, struct arena *arena, const char *name, const char *summary)
+static enum err append_name(struct buf *out, struct arena *arena, const char *name,
+                            const char *summary)
 {
     struct str text = str_from(summary);
 
@@ -147,12 +160,15 @@ static void append_see_also(struct buf *out, const struct cli_setup *setup, cons
 static void append_ends(struct buf *out)
 {
     append_section(out, "ENVIRONMENT");
-    option_roff_text(out, STR("Every option can be set by a variable, named in brackets behind it; the command line is stronger. NO_COLOR is honoured."));
+    option_roff_text(out, STR("Every option can be set by a variable, named in brackets behind it; "
+                              "the command line is stronger. NO_COLOR is honoured."));
     append_section(out, "FILES");
     buf_append_str(out, ".TP\n.I ~/.config/hearth/hearth.ini\n");
-    option_roff_text(out, STR("Settings, weaker than environment and command line; --config or HEARTH_CONFIG name another file."));
+    option_roff_text(out, STR("Settings, weaker than environment and command line; --config or "
+                              "HEARTH_CONFIG name another file."));
     append_section(out, "EXIT STATUS");
-    option_roff_text(out, STR("0: done. 1: failed. 2: asked wrongly: arguments, environment or INI file."));
+    option_roff_text(
+        out, STR("0: done. 1: failed. 2: asked wrongly: arguments, environment or INI file."));
 }
 
 /* ---- pages ---- */
@@ -162,7 +178,8 @@ static enum err write_overview(const struct cli_setup *setup, struct arena *aren
     const struct page_text *text = text_of("");
 
     append_head(out, "hearth", 1);
-    TRY(append_name(out, arena, "hearth", "serve language models and never prefill the same tokens twice"));
+    TRY(append_name(out, arena, "hearth",
+                    "serve language models and never prefill the same tokens twice"));
     append_section(out, "SYNOPSIS");
     buf_append_str(out, ".B hearth\n.I COMMAND\n[\\fIoptions\\fR]\n");
     append_section(out, "DESCRIPTION");
@@ -180,8 +197,8 @@ static enum err write_overview(const struct cli_setup *setup, struct arena *aren
     return out->err;
 }
 
-static enum err write_command(const struct cli_setup *setup, const struct command *command, struct arena *arena,
-                              struct buf *out)
+static enum err write_command(const struct cli_setup *setup, const struct command *command,
+                              struct arena *arena, struct buf *out)
 {
     const struct option_table *table = common_table(command, arena);
     const struct page_text *text = text_of(command->name);
@@ -225,15 +242,18 @@ static enum err write_ini(const struct cli_setup *setup, struct arena *arena, st
     append_head(out, ini_page, 5);
     TRY(append_name(out, arena, ini_page, "settings of hearth"));
     append_section(out, "DESCRIPTION");
-    append_paragraphs(
-        out,
-        "Lines \"name = value\", sections \"[name]\", and comments that begin with # or ;. A line has 198 bytes at most.\n"
-        "Keys in a section with a command's name are that command's; keys before any section are those of every command that has them. The "
-        "environment and the command line are stronger.\n"
-        "A section \"[model NAME]\" has the settings of one model, and is stronger than what is said of all, also on the command line. A list has "
-        "one line for each item.\n"
-        "Sizes are written as 4096, 64K, 8GiB (all powers of 1024), or as a percentage of the machine's memory; times as 90, 90s, 1h30m, 250ms; "
-        "flags as on and off. A name that nobody knows is an error.");
+    append_paragraphs(out,
+                      "Lines \"name = value\", sections \"[name]\", and comments that begin with # "
+                      "or ;. A line has 198 bytes at most.\n"
+                      "Keys in a section with a command's name are that command's; keys before any "
+                      "section are those of every command that has them. The "
+                      "environment and the command line are stronger.\n"
+                      "A section \"[model NAME]\" has the settings of one model, and is stronger "
+                      "than what is said of all, also on the command line. A list has "
+                      "one line for each item.\n"
+                      "Sizes are written as 4096, 64K, 8GiB (all powers of 1024), or as a "
+                      "percentage of the machine's memory; times as 90, 90s, 1h30m, 250ms; "
+                      "flags as on and off. A name that nobody knows is an error.");
     for (const struct command *const *command = setup->commands; *command != NULL; command++) {
         if (!has_keys(&(*command)->table))
             continue;
@@ -244,13 +264,15 @@ static enum err write_ini(const struct cli_setup *setup, struct arena *arena, st
     append_section(out, "[model NAME]");
     TRY(option_man(&serve_preset_table, OPTION_MAN_KEYS, out));
     append_section(out, "FILES");
-    buf_append_str(out, ".I /etc/hearth/hearth.ini\nis what the service reads,\n.I ~/.config/hearth/hearth.ini\nwhat a user\\(aqs own "
+    buf_append_str(out, ".I /etc/hearth/hearth.ini\nis what the service reads,\n.I "
+                        "~/.config/hearth/hearth.ini\nwhat a user\\(aqs own "
                         "commands read.\n");
     append_see_also(out, setup, ini_page);
     return out->err;
 }
 
-enum err man_write(const struct cli_setup *setup, const char *page, struct arena *arena, struct buf *out)
+enum err man_write(const struct cli_setup *setup, const char *page, struct arena *arena,
+                   struct buf *out)
 {
     if (page[0] == '\0')
         return write_overview(setup, arena, out);
@@ -267,8 +289,10 @@ enum err man_write_example(const struct cli_setup *setup, struct arena *arena, s
 
     if (table == NULL)
         return command != NULL ? arena->err : ERR_NOT_FOUND;
-    buf_append_str(out, "# hearth.ini: settings of hearth serve; hearth.ini(5) explains the form. What is commented out shows the default,\n"
-                        "# or what kind of value is wanted. HEARTH_... is the variable of the environment that is stronger.\n"
+    buf_append_str(out, "# hearth.ini: settings of hearth serve; hearth.ini(5) explains the form. "
+                        "What is commented out shows the default,\n"
+                        "# or what kind of value is wanted. HEARTH_... is the variable of the "
+                        "environment that is stronger.\n"
                         "\n[serve]\n");
     return option_example(table, out);
 }

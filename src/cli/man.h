@@ -17,9 +17,11 @@
 struct cli_setup;
 
 /* ERR_NOT_FOUND: there is no such page. Otherwise fails as buf_append and the arena do. */
-enum err man_write(const struct cli_setup *setup, const char *page, struct arena *arena, struct buf *out) NODISCARD;
+enum err man_write(const struct cli_setup *setup, const char *page, struct arena *arena,
+                   struct buf *out) NODISCARD;
 
 /* The INI file to begin with: every key of `hearth serve`, explained and commented out. */
-enum err man_write_example(const struct cli_setup *setup, struct arena *arena, struct buf *out) NODISCARD;
+enum err man_write_example(const struct cli_setup *setup, struct arena *arena,
+                           struct buf *out) NODISCARD;
 
 #endif

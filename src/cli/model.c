@@ -1,8 +1,9 @@
 /*
- * model.c: `hearth model make`: a model file with random weights; `hearth model show` is in model_show.c.
+ * model.c: `hearth model make`: a model file with random weights; `hearth model show` is in
+ * model_show.c.
  *
- * The options are the fields of struct model_make_options; what is right for a family is decided by the engine folder,
- * which also words the complaints.
+ * The options are the fields of struct model_make_options; what is right for a family is decided by
+ * the engine folder, which also words the complaints.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -138,8 +139,10 @@ static enum cli_exit run_make(struct cli *cli, const struct model_options *optio
     if (err == ERR_INVALID)
         return cli_usage_error(cli, "%s", info.text);
     if (err != ERR_OK) {
-        cli_error(cli, err == ERR_NO_SPACE ? "%s: %s; free some room, or choose another place with --out" : "%s: %s", make.out,
-                  err == ERR_NO_SPACE ? err_sentence(err) : info.text);
+        cli_error(cli,
+                  err == ERR_NO_SPACE ? "%s: %s; free some room, or choose another place with --out"
+                                      : "%s: %s",
+                  make.out, err == ERR_NO_SPACE ? err_sentence(err) : info.text);
         return CLI_EXIT_FAILURE;
     }
     print_made(cli, &make, clock_mono_ns(cli->setup->clock) - start_ns);

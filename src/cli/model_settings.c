@@ -85,8 +85,9 @@ static struct engine_options to_engine(const struct cli *cli, const struct model
     };
 }
 
-enum err cli_load_engine(const struct model_settings *settings, const struct engine_options *options,
-                         struct engine **engine, struct errinfo *info)
+enum err cli_load_engine(const struct model_settings *settings,
+                         const struct engine_options *options, struct engine **engine,
+                         struct errinfo *info)
 {
     struct engine_worker_options worker = {.memory = settings->memory};
 
@@ -97,8 +98,8 @@ enum err cli_load_engine(const struct model_settings *settings, const struct eng
     return engine_load(engine, options, info);
 }
 
-enum err cli_engine_options(const struct cli *cli, const struct model_settings *settings, const char *path,
-                            struct engine_options *options, struct errinfo *info)
+enum err cli_engine_options(const struct cli *cli, const struct model_settings *settings,
+                            const char *path, struct engine_options *options, struct errinfo *info)
 {
     *options = to_engine(cli, settings, path);
     return fill_adapters(cli, settings, options, info);

@@ -1,8 +1,9 @@
 /*
- * model_settings.h: the options that say how a model is loaded, the same in every command that loads one.
+ * model_settings.h: the options that say how a model is loaded, the same in every command that
+ * loads one.
  *
- * A command embeds `struct model_settings` in its options and puts MODEL_SETTINGS_OPTIONS into its table; cli_load_model then shows a bar,
- * loads, and complains in a sentence.
+ * A command embeds `struct model_settings` in its options and puts MODEL_SETTINGS_OPTIONS into its
+ * table; cli_load_model then shows a bar, loads, and complains in a sentence.
  */
 #ifndef HEARTH_CLI_MODEL_SETTINGS_H
 #define HEARTH_CLI_MODEL_SETTINGS_H
@@ -28,69 +29,143 @@ struct model_settings {
     double rope_base, rope_scale;
     struct option_list adapters; /* FILE or FILE=SCALE */
     uint64_t memory_max;
-    bool isolate;                 /* in a process of its own; an option of commands that serve */
-    struct vet *vet;              /* looks at files before this process loads them; NULL = none does */
+    bool isolate; /* in a process of its own; an option of commands that serve */
+    /* looks at files before this process loads them; NULL = none does */
+    struct vet *vet;
     struct worker_memory *memory; /* that this process shares with it; NULL = one of its own */
 };
 
 extern const char *const model_settings_flash[]; /* auto, on, off */
 
-/* Rows of an option table; `type` is the command's struct, `field` where the settings are in it. Short names are llama.cpp's. */
+/* Rows of an option table; `type` is the command's struct, `field` where the settings are in it.
+ * Short names are llama.cpp's. */
 #define MODEL_SETTINGS_OPTIONS(type, field)                                                        \
-    {"ctx-size", 'c', OPTION_UINT, offsetof(type, field.context), .value = "N", .max = 1u << 30,   \
+    {"ctx-size",                                                                                   \
+     'c',                                                                                          \
+     OPTION_UINT,                                                                                  \
+     offsetof(type, field.context),                                                                \
+     .value = "N",                                                                                 \
+     .max = 1u << 30,                                                                              \
      .group = "Model",                                                                             \
      .help = "Tokens of context, of all sequences together; 0 = the model's own, at most 32768."}, \
-    {"parallel", 0, OPTION_UINT, offsetof(type, field.sequences), .value = "N", .initial = "8",    \
-     .min = 1, .max = 254, .alias = "np", .help = "Sequences at the same time."},                  \
-    {"ubatch-size", 0, OPTION_UINT, offsetof(type, field.chunk), .value = "N", .initial = "512",   \
-     .min = 1, .max = 1u << 20, .alias = "ub",                                                     \
-     .help = "Largest prefill chunk; the grid of the schedule."},                                  \
-    {"threads", 't', OPTION_UINT, offsetof(type, field.threads), .value = "N", .max = 1024,        \
-     .help = "Threads for generating; 0 = physical cores."},                                       \
-    {"threads-batch", 0, OPTION_UINT, offsetof(type, field.threads_prefill), .value = "N",         \
-     .max = 1024, .alias = "tb", .help = "Threads for prefill; 0 = as many as for generating."},   \
-    {"cache-type-k", 0, OPTION_CHOICE, offsetof(type, field.kv_k), .value = "TYPE",                \
-     .initial = "f16", .choices = engine_kv_names, .alias = "ctk", .help = "Type of the K rows."}, \
-    {"cache-type-v", 0, OPTION_CHOICE, offsetof(type, field.kv_v), .value = "TYPE",                \
-     .initial = "f16", .choices = engine_kv_names, .alias = "ctv", .help = "Type of the V rows."}, \
-    {"flash-attn", 0, OPTION_CHOICE, offsetof(type, field.flash), .value = "WHEN",                 \
-     .initial = "auto", .choices = model_settings_flash, .alias = "fa",                            \
-     .help = "Flash attention."},                                                                  \
-    {"gpu-layers", 0, OPTION_INT, offsetof(type, field.gpu_layers), .value = "N", .initial = "0",  \
-     .imin = -1, .imax = 10000, .alias = "ngl",                                                    \
-     .help = "Layers on the GPU; 0 = all that fit, -1 = none."},                                   \
-    {"device", 0, OPTION_TEXT, offsetof(type, field.devices), .value = "NAMES", .alias = "dev",    \
-     .help = "Devices to use, separated by commas; `hearth doctor` lists them."},                  \
-    {"kv-streams", 0, OPTION_FLAG, offsetof(type, field.streams),                                  \
-     .help = "Give each sequence a cache of its own: no sharing, state only as a whole."},         \
-    {"swa-full", 0, OPTION_FLAG, offsetof(type, field.sliding_full),                               \
-     .help = "Keep full-size caches for sliding layers."},                                         \
-    {"rope-freq-base", 0, OPTION_FLOAT, offsetof(type, field.rope_base), .value = "N",             \
-     .fmax = 1e12, .help = "Base frequency of RoPE; 0 = the model's own."},                        \
-    {"rope-freq-scale", 0, OPTION_FLOAT, offsetof(type, field.rope_scale), .value = "N",           \
-     .fmax = 1e6, .help = "Frequency scale of RoPE; 0 = the model's own."},                        \
-    {"lora", 0, OPTION_LIST, offsetof(type, field.adapters), .value = "FILE[=SCALE]",              \
-     .help = "A LoRA adapter; may be given several times."},                                       \
-    {"max-memory", 0, OPTION_SIZE, offsetof(type, field.memory_max), .value = "SIZE",              \
-     .help = "Memory that may be used; 0 = what the machine allows. A model that needs more is refused."},                           \
-    {"mmap", 0, OPTION_FLAG, offsetof(type, field.mmap), .initial = "on",                          \
-     .help = "Read weights into memory instead of mapping the model file."},                       \
-    {"backends", 0, OPTION_TEXT, offsetof(type, field.backends), .value = "DIR",                   \
-     .help = "Folder with ggml's backends, instead of the one of the build."}
+        {"parallel",    0,                                                                         \
+         OPTION_UINT,   offsetof(type, field.sequences),                                           \
+         .value = "N",  .initial = "8",                                                            \
+         .min = 1,      .max = 254,                                                                \
+         .alias = "np", .help = "Sequences at the same time."},                                    \
+        {"ubatch-size", 0,                                                                         \
+         OPTION_UINT,   offsetof(type, field.chunk),                                               \
+         .value = "N",  .initial = "512",                                                          \
+         .min = 1,      .max = 1u << 20,                                                           \
+         .alias = "ub", .help = "Largest prefill chunk; the grid of the schedule."},               \
+        {"threads",                                                                                \
+         't',                                                                                      \
+         OPTION_UINT,                                                                              \
+         offsetof(type, field.threads),                                                            \
+         .value = "N",                                                                             \
+         .max = 1024,                                                                              \
+         .help = "Threads for generating; 0 = physical cores."},                                   \
+        {"threads-batch", 0,                                                                       \
+         OPTION_UINT,     offsetof(type, field.threads_prefill),                                   \
+         .value = "N",    .max = 1024,                                                             \
+         .alias = "tb",   .help = "Threads for prefill; 0 = as many as for generating."},          \
+        {"cache-type-k",                                                                           \
+         0,                                                                                        \
+         OPTION_CHOICE,                                                                            \
+         offsetof(type, field.kv_k),                                                               \
+         .value = "TYPE",                                                                          \
+         .initial = "f16",                                                                         \
+         .choices = engine_kv_names,                                                               \
+         .alias = "ctk",                                                                           \
+         .help = "Type of the K rows."},                                                           \
+        {"cache-type-v",                                                                           \
+         0,                                                                                        \
+         OPTION_CHOICE,                                                                            \
+         offsetof(type, field.kv_v),                                                               \
+         .value = "TYPE",                                                                          \
+         .initial = "f16",                                                                         \
+         .choices = engine_kv_names,                                                               \
+         .alias = "ctv",                                                                           \
+         .help = "Type of the V rows."},                                                           \
+        {"flash-attn",                                                                             \
+         0,                                                                                        \
+         OPTION_CHOICE,                                                                            \
+         offsetof(type, field.flash),                                                              \
+         .value = "WHEN",                                                                          \
+         .initial = "auto",                                                                        \
+         .choices = model_settings_flash,                                                          \
+         .alias = "fa",                                                                            \
+         .help = "Flash attention."},                                                              \
+        {"gpu-layers",   0,                                                                        \
+         OPTION_INT,     offsetof(type, field.gpu_layers),                                         \
+         .value = "N",   .initial = "0",                                                           \
+         .imin = -1,     .imax = 10000,                                                            \
+         .alias = "ngl", .help = "Layers on the GPU; 0 = all that fit, -1 = none."},               \
+        {"device",                                                                                 \
+         0,                                                                                        \
+         OPTION_TEXT,                                                                              \
+         offsetof(type, field.devices),                                                            \
+         .value = "NAMES",                                                                         \
+         .alias = "dev",                                                                           \
+         .help = "Devices to use, separated by commas; `hearth doctor` lists them."},              \
+        {"kv-streams", 0, OPTION_FLAG, offsetof(type, field.streams),                              \
+         .help = "Give each sequence a cache of its own: no sharing, state only as a whole."},     \
+        {"swa-full", 0, OPTION_FLAG, offsetof(type, field.sliding_full),                           \
+         .help = "Keep full-size caches for sliding layers."},                                     \
+        {"rope-freq-base",                                                                         \
+         0,                                                                                        \
+         OPTION_FLOAT,                                                                             \
+         offsetof(type, field.rope_base),                                                          \
+         .value = "N",                                                                             \
+         .fmax = 1e12,                                                                             \
+         .help = "Base frequency of RoPE; 0 = the model's own."},                                  \
+        {"rope-freq-scale",                                                                        \
+         0,                                                                                        \
+         OPTION_FLOAT,                                                                             \
+         offsetof(type, field.rope_scale),                                                         \
+         .value = "N",                                                                             \
+         .fmax = 1e6,                                                                              \
+         .help = "Frequency scale of RoPE; 0 = the model's own."},                                 \
+        {"lora",                                                                                   \
+         0,                                                                                        \
+         OPTION_LIST,                                                                              \
+         offsetof(type, field.adapters),                                                           \
+         .value = "FILE[=SCALE]",                                                                  \
+         .help = "A LoRA adapter; may be given several times."},                                   \
+        {"max-memory",                                                                             \
+         0,                                                                                        \
+         OPTION_SIZE,                                                                              \
+         offsetof(type, field.memory_max),                                                         \
+         .value = "SIZE",                                                                          \
+         .help = "Memory that may be used; 0 = what the machine allows. A model that needs more "  \
+                 "is refused."},                                                                   \
+        {"mmap",          0,                                                                       \
+         OPTION_FLAG,     offsetof(type, field.mmap),                                              \
+         .initial = "on", .help = "Read weights into memory instead of mapping the model file."},  \
+    {                                                                                              \
+        "backends", 0, OPTION_TEXT, offsetof(type, field.backends),                                \
+            .value = "DIR",                                                                        \
+            .help = "Folder with ggml's backends, instead of the one of the build."                \
+    }
 
 /* Behind the sentence about a model that is not there. */
-#define CLI_MODEL_WAY_OUT "; give the path of a GGUF file, or make one to try with 'hearth model make'"
+#define CLI_MODEL_WAY_OUT \
+    "; give the path of a GGUF file, or make one to try with 'hearth model make'"
 
-/* What the engine is to be told; texts and lists are in cli->arena or the options'. ERR_INVALID: a setting is wrong; ERR_NOMEM. */
-enum err cli_engine_options(const struct cli *cli, const struct model_settings *settings, const char *path,
-                            struct engine_options *options, struct errinfo *info) NODISCARD;
+/* What the engine is to be told; texts and lists are in cli->arena or the options'. ERR_INVALID: a
+ * setting is wrong; ERR_NOMEM. */
+enum err cli_engine_options(const struct cli *cli, const struct model_settings *settings,
+                            const char *path, struct engine_options *options,
+                            struct errinfo *info) NODISCARD;
 
 /* Loads it here, or in a process of its own. */
-enum err cli_load_engine(const struct model_settings *settings, const struct engine_options *options,
-                         struct engine **engine, struct errinfo *info) NODISCARD;
+enum err cli_load_engine(const struct model_settings *settings,
+                         const struct engine_options *options, struct engine **engine,
+                         struct errinfo *info) NODISCARD;
 
-/* Loads `path` with a bar on stderr where that is a terminal and gives the engine, or complains: a usage error when the settings
- * themselves are wrong, a failure when the model or the machine is. *engine is NULL then. `seconds` is how long it took. */
+/* Loads `path` with a bar on stderr where that is a terminal and gives the engine, or complains: a
+ * usage error when the settings themselves are wrong, a failure when the model or the machine is.
+ * *engine is NULL then. `seconds` is how long it took. */
 enum cli_exit cli_load_model(const struct cli *cli, const struct model_settings *settings,
                              const char *path, struct engine **engine, double *seconds) NODISCARD;
 

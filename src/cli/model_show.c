@@ -1,8 +1,9 @@
 /*
- * model_show.c: `hearth model show FILE`: what a model is to a cache: kinds of layers, bytes per token, snapshots, fingerprint.
+ * model_show.c: `hearth model show FILE`: what a model is to a cache: kinds of layers, bytes per
+ * token, snapshots, fingerprint.
  *
- * The sizes are measured, not computed from metadata, so the model is really loaded, with the settings of the command line: another KV
- * type gives other sizes and another fingerprint.
+ * The sizes are measured, not computed from metadata, so the model is really loaded, with the
+ * settings of the command line: another KV type gives other sizes and another fingerprint.
  */
 #include "cli/model_show.h"
 

@@ -23,14 +23,16 @@ struct ps_options {
 };
 
 static const struct option_desc options_table[] = {
-    {"json", 0, OPTION_FLAG, offsetof(struct ps_options, json), .not_in_file = true, .group = "Output",
-     .help = "JSON instead of tables."},
+    {"json", 0, OPTION_FLAG, offsetof(struct ps_options, json), .not_in_file = true,
+     .group = "Output", .help = "JSON instead of tables."},
     REMOTE_OPTIONS(struct ps_options, remote),
 };
 
 static const char *seconds_text(double seconds, char out[UNITS_TEXT_BYTES])
 {
-    return seconds >= 0 && seconds < 1e9 ? units_format_duration((uint64_t)(seconds * (double)NS_PER_S), out) : "-";
+    return seconds >= 0 && seconds < 1e9
+               ? units_format_duration((uint64_t)(seconds * (double)NS_PER_S), out)
+               : "-";
 }
 
 static void add_model(struct sheet *sheet, yyjson_val *model)
@@ -42,7 +44,9 @@ static void add_model(struct sheet *sheet, yyjson_val *model)
     sheet_text(sheet, fields_text(model, "state", "-"));
     sheet_text(sheet, units_format_size(fields_uint(model, "memory_bytes"), text));
     sheet_number(sheet, fields_number(model, "context", NAN));
-    sheet_text(sheet, fields_bool(model, "pinned") ? "pinned" : ttl_s > 0 ? seconds_text(ttl_s, text) : "never");
+    sheet_text(sheet, fields_bool(model, "pinned") ? "pinned"
+                      : ttl_s > 0                  ? seconds_text(ttl_s, text)
+                                                   : "never");
     sheet_text(sheet, seconds_text(fields_number(model, "idle_s", NAN), text));
     sheet_number(sheet, fields_number(model, "requests", NAN));
     sheet_text(sheet, fields_text(model, "features.reuse", "-"));
@@ -51,9 +55,10 @@ static void add_model(struct sheet *sheet, yyjson_val *model)
 static void print_models(yyjson_val *models, struct buf *out)
 {
     static const struct sheet_column columns[] = {
-        {"id", "MODEL", SHEET_TEXT},         {"state", "STATE", SHEET_TEXT}, {"memory", "MEMORY", SHEET_TEXT},
-        {"context", "CONTEXT", 0},           {"ttl", "UNLOADED AFTER", SHEET_TEXT}, {"idle", "IDLE", SHEET_TEXT},
-        {"requests", "REQUESTS", 0},         {"reuse", "REUSE", SHEET_TEXT},
+        {"id", "MODEL", SHEET_TEXT},           {"state", "STATE", SHEET_TEXT},
+        {"memory", "MEMORY", SHEET_TEXT},      {"context", "CONTEXT", 0},
+        {"ttl", "UNLOADED AFTER", SHEET_TEXT}, {"idle", "IDLE", SHEET_TEXT},
+        {"requests", "REQUESTS", 0},           {"reuse", "REUSE", SHEET_TEXT},
     };
     struct sheet *sheet = sheet_create(columns, COUNT_OF(columns));
     yyjson_arr_iter iter;
@@ -88,10 +93,17 @@ static void add_request(struct sheet *sheet, yyjson_val *request)
 static void print_requests(yyjson_val *requests, struct buf *out)
 {
     static const struct sheet_column columns[] = {
-        {"id", "REQUEST", SHEET_TEXT}, {"model", "MODEL", SHEET_TEXT}, {"tenant", "TENANT", SHEET_TEXT},
-        {"phase", "PHASE", SHEET_TEXT}, {"prompt", "PROMPT", 0},       {"cached", "CACHED", 0},
-        {"computed", "COMPUTED", 0},   {"generated", "GENERATED", 0},  {"rate", "TOK/S", 1},
-        {"eta", "ETA", SHEET_TEXT},    {"age", "AGE", SHEET_TEXT},
+        {"id", "REQUEST", SHEET_TEXT},
+        {"model", "MODEL", SHEET_TEXT},
+        {"tenant", "TENANT", SHEET_TEXT},
+        {"phase", "PHASE", SHEET_TEXT},
+        {"prompt", "PROMPT", 0},
+        {"cached", "CACHED", 0},
+        {"computed", "COMPUTED", 0},
+        {"generated", "GENERATED", 0},
+        {"rate", "TOK/S", 1},
+        {"eta", "ETA", SHEET_TEXT},
+        {"age", "AGE", SHEET_TEXT},
     };
     struct sheet *sheet = sheet_create(columns, COUNT_OF(columns));
     yyjson_arr_iter iter;
@@ -153,8 +165,9 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (err != ERR_OK)
         cli_error(cli, "%s", info.text);
     else
-        (settings->json ? print_json : print_tables)(cli, fields_get(yyjson_doc_get_root(models), "models"),
-                                                     fields_get(yyjson_doc_get_root(requests), "requests"));
+        (settings->json ? print_json
+                        : print_tables)(cli, fields_get(yyjson_doc_get_root(models), "models"),
+                                        fields_get(yyjson_doc_get_root(requests), "requests"));
     yyjson_doc_free(models);
     yyjson_doc_free(requests);
     return err == ERR_OK ? CLI_EXIT_OK : CLI_EXIT_FAILURE;

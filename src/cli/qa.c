@@ -1,8 +1,10 @@
 /*
- * qa.c: `hearth qa`: the agent-cache regression on models of every kind, and the proof that it can fail.
+ * qa.c: `hearth qa`: the agent-cache regression on models of every kind, and the proof that it can
+ * fail.
  *
- * A scenario is a kind of model, made small with random weights, or a file of the user's. --prove runs a server with each practised fault
- * (base/drill.h) instead, and succeeds when every one is noticed under the name of the invariant that fell.
+ * A scenario is a kind of model, made small with random weights, or a file of the user's. --prove
+ * runs a server with each practised fault (base/drill.h) instead, and succeeds when every one is
+ * noticed under the name of the invariant that fell.
  */
 #include <stdio.h>
 #include <string.h>
@@ -41,8 +43,8 @@ static const struct option_desc options_table[] = {
      .help = "Tokens of an answer."},
     {"threads", 't', OPTION_UINT, AT(threads), .value = "N", .initial = "1", .min = 1, .max = 1024,
      .help = "Threads of the server."},
-    {"ram-cache", 0, OPTION_SIZE, AT(ram_bytes), .value = "SIZE", .initial = "256MiB", .min = 4 << 20,
-     .help = "Memory for computed prefixes."},
+    {"ram-cache", 0, OPTION_SIZE, AT(ram_bytes), .value = "SIZE", .initial = "256MiB",
+     .min = 4 << 20, .help = "Memory for computed prefixes."},
     {"request-timeout", 0, OPTION_DURATION, AT(timeout_ns), .value = "TIME", .initial = "1h",
      .help = "How long an answer may take."},
     {"prove", 0, OPTION_FLAG, AT(prove), .not_in_file = true, .group = "Faults",
@@ -58,8 +60,9 @@ static const struct kind {
     const char *name, *family;
     const char *other; /* the kind of a second model in the same process; NULL = none */
 } kinds[] = {
-    {"dense", "qwen3", NULL},        {"sliding", "gemma3", NULL},       {"hybrid", "qwen35", NULL},
-    {"moe-dense", "qwen3moe", NULL}, {"moe-hybrid", "qwen35moe", NULL}, {"multi", "qwen3", "hybrid"},
+    {"dense", "qwen3", NULL},          {"sliding", "gemma3", NULL},
+    {"hybrid", "qwen35", NULL},        {"moe-dense", "qwen3moe", NULL},
+    {"moe-hybrid", "qwen35moe", NULL}, {"multi", "qwen3", "hybrid"},
 };
 
 static const struct sheet_column columns[] = {
@@ -81,7 +84,7 @@ struct session {
     struct cli *cli;
     const struct qa_command *options;
     char scratch[SERVER_PATH_BYTES];
-    unsigned count; /* of scenarios that were started */
+    unsigned count;          /* of scenarios that were started */
     const char *other_model; /* of the scenario; NULL = none */
     struct sheet *sheet;
     struct buf report;
@@ -149,14 +152,17 @@ static bool is_good(const struct qa_scenario *scenario, bool prove)
     return prove ? qa_fell(scenario, drill_invariant(drill)) : qa_passed(scenario);
 }
 
-static bool run_scenario(struct session *session, const char *id, const char *model, enum drill drill)
+static bool run_scenario(struct session *session, const char *id, const char *model,
+                         enum drill drill)
 {
     const struct qa_command *command = session->options;
     struct cli *cli = session->cli;
     const char *folder = arena_printf(cli->arena, "%s/%u", session->scratch, ++session->count);
-    const char *label = arena_printf(cli->arena, "%s %s", id, drill != DRILL_NONE ? drill_names[drill] : "");
-    struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, label != NULL ? label : id,
-                                           PROGRESS_UNIT_NONE, cli->setup->clock);
+    const char *label =
+        arena_printf(cli->arena, "%s %s", id, drill != DRILL_NONE ? drill_names[drill] : "");
+    struct progress *bar =
+        progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, label != NULL ? label : id,
+                        PROGRESS_UNIT_NONE, cli->setup->clock);
     const struct qa_options options = {
         .fs = cli->setup->fs,
         .scratch = folder,
@@ -176,14 +182,18 @@ static bool run_scenario(struct session *session, const char *id, const char *mo
     struct qa_scenario scenario = {0};
     struct errinfo info = {0};
 
-    enum err err = folder != NULL && mkdir(folder, 0700) == 0 ? qa_run(&scenario, &options, &info)
-                                                              : err_set(&info, ERR_IO, "no folder for it");
+    enum err err = folder != NULL && mkdir(folder, 0700) == 0
+                       ? qa_run(&scenario, &options, &info)
+                       : err_set(&info, ERR_IO, "no folder for it");
     bool good = err == ERR_OK && is_good(&scenario, command->prove);
     progress_finish(&bar, err == ERR_OK);
     if (err != ERR_OK) {
         cli_error(cli, "%s: %s", id, info.text);
     } else {
-        add_row(session, &scenario, command->prove ? (good ? "noticed" : "MISSED") : good ? "passed" : "FAILED");
+        add_row(session, &scenario,
+                command->prove ? (good ? "noticed" : "MISSED")
+                : good         ? "passed"
+                               : "FAILED");
         qa_write_json(&scenario, &session->json);
         if (!command->prove)
             complain(session, &scenario);
@@ -248,7 +258,8 @@ static void run_model(struct session *session, const char *id, const char *model
     const struct qa_command *options = session->options;
 
     if (!options->prove) {
-        enum drill drill = options->faults.count > 0 ? drill_of(options->faults.items[0]) : DRILL_NONE;
+        enum drill drill =
+            options->faults.count > 0 ? drill_of(options->faults.items[0]) : DRILL_NONE;
         run_scenario(session, id, model, drill);
         return;
     }
@@ -286,7 +297,9 @@ static enum cli_exit check(struct cli *cli, const struct qa_command *options)
         return cli_usage_error(cli, "one fault at a time; --prove runs many");
     for (size_t i = 0; i < cli->args_count; i++)
         if (find_kind(cli->args[i]) == NULL && stat(cli->args[i], &st) != 0)
-            return cli_usage_error(cli, "'%s' is neither a scenario (dense, sliding, hybrid, moe-dense, moe-hybrid, multi) nor a file",
+            return cli_usage_error(cli,
+                                   "'%s' is neither a scenario (dense, sliding, hybrid, moe-dense, "
+                                   "moe-hybrid, multi) nor a file",
                                    cli->args[i]);
     return CLI_EXIT_OK;
 }
@@ -329,8 +342,8 @@ static void run_all(struct session *session)
 static enum cli_exit write_results(struct session *session)
 {
     static const struct plot plot = {.title = "hearth qa: tokens read from the cache",
-                                           .labels = {"scenario", "fault", "status"},
-                                           .values = {"cold_write_tokens", "warm_read_tokens"}};
+                                     .labels = {"scenario", "fault", "status"},
+                                     .values = {"cold_write_tokens", "warm_read_tokens"}};
     struct sheet_outputs outputs = session->options->outputs;
     const char *json = outputs.json;
 

@@ -22,17 +22,20 @@ enum { KEY_FILE_BYTES_MAX = 64 * 1024, ANSWER_BYTES_MAX = 256 * 1024 * 1024 };
 /* As `hearth serve` would listen here; in the arena. */
 static const char *default_url(const struct cli *cli)
 {
-    const char *host = cli_env(cli->setup, "HEARTH_HOST"), *port = cli_env(cli->setup, "HEARTH_PORT");
+    const char *host = cli_env(cli->setup, "HEARTH_HOST"),
+               *port = cli_env(cli->setup, "HEARTH_PORT");
     bool everywhere = host == NULL || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
 
     if (!everywhere && str_ends(str_from(host), STR(".sock")))
         return host;
     bool literal = !everywhere && strchr(host, ':') != NULL;
-    return arena_printf(cli->arena, "http://%s%s%s:%s", literal ? "[" : "", everywhere ? "127.0.0.1" : host,
-                        literal ? "]" : "", port != NULL ? port : "4327");
+    return arena_printf(cli->arena, "http://%s%s%s:%s", literal ? "[" : "",
+                        everywhere ? "127.0.0.1" : host, literal ? "]" : "",
+                        port != NULL ? port : "4327");
 }
 
-static enum err read_key_file(const struct cli *cli, const char *name, const char **key, struct errinfo *info)
+static enum err read_key_file(const struct cli *cli, const char *name, const char **key,
+                              struct errinfo *info)
 {
     struct str rest, line = STR_NONE;
     char *data;
@@ -44,7 +47,8 @@ static enum err read_key_file(const struct cli *cli, const char *name, const cha
     line = str_trim(line);
     *key = line.len > 0 ? arena_strdup(cli->arena, line) : NULL;
     mem_free(data);
-    return *key != NULL ? ERR_OK : err_set(info, ERR_INVALID, "%s has no key in its first line", name);
+    return *key != NULL ? ERR_OK
+                        : err_set(info, ERR_INVALID, "%s has no key in its first line", name);
 }
 
 /* The first of "NAME:KEY,KEY,...", as the server takes them. */
@@ -59,8 +63,8 @@ static const char *first_key(const struct cli *cli, const char *text)
     return arena_strdup(cli->arena, str_trim(key));
 }
 
-enum err remote_open(struct remote *remote, const struct cli *cli, const struct remote_options *options,
-                     struct errinfo *info)
+enum err remote_open(struct remote *remote, const struct cli *cli,
+                     const struct remote_options *options, struct errinfo *info)
 {
     const char *url = options->url != NULL ? options->url : default_url(cli);
 
@@ -88,7 +92,8 @@ static enum err no_server(const struct remote *remote, enum err err, struct erri
         return err;
     snprintf(why, sizeof(why), "%.120s", colon != NULL ? colon + 2 : info->text);
     return err_set(info, ERR_IO,
-                   "no server answers at %s (%s): start one with 'hearth serve MODEL', or say where it is with --url",
+                   "no server answers at %s (%s): start one with 'hearth serve MODEL', or say "
+                   "where it is with --url",
                    client_url_text(&remote->url, url), why);
 }
 
@@ -113,7 +118,9 @@ static enum err refused(const struct remote *remote, const char *path, int statu
     switch (status) {
     case 401:
     case 403:
-        return err_set(info, ERR_DENIED, "%s does not let us%s%s; give its key with --admin-key-file FILE, or in HEARTH_ADMIN_KEY",
+        return err_set(info, ERR_DENIED,
+                       "%s does not let us%s%s; give its key with --admin-key-file FILE, or in "
+                       "HEARTH_ADMIN_KEY",
                        url, colon, words);
     case 404:
         return err_set(info, ERR_NOT_FOUND, "%s knows no %.80s%s%s", url, path, colon, words);
@@ -131,8 +138,8 @@ static enum err refused(const struct remote *remote, const char *path, int statu
 
 /* ---- asking ---- */
 
-enum err remote_ask(const struct remote *remote, const char *path, const char *body, struct buf *text,
-                    struct errinfo *info)
+enum err remote_ask(const struct remote *remote, const char *path, const char *body,
+                    struct buf *text, struct errinfo *info)
 {
     const struct client_request request = {
         .url = &remote->url,
@@ -150,11 +157,13 @@ enum err remote_ask(const struct remote *remote, const char *path, const char *b
         return err_set(info, text->err, "the answer is too long");
     if (err != ERR_OK)
         return no_server(remote, err, info);
-    return status >= 200 && status < 300 ? ERR_OK : refused(remote, path, status, buf_str(text) + before, info);
+    return status >= 200 && status < 300
+               ? ERR_OK
+               : refused(remote, path, status, buf_str(text) + before, info);
 }
 
-enum err remote_ask_json(const struct remote *remote, const char *path, const char *body, yyjson_doc **doc,
-                         struct errinfo *info)
+enum err remote_ask_json(const struct remote *remote, const char *path, const char *body,
+                         yyjson_doc **doc, struct errinfo *info)
 {
     char url[CLIENT_URL_BYTES];
     struct buf text;
@@ -165,7 +174,8 @@ enum err remote_ask_json(const struct remote *remote, const char *path, const ch
     if (err == ERR_OK) {
         *doc = yyjson_read(buf_str(&text), text.len, 0);
         if (!yyjson_is_obj(yyjson_doc_get_root(*doc)))
-            err = err_set(info, ERR_CORRUPT, "%s did not answer with JSON: is it hearth?", client_url_text(&remote->url, url));
+            err = err_set(info, ERR_CORRUPT, "%s did not answer with JSON: is it hearth?",
+                          client_url_text(&remote->url, url));
     }
     if (err != ERR_OK) {
         yyjson_doc_free(*doc);

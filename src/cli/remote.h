@@ -1,8 +1,10 @@
 /*
- * remote.h: a running server, as the commands that look at one see it: its address, its key, one JSON answer per question.
+ * remote.h: a running server, as the commands that look at one see it: its address, its key, one
+ * JSON answer per question.
  *
- * The address is --url or HEARTH_URL; else where `hearth serve` listens with the HEARTH_HOST and HEARTH_PORT of this environment, which is
- * http://127.0.0.1:4327 without them. The key is --admin-key, the first line of --admin-key-file, or the first --api-key, each also from the
+ * The address is --url or HEARTH_URL; else where `hearth serve` listens with the HEARTH_HOST and
+ * HEARTH_PORT of this environment, which is http://127.0.0.1:4327 without them. The key is
+ * --admin-key, the first line of --admin-key-file, or the first --api-key, each also from the
  * environment. A key is never shown.
  *
  * Thread: main.
@@ -30,16 +32,36 @@ struct remote_options {
 
 /* Rows of an option table; `type` is the command's struct, `field` where the options are in it. */
 #define REMOTE_OPTIONS(type, field)                                                                \
-    {"url", 'u', OPTION_TEXT, offsetof(type, field.url), .value = "URL", .group = "Running server", \
-     .help = "Address of the server, or the path of its socket; http://127.0.0.1:4327 if not given."}, \
-    {"admin-key", 0, OPTION_TEXT, offsetof(type, field.admin_key), .value = "KEY", .secret = true, \
-     .help = "Its admin key; better in the environment or in a file."},                            \
-    {"admin-key-file", 0, OPTION_TEXT, offsetof(type, field.admin_key_file), .value = "FILE",      \
-     .help = "A file with the admin key in its first line."},                                      \
-    {"api-key", 0, OPTION_LIST, offsetof(type, field.api_keys), .value = "KEY", .secret = true,    \
-     .help = "A key of the server, for what needs no admin key."},                                 \
-    {"timeout", 0, OPTION_DURATION, offsetof(type, field.timeout_ns), .value = "TIME",             \
-     .initial = "10m", .min = 1000000, .help = "How long an answer may take."}
+    {"url",                                                                                        \
+     'u',                                                                                          \
+     OPTION_TEXT,                                                                                  \
+     offsetof(type, field.url),                                                                    \
+     .value = "URL",                                                                               \
+     .group = "Running server",                                                                    \
+     .help =                                                                                       \
+         "Address of the server, or the path of its socket; http://127.0.0.1:4327 if not given."}, \
+        {"admin-key",                                                                              \
+         0,                                                                                        \
+         OPTION_TEXT,                                                                              \
+         offsetof(type, field.admin_key),                                                          \
+         .value = "KEY",                                                                           \
+         .secret = true,                                                                           \
+         .help = "Its admin key; better in the environment or in a file."},                        \
+        {"admin-key-file", 0,                                                                      \
+         OPTION_TEXT,      offsetof(type, field.admin_key_file),                                   \
+         .value = "FILE",  .help = "A file with the admin key in its first line."},                \
+        {"api-key",                                                                                \
+         0,                                                                                        \
+         OPTION_LIST,                                                                              \
+         offsetof(type, field.api_keys),                                                           \
+         .value = "KEY",                                                                           \
+         .secret = true,                                                                           \
+         .help = "A key of the server, for what needs no admin key."},                             \
+    {                                                                                              \
+        "timeout", 0, OPTION_DURATION, offsetof(type, field.timeout_ns),                           \
+            .value = "TIME", .initial = "10m", .min = 1000000,                                     \
+            .help = "How long an answer may take."                                                 \
+    }
 
 struct remote {
     const struct cli *cli;
@@ -49,19 +71,21 @@ struct remote {
     uint64_t timeout_ms;
 };
 
-/* Reads the address and the keys; asks nothing yet. ERR_INVALID for an address that is none, or what reading the file gave. */
-enum err remote_open(struct remote *remote, const struct cli *cli, const struct remote_options *options,
-                     struct errinfo *info) NODISCARD;
+/* Reads the address and the keys; asks nothing yet. ERR_INVALID for an address that is none, or
+ * what reading the file gave. */
+enum err remote_open(struct remote *remote, const struct cli *cli,
+                     const struct remote_options *options, struct errinfo *info) NODISCARD;
 
-/* One exchange; `body` NULL: GET, else POST. The answer's JSON is appended to `text`. Everything but a 2xx is an error whose sentence says what
- * the server said, and what to do about it: ERR_IO (nobody is there), ERR_DENIED (the key), ERR_NOT_FOUND, ERR_INVALID, ERR_BUSY (not now),
+/* One exchange; `body` NULL: GET, else POST. The answer's JSON is appended to `text`. Everything
+ * but a 2xx is an error whose sentence says what the server said, and what to do about it: ERR_IO
+ * (nobody is there), ERR_DENIED (the key), ERR_NOT_FOUND, ERR_INVALID, ERR_BUSY (not now),
  * ERR_TIMEOUT. */
-enum err remote_ask(const struct remote *remote, const char *path, const char *body, struct buf *text,
-                    struct errinfo *info) NODISCARD;
+enum err remote_ask(const struct remote *remote, const char *path, const char *body,
+                    struct buf *text, struct errinfo *info) NODISCARD;
 
 /* The same, parsed; the caller frees the document (yyjson_doc_free), whose root is an object. */
-enum err remote_ask_json(const struct remote *remote, const char *path, const char *body, yyjson_doc **doc,
-                         struct errinfo *info) NODISCARD;
+enum err remote_ask_json(const struct remote *remote, const char *path, const char *body,
+                         yyjson_doc **doc, struct errinfo *info) NODISCARD;
 
 /* Appends `text` as a value of a query: what is not plain is %-encoded. */
 void remote_append_encoded(struct buf *out, const char *text);

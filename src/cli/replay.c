@@ -1,10 +1,12 @@
 /*
  * replay.c: `hearth replay`: traces against the real cache, without a model.
  *
- * Reads all files into one trace, replays it once per policy and capacity, and writes a report. What is what is said in src/trace and in
- * docs/replay-traces.md. With --model, bytes and kinds are those of a file, and text is tokenised with its vocabulary.
+ * Reads all files into one trace, replays it once per policy and capacity, and writes a report.
+ * What is what is said in src/trace and in docs/replay-traces.md. With --model, bytes and kinds are
+ * those of a file, and text is tokenised with its vocabulary.
  *
- * Exit status: 0; 1 when something failed, or when --margin was given and a policy fell below lru-tail by more; 2 for wrong usage.
+ * Exit status: 0; 1 when something failed, or when --margin was given and a policy fell below
+ * lru-tail by more; 2 for wrong usage.
  */
 #include <stdio.h>
 #include <string.h>
@@ -405,16 +407,17 @@ static void note_trace(const struct replay *replay, struct sheet *sheet)
 {
     const struct trace *trace = &replay->trace;
     struct trace_sums sums = trace_sum(trace);
-    char requests[UNITS_TEXT_BYTES], blocks[UNITS_TEXT_BYTES], distinct[UNITS_TEXT_BYTES], span[UNITS_TEXT_BYTES];
+    char requests[UNITS_TEXT_BYTES], blocks[UNITS_TEXT_BYTES], distinct[UNITS_TEXT_BYTES],
+        span[UNITS_TEXT_BYTES];
     char users[64] = "";
 
     if (replay->options->users > 1)
         snprintf(users, sizeof(users), "; %u users, seed %llu", (unsigned)replay->options->users,
                  (unsigned long long)replay->options->seed);
-    sheet_note(sheet, "%s: %s requests in %s, %s blocks of %u tokens, %s of them distinct%s", replay->files,
-               units_format_count(trace->requests_count, requests), units_format_duration(sums.ns, span),
-               units_format_count(sums.blocks, blocks), trace->block_tokens,
-               units_format_count(replay->blocks_distinct, distinct), users);
+    sheet_note(sheet, "%s: %s requests in %s, %s blocks of %u tokens, %s of them distinct%s",
+               replay->files, units_format_count(trace->requests_count, requests),
+               units_format_duration(sums.ns, span), units_format_count(sums.blocks, blocks),
+               trace->block_tokens, units_format_count(replay->blocks_distinct, distinct), users);
     sheet_fact_text(sheet, "files", replay->files);
     sheet_fact_number(sheet, "requests", (double)trace->requests_count);
     sheet_fact_number(sheet, "blocks", (double)sums.blocks);
@@ -431,10 +434,12 @@ static void note_trace(const struct replay *replay, struct sheet *sheet)
 static void note_recorded(const struct replay *replay, struct sheet *sheet)
 {
     const struct trace_recorded *recorded = &replay->trace.recorded;
-    double rate = recorded->tokens > 0 ? (double)recorded->tokens_hit / (double)recorded->tokens : 0;
+    double rate =
+        recorded->tokens > 0 ? (double)recorded->tokens_hit / (double)recorded->tokens : 0;
 
     if (recorded->lost > 0)
-        sheet_note(sheet, "%llu requests are missing from the record", (unsigned long long)recorded->lost);
+        sheet_note(sheet, "%llu requests are missing from the record",
+                   (unsigned long long)recorded->lost);
     if (recorded->requests == 0)
         return;
     sheet_note(sheet, "as recorded, the server reused %.2f%% of the tokens", 100 * rate);
@@ -448,12 +453,15 @@ static void note_cost(const struct replay *replay, struct sheet *sheet)
     const struct cost *cost = &replay->cost;
     char rows[UNITS_TEXT_BYTES], snapshot[UNITS_TEXT_BYTES];
 
-    sheet_note(sheet, "%s: %s of rows per token, %s per snapshot, %.0f tokens/s of prefill, %.1f GB/s", cost->name,
-               units_format_size(cost->rows_bytes_per_token, rows), units_format_size(cost->snapshot_bytes, snapshot),
-               cost->prefill_tokens_per_s, cost->import_bytes_per_s / 1e9);
+    sheet_note(sheet,
+               "%s: %s of rows per token, %s per snapshot, %.0f tokens/s of prefill, %.1f GB/s",
+               cost->name, units_format_size(cost->rows_bytes_per_token, rows),
+               units_format_size(cost->snapshot_bytes, snapshot), cost->prefill_tokens_per_s,
+               cost->import_bytes_per_s / 1e9);
     sheet_fact_text(sheet, "model", cost->name);
     if (cost_needs_snapshot(cost)) {
-        sheet_note(sheet, "snapshots: %s, every %u tokens", sim_place_names[replay->options->place], place_tokens(replay));
+        sheet_note(sheet, "snapshots: %s, every %u tokens", sim_place_names[replay->options->place],
+                   place_tokens(replay));
         sheet_fact_text(sheet, "snapshot_placement", sim_place_names[replay->options->place]);
         sheet_fact_number(sheet, "snapshot_tokens", place_tokens(replay));
     }
@@ -472,15 +480,27 @@ static void add_row(struct sheet *sheet, const struct row *row, bool snapshots)
     uint64_t blocks = row->capacity.blocks;
     char capacity[UNITS_TEXT_BYTES];
     const double numbers[] = {
-        (double)row->capacity.bytes, (double)blocks, sim_hit_rate(result), sim_block_hit_rate(result),
-        (double)result->tokens, (double)(result->tokens - result->tokens_hit), (double)result->evictions,
-        (double)result->refused, result->ttft_s_mean, result->ttft_s_p50, result->ttft_s_p99, result->seconds,
-        (double)result->snapshots, (double)result->snapshot_bytes, (double)result->snapshot_bytes_max,
+        (double)row->capacity.bytes,
+        (double)blocks,
+        sim_hit_rate(result),
+        sim_block_hit_rate(result),
+        (double)result->tokens,
+        (double)(result->tokens - result->tokens_hit),
+        (double)result->evictions,
+        (double)result->refused,
+        result->ttft_s_mean,
+        result->ttft_s_p50,
+        result->ttft_s_p99,
+        result->seconds,
+        (double)result->snapshots,
+        (double)result->snapshot_bytes,
+        (double)result->snapshot_bytes_max,
         (double)result->snapshot_bytes_live_max,
     };
 
     sheet_text(sheet, row->policy);
-    sheet_text(sheet, blocks ? units_format_count(blocks, capacity) : units_format_size(row->capacity.bytes, capacity));
+    sheet_text(sheet, blocks ? units_format_count(blocks, capacity)
+                             : units_format_size(row->capacity.bytes, capacity));
     for (size_t i = 0; i < COUNT_OF(numbers) - (snapshots ? 0 : COLUMNS_SNAPSHOTS); i++)
         sheet_number(sheet, numbers[i]);
 }
@@ -488,7 +508,8 @@ static void add_row(struct sheet *sheet, const struct row *row, bool snapshots)
 static enum cli_exit report_all(struct replay *replay)
 {
     bool snapshots = cost_needs_snapshot(&replay->cost);
-    struct sheet *sheet = sheet_create(columns, COUNT_OF(columns) - (snapshots ? 0 : COLUMNS_SNAPSHOTS));
+    struct sheet *sheet =
+        sheet_create(columns, COUNT_OF(columns) - (snapshots ? 0 : COLUMNS_SNAPSHOTS));
 
     cli_note_machine(replay->cli, sheet);
     note_trace(replay, sheet);
@@ -513,7 +534,8 @@ static const struct row *lru_of(const struct replay *replay, const struct row *r
     return NULL;
 }
 
-/* For those who watch over a policy: whether all of them are as good as the simplest, but for the margin. */
+/* For those who watch over a policy: whether all of them are as good as the simplest, but for the
+ * margin. */
 static enum cli_exit check_margin(const struct replay *replay)
 {
     double margin = replay->options->margin;

@@ -1,5 +1,6 @@
 /*
- * request_file.c: see request_file.h. What begins with '{' is JSON; a slip in it must not make a prompt of the whole file.
+ * request_file.c: see request_file.h. What begins with '{' is JSON; a slip in it must not make a
+ * prompt of the whole file.
  */
 #include "cli/request_file.h"
 
@@ -52,7 +53,8 @@ static enum err read_file(struct request_file *file, const struct cli *cli, stru
 
     if (realpath(file->name, resolved) == NULL)
         return err_set_errno(info, errno, "%s", file->name);
-    return file_read_all(cli->setup->fs, AT_FDCWD, resolved, FILE_BYTES_MAX, &file->text, &file->len, info);
+    return file_read_all(cli->setup->fs, AT_FDCWD, resolved, FILE_BYTES_MAX, &file->text,
+                         &file->len, info);
 }
 
 static enum err parse(struct request_file *file, struct errinfo *info)
@@ -65,12 +67,13 @@ static enum err parse(struct request_file *file, struct errinfo *info)
     if (text.ptr[0] != '{')
         return ERR_OK;
     file->doc = yyjson_read_opts(file->text, file->len, 0, NULL, &error);
-    return file->doc != NULL
-               ? ERR_OK
-               : err_set(info, ERR_INVALID, "%s is no JSON: %s at byte %zu", file->name, error.msg, error.pos);
+    return file->doc != NULL ? ERR_OK
+                             : err_set(info, ERR_INVALID, "%s is no JSON: %s at byte %zu",
+                                       file->name, error.msg, error.pos);
 }
 
-enum err request_file_read(struct request_file *file, const struct cli *cli, const char *name, struct errinfo *info)
+enum err request_file_read(struct request_file *file, const struct cli *cli, const char *name,
+                           struct errinfo *info)
 {
     *file = (struct request_file){.name = strcmp(name, "-") == 0 ? "standard input" : name};
     enum err err = strcmp(name, "-") == 0 ? read_input(file, info) : read_file(file, cli, info);
@@ -95,7 +98,8 @@ static bool has_block(yyjson_val *message, const char *type)
 
     yyjson_arr_iter_init(fields_get(message, "content"), &iter);
     while ((part = yyjson_arr_iter_next(&iter)) != NULL)
-        if (strcmp(fields_text(part, "type", ""), type) == 0 || fields_get(part, "cache_control") != NULL)
+        if (strcmp(fields_text(part, "type", ""), type) == 0 ||
+            fields_get(part, "cache_control") != NULL)
             return true;
     return false;
 }
@@ -136,7 +140,8 @@ static void write_key(struct json *json, struct str key)
     json->comma = false;
 }
 
-void request_file_write(const struct request_file *file, const char *model, const char *dialect, struct json *json)
+void request_file_write(const struct request_file *file, const char *model, const char *dialect,
+                        struct json *json)
 {
     yyjson_obj_iter iter;
     yyjson_val *key;

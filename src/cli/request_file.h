@@ -1,5 +1,6 @@
 /*
- * request_file.h: a request in a file: the JSON body of a chat, messages, responses or completions request, or plain text, which is a prompt.
+ * request_file.h: a request in a file: the JSON body of a chat, messages, responses or completions
+ * request, or plain text, which is a prompt.
  */
 #ifndef HEARTH_CLI_REQUEST_FILE_H
 #define HEARTH_CLI_REQUEST_FILE_H
@@ -28,7 +29,9 @@ void request_file_free(struct request_file *file); /* a zeroed one is fine */
 /* What it is, by its fields: "chat", "messages", "responses" or "completions". */
 const char *request_file_dialect(const struct request_file *file);
 
-/* Its dialect and its fields into an open object; `model` and `dialect`, unless NULL, in place of its own. */
-void request_file_write(const struct request_file *file, const char *model, const char *dialect, struct json *json);
+/* Its dialect and its fields into an open object; `model` and `dialect`, unless NULL, in place of
+ * its own. */
+void request_file_write(const struct request_file *file, const char *model, const char *dialect,
+                        struct json *json);
 
 #endif

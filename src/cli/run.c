@@ -1,8 +1,10 @@
 /*
- * run.c: `hearth run FILE PROMPT`: loads a model, prints the answer as it comes, then one line of figures.
+ * run.c: `hearth run FILE PROMPT`: loads a model, prints the answer as it comes, then one line of
+ * figures.
  *
- * The smallest user of the engine: one sequence, no cache. The prompt is plain text that the model goes on with; chat templates are the
- * server's. Ctrl-C ends the answer; the figures are still printed.
+ * The smallest user of the engine: one sequence, no cache. The prompt is plain text that the model
+ * goes on with; chat templates are the server's. Ctrl-C ends the answer; the figures are still
+ * printed.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -3,8 +3,9 @@
  *
  *      store (cache, disk, key) -> api -> http up (503 while loading) -> models -> 200s -> signal -> drain -> close
  *
- * The socket is open before a model is loaded, so that clients wait in a queue of their own and a port in use is known at once. All signals
- * are blocked before the first thread starts; this thread waits for them (serve_watch.c). A second SIGINT or SIGTERM ends without waiting.
+ * The socket is open before a model is loaded, so that clients wait in a queue of their own and a
+ * port in use is known at once. All signals are blocked before the first thread starts; this thread
+ * waits for them (serve_watch.c). A second SIGINT or SIGTERM ends without waiting.
  */
 #include "cli/serve.h"
 
@@ -40,8 +41,10 @@ enum { FILES_BESIDE = 1024 }; /* descriptors for all that is no connection */
 
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_LIST, AT(models), .value = "[ALIAS=]MODEL", .group = "Server",
-     .help = "A model: file, folder, user/repo[:QUANT], or Ollama's name; may be given several times."},
-    {"alias", 'a', OPTION_TEXT, AT(alias), .value = "NAME", .help = "What clients call the first one."},
+     .help =
+         "A model: file, folder, user/repo[:QUANT], or Ollama's name; may be given several times."},
+    {"alias", 'a', OPTION_TEXT, AT(alias), .value = "NAME",
+     .help = "What clients call the first one."},
     {"models-dir", 0, OPTION_TEXT, AT(models_dir), .value = "DIR",
      .help = "A folder whose models are served, too."},
     {"models-max", 0, OPTION_UINT, AT(models_max), .value = "N", .max = SERVE_MODELS_MAX,
@@ -52,10 +55,12 @@ static const struct option_desc options_table[] = {
      .help = "Unload models that nobody used for so long; 0 = never."},
     {"pin-model", 0, OPTION_LIST, AT(pinned), .value = "NAME",
      .help = "Load this one at start and keep it; may be given several times."},
-    {"load-timeout", 0, OPTION_DURATION, AT(load_ns), .value = "TIME", .initial = "5m", .min = NS_PER_MS,
-     .max = 24 * 3600 * NS_PER_S, .help = "How long a request waits for its model to be loaded."},
+    {"load-timeout", 0, OPTION_DURATION, AT(load_ns), .value = "TIME", .initial = "5m",
+     .min = NS_PER_MS, .max = 24 * 3600 * NS_PER_S,
+     .help = "How long a request waits for its model to be loaded."},
     {"warmup", 0, OPTION_FLAG, AT(warm), .initial = "on",
-     .help = "Run one token when a model is loaded and nobody waits for it; with --no-warmup the first request does that."},
+     .help = "Run one token when a model is loaded and nobody waits for it; with --no-warmup the "
+             "first request does that."},
     {"host", 0, OPTION_TEXT, AT(host), .value = "ADDRESS", .initial = "127.0.0.1",
      .help = "Address to listen on, or a path ending in .sock."},
     {"port", 0, OPTION_UINT, AT(port), .value = "N", .initial = "4327", .max = 65535,
@@ -89,17 +94,21 @@ static const struct option_desc options_table[] = {
     {"metrics-compat", 0, OPTION_LIST, AT(metrics_compat), .value = "WHOSE",
      .help = "Give /metrics the names of other servers, too: llamacpp, vllm."},
     {"public-metrics", 0, OPTION_FLAG, AT(public_metrics),
-     .help = "Answer /metrics without a key, although it has sums over all tenants; without this, admin keys only."},
+     .help = "Answer /metrics without a key, although it has sums over all tenants; without this, "
+             "admin keys only."},
     {"queue", 0, OPTION_UINT, AT(queue), .value = "N", .initial = "256", .min = 1, .max = 65536,
      .help = "Requests that may wait; more are told to come back."},
     {"workers", 0, OPTION_UINT, AT(workers), .value = "N", .initial = "2", .min = 1, .max = 64,
      .help = "Threads that read and render requests."},
-    {"connections", 0, OPTION_UINT, AT(connections), .value = "N", .initial = "1024", .min = 1, .max = 1u << 20,
-     .help = "Connections at a time; more are told to come back."},
-    {"connections-per-address", 0, OPTION_UINT, AT(connections_per_address), .value = "N", .initial = "256",
-     .min = 1, .max = 1u << 20, .help = "Of them, those from one address; local sockets are not counted."},
-    {"log-queue", 0, OPTION_SIZE, AT(log_queue), .value = "SIZE", .initial = "1MiB", .min = LOG_QUEUE_BYTES_MIN,
-     .max = 1u << 30, .help = "Log lines that may wait for a slow reader of standard error; more are dropped and counted."},
+    {"connections", 0, OPTION_UINT, AT(connections), .value = "N", .initial = "1024", .min = 1,
+     .max = 1u << 20, .help = "Connections at a time; more are told to come back."},
+    {"connections-per-address", 0, OPTION_UINT, AT(connections_per_address), .value = "N",
+     .initial = "256", .min = 1, .max = 1u << 20,
+     .help = "Of them, those from one address; local sockets are not counted."},
+    {"log-queue", 0, OPTION_SIZE, AT(log_queue), .value = "SIZE", .initial = "1MiB",
+     .min = LOG_QUEUE_BYTES_MIN, .max = 1u << 30,
+     .help = "Log lines that may wait for a slow reader of standard error; more are dropped and "
+             "counted."},
     {"drain", 0, OPTION_DURATION, AT(drain_ns), .value = "TIME", .initial = "30s",
      .help = "How long running answers may go on after SIGTERM."},
     {"ram-cache", 0, OPTION_SIZE, AT(ram_bytes), .value = "SIZE", .alias = "cram", .group = "Cache",
@@ -118,10 +127,10 @@ static const struct option_desc options_table[] = {
      .help = "Folder for the installation's key and remembered turns."},
     {"record", 0, OPTION_TEXT, AT(record), .value = "FILE",
      .help = "Write what was asked, as keyed hashes, for `hearth replay`."},
-    {"record-max", 0, OPTION_SIZE, AT(record_bytes), .value = "SIZE", .initial = "1GiB", .min = 4096,
-     .help = "Size at which recording ends."},
-    {"record-block", 0, OPTION_UINT, AT(record_block), .value = "N", .initial = "16", .min = 1, .max = 65536,
-     .help = "Tokens per recorded hash."},
+    {"record-max", 0, OPTION_SIZE, AT(record_bytes), .value = "SIZE", .initial = "1GiB",
+     .min = 4096, .help = "Size at which recording ends."},
+    {"record-block", 0, OPTION_UINT, AT(record_block), .value = "N", .initial = "16", .min = 1,
+     .max = 65536, .help = "Tokens per recorded hash."},
     {"block-size", 0, OPTION_UINT, AT(block_tokens), .value = "N", .initial = "256", .min = 1,
      .max = 65536, .help = "Tokens of a block."},
     {"tails", 0, OPTION_UINT, AT(tails), .value = "N", .initial = "64", .max = 1u << 20,
@@ -147,11 +156,13 @@ static const struct option_desc options_table[] = {
     MODEL_SETTINGS_OPTIONS(struct serve_options, model),
     {"isolate", 0, OPTION_FLAG, AT(model.isolate),
      .help = "Run the model in a process of its own, which is restarted when it dies or hangs."},
-    {"fault", 0, OPTION_CHOICE, AT(drill), .value = "NAME", .initial = "none", .choices = drill_names,
-     .hidden = true, .not_in_file = true,
+    {"fault", 0, OPTION_CHOICE, AT(drill), .value = "NAME", .initial = "none",
+     .choices = drill_names, .hidden = true, .not_in_file = true,
      .help = "Break a promise on purpose: for `hearth qa --prove`, never for people."},
-    {"fault-disk", 0, OPTION_UINT, AT(disk_fault), .value = "N", .max = 1u << 30, .hidden = true, .not_in_file = true,
-     .help = "Every N-th call of the disk fails, writes in their middle: for `make soak`, never for people."},
+    {"fault-disk", 0, OPTION_UINT, AT(disk_fault), .value = "N", .max = 1u << 30, .hidden = true,
+     .not_in_file = true,
+     .help = "Every N-th call of the disk fails, writes in their middle: for `make soak`, never "
+             "for people."},
 };
 
 /* The server with all its parts; opened from the top down, closed from the bottom up. */
@@ -190,7 +201,8 @@ static bool read_metrics_compat(struct server *server)
         while (str_next(&rest, ',', &name)) {
             if (stats_compat_add(name, &server->metrics_compat))
                 continue;
-            cli_usage_error(server->cli, "--metrics-compat %.*s: expected llamacpp or vllm", (int)name.len, name.ptr);
+            cli_usage_error(server->cli, "--metrics-compat %.*s: expected llamacpp or vllm",
+                            (int)name.len, name.ptr);
             return false;
         }
     }
@@ -203,11 +215,13 @@ static enum cli_exit check(struct server *server)
     struct cli *cli = server->cli;
 
     bool keys = options->keys.count > 0 || options->key_file != NULL;
-    if (!is_socket(options->host) && !http_is_loopback(str_from(options->host)) && !keys && !options->open_to_all)
-        return cli_usage_error(cli,
-                               "--host %s lets others in: give an --api-key, or --allow-any if that is "
-                               "what you want",
-                               options->host);
+    if (!is_socket(options->host) && !http_is_loopback(str_from(options->host)) && !keys &&
+        !options->open_to_all)
+        return cli_usage_error(
+            cli,
+            "--host %s lets others in: give an --api-key, or --allow-any if that is "
+            "what you want",
+            options->host);
     if (!read_metrics_compat(server))
         return CLI_EXIT_USAGE;
     return serve_models_read(&server->models, cli, options);
@@ -265,7 +279,8 @@ static bool open_api(struct server *server)
     server->sample.top_p = (float)options->top_p;
     server->sample.min_p = (float)options->min_p;
     size_t settings_count;
-    const struct api_setting *settings = serve_settings(server->cli, &command_serve.table, options, &settings_count);
+    const struct api_setting *settings =
+        serve_settings(server->cli, &command_serve.table, options, &settings_count);
     struct api_options api = {
         .auth = {.keys = options->keys.items,
                  .keys_count = options->keys.count,
@@ -351,7 +366,8 @@ static enum cli_exit open_models(struct server *server)
     return status;
 }
 
-/* Each connection takes a descriptor, and with --isolate each arena of the cache; what the system lets us have, we take. */
+/* Each connection takes a descriptor, and with --isolate each arena of the cache; what the system
+ * lets us have, we take. */
 static void raise_file_limit(struct server *server)
 {
     uint64_t wanted = server->options->connections + FILES_BESIDE;
@@ -380,7 +396,8 @@ static void print_banner(struct server *server)
 
     struct model *model = pool_peek(server->pool, 0);
 
-    serve_print_banner(server->cli, &place, model != NULL ? model_facts(model) : NULL, &server->store, server->load_s);
+    serve_print_banner(server->cli, &place, model != NULL ? model_facts(model) : NULL,
+                       &server->store, server->load_s);
     if (model != NULL)
         pool_unpeek(server->pool, model);
 }
@@ -428,11 +445,13 @@ static void close_all(struct server *server)
 static enum cli_exit open_memory(struct server *server)
 {
     struct errinfo info = {0};
-    enum err err = serve_read_shares(server->cli, server->options, server->store.ram_bytes, &server->shares, &info);
+    enum err err = serve_read_shares(server->cli, server->options, server->store.ram_bytes,
+                                     &server->shares, &info);
 
     if (err != ERR_OK)
         return cli_usage_error(server->cli, "%s", info.text);
-    server->memory = serve_memory_open(server->cli, server->options, &server->store, server->shares);
+    server->memory =
+        serve_memory_open(server->cli, server->options, &server->store, server->shares);
     return CLI_EXIT_OK;
 }
 
@@ -456,7 +475,8 @@ static void start_log_writer(struct cli *cli, const struct serve_options *option
     struct errinfo info = {0};
 
     if (log_start_writer(cli->log, options->log_queue, &info) != ERR_OK)
-        LOG_WARN(cli->log, "serve", "the log has no thread; a stalled reader of it would stop the server",
+        LOG_WARN(cli->log, "serve",
+                 "the log has no thread; a stalled reader of it would stop the server",
                  LOG_STR("reason", info.text));
 }
 

@@ -46,7 +46,7 @@ struct serve_options {
     const char *key_file, *admin_key;
     bool admin_show_text;
     const char *admin_files; /* a folder; NULL = none */
-    int isolation; /* enum auth_isolation */
+    int isolation;           /* enum auth_isolation */
     bool open_to_all;
     bool exact, cache, strict_model;
     uint64_t ram_bytes, block_tokens, tails;
@@ -67,22 +67,23 @@ struct serve_options {
     uint64_t log_queue, drain_ns;
     double temperature, top_p, min_p;
     int64_t top_k;
-    int drill; /* enum drill; for `hearth qa --prove` alone */
+    int drill;           /* enum drill; for `hearth qa --prove` alone */
     uint64_t disk_fault; /* every so many calls of the disk fail; for `make soak` alone */
 };
 
 /* The cache and what belongs to it; all zero when it is off. */
 struct serve_store {
     struct hearth_cache *cache;
-    struct worker_memory *memory; /* of the cache, where engines have processes of their own; NULL = this process's alone */
+    /* of the cache, where engines have processes of their own; NULL = this process's alone */
+    struct worker_memory *memory;
     struct vet *vet; /* of models that this process loads */
     struct replay *replay;
     struct hash256 key; /* of the installation */
     bool sealed;        /* what is on disk is encrypted */
     struct hash256 seal_key;
-    int dir;            /* state folder; FILE_NO = none */
+    int dir; /* state folder; FILE_NO = none */
     uint64_t ram_bytes;
-    const char *ssd_dir; /* NULL = none */
+    const char *ssd_dir;           /* NULL = none */
     struct file_fault *disk_fault; /* NULL = the disk is as it is */
 };
 
@@ -93,12 +94,15 @@ uint64_t serve_ceiling(const struct serve_options *options, bool *guessed);
 struct memory *serve_memory_open(const struct cli *cli, const struct serve_options *options,
                                  const struct serve_store *store, const struct model_share *shares);
 
-/* Reads --tenant-share, then --tenant-ssd-share into the arena: ERR_INVALID, or ERR_LIMIT when together they are more than half of the tier. */
-enum err serve_read_shares(const struct cli *cli, const struct serve_options *options, uint64_t ram_bytes,
-                           struct model_share **shares, struct errinfo *info) NODISCARD;
+/* Reads --tenant-share, then --tenant-ssd-share into the arena: ERR_INVALID, or ERR_LIMIT when
+ * together they are more than half of the tier. */
+enum err serve_read_shares(const struct cli *cli, const struct serve_options *options,
+                           uint64_t ram_bytes, struct model_share **shares,
+                           struct errinfo *info) NODISCARD;
 
 /* What the server was started with, in the arena: for /admin/settings. */
-struct api_setting *serve_settings(const struct cli *cli, const struct option_table *table, const void *values, size_t *count);
+struct api_setting *serve_settings(const struct cli *cli, const struct option_table *table,
+                                   const void *values, size_t *count);
 
 /* Complains and gives false. */
 bool serve_store_open(struct serve_store *store, const struct cli *cli,
@@ -109,7 +113,7 @@ void serve_store_close(struct serve_store *store, const struct cli *cli);
 /* One model that can be served. */
 struct serve_model {
     const char *name, *path;
-    bool named; /* by the user, not after its file */
+    bool named;                /* by the user, not after its file */
     const char *template_text; /* NULL: the model's own */
     struct model_settings settings;
     struct engine_options engine; /* of the settings */
@@ -130,7 +134,7 @@ struct serve_models {
     const struct serve_store *store; /* this and the next two are set before they are opened */
     struct memory *memory;
     const struct model_share *shares;
-    struct serve_model *list;        /* the first is the default; in cli->arena */
+    struct serve_model *list; /* the first is the default; in cli->arena */
     size_t count;
 };
 
@@ -138,9 +142,10 @@ struct serve_models {
 enum cli_exit serve_models_read(struct serve_models *models, const struct cli *cli,
                                 const struct serve_options *options) NODISCARD;
 
-/* The pool of them. One model alone is loaded at once, with a bar, and so are pinned ones; others when they are asked for. `load_s` is how long
- * the first took. Complains. */
-enum cli_exit serve_models_open(struct serve_models *models, struct pool **pool, double *load_s) NODISCARD;
+/* The pool of them. One model alone is loaded at once, with a bar, and so are pinned ones; others
+ * when they are asked for. `load_s` is how long the first took. Complains. */
+enum cli_exit serve_models_open(struct serve_models *models, struct pool **pool,
+                                double *load_s) NODISCARD;
 
 struct serve_place {
     const char *host; /* as bound; a path ending in .sock is a local socket */
@@ -150,7 +155,8 @@ struct serve_place {
     bool keys; /* are wanted */
 };
 
-/* Where it is and how clients are pointed at it, on cli->out. `facts` is NULL when none is loaded yet. */
+/* Where it is and how clients are pointed at it, on cli->out. `facts` is NULL when none is loaded
+ * yet. */
 void serve_print_banner(const struct cli *cli, const struct serve_place *place,
                         const struct engine_facts *facts, const struct serve_store *store,
                         double load_s);

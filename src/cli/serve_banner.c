@@ -1,5 +1,6 @@
 /*
- * serve_banner.c: the lines that a person sees when the server is up: where it is, what it keeps, and what to paste to use it.
+ * serve_banner.c: the lines that a person sees when the server is up: where it is, what it keeps,
+ * and what to paste to use it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,12 +19,13 @@ static const char *reachable(const char *host)
     return all ? "127.0.0.1" : host;
 }
 
-static void print_model(FILE *out, const struct serve_place *place, const struct engine_facts *facts,
-                        double load_s)
+static void print_model(FILE *out, const struct serve_place *place,
+                        const struct engine_facts *facts, double load_s)
 {
     char kinds[64];
 
-    fprintf(out, "\nhearth serves %s (%s, %s), loaded in %.1f s: %u tokens of context, %u sequences\n",
+    fprintf(out,
+            "\nhearth serves %s (%s, %s), loaded in %.1f s: %u tokens of context, %u sequences\n",
             place->model, facts->description, kind_set_names(facts->kinds, kinds, sizeof(kinds)),
             load_s, facts->context, facts->sequences);
 }
@@ -63,19 +65,20 @@ static void print_urls(FILE *out, const struct serve_place *place)
     const char *host = reachable(place->host);
     const char *left = strchr(host, ':') != NULL ? "[" : "", *right = *left != '\0' ? "]" : "";
 
-    fprintf(out, "  OpenAI   http://%s%s%s:%u/v1\n  Anthropic http://%s%s%s:%u\n", left, host, right,
-            place->port, left, host, right, place->port);
-    fprintf(out, "  page     http://%s%s%s:%u/ (what is reused, what missed and why)\n\n", left, host, right,
+    fprintf(out, "  OpenAI   http://%s%s%s:%u/v1\n  Anthropic http://%s%s%s:%u\n", left, host,
+            right, place->port, left, host, right, place->port);
+    fprintf(out, "  page     http://%s%s%s:%u/ (what is reused, what missed and why)\n\n", left,
+            host, right, place->port);
+    fprintf(out, "  curl http://%s%s%s:%u/v1/chat/completions \\\n", left, host, right,
             place->port);
-    fprintf(out, "  curl http://%s%s%s:%u/v1/chat/completions \\\n", left, host, right, place->port);
 }
 
 static void print_clients(FILE *out, const struct serve_place *place)
 {
     const char *key = place->keys ? "$HEARTH_API_KEY" : "none", *host = reachable(place->host);
 
-    fprintf(out, "  Claude Code  ANTHROPIC_BASE_URL=http://%s:%u ANTHROPIC_AUTH_TOKEN=%s claude\n", host,
-            place->port, key);
+    fprintf(out, "  Claude Code  ANTHROPIC_BASE_URL=http://%s:%u ANTHROPIC_AUTH_TOKEN=%s claude\n",
+            host, place->port, key);
     fprintf(out, "  OpenAI SDK   OPENAI_BASE_URL=http://%s:%u/v1 OPENAI_API_KEY=%s\n\n", host,
             place->port, key);
 }
@@ -98,8 +101,10 @@ void serve_print_banner(const struct cli *cli, const struct serve_place *place,
         print_urls(out, place);
     if (place->keys)
         fprintf(out, "    -H \"Authorization: Bearer $HEARTH_API_KEY\" \\\n");
-    fprintf(out, "    -H 'Content-Type: application/json' \\\n    -d '{\"messages\": [{\"role\": \"user\", "
-                 "\"content\": \"Hello!\"}], \"max_tokens\": 32}'\n\n");
+    fprintf(
+        out,
+        "    -H 'Content-Type: application/json' \\\n    -d '{\"messages\": [{\"role\": \"user\", "
+        "\"content\": \"Hello!\"}], \"max_tokens\": 32}'\n\n");
     if (!local)
         print_clients(out, place);
     fprintf(out, "Ctrl-C ends it.\n");

@@ -55,8 +55,9 @@ struct memory *serve_memory_open(const struct cli *cli, const struct serve_optio
 
 /* ---- shares ---- */
 
-static enum err read_share(const struct cli *cli, const char *option, const char *text, uint64_t whole,
-                           const char **tenant, uint64_t *bytes, struct errinfo *info)
+static enum err read_share(const struct cli *cli, const char *option, const char *text,
+                           uint64_t whole, const char **tenant, uint64_t *bytes,
+                           struct errinfo *info)
 {
     const char *equals = strrchr(text, '=');
     struct str name = {text, equals != NULL ? (size_t)(equals - text) : 0};
@@ -72,8 +73,8 @@ static uint64_t add(uint64_t sum, uint64_t bytes)
     return bytes > UINT64_MAX - sum ? UINT64_MAX : sum + bytes;
 }
 
-enum err serve_read_shares(const struct cli *cli, const struct serve_options *options, uint64_t ram_bytes,
-                           struct model_share **out, struct errinfo *info)
+enum err serve_read_shares(const struct cli *cli, const struct serve_options *options,
+                           uint64_t ram_bytes, struct model_share **out, struct errinfo *info)
 {
     size_t count = options->shares.count, disk = options->ssd_shares.count;
     uint64_t sum = 0, disk_sum = 0;
@@ -85,16 +86,21 @@ enum err serve_read_shares(const struct cli *cli, const struct serve_options *op
         struct model_share *share = &(*out)[i];
         *share = (struct model_share){0};
         if (i < count)
-            TRY(read_share(cli, "tenant-share", options->shares.items[i], ram_bytes, &share->tenant, &share->bytes, info));
+            TRY(read_share(cli, "tenant-share", options->shares.items[i], ram_bytes, &share->tenant,
+                           &share->bytes, info));
         else
-            TRY(read_share(cli, "tenant-ssd-share", options->ssd_shares.items[i - count], options->ssd_bytes,
-                           &share->tenant, &share->ssd_bytes, info));
+            TRY(read_share(cli, "tenant-ssd-share", options->ssd_shares.items[i - count],
+                           options->ssd_bytes, &share->tenant, &share->ssd_bytes, info));
         sum = add(sum, share->bytes);
         disk_sum = add(disk_sum, share->ssd_bytes);
     }
     if (sum > ram_bytes / 2)
-        return err_set(info, ERR_LIMIT, "--tenant-share: together more than half of --ram-cache; the rest is for all");
+        return err_set(
+            info, ERR_LIMIT,
+            "--tenant-share: together more than half of --ram-cache; the rest is for all");
     if (disk_sum > options->ssd_bytes / 2)
-        return err_set(info, ERR_LIMIT, "--tenant-ssd-share: together more than half of --ssd-max; the rest is for all");
+        return err_set(
+            info, ERR_LIMIT,
+            "--tenant-ssd-share: together more than half of --ssd-max; the rest is for all");
     return ERR_OK;
 }

@@ -41,9 +41,12 @@ struct preset {
 #define AT(field) offsetof(struct preset, field)
 
 static const struct option_desc preset_options[] = {
-    {"model", 'm', OPTION_TEXT, AT(file), .value = "MODEL", .help = "Where it is, if the section's name does not say."},
-    {"chat-template-file", 0, OPTION_TEXT, AT(template_file), .value = "FILE", .help = "A Jinja template instead of its own."},
-    {"model-ttl", 0, OPTION_DURATION, AT(ttl_ns), .value = "TIME", .help = "Unload it when nobody used it for so long."},
+    {"model", 'm', OPTION_TEXT, AT(file), .value = "MODEL",
+     .help = "Where it is, if the section's name does not say."},
+    {"chat-template-file", 0, OPTION_TEXT, AT(template_file), .value = "FILE",
+     .help = "A Jinja template instead of its own."},
+    {"model-ttl", 0, OPTION_DURATION, AT(ttl_ns), .value = "TIME",
+     .help = "Unload it when nobody used it for so long."},
     {"pin-model", 0, OPTION_FLAG, AT(pinned), .help = "Load it at start and keep it."},
     MODEL_SETTINGS_OPTIONS(struct preset, model),
 };
@@ -121,13 +124,16 @@ static void add(struct reading *reading, const char *name, const char *path)
     if (name == NULL || path == NULL)
         err = err_set(&info, ERR_NOMEM, "no memory for the models");
     else if (is_taken(models, name))
-        err = err_set(&info, ERR_EXISTS, "two models are called '%s': give one of them an alias, as in -m ALIAS=FILE", name);
+        err = err_set(&info, ERR_EXISTS,
+                      "two models are called '%s': give one of them an alias, as in -m ALIAS=FILE",
+                      name);
     else if (models->count == SERVE_MODELS_MAX)
         err = err_set(&info, ERR_LIMIT, "more than %d models", SERVE_MODELS_MAX);
     if (err != ERR_OK)
         complain(reading, err, &info);
     else
-        models->list[models->count++] = (struct serve_model){.name = name, .path = path, .named = named};
+        models->list[models->count++] =
+            (struct serve_model){.name = name, .path = path, .named = named};
 }
 
 /* "MODEL" or "ALIAS=MODEL"; a file that has a '=' in its name is itself. */
@@ -211,7 +217,8 @@ static bool read_preset(struct reading *reading, const char *name, struct preset
                               .template_file = options->template_file,
                               .ttl_ns = options->model_ttl_ns,
                               .pinned = is_pinned(options, name)};
-    enum err err = option_read_section(&serve_preset_table, "model", name, preset, &reading->ini, &info);
+    enum err err =
+        option_read_section(&serve_preset_table, "model", name, preset, &reading->ini, &info);
     if (err != ERR_OK)
         complain(reading, err, &info);
     return err == ERR_OK;
@@ -243,8 +250,8 @@ static bool read_template(struct reading *reading, const char *path, const char 
     *text = NULL;
     if (path == NULL)
         return true;
-    if (file_read_all(reading->cli->setup->fs, AT_FDCWD, path, TEMPLATE_BYTES_MAX, &data, &len, &info) !=
-        ERR_OK) {
+    if (file_read_all(reading->cli->setup->fs, AT_FDCWD, path, TEMPLATE_BYTES_MAX, &data, &len,
+                      &info) != ERR_OK) {
         complain(reading, ERR_IO, &info);
         return false;
     }
@@ -292,7 +299,8 @@ static void fill(struct reading *reading, struct serve_model *model)
         .tokens = (uint32_t)preset.model.context,
         .bytes_per_value = (value_bytes(preset.model.kv_k) + value_bytes(preset.model.kv_v)) / 2,
     };
-    enum err err = cli_engine_options(reading->cli, &preset.model, model->path, &model->engine, &info);
+    enum err err =
+        cli_engine_options(reading->cli, &preset.model, model->path, &model->engine, &info);
     if (err != ERR_OK)
         complain(reading, err, &info);
     model->engine.state_dir = folders_state(reading->cli, options->state_dir);
@@ -318,7 +326,7 @@ static void name_alone(struct reading *reading)
     if (gguf_file_open(&file, model->path, &info) != ERR_OK)
         return; /* loading will say why */
     const char *own = gguf_file_text(file, "general.name");
-    model->name = arena_strdup(reading->cli->arena, str_from(own != NULL    ? own
+    model->name = arena_strdup(reading->cli->arena, str_from(own != NULL     ? own
                                                              : slash != NULL ? slash + 1
                                                                              : model->path));
     gguf_file_close(&file);
@@ -331,7 +339,8 @@ static void check_pins(struct reading *reading)
 
     for (size_t i = 0; i < pinned->count && reading->status == CLI_EXIT_OK; i++)
         if (!is_taken(reading->models, pinned->items[i])) {
-            err_set(&info, ERR_INVALID, "--pin-model %s: there is no model of that name", pinned->items[i]);
+            err_set(&info, ERR_INVALID, "--pin-model %s: there is no model of that name",
+                    pinned->items[i]);
             complain(reading, ERR_INVALID, &info);
         }
 }
@@ -345,15 +354,16 @@ static void read_all(struct reading *reading)
 
     for (size_t i = 0; i < cli->args_count && reading->status == CLI_EXIT_OK; i++, alias = NULL)
         add_spelled(reading, cli->args[i], alias);
-    for (size_t i = 0; i < options->models.count && reading->status == CLI_EXIT_OK; i++, alias = NULL)
+    for (size_t i = 0; i < options->models.count && reading->status == CLI_EXIT_OK;
+         i++, alias = NULL)
         add_spelled(reading, options->models.items[i], alias);
     if (reading->status == CLI_EXIT_OK)
         add_sections(reading);
     if (reading->status == CLI_EXIT_OK)
         add_dir(reading);
     if (reading->status == CLI_EXIT_OK && models->count == 0)
-        reading->status =
-            cli_usage_error(cli, "which model? Give a GGUF file; `hearth model make` makes a small one");
+        reading->status = cli_usage_error(
+            cli, "which model? Give a GGUF file; `hearth model make` makes a small one");
     if (models->count == 1 && !models->list[0].named && !is_known_by(reading, models->list[0].name))
         name_alone(reading);
     check_pins(reading);
@@ -396,12 +406,13 @@ static void warm_up(const struct serve_models *models, struct model *model)
     struct errinfo info = {0};
 
     if (model_warm(model, NULL, &info) != ERR_OK)
-        LOG_WARN(models->cli->log, "models", "the warm-up failed", LOG_STR("model", model_name(model)),
-                 LOG_STR("error", info.text));
+        LOG_WARN(models->cli->log, "models", "the warm-up failed",
+                 LOG_STR("model", model_name(model)), LOG_STR("error", info.text));
 }
 
-static enum err load(const struct pool_spec *spec, bool warm, bool (*progress)(float done, void *arg),
-                     void *progress_arg, struct model **out, struct errinfo *info, void *arg)
+static enum err load(const struct pool_spec *spec, bool warm,
+                     bool (*progress)(float done, void *arg), void *progress_arg,
+                     struct model **out, struct errinfo *info, void *arg)
 {
     const struct serve_models *models = arg;
     const struct serve_options *options = models->options;
@@ -433,7 +444,8 @@ static enum err load(const struct pool_spec *spec, bool warm, bool (*progress)(f
     settings.vet = models->store->vet;
     TRY(cli_load_engine(&settings, &engine, &filled.engine, info));
     TRY(model_open(out, &filled, info));
-    if (warm && options->warm && models->count > 1) /* one alone is tested when it is loaded, and its clients wait */
+    if (warm && options->warm &&
+        models->count > 1) /* one alone is tested when it is loaded, and its clients wait */
         warm_up(models, *out);
     return ERR_OK;
 }
@@ -473,10 +485,11 @@ static void on_progress(const char *name, float done, void *arg)
 }
 
 /* Loads one with a bar. */
-static enum err load_now(const struct cli *cli, struct pool *pool, const char *name, struct errinfo *info)
+static enum err load_now(const struct cli *cli, struct pool *pool, const char *name,
+                         struct errinfo *info)
 {
-    struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "loading", PROGRESS_UNIT_NONE,
-                                           cli->setup->clock);
+    struct progress *bar = progress_create(fileno(cli->err), PROGRESS_STYLE_AUTO, "loading",
+                                           PROGRESS_UNIT_NONE, cli->setup->clock);
 
     pool_set_watch(pool, on_progress, bar);
     enum err err = pool_load(pool, str_from(name), info);

@@ -1,7 +1,8 @@
 /*
  * serve_settings.c: everything that a server was started with, as /admin/settings shows it.
  *
- * Names as in JSON, values as in the help; secrets are stars. What can be changed while it runs the API knows by itself.
+ * Names as in JSON, values as in the help; secrets are stars. What can be changed while it runs the
+ * API knows by itself.
  */
 #include <string.h>
 
@@ -35,7 +36,8 @@ static const char *value_of(struct arena *arena, const struct option_desc *desc,
     return value;
 }
 
-struct api_setting *serve_settings(const struct cli *cli, const struct option_table *table, const void *values, size_t *count)
+struct api_setting *serve_settings(const struct cli *cli, const struct option_table *table,
+                                   const void *values, size_t *count)
 {
     struct api_setting *settings = arena_alloc_array(cli->arena, table->count, sizeof(*settings));
 

@@ -1,16 +1,17 @@
 /*
- * serve_store.c: the cache of a server: its budgets from options or from the machine, its key from the state folder, its disk, and the turns
- * that are remembered for replay.
+ * serve_store.c: the cache of a server: its budgets from options or from the machine, its key from
+ * the state folder, its disk, and the turns that are remembered for replay.
  *
  *      state folder (0700)     key            32 random bytes, 0600: what every digest on disk is keyed with
  *                              replay.turns   exact tokens of generated turns
  *      cache folder            ssd/           objects (docs/ssd-format.md)
  *
- * With --ssd-encrypt objects and turns are sealed with the key of that file, and the installation's own key is derived from it instead of
- * lying in the state folder: names of objects are hashes with it, and whoever has it could check guesses of prompts against them.
+ * With --ssd-encrypt objects and turns are sealed with the key of that file, and the installation's
+ * own key is derived from it instead of lying in the state folder: names of objects are hashes with
+ * it, and whoever has it could check guesses of prompts against them.
  *
- * Nothing here stops the server but what the user asked for in words: without a home there is no state folder, and what would be in it
- * lives as long as the process.
+ * Nothing here stops the server but what the user asked for in words: without a home there is no
+ * state folder, and what would be in it lives as long as the process.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -57,7 +58,8 @@ static bool read_key(struct serve_store *store, const struct cli *cli)
     char *data;
     size_t len;
 
-    if (file_read_all(cli->setup->fs, store->dir, folders_key_name, 4096, &data, &len, NULL) != ERR_OK)
+    if (file_read_all(cli->setup->fs, store->dir, folders_key_name, 4096, &data, &len, NULL) !=
+        ERR_OK)
         return false;
     bool good = len == sizeof(store->key.bytes);
     if (good)
@@ -92,10 +94,12 @@ static void load_key(struct serve_store *store, const struct cli *cli)
     if (store->sealed || (store->dir != FILE_NO && read_key(store, cli)))
         return;
     hash_random(store->key.bytes, sizeof(store->key.bytes));
-    if (store->dir != FILE_NO && file_replace(cli->setup->fs, store->dir, folders_key_name, store->key.bytes,
-                                              sizeof(store->key.bytes), 0600, &info) != ERR_OK)
+    if (store->dir != FILE_NO &&
+        file_replace(cli->setup->fs, store->dir, folders_key_name, store->key.bytes,
+                     sizeof(store->key.bytes), 0600, &info) != ERR_OK)
         LOG_WARN(cli->log, "serve",
-                 "the key of this installation cannot be kept, and nothing on disk survives a restart without it: make room, or "
+                 "the key of this installation cannot be kept, and nothing on disk survives a "
+                 "restart without it: make room, or "
                  "choose another --state-dir",
                  LOG_STR("reason", info.text));
 }
@@ -119,7 +123,8 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
     bool guessed;
     struct hearth_options cache = {
         .struct_size = sizeof(cache),
-        .ram_bytes = options->ram_bytes > 0 ? options->ram_bytes : serve_ceiling(options, &guessed) / 4,
+        .ram_bytes =
+            options->ram_bytes > 0 ? options->ram_bytes : serve_ceiling(options, &guessed) / 4,
         .block_tokens = (uint32_t)options->block_tokens,
         .tails = options->tails > 0 ? (uint32_t)options->tails : UINT32_MAX,
         .policy = options->policy,
@@ -144,7 +149,8 @@ static bool open_cache(struct serve_store *store, const struct cli *cli,
 }
 
 /* A full disk is no reason not to serve, and one that people want to know before they wonder. */
-static void warn_if_full(const struct cli *cli, const struct serve_options *options, const char *path)
+static void warn_if_full(const struct cli *cli, const struct serve_options *options,
+                         const char *path)
 {
     const struct file_sys *fs = cli->setup->fs;
     uint64_t bytes = 0;
@@ -152,14 +158,18 @@ static void warn_if_full(const struct cli *cli, const struct serve_options *opti
 
     if (file_open_dir(fs, path, false, &fd, NULL) != ERR_OK)
         return;
-    if (file_free_bytes(fs, fd, &bytes, NULL) == ERR_OK && bytes <= MAX(options->ssd_free, (uint64_t)SSD_ROOM_MIN))
+    if (file_free_bytes(fs, fd, &bytes, NULL) == ERR_OK &&
+        bytes <= MAX(options->ssd_free, (uint64_t)SSD_ROOM_MIN))
         LOG_WARN(cli->log, "serve",
-                 "the cache's disk is full, nothing new is stored there: make room, lower --ssd-free, or choose another --ssd-dir",
-                 LOG_STR("folder", path), LOG_UINT("free", bytes), LOG_UINT("ssd_free", options->ssd_free));
+                 "the cache's disk is full, nothing new is stored there: make room, lower "
+                 "--ssd-free, or choose another --ssd-dir",
+                 LOG_STR("folder", path), LOG_UINT("free", bytes),
+                 LOG_UINT("ssd_free", options->ssd_free));
     file_close(fs, &fd);
 }
 
-/* A disk that fails now and then, once it is open: its errors are misses (I94), and a soak shows that they are. */
+/* A disk that fails now and then, once it is open: its errors are misses (I94), and a soak shows
+ * that they are. */
 static void prepare_disk_fault(struct serve_store *store, const struct cli *cli)
 {
     store->disk_fault = mem_alloc(sizeof(*store->disk_fault));
@@ -190,7 +200,8 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
         ssd.day_bytes_max = 1;
     if (options->disk_fault > 0)
         prepare_disk_fault(store, cli);
-    cache_set_disk(store->cache, store->disk_fault != NULL ? &store->disk_fault->sys : NULL, cli->log);
+    cache_set_disk(store->cache, store->disk_fault != NULL ? &store->disk_fault->sys : NULL,
+                   cli->log);
     int error = hearth_attach_ssd(store->cache, &ssd, message);
     if (error == HEARTH_OK) {
         store->ssd_dir = ssd.path;
@@ -201,7 +212,8 @@ static bool open_ssd(struct serve_store *store, const struct cli *cli,
     }
     const char *why = message[0] != '\0' ? message : hearth_error_text(error);
     if (options->ssd_dir == NULL) {
-        LOG_WARN(cli->log, "serve", "no SSD tier", LOG_STR("folder", ssd.path), LOG_STR("reason", why));
+        LOG_WARN(cli->log, "serve", "no SSD tier", LOG_STR("folder", ssd.path),
+                 LOG_STR("reason", why));
         return true;
     }
     cli_error(cli, "--ssd-dir %s: %s", ssd.path, why);
@@ -216,12 +228,14 @@ static void open_replay(struct serve_store *store, const struct cli *cli)
         .log = cli->log, .seal_key = store->sealed ? &store->seal_key : NULL});
     if (store->dir != FILE_NO && replay_load(store->replay, cli->setup->fs, store->dir, turns_name,
                                              &store->key, &info) != ERR_OK)
-        LOG_WARN(cli->log, "serve", "remembered turns cannot be read", LOG_STR("reason", info.text));
+        LOG_WARN(cli->log, "serve", "remembered turns cannot be read",
+                 LOG_STR("reason", info.text));
 }
 
 static void open_vet(struct serve_store *store, const struct cli *cli)
 {
-    store->vet = vet_create(&(struct vet_options){.fs = cli->setup->fs, .dir = store->dir, .log = cli->log});
+    store->vet =
+        vet_create(&(struct vet_options){.fs = cli->setup->fs, .dir = store->dir, .log = cli->log});
 }
 
 bool serve_store_open(struct serve_store *store, const struct cli *cli,
@@ -231,7 +245,8 @@ bool serve_store_open(struct serve_store *store, const struct cli *cli,
     if (!load_seal_key(store, cli, options))
         return false;
     if (!options->cache) {
-        /* What a prompt's tokens are must not depend on it: turns are remembered, but not on disk. */
+        /* What a prompt's tokens are must not depend on it: turns are remembered, but not on disk.
+         */
         open_replay(store, cli);
         open_vet(store, cli);
         return true;

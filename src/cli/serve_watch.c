@@ -1,9 +1,11 @@
 /*
- * serve_watch.c: waiting for signals, with a look around every few seconds when somebody is to be told.
+ * serve_watch.c: waiting for signals, with a look around every few seconds when somebody is to be
+ * told.
  *
- * WATCHDOG. What the manager hears is tied to the work, not to this thread: it is said only if the scheduler of every loaded model waits for work or
- * began its turn within the interval of the watchdog. An engine that hangs is thus noticed after one to two intervals, and a thread of ours that
- * holds a lock for ever as well, because the look takes these locks.
+ * WATCHDOG. What the manager hears is tied to the work, not to this thread: it is said only if the
+ * scheduler of every loaded model waits for work or began its turn within the interval of the
+ * watchdog. An engine that hangs is thus noticed after one to two intervals, and a thread of ours
+ * that holds a lock for ever as well, because the look takes these locks.
  */
 #include "cli/serve_watch.h"
 
@@ -31,7 +33,8 @@ static int wait_signal(const sigset_t *signals, uint64_t wait_ns)
     int signal;
 
     do
-        signal = wait_ns == UINT64_MAX ? sigwaitinfo(signals, NULL) : sigtimedwait(signals, NULL, &wait);
+        signal =
+            wait_ns == UINT64_MAX ? sigwaitinfo(signals, NULL) : sigtimedwait(signals, NULL, &wait);
     while (signal < 0 && errno == EINTR);
     return signal > 0 ? signal : 0;
 }
@@ -45,7 +48,8 @@ static void reload_keys(const struct serve_watch *watch)
     if (api_reload_keys(watch->api, &info) == ERR_OK)
         LOG_INFO(watch->cli->log, "serve", "keys were read again");
     else
-        LOG_WARN(watch->cli->log, "serve", "the keys stay as they were", LOG_STR("reason", info.text));
+        LOG_WARN(watch->cli->log, "serve", "the keys stay as they were",
+                 LOG_STR("reason", info.text));
 }
 
 /* What the command line or the environment said of it is still said. */
@@ -87,7 +91,8 @@ static void reload(const struct serve_watch *watch, const struct notify *notify)
 
 /* ---- telling ---- */
 
-static void tell_status(const struct serve_watch *watch, const struct notify *notify, const char *before)
+static void tell_status(const struct serve_watch *watch, const struct notify *notify,
+                        const char *before)
 {
     size_t count = pool_count(watch->pool), ready = 0;
     struct sched_stats stats;
@@ -96,8 +101,9 @@ static void tell_status(const struct serve_watch *watch, const struct notify *no
     for (size_t i = 0; i < count; i++)
         ready += pool_view(watch->pool, i, &view) && view.state == POOL_READY;
     pool_get_stats(watch->pool, &stats);
-    notify_send(notify, "%sSTATUS=%zu of %zu models loaded; %u running, %u waiting, %llu answered", before, ready,
-                count, stats.active, stats.queued, (unsigned long long)stats.finished);
+    notify_send(notify, "%sSTATUS=%zu of %zu models loaded; %u running, %u waiting, %llu answered",
+                before, ready, count, stats.active, stats.queued,
+                (unsigned long long)stats.finished);
 }
 
 /* One look around. */
@@ -106,7 +112,8 @@ static void look(const struct serve_watch *watch, const struct notify *notify, u
     bool alive = watchdog_ns > 0 && pool_alive(watch->pool, watchdog_ns);
 
     if (watchdog_ns > 0 && !alive)
-        LOG_ERROR(watch->cli->log, "serve", "an engine does not answer; the watchdog is not told otherwise");
+        LOG_ERROR(watch->cli->log, "serve",
+                  "an engine does not answer; the watchdog is not told otherwise");
     tell_status(watch, notify, alive ? "WATCHDOG=1\n" : "");
 }
 
@@ -119,19 +126,22 @@ void serve_watch(const struct serve_watch *watch)
 
     notify_open(&notify, cli_env(setup, "NOTIFY_SOCKET"));
     if (notify.fd >= 0) {
-        watchdog_ns = notify_watchdog_ns(cli_env(setup, "WATCHDOG_USEC"), cli_env(setup, "WATCHDOG_PID"), getpid());
+        watchdog_ns = notify_watchdog_ns(cli_env(setup, "WATCHDOG_USEC"),
+                                         cli_env(setup, "WATCHDOG_PID"), getpid());
         wait_ns = STATUS_S * NS_PER_S;
         if (watchdog_ns > 0)
             wait_ns = MIN(wait_ns, watchdog_ns / 2);
     }
     tell_status(watch, &notify, "READY=1\n");
-    while ((signal = wait_signal(watch->signals, wait_ns)) == 0 || (signal == SIGHUP && !watch->terminal)) {
+    while ((signal = wait_signal(watch->signals, wait_ns)) == 0 ||
+           (signal == SIGHUP && !watch->terminal)) {
         if (signal == SIGHUP)
             reload(watch, &notify);
         else
             look(watch, &notify, watchdog_ns);
     }
-    LOG_INFO(watch->cli->log, "serve", "ending; again to end now", LOG_STR("signal", strsignal(signal)));
+    LOG_INFO(watch->cli->log, "serve", "ending; again to end now",
+             LOG_STR("signal", strsignal(signal)));
     notify_send(&notify, "STOPPING=1\nSTATUS=Finishing what runs.");
     notify_close(&notify);
 }

@@ -1,9 +1,12 @@
 /*
- * serve_watch.h: the server's main thread while it runs: signals, and what a service manager is told.
+ * serve_watch.h: the server's main thread while it runs: signals, and what a service manager is
+ * told.
  *
  *      SIGINT, SIGTERM   the end
- *      SIGHUP            files of keys and the log level are read again; the end when the server was started in a terminal, which has closed
- *      NOTIFY_SOCKET     READY=1, STATUS=, RELOADING=1, STOPPING=1; with WATCHDOG_USEC also WATCHDOG=1 as long as no engine hangs
+ *      SIGHUP            files of keys and the log level are read again; the end when the server
+ *                        was started in a terminal, which has closed
+ *      NOTIFY_SOCKET     READY=1, STATUS=, RELOADING=1, STOPPING=1; with WATCHDOG_USEC also
+ *                        WATCHDOG=1 as long as no engine hangs
  *
  * Thread: main; all signals of the set are blocked in every thread.
  */

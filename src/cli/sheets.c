@@ -38,8 +38,9 @@ static const char *text_or_none(const char *text)
 
 const char *cli_machine_line(const struct cli *cli)
 {
-    return text_or_none(arena_printf(cli->arena, "hearth %s (%s, %s), libllama %s; %s", HEARTH_VERSION, HEARTH_COMMIT,
-                                     HEARTH_VARIANT, engine_library_version(), text_or_none(cli_machine(cli))));
+    return text_or_none(arena_printf(cli->arena, "hearth %s (%s, %s), libllama %s; %s",
+                                     HEARTH_VERSION, HEARTH_COMMIT, HEARTH_VARIANT,
+                                     engine_library_version(), text_or_none(cli_machine(cli))));
 }
 
 void cli_fact_machine(const struct cli *cli, struct sheet *sheet)

@@ -1,5 +1,6 @@
 /*
- * sheets.h: results of commands that measure: a table on standard output, and the same as JSON, CSV and a picture where they are asked for.
+ * sheets.h: results of commands that measure: a table on standard output, and the same as JSON, CSV
+ * and a picture where they are asked for.
  */
 #ifndef HEARTH_CLI_SHEETS_H
 #define HEARTH_CLI_SHEETS_H
@@ -20,18 +21,32 @@ struct sheet_outputs {
 };
 
 /* Rows of an option table; `type` is the command's struct, `field` where the outputs are in it. */
-#define SHEET_OUTPUT_OPTIONS(type, field)                                                          \
-    {"json", 0, OPTION_TEXT, offsetof(type, field.json), .value = "FILE", .not_in_file = true,     \
-     .group = "Results", .help = "Write them as JSON; - is standard output."},                     \
-    {"csv", 0, OPTION_TEXT, offsetof(type, field.csv), .value = "FILE", .not_in_file = true,       \
-     .help = "Write them as CSV; - is standard output."},                                          \
-    {"svg", 0, OPTION_TEXT, offsetof(type, field.svg), .value = "FILE", .not_in_file = true,       \
-     .help = "Draw them."}
+#define SHEET_OUTPUT_OPTIONS(type, field)                                                       \
+    {"json",                                                                                    \
+     0,                                                                                         \
+     OPTION_TEXT,                                                                               \
+     offsetof(type, field.json),                                                                \
+     .value = "FILE",                                                                           \
+     .not_in_file = true,                                                                       \
+     .group = "Results",                                                                        \
+     .help = "Write them as JSON; - is standard output."},                                      \
+        {"csv",                                                                                 \
+         0,                                                                                     \
+         OPTION_TEXT,                                                                           \
+         offsetof(type, field.csv),                                                             \
+         .value = "FILE",                                                                       \
+         .not_in_file = true,                                                                   \
+         .help = "Write them as CSV; - is standard output."},                                   \
+    {                                                                                           \
+        "svg", 0, OPTION_TEXT, offsetof(type, field.svg), .value = "FILE", .not_in_file = true, \
+                                                          .help = "Draw them."                  \
+    }
 
 /* The first line of every sheet, and facts: program, version, library, machine. */
 void cli_note_machine(const struct cli *cli, struct sheet *sheet);
 void cli_fact_machine(const struct cli *cli, struct sheet *sheet); /* without the line */
-const char *cli_machine_line(const struct cli *cli);               /* the line alone, in the arena */
+/* the line alone, in the arena */
+const char *cli_machine_line(const struct cli *cli);
 const char *cli_machine(const struct cli *cli); /* in the arena */
 
 /* What a head shows of a path: where a file lies is nobody's business. */

@@ -1,8 +1,10 @@
 /*
- * top.c: `hearth top`: a running server, live in the terminal; one picture when the output goes elsewhere.
+ * top.c: `hearth top`: a running server, live in the terminal; one picture when the output goes
+ * elsewhere.
  *
- * The terminal is asked for its size before every picture, so that a resize needs nothing but a new one. Keys: q ends, any other key draws
- * at once. Whatever way it ends, the terminal is as it was: a signal only sets a flag.
+ * The terminal is asked for its size before every picture, so that a resize needs nothing but a new
+ * one. Keys: q ends, any other key draws at once. Whatever way it ends, the terminal is as it was:
+ * a signal only sets a flag.
  */
 #include <errno.h>
 #include <poll.h>
@@ -30,9 +32,11 @@ struct top_options {
 #define AT(field) offsetof(struct top_options, field)
 
 static const struct option_desc options_table[] = {
-    {"interval", 'i', OPTION_DURATION, AT(interval_ns), .value = "TIME", .initial = "1s", .min = 50 * NS_PER_MS,
-     .max = 3600 * NS_PER_S, .group = "View", .help = "Time between two pictures."},
-    {"once", 0, OPTION_FLAG, AT(once), .not_in_file = true, .help = "One picture, as when the output is no terminal."},
+    {"interval", 'i', OPTION_DURATION, AT(interval_ns), .value = "TIME", .initial = "1s",
+     .min = 50 * NS_PER_MS, .max = 3600 * NS_PER_S, .group = "View",
+     .help = "Time between two pictures."},
+    {"once", 0, OPTION_FLAG, AT(once), .not_in_file = true,
+     .help = "One picture, as when the output is no terminal."},
     REMOTE_OPTIONS(struct top_options, remote),
 };
 
@@ -188,7 +192,8 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (remote_open(&top.remote, cli, &top.options->remote, &info) != ERR_OK)
         return cli_usage_error(cli, "%s", info.text);
     client_url_text(&top.remote.url, top.url);
-    top.remote.timeout_ms = MIN(top.remote.timeout_ms, (uint64_t)ANSWER_MS_MAX); /* a picture that waits is none */
+    /* a picture that waits is none */
+    top.remote.timeout_ms = MIN(top.remote.timeout_ms, (uint64_t)ANSWER_MS_MAX);
     bool live = !top.options->once && isatty(fileno(cli->out));
     enum cli_exit status = live ? watch(&top) : show_once(&top);
     yyjson_doc_free(top.stats);

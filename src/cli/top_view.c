@@ -1,8 +1,8 @@
 /*
  * top_view.c: the picture of `hearth top`, line by line.
  *
- * A line is built from pieces, each with a style; what does not fit is cut, whole characters at a time, so that a narrow terminal shows the
- * beginning of every line and never a broken one.
+ * A line is built from pieces, each with a style; what does not fit is cut, whole characters at a
+ * time, so that a narrow terminal shows the beginning of every line and never a broken one.
  */
 #include "cli/top_view.h"
 
@@ -22,8 +22,9 @@ enum { PIECE_BYTES = 512, BAR_CELLS = 30, SMALL_BAR_CELLS = 16, RECENT_MAX = 8, 
 
 enum style { STYLE_PLAIN, STYLE_HEAD, STYLE_GOOD, STYLE_SLOW, STYLE_BAD, STYLE_DIM };
 
-static const char *const styles[] = {[STYLE_PLAIN] = "",      [STYLE_HEAD] = "\x1b[1m", [STYLE_GOOD] = "\x1b[32m",
-                                     [STYLE_SLOW] = "\x1b[33m", [STYLE_BAD] = "\x1b[31m",  [STYLE_DIM] = "\x1b[2m"};
+static const char *const styles[] = {
+    [STYLE_PLAIN] = "",        [STYLE_HEAD] = "\x1b[1m", [STYLE_GOOD] = "\x1b[32m",
+    [STYLE_SLOW] = "\x1b[33m", [STYLE_BAD] = "\x1b[31m", [STYLE_DIM] = "\x1b[2m"};
 
 struct pen {
     const struct top_view *view;
@@ -109,7 +110,9 @@ static const char *count_text(yyjson_val *object, const char *path, char out[UNI
 
 static const char *seconds_text(double seconds, char out[UNITS_TEXT_BYTES])
 {
-    return seconds >= 0 && seconds < 1e9 ? units_format_duration((uint64_t)(seconds * (double)NS_PER_S), out) : "-";
+    return seconds >= 0 && seconds < 1e9
+               ? units_format_duration((uint64_t)(seconds * (double)NS_PER_S), out)
+               : "-";
 }
 
 static enum style style_of_part(double part)
@@ -154,7 +157,11 @@ static void draw_flow(struct pen *pen)
     static const struct {
         const char *name;
         enum style style;
-    } parts[] = {{"device", STYLE_GOOD}, {"ram", STYLE_GOOD}, {"ssd", STYLE_SLOW}, {"remote", STYLE_SLOW}, {"computed", STYLE_BAD}};
+    } parts[] = {{"device", STYLE_GOOD},
+                 {"ram", STYLE_GOOD},
+                 {"ssd", STYLE_SLOW},
+                 {"remote", STYLE_SLOW},
+                 {"computed", STYLE_BAD}};
     yyjson_val *session = fields_get(pen->view->stats, "session");
     yyjson_val *tokens = fields_get(session, "tokens");
     double all = fields_number(session, "prompt_tokens", 0);
@@ -163,8 +170,8 @@ static void draw_flow(struct pen *pen)
     put(pen, STYLE_HEAD, "came from ");
     for (size_t i = 0; i < COUNT_OF(parts); i++) {
         double part = all > 0 ? fields_number(tokens, parts[i].name, 0) / all : 0;
-        put(pen, part > 0 ? parts[i].style : STYLE_DIM, "%s%s %s (%.0f %%)", i > 0 ? "  " : "", parts[i].name,
-            count_text(tokens, parts[i].name, text), 100 * part);
+        put(pen, part > 0 ? parts[i].style : STYLE_DIM, "%s%s %s (%.0f %%)", i > 0 ? "  " : "",
+            parts[i].name, count_text(tokens, parts[i].name, text), 100 * part);
     }
     end_line(pen);
 }
@@ -177,9 +184,9 @@ static void draw_rates(struct pen *pen)
     put(pen, STYLE_HEAD, "rates    ");
     for (size_t i = 0; i < COUNT_OF(spans); i++) {
         yyjson_val *rate = fields_get(rates, spans[i]);
-        put(pen, STYLE_PLAIN, " %s %.2f req/s, %.0f tok/s, %.0f %% hits%s", spans[i], fields_number(rate, "requests_per_s", 0),
-            fields_number(rate, "prompt_tokens_per_s", 0), 100 * fields_number(rate, "hit_rate", 0),
-            i + 1 < COUNT_OF(spans) ? " |" : "");
+        put(pen, STYLE_PLAIN, " %s %.2f req/s, %.0f tok/s, %.0f %% hits%s", spans[i],
+            fields_number(rate, "requests_per_s", 0), fields_number(rate, "prompt_tokens_per_s", 0),
+            100 * fields_number(rate, "hit_rate", 0), i + 1 < COUNT_OF(spans) ? " |" : "");
     }
     end_line(pen);
 }
@@ -201,8 +208,9 @@ static void draw_tier(struct pen *pen, yyjson_val *tier)
     }
     put_bar(pen, STYLE_GOOD, cap > 0 ? used / cap : 0, BAR_CELLS);
     put(pen, STYLE_PLAIN, " %s of %s, %.0f objects, %.0f hits, %.0f stored, %.0f evicted",
-        units_format_size(fields_uint(tier, "used"), used_text), units_format_size(fields_uint(tier, "cap"), cap_text),
-        fields_number(tier, "objects", 0), fields_number(tier, "hits", 0), fields_number(tier, "stores", 0),
+        units_format_size(fields_uint(tier, "used"), used_text),
+        units_format_size(fields_uint(tier, "cap"), cap_text), fields_number(tier, "objects", 0),
+        fields_number(tier, "hits", 0), fields_number(tier, "stores", 0),
         fields_number(tier, "evictions", 0));
     if (strcmp(state, "ok") != 0)
         put(pen, STYLE_BAD, " %s", state);
@@ -264,14 +272,17 @@ static void put_id(struct pen *pen, yyjson_val *id)
 static void draw_request(struct pen *pen, yyjson_val *request)
 {
     double prompt = fields_number(request, "prompt_tokens", 0);
-    double done = fields_number(request, "cached_tokens", 0) + fields_number(request, "computed_tokens", 0);
+    double done =
+        fields_number(request, "cached_tokens", 0) + fields_number(request, "computed_tokens", 0);
     char eta[UNITS_TEXT_BYTES], age[UNITS_TEXT_BYTES];
 
     put(pen, STYLE_PLAIN, "  ");
     put_id(pen, fields_get(request, "id"));
-    put(pen, STYLE_PLAIN, " %-14.14s %-9.9s ", fields_text(request, "model", "-"), fields_text(request, "phase", "-"));
+    put(pen, STYLE_PLAIN, " %-14.14s %-9.9s ", fields_text(request, "model", "-"),
+        fields_text(request, "phase", "-"));
     put_bar(pen, STYLE_GOOD, prompt > 0 ? done / prompt : 0, SMALL_BAR_CELLS);
-    put(pen, STYLE_PLAIN, " %3.0f %% of %.0f, +%.0f at %.1f tok/s", prompt > 0 ? 100 * fmin(done / prompt, 1) : 0, prompt,
+    put(pen, STYLE_PLAIN, " %3.0f %% of %.0f, +%.0f at %.1f tok/s",
+        prompt > 0 ? 100 * fmin(done / prompt, 1) : 0, prompt,
         fields_number(request, "generated_tokens", 0), fields_number(request, "tokens_per_s", 0));
     if (yyjson_is_num(fields_get(request, "eta_s")))
         put(pen, STYLE_PLAIN, ", %s left", seconds_text(fields_number(request, "eta_s", NAN), eta));
@@ -294,7 +305,8 @@ static void draw_requests(struct pen *pen)
 /* As the line in the log has it: "diverged at 27540 (user[3])". */
 static void put_reason(struct pen *pen, yyjson_val *request, double prompt)
 {
-    const char *reason = fields_text(request, "reason", "none"), *message = fields_text(request, "message", NULL);
+    const char *reason = fields_text(request, "reason", "none"),
+               *message = fields_text(request, "message", NULL);
     double at = fields_number(request, "first_difference", prompt);
 
     if (strcmp(reason, "none") == 0)
@@ -318,13 +330,16 @@ static void draw_ended(struct pen *pen, yyjson_val *request)
     put(pen, STYLE_PLAIN, "  ");
     put_id(pen, fields_get(request, "id"));
     put(pen, STYLE_PLAIN, " %-14.14s ", fields_text(request, "model", "-"));
-    put(pen, style_of_part(prompt > 0 ? reused / prompt : 0), "%.0f of %.0f reused", reused, prompt);
+    put(pen, style_of_part(prompt > 0 ? reused / prompt : 0), "%.0f of %.0f reused", reused,
+        prompt);
     put_reason(pen, request, prompt);
-    put(pen, STYLE_PLAIN, ", first token after %s", seconds_text(fields_number(request, "ttft_s", NAN), ttft));
+    put(pen, STYLE_PLAIN, ", first token after %s",
+        seconds_text(fields_number(request, "ttft_s", NAN), ttft));
     end_line(pen);
 }
 
-/* The newest first: the server lists them in the order in which they ended, `when` tells which end that is. */
+/* The newest first: the server lists them in the order in which they ended, `when` tells which end
+ * that is. */
 static void draw_recent(struct pen *pen)
 {
     yyjson_val *list = fields_get(pen->view->requests, "recent");

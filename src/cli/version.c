@@ -1,8 +1,8 @@
 /*
  * version.c: `hearth version`: what was built, from what, and with which libraries it runs.
  *
- * Libraries are asked for their version at run time where that is possible: the header that was compiled against says
- * nothing about the shared library that runs.
+ * Libraries are asked for their version at run time where that is possible: the header that was
+ * compiled against says nothing about the shared library that runs.
  */
 #include <stdio.h>
 
@@ -62,11 +62,8 @@ static const char *compiler_text(char out[VERSION_TEXT_BYTES])
 
 /* inih cannot be asked and has no version in its header. */
 static const struct version_line lines[] = {
-    {"libllama", llama_text},
-    {"libggml", ggml_text},
-    {"BLAKE3", blake3_text},
-    {"xxHash", xxhash_text},
-    {"compiler", compiler_text},
+    {"libllama", llama_text}, {"libggml", ggml_text},      {"BLAKE3", blake3_text},
+    {"xxHash", xxhash_text},  {"compiler", compiler_text},
 };
 
 static enum cli_exit run(struct cli *cli, const void *options)

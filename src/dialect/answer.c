@@ -1,11 +1,12 @@
 /*
  * answer.c: gathering what a model says.
  *
- * Sizes are bounded twice: by the tokens that a generation may have, and by the limits below, because one token may stand for many bytes and
- * because a reader of tool calls may write more JSON than it has read. What goes beyond ends the answer with ERR_LIMIT; nothing is cut
- * silently.
+ * Sizes are bounded twice: by the tokens that a generation may have, and by the limits below,
+ * because one token may stand for many bytes and because a reader of tool calls may write more JSON
+ * than it has read. What goes beyond ends the answer with ERR_LIMIT; nothing is cut silently.
  *
- * Arrays double: their room is not kept but follows from their count, which is what it was grown at.
+ * Arrays double: their room is not kept but follows from their count, which is what it was grown
+ * at.
  */
 #include "dialect/answer.h"
 
@@ -66,7 +67,8 @@ void answer_fini(struct answer *answer)
     memset(answer, 0, sizeof(*answer));
 }
 
-/* Room for one more of `count` elements: grown at ARRAY_FIRST, and at each power of two behind it. The array may move. */
+/* Room for one more of `count` elements: grown at ARRAY_FIRST, and at each power of two behind it.
+ * The array may move. */
 static enum err array_grow(void **array, size_t count, size_t size)
 {
     size_t room = count == 0 ? ARRAY_FIRST : 2 * count, bytes;
@@ -90,7 +92,8 @@ static enum err call_begin(struct answer_choice *choice, const struct output_eve
     void *array = choice->calls;
     enum err err;
 
-    assert(event->call == choice->calls_count); /* output_event.h: calls come in order and do not overlap */
+    /* output_event.h: calls come in order and do not overlap */
+    assert(event->call == choice->calls_count);
     if (choice->calls_count >= ANSWER_CALLS_MAX)
         return ERR_LIMIT;
     err = array_grow(&array, choice->calls_count, sizeof(*choice->calls));
@@ -181,7 +184,8 @@ struct answer_timings answer_timings(const struct answer *answer)
     const struct gen_times *times = &answer->times;
     const struct gen_usage *usage = &answer->usage;
     uint64_t computing = times->restored ? times->restored : times->looked_up;
-    uint32_t later; /* tokens behind the first of each choice: the ones that the time of decoding made */
+    /* tokens behind the first of each choice: the ones that the time of decoding made */
+    uint32_t later;
     struct answer_timings timings = {
         .prompt_ms = span_ms(computing, times->first_token ? times->first_token : times->ended),
         .predicted_ms = span_ms(times->first_token, times->ended),
@@ -190,7 +194,8 @@ struct answer_timings answer_timings(const struct answer *answer)
     };
 
     later = usage->generated > answer->choices_count
-                ? usage->generated - (uint32_t)answer->choices_count : 0;
+                ? usage->generated - (uint32_t)answer->choices_count
+                : 0;
     timings.prompt_per_s = per_s(usage->computed, timings.prompt_ms);
     timings.predicted_per_s = per_s(later, timings.predicted_ms);
     return timings;

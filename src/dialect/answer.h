@@ -1,10 +1,12 @@
 /*
- * answer.h: what a model says, gathered in one form for all dialects, and handed to the dialect's composer as it comes.
+ * answer.h: what a model says, gathered in one form for all dialects, and handed to the dialect's
+ * composer as it comes.
  *
  *      sched's sink --text--> output --events--> struct answer --> dialect->event ... --> bytes for the client
  *
- * One answer has one or more choices (n), each made by one generation. Whatever a dialect needs to write is in these structs; composers
- * only format. A composer appends to `out`, which the caller sends; it fails only by out->err.
+ * One answer has one or more choices (n), each made by one generation. Whatever a dialect needs to
+ * write is in these structs; composers only format. A composer appends to `out`, which the caller
+ * sends; it fails only by out->err.
  *
  * Owner: the scheduler's thread, from submit to the end.
  */
@@ -24,7 +26,7 @@
 enum {
     ANSWER_ID_BYTES = 40,
     ANSWER_CHOICES_MAX = 16,
-    ANSWER_CALLS_MAX = 128,               /* of one choice */
+    ANSWER_CALLS_MAX = 128,                   /* of one choice */
     ANSWER_TEXT_BYTES_MAX = 16 * 1024 * 1024, /* content, thoughts, arguments of a call: each */
 };
 
@@ -39,7 +41,8 @@ enum answer_finish {
 };
 
 struct answer_call {
-    char id[ANSWER_ID_BYTES]; /* unguessable; without the dialect's prefix ("call_", "toolu_", "fc_") */
+    /* unguessable; without the dialect's prefix ("call_", "toolu_", "fc_") */
+    char id[ANSWER_ID_BYTES];
     char *name;
     struct buf arguments; /* JSON */
     bool complete;
@@ -66,27 +69,31 @@ struct answer_choice {
     uint32_t generated;
     uint32_t reasoning_tokens; /* of them, as far as could be told */
     /* For composers of streams that number their blocks. */
-    int block;      /* open block, -1 = none */
-    int block_kind; /* the composer's */
-    int blocks;     /* that were opened so far */
+    int block;                         /* open block, -1 = none */
+    int block_kind;                    /* the composer's */
+    int blocks;                        /* that were opened so far */
     size_t block_text, block_logprobs; /* where those of the open block begin */
 };
 
 struct answer {
     char id[ANSWER_ID_BYTES]; /* of the whole answer, without the dialect's prefix */
-    const char *request_id; /* as the header of the answer has it; borrowed. NULL: none */
-    uint64_t created_s; /* wall time */
-    const char *model;  /* name to report */
+    const char *request_id;   /* as the header of the answer has it; borrowed. NULL: none */
+    uint64_t created_s;       /* wall time */
+    const char *model;        /* name to report */
     const struct gen_request *request;
     struct answer_choice choices[ANSWER_CHOICES_MAX];
     size_t choices_count;
-    struct gen_usage usage;  /* of the first choice's prompt; `generated` of all together */
-    struct gen_times times;  /* of choices that have ended; with timings_each, of all up to their latest token */
-    bool begun;              /* dialect->begin was called */
-    struct api_error error;  /* kind != API_OK: it failed */
-    double progress_ms;      /* since prefill began; the caller's, set before `progress` */
-    uint64_t sequence;       /* the composer's: number of the next event; 0: nothing was written yet */
-    struct buf items;        /* the composer's: what is complete of a stream, to be said again at its end; zeroed and freed with the answer */
+    struct gen_usage usage; /* of the first choice's prompt; `generated` of all together */
+    /* of choices that have ended; with timings_each, of all up to their latest token */
+    struct gen_times times;
+    bool begun;             /* dialect->begin was called */
+    struct api_error error; /* kind != API_OK: it failed */
+    double progress_ms;     /* since prefill began; the caller's, set before `progress` */
+    /* the composer's: number of the next event; 0: nothing was written yet */
+    uint64_t sequence;
+    /* the composer's: what is complete of a stream, to be said again at its end; zeroed and freed
+     * with the answer */
+    struct buf items;
     /* The bytes of a token, for logprobs; of the model. */
     size_t (*token_bytes)(void *arg, token_id token, char *out, size_t size);
     void *token_bytes_arg;
@@ -95,8 +102,10 @@ struct answer {
 /* A client's language: how requests are read and answers are written. One constant per endpoint. */
 struct dialect {
     const char *name;
-    const char *keepalive; /* SSE text that fills silent times; NULL: what `keepalive_event` makes */
-    /* Fills request from `root`. ERR_INVALID: error is filled; ERR_NOMEM, ERR_LIMIT: the arena is full. */
+    /* SSE text that fills silent times; NULL: what `keepalive_event` makes */
+    const char *keepalive;
+    /* Fills request from `root`. ERR_INVALID: error is filled; ERR_NOMEM, ERR_LIMIT: the arena is
+     * full. */
     enum err (*parse)(struct gen_request *request, yyjson_val *root, struct api_error *error);
     /* The body of an error answer. */
     void (*error)(const struct api_error *error, const char *request_id, struct buf *out);
@@ -105,18 +114,21 @@ struct dialect {
     /* The whole answer as one JSON body. */
     void (*body)(struct answer *answer, struct buf *out);
 
-    /* A stream: begin, then events of choices in any order, end. Each appends complete SSE events. usage is known at `begin`. */
+    /* A stream: begin, then events of choices in any order, end. Each appends complete SSE events.
+     * usage is known at `begin`. */
     void (*begin)(struct answer *answer, struct buf *out);
     void (*progress)(struct answer *answer, uint32_t done, struct buf *out); /* NULL: none */
     /* After the event was added to the choice: a CALL_BEGIN finds its call in choice->calls[event->call]. */
     void (*event)(struct answer *answer, size_t choice, const struct output_event *event,
                   struct buf *out);
-    /* finish is set; usage and times stand for all choices that have ended. The last one to end carries timings. */
+    /* finish is set; usage and times stand for all choices that have ended. The last one to end
+     * carries timings. */
     void (*choice_end)(struct answer *answer, size_t choice, struct buf *out);
     void (*end)(struct answer *answer, struct buf *out);
     void (*stream_error)(struct answer *answer, const struct api_error *error, struct buf *out);
-    /* NULL: `keepalive`. Also before begin: then the first one is what a stream opens with, and begin does not repeat it. Each later one may be
-     * sent any number of times, at any place of the stream. */
+    /* NULL: `keepalive`. Also before begin: then the first one is what a stream opens with, and
+     * begin does not repeat it. Each later one may be sent any number of times, at any place of the
+     * stream. */
     void (*keepalive_event)(struct answer *answer, struct buf *out);
 };
 
@@ -124,9 +136,11 @@ extern const struct dialect dialect_openai_chat;
 extern const struct dialect dialect_openai_completions;
 extern const struct dialect dialect_openai_responses;
 extern const struct dialect dialect_anthropic_messages;
-extern const struct dialect dialect_anthropic_count; /* of /v1/messages/count_tokens: parse, error and status only */
+/* of /v1/messages/count_tokens: parse, error and status only */
+extern const struct dialect dialect_anthropic_count;
 
-/* With an id of its own, and as many empty choices as the request asks for. The request is borrowed. */
+/* With an id of its own, and as many empty choices as the request asks for. The request is
+ * borrowed. */
 void answer_init(struct answer *answer, const struct gen_request *request);
 void answer_fini(struct answer *answer);
 
@@ -134,7 +148,8 @@ void answer_fini(struct answer *answer);
 void answer_make_id(char id[ANSWER_ID_BYTES]);
 
 /* Takes in one event of a choice. ERR_NOMEM, ERR_LIMIT. */
-enum err answer_add(struct answer *answer, size_t choice, const struct output_event *event) NODISCARD;
+enum err answer_add(struct answer *answer, size_t choice,
+                    const struct output_event *event) NODISCARD;
 
 /* Keeps the probabilities of one token. ERR_NOMEM. */
 enum err answer_add_logprob(struct answer *answer, size_t choice,

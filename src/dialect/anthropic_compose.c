@@ -1,17 +1,20 @@
 /*
- * anthropic_compose.c: answers in the form of Anthropic's Messages API, and the table of the dialect.
+ * anthropic_compose.c: answers in the form of Anthropic's Messages API, and the table of the
+ * dialect.
  *
  *      begin        message_start: an empty message with the usage of the prompt
- *      event        content_block_start, content_block_delta ..., content_block_stop: one block after the other, numbered from 0
+ *      event        content_block_start, content_block_delta ..., content_block_stop: one block
+ *                   after the other, numbered from 0
  *      choice_end   content_block_stop, if a block is open
  *      end          message_delta: why it ended, the whole usage, x_cache;  message_stop
  *
  *      CONTENT -> text_delta    REASONING -> thinking_delta    CALL_* -> tool_use with input_json_delta
  *
- * A block ends where another kind begins, so that the order in the stream is the order of the model's text. A whole body has the thought
- * first, then the text, then the calls: that is all that is left of the order there. Thoughts have an empty signature, which is what clients
- * send back; there is nobody to check it. A call that was cut off is left out of a body, since its input is no JSON; in a stream its block
- * is closed, and stop_reason says why it is short.
+ * A block ends where another kind begins, so that the order in the stream is the order of the
+ * model's text. A whole body has the thought first, then the text, then the calls: that is all that
+ * is left of the order there. Thoughts have an empty signature, which is what clients send back;
+ * there is nobody to check it. A call that was cut off is left out of a body, since its input is no
+ * JSON; in a stream its block is closed, and stop_reason says why it is short.
  *
  * An answer has one choice: the API has no `n`.
  */

@@ -1,11 +1,13 @@
 /*
- * anthropic_impl.h: what the files of the parser share. A request is brought into OpenAI's form (gen_request.h) as text, in one pass in
- * the order of Anthropic's prompt, and then read as a document of its own:
+ * anthropic_impl.h: what the files of the parser share. A request is brought into OpenAI's form
+ * (gen_request.h) as text, in one pass in the order of Anthropic's prompt, and then read as a
+ * document of its own:
  *
  *      tools -> system -> messages      {"tools":[{"type":"function",...}],"messages":[{"role":"system",...},...]}
  *
- * Breakpoints are noted on the way, so that they come out ascending. Text, and not a tree of yyjson: it can be written piece by piece with
- * the functions that answers are written with, and costs a reading of what was just written, at memory's speed.
+ * Breakpoints are noted on the way, so that they come out ascending. Text, and not a tree of
+ * yyjson: it can be written piece by piece with the functions that answers are written with, and
+ * costs a reading of what was just written, at memory's speed.
  */
 #ifndef HEARTH_DIALECT_ANTHROPIC_IMPL_H
 #define HEARTH_DIALECT_ANTHROPIC_IMPL_H
@@ -54,19 +56,23 @@ enum anthropic_when { ANTHROPIC_NOW, ANTHROPIC_LATE, ANTHROPIC_NEVER };
 
 enum { ANTHROPIC_AT_BYTES = API_PARAM_BYTES };
 
-/* A reader of element `index` of the array `key` of `parent`; the place ("messages[3].") is written into `at`. The element must be an object. */
+/* A reader of element `index` of the array `key` of `parent`; the place ("messages[3].") is written
+ * into `at`. The element must be an object. */
 enum err anthropic_element(const struct json_reader *parent, const char *key, size_t index,
                            yyjson_val *value, char at[ANTHROPIC_AT_BYTES],
                            struct json_reader *out) NODISCARD;
 
-/* A string that must be there. `empty`: it is text for the model, which may be empty and may contain NUL. */
+/* A string that must be there. `empty`: it is text for the model, which may be empty and may
+ * contain NUL. */
 enum err anthropic_need_str(const struct json_reader *reader, const char *key, bool empty,
                             struct str *out) NODISCARD;
 
-/* Does `holder` ask for a breakpoint? Its ttl is taken over. Whatever is odd about it is no error: it is a hint. */
+/* Does `holder` ask for a breakpoint? Its ttl is taken over. Whatever is odd about it is no error:
+ * it is a hint. */
 bool anthropic_has_break(struct gen_request *request, yyjson_val *holder) NODISCARD;
 
-/* Behind `where`: GEN_BREAK_*, or the index of a message. In ascending order; the same again is one. */
+/* Behind `where`: GEN_BREAK_*, or the index of a message. In ascending order; the same again is
+ * one. */
 void anthropic_add_break(struct gen_request *request, int where);
 
 /* "tools": ... of the built text, and tool_choice. anthropic_tools.c */
@@ -84,11 +90,13 @@ enum err anthropic_late_read(struct anthropic_build *build,
                              const struct json_reader *body) NODISCARD;
 enum anthropic_when anthropic_late_when(const struct anthropic_build *build,
                                         yyjson_val *tool) NODISCARD;
-/* The text of a block of type tool_reference, tool_addition or tool_removal, in place of what `out` has. */
+/* The text of a block of type tool_reference, tool_addition or tool_removal, in place of what `out`
+ * has. */
 enum err anthropic_late_tell(struct anthropic_build *build, const struct json_reader *block,
                              struct str type, struct buf *out) NODISCARD;
 
-/* "messages": ... of the built text: system prompt and conversation; sets continue_final. anthropic_turns.c */
+/* "messages": ... of the built text: system prompt and conversation; sets continue_final.
+ * anthropic_turns.c */
 enum err anthropic_build_messages(struct anthropic_build *build,
                                   const struct json_reader *body) NODISCARD;
 

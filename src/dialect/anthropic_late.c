@@ -1,22 +1,25 @@
 /*
  * anthropic_late.c: tools that a model is told of on the way.
  *
- * Agents with many tools mark most of them with defer_loading, and let the model search for those that it wants. What a search finds comes back as
- * a reference, in the result of the client's own search tool or in a system message; a tool of a server that was started later comes with its
+ * Agents with many tools mark most of them with defer_loading, and let the model search for those
+ * that it wants. What a search finds comes back as a reference, in the result of the client's own
+ * search tool or in a system message; a tool of a server that was started later comes with its
  * whole definition:
  *
- *      tools                                       [{"name":"f",...}, {"name":"g",...,"defer_loading":true}, ...]
+ *      tools                                       [{"name":"f",...},
+ *                                                  {"name":"g",...,"defer_loading":true}, ...]
  *      {"type":"tool_reference","tool_name":"g"}                                                    in a tool_result
  *      {"type":"tool_addition","tool":{"type":"tool_reference","name":"g"}}                         in a system message
  *      {"type":"tool_addition","tool":{"type":"tool_definition","definition":{"name":"h",...}}}     likewise
  *      {"type":"tool_removal","tool":{"type":"tool_reference","name":"g"}}                          likewise
  *
- * Templates write tools at the beginning of the prompt. A tool that appeared there with the third turn would make all of it a new one, so a
- * deferred tool is left out of `tools_shown`, and its definition is written where the conversation mentions it: the prompt before that
- * place stays as it is (keeps I106). It may be called from then on; one that is mentioned nowhere may not.
+ * Templates write tools at the beginning of the prompt. A tool that appeared there with the third
+ * turn would make all of it a new one, so a deferred tool is left out of `tools_shown`, and its
+ * definition is written where the conversation mentions it: the prompt before that place stays as
+ * it is (keeps I106). It may be called from then on; one that is mentioned nowhere may not.
  *
- * Deferring is ignored when the search would run on Anthropic's servers (tool_search_tool_*), and when no tool would be left to search with:
- * then the model could never learn of the others.
+ * Deferring is ignored when the search would run on Anthropic's servers (tool_search_tool_*), and
+ * when no tool would be left to search with: then the model could never learn of the others.
  */
 #include "dialect/anthropic_impl.h"
 
@@ -245,7 +248,8 @@ static enum err tell_addition(struct anthropic_build *build, const struct json_r
                                      : tell_reference(build, tool, out);
 }
 
-/* The tool stays among those that may be called: their list must not change, and a client refuses what it cannot do. */
+/* The tool stays among those that may be called: their list must not change, and a client refuses
+ * what it cannot do. */
 static enum err tell_removal(const struct json_reader *tool, struct buf *out)
 {
     struct str name = reference_name(tool->object);

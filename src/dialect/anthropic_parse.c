@@ -1,12 +1,15 @@
 /*
- * anthropic_parse.c: a body of POST /v1/messages as a gen_request: the fields of the top, and what all files of the parser use.
+ * anthropic_parse.c: a body of POST /v1/messages as a gen_request: the fields of the top, and what
+ * all files of the parser use.
  *
- * Read: model, max_tokens, messages, system, tools, tool_choice, stream, temperature, top_p, top_k, stop_sequences, thinking, output_config
- * (effort, format), output_format, cache_control; and, as in the other dialects, cache_salt, prompt_cache_key and chat_template_kwargs.
- * Everything else (metadata, service_tier, container, context_management, ...) is ignored.
+ * Read: model, max_tokens, messages, system, tools, tool_choice, stream, temperature, top_p, top_k,
+ * stop_sequences, thinking, output_config (effort, format), output_format, cache_control; and, as
+ * in the other dialects, cache_salt, prompt_cache_key and chat_template_kwargs. Everything else
+ * (metadata, service_tier, container, context_management, ...) is ignored.
  *
- * thinking: `adaptive` and `between_tools` let a model think, like `enabled` without a budget. `display` is ignored: a client that gets the thought can send it
- * back, and then the prompt of its next turn is the one that is cached.
+ * thinking: `adaptive` and `between_tools` let a model think, like `enabled` without a budget.
+ * `display` is ignored: a client that gets the thought can send it back, and then the prompt of its
+ * next turn is the one that is cached.
  */
 #include "dialect/anthropic.h"
 
@@ -65,7 +68,8 @@ bool anthropic_has_break(struct gen_request *request, yyjson_val *holder)
     return true;
 }
 
-/* Anthropic allows four. Of too many, the first ones stay (tools and system prompt: what all conversations share) and the last one. */
+/* Anthropic allows four. Of too many, the first ones stay (tools and system prompt: what all
+ * conversations share) and the last one. */
 void anthropic_add_break(struct gen_request *request, int where)
 {
     size_t *count = &request->breakpoints_count;

@@ -1,15 +1,18 @@
 /*
  * anthropic_tools.c: tools in OpenAI's form, and which of them is to be called.
  *
- * Three kinds: tools of the client's own, with a schema; tools that Anthropic has defined and the client runs (bash, text editor), which a model
- * here has never seen and is therefore shown the schema of; and tools that run on Anthropic's servers, or need pictures, which are left
- * out: clients offer web_search to everyone and do without it.
+ * Three kinds: tools of the client's own, with a schema; tools that Anthropic has defined and the
+ * client runs (bash, text editor), which a model here has never seen and is therefore shown the
+ * schema of; and tools that run on Anthropic's servers, or need pictures, which are left out:
+ * clients offer web_search to everyone and do without it.
  *
- * Of those that remain, some are told of later (anthropic_late.c): they are the last ones of "tools", and not in "tools_shown".
+ * Of those that remain, some are told of later (anthropic_late.c): they are the last ones of
+ * "tools", and not in "tools_shown".
  */
 #include "dialect/anthropic_impl.h"
 
-/* Tools that are known by the beginning of their type: "bash_20250124". What they take is public documentation. */
+/* Tools that are known by the beginning of their type: "bash_20250124". What they take is public
+ * documentation. */
 static const struct {
     struct str prefix;
     const char *description;

@@ -3,19 +3,22 @@
  *
  *      system: text or blocks                 {"role":"system","content":text}
  *      user: text, document, search_result    {"role":"user","content":text}
- *            tool_result                      {"role":"tool","tool_call_id","content"}, before the text of its turn
+ *            tool_result                      {"role":"tool","tool_call_id","content"}, before the
+ *                                             text of its turn
  *      assistant: text, thinking, tool_use    {"role":"assistant","content","reasoning_content","tool_calls"}
  *
- * Messages of one role in a row are one turn, as they are for Anthropic: templates want roles to alternate. A turn is gathered (struct turn) and
- * written when another role follows; the results of tools are written at once, which puts them before the text, next to the calls that
- * they answer.
+ * Messages of one role in a row are one turn, as they are for Anthropic: templates want roles to
+ * alternate. A turn is gathered (struct turn) and written when another role follows; the results of
+ * tools are written at once, which puts them before the text, next to the calls that they answer.
  *
- * Blocks of a user or of the system prompt are parted by a newline: clients send lines of their own as blocks, and neutral.h must be able to tell a
- * billing header from what follows. Those of an assistant are not: they are pieces of one text that calls have cut, and this is what the
- * OpenAI dialects make of the same conversation, so that its prefix is found again.
+ * Blocks of a user or of the system prompt are parted by a newline: clients send lines of their own
+ * as blocks, and neutral.h must be able to tell a billing header from what follows. Those of an
+ * assistant are not: they are pieces of one text that calls have cut, and this is what the OpenAI
+ * dialects make of the same conversation, so that its prefix is found again.
  *
- * Pictures and files are refused by name, since leaving them out would change what is asked. What Anthropic's own tools left behind in
- * an assistant's turn (server_tool_use and the like), and thoughts that only Anthropic can read, are left out.
+ * Pictures and files are refused by name, since leaving them out would change what is asked. What
+ * Anthropic's own tools left behind in an assistant's turn (server_tool_use and the like), and
+ * thoughts that only Anthropic can read, are left out.
  */
 #include "dialect/anthropic_impl.h"
 
@@ -141,7 +144,8 @@ static void write_message(struct turn *turn)
     json_close(json, '}');
 }
 
-/* One of which nothing is left (an assistant's with redacted thoughts only), or an empty system prompt, is no message. */
+/* One of which nothing is left (an assistant's with redacted thoughts only), or an empty system
+ * prompt, is no message. */
 static bool turn_is_empty(const struct turn *turn)
 {
     if (turn->role == TURN_SYSTEM)
@@ -284,7 +288,8 @@ static enum err tool_notice(struct turn *turn, const struct json_reader *block, 
     return joined_add(out, (struct str){text, scratch->len}, "\n");
 }
 
-/* A block that can be told in words: of a user, of the system prompt, and inside the result of a tool. */
+/* A block that can be told in words: of a user, of the system prompt, and inside the result of a
+ * tool. */
 static enum err text_block(struct turn *turn, const struct json_reader *block, struct joined *out)
 {
     struct str type, text;

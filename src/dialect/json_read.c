@@ -12,7 +12,8 @@
 
 /* ---- the body ---- */
 
-/* The deepest nesting of a text that is JSON, without a stack: brackets count where they are not part of a string. */
+/* The deepest nesting of a text that is JSON, without a stack: brackets count where they are not
+ * part of a string. */
 static size_t nesting(struct str text)
 {
     size_t depth = 0, deepest = 0;
@@ -58,7 +59,8 @@ enum err json_read_body(struct str text, yyjson_doc **doc, struct api_error *err
     *doc = NULL;
     if (text.len == 0)
         return api_error_set(error, API_ERROR_INVALID, NULL, "the body is empty; it must be JSON");
-    /* Without YYJSON_READ_INSITU the text is not written to, whatever the type of the parameter says. */
+    /* Without YYJSON_READ_INSITU the text is not written to, whatever the type of the parameter
+     * says. */
     yyjson_doc *read = yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len, 0, json_alc(), &bad);
     if (read == NULL && bad.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
         return ERR_NOMEM;

@@ -1,10 +1,12 @@
 /*
  * openai_chat.c: POST /v1/chat/completions.
  *
- *      role chunk of each choice, deltas, a finish chunk of each choice, with include_usage a chunk without choices, [DONE]
+ *      role chunk of each choice, deltas, a finish chunk of each choice, with include_usage a chunk
+ *      without choices, [DONE]
  *
- * All chunks have one id. Keep-alives are chunks with an empty delta, because clients choke on comments and on other ids; if one is due before
- * anything else was written, it is the role chunks. Timings and x_cache stand in the last chunk before [DONE].
+ * All chunks have one id. Keep-alives are chunks with an empty delta, because clients choke on
+ * comments and on other ids; if one is due before anything else was written, it is the role chunks.
+ * Timings and x_cache stand in the last chunk before [DONE].
  */
 #include "dialect/openai_impl.h"
 

@@ -1,5 +1,6 @@
 /*
- * openai_common.c: parts of answers that all dialects of OpenAI have: usage, timings, log-probabilities, errors.
+ * openai_common.c: parts of answers that all dialects of OpenAI have: usage, timings,
+ * log-probabilities, errors.
  */
 #include "dialect/openai_impl.h"
 

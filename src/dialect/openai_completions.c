@@ -1,8 +1,9 @@
 /*
  * openai_completions.c: POST /v1/completions: text or tokens to go on with.
  *
- * Several prompts in one request are refused: each would be an answer of its own, and a client loses nothing by sending them one by one.
- * What a model writes is text here, thoughts and calls included.
+ * Several prompts in one request are refused: each would be an answer of its own, and a client
+ * loses nothing by sending them one by one. What a model writes is text here, thoughts and calls
+ * included.
  */
 #include "dialect/openai_impl.h"
 
@@ -105,7 +106,8 @@ static enum err completions_parse(struct gen_request *request, yyjson_val *root,
 
 /* ---- log-probabilities: four lists, the texts of tokens as names ---- */
 
-/* A part of a character is named by its bytes, and a token without text by its id: names must differ. */
+/* A part of a character is named by its bytes, and a token without text by its id: names must
+ * differ. */
 static void write_token_name(struct json *json, const struct answer *answer, token_id token)
 {
     char room[OPENAI_TOKEN_BYTES], name[4 * OPENAI_TOKEN_BYTES + 8] = "bytes:";

@@ -1,11 +1,13 @@
 /*
- * openai_impl.h: what the three dialects of OpenAI share: reading of settings, tools and messages; writing of usage, timings and chunks.
+ * openai_impl.h: what the three dialects of OpenAI share: reading of settings, tools and messages;
+ * writing of usage, timings and chunks.
  *
  *      chat, completions, responses --parse--> openai_settings.c, openai_tools.c, openai_messages.c --> struct gen_request
  *      chat, completions, responses <-compose- openai_common.c                                      <-- struct answer
  *
- * Messages and tools are brought into one form (gen_request.h) as text and read again as a document of their own: they can be written piece by
- * piece with the functions that answers are written with, and nothing of the client's that is not known gets into the prompt.
+ * Messages and tools are brought into one form (gen_request.h) as text and read again as a document
+ * of their own: they can be written piece by piece with the functions that answers are written
+ * with, and nothing of the client's that is not known gets into the prompt.
  *
  * Only the files openai_*.c include this.
  */
@@ -29,19 +31,22 @@
 enum {
     OPENAI_MESSAGES_MAX = 16384, /* of a request; input items of Responses likewise */
     OPENAI_TOOLS_MAX = 1024,
-    OPENAI_PARTS_MAX = 4096,     /* of one message */
+    OPENAI_PARTS_MAX = 4096, /* of one message */
     OPENAI_BIASES_MAX = 65536,
-    OPENAI_NAME_BYTES_MAX = 256, /* keys and salts of the cache, names of tools */
+    OPENAI_NAME_BYTES_MAX = 256,            /* keys and salts of the cache, names of tools */
     OPENAI_ID_BYTES = ANSWER_ID_BYTES + 24, /* with a prefix and a number */
 };
 
 /* ---- reading: settings (openai_settings.c) ---- */
 
-/* Whatever has the same name and meaning in all three: model, sampling, limits, format, thinking, cache, streaming. */
-enum err openai_read_settings(struct gen_request *request, const struct json_reader *body) NODISCARD;
+/* Whatever has the same name and meaning in all three: model, sampling, limits, format, thinking,
+ * cache, streaming. */
+enum err openai_read_settings(struct gen_request *request,
+                              const struct json_reader *body) NODISCARD;
 
 /* `type`, `schema`, `json_schema` of a response_format or of Responses' text.format. */
-enum err openai_read_format(struct gen_request *request, const struct json_reader *format) NODISCARD;
+enum err openai_read_format(struct gen_request *request,
+                            const struct json_reader *format) NODISCARD;
 
 /* n, of chat and completions. */
 enum err openai_read_choices(struct gen_request *request, const struct json_reader *body) NODISCARD;
@@ -65,7 +70,8 @@ void openai_build_init(struct openai_build *build, struct gen_request *request,
 enum err openai_build_finish(struct openai_build *build) NODISCARD;
 void openai_build_drop(struct openai_build *build);
 
-/* A reader of element `index` of the array `key` of `parent`, which must be an object; its place ("messages[3].") is written into `at`. */
+/* A reader of element `index` of the array `key` of `parent`, which must be an object; its place
+ * ("messages[3].") is written into `at`. */
 enum err openai_element(const struct json_reader *parent, const char *key, size_t index,
                         yyjson_val *value, char at[API_PARAM_BYTES],
                         struct json_reader *out) NODISCARD;
@@ -74,8 +80,8 @@ enum err openai_element(const struct json_reader *parent, const char *key, size_
 enum err openai_need_str(const struct json_reader *reader, const char *key,
                          struct str *out) NODISCARD;
 
-/* Writes a content, which is a string or a list of parts, as a value: the string, or [{"type":"text","text":...}]. Parts that are no text are
- * refused by their name. */
+/* Writes a content, which is a string or a list of parts, as a value: the string, or
+ * [{"type":"text","text":...}]. Parts that are no text are refused by their name. */
 enum err openai_build_content(struct openai_build *build, const struct json_reader *holder,
                               const char *key) NODISCARD;
 
@@ -112,7 +118,8 @@ struct openai_tool_name {
     bool custom; /* takes text, not arguments */
 };
 
-/* Turns the name of a function in a namespace, which may be empty, into the one that the model knows; in the arena. */
+/* Turns the name of a function in a namespace, which may be empty, into the one that the model
+ * knows; in the arena. */
 enum err openai_tools_name(struct gen_request *request, struct str space,
                            struct str *name) NODISCARD;
 /* And back, by the tools of the body. */
@@ -120,7 +127,8 @@ struct openai_tool_name openai_tools_find(yyjson_val *body, struct str flat);
 /* "input": the text of a custom tool, from the arguments that stand for it. */
 void openai_write_input(struct json *json, struct str arguments);
 
-/* The request of Responses. dialect_data is its body, which answers repeat parts of. openai_responses_parse.c */
+/* The request of Responses. dialect_data is its body, which answers repeat parts of.
+ * openai_responses_parse.c */
 enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
                                 struct api_error *error) NODISCARD;
 
@@ -138,12 +146,14 @@ void openai_write_timings(struct json *json, const struct answer *answer);
 /* "stop", "length", "tool_calls"; NULL while it runs. */
 const char *openai_finish_name(enum answer_finish finish);
 
-/* The text of a token; *whole says whether it is characters and not a part of one. Owner of the text: out. */
+/* The text of a token; *whole says whether it is characters and not a part of one. Owner of the
+ * text: out. */
 enum { OPENAI_TOKEN_BYTES = 512 };
 struct str openai_token_text(const struct answer *answer, token_id token,
                              char out[OPENAI_TOKEN_BYTES], bool *whole);
 
-/* [{"token":...,"logprob":...,"bytes":[...],"top_logprobs":[...]}] of some of a choice's entries. */
+/* [{"token":...,"logprob":...,"bytes":[...],"top_logprobs":[...]}] of some of a choice's entries.
+ */
 struct openai_range {
     size_t from, to;
 };
@@ -168,7 +178,8 @@ void openai_write_head(struct json *json, const struct answer *answer,
 void openai_write_account(struct json *json, const struct answer *answer);
 void openai_write_progress(struct json *json, const struct answer *answer, uint32_t done);
 
-/* Chunks of streams. The last one before [DONE] says how long it took and where the prompt came from. */
+/* Chunks of streams. The last one before [DONE] says how long it took and where the prompt came
+ * from. */
 enum openai_chunk { OPENAI_CHUNK_INNER, OPENAI_CHUNK_LAST };
 
 struct json openai_event_begin(struct answer *answer, struct buf *out);

@@ -1,8 +1,10 @@
 /*
- * openai_messages.c: conversations in the form that templates know, and the document that they become.
+ * openai_messages.c: conversations in the form that templates know, and the document that they
+ * become.
  *
- * History may come from other servers and from models that erred: what an assistant is said to have written (arguments that are no JSON,
- * thoughts, refusals) is taken as it is. What a client writes itself is checked.
+ * History may come from other servers and from models that erred: what an assistant is said to have
+ * written (arguments that are no JSON, thoughts, refusals) is taken as it is. What a client writes
+ * itself is checked.
  */
 #include "dialect/openai_impl.h"
 

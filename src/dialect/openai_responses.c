@@ -4,19 +4,23 @@
  *      response.created, response.in_progress
  *      for each item, in the order of the text:
  *          response.output_item.added
- *            thought   content_part.added, reasoning_text.delta ..., reasoning_text.done, content_part.done
+ *            thought   content_part.added, reasoning_text.delta ..., reasoning_text.done,
+ *                      content_part.done
  *            text      content_part.added, output_text.delta ...,    output_text.done,    content_part.done
  *            call      function_call_arguments.delta ..., function_call_arguments.done
  *            custom    custom_tool_call_input.done: its text comes as a whole
  *          response.output_item.done
  *      response.completed | response.incomplete | response.failed                                             no [DONE]
  *
- * Only one item is open at a time: text after a call is a message of its own. Items that are done are kept as JSON in answer->items, because
- * the last event repeats them. A keep-alive is the event that OpenAI itself sends in long silences: clients pass over it, but not over comments,
- * which some do not count as signs of life, nor over a second response.in_progress, which replaces what they have gathered. It has no
- * sequence_number: it may be sent again and again, between any two events, and numbers that are told go up by one each time.
+ * Only one item is open at a time: text after a call is a message of its own. Items that are done
+ * are kept as JSON in answer->items, because the last event repeats them. A keep-alive is the event
+ * that OpenAI itself sends in long silences: clients pass over it, but not over comments, which
+ * some do not count as signs of life, nor over a second response.in_progress, which replaces what
+ * they have gathered. It has no sequence_number: it may be sent again and again, between any two
+ * events, and numbers that are told go up by one each time.
  *
- * A response has one choice. The request's settings are repeated from its body (dialect_data), as far as the type of the official SDKs has them.
+ * A response has one choice. The request's settings are repeated from its body (dialect_data), as
+ * far as the type of the official SDKs has them.
  */
 #include "dialect/openai_impl.h"
 
@@ -36,7 +40,8 @@ static const char *const status_names[] = {"in_progress", "completed", "incomple
 
 /* ---- items ---- */
 
-/* Ids of thoughts and texts are the answer's with the number of the item; that of a call is its own. */
+/* Ids of thoughts and texts are the answer's with the number of the item; that of a call is its
+ * own. */
 static const char *item_id(char out[OPENAI_ID_BYTES], const struct answer *answer,
                            enum item_kind kind, int index)
 {

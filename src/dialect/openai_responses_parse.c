@@ -1,17 +1,19 @@
 /*
  * openai_responses_parse.c: the request of POST /v1/responses.
  *
- * Items become messages. What a model said in one turn comes as several items, and templates want it as one message:
+ * Items become messages. What a model said in one turn comes as several items, and templates want
+ * it as one message:
  *
  *      reasoning, message (assistant), function_call, function_call   ->   {"role":"assistant","reasoning_content":...,"content":...,
  *                                                                           "tool_calls":[...]}
  *      message (user, system, developer)                              ->   a message of its own
  *      function_call_output                                           ->   {"role":"tool",...}
  *
- * A turn ends with the first item that is not the model's, or with one that the message cannot take any more: a second text, or a thought after
- * the answer to it.
+ * A turn ends with the first item that is not the model's, or with one that the message cannot take
+ * any more: a second text, or a thought after the answer to it.
  *
- * The server keeps no conversations: whatever refers to one is refused with a sentence that says what to send instead.
+ * The server keeps no conversations: whatever refers to one is refused with a sentence that says
+ * what to send instead.
  */
 #include "dialect/openai_impl.h"
 
@@ -139,7 +141,8 @@ static void join_texts(struct buf *out, yyjson_val *list)
     }
 }
 
-/* The thought itself, or else what is told of it. One that is sealed (encrypted_content) says nothing here. */
+/* The thought itself, or else what is told of it. One that is sealed (encrypted_content) says
+ * nothing here. */
 static enum err add_reasoning(struct openai_build *build, struct turn *turn,
                               const struct json_reader *item)
 {

@@ -1,16 +1,20 @@
 /*
- * openai_responses_tools.c: tools as Responses has them, for models that know functions with one name only.
+ * openai_responses_tools.c: tools as Responses has them, for models that know functions with one
+ * name only.
  *
  *      {"type":"function","name":"f","parameters":...}                                   f
  *      {"type":"namespace","name":"mcp__notes","tools":[{"type":"function",...}]}        mcp__notes__read
  *      {"type":"custom","name":"exec"}                                                   exec, with one argument: "input"
- *      an item {"type":"additional_tools","tools":[...]} of the input                    as those of the request
+ *      an item {"type":"additional_tools","tools":[...]} of the input                    as those
+ *      of the request
  *
- * Codex puts the tools of MCP servers and sub-agents into namespaces, and for models that it knows by name all tools into an item. Whatever else it
- * offers (web_search, ...) only its vendor can run: it is left out, so that the rest works.
+ * Codex puts the tools of MCP servers and sub-agents into namespaces, and for models that it knows
+ * by name all tools into an item. Whatever else it offers (web_search, ...) only its vendor can
+ * run: it is left out, so that the rest works.
  *
- * A call is told as what the client declared, which is looked up by the name that the model knows (openai_tools_find): with both names, and the
- * text of a custom tool taken out of its argument. The text comes whole, at the end: the model writes it as a string of JSON.
+ * A call is told as what the client declared, which is looked up by the name that the model knows
+ * (openai_tools_find): with both names, and the text of a custom tool taken out of its argument.
+ * The text comes whole, at the end: the model writes it as a string of JSON.
  */
 #include "dialect/openai_impl.h"
 

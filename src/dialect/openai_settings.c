@@ -1,8 +1,9 @@
 /*
- * openai_settings.c: the fields of a request that mean the same in all dialects of OpenAI, with those that llama-server added.
+ * openai_settings.c: the fields of a request that mean the same in all dialects of OpenAI, with
+ * those that llama-server added.
  *
- * Ranges of sampling are those of engine/sample.h: what is refused there is refused here, with the client's name for the field. Of several
- * names for one setting the last in the table wins.
+ * Ranges of sampling are those of engine/sample.h: what is refused there is refused here, with the
+ * client's name for the field. Of several names for one setting the last in the table wins.
  */
 #include "dialect/openai_impl.h"
 

@@ -2,10 +2,11 @@
  * openai_tools.c: tools and what the model is to do with them.
  *
  *      chat        {"type":"function","function":{"name":...,"parameters":...}}
- *      Responses   {"type":"function","name":...,"parameters":...}, and more: openai_responses_tools.c
+ *      Responses   {"type":"function","name":...,"parameters":...}, and more:
+ *                  openai_responses_tools.c
  *
- * In chat a tool of another type is an error: nobody sends one by accident. tool_choice is read when the list for the model is made, and checked
- * against that.
+ * In chat a tool of another type is an error: nobody sends one by accident. tool_choice is read
+ * when the list for the model is made, and checked against that.
  */
 #include "dialect/openai_impl.h"
 

@@ -1,11 +1,13 @@
 /*
- * usage.h: where the tokens of a prompt came from, as all dialects tell it, so that the numbers are the same in each (keeps I99).
+ * usage.h: where the tokens of a prompt came from, as all dialects tell it, so that the numbers are
+ * the same in each (keeps I99).
  *
  *      prompt = cached + written + the rest
  *
  *      cached    device + ram + ssd + remote: what did not have to be computed
- *      written   what was computed and handed to the cache, so that a later request finds it: all but the last token, which every request
- *                computes because the answer begins with its logits; 0 when the request or the configuration keeps the cache from being
+ *      written   what was computed and handed to the cache, so that a later request finds it: all
+ *                but the last token, which every request computes because the answer begins with
+ *                its logits; 0 when the request or the configuration keeps the cache from being
  *                written. It is known before the prompt is computed, and the same at the end.
  *
  * Pure functions; any thread.
@@ -23,8 +25,9 @@ uint32_t usage_written(const struct answer *answer);
 
 /* "device","ram","ssd","remote","computed", into an object that is open. */
 void usage_write_sources(struct json *json, const struct gen_usage *usage);
-/* "x_cache":{"device","ram","ssd","remote","computed","match","reason","first_difference"}, into an object that is open: where it came from and why
- * not more of it. Clients ignore what they do not know. */
+/* "x_cache":{"device","ram","ssd","remote","computed","match","reason","first_difference"}, into an
+ * object that is open: where it came from and why not more of it. Clients ignore what they do not
+ * know. */
 void usage_write_x_cache(struct json *json, const struct answer *answer);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * backend.h: ggml's backends (CPU variants, GPUs) are plug-ins in a folder; they are loaded once per process.
+ * backend.h: ggml's backends (CPU variants, GPUs) are plug-ins in a folder; they are loaded once
+ * per process.
  *
  * Process-wide, because the library's registry is. Threads: any.
  */
@@ -12,7 +13,8 @@ void backend_init(const char *dir);
 /* Where they are looked for: HEARTH_BACKENDS in the environment, else the folder of the build. */
 const char *backend_dir(void);
 
-/* The first error line that the libraries logged on this thread since the last call, without prefix and newline; "" when none. */
+/* The first error line that the libraries logged on this thread since the last call, without prefix
+ * and newline; "" when none. */
 const char *backend_take_error(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * engine.c: what is the same for every engine: checking arguments, keeping the books of sequences and cells, and calling
- * the engine behind the table.
+ * engine.c: what is the same for every engine: checking arguments, keeping the books of sequences
+ * and cells, and calling the engine behind the table.
  *
  * A sequence goes
  *
@@ -81,11 +81,13 @@ enum err engine_tokenize(const struct engine *engine, struct str text, unsigned 
         return err_set(info, ERR_LIMIT, "the text has more than 2 GiB");
     enum err err = engine->ops->tokenize(engine, text, flags, tokens, max, count);
     if (err != ERR_OK)
-        return err_set(info, err, err == ERR_NOMEM ? "no memory to tokenize a text of %zu bytes"
-                                                   : "the tokenizer failed on a text of %zu bytes",
+        return err_set(info, err,
+                       err == ERR_NOMEM ? "no memory to tokenize a text of %zu bytes"
+                                        : "the tokenizer failed on a text of %zu bytes",
                        text.len);
     if (*count > max)
-        return err_set(info, ERR_LIMIT, "the text has %zu tokens, there is room for %zu", *count, max);
+        return err_set(info, ERR_LIMIT, "the text has %zu tokens, there is room for %zu", *count,
+                       max);
     return ERR_OK;
 }
 
@@ -140,7 +142,8 @@ enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq, stru
     return ERR_OK;
 }
 
-enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length, struct errinfo *info)
+enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
+                             struct errinfo *info)
 {
     assert(seqs_live(&engine->seqs, seq));
     if (length > seqs_length(&engine->seqs, seq))
@@ -175,7 +178,8 @@ void engine_seq_release(struct engine *engine, seq_id *seq)
         return;
     engine->ops->seq_clear(engine, *seq);
     seqs_release(&engine->seqs, *seq);
-    seqs_recycle(&engine->seqs); /* the last one: the library was emptied with it, if it had refused something */
+    /* the last one: the library was emptied with it, if it had refused something */
+    seqs_recycle(&engine->seqs);
     *seq = SEQ_NONE;
 }
 
@@ -205,9 +209,10 @@ static enum err check_item(const struct engine *engine, const struct engine_item
     return ERR_OK;
 }
 
-/* Checks everything that can be known before the library is asked, so that its asserts are never met. */
-static enum err check_run(const struct engine *engine, const struct engine_item *items, size_t count,
-                          struct errinfo *info)
+/* Checks everything that can be known before the library is asked, so that its asserts are never
+ * met. */
+static enum err check_run(const struct engine *engine, const struct engine_item *items,
+                          size_t count, struct errinfo *info)
 {
     uint64_t tokens = 0;
     bool seen[SEQS_SLOTS_MAX] = {false};
@@ -235,8 +240,8 @@ static enum err check_run(const struct engine *engine, const struct engine_item 
     return ERR_OK;
 }
 
-/* After a failure or an abort the library keeps the micro-batches that it finished. A state that cannot be cut may be half
- * written then: such a sequence is broken and can only be released. */
+/* After a failure or an abort the library keeps the micro-batches that it finished. A state that
+ * cannot be cut may be half written then: such a sequence is broken and can only be released. */
 static void settle_failed_run(struct engine *engine, const struct engine_item *items, size_t count,
                               bool whole)
 {

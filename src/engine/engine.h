@@ -1,17 +1,18 @@
 /*
  * engine.h: a loaded model: tokens in, logits out, sequences that remember.
  *
- * This is the only door to the inference library; llama.h is included nowhere outside this folder. Three engines stand
- * behind it: engine_llama.c (libllama), engine_fake.c (deterministic, no model, for tests of everything above), and
- * engine_worker.c (either of them in a process of its own, engine_worker.h).
+ * This is the only door to the inference library; llama.h is included nowhere outside this folder.
+ * Three engines stand behind it: engine_llama.c (libllama), engine_fake.c (deterministic, no model,
+ * for tests of everything above), and engine_worker.c (either of them in a process of its own,
+ * engine_worker.h).
  *
  *      engine_load -> engine_seq_acquire -> engine_run (prefill chunks and decode tokens of many sequences)
  *                        |                      -> engine_logits / sampler_pick (sample.h)
  *                        |-> engine_seq_fork, engine_seq_truncate, engine_seq_release
  *                        '-> state_export_*, state_import (state.h)
  *
- * OWNER: an engine belongs to one thread; every call is made from it, except engine_abort, engine_facts and the
- * tokenizer functions, which any thread may call.
+ * OWNER: an engine belongs to one thread; every call is made from it, except engine_abort,
+ * engine_facts and the tokenizer functions, which any thread may call.
  */
 #ifndef HEARTH_ENGINE_ENGINE_H
 #define HEARTH_ENGINE_ENGINE_H
@@ -35,10 +36,15 @@ typedef int32_t seq_id;   /* -1 = none */
 enum { TOKEN_NONE = -1, SEQ_NONE = -1 };
 
 /* X(value, name): types of the K and V rows */
-#define ENGINE_KV_TABLE(X)                                                                         \
-    X(ENGINE_KV_F16, "f16") X(ENGINE_KV_F32, "f32") X(ENGINE_KV_BF16, "bf16")                      \
-    X(ENGINE_KV_Q8_0, "q8_0") X(ENGINE_KV_Q5_1, "q5_1") X(ENGINE_KV_Q5_0, "q5_0")                  \
-    X(ENGINE_KV_Q4_1, "q4_1") X(ENGINE_KV_Q4_0, "q4_0")
+#define ENGINE_KV_TABLE(X)    \
+    X(ENGINE_KV_F16, "f16")   \
+    X(ENGINE_KV_F32, "f32")   \
+    X(ENGINE_KV_BF16, "bf16") \
+    X(ENGINE_KV_Q8_0, "q8_0") \
+    X(ENGINE_KV_Q5_1, "q5_1") \
+    X(ENGINE_KV_Q5_0, "q5_0") \
+    X(ENGINE_KV_Q4_1, "q4_1") \
+    X(ENGINE_KV_Q4_0, "q4_0")
 
 enum engine_kv {
 #define X(value, name) value,
@@ -47,7 +53,8 @@ enum engine_kv {
         ENGINE_KV_COUNT
 };
 
-extern const char *const engine_kv_names[]; /* ended by NULL, in the order of the enum: an option's choices */
+/* ended by NULL, in the order of the enum: an option's choices */
+extern const char *const engine_kv_names[];
 
 struct engine_adapter {
     const char *path; /* a LoRA adapter in GGUF */
@@ -56,32 +63,36 @@ struct engine_adapter {
 
 /* Everything that shapes a loaded model. Zero is a good default for each field. */
 struct engine_options {
-    const char *path;         /* GGUF file, or the first of its shards */
-    uint32_t context;         /* tokens of all sequences together; 0 = the model's own, at most 32,768 */
+    const char *path; /* GGUF file, or the first of its shards */
+    /* tokens of all sequences together; 0 = the model's own, at most 32,768 */
+    uint32_t context;
     uint32_t sequences;       /* at the same time; 0 = 8 */
     uint32_t chunk;           /* largest prefill chunk, the grid of the schedule; 0 = 512 */
     uint32_t threads;         /* decode; 0 = physical cores */
     uint32_t threads_prefill; /* 0 = threads */
     enum engine_kv kv_k, kv_v;
-    int flash;                /* flash attention: 0 auto, 1 on, -1 off */
-    int gpu_layers;           /* 0 = all that fit, n = n layers, -1 = none */
-    const char *devices;      /* comma-separated names; NULL = all */
-    bool streams;             /* a cache of its own per sequence: no slicing, no free forks */
-    bool dry;                 /* look whether it can be loaded: no weights are read, and nothing may be run (vet.h) */
-    bool sliding_full;        /* keep the full-size cache for sliding layers */
+    int flash;           /* flash attention: 0 auto, 1 on, -1 off */
+    int gpu_layers;      /* 0 = all that fit, n = n layers, -1 = none */
+    const char *devices; /* comma-separated names; NULL = all */
+    bool streams;        /* a cache of its own per sequence: no slicing, no free forks */
+    /* look whether it can be loaded: no weights are read, and nothing may be run (vet.h) */
+    bool dry;
+    bool sliding_full;           /* keep the full-size cache for sliding layers */
     float rope_base, rope_scale; /* 0 = the model's own */
-    bool no_mmap;             /* weights are read into memory, so that they cannot change or vanish with the file */
-    const char *state_dir;    /* where digests of model files are remembered; NULL = they are computed at every load */
+    /* weights are read into memory, so that they cannot change or vanish with the file */
+    bool no_mmap;
+    /* where digests of model files are remembered; NULL = they are computed at every load */
+    const char *state_dir;
     const struct engine_adapter *adapters;
     size_t adapters_count;
-    const char *backends;     /* folder of ggml's backends; NULL = as built */
-    uint64_t memory_max;      /* refuse what needs more; 0 = what the machine has */
-    struct log *log;          /* may be NULL */
+    const char *backends; /* folder of ggml's backends; NULL = as built */
+    uint64_t memory_max;  /* refuse what needs more; 0 = what the machine has */
+    struct log *log;      /* may be NULL */
     /* Called on the loading thread, 0..1; returning false cancels (ERR_CANCELLED). May be NULL. */
     bool (*on_progress)(float done, void *arg);
     void *arg;
-    /* Called from inside of the library while it computes, many times a batch where the backend allows; by any of its threads. It may call
-     * engine_abort, nothing else. May be NULL. */
+    /* Called from inside of the library while it computes, many times a batch where the backend
+     * allows; by any of its threads. It may call engine_abort, nothing else. May be NULL. */
     void (*on_tick)(void *arg);
     void *tick_arg;
 };
@@ -99,9 +110,9 @@ struct engine_layer_group {
 };
 
 struct engine_facts {
-    const char *name;         /* general.name, or the file's name */
-    const char *architecture; /* for people; nothing decides by it */
-    const char *description;  /* "qwen3 0.6B Q4_K - Medium" */
+    const char *name;          /* general.name, or the file's name */
+    const char *architecture;  /* for people; nothing decides by it */
+    const char *description;   /* "qwen3 0.6B Q4_K - Medium" */
     const char *chat_template; /* Jinja, or NULL */
     uint64_t parameters, weights_bytes;
     uint32_t context, context_trained; /* tokens: as loaded, as trained */
@@ -114,12 +125,15 @@ struct engine_facts {
     size_t groups_count;
     enum engine_slicing slicing;
     bool exact; /* the self-test saw bit-identical logits after a restore */
-    uint64_t rows_bytes_fixed, rows_bytes_per_token; /* size of a rows image of n tokens: fixed + n * per_token */
+    /* size of a rows image of n tokens: fixed + n * per_token */
+    uint64_t rows_bytes_fixed, rows_bytes_per_token;
     uint64_t snapshot_bytes_max; /* 0 = no kind needs one */
-    uint64_t kv_bytes;           /* memory of all cells, taken at load; 0 = not known, or taken by use */
+    /* memory of all cells, taken at load; 0 = not known, or taken by use */
+    uint64_t kv_bytes;
     token_id bos, eos, eot;
     bool add_bos;
-    bool words; /* the tokens have the bytes of the text, and "a b" is always split before the blank */
+    /* the tokens have the bytes of the text, and "a b" is always split before the blank */
+    bool words;
     bool images; /* a projector file is needed beside it; the text model alone says no */
     struct hash256 fingerprint;
     const char *backend; /* "CPU (icelake)", "CUDA0", ... */
@@ -130,15 +144,18 @@ enum err engine_load(struct engine **engine, const struct engine_options *option
                      struct errinfo *info) NODISCARD;
 void engine_close(struct engine **engine);
 
-/* An engine in a process of its own (engine_worker.h) can die without us; any other lives as long as we do. On the engine's thread. */
+/* An engine in a process of its own (engine_worker.h) can die without us; any other lives as long
+ * as we do. On the engine's thread. */
 bool engine_isolated(const struct engine *engine);
-/* False: its process is dead. Every sequence is lost then, and every call fails with ERR_ENGINE, until it is restarted. */
+/* False: its process is dead. Every sequence is lost then, and every call fails with ERR_ENGINE,
+ * until it is restarted. */
 bool engine_alive(struct engine *engine);
-/* Bytes of memory that its process has and this one has not; 0: it has none of its own, or is dead. What was freed here is gone there, too,
- * afterwards. On the engine's thread. */
+/* Bytes of memory that its process has and this one has not; 0: it has none of its own, or is dead.
+ * What was freed here is gone there, too, afterwards. On the engine's thread. */
 uint64_t engine_memory(struct engine *engine);
-/* A new process for a dead one, with the same model and options. All sequences must have been released; facts stay as they are. ERR_ENGINE: it
- * failed, or the model is another one now; the engine is still dead and this may be tried again. */
+/* A new process for a dead one, with the same model and options. All sequences must have been
+ * released; facts stay as they are. ERR_ENGINE: it failed, or the model is another one now; the
+ * engine is still dead and this may be tried again. */
 enum err engine_restart(struct engine *engine, struct errinfo *info) NODISCARD;
 
 /* Valid as long as the engine. Any thread. */
@@ -147,17 +164,19 @@ const struct engine_facts *engine_facts(const struct engine *engine);
 /* ---- tokens; any thread ---- */
 
 enum engine_tokenize_flags {
-    ENGINE_TOKENIZE_CONTROL = 1, /* control tokens written in the text become control tokens: trusted text only (I105) */
-    ENGINE_TOKENIZE_BOS = 2,     /* add BOS where the model wants one */
+    /* control tokens written in the text become control tokens: trusted text only (I105) */
+    ENGINE_TOKENIZE_CONTROL = 1,
+    ENGINE_TOKENIZE_BOS = 2, /* add BOS where the model wants one */
 };
 
-/* *count is how many there are, also when they are more than `max` (then ERR_LIMIT and nothing is written). ERR_NOMEM: the
- * library takes about 60 bytes per byte of a text that it cannot split. */
+/* *count is how many there are, also when they are more than `max` (then ERR_LIMIT and nothing is
+ * written). ERR_NOMEM: the library takes about 60 bytes per byte of a text that it cannot split. */
 enum err engine_tokenize(const struct engine *engine, struct str text, unsigned flags,
-                         token_id *tokens, size_t max, size_t *count, struct errinfo *info) NODISCARD;
+                         token_id *tokens, size_t max, size_t *count,
+                         struct errinfo *info) NODISCARD;
 
-/* The bytes of one token, at most `size`; returns their number, which may be more than was written. Control tokens are
- * empty unless `control`. May be part of a UTF-8 character: see detok.h. */
+/* The bytes of one token, at most `size`; returns their number, which may be more than was written.
+ * Control tokens are empty unless `control`. May be part of a UTF-8 character: see detok.h. */
 size_t engine_token_bytes(const struct engine *engine, token_id token, bool control, char *out,
                           size_t size);
 bool engine_token_valid(const struct engine *engine, token_id token);
@@ -180,15 +199,18 @@ enum err engine_seq_acquire(struct engine *engine, seq_id *seq, struct errinfo *
 /* A second sequence with the same content; shares memory, copies nothing (with streams: copies). */
 enum err engine_seq_fork(struct engine *engine, seq_id source, seq_id *seq,
                          struct errinfo *info) NODISCARD;
-/* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it: the sequence is then as it was (I17). */
+/* Shortens to `length` tokens. ERR_UNSUPPORTED when a kind does not allow it: the sequence is then
+ * as it was (I17). */
 enum err engine_seq_truncate(struct engine *engine, seq_id seq, uint32_t length,
                              struct errinfo *info) NODISCARD;
-/* Brings the memory of a sequence into the physical layout that a restore at this length gives it. Layout shows in the low bits
- * of sliding layers once the window has moved: a run that settles at every cut of its schedule, alone in its context, is
- * bit-identical to one that was restored at any of them. Costs an export and an import of the window; a no-op where layout
- * cannot differ. ERR_ENGINE breaks the sequence. */
+/* Brings the memory of a sequence into the physical layout that a restore at this length gives it.
+ * Layout shows in the low bits of sliding layers once the window has moved: a run that settles at
+ * every cut of its schedule, alone in its context, is bit-identical to one that was restored at any
+ * of them. Costs an export and an import of the window; a no-op where layout cannot differ.
+ * ERR_ENGINE breaks the sequence. */
 enum err engine_seq_settle(struct engine *engine, seq_id seq, struct errinfo *info) NODISCARD;
-void engine_seq_release(struct engine *engine, seq_id *seq); /* sets it to SEQ_NONE; a no-op on SEQ_NONE */
+/* sets it to SEQ_NONE; a no-op on SEQ_NONE */
+void engine_seq_release(struct engine *engine, seq_id *seq);
 uint32_t engine_seq_length(const struct engine *engine, seq_id seq);
 
 /* Cells that no sequence uses: how many more tokens fit. */
@@ -203,27 +225,32 @@ struct engine_item {
     bool logits;            /* of the last one are wanted */
 };
 
-/* Runs all items in one batch. Each sequence occurs at most once; the counts add up to at most `chunk` + sequences.
+/* Runs all items in one batch. Each sequence occurs at most once; the counts add up to at most
+ * `chunk` + sequences.
  *   ERR_LIMIT      no room for the tokens; nothing has changed
- *   ERR_CANCELLED  engine_abort was called; a sequence whose kinds can all be cut stands at the last micro-batch that was
- *                  computed, any other is broken: its recurrent state may be half written
+ *   ERR_CANCELLED  engine_abort was called; a sequence whose kinds can all be cut stands at the
+ *                  last micro-batch that was computed, any other is broken: its recurrent state may
+ *                  be half written
  *   ERR_INVALID    a token or sequence that does not exist; nothing has changed
- *   ERR_ENGINE     the library failed; the sequences of this call are broken and can only be released */
+ *   ERR_ENGINE     the library failed; the sequences of this call are broken and can only be
+ *                  released */
 enum err engine_run(struct engine *engine, const struct engine_item *items, size_t count,
                     struct errinfo *info) NODISCARD;
 
-/* The logits of item `index` of the last run, facts.vocab floats, borrowed until the next run; NULL when not asked for. */
+/* The logits of item `index` of the last run, facts.vocab floats, borrowed until the next run; NULL
+ * when not asked for. */
 const float *engine_logits(struct engine *engine, size_t index);
 
 /* Makes a running engine_run return soon. Any thread. A no-op when none is running. */
 void engine_abort(struct engine *engine);
-/* A number that changes while the engine computes, also within a batch where the backend allows. Any thread. */
+/* A number that changes while the engine computes, also within a batch where the backend allows.
+ * Any thread. */
 uint64_t engine_beats(const struct engine *engine);
 
 /* ---- memory for state ---- */
 
-/* Memory that the device moves fastest (pinned where there is a GPU, plain pages otherwise), for tiers and staging.
- * Any thread. NULL when there is none. */
+/* Memory that the device moves fastest (pinned where there is a GPU, plain pages otherwise), for
+ * tiers and staging. Any thread. NULL when there is none. */
 void *engine_alloc(struct engine *engine, size_t size) NODISCARD;
 void engine_free(struct engine *engine, void *ptr);
 

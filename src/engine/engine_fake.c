@@ -6,8 +6,9 @@
  *      worth of the windows ----|
  *      worth of the state ------'                                          (engine_fake_memory.c)
  *
- * The memory is read anew, all of it, at the beginning of each run, as attention does. Beside the main part of a value there is a
- * low one, which alone knows of chunk shapes; it reaches the low bits of the logits and never the main part.
+ * The memory is read anew, all of it, at the beginning of each run, as attention does. Beside the
+ * main part of a value there is a low one, which alone knows of chunk shapes; it reaches the low
+ * bits of the logits and never the main part.
  *
  * What it deliberately does not do: check what engine.c has checked, and doubt what is imported.
  */
@@ -26,7 +27,8 @@
 enum {
     ALLOC_ALIGNMENT = 64,
     LAYERS_PER_KIND = 2,
-    /* What an export of rows spoils behind its image when other kinds pass through, as libllama does. */
+    /* What an export of rows spoils behind its image when other kinds pass through, as libllama
+     * does. */
     SCRIBBLE_BYTES = 64,
 };
 
@@ -147,7 +149,8 @@ static float to_float(uint64_t hash, float range)
     return ((float)(hash >> 40) / (float)(1u << 24) - 0.5f) * range;
 }
 
-/* All logits lie in [-8, 8] but one, which is 12: greedy picks make readable text, and noise does not move them. */
+/* All logits lie in [-8, 8] but one, which is 12: greedy picks make readable text, and noise does
+ * not move them. */
 static void answer(const struct engine_fake *fake, struct fake_value value, float *logits)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz      ";
@@ -247,7 +250,8 @@ static enum err fake_run(struct engine *engine, const struct engine_item *items,
     uint32_t offset = 0;
 
     assert(count <= fake->options.sequences);
-    /* Relaxed: the flag orders no other memory, and an abort that comes too early has no run to end. */
+    /* Relaxed: the flag orders no other memory, and an abort that comes too early has no run to
+     * end. */
     atomic_store_explicit(&fake->aborting, false, memory_order_relaxed);
     TRY(check_memory(fake, items, count, info));
     if (fake->options.refuses != NULL && fake->options.refuses(items, count, fake->options.arg))
@@ -549,7 +553,8 @@ static struct hash256 make_fingerprint(const struct engine_fake_options *options
     return hash256_final(&state);
 }
 
-/* The largest snapshot: a sliding window is full at most, a chunked one ends a chunk when it would be. */
+/* The largest snapshot: a sliding window is full at most, a chunked one ends a chunk when it would
+ * be. */
 static uint64_t snapshot_bytes_max(const struct engine_fake_options *options)
 {
     uint64_t bytes = FAKE_HEADER_BYTES;
@@ -590,7 +595,8 @@ static void fill_facts(struct engine_facts *facts, const struct engine_fake_opti
         .rows_bytes_fixed = full ? FAKE_HEADER_BYTES : 0,
         .rows_bytes_per_token = full ? options->rows_bytes : 0,
         .snapshot_bytes_max = snapshot_bytes_max(options),
-        .kv_bytes = full && !options->cells_by_use ? (uint64_t)options->context * options->rows_bytes : 0,
+        .kv_bytes =
+            full && !options->cells_by_use ? (uint64_t)options->context * options->rows_bytes : 0,
         .bos = ENGINE_FAKE_BOS,
         .eos = ENGINE_FAKE_EOS,
         .eot = ENGINE_FAKE_TURN_END,

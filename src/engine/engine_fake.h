@@ -1,15 +1,17 @@
 /*
  * engine_fake.h: an engine without a model, for tests of everything above engine.h.
  *
- * It computes nothing useful, but it cannot be lied to. Each sequence has real memory of the kinds that were asked for: rows in
- * cells that really run out, windows that really forget, a recurrent state that really cannot be cut. What a token writes
- * there depends on all that the memory holds at that moment, hence on every token before it, and logits are a function of
- * the memory after it. So a sequence that was restored from a wrong, swapped, stale, foreign or damaged block has other
+ * It computes nothing useful, but it cannot be lied to. Each sequence has real memory of the kinds
+ * that were asked for: rows in cells that really run out, windows that really forget, a recurrent
+ * state that really cannot be cut. What a token writes there depends on all that the memory holds
+ * at that moment, hence on every token before it, and logits are a function of the memory after it.
+ * So a sequence that was restored from a wrong, swapped, stale, foreign or damaged block has other
  * logits than the cold run: whoever compares them sees every lie.
  *
- * Values have a main part and a small one, as floats have high and low bits. With `chunk_sensitive` the shape of the chunks
- * moves the small part, and with it the logits by less than ENGINE_FAKE_NOISE: enough to tell a canonical schedule from
- * another bit by bit, not enough to change the most probable token.
+ * Values have a main part and a small one, as floats have high and low bits. With `chunk_sensitive`
+ * the shape of the chunks moves the small part, and with it the logits by less than
+ * ENGINE_FAKE_NOISE: enough to tell a canonical schedule from another bit by bit, not enough to
+ * change the most probable token.
  *
  * Nothing is random: the same calls give the same bytes, times and logits on every machine.
  */
@@ -27,7 +29,8 @@
 struct clock;
 struct fault;
 
-/* The vocabulary: one token per byte value, then these. Written in text they are tokens with ENGINE_TOKENIZE_CONTROL only. */
+/* The vocabulary: one token per byte value, then these. Written in text they are tokens with
+ * ENGINE_TOKENIZE_CONTROL only. */
 enum {
     ENGINE_FAKE_BOS = 256,  /* <|bos|> */
     ENGINE_FAKE_EOS,        /* <|eos|>, ends a generation */
@@ -51,7 +54,7 @@ struct engine_fake_options {
     uint32_t rows_bytes;     /* of one token, if a kind is full; 0 = 32, at least 16 */
     uint32_t snapshot_bytes; /* of the recurrent state; 0 = 64, at least 16 */
     enum engine_fake_slicing slicing;
-    bool streams; /* each sequence has context / sequences cells of its own, and forks copy */
+    bool streams;      /* each sequence has context / sequences cells of its own, and forks copy */
     bool cells_by_use; /* facts.kv_bytes says nothing: memory for cells is not taken at load */
     bool add_bos;
     const char *name;          /* NULL = "fake" */
@@ -61,25 +64,29 @@ struct engine_fake_options {
 
     bool chunk_sensitive; /* the chunks that a sequence was run in change low bits */
     bool batch_sensitive; /* so do the tokens of other sequences in the same batch */
-    bool layout_sensitive; /* so does the order of the rows in a window that has moved, unless it is settled */
-    uint32_t piece;       /* tokens of a batch that are computed at a time; 0 = all */
+    /* so does the order of the rows in a window that has moved, unless it is settled */
+    bool layout_sensitive;
+    uint32_t piece; /* tokens of a batch that are computed at a time; 0 = all */
 
     struct clock *clock; /* moved by the times below; NULL = no time passes */
     uint64_t prefill_ns; /* per token of an item that has several */
     uint64_t decode_ns;  /* per piece that has items of one token */
 
-    /* Called before each piece, on the thread of engine_run; may call engine_abort, nothing else. May be NULL. */
+    /* Called before each piece, on the thread of engine_run; may call engine_abort, nothing else.
+     * May be NULL. */
     void (*on_piece)(struct engine *engine, void *arg);
     void *arg;
-    /* Asked before each run, with the same arg: true refuses it as if there were no room (ERR_LIMIT). May be NULL. */
+    /* Asked before each run, with the same arg: true refuses it as if there were no room
+     * (ERR_LIMIT). May be NULL. */
     bool (*refuses)(const struct engine_item *items, size_t count, void *arg);
 
-    /* Asked once per piece, export, and import (or settle). A failed import has written half of its rows. May be NULL. */
+    /* Asked once per piece, export, and import (or settle). A failed import has written half of its
+     * rows. May be NULL. */
     struct fault *fault_run, *fault_export, *fault_import;
 };
 
-/* ERR_INVALID for options that cannot be, ERR_NOMEM; *engine is then NULL. Closed with engine_close, which
- * aborts when memory of engine_alloc was not given back. */
+/* ERR_INVALID for options that cannot be, ERR_NOMEM; *engine is then NULL. Closed with
+ * engine_close, which aborts when memory of engine_alloc was not given back. */
 enum err engine_fake_create(struct engine **engine, const struct engine_fake_options *options,
                             struct errinfo *info) NODISCARD;
 
@@ -89,7 +96,7 @@ struct engine_fake_stats {
     uint64_t tokens; /* computed, in whole pieces */
     uint64_t settles;
     uint64_t exports, imports, bytes_exported, bytes_imported; /* that succeeded */
-    uint32_t cells_used; /* now, counted in the memory itself */
+    uint32_t cells_used;  /* now, counted in the memory itself */
     uint32_t allocations; /* of engine_alloc, not freed yet */
 };
 

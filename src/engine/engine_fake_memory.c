@@ -1,9 +1,10 @@
 /*
  * engine_fake_memory.c: bytes that are remembered, and what they are worth.
  *
- * A row or a state is `size` bytes: main part (8, little-endian), low part (8), and filler that follows from the main part. Reading
- * hashes the filler and the place, too: no flipped bit and no swapped row goes unseen. The worth of rows is a sum over
- * them, so that it can be carried from token to token; that of the recurrent state is replaced by each token.
+ * A row or a state is `size` bytes: main part (8, little-endian), low part (8), and filler that
+ * follows from the main part. Reading hashes the filler and the place, too: no flipped bit and no
+ * swapped row goes unseen. The worth of rows is a sum over them, so that it can be carried from
+ * token to token; that of the recurrent state is replaced by each token.
  *
  *      image       offset  bytes
  *      header      0       4      enum fake_image
@@ -14,9 +15,10 @@
  *      windows     ...     rows that the window holds then * 16, each   (snapshot, whole)
  *      state       ...     state_bytes                                 (snapshot, whole)
  *
- * An image is valid if and only if its header is one that an export writes for the kind of image that was asked for, and its
- * length is the one that the header's numbers make. More is not checked, as libllama does not: finding lies is the callers' work, and the logits
- * tell whether they did it.
+ * An image is valid if and only if its header is one that an export writes for the kind of image
+ * that was asked for, and its length is the one that the header's numbers make. More is not
+ * checked, as libllama does not: finding lies is the callers' work, and the logits tell whether
+ * they did it.
  */
 #include "engine/engine_fake_memory.h"
 
@@ -217,7 +219,8 @@ static void drop_rows(struct fake_memory *memory, struct sequence *s, uint32_t l
     }
 }
 
-/* Appends a row; those that no longer belong to the window leave the sum before their place is written over. */
+/* Appends a row; those that no longer belong to the window leave the sum before their place is
+ * written over. */
 static void push_window(const struct fake_memory *memory, int kind, struct window *window,
                         struct fake_value value, struct fake_value *sum)
 {

@@ -1,9 +1,10 @@
 /*
  * engine_llama.c: libllama as an engine: loading, facts, tokens, running.
  *
- * Sequence ids of the library are the slots of the books; two more are ours: `temp`, where state is put together, and `empty`,
- * which never has cells. One batch is allocated at load and reused. The library's asserts are not met because engine.c has
- * checked every token, sequence and count before.
+ * Sequence ids of the library are the slots of the books; two more are ours: `temp`, where state is
+ * put together, and `empty`, which never has cells. One batch is allocated at load and reused. The
+ * library's asserts are not met because engine.c has checked every token, sequence and count
+ * before.
  */
 #include "engine/engine_llama.h"
 
@@ -88,7 +89,7 @@ static enum err op_tokenize(const struct engine *engine, struct str text, unsign
                             token_id *tokens, size_t max, size_t *count)
 {
     struct tokenize_call call = {engine_llama_of(engine)->vocab, text, flags, tokens,
-                                 (int32_t)MIN(max, INT32_MAX), 0};
+                                 (int32_t)MIN(max, INT32_MAX),   0};
 
     TRY(catch_call(call_tokenize, &call));
     if (call.n == INT32_MIN)
@@ -150,8 +151,9 @@ static bool op_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
     struct engine_llama *llama = engine_llama_of(engine);
 
-    /* Recurrent state cannot go back, and a window only while all of it is still there: the library says no to the first;
-     * of the second it knows nothing, so it is refused here. Emptying always works. */
+    /* Recurrent state cannot go back, and a window only while all of it is still there: the library
+     * says no to the first; of the second it knows nothing, so it is refused here. Emptying always
+     * works. */
     if (length > 0 && !kind_set_sliceable(engine->facts.kinds))
         return false;
     return llama_memory_seq_rm(llama->memory, seq, (llama_pos)length, -1);
@@ -228,7 +230,8 @@ static enum err op_run(struct engine *engine, const struct engine_item *items, s
     if (result == DECODE_NO_ROOM && sections_unshare(llama))
         result = llama_decode(llama->ctx, llama->batch);
     if (llama->lost)
-        return err_set(info, ERR_ENGINE, "the library could not re-import the windows of its sequences");
+        return err_set(info, ERR_ENGINE,
+                       "the library could not re-import the windows of its sequences");
     switch (result) {
     case 0:
         return ERR_OK;
@@ -255,7 +258,8 @@ static const float *op_logits(struct engine *engine, size_t index)
 static ggml_backend_buffer_type_t pinned_type(void)
 {
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
-        ggml_backend_buffer_type_t type = ggml_backend_dev_host_buffer_type(ggml_backend_dev_get(i));
+        ggml_backend_buffer_type_t type =
+            ggml_backend_dev_host_buffer_type(ggml_backend_dev_get(i));
         if (type != NULL)
             return type;
     }
@@ -287,8 +291,7 @@ static struct pinned_block *take_pinned(struct engine_llama *llama, const void *
     struct pinned_block *found = NULL;
 
     lock_enter(&llama->pinned_lock);
-    LIST_FOREACH(struct pinned_block, block, &llama->pinned, node)
-    {
+    LIST_FOREACH (struct pinned_block, block, &llama->pinned, node) {
         if (ptr == NULL || block->base == ptr) {
             found = block;
             break;
@@ -374,9 +377,9 @@ struct load {
     bool vocab_only;
     struct gguf_file *file;
     struct gguf_file **adapters;
-    struct file_digest *digest; /* of all files; computed while the library loads them */
+    struct file_digest *digest;     /* of all files; computed while the library loads them */
     ggml_backend_dev_t devices[17]; /* ended by NULL */
-    float loaded; /* 0..1, by the library */
+    float loaded;                   /* 0..1, by the library */
     bool cancelled;
 };
 
@@ -420,8 +423,10 @@ static enum err check_memory(const struct load *load, struct errinfo *info)
 
     if (need <= limit)
         return ERR_OK;
-    return err_set(info, ERR_LIMIT, "%s needs %s for its weights alone, %s are allowed. Use a smaller quantization",
-                   load->options->path, units_format_size(need, needs), units_format_size(limit, has));
+    return err_set(info, ERR_LIMIT,
+                   "%s needs %s for its weights alone, %s are allowed. Use a smaller quantization",
+                   load->options->path, units_format_size(need, needs),
+                   units_format_size(limit, has));
 }
 
 static enum err choose_devices(struct load *load, struct errinfo *info)
@@ -447,7 +452,8 @@ static enum err choose_devices(struct load *load, struct errinfo *info)
 static enum err cannot_generate(const struct load *load, struct errinfo *info)
 {
     return err_set(info, ERR_UNSUPPORTED,
-                   "its architecture, %s, is not a decoder: such models make embeddings or work on text as a whole, "
+                   "its architecture, %s, is not a decoder: such models make embeddings or work on "
+                   "text as a whole, "
                    "and hearth serves those that generate text",
                    gguf_file_architecture(load->file));
 }
@@ -510,8 +516,9 @@ static enum err load_adapters(struct engine_llama *llama, const struct load *loa
     return err;
 }
 
-/* The library rounds up the cells of each cache by itself, but cuts the batch to the context as it was asked for: fewer tokens
- * than there are cells, and one more is an assert. Asked for round numbers, it does neither. */
+/* The library rounds up the cells of each cache by itself, but cuts the batch to the context as it
+ * was asked for: fewer tokens than there are cells, and one more is an assert. Asked for round
+ * numbers, it does neither. */
 static uint32_t round_context(uint32_t context, uint32_t caches)
 {
     uint32_t each = (context + caches - 1) / caches;
@@ -532,7 +539,8 @@ static struct llama_context_params context_params(struct engine_llama *llama,
     params.n_batch = facts->chunk + facts->sequences;
     params.n_outputs_max = params.n_seq_max;
     params.n_threads = (int32_t)threads;
-    params.n_threads_batch = (int32_t)(options->threads_prefill ? options->threads_prefill : threads);
+    params.n_threads_batch =
+        (int32_t)(options->threads_prefill ? options->threads_prefill : threads);
     params.flash_attn_type = options->flash > 0   ? LLAMA_FLASH_ATTN_TYPE_ENABLED
                              : options->flash < 0 ? LLAMA_FLASH_ATTN_TYPE_DISABLED
                                                   : LLAMA_FLASH_ATTN_TYPE_AUTO;
@@ -548,14 +556,15 @@ static struct llama_context_params context_params(struct engine_llama *llama,
     return params;
 }
 
-static enum err make_context(struct engine_llama *llama, const struct load *load, struct errinfo *info)
+static enum err make_context(struct engine_llama *llama, const struct load *load,
+                             struct errinfo *info)
 {
     const struct engine_options *options = load->options;
     struct engine_facts *facts = &llama->base.facts;
 
     facts->context_trained = (uint32_t)llama_model_n_ctx_train(llama->model);
-    facts->context = options->context ? options->context
-                                      : MIN(facts->context_trained, CONTEXT_DEFAULT_MAX);
+    facts->context =
+        options->context ? options->context : MIN(facts->context_trained, CONTEXT_DEFAULT_MAX);
     facts->sequences = options->sequences ? options->sequences : SEQUENCES_DEFAULT;
     facts->chunk = MIN(options->chunk ? options->chunk : CHUNK_DEFAULT, facts->context);
     if (facts->sequences + OWN_SEQUENCES > MIN(llama_max_parallel_sequences(), SEQS_SLOTS_MAX))
@@ -578,8 +587,10 @@ static enum err make_context(struct engine_llama *llama, const struct load *load
                        llama_n_batch(llama->ctx));
     facts->chunk = MIN(facts->chunk, llama_n_ubatch(llama->ctx));
     /* The library's own formula for the cells of a sliding cache (llama_kv_cache_iswa). */
-    uint64_t sliding = (uint64_t)facts->window * (facts->sequences + OWN_SEQUENCES) + llama_n_ubatch(llama->ctx);
-    llama->ring = facts->window > 0 && !options->streams && !options->sliding_full && sliding < facts->context;
+    uint64_t sliding =
+        (uint64_t)facts->window * (facts->sequences + OWN_SEQUENCES) + llama_n_ubatch(llama->ctx);
+    llama->ring = facts->window > 0 && !options->streams && !options->sliding_full &&
+                  sliding < facts->context;
     llama->temp = (seq_id)facts->sequences;
     llama->empty = (seq_id)facts->sequences + 1;
     llama->batch = llama_batch_init((int32_t)(facts->chunk + facts->sequences), 0, 1);
@@ -597,12 +608,12 @@ static const char *file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Each of these was read in llama-vocab.cpp: a run of letters ends at a blank, nothing looks at what stands before a word, and
- * words become tokens byte by byte. */
+/* Each of these was read in llama-vocab.cpp: a run of letters ends at a blank, nothing looks at
+ * what stands before a word, and words become tokens byte by byte. */
 const char *const engine_llama_words[] = {
-    "chatglm-bpe", "command-r", "dbrx",    "deepseek-r1-qwen", "deepseek-v3", "falcon3",
-    "glm4",        "gpt-2",     "gpt-4o",  "llama-bpe",        "llama-v3",    "llama3",
-    "llama4",      "pixtral",   "qwen2",   "qwen35",           "smollm",      "stablelm2",
+    "chatglm-bpe", "command-r", "dbrx",   "deepseek-r1-qwen", "deepseek-v3", "falcon3",
+    "glm4",        "gpt-2",     "gpt-4o", "llama-bpe",        "llama-v3",    "llama3",
+    "llama4",      "pixtral",   "qwen2",  "qwen35",           "smollm",      "stablelm2",
     "starcoder",   "tekken",    NULL,
 };
 
@@ -684,8 +695,8 @@ static enum err start_digest(struct load *load, struct errinfo *info)
     return err;
 }
 
-/* Everything that decides whether a state of one engine means the same to another (keeps I97). The chunk is part of it: where
- * a prefill is cut shows in the low bits (keeps I24). */
+/* Everything that decides whether a state of one engine means the same to another (keeps I97). The
+ * chunk is part of it: where a prefill is cut shows in the low bits (keeps I24). */
 static void hash_options(struct hash256_state *state, const struct engine_options *options,
                          const struct engine_facts *facts)
 {
@@ -702,7 +713,8 @@ static void hash_options(struct hash256_state *state, const struct engine_option
     hash256_update_u64(state, options->adapters_count);
 }
 
-static void hash_weights(struct hash256_state *state, const struct load *load, const struct hash256 *digests)
+static void hash_weights(struct hash256_state *state, const struct load *load,
+                         const struct hash256 *digests)
 {
     const struct engine_options *options = load->options;
     struct hash256 weights = gguf_file_fingerprint(load->file, digests);
@@ -773,8 +785,8 @@ static void end_load(struct load *load)
     gguf_file_close(&load->file);
 }
 
-static enum err load_engine(struct engine **engine, const struct engine_options *options, bool vocab_only,
-                            struct errinfo *info)
+static enum err load_engine(struct engine **engine, const struct engine_options *options,
+                            bool vocab_only, struct errinfo *info)
 {
     struct engine_llama *llama = mem_alloc(sizeof(*llama));
     struct load load = {.options = options, .vocab_only = vocab_only};
@@ -812,8 +824,9 @@ static void run_load(void *arg)
     loading->err = load_engine(loading->engine, loading->options, false, loading->info);
 }
 
-/* In a thread that ends: the probe computes, and OpenMP keeps a team of threads for every thread that ever did. With one team more than there
- * are processors its barriers sleep instead of spinning, for as long as the other team lives: 6.1 instead of 4.6 ms per token on two cores. */
+/* In a thread that ends: the probe computes, and OpenMP keeps a team of threads for every thread
+ * that ever did. With one team more than there are processors its barriers sleep instead of
+ * spinning, for as long as the other team lives: 6.1 instead of 4.6 ms per token on two cores. */
 enum err engine_load(struct engine **engine, const struct engine_options *options,
                      struct errinfo *info)
 {

@@ -3,7 +3,8 @@
  *
  *      engine_llama.c         loading, facts, tokens, running
  *      sections.c             state in and out: the section algebra
- *      probe.c                what kinds the memory has, and the self-test that decides how state is moved
+ *      probe.c                what kinds the memory has, and the self-test that decides how state
+ *                             is moved
  *
  * Not for other folders. docs/engine.md tells the facts that this code relies on.
  */
@@ -35,7 +36,8 @@ struct sections {
     uint64_t part_fixed, part_each;
     unsigned char *empty; /* H P_empty */
     uint64_t empty_bytes;
-    bool no_partial; /* PARTIAL_ONLY is ignored (older libraries, full attention): P counts as empty */
+    /* PARTIAL_ONLY is ignored (older libraries, full attention): P counts as empty */
+    bool no_partial;
 };
 
 struct engine_llama {
@@ -46,12 +48,14 @@ struct engine_llama {
     const struct llama_vocab *vocab;
     struct llama_adapter_lora **adapters;
     struct llama_batch batch;
-    int32_t *outputs;   /* per item of the last run: its place in the batch, or -1 */
-    seq_id temp, empty; /* two sequences of our own: a place to assemble, and one that never has cells */
-    bool ring;          /* the sliding cache has fewer cells than the context: sections_unshare */
+    int32_t *outputs; /* per item of the last run: its place in the batch, or -1 */
+    /* two sequences of our own: a place to assemble, and one that never has cells */
+    seq_id temp, empty;
+    bool ring; /* the sliding cache has fewer cells than the context: sections_unshare */
     bool shares[SEQS_SLOTS_MAX]; /* of a ring: the sequence was forked, or is a fork */
-    bool lost;          /* windows are gone: nothing runs until all sequences were released */
-    bool tainted;       /* the library refused an import: free cells may hold anything until they are zeroed */
+    bool lost; /* windows are gone: nothing runs until all sequences were released */
+    /* the library refused an import: free cells may hold anything until they are zeroed */
+    bool tainted;
     atomic_bool aborting;
     atomic_ullong beats;
     void (*on_tick)(void *arg); /* of the options */
@@ -71,11 +75,12 @@ static inline struct engine_llama *engine_llama_of(const struct engine *engine)
     return (struct engine_llama *)engine;
 }
 
-/* The vocabulary for samplers that need the library's own; NULL when the engine is not libllama's. */
+/* The vocabulary for samplers that need the library's own; NULL when the engine is not libllama's.
+ */
 const struct llama_vocab *engine_llama_vocab(const struct engine *engine);
 
-/* An engine of which only the tokens work: for a parent whose model is loaded by its child. Nothing but names, the chat template and
- * the vocabulary is in its facts; nothing may be run. */
+/* An engine of which only the tokens work: for a parent whose model is loaded by its child. Nothing
+ * but names, the chat template and the vocabulary is in its facts; nothing may be run. */
 enum err engine_llama_load_vocab(struct engine **engine, const struct engine_options *options,
                                  struct errinfo *info) NODISCARD;
 
@@ -84,19 +89,21 @@ enum err engine_llama_load_vocab(struct engine **engine, const struct engine_opt
 uint64_t sections_rows_capacity(const struct engine *engine, uint32_t tokens);
 uint64_t sections_snapshot_bytes(struct engine *engine, seq_id seq);
 uint64_t sections_whole_bytes(struct engine *engine, seq_id seq);
-uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end, void *dst,
-                           uint64_t capacity);
+uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
+                              void *dst, uint64_t capacity);
 uint64_t sections_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
 uint64_t sections_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
 bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 bool sections_rows_cut(struct engine *engine, seq_id seq, uint32_t length);
 bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 bool sections_settle(struct engine *engine, seq_id seq);
-/* Gives every forked sequence a window of its own. False: there is none, or it failed; in the latter case the engine may be `lost`. */
+/* Gives every forked sequence a window of its own. False: there is none, or it failed; in the
+ * latter case the engine may be `lost`. */
 bool sections_unshare(struct engine_llama *llama);
 bool sections_import_whole(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
 
-/* probe.c: fills kinds, groups, slicing, exact, sizes and sections. ERR_ENGINE when not even one token runs. */
+/* probe.c: fills kinds, groups, slicing, exact, sizes and sections. ERR_ENGINE when not even one
+ * token runs. */
 enum err engine_llama_probe(struct engine_llama *engine, const struct gguf_file *file,
                             struct log *log, struct errinfo *info) NODISCARD;
 

@@ -1,8 +1,10 @@
 /*
- * engine_ops.h: the seam between the functions of engine.h, state.h and the engines behind them. For this folder only.
+ * engine_ops.h: the seam between the functions of engine.h, state.h and the engines behind them.
+ * For this folder only.
  *
- * engine.c checks arguments, keeps the books of sequences and cells, and calls the table; an engine implements only what
- * needs its library. So every engine refuses the same things in the same words, and the fake is tested against the same rules.
+ * engine.c checks arguments, keeps the books of sequences and cells, and calls the table; an engine
+ * implements only what needs its library. So every engine refuses the same things in the same
+ * words, and the fake is tested against the same rules.
  */
 #ifndef HEARTH_ENGINE_ENGINE_OPS_H
 #define HEARTH_ENGINE_ENGINE_OPS_H
@@ -16,19 +18,26 @@ struct pieces;
 struct engine_ops {
     void (*close)(struct engine *engine);
     /* tokens */
-    enum err (*tokenize)(const struct engine *engine, struct str text, unsigned flags, token_id *tokens,
-                         size_t max, size_t *count); /* ERR_NOMEM, ERR_ENGINE; not when there are more than max */
-    size_t (*token_bytes)(const struct engine *engine, token_id token, bool control, char *out, size_t size);
+    enum err (*tokenize)(const struct engine *engine, struct str text, unsigned flags,
+                         token_id *tokens,
+                         /* ERR_NOMEM, ERR_ENGINE; not when there are more than max */
+                         size_t max, size_t *count);
+    size_t (*token_bytes)(const struct engine *engine, token_id token, bool control, char *out,
+                          size_t size);
     bool (*token_is_end)(const struct engine *engine, token_id token);
     bool (*token_is_control)(const struct engine *engine, token_id token);
-    unsigned (*token_traits)(const struct engine *engine, token_id token); /* enum engine_token_traits */
+    /* enum engine_token_traits */
+    unsigned (*token_traits)(const struct engine *engine, token_id token);
     /* sequences: ids are slots of engine->seqs */
     void (*seq_copy)(struct engine *engine, seq_id from, seq_id to);
-    bool (*seq_cut)(struct engine *engine, seq_id seq, uint32_t length); /* false: not possible, nothing changed */
+    /* false: not possible, nothing changed */
+    bool (*seq_cut)(struct engine *engine, seq_id seq, uint32_t length);
     void (*seq_clear)(struct engine *engine, seq_id seq);
     uint32_t (*seq_length)(struct engine *engine, seq_id seq); /* what the memory really holds */
-    bool (*seq_settle)(struct engine *engine, seq_id seq); /* optional; false: the sequence is broken */
-    enum err (*run)(struct engine *engine, const struct engine_item *items, size_t count, struct errinfo *info);
+    /* optional; false: the sequence is broken */
+    bool (*seq_settle)(struct engine *engine, seq_id seq);
+    enum err (*run)(struct engine *engine, const struct engine_item *items, size_t count,
+                    struct errinfo *info);
     const float *(*logits)(struct engine *engine, size_t index);
     void (*abort)(struct engine *engine);
     uint64_t (*beats)(const struct engine *engine); /* optional */
@@ -38,12 +47,15 @@ struct engine_ops {
     uint64_t (*rows_capacity)(const struct engine *engine, uint32_t tokens);
     uint64_t (*snapshot_bytes)(struct engine *engine, seq_id seq);
     uint64_t (*whole_bytes)(struct engine *engine, seq_id seq);
-    uint64_t (*export_rows)(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end, void *dst, uint64_t capacity);
+    uint64_t (*export_rows)(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
+                            void *dst, uint64_t capacity);
     uint64_t (*export_snapshot)(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
     uint64_t (*export_whole)(struct engine *engine, seq_id seq, void *dst, uint64_t capacity);
-    /* into a sequence that is empty (first) or holds [0, begin) (later rows); false: refused, the sequence is poisoned */
+    /* into a sequence that is empty (first) or holds [0, begin) (later rows); false: refused, the
+     * sequence is poisoned */
     bool (*import_rows)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
-    /* Shortens imported rows before the snapshot is set; optional: then only sequences that can be cut at all can be. */
+    /* Shortens imported rows before the snapshot is set; optional: then only sequences that can be
+     * cut at all can be. */
     bool (*rows_cut)(struct engine *engine, seq_id seq, uint32_t length);
     bool (*import_snapshot)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
     bool (*import_whole)(struct engine *engine, seq_id seq, const void *data, uint64_t bytes);
@@ -58,8 +70,8 @@ struct engine {
     const struct engine_ops *ops;
     struct engine_facts facts;
     struct seqs seqs;
-    size_t run_items;  /* of the last run */
-    const struct engine *vocab; /* whose tokenizer it uses; NULL = its own */
+    size_t run_items;                /* of the last run */
+    const struct engine *vocab;      /* whose tokenizer it uses; NULL = its own */
     _Atomic(struct pieces *) pieces; /* for grammars (pieces.h); NULL until the first one */
 };
 

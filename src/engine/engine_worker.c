@@ -1,14 +1,15 @@
 /*
  * engine_worker.c: the parent's side: the table of ops as calls of a child. See the header.
  *
- * Segments are shown to the child when they are first needed and taken away when the parent has freed them, both between two calls (at the
- * latest when its memory is measured): the list of what the child has seen is the engine thread's alone.
+ * Segments are shown to the child when they are first needed and taken away when the parent has
+ * freed them, both between two calls (at the latest when its memory is measured): the list of what
+ * the child has seen is the engine thread's alone.
  *
  *                 load                 a call failed                 restart
  *      (nothing) -----> child alive -------------------> child dead ---------> child alive, no sequence, no segment
  *
- * What comes back is checked before it is used: sizes against capacities here, lengths and exact sizes by engine.c and state.c as for
- * every engine.
+ * What comes back is checked before it is used: sizes against capacities here, lengths and exact
+ * sizes by engine.c and state.c as for every engine.
  */
 #include "engine/engine_worker.h"
 
@@ -48,7 +49,8 @@ struct engine_worker {
     size_t attached_count, attached_cap;
     uint64_t freed; /* of the memory when `attached` was last compared with it */
     char *name, *architecture, *description, *backend;
-    unsigned char load[WORKER_MESSAGE_BYTES_MAX]; /* the message that makes the child's engine, for restarts */
+    /* the message that makes the child's engine, for restarts */
+    unsigned char load[WORKER_MESSAGE_BYTES_MAX];
     size_t load_len;
     unsigned char message[WORKER_MESSAGE_BYTES_MAX];
 };
@@ -79,11 +81,13 @@ static enum err send_call(struct engine_worker *worker, struct worker_call *call
                                .sent_arg = worker};
 
     if (worker->process == NULL)
-        return err_set(info, ERR_ENGINE, "the process of model %s could not be restarted", worker->name);
+        return err_set(info, ERR_ENGINE, "the process of model %s could not be restarted",
+                       worker->name);
     call->number = ++worker->number;
     size_t len = worker_call_encode(call, worker->message);
     assert(len > 0); /* every field is ours */
-    return worker_process_call(worker->process, worker->message, len, fd, call->number, &wait, reply, info);
+    return worker_process_call(worker->process, worker->message, len, fd, call->number, &wait,
+                               reply, info);
 }
 
 /* The value of the reply; 0 when the child is dead or says that it failed. */
@@ -106,11 +110,10 @@ static uint64_t ask_about(const struct engine *engine, enum worker_op op, seq_id
 {
     struct engine_worker *worker = worker_of(engine);
 
-    return ask(worker, &(struct worker_call){.op = op,
-                                             .seq = seq,
-                                             .other = SEQ_NONE,
-                                             .length = length_of(worker, seq),
-                                             .end = end});
+    return ask(
+        worker,
+        &(struct worker_call){
+            .op = op, .seq = seq, .other = SEQ_NONE, .length = length_of(worker, seq), .end = end});
 }
 
 /* ---- segments ---- */
@@ -160,14 +163,16 @@ static void detach_freed(struct engine_worker *worker)
         if (worker_memory_has(worker->memory, id))
             worker->attached[kept++] = id;
         else
-            ask(worker, &(struct worker_call){
-                            .op = WORKER_DETACH, .seq = SEQ_NONE, .other = SEQ_NONE, .place = {id, 0, 0}});
+            ask(worker,
+                &(struct worker_call){
+                    .op = WORKER_DETACH, .seq = SEQ_NONE, .other = SEQ_NONE, .place = {id, 0, 0}});
     }
     worker->attached_count = kept;
 }
 
 /* Where the child finds `bytes` bytes at `ptr`; false when they are not in shared memory. */
-static bool show(struct engine_worker *worker, const void *ptr, uint64_t bytes, struct worker_place *place)
+static bool show(struct engine_worker *worker, const void *ptr, uint64_t bytes,
+                 struct worker_place *place)
 {
     struct worker_segment segment;
 
@@ -189,19 +194,20 @@ static void *stage(struct engine_worker *worker, uint64_t bytes, struct worker_p
         worker->staging = worker_memory_alloc(bytes, worker->memory);
         worker->staging_bytes = worker->staging != NULL ? bytes : 0;
     }
-    return worker->staging != NULL && show(worker, worker->staging, bytes, place) ? worker->staging : NULL;
+    return worker->staging != NULL && show(worker, worker->staging, bytes, place) ? worker->staging
+                                                                                  : NULL;
 }
 
 /* ---- tokens: the parent's own ---- */
 
-static enum err worker_tokenize(const struct engine *engine, struct str text, unsigned flags, token_id *tokens,
-                                size_t max, size_t *count)
+static enum err worker_tokenize(const struct engine *engine, struct str text, unsigned flags,
+                                token_id *tokens, size_t max, size_t *count)
 {
     return engine->vocab->ops->tokenize(engine->vocab, text, flags, tokens, max, count);
 }
 
-static size_t worker_token_bytes(const struct engine *engine, token_id token, bool control, char *out,
-                                 size_t size)
+static size_t worker_token_bytes(const struct engine *engine, token_id token, bool control,
+                                 char *out, size_t size)
 {
     return engine->vocab->ops->token_bytes(engine->vocab, token, control, out, size);
 }
@@ -227,8 +233,9 @@ static void worker_seq_copy(struct engine *engine, seq_id from, seq_id to)
 {
     struct engine_worker *worker = worker_of(engine);
 
-    ask(worker, &(struct worker_call){
-                    .op = WORKER_SEQ_COPY, .seq = from, .other = to, .length = length_of(worker, from)});
+    ask(worker,
+        &(struct worker_call){
+            .op = WORKER_SEQ_COPY, .seq = from, .other = to, .length = length_of(worker, from)});
 }
 
 static bool worker_seq_cut(struct engine *engine, seq_id seq, uint32_t length)
@@ -292,7 +299,8 @@ static enum err worker_run(struct engine *engine, const struct engine_item *item
     struct worker_reply reply;
 
     fill_run(worker, items, count, list);
-    /* Relaxed: the flag orders no other memory, and an abort that comes too early has no run to end. */
+    /* Relaxed: the flag orders no other memory, and an abort that comes too early has no run to
+     * end. */
     atomic_store_explicit(&worker->control->abort, 0, memory_order_relaxed);
     TRY(send_call(worker, &call, FILE_NO, &reply, info));
     return reply.err == ERR_OK ? ERR_OK : run_error(&reply, info);
@@ -301,7 +309,8 @@ static enum err worker_run(struct engine *engine, const struct engine_item *item
 static const float *worker_logits(struct engine *engine, size_t index)
 {
     const struct engine_worker *worker = worker_of(engine);
-    const float *logits = (const float *)(const void *)(worker->work + worker_work_logits(&engine->facts));
+    const float *logits =
+        (const float *)(const void *)(worker->work + worker_work_logits(&engine->facts));
 
     return worker->wanted[index] ? logits + index * engine->facts.vocab : NULL;
 }
@@ -330,10 +339,9 @@ static void worker_free(struct engine *engine, void *ptr)
 
 static uint64_t worker_rows_capacity(const struct engine *engine, uint32_t tokens)
 {
-    return ask(worker_of(engine), &(struct worker_call){.op = WORKER_ROWS_CAPACITY,
-                                                        .seq = SEQ_NONE,
-                                                        .other = SEQ_NONE,
-                                                        .end = tokens});
+    return ask(worker_of(engine),
+               &(struct worker_call){
+                   .op = WORKER_ROWS_CAPACITY, .seq = SEQ_NONE, .other = SEQ_NONE, .end = tokens});
 }
 
 static uint64_t worker_snapshot_bytes(struct engine *engine, seq_id seq)
@@ -347,7 +355,8 @@ static uint64_t worker_whole_bytes(struct engine *engine, seq_id seq)
 }
 
 /* `call` says what; its place is found here. */
-static uint64_t export_to(struct engine_worker *worker, struct worker_call *call, void *dst, uint64_t capacity)
+static uint64_t export_to(struct engine_worker *worker, struct worker_call *call, void *dst,
+                          uint64_t capacity)
 {
     bool shared = show(worker, dst, capacity, &call->place);
     void *staging = shared ? NULL : stage(worker, capacity, &call->place);
@@ -364,15 +373,16 @@ static uint64_t export_to(struct engine_worker *worker, struct worker_call *call
     return bytes;
 }
 
-static uint64_t worker_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end, void *dst,
-                                   uint64_t capacity)
+static uint64_t worker_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
+                                   void *dst, uint64_t capacity)
 {
     struct worker_call call = {.op = WORKER_EXPORT_ROWS, .seq = seq, .begin = begin, .end = end};
 
     return export_to(worker_of(engine), &call, dst, capacity);
 }
 
-static uint64_t worker_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
+static uint64_t worker_export_snapshot(struct engine *engine, seq_id seq, void *dst,
+                                       uint64_t capacity)
 {
     struct worker_call call = {.op = WORKER_EXPORT_SNAPSHOT, .seq = seq};
 
@@ -386,7 +396,8 @@ static uint64_t worker_export_whole(struct engine *engine, seq_id seq, void *dst
     return export_to(worker_of(engine), &call, dst, capacity);
 }
 
-static bool import_from(struct engine *engine, enum worker_op op, seq_id seq, const void *data, uint64_t bytes)
+static bool import_from(struct engine *engine, enum worker_op op, seq_id seq, const void *data,
+                        uint64_t bytes)
 {
     struct engine_worker *worker = worker_of(engine);
     struct worker_call call = {
@@ -411,7 +422,8 @@ static bool worker_rows_cut(struct engine *engine, seq_id seq, uint32_t length)
     return ask_about(engine, WORKER_ROWS_CUT, seq, length) != 0;
 }
 
-static bool worker_import_snapshot(struct engine *engine, seq_id seq, const void *data, uint64_t bytes)
+static bool worker_import_snapshot(struct engine *engine, seq_id seq, const void *data,
+                                   uint64_t bytes)
 {
     return import_from(engine, WORKER_IMPORT_SNAPSHOT, seq, data, bytes);
 }
@@ -423,7 +435,8 @@ static bool worker_import_whole(struct engine *engine, seq_id seq, const void *d
 
 /* ---- the child's life ---- */
 
-static bool find_block(struct engine_worker *worker, const void *ptr, struct worker_segment *segment)
+static bool find_block(struct engine_worker *worker, const void *ptr,
+                       struct worker_segment *segment)
 {
     return worker_memory_find(worker->memory, ptr, 0, segment);
 }
@@ -446,8 +459,8 @@ static enum err start_child(struct engine_worker *worker, const struct engine_op
     assert(found);
     worker->attached_count = 0;
     TRY(worker_process_start(&worker->process, &process, info));
-    enum err err = worker_process_call(worker->process, worker->load, worker->load_len, control.fd, 0, &wait,
-                                       reply, info);
+    enum err err = worker_process_call(worker->process, worker->load, worker->load_len, control.fd,
+                                       0, &wait, reply, info);
     if (err == ERR_OK && reply->err != ERR_OK)
         err = err_set(info, reply->err, "%s", reply->text);
     else if (err == ERR_OK && !reply->has_facts)
@@ -473,8 +486,8 @@ static bool worker_alive(struct engine *engine)
     return worker->process != NULL && worker_process_alive(worker->process);
 }
 
-/* What was freed here is given back there as well, or it would be in memory and in nobody's account as long as nothing is asked of the child:
- * the RAM tier gives way while models are idle. */
+/* What was freed here is given back there as well, or it would be in memory and in nobody's account
+ * as long as nothing is asked of the child: the RAM tier gives way while models are idle. */
 static uint64_t worker_memory_bytes(struct engine *engine)
 {
     detach_freed(worker_of(engine));
@@ -486,11 +499,12 @@ static bool is_same(const struct engine *engine, const struct worker_facts *now)
 {
     const struct engine_facts *a = &engine->facts, *b = &now->facts;
 
-    return hash256_eq(&a->fingerprint, &b->fingerprint) && a->vocab == b->vocab && a->chunk == b->chunk &&
-           a->sequences == b->sequences && a->context == b->context && a->slicing == b->slicing &&
-           a->kinds == b->kinds && a->rows_bytes_fixed == b->rows_bytes_fixed &&
-           a->rows_bytes_per_token == b->rows_bytes_per_token &&
-           engine->seqs.cells == now->cells && engine->seqs.streams == now->streams;
+    return hash256_eq(&a->fingerprint, &b->fingerprint) && a->vocab == b->vocab &&
+           a->chunk == b->chunk && a->sequences == b->sequences && a->context == b->context &&
+           a->slicing == b->slicing && a->kinds == b->kinds &&
+           a->rows_bytes_fixed == b->rows_bytes_fixed &&
+           a->rows_bytes_per_token == b->rows_bytes_per_token && engine->seqs.cells == now->cells &&
+           engine->seqs.streams == now->streams;
 }
 
 static enum err worker_restart(struct engine *engine, struct errinfo *info)
@@ -501,7 +515,8 @@ static enum err worker_restart(struct engine *engine, struct errinfo *info)
     worker_process_stop(&worker->process);
     enum err err = start_child(worker, NULL, &reply, info);
     if (err == ERR_OK && !is_same(engine, &reply.facts))
-        err = err_set(info, ERR_ENGINE, "the file of model %s is another one now; restart the server", worker->name);
+        err = err_set(info, ERR_ENGINE,
+                      "the file of model %s is another one now; restart the server", worker->name);
     if (err == ERR_OK)
         err = give_work(worker, info);
     if (err != ERR_OK) {
@@ -589,18 +604,20 @@ static enum err make_load(struct engine_worker *worker, const struct engine_opti
     mem_free(load);
     return worker->load_len > 0
                ? ERR_OK
-               : err_set(info, ERR_LIMIT, "the paths and adapters of a model are too long for its process");
+               : err_set(info, ERR_LIMIT,
+                         "the paths and adapters of a model are too long for its process");
 }
 
 /* Texts of the reply are gone with the next one. */
-static enum err take_facts(struct engine_worker *worker, const struct worker_facts *from, struct errinfo *info)
+static enum err take_facts(struct engine_worker *worker, const struct worker_facts *from,
+                           struct errinfo *info)
 {
     struct engine_facts *facts = &worker->base.facts;
     const struct engine_facts *vocab = engine_facts(worker->vocab);
 
     if (from->facts.vocab != vocab->vocab)
-        return err_set(info, ERR_ENGINE, "the engine's process has %u tokens, its parent %u", from->facts.vocab,
-                       vocab->vocab);
+        return err_set(info, ERR_ENGINE, "the engine's process has %u tokens, its parent %u",
+                       from->facts.vocab, vocab->vocab);
     *facts = from->facts;
     mem_free(worker->name);
     facts->name = worker->name = mem_strdup(from->facts.name);
@@ -646,7 +663,8 @@ static enum err load_all(struct engine_worker *worker, const struct engine_optio
 }
 
 enum err engine_worker_load(struct engine **engine, const struct engine_options *options,
-                            const struct engine_worker_options *worker_options, struct errinfo *info)
+                            const struct engine_worker_options *worker_options,
+                            struct errinfo *info)
 {
     struct engine_worker *worker = mem_alloc(sizeof(*worker));
     struct engine_worker_options *own = &worker->options;
@@ -655,7 +673,8 @@ enum err engine_worker_load(struct engine **engine, const struct engine_options 
     *own = *worker_options;
     own->hang_ms = own->hang_ms > 0 ? own->hang_ms : HANG_MS;
     own->load_hang_ms = own->load_hang_ms > 0 ? own->load_hang_ms : LOAD_HANG_MS;
-    own->staging_bytes_max = own->staging_bytes_max > 0 ? own->staging_bytes_max : staging_bytes_max;
+    own->staging_bytes_max =
+        own->staging_bytes_max > 0 ? own->staging_bytes_max : staging_bytes_max;
     worker->base.ops = &worker_ops;
     worker->log = options != NULL ? options->log : NULL;
     if (own->memory == NULL)

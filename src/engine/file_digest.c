@@ -2,7 +2,8 @@
  * file_digest.c: see the header.
  *
  *      start    identity of each file -> memory -> known, or a run of chunks to read
- *      threads  take the next chunk of all files by a counter, read it, write its digest into its place
+ *      threads  take the next chunk of all files by a counter, read it, write its digest into its
+ *               place
  *      finish   join -> identities again -> digests of files -> memory
  *
  * The memory is one small file that is replaced as a whole:
@@ -107,7 +108,8 @@ enum err file_identity_of(const struct file_sys *fs, const char *path,
 {
     int fd;
 
-    do /* links are followed: the caches of other programs are full of them. A pipe must not block. */
+    /* links are followed: the caches of other programs are full of them. A pipe must not block. */
+    do
         fd = fs->ops->openat(fs->ctx, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     while (fd == -EINTR);
     if (fd < 0)
@@ -139,7 +141,8 @@ static struct hash256 key_of(const char *path, const struct file_identity *ident
 
 /* ---- memory ---- */
 
-/* The entries that are there; none when it is missing, foreign or damaged. `entries` has room for all. */
+/* The entries that are there; none when it is missing, foreign or damaged. `entries` has room for
+ * all. */
 static size_t read_memory(const struct file_sys *fs, int dir, struct entry *entries)
 {
     size_t len, body, count = 0;
@@ -406,7 +409,8 @@ static enum err join(struct file_digest *job, struct errinfo *info)
     return err;
 }
 
-/* What was read is what the path names, and was it all the time: the library opened it by its path. */
+/* What was read is what the path names, and was it all the time: the library opened it by its path.
+ */
 static enum err check_parts(const struct file_digest *job, struct errinfo *info)
 {
     for (size_t i = 0; i < job->count; i++) {

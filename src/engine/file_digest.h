@@ -1,14 +1,16 @@
 /*
- * file_digest.h: digests of whole files, computed by several threads and remembered by file identity.
+ * file_digest.h: digests of whole files, computed by several threads and remembered by file
+ * identity.
  *
- * The digest of a file is BLAKE3 of its size and of the BLAKE3 digests of its chunks of 16 MiB, so that
- * threads can work on one file side by side. Every byte counts.
+ * The digest of a file is BLAKE3 of its size and of the BLAKE3 digests of its chunks of 16 MiB, so
+ * that threads can work on one file side by side. Every byte counts.
  *
- * MEMORY. A folder may keep the digests of up to 1,024 files under the name `digests`. The key is the
- * path, device, inode, size, modification time and change time. A program can set the modification time,
- * but not the change time. A digest is not remembered if its file changed less than 2 seconds before the
- * reading began: file systems with coarse clocks could hide another change. A damaged memory remembers
- * nothing. One that cannot be written is no error; the log says so.
+ * MEMORY. A folder may keep the digests of up to 1,024 files under the name `digests`. The key is
+ * the path, device, inode, size, modification time and change time. A program can set the
+ * modification time, but not the change time. A digest is not remembered if its file changed less
+ * than 2 seconds before the reading began: file systems with coarse clocks could hide another
+ * change. A damaged memory remembers nothing. One that cannot be written is no error; the log says
+ * so.
  *
  * Threads: start, wait and finish belong to one thread.
  */
@@ -50,8 +52,8 @@ struct file_digest_options {
     struct log *log;           /* may be NULL */
 };
 
-/* Looks into the memory and starts to read the files that it does not know. `parts` is copied, their
- * paths are not. */
+/* Looks into the memory and starts to read the files that it does not know. `parts` is copied,
+ * their paths are not. */
 enum err file_digest_start(struct file_digest **job, const struct file_digest_options *options,
                            const struct file_digest_part *parts, size_t count,
                            struct errinfo *info) NODISCARD;
@@ -61,8 +63,8 @@ uint64_t file_digest_read(const struct file_digest *job); /* so far */
 /* Waits for the threads, at most `timeout_ns`. True when they are done. */
 bool file_digest_wait(struct file_digest *job, uint64_t timeout_ns);
 
-/* Waits, checks that every path still names the same, unchanged file, remembers, and ends the job. `out`
- * has room for `count` digests.
+/* Waits, checks that every path still names the same, unchanged file, remembers, and ends the job.
+ * `out` has room for `count` digests.
  *   ERR_BUSY     a file was changed or replaced meanwhile
  *   ERR_CORRUPT  a file has become shorter
  *   ERR_IO       a file cannot be read */

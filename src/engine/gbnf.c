@@ -6,10 +6,12 @@
  *                 '-> alternative -> item
  *
  * Three passes:
- *   parse    the same dialect and the same arithmetic of repetitions as the inference library, plus limits
+ *   parse    the same dialect and the same arithmetic of repetitions as the inference library, plus
+ *            limits
  *   settle   which rules can be empty, by iteration until nothing changes
- *   measure  depth first along what can stand at the beginning of a rule: a rule met again on the way begins with itself,
- *            and the number of ways bounds how many places one character can be expected at
+ *   measure  depth first along what can stand at the beginning of a rule: a rule met again on the
+ *            way begins with itself, and the number of ways bounds how many places one character
+ *            can be expected at
  */
 #include "engine/gbnf.h"
 
@@ -26,8 +28,8 @@
 enum {
     REPEAT_MAX = 2000, /* the library's own limit */
     REPEATED_MAX = 8,  /* repetitions of one item, as in "a"*+? */
-    SETTLE_PASSES_MAX =
-        64, /* more need a chain of that many rules, each written before the one it uses */
+    /* more need a chain of that many rules, each written before the one it uses */
+    SETTLE_PASSES_MAX = 64,
     NODES_FIRST = 256,
     RANGES_FIRST = 256,
 };
@@ -362,12 +364,12 @@ static enum err wrap(struct parser *p, uint32_t index)
     TRY(add_node(p, NODE_ALTERNATIVE, &alternative));
     p->nodes[inner] = p->nodes[index];
     p->nodes[alternative].child = inner;
-    p->nodes[index] =
-        (struct node){.kind = NODE_GROUP, .child = alternative, .min = 1, .max = 1};
+    p->nodes[index] = (struct node){.kind = NODE_GROUP, .child = alternative, .min = 1, .max = 1};
     return ERR_OK;
 }
 
-/* S{m,n} is written out: m copies of S in place, and n - m rules (one when there is no end) that each hold S again. */
+/* S{m,n} is written out: m copies of S in place, and n - m rules (one when there is no end) that
+ * each hold S again. */
 static enum err parse_repetition(struct parser *p, bool nested, struct last *last)
 {
     const char *begin = p->at;

@@ -1,11 +1,12 @@
 /*
  * gbnf.h: a grammar in GBNF, checked and translated into a program for gbnf_match.h.
  *
- *      root  ::= "a" [0-9]{1,3} ( ws | "," )* other    # literals, classes, '.', groups, references, * + ? {m,n}
+ *      root  ::= "a" [0-9]{1,3} ( ws | "," )* other    # literals, classes, '.', groups,
+ *            references, * + ? {m,n}
  *
- * Grammars come from clients, so each limit below is checked, and a refusal names the line and column (keeps I108).
- * The dialect is the inference library's, without token references (`<...>`, `!<...>`). A name must be defined even where
- * only an overwritten definition uses it.
+ * Grammars come from clients, so each limit below is checked, and a refusal names the line and
+ * column (keeps I108). The dialect is the inference library's, without token references (`<...>`,
+ * `!<...>`). A name must be defined even where only an overwritten definition uses it.
  *
  * OWNER: a program never changes. Any thread.
  */
@@ -20,12 +21,12 @@
 
 enum {
     GBNF_BYTES_MAX = 1024 * 1024,
-    GBNF_RULES_MAX = 4096,          /* named ones */
-    GBNF_NODES_MAX = 256 * 1024,    /* items and alternatives */
+    GBNF_RULES_MAX = 4096,           /* named ones */
+    GBNF_NODES_MAX = 256 * 1024,     /* items and alternatives */
     GBNF_ELEMENTS_MAX = 1024 * 1024, /* after repetitions are written out, as the library does */
-    GBNF_DEPTH_MAX = 64,            /* of groups */
-    GBNF_CHAIN_MAX = 512,           /* rules and groups that begin with each other */
-    GBNF_PATHS_MAX = 8192,          /* ways in which one rule can begin */
+    GBNF_DEPTH_MAX = 64,             /* of groups */
+    GBNF_CHAIN_MAX = 512,            /* rules and groups that begin with each other */
+    GBNF_PATHS_MAX = 8192,           /* ways in which one rule can begin */
     GBNF_PATHS_TOTAL_MAX = 1024 * 1024,
     GBNF_OPS_MAX = 2 * 1024 * 1024, /* steps of the program, 12 bytes each */
 };
@@ -66,8 +67,9 @@ struct gbnf_char {
 /* False: no UTF-8 goes on like this. */
 bool gbnf_char_add(struct gbnf_char *c, unsigned char byte);
 
-/* ERR_INVALID says where it does not parse, or which rule is missing or begins with itself; ERR_LIMIT which of the limits
- * above it exceeds; ERR_NOMEM. `root` is the rule it starts with. Time and memory are bounded by the limits. */
+/* ERR_INVALID says where it does not parse, or which rule is missing or begins with itself;
+ * ERR_LIMIT which of the limits above it exceeds; ERR_NOMEM. `root` is the rule it starts with.
+ * Time and memory are bounded by the limits. */
 enum err gbnf_create(struct gbnf **program, const char *text, const char *root,
                      struct errinfo *info) NODISCARD;
 void gbnf_destroy(struct gbnf **program);

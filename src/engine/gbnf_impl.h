@@ -1,5 +1,6 @@
 /*
- * gbnf_impl.h: a grammar as a tree, between its two halves: gbnf.c reads, gbnf_program.c translates.
+ * gbnf_impl.h: a grammar as a tree, between its two halves: gbnf.c reads, gbnf_program.c
+ * translates.
  */
 #ifndef HEARTH_ENGINE_GBNF_IMPL_H
 #define HEARTH_ENGINE_GBNF_IMPL_H

@@ -1,19 +1,22 @@
 /*
  * gbnf_match.c: a program with calls, run at all of its places at once.
  *
- * A state is a place in the program (always a GBNF_CHARS after a push) and the frame it returns to. All calls of one routine
- * at one position of the text share a frame, which lists every place to return to (a graph-structured stack):
+ * A state is a place in the program (always a GBNF_CHARS after a push) and the frame it returns to.
+ * All calls of one routine at one position of the text share a frame, which lists every place to
+ * return to (a graph-structured stack):
  *
  *      state (pc, frame 7) -> frame 7: return to pc 12 in frame 3, to pc 30 in frame 5 -> frame 3: ...
  *
- * So an ambiguous grammar has as many frames as routines times positions, where a list of whole stacks would have one per
- * reading: 2 to the n of them for a rule that ends in two ways. Calls are added to a frame only at the position where it was
- * made. Therefore popping a level is cutting four arrays.
+ * So an ambiguous grammar has as many frames as routines times positions, where a list of whole
+ * stacks would have one per reading: 2 to the n of them for a rule that ends in two ways. Calls are
+ * added to a frame only at the position where it was made. Therefore popping a level is cutting
+ * four arrays.
  *
- * A frame that returns at its own position (an empty routine) is marked, because calls that come later must return at once.
+ * A frame that returns at its own position (an empty routine) is marked, because calls that come
+ * later must return at once.
  *
- * Inside a string most characters lead to the same states again. A level remembers which ones do, so that a whole vocabulary
- * of them is read quickly.
+ * Inside a string most characters lead to the same states again. A level remembers which ones do,
+ * so that a whole vocabulary of them is read quickly.
  *
  * Frames that no state can reach any more are collected at a commit, by copying the others.
  */
@@ -250,7 +253,8 @@ static bool run_state(struct gbnf_match *m, uint32_t begin, struct state state, 
     return false;
 }
 
-/* Runs all states from `begin` on, those that come up included, and keeps those that expect a character. */
+/* Runs all states from `begin` on, those that come up included, and keeps those that expect a
+ * character. */
 static bool run(struct gbnf_match *m, uint32_t begin, bool *whole)
 {
     uint32_t kept = begin;
@@ -290,8 +294,9 @@ bool gbnf_char_add(struct gbnf_char *c, unsigned char byte)
     return true;
 }
 
-/* Whether one of the characters low to high fits. A negated class without one of them must cover them with one range: a
- * character more than needed may pass here, and is refused when its last byte comes. */
+/* Whether one of the characters low to high fits. A negated class without one of them must cover
+ * them with one range: a character more than needed may pass here, and is refused when its last
+ * byte comes. */
 static bool fits(const struct gbnf *program, const struct gbnf_op *op, uint32_t low, uint32_t high)
 {
     const struct gbnf_range *range = &program->ranges[op->a];
@@ -303,7 +308,8 @@ static bool fits(const struct gbnf *program, const struct gbnf_op *op, uint32_t 
     return op->negated;
 }
 
-/* Adds the states after the characters that fit; with a partial character only asks whether there is one. */
+/* Adds the states after the characters that fit; with a partial character only asks whether there
+ * is one. */
 static bool advance(struct gbnf_match *m, const struct level *from, const struct gbnf_char *c,
                     bool *any)
 {
@@ -438,7 +444,8 @@ bool gbnf_match_whole(const struct gbnf_match *m)
 
 /* ---- collecting frames ---- */
 
-/* The copies are the queue of what is still to be looked at: a copy's calls point into the old arrays until its turn. */
+/* The copies are the queue of what is still to be looked at: a copy's calls point into the old
+ * arrays until its turn. */
 struct copy {
     struct frame *frames;
     struct call *calls;

@@ -3,9 +3,10 @@
  *
  *      base --push--> level 1 --push--> level 2 ...         pop: back to a level     commit: the last level is the new base
  *
- * All readings of the text are followed at once, and readings that expect the same are one. Work is counted in steps, not in
- * seconds: an account that starts full, pays for each step and gets a fixed sum with each commit. A grammar that empties it,
- * or that has too many readings at once, is an error (keeps I108).
+ * All readings of the text are followed at once, and readings that expect the same are one. Work is
+ * counted in steps, not in seconds: an account that starts full, pays for each step and gets a
+ * fixed sum with each commit. A grammar that empties it, or that has too many readings at once, is
+ * an error (keeps I108).
  *
  * OWNER: one thread at a time.
  */
@@ -52,8 +53,8 @@ bool gbnf_match_whole(const struct gbnf_match *match);
 /* What was pushed stays. One token's worth of steps is added to the account. */
 enum err gbnf_match_commit(struct gbnf_match *match, struct errinfo *info) NODISCARD;
 
-/* ERR_OK, or why a push failed that had nothing to do with the text: ERR_INVALID, the grammar is too ambiguous; ERR_NOMEM.
- * Lasts until the match is destroyed. */
+/* ERR_OK, or why a push failed that had nothing to do with the text: ERR_INVALID, the grammar is
+ * too ambiguous; ERR_NOMEM. Lasts until the match is destroyed. */
 enum err gbnf_match_error(const struct gbnf_match *match, struct errinfo *info);
 
 /* Steps taken so far. */

@@ -5,9 +5,10 @@
  *      x*          L: split B, E    B: x, jump L    E:
  *      x{2,4}      x  x  split B1, E    B1: x  split B2, E    B2: x    E:
  *
- * A rule becomes a routine that is called; small ones without references are written out instead, so that the many characters
- * of a string need no call each. A group stays in place unless it is repeated by a number: then it becomes a
- * routine as well, so that the program does not grow with the product of nested numbers.
+ * A rule becomes a routine that is called; small ones without references are written out instead,
+ * so that the many characters of a string need no call each. A group stays in place unless it is
+ * repeated by a number: then it becomes a routine as well, so that the program does not grow with
+ * the product of nested numbers.
  */
 #include <assert.h>
 #include <string.h>
@@ -53,7 +54,8 @@ static enum err add_op(struct writer *w, enum gbnf_op_kind kind, uint32_t a, uin
     return ERR_OK;
 }
 
-/* Jumps and splits whose end is not known yet are a list: each has the one before in its open field. */
+/* Jumps and splits whose end is not known yet are a list: each has the one before in its open
+ * field. */
 static void close_jumps(struct writer *w, uint32_t last)
 {
     while (last != OPEN) {
@@ -64,7 +66,8 @@ static void close_jumps(struct writer *w, uint32_t last)
     }
 }
 
-/* Takes what the alternatives need off `left`; false when that is too much, or when they refer to a rule. */
+/* Takes what the alternatives need off `left`; false when that is too much, or when they refer to a
+ * rule. */
 static bool is_leaf(const struct node *nodes, uint32_t first, int64_t *left)
 {
     for (uint32_t a = first; a != NONE; a = nodes[a].next) {
@@ -185,7 +188,8 @@ static enum err write_alternatives(struct writer *w, uint32_t first)
     return ERR_OK;
 }
 
-/* A call that nothing follows needs no way back; without this a rule that ends with itself would go ever deeper. */
+/* A call that nothing follows needs no way back; without this a rule that ends with itself would go
+ * ever deeper. */
 static bool is_last(const struct gbnf *program, uint32_t at)
 {
     while (program->ops[at].kind == GBNF_JUMP)

@@ -1,8 +1,10 @@
 /*
- * gguf_file.c: reading the metadata of a model through libggml's own GGUF reader, and the checks that it leaves out.
+ * gguf_file.c: reading the metadata of a model through libggml's own GGUF reader, and the checks
+ * that it leaves out.
  *
- * The reader refuses bad magic, versions and counts, but it does not compare the tensors with the size of the file: a
- * truncated download passes until its weights are touched, and then the process dies. The comparison is made here.
+ * The reader refuses bad magic, versions and counts, but it does not compare the tensors with the
+ * size of the file: a truncated download passes until its weights are touched, and then the process
+ * dies. The comparison is made here.
  */
 #include "engine/gguf_file.h"
 
@@ -91,8 +93,9 @@ static enum err open_shard(struct shard *shard, const char *path, struct errinfo
 
     shard->path = mem_strdup(path);
     shard->fd = FILE_NO;
-    /* The path is the user's own: a link (as in the Hugging Face cache) is followed, hence not file_open_at. Opening a pipe
-     * would wait for somebody to write; a file does not care about O_NONBLOCK. */
+    /* The path is the user's own: a link (as in the Hugging Face cache) is followed, hence not
+     * file_open_at. Opening a pipe would wait for somebody to write; a file does not care about
+     * O_NONBLOCK. */
     int fd = fs->ops->openat(fs->ctx, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0)
         return err_set_errno(info, -fd, "cannot open the model %s", path);
@@ -233,8 +236,9 @@ bool gguf_file_arch_bool(const struct gguf_file *file, const char *key, bool oth
 {
     int64_t id = find_arch_key(file, key);
 
-    return id >= 0 && gguf_get_kv_type(first(file), id) == GGUF_TYPE_BOOL ? gguf_get_val_bool(first(file), id)
-                                                                        : otherwise;
+    return id >= 0 && gguf_get_kv_type(first(file), id) == GGUF_TYPE_BOOL
+               ? gguf_get_val_bool(first(file), id)
+               : otherwise;
 }
 
 /* Element `i` of an array of integers of four or eight bytes. */
@@ -345,7 +349,8 @@ static void hash_text(struct hash256_state *state, const char *text)
     hash256_update_framed(state, text, strlen(text));
 }
 
-enum err gguf_file_hash_header(const struct gguf_file *file, struct hash256_state *state, struct errinfo *info)
+enum err gguf_file_hash_header(const struct gguf_file *file, struct hash256_state *state,
+                               struct errinfo *info)
 {
     unsigned char bytes[16384];
 
@@ -394,14 +399,16 @@ static bool is_positive(const struct gguf_context *gguf, int64_t id)
     }
 }
 
-/* Vectors are in 32 bits, and matrices in a type that is for weights, not for indices or for sums on the way. */
+/* Vectors are in 32 bits, and matrices in a type that is for weights, not for indices or for sums
+ * on the way. */
 static bool has_ordinary_types(const struct shard *shard)
 {
     for (int64_t i = 0; i < gguf_get_n_tensors(shard->gguf); i++) {
         enum ggml_type type = gguf_get_tensor_type(shard->gguf, i);
         bool matrix = gguf_get_tensor_ne(shard->gguf, i)[1] > 1;
-        bool weights = type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 ||
-                       (ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K);
+        bool weights =
+            type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 ||
+            (ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K);
         if (type != GGML_TYPE_F32 && !(matrix && weights))
             return false;
     }

@@ -1,8 +1,9 @@
 /*
  * gguf_file.h: what a model file says about itself, read and checked before libllama is given it.
  *
- * Opens a GGUF file (or all shards of one), checks that it is one and that every tensor lies inside the file, and keeps the
- * metadata for questions. So that a missing, truncated or foreign file gets a sentence of ours, not a library's log.
+ * Opens a GGUF file (or all shards of one), checks that it is one and that every tensor lies inside
+ * the file, and keeps the metadata for questions. So that a missing, truncated or foreign file gets
+ * a sentence of ours, not a library's log.
  *
  * Owner: whoever opened it. Not thread-safe.
  */
@@ -26,8 +27,10 @@ enum { GGUF_FILE_SHARDS_MAX = 256 };
 enum err gguf_file_open(struct gguf_file **file, const char *path, struct errinfo *info) NODISCARD;
 void gguf_file_close(struct gguf_file **file);
 
-const char *gguf_file_text(const struct gguf_file *file, const char *key); /* NULL when absent or not a text */
-/* An integer of 32 or 64 bits under "<architecture>.<key>"; the largest element of an array; `otherwise` when there is none. */
+/* NULL when absent or not a text */
+const char *gguf_file_text(const struct gguf_file *file, const char *key);
+/* An integer of 32 or 64 bits under "<architecture>.<key>"; the largest element of an array;
+ * `otherwise` when there is none. */
 uint64_t gguf_file_arch_uint(const struct gguf_file *file, const char *key, uint64_t otherwise);
 bool gguf_file_arch_bool(const struct gguf_file *file, const char *key, bool otherwise);
 bool gguf_file_has_arch_key(const struct gguf_file *file, const char *key);
@@ -36,27 +39,31 @@ const char *gguf_file_architecture(const struct gguf_file *file);
 uint64_t gguf_file_bytes(const struct gguf_file *file); /* all shards */
 size_t gguf_file_tensors(const struct gguf_file *file);
 
-/* What the tensors of layer `layer` show: it has keys to attend to; it has a recurrent state. Both: a composite. */
+/* What the tensors of layer `layer` show: it has keys to attend to; it has a recurrent state. Both:
+ * a composite. */
 struct gguf_file_layer {
     bool attention, recurrent;
 };
 struct gguf_file_layer gguf_file_layer(const struct gguf_file *file, uint32_t layer);
 
-/* The files that it is made of, as file_digest_start wants them; returns their number. `parts` has room for
- * GGUF_FILE_SHARDS_MAX, or is NULL. They are valid as long as the file is open. */
+/* The files that it is made of, as file_digest_start wants them; returns their number. `parts` has
+ * room for GGUF_FILE_SHARDS_MAX, or is NULL. They are valid as long as the file is open. */
 size_t gguf_file_parts(const struct gguf_file *file, struct file_digest_part *parts);
 
 /* From the digest of each part. Any change of any byte of any part changes it. */
 struct hash256 gguf_file_fingerprint(const struct gguf_file *file, const struct hash256 *digests);
 
 /* The bytes of its header: all but the weights. ERR_IO when they cannot be read. */
-enum err gguf_file_hash_header(const struct gguf_file *file, struct hash256_state *state, struct errinfo *info) NODISCARD;
+enum err gguf_file_hash_header(const struct gguf_file *file, struct hash256_state *state,
+                               struct errinfo *info) NODISCARD;
 
-/* The architecture, and names and types of its own keys: what decides the class of the library's memory, without the numbers. */
+/* The architecture, and names and types of its own keys: what decides the class of the library's
+ * memory, without the numbers. */
 void gguf_file_hash_form(const struct gguf_file *file, struct hash256_state *state);
 
-/* What the library looks at only when it computes is as in most published models: sizes, factors and epsilons of the architecture are
- * positive finite numbers, heads are rotated in pairs and not beyond their end, and tensors have types for weights. */
+/* What the library looks at only when it computes is as in most published models: sizes, factors
+ * and epsilons of the architecture are positive finite numbers, heads are rotated in pairs and not
+ * beyond their end, and tensors have types for weights. */
 bool gguf_file_is_ordinary(const struct gguf_file *file);
 
 #endif

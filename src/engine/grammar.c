@@ -1,14 +1,16 @@
 /*
  * grammar.c: from tokens to the bytes that gbnf_match.h reads, and the wait for a trigger.
  *
- * While a grammar waits, the last few bytes of what was generated are kept, one less than the longest trigger has:
+ * While a grammar waits, the last few bytes of what was generated are kept, one less than the
+ * longest trigger has:
  *
  *      ... text that came out <tool_c|all>{"na         tail | piece of the new token
  *                             ^^^^^^^^^^^              a trigger that ends inside the piece; the rest is read after it
  *
  * The text from the trigger on is read by the grammar. If it allows all of it, the wait is over.
  *
- * Not done here: regular expressions as triggers; choosing when a grammar ends (it allows the end of the generation).
+ * Not done here: regular expressions as triggers; choosing when a grammar ends (it allows the end
+ * of the generation).
  */
 #include "engine/grammar.h"
 
@@ -65,8 +67,8 @@ static void mark(struct grammar *grammar, token_id token)
     grammar->allowed[token / 64] |= (uint64_t)1 << token % 64;
 }
 
-/* All tokens in the order of their texts: what two neighbours share is read once, and after a byte that was refused all that
- * begin with the same are passed over. */
+/* All tokens in the order of their texts: what two neighbours share is read once, and after a byte
+ * that was refused all that begin with the same are passed over. */
 static void mark_allowed(struct grammar *grammar)
 {
     const struct pieces *pieces = grammar->pieces;
@@ -110,7 +112,8 @@ static enum err try_start(struct grammar *grammar, struct str text, struct errin
     return gbnf_match_commit(grammar->match, info);
 }
 
-/* Where the first trigger begins that ends in the bytes behind the tail; SIZE_MAX when there is none. */
+/* Where the first trigger begins that ends in the bytes behind the tail; SIZE_MAX when there is
+ * none. */
 static size_t find_trigger(const struct grammar *grammar, size_t window_len)
 {
     size_t first = SIZE_MAX;

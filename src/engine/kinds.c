@@ -1,8 +1,9 @@
 /*
  * kinds.c: what sets of layer kinds allow.
  *
- * The answers are a whitelist: a state may be cut only where every kind is known to allow it. A set that is empty or has bits
- * this program does not know is therefore treated as recurrent, never as cuttable (keeps I29).
+ * The answers are a whitelist: a state may be cut only where every kind is known to allow it. A set
+ * that is empty or has bits this program does not know is therefore treated as recurrent, never as
+ * cuttable (keeps I29).
  */
 #include "engine/kinds.h"
 

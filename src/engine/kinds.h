@@ -1,5 +1,6 @@
 /*
- * kinds.h: what a layer's memory can do. Every decision about reuse reads these, never the name of a model (keeps I5).
+ * kinds.h: what a layer's memory can do. Every decision about reuse reads these, never the name of
+ * a model (keeps I5).
  *
  *   full        any prefix of the rows is a valid state
  *   sliding     only the last `window` rows are kept
@@ -16,8 +17,10 @@
 #include <stdint.h>
 
 /* X(value, name) */
-#define KIND_TABLE(X)                                                                              \
-    X(KIND_FULL, "full") X(KIND_SLIDING, "sliding") X(KIND_CHUNKED, "chunked")                     \
+#define KIND_TABLE(X)          \
+    X(KIND_FULL, "full")       \
+    X(KIND_SLIDING, "sliding") \
+    X(KIND_CHUNKED, "chunked") \
     X(KIND_RECURRENT, "recurrent")
 
 enum kind {
@@ -34,11 +37,12 @@ typedef uint32_t kind_set;
 /* Never NULL; "unknown" for what is no kind. */
 const char *kind_name(enum kind kind);
 
-/* "full+recurrent"; the order is that of the enum, bits that are no kind are "unknown", the empty set is "none". Cut at
- * `size`, which is at least 1. Returns `out`. */
+/* "full+recurrent"; the order is that of the enum, bits that are no kind are "unknown", the empty
+ * set is "none". Cut at `size`, which is at least 1. Returns `out`. */
 const char *kind_set_names(kind_set set, char *out, size_t size);
 
-/* A state of these kinds can be cut at any token of its rows: every kind is full. The empty set and unknown bits are not. */
+/* A state of these kinds can be cut at any token of its rows: every kind is full. The empty set and
+ * unknown bits are not. */
 bool kind_set_sliceable(kind_set set);
 
 /* Some kind needs a snapshot at exactly the boundary: all sets but the sliceable ones. */

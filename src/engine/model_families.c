@@ -1,14 +1,15 @@
 /*
  * model_families.c: which metadata keys make which architecture.
  *
- * The inference library derives every tensor from the metadata, so a family is described by keys alone: those that all
- * have (common_keys), then up to four functions of its row, one per feature (experts, sliding window, recurrent layers,
- * latent attention). A later function may replace what an earlier one wrote; that is how a family with different kinds of
- * layers turns one number into an array.
+ * The inference library derives every tensor from the metadata, so a family is described by keys
+ * alone: those that all have (common_keys), then up to four functions of its row, one per feature
+ * (experts, sliding window, recurrent layers, latent attention). A later function may replace what
+ * an earlier one wrote; that is how a family with different kinds of layers turns one number into
+ * an array.
  *
- * Ratios between sizes (a state twice as wide as the stream, rotation of half or a quarter of a head) are those of the
- * published models of the family. What the library fixes itself is not an option here: llama4's chunk is always 8,192
- * tokens, jamba and granitehybrid always expand by two.
+ * Ratios between sizes (a state twice as wide as the stream, rotation of half or a quarter of a
+ * head) are those of the published models of the family. What the library fixes itself is not an
+ * option here: llama4's chunk is always 8,192 tokens, jamba and granitehybrid always expand by two.
  */
 #include "engine/model_families.h"
 
@@ -63,7 +64,8 @@ static void set_u32_array(const struct model_keys *keys, const char *name, const
     gguf_set_arr_data(keys->gguf, key_name(keys, name, key), GGUF_TYPE_UINT32, values, count);
 }
 
-/* Fewer layers than a period: the last one stands for the period's last, so that every kind of layer is there. */
+/* Fewer layers than a period: the last one stands for the period's last, so that every kind of
+ * layer is there. */
 static uint32_t period_within(uint32_t period, uint32_t layers)
 {
     return MIN(period, layers);
@@ -220,7 +222,8 @@ static void nemotron_layer_keys(const struct model_keys *keys, const struct mode
     set_f32(keys, "attention.layer_norm_epsilon", 1e-5F);
 }
 
-/* Latent attention: what is kept per token is one compressed vector plus a rotated part, for all heads. */
+/* Latent attention: what is kept per token is one compressed vector plus a rotated part, for all
+ * heads. */
 static void latent_keys(const struct model_keys *keys, const struct model_shape *shape)
 {
     const uint32_t rank = 4 * shape->head_dim;
@@ -243,8 +246,8 @@ static void kimi_keys(const struct model_keys *keys, const struct model_shape *s
     set_u32(keys, "kda.head_dim", shape->state_size);
 }
 
-/* Sparse attention: an index selects a few tokens, so few that a short prompt is long enough to show a lost index. Four streams
- * between the layers. */
+/* Sparse attention: an index selects a few tokens, so few that a short prompt is long enough to
+ * show a lost index. Four streams between the layers. */
 static void index_keys(const struct model_keys *keys, const struct model_shape *shape)
 {
     (void)shape;
@@ -259,7 +262,8 @@ static void index_keys(const struct model_keys *keys, const struct model_shape *
     set_f32(keys, "hyper_connection.magnitude", 1.0F);
 }
 
-/* Attends in both directions and has no memory: hearth refuses it, and this is how that is tested. */
+/* Attends in both directions and has no memory: hearth refuses it, and this is how that is tested.
+ */
 static void encoder_keys(const struct model_keys *keys, const struct model_shape *shape)
 {
     const uint32_t pooling_mean = 1;

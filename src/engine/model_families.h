@@ -1,9 +1,9 @@
 /*
  * model_families.h: the model families that `hearth model make` can write, as a table.
  *
- * A family is one architecture of the inference library: its name, the shape it has when nobody says otherwise (small, for
- * tests), what its options allow, and the functions that write its metadata keys. A preset is a family with the shape of a
- * published model.
+ * A family is one architecture of the inference library: its name, the shape it has when nobody
+ * says otherwise (small, for tests), what its options allow, and the functions that write its
+ * metadata keys. A preset is a family with the shape of a published model.
  *
  * Everything here is read-only; any thread.
  */
@@ -39,7 +39,8 @@ enum model_trait {
     MODEL_TRAIT_HEADS_FILL = 128, /* heads x head size must be the width */
     MODEL_TRAIT_LATENT = 256,     /* attention rows are one latent vector for all heads */
     MODEL_TRAIT_ENCODER = 1024,   /* makes no text: the engine refuses it */
-    MODEL_TRAIT_DELTA = 512,      /* gated delta net: the state is shared out to heads of state_size */
+    /* gated delta net: the state is shared out to heads of state_size */
+    MODEL_TRAIT_DELTA = 512,
 };
 
 typedef void (*model_keys_fn)(const struct model_keys *keys, const struct model_shape *shape);
@@ -75,7 +76,8 @@ const struct model_preset *model_preset_find(const char *name);
 const struct model_family *model_family_at(size_t index);
 const struct model_preset *model_preset_at(size_t index);
 
-/* Writes every metadata key of the architecture (not the tokenizer's). The shape is complete and valid. */
+/* Writes every metadata key of the architecture (not the tokenizer's). The shape is complete and
+ * valid. */
 void model_family_set_keys(const struct model_family *family, const struct model_keys *keys,
                            const struct model_shape *shape);
 

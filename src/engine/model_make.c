@@ -4,14 +4,15 @@
  *      resolve -> describe -> list -> write -> quantize -> rename
  *
  *   describe   metadata of family and tokenizer (model_families.h, model_vocab.h)
- *   list       the library builds the model from that metadata and shows us its tensors: names and shapes are never
- *              written down here, so an architecture is its keys and nothing else. The memory that it reserves for their
- *              values is never touched.
- *   write      our own: the library's writer drops the chat template and stores every optional tensor, in 32 bits. Row by
- *              row, so memory does not grow with the model.
+ *   list       the library builds the model from that metadata and shows us its tensors: names and
+ *              shapes are never written down here, so an architecture is its keys and nothing else.
+ *              The memory that it reserves for their values is never touched.
+ *   write      our own: the library's writer drops the chat template and stores every optional
+ *              tensor, in 32 bits. Row by row, so memory does not grow with the model.
  *   quantize   the library's own, so that types are mixed as in published files
  *
- * Tensors that the library would accept but published models of the family do not have are left out.
+ * Tensors that the library would accept but published models of the family do not have are left
+ * out.
  */
 #include "engine/model_make.h"
 
@@ -269,8 +270,9 @@ static enum err write_tensors(struct making *making, int fd, struct errinfo *inf
         if (!go_on(making, share * (float)(i + 1) / (float)making->count))
             return err_set(info, ERR_CANCELLED, "cancelled");
     }
-    /* Gaps between tensors are holes, which read as zeros. The file ends where it should: the last tensor is the
-     * embedding, whose rows are as long as the width, which is a multiple of the alignment. */
+    /* Gaps between tensors are holes, which read as zeros. The file ends where it should: the last
+     * tensor is the embedding, whose rows are as long as the width, which is a multiple of the
+     * alignment. */
     assert(end % gguf_get_alignment(making->gguf) == 0);
     return ERR_OK;
 }
@@ -360,7 +362,8 @@ static void close_target(struct making *making)
 {
     const struct file_ops *ops = making->fs->ops;
 
-    /* Whatever is still there: both after a failure, the plain one after quantization, none else. */
+    /* Whatever is still there: both after a failure, the plain one after quantization, none else.
+     */
     if (making->dir != FILE_NO) {
         ops->unlinkat(making->fs->ctx, making->dir, making->plain, false);
         ops->unlinkat(making->fs->ctx, making->dir, making->quantized, false);

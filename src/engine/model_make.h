@@ -1,10 +1,11 @@
 /*
  * model_make.h: models with random weights, for tests, demos and benchmarks.
  *
- * What runs is real (architecture, tokenizer, chat template, quantization), only the knowledge is missing: compute time and
- * the shape of the state do not depend on the values of weights. Weights follow from the seed and the tensor's name alone,
- * so that the same options give the same file everywhere, and are scaled so that a model of any depth computes finite,
- * well-spread logits and mostly answers with words of its small vocabulary.
+ * What runs is real (architecture, tokenizer, chat template, quantization), only the knowledge is
+ * missing: compute time and the shape of the state do not depend on the values of weights. Weights
+ * follow from the seed and the tensor's name alone, so that the same options give the same file
+ * everywhere, and are scaled so that a model of any depth computes finite, well-spread logits and
+ * mostly answers with words of its small vocabulary.
  */
 #ifndef HEARTH_ENGINE_MODEL_MAKE_H
 #define HEARTH_ENGINE_MODEL_MAKE_H
@@ -19,11 +20,11 @@ struct file_sys;
 struct model_family;
 
 /* X(value, name) */
-#define MODEL_QUANT_TABLE(X)                                                                       \
-    X(MODEL_QUANT_DEFAULT, "default")                                                              \
-    X(MODEL_QUANT_F16, "f16")                                                                      \
-    X(MODEL_QUANT_Q8_0, "q8_0")                                                                    \
-    X(MODEL_QUANT_Q4_0, "q4_0")                                                                    \
+#define MODEL_QUANT_TABLE(X)          \
+    X(MODEL_QUANT_DEFAULT, "default") \
+    X(MODEL_QUANT_F16, "f16")         \
+    X(MODEL_QUANT_Q8_0, "q8_0")       \
+    X(MODEL_QUANT_Q4_0, "q4_0")       \
     X(MODEL_QUANT_Q4_K, "q4_k")
 
 enum model_quant {
@@ -33,7 +34,8 @@ enum model_quant {
         MODEL_QUANT_COUNT
 };
 
-extern const char *const model_quant_names[]; /* ended by NULL, in the order of the enum: an option's choices */
+/* ended by NULL, in the order of the enum: an option's choices */
+extern const char *const model_quant_names[];
 
 /* Sizes of a model; 0 = as the family or preset has it. */
 struct model_shape {
@@ -66,8 +68,9 @@ struct model_make_options {
     void *arg;
 };
 
-/* Writes the model beside its target under a temporary name and renames it at the end; after a failure neither is there
- * (the old file, if any, stays). Not synced to disk: a random model lost in a power cut is made again. Any thread.
+/* Writes the model beside its target under a temporary name and renames it at the end; after a
+ * failure neither is there (the old file, if any, stays). Not synced to disk: a random model lost
+ * in a power cut is made again. Any thread.
  *   ERR_INVALID    the options do not fit together; the sentence says what would
  *   ERR_ENGINE     the library refused the model; the sentence has the reason it gave
  *   and those of the disk */
@@ -81,7 +84,8 @@ struct model_make_plan {
     enum model_quant quant; /* never the default */
 };
 
-/* What model_make starts with; ERR_INVALID as there. For `--help`, tests, and to say what will be made. */
+/* What model_make starts with; ERR_INVALID as there. For `--help`, tests, and to say what will be
+ * made. */
 enum err model_make_resolve(const struct model_make_options *options, struct model_make_plan *plan,
                             struct errinfo *info) NODISCARD;
 

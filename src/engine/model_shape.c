@@ -1,9 +1,9 @@
 /*
  * model_shape.c: from what the user said to a complete, valid shape.
  *
- * What is not given comes from the family or preset, in proportion: a wider model gets more heads of the same size and a
- * wider feed-forward layer. Everything that the library would answer with an abort (its assertions on metadata) is
- * refused here with a sentence that says what would be right.
+ * What is not given comes from the family or preset, in proportion: a wider model gets more heads
+ * of the same size and a wider feed-forward layer. Everything that the library would answer with an
+ * abort (its assertions on metadata) is refused here with a sentence that says what would be right.
  */
 #include "engine/model_make.h"
 
@@ -182,7 +182,8 @@ static enum err check_experts(const struct model_family *family, const struct mo
     return ERR_OK;
 }
 
-/* Recurrent layers: heads of a fixed width (scan) or of the state's own (delta), in equal groups. */
+/* Recurrent layers: heads of a fixed width (scan) or of the state's own (delta), in equal groups.
+ */
 static enum err check_state(const struct model_family *family, struct model_shape *shape,
                             struct errinfo *info)
 {

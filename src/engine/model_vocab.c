@@ -1,10 +1,11 @@
 /*
  * model_vocab.c: a small byte-level BPE tokenizer, as a table of merges, and a chat template.
  *
- * The merges were learned once from English prose and C (comments, documents, a little JSON), most frequent first; the
- * order is what a BPE tokenizer applies them in, so lines must not be rearranged. A line "a|b" makes the token "ab", and
- * both sides are bytes or tokens made further up. The library wants all of it in GPT-2's notation, in which every byte is
- * a visible character: blanks and control bytes are moved to U+0100 and above.
+ * The merges were learned once from English prose and C (comments, documents, a little JSON), most
+ * frequent first; the order is what a BPE tokenizer applies them in, so lines must not be
+ * rearranged. A line "a|b" makes the token "ab", and both sides are bytes or tokens made further
+ * up. The library wants all of it in GPT-2's notation, in which every byte is a visible character:
+ * blanks and control bytes are moved to U+0100 and above.
  */
 #include "engine/model_vocab.h"
 
@@ -98,7 +99,8 @@ enum {
     TOKEN_FIRST_UNUSED = TOKEN_FIRST_SPECIAL + COUNT_OF(specials),
 };
 
-/* The pieces carry no newline of their own: every one that is rendered is written out in a string. */
+/* The pieces carry no newline of their own: every one that is rendered is written out in a string.
+ */
 static const char chat_template[] =
     "{%- macro text_of(content) -%}"
     "{%- if content is string -%}{{ content }}"
@@ -107,7 +109,8 @@ static const char chat_template[] =
     "endfor -%}"
     "{%- endif -%}"
     "{%- endmacro -%}"
-    /* Reasoning is shown only behind the user's last message: what the model thought about earlier ones is over. */
+    /* Reasoning is shown only behind the user's last message: what the model thought about earlier
+     * ones is over. */
     "{%- set last = namespace(user=-1) -%}"
     "{%- for message in messages -%}"
     "{%- if message.role == 'user' -%}{%- set last.user = loop.index0 -%}{%- endif -%}"
@@ -240,7 +243,8 @@ static const char **texts_finish(struct texts *texts)
     return texts->pointers;
 }
 
-/* One side of a merge, or both when `separator` is a blank: the form that tokenizer.ggml.merges has. */
+/* One side of a merge, or both when `separator` is a blank: the form that tokenizer.ggml.merges
+ * has. */
 static void append_merge(struct buf *out, const char *merge, bool separated)
 {
     const char *bar = strchr(merge, '|');

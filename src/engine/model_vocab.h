@@ -22,11 +22,13 @@ struct gguf_context;
 uint32_t model_vocab_min(void);
 
 /* Writes the tokenizer.* keys for a vocabulary of that many tokens (at least the smallest). */
-enum err model_vocab_set_keys(struct gguf_context *gguf, uint32_t vocab, struct errinfo *info) NODISCARD;
+enum err model_vocab_set_keys(struct gguf_context *gguf, uint32_t vocab,
+                              struct errinfo *info) NODISCARD;
 
 /* How often a model that talks at random should say a token. */
 enum model_speech {
-    MODEL_SPEECH_NEVER,  /* half characters, control tokens, unused ones: they would make a mess of a terminal */
+    /* half characters, control tokens, unused ones: they would make a mess of a terminal */
+    MODEL_SPEECH_NEVER,
     MODEL_SPEECH_SELDOM, /* parts of words, signs, the end of the answer */
     MODEL_SPEECH_OFTEN,  /* words */
 };

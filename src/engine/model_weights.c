@@ -1,24 +1,28 @@
 /*
  * model_weights.c: what each kind of tensor gets.
  *
- * GOAL. Activations of about 1 whatever the depth, logits with a spread of about 2, an answer that depends on the whole
- * prompt, and speech that is mostly words. Hence:
+ * GOAL. Activations of about 1 whatever the depth, logits with a spread of about 2, an answer that
+ * depends on the whole prompt, and speech that is mostly words. Hence:
  *
  *   matrices      uniform, variance 1 / inputs: a vector of ones-sized values stays one
- *   writers       (what adds to the residual stream) smaller by the root of twice the layers, as in GPT-2, so that the sum
- *                 of all layers is about 1
- *   embedding     variance 4 / width, far below what the layers add: the last token alone does not decide
- *   output norm   about 1, with random signs: without them a model with tied weights says its last token for ever
+ *   writers       (what adds to the residual stream) smaller by the root of twice the layers, as in
+ *                 GPT-2, so that the sum of all layers is about 1
+ *   embedding     variance 4 / width, far below what the layers add: the last token alone does not
+ *                 decide
+ *   output norm   about 1, with random signs: without them a model with tied weights says its last
+ *                 token for ever
  *   other norms   about 1
- *   state decay   negative, and small steps: a recurrent layer remembers some ten tokens, and nothing grows
+ *   state decay   negative, and small steps: a recurrent layer remembers some ten tokens, and
+ *                 nothing grows
  *
- * SPEECH. Column 0 of the stream is kept free of what layers write (row 0 of every writer is 0), so it holds the constant
- * that the embedding put there when the logits are computed. Column 0 of the output weights is therefore a bias per token:
- * tokens that are no speech (half characters, control tokens, unused ones) get one that keeps them unsaid. With tied
- * weights both are the same number, and its sign does it.
+ * SPEECH. Column 0 of the stream is kept free of what layers write (row 0 of every writer is 0), so
+ * it holds the constant that the embedding put there when the logits are computed. Column 0 of the
+ * output weights is therefore a bias per token: tokens that are no speech (half characters, control
+ * tokens, unused ones) get one that keeps them unsaid. With tied weights both are the same number,
+ * and its sign does it.
  *
- * EXACTNESS. A value is (offset + r) * unit with integers below 2^24 in the bracket: one rounding, nothing a compiler
- * could fuse. Only sqrtf and division, which IEEE fixes, enter `unit`.
+ * EXACTNESS. A value is (offset + r) * unit with integers below 2^24 in the bracket: one rounding,
+ * nothing a compiler could fuse. Only sqrtf and division, which IEEE fixes, enter `unit`.
  */
 #include "engine/model_weights.h"
 
@@ -72,8 +76,9 @@ static const float speech_output[] = {
 static const float speech_tied[] = {
     [MODEL_SPEECH_NEVER] = -1.2F, [MODEL_SPEECH_SELDOM] = 0.9F, [MODEL_SPEECH_OFTEN] = 1.2F};
 
-/* Tied weights are this much smaller, and the output norm as much larger: the same logits, but the last token's own
- * embedding weighs less in the stream, above all where the library multiplies it by the root of the width. */
+/* Tied weights are this much smaller, and the output norm as much larger: the same logits, but the
+ * last token's own embedding weighs less in the stream, above all where the library multiplies it
+ * by the root of the width. */
 static const float TIED_GAIN = 4.0F;
 
 static uint64_t mix(uint64_t x) /* splitmix64's finalizer */

@@ -1,9 +1,9 @@
 /*
  * model_weights.h: random numbers that make a model behave.
  *
- * The values of a tensor follow from the seed, its name and its shape alone, by integer arithmetic and single IEEE
- * operations, so that they are the same bits on every machine and with every compiler. model_weights.c says what each kind
- * of tensor gets, and why.
+ * The values of a tensor follow from the seed, its name and its shape alone, by integer arithmetic
+ * and single IEEE operations, so that they are the same bits on every machine and with every
+ * compiler. model_weights.c says what each kind of tensor gets, and why.
  *
  * Everything here is a function of its arguments; any thread.
  */
@@ -39,7 +39,8 @@ void model_weights_init(struct model_weights *weights, const struct model_weight
 /* Row `row` of the tensor, counted through all its matrices: dims[0] values. */
 void model_weights_row(const struct model_weights *weights, uint64_t row, float *values);
 
-/* Whether the tensor is stored in 16 bits and may be quantized; else it stays in 32, as in published models. */
+/* Whether the tensor is stored in 16 bits and may be quantized; else it stays in 32, as in
+ * published models. */
 bool model_weights_is_matrix(const char *tensor, const int64_t *dims);
 
 #endif

@@ -1,7 +1,9 @@
 /*
- * pieces.h: the texts of a vocabulary in order, so that a grammar reads a beginning that many tokens share only once.
+ * pieces.h: the texts of a vocabulary in order, so that a grammar reads a beginning that many
+ * tokens share only once.
  *
- * For this folder only. Made once per engine, by the first generation with a grammar; 16 bytes per token and the texts.
+ * For this folder only. Made once per engine, by the first generation with a grammar; 16 bytes per
+ * token and the texts.
  *
  * OWNER: the engine; never changes. Any thread.
  */
@@ -25,8 +27,8 @@ struct piece {
 };
 
 struct pieces {
-    struct piece
-        *list; /* by bytes, then by token; without empty ones and those that end a generation */
+    /* by bytes, then by token; without empty ones and those that end a generation */
+    struct piece *list;
     size_t count;
     token_id *ends; /* tokens that end a generation */
     size_t ends_count;

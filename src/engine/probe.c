@@ -1,16 +1,20 @@
 /*
- * probe.c: what the memory of a freshly loaded model can do, by asking the library and by trying it.
+ * probe.c: what the memory of a freshly loaded model can do, by asking the library and by trying
+ * it.
  *
- * The library says whether a model is recurrent or hybrid and how wide its window is; it does not say whether the state that
- * it writes can be taken apart the way sections.c does. So a short prompt is run and
+ * The library says whether a model is recurrent or hybrid and how wide its window is; it does not
+ * say whether the state that it writes can be taken apart the way sections.c does. So a short
+ * prompt is run and
  *
  *      1. the sizes of FULL and PARTIAL for several token counts must fit the section algebra,
- *      2. rows in two pieces plus a snapshot are exported, everything is forgotten, and they are imported again,
+ *      2. rows in two pieces plus a snapshot are exported, everything is forgotten, and they are
+ *         imported again,
  *      3. exporting once more must give the same bytes,
- *      4. the next token's logits must be those of the run that was never interrupted: bit for bit (facts.exact), or nearly.
+ *      4. the next token's logits must be those of the run that was never interrupted: bit for bit
+ *         (facts.exact), or nearly.
  *
- * What fails is served with whole-sequence state (the same test with one object), and what fails that, without any. Never
- * wrongly (keeps I28, I29): one warning says so.
+ * What fails is served with whole-sequence state (the same test with one object), and what fails
+ * that, without any. Never wrongly (keeps I28, I29): one warning says so.
  */
 #include <assert.h>
 #include <math.h>
@@ -45,8 +49,8 @@ static kind_set ask_kinds(const struct engine_llama *llama, const struct gguf_fi
     return kinds;
 }
 
-/* Memories with an index beside their rows (hybrid with an indexer, compressed rows) copy whole sequences only: asked for a range,
- * the library aborts. They are known by their keys. */
+/* Memories with an index beside their rows (hybrid with an indexer, compressed rows) copy whole
+ * sequences only: asked for a range, the library aborts. They are known by their keys. */
 static bool copies_ranges(const struct engine_llama *llama, const struct gguf_file *file)
 {
     bool indexed = gguf_file_has_arch_key(file, "attention.indexer.top_k");
@@ -58,7 +62,8 @@ static bool copies_ranges(const struct engine_llama *llama, const struct gguf_fi
 /* A cell's own record in the state: position, count of sequences, sequence. */
 enum { CELL_BYTES = 12 };
 
-/* Bytes of K and V of one layer and token, by the metadata; the layers that have rows all have as many in most models. */
+/* Bytes of K and V of one layer and token, by the metadata; the layers that have rows all have as
+ * many in most models. */
 static uint64_t row_bytes(const struct engine_llama *llama, const struct gguf_file *file)
 {
     uint64_t heads = gguf_file_arch_uint(file, "attention.head_count", 1);
@@ -79,7 +84,8 @@ static uint32_t layers_of(uint64_t each, uint64_t row)
     return row > 0 && bytes % row == 0 ? (uint32_t)(bytes / row) : 0;
 }
 
-/* How many layers are of which kind: by the bytes that were measured, or by the roles of the tensors. 0 = cannot be told. */
+/* How many layers are of which kind: by the bytes that were measured, or by the roles of the
+ * tensors. 0 = cannot be told. */
 static void count_groups(struct engine_llama *llama, const struct gguf_file *file)
 {
     struct engine_facts *facts = &llama->base.facts;
@@ -93,7 +99,8 @@ static void count_groups(struct engine_llama *llama, const struct gguf_file *fil
     }
     counts[KIND_FULL] = layers_of(llama->sections.rows_each, row);
     counts[KIND_SLIDING] = counts[KIND_CHUNKED] = layers_of(llama->sections.part_each, row);
-    if (counts[KIND_FULL] == 0 && !(facts->kinds & (KIND_BIT(KIND_SLIDING) | KIND_BIT(KIND_CHUNKED))))
+    if (counts[KIND_FULL] == 0 &&
+        !(facts->kinds & (KIND_BIT(KIND_SLIDING) | KIND_BIT(KIND_CHUNKED))))
         counts[KIND_FULL] = attention;
     facts->groups_count = 0;
     for (int kind = 0; kind < KIND_COUNT; kind++)
@@ -142,7 +149,8 @@ static struct sizes measure(struct engine_llama *llama, seq_id seq)
 {
     return (struct sizes){
         .full = llama_state_seq_get_size_ext(llama->ctx, seq, LLAMA_STATE_SEQ_FLAGS_NONE),
-        .partial = llama_state_seq_get_size_ext(llama->ctx, seq, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY),
+        .partial =
+            llama_state_seq_get_size_ext(llama->ctx, seq, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY),
     };
 }
 
@@ -210,7 +218,8 @@ static bool measure_sections(struct engine_llama *llama, seq_id seq)
            fit_line(parts, counts, &sections->part_fixed, &sections->part_each);
 }
 
-/* What the sizes say about kinds: rows mean full attention, a P that nobody announced is treated as recurrent. */
+/* What the sizes say about kinds: rows mean full attention, a P that nobody announced is treated as
+ * recurrent. */
 static void settle_kinds(struct engine_llama *llama, seq_id seq)
 {
     struct engine_facts *facts = &llama->base.facts;
@@ -223,13 +232,15 @@ static void settle_kinds(struct engine_llama *llama, seq_id seq)
     if (!announced && !sections->no_partial && partial > sections->empty_bytes)
         facts->kinds |= KIND_BIT(KIND_RECURRENT);
     facts->rows_bytes_per_token = sections->rows_each;
-    facts->rows_bytes_fixed = sections->rows_each == 0 ? 0 : sections->rows_fixed + sections->empty_bytes;
+    facts->rows_bytes_fixed =
+        sections->rows_each == 0 ? 0 : sections->rows_fixed + sections->empty_bytes;
     facts->snapshot_bytes_max = 0;
     if (kind_set_needs_snapshot(facts->kinds)) {
         uint64_t more = facts->window >= PROBE_TOKENS ? facts->window + 1 - PROBE_TOKENS : 0;
         facts->snapshot_bytes_max = partial + more * sections->part_each;
     }
-    /* The library takes the memory of all cells at load, and does not say how much: reckoned from what was measured. */
+    /* The library takes the memory of all cells at load, and does not say how much: reckoned from
+     * what was measured. */
     facts->kv_bytes = (uint64_t)facts->context * facts->rows_bytes_per_token +
                       facts->sequences * facts->snapshot_bytes_max;
 }
@@ -319,7 +330,8 @@ static bool try_restore(struct probe *probe, const struct objects *objects)
 
     if (state_import(engine, &objects->restore, &seq, NULL) != ERR_OK)
         return false;
-    bool ok = export_objects(engine, seq, &again) && same_object(&objects->rows[0], &again.rows[0]) &&
+    bool ok = export_objects(engine, seq, &again) &&
+              same_object(&objects->rows[0], &again.rows[0]) &&
               same_object(&objects->rows[1], &again.rows[1]) &&
               same_object(&objects->snapshot, &again.snapshot);
     free_objects(&again);
@@ -388,9 +400,10 @@ enum err engine_llama_probe(struct engine_llama *llama, const struct gguf_file *
         facts->slicing = mode;
         err = try_mode(&probe, &ok, info);
         if (!ok && err == ERR_OK)
-            LOG_WARN(log, "engine", mode == ENGINE_SLICING_ROWS
-                                        ? "the self-test of sliced state failed: whole sequences only"
-                                        : "the self-test of state failed: nothing can be restored",
+            LOG_WARN(log, "engine",
+                     mode == ENGINE_SLICING_ROWS
+                         ? "the self-test of sliced state failed: whole sequences only"
+                         : "the self-test of state failed: nothing can be restored",
                      LOG_STR("model", facts->name));
     }
     mem_free(probe.cold);
@@ -399,7 +412,8 @@ enum err engine_llama_probe(struct engine_llama *llama, const struct gguf_file *
     if (!ok)
         facts->slicing = ENGINE_SLICING_NONE;
     if (facts->slicing != ENGINE_SLICING_ROWS) {
-        /* Without the sizes, what was not announced is not known: the strictest kind (keeps I29). */
+        /* Without the sizes, what was not announced is not known: the strictest kind (keeps I29).
+         */
         facts->kinds = asked ? asked : KIND_BIT(KIND_FULL);
         if (facts->slicing == ENGINE_SLICING_NONE)
             facts->kinds |= KIND_BIT(KIND_RECURRENT);

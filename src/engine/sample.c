@@ -1,23 +1,29 @@
 /*
- * sample.c: parameters to a chain of the library's samplers, logits to candidates, candidates to a token.
+ * sample.c: parameters to a chain of the library's samplers, logits to candidates, candidates to a
+ * token.
  *
- * Logits are copied into an array of candidates that the sampler keeps, so that a pick allocates nothing of ours. Biases are
- * applied here: an infinite one, added as it is, would give the library NaNs to sort. Candidates at -infinity are taken out
- * before the chain, which spares it work and the library's "typical" its 0 * log 0.
+ * Logits are copied into an array of candidates that the sampler keeps, so that a pick allocates
+ * nothing of ours. Biases are applied here: an infinite one, added as it is, would give the library
+ * NaNs to sort. Candidates at -infinity are taken out before the chain, which spares it work and
+ * the library's "typical" its 0 * log 0.
  *
- * GRAMMAR. Masking the whole vocabulary costs milliseconds; asking about one token costs microseconds. So a token is picked
- * without the grammar first, and only if it is refused the candidates are masked and a second one is picked. Compared with
- * masking first:
- *   - greedy: the same token, always. The largest of all, if allowed, is the largest of the allowed.
- *   - random, nothing but biases, penalties and temperature in the chain: the same probabilities. The second pick draws
+ * GRAMMAR. Masking the whole vocabulary costs milliseconds; asking about one token costs
+ * microseconds. So a token is picked without the grammar first, and only if it is refused the
+ * candidates are masked and a second one is picked. Compared with masking first:
+ *   - greedy: the same token, always. The largest of all, if allowed, is the largest of the
+ *     allowed.
+ *   - random, nothing but biases, penalties and temperature in the chain: the same probabilities.
+ *     The second pick draws
  *     new random numbers, so p(x) + p(refused) * p(x | allowed) = p(x | allowed).
- *   - with steps that narrow the choice (top-k, ...): every token is one that masking first could give too, or that the
- *     chain gives without a grammar; but the probabilities may differ, as they do in llama.cpp.
- *   - the tokens themselves differ for one seed, as more random numbers are drawn; a run can be repeated all the same.
+ *   - with steps that narrow the choice (top-k, ...): every token is one that masking first could
+ *     give too, or that the chain gives without a grammar; but the probabilities may differ, as
+ *     they do in llama.cpp.
+ *   - the tokens themselves differ for one seed, as more random numbers are drawn; a run can be
+ *     repeated all the same.
  * State that remembers tokens (penalties, DRY, the grammar) changes once per pick, after it.
  *
- * GREEDY leaves out every step that only narrows the choice: they keep the largest, except typical and XTC, which are
- * meant for random picks.
+ * GREEDY leaves out every step that only narrows the choice: they keep the largest, except typical
+ * and XTC, which are meant for random picks.
  *
  * Not done here: which parameters a request has (api/), when to stop (sched/).
  */
@@ -35,15 +41,17 @@
 #include "engine/engine_llama.h"
 #include "engine/grammar.h"
 
-/* Below this the second best of two logits that differ by 0.01 has a probability of e^-100: greedy, and no overflow when
- * logits are divided by it. */
+/* Below this the second best of two logits that differ by 0.01 has a probability of e^-100: greedy,
+ * and no overflow when logits are divided by it. */
 #define TEMPERATURE_MIN 1e-4f
 
-/* What a bias of +infinity adds: above all others together, and finite after a division by TEMPERATURE_MIN. */
+/* What a bias of +infinity adds: above all others together, and finite after a division by
+ * TEMPERATURE_MIN. */
 #define BIAS_FORCED  1e12f
 #define BIAS_ABS_MAX 1e6f
 
-/* Nobody draws what is less probable than this; it keeps logarithms of 0 out of the library's "typical". */
+/* Nobody draws what is less probable than this; it keeps logarithms of 0 out of the library's
+ * "typical". */
 #define TYPICAL_FLOOR 1e-30f
 
 enum { KEEP_MIN = 1 }; /* no step leaves fewer candidates */
@@ -239,8 +247,8 @@ static void build_chain(struct sampler *sampler, const struct sample_params *par
     llama_sampler_chain_add(sampler->chain, llama_sampler_init_dist(sampler->seed));
 }
 
-/* 32 bits of the seed. Small numbers stay what they are, so that sampler_seed() can be given back; the library's own
- * "random", all ones, never comes out. */
+/* 32 bits of the seed. Small numbers stay what they are, so that sampler_seed() can be given back;
+ * the library's own "random", all ones, never comes out. */
 static uint32_t choose_seed(uint64_t seed)
 {
     if (seed == SAMPLE_SEED_RANDOM)
@@ -388,7 +396,8 @@ static void sift_down(struct sample_top *heap, size_t count, size_t at)
     }
 }
 
-/* The `max` largest logits, largest first; what is impossible (-infinity) is left out. O(vocab log max). */
+/* The `max` largest logits, largest first; what is impossible (-infinity) is left out. O(vocab log
+ * max). */
 static size_t select_top(const float *logits, uint32_t vocab, size_t max, struct sample_top *top)
 {
     size_t count = 0;

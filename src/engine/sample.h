@@ -4,15 +4,16 @@
  *      logits -> logit bias -> grammar -> penalties -> DRY -> top-n-sigma -> top-k -> typical -> top-p -> min-p -> XTC
  *             -> temperature -> pick (greedy, or by the seed)
  *
- * The order is llama.cpp's, so that the same settings give the same taste. Steps that do nothing are left out; a greedy pick
- * needs none after DRY. A grammar is first tried on the picked token alone and applied to all candidates only when that one is
- * refused; what that changes and what not stands in sample.c. The picks are a function of parameters, seed, primed tokens and
- * logits, and of nothing else.
+ * The order is llama.cpp's, so that the same settings give the same taste. Steps that do nothing
+ * are left out; a greedy pick needs none after DRY. A grammar is first tried on the picked token
+ * alone and applied to all candidates only when that one is refused; what that changes and what not
+ * stands in sample.c. The picks are a function of parameters, seed, primed tokens and logits, and
+ * of nothing else.
  *
  * Log-probabilities cost a pass over the vocabulary and are made only when asked for (keeps I84).
  *
- * OWNER: the engine's thread, but for creating, which reads the vocabulary only and may happen on any. A sampler belongs to one generation and
- * dies before its engine.
+ * OWNER: the engine's thread, but for creating, which reads the vocabulary only and may happen on
+ * any. A sampler belongs to one generation and dies before its engine.
  */
 #ifndef HEARTH_ENGINE_SAMPLE_H
 #define HEARTH_ENGINE_SAMPLE_H
@@ -27,14 +28,15 @@
 
 enum { SAMPLE_TOP_MAX = 20, SAMPLE_BREAKERS_MAX = 16, SAMPLE_BREAKER_BYTES_MAX = 40 };
 
-/* -infinity: never picked; +infinity: picked before all that have none (of several, one at random or the first). */
+/* -infinity: never picked; +infinity: picked before all that have none (of several, one at random
+ * or the first). */
 struct sample_bias {
     token_id token;
     float bias; /* finite ones: -1,000,000 to 1,000,000 */
 };
 
-/* sample_params_default() fills it with values that change nothing (temperature 0.8 apart); what a request does not set stays.
- * Everything pointed to is copied by sampler_create. */
+/* sample_params_default() fills it with values that change nothing (temperature 0.8 apart); what a
+ * request does not set stays. Everything pointed to is copied by sampler_create. */
 struct sample_params {
     uint64_t seed;     /* SAMPLE_SEED_RANDOM: a new one each time; of others 32 bits are used */
     float temperature; /* <= 0, and what is as good as 0: greedy */
@@ -45,15 +47,18 @@ struct sample_params {
     float penalty_repeat, penalty_frequency, penalty_presence;
     float dry_multiplier, dry_base;
     int32_t dry_allowed, dry_last;
-    const char *dry_breakers[SAMPLE_BREAKERS_MAX]; /* each costs a pass over the texts of the vocabulary, once */
+    /* each costs a pass over the texts of the vocabulary, once */
+    const char *dry_breakers[SAMPLE_BREAKERS_MAX];
     size_t dry_breakers_count;
-    const struct sample_bias *biases; /* several for one token add up, a -infinity among them wins */
+    /* several for one token add up, a -infinity among them wins */
+    const struct sample_bias *biases;
     size_t biases_count;
     bool ignore_end;          /* end-of-generation tokens are never picked */
     const char *grammar;      /* GBNF (gbnf.h); NULL = none */
     const char *grammar_root; /* NULL = "root" */
-    const char *const *grammar_triggers; /* lazy: it starts with the first of these texts that is generated; NULL = at once */
-    size_t grammar_triggers_count;       /* limits: grammar.h */
+    /* lazy: it starts with the first of these texts that is generated; NULL = at once */
+    const char *const *grammar_triggers;
+    size_t grammar_triggers_count;          /* limits: grammar.h */
     const token_id *grammar_trigger_tokens; /* ... or of these tokens */
     size_t grammar_trigger_tokens_count;
     uint32_t logprobs; /* how many top candidates to report, 0..SAMPLE_TOP_MAX */
@@ -70,7 +75,8 @@ struct sample_top {
 struct sample_pick {
     token_id token;
     float logprob; /* of the model's own distribution, before the chain; 0 when not asked for */
-    struct sample_top top[SAMPLE_TOP_MAX]; /* most probable first, equal ones by id; only top_count are written */
+    /* most probable first, equal ones by id; only top_count are written */
+    struct sample_top top[SAMPLE_TOP_MAX];
     size_t top_count;
 };
 
@@ -85,20 +91,21 @@ struct sampler;
 
 struct sample_params sample_params_default(void);
 
-/* ERR_INVALID names the field and its range, or says where the grammar does not parse. Out-of-range and non-finite values never
- * reach the library: some of them abort there. ERR_LIMIT: a list or the grammar is too long. ERR_UNSUPPORTED: DRY breakers
- * for an engine that is not libllama's. ERR_NOMEM: the sampler holds 12 bytes per token of the vocabulary. */
+/* ERR_INVALID names the field and its range, or says where the grammar does not parse. Out-of-range
+ * and non-finite values never reach the library: some of them abort there. ERR_LIMIT: a list or the
+ * grammar is too long. ERR_UNSUPPORTED: DRY breakers for an engine that is not libllama's.
+ * ERR_NOMEM: the sampler holds 12 bytes per token of the vocabulary. */
 enum err sampler_create(struct sampler **sampler, struct engine *engine,
                         const struct sample_params *params, struct errinfo *info) NODISCARD;
 void sampler_destroy(struct sampler **sampler);
 
-/* Tells the penalties about tokens that were not sampled here: the prompt. The grammar does not see them. Costs nothing when
- * no penalty is on, else no more than the tokens that they look back. */
+/* Tells the penalties about tokens that were not sampled here: the prompt. The grammar does not see
+ * them. Costs nothing when no penalty is on, else no more than the tokens that they look back. */
 void sampler_prime(struct sampler *sampler, const token_id *tokens, size_t count);
 
-/* Picks from the logits of item `index` of the last engine_run and remembers the token. ERR_ENGINE when no logits were
- * asked for or they are no numbers; ERR_INVALID when the grammar or the biases allow nothing more, or the
- * grammar is too ambiguous. */
+/* Picks from the logits of item `index` of the last engine_run and remembers the token. ERR_ENGINE
+ * when no logits were asked for or they are no numbers; ERR_INVALID when the grammar or the biases
+ * allow nothing more, or the grammar is too ambiguous. */
 enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick *pick,
                       struct errinfo *info) NODISCARD;
 

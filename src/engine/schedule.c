@@ -1,16 +1,18 @@
 /*
  * schedule.c: cuts, computed where they are asked for and stored nowhere.
  *
- * The grid divides the prompt into cells. A mark that survives keeps chunk_min tokens away from both ends of its cell, hence
- * from every mark of another cell; so which marks survive is decided inside one cell, from its first mark to its last:
+ * The grid divides the prompt into cells. A mark that survives keeps chunk_min tokens away from
+ * both ends of its cell, hence from every mark of another cell; so which marks survive is decided
+ * inside one cell, from its first mark to its last:
  *
  *      cell     |<-- chunk_min -->|                                     |<-- chunk_min -->|
  *      marks         x            o     x    o                o                  x
  *                 too near       kept   |   kept             kept             too near
  *                                  too near to the kept one before it
  *
- * The end of the prompt plays no part in it. Dropping a mark because the prompt ends soon after it would save one small
- * chunk, and the next turn, which is longer and does cut there, would find that nothing had stopped where it resumes.
+ * The end of the prompt plays no part in it. Dropping a mark because the prompt ends soon after it
+ * would save one small chunk, and the next turn, which is longer and does cut there, would find
+ * that nothing had stopped where it resumes.
  */
 #include "engine/schedule.h"
 
@@ -40,7 +42,8 @@ static size_t find_mark(const struct schedule *schedule, uint32_t at)
     return low;
 }
 
-/* The cuts around `at`, where at < count - 1: the largest that is not after it and the smallest that is. */
+/* The cuts around `at`, where at < count - 1: the largest that is not after it and the smallest
+ * that is. */
 struct around {
     uint32_t floor, next;
 };

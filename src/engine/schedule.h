@@ -1,26 +1,27 @@
 /*
  * schedule.h: where a prefill is cut into chunks, as a pure function of the prompt.
  *
- * Where a prompt is cut changes the low bits of the result, so the cuts may depend on nothing but the prompt: an absolute
- * grid, the semantic boundaries that the template names, and the last token alone (its logits are what the prompt is run
- * for, and a prompt is resumable at n - 1 at most).
+ * Where a prompt is cut changes the low bits of the result, so the cuts may depend on nothing but
+ * the prompt: an absolute grid, the semantic boundaries that the template names, and the last token
+ * alone (its logits are what the prompt is run for, and a prompt is resumable at n - 1 at most).
  *
  *      tokens   0        256       512   600      768        1000 1023 1024
  *      grid     |---------|---------|-----.--------|-----------.---.---|           grid 256, chunk_min 16
  *      marks                              ^600                ^1000
  *      chunks   [   256   ][  256   ][ 88 ][  168  ][   232   ][23 ][1]
  *
- * A run that is restored at any cut and goes on from there executes exactly the chunks that the cold run executes after
- * that cut: that is what makes its logits bit-identical (keeps I24, I110).
+ * A run that is restored at any cut and goes on from there executes exactly the chunks that the
+ * cold run executes after that cut: that is what makes its logits bit-identical (keeps I24, I110).
  *
- * Tiny chunks cost a whole pass each, so a mark is left out when it is nearer than `chunk_min` to a multiple of the grid,
- * before or after it, or to the last mark before it that was not left out. Multiples of the grid are always cuts. This
- * looks at the grid and at what stands earlier, never at the end of the prompt; so cuts are stable under extension:
+ * Tiny chunks cost a whole pass each, so a mark is left out when it is nearer than `chunk_min` to a
+ * multiple of the grid, before or after it, or to the last mark before it that was not left out.
+ * Multiples of the grid are always cuts. This looks at the grid and at what stands earlier, never
+ * at the end of the prompt; so cuts are stable under extension:
  *
  *      two prompts whose marks agree below n have the same cuts below min(n, count - 1 of either)
  *
- * and where one turn of a conversation stopped and stored is where the next, longer one can resume. The price is that the
- * chunk before the last token may be tiny.
+ * and where one turn of a conversation stopped and stored is where the next, longer one can resume.
+ * The price is that the chunk before the last token may be tiny.
  */
 #ifndef HEARTH_ENGINE_SCHEDULE_H
 #define HEARTH_ENGINE_SCHEDULE_H
@@ -30,16 +31,18 @@
 #include <stdint.h>
 
 struct schedule {
-    uint32_t count;        /* tokens of the prompt, >= 1 */
-    uint32_t grid;         /* >= 1; the largest chunk */
-    uint32_t chunk_min;    /* marks nearer than this to an earlier cut or the grid are dropped; 0 and 1 keep all */
-    const uint32_t *marks; /* ascending, may repeat; those outside (0, count - 1) are ignored; borrowed */
+    uint32_t count; /* tokens of the prompt, >= 1 */
+    uint32_t grid;  /* >= 1; the largest chunk */
+    /* marks nearer than this to an earlier cut or the grid are dropped; 0 and 1 keep all */
+    uint32_t chunk_min;
+    /* ascending, may repeat; those outside (0, count - 1) are ignored; borrowed */
+    const uint32_t *marks;
     size_t marks_count;
 };
 
-/* The end of the chunk that begins at `from` (from < count). Here and below the cost is a binary search of the marks and a
- * walk over those of one grid cell. Only cuts are valid starts if the result is to be canonical; any other `from` is answered
- * with the next cut after it. */
+/* The end of the chunk that begins at `from` (from < count). Here and below the cost is a binary
+ * search of the marks and a walk over those of one grid cell. Only cuts are valid starts if the
+ * result is to be canonical; any other `from` is answered with the next cut after it. */
 uint32_t schedule_next(const struct schedule *schedule, uint32_t from);
 
 /* Whether a run of this schedule stops at `at`; 0, count - 1 and count are cuts. */

@@ -1,18 +1,25 @@
 /*
- * sections.c: state in and out of libllama by the section algebra, with public calls only and without parsing its format.
+ * sections.c: state in and out of libllama by the section algebra, with public calls only and
+ * without parsing its format.
  *
  *      FULL    (flags 0)             = H  A  P          H  header of the library
- *      PARTIAL (flags PARTIAL_ONLY)  = H  P             A  rows of the full-attention cache, one per cell of the sequence
- *                                                       P  what cannot be cut: sliding caches, recurrent states
+ *      PARTIAL (flags PARTIAL_ONLY)  = H  P             A  rows of the full-attention cache, one
+ *                                    per cell of the sequence
+ *                                                       P  what cannot be cut: sliding caches,
+ *                                                          recurrent states
  *
- *      rows image [b, e)   copy the range into `temp` (in a unified cache that copies no data), give its recurrent part the
- *                          state of a sequence that has none, and write FULL. What follows A is then either P_empty already,
- *                          or sliding rows of the range that happen to be in the window: it is overwritten with P_empty.
+ *      rows image [b, e)   copy the range into `temp` (in a unified cache that copies no data),
+ *                          give its recurrent part the state of a sequence that has none, and write
+ *                          FULL. What follows A is then either P_empty already, or sliding rows of
+ *                          the range that happen to be in the window: it is overwritten with
+ *                          P_empty.
  *      snapshot at n       PARTIAL of the sequence while it stands at n.
- *      restore             each rows image into `temp`, from there into the target; then the snapshot on top.
+ *      restore             each rows image into `temp`, from there into the target; then the
+ *                          snapshot on top.
  *
- * So an image goes from the library into the caller's memory and back without a copy of ours. The probe has measured A and P
- * when the model was loaded; a library that answers with other sizes is caught by the comparison in state.c.
+ * So an image goes from the library into the caller's memory and back without a copy of ours. The
+ * probe has measured A and P when the model was loaded; a library that answers with other sizes is
+ * caught by the comparison in state.c.
  */
 #include <assert.h>
 #include <string.h>
@@ -61,7 +68,8 @@ uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin,
     llama_memory_seq_cp(llama->memory, seq, llama->temp, (llama_pos)begin, (llama_pos)end);
     if (engine->facts.kinds & KIND_BIT(KIND_RECURRENT))
         llama_memory_seq_cp(llama->memory, llama->empty, llama->temp, -1, -1);
-    uint64_t full = llama_state_seq_get_size_ext(llama->ctx, llama->temp, LLAMA_STATE_SEQ_FLAGS_NONE);
+    uint64_t full =
+        llama_state_seq_get_size_ext(llama->ctx, llama->temp, LLAMA_STATE_SEQ_FLAGS_NONE);
     uint64_t written = 0;
     if (full >= rows && full <= capacity)
         written = llama_state_seq_get_data_ext(llama->ctx, dst, full, llama->temp,
@@ -92,13 +100,16 @@ uint64_t sections_export_whole(struct engine *engine, seq_id seq, void *dst, uin
 
 /* ---- rings ---- */
 
-/* A sliding cache that is smaller than the context is a ring: a token takes an empty cell, or one that has left the window. But the library
- * reuses only cells of a single sequence. Forks of a long prompt share all cells of the ring, so that none is empty and none may be reused: no
- * token of any sequence finds a place again. Nothing is done about it at the fork, which thus costs nothing and keeps its layout; when the
- * library says no, all windows that may be shared are taken out and put back, one by one.
+/* A sliding cache that is smaller than the context is a ring: a token takes an empty cell, or one
+ * that has left the window. But the library reuses only cells of a single sequence. Forks of a long
+ * prompt share all cells of the ring, so that none is empty and none may be reused: no token of any
+ * sequence finds a place again. Nothing is done about it at the fork, which thus costs nothing and
+ * keeps its layout; when the library says no, all windows that may be shared are taken out and put
+ * back, one by one.
  *
- * The first ones put back find no place while others hold their cells. After the last was taken out nothing is shared, so another pass
- * has room for all: the ring was made for a window of each sequence. */
+ * The first ones put back find no place while others hold their cells. After the last was taken out
+ * nothing is shared, so another pass has room for all: the ring was made for a window of each
+ * sequence. */
 struct window {
     seq_id seq;
     unsigned char *data; /* NULL: is in the library again */
@@ -165,8 +176,9 @@ bool sections_unshare(struct engine_llama *llama)
 
 /* ---- import ---- */
 
-/* set_data first empties the destination; what it did before it refused is unknown. Free cells may then hold NaN, which
- * attention multiplies by a weight of zero: they are zeroed as soon as no sequence lives (engine_llama.c). */
+/* set_data first empties the destination; what it did before it refused is unknown. Free cells may
+ * then hold NaN, which attention multiplies by a weight of zero: they are zeroed as soon as no
+ * sequence lives (engine_llama.c). */
 static bool import(struct engine_llama *llama, seq_id seq, const void *data, uint64_t bytes,
                    llama_state_seq_flags flags)
 {
@@ -191,7 +203,8 @@ bool sections_import_rows(struct engine *engine, seq_id seq, const void *data, u
     return ok;
 }
 
-/* As long as the snapshot is not there yet, a sequence holds rows only, and rows can be cut whatever the other kinds are. */
+/* As long as the snapshot is not there yet, a sequence holds rows only, and rows can be cut
+ * whatever the other kinds are. */
 bool sections_rows_cut(struct engine *engine, seq_id seq, uint32_t length)
 {
     return llama_memory_seq_rm(engine_llama_of(engine)->memory, seq, (llama_pos)length, -1);
@@ -202,8 +215,8 @@ bool sections_import_snapshot(struct engine *engine, seq_id seq, const void *dat
     return import(engine_llama_of(engine), seq, data, bytes, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
 }
 
-/* A window that is taken out and put back lies compact and in order, as after a restore. Without sliding layers there is nothing
- * whose layout could differ. */
+/* A window that is taken out and put back lies compact and in order, as after a restore. Without
+ * sliding layers there is nothing whose layout could differ. */
 bool sections_settle(struct engine *engine, seq_id seq)
 {
     struct engine_llama *llama = engine_llama_of(engine);

@@ -1,12 +1,14 @@
 /*
  * seqs.c: sequences as paths in a tree of spans.
  *
- * A span is used whole or not at all: where a sequence is cut inside a span that others use, the span is split for all of
- * them. Spans that are always used together are joined again when the reason for the split is gone. So the books stay as
- * small as the sharing is, however often sequences fork, shorten and end:
+ * A span is used whole or not at all: where a sequence is cut inside a span that others use, the
+ * span is split for all of them. Spans that are always used together are joined again when the
+ * reason for the split is gone. So the books stay as small as the sharing is, however often
+ * sequences fork, shorten and end:
  *
  *      S1  a slot's length is the sum of its spans, none of which is empty
- *      S2  a span's `users` is the number of slots that list it, and all of them list the same spans before it
+ *      S2  a span's `users` is the number of slots that list it, and all of them list the same
+ *          spans before it
  *      S3  `users` falls from span to span of a slot; what has the same users is one span
  *          (so a slot lists at most as many spans as there are slots)
  *      S4  cells_used is the sum over all spans
@@ -18,8 +20,9 @@
  *        |  '------- seqs_recycle -------------------------------'       |
  *        '---------- seqs_release ---------+-----------------------------'
  *
- * With `streams` nothing is shared: a fork gets a span of its own. What this does not do: know which cell of the library
- * holds which token, or whether the library's idea of a length is the same; engine.c compares that.
+ * With `streams` nothing is shared: a fork gets a span of its own. What this does not do: know
+ * which cell of the library holds which token, or whether the library's idea of a length is the
+ * same; engine.c compares that.
  */
 #include "engine/seqs.h"
 
@@ -82,7 +85,8 @@ static size_t find_span(const struct seqs_slot *slot, const struct seqs_span *sp
     return SIZE_MAX;
 }
 
-/* The span keeps its first `length` tokens; a new one after it, in every slot that lists it, takes the others. */
+/* The span keeps its first `length` tokens; a new one after it, in every slot that lists it, takes
+ * the others. */
 static void split_span(struct seqs *seqs, struct seqs_span *span, uint32_t length)
 {
     struct seqs_span *rest = mem_alloc(sizeof(*rest));
@@ -98,7 +102,8 @@ static void split_span(struct seqs *seqs, struct seqs_span *span, uint32_t lengt
     }
 }
 
-/* Joins `after` to the span before it, in every slot that lists them (they are the same slots, by S2). */
+/* Joins `after` to the span before it, in every slot that lists them (they are the same slots, by
+ * S2). */
 static void join_spans(struct seqs *seqs, struct seqs_span *span, struct seqs_span *after)
 {
     assert(span->users == after->users);
@@ -113,8 +118,9 @@ static void join_spans(struct seqs *seqs, struct seqs_span *span, struct seqs_sp
     mem_free(after);
 }
 
-/* Restores S3 after a slot stopped using spans. Only a span that has just lost a user can have the users of a span after it, and
- * it is in the list of each of those; so a walk over all lists finds every pair. */
+/* Restores S3 after a slot stopped using spans. Only a span that has just lost a user can have the
+ * users of a span after it, and it is in the list of each of those; so a walk over all lists finds
+ * every pair. */
 static void join_all(struct seqs *seqs)
 {
     for (uint32_t i = 0; i < seqs->slots_count; i++) {

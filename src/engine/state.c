@@ -1,6 +1,6 @@
 /*
- * state.c: the rules of state.h, the same for every engine: what is refused before a library sees a byte, and what happens
- * to a sequence whose import failed.
+ * state.c: the rules of state.h, the same for every engine: what is refused before a library sees a
+ * byte, and what happens to a sequence whose import failed.
  *
  * An import is a transaction on a fresh sequence:
  *
@@ -87,8 +87,9 @@ static enum err too_small(uint64_t need, uint64_t capacity, struct errinfo *info
                    (unsigned long long)need, (unsigned long long)capacity);
 }
 
-enum err state_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end, void *dst,
-                           uint64_t capacity, struct state_shape *shape, struct errinfo *info)
+enum err state_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
+                           void *dst, uint64_t capacity, struct state_shape *shape,
+                           struct errinfo *info)
 {
     assert(seqs_live(&engine->seqs, seq));
     if (engine->facts.slicing != ENGINE_SLICING_ROWS || engine->facts.rows_bytes_per_token == 0)
@@ -118,7 +119,8 @@ static enum err export_end(struct engine *engine, seq_id seq, enum state_kind ki
     uint64_t need = whole ? state_whole_bytes(engine, seq) : state_snapshot_bytes(engine, seq);
     if (capacity < need)
         return too_small(need, capacity, info);
-    uint64_t bytes = (whole ? engine->ops->export_whole : engine->ops->export_snapshot)(engine, seq, dst, need);
+    uint64_t bytes =
+        (whole ? engine->ops->export_whole : engine->ops->export_snapshot)(engine, seq, dst, need);
     if (bytes == 0 || bytes != need)
         return export_failed(whole ? "a sequence" : "a snapshot", info);
     fill_shape(engine, shape, kind, 0, length, dst, bytes);
@@ -129,7 +131,8 @@ enum err state_export_snapshot(struct engine *engine, seq_id seq, void *dst, uin
                                struct state_shape *shape, struct errinfo *info)
 {
     assert(seqs_live(&engine->seqs, seq));
-    if (engine->facts.slicing != ENGINE_SLICING_ROWS || !kind_set_needs_snapshot(engine->facts.kinds))
+    if (engine->facts.slicing != ENGINE_SLICING_ROWS ||
+        !kind_set_needs_snapshot(engine->facts.kinds))
         return err_set(info, ERR_UNSUPPORTED, "this model needs no snapshots");
     return export_end(engine, seq, STATE_SNAPSHOT, dst, capacity, shape, info);
 }
@@ -149,13 +152,15 @@ static enum err check_shape(const struct engine *engine, const struct state_shap
                             struct errinfo *info)
 {
     if (!hash256_eq(&shape->engine, &engine->facts.fingerprint))
-        return err_set(info, ERR_INVALID, "the state was written by another model or configuration");
+        return err_set(info, ERR_INVALID,
+                       "the state was written by another model or configuration");
     if (shape->begin >= shape->end || shape->end > engine->seqs.cells)
         return err_set(info, ERR_INVALID, "a state of tokens %u..%u in a context of %u",
                        shape->begin, shape->end, engine->seqs.cells);
     switch ((enum state_kind)shape->kind) {
     case STATE_ROWS:
-        if (shape->bytes != state_rows_bytes(engine, shape->end - shape->begin) || shape->bytes == 0)
+        if (shape->bytes != state_rows_bytes(engine, shape->end - shape->begin) ||
+            shape->bytes == 0)
             return err_set(info, ERR_INVALID, "rows of %u tokens in %llu bytes, not %llu",
                            shape->end - shape->begin, (unsigned long long)shape->bytes,
                            (unsigned long long)state_rows_bytes(engine, shape->end - shape->begin));
@@ -199,7 +204,8 @@ static uint32_t rows_use_end(const struct state_restore *restore, size_t i)
     return i + 1 < restore->rows_count ? restore->rows[i + 1].shape.begin : restore->length;
 }
 
-/* Rows must cover [0, length) in order; objects may reach beyond where they are used if the engine can cut. */
+/* Rows must cover [0, length) in order; objects may reach beyond where they are used if the engine
+ * can cut. */
 static enum err check_rows(const struct engine *engine, const struct state_restore *restore,
                            struct errinfo *info)
 {
@@ -216,8 +222,9 @@ static enum err check_rows(const struct engine *engine, const struct state_resto
             return err_set(info, ERR_INVALID, "rows of tokens %u..%u where those of %u..%u are due",
                            shape->begin, shape->end, at, end);
         if (end < shape->end && !rows_can_be_cut(engine))
-            return err_set(info, ERR_INVALID, "rows end at token %u, and this model cannot be cut at %u",
-                           shape->end, end);
+            return err_set(info, ERR_INVALID,
+                           "rows end at token %u, and this model cannot be cut at %u", shape->end,
+                           end);
         at = end;
     }
     if (at < restore->length)
@@ -301,11 +308,12 @@ static bool import_pieces(struct engine *engine, const struct state_restore *res
         uint32_t end = rows_use_end(restore, i);
         if (!ops->import_rows(engine, seq, rows->data, rows->shape.bytes))
             return false;
-        if (rows->shape.end > end && !(ops->rows_cut ? ops->rows_cut : ops->seq_cut)(engine, seq, end))
+        if (rows->shape.end > end &&
+            !(ops->rows_cut ? ops->rows_cut : ops->seq_cut)(engine, seq, end))
             return false;
     }
-    return restore->snapshot == NULL ||
-           ops->import_snapshot(engine, seq, restore->snapshot->data, restore->snapshot->shape.bytes);
+    return restore->snapshot == NULL || ops->import_snapshot(engine, seq, restore->snapshot->data,
+                                                             restore->snapshot->shape.bytes);
 }
 
 enum err state_import(struct engine *engine, const struct state_restore *restore, seq_id *seq,
@@ -317,7 +325,8 @@ enum err state_import(struct engine *engine, const struct state_restore *restore
     TRY(engine_seq_acquire(engine, &fresh, info));
     if (!import_pieces(engine, restore, fresh) ||
         engine->ops->seq_length(engine, fresh) != restore->length) {
-        /* What the library wrote before it refused is unknown; the sequence is not used again before all of them are empty (keeps I102). */
+        /* What the library wrote before it refused is unknown; the sequence is not used again
+         * before all of them are empty (keeps I102). */
         engine->ops->seq_clear(engine, fresh);
         seqs_retire(&engine->seqs, fresh);
         seqs_recycle(&engine->seqs);

@@ -1,21 +1,26 @@
 /*
  * state.h: the memory of a sequence as bytes, in pieces that can be stored, shared and put back.
  *
- *      rows      the K and V rows of the full-attention layers for tokens [begin, end): any ranges, cut anywhere
- *      snapshot  what cannot be cut (recurrent states, sliding windows), valid at exactly `end` tokens; begin = 0
+ *      rows      the K and V rows of the full-attention layers for tokens [begin, end): any ranges,
+ *                cut anywhere
+ *      snapshot  what cannot be cut (recurrent states, sliding windows), valid at exactly `end`
+ *                tokens; begin = 0
  *      whole     all of a sequence, for engines that cannot slice; valid at exactly `end` tokens
  *
- * An object is an IMAGE: bytes that the library imports as they are. Exporting writes it straight into memory of the caller,
- * importing reads it from there; nothing is copied or allocated in between. Beside the bytes stands a small shape record;
- * tiers store both and understand neither.
+ * An object is an IMAGE: bytes that the library imports as they are. Exporting writes it straight
+ * into memory of the caller, importing reads it from there; nothing is copied or allocated in
+ * between. Beside the bytes stands a small shape record; tiers store both and understand neither.
  *
- *      +------------------ shape ------------------+        +---------------- image ----------------+
+ *      +------------------ shape ------------------+        +---------------- image
+ *                                                           ----------------+
  *      | kind | begin | end | bytes | engine | digest |      | opaque bytes of libllama              |
  *      +--------------------------------------------+        +---------------------------------------+
  *
- * VALIDITY. An object is given to the library if and only if its shape names this engine's fingerprint, its kind and range fit
- * the call, its length is exactly the one this engine writes for that range, and the digest is XXH3-128 of the bytes and the other
- * fields (keeps I102): a damaged image is refused, and so is a good one under another range. Who stores objects where others can write authenticates the shape (tier/ssd_format.h).
+ * VALIDITY. An object is given to the library if and only if its shape names this engine's
+ * fingerprint, its kind and range fit the call, its length is exactly the one this engine writes
+ * for that range, and the digest is XXH3-128 of the bytes and the other fields (keeps I102): a
+ * damaged image is refused, and so is a good one under another range. Who stores objects where
+ * others can write authenticates the shape (tier/ssd_format.h).
  *
  * OWNER: the engine's thread.
  */
@@ -46,27 +51,30 @@ struct state_object {
     bool verified; /* the digest has been checked since the bytes were last out of our hands */
 };
 
-/* Bytes that an export needs. For rows `capacity` may exceed what the image will have (sliding rows pass through); the rest
- * of the memory is untouched garbage afterwards and can be given back. */
+/* Bytes that an export needs. For rows `capacity` may exceed what the image will have (sliding rows
+ * pass through); the rest of the memory is untouched garbage afterwards and can be given back. */
 uint64_t state_rows_bytes(const struct engine *engine, uint32_t tokens);
 uint64_t state_rows_capacity(const struct engine *engine, uint32_t tokens);
 uint64_t state_snapshot_bytes(struct engine *engine, seq_id seq);
 uint64_t state_whole_bytes(struct engine *engine, seq_id seq);
 
 /* Rows [begin, end) of the sequence into dst. ERR_UNSUPPORTED unless the engine slices rows. */
-enum err state_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end, void *dst,
-                           uint64_t capacity, struct state_shape *shape, struct errinfo *info) NODISCARD;
+enum err state_export_rows(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
+                           void *dst, uint64_t capacity, struct state_shape *shape,
+                           struct errinfo *info) NODISCARD;
 
-/* The snapshot of the sequence as it stands now. Models without such kinds have none: ERR_UNSUPPORTED. */
+/* The snapshot of the sequence as it stands now. Models without such kinds have none:
+ * ERR_UNSUPPORTED. */
 enum err state_export_snapshot(struct engine *engine, seq_id seq, void *dst, uint64_t capacity,
                                struct state_shape *shape, struct errinfo *info) NODISCARD;
 
 enum err state_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity,
                             struct state_shape *shape, struct errinfo *info) NODISCARD;
 
-/* A restore: rows that cover [0, length) without a gap, in order; and the snapshot at `length` when some kind needs one. Each object is
- * used up to where the next one begins, the last one up to `length`. It may reach beyond that (a run that this prompt shares only the
- * beginning of): then it is imported whole and cut. In whole mode: one whole object. */
+/* A restore: rows that cover [0, length) without a gap, in order; and the snapshot at `length` when
+ * some kind needs one. Each object is used up to where the next one begins, the last one up to
+ * `length`. It may reach beyond that (a run that this prompt shares only the beginning of): then it
+ * is imported whole and cut. In whole mode: one whole object. */
 struct state_restore {
     const struct state_object *rows;
     size_t rows_count;
@@ -74,12 +82,13 @@ struct state_restore {
     uint32_t length;
 };
 
-/* All or nothing: a fresh sequence of exactly `length` tokens, or an error and no sequence. Every object is checked before
- * the library sees the first byte of any (keeps I31, I102).
+/* All or nothing: a fresh sequence of exactly `length` tokens, or an error and no sequence. Every
+ * object is checked before the library sees the first byte of any (keeps I31, I102).
  *   ERR_CORRUPT    a digest does not match
  *   ERR_INVALID    foreign engine, wrong kind, range, length or gap
  *   ERR_LIMIT      not enough free cells or sequences
- *   ERR_ENGINE     the library refused; its sequence rests until none is in use, no other is touched */
+ *   ERR_ENGINE     the library refused; its sequence rests until none is in use, no other is
+ *                  touched */
 enum err state_import(struct engine *engine, const struct state_restore *restore, seq_id *seq,
                       struct errinfo *info) NODISCARD;
 

@@ -1,9 +1,10 @@
 /*
  * vet.c: see the header.
  *
- * Passes are keys of 32 bytes, one behind the other in a file of the state folder; a key that is damaged or lost costs a second vetting,
- * nothing else. There are two kinds of keys: of a file with its options, and of an architecture's form (the names of its keys), which
- * is what decides the class of the library's memory and so whether the self-test must be run.
+ * Passes are keys of 32 bytes, one behind the other in a file of the state folder; a key that is
+ * damaged or lost costs a second vetting, nothing else. There are two kinds of keys: of a file with
+ * its options, and of an architecture's form (the names of its keys), which is what decides the
+ * class of the library's memory and so whether the self-test must be run.
  */
 #include "engine/vet.h"
 
@@ -24,7 +25,8 @@ enum { PASSES_MAX = 1024, REFUSALS_MAX = 64, SILENCE_MS = 120000 };
 
 static const char passes_name[] = "vetted";
 
-/* The release that tests/fidelity ran the families of model_families.c with. With any other, each is vetted in full once. */
+/* The release that tests/fidelity ran the families of model_families.c with. With any other, each
+ * is vetted in full once. */
 static const char tested_release[] = "0.7.0";
 
 struct refusal {
@@ -77,8 +79,9 @@ static void load_passes(struct vet *vet)
     char *data;
     size_t len;
 
-    if (vet->options.dir == FILE_NO || file_read_all(vet->options.fs, vet->options.dir, passes_name,
-                                                     sizeof(vet->passes), &data, &len, NULL) != ERR_OK)
+    if (vet->options.dir == FILE_NO ||
+        file_read_all(vet->options.fs, vet->options.dir, passes_name, sizeof(vet->passes), &data,
+                      &len, NULL) != ERR_OK)
         return; /* as on the first day */
     vet->passes_count = len / sizeof(*vet->passes);
     memcpy(vet->passes, data, vet->passes_count * sizeof(*vet->passes));
@@ -119,8 +122,8 @@ static struct hash256 form_key(const struct gguf_file *file)
 }
 
 /* `message` has the options, the path among them. */
-static enum err file_key(const struct vet *vet, const struct gguf_file *file, size_t len, struct hash256 *key,
-                         struct errinfo *info)
+static enum err file_key(const struct vet *vet, const struct gguf_file *file, size_t len,
+                         struct hash256 *key, struct errinfo *info)
 {
     struct hash256_state state;
 
@@ -131,7 +134,8 @@ static enum err file_key(const struct vet *vet, const struct gguf_file *file, si
     return ERR_OK;
 }
 
-static bool is_known(const struct vet *vet, const struct gguf_file *file, const struct hash256 *form)
+static bool is_known(const struct vet *vet, const struct gguf_file *file,
+                     const struct hash256 *form)
 {
     const struct model_family *family = model_family_find(gguf_file_architecture(file));
     bool tested = family != NULL && !(family->traits & MODEL_TRAIT_ENCODER) &&
@@ -152,7 +156,8 @@ static bool on_progress(float done, void *arg)
 }
 
 static enum err ask_child(struct vet *vet, struct worker_process *process, size_t len, int control,
-                          const struct engine_options *options, struct worker_reply *reply, struct errinfo *info)
+                          const struct engine_options *options, struct worker_reply *reply,
+                          struct errinfo *info)
 {
     struct worker_wait wait = {.what = "vetting",
                                .silence_ms = SILENCE_MS,
@@ -163,10 +168,12 @@ static enum err ask_child(struct vet *vet, struct worker_process *process, size_
     return reply->err == ERR_OK ? ERR_OK : err_set(info, reply->err, "%s", reply->text);
 }
 
-/* A fault of the program, which the same file will meet again; not a kill from outside, such as by the kernel for memory. */
+/* A fault of the program, which the same file will meet again; not a kill from outside, such as by
+ * the kernel for memory. */
 static bool is_fault(int signal)
 {
-    return signal == SIGABRT || signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL;
+    return signal == SIGABRT || signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE ||
+           signal == SIGILL;
 }
 
 static enum err run_child(struct vet *vet, size_t len, const struct engine_options *options,
@@ -176,7 +183,8 @@ static enum err run_child(struct vet *vet, size_t len, const struct engine_optio
     struct worker_control *control = worker_memory_alloc(sizeof(*control), memory);
     const char *slash = strrchr(options->path, '/');
     struct worker_process_options process_options = {.program = vet->options.program,
-                                                     .name = slash != NULL ? slash + 1 : options->path,
+                                                     .name =
+                                                         slash != NULL ? slash + 1 : options->path,
                                                      .control = control,
                                                      .log = vet->options.log};
     struct worker_process *process = NULL;
@@ -192,8 +200,9 @@ static enum err run_child(struct vet *vet, size_t len, const struct engine_optio
         err = ask_child(vet, process, len, segment.fd, options, reply, info);
     *fault = process != NULL && is_fault(worker_process_signal(process));
     if (*fault)
-        err = err_set(info, ERR_UNSUPPORTED, "libllama %s aborts on it (architecture %s): %s", engine_library_version(),
-                      gguf_file_architecture(file), worker_process_death(process));
+        err = err_set(info, ERR_UNSUPPORTED, "libllama %s aborts on it (architecture %s): %s",
+                      engine_library_version(), gguf_file_architecture(file),
+                      worker_process_death(process));
     worker_process_stop(&process);
     worker_memory_free(control, memory);
     worker_memory_destroy(&memory);
@@ -203,8 +212,8 @@ static enum err run_child(struct vet *vet, size_t len, const struct engine_optio
 
 /* ---- all of it ---- */
 
-static enum err check_file(struct vet *vet, const struct engine_options *options, const struct gguf_file *file,
-                           struct errinfo *info)
+static enum err check_file(struct vet *vet, const struct engine_options *options,
+                           const struct gguf_file *file, struct errinfo *info)
 {
     struct hash256 form = form_key(file), key;
     bool fault = false;
@@ -213,7 +222,8 @@ static enum err check_file(struct vet *vet, const struct engine_options *options
     vet->load.options.dry = false; /* how it is vetted is no part of the key */
     size_t len = worker_load_encode(&vet->load, vet->message);
     if (len == 0)
-        return err_set(info, ERR_LIMIT, "the paths and adapters of a model are too long for its process");
+        return err_set(info, ERR_LIMIT,
+                       "the paths and adapters of a model are too long for its process");
     TRY(file_key(vet, file, len, &key, info));
     if (has_passed(vet, &key))
         return ERR_OK;
@@ -223,8 +233,8 @@ static enum err check_file(struct vet *vet, const struct engine_options *options
         return refused->code;
     }
     /* Adapters are applied to weights, so they need them. */
-    vet->load.options.dry = is_known(vet, file, &form) && gguf_file_is_ordinary(file) &&
-                            options->adapters_count == 0;
+    vet->load.options.dry =
+        is_known(vet, file, &form) && gguf_file_is_ordinary(file) && options->adapters_count == 0;
     len = worker_load_encode(&vet->load, vet->message);
     enum err err = run_child(vet, len, options, file, &fault, info);
     if (fault)

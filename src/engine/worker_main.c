@@ -5,10 +5,11 @@
  *      watching thread   poll for the parent's end of the socket -> _exit           (whatever the main thread is stuck in)
  *      library threads   on_tick: control->ticks++, and the parent's wish to abort
  *
- * The books of sequences that count are the parent's. Here only the length of each is kept, because engines ask for it; each call
- * says what it is, and `follow` makes it so.
+ * The books of sequences that count are the parent's. Here only the length of each is kept, because
+ * engines ask for it; each call says what it is, and `follow` makes it so.
  *
- * The parent is believed. A message that is not valid, or a place outside of its segment, is a broken parent: the process ends.
+ * The parent is believed. A message that is not valid, or a place outside of its segment, is a
+ * broken parent: the process ends.
  */
 #include "engine/worker_main.h"
 
@@ -49,9 +50,9 @@ struct worker {
     struct worker_control *control;
     struct segment *segments;
     size_t segments_count, segments_cap;
-    token_id *tokens; /* in the work segment: those of a run, and then ... */
-    float *logits;    /* ... `vocab` floats per item */
-    uint32_t number;  /* of the call that is being served */
+    token_id *tokens;  /* in the work segment: those of a run, and then ... */
+    float *logits;     /* ... `vocab` floats per item */
+    uint32_t number;   /* of the call that is being served */
     uint64_t progress; /* that was told last, in parts of a million */
     unsigned char in[WORKER_MESSAGE_BYTES_MAX], out[WORKER_MESSAGE_BYTES_MAX];
     struct worker_item items[SEQS_SLOTS_MAX];
@@ -79,7 +80,8 @@ static void send_reply(struct worker *worker, const struct worker_reply *reply)
         _exit(0); /* nobody is there to hear why */
 }
 
-/* One message, with the descriptor that came along, or FILE_NO. Returns its length, 0 at the end. */
+/* One message, with the descriptor that came along, or FILE_NO. Returns its length, 0 at the end.
+ */
 static size_t receive(struct worker *worker, int *fd)
 {
     struct iovec part = {.iov_base = worker->in, .iov_len = sizeof(worker->in)};
@@ -149,7 +151,8 @@ static void watch(void *arg)
 
 static void *map(int fd, uint64_t bytes)
 {
-    void *base = fd != FILE_NO ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    void *base =
+        fd != FILE_NO ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
 
     if (base == MAP_FAILED)
         give_up("shared memory cannot be mapped");
@@ -166,7 +169,8 @@ static struct segment *find_segment(struct worker *worker, uint64_t id)
     return NULL;
 }
 
-/* Pages that this process has not touched yet would come one by one, each with a fault; a part at a time is much faster. */
+/* Pages that this process has not touched yet would come one by one, each with a fault; a part at a
+ * time is much faster. */
 static void populate(struct segment *segment, uint64_t begin, uint64_t end)
 {
     for (uint64_t part = begin / PART_BYTES; part * PART_BYTES < end; part++) {
@@ -175,7 +179,8 @@ static void populate(struct segment *segment, uint64_t begin, uint64_t end)
             continue;
         segment->seen[part] = true;
         /* A kernel that does not know this faults them in. */
-        (void)madvise(segment->base + at, MIN(PART_BYTES, segment->bytes - at), MADV_POPULATE_WRITE);
+        (void)madvise(segment->base + at, MIN(PART_BYTES, segment->bytes - at),
+                      MADV_POPULATE_WRITE);
     }
 }
 
@@ -183,7 +188,8 @@ static void *resolve(struct worker *worker, const struct worker_place *place)
 {
     struct segment *segment = find_segment(worker, place->segment);
 
-    if (segment == NULL || place->offset > segment->bytes || place->bytes > segment->bytes - place->offset)
+    if (segment == NULL || place->offset > segment->bytes ||
+        place->bytes > segment->bytes - place->offset)
         give_up("a place that is in no segment");
     populate(segment, place->offset, place->offset + place->bytes);
     return segment->base + place->offset;
@@ -339,7 +345,8 @@ static uint64_t export(struct worker *worker, const struct worker_call *call)
     void *at = resolve(worker, &call->place);
 
     if (call->op == WORKER_EXPORT_ROWS)
-        return ops->export_rows(worker->engine, call->seq, call->begin, call->end, at, call->place.bytes);
+        return ops->export_rows(worker->engine, call->seq, call->begin, call->end, at,
+                                call->place.bytes);
     return (call->op == WORKER_EXPORT_SNAPSHOT ? ops->export_snapshot : ops->export_whole)(
         worker->engine, call->seq, at, call->place.bytes);
 }
@@ -349,9 +356,10 @@ static uint64_t import(struct worker *worker, const struct worker_call *call)
     const struct engine_ops *ops = worker->engine->ops;
     void *at = resolve(worker, &call->place);
 
-    return (call->op == WORKER_IMPORT_ROWS       ? ops->import_rows
-            : call->op == WORKER_IMPORT_SNAPSHOT ? ops->import_snapshot
-                                                 : ops->import_whole)(worker->engine, call->seq, at, call->place.bytes);
+    return (call->op == WORKER_IMPORT_ROWS ? ops->import_rows
+            : call->op == WORKER_IMPORT_SNAPSHOT
+                ? ops->import_snapshot
+                : ops->import_whole)(worker->engine, call->seq, at, call->place.bytes);
 }
 
 /* Ops about one sequence. Returns the reply's value. */
@@ -416,7 +424,8 @@ static void serve_call(struct worker *worker, size_t len, int fd)
     struct worker_call call;
     struct errinfo info = {0};
 
-    if (worker->engine == NULL || worker_call_decode(worker->in, len, &call, worker->items) != ERR_OK)
+    if (worker->engine == NULL ||
+        worker_call_decode(worker->in, len, &call, worker->items) != ERR_OK)
         give_up("a message that is not valid");
     on_tick(worker);
     reply.number = call.number;
@@ -427,14 +436,16 @@ static void serve_call(struct worker *worker, size_t len, int fd)
 
 /* ---- the process ---- */
 
-/* Ctrl-C and a service manager's SIGTERM are meant for the parent, which lets running answers end first. */
+/* Ctrl-C and a service manager's SIGTERM are meant for the parent, which lets running answers end
+ * first. */
 static void set_up_process(void)
 {
     (void)prctl(PR_SET_NAME, "hearth-engine"); /* for `top` */
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    (void)close_range(WORKER_SOCKET + 1, ~0u, 0); /* whatever a library of the parent left open for us */
+    /* whatever a library of the parent left open for us */
+    (void)close_range(WORKER_SOCKET + 1, ~0u, 0);
 }
 
 int worker_main(int socket)
@@ -447,8 +458,8 @@ int worker_main(int socket)
 
     set_up_process();
     worker->socket = socket;
-    worker->log = log_create(
-        &(struct log_options){.fd = STDERR_FILENO, .level = LOG_LEVEL_DEBUG, .clock = clock_real()});
+    worker->log = log_create(&(struct log_options){
+        .fd = STDERR_FILENO, .level = LOG_LEVEL_DEBUG, .clock = clock_real()});
     if (thread_start(&watcher, "worker-watch", watch, &worker->socket, NULL) != ERR_OK)
         give_up("no thread can be started");
     while ((len = receive(worker, &fd)) > 0) {

@@ -1,5 +1,6 @@
 /*
- * worker_memory.c: a list of sealed memfds with their mappings. A search walks the list: blocks are arenas, there are tens of them.
+ * worker_memory.c: a list of sealed memfds with their mappings. A search walks the list: blocks are
+ * arenas, there are tens of them.
  */
 #include "engine/worker_memory.h"
 
@@ -91,10 +92,11 @@ void *worker_memory_alloc(size_t size, void *arg)
     return base;
 }
 
-static struct block *find_locked(struct worker_memory *memory, const void *ptr, uint64_t bytes) REQUIRES(lock)
+static struct block *find_locked(struct worker_memory *memory, const void *ptr, uint64_t bytes)
+    REQUIRES(lock)
 {
     lock_assert_held(&memory->lock);
-    LIST_FOREACH(struct block, block, &memory->blocks, node) {
+    LIST_FOREACH (struct block, block, &memory->blocks, node) {
         uintptr_t base = (uintptr_t)block->base, at = (uintptr_t)ptr;
         if (at >= base && at - base < block->bytes && bytes <= block->bytes - (at - base))
             return block;
@@ -138,7 +140,7 @@ bool worker_memory_has(struct worker_memory *memory, uint64_t id)
     bool found = false;
 
     lock_enter(&memory->lock);
-    LIST_FOREACH(struct block, block, &memory->blocks, node) {
+    LIST_FOREACH (struct block, block, &memory->blocks, node) {
         found = found || block->id == id;
     }
     lock_leave(&memory->lock);

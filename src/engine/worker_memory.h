@@ -1,12 +1,14 @@
 /*
- * worker_memory.h: memory that can be shown to other processes: each block is a segment of its own, a file descriptor without a name.
+ * worker_memory.h: memory that can be shown to other processes: each block is a segment of its own,
+ * a file descriptor without a name.
  *
  *      cache (hearth_options.alloc) --.
  *      engine_alloc of a worker -------+--> worker_memory --> segment 7: fd, address here, bytes
  *      staging of other memory --------'                         '--> the engine's process maps the same bytes
  *
- * One worker_memory may serve the cache and many engines. Blocks are meant to be large (arenas); each costs a file descriptor. A segment cannot
- * change its size (it is sealed), so that no process can take pages away from another.
+ * One worker_memory may serve the cache and many engines. Blocks are meant to be large (arenas);
+ * each costs a file descriptor. A segment cannot change its size (it is sealed), so that no process
+ * can take pages away from another.
  *
  * Threads: any (own lock, rank LOCK_RANK_ENGINE).
  */
@@ -25,7 +27,8 @@ struct worker_memory *worker_memory_create(void);
 /* Aborts when a block was not given back. */
 void worker_memory_destroy(struct worker_memory **memory);
 
-/* Page-aligned, zeroed; NULL when the system has none. As hearth_options wants them: `arg` is the worker_memory. */
+/* Page-aligned, zeroed; NULL when the system has none. As hearth_options wants them: `arg` is the
+ * worker_memory. */
 void *worker_memory_alloc(size_t size, void *arg) NODISCARD;
 void worker_memory_free(void *ptr, void *arg);
 

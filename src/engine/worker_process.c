@@ -1,7 +1,8 @@
 /*
- * worker_process.c: see the header. One call is on its way at a time; while it is, the parent polls the socket and the pipe of the
- * child's output, and looks at the child's ticks four times per time-out. What the child wrote last is kept: when it dies, that is the
- * best explanation there is ("GGML_ASSERT(...) failed").
+ * worker_process.c: see the header. One call is on its way at a time; while it is, the parent polls
+ * the socket and the pipe of the child's output, and looks at the child's ticks four times per
+ * time-out. What the child wrote last is kept: when it dies, that is the best explanation there is
+ * ("GGML_ASSERT(...) failed").
  */
 #include "engine/worker_process.h"
 
@@ -25,7 +26,8 @@
 enum {
     LINE_BYTES_MAX = LOG_TEXT_BYTES_MAX, /* longer ones are cut into several */
     POLITE_MS = 1000,                    /* for an end without force */
-    STATUS_MS = 1000,                    /* for the status of one that was killed; it is only for the message */
+    /* for the status of one that was killed; it is only for the message */
+    STATUS_MS = 1000,
 };
 
 struct worker_process {
@@ -44,7 +46,8 @@ struct worker_process {
 
 /* ---- its output ---- */
 
-/* "2026-11-15T03:37:18.123Z info  [engine] text": a line of a log of ours; anything else is the library's. */
+/* "2026-11-15T03:37:18.123Z info  [engine] text": a line of a log of ours; anything else is the
+ * library's. */
 static enum log_level split_line(const char **text)
 {
     enum log_level level = LOG_LEVEL_WARN;
@@ -130,7 +133,8 @@ static void describe_end(struct worker_process *process, char *out, size_t size)
     }
     process->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (WIFSIGNALED(status))
-        snprintf(out, size, "was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        snprintf(out, size, "was ended by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
     else
         snprintf(out, size, "ended with status %d", WEXITSTATUS(status));
 }
@@ -149,8 +153,8 @@ static void declare_dead(struct worker_process *process, const char *why)
     if (why == NULL)
         describe_end(process, end, sizeof(end));
     snprintf(process->death, sizeof(process->death), "the process of model %s %.128s%s%.200s",
-             process->options.name, why != NULL ? why : end, process->last_line[0] ? "; its last words: " : "",
-             process->last_line);
+             process->options.name, why != NULL ? why : end,
+             process->last_line[0] ? "; its last words: " : "", process->last_line);
     LOG_ERROR(process->options.log, "worker", "an engine's process is dead",
               LOG_INT("pid", process->pid), LOG_STR("reason", process->death));
 }
@@ -159,7 +163,8 @@ bool worker_process_alive(struct worker_process *process)
 {
     struct pollfd fd = {.fd = process->socket, .events = POLLRDHUP};
 
-    if (process->death[0] == '\0' && poll(&fd, 1, 0) > 0 && (fd.revents & (POLLRDHUP | POLLHUP | POLLERR)))
+    if (process->death[0] == '\0' && poll(&fd, 1, 0) > 0 &&
+        (fd.revents & (POLLRDHUP | POLLHUP | POLLERR)))
         declare_dead(process, NULL);
     return process->death[0] == '\0';
 }
@@ -184,7 +189,8 @@ pid_t worker_process_pid(const struct worker_process *process)
 /* The child has the output first: the socket's place may be where its pipe is. */
 static int spawn(struct worker_process *process, int socket, int pipe)
 {
-    const char *program = process->options.program != NULL ? process->options.program : "/proc/self/exe";
+    const char *program =
+        process->options.program != NULL ? process->options.program : "/proc/self/exe";
     char name[] = "hearth", argument[] = WORKER_ARGUMENT;
     char *argv[] = {name, argument, NULL};
     posix_spawn_file_actions_t actions;
@@ -217,8 +223,8 @@ static enum err open_ends(struct worker_process *process, struct errinfo *info)
 {
     int sockets[2] = {FILE_NO, FILE_NO}, pipes[2] = {FILE_NO, FILE_NO}, error = 0;
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0 || pipe2(pipes, O_CLOEXEC) != 0 ||
-        fcntl(pipes[0], F_SETFL, O_NONBLOCK) != 0)
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0 ||
+        pipe2(pipes, O_CLOEXEC) != 0 || fcntl(pipes[0], F_SETFL, O_NONBLOCK) != 0)
         error = errno;
     if (error == 0)
         error = spawn(process, sockets[1], pipes[1]);
@@ -226,11 +232,12 @@ static enum err open_ends(struct worker_process *process, struct errinfo *info)
     close_fd(&pipes[1]);
     process->socket = sockets[0];
     process->pipe = pipes[0];
-    return error == 0 ? ERR_OK : err_set_errno(info, error, "no process for an engine can be started");
+    return error == 0 ? ERR_OK
+                      : err_set_errno(info, error, "no process for an engine can be started");
 }
 
-enum err worker_process_start(struct worker_process **out, const struct worker_process_options *options,
-                              struct errinfo *info)
+enum err worker_process_start(struct worker_process **out,
+                              const struct worker_process_options *options, struct errinfo *info)
 {
     struct worker_process *process = mem_alloc(sizeof(*process));
 
@@ -270,7 +277,8 @@ void worker_process_stop(struct worker_process **out)
 
 /* ---- calls ---- */
 
-static bool send_message(struct worker_process *process, const unsigned char *message, size_t len, int fd)
+static bool send_message(struct worker_process *process, const unsigned char *message, size_t len,
+                         int fd)
 {
     struct iovec part = {.iov_base = (void *)message, .iov_len = len};
     union {
@@ -297,26 +305,30 @@ static bool send_message(struct worker_process *process, const unsigned char *me
 
 enum arrival { ARRIVED_NOTHING, ARRIVED_PROGRESS, ARRIVED_REPLY, ARRIVED_END, ARRIVED_NONSENSE };
 
-static enum arrival receive(struct worker_process *process, uint32_t number, struct worker_reply *reply)
+static enum arrival receive(struct worker_process *process, uint32_t number,
+                            struct worker_reply *reply)
 {
     ssize_t len;
 
     do
-        len = recv(process->socket, process->message, sizeof(process->message), MSG_DONTWAIT | MSG_TRUNC);
+        len = recv(process->socket, process->message, sizeof(process->message),
+                   MSG_DONTWAIT | MSG_TRUNC);
     while (len < 0 && errno == EINTR);
     if (len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return ARRIVED_NOTHING;
     if (len <= 0)
         return ARRIVED_END;
     if ((size_t)len > sizeof(process->message) ||
-        worker_reply_decode(process->message, (size_t)len, reply) != ERR_OK || reply->number != number)
+        worker_reply_decode(process->message, (size_t)len, reply) != ERR_OK ||
+        reply->number != number)
         return ARRIVED_NONSENSE;
     return reply->kind == WORKER_PROGRESS ? ARRIVED_PROGRESS : ARRIVED_REPLY;
 }
 
 static void wait_for_more(struct worker_process *process, uint64_t deadline_ns, uint32_t silence_ms)
 {
-    struct pollfd fds[] = {{.fd = process->socket, .events = POLLIN}, {.fd = process->pipe, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = process->socket, .events = POLLIN},
+                           {.fd = process->pipe, .events = POLLIN}};
     uint64_t now = clock_mono_ns(clock_real());
     uint64_t left_ms = deadline_ns > now ? (deadline_ns - now) / NS_PER_MS + 1 : 0;
 
@@ -330,9 +342,10 @@ static bool progress_goes_on(const struct worker_wait *wait, const struct worker
            wait->on_progress((float)MIN(reply->value, 1000000) / 1e6f, wait->progress_arg);
 }
 
-/* What came, or ARRIVED_NOTHING after a silence that was too long; ARRIVED_PROGRESS only when it is to end there. */
-static enum arrival await_reply(struct worker_process *process, uint32_t number, const struct worker_wait *wait,
-                                struct worker_reply *reply)
+/* What came, or ARRIVED_NOTHING after a silence that was too long; ARRIVED_PROGRESS only when it is
+ * to end there. */
+static enum arrival await_reply(struct worker_process *process, uint32_t number,
+                                const struct worker_wait *wait, struct worker_reply *reply)
 {
     uint64_t silence_ns = wait->silence_ms * NS_PER_MS;
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), silence_ns);
@@ -361,9 +374,9 @@ static enum err is_dead(const struct worker_process *process, struct errinfo *in
     return err_set(info, ERR_ENGINE, "%s", process->death);
 }
 
-enum err worker_process_call(struct worker_process *process, const unsigned char *message, size_t len, int fd,
-                             uint32_t number, const struct worker_wait *wait, struct worker_reply *reply,
-                             struct errinfo *info)
+enum err worker_process_call(struct worker_process *process, const unsigned char *message,
+                             size_t len, int fd, uint32_t number, const struct worker_wait *wait,
+                             struct worker_reply *reply, struct errinfo *info)
 {
     char hang[128];
 
@@ -385,8 +398,8 @@ enum err worker_process_call(struct worker_process *process, const unsigned char
         declare_dead(process, "sent a message that is not valid and was ended");
         break;
     case ARRIVED_NOTHING:
-        snprintf(hang, sizeof(hang), "gave no sign of life for %u ms in %s and was ended", wait->silence_ms,
-                 wait->what);
+        snprintf(hang, sizeof(hang), "gave no sign of life for %u ms in %s and was ended",
+                 wait->silence_ms, wait->what);
         declare_dead(process, hang);
         break;
     }

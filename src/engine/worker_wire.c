@@ -16,8 +16,9 @@
  *
  *      a text              bytes 4 (UINT32_MAX: NULL) | bytes | 0
  *
- * One struct wire both writes and reads: each field is named once, in a function that is given a direction, so that the two cannot
- * drift apart. A field that does not fit makes the wire bad; the end decides.
+ * One struct wire both writes and reads: each field is named once, in a function that is given a
+ * direction, so that the two cannot drift apart. A field that does not fit makes the wire bad; the
+ * end decides.
  */
 #include "engine/worker_wire.h"
 
@@ -325,7 +326,8 @@ enum err worker_call_decode(const unsigned char *message, size_t len, struct wor
     TRY(begin_reading(message, len, &head, &wire));
     if (head.kind != MESSAGE_CALL || head.op == WORKER_LOAD || head.op >= WORKER_OP_COUNT)
         return ERR_CORRUPT;
-    *call = (struct worker_call){.op = (enum worker_op)head.op, .number = head.number, .items = items};
+    *call =
+        (struct worker_call){.op = (enum worker_op)head.op, .number = head.number, .items = items};
     call_fields(&wire, call);
     field_u32(&wire, &count, SEQS_SLOTS_MAX);
     for (size_t i = 0; i < count && !wire.bad; i++) {
@@ -521,7 +523,8 @@ static bool facts_can_be(const struct worker_facts *worker)
 
     return facts->name != NULL && facts->architecture != NULL && facts->description != NULL &&
            facts->backend != NULL && facts->sequences >= 1 && facts->chunk >= 1 &&
-           facts->vocab >= 1 && (!worker->streams || worker->cells <= UINT32_MAX / facts->sequences);
+           facts->vocab >= 1 &&
+           (!worker->streams || worker->cells <= UINT32_MAX / facts->sequences);
 }
 
 static void reply_text(struct wire *wire, struct worker_reply *reply)

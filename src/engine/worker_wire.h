@@ -1,6 +1,6 @@
 /*
- * worker_wire.h: what an engine's process and its parent say to each other. Formats only; who sends and waits is worker_process.h (parent)
- * and worker_main.h (child).
+ * worker_wire.h: what an engine's process and its parent say to each other. Formats only; who sends
+ * and waits is worker_process.h (parent) and worker_main.h (child).
  *
  *      parent                                          child
  *        | -- LOAD (options) + control page -------------> |
@@ -11,8 +11,9 @@
  *        | -- RUN, EXPORT_ROWS, ... ---------------------> |       tokens, logits and state are in shared segments,
  *        | <------------------------------------ REPLY --- |       never in a message
  *
- * VALIDITY. A message is taken if and only if its length is the one it states, magic, version and checksum are right, its kind and op are
- * known, every field is in its range, and nothing is left over. The parent believes nothing else of a child: it may be damaged.
+ * VALIDITY. A message is taken if and only if its length is the one it states, magic, version and
+ * checksum are right, its kind and op are known, every field is in its range, and nothing is left
+ * over. The parent believes nothing else of a child: it may be damaged.
  *
  * Threads: pure functions.
  */
@@ -38,7 +39,8 @@ enum {
     WORKER_CHUNK_MAX = 1 << 24,
 };
 
-/* The page that both see all the time. Relaxed throughout: counters and flags that hand nothing over. */
+/* The page that both see all the time. Relaxed throughout: counters and flags that hand nothing
+ * over. */
 struct worker_control {
     atomic_uint ticks; /* the child's: grows as long as the library goes on */
     atomic_uint abort; /* the parent's: the run is to end */
@@ -49,16 +51,26 @@ uint64_t worker_work_logits(const struct engine_facts *facts);
 uint64_t worker_work_bytes(const struct engine_facts *facts);
 
 /* X(value, name): what the child is asked to do */
-#define WORKER_OP_TABLE(X)                                                                         \
-    X(WORKER_LOAD, "load") X(WORKER_ATTACH, "attach") X(WORKER_DETACH, "detach")                   \
-    X(WORKER_SEQ_COPY, "seq_copy") X(WORKER_SEQ_CUT, "seq_cut")                                    \
-    X(WORKER_SEQ_CLEAR, "seq_clear") X(WORKER_SEQ_LENGTH, "seq_length")                            \
-    X(WORKER_SEQ_SETTLE, "seq_settle") X(WORKER_RUN, "run")                                        \
-    X(WORKER_ROWS_CAPACITY, "rows_capacity") X(WORKER_SNAPSHOT_BYTES, "snapshot_bytes")            \
-    X(WORKER_WHOLE_BYTES, "whole_bytes") X(WORKER_EXPORT_ROWS, "export_rows")                      \
-    X(WORKER_EXPORT_SNAPSHOT, "export_snapshot") X(WORKER_EXPORT_WHOLE, "export_whole")            \
-    X(WORKER_IMPORT_ROWS, "import_rows") X(WORKER_ROWS_CUT, "rows_cut")                            \
-    X(WORKER_IMPORT_SNAPSHOT, "import_snapshot") X(WORKER_IMPORT_WHOLE, "import_whole")
+#define WORKER_OP_TABLE(X)                       \
+    X(WORKER_LOAD, "load")                       \
+    X(WORKER_ATTACH, "attach")                   \
+    X(WORKER_DETACH, "detach")                   \
+    X(WORKER_SEQ_COPY, "seq_copy")               \
+    X(WORKER_SEQ_CUT, "seq_cut")                 \
+    X(WORKER_SEQ_CLEAR, "seq_clear")             \
+    X(WORKER_SEQ_LENGTH, "seq_length")           \
+    X(WORKER_SEQ_SETTLE, "seq_settle")           \
+    X(WORKER_RUN, "run")                         \
+    X(WORKER_ROWS_CAPACITY, "rows_capacity")     \
+    X(WORKER_SNAPSHOT_BYTES, "snapshot_bytes")   \
+    X(WORKER_WHOLE_BYTES, "whole_bytes")         \
+    X(WORKER_EXPORT_ROWS, "export_rows")         \
+    X(WORKER_EXPORT_SNAPSHOT, "export_snapshot") \
+    X(WORKER_EXPORT_WHOLE, "export_whole")       \
+    X(WORKER_IMPORT_ROWS, "import_rows")         \
+    X(WORKER_ROWS_CUT, "rows_cut")               \
+    X(WORKER_IMPORT_SNAPSHOT, "import_snapshot") \
+    X(WORKER_IMPORT_WHOLE, "import_whole")
 
 enum worker_op {
 #define X(value, name) value,
@@ -94,12 +106,13 @@ struct worker_call {
     size_t items_count; /* at most SEQS_SLOTS_MAX */
 };
 
-/* How the child makes its engine. Texts are borrowed: of the caller when encoding, of the message when decoded. */
+/* How the child makes its engine. Texts are borrowed: of the caller when encoding, of the message
+ * when decoded. */
 struct worker_load {
     uint32_t number;
     bool is_fake;
-    struct engine_options options;    /* adapters point into the array below once decoded */
-    struct engine_fake_options fake;  /* numbers and texts only */
+    struct engine_options options;   /* adapters point into the array below once decoded */
+    struct engine_fake_options fake; /* numbers and texts only */
     struct engine_adapter adapters[WORKER_ADAPTERS_MAX];
 };
 
@@ -122,19 +135,23 @@ struct worker_reply {
     struct worker_facts facts; /* texts are borrowed from the message */
 };
 
-/* Writes a whole message into `out`, WORKER_MESSAGE_BYTES_MAX bytes; returns its length, or 0 when it does not fit or a text is too
- * long. */
+/* Writes a whole message into `out`, WORKER_MESSAGE_BYTES_MAX bytes; returns its length, or 0 when
+ * it does not fit or a text is too long. */
 size_t worker_call_encode(const struct worker_call *call, unsigned char *out) NODISCARD;
 size_t worker_load_encode(const struct worker_load *load, unsigned char *out) NODISCARD;
 size_t worker_reply_encode(const struct worker_reply *reply, unsigned char *out) NODISCARD;
 
-/* The op of a message that the child got: says which decoder is due. ERR_CORRUPT when it is not a valid one. */
+/* The op of a message that the child got: says which decoder is due. ERR_CORRUPT when it is not a
+ * valid one. */
 enum err worker_peek_op(const unsigned char *message, size_t len, enum worker_op *op) NODISCARD;
 
-/* `items` has room for SEQS_SLOTS_MAX; call->items points there. ERR_CORRUPT: not valid, and *call says nothing. */
+/* `items` has room for SEQS_SLOTS_MAX; call->items points there. ERR_CORRUPT: not valid, and *call
+ * says nothing. */
 enum err worker_call_decode(const unsigned char *message, size_t len, struct worker_call *call,
                             struct worker_item *items) NODISCARD;
-enum err worker_load_decode(const unsigned char *message, size_t len, struct worker_load *load) NODISCARD;
-enum err worker_reply_decode(const unsigned char *message, size_t len, struct worker_reply *reply) NODISCARD;
+enum err worker_load_decode(const unsigned char *message, size_t len,
+                            struct worker_load *load) NODISCARD;
+enum err worker_reply_decode(const unsigned char *message, size_t len,
+                             struct worker_reply *reply) NODISCARD;
 
 #endif

@@ -6,9 +6,10 @@
  *      auto, whole       root ::= [thought] content-0, which leads to after-N behind opener N
  *      answers           root ::= [thought] reply                            at once; auto: ( calls | reply )
  *
- * A thought that the prompt has opened is text up to its closing; one that may come has its opening before that. Inside it
- * openers that are control tokens begin calls, because the reader takes them so (reasoning.h). gpt-oss has a frame of its own:
- * its output is messages, and thoughts are those on the channel `analysis`.
+ * A thought that the prompt has opened is text up to its closing; one that may come has its opening
+ * before that. Inside it openers that are control tokens begin calls, because the reader takes them
+ * so (reasoning.h). gpt-oss has a frame of its own: its output is messages, and thoughts are those
+ * on the channel `analysis`.
  */
 #include "grammar/choice.h"
 
@@ -360,10 +361,11 @@ static enum err finish(struct choice *choice, enum err err, struct errinfo *info
 static enum err refuse_calls(const struct choice_request *request, struct errinfo *info)
 {
     if (is_either(request))
-        return err_set(info, ERR_UNSUPPORTED,
-                       "the model's chat template shows no tool calls, so no grammar can allow them "
-                       "beside a format of the answer; leave one of them out, or use tool_choice "
-                       "none");
+        return err_set(
+            info, ERR_UNSUPPORTED,
+            "the model's chat template shows no tool calls, so no grammar can allow them "
+            "beside a format of the answer; leave one of them out, or use tool_choice "
+            "none");
     return err_set(info, ERR_UNSUPPORTED,
                    "the model's chat template shows no tool calls, so none can be demanded; "
                    "use tool_choice auto or none");

@@ -1,36 +1,41 @@
 /*
- * choice.h: `tool_choice` and `response_format` as a grammar that holds what a model generates to it.
+ * choice.h: `tool_choice` and `response_format` as a grammar that holds what a model generates to
+ * it.
  *
  *      mode, tools, how the model writes calls and thoughts  --choice_write-->  GBNF, and texts that start it
  *
  *      none       no calls: the request is rendered without tools
- *      auto       no grammar, unless a tool is strict: then content is free, and a call that begins is one of a known tool with
- *                 arguments that satisfy its schema
+ *      auto       no grammar, unless a tool is strict: then content is free, and a call that begins
+ *                 is one of a known tool with arguments that satisfy its schema
  *      required   a thought if the model wants one, then calls and nothing else
  *      named      the same, of that one tool
  *
  * A FORMAT of the answer beside it (json_object, json_schema) is for what is said instead of calls:
  *
  *      none       a thought if the model wants one, then the JSON and nothing else
- *      auto       a thought, then either calls or the JSON; no text beside them, and all tools are held to their schemas as far
- *                 as that goes. What is generated must be read so, too (`either` in output.h): the JSON may quote a call. Where
- *                 a call is itself an object (TOOLCALL_LLAMA), JSON that begins like a call of a tool is one
+ *      auto       a thought, then either calls or the JSON; no text beside them, and all tools are
+ *                 held to their schemas as far as that goes. What is generated must be read so, too
+ *                 (`either` in output.h): the JSON may quote a call. Where a call is itself an
+ *                 object (TOOLCALL_LLAMA), JSON that begins like a call of a tool is one
  *      required   nothing: calls are not the answer
  *
- * WHERE IT STARTS. Required and named start at once: the grammar also describes the thought, so that the model cannot end its
- * turn inside it or instead of a call. Auto is lazy where that is safe: it waits for what begins a call. It is not safe where
- * a thought may come that merely speaks of calls in the same letters (<tool_call> is plain text to many models), nor where a
- * call needs no opening at all (TOOLCALL_LLAMA); there the grammar describes the whole output, content as any text without an
- * opening. In that one format content then does not begin with a brace.
+ * WHERE IT STARTS. Required and named start at once: the grammar also describes the thought, so
+ * that the model cannot end its turn inside it or instead of a call. Auto is lazy where that is
+ * safe: it waits for what begins a call. It is not safe where a thought may come that merely speaks
+ * of calls in the same letters (<tool_call> is plain text to many models), nor where a call needs
+ * no opening at all (TOOLCALL_LLAMA); there the grammar describes the whole output, content as any
+ * text without an opening. In that one format content then does not begin with a brace.
  *
- * ARGUMENTS follow the tool's schema as schema.h writes it: sound, not complete. A schema that no grammar can express is an
- * error if the tool is strict; else as much is left free as must be, up to any object. A tool without a schema takes no
- * arguments, as OpenAI has it. What stands between tags (Qwen3-Coder, GLM, MiniMax, DSML) or in a call like f(a=1) is written
- * parameter by parameter in the order of `properties`, text between tags as itself. There, beyond schema.h:
+ * ARGUMENTS follow the tool's schema as schema.h writes it: sound, not complete. A schema that no
+ * grammar can express is an error if the tool is strict; else as much is left free as must be, up
+ * to any object. A tool without a schema takes no arguments, as OpenAI has it. What stands between
+ * tags (Qwen3-Coder, GLM, MiniMax, DSML) or in a call like f(a=1) is written parameter by parameter
+ * in the order of `properties`, text between tags as itself. There, beyond schema.h:
  *   - the top of the schema is type, properties and required alone, and has all that is required
- *   - between tags a text has no pattern and no format that schema.h enforces, with length limits it has no `<`, and what may be
- *     a string has no other type but null
- *   - a value that is JSON ends at a closing tag inside one of its strings: the one thing here that is not sound
+ *   - between tags a text has no pattern and no format that schema.h enforces, with length limits
+ *     it has no `<`, and what may be a string has no other type but null
+ *   - a value that is JSON ends at a closing tag inside one of its strings: the one thing here that
+ *     is not sound
  *   - names of tools and parameters are letters, digits, _ - and .
  *
  * Pure functions; any thread. Tools and schemas may be hostile: the size of the grammar is bounded.
@@ -81,13 +86,14 @@ enum { CHOICE_BYTES_MAX = 1024 * 1024, CHOICE_TOOLS_MAX = 256, CHOICE_TRIGGERS_M
 struct choice_request {
     enum choice_mode mode;
     struct str name; /* of CHOICE_NAMED */
-    bool
-        parallel; /* several calls in one turn. Without a grammar it is the caller who ends the turn after the first */
-    struct yyjson_val *
-        tools; /* OpenAI's form, or Anthropic's; `strict` is looked for in the tool and in its function */
+    /* several calls in one turn. Without a grammar it is the caller who ends the turn after the
+     * first */
+    bool parallel;
+    /* OpenAI's form, or Anthropic's; `strict` is looked for in the tool and in its function */
+    struct yyjson_val *tools;
     struct output_formats formats;
-    struct str
-        prompt_tail; /* end of the prompt, as far as the template wrote it: is a thought open, or closed? */
+    /* end of the prompt, as far as the template wrote it: is a thought open, or closed? */
+    struct str prompt_tail;
     enum choice_answer answer;
     const struct yyjson_val *schema; /* of CHOICE_ANSWER_SCHEMA */
 };
@@ -110,9 +116,10 @@ bool choice_answer_parse(struct str name, enum choice_answer *answer) NODISCARD;
 void choice_init(struct choice *choice);
 void choice_fini(struct choice *choice);
 
-/* ERR_INVALID: no tool of that name, no tools at all, a tool without a name or twice the same; json_schema without a schema.
- * ERR_UNSUPPORTED: the model's template shows no calls, or a schema or a name cannot be expressed; the text says which and what
- * to do. ERR_LIMIT, ERR_NOMEM. After an error there is no grammar. */
+/* ERR_INVALID: no tool of that name, no tools at all, a tool without a name or twice the same;
+ * json_schema without a schema. ERR_UNSUPPORTED: the model's template shows no calls, or a schema
+ * or a name cannot be expressed; the text says which and what to do. ERR_LIMIT, ERR_NOMEM. After an
+ * error there is no grammar. */
 enum err choice_write(struct choice *choice, const struct choice_request *request,
                       struct errinfo *info) NODISCARD;
 

@@ -2,12 +2,14 @@
  * choice_calls.c: how each format writes calls, as rules.
  *
  *      calls   ::= "<opener 0>" after-0 | "<opener 1>" after-1        one after-N per opener, because texts lead there, too
- *      after-0 ::= ws call ( ws call )* ws "<closer>"                 depends on the shape of the format
+ *      after-0 ::= ws call ( ws call )* ws "<closer>"                 depends on the shape of the
+ *      format
  *      call    ::= call-0 | call-1 | ...                              one per tool
  *      call-0  ::= "{" "\"name\"" ":" "\"f\"" "," "\"arguments\"" ":" args-0 "}"
  *
- * The words come from the table of the reader (toolcall_formats.c), so that the two cannot drift apart. Where a family writes
- * in several manners (DeepSeek V3 and V3.1, Mistral before and after 2025) both are allowed: the model knows its own.
+ * The words come from the table of the reader (toolcall_formats.c), so that the two cannot drift
+ * apart. Where a family writes in several manners (DeepSeek V3 and V3.1, Mistral before and after
+ * 2025) both are allowed: the model knows its own.
  */
 #include <assert.h>
 #include <stdio.h>

@@ -1,10 +1,13 @@
 /*
  * choice_impl.h: what the files of choice share. For them only; choice.h is the door.
  *
- * Rules are written to one buffer whose errors stick; it is looked at once, at the end. Names of rules:
+ * Rules are written to one buffer whose errors stick; it is looked at once, at the end. Names of
+ * rules:
  *
- *      root, thought-N, content-N      the frame (choice.c) and texts without a marker (choice_text.c)
- *      after-N, call, call-N           calls behind opener N, any call, a call of tool N (choice_calls.c)
+ *      root, thought-N, content-N      the frame (choice.c) and texts without a marker
+ *                                      (choice_text.c)
+ *      after-N, call, call-N           calls behind opener N, any call, a call of tool N
+ *                                      (choice_calls.c)
  *      args-N, tN-...                  arguments of tool N as JSON, and what they need (schema.h)
  *      params-N, pN-K, vN-K...         arguments of tool N one by one (choice_params.c)
  *      reply, answer, a-...            what is said instead of calls, and what its schema needs
@@ -36,7 +39,8 @@ struct choice_writer {
 
 /* ---- choice_text.c ---- */
 
-/* Where a text ends: at the marker, and `then` (a body of a rule, may be "") follows. NULL: the marker may not come. */
+/* Where a text ends: at the marker, and `then` (a body of a rule, may be "") follows. NULL: the
+ * marker may not come. */
 struct choice_exit {
     struct str marker;
     const char *then;
@@ -44,8 +48,9 @@ struct choice_exit {
 
 enum { CHOICE_EXITS_MAX = 6 };
 
-/* The rules NAME-0, NAME-1, ... for text without any of the markers, up to the first of them. With `may_end` it may also end
- * anywhere. NAME-1 is the text behind the first character of the first marker. */
+/* The rules NAME-0, NAME-1, ... for text without any of the markers, up to the first of them. With
+ * `may_end` it may also end anywhere. NAME-1 is the text behind the first character of the first
+ * marker. */
 void choice_put_text(struct choice_writer *writer, const char *name,
                      const struct choice_exit *exits, size_t count, bool may_end);
 
@@ -57,7 +62,8 @@ void choice_put_json_string(struct choice_writer *writer, struct str text);
 
 /* ---- choice_calls.c ---- */
 
-/* The rules for calls: after-N for each opener, and calls, which has the openers too. ERR_UNSUPPORTED. */
+/* The rules for calls: after-N for each opener, and calls, which has the openers too.
+ * ERR_UNSUPPORTED. */
 enum err choice_put_calls(struct choice_writer *writer) NODISCARD;
 
 /* Calls of gpt-oss: the rule calls, which begins behind <|start|>assistant. */
@@ -68,7 +74,8 @@ enum err choice_put_arguments(struct choice_writer *writer, size_t index) NODISC
 
 /* ---- choice_params.c ---- */
 
-/* Arguments one by one: the rule params-INDEX. For formats with a tc_xml_syntax or a tc_expr_syntax. */
+/* Arguments one by one: the rule params-INDEX. For formats with a tc_xml_syntax or a
+ * tc_expr_syntax. */
 enum err choice_put_xml_params(struct choice_writer *writer, size_t index) NODISCARD;
 enum err choice_put_expr_params(struct choice_writer *writer, size_t index) NODISCARD;
 

@@ -4,9 +4,10 @@
  *      between tags       params-0 ::= p0-0 p0-1? ...         p0-0 ::= "<parameter=" "a" ">" value "</parameter>"
  *      as an expression   params-0 ::= p0-0 r0-1 | f0-1       f: no argument yet, r: some, so a comma comes first
  *
- * Text between tags has no quotes: what it is follows from the schema, read exactly as toolcall_value.c reads it (tc_types). A
- * text is free up to the closing tag, one of the values of an enum, or bounded in length. Whatever else a strict tool wants of
- * a text is refused, and left free for others. Values of other types are JSON; one that has the closing tag inside a string
+ * Text between tags has no quotes: what it is follows from the schema, read exactly as
+ * toolcall_value.c reads it (tc_types). A text is free up to the closing tag, one of the values of
+ * an enum, or bounded in length. Whatever else a strict tool wants of a text is refused, and left
+ * free for others. Values of other types are JSON; one that has the closing tag inside a string
  * would end there, which no grammar of reasonable size prevents.
  */
 #include <assert.h>
@@ -239,7 +240,8 @@ static enum err put_json(struct choice_writer *writer, const struct param *param
                     writer->tools[param->tool].name.ptr, (int)MIN(key.len, 64), key.ptr);
 }
 
-/* Text that may be a string or something else is what it looks like. Of strings and null, each reading is valid. */
+/* Text that may be a string or something else is what it looks like. Of strings and null, each
+ * reading is valid. */
 static enum err put_mixed(struct choice_writer *writer, const struct param *param, unsigned types,
                           struct str end)
 {
@@ -311,7 +313,8 @@ static enum err put_tag_param(struct choice_writer *writer, const struct param *
 
 /* ---- values of expressions ---- */
 
-/* Literals are JSON but for True and False; a text without limits may have the format's own quotes. */
+/* Literals are JSON but for True and False; a text without limits may have the format's own quotes.
+ */
 static enum err put_literal_param(struct choice_writer *writer, const struct param *param)
 {
     const struct tc_expr_syntax *syntax = writer->format->syntax;
@@ -475,7 +478,8 @@ enum err choice_put_xml_params(struct choice_writer *writer, size_t index)
     return ERR_OK;
 }
 
-/* One link of the chain of arguments. f: nothing was written yet; r: something was, and a comma comes before the next. */
+/* One link of the chain of arguments. f: nothing was written yet; r: something was, and a comma
+ * comes before the next. */
 static void put_chain(struct choice_writer *writer, size_t i, size_t k, enum presence presence)
 {
     if (presence == LEFT_OUT) {

@@ -1,16 +1,17 @@
 /*
  * choice_text.c: "any text up to a marker" as rules of a grammar, which have no such thing.
  *
- * An automaton (Aho and Corasick's) whose states are the beginnings of the markers: in each state it is known how much of a
- * marker the text ends with. One rule per state, one alternative per character that leads on, one for all others:
+ * An automaton (Aho and Corasick's) whose states are the beginnings of the markers: in each state
+ * it is known how much of a marker the text ends with. One rule per state, one alternative per
+ * character that leads on, one for all others:
  *
  *      marker </t>     t-0 ::= "<" t-1 | [^<] t-0
  *                      t-1 ::= "/" t-2 | "<" t-1 | [^</] t-0
  *                      t-2 ::= "t" t-3 | "<" t-1 | [^<t] t-0
  *                      t-3 ::= ">" then | "<" t-1 | [^<>] t-0
  *
- * It is deterministic and recurses at the end of rules only, so following it costs the library next to nothing however long
- * the text grows.
+ * It is deterministic and recurses at the end of rules only, so following it costs the library next
+ * to nothing however long the text grows.
  */
 #include <assert.h>
 #include <string.h>
@@ -20,7 +21,8 @@
 
 enum { MARKER_CHARS_MAX = 64, STATES_MAX = CHOICE_EXITS_MAX * MARKER_CHARS_MAX + 1, NO_STATE = -1 };
 
-/* A state is a beginning of a marker: chars[0..len) of marker `exit`. Of equal beginnings only the first is a state. */
+/* A state is a beginning of a marker: chars[0..len) of marker `exit`. Of equal beginnings only the
+ * first is a state. */
 struct state {
     size_t exit;
     size_t len;
@@ -120,7 +122,8 @@ static void put_step(struct choice_writer *writer, const struct automaton *autom
         buf_appendf(writer->out, "] %s-%d | ", name, to);
 }
 
-/* Each different character of the markers that leads somewhere; the others are collected in `listed`. */
+/* Each different character of the markers that leads somewhere; the others are collected in
+ * `listed`. */
 static size_t put_steps(struct choice_writer *writer, const struct automaton *automaton,
                         const char *name, int from, uint32_t listed[STATES_MAX])
 {

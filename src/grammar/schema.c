@@ -2,17 +2,21 @@
  * schema.c: from a schema to the parts that must hold together, and from them to rules.
  *
  *      schema_compile(all of these)
- *        gather    $ref and allOf are followed, so that what is left is a flat list of parts, and of choices (anyOf, oneOf)
+ *        gather    $ref and allOf are followed, so that what is left is a flat list of parts, and
+ *                  of choices (anyOf, oneOf)
  *        walk      each way to choose adds the chosen branches to the parts: one leaf per way
- *        leaf      parts without choices: which types are left, and for each the compiler of that type. It calls
- *                  schema_compile again for properties and items
+ *        leaf      parts without choices: which types are left, and for each the compiler of that
+ *                  type. It calls schema_compile again for properties and items
  *
- * So a schema is never merged into a new one; a list of parts stands for it, and keywords are looked up in all of them. The
- * same list is compiled once (memo). That is also what makes recursive schemas finite: a list met again while it is being
- * compiled becomes a reference to the rule it will have.
+ * So a schema is never merged into a new one; a list of parts stands for it, and keywords are
+ * looked up in all of them. The same list is compiled once (memo). That is also what makes
+ * recursive schemas finite: a list met again while it is being compiled becomes a reference to the
+ * rule it will have.
  *
- *      I-a  a schema that leads to itself through $ref, allOf and anyOf alone is refused: it has no meaning
- *      I-b  every list holds each schema once, and only those with keywords of their own, so there are finitely many
+ *      I-a  a schema that leads to itself through $ref, allOf and anyOf alone is refused: it has no
+ *           meaning
+ *      I-b  every list holds each schema once, and only those with keywords of their own, so there
+ *           are finitely many
  */
 #include "grammar/schema.h"
 

@@ -1,5 +1,6 @@
 /*
- * schema_array.c: arrays: places with schemas of their own (prefixItems), then any number of equal ones (items).
+ * schema_array.c: arrays: places with schemas of their own (prefixItems), then any number of equal
+ * ones (items).
  *
  *      array ::= "[" ( e0 tail1 | "]" )         "]" at once only without minItems
  *      tail1 ::= "," e1 tail2 | "]"             one rule for each place; "]" from minItems on
@@ -132,8 +133,8 @@ static enum err compile_items(struct schema_compiler *c, const struct array *arr
     return schema_rule_end(c);
 }
 
-/* From the last place to the second: what follows when the places before it are there. Each tail holds the bracket, so that
- * none can be empty: gbnf_check follows no long chains of those. */
+/* From the last place to the second: what follows when the places before it are there. Each tail
+ * holds the bracket, so that none can be empty: gbnf_check follows no long chains of those. */
 static enum err compile_tail(struct schema_compiler *c, const struct array *array, uint32_t *tail)
 {
     TRY(compile_items(c, array, (uint32_t)MAX(array->places, 1), tail));

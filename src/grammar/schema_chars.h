@@ -1,5 +1,6 @@
 /*
- * schema_chars.h: sets of characters, as sorted ranges that neither touch nor overlap. For the schema compiler.
+ * schema_chars.h: sets of characters, as sorted ranges that neither touch nor overlap. For the
+ * schema compiler.
  *
  * Characters are Unicode's without surrogates.
  */

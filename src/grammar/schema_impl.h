@@ -1,11 +1,12 @@
 /*
  * schema_impl.h: what the files of the schema compiler share. For them only; schema.h is the door.
  *
- * A rule of the grammar is written in one go, so all rules that it uses must have been made before: first the children, then
- * schema_rule_begin, the body, schema_rule_end. A rule is known by its number.
+ * A rule of the grammar is written in one go, so all rules that it uses must have been made before:
+ * first the children, then schema_rule_begin, the body, schema_rule_end. A rule is known by its
+ * number.
  *
- * "Never" (SCHEMA_NEVER) is a result, not an error: an alternative or an optional property that nothing can satisfy is left
- * out, and only a whole schema that comes to this is refused.
+ * "Never" (SCHEMA_NEVER) is a result, not an error: an alternative or an optional property that
+ * nothing can satisfy is left out, and only a whole schema that comes to this is refused.
  */
 #ifndef HEARTH_GRAMMAR_SCHEMA_IMPL_H
 #define HEARTH_GRAMMAR_SCHEMA_IMPL_H
@@ -22,7 +23,8 @@
 #include "base/str.h"
 #include "grammar/schema.h"
 
-/* Rules that exist once and are written only when used; numbers from SCHEMA_RULE_OWN on are named r<n>. */
+/* Rules that exist once and are written only when used; numbers from SCHEMA_RULE_OWN on are named
+ * r<n>. */
 enum schema_rule {
     SCHEMA_NEVER,
     SCHEMA_RULE_VALUE,
@@ -52,7 +54,8 @@ enum schema_type {
     SCHEMA_TYPE_ANY = (1 << 7) - 1,
 };
 
-/* Where a part of the schema stands, from the leaf up; the root has a NULL parent and an empty or "#/..." key. */
+/* Where a part of the schema stands, from the leaf up; the root has a NULL parent and an empty or
+ * "#/..." key. */
 struct schema_place {
     const struct schema_place *parent;
     struct str key;
@@ -118,7 +121,8 @@ void schema_put_space(struct schema_compiler *c);
 void schema_put_comma(struct schema_compiler *c); /* and what white space may follow */
 void schema_put_count(struct schema_compiler *c, uint32_t min, uint32_t max);
 
-/* The text of a literal, without its quotes: characters of the output, and characters as a JSON string writes them. */
+/* The text of a literal, without its quotes: characters of the output, and characters as a JSON
+ * string writes them. */
 void schema_put_char(struct schema_compiler *c, uint32_t code);
 void schema_put_json_char(struct schema_compiler *c, uint32_t code);
 /* A whole literal: a string in quotes, and any value. */
@@ -131,7 +135,8 @@ enum err schema_any_of(struct schema_compiler *c, const uint32_t *rules, size_t 
 
 #define SCHEMA_FOREVER UINT32_MAX
 
-/* A rule for `item` min to max times, in chunks where the counts are large. The item must not be able to be empty. */
+/* A rule for `item` min to max times, in chunks where the counts are large. The item must not be
+ * able to be empty. */
 enum err schema_repeat(struct schema_compiler *c, uint32_t item, uint32_t min, uint32_t max,
                        uint32_t *rule) NODISCARD;
 
@@ -154,8 +159,8 @@ enum err schema_compile_enum(struct schema_compiler *c, const struct schema_all 
 
 /* ---- parts of schemas ---- */
 
-/* The largest `low_name` and the smallest `high_name` of all parts, which are counts; limits are left as they are where there
- * is none. `place` is set to the part that had one. */
+/* The largest `low_name` and the smallest `high_name` of all parts, which are counts; limits are
+ * left as they are where there is none. `place` is set to the part that had one. */
 struct schema_counts {
     uint32_t min, max;
     const struct schema_place *place; /* NULL: no part limits anything */

@@ -1,16 +1,19 @@
 /*
  * schema_number.c: numbers between bounds, digit by digit.
  *
- * A bound is a sign, the digits before the point and those behind it. A range is split at zero, and each half is a range of
- * magnitudes (at_least, at_most), which is split by the digits before the point:
+ * A bound is a sign, the digits before the point and those behind it. A range is split at zero, and
+ * each half is a range of magnitudes (at_least, at_most), which is split by the digits before the
+ * point:
  *
  *      12.5 .. 340      12 frac(>= .5)  |  13..339 frac(any)  |  340 frac(<= 0)
  *
- * Whole numbers between two of the same length:  common digits, then at the first that differs  lower digit and what is at
+ * Whole numbers between two of the same length:  common digits, then at the first that differs
+ * lower digit and what is at
  * least the rest of the lower bound | digits between and any rest | upper digit and what is at most the rest of the upper.
  *
- * Texts are compared as decimals, while clients compare doubles. With at most 15 significant digits different decimals are
- * different doubles, so beside exclusive bounds a fraction has no more digits than that.
+ * Texts are compared as decimals, while clients compare doubles. With at most 15 significant digits
+ * different decimals are different doubles, so beside exclusive bounds a fraction has no more
+ * digits than that.
  */
 #include "grammar/schema_impl.h"
 
@@ -64,7 +67,8 @@ bool schema_is_integer(yyjson_val *val)
 
 /* ---- bounds ---- */
 
-/* The shortest decimal of a double, taken apart. False when it has too many digits behind the point. */
+/* The shortest decimal of a double, taken apart. False when it has too many digits behind the
+ * point. */
 static bool to_decimal(double number, struct decimal *decimal)
 {
     char text[64];
@@ -117,7 +121,8 @@ static bool to_decimal(double number, struct decimal *decimal)
     return true;
 }
 
-/* A bound beyond 64 bits is as good as none, and becomes the largest there is, unless it keeps everything out. */
+/* A bound beyond 64 bits is as good as none, and becomes the largest there is, unless it keeps
+ * everything out. */
 static enum err clamp(struct schema_compiler *c, struct bound *bound, bool low)
 {
     if (bound->size.whole <= (uint64_t)INT64_MAX)
@@ -255,7 +260,8 @@ static bool is_all(const char *digits, char digit)
     return true;
 }
 
-/* Digits, as many as the bounds have, that are between the two; NULL = no bound on that side any more. */
+/* Digits, as many as the bounds have, that are between the two; NULL = no bound on that side any
+ * more. */
 static void put_between(struct schema_compiler *c, const char *low, const char *high,
                         unsigned count)
 {
@@ -326,8 +332,8 @@ static bool may_end(const struct range *range, const char *low, const char *high
            (high == NULL || !is_zero(high) || !range->high_open);
 }
 
-/* Digits behind the point, at least one of them, that keep above `low` and below `high`; `left` may still come. False when there
- * are none, and then nothing was written. */
+/* Digits behind the point, at least one of them, that keep above `low` and below `high`; `left` may
+ * still come. False when there are none, and then nothing was written. */
 static bool put_fraction(struct schema_compiler *c, const struct range *range, const char *low,
                          const char *high, unsigned left);
 
@@ -458,7 +464,8 @@ static bool is_nothing(const struct decimal *decimal)
     return decimal->whole == 0 && decimal->fraction[0] == '\0';
 }
 
-/* The part of the limits on one side of zero, as magnitudes; false when there is none. Zero belongs to the positive side. */
+/* The part of the limits on one side of zero, as magnitudes; false when there is none. Zero belongs
+ * to the positive side. */
 static bool get_side(const struct limits *limits, bool negative, struct range *range)
 {
     const struct bound *near = negative ? &limits->high : &limits->low;
@@ -566,7 +573,8 @@ static int decimal_places(double multiple)
     return (int)len;
 }
 
-/* The digits read so far have a remainder; each digit leads to the next. One rule for each remainder. */
+/* The digits read so far have a remainder; each digit leads to the next. One rule for each
+ * remainder. */
 static enum err write_multiples(struct schema_compiler *c, unsigned multiple, bool negative,
                                 uint32_t *rule)
 {

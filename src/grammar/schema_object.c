@@ -1,14 +1,18 @@
 /*
- * schema_object.c: objects. Properties in the order of the schema, each at most once, commas exactly between them.
+ * schema_object.c: objects. Properties in the order of the schema, each at most once, commas
+ * exactly between them.
  *
- * Let f be the first property that is required (or the end). Which property comes first decides whether a comma stands before
- * the others, so the ways to begin are written out up to f, and what may follow each is a chain that all ways share:
+ * Let f be the first property that is required (or the end). Which property comes first decides
+ * whether a comma stands before the others, so the ways to begin are written out up to f, and what
+ * may follow each is a chain that all ways share:
  *
  *      object ::= "{" ( p0 rest1 | p1 rest2 | ... | pf rest(f+1) )
- *      rest1  ::= ( "," p1 )? rest2                     only for those up to f; behind it everything is one sequence
+ *      rest1  ::= ( "," p1 )? rest2                     only for those up to f; behind it
+ *             everything is one sequence
  *
- * ADDITIONAL PROPERTIES must not have the name of one that was declared: it could come twice with different types. Their
- * names are what a trie of the declared names does not accept. They are written without escapes, for "\u0061" is "a".
+ * ADDITIONAL PROPERTIES must not have the name of one that was declared: it could come twice with
+ * different types. Their names are what a trie of the declared names does not accept. They are
+ * written without escapes, for "\u0061" is "a".
  */
 #include "grammar/schema_impl.h"
 
@@ -337,8 +341,8 @@ static void put_following(struct schema_compiler *c, const struct property *prop
         schema_put(c, ")?");
 }
 
-/* Everything behind the properties. The brace belongs to it, so that no rest can be empty: a chain of 256 rules that can be
- * is more than gbnf_check follows. */
+/* Everything behind the properties. The brace belongs to it, so that no rest can be empty: a chain
+ * of 256 rules that can be is more than gbnf_check follows. */
 static void put_end(struct schema_compiler *c, const struct object *object)
 {
     if (object->additional) {

@@ -4,12 +4,15 @@
  *      ^(ab|c[0-9])+$     SEQ( BEGIN, REPEAT{1,}( ALT( SEQ(a, b), SEQ(c, [0-9]) ) ), END )
  *
  *      parse    recursive descent; nodes from the compiler's arena
- *      trim     anchors may stand only at the ends of the whole or of its alternatives; a missing one means "anything"
- *      prepare  children first: what is repeated, and each inner ALT, becomes a rule of its own, so that rules hold no groups
+ *      trim     anchors may stand only at the ends of the whole or of its alternatives; a missing
+ *               one means "anything"
+ *      prepare  children first: what is repeated, and each inner ALT, becomes a rule of its own, so
+ *               that rules hold no groups
  *      put      the body of a rule, a plain sequence
  *
- * The language is ECMA's, by code points. Characters are written as JSON writes them: a quote as \", a line feed as \n. Control
- * characters without a short escape are never generated, except where a pattern names one alone.
+ * The language is ECMA's, by code points. Characters are written as JSON writes them: a quote as
+ * \", a line feed as \n. Control characters without a short escape are never generated, except
+ * where a pattern names one alone.
  */
 #include "grammar/schema_regex.h"
 

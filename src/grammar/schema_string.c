@@ -1,8 +1,8 @@
 /*
  * schema_string.c: strings by length, pattern or format; enum and const.
  *
- * A format is a pattern of ours. They are somewhat narrower than the standards, never wider: no leap seconds, names of hosts in
- * parts of bounded length, 29 February only in leap years.
+ * A format is a pattern of ours. They are somewhat narrower than the standards, never wider: no
+ * leap seconds, names of hosts in parts of bounded length, 29 February only in leap years.
  */
 #include "grammar/schema_impl.h"
 
@@ -118,7 +118,8 @@ bool schema_enforces_format(struct str name)
     return false;
 }
 
-/* The pattern of a known format; of several the first. A format beside a pattern of the same schema says nothing. */
+/* The pattern of a known format; of several the first. A format beside a pattern of the same schema
+ * says nothing. */
 static enum err get_format(struct schema_compiler *c, const struct schema_all *all,
                            struct str *pattern, const struct schema_place **place)
 {

@@ -1,12 +1,14 @@
 /*
- * schema_write.c: the output side of the schema compiler: rules, literals, repetitions, and errors with their place.
+ * schema_write.c: the output side of the schema compiler: rules, literals, repetitions, and errors
+ * with their place.
  *
- * LARGE COUNTS. The library writes x{m,n} out as m copies and n - m rules, and refuses 2,000 of them. So a count above CHUNK is
- * written with chunks of that many, which stays near 2 * sqrt(n):
+ * LARGE COUNTS. The library writes x{m,n} out as m copies and n - m rules, and refuses 2,000 of
+ * them. So a count above CHUNK is written with chunks of that many, which stays near 2 * sqrt(n):
  *
  *      x{1000,3000}  =  k{3} x{232} ( k{0,6} x{0,255} | k{7} x{0,208} )        k = x{256}
  *
- * The two parts of an alternative compete for at most CHUNK characters, so few readings are followed at a time.
+ * The two parts of an alternative compete for at most CHUNK characters, so few readings are
+ * followed at a time.
  */
 #include "grammar/schema_impl.h"
 
@@ -28,7 +30,8 @@ static const struct {
     [SCHEMA_RULE_ARRAY] = {"array", "\"[\" ~( @value ( \",\" ~@value )* ~)? \"]\""},
     [SCHEMA_RULE_PAIR] = {"pair", "@string \":\" ~@value"},
     [SCHEMA_RULE_STRING] = {"string", "\"\\\"\" @char* \"\\\"\""},
-    /* Digits are bounded so that a model cannot go on with them for ever, and no number overflows a double. */
+    /* Digits are bounded so that a model cannot go on with them for ever, and no number overflows a
+     * double. */
     [SCHEMA_RULE_NUMBER] = {"number", "\"-\"? ( \"0\" | [1-9] [0-9]{0,17} ) ( \".\" [0-9]{1,17} )? "
                                       "( [eE] [-+]? [0-9]{1,2} )?"},
     [SCHEMA_RULE_INTEGER] = {"integer", "\"0\" | \"-\"? [1-9] [0-9]{0,17}"},

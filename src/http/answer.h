@@ -13,7 +13,8 @@
 #include "http/problem.h"
 #include "http/request.h"
 
-/* Each gives a whole answer, or NULL without memory. `request` is NULL when there is none that could be read. */
+/* Each gives a whole answer, or NULL without memory. `request` is NULL when there is none that
+ * could be read. */
 struct http_chunk *http_answer_problem(const struct http_shared *shared, enum http_problem problem,
                                        const struct http_request *request,
                                        bool keep_alive) NODISCARD;

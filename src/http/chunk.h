@@ -1,5 +1,6 @@
 /*
- * chunk.h: bytes on their way to a client: pieces in a list, written by the system straight from where they are.
+ * chunk.h: bytes on their way to a client: pieces in a list, written by the system straight from
+ * where they are.
  *
  *      first -> [ "HTTP/1.1 200 OK..." ] -> [ "1f\r\n" data "\r\n" ] -> [ "0\r\n\r\n" ]
  *
@@ -25,7 +26,8 @@ struct http_chunk {
 struct http_chunk *http_chunk_create(struct str before, struct str data,
                                      struct str after) NODISCARD;
 
-/* `data` as one chunk of the chunked coding, or as it is. Of a length > 0: 0 would end the stream. */
+/* `data` as one chunk of the chunked coding, or as it is. Of a length > 0: 0 would end the stream.
+ */
 struct http_chunk *http_chunk_frame(struct str data, bool chunked) NODISCARD;
 
 void http_chunk_free_all(struct list *list);

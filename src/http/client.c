@@ -3,7 +3,8 @@
  *
  *      socket -> in (raw) -> framing: length, chunks, or to the end -> body -> events: lines "data: ...", an empty line ends one
  *
- * `taken` bytes at the front of `in` were handed out by the last call and are dropped by the next, so that a piece can be used without a copy.
+ * `taken` bytes at the front of `in` were handed out by the last call and are dropped by the next,
+ * so that a piece can be used without a copy.
  */
 #include "http/client.h"
 
@@ -33,7 +34,7 @@ struct client {
     struct buf in;
     size_t taken;
     enum framing framing;
-    uint64_t left;     /* of the body, or of the chunk */
+    uint64_t left; /* of the body, or of the chunk */
     bool body_ended;
     struct buf events; /* decoded body that is no whole event yet */
     size_t events_taken;
@@ -62,7 +63,8 @@ static enum err parse_socket(const char *path, struct client_url *url, struct er
 }
 
 /* "host", "host:port", "[::1]:port": the port, and the host without brackets. */
-static enum err parse_host(const char *text, struct str host, struct client_url *url, struct errinfo *info)
+static enum err parse_host(const char *text, struct str host, struct client_url *url,
+                           struct errinfo *info)
 {
     size_t bracket = host.len > 0 && host.ptr[0] == '[' ? str_find(host, STR("]")) : SIZE_MAX;
     struct str name = host, rest = {host.ptr + host.len, 0};
@@ -75,8 +77,9 @@ static enum err parse_host(const char *text, struct str host, struct client_url 
         name.len = str_find(host, STR(":"));
         rest = (struct str){host.ptr + name.len, host.len - name.len};
     }
-    if (rest.len > 0 && (rest.ptr[0] != ':' || !str_to_u64((struct str){rest.ptr + 1, rest.len - 1}, &port) ||
-                         port == 0 || port > 65535))
+    if (rest.len > 0 &&
+        (rest.ptr[0] != ':' || !str_to_u64((struct str){rest.ptr + 1, rest.len - 1}, &port) ||
+         port == 0 || port > 65535))
         return err_set(info, ERR_INVALID, "%s: what is behind ':' is no port", text);
     if (name.len == 0 || name.len >= sizeof(url->host))
         return err_set(info, ERR_INVALID, "%s: expected http://host:port/path", text);
@@ -88,7 +91,8 @@ static enum err parse_host(const char *text, struct str host, struct client_url 
 enum err client_parse_url(const char *text, struct client_url *url, struct errinfo *info)
 {
     static const char scheme[] = "http://";
-    const char *host = strncmp(text, scheme, sizeof(scheme) - 1) == 0 ? text + sizeof(scheme) - 1 : text;
+    const char *host =
+        strncmp(text, scheme, sizeof(scheme) - 1) == 0 ? text + sizeof(scheme) - 1 : text;
     size_t host_len = strcspn(host, "/"), base_len = strlen(host + host_len);
     const char *path;
 
@@ -141,19 +145,21 @@ static enum err wait_for(struct client *client, short events, struct errinfo *in
     for (;;) {
         struct pollfd fd = {.fd = client->fd, .events = events};
         uint64_t now_ns = clock_mono_ns(clock_real());
-        uint64_t left_ms = client->deadline_ns > now_ns ? (client->deadline_ns - now_ns) / NS_PER_MS + 1 : 0;
+        uint64_t left_ms =
+            client->deadline_ns > now_ns ? (client->deadline_ns - now_ns) / NS_PER_MS + 1 : 0;
         int got = poll(&fd, 1, (int)MIN(left_ms, (uint64_t)1000000));
         if (got > 0)
             return ERR_OK;
         if (got < 0 && errno != EINTR)
             return failed(client, errno, info);
         if (got == 0 && clock_mono_ns(clock_real()) >= client->deadline_ns)
-            return err_set(info, ERR_TIMEOUT, "%s does not answer", client_url_text(&client->url, url));
+            return err_set(info, ERR_TIMEOUT, "%s does not answer",
+                           client_url_text(&client->url, url));
     }
 }
 
-static enum err connect_to(struct client *client, int family, const struct sockaddr *address, socklen_t address_len,
-                           struct errinfo *info)
+static enum err connect_to(struct client *client, int family, const struct sockaddr *address,
+                           socklen_t address_len, struct errinfo *info)
 {
     int one = 1, error = 0;
     socklen_t len = sizeof(error);
@@ -250,8 +256,8 @@ enum err client_send(struct client *client, const char *method, const char *path
     struct buf head;
 
     buf_init(&head, CLIENT_HEAD_BYTES_MAX);
-    buf_appendf(&head, "%s %s%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nAccept: */*\r\n", method,
-                client->url.base, path, authority(&client->url, host));
+    buf_appendf(&head, "%s %s%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nAccept: */*\r\n",
+                method, client->url.base, path, authority(&client->url, host));
     if (key != NULL)
         buf_appendf(&head, "Authorization: Bearer %s\r\n", key);
     if (body != NULL)
@@ -281,7 +287,8 @@ static enum err receive(struct client *client, struct errinfo *info)
             return ERR_OK;
         }
         if (got == 0)
-            return err_set(info, ERR_CLOSED, "%s closed the connection", client_url_text(&client->url, url));
+            return err_set(info, ERR_CLOSED, "%s closed the connection",
+                           client_url_text(&client->url, url));
         if (errno != EAGAIN && errno != EINTR)
             return failed(client, errno, info);
         TRY(wait_for(client, POLLIN, info));
@@ -327,7 +334,8 @@ enum err client_read_head(struct client *client, struct client_head *head, struc
     size_t end;
 
     *head = (struct client_head){0};
-    while ((end = str_find((struct str){client->in.data, client->in.len}, STR("\r\n\r\n"))) == SIZE_MAX) {
+    while ((end = str_find((struct str){client->in.data, client->in.len}, STR("\r\n\r\n"))) ==
+           SIZE_MAX) {
         if (client->in.len > CLIENT_HEAD_BYTES_MAX)
             return err_set(info, ERR_CORRUPT, "the answer has no head");
         TRY(receive(client, info));
@@ -339,8 +347,8 @@ enum err client_read_head(struct client *client, struct client_head *head, struc
         return err_set(info, ERR_CORRUPT, "the answer is not HTTP");
     head->status = (int)status;
     struct str id = head_field(text, STR("x-request-id"));
-    snprintf(head->request_id, sizeof(head->request_id), "%.*s", (int)MIN(id.len, sizeof(head->request_id) - 1),
-             id.ptr != NULL ? id.ptr : "");
+    snprintf(head->request_id, sizeof(head->request_id), "%.*s",
+             (int)MIN(id.len, sizeof(head->request_id) - 1), id.ptr != NULL ? id.ptr : "");
     TRY(read_framing(client, text, info));
     buf_consume(&client->in, end + 4);
     return ERR_OK;
@@ -479,7 +487,8 @@ enum err client_fetch(const struct client_request *request, int *status, struct 
     struct str piece = {"", 1};
 
     TRY(client_open(&client, request->url, request->timeout_ms, info));
-    enum err err = client_send(client, request->method, request->path, request->key, request->body, info);
+    enum err err =
+        client_send(client, request->method, request->path, request->key, request->body, info);
     if (err == ERR_OK)
         err = client_read_head(client, &head, info);
     while (err == ERR_OK && piece.len > 0) {

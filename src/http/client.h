@@ -1,10 +1,11 @@
 /*
- * client.h: a small blocking HTTP client on a plain socket, for benchmarks and commands: nothing stands between it and the clock.
+ * client.h: a small blocking HTTP client on a plain socket, for benchmarks and commands: nothing
+ * stands between it and the clock.
  *
  *      client_open -> client_send -> client_read_head -> client_read (body) or client_read_event (SSE) ... -> client_close
  *
- * One request per connection. Every wait ends at the deadline that was given when it was opened. HTTP/1.1 with Content-Length, chunks or the end
- * of the connection; no TLS, no redirects.
+ * One request per connection. Every wait ends at the deadline that was given when it was opened.
+ * HTTP/1.1 with Content-Length, chunks or the end of the connection; no TLS, no redirects.
  *
  * Owner: one thread per client.
  */
@@ -34,11 +35,13 @@ enum {
 struct client_url {
     char host[CLIENT_NAME_BYTES];
     char port[8];
-    char base[CLIENT_NAME_BYTES]; /* path before all paths, without a slash at its end: "" or "/v1" */
+    /* path before all paths, without a slash at its end: "" or "/v1" */
+    char base[CLIENT_NAME_BYTES];
     char socket[CLIENT_SOCKET_BYTES]; /* a local socket, instead of host and port; "" = none */
 };
 
-/* "http://host[:port][/base]", or the same without "http://"; "unix:/path", or a path that ends in ".sock". ERR_INVALID with a sentence. */
+/* "http://host[:port][/base]", or the same without "http://"; "unix:/path", or a path that ends in
+ * ".sock". ERR_INVALID with a sentence. */
 enum err client_parse_url(const char *text, struct client_url *url, struct errinfo *info) NODISCARD;
 /* The same as text, for people; returns `out`. */
 const char *client_url_text(const struct client_url *url, char out[CLIENT_URL_BYTES]);
@@ -56,11 +59,14 @@ void client_close(struct client **client);
 /* `key` and `body` may be NULL. */
 enum err client_send(struct client *client, const char *method, const char *path, const char *key,
                      const char *body, struct errinfo *info) NODISCARD;
-enum err client_read_head(struct client *client, struct client_head *head, struct errinfo *info) NODISCARD;
+enum err client_read_head(struct client *client, struct client_head *head,
+                          struct errinfo *info) NODISCARD;
 
-/* The next decoded bytes of the body, valid until the next call; an empty piece is the end. ERR_CORRUPT: not HTTP; ERR_CLOSED: broken off. */
+/* The next decoded bytes of the body, valid until the next call; an empty piece is the end.
+ * ERR_CORRUPT: not HTTP; ERR_CLOSED: broken off. */
 enum err client_read(struct client *client, struct str *piece, struct errinfo *info) NODISCARD;
-/* The data of the next server-sent event, comments passed over, valid until the next call; `end`: there is none any more. */
+/* The data of the next server-sent event, comments passed over, valid until the next call; `end`:
+ * there is none any more. */
 enum err client_read_event(struct client *client, struct str *data, bool *end,
                            struct errinfo *info) NODISCARD;
 

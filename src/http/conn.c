@@ -11,13 +11,16 @@
  *      HEAD, BODY --refuse--> LINGER <-------- wrote, no keep-alive ---------------------'
  *      any --die--> DEAD
  *
- * BUSY    there is a reply, or an answer of our own, that is not written yet. Bytes that arrive are kept in `ahead` and parsed afterwards.
- * LINGER  nothing is parsed any more. When all is written the sending side is shut, and what the client still sends is thrown away until it
+ * BUSY    there is a reply, or an answer of our own, that is not written yet. Bytes that arrive are
+ * kept in `ahead` and parsed afterwards. LINGER  nothing is parsed any more. When all is written
+ * the sending side is shut, and what the client still sends is thrown away until it
  *         closes or a deadline passes: a plain close would make its system forget our answer.
- * DEAD    the owner closes and destroys. The reply is detached, and on_close was called if it was due.
+ * DEAD    the owner closes and destroys. The reply is detached, and on_close was called if it was
+ * due.
  *
- * An EOF while an answer is being made means that the client is gone (the answer is for nobody). An EOF behind a request whose answer is
- * complete already is only the end: what is left is written, and requests in `ahead` are answered as long as their handlers do so at once.
+ * An EOF while an answer is being made means that the client is gone (the answer is for nobody). An
+ * EOF behind a request whose answer is complete already is only the end: what is left is written,
+ * and requests in `ahead` are answered as long as their handlers do so at once.
  */
 #include "http/conn.h"
 
@@ -52,8 +55,8 @@ struct http_conn {
     bool dispatched;   /* the handler was called and its answer is not ended */
     uint64_t since_ns; /* begin of the phase; for HEAD and BODY of the request */
     uint64_t body_ns;  /* begin of BODY */
-    uint64_t
-        progress_ns; /* last time that a byte was taken by the client, or that there was none to take */
+    /* last time that a byte was taken by the client, or that there was none to take */
+    uint64_t progress_ns;
     uint64_t written_ns; /* last time that something was written into the stream */
     uint64_t keepalive_ns;
     size_t queued;      /* of the last tick */

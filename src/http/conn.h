@@ -7,8 +7,8 @@
  *      http_conn_output -> write; when the system has them -> http_conn_wrote
  *      http_conn_wish: what the socket's owner is to do now; to be asked after each of the calls
  *
- * Requests are answered one at a time, in order. While one is being answered, what the client sends is kept, up to a limit, so that its leaving
- * is seen at once. Owner: loop thread.
+ * Requests are answered one at a time, in order. While one is being answered, what the client sends
+ * is kept, up to a limit, so that its leaving is seen at once. Owner: loop thread.
  */
 #ifndef HEARTH_HTTP_CONN_H
 #define HEARTH_HTTP_CONN_H
@@ -51,10 +51,12 @@ void http_conn_break(struct http_conn *conn);   /* the connection failed */
 void http_conn_deliver(struct http_conn *conn); /* its reply has news */
 void http_conn_drain(struct http_conn *conn);   /* end after the request in progress */
 
-/* `queued` is how many bytes the socket's owner was given and the system has not taken: a change is progress. */
+/* `queued` is how many bytes the socket's owner was given and the system has not taken: a change is
+ * progress. */
 void http_conn_tick(struct http_conn *conn, size_t queued);
 
-/* The chunks to write, in order. They stay where they are until http_conn_wrote says that the first so many are with the system. */
+/* The chunks to write, in order. They stay where they are until http_conn_wrote says that the first
+ * so many are with the system. */
 const struct list *http_conn_output(const struct http_conn *conn);
 void http_conn_wrote(struct http_conn *conn, size_t chunks);
 

@@ -1,5 +1,6 @@
 /*
- * head.c: header lines cannot be forged: names are checked (they are literals of ours), values lose their control characters.
+ * head.c: header lines cannot be forged: names are checked (they are literals of ours), values lose
+ * their control characters.
  */
 #include "http/head.h"
 

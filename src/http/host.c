@@ -1,5 +1,6 @@
 /*
- * host.c: host names by their letters. No resolver is asked: an answer from outside is just what the check must not depend on.
+ * host.c: host names by their letters. No resolver is asked: an answer from outside is just what
+ * the check must not depend on.
  */
 #include "http/host.h"
 

@@ -1,8 +1,10 @@
 /*
- * listen.c: binding. A name is not looked up: what a resolver answers is not what an operator meant by an address to listen on.
+ * listen.c: binding. A name is not looked up: what a resolver answers is not what an operator meant
+ * by an address to listen on.
  *
- * A local socket is a file that outlives its server when that is killed. Such a file is removed only if it is a socket and nobody answers there.
- * Its mode is set between bind and listen, when nobody can connect yet.
+ * A local socket is a file that outlives its server when that is killed. Such a file is removed
+ * only if it is a socket and nobody answers there. Its mode is set between bind and listen, when
+ * nobody can connect yet.
  */
 #include "http/listen.h"
 

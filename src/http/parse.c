@@ -1,16 +1,20 @@
 /*
- * parse.c: llhttp's callbacks fill one buffer with the target, names and values, and note where each begins; when the head is complete the
- * places become pointers and the head is judged. The buffer may move while it grows, so there are no pointers into it before.
+ * parse.c: llhttp's callbacks fill one buffer with the target, names and values, and note where
+ * each begins; when the head is complete the places become pointers and the head is judged. The
+ * buffer may move while it grows, so there are no pointers into it before.
  *
  *      head   | /v1/models?x=1 | host | localhost:4327 | accept | * |          spans[i] = { name, value }
  *
- * llhttp, without its lenient flags, refuses a bare LF, folded lines, white space before a colon, control characters, two lengths, a length
- * beside a coding, and bad chunk sizes. It does accept any number of spaces in the request line and of line ends before it; since another
- * reader of the same bytes may not, places are compared here: method, one space, target, one space, "HTTP/".
+ * llhttp, without its lenient flags, refuses a bare LF, folded lines, white space before a colon,
+ * control characters, two lengths, a length beside a coding, and bad chunk sizes. It does accept
+ * any number of spaces in the request line and of line ends before it; since another reader of the
+ * same bytes may not, places are compared here: method, one space, target, one space, "HTTP/".
  *
- * A request to upgrade is one like any other (Java's client asks for h2c whenever it may): llhttp stops behind it, where we stop anyway.
+ * A request to upgrade is one like any other (Java's client asks for h2c whenever it may): llhttp
+ * stops behind it, where we stop anyway.
  *
- * Trailers are counted against the limits of the head and forgotten. Extensions of chunks have no meaning here and a small limit.
+ * Trailers are counted against the limits of the head and forgotten. Extensions of chunks have no
+ * meaning here and a small limit.
  */
 #include "http/parse.h"
 
@@ -237,7 +241,8 @@ static struct str skip(struct str text, size_t len)
     return (struct str){text.ptr + len, text.len - len};
 }
 
-/* "http://host/path": allowed by the standard, for proxies. The authority must be the one that Host has, or the two could be judged apart. */
+/* "http://host/path": allowed by the standard, for proxies. The authority must be the one that Host
+ * has, or the two could be judged apart. */
 static bool cut_absolute(const struct http_request *request, struct str *target)
 {
     struct str host;

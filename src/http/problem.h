@@ -1,5 +1,6 @@
 /*
- * problem.h: what this layer refuses by itself, as a closed list, with the status and words that the client gets.
+ * problem.h: what this layer refuses by itself, as a closed list, with the status and words that
+ * the client gets.
  */
 #ifndef HEARTH_HTTP_PROBLEM_H
 #define HEARTH_HTTP_PROBLEM_H

@@ -8,8 +8,9 @@
  *      attached   a connection sends for it; ends with http_reply_detach, on the loop
  *      gone       it ended before the answer did
  *
- * R1  A reply is freed when it is not attached, has no handle, and is not in the mailbox's list.
- * R2  on_close is called at most once, on the loop thread, without the lock, and only if the answer was not ended when the lock was held; drop
+ * R1  A reply is freed when it is not attached, has no handle, and is not in the mailbox's list. R2
+ * on_close is called at most once, on the loop thread, without the lock, and only if the answer was
+ * not ended when the lock was held; drop
  *     follows it, or comes alone when it can never be called.
  * R3  waiting = bytes in `chunks` + bytes collected and not yet written.
  */
@@ -54,8 +55,8 @@ struct http_reply {
     bool keep_alive; /* of the head that was sent */
     enum reply_state state;
     struct list chunks;
-    struct http_chunk
-        *last;      /* made with the head of a chunked stream, so that ending it cannot fail */
+    /* made with the head of a chunked stream, so that ending it cannot fail */
+    struct http_chunk *last;
     size_t waiting; /* R3 */
     struct list_node node;
     struct close_call on_close; /* fn == NULL: none, or it was called */

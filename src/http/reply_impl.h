@@ -5,8 +5,9 @@
  *      http_reply_write  ---------->  reply->chunks, list of replies  --------->  http_mailbox_next, http_reply_collect
  *                         wake()      with news                                   http_reply_written, http_reply_detach
  *
- * A mailbox is counted by the replies that use it and by its server, so that handles stay valid when the server is gone. All that threads
- * share is guarded by its one lock, which is held for a few instructions and the linking of a chunk.
+ * A mailbox is counted by the replies that use it and by its server, so that handles stay valid
+ * when the server is gone. All that threads share is guarded by its one lock, which is held for a
+ * few instructions and the linking of a chunk.
  */
 #ifndef HEARTH_HTTP_REPLY_IMPL_H
 #define HEARTH_HTTP_REPLY_IMPL_H
@@ -23,10 +24,12 @@
 struct clock;
 struct http_mailbox;
 
-/* `wake` is called with the lock held, from any thread, and makes the loop call http_mailbox_next; it must not block. */
+/* `wake` is called with the lock held, from any thread, and makes the loop call http_mailbox_next;
+ * it must not block. */
 struct http_mailbox *http_mailbox_create(const struct clock *clock, void (*wake)(void *arg),
                                          void *arg);
-/* The loop ends: `wake` is not called any more, and nobody waits for news. No reply is attached by then. */
+/* The loop ends: `wake` is not called any more, and nobody waits for news. No reply is attached by
+ * then. */
 void http_mailbox_close(struct http_mailbox *mailbox);
 void http_mailbox_release(struct http_mailbox **mailbox);
 /* From now on answers say "connection: close". */
@@ -55,8 +58,8 @@ struct http_news {
     bool aborted;    /* break off */
     bool abandoned;  /* nobody has a handle any more, and nothing was answered */
     bool keep_alive; /* the connection may go on afterwards */
-    bool
-        to_close; /* the end of the body is the end of the connection: breaking off has to be seen as such */
+    /* the end of the body is the end of the connection: breaking off has to be seen as such */
+    bool to_close;
     uint64_t keepalive_ns; /* 0: no keep-alive text */
 };
 
@@ -69,7 +72,8 @@ void http_reply_written(struct http_reply *reply, size_t bytes);
 /* Writes the keep-alive text into the stream, if nothing waits there already. */
 void http_reply_send_keepalive(struct http_reply *reply);
 
-/* The connection is done with it, or gone: calls on_close if the answer was not ended. True when that was so. The reply may be gone after it. */
+/* The connection is done with it, or gone: calls on_close if the answer was not ended. True when
+ * that was so. The reply may be gone after it. */
 bool http_reply_detach(struct http_reply *reply);
 
 #endif

@@ -93,7 +93,8 @@ enum err http_query_get(struct str query, struct str name, struct buf *out)
     return ERR_NOT_FOUND;
 }
 
-/* Digests of one size are compared, so that neither content nor length shows in the time; a collision is the end of more than this. */
+/* Digests of one size are compared, so that neither content nor length shows in the time; a
+ * collision is the end of more than this. */
 bool http_secret_equal(struct str a, struct str b)
 {
     struct hash256 x = hash256_of(a.ptr, a.len), y = hash256_of(b.ptr, b.len);

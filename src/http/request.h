@@ -1,8 +1,9 @@
 /*
  * request.h: what a handler sees of a request: views into memory of its connection.
  *
- * Everything here is valid during the call of the handler only, and only on the loop thread; what is needed later is copied, or, for the
- * body, taken. Paths and queries are as they were sent, percent signs and all; the helpers below decode.
+ * Everything here is valid during the call of the handler only, and only on the loop thread; what
+ * is needed later is copied, or, for the body, taken. Paths and queries are as they were sent,
+ * percent signs and all; the helpers below decode.
  */
 #ifndef HEARTH_HTTP_REQUEST_H
 #define HEARTH_HTTP_REQUEST_H
@@ -46,8 +47,8 @@ struct http_request {
     unsigned version_minor; /* of HTTP/1 */
     struct str path;        /* "/v1/models"; "*" for OPTIONS * */
     struct str query;       /* without the '?' */
-    struct str
-        host; /* of the Host header, without port, brackets kept; empty for HTTP/1.0 without one */
+    /* of the Host header, without port, brackets kept; empty for HTTP/1.0 without one */
+    struct str host;
     const struct http_header *headers;
     size_t headers_count;
     struct str body;
@@ -65,12 +66,13 @@ const char *http_method_name(enum http_method method);
 bool http_request_header(const struct http_request *request, struct str name,
                          struct str *value) NODISCARD;
 
-/* Moves the body into `body` (which is not initialised yet, and to be finished by the caller), so that another thread can read it without a
- * copy; request->body stays valid as long as `body` does. */
+/* Moves the body into `body` (which is not initialised yet, and to be finished by the caller), so
+ * that another thread can read it without a copy; request->body stays valid as long as `body` does.
+ */
 void http_request_take_body(struct http_request *request, struct buf *body);
 
-/* The first value of a query parameter, decoded ('+' is a space), appended to `out`. ERR_NOT_FOUND; ERR_INVALID for a bad escape; or as
- * buf_append. */
+/* The first value of a query parameter, decoded ('+' is a space), appended to `out`. ERR_NOT_FOUND;
+ * ERR_INVALID for a bad escape; or as buf_append. */
 enum err http_query_get(struct str query, struct str name, struct buf *out) NODISCARD;
 
 /* Appends `text` with %XX decoded; ERR_INVALID for a bad escape or a NUL. */

@@ -1,5 +1,6 @@
 /*
- * route.c: a walk over the table for each request. Tables have some dozens of rows: a tree would cost more to read than it saves.
+ * route.c: a walk over the table for each request. Tables have some dozens of rows: a tree would
+ * cost more to read than it saves.
  */
 #include "http/route.h"
 

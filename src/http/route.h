@@ -2,11 +2,13 @@
  * route.h: method and path to handler, from one table.
  *
  *      /v1/models                    this path
- *      /v1/responses/{id}/cancel     {id} is one segment, not empty, captured; the name is for readers
- *      /v1/models/{id...}            {id...} is the rest, not empty, slashes included, captured; last only
+ *      /v1/responses/{id}/cancel     {id} is one segment, not empty, captured; the name is for
+ *                                    readers
+ *      /v1/models/{id...}            {id...} is the rest, not empty, slashes included, captured;
+ *                                    last only
  *
- * The first row that matches wins. HEAD is served by the row of GET. Paths are compared as sent: no decoding, no dots resolved, so that there
- * is one spelling of each.
+ * The first row that matches wins. HEAD is served by the row of GET. Paths are compared as sent: no
+ * decoding, no dots resolved, so that there is one spelling of each.
  *
  * Threads: a table is read-only.
  */
@@ -22,7 +24,8 @@
 
 struct http_reply;
 
-/* Called on the loop thread when the whole body is there; must not block. The reply may be used now or, acquired, later and elsewhere. */
+/* Called on the loop thread when the whole body is there; must not block. The reply may be used now
+ * or, acquired, later and elsewhere. */
 typedef void (*http_handler_fn)(struct http_request *request, struct http_reply *reply, void *arg);
 
 struct http_route {
@@ -43,7 +46,8 @@ enum http_match http_route_find(const struct http_route *routes, size_t count,
 void http_route_allow(const struct http_route *routes, size_t count, struct str path,
                       struct buf *out);
 
-/* Aborts on a table that cannot work: a path without '/', {...} that is not last, too many captures, a missing handler, a row twice. */
+/* Aborts on a table that cannot work: a path without '/', {...} that is not last, too many
+ * captures, a missing handler, a row twice. */
 void http_route_check(const struct http_route *routes, size_t count);
 
 #endif

@@ -1,14 +1,15 @@
 /*
- * server.c: libuv around http_conn. Everything below runs on the loop thread, except the functions of server.h, which leave a note under a lock
- * and wake the loop.
+ * server.c: libuv around http_conn. Everything below runs on the loop thread, except the functions
+ * of server.h, which leave a note under a lock and wake the loop.
  *
  *      uv handle -> struct socket -> struct http_conn
  *
- * After each event of a socket comes pump(): it starts a write if there is something to write and none is under way, and does what the
- * connection wishes. A socket is destroyed in libuv's close callback: until then a write may use the connection's chunks.
+ * After each event of a socket comes pump(): it starts a write if there is something to write and
+ * none is under way, and does what the connection wishes. A socket is destroyed in libuv's close
+ * callback: until then a write may use the connection's chunks.
  *
- * One timer looks at all connections every tick; it stands still when there is none. With a thousand connections that is a thousand
- * comparisons, ten times a second.
+ * One timer looks at all connections every tick; it stands still when there is none. With a
+ * thousand connections that is a thousand comparisons, ten times a second.
  */
 #include "http/server.h"
 
@@ -155,8 +156,8 @@ static unsigned skip_bufs(uv_buf_t *bufs, unsigned count, size_t written)
     return first;
 }
 
-/* At once as much as the system takes: the connection must know of the end of an answer before the client can send its next request. The rest
- * is libuv's. */
+/* At once as much as the system takes: the connection must know of the end of an answer before the
+ * client can send its next request. The rest is libuv's. */
 static void start_write(struct socket *socket)
 {
     uv_buf_t bufs[WRITE_CHUNKS];

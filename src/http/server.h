@@ -1,11 +1,14 @@
 /*
- * server.h: an HTTP/1.1 server: one thread with one libuv loop that owns every socket, parser and response.
+ * server.h: an HTTP/1.1 server: one thread with one libuv loop that owns every socket, parser and
+ * response.
  *
  *      start        binds, listens, starts the thread
- *      drain        no new connections; idle ones are closed; requests in progress go on, to a deadline
+ *      drain        no new connections; idle ones are closed; requests in progress go on, to a
+ *                   deadline
  *      stop         closes what is left (each open reply hears of it), joins the thread
  *
- * Handlers run on that thread and must not block; answers come from any thread (reply.h). docs/http.md has the limits in a table.
+ * Handlers run on that thread and must not block; answers come from any thread (reply.h).
+ * docs/http.md has the limits in a table.
  */
 #ifndef HEARTH_HTTP_SERVER_H
 #define HEARTH_HTTP_SERVER_H
@@ -35,12 +38,12 @@ struct http_limits {
     uint32_t head_bytes_max;   /* 64 KiB: request line and headers; trailers again as much */
     uint64_t body_bytes_max;   /* 64 MiB */
     uint64_t bodies_bytes_max; /* 512 MiB: request bodies of all connections together */
-    uint32_t
-        ahead_bytes_max; /* 64 KiB: what a client sends before it has its answer; beyond it the connection is closed */
+    /* 64 KiB: what a client sends before it has its answer; beyond it the connection is closed */
+    uint32_t ahead_bytes_max;
     uint64_t answer_bytes_max; /* 256 MiB: of http_reply_send */
     uint64_t stream_bytes_max; /* 4 MiB: written into a stream and not taken by the client yet */
-    uint32_t
-        head_ms; /* 10 s: from the first byte of a request, or from the accept, to its last header */
+    /* 10 s: from the first byte of a request, or from the accept, to its last header */
+    uint32_t head_ms;
     uint32_t body_ms; /* 10 s: for a body, plus what body_rate_min allows for its bytes so far */
     uint32_t body_rate_min; /* 1024 bytes per second */
     uint32_t idle_ms;       /* 60 s: between two requests */
@@ -54,27 +57,28 @@ void http_limits_complete(struct http_limits *limits);
 struct http_options {
     const char *host; /* to bind; NULL: 127.0.0.1, or no TCP at all when there is a unix_path */
     uint16_t port;    /* 0: any free one, see http_server_port */
-    const char
-        *unix_path; /* NULL: none. A stale socket of that name is replaced; its mode becomes 0600 */
+    /* NULL: none. A stale socket of that name is replaced; its mode becomes 0600 */
+    const char *unix_path;
     struct http_limits limits;
-    struct http_names
-        allowed_hosts; /* beside loopback. A server bound beyond loopback checks Host only when there are some */
+    /* beside loopback. A server bound beyond loopback checks Host only when there are some */
+    struct http_names allowed_hosts;
     struct http_names cors_origins; /* none: no CORS header is ever sent */
-    const char
-        *cors_headers; /* what preflights allow; NULL: authorization, content-type, x-api-key */
-    struct log *log;   /* may be NULL */
+    /* what preflights allow; NULL: authorization, content-type, x-api-key */
+    const char *cors_headers;
+    struct log *log;           /* may be NULL */
     const struct clock *clock; /* NULL: the machine's. Decides about all deadlines */
     uint32_t tick_ms;          /* how often deadlines are looked at; 0: 100 */
 
-    /* Writes the body for what this layer refuses by itself, on the loop thread. NULL: the sentence as plain text. `path` is the request's as far
-     * as it could be read, else empty. */
+    /* Writes the body for what this layer refuses by itself, on the loop thread. NULL: the sentence
+     * as plain text. `path` is the request's as far as it could be read, else empty. */
     void (*error_body)(enum http_problem problem, struct str path, struct buf *body, void *arg);
     const char *error_content_type; /* of it; NULL: application/json */
     void *error_arg;
 };
 
-/* Binds and starts. The table of routes and all pointers in `options` except the names of the sockets outlive the server. ERR_BUSY: the
- * address is in use; ERR_DENIED; ERR_INVALID: no such host (nothing is looked up but "localhost"); ERR_LIMIT: no descriptors or threads. */
+/* Binds and starts. The table of routes and all pointers in `options` except the names of the
+ * sockets outlive the server. ERR_BUSY: the address is in use; ERR_DENIED; ERR_INVALID: no such
+ * host (nothing is looked up but "localhost"); ERR_LIMIT: no descriptors or threads. */
 enum err http_server_start(const struct http_options *options, const struct http_route *routes,
                            size_t routes_count, struct http_server **server,
                            struct errinfo *info) NODISCARD;
@@ -82,12 +86,13 @@ enum err http_server_start(const struct http_options *options, const struct http
 /* The TCP port; 0 when there is only a local socket. */
 uint16_t http_server_port(const struct http_server *server);
 
-/* Stops listening, closes idle connections, answers the requests that have begun with "connection: close", and waits until no connection is
- * left. False after `timeout_ms` (by the machine's clock): then the caller may have open replies ended, and call it again. Not from the loop
- * thread. */
+/* Stops listening, closes idle connections, answers the requests that have begun with "connection:
+ * close", and waits until no connection is left. False after `timeout_ms` (by the machine's clock):
+ * then the caller may have open replies ended, and call it again. Not from the loop thread. */
 bool http_server_drain(struct http_server *server, uint64_t timeout_ms);
 
-/* Closes everything, now, and sets the pointer to NULL. Open replies are told (on_close) and their handles stay valid. Accepts NULL. */
+/* Closes everything, now, and sets the pointer to NULL. Open replies are told (on_close) and their
+ * handles stay valid. Accepts NULL. */
 void http_server_stop(struct http_server **server);
 
 /* Counters, for metric_render; ids in http/stats.h. Valid until the stop. */

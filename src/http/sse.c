@@ -1,12 +1,14 @@
 /*
  * sse.c: the framing of https://html.spec.whatwg.org/#event-stream-interpretation.
  *
- * A line of the stream is ended by CR, LF or CRLF, so that each of them inside the data begins a new "data:" line: none can end the event early
- * or begin a field of its own. JSON on one line, the usual content, takes the short way.
+ * A line of the stream is ended by CR, LF or CRLF, so that each of them inside the data begins a
+ * new "data:" line: none can end the event early or begin a field of its own. JSON on one line, the
+ * usual content, takes the short way.
  */
 #include "http/sse.h"
 
-/* The first line of `rest`; `rest` becomes what is behind its end. False when nothing is behind it. */
+/* The first line of `rest`; `rest` becomes what is behind its end. False when nothing is behind it.
+ */
 static bool next_line(struct str *rest, struct str *line)
 {
     size_t at = 0;

@@ -9,11 +9,13 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-/* Appends one event: "event: NAME" unless the name is empty, a "data: " line for each line of `data` (CR, LF or CRLF end one), an empty line.
- * A name has no line ends: they would forge an event, so it is cut at the first. Fails as buf_append does, with nothing appended. */
+/* Appends one event: "event: NAME" unless the name is empty, a "data: " line for each line of
+ * `data` (CR, LF or CRLF end one), an empty line. A name has no line ends: they would forge an
+ * event, so it is cut at the first. Fails as buf_append does, with nothing appended. */
 enum err sse_event(struct buf *out, struct str name, struct str data);
 
-/* Appends ": text" and an empty line: a comment, which readers ignore. Cut at the first line end. */
+/* Appends ": text" and an empty line: a comment, which readers ignore. Cut at the first line end.
+ */
 enum err sse_comment(struct buf *out, struct str text);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * stats.h: the counters of the HTTP layer. A connection counts for its server; the server owns the set.
+ * stats.h: the counters of the HTTP layer. A connection counts for its server; the server owns the
+ * set.
  */
 #ifndef HEARTH_HTTP_STATS_H
 #define HEARTH_HTTP_STATS_H

@@ -1,8 +1,9 @@
 /*
  * access.c: attributes, items, slices and iteration, with the rules of Jinja's sandbox.
  *
- * `x.name` asks for the attribute first and the item second, `x['name']` the other way round; what is in neither place is
- * undefined, which is an error only when it is used. Names that begin with an underscore are keys, never attributes.
+ * `x.name` asks for the attribute first and the item second, `x['name']` the other way round; what
+ * is in neither place is undefined, which is an error only when it is used. Names that begin with
+ * an underscore are keys, never attributes.
  */
 #include <assert.h>
 #include <string.h>
@@ -43,7 +44,7 @@ static struct jinja_value undefined_item(const struct jinja_value *object,
                                 .integer = jinja_is_int(index) ? index->integer : 0};
 }
 
-/* ---- making containers ---------------------------------------------------------------------------------------- */
+/* ---- making containers ---- */
 
 bool jinja_new_list(struct jinja_run *run, struct jinja_value *out)
 {
@@ -91,7 +92,7 @@ bool jinja_new_iter(struct jinja_run *run, const char *name, struct jinja_value 
     return true;
 }
 
-/* ---- attributes ----------------------------------------------------------------------------------------------- */
+/* ---- attributes ---- */
 
 static bool object_attr(struct jinja_run *run, const struct jinja_value *object, struct str name,
                         struct jinja_value *out)
@@ -173,7 +174,7 @@ bool jinja_get_attr(struct jinja_run *run, const struct jinja_value *object, str
     return true;
 }
 
-/* ---- items ---------------------------------------------------------------------------------------------------- */
+/* ---- items ---- */
 
 static struct str string_char(struct str text, int64_t index)
 {
@@ -289,7 +290,7 @@ bool jinja_get_path(struct jinja_run *run, const struct jinja_value *object,
     return true;
 }
 
-/* ---- slices --------------------------------------------------------------------------------------------------- */
+/* ---- slices ---- */
 
 struct span {
     int64_t start, stop, step, count;
@@ -444,7 +445,7 @@ bool jinja_get_slice(struct jinja_run *run, const struct jinja_value *object,
     return slice_range(run, object->range, span, out);
 }
 
-/* ---- iteration ------------------------------------------------------------------------------------------------ */
+/* ---- iteration ---- */
 
 bool jinja_iterable(const struct jinja_value *value)
 {

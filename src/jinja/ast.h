@@ -1,10 +1,11 @@
 /*
  * ast.h: a compiled template. Internal to the engine.
  *
- * Variables are resolved at compile time, as Jinja's own compiler does: the template, each macro and call block, each recursive
- * loop, each loop condition and each block is a `function` with an array of slots. A name is (hops, slot): so many functions
- * outwards, then that slot. A scope inside a function (loop body, with, set block...) has slots of its own, which are filled on
- * entry by its `loads`: from the caller's variables, from an outer slot, or with nothing.
+ * Variables are resolved at compile time, as Jinja's own compiler does: the template, each macro
+ * and call block, each recursive loop, each loop condition and each block is a `function` with an
+ * array of slots. A name is (hops, slot): so many functions outwards, then that slot. A scope
+ * inside a function (loop body, with, set block...) has slots of its own, which are filled on entry
+ * by its `loads`: from the caller's variables, from an outer slot, or with nothing.
  */
 #ifndef HEARTH_JINJA_AST_H
 #define HEARTH_JINJA_AST_H
@@ -88,7 +89,8 @@ enum jinja_load_kind {
     LOAD_RESOLVE, /* from the caller's variables and the globals, by name */
     LOAD_ALIAS,   /* from (hops, from) */
     LOAD_MISSING, /* nothing yet */
-    LOAD_ROOT, /* in blocks: what the template itself has set at (hops, from), else as LOAD_RESOLVE */
+    /* in blocks: what the template itself has set at (hops, from), else as LOAD_RESOLVE */
+    LOAD_ROOT,
 };
 
 struct jinja_load {
@@ -183,8 +185,8 @@ struct jinja_node {
             struct jinja_node *object, *index;
         } item;
         struct {
-            struct jinja_node
-                *object; /* callee or subject; NULL in filter blocks: what was captured */
+            /* callee or subject; NULL in filter blocks: what was captured */
+            struct jinja_node *object;
             const struct jinja_filter *filter;
             const struct jinja_test *test;
             struct str name;
@@ -197,8 +199,8 @@ struct jinja_node {
         } branches;
         struct jinja_for *loop;
         struct {
-            struct jinja_node
-                *target; /* set block: where to; filter block: the filter; call block: the call */
+            /* set block: where to; filter block: the filter; call block: the call */
+            struct jinja_node *target;
             struct jinja_node *filter;
             struct jinja_function *function;
             struct jinja_scope scope;
@@ -220,10 +222,12 @@ struct jinja {
     struct jinja_function root;
 };
 
-/* Nested this deep, a template is refused: what Python's own compiler would do somewhat earlier or later. */
+/* Nested this deep, a template is refused: what Python's own compiler would do somewhat earlier or
+ * later. */
 enum { JINJA_HEIGHT_MAX = 200 };
 
-/* Resolves names to slots (scope.c); a second pass, for what a name means depends on assignments further down. */
+/* Resolves names to slots (scope.c); a second pass, for what a name means depends on assignments
+ * further down. */
 enum err jinja_resolve(struct jinja *tmpl, struct jinja_error *error) NODISCARD;
 
 /* Fills `error` with code, text and the line at byte `pos` of the source; returns code. */

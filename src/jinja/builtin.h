@@ -1,5 +1,6 @@
 /*
- * builtin.h: calls, and the tables of what can be called: filters, tests, methods and globals. Internal to the engine.
+ * builtin.h: calls, and the tables of what can be called: filters, tests, methods and globals.
+ * Internal to the engine.
  */
 #ifndef HEARTH_JINJA_BUILTIN_H
 #define HEARTH_JINJA_BUILTIN_H
@@ -22,15 +23,15 @@ struct jinja_args {
     size_t kwarg_count;
 };
 
-/* ---- call.c ---------------------------------------------------------------------------------------------- */
+/* ---- call.c ---- */
 
 bool jinja_call_value(struct jinja_run *run, const struct jinja_value *callee,
                       const struct jinja_args *args, struct jinja_value *out);
 bool jinja_call_macro(struct jinja_run *run, const struct jinja_macro *macro,
                       const struct jinja_args *args, struct jinja_value *out);
 
-/* Puts arguments where `params`, names separated by spaces, says; what is not given becomes JINJA_MISSING. `max` is the
- * number of names, `min` how many must be given. */
+/* Puts arguments where `params`, names separated by spaces, says; what is not given becomes
+ * JINJA_MISSING. `max` is the number of names, `min` how many must be given. */
 struct jinja_params {
     const char *function;
     const char *names;
@@ -42,14 +43,15 @@ bool jinja_bind(struct jinja_run *run, struct jinja_params params, const struct 
                 struct jinja_value bound[JINJA_PARAMS_MAX]);
 const struct jinja_value *jinja_kwarg(const struct jinja_args *args, const char *name);
 
-/* ---- tables of builtins ---------------------------------------------------------------------------------------- */
+/* ---- tables of builtins ---- */
 
 typedef bool (*jinja_builtin_fn)(struct jinja_run *run, const struct jinja_value *self,
                                  const struct jinja_value *args, struct jinja_value *out);
 typedef bool (*jinja_raw_fn)(struct jinja_run *run, const struct jinja_value *self,
                              const struct jinja_args *args, struct jinja_value *out);
 
-/* Filters, tests, methods and globals are all rows of this shape. With `raw`, arguments are not bound to parameters. */
+/* Filters, tests, methods and globals are all rows of this shape. With `raw`, arguments are not
+ * bound to parameters. */
 struct jinja_builtin {
     const char *name;
     jinja_builtin_fn fn;

@@ -9,7 +9,7 @@
 
 #include "jinja/object.h"
 
-/* ---- arguments ------------------------------------------------------------------------------------------------ */
+/* ---- arguments ---- */
 
 /* The number of a name in a list of names separated by spaces; -1 when it is not there. */
 static int param_number(const char *names, struct str name)
@@ -68,7 +68,7 @@ bool jinja_call_builtin(struct jinja_run *run, const struct jinja_builtin *built
     return jinja_bind(run, params, args, bound) && builtin->fn(run, &subject, bound, out);
 }
 
-/* ---- methods -------------------------------------------------------------------------------------------------- */
+/* ---- methods ---- */
 
 /* The methods of str that markupsafe wraps. */
 static bool escapes_arguments(const char *name)
@@ -111,7 +111,7 @@ bool jinja_call_method(struct jinja_run *run, const struct jinja_method *method,
     return true;
 }
 
-/* ---- macros --------------------------------------------------------------------------------------------------- */
+/* ---- macros ---- */
 
 /* A keyword argument not used yet, which then is. */
 static struct jinja_value take_kwarg(const struct jinja_args *args, bool *used, struct str name)
@@ -164,7 +164,8 @@ static bool rest_args(struct jinja_run *run, const struct jinja_function *functi
     return true;
 }
 
-/* Fills the slots of the parameters, in the order and with the oddities of Jinja's Macro.__call__. */
+/* Fills the slots of the parameters, in the order and with the oddities of Jinja's Macro.__call__.
+ */
 static bool bind_macro(struct jinja_run *run, const struct jinja_function *function,
                        const struct jinja_args *args, struct jinja_frame *frame)
 {
@@ -224,7 +225,7 @@ bool jinja_call_macro(struct jinja_run *run, const struct jinja_macro *macro,
     return ok && jinja_build_finish(run, &builder, out);
 }
 
-/* ---- globals -------------------------------------------------------------------------------------------------- */
+/* ---- globals ---- */
 
 static bool global_range(struct jinja_run *run, const struct jinja_value *self,
                          const struct jinja_value *args, struct jinja_value *out)
@@ -423,7 +424,7 @@ bool jinja_global_find(struct str name, struct jinja_value *out)
     return false;
 }
 
-/* ---- calling anything ----------------------------------------------------------------------------------------- */
+/* ---- calling anything ---- */
 
 static bool call_joiner(struct jinja_run *run, struct jinja_joiner *joiner,
                         const struct jinja_args *args, struct jinja_value *out)

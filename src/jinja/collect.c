@@ -1,8 +1,9 @@
 /*
- * collect.c: the names of a scope, from its statements: what it reads and sets, without what lies in inner scopes; and which
- * special names a body reads at any depth.
+ * collect.c: the names of a scope, from its statements: what it reads and sets, without what lies
+ * in inner scopes; and which special names a body reads at any depth.
  *
- * Branches of an `if` are collected on copies that are merged: a name that only some of them set starts as the outer one.
+ * Branches of an `if` are collected on copies that are merged: a name that only some of them set
+ * starts as the outer one.
  */
 #include "jinja/scope.h"
 
@@ -165,7 +166,7 @@ void jinja_collect_body(struct resolver *resolver, struct symbols *symbols,
         collect(resolver, symbols, body->items[i]);
 }
 
-/* ---- which special names a body reads without setting them first ---------------------------------------------- */
+/* ---- which special names a body reads without setting them first ---- */
 
 static void undeclared_walk(void *arg, struct jinja_node *node)
 {

@@ -1,9 +1,10 @@
 /*
  * eval.c: one render: its limits and errors, where output goes, and the statements.
  *
- * The tree is walked directly. Every node costs a step and every 64 bytes of text that are copied or searched another one, so
- * that the limit on steps is a limit on time whatever the template does. Output goes to the innermost capture (a macro, a set
- * or filter block) or to the caller's sink; each piece carries its origin.
+ * The tree is walked directly. Every node costs a step and every 64 bytes of text that are copied
+ * or searched another one, so that the limit on steps is a limit on time whatever the template
+ * does. Output goes to the innermost capture (a macro, a set or filter block) or to the caller's
+ * sink; each piece carries its origin.
  */
 #include <assert.h>
 #include <stdarg.h>
@@ -24,7 +25,7 @@ const struct jinja_limits jinja_limits_default = {
     .range = 100000, /* as in Jinja's sandbox */
 };
 
-/* ---- errors and limits ---------------------------------------------------------------------------------------- */
+/* ---- errors and limits ---- */
 
 /* Removes the beginning of a character whose rest did not fit. */
 static void end_whole(char *text)
@@ -150,7 +151,7 @@ void *jinja_alloc(struct jinja_run *run, size_t size)
     return memory;
 }
 
-/* ---- output --------------------------------------------------------------------------------------------------- */
+/* ---- output ---- */
 
 bool jinja_write_text(struct jinja_run *run, struct str text, uint32_t origin)
 {
@@ -192,7 +193,8 @@ bool jinja_write(struct jinja_run *run, const struct jinja_value *value)
     return jinja_to_str(run, value, &text) && write_string(run, &text);
 }
 
-/* Prints a + b + c piece by piece when all are plain strings, as they are in most templates: nothing is copied twice. */
+/* Prints a + b + c piece by piece when all are plain strings, as they are in most templates:
+ * nothing is copied twice. */
 static bool print_sum(struct jinja_run *run, struct jinja_frame *frame,
                       const struct jinja_node *node)
 {
@@ -235,7 +237,7 @@ static bool exec_print(struct jinja_run *run, struct jinja_frame *frame,
     return jinja_eval(run, frame, node, &value) && jinja_write(run, &value);
 }
 
-/* ---- statements ----------------------------------------------------------------------------------------------- */
+/* ---- statements ---- */
 
 void jinja_enter_scope(struct jinja_run *run, struct jinja_frame *frame,
                        const struct jinja_scope *scope)
@@ -499,7 +501,7 @@ enum jinja_flow jinja_exec(struct jinja_run *run, struct jinja_frame *frame,
     return flow;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------ */
+/* ---- the whole ---- */
 
 enum err jinja_render(const struct jinja *tmpl, struct jinja_value vars,
                       const struct jinja_options *options, struct arena *arena, jinja_sink_fn fn,

@@ -1,8 +1,8 @@
 /*
  * expr.c: the value of an expression.
  *
- * Long sums of strings, the bread and butter of chat templates, are put together in one step with jinja_concat instead of
- * copying what is there for each "+".
+ * Long sums of strings, the bread and butter of chat templates, are put together in one step with
+ * jinja_concat instead of copying what is there for each "+".
  */
 #include <assert.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static bool eval_name(struct jinja_frame *frame, const struct jinja_node *node,
     return true;
 }
 
-/* ---- containers ----------------------------------------------------------------------------------------------- */
+/* ---- containers ---- */
 
 static bool eval_list(struct jinja_run *run, struct jinja_frame *frame,
                       const struct jinja_node *node, struct jinja_value *out)
@@ -54,7 +54,7 @@ static bool eval_dict(struct jinja_run *run, struct jinja_frame *frame,
     return true;
 }
 
-/* ---- operators ------------------------------------------------------------------------------------------------ */
+/* ---- operators ---- */
 
 static bool eval_and_or(struct jinja_run *run, struct jinja_frame *frame,
                         const struct jinja_node *node, struct jinja_value *out)
@@ -196,7 +196,7 @@ static bool eval_cond(struct jinja_run *run, struct jinja_frame *frame,
     return true;
 }
 
-/* ---- attributes, items, calls --------------------------------------------------------------------------------- */
+/* ---- attributes, items, calls ---- */
 
 static bool eval_attr(struct jinja_run *run, struct jinja_frame *frame,
                       const struct jinja_node *node, struct jinja_value *out)
@@ -454,7 +454,7 @@ bool jinja_eval(struct jinja_run *run, struct jinja_frame *frame, const struct j
     return ok;
 }
 
-/* ---- assignment ----------------------------------------------------------------------------------------------- */
+/* ---- assignment ---- */
 
 static bool unpack(struct jinja_run *run, struct jinja_frame *frame,
                    const struct jinja_node *target, struct jinja_value value)

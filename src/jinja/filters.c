@@ -1,5 +1,6 @@
 /*
- * filters.c: filters for text and numbers, and the lookup by name. Those for sequences are in filters_list.c.
+ * filters.c: filters for text and numbers, and the lookup by name. Those for sequences are in
+ * filters_list.c.
  *
  * As in Jinja most of them take anything and make a string of it first.
  */
@@ -35,7 +36,7 @@ static bool need_str(struct jinja_run *run, const struct jinja_value *value, con
                                                   jinja_kind_name((enum jinja_kind)value->kind));
 }
 
-/* ---- case, white space, replacing ----------------------------------------------------------------------------- */
+/* ---- case, white space, replacing ---- */
 
 static bool change_case(struct jinja_run *run, const struct jinja_value *self,
                         enum jinja_casing casing, struct jinja_value *out)
@@ -69,7 +70,8 @@ static bool begins_word(uint32_t code)
            jinja_char_is_space(code);
 }
 
-/* Words begin after white space and opening brackets; each gets upper case first, lower case behind. */
+/* Words begin after white space and opening brackets; each gets upper case first, lower case
+ * behind. */
 FILTER(title)
 {
     struct jinja_builder builder = {0};
@@ -176,7 +178,8 @@ FILTER(indent)
             !jinja_build_finish(run, &blanks, &unit))
             return false;
     }
-    /* A line end is added before the lines are taken apart, so that an empty text has a line and a last line end counts. */
+    /* A line end is added before the lines are taken apart, so that an empty text has a line and a
+     * last line end counts. */
     struct jinja_value parts[2] = {text, jinja_str(STR("\n"))};
     if (!jinja_concat(run, parts, 2, &text) || !jinja_str_lines(run, &text, false, &lines))
         return false;
@@ -251,7 +254,7 @@ FILTER(wordcount)
     return true;
 }
 
-/* ---- markup and URLs ------------------------------------------------------------------------------------------ */
+/* ---- markup and URLs ---- */
 
 /* The end of a tag or comment that begins at `at`; `at` when none does. */
 static size_t markup_end(struct str text, size_t at)
@@ -418,7 +421,7 @@ FILTER(xmlattr)
     return jinja_build_finish(run, &builder, out);
 }
 
-/* ---- numbers -------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 FILTER(abs)
 {

@@ -1,8 +1,9 @@
 /*
  * filters_list.c: filters for sequences and mappings.
  *
- * map, select and their kin are generators in Python: usable once, and lazy. Here their items are computed at once, which no
- * template can tell from laziness but by an error in an item that nobody takes; such an error is kept until somebody does.
+ * map, select and their kin are generators in Python: usable once, and lazy. Here their items are
+ * computed at once, which no template can tell from laziness but by an error in an item that nobody
+ * takes; such an error is kept until somebody does.
  */
 #include <assert.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static const struct jinja_value *not_none(const struct jinja_value *value)
     return value->kind == JINJA_MISSING || value->kind == JINJA_NONE ? NULL : value;
 }
 
-/* ---- simple ones ---------------------------------------------------------------------------------------------- */
+/* ---- simple ones ---- */
 
 FILTER(length)
 {
@@ -193,7 +194,7 @@ FILTER(sum)
     return true;
 }
 
-/* ---- batches and slices --------------------------------------------------------------------------------------- */
+/* ---- batches and slices ---- */
 
 FILTER(batch)
 {
@@ -207,7 +208,8 @@ FILTER(batch)
     for (size_t i = 0; i < source.list->count; i++) {
         bool full = given(&batch) && size >= 0 && batch.list->count == (size_t)size;
         if ((i == 0 || full) && size == 0 && i == 0) {
-            /* A batch of none: Python puts out an empty list before each item but keeps the item. */
+            /* A batch of none: Python puts out an empty list before each item but keeps the item.
+             */
             struct jinja_value none;
             if (!jinja_new_list(run, &none) || !jinja_add(run, batches, none))
                 return false;
@@ -254,7 +256,7 @@ FILTER(slice)
     return jinja_new_iter(run, "slice", columns, out);
 }
 
-/* ---- sorting -------------------------------------------------------------------------------------------------- */
+/* ---- sorting ---- */
 
 struct sort_item {
     struct jinja_value key;
@@ -479,7 +481,7 @@ FILTER(max)
     return extreme(run, self, args, true, out);
 }
 
-/* ---- map and select ------------------------------------------------------------------------------------------- */
+/* ---- map and select ---- */
 
 /* One step of a generator: the item in, what comes out (missing: nothing). */
 struct step {
@@ -534,7 +536,8 @@ static bool select_item(struct jinja_run *run, const struct step *step,
 typedef bool (*step_fn)(struct jinja_run *run, const struct step *step,
                         const struct jinja_value *item, struct jinja_value *out);
 
-/* Takes back a failure of the template's own making, which a lazy generator would not have met yet. */
+/* Takes back a failure of the template's own making, which a lazy generator would not have met yet.
+ */
 static bool defer_failure(struct jinja_run *run)
 {
     if (!run->failed || run->error->code != ERR_INVALID || run->error->raised)
@@ -649,7 +652,8 @@ static bool sort_dicts(struct jinja_run *run, struct jinja_value value, struct j
     return ok;
 }
 
-/* What fits a line, as pprint has it. Its layout of longer values is for people at a terminal, not for prompts. */
+/* What fits a line, as pprint has it. Its layout of longer values is for people at a terminal, not
+ * for prompts. */
 FILTER(pprint)
 {
     struct jinja_builder builder = {0};

@@ -178,7 +178,7 @@ static bool put_char(struct jinja_run *run, struct jinja_builder *builder, const
     return put_text(run, builder, spec, jinja_str((struct str){bytes, len}));
 }
 
-/* ---- percent -------------------------------------------------------------------------------------------------- */
+/* ---- percent ---- */
 
 struct percent {
     struct jinja_run *run;
@@ -411,7 +411,7 @@ bool jinja_format_percent(struct jinja_run *run, const struct jinja_value *forma
     return true;
 }
 
-/* ---- braces --------------------------------------------------------------------------------------------------- */
+/* ---- braces ---- */
 
 struct braces {
     struct jinja_run *run;

@@ -1,18 +1,21 @@
 /*
- * jinja.h: chat templates: Jinja2 as Hugging Face sets it up, compiled once per model and rendered for each request.
+ * jinja.h: chat templates: Jinja2 as Hugging Face sets it up, compiled once per model and rendered
+ * for each request.
  *
  *      source --jinja_compile--> struct jinja (immutable) --jinja_render(variables, limits)--> sink(text, origin)...
  *
- * The dialect is that of an ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, loop controls, `generation` blocks
- * that only pass their body through, a tojson that is json.dumps(ensure_ascii=False), raise_exception and strftime_now.
- * Output is byte for byte Python's. What it refuses that Python would do: integers beyond 64 bits, list.pop and list.clear
- * (newer versions of Jinja refuse them, too), autoescape blocks other than `false`, and other templates (include, import,
- * extends), for there are none.
+ * The dialect is that of an ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, loop
+ * controls, `generation` blocks that only pass their body through, a tojson that is
+ * json.dumps(ensure_ascii=False), raise_exception and strftime_now. Output is byte for byte
+ * Python's. What it refuses that Python would do: integers beyond 64 bits, list.pop and list.clear
+ * (newer versions of Jinja refuse them, too), autoescape blocks other than `false`, and other
+ * templates (include, import, extends), for there are none.
  *
- * A template comes inside a model file and is untrusted code: compile and render are bounded by the limits in steps, depth,
- * memory and output, and touch nothing but their arguments.
+ * A template comes inside a model file and is untrusted code: compile and render are bounded by the
+ * limits in steps, depth, memory and output, and touch nothing but their arguments.
  *
- * Threads: a compiled template may be rendered by any number of threads at a time, each with an arena of its own.
+ * Threads: a compiled template may be rendered by any number of threads at a time, each with an
+ * arena of its own.
  */
 #ifndef HEARTH_JINJA_JINJA_H
 #define HEARTH_JINJA_JINJA_H
@@ -33,8 +36,8 @@ struct jinja;
 /* What went wrong, for people; valid after a call that did not return ERR_OK. */
 struct jinja_error {
     enum err code;
-    bool
-        raised; /* by the template, with raise_exception: the message is its author's, meant for the client */
+    /* by the template, with raise_exception: the message is its author's, meant for the client */
+    bool raised;
     unsigned line;   /* from 1; 0 when no place in the template is to blame */
     unsigned column; /* from 1, in bytes */
     char message[512];
@@ -48,13 +51,13 @@ struct jinja_span {
     uint32_t origin;
 };
 
-/* Gets the output piece by piece, on the rendering thread; `origin` as in value.h, never mixed. The text is borrowed
- * for the call. An error ends the render, which then returns it. */
+/* Gets the output piece by piece, on the rendering thread; `origin` as in value.h, never mixed. The
+ * text is borrowed for the call. An error ends the render, which then returns it. */
 typedef enum err (*jinja_sink_fn)(void *arg, struct str text, uint32_t origin);
 
 struct jinja_limits {
-    uint64_t
-        steps; /* nodes evaluated, and 64-byte pieces of text worked through: what bounds time */
+    /* nodes evaluated, and 64-byte pieces of text worked through: what bounds time */
+    uint64_t steps;
     size_t output_bytes; /* of the whole output, and of any single string */
     unsigned depth;      /* nested evaluations, about 500 bytes of stack each */
     unsigned range;      /* items of a range() */
@@ -66,27 +69,31 @@ extern const struct jinja_limits jinja_limits_default;
 struct jinja_options {
     struct jinja_limits limits;
     int64_t now_s; /* for strftime_now: local wall time, as seconds since 1970 */
-    /* Called when a `for` begins and ends a round with an item, on the rendering thread, where output goes straight to the sink:
-     * what was given to the sink between the two calls is the output of that round. May be NULL. */
+    /* Called when a `for` begins and ends a round with an item, on the rendering thread, where
+     * output goes straight to the sink: what was given to the sink between the two calls is the
+     * output of that round. May be NULL. */
     void (*on_round)(void *arg, const struct jinja_value *item, bool end);
     void *arg;
 };
 
-/* Compiles a template of at most JINJA_SOURCE_BYTES_MAX bytes. ERR_INVALID: it is not a template; ERR_UNSUPPORTED: it wants
- * what this engine does not do; ERR_LIMIT: too large or nested too deep. */
+/* Compiles a template of at most JINJA_SOURCE_BYTES_MAX bytes. ERR_INVALID: it is not a template;
+ * ERR_UNSUPPORTED: it wants what this engine does not do; ERR_LIMIT: too large or nested too deep.
+ */
 enum { JINJA_SOURCE_BYTES_MAX = 1 << 20 };
 enum err jinja_compile(struct str source, struct jinja **out, struct jinja_error *error) NODISCARD;
 void jinja_destroy(struct jinja **tmpl);
 size_t jinja_bytes_held(const struct jinja *tmpl);
 
-/* Renders with `vars`, a dict with string keys. Everything temporary is taken from `arena`, which the caller resets after;
- * its limit counts, too. ERR_INVALID: the template failed or refused (error->raised); ERR_LIMIT, ERR_NOMEM; or what the sink
- * returned. Output before an error has already gone to the sink. */
+/* Renders with `vars`, a dict with string keys. Everything temporary is taken from `arena`, which
+ * the caller resets after; its limit counts, too. ERR_INVALID: the template failed or refused
+ * (error->raised); ERR_LIMIT, ERR_NOMEM; or what the sink returned. Output before an error has
+ * already gone to the sink. */
 enum err jinja_render(const struct jinja *tmpl, struct jinja_value vars,
                       const struct jinja_options *options, struct arena *arena, jinja_sink_fn fn,
                       void *arg, struct jinja_error *error) NODISCARD;
 
-/* A sink that keeps the text and where its pieces came from; origin 0 leaves no span, neighbours of one origin are merged. */
+/* A sink that keeps the text and where its pieces came from; origin 0 leaves no span, neighbours of
+ * one origin are merged. */
 struct jinja_output {
     struct buf *text;
     struct jinja_span *spans;

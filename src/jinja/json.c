@@ -1,7 +1,8 @@
 /*
  * json.c: the tojson filter: json.dumps, byte for byte.
  *
- * Text inside the JSON keeps its origin where no escape was needed, so that what a user wrote can be told apart even there.
+ * Text inside the JSON keeps its origin where no escape was needed, so that what a user wrote can
+ * be told apart even there.
  */
 #include <math.h>
 #include <string.h>

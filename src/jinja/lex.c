@@ -1,15 +1,15 @@
 /*
  * lex.c: Jinja's lexer, without its regular expressions.
  *
- * Outside of tags the next "{{", "{%" or "{#" is looked for; what lies before it is data. Which white space around a tag goes
- * away is decided where the tag begins and ends:
+ * Outside of tags the next "{{", "{%" or "{#" is looked for; what lies before it is data. Which
+ * white space around a tag goes away is decided where the tag begins and ends:
  *
  *      text {%- ...     all white space before it goes       ... -%} text     all white space after it goes
  *      text {%+ ...     nothing goes                         ... +%} text     nothing goes
  *      text {% ...      lstrip_blocks: blanks of this line   ... %} text      trim_blocks: one line end
  *
- * The last row holds for blocks and comments, not for "{{ }}". Inside a tag, "}}" and "%}" end it only when no bracket is
- * open, so that {{ {'a': {}} }} works.
+ * The last row holds for blocks and comments, not for "{{ }}". Inside a tag, "}}" and "%}" end it
+ * only when no bracket is open, so that {{ {'a': {}} }} works.
  */
 #include "jinja/lex.h"
 
@@ -139,9 +139,10 @@ static void advance(struct lexer *lexer, size_t at)
     lexer->at = at;
 }
 
-/* ---- data between tags ---------------------------------------------------------------------------------------- */
+/* ---- data between tags ---- */
 
-/* The end of a tag that closes with `close` at `at`; 0 when it does not. `trims`: trim_blocks holds for it. */
+/* The end of a tag that closes with `close` at `at`; 0 when it does not. `trims`: trim_blocks holds
+ * for it. */
 static size_t tag_end(const struct lexer *lexer, size_t at, const char *close, bool trims)
 {
     if (starts(lexer, at, "-") && starts(lexer, at + 1, close))
@@ -268,7 +269,7 @@ static bool lex_root(struct lexer *lexer, char *inside)
                                     .pos = (uint32_t)tag});
 }
 
-/* ---- inside of tags ------------------------------------------------------------------------------------------- */
+/* ---- inside of tags ---- */
 
 static bool is_digit(char c)
 {
@@ -354,7 +355,8 @@ static bool lex_integer(struct lexer *lexer)
     int base = !zero ? 10 : mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 1;
     size_t from = lexer->at + (base == 10 || base == 1 ? 0 : 2), end;
 
-    /* An underscore may follow the prefix. A zero is followed by zeros only: 007 is 00 and then a 7 that nobody expects. */
+    /* An underscore may follow the prefix. A zero is followed by zeros only: 007 is 00 and then a 7
+     * that nobody expects. */
     end = from > lexer->at && char_at(lexer, from) == '_' ? from + 1 : from;
     end = digits_end(lexer, end, base);
     if (end == from || char_at(lexer, end - 1) == '_') {
@@ -397,7 +399,8 @@ static int simple_escape(char c)
     return at ? to[at - from] : -1;
 }
 
-/* The escape behind a backslash at text.ptr[*at], which moves behind it; writes to `out` and adds to *len. */
+/* The escape behind a backslash at text.ptr[*at], which moves behind it; writes to `out` and adds
+ * to *len. */
 static bool unescape(struct str text, size_t *at, char *out, size_t *len)
 {
     char c = text.ptr[*at];

@@ -1,8 +1,8 @@
 /*
  * lex.h: a template as tokens. Internal to the engine.
  *
- * White space control happens here (trim_blocks, lstrip_blocks, `-` and `+`), so that the parser sees only text that is
- * printed. The tokens live in the arena; their texts there or in the source.
+ * White space control happens here (trim_blocks, lstrip_blocks, `-` and `+`), so that the parser
+ * sees only text that is printed. The tokens live in the arena; their texts there or in the source.
  */
 #ifndef HEARTH_JINJA_LEX_H
 #define HEARTH_JINJA_LEX_H

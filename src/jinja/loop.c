@@ -1,8 +1,9 @@
 /*
  * loop.c: for loops and the `loop` variable.
  *
- * Items are taken one at a time, and the condition of a loop is asked only when an item is needed: a body may change what the
- * condition looks at. loop.last and loop.nextitem read one item ahead, loop.length and what needs it read all.
+ * Items are taken one at a time, and the condition of a loop is asked only when an item is needed:
+ * a body may change what the condition looks at. loop.last and loop.nextitem read one item ahead,
+ * loop.length and what needs it read all.
  */
 #include <assert.h>
 
@@ -93,7 +94,8 @@ static bool loop_init(struct jinja_run *run, struct jinja_loop *loop, struct jin
     return jinja_cursor_init(run, &loop->cursor, over);
 }
 
-/* Tells the caller where rounds begin and end, as long as their output is the render's and not a variable's. */
+/* Tells the caller where rounds begin and end, as long as their output is the render's and not a
+ * variable's. */
 static void tell(const struct jinja_run *run, const struct jinja_loop *loop, bool end)
 {
     if (run->options.on_round != NULL && run->capture == NULL)
@@ -170,7 +172,7 @@ enum jinja_flow jinja_exec_for(struct jinja_run *run, struct jinja_frame *frame,
     return loop_init(run, loop, over) ? run_loop(run, frame, loop) : FLOW_FAIL;
 }
 
-/* ---- the loop variable ---------------------------------------------------------------------------------------- */
+/* ---- the loop variable ---- */
 
 static bool attr_length(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
 {

@@ -1,5 +1,6 @@
 /*
- * methods.c: which methods a value has, and those of lists, tuples, dicts, ranges, numbers and the engine's own objects.
+ * methods.c: which methods a value has, and those of lists, tuples, dicts, ranges, numbers and the
+ * engine's own objects.
  *
  * The sandbox is immutable: what would change a list or dict exists but cannot be called.
  */
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- lists, tuples, ranges ------------------------------------------------------------------------------------ */
+/* ---- lists, tuples, ranges ---- */
 
 static bool seq_count(struct jinja_run *run, const struct jinja_value *self,
                       const struct jinja_value *args, struct jinja_value *out)
@@ -61,7 +62,7 @@ static bool copy_self(struct jinja_run *run, const struct jinja_value *self,
     return true;
 }
 
-/* ---- dicts ---------------------------------------------------------------------------------------------------- */
+/* ---- dicts ---- */
 
 static bool dict_get(struct jinja_run *run, const struct jinja_value *self,
                      const struct jinja_value *args, struct jinja_value *out)
@@ -104,7 +105,7 @@ static bool dict_items(struct jinja_run *run, const struct jinja_value *self,
     return view(self, JINJA_VIEW_ITEMS, out);
 }
 
-/* ---- numbers -------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 static bool float_is_integer(struct jinja_run *run, const struct jinja_value *self,
                              const struct jinja_value *args, struct jinja_value *out)
@@ -126,7 +127,7 @@ static bool int_bit_length(struct jinja_run *run, const struct jinja_value *self
     return true;
 }
 
-/* ---- the engine's objects ------------------------------------------------------------------------------------- */
+/* ---- the engine's objects ---- */
 
 static bool cycler_next(struct jinja_run *run, const struct jinja_value *self,
                         const struct jinja_value *args, struct jinja_value *out)
@@ -164,7 +165,7 @@ static bool loop_changed(struct jinja_run *run, const struct jinja_value *self,
     return jinja_loop_changed(run, self->object, args, out);
 }
 
-/* ---- tables --------------------------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 static const struct jinja_method list_rows[] = {
     METHOD("copy", copy_self, NO_KEYWORDS, 0, 0),

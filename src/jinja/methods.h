@@ -1,5 +1,6 @@
 /*
- * methods.h: the tables of methods, one for each file and type, and what those files share. Internal to the engine.
+ * methods.h: the tables of methods, one for each file and type, and what those files share.
+ * Internal to the engine.
  */
 #ifndef HEARTH_JINJA_METHODS_H
 #define HEARTH_JINJA_METHODS_H
@@ -28,7 +29,7 @@ extern const struct jinja_methods jinja_methods_str, jinja_methods_query;
         table, COUNT_OF(table) \
     }
 
-/* ---- arguments ------------------------------------------------------------------------------------------------ */
+/* ---- arguments ---- */
 
 static inline bool given(const struct jinja_value *value)
 {

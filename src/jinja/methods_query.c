@@ -1,15 +1,17 @@
 /*
- * methods_query.c: methods of strings that answer a question: where a text is in it and how often, of which characters it is.
+ * methods_query.c: methods of strings that answer a question: where a text is in it and how often,
+ * of which characters it is.
  *
  * Positions are characters, as in Python, not bytes.
  */
 #include "jinja/methods.h"
 #include "jinja/unicode.h"
 
-/* ---- searching ------------------------------------------------------------------------------------------------ */
+/* ---- searching ---- */
 
-/* The part of the text that optional start and end arguments (characters, as in a slice) mean; *base is its first character.
- * False in *inside when start lies behind the end of the text, where not even an empty text is found. */
+/* The part of the text that optional start and end arguments (characters, as in a slice) mean;
+ * *base is its first character. False in *inside when start lies behind the end of the text, where
+ * not even an empty text is found. */
 static bool window(struct jinja_run *run, const struct jinja_value *self,
                    const struct jinja_value *bounds, struct str *out, int64_t *base, bool *inside)
 {
@@ -174,7 +176,7 @@ static bool str_endswith(struct jinja_run *run, const struct jinja_value *self,
     return affix(run, self, args, true, out);
 }
 
-/* ---- kinds of characters -------------------------------------------------------------------------------------- */
+/* ---- kinds of characters ---- */
 
 /* Every character has one of the properties, and there is at least one. */
 static bool all_chars(struct jinja_run *run, const struct jinja_value *self, unsigned props,
@@ -299,7 +301,7 @@ static bool str_isidentifier(struct jinja_run *run, const struct jinja_value *se
     return jinja_spend(run, self->len);
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------ */
+/* ---- the table ---- */
 
 static const struct jinja_method rows[] = {
     METHOD("count", str_count, NO_KEYWORDS, 1, 3),

@@ -1,5 +1,6 @@
 /*
- * methods_str.c: methods of strings that give another text: case, white space, cutting, joining, padding, formatting.
+ * methods_str.c: methods of strings that give another text: case, white space, cutting, joining,
+ * padding, formatting.
  *
  * The work is done in strings.c, which filters use as well.
  */
@@ -7,7 +8,7 @@
 #include "jinja/strings.h"
 #include "jinja/unicode.h"
 
-/* ---- case and white space ------------------------------------------------------------------------------------- */
+/* ---- case and white space ---- */
 
 #define CASE_METHOD(name, casing)                                                   \
     static bool str_##name(struct jinja_run *run, const struct jinja_value *self,   \
@@ -41,7 +42,7 @@ static bool str_rstrip(struct jinja_run *run, const struct jinja_value *self,
     return jinja_str_strip(run, self, &args[0], false, true, out);
 }
 
-/* ---- cutting and joining -------------------------------------------------------------------------------------- */
+/* ---- cutting and joining ---- */
 
 static bool str_split(struct jinja_run *run, const struct jinja_value *self,
                       const struct jinja_value *args, struct jinja_value *out)
@@ -146,7 +147,7 @@ static bool str_removesuffix(struct jinja_run *run, const struct jinja_value *se
     return jinja_cut(run, self, 0, self->len - (ends ? args[0].len : 0), out);
 }
 
-/* ---- padding -------------------------------------------------------------------------------------------------- */
+/* ---- padding ---- */
 
 static bool pad(struct jinja_run *run, const struct jinja_value *self,
                 const struct jinja_value *args, enum jinja_align align, struct jinja_value *out)
@@ -233,7 +234,7 @@ static bool str_format(struct jinja_run *run, const struct jinja_value *self,
     return jinja_format_braces(run, self, args, out);
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------ */
+/* ---- the table ---- */
 
 static const struct jinja_method rows[] = {
     METHOD("capitalize", str_capitalize, NO_KEYWORDS, 0, 0),

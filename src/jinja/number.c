@@ -173,7 +173,8 @@ bool jinja_parse_float(struct str text, double *out)
     }
     struct str number = {copy, len};
     if (!str_to_f64(number, out)) {
-        /* The same text with a small exponent says whether it was out of range or no number at all. */
+        /* The same text with a small exponent says whether it was out of range or no number at all.
+         */
         char *e = memchr(copy, 'e', len) ? memchr(copy, 'e', len) : memchr(copy, 'E', len);
         double mantissa;
         if (e == NULL || e + 1 >= copy + len ||

@@ -1,8 +1,9 @@
 /*
- * object.h: one render: its state, the objects that live only inside it, and what the parts of the evaluator offer
- * each other. Internal to the engine.
+ * object.h: one render: its state, the objects that live only inside it, and what the parts of the
+ * evaluator offer each other. Internal to the engine.
  *
- * Functions that can fail answer false; the reason is then in run->error, set by jinja_fail, and the render is over.
+ * Functions that can fail answer false; the reason is then in run->error, set by jinja_fail, and
+ * the render is over.
  */
 #ifndef HEARTH_JINJA_OBJECT_H
 #define HEARTH_JINJA_OBJECT_H
@@ -39,10 +40,10 @@ struct jinja_run {
     size_t mix_count, mix_cap;
 };
 
-/* ---- objects -------------------------------------------------------------------------------------------------- */
+/* ---- objects ---- */
 
-/* A generator. Its items are computed at once, but an error among them is kept until somebody gets there: a template that
- * never looks never sees it, as in Python. */
+/* A generator. Its items are computed at once, but an error among them is kept until somebody gets
+ * there: a template that never looks never sees it, as in Python. */
 struct jinja_iter {
     struct jinja_value list;
     size_t next;
@@ -78,8 +79,8 @@ struct jinja_loop {
     struct jinja_frame *frame; /* where the loop stands, for recursion and for the condition */
     struct jinja_frame *filter_frame;
     struct jinja_cursor cursor;
-    struct jinja_value
-        rest; /* items read ahead for loop.length; a list, then the cursor is over it */
+    /* items read ahead for loop.length; a list, then the cursor is over it */
+    struct jinja_value rest;
     int64_t index0;
     int64_t length; /* -1: not known yet */
     int64_t depth0;
@@ -92,7 +93,7 @@ struct jinja_bound {
     struct jinja_value self;
 };
 
-/* ---- eval.c, expr.c -------------------------------------------------------------------------------- */
+/* ---- eval.c, expr.c ---- */
 
 /* Records the first failure, with the place in run->pos, and answers false. */
 bool jinja_fail(struct jinja_run *run, const char *fmt, ...) PRINTF(2, 3);
@@ -129,7 +130,7 @@ enum jinja_flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_FAIL };
 enum jinja_flow jinja_exec(struct jinja_run *run, struct jinja_frame *frame,
                            const struct jinja_nodes *body);
 
-/* ---- loop.c ---------------------------------------------------------------------------------------------- */
+/* ---- loop.c ---- */
 
 enum jinja_flow jinja_exec_for(struct jinja_run *run, struct jinja_frame *frame,
                                const struct jinja_for *node);
@@ -143,7 +144,7 @@ bool jinja_loop_changed(struct jinja_run *run, struct jinja_loop *loop,
 bool jinja_loop_call(struct jinja_run *run, struct jinja_loop *loop, const struct jinja_args *args,
                      struct jinja_value *out);
 
-/* ---- ops.c ----------------------------------------------------------------------------------------------- */
+/* ---- ops.c ---- */
 
 bool jinja_binary(struct jinja_run *run, enum jinja_op op, const struct jinja_value *a,
                   const struct jinja_value *b, struct jinja_value *out);
@@ -156,7 +157,7 @@ bool jinja_contains(struct jinja_run *run, const struct jinja_value *container,
 bool jinja_to_int(struct jinja_run *run, const struct jinja_value *value,
                   int64_t *out); /* bool or int */
 
-/* ---- access.c: attributes, items, slices, iteration ------------------------------------------------------- */
+/* ---- access.c: attributes, items, slices, iteration ---- */
 
 bool jinja_get_attr(struct jinja_run *run, const struct jinja_value *object, struct str name,
                     struct jinja_value *out);

@@ -1,7 +1,8 @@
 /*
  * ops.c: Python's arithmetic, comparisons and `in`.
  *
- * Integers are 64 bits wide; where Python would go on with larger ones this is an error (ERR_LIMIT), never a wrong result.
+ * Integers are 64 bits wide; where Python would go on with larger ones this is an error
+ * (ERR_LIMIT), never a wrong result.
  */
 #include <assert.h>
 #include <math.h>
@@ -39,7 +40,7 @@ bool jinja_to_int(struct jinja_run *run, const struct jinja_value *value, int64_
     return true;
 }
 
-/* ---- numbers -------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 static double as_double(const struct jinja_value *value)
 {
@@ -186,7 +187,7 @@ static bool float_op(struct jinja_run *run, enum jinja_op op, double a, double b
     return true;
 }
 
-/* ---- sequences ------------------------------------------------------------------------------------------------ */
+/* ---- sequences ---- */
 
 static bool add_strings(struct jinja_run *run, const struct jinja_value *a,
                         const struct jinja_value *b, struct jinja_value *out)
@@ -278,7 +279,7 @@ bool jinja_binary(struct jinja_run *run, enum jinja_op op, const struct jinja_va
     return fail_types(run, op_names[op], a, b);
 }
 
-/* ---- comparisons ---------------------------------------------------------------------------------------------- */
+/* ---- comparisons ---- */
 
 /* -1, 0, 1; 2 when not comparable (NaN). Exact for large integers. */
 static int compare_numbers(const struct jinja_value *a, const struct jinja_value *b)

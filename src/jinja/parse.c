@@ -1,8 +1,9 @@
 /*
  * parse.c: statements, and the compilation as a whole: lex, parse, resolve names.
  *
- * What a statement contains is parsed until one of its end tags; the caller of parse_body looks which it was. Everything goes
- * into the template's own arena, which is given back when compiling fails.
+ * What a statement contains is parsed until one of its end tags; the caller of parse_body looks
+ * which it was. Everything goes into the template's own arena, which is given back when compiling
+ * fails.
  */
 #include "jinja/parse.h"
 
@@ -22,7 +23,7 @@ enum {
 static bool parse_body(struct jinja_parser *parser, const char *const *ends,
                        struct jinja_nodes *out);
 
-/* ---- helpers for both halves ---------------------------------------------------------------------------------- */
+/* ---- helpers for both halves ---- */
 
 bool jinja_parse_fail(struct jinja_parser *parser, const char *fmt, ...)
 {
@@ -199,7 +200,7 @@ static bool expect_word(struct jinja_parser *parser, const char *word)
                             jinja_token_name(jinja_token_now(parser)->kind));
 }
 
-/* ---- targets of assignments ----------------------------------------------------------------------------------- */
+/* ---- targets of assignments ---- */
 
 /* Names, and tuples of them: marks each as stored. */
 static bool make_target(struct jinja_parser *parser, struct jinja_node *node)
@@ -279,7 +280,7 @@ static struct jinja_node *clone_target(struct jinja_parser *parser, const struct
     return node;
 }
 
-/* ---- bodies --------------------------------------------------------------------------------------------------- */
+/* ---- bodies ---- */
 
 static bool adopt_body(struct jinja_parser *parser, struct jinja_node *node,
                        const struct jinja_nodes *body)
@@ -290,7 +291,8 @@ static bool adopt_body(struct jinja_parser *parser, struct jinja_node *node,
     return true;
 }
 
-/* The rest of a tag and what follows, up to one of the end tags, whose name is the token then at hand. */
+/* The rest of a tag and what follows, up to one of the end tags, whose name is the token then at
+ * hand. */
 static bool parse_inner(struct jinja_parser *parser, struct jinja_node *node,
                         const char *const *ends, struct jinja_nodes *out)
 {
@@ -323,7 +325,7 @@ static bool parse_function_body(struct jinja_parser *parser, struct jinja_node *
     return ok;
 }
 
-/* ---- statements ----------------------------------------------------------------------------------------------- */
+/* ---- statements ---- */
 
 static bool parse_if(struct jinja_parser *parser, struct jinja_node *node)
 {
@@ -703,7 +705,7 @@ static bool parse_body(struct jinja_parser *parser, const char *const *ends,
     return true;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------ */
+/* ---- the whole ---- */
 
 static enum err parse_template(struct jinja *tmpl, struct jinja_error *error)
 {

@@ -37,7 +37,8 @@ struct jinja_node *jinja_name_new(struct jinja_parser *parser, struct str name, 
 bool jinja_node_push(struct jinja_parser *parser, struct jinja_node_vec *vec,
                      struct jinja_node *node);
 
-/* Notes that `child` is below `node`; answers node, or NULL when the tree becomes too high or child is NULL. */
+/* Notes that `child` is below `node`; answers node, or NULL when the tree becomes too high or child
+ * is NULL. */
 struct jinja_node *jinja_node_adopt(struct jinja_parser *parser, struct jinja_node *node,
                                     const struct jinja_node *child);
 

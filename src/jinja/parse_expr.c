@@ -1,10 +1,13 @@
 /*
- * parse_expr.c: expressions, by recursive descent, one function per precedence, in the order of Jinja's own parser:
+ * parse_expr.c: expressions, by recursive descent, one function per precedence, in the order of
+ * Jinja's own parser:
  *
- *      a if b else c  <  or  <  and  <  not  <  comparisons, in  <  + -  <  ~  <  * / // %  <  **  <  unary - +
+ *      a if b else c  <  or  <  and  <  not  <  comparisons, in  <  + -  <  ~  <  * / // %  <  **
+ *                     <  unary - +
  *      <  .name [item] (call)  <  |filter  is test
  *
- * Odd but so it is in Jinja: ** is left-associative, ~ binds tighter than +, and a unary minus takes its operand before any
+ * Odd but so it is in Jinja: ** is left-associative, ~ binds tighter than +, and a unary minus
+ * takes its operand before any
  * filter, so that -1|abs is (-1)|abs.
  */
 #include <assert.h>
@@ -23,7 +26,7 @@ static bool is_keyword(struct str name, const char *const *words)
     return false;
 }
 
-/* ---- literals ------------------------------------------------------------------------------------------------- */
+/* ---- literals ---- */
 
 static struct jinja_node *constant(struct jinja_parser *parser, uint32_t pos,
                                    struct jinja_value value)
@@ -204,7 +207,7 @@ struct jinja_node *jinja_parse_tuple(struct jinja_parser *parser, enum jinja_tup
     return with_items(parser, NODE_TUPLE, pos, &vec);
 }
 
-/* ---- calls, subscripts, filters, tests ------------------------------------------------------------------------ */
+/* ---- calls, subscripts, filters, tests ---- */
 
 static bool add_kwarg(struct jinja_parser *parser, struct jinja_call *call, struct jinja_arg arg)
 {
@@ -524,7 +527,7 @@ static struct jinja_node *parse_filter_expr(struct jinja_parser *parser, struct 
     return node;
 }
 
-/* ---- operators ------------------------------------------------------------------------------------------------ */
+/* ---- operators ---- */
 
 static struct jinja_node *unary_node(struct jinja_parser *parser, enum jinja_node_kind kind,
                                      uint32_t pos, struct jinja_node *operand)

@@ -1,15 +1,16 @@
 /*
- * scope.c: which slot a name means, decided as Jinja's compiler does (its idtracking), because templates depend on it:
+ * scope.c: which slot a name means, decided as Jinja's compiler does (its idtracking), because
+ * templates depend on it:
  *
  *   - `if` has no scope; loops, macros, with, set, filter and call blocks have one each;
- *   - a scope looks its names up when it is entered. A name that it reads before it sets starts as the outer one; a name
- *     that it only sets starts as the outer one if an outer scope *of the template* knows it, else as nothing, even when
- *     the caller gave a variable of that name;
+ *   - a scope looks its names up when it is entered. A name that it reads before it sets starts as
+ *     the outer one; a name that it only sets starts as the outer one if an outer scope *of the
+ *     template* knows it, else as nothing, even when the caller gave a variable of that name;
  *   - setting a name never changes an outer scope.
  *
- * A scope is first looked through for its names, without what lies in inner scopes (collect.c): then all is known about it
- * (symbols.c). Here its statements are bound one by one, and inner scopes are processed when they are met, with the outer one
- * complete.
+ * A scope is first looked through for its names, without what lies in inner scopes (collect.c):
+ * then all is known about it (symbols.c). Here its statements are bound one by one, and inner
+ * scopes are processed when they are met, with the outer one complete.
  */
 #include "jinja/scope.h"
 
@@ -18,7 +19,7 @@ enum { SCRATCH_BYTES_MAX = 256 << 20 };
 static void bind_body(struct resolver *resolver, struct symbols *symbols,
                       const struct jinja_nodes *body, bool soft);
 
-/* ---- binding: names become slots ------------------------------------------------------------------------------ */
+/* ---- binding: names become slots ---- */
 
 static void bind_name(struct resolver *resolver, const struct symbols *symbols,
                       struct jinja_node *node)
@@ -196,7 +197,7 @@ static void bind_block(struct resolver *resolver, struct jinja_function *functio
     bind_body(resolver, symbols, &function->body, false);
 }
 
-/* ---- binding loops -------------------------------------------------------------------------------------------- */
+/* ---- binding loops ---- */
 
 static bool assigns_loop(struct resolver *resolver, const struct jinja_nodes *body);
 
@@ -315,7 +316,7 @@ static void bind_for(struct resolver *resolver, struct symbols *symbols, struct 
     bind_body(resolver, otherwise, &loop->otherwise, false);
 }
 
-/* ---- binding statements --------------------------------------------------------------------------------------- */
+/* ---- binding statements ---- */
 
 static void bind_inner(struct resolver *resolver, struct symbols *outer, struct jinja_node *node)
 {

@@ -59,7 +59,7 @@ struct resolver {
 
 #define JINJA_NO_NAME UINT32_MAX
 
-/* ---- symbols.c: what is known ------------------------------------------------------------------------------ */
+/* ---- symbols.c: what is known ---- */
 
 /* The first failure counts; what comes after it does nothing. */
 void jinja_scope_fail(struct resolver *resolver, enum err err, uint32_t pos, const char *text,
@@ -80,7 +80,7 @@ void jinja_symbols_add_store(struct resolver *resolver, struct symbols *symbols,
 /* Jinja's branch_update: what the three branches of an `if` know becomes known here. */
 void jinja_symbols_merge(struct symbols *symbols, size_t name_count, struct symbols *branches[3]);
 
-/* ---- collect.c: names from nodes ------------------------------------------------------------------------------ */
+/* ---- collect.c: names from nodes ---- */
 
 /* What the functions that walk an expression work on. */
 struct walk {
@@ -99,7 +99,8 @@ void jinja_collect_params(struct resolver *resolver, struct symbols *symbols,
 void jinja_collect_body(struct resolver *resolver, struct symbols *symbols,
                         const struct jinja_nodes *body);
 
-/* Which of three names a body reads without setting them first. A name that it sets is JINJA_NO_NAME afterwards. */
+/* Which of three names a body reads without setting them first. A name that it sets is
+ * JINJA_NO_NAME afterwards. */
 struct undeclared {
     uint32_t ids[3];
     bool found[3];

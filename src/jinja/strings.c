@@ -12,7 +12,7 @@ static bool is_given(const struct jinja_value *value)
     return value->kind != JINJA_MISSING && value->kind != JINJA_NONE;
 }
 
-/* ---- upper and lower case ------------------------------------------------------------------------------------- */
+/* ---- upper and lower case ---- */
 
 enum { CODE_SIGMA = 0x3A3, CODE_FINAL_SIGMA = 0x3C2 };
 
@@ -86,7 +86,7 @@ bool jinja_str_case(struct jinja_run *run, const struct jinja_value *self, enum 
     return true;
 }
 
-/* ---- strip ---------------------------------------------------------------------------------------------------- */
+/* ---- strip ---- */
 
 static bool strips(uint32_t code, const struct jinja_value *chars)
 {
@@ -126,7 +126,7 @@ bool jinja_str_strip(struct jinja_run *run, const struct jinja_value *self,
            jinja_cut(run, self, (size_t)(begin - self->text), (size_t)(end - self->text), out);
 }
 
-/* ---- replace, split, join ------------------------------------------------------------------------------------- */
+/* ---- replace, split, join ---- */
 
 static bool build_cut(struct jinja_run *run, struct jinja_builder *builder,
                       const struct jinja_value *string, size_t begin, size_t end)
@@ -239,7 +239,8 @@ static bool rsplit_on(struct jinja_run *run, const struct jinja_value *self, str
 
     for (; limit != 0; limit--) {
         size_t at = end;
-        /* memmem has no brother that looks backwards; what is looked at here is paid for in steps. */
+        /* memmem has no brother that looks backwards; what is looked at here is paid for in steps.
+         */
         while (at >= separator.len &&
                memcmp(self->text + at - separator.len, separator.ptr, separator.len) != 0)
             at--;
@@ -388,7 +389,8 @@ bool jinja_str_pad(struct jinja_run *run, const struct jinja_value *self, int64_
         *out = *self;
         return true;
     }
-    /* Where it does not come out even, Python's center puts the odd one left when the width is odd. */
+    /* Where it does not come out even, Python's center puts the odd one left when the width is odd.
+     */
     int64_t left = align == ALIGN_LEFT    ? 0
                    : align == ALIGN_RIGHT ? missing
                                           : missing / 2 + (missing & width & 1);

@@ -1,7 +1,8 @@
 /*
  * strings.h: what string methods and string filters have in common. Internal to the engine.
  *
- * `self` is always a string. Parts that are cut out keep their origin; text that is computed from a string has the string's.
+ * `self` is always a string. Parts that are cut out keep their origin; text that is computed from a
+ * string has the string's.
  */
 #ifndef HEARTH_JINJA_STRINGS_H
 #define HEARTH_JINJA_STRINGS_H
@@ -28,7 +29,8 @@ bool jinja_str_split(struct jinja_run *run, const struct jinja_value *self,
 bool jinja_str_lines(struct jinja_run *run, const struct jinja_value *self, bool keep_ends,
                      struct jinja_value *out);
 
-/* Each item must be a string, as in Python's join; `convert` makes it one, as Jinja's filter does. */
+/* Each item must be a string, as in Python's join; `convert` makes it one, as Jinja's filter does.
+ */
 bool jinja_str_join(struct jinja_run *run, const struct jinja_value *separator,
                     const struct jinja_value *items, bool convert, struct jinja_value *out);
 

@@ -1,6 +1,6 @@
 /*
- * symbols.c: what is known about one scope: for each name id the slot it means (`ref`) and how that slot is filled on entry
- * (`load`). The rules are in scope.c.
+ * symbols.c: what is known about one scope: for each name id the slot it means (`ref`) and how that
+ * slot is filled on entry (`load`). The rules are in scope.c.
  */
 #include "jinja/scope.h"
 

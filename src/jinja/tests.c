@@ -125,7 +125,8 @@ static bool test_test(struct jinja_run *run, const struct jinja_value *self,
     return yes(out, self->kind == JINJA_STR && jinja_test_find(jinja_text(*self)) != NULL);
 }
 
-/* Python's `is`: certain for what exists once, and for objects; small numbers and equal texts are usually the same, too. */
+/* Python's `is`: certain for what exists once, and for objects; small numbers and equal texts are
+ * usually the same, too. */
 static bool test_sameas(struct jinja_run *run, const struct jinja_value *self,
                         const struct jinja_value *args, struct jinja_value *out)
 {

@@ -1,8 +1,10 @@
 /*
- * text.c: building text, with the origin of each piece, and str() and repr() of every kind of value.
+ * text.c: building text, with the origin of each piece, and str() and repr() of every kind of
+ * value.
  *
- * A builder keeps bytes and a list of (end, origin); neighbours of one origin are one piece. A finished text with a single
- * origin carries it in the value; one with several is entered in run->mixes and carries the number of that entry.
+ * A builder keeps bytes and a list of (end, origin); neighbours of one origin are one piece. A
+ * finished text with a single origin carries it in the value; one with several is entered in
+ * run->mixes and carries the number of that entry.
  */
 #include <assert.h>
 #include <stdarg.h>
@@ -14,7 +16,7 @@
 
 enum { BUILDER_CAP_FIRST = 64 };
 
-/* ---- building ------------------------------------------------------------------------------------------------- */
+/* ---- building ---- */
 
 static bool grow_text(struct jinja_run *run, struct jinja_builder *builder, size_t len)
 {
@@ -211,7 +213,7 @@ bool jinja_concat(struct jinja_run *run, const struct jinja_value *strings, size
     return jinja_build_finish(run, &builder, out);
 }
 
-/* ---- repr ----------------------------------------------------------------------------------------------------- */
+/* ---- repr ---- */
 
 static bool build_code(struct jinja_run *run, struct jinja_builder *builder, uint32_t code)
 {
@@ -394,7 +396,7 @@ bool jinja_build_repr(struct jinja_run *run, struct jinja_builder *builder,
     return ok;
 }
 
-/* ---- str ------------------------------------------------------------------------------------------------------ */
+/* ---- str ---- */
 
 bool jinja_build_str(struct jinja_run *run, struct jinja_builder *builder,
                      const struct jinja_value *value)

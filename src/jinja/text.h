@@ -1,5 +1,6 @@
 /*
- * text.h: text under construction, and values as text: str(), repr(), numbers, formats, JSON. Internal to the engine.
+ * text.h: text under construction, and values as text: str(), repr(), numbers, formats, JSON.
+ * Internal to the engine.
  */
 #ifndef HEARTH_JINJA_TEXT_H
 #define HEARTH_JINJA_TEXT_H
@@ -9,7 +10,7 @@
 struct jinja_args;
 struct jinja_run;
 
-/* ---- text.c ---------------------------------------------------------------------------------------------- */
+/* ---- text.c ---- */
 
 struct jinja_piece {
     size_t end; /* offset in the text */
@@ -58,28 +59,29 @@ bool jinja_escape(struct jinja_run *run, const struct jinja_value *value, struct
 bool jinja_concat(struct jinja_run *run, const struct jinja_value *strings, size_t count,
                   struct jinja_value *out);
 
-/* ---- number.c -------------------------------------------------------------------------------------------- */
+/* ---- number.c ---- */
 
 enum { JINJA_NUMBER_BYTES = 32 };
 size_t jinja_float_repr(double value, char out[JINJA_NUMBER_BYTES]);
-/* int(text, base) and float(text); false when Python raises ValueError. *overflow when it has no room in 64 bits. */
+/* int(text, base) and float(text); false when Python raises ValueError. *overflow when it has no
+ * room in 64 bits. */
 bool jinja_parse_int(struct str text, int base, int64_t *out, bool *overflow);
 bool jinja_parse_float(struct str text, double *out);
 double jinja_round(double value, int64_t digits);
 
-/* ---- format.c -------------------------------------------------------------------------------------------- */
+/* ---- format.c ---- */
 
 bool jinja_format_percent(struct jinja_run *run, const struct jinja_value *format,
                           const struct jinja_value *args, struct jinja_value *out);
 bool jinja_format_braces(struct jinja_run *run, const struct jinja_value *format,
                          const struct jinja_args *args, struct jinja_value *out);
 
-/* ---- json.c ---------------------------------------------------------------------------------------------- */
+/* ---- json.c ---- */
 
 bool jinja_filter_tojson(struct jinja_run *run, const struct jinja_value *self,
                          const struct jinja_value *args, struct jinja_value *out);
 
-/* ---- wrap.c ---------------------------------------------------------------------------------------------- */
+/* ---- wrap.c ---- */
 
 bool jinja_filter_wordwrap(struct jinja_run *run, const struct jinja_value *self,
                            const struct jinja_value *args, struct jinja_value *out);

@@ -1,8 +1,8 @@
 /*
  * unicode.c: the tables of character properties.
  *
- * ASCII is decided before any table is asked. The tables are Python's; a system's <wctype.h> would depend on its locale and
- * its version.
+ * ASCII is decided before any table is asked. The tables are Python's; a system's <wctype.h> would
+ * depend on its locale and its version.
  */
 #include "jinja/unicode.h"
 

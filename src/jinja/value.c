@@ -1,10 +1,11 @@
 /*
  * value.c: making, comparing and looking up values.
  *
- * A dict is an array of pairs in the order of insertion. Up to DICT_SCAN_MAX pairs are searched one after the other, which is
- * what nearly every message and schema has; beyond that an open-addressing index of pair numbers is kept beside the array.
- * Its hash is seeded with the dict's own address, so that an input cannot be made to collide; the order of the pairs, and
- * so all output, does not depend on it.
+ * A dict is an array of pairs in the order of insertion. Up to DICT_SCAN_MAX pairs are searched one
+ * after the other, which is what nearly every message and schema has; beyond that an
+ * open-addressing index of pair numbers is kept beside the array. Its hash is seeded with the
+ * dict's own address, so that an input cannot be made to collide; the order of the pairs, and so
+ * all output, does not depend on it.
  */
 #include "jinja/value.h"
 
@@ -95,7 +96,7 @@ const char *jinja_kind_name(enum jinja_kind kind)
     return kind_names[kind];
 }
 
-/* ---- lists ---------------------------------------------------------------------------------------------------- */
+/* ---- lists ---- */
 
 struct jinja_value jinja_list_new(struct arena *arena)
 {
@@ -122,7 +123,7 @@ bool jinja_list_add(struct arena *arena, struct jinja_value value, struct jinja_
     return true;
 }
 
-/* ---- dicts ---------------------------------------------------------------------------------------------------- */
+/* ---- dicts ---- */
 
 struct pair {
     struct jinja_value key;
@@ -285,7 +286,7 @@ const struct jinja_value *jinja_dict_value(const struct jinja_dict *dict, size_t
     return &dict->pairs[i].value;
 }
 
-/* ---- comparing ------------------------------------------------------------------------------------------------ */
+/* ---- comparing ---- */
 
 /* Exact: 2**53 + 1 is not 2.0**53. */
 static bool int_equals_float(int64_t integer, double number)
@@ -409,7 +410,7 @@ bool jinja_value_true(const struct jinja_value *value)
     }
 }
 
-/* ---- from JSON ------------------------------------------------------------------------------------------------ */
+/* ---- from JSON ---- */
 
 struct reader {
     struct arena *arena;

@@ -3,13 +3,15 @@
  *
  *      kind | flags | origin | len | text, number or object        24 bytes, passed by value
  *
- * Values never change once they are made, so that trees of them can be shared by threads and renders; only namespaces,
- * cyclers, joiners and loops do, and those live inside one render. Memory belongs to the arena that the functions are
- * given; texts are borrowed from whoever supplied them. Nothing is freed one by one.
+ * Values never change once they are made, so that trees of them can be shared by threads and
+ * renders; only namespaces, cyclers, joiners and loops do, and those live inside one render. Memory
+ * belongs to the arena that the functions are given; texts are borrowed from whoever supplied them.
+ * Nothing is freed one by one.
  *
- * Where text came from. Each string has an `origin`: 0 for text of the template itself, else a number that the caller gave
- * to an input string. Cutting keeps it. A text made of several keeps a list of its pieces inside the render; its origin then
- * has JINJA_ORIGIN_MIXED set and is a number of that list.
+ * Where text came from. Each string has an `origin`: 0 for text of the template itself, else a
+ * number that the caller gave to an input string. Cutting keeps it. A text made of several keeps a
+ * list of its pieces inside the render; its origin then has JINJA_ORIGIN_MIXED set and is a number
+ * of that list.
  */
 #ifndef HEARTH_JINJA_VALUE_H
 #define HEARTH_JINJA_VALUE_H
@@ -32,7 +34,9 @@ enum jinja_kind {
     JINJA_NONE,
     JINJA_BOOL,
     JINJA_INT,
-    JINJA_BIGINT, /* an integer beyond 64 bits from the input, as its digits: can be printed and compared, not computed with */
+    /* an integer beyond 64 bits from the input, as its digits: can be printed and compared, not
+     * computed with */
+    JINJA_BIGINT,
     JINJA_FLOAT,
     JINJA_STR,
     JINJA_LIST,
@@ -102,8 +106,9 @@ struct jinja_value jinja_str(struct str text);
 struct jinja_value jinja_str_from(struct str text,
                                   uint32_t origin); /* origin < JINJA_ORIGIN_MIXED */
 
-/* An empty list and dict, to be filled before anybody else sees them; .kind is JINJA_MISSING without memory. Adding answers
- * false without memory. Keys are unique: setting one again replaces its value and keeps its place, as in Python. */
+/* An empty list and dict, to be filled before anybody else sees them; .kind is JINJA_MISSING
+ * without memory. Adding answers false without memory. Keys are unique: setting one again replaces
+ * its value and keeps its place, as in Python. */
 struct jinja_value jinja_list_new(struct arena *arena);
 struct jinja_value jinja_dict_new(struct arena *arena);
 bool jinja_list_add(struct arena *arena, struct jinja_value list,
@@ -111,9 +116,10 @@ bool jinja_list_add(struct arena *arena, struct jinja_value list,
 bool jinja_dict_set(struct arena *arena, struct jinja_value dict, struct jinja_value key,
                     struct jinja_value value) NODISCARD;
 
-/* A tree from parsed JSON; strings stay in the JSON's memory, which must outlive the tree. When next_origin is not NULL each
- * string, keys included, takes the next number in the order of the document; else they have none. Parse with
- * YYJSON_READ_BIGNUM_AS_RAW to keep large integers exact. ERR_LIMIT when nested too deep or the arena is full. */
+/* A tree from parsed JSON; strings stay in the JSON's memory, which must outlive the tree. When
+ * next_origin is not NULL each string, keys included, takes the next number in the order of the
+ * document; else they have none. Parse with YYJSON_READ_BIGNUM_AS_RAW to keep large integers exact.
+ * ERR_LIMIT when nested too deep or the arena is full. */
 enum err jinja_value_from_json(struct arena *arena, struct yyjson_val *json, uint32_t *next_origin,
                                struct jinja_value *out) NODISCARD;
 
@@ -125,7 +131,8 @@ size_t jinja_dict_count(const struct jinja_dict *dict);
 const struct jinja_value *jinja_dict_key(const struct jinja_dict *dict, size_t i);
 const struct jinja_value *jinja_dict_value(const struct jinja_dict *dict, size_t i);
 
-/* Python's ==, and whether a value can be a key. Trees nested deeper than a limit compare unequal. */
+/* Python's ==, and whether a value can be a key. Trees nested deeper than a limit compare unequal.
+ */
 bool jinja_value_equal(const struct jinja_value *a, const struct jinja_value *b);
 bool jinja_value_hashable(const struct jinja_value *value);
 bool jinja_value_true(const struct jinja_value *value); /* Python's bool() */

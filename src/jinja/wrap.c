@@ -1,9 +1,9 @@
 /*
  * wrap.c: the wordwrap filter: Python's textwrap, as Jinja calls it, for each line of a text.
  *
- * A line is cut into chunks: runs of white space, words, parts of words up to a hyphen, long dashes. Chunks are put on a line
- * as long as they fit; white space at the ends of lines is dropped. Positions are characters, so that the line is held as
- * an array of them.
+ * A line is cut into chunks: runs of white space, words, parts of words up to a hyphen, long
+ * dashes. Chunks are put on a line as long as they fit; white space at the ends of lines is
+ * dropped. Positions are characters, so that the line is held as an array of them.
  */
 #include <string.h>
 
@@ -114,7 +114,8 @@ static bool put_line(struct line *line, int64_t begin, int64_t end)
            jinja_build_value(line->run, line->out, &piece);
 }
 
-/* Where a chunk that is longer than a line is cut: at `room` characters, or behind a hyphen before that. */
+/* Where a chunk that is longer than a line is cut: at `room` characters, or behind a hyphen before
+ * that. */
 static int64_t break_chunk(const struct line *line, int64_t begin, int64_t end, int64_t room)
 {
     bool other = false;

@@ -132,7 +132,8 @@ static struct str piece_of(yyjson_val *choice)
         text = yyjson_obj_get(delta, "content");
     if (delta != NULL && !yyjson_is_str(text))
         text = yyjson_obj_get(delta, "reasoning_content");
-    return yyjson_is_str(text) ? (struct str){yyjson_get_str(text), yyjson_get_len(text)} : STR_NONE;
+    return yyjson_is_str(text) ? (struct str){yyjson_get_str(text), yyjson_get_len(text)}
+                               : STR_NONE;
 }
 
 /* ---- the stream ---- */
@@ -243,7 +244,8 @@ static const char *path_of(const struct ask *ask)
 static enum err exchange(const struct ask *ask, const char *body, struct client *client,
                          struct ask_result *result, struct errinfo *info)
 {
-    struct listener listener = {.ask = ask, .result = result, .sent_ns = clock_mono_ns(clock_real())};
+    struct listener listener = {
+        .ask = ask, .result = result, .sent_ns = clock_mono_ns(clock_real())};
     struct client_head head;
 
     TRY(client_send(client, "POST", path_of(ask), ask->key, body, info));

@@ -1,5 +1,6 @@
 /*
- * bench_process.c: fork and exec, with a parent's death as a reason to die, and what /proc tells of a process.
+ * bench_process.c: fork and exec, with a parent's death as a reason to die, and what /proc tells of
+ * a process.
  */
 #include "lab/bench_process.h"
 
@@ -115,8 +116,9 @@ enum err process_stop(struct process **process, uint64_t timeout_ms, struct erri
         return err_set(info, ERR_TIMEOUT, "it did not end when it was asked to");
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return ERR_OK;
-    return WIFSIGNALED(status) ? err_set(info, ERR_ENGINE, "it died of signal %d", WTERMSIG(status))
-                               : err_set(info, ERR_ENGINE, "it ended with status %d", WEXITSTATUS(status));
+    return WIFSIGNALED(status)
+               ? err_set(info, ERR_ENGINE, "it died of signal %d", WTERMSIG(status))
+               : err_set(info, ERR_ENGINE, "it ended with status %d", WEXITSTATUS(status));
 }
 
 /* ---- what /proc says ---- */
@@ -149,7 +151,8 @@ double process_cpu_s(const struct process *process)
     const char *after = strrchr(text, ')'); /* the name before it may have blanks */
     rest = str_from(after != NULL ? after + 1 : "");
     for (int field = 0; str_next(&rest, ' ', &word); field++)
-        if ((field == 12 && !str_to_u64(word, &user)) || (field == 13 && !str_to_u64(word, &system)))
+        if ((field == 12 && !str_to_u64(word, &user)) ||
+            (field == 13 && !str_to_u64(word, &system)))
             return 0;
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }

@@ -1,5 +1,6 @@
 /*
- * bench_process.h: programs that a benchmark starts, and never leaves behind: they die with it, whichever way it ends.
+ * bench_process.h: programs that a benchmark starts, and never leaves behind: they die with it,
+ * whichever way it ends.
  *
  * Owner: the main thread; whoever started one ends it.
  */
@@ -18,9 +19,11 @@ struct process;
 
 struct process_options {
     const struct file_sys *fs;
-    const char *const *argv;  /* a path, arguments, NULL */
+    const char *const *argv;      /* a path, arguments, NULL */
     const char *variable, *value; /* added to the environment; NULL = nothing */
-    const char *out, *err;    /* files that get its output: `out` anew, `err` at its end; may be the same; `err` NULL = ours */
+    /* files that get its output: `out` anew, `err` at its end; may be the same; `err` NULL = ours
+     */
+    const char *out, *err;
 };
 
 enum err process_start(struct process **process, const struct process_options *options,
@@ -29,8 +32,10 @@ enum err process_start(struct process **process, const struct process_options *o
 /* Looks, does not wait. */
 bool process_runs(struct process *process);
 
-/* SIGTERM, and SIGKILL when it did not help in time. ERR_ENGINE: it ended with something else than 0. */
-enum err process_stop(struct process **process, uint64_t timeout_ms, struct errinfo *info) NODISCARD;
+/* SIGTERM, and SIGKILL when it did not help in time. ERR_ENGINE: it ended with something else than
+ * 0. */
+enum err process_stop(struct process **process, uint64_t timeout_ms,
+                      struct errinfo *info) NODISCARD;
 /* SIGKILL, as a power cut would; a no-op on NULL. */
 void process_kill(struct process **process);
 

@@ -1,8 +1,9 @@
 /*
  * bench_server.c: arguments, the wait for the first answer, and the log.
  *
- * hearth says in its banner which port it got. llama-server takes a port and fails when it is in use: it gets one that the system had free a
- * moment ago, and another start when somebody was faster.
+ * hearth says in its banner which port it got. llama-server takes a port and fails when it is in
+ * use: it gets one that the system had free a moment ago, and another start when somebody was
+ * faster.
  */
 #include "lab/bench_server.h"
 
@@ -97,7 +98,8 @@ static enum err explain(const struct server *server, struct errinfo *info)
     enum err err = server_read_log(server, &log, info);
     size_t from = log.len > SHOWN_BYTES ? log.len - SHOWN_BYTES : 0;
     if (err == ERR_OK)
-        err = err_set(info, ERR_ENGINE, "%s ended at its start: ...%s", server->setup.name, buf_str(&log) + from);
+        err = err_set(info, ERR_ENGINE, "%s ended at its start: ...%s", server->setup.name,
+                      buf_str(&log) + from);
     buf_fini(&log);
     return err;
 }
@@ -143,7 +145,8 @@ static bool read_banner(struct server *server)
 
 static bool answers(struct server *server)
 {
-    const struct client_request request = {.url = &server->url, .method = "GET", .path = "/health", .timeout_ms = ASK_MS};
+    const struct client_request request = {
+        .url = &server->url, .method = "GET", .path = "/health", .timeout_ms = ASK_MS};
     struct buf body;
     int status = 0;
 
@@ -153,7 +156,8 @@ static bool answers(struct server *server)
     return err == ERR_OK && status == 200;
 }
 
-static enum err await(struct server *server, bool (*is_up)(struct server *server), struct errinfo *info)
+static enum err await(struct server *server, bool (*is_up)(struct server *server),
+                      struct errinfo *info)
 {
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), START_MS * NS_PER_MS);
 
@@ -229,7 +233,8 @@ bool server_find_llama(struct server *server, const char *path, const char *back
     if (path == NULL && backends_dir != NULL && find_in_sysroot(server, backends_dir))
         return true;
     *server = (struct server){.setup = {0}};
-    snprintf(server->llama, sizeof(server->llama), "%s", path != NULL ? path : "/usr/bin/llama-server");
+    snprintf(server->llama, sizeof(server->llama), "%s",
+             path != NULL ? path : "/usr/bin/llama-server");
     return is_there(server->llama);
 }
 
@@ -287,8 +292,8 @@ enum err server_start_llama(struct server *server, const struct server_setup *se
                             const struct server *hearth, struct errinfo *info)
 {
     server->setup = *setup;
-    if (server->loader[0] != '\0' && !process_find_file(hearth->process, "/libggml-cpu", server->backend,
-                                                        sizeof(server->backend)))
+    if (server->loader[0] != '\0' && !process_find_file(hearth->process, "/libggml-cpu",
+                                                        server->backend, sizeof(server->backend)))
         return err_set(info, ERR_NOT_FOUND, "hearth has loaded no backend of ggml");
     return start_llama(server, info);
 }
@@ -324,8 +329,11 @@ enum err server_restart(struct server *server, const char *model, struct errinfo
 
 double server_metric(const struct server *server, const char *name)
 {
-    const struct client_request request = {.url = &server->url, .method = "GET", .path = "/metrics",
-                                           .key = server->setup.key, .timeout_ms = ASK_MS};
+    const struct client_request request = {.url = &server->url,
+                                           .method = "GET",
+                                           .path = "/metrics",
+                                           .key = server->setup.key,
+                                           .timeout_ms = ASK_MS};
     struct buf body;
     struct str rest, line;
     int status = 0;
@@ -349,7 +357,8 @@ void server_settle(const struct server *server)
 {
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), SETTLE_MS * NS_PER_MS);
 
-    while ((server_metric(server, "hearth_sched_active") > 0 || server_metric(server, "hearth_sched_unsaved") > 0) &&
+    while ((server_metric(server, "hearth_sched_active") > 0 ||
+            server_metric(server, "hearth_sched_unsaved") > 0) &&
            clock_mono_ns(clock_real()) < deadline_ns)
         clock_sleep_ns(clock_real(), PAUSE_MS * NS_PER_MS);
 }

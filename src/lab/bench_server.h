@@ -1,5 +1,6 @@
 /*
- * bench_server.h: a server that a benchmark starts, asks and ends: hearth itself, or llama-server beside it.
+ * bench_server.h: a server that a benchmark starts, asks and ends: hearth itself, or llama-server
+ * beside it.
  *
  *      scratch/NAME.out   what it printed
  *      scratch/NAME.log   its log, of all its starts
@@ -28,27 +29,27 @@ struct server_setup {
     const char *scratch; /* folder */
     const char *name;    /* of its files there */
     const char *model;
-    const char *key;     /* for its numbers, when it wants one; or NULL */
+    const char *key;                            /* for its numbers, when it wants one; or NULL */
     uint32_t context, parallel, threads, chunk; /* chunk 0 = the program's own */
-    const char *const *more; /* arguments, ended by NULL; or NULL */
+    const char *const *more;                    /* arguments, ended by NULL; or NULL */
 };
 
 struct server {
     struct server_setup setup;
     struct process *process; /* NULL: does not run */
     struct client_url url;
-    char llama[SERVER_PATH_BYTES];    /* llama-server; "" = it is hearth */
-    char loader[SERVER_PATH_BYTES];   /* that starts it; "" = it starts by itself */
+    char llama[SERVER_PATH_BYTES];  /* llama-server; "" = it is hearth */
+    char loader[SERVER_PATH_BYTES]; /* that starts it; "" = it starts by itself */
     char libraries[SERVER_PATH_BYTES];
-    char backend[SERVER_PATH_BYTES];  /* of ggml, that it is to use */
+    char backend[SERVER_PATH_BYTES]; /* of ggml, that it is to use */
 };
 
 /* hearth serve on a port of the system's choice; returns when it answers. */
 enum err server_start_hearth(struct server *server, const struct server_setup *setup,
                              struct errinfo *info) NODISCARD;
 
-/* Looks for llama-server: beside the libraries that hearth runs with (a private sysroot, whose loader it needs), else by the path that is given
- * (NULL = /usr/bin). False: there is none. */
+/* Looks for llama-server: beside the libraries that hearth runs with (a private sysroot, whose
+ * loader it needs), else by the path that is given (NULL = /usr/bin). False: there is none. */
 bool server_find_llama(struct server *server, const char *path, const char *backends_dir) NODISCARD;
 /* With the backend that a running hearth has loaded, so that both compute with the same code. */
 enum err server_start_llama(struct server *server, const struct server_setup *setup,
@@ -61,11 +62,13 @@ enum err server_stop(struct server *server, struct errinfo *info) NODISCARD;
 void server_kill(struct server *server);
 
 /* Its log so far. */
-enum err server_read_log(const struct server *server, struct buf *out, struct errinfo *info) NODISCARD;
+enum err server_read_log(const struct server *server, struct buf *out,
+                         struct errinfo *info) NODISCARD;
 /* A number of /metrics, or -1. */
 double server_metric(const struct server *server, const char *name);
 
-/* Waits, a minute at most, until nothing runs on it and the state of all that has ended is in its cache. */
+/* Waits, a minute at most, until nothing runs on it and the state of all that has ended is in its
+ * cache. */
 void server_settle(const struct server *server);
 
 #endif

@@ -12,11 +12,14 @@
 enum { BYTES_MAX = 256 << 20, TIMEOUT_MS = 60 * 1000, OK = 200 };
 
 /* Sends the JSON; `*doc` (the caller frees it) is the answer's. */
-static enum err fetch(const struct client_url *url, const char *path, const struct buf *body, yyjson_doc **doc,
-                      struct errinfo *info)
+static enum err fetch(const struct client_url *url, const char *path, const struct buf *body,
+                      yyjson_doc **doc, struct errinfo *info)
 {
-    const struct client_request request = {
-        .url = url, .method = "POST", .path = path, .body = buf_str(body), .timeout_ms = TIMEOUT_MS};
+    const struct client_request request = {.url = url,
+                                           .method = "POST",
+                                           .path = path,
+                                           .body = buf_str(body),
+                                           .timeout_ms = TIMEOUT_MS};
     struct buf answer;
     int status = 0;
 
@@ -25,12 +28,13 @@ static enum err fetch(const struct client_url *url, const char *path, const stru
     *doc = err == ERR_OK && status == OK ? yyjson_read(buf_str(&answer), answer.len, 0) : NULL;
     buf_fini(&answer);
     if (err == ERR_OK && *doc == NULL)
-        err = err_set(info, ERR_INVALID, "%s: status %d, and no JSON that can be used", path, status);
+        err =
+            err_set(info, ERR_INVALID, "%s: status %d, and no JSON that can be used", path, status);
     return err;
 }
 
-enum err tokens_render(const struct client_url *url, const struct ask_message *messages, size_t count, struct buf *out,
-                       struct errinfo *info)
+enum err tokens_render(const struct client_url *url, const struct ask_message *messages,
+                       size_t count, struct buf *out, struct errinfo *info)
 {
     const struct ask ask = {.messages = messages, .messages_count = count, .max_tokens = 1};
     yyjson_doc *doc;
@@ -52,7 +56,8 @@ enum err tokens_render(const struct client_url *url, const struct ask_message *m
     return err;
 }
 
-enum err tokens_of(const struct client_url *url, const char *text, struct tokens *out, struct errinfo *info)
+enum err tokens_of(const struct client_url *url, const char *text, struct tokens *out,
+                   struct errinfo *info)
 {
     yyjson_doc *doc;
     yyjson_val *id;
@@ -72,7 +77,8 @@ enum err tokens_of(const struct client_url *url, const char *text, struct tokens
     TRY(err);
     yyjson_val *ids = yyjson_obj_get(yyjson_doc_get_root(doc), "tokens");
     out->ids = mem_alloc_array(yyjson_arr_size(ids) + 1, sizeof(*out->ids));
-    yyjson_arr_foreach(ids, index, count, id) {
+    yyjson_arr_foreach(ids, index, count, id)
+    {
         out->ids[out->count++] = (uint32_t)yyjson_get_uint(id);
     }
     if (out->count == 0)

@@ -1,6 +1,6 @@
 /*
- * bench_words.h: prompts for measuring: text that looks like text to a tokenizer, the same for the same seed, and different from its first word on for
- * another.
+ * bench_words.h: prompts for measuring: text that looks like text to a tokenizer, the same for the
+ * same seed, and different from its first word on for another.
  */
 #ifndef HEARTH_LAB_BENCH_WORDS_H
 #define HEARTH_LAB_BENCH_WORDS_H

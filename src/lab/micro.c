@@ -10,5 +10,6 @@ void micro_path(char out[MICRO_PATH_BYTES], const char *name)
 {
     const char *folder = getenv("TMPDIR");
 
-    snprintf(out, MICRO_PATH_BYTES, "%s/%s.gguf", folder != NULL && folder[0] != '\0' ? folder : "/tmp", name);
+    snprintf(out, MICRO_PATH_BYTES, "%s/%s.gguf",
+             folder != NULL && folder[0] != '\0' ? folder : "/tmp", name);
 }

@@ -9,7 +9,8 @@
 #include "lab/plot_impl.h"
 #include "lab/sheet_impl.h"
 
-static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9", "#999999"};
+static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                      "#000000", "#e69f00", "#56b4e9", "#999999"};
 
 const char *plot_colour(size_t number)
 {
@@ -42,10 +43,11 @@ double plot_head(const struct sheet *sheet, const char *title, double height, st
 {
     double y = PLOT_LINE;
 
-    buf_appendf(out,
-                "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %.0f' font-family='sans-serif' "
-                "font-size='12'>\n<rect width='%d' height='%.0f' fill='#fff'/>\n",
-                PLOT_WIDTH, height, PLOT_WIDTH, height);
+    buf_appendf(
+        out,
+        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %.0f' font-family='sans-serif' "
+        "font-size='12'>\n<rect width='%d' height='%.0f' fill='#fff'/>\n",
+        PLOT_WIDTH, height, PLOT_WIDTH, height);
     line(out, y, "font-size='14' font-weight='bold'", title);
     for (size_t i = 0; i < sheet->notes_count; i++)
         line(out, y += PLOT_LINE, "fill='#666'", sheet->notes[i]);

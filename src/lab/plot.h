@@ -1,5 +1,6 @@
 /*
- * plot.h: a sheet as a picture: SVG that stands alone, no script, no font. Title and notes stand above it.
+ * plot.h: a sheet as a picture: SVG that stands alone, no script, no font. Title and notes stand
+ * above it.
  *
  *      bars    one group per row, one bar per column of values
  *      lines   one line per name of a column, over the numbers of another

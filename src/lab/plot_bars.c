@@ -67,10 +67,13 @@ static void draw_legend(struct bars *bars)
 {
     for (size_t i = 0; i < bars->values_count; i++) {
         const struct sheet_column *column = &bars->sheet->columns[bars->values[i]];
-        buf_appendf(bars->out, "<rect x='%d' y='%.0f' width='22' height='10' fill='%s'/><text x='%d' y='%.0f'>", LEFT,
-                    bars->y - 9, plot_colour(i), LEFT + 30, bars->y);
+        buf_appendf(
+            bars->out,
+            "<rect x='%d' y='%.0f' width='22' height='10' fill='%s'/><text x='%d' y='%.0f'>", LEFT,
+            bars->y - 9, plot_colour(i), LEFT + 30, bars->y);
         plot_text(bars->out, column->label != NULL ? column->label : column->name);
-        buf_append_str(bars->out, bars->plot->logarithmic ? " (logarithmic)</text>\n" : "</text>\n");
+        buf_append_str(bars->out,
+                       bars->plot->logarithmic ? " (logarithmic)</text>\n" : "</text>\n");
         bars->y += PLOT_LINE;
     }
     bars->y += GAP - PLOT_LINE;
@@ -88,7 +91,9 @@ static void draw_label(struct bars *bars, size_t row)
         if (cell == NULL)
             continue;
         buf_append_str(bars->out, before);
-        plot_text(bars->out, cell->text != NULL ? cell->text : sheet_show(bars->sheet->columns[column].form, cell->number, text));
+        plot_text(bars->out, cell->text != NULL ? cell->text
+                                                : sheet_show(bars->sheet->columns[column].form,
+                                                             cell->number, text));
         before = " ";
     }
     buf_append_str(bars->out, "</text>\n");
@@ -102,11 +107,12 @@ static void draw_bar(struct bars *bars, size_t row, size_t index)
     if (value_at(bars, row, index, &value)) {
         double part = (scaled(bars, value) - bars->low) / (bars->high - bars->low);
         double width = fmax(1, part * (PLOT_WIDTH - LEFT - RIGHT));
-        buf_appendf(bars->out,
-                    "<rect x='%d' y='%.0f' width='%.1f' height='%d' fill='%s'/><text x='%.1f' y='%.0f' "
-                    "font-size='11'>%s</text>\n",
-                    LEFT, bars->y, width, BAR - 2, plot_colour(index), LEFT + width + 4, bars->y + BAR - 4,
-                    sheet_show(bars->sheet->columns[bars->values[index]].form, value, text));
+        buf_appendf(
+            bars->out,
+            "<rect x='%d' y='%.0f' width='%.1f' height='%d' fill='%s'/><text x='%.1f' y='%.0f' "
+            "font-size='11'>%s</text>\n",
+            LEFT, bars->y, width, BAR - 2, plot_colour(index), LEFT + width + 4, bars->y + BAR - 4,
+            sheet_show(bars->sheet->columns[bars->values[index]].form, value, text));
     }
     bars->y += BAR;
 }

@@ -15,7 +15,8 @@ enum { PLOT_WIDTH = 900, PLOT_LINE = 16 };
 /* The n-th of a handful, then from the first again. */
 const char *plot_colour(size_t number);
 
-/* Text of the user's: what means something to XML is written as an entity, what cannot be shown is left out. */
+/* Text of the user's: what means something to XML is written as an entity, what cannot be shown is
+ * left out. */
 void plot_text(struct buf *out, const char *text);
 
 /* The beginning of a picture of that height, title and notes. Returns where the rest begins. */

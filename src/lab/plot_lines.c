@@ -22,8 +22,8 @@ struct lines {
     const struct sheet *sheet;
     const struct plot *plot;
     struct buf *out;
-    size_t series, x, y, tick; /* columns; SIZE_MAX = none */
-    double top, bottom;        /* of the field, from above */
+    size_t series, x, y, tick;  /* columns; SIZE_MAX = none */
+    double top, bottom;         /* of the field, from above */
     double x_min, x_max, y_max; /* x: logarithms when the plot is */
 };
 
@@ -69,7 +69,8 @@ static double upward(const struct lines *lines, double y)
     return lines->bottom - (lines->bottom - lines->top) * y / lines->y_max;
 }
 
-/* The next step above: tenths of the power of ten that the number has, and of a percentage never beyond all. */
+/* The next step above: tenths of the power of ten that the number has, and of a percentage never
+ * beyond all. */
 static double above(double largest, int form)
 {
     double step = pow(10, floor(log10(fmax(largest, 1e-9))));
@@ -100,7 +101,8 @@ static void find_range(struct lines *lines)
 static bool is_new(const struct lines *lines, size_t row, bool name)
 {
     for (size_t i = 0; i < row; i++)
-        if (name ? strcmp(name_of(lines, i), name_of(lines, row)) == 0 : x_value(lines, i) == x_value(lines, row))
+        if (name ? strcmp(name_of(lines, i), name_of(lines, row)) == 0
+                 : x_value(lines, i) == x_value(lines, row))
             return false;
     return true;
 }
@@ -111,8 +113,11 @@ static void draw_y(const struct lines *lines)
 
     for (int i = 0; i <= TICKS_Y; i++) {
         double value = lines->y_max * i / TICKS_Y, y = upward(lines, value);
-        buf_appendf(lines->out, "<path d='M%d %.1fH%d' stroke='#ddd'/><text x='%d' y='%.1f' text-anchor='end'>%.3g%s</text>\n",
-                    LEFT, y, PLOT_WIDTH - RIGHT, LEFT - 8, y + 4, percent ? 100 * value : value, percent ? "%" : "");
+        buf_appendf(lines->out,
+                    "<path d='M%d %.1fH%d' stroke='#ddd'/><text x='%d' y='%.1f' "
+                    "text-anchor='end'>%.3g%s</text>\n",
+                    LEFT, y, PLOT_WIDTH - RIGHT, LEFT - 8, y + 4, percent ? 100 * value : value,
+                    percent ? "%" : "");
     }
 }
 
@@ -125,18 +130,23 @@ static void draw_x(const struct lines *lines)
         const struct sheet_cell *tick = sheet_cell(lines->sheet, row, lines->tick);
         if (!has_point(lines, row) || !is_new(lines, row, false))
             continue;
-        buf_appendf(lines->out, "<text x='%.1f' y='%.0f' text-anchor='middle'>", across(lines, row), lines->bottom + 20);
-        plot_text(lines->out, tick != NULL && tick->text != NULL ? tick->text : sheet_show(column->form, x_value(lines, row), text));
+        buf_appendf(lines->out, "<text x='%.1f' y='%.0f' text-anchor='middle'>", across(lines, row),
+                    lines->bottom + 20);
+        plot_text(lines->out, tick != NULL && tick->text != NULL
+                                  ? tick->text
+                                  : sheet_show(column->form, x_value(lines, row), text));
         buf_append_str(lines->out, "</text>\n");
     }
-    buf_appendf(lines->out, "<text x='%d' y='%.0f' text-anchor='middle'>", (LEFT + PLOT_WIDTH - RIGHT) / 2, lines->bottom + 40);
+    buf_appendf(lines->out, "<text x='%d' y='%.0f' text-anchor='middle'>",
+                (LEFT + PLOT_WIDTH - RIGHT) / 2, lines->bottom + 40);
     size_t named = lines->tick != SIZE_MAX ? lines->tick : lines->x;
     const char *label = lines->sheet->columns[named].label;
     plot_text(lines->out, label != NULL ? label : lines->sheet->columns[named].name);
     buf_append_str(lines->out, "</text>\n");
 }
 
-/* The point of that name with the smallest x beyond the one of `before`; SIZE_MAX: none, and none before. */
+/* The point of that name with the smallest x beyond the one of `before`; SIZE_MAX: none, and none
+ * before. */
 static size_t next_point(const struct lines *lines, const char *name, size_t before)
 {
     size_t next = SIZE_MAX;
@@ -158,14 +168,17 @@ static void draw_line(const struct lines *lines, const char *name, size_t number
 
     buf_append_str(lines->out, "<polyline fill='none' stroke-width='2' points='");
     while ((row = next_point(lines, name, row)) != SIZE_MAX)
-        buf_appendf(lines->out, "%.1f,%.1f ", across(lines, row), upward(lines, y_value(lines, row)));
+        buf_appendf(lines->out, "%.1f,%.1f ", across(lines, row),
+                    upward(lines, y_value(lines, row)));
     buf_appendf(lines->out, "' stroke='%s'/>\n", colour);
     while ((row = next_point(lines, name, row)) != SIZE_MAX)
-        buf_appendf(lines->out, "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'><title>%s</title></circle>\n", across(lines, row),
-                    upward(lines, y_value(lines, row)), colour,
+        buf_appendf(lines->out,
+                    "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'><title>%s</title></circle>\n",
+                    across(lines, row), upward(lines, y_value(lines, row)), colour,
                     sheet_show(lines->sheet->columns[lines->y].form, y_value(lines, row), text));
-    buf_appendf(lines->out, "<path d='M%d %.0fh22' stroke='%s' stroke-width='2'/><text x='%d' y='%.0f'>", PLOT_WIDTH - RIGHT + 16,
-                y, colour, PLOT_WIDTH - RIGHT + 44, y + 4);
+    buf_appendf(lines->out,
+                "<path d='M%d %.0fh22' stroke='%s' stroke-width='2'/><text x='%d' y='%.0f'>",
+                PLOT_WIDTH - RIGHT + 16, y, colour, PLOT_WIDTH - RIGHT + 44, y + 4);
     plot_text(lines->out, name);
     buf_append_str(lines->out, "</text>\n");
 }

@@ -16,10 +16,10 @@ enum {
     RUN_SERVE = 1,
     RUN_RESTART = 2,
     RUN_EXACT = 3,
-    STEPS = 15,             /* phases, for the bar */
-    CHUNK = 64,             /* small: prompts have several */
+    STEPS = 15, /* phases, for the bar */
+    CHUNK = 64, /* small: prompts have several */
     CONTEXT_MIN = 8192,
-    LEAVE_TOKENS = 512,     /* that a cancelled answer would have had */
+    LEAVE_TOKENS = 512, /* that a cancelled answer would have had */
     LEAVE_AFTER = 3,
     TEXT_BYTES_MAX = 1 << 20,
     MESSAGES = 6,
@@ -119,16 +119,18 @@ static void ask_one(void *arg)
     struct errinfo info = {0};
 
     if (ask_run(&ask, &question->request->result, &info) != ERR_OK)
-        snprintf(question->request->failure, sizeof(question->request->failure), "%.255s", info.text);
+        snprintf(question->request->failure, sizeof(question->request->failure), "%.255s",
+                 info.text);
 }
 
-static struct question ask_for(struct stage *stage, enum qa_probe probe, const char *phase, char session,
-                               const struct talk *talk)
+static struct question ask_for(struct stage *stage, enum qa_probe probe, const char *phase,
+                               char session, const struct talk *talk)
 {
     struct qa_scenario *scenario = stage->scenario;
     struct qa_request *request = &scenario->requests[scenario->requests_count++];
 
-    *request = (struct qa_request){.probe = probe, .phase = phase, .session = session, .run = stage->run};
+    *request =
+        (struct qa_request){.probe = probe, .phase = phase, .session = session, .run = stage->run};
     return (struct question){stage, talk, request, stage->options->max_tokens, 0};
 }
 
@@ -139,8 +141,8 @@ static void advance(struct stage *stage)
         stage->options->progress(stage->step, STEPS, stage->options->arg);
 }
 
-static const struct qa_request *ask_alone(struct stage *stage, enum qa_probe probe, const char *phase,
-                                          char session, const struct talk *talk)
+static const struct qa_request *ask_alone(struct stage *stage, enum qa_probe probe,
+                                          const char *phase, char session, const struct talk *talk)
 {
     struct question question = ask_for(stage, probe, phase, session, talk);
 
@@ -166,15 +168,30 @@ static void ask_together(struct stage *stage, enum qa_probe probe, const char *p
 
 /* ---- servers ---- */
 
-static enum err start(struct stage *stage, unsigned run, const char *name, const char *folder, bool exact,
-                      struct errinfo *info)
+static enum err start(struct stage *stage, unsigned run, const char *name, const char *folder,
+                      bool exact, struct errinfo *info)
 {
     const struct qa_options *options = stage->options;
     char ram[32], second[SERVER_PATH_BYTES + 16];
-    const char *more[SERVER_ARGS_MAX / 2] = {"--log-level", "debug", "--ssd-free", "1MiB", "--ram-cache", ram, "--tails", "64",
-                            "--api-key", "owner:qa-owner", "--api-key", "other:qa-other", "--public-metrics",
-                            "--fault", drill_names[options->drill], "--state-dir", stage->folder[0],
-                            "--ssd-dir", stage->folder[1]};
+    const char *more[SERVER_ARGS_MAX / 2] = {"--log-level",
+                                             "debug",
+                                             "--ssd-free",
+                                             "1MiB",
+                                             "--ram-cache",
+                                             ram,
+                                             "--tails",
+                                             "64",
+                                             "--api-key",
+                                             "owner:qa-owner",
+                                             "--api-key",
+                                             "other:qa-other",
+                                             "--public-metrics",
+                                             "--fault",
+                                             drill_names[options->drill],
+                                             "--state-dir",
+                                             stage->folder[0],
+                                             "--ssd-dir",
+                                             stage->folder[1]};
     size_t count = 0;
     const struct server_setup setup = {
         .fs = options->fs,
@@ -226,7 +243,8 @@ static enum err end(struct stage *stage, struct errinfo *info)
 static void probe_ab(struct stage *stage)
 {
     ask_together(stage, QA_PROBE_AB, "cold");
-    /* What they wrote is what the others are measured by, and it is written when nothing was asked for a while. */
+    /* What they wrote is what the others are measured by, and it is written when nothing was asked
+     * for a while. */
     server_settle(&stage->server);
     ask_together(stage, QA_PROBE_AB, "warm");
     ask_alone(stage, QA_PROBE_AB, "exact", 'a', &stage->talks[0]);
@@ -236,7 +254,8 @@ static void probe_ab(struct stage *stage)
     advance(stage);
 }
 
-/* A clock at the beginning of the system prompt, as some clients have it: it must not make a new prompt of each turn. */
+/* A clock at the beginning of the system prompt, as some clients have it: it must not make a new
+ * prompt of each turn. */
 static void set_clock(struct talk *talk, unsigned second)
 {
     struct buf text;
@@ -307,7 +326,8 @@ static void probe_tenant(struct stage *stage)
     advance(stage);
 }
 
-/* The same prompt to another model of the process: nothing of the first is its, and it has its own from then on. */
+/* The same prompt to another model of the process: nothing of the first is its, and it has its own
+ * from then on. */
 static void probe_models(struct stage *stage)
 {
     if (stage->options->other_model == NULL)
@@ -350,7 +370,8 @@ static enum err run_exact(struct stage *stage, struct errinfo *info)
     return end(stage, info);
 }
 
-enum err qa_run(struct qa_scenario *scenario, const struct qa_options *options, struct errinfo *info)
+enum err qa_run(struct qa_scenario *scenario, const struct qa_options *options,
+                struct errinfo *info)
 {
     struct stage *stage = mem_alloc(sizeof(*stage));
 
@@ -385,10 +406,12 @@ void qa_scenario_fini(struct qa_scenario *scenario)
     *scenario = (struct qa_scenario){0};
 }
 
-const struct qa_request *qa_find(const struct qa_scenario *scenario, const char *phase, char session)
+const struct qa_request *qa_find(const struct qa_scenario *scenario, const char *phase,
+                                 char session)
 {
     for (size_t i = 0; i < scenario->requests_count; i++)
-        if (scenario->requests[i].session == session && strcmp(scenario->requests[i].phase, phase) == 0)
+        if (scenario->requests[i].session == session &&
+            strcmp(scenario->requests[i].phase, phase) == 0)
             return &scenario->requests[i];
     return NULL;
 }

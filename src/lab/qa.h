@@ -1,13 +1,15 @@
 /*
- * qa.h: the agent-cache regression: what agents do to a server, asked of a real one, and looked at from both sides.
+ * qa.h: the agent-cache regression: what agents do to a server, asked of a real one, and looked at
+ * from both sides.
  *
  *      run 1     cold A|B.. together -> warm together -> exact A -> A, B, A -> turns -> edit, A again -> cancel, resume -> another tenant
  *                -> another model of the same process (multi)
  *      run 2     after a restart: A
  *      run 3     --exact, with folders of its own: A, B, A: the same text
  *
- * Each request is a row of its probe: what the client measured and was told, and what the server's log says of it (found by the request id). The
- * checks are made when all servers have ended; each has the number of the invariant that it guards, so a failure names what fell.
+ * Each request is a row of its probe: what the client measured and was told, and what the server's
+ * log says of it (found by the request id). The checks are made when all servers have ended; each
+ * has the number of the invariant that it guards, so a failure names what fell.
  *
  * Owner: the main thread; clients that ask together are threads that end before the phase does.
  */
@@ -27,17 +29,23 @@ struct buf;
 struct file_sys;
 struct json;
 
-enum { QA_REQUESTS_MAX = 64, QA_CHECKS_MAX = 256, QA_EVENTS_MAX = 48, QA_SESSIONS_MAX = 8, QA_LINE_BYTES = 256 };
+enum {
+    QA_REQUESTS_MAX = 64,
+    QA_CHECKS_MAX = 256,
+    QA_EVENTS_MAX = 48,
+    QA_SESSIONS_MAX = 8,
+    QA_LINE_BYTES = 256
+};
 
 /* X(value, name) */
-#define QA_PROBE_TABLE(X)                                                                          \
-    X(QA_PROBE_AB, "ab-warm-replay")                                                               \
-    X(QA_PROBE_TURNS, "turns")                                                                     \
-    X(QA_PROBE_EDIT, "edit")                                                                       \
-    X(QA_PROBE_CANCEL, "cancel-resume")                                                            \
-    X(QA_PROBE_TENANT, "tenant")                                                                   \
-    X(QA_PROBE_MODELS, "two-models")                                                               \
-    X(QA_PROBE_RESTART, "restart")                                                                 \
+#define QA_PROBE_TABLE(X)               \
+    X(QA_PROBE_AB, "ab-warm-replay")    \
+    X(QA_PROBE_TURNS, "turns")          \
+    X(QA_PROBE_EDIT, "edit")            \
+    X(QA_PROBE_CANCEL, "cancel-resume") \
+    X(QA_PROBE_TENANT, "tenant")        \
+    X(QA_PROBE_MODELS, "two-models")    \
+    X(QA_PROBE_RESTART, "restart")      \
     X(QA_PROBE_EXACT, "exact")
 
 enum qa_probe {
@@ -59,11 +67,11 @@ struct qa_event {
 
 struct qa_request {
     enum qa_probe probe;
-    const char *phase;   /* "warm" */
-    char session;        /* 'a'... */
-    unsigned run;        /* of the server: 1, 2, 3 */
+    const char *phase; /* "warm" */
+    char session;      /* 'a'... */
+    unsigned run;      /* of the server: 1, 2, 3 */
     struct ask_result result;
-    char failure[256];   /* of the connection; "" = none */
+    char failure[256]; /* of the connection; "" = none */
     struct qa_event events[QA_EVENTS_MAX];
     size_t events_count;
 };
@@ -98,7 +106,8 @@ struct qa_scenario {
 };
 
 /* Runs all of it. ERR_OK also when checks failed; else a server could not be started. */
-enum err qa_run(struct qa_scenario *scenario, const struct qa_options *options, struct errinfo *info) NODISCARD;
+enum err qa_run(struct qa_scenario *scenario, const struct qa_options *options,
+                struct errinfo *info) NODISCARD;
 void qa_scenario_fini(struct qa_scenario *scenario);
 
 bool qa_passed(const struct qa_scenario *scenario);
@@ -111,12 +120,14 @@ void qa_write_json(const struct qa_scenario *scenario, struct json *json);
 /* ---- between its files ---- */
 
 /* The first request of a phase and session; NULL: there is none. */
-const struct qa_request *qa_find(const struct qa_scenario *scenario, const char *phase, char session);
+const struct qa_request *qa_find(const struct qa_scenario *scenario, const char *phase,
+                                 char session);
 /* qa_events.c: takes from the log what belongs to the requests of this run. */
 void qa_collect_events(struct qa_scenario *scenario, unsigned run, struct str log);
 /* The number behind "NAME=" in a line; -1: it has none. */
 int64_t qa_event_number(const struct qa_event *event, const char *name);
-/* What the cache decided for the request: hit, partial or miss, the last one. NULL: the log does not say. */
+/* What the cache decided for the request: hit, partial or miss, the last one. NULL: the log does
+ * not say. */
 const struct qa_event *qa_decision(const struct qa_request *request);
 /* qa_check.c: fills scenario->checks. */
 void qa_check_all(struct qa_scenario *scenario);

@@ -1,5 +1,6 @@
 /*
- * qa_check.c: what must hold, each with the number of its invariant. Checks look at what both sides said; none looks at a clock.
+ * qa_check.c: what must hold, each with the number of its invariant. Checks look at what both sides
+ * said; none looks at a clock.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,9 +32,10 @@ static void judge(struct qa_scenario *scenario, struct verdict verdict, const ch
     va_end(args);
     struct str rest = str_from(text), piece;
     if (str_next(&rest, '|', &piece))
-        snprintf(check->text, sizeof(check->text), "%.*s", (int)MIN(piece.len, sizeof(check->text) - 1), piece.ptr);
-    snprintf(check->detail, sizeof(check->detail), "%.*s", (int)MIN(rest.len, sizeof(check->detail) - 1),
-             rest.ptr != NULL ? rest.ptr : "");
+        snprintf(check->text, sizeof(check->text), "%.*s",
+                 (int)MIN(piece.len, sizeof(check->text) - 1), piece.ptr);
+    snprintf(check->detail, sizeof(check->detail), "%.*s",
+             (int)MIN(rest.len, sizeof(check->detail) - 1), rest.ptr != NULL ? rest.ptr : "");
 }
 
 /* ---- every request ---- */
@@ -42,11 +44,13 @@ static void check_answered(struct qa_scenario *scenario, const struct qa_request
 {
     const struct ask_result *result = &request->result;
     bool ended = result->left || result->finish[0] != '\0';
-    bool passed = request->failure[0] == '\0' && result->status == 200 && result->error[0] == '\0' && ended;
+    bool passed =
+        request->failure[0] == '\0' && result->status == 200 && result->error[0] == '\0' && ended;
 
     judge(scenario, (struct verdict){request->probe, 94, passed},
-          "%s %c: nothing about the cache fails a request|status %d, finish '%s' %s%s", request->phase, request->session,
-          result->status, result->finish, result->error, request->failure);
+          "%s %c: nothing about the cache fails a request|status %d, finish '%s' %s%s",
+          request->phase, request->session, result->status, result->finish, result->error,
+          request->failure);
 }
 
 /* Parts add up, and the client was told what the cache did. */
@@ -57,10 +61,12 @@ static void check_usage(struct qa_scenario *scenario, const struct qa_request *r
     const struct qa_event *decision = qa_decision(request);
     int64_t sum = cache->device + cache->ram + cache->ssd + cache->remote;
     int64_t event = decision != NULL ? qa_event_number(decision, "read_tokens") : -1;
-    bool passed = result->cached == sum && sum + cache->computed == result->prompt && event == result->cached;
+    bool passed =
+        result->cached == sum && sum + cache->computed == result->prompt && event == result->cached;
 
     judge(scenario, (struct verdict){request->probe, 99, passed},
-          "%s %c: usage adds up to the prompt and equals the events|prompt %lld, cached %lld, parts %lld + %lld, event %lld",
+          "%s %c: usage adds up to the prompt and equals the events|prompt %lld, cached %lld, "
+          "parts %lld + %lld, event %lld",
           request->phase, request->session, (long long)result->prompt, (long long)result->cached,
           (long long)sum, (long long)cache->computed, (long long)event);
 }
@@ -68,11 +74,12 @@ static void check_usage(struct qa_scenario *scenario, const struct qa_request *r
 static void check_reason(struct qa_scenario *scenario, const struct qa_request *request)
 {
     const struct ask_cache *cache = &request->result.cache;
-    bool whole = cache->computed <= 1, named = cache->reason[0] != '\0' && strcmp(cache->reason, "none") != 0;
+    bool whole = cache->computed <= 1,
+         named = cache->reason[0] != '\0' && strcmp(cache->reason, "none") != 0;
 
     judge(scenario, (struct verdict){request->probe, 104, whole || named},
-          "%s %c: a miss and a shortened hit have a reason|computed %lld, reason '%s'", request->phase,
-          request->session, (long long)cache->computed, cache->reason);
+          "%s %c: a miss and a shortened hit have a reason|computed %lld, reason '%s'",
+          request->phase, request->session, (long long)cache->computed, cache->reason);
 }
 
 /* ---- how much was reused ---- */
@@ -85,8 +92,8 @@ static int64_t boundary_of(const struct qa_scenario *scenario, char session)
     return cold != NULL ? MAX(cold->result.cached, 0) + MAX(cold->result.written, 0) : 0;
 }
 
-static void check_reuse(struct qa_scenario *scenario, const char *phase, char session, unsigned invariant,
-                        int64_t wanted, const char *what)
+static void check_reuse(struct qa_scenario *scenario, const char *phase, char session,
+                        unsigned invariant, int64_t wanted, const char *what)
 {
     const struct qa_request *request = qa_find(scenario, phase, session);
 
@@ -94,8 +101,9 @@ static void check_reuse(struct qa_scenario *scenario, const char *phase, char se
         return;
     int64_t cached = request->result.cached;
     judge(scenario, (struct verdict){request->probe, invariant, wanted > 0 && cached >= wanted},
-          "%s %c: %s|cached %lld, wanted %lld of %lld, reason '%s'", phase, session, what, (long long)cached,
-          (long long)wanted, (long long)request->result.prompt, request->result.cache.reason);
+          "%s %c: %s|cached %lld, wanted %lld of %lld, reason '%s'", phase, session, what,
+          (long long)cached, (long long)wanted, (long long)request->result.prompt,
+          request->result.cache.reason);
 }
 
 static void check_ab(struct qa_scenario *scenario)
@@ -103,17 +111,21 @@ static void check_ab(struct qa_scenario *scenario)
     struct qa_totals cold = qa_totals(scenario, "cold");
 
     judge(scenario, (struct verdict){QA_PROBE_AB, 2, cold.writes >= 2 && cold.write_tokens > 0},
-          "cold requests are written|writes %u, tokens %lld", cold.writes, (long long)cold.write_tokens);
+          "cold requests are written|writes %u, tokens %lld", cold.writes,
+          (long long)cold.write_tokens);
     for (char session = 'a'; qa_find(scenario, "warm", session) != NULL; session++)
         check_reuse(scenario, "warm", session, 9, boundary_of(scenario, session),
                     "sessions that ran together are both held");
     check_reuse(scenario, "exact", 'a', 2, boundary_of(scenario, 'a'), "an exact repeat hits");
     check_reuse(scenario, "aba-1", 'a', 2, boundary_of(scenario, 'a'), "an exact repeat hits");
-    check_reuse(scenario, "aba-2", 'b', 3, boundary_of(scenario, 'b'), "a second session is held beside the first");
-    check_reuse(scenario, "aba-3", 'a', 3, boundary_of(scenario, 'a'), "a second session does not displace the first");
+    check_reuse(scenario, "aba-2", 'b', 3, boundary_of(scenario, 'b'),
+                "a second session is held beside the first");
+    check_reuse(scenario, "aba-3", 'a', 3, boundary_of(scenario, 'a'),
+                "a second session does not displace the first");
 }
 
-/* The next prompt begins with the last one and what was generated, but for the last token, which nothing has read. */
+/* The next prompt begins with the last one and what was generated, but for the last token, which
+ * nothing has read. */
 static void check_turns(struct qa_scenario *scenario)
 {
     static const char *const phases[] = {"turn-1", "turn-2", "turn-3"};
@@ -132,8 +144,8 @@ static void check_branches(struct qa_scenario *scenario)
     const struct qa_request *other = qa_find(scenario, "other-key", 'a');
 
     judge(scenario, (struct verdict){QA_PROBE_EDIT, 10, edit->result.cached > 0},
-          "edit a: the longest safe beginning is reused|cached %lld of %lld", (long long)edit->result.cached,
-          (long long)edit->result.prompt);
+          "edit a: the longest safe beginning is reused|cached %lld of %lld",
+          (long long)edit->result.cached, (long long)edit->result.prompt);
     check_reuse(scenario, "unedited", 'a', 92, boundary_of(scenario, 'a'),
                 "an edit leaves the branch that it left");
     check_reuse(scenario, "resume", 'x', 95, resume->result.prompt - 1,
@@ -149,7 +161,8 @@ static void check_models(struct qa_scenario *scenario)
     if (cold == NULL)
         return;
     judge(scenario, (struct verdict){QA_PROBE_MODELS, 6, cold->result.cached == 0},
-          "second-cold a: another model sees nothing of the first|cached %lld", (long long)cold->result.cached);
+          "second-cold a: another model sees nothing of the first|cached %lld",
+          (long long)cold->result.cached);
     check_reuse(scenario, "second-warm", 'a', 6, cold->result.cached + cold->result.written,
                 "each model has entries of its own");
     check_reuse(scenario, "first-again", 'a', 6, boundary_of(scenario, 'a'),
@@ -160,7 +173,8 @@ static void check_restart(struct qa_scenario *scenario)
 {
     const struct qa_request *request = qa_find(scenario, "restart", 'a');
 
-    check_reuse(scenario, "restart", 'a', 107, boundary_of(scenario, 'a'), "what was stored survives a restart");
+    check_reuse(scenario, "restart", 'a', 107, boundary_of(scenario, 'a'),
+                "what was stored survives a restart");
     judge(scenario, (struct verdict){QA_PROBE_RESTART, 107, request->result.cache.ssd > 0},
           "restart a: it comes from the disk|ssd %lld", (long long)request->result.cache.ssd);
 }
@@ -173,11 +187,11 @@ static void check_exact(struct qa_scenario *scenario)
                        (struct str){buf_str(&warm->text), warm->text.len});
 
     judge(scenario, (struct verdict){QA_PROBE_EXACT, 110, same && cold->text.len > 0},
-          "exact-warm a: the text is that of the cold run|%s, %zu bytes", same ? "the same" : "another one",
-          warm->text.len);
+          "exact-warm a: the text is that of the cold run|%s, %zu bytes",
+          same ? "the same" : "another one", warm->text.len);
     judge(scenario, (struct verdict){QA_PROBE_EXACT, 110, warm->cached > 0 && cold->cached == 0},
-          "exact-warm a: it was restored, not computed|cached %lld, cold %lld", (long long)warm->cached,
-          (long long)cold->cached);
+          "exact-warm a: it was restored, not computed|cached %lld, cold %lld",
+          (long long)warm->cached, (long long)cold->cached);
 }
 
 static void check_limit(struct qa_scenario *scenario)
@@ -185,7 +199,8 @@ static void check_limit(struct qa_scenario *scenario)
     double asked = (double)scenario->options->ram_bytes;
 
     judge(scenario, (struct verdict){QA_PROBE_AB, 22, scenario->cap_bytes == asked},
-          "the limit that was configured is the cache's|%.0f bytes, asked %.0f", scenario->cap_bytes, asked);
+          "the limit that was configured is the cache's|%.0f bytes, asked %.0f",
+          scenario->cap_bytes, asked);
 }
 
 void qa_check_all(struct qa_scenario *scenario)

@@ -1,9 +1,11 @@
 /*
  * qa_events.c: the server's side: lines of its log, found by the request.
  *
- *      2026-11-15T08:08:27.350Z info  [api] 1 req_d776be8600000000 chat length 4 tokens | prompt 25 = device 0 + ...
- *                                      tag  |  what the client was told
- *                                           number: what the other lines have, "[cache] 1 miss ...", "[route] 1 ...", "[phase] 1 prefill ..."
+ *      2026-11-15T08:08:27.350Z info  [api] 1 req_d776be8600000000 chat length 4 tokens | prompt 25
+ *                                     = device 0 + ...
+ *                                      tag  |  what the client was told number: what the other
+ *                                           lines have, "[cache] 1 miss ...", "[route] 1 ...",
+ *                                           "[phase] 1 prefill ..."
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +23,8 @@ static const struct {
     {"[api] ", QA_EVENT_ANSWER},
 };
 
-/* "TIME level [tag] NUMBER rest": what comes behind the tag, and the number. False: it is no line about a request. */
+/* "TIME level [tag] NUMBER rest": what comes behind the tag, and the number. False: it is no line
+ * about a request. */
 static bool read_line(struct str line, enum qa_event_kind *kind, uint64_t *number, struct str *rest)
 {
     for (size_t i = 0; i < COUNT_OF(tags); i++) {
@@ -45,8 +48,8 @@ static uint64_t number_of(struct str log, const char *request_id)
     struct str line, rest;
 
     while (request_id[0] != '\0' && str_next(&log, '\n', &line))
-        if (str_find(line, str_from(request_id)) != SIZE_MAX && read_line(line, &kind, &number, &rest) &&
-            kind == QA_EVENT_ANSWER)
+        if (str_find(line, str_from(request_id)) != SIZE_MAX &&
+            read_line(line, &kind, &number, &rest) && kind == QA_EVENT_ANSWER)
             return number;
     return 0;
 }
@@ -62,8 +65,8 @@ static void collect(struct qa_request *request, struct str log, uint64_t wanted)
             continue;
         struct qa_event *event = &request->events[request->events_count++];
         event->kind = kind;
-        snprintf(event->line, sizeof(event->line), "%.*s", (int)MIN(rest.len, sizeof(event->line) - 1),
-                 rest.ptr);
+        snprintf(event->line, sizeof(event->line), "%.*s",
+                 (int)MIN(rest.len, sizeof(event->line) - 1), rest.ptr);
     }
 }
 
@@ -104,7 +107,8 @@ const struct qa_event *qa_decision(const struct qa_request *request)
 
     for (size_t i = 0; i < request->events_count; i++) {
         const struct qa_event *event = &request->events[i];
-        if (is_cache_event(event, "hit ") || is_cache_event(event, "partial ") || is_cache_event(event, "miss "))
+        if (is_cache_event(event, "hit ") || is_cache_event(event, "partial ") ||
+            is_cache_event(event, "miss "))
             found = event;
     }
     return found;

@@ -1,9 +1,11 @@
 /*
- * qa_report.c: a scenario as JSON: probes, their requests from both sides, and the criteria with what was seen.
+ * qa_report.c: a scenario as JSON: probes, their requests from both sides, and the criteria with
+ * what was seen.
  *
  *      {"id", "models", "targets", "status", "probes": [{"id", "cold": {...}, ..., "requests": [...], "criteria": [...]}]}
  *
- * Names are those of the regression reports that came before this one (docs/qa.md), so that what reads those reads this, too.
+ * Names are those of the regression reports that came before this one (docs/qa.md), so that what
+ * reads those reads this, too.
  */
 #include <stdio.h>
 #include <string.h>
@@ -105,7 +107,10 @@ static void write_request(struct json *json, const struct qa_request *request)
     json_key_uint(json, "run", request->run);
     json_key_text(json, "responseId", result->request_id);
     json_key_uint(json, "status", (uint64_t)result->status);
-    json_key_text(json, "error", request->failure[0] ? request->failure : result->error[0] ? result->error : NULL);
+    json_key_text(json, "error",
+                  request->failure[0] ? request->failure
+                  : result->error[0]  ? result->error
+                                      : NULL);
     json_key_bool(json, "cancelled", result->left);
     json_key_float(json, "durationMs", result->total_ms);
     json_key_float(json, "ttftMs", result->ttft_ms);
@@ -142,7 +147,8 @@ static struct told told_in(const struct qa_scenario *scenario, const char *phase
     return told;
 }
 
-static void write_usage(const struct qa_scenario *scenario, const char *key, const char *phase, struct json *json)
+static void write_usage(const struct qa_scenario *scenario, const char *key, const char *phase,
+                        struct json *json)
 {
     json_key(json, key);
     json_open(json, '[');
@@ -180,7 +186,8 @@ static void write_sides(const struct qa_scenario *scenario, struct json *json)
 
 /* ---- probes ---- */
 
-static void write_criteria(const struct qa_scenario *scenario, enum qa_probe probe, struct json *json)
+static void write_criteria(const struct qa_scenario *scenario, enum qa_probe probe,
+                           struct json *json)
 {
     json_key(json, "criteria");
     json_open(json, '[');

@@ -71,13 +71,15 @@ void sheet_note(struct sheet *sheet, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    sheet->notes = grown(sheet->notes, sheet->notes_count, &sheet->notes_capacity, sizeof(*sheet->notes));
+    sheet->notes =
+        grown(sheet->notes, sheet->notes_count, &sheet->notes_capacity, sizeof(*sheet->notes));
     sheet->notes[sheet->notes_count++] = mem_strdup(text);
 }
 
 static struct sheet_cell *next_fact(struct sheet *sheet, const char *name)
 {
-    sheet->facts = grown(sheet->facts, sheet->facts_count, &sheet->facts_capacity, sizeof(*sheet->facts));
+    sheet->facts =
+        grown(sheet->facts, sheet->facts_count, &sheet->facts_capacity, sizeof(*sheet->facts));
     struct sheet_fact *fact = &sheet->facts[sheet->facts_count++];
     *fact = (struct sheet_fact){.name = name};
     return &fact->value;
@@ -160,7 +162,8 @@ const char *sheet_show(int form, double number, char out[SHEET_CELL_BYTES])
     return out;
 }
 
-static const char *shown(const struct sheet *sheet, size_t row, size_t column, char out[SHEET_CELL_BYTES])
+static const char *shown(const struct sheet *sheet, size_t row, size_t column,
+                         char out[SHEET_CELL_BYTES])
 {
     const struct sheet_cell *cell = sheet_cell(sheet, row, column);
 

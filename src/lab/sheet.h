@@ -20,13 +20,15 @@
 struct buf;
 struct sheet;
 
-/* What a column holds, if not numbers with so many decimals (>= 0). People see units, programs plain numbers. */
+/* What a column holds, if not numbers with so many decimals (>= 0). People see units, programs
+ * plain numbers. */
 enum sheet_form {
     SHEET_TEXT = -1,
     SHEET_COUNT = -2,   /* 28,412 */
     SHEET_SIZE = -3,    /* bytes: 1.5 GiB */
     SHEET_PERCENT = -4, /* of 1: 38.46% */
-    SHEET_CAPTION = -5, /* text for people of what programs have in other columns: not in CSV and JSON */
+    /* text for people of what programs have in other columns: not in CSV and JSON */
+    SHEET_CAPTION = -5,
 };
 
 struct sheet_column {
@@ -37,8 +39,8 @@ struct sheet_column {
 
 /* The columns must outlive it. */
 struct sheet *sheet_create(const struct sheet_column *columns, size_t count);
-/* From text that sheet_write_csv could have written: notes, names, rows of as many fields. A column is of numbers when all of its
- * fields are. ERR_INVALID with the number of the line. */
+/* From text that sheet_write_csv could have written: notes, names, rows of as many fields. A column
+ * is of numbers when all of its fields are. ERR_INVALID with the number of the line. */
 enum err sheet_read_csv(struct sheet **sheet, struct str text, struct errinfo *info) NODISCARD;
 void sheet_destroy(struct sheet **sheet);
 
@@ -49,7 +51,8 @@ void sheet_note(struct sheet *sheet, const char *fmt, ...) PRINTF(2, 3);
 void sheet_fact_text(struct sheet *sheet, const char *name, const char *text);
 void sheet_fact_number(struct sheet *sheet, const char *name, double value);
 
-/* The next cells, row by row. What is not a number (NAN) is "-", empty or null. A cell of the wrong kind is a caller's bug. */
+/* The next cells, row by row. What is not a number (NAN) is "-", empty or null. A cell of the wrong
+ * kind is a caller's bug. */
 void sheet_text(struct sheet *sheet, const char *text);
 void sheet_number(struct sheet *sheet, double value);
 

@@ -1,8 +1,9 @@
 /*
- * sheet_read.c: a sheet from CSV: what a microbenchmark prints, one line after the other, as a table like all others.
+ * sheet_read.c: a sheet from CSV: what a microbenchmark prints, one line after the other, as a
+ * table like all others.
  *
- * All fields are taken apart first, because only the last row tells whether a column is of numbers. A field has no end of line in it: rows are
- * lines.
+ * All fields are taken apart first, because only the last row tells whether a column is of numbers.
+ * A field has no end of line in it: rows are lines.
  */
 #include <math.h>
 #include <string.h>
@@ -14,8 +15,8 @@
 enum { LINE_BYTES_MAX = 1 << 16, COLUMNS_MAX = 256 };
 
 struct table {
-    struct str rows;  /* the lines behind the names */
-    size_t line;      /* of the names, from 1 */
+    struct str rows; /* the lines behind the names */
+    size_t line;     /* of the names, from 1 */
     char *names[COLUMNS_MAX];
     size_t count;
 };
@@ -25,7 +26,8 @@ static bool is_note(struct str line)
     return line.len > 0 && line.ptr[0] == '#';
 }
 
-/* The next field of a line into `out`, without quotes. False: there is none. `more`: a comma has promised one. */
+/* The next field of a line into `out`, without quotes. False: there is none. `more`: a comma has
+ * promised one. */
 static bool next_field(struct str *line, bool *more, struct buf *out)
 {
     bool quoted = line->len > 0 && line->ptr[0] == '"';
@@ -57,7 +59,8 @@ static int merge_form(int form, struct str field)
 
     if (form == SHEET_TEXT || (field.len > 0 && !str_to_f64(field, &number)))
         return SHEET_TEXT;
-    return point == SIZE_MAX || field.len == 0 ? form : MAX(form, (int)MIN(field.len - point - 1, 9));
+    return point == SIZE_MAX || field.len == 0 ? form
+                                               : MAX(form, (int)MIN(field.len - point - 1, 9));
 }
 
 /* Calls fn for each field; false: a row has not as many as there are names. */
@@ -106,7 +109,8 @@ static void add_cell(size_t column, struct str field, void *arg)
     }
 }
 
-/* Lines with '#' are notes wherever they stand: who prints row by row knows some things only later. */
+/* Lines with '#' are notes wherever they stand: who prints row by row knows some things only later.
+ */
 static void read_notes(struct sheet *sheet, struct str text)
 {
     struct str line;
@@ -151,7 +155,8 @@ enum err sheet_read_csv(struct sheet **out, struct str text, struct errinfo *inf
     sheet->columns = sheet->columns_own;
     sheet->columns_count = table.count;
     if (err == ERR_OK && !each_field(&table, &line, find_form, sheet->columns_own))
-        err = err_set(info, ERR_INVALID, "line %zu: has not as many fields as there are names", line);
+        err =
+            err_set(info, ERR_INVALID, "line %zu: has not as many fields as there are names", line);
     if (err == ERR_OK)
         (void)each_field(&table, &line, add_cell, sheet);
     if (err != ERR_OK)

@@ -1,5 +1,6 @@
 /*
- * spread.h: many measurements in a few numbers. Percentiles are nearest-rank: each is a value that was measured.
+ * spread.h: many measurements in a few numbers. Percentiles are nearest-rank: each is a value that
+ * was measured.
  *
  * Pure; any thread.
  */
@@ -16,7 +17,8 @@ struct spread {
 /* Sorts `values`. */
 struct spread spread_of(double *values, size_t count);
 
-/* Of values that are sorted: the smallest that `percent` of all are not above. 0 when there are none. */
+/* Of values that are sorted: the smallest that `percent` of all are not above. 0 when there are
+ * none. */
 double spread_percentile(const double *sorted, size_t count, double percent);
 
 #endif

@@ -1,14 +1,17 @@
 /*
- * trace.h: a workload in memory: which blocks each request's prompt consists of, in the order of time.
+ * trace.h: a workload in memory: which blocks each request's prompt consists of, in the order of
+ * time.
  *
  *      requests   [ at, session, tokens, first, blocks ] [ ... ] ...
  *                                          |
  *      ids        [ 0 1 2 3 | 0 1 4 5 6 | 0 7 ... ]                 one number per block, counted up from 0
  *
- * A number stands for a block AND all that is before it: two prompts have a number in common exactly when they are equal up to the end of
- * that block. So a child never occurs without its parents, which opt.c relies on, and one number can stand for a block in the index.
+ * A number stands for a block AND all that is before it: two prompts have a number in common
+ * exactly when they are equal up to the end of that block. So a child never occurs without its
+ * parents, which opt.c relies on, and one number can stand for a block in the index.
  *
- * Only hashes and lengths are kept, never text. Owner: one thread. Plain data: readers add, everyone else looks.
+ * Only hashes and lengths are kept, never text. Owner: one thread. Plain data: readers add,
+ * everyone else looks.
  */
 #ifndef HEARTH_LAB_TRACE_H
 #define HEARTH_LAB_TRACE_H
@@ -20,19 +23,19 @@
 #include "base/err.h"
 
 enum {
-    TRACE_TOKENS_MAX = 1 << 24,       /* of one prompt */
+    TRACE_TOKENS_MAX = 1 << 24, /* of one prompt */
     TRACE_REQUESTS_MAX = 64000000,
-    TRACE_NO_SESSION = 0,             /* the trace does not say whose a request is */
+    TRACE_NO_SESSION = 0, /* the trace does not say whose a request is */
 };
 
 struct trace_request {
     uint64_t at_ns;
-    uint32_t session;   /* counted from 1; TRACE_NO_SESSION */
-    uint32_t tokens;    /* of the prompt */
+    uint32_t session; /* counted from 1; TRACE_NO_SESSION */
+    uint32_t tokens;  /* of the prompt */
     uint32_t generated;
-    uint32_t anchor;    /* end of system prompt and tools, tokens; 0 = not known */
-    uint32_t blocks;    /* ids[first, first + blocks) */
-    uint32_t shift;     /* added to the ids of blocks that are not of the anchor: see users.h */
+    uint32_t anchor; /* end of system prompt and tools, tokens; 0 = not known */
+    uint32_t blocks; /* ids[first, first + blocks) */
+    uint32_t shift;  /* added to the ids of blocks that are not of the anchor: see users.h */
     size_t first;
 };
 
@@ -52,26 +55,30 @@ struct trace {
     size_t ids_count, ids_cap;
     struct trace_names *names;         /* keys of blocks -> ids */
     struct trace_names *session_names; /* keys of sessions -> numbers */
-    uint32_t ids_end;          /* ids of blocks are below it, shifts included */
-    uint32_t sessions;         /* the last number that was given */
+    uint32_t ids_end;                  /* ids of blocks are below it, shifts included */
+    uint32_t sessions;                 /* the last number that was given */
     struct trace_recorded recorded;
 };
 
 void trace_init(struct trace *trace);
 void trace_fini(struct trace *trace);
 
-/* Adds a request; at_ns need not ascend, see trace_sort. `keys` (request->blocks of them) name blocks; equal keys behind equal ones are the
- * same block. `first` and `shift` are set here. ERR_LIMIT or ERR_NOMEM: nothing was added but names. */
-enum err trace_add(struct trace *trace, const struct trace_request *request, const uint64_t *keys) NODISCARD;
+/* Adds a request; at_ns need not ascend, see trace_sort. `keys` (request->blocks of them) name
+ * blocks; equal keys behind equal ones are the same block. `first` and `shift` are set here.
+ * ERR_LIMIT or ERR_NOMEM: nothing was added but names. */
+enum err trace_add(struct trace *trace, const struct trace_request *request,
+                   const uint64_t *keys) NODISCARD;
 
-/* The number of the session with this key, a new one when it was not seen before; TRACE_NO_SESSION without memory. */
+/* The number of the session with this key, a new one when it was not seen before; TRACE_NO_SESSION
+ * without memory. */
 uint32_t trace_session(struct trace *trace, uint64_t key);
 
 /* The key of a number that means something inside of one scope (a file, a session) only. */
 uint64_t trace_key(uint64_t scope, uint64_t number);
 
 /* All files of one run have one block size. ERR_INVALID otherwise. */
-enum err trace_set_block(struct trace *trace, uint32_t block_tokens, struct errinfo *info) NODISCARD;
+enum err trace_set_block(struct trace *trace, uint32_t block_tokens,
+                         struct errinfo *info) NODISCARD;
 
 /* By time; requests at the same time stay in their order. Then time begins at 0. */
 void trace_sort(struct trace *trace);

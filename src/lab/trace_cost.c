@@ -1,11 +1,14 @@
 /*
- * trace_cost.c: the presets. Bytes are computed from published shapes at 16 bits per number; speeds are round numbers of the class of machine that
- * the name says, there to compare policies with, and no claim about any machine.
+ * trace_cost.c: the presets. Bytes are computed from published shapes at 16 bits per number; speeds
+ * are round numbers of the class of machine that the name says, there to compare policies with, and
+ * no claim about any machine.
  *
  *      llama-8b      32 layers x 8 KV heads x 128 x (K, V) x 2 B = 128 KiB per token
  *      qwen3-0.6b    28 layers x 8 KV heads x 128 x (K, V) x 2 B = 112 KiB per token
- *      hybrid-1b     6 full layers x 2 KV heads x 256 x (K, V) x 2 B = 12 KiB per token; 18 recurrent layers of 1.06 MiB each
- *      sliding-1b    4 full layers x 1 KV head x 256 x (K, V) x 2 B = 4 KiB per token; 22 windows of 512 tokens as one snapshot
+ *      hybrid-1b     6 full layers x 2 KV heads x 256 x (K, V) x 2 B = 12 KiB per token; 18
+ *                    recurrent layers of 1.06 MiB each
+ *      sliding-1b    4 full layers x 1 KV head x 256 x (K, V) x 2 B = 4 KiB per token; 22 windows
+ *                    of 512 tokens as one snapshot
  *      mamba-1b      48 recurrent layers and nothing else
  */
 #include "lab/trace_cost.h"

@@ -1,14 +1,18 @@
 /*
- * trace_opt.c: when a block must leave, it is the one that is needed again the latest; one that is never needed again does not come in.
+ * trace_opt.c: when a block must leave, it is the one that is needed again the latest; one that is
+ * never needed again does not come in.
  *
  *      next[i]   the request that uses the block of access i again, NEVER
  *      heap      blocks in the cache, by (next use, depth), latest and deepest first
  *
- * Why plain Belady is right for prefixes, where a parent is never evicted before its children: whoever uses a child uses its parents in the
- * same request, so a parent is never needed later than a child; among equals the deeper one leaves first. So the children always go before,
- * and what is held is closed under taking parents without a rule that says so. opt_test.c compares it with all ways to decide.
+ * Why plain Belady is right for prefixes, where a parent is never evicted before its children:
+ * whoever uses a child uses its parents in the same request, so a parent is never needed later than
+ * a child; among equals the deeper one leaves first. So the children always go before, and what is
+ * held is closed under taking parents without a rule that says so. opt_test.c compares it with all
+ * ways to decide.
  *
- * The heap is lazy: a block that is used again gets a new item, and items that are not its latest one are passed over.
+ * The heap is lazy: a block that is used again gets a new item, and items that are not its latest
+ * one are passed over.
  */
 #include "lab/trace_opt.h"
 

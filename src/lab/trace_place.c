@@ -5,12 +5,15 @@
  *                   '─── e (w 1)               Each of them resumes at the last chosen place at or above its v.
  *
  *      G(v, j) = the best that the subtree of v can add, when the nearest chosen place above v is j
- *              = max( w(v) depth(j) + sum of G(child, j),    w(v) depth(v) - price + sum of G(child, v) )
+ *              = max( w(v) depth(j) + sum of G(child, j),    w(v) depth(v) - price + sum of
+ *              G(child, v) )
  *
- * Only nodes with w > 0 need be looked at: any other place could move down to the next of these and serve the same requests better. (Where
- * paths part, w > 0: whoever went the second way first shared all up to there, and nothing more.) For such a node j is one of those above it, or none: a small table per node, `rank` + 2 long, whose
- * last column is the node itself. Numbers of children are higher than those of parents, so that one pass downwards through the numbers sees
- * children first.
+ * Only nodes with w > 0 need be looked at: any other place could move down to the next of these and
+ * serve the same requests better. (Where paths part, w > 0: whoever went the second way first
+ * shared all up to there, and nothing more.) For such a node j is one of those above it, or none: a
+ * small table per node, `rank` + 2 long, whose last column is the node itself. Numbers of children
+ * are higher than those of parents, so that one pass downwards through the numbers sees children
+ * first.
  */
 #include "lab/trace_place.h"
 

@@ -1,5 +1,6 @@
 /*
- * trace_read.c: one JSON value per line (or one per file) to requests. yyjson parses; what comes out is checked field by field.
+ * trace_read.c: one JSON value per line (or one per file) to requests. yyjson parses; what comes
+ * out is checked field by field.
  */
 #include "lab/trace_read.h"
 
@@ -156,7 +157,8 @@ static enum err read_claude_request(struct reader *reader, yyjson_val *object,
     return request.blocks == 0 ? ERR_OK : add(reader, &request);
 }
 
-/* The requests of a session, or of an agent that it started, which has a system prompt of its own and counts time from its start. */
+/* The requests of a session, or of an agent that it started, which has a system prompt of its own
+ * and counts time from its start. */
 static enum err read_claude_list(struct reader *reader, yyjson_val *object, struct claude_list list)
 {
     uint32_t tools = 0, system = 0;
@@ -285,10 +287,14 @@ static enum err read_outcome(struct reader *reader, yyjson_val *object, uint32_t
 
     if (yyjson_obj_get(object, "computed") == NULL)
         return ERR_OK;
-    if (!get_uint(object, "device", TRACE_TOKENS_MAX, &device) || !get_uint(object, "ram", TRACE_TOKENS_MAX, &ram) ||
-        !get_uint(object, "ssd", TRACE_TOKENS_MAX, &ssd) || !get_uint(object, "remote", TRACE_TOKENS_MAX, &remote) ||
-        !get_uint(object, "computed", TRACE_TOKENS_MAX, &computed) || device + ram + ssd + remote + computed != tokens)
-        return fail(reader, ERR_INVALID, "device, ram, ssd, remote and computed do not add up to the prompt");
+    if (!get_uint(object, "device", TRACE_TOKENS_MAX, &device) ||
+        !get_uint(object, "ram", TRACE_TOKENS_MAX, &ram) ||
+        !get_uint(object, "ssd", TRACE_TOKENS_MAX, &ssd) ||
+        !get_uint(object, "remote", TRACE_TOKENS_MAX, &remote) ||
+        !get_uint(object, "computed", TRACE_TOKENS_MAX, &computed) ||
+        device + ram + ssd + remote + computed != tokens)
+        return fail(reader, ERR_INVALID,
+                    "device, ram, ssd, remote and computed do not add up to the prompt");
     recorded->requests++;
     recorded->tokens += tokens;
     recorded->tokens_hit += tokens - computed;

@@ -1,8 +1,9 @@
 /*
  * trace_sim.c: the loop over requests.
  *
- * Prompts get one more token than they have: the cache always leaves one to run, and here that one is nobody's, so that a whole prompt can
- * be a hit in blocks. Counted in tokens, one is computed all the same.
+ * Prompts get one more token than they have: the cache always leaves one to run, and here that one
+ * is nobody's, so that a whole prompt can be a hit in blocks. Counted in tokens, one is computed
+ * all the same.
  */
 #include "lab/trace_sim.h"
 
@@ -62,8 +63,8 @@ static void give_addresses(void *ptr, void *arg)
 
 /* ---- opening ---- */
 
-/* Exactly the capacity in one arena, and as much again for books, of which only a little is used. The page more is what pages.c asks of a
- * foreign allocator. */
+/* Exactly the capacity in one arena, and as much again for books, of which only a little is used.
+ * The page more is what pages.c asks of a foreign allocator. */
 static void use_one_arena(struct sim *sim)
 {
     uint64_t bytes = sim->options->capacity_bytes + PAGES_PAGE_BYTES;
@@ -135,7 +136,8 @@ static bool reserve_tokens(struct sim *sim, size_t count)
     return true;
 }
 
-/* The prompt as tokens of the cache, and nobody's one behind it. How many they are without that; 0: no memory. */
+/* The prompt as tokens of the cache, and nobody's one behind it. How many they are without that; 0:
+ * no memory. */
 static size_t make_tokens(struct sim *sim, const struct trace_request *request)
 {
     size_t count = (size_t)request->blocks * sim->scale;
@@ -229,7 +231,8 @@ static void put_snapshots(struct sim *sim, struct hearth_store *store, const str
         put_snapshot(sim, store, count);
 }
 
-/* The end of the last whole block: what is behind it belongs to a block that the next turn goes on with, under another number. */
+/* The end of the last whole block: what is behind it belongs to a block that the next turn goes on
+ * with, under another number. */
 static uint32_t end_of(const struct sim *sim, const struct trace_request *request)
 {
     return MIN(request->blocks, request->tokens / sim->trace->block_tokens) * sim->scale;
@@ -243,7 +246,8 @@ static void keep(struct sim *sim, const struct trace_request *request, size_t co
         .struct_size = sizeof(hints),
         .entry = HEARTH_ENTRY_USER,
         .anchor = anchor,
-        .generated = true, /* the end of the last whole block can be resumed at, as that of an answer */
+        /* the end of the last whole block can be resumed at, as that of an answer */
+        .generated = true,
         .resumed = found->boundary,
         .prompt = sim->options->place == SIM_PLACE_POLICY ? end_of(sim, request) : 0,
         .junction = found->junction,
@@ -297,7 +301,8 @@ static void look_at_snapshots(struct sim *sim)
 
 /* ---- all requests ---- */
 
-/* Two requests are never at the same time: the one that comes later in the trace is the later use. */
+/* Two requests are never at the same time: the one that comes later in the trace is the later use.
+ */
 static void move_clock(struct sim *sim, uint64_t at_ns)
 {
     uint64_t now = clock_mono_ns(sim->clock);
@@ -343,7 +348,8 @@ static enum err run_cache(struct sim *sim)
     return err;
 }
 
-/* The ceiling counts rows alone: for models that need snapshots it is one that cannot be reached. */
+/* The ceiling counts rows alone: for models that need snapshots it is one that cannot be reached.
+ */
 static enum err run_opt(struct sim *sim)
 {
     const struct sim_options *options = sim->options;

@@ -1,20 +1,25 @@
 /*
- * trace_sim.h: a trace against the real cache: its index, its policies, its ledger, its plans; without an engine, and without bytes.
+ * trace_sim.h: a trace against the real cache: its index, its policies, its ledger, its plans;
+ * without an engine, and without bytes.
  *
  *      request -> hearth_lookup -> accept -> release -> hearth_store_open -> next, reserve, commit ... -> close
  *                                     |                                        |
  *                                     tokens reused                            addresses without memory behind them
  *
- * Nothing of the cache is written again here: what a policy does in a replay is what it does in the server. Two things are put in from
- * outside: a clock that shows the time of the trace, and memory that is only addresses.
+ * Nothing of the cache is written again here: what a policy does in a replay is what it does in the
+ * server. Two things are put in from outside: a clock that shows the time of the trace, and memory
+ * that is only addresses.
  *
- * TOKENS. Where state can be cut at any token, one token of the cache stands for a whole block of the trace (the index compares one number
- * instead of 512), and bytes and speeds are scaled. Where snapshots are needed, policies count tokens: then blocks have all of theirs.
+ * TOKENS. Where state can be cut at any token, one token of the cache stands for a whole block of
+ * the trace (the index compares one number instead of 512), and bytes and speeds are scaled. Where
+ * snapshots are needed, policies count tokens: then blocks have all of theirs.
  *
- * CAPACITY. In blocks or tokens it is exactly that many bytes of rows (and snapshots among them), in one arena without gaps, the books apart:
- * for comparing policies. In bytes it is the whole of the cache as `--ram-cache` has it: arenas, gaps and books included.
+ * CAPACITY. In blocks or tokens it is exactly that many bytes of rows (and snapshots among them),
+ * in one arena without gaps, the books apart: for comparing policies. In bytes it is the whole of
+ * the cache as `--ram-cache` has it: arenas, gaps and books included.
  *
- * Only memory is simulated, no slower tier. Requests are served one after another, each stored before the next is looked up.
+ * Only memory is simulated, no slower tier. Requests are served one after another, each stored
+ * before the next is looked up.
  *
  * Thread: any; a run belongs to one.
  */
@@ -32,8 +37,10 @@ struct cost;
 struct trace;
 
 /* Where snapshots are taken. X(value, name) */
-#define SIM_PLACE_TABLE(X)                                                                         \
-    X(SIM_PLACE_POLICY, "policy") X(SIM_PLACE_DENSE, "dense") X(SIM_PLACE_END, "end")
+#define SIM_PLACE_TABLE(X)        \
+    X(SIM_PLACE_POLICY, "policy") \
+    X(SIM_PLACE_DENSE, "dense")   \
+    X(SIM_PLACE_END, "end")
 
 enum sim_place {
 #define X(value, name) value,
@@ -47,13 +54,13 @@ extern const char *const sim_place_names[]; /* ended by NULL */
 #define SIM_OPT "opt" /* the policy that knows the future: opt.h */
 
 struct sim_options {
-    const char *policy;      /* of policy.h, or SIM_OPT */
+    const char *policy; /* of policy.h, or SIM_OPT */
     uint64_t capacity_bytes;
-    bool whole;              /* the capacity is that of the whole cache, books and gaps included */
+    bool whole; /* the capacity is that of the whole cache, books and gaps included */
     const struct cost *cost;
-    uint32_t run_blocks;     /* moved as one object, at most; 0 = 1 */
+    uint32_t run_blocks; /* moved as one object, at most; 0 = 1 */
     enum sim_place place;
-    uint32_t place_tokens;   /* DENSE: one per so many tokens; POLICY: its sparse grid, 0 = none */
+    uint32_t place_tokens; /* DENSE: one per so many tokens; POLICY: its sparse grid, 0 = none */
     void (*fn)(size_t done, size_t total, void *arg); /* now and then; may be NULL */
     void *arg;
 };
@@ -62,18 +69,20 @@ struct sim_result {
     uint64_t requests, blocks, blocks_hit;
     uint64_t tokens, tokens_hit; /* at least one token of a prompt is computed */
     uint64_t evictions;
-    uint64_t snapshots, snapshot_bytes;                   /* written */
-    uint64_t snapshot_bytes_max, snapshot_bytes_live_max; /* held at a time; of these, not superseded. Looked at now and then */
+    uint64_t snapshots, snapshot_bytes; /* written */
+    /* held at a time; of these, not superseded. Looked at now and then */
+    uint64_t snapshot_bytes_max, snapshot_bytes_live_max;
     uint64_t refused; /* requests that the cache had no room to answer or to keep a piece of */
     double ttft_s_mean, ttft_s_p50, ttft_s_p99;
     double seconds; /* that the replay took */
 };
 
-/* ERR_NOMEM, ERR_INVALID (a policy that is none, a capacity that holds nothing, OPT for a model without rows). */
-enum err sim_run(const struct trace *trace, const struct sim_options *options, struct sim_result *result,
-                 struct errinfo *info) NODISCARD;
+/* ERR_NOMEM, ERR_INVALID (a policy that is none, a capacity that holds nothing, OPT for a model
+ * without rows). */
+enum err sim_run(const struct trace *trace, const struct sim_options *options,
+                 struct sim_result *result, struct errinfo *info) NODISCARD;
 
-double sim_hit_rate(const struct sim_result *result);       /* of tokens */
+double sim_hit_rate(const struct sim_result *result); /* of tokens */
 double sim_block_hit_rate(const struct sim_result *result);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * model.c: see the header. What is opened here is closed here, in the reverse order: the scheduler before the engine that it runs, spaces
- * after the scheduler that stores into them.
+ * model.c: see the header. What is opened here is closed here, in the reverse order: the scheduler
+ * before the engine that it runs, spaces after the scheduler that stores into them.
  */
 #include "models/model.h"
 
@@ -108,7 +108,8 @@ static struct hearth_model describe(const struct engine_facts *facts)
     bool whole = facts->slicing == ENGINE_SLICING_WHOLE;
     struct hearth_model model = {
         .struct_size = sizeof(model),
-        .kinds = whole ? HEARTH_KIND_RECURRENT : facts->kinds, /* as a whole: valid at one length only */
+        /* as a whole: valid at one length only */
+        .kinds = whole ? HEARTH_KIND_RECURRENT : facts->kinds,
         .window = facts->window,
         .rows_bytes_per_token = facts->rows_bytes_per_token,
         .snapshot_bytes = facts->snapshot_bytes_max,
@@ -148,7 +149,8 @@ static enum err add_space_locked(struct model *model, const char *tenant, struct
 
     lock_assert_held(&model->lock);
     if (model->spaces_count == SPACES_MAX || strlen(tenant) >= sizeof(added->tenant))
-        return err_set(info, ERR_LIMIT, "more than %d tenants, or a name that is too long", SPACES_MAX);
+        return err_set(info, ERR_LIMIT, "more than %d tenants, or a name that is too long",
+                       SPACES_MAX);
     struct model_share share = share_of(model, tenant);
     int error = hearth_space_open(model->cache, &record, tenant, share.bytes, &added->space);
     if (error == HEARTH_ERROR_MEMORY && share.bytes > 0)
@@ -157,8 +159,10 @@ static enum err add_space_locked(struct model *model, const char *tenant, struct
         return err_set(info, error == HEARTH_ERROR_MEMORY ? ERR_NOMEM : ERR_INVALID,
                        "no space in the cache: %s", hearth_error_text(error));
     /* As with memory: what cannot be had is served without. */
-    if (share.ssd_bytes > 0 && hearth_space_set_ssd_share(added->space, share.ssd_bytes) != HEARTH_OK)
-        LOG_WARN(model->log, "model", "a share of the disk cannot be had", LOG_STR("tenant", tenant));
+    if (share.ssd_bytes > 0 &&
+        hearth_space_set_ssd_share(added->space, share.ssd_bytes) != HEARTH_OK)
+        LOG_WARN(model->log, "model", "a share of the disk cannot be had",
+                 LOG_STR("tenant", tenant));
     snprintf(added->tenant, sizeof(added->tenant), "%s", tenant);
     model->spaces_count++;
     *out = added;
@@ -194,7 +198,8 @@ bool model_space_at(struct model *model, size_t index, struct model_tenant *out)
     return found;
 }
 
-/* A share of the disk counts from now on, and not from the tenant's first request: what it left there is in reach of others till then. */
+/* A share of the disk counts from now on, and not from the tenant's first request: what it left
+ * there is in reach of others till then. */
 static enum err open_shared_spaces(struct model *model, struct errinfo *info)
 {
     struct hearth_space *space;
@@ -233,9 +238,10 @@ static void choose_cache(struct model *model, const struct model_options *option
         return;
     }
     model->state = MODEL_CACHE_UNSUPPORTED;
-    LOG_WARN(options->log, "model",
-             "the library cannot move the state of this model: it is served, and nothing of it is kept",
-             LOG_STR("model", model->name));
+    LOG_WARN(
+        options->log, "model",
+        "the library cannot move the state of this model: it is served, and nothing of it is kept",
+        LOG_STR("model", model->name));
 }
 
 static struct model *create(const struct model_options *options)

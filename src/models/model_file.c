@@ -1,9 +1,10 @@
 /*
  * model_file.c: see the header.
  *
- * The estimate of memory is for deciding who must leave before a load; when the model is loaded, its own figures replace it. It takes the file's
- * size for the weights and counts keys and values of every layer as if all attended to everything: too much for sliding and recurrent layers,
- * never too little by much.
+ * The estimate of memory is for deciding who must leave before a load; when the model is loaded,
+ * its own figures replace it. It takes the file's size for the weights and counts keys and values
+ * of every layer as if all attended to everything: too much for sliding and recurrent layers, never
+ * too little by much.
  */
 #include "models/model_file.h"
 
@@ -33,8 +34,8 @@ static bool read_shard(struct str path, uint64_t *number, uint64_t *count)
     return str_ends(tail, STR(".gguf")) &&
            str_starts((struct str){tail.ptr + SHARD_DIGITS, 4}, STR("-of-")) &&
            str_to_u64((struct str){tail.ptr, SHARD_DIGITS}, number) &&
-           str_to_u64((struct str){tail.ptr + SHARD_DIGITS + 4, SHARD_DIGITS}, count) && *number >= 1 &&
-           *count >= *number && *count <= GGUF_FILE_SHARDS_MAX;
+           str_to_u64((struct str){tail.ptr + SHARD_DIGITS + 4, SHARD_DIGITS}, count) &&
+           *number >= 1 && *count >= *number && *count <= GGUF_FILE_SHARDS_MAX;
 }
 
 unsigned model_file_shards(const char *path)
@@ -133,7 +134,8 @@ static uint64_t rows_bytes(const struct gguf_file *gguf, const struct model_file
     uint64_t value = gguf_file_arch_uint(gguf, "attention.value_length", width);
     double each = context->bytes_per_value > 0 ? context->bytes_per_value : VALUE_BYTES_F16;
     /* In floating point: the numbers are a file's, and their product may be anything. */
-    double bytes = each * (double)tokens * (double)layers * (double)heads_kv * ((double)key + (double)value);
+    double bytes =
+        each * (double)tokens * (double)layers * (double)heads_kv * ((double)key + (double)value);
 
     return bytes < (double)(UINT64_MAX / 4) ? (uint64_t)bytes : UINT64_MAX / 4;
 }

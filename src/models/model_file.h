@@ -1,8 +1,9 @@
 /*
- * model_file.h: what a model's file is at this moment: whether it is still the one that was loaded, and how much memory it will take (I83).
+ * model_file.h: what a model's file is at this moment: whether it is still the one that was loaded,
+ * and how much memory it will take (I83).
  *
- * The stamp is made of the identity of every shard (file_digest.h): size, times, and place on disk. That takes microseconds. The engine
- * hashes the content when it loads.
+ * The stamp is made of the identity of every shard (file_digest.h): size, times, and place on disk.
+ * That takes microseconds. The engine hashes the content when it loads.
  *
  * Threads: any.
  */
@@ -25,14 +26,15 @@ struct model_file {
     uint64_t memory_bytes; /* of model_file_inspect: weights, and the rows of `context` tokens */
 };
 
-/* Bytes and stamp only. ERR_NOT_FOUND when the file or a shard of it is gone; ERR_INVALID when it is no regular file. */
+/* Bytes and stamp only. ERR_NOT_FOUND when the file or a shard of it is gone; ERR_INVALID when it
+ * is no regular file. */
 enum err model_file_stamp(const struct file_sys *fs, const char *path, struct model_file *file,
                           struct errinfo *info) NODISCARD;
 
 /* What rows are made of, for the estimate. */
 struct model_file_context {
-    uint32_t tokens;             /* of all sequences; 0 = the model's own, at most 32,768 */
-    double bytes_per_value;      /* of K and V rows, on average; 0 = 2 (f16) */
+    uint32_t tokens;        /* of all sequences; 0 = the model's own, at most 32,768 */
+    double bytes_per_value; /* of K and V rows, on average; 0 = 2 (f16) */
 };
 
 /* All of it. As model_file_stamp, or as gguf_file_open. */
@@ -40,7 +42,8 @@ enum err model_file_inspect(const struct file_sys *fs, const char *path,
                             const struct model_file_context *context, struct model_file *file,
                             struct errinfo *info) NODISCARD;
 
-/* The number of shards that a path speaks of ("-00001-of-00003.gguf": 3), 1 for a plain one; 0 for a shard that is not the first. */
+/* The number of shards that a path speaks of ("-00001-of-00003.gguf": 3), 1 for a plain one; 0 for
+ * a shard that is not the first. */
 unsigned model_file_shards(const char *path);
 /* As model_file_stamp, of this one file only. */
 enum err model_file_stamp_one(const struct file_sys *fs, const char *path, struct model_file *file,

@@ -1,11 +1,15 @@
 /*
- * pool.c: the table of models: names, uses, waits, views. What takes time is done by pool_loader.c and pool_keeper.c.
+ * pool.c: the table of models: names, uses, waits, views. What takes time is done by pool_loader.c
+ * and pool_keeper.c.
  *
- * Entries are never removed, so a pointer to one is good as long as the pool; what changes in it is under the pool's lock.
+ * Entries are never removed, so a pointer to one is good as long as the pool; what changes in it is
+ * under the pool's lock.
  *
  *      P1  a model is closed only when its entry has no uses, and takes none any more (UNLOADING)
- *      P2  a wait is in the list of one entry, which is LOADING or UNLOADING; whoever takes it out calls its done
- *      P3  done and progress of one wait never run at the same time: a wait that is busy is taken by nobody
+ *      P2  a wait is in the list of one entry, which is LOADING or UNLOADING; whoever takes it out
+ *          calls its done
+ *      P3  done and progress of one wait never run at the same time: a wait that is busy is taken
+ *          by nobody
  */
 #include "models/pool.h"
 
@@ -19,7 +23,8 @@
 
 enum { WAITS_MAX_DEFAULT = 1024 };
 
-/* So long a failure is answered as it was, so that clients who try again and again do not load again and again. */
+/* So long a failure is answered as it was, so that clients who try again and again do not load
+ * again and again. */
 #define RETRY_NS (5 * NS_PER_S)
 
 const char *pool_state_name(enum pool_state state)
@@ -120,7 +125,8 @@ static void destroy_entry(struct pool_entry *entry)
     mem_free(entry);
 }
 
-static enum err add_locked(struct pool *pool, struct pool_entry *entry, struct errinfo *info) REQUIRES(lock)
+static enum err add_locked(struct pool *pool, struct pool_entry *entry, struct errinfo *info)
+    REQUIRES(lock)
 {
     lock_assert_held(&pool->lock);
     if (find_exact_locked(pool, str_from(entry->spec.name)) != NULL)
@@ -153,7 +159,8 @@ enum err pool_add(struct pool *pool, const struct pool_spec *spec, struct errinf
 enum err pool_adopt(struct pool *pool, struct model *model, struct errinfo *info)
 {
     const struct engine_facts *facts = model_facts(model);
-    struct pool_entry *entry = create_entry(&(struct pool_spec){.name = model_name(model), .pinned = true});
+    struct pool_entry *entry =
+        create_entry(&(struct pool_spec){.name = model_name(model), .pinned = true});
 
     entry->adopted = true;
     entry->model = model;
@@ -169,8 +176,9 @@ enum err pool_adopt(struct pool *pool, struct model *model, struct errinfo *info
 
 /* ---- the file of a loaded model (I83) ---- */
 
-/* Whether what is loaded is what is on disk. The caller has a use of it. A file that is gone, or cannot be asked, changes nothing. A file
- * that was only touched counts as changed: to know better, all of it would have to be read, as for a load. */
+/* Whether what is loaded is what is on disk. The caller has a use of it. A file that is gone, or
+ * cannot be asked, changes nothing. A file that was only touched counts as changed: to know better,
+ * all of it would have to be read, as for a load. */
 static bool is_current(struct pool *pool, struct pool_entry *entry)
 {
     const struct pool_ops *ops = &pool->options.ops;
@@ -228,7 +236,8 @@ static enum pool_answer join_locked(struct pool *pool, struct pool_entry *entry,
     return POOL_ANSWER_WAITING;
 }
 
-/* A use of a loaded model, if it still is what its file says; else NULL, and it is on its way out. */
+/* A use of a loaded model, if it still is what its file says; else NULL, and it is on its way out.
+ */
 static struct model *use_current(struct pool *pool, struct pool_entry *entry)
 {
     lock_enter(&pool->lock);
@@ -344,10 +353,11 @@ static void cancel_load_locked(struct pool *pool, struct pool_entry *entry) REQU
 {
     lock_assert_held(&pool->lock);
     entry->by_hand = false;
-    LIST_FOREACH(struct pool_wait, wait, &entry->waits, link)
+    LIST_FOREACH (struct pool_wait, wait, &entry->waits, link)
         wait->cancelled = true;
     cond_signal(&pool->watch);
-    entry->cancel = pool->loading == entry; /* else it is in the queue, from which the keeper takes it */
+    /* else it is in the queue, from which the keeper takes it */
+    entry->cancel = pool->loading == entry;
 }
 
 enum err pool_unload(struct pool *pool, struct str name, struct errinfo *info)
@@ -393,7 +403,8 @@ enum err pool_wait_ready(struct pool *pool, struct str name, struct errinfo *inf
     return err;
 }
 
-void pool_set_watch(struct pool *pool, void (*fn)(const char *name, float done, void *arg), void *arg)
+void pool_set_watch(struct pool *pool, void (*fn)(const char *name, float done, void *arg),
+                    void *arg)
 {
     lock_enter(&pool->lock);
     pool->watch_fn = fn;

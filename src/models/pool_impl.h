@@ -22,13 +22,13 @@ struct pool_entry {
     enum pool_state state;
     struct model *model; /* READY, and UNLOADING until it is being closed */
     uint32_t uses;
-    struct list waits;   /* struct pool_wait */
-    bool by_hand;        /* LOADING: wanted although nobody waits */
-    bool again;          /* UNLOADING: to be loaded afterwards */
-    bool cancel;         /* LOADING: not wanted any more */
-    bool inspected;      /* LOADING: the file was looked at for this load */
-    uint64_t ticket;     /* LOADING: who asked first */
-    uint64_t used_ns;    /* last begin or end of a use; the pool's clock */
+    struct list waits; /* struct pool_wait */
+    bool by_hand;      /* LOADING: wanted although nobody waits */
+    bool again;        /* UNLOADING: to be loaded afterwards */
+    bool cancel;       /* LOADING: not wanted any more */
+    bool inspected;    /* LOADING: the file was looked at for this load */
+    uint64_t ticket;   /* LOADING: who asked first */
+    uint64_t used_ns;  /* last begin or end of a use; the pool's clock */
     uint64_t failed_ns;
     float progress;
     struct model_file file; /* as of the last load */
@@ -43,15 +43,15 @@ struct pool {
     struct pool_options options;
     struct clock *clock;
     struct lock lock;
-    struct cond work;  /* of the loader */
-    struct cond watch; /* of the keeper */
-    struct cond moved; /* a state has changed: pool_wait_ready */
+    struct cond work;                             /* of the loader */
+    struct cond watch;                            /* of the keeper */
+    struct cond moved;                            /* a state has changed: pool_wait_ready */
     struct pool_entry **entries GUARDED_BY(lock); /* constant once added */
     size_t entries_count GUARDED_BY(lock);
     struct pool_entry *loading GUARDED_BY(lock); /* the one that the loader is at */
     size_t waits GUARDED_BY(lock);
     uint64_t tickets GUARDED_BY(lock);
-    atomic_uint stalled; /* models, at the last look of the watchdog */
+    atomic_uint stalled;                      /* models, at the last look of the watchdog */
     struct sched_stats past GUARDED_BY(lock); /* of models that were unloaded */
     bool closing GUARDED_BY(lock);
     void (*watch_fn)(const char *name, float done, void *arg) GUARDED_BY(lock);
@@ -67,7 +67,8 @@ void pool_queue_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(loc
 void pool_retire_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock);
 /* Takes a wait out of its entry; it belongs to the caller, who calls done without the lock. */
 void pool_take_wait_locked(struct pool *pool, struct pool_wait *wait) REQUIRES(lock);
-void pool_set_state_locked(struct pool *pool, struct pool_entry *entry, enum pool_state state) REQUIRES(lock);
+void pool_set_state_locked(struct pool *pool, struct pool_entry *entry, enum pool_state state)
+    REQUIRES(lock);
 /* Adds counters; those that say how it is now only with `now`. */
 void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool now);
 

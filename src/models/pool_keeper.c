@@ -1,6 +1,7 @@
 /*
- * pool_keeper.c: the thread that keeps time: it ends waits whose deadline has passed or that were cancelled, takes loads out of the queue that
- * nobody wants any more, and looks around every check_ms.
+ * pool_keeper.c: the thread that keeps time: it ends waits whose deadline has passed or that were
+ * cancelled, takes loads out of the queue that nobody wants any more, and looks around every
+ * check_ms.
  */
 #include "models/pool_impl.h"
 
@@ -18,7 +19,7 @@ static bool is_over(const struct pool_wait *wait, uint64_t now_ns)
 static struct pool_wait *next_over_locked(struct pool *pool, uint64_t now_ns) REQUIRES(lock)
 {
     for (size_t i = 0; i < pool->entries_count; i++)
-        LIST_FOREACH(struct pool_wait, wait, &pool->entries[i]->waits, link)
+        LIST_FOREACH (struct pool_wait, wait, &pool->entries[i]->waits, link)
             if (!wait->busy && is_over(wait, now_ns))
                 return wait;
     return NULL;
@@ -66,7 +67,7 @@ static uint64_t next_deadline_locked(struct pool *pool) REQUIRES(lock)
     uint64_t next = UINT64_MAX;
 
     for (size_t i = 0; i < pool->entries_count; i++)
-        LIST_FOREACH(struct pool_wait, wait, &pool->entries[i]->waits, link)
+        LIST_FOREACH (struct pool_wait, wait, &pool->entries[i]->waits, link)
             if (wait->deadline_ns != 0 && !wait->busy) /* whoever is busy with it wakes us */
                 next = MIN(next, wait->deadline_ns);
     return next;
@@ -82,11 +83,13 @@ static void retire_if_idle_locked(struct pool *pool, struct pool_entry *entry) R
     if (entry->state != POOL_READY || entry->uses > 0 || entry->spec.pinned || ttl_ns == 0 ||
         now_ns - entry->used_ns < ttl_ns)
         return;
-    LOG_INFO(pool->options.log, "models", "unused for long enough", LOG_STR("model", entry->spec.name));
+    LOG_INFO(pool->options.log, "models", "unused for long enough",
+             LOG_STR("model", entry->spec.name));
     pool_retire_locked(pool, entry);
 }
 
-/* A loaded model is ready only with its file behind it; what the report says is looked at again (I83). */
+/* A loaded model is ready only with its file behind it; what the report says is looked at again
+ * (I83). */
 static void check_entry(struct pool *pool, struct pool_entry *entry)
 {
     const struct pool_ops *ops = &pool->options.ops;
@@ -133,7 +136,8 @@ void pool_keeper_run(void *arg)
             lock_enter(&pool->lock);
             check_ns = clock_deadline_ns(clock_real(), period_ns);
         } else if (!pool->closing) {
-            (void)!cond_wait_until(&pool->watch, &pool->lock, MIN(check_ns, next_deadline_locked(pool)));
+            (void)!cond_wait_until(&pool->watch, &pool->lock,
+                                   MIN(check_ns, next_deadline_locked(pool)));
         }
     }
     lock_leave(&pool->lock);

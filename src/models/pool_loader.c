@@ -5,8 +5,8 @@
  *      2  else take the LOADING one that asked first: look at its file, make room, load
  *      3  else wait for work
  *
- * Making room only marks who is to leave; step 1 does it in the next round. The functions that end in _locked and take time leave the lock
- * for it and take it again, and say so.
+ * Making room only marks who is to leave; step 1 does it in the next round. The functions that end
+ * in _locked and take time leave the lock for it and take it again, and say so.
  */
 #include "models/pool_impl.h"
 
@@ -43,7 +43,8 @@ static struct pool_entry *next_queued_locked(struct pool *pool) REQUIRES(lock)
 
 /* ---- whoever waits ---- */
 
-/* Ends all waits of an entry: with the model when it is READY, else with its error. Leaves the lock. */
+/* Ends all waits of an entry: with the model when it is READY, else with its error. Leaves the
+ * lock. */
 static void finish_waits_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
 {
     struct list done;
@@ -78,16 +79,17 @@ static void finish_waits_locked(struct pool *pool, struct pool_entry *entry) REQ
 
 static struct pool_wait *untold_locked(struct pool_entry *entry, unsigned percent) REQUIRES(lock)
 {
-    LIST_FOREACH(struct pool_wait, wait, &entry->waits, link)
-    {
+    LIST_FOREACH (struct pool_wait, wait, &entry->waits, link) {
         if (wait->told < percent && wait->progress != NULL && !wait->cancelled)
             return wait;
     }
     return NULL;
 }
 
-/* Tells all waits how far it is. Leaves the lock for each call; who is busy is not taken meanwhile (keeps P3). */
-static void tell_waits_locked(struct pool *pool, struct pool_entry *entry, float done) REQUIRES(lock)
+/* Tells all waits how far it is. Leaves the lock for each call; who is busy is not taken meanwhile
+ * (keeps P3). */
+static void tell_waits_locked(struct pool *pool, struct pool_entry *entry, float done)
+    REQUIRES(lock)
 {
     unsigned percent = 1 + (unsigned)(done * (PERCENT - 1)); /* the first report counts, too */
     struct pool_wait *wait;
@@ -132,7 +134,8 @@ static bool is_loaded(const struct pool_entry *entry)
     return entry->state == POOL_READY || entry->state == POOL_UNLOADING;
 }
 
-static struct load_sum sum_locked(struct pool *pool, bool (*counts)(const struct pool_entry *)) REQUIRES(lock)
+static struct load_sum sum_locked(struct pool *pool, bool (*counts)(const struct pool_entry *))
+    REQUIRES(lock)
 {
     struct load_sum sum = {0};
 
@@ -151,7 +154,8 @@ static bool fits(const struct pool_options *options, struct load_sum sum, uint64
 {
     if (options->models_max > 0 && sum.models >= options->models_max)
         return false;
-    return options->bytes_max == 0 || (bytes <= options->bytes_max && sum.bytes <= options->bytes_max - bytes);
+    return options->bytes_max == 0 ||
+           (bytes <= options->bytes_max && sum.bytes <= options->bytes_max - bytes);
 }
 
 static bool leaves_before(const struct pool_entry *a, const struct pool_entry *b)
@@ -179,14 +183,16 @@ static struct pool_entry *victim_locked(struct pool *pool) REQUIRES(lock)
 static enum room make_room_locked(struct pool *pool, const struct pool_entry *entry) REQUIRES(lock)
 {
     lock_assert_held(&pool->lock);
-    if (!fits(&pool->options, sum_locked(pool, is_pinned), entry->bytes)) /* nobody leaves in vain */
+    if (!fits(&pool->options, sum_locked(pool, is_pinned),
+              entry->bytes)) /* nobody leaves in vain */
         return ROOM_NEVER;
     while (!fits(&pool->options, sum_locked(pool, is_ready), entry->bytes)) {
         struct pool_entry *victim = victim_locked(pool);
 
         assert(victim != NULL);
-        LOG_INFO(pool->options.log, "models", "unloading to make room", LOG_STR("model", victim->spec.name),
-                 LOG_STR("for", entry->spec.name), LOG_INT("uses", victim->uses));
+        LOG_INFO(pool->options.log, "models", "unloading to make room",
+                 LOG_STR("model", victim->spec.name), LOG_STR("for", entry->spec.name),
+                 LOG_INT("uses", victim->uses));
         pool_retire_locked(pool, victim);
     }
     return fits(&pool->options, sum_locked(pool, is_loaded), entry->bytes) ? ROOM_YES : ROOM_LATER;
@@ -194,7 +200,8 @@ static enum room make_room_locked(struct pool *pool, const struct pool_entry *en
 
 /* ---- ends of a load ---- */
 
-static void fail_locked(struct pool *pool, struct pool_entry *entry, const struct errinfo *info) REQUIRES(lock)
+static void fail_locked(struct pool *pool, struct pool_entry *entry, const struct errinfo *info)
+    REQUIRES(lock)
 {
     lock_assert_held(&pool->lock);
     entry->error = *info;
@@ -211,7 +218,8 @@ static void fail_for_room_locked(struct pool *pool, struct pool_entry *entry) RE
     char needs[UNITS_TEXT_BYTES], has[UNITS_TEXT_BYTES];
     struct errinfo info = {0};
 
-    err_set(&info, ERR_LIMIT, "no room: '%s' needs %s of %s, %u models at a time, and what is pinned stays",
+    err_set(&info, ERR_LIMIT,
+            "no room: '%s' needs %s of %s, %u models at a time, and what is pinned stays",
             entry->spec.name, units_format_size(entry->bytes, needs),
             units_format_size(pool->options.bytes_max, has), pool->options.models_max);
     fail_locked(pool, entry, &info);
@@ -222,7 +230,7 @@ static void drop_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lo
 {
     bool wanted = entry->by_hand;
 
-    LIST_FOREACH(struct pool_wait, wait, &entry->waits, link)
+    LIST_FOREACH (struct pool_wait, wait, &entry->waits, link)
         wanted = wanted || !wait->cancelled;
     if (wanted)
         pool_queue_locked(pool, entry);

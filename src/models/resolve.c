@@ -1,5 +1,6 @@
 /*
- * resolve.c: files and folders; see the header. The caches of other programs are in resolve_cache.c.
+ * resolve.c: files and folders; see the header. The caches of other programs are in
+ * resolve_cache.c.
  */
 #include "models/resolve.h"
 
@@ -50,8 +51,8 @@ static bool contains_nocase(struct str text, struct str part)
 
 bool resolve_is_model_name(const char *name)
 {
-    return ends_nocase(str_from(name), STR(".gguf")) && !contains_nocase(base_name(name), STR("mmproj")) &&
-           model_file_shards(name) != 0;
+    return ends_nocase(str_from(name), STR(".gguf")) &&
+           !contains_nocase(base_name(name), STR("mmproj")) && model_file_shards(name) != 0;
 }
 
 void resolve_stem(const char *path, char out[RESOLVE_NAME_BYTES])
@@ -92,9 +93,8 @@ static void take_name(const char *name, unsigned char d_type, void *arg)
         return;
     if (names->count == names->capacity) {
         size_t capacity = names->capacity > 0 ? 2 * names->capacity : NAMES_FIRST;
-        char **items = capacity <= NAMES_MAX
-                           ? mem_try_realloc(names->items, capacity * sizeof(*items))
-                           : NULL;
+        char **items =
+            capacity <= NAMES_MAX ? mem_try_realloc(names->items, capacity * sizeof(*items)) : NULL;
         if (items == NULL) {
             names->err = capacity <= NAMES_MAX ? ERR_NOMEM : ERR_LIMIT;
             return;
@@ -204,7 +204,8 @@ enum err resolve_list(const struct file_sys *fs, const char *dir,
 
 /* ---- one name ---- */
 
-static enum err use_file(const char *path, enum resolve_kind kind, struct resolved *out, struct errinfo *info)
+static enum err use_file(const char *path, enum resolve_kind kind, struct resolved *out,
+                         struct errinfo *info)
 {
     out->kind = kind;
     TRY(model_file_shard_path(path, 1, out->path, info));
@@ -223,7 +224,8 @@ static enum err use_folder(const struct file_sys *fs, const char *dir, struct re
     if (err == ERR_OK && names.count == 0)
         err = err_set(info, ERR_INVALID, "%s has no GGUF file", dir);
     else if (err == ERR_OK && names.count > 1)
-        err = err_set(info, ERR_INVALID, "%s has %zu models, %s and others; name one, or use --models-dir", dir,
+        err = err_set(info, ERR_INVALID,
+                      "%s has %zu models, %s and others; name one, or use --models-dir", dir,
                       names.count, names.items[0]);
     else if (err == ERR_OK && !resolve_join(path, dir, names.items[0]))
         err = err_set(info, ERR_LIMIT, "the path of %s is too long", names.items[0]);
@@ -234,8 +236,8 @@ static enum err use_folder(const struct file_sys *fs, const char *dir, struct re
 }
 
 /* A path: a file, or a folder with one model. */
-static enum err use_path(const struct resolve_options *options, const char *path, struct resolved *out,
-                         struct errinfo *info)
+static enum err use_path(const struct resolve_options *options, const char *path,
+                         struct resolved *out, struct errinfo *info)
 {
     if (resolve_is_file(options->fs, path))
         return use_file(path, RESOLVE_FILE, out, info);
@@ -247,7 +249,8 @@ static enum err use_models_dir(const struct resolve_options *options, const char
 {
     char path[MODEL_FILE_PATH_BYTES], with_end[MODEL_FILE_PATH_BYTES];
 
-    if (options->models_dir == NULL || name[0] == '/' || !resolve_join(path, options->models_dir, name) ||
+    if (options->models_dir == NULL || name[0] == '/' ||
+        !resolve_join(path, options->models_dir, name) ||
         snprintf(with_end, sizeof(with_end), "%s.gguf", path) >= (int)sizeof(with_end))
         return err_set(info, ERR_NOT_FOUND, "%s is not in a models folder", name);
     enum err err = use_path(options, path, out, info);
@@ -258,8 +261,8 @@ static enum err use_models_dir(const struct resolve_options *options, const char
     return err;
 }
 
-enum err resolve_model(const struct resolve_options *options, const char *name, struct resolved *out,
-                       struct errinfo *info)
+enum err resolve_model(const struct resolve_options *options, const char *name,
+                       struct resolved *out, struct errinfo *info)
 {
     struct str text = str_from(name);
 
@@ -273,7 +276,9 @@ enum err resolve_model(const struct resolve_options *options, const char *name, 
     if (err == ERR_NOT_FOUND)
         err = resolve_ollama(options, text, out, info);
     if (err == ERR_NOT_FOUND)
-        err_set(info, err, "%s: no such file or folder, and neither Hugging Face's cache nor Ollama's store has a model of that name",
+        err_set(info, err,
+                "%s: no such file or folder, and neither Hugging Face's cache nor Ollama's store "
+                "has a model of that name",
                 name);
     return err;
 }

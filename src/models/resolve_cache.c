@@ -8,10 +8,12 @@
  *
  * Ollama's store:
  *
- *      ROOT/manifests/HOST/NAMESPACE/NAME/TAG              JSON: layers with a media type and a digest
+ *      ROOT/manifests/HOST/NAMESPACE/NAME/TAG              JSON: layers with a media type and a
+ *                                                          digest
  *          /blobs/sha256-DIGEST                            the GGUF
  *
- * What comes from these files becomes part of a path only after it was checked: a revision and a digest are hexadecimal.
+ * What comes from these files becomes part of a path only after it was checked: a revision and a
+ * digest are hexadecimal.
  */
 #include "models/resolve_impl.h"
 
@@ -70,7 +72,8 @@ static bool is_border(char c)
     return c == '-' || c == '.' || c == '_' || c == '/' || c == '\0';
 }
 
-/* As a word of its own: "Q4_K" is not in "model-Q4_K_M.gguf"; the '_' before "M" is no border there. */
+/* As a word of its own: "Q4_K" is not in "model-Q4_K_M.gguf"; the '_' before "M" is no border
+ * there. */
 static bool has_quant(const char *file, struct str quant)
 {
     size_t len = strlen(file);
@@ -78,8 +81,8 @@ static bool has_quant(const char *file, struct str quant)
     for (size_t i = 0; i + quant.len <= len; i++) {
         char before = i > 0 ? file[i - 1] : '\0', after = file[i + quant.len];
 
-        if (str_eq_nocase((struct str){file + i, quant.len}, quant) && is_border(before) && is_border(after) &&
-            after != '_')
+        if (str_eq_nocase((struct str){file + i, quant.len}, quant) && is_border(before) &&
+            is_border(after) && after != '_')
             return true;
     }
     return false;
@@ -87,7 +90,7 @@ static bool has_quant(const char *file, struct str quant)
 
 struct choice {
     struct str quant;
-    bool named;                        /* by the user: no other one will do */
+    bool named;                         /* by the user: no other one will do */
     char wanted[MODEL_FILE_PATH_BYTES]; /* with that quant, the first by name; empty: none */
     char first[MODEL_FILE_PATH_BYTES];
 };
@@ -103,8 +106,8 @@ static void offer(struct choice *choice, const char *path, const char *below)
 }
 
 /* `root_len` of `dir` are not part of what quants are looked for in. */
-static enum err search_snapshot(const struct file_sys *fs, const char *dir, size_t root_len, int depth,
-                                struct choice *choice, struct errinfo *info)
+static enum err search_snapshot(const struct file_sys *fs, const char *dir, size_t root_len,
+                                int depth, struct choice *choice, struct errinfo *info)
 {
     struct resolve_names names;
     enum err err = resolve_names_read(fs, dir, false, &names, info);
@@ -132,7 +135,8 @@ static enum err search_snapshot(const struct file_sys *fs, const char *dir, size
 /* ---- Hugging Face: which snapshot of which folder ---- */
 
 /* The folder of the revision that refs/main names. */
-static bool main_snapshot(const struct file_sys *fs, const char *repo, char out[MODEL_FILE_PATH_BYTES])
+static bool main_snapshot(const struct file_sys *fs, const char *repo,
+                          char out[MODEL_FILE_PATH_BYTES])
 {
     char path[MODEL_FILE_PATH_BYTES], *text = NULL;
     size_t len;
@@ -143,14 +147,15 @@ static bool main_snapshot(const struct file_sys *fs, const char *repo, char out[
         return false;
     struct str revision = str_trim((struct str){text, len});
     if (is_hex(revision))
-        found = snprintf(out, MODEL_FILE_PATH_BYTES, "%s/snapshots/" STR_FMT, repo, STR_ARG(revision)) <
-                MODEL_FILE_PATH_BYTES;
+        found = snprintf(out, MODEL_FILE_PATH_BYTES, "%s/snapshots/" STR_FMT, repo,
+                         STR_ARG(revision)) < MODEL_FILE_PATH_BYTES;
     mem_free(text);
     return found;
 }
 
 /* Without a reference: the last one that is there. */
-static bool any_snapshot(const struct file_sys *fs, const char *repo, char out[MODEL_FILE_PATH_BYTES])
+static bool any_snapshot(const struct file_sys *fs, const char *repo,
+                         char out[MODEL_FILE_PATH_BYTES])
 {
     char dir[MODEL_FILE_PATH_BYTES];
     struct resolve_names names = {0};
@@ -172,7 +177,8 @@ static enum err use_repo(const struct file_sys *fs, const char *repo, struct cho
     TRY(search_snapshot(fs, snapshot, strlen(snapshot), 1, choice, info));
     const char *path = choice->wanted[0] != '\0' || choice->named ? choice->wanted : choice->first;
     if (path[0] == '\0')
-        return err_set(info, ERR_NOT_FOUND, "%s has no GGUF '" STR_FMT "'", snapshot, STR_ARG(choice->quant));
+        return err_set(info, ERR_NOT_FOUND, "%s has no GGUF '" STR_FMT "'", snapshot,
+                       STR_ARG(choice->quant));
     out->kind = RESOLVE_HUGGING_FACE;
     snprintf(out->path, sizeof(out->path), "%s", path);
     return ERR_OK;
@@ -186,14 +192,16 @@ static enum err search_hub(const struct file_sys *fs, const char *root, const ch
     enum err err = resolve_names_read(fs, root, true, &names, info), found = ERR_NOT_FOUND;
 
     for (size_t i = 0; err == ERR_OK && found == ERR_NOT_FOUND && i < names.count; i++)
-        if (str_eq_nocase(str_from(names.items[i]), str_from(folder)) && resolve_join(repo, root, names.items[i]))
+        if (str_eq_nocase(str_from(names.items[i]), str_from(folder)) &&
+            resolve_join(repo, root, names.items[i]))
             found = use_repo(fs, repo, choice, out, info);
     resolve_names_fini(&names);
     return err == ERR_OK ? found : err;
 }
 
 /* The places in their order; false when a variable is not set. */
-static bool hub_root(const struct resolve_options *options, size_t index, char out[MODEL_FILE_PATH_BYTES])
+static bool hub_root(const struct resolve_options *options, size_t index,
+                     char out[MODEL_FILE_PATH_BYTES])
 {
     static const struct {
         const char *variable, *below;
@@ -227,7 +235,8 @@ enum err resolve_hugging_face(const struct resolve_options *options, struct str 
         return err_set(info, ERR_NOT_FOUND, STR_FMT " is no user/repo", STR_ARG(name));
     snprintf(folder, sizeof(folder), "models--" STR_FMT "--" STR_FMT, STR_ARG(user), STR_ARG(repo));
     for (size_t i = 0; hub_root(options, i, root); i++) {
-        struct choice choice = {.quant = quant.len > 0 ? quant : STR(QUANT_DEFAULT), .named = quant.len > 0};
+        struct choice choice = {.quant = quant.len > 0 ? quant : STR(QUANT_DEFAULT),
+                                .named = quant.len > 0};
 
         if (root[0] != '\0' && search_hub(options->fs, root, folder, &choice, out, info) == ERR_OK)
             return ERR_OK;
@@ -250,7 +259,8 @@ static bool read_digest(const char *text, size_t len, char out[DIGEST_DIGITS + 1
     while (!found && (layer = yyjson_arr_iter_next(&iter)) != NULL) {
         struct str digest = str_from(yyjson_get_str(yyjson_obj_get(layer, "digest")));
 
-        if (!yyjson_equals_str(yyjson_obj_get(layer, "mediaType"), "application/vnd.ollama.image.model") ||
+        if (!yyjson_equals_str(yyjson_obj_get(layer, "mediaType"),
+                               "application/vnd.ollama.image.model") ||
             !str_starts(digest, prefix) || digest.len != prefix.len + DIGEST_DIGITS)
             continue;
         digest = (struct str){digest.ptr + prefix.len, DIGEST_DIGITS};
@@ -271,11 +281,13 @@ static enum err use_manifest(const struct file_sys *fs, const char *root, const 
     bool good = read_digest(text, len, digest);
     mem_free(text);
     out->kind = RESOLVE_OLLAMA;
-    if (!good || snprintf(out->path, sizeof(out->path), "%s/blobs/sha256-%s", root, digest) >= (int)sizeof(out->path))
+    if (!good || snprintf(out->path, sizeof(out->path), "%s/blobs/sha256-%s", root, digest) >=
+                     (int)sizeof(out->path))
         return err_set(info, ERR_CORRUPT, "%s names no model", manifest);
     return resolve_is_file(fs, out->path)
                ? ERR_OK
-               : err_set(info, ERR_NOT_FOUND, "%s names %s, which is not there", manifest, out->path);
+               : err_set(info, ERR_NOT_FOUND, "%s names %s, which is not there", manifest,
+                         out->path);
 }
 
 struct ollama_name {
@@ -298,11 +310,12 @@ static bool split_ollama(struct str text, struct ollama_name *out)
     return is_part(out->name) && is_part(out->space) && is_part(out->tag);
 }
 
-enum err resolve_ollama(const struct resolve_options *options, struct str name, struct resolved *out,
-                        struct errinfo *info)
+enum err resolve_ollama(const struct resolve_options *options, struct str name,
+                        struct resolved *out, struct errinfo *info)
 {
     const char *models = env(options, "OLLAMA_MODELS"), *home = env(options, "HOME");
-    char root[MODEL_FILE_PATH_BYTES] = "", manifests[MODEL_FILE_PATH_BYTES], path[MODEL_FILE_PATH_BYTES];
+    char root[MODEL_FILE_PATH_BYTES] = "", manifests[MODEL_FILE_PATH_BYTES],
+         path[MODEL_FILE_PATH_BYTES];
     struct resolve_names hosts = {0};
     struct ollama_name parts;
     enum err err = ERR_NOT_FOUND;
@@ -317,13 +330,15 @@ enum err resolve_ollama(const struct resolve_options *options, struct str name, 
     for (size_t i = 0; i < hosts.count && err == ERR_NOT_FOUND; i++) {
         if (parts.host.len > 0 && !str_eq_nocase(parts.host, str_from(hosts.items[i])))
             continue;
-        int len = snprintf(path, sizeof(path), "%s/%s/" STR_FMT "/" STR_FMT "/" STR_FMT, manifests, hosts.items[i],
-                           STR_ARG(parts.space), STR_ARG(parts.name), STR_ARG(parts.tag));
+        int len =
+            snprintf(path, sizeof(path), "%s/%s/" STR_FMT "/" STR_FMT "/" STR_FMT, manifests,
+                     hosts.items[i], STR_ARG(parts.space), STR_ARG(parts.name), STR_ARG(parts.tag));
         if (len < (int)sizeof(path))
             err = use_manifest(options->fs, root, path, out, info);
     }
 out:
     resolve_names_fini(&hosts);
-    return err == ERR_OK || err == ERR_CORRUPT ? err
-                                               : err_set(info, ERR_NOT_FOUND, STR_FMT " is not in %s", STR_ARG(name), root);
+    return err == ERR_OK || err == ERR_CORRUPT
+               ? err
+               : err_set(info, ERR_NOT_FOUND, STR_FMT " is not in %s", STR_ARG(name), root);
 }

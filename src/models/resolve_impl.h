@@ -1,5 +1,6 @@
 /*
- * resolve_impl.h: what resolve.c (files and folders) and resolve_cache.c (caches of other programs) share. Nobody else includes it.
+ * resolve_impl.h: what resolve.c (files and folders) and resolve_cache.c (caches of other programs)
+ * share. Nobody else includes it.
  */
 #ifndef HEARTH_MODELS_RESOLVE_IMPL_H
 #define HEARTH_MODELS_RESOLVE_IMPL_H
@@ -18,7 +19,8 @@ struct resolve_names {
     enum err err;
 };
 
-/* Folders, or all that is none; names_fini in any case. ERR_NOT_FOUND when there is no such folder. */
+/* Folders, or all that is none; names_fini in any case. ERR_NOT_FOUND when there is no such folder.
+ */
 enum err resolve_names_read(const struct file_sys *fs, const char *dir, bool folders,
                             struct resolve_names *names, struct errinfo *info) NODISCARD;
 void resolve_names_fini(struct resolve_names *names);

@@ -1,6 +1,6 @@
 /*
- * warm.c: see the header. The prompt is rendered by the template that requests will use; there is no other way to make one, so none can be
- * taken by mistake.
+ * warm.c: see the header. The prompt is rendered by the template that requests will use; there is
+ * no other way to make one, so none can be taken by mistake.
  */
 #include "models/warm.h"
 
@@ -27,7 +27,8 @@ struct warm_run {
 static enum err render(struct model *model, struct arena *arena, yyjson_doc *messages,
                        struct token_prompt *prompt, struct errinfo *info)
 {
-    struct chat_request request = {.messages = yyjson_doc_get_root(messages), .add_generation_prompt = true};
+    struct chat_request request = {.messages = yyjson_doc_get_root(messages),
+                                   .add_generation_prompt = true};
     struct chat_text text;
 
     TRY(chat_template_render(model_template(model), &request, arena, &text, info));
@@ -72,7 +73,8 @@ static void on_done(void *arg, const struct gen_result *result)
     lock_leave(&run->lock);
 }
 
-static enum err run_prompt(struct model *model, const struct token_prompt *prompt, struct errinfo *info)
+static enum err run_prompt(struct model *model, const struct token_prompt *prompt,
+                           struct errinfo *info)
 {
     struct warm_run run = {0};
     struct gen gen = {

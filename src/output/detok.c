@@ -5,9 +5,10 @@
  *            |                             '--any other byte--> U+FFFD goes out, the byte is looked at anew
  *            '--ASCII goes out as it is; a byte that begins nothing becomes U+FFFD
  *
- * What waits is always the beginning of some well-formed character (Unicode, table 3-7), so that a broken sequence is
- * replaced by one U+FFFD per maximal subpart: the same text as a browser shows for the same bytes, wherever the tokens cut
- * them. Memory is appended to `out` in whole characters only; when there is none, the text ends at a character.
+ * What waits is always the beginning of some well-formed character (Unicode, table 3-7), so that a
+ * broken sequence is replaced by one U+FFFD per maximal subpart: the same text as a browser shows
+ * for the same bytes, wherever the tokens cut them. Memory is appended to `out` in whole characters
+ * only; when there is none, the text ends at a character.
  *
  * Not done here: stop sequences, white-space clean-up, normalisation.
  */
@@ -31,7 +32,8 @@ static size_t character_len(unsigned char lead)
     return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
 }
 
-/* The second byte decides about overlong forms, surrogates and the end of Unicode; later ones are all alike. */
+/* The second byte decides about overlong forms, surrogates and the end of Unicode; later ones are
+ * all alike. */
 static bool may_follow(unsigned char lead, size_t position, unsigned char byte)
 {
     unsigned char low = 0x80, high = 0xBF;
@@ -55,7 +57,8 @@ static void replace_waiting(struct detok *detok, struct buf *out)
     detok->wait_len = 0;
 }
 
-/* Appends nothing, a character, or a replacement with or without a character; out->err keeps what went wrong. */
+/* Appends nothing, a character, or a replacement with or without a character; out->err keeps what
+ * went wrong. */
 static void push_byte(struct detok *detok, unsigned char byte, struct buf *out)
 {
     if (detok->wait_len > 0) {

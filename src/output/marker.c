@@ -1,5 +1,6 @@
 /*
- * marker.c: a plain search. Markers are few and short and begin with rare characters, so that nothing cleverer pays.
+ * marker.c: a plain search. Markers are few and short and begin with rare characters, so that
+ * nothing cleverer pays.
  */
 #include "output/marker.h"
 

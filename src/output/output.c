@@ -1,6 +1,6 @@
 /*
- * output.c: two readers in a row. The events of the first that are content are the text of the second; an error of the second
- * inside the callback of the first is kept until the first returns.
+ * output.c: two readers in a row. The events of the first that are content are the text of the
+ * second; an error of the second inside the callback of the first is kept until the first returns.
  */
 #include "output/output.h"
 

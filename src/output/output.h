@@ -1,5 +1,6 @@
 /*
- * output.h: generated text as content, thoughts and tool calls: reasoning.h, and behind it toolcall.h for what is no thought.
+ * output.h: generated text as content, thoughts and tool calls: reasoning.h, and behind it
+ * toolcall.h for what is no thought.
  *
  *      text --> reasoning --CONTENT--> toolcall --> CONTENT, CALL_*, ERROR
  *                   `--REASONING----------------------> REASONING
@@ -30,12 +31,13 @@ struct output_formats {
 struct output_options {
     struct output_formats formats;
     bool calls; /* false: the request has no tools, and their markup is text */
-    bool either; /* as in toolcall.h; not for REASONING_RAW, whose thoughts are content before a call */
-    enum reasoning_mode
-        reasoning; /* of gpt-oss, DROP is honoured and RAW is SPLIT: its markup says nothing to anyone */
+    /* as in toolcall.h; not for REASONING_RAW, whose thoughts are content before a call */
+    bool either;
+    /* of gpt-oss, DROP is honoured and RAW is SPLIT: its markup says nothing to anyone */
+    enum reasoning_mode reasoning;
     struct yyjson_val *tools; /* as in toolcall.h */
-    struct str
-        prompt_tail; /* end of the prompt, as far as the template wrote it; used by output_create only */
+    /* end of the prompt, as far as the template wrote it; used by output_create only */
+    struct str prompt_tail;
     size_t held_bytes_max; /* as in toolcall.h */
     size_t raw_bytes_max;
     unsigned calls_max;

@@ -1,10 +1,13 @@
 /*
- * output_event.h: what the readers of generated text report: toolcall, reasoning, and output, which joins the two.
+ * output_event.h: what the readers of generated text report: toolcall, reasoning, and output, which
+ * joins the two.
  *
- *      CONTENT* REASONING* ( CALL_BEGIN CALL_ARGUMENTS+ CALL_END )* ...          in the order of the text
- *      ... ( CALL_BEGIN CALL_ARGUMENTS* )? ERROR                                  and nothing after an error
+ *      CONTENT* REASONING* ( CALL_BEGIN CALL_ARGUMENTS+ CALL_END )* ...          in the order of
+ *      the text ... ( CALL_BEGIN CALL_ARGUMENTS* )? ERROR                                  and
+ *      nothing after an error
  *
- * The deltas of one call, joined, are one JSON object. Calls do not overlap. Ids of calls are the caller's to make.
+ * The deltas of one call, joined, are one JSON object. Calls do not overlap. Ids of calls are the
+ * caller's to make.
  */
 #ifndef HEARTH_OUTPUT_OUTPUT_EVENT_H
 #define HEARTH_OUTPUT_OUTPUT_EVENT_H

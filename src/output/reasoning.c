@@ -4,8 +4,9 @@
  *      START --opening (or the prompt)--> THOUGHT --closing--> GAP --> ANSWER
  *        `--anything else--> ANSWER          ^---opening that is a control token---'
  *
- * Text waits only while it may be a marker or white space next to one. A copy of the thought is kept for the case that nothing
- * closes it (see the header); beyond the limit it is given up, not the thought.
+ * Text waits only while it may be a marker or white space next to one. A copy of the thought is
+ * kept for the case that nothing closes it (see the header); beyond the limit it is given up, not
+ * the thought.
  */
 #include "output/reasoning.h"
 
@@ -70,8 +71,8 @@ struct reasoning {
     size_t at;
     struct buf thought; /* the one that is open; its error says that it was given up */
     enum state state;
-    bool
-        behind_open; /* just behind an opening: the prompt's (in START) or the text's (in THOUGHT) */
+    /* just behind an opening: the prompt's (in START) or the text's (in THOUGHT) */
+    bool behind_open;
     bool over;
 };
 

@@ -1,11 +1,10 @@
 /*
- * stop_text.c: see the header. Stop texts are few and short (GEN_STOPS_MAX), and `held` is no longer than a token and a stop text: plain searching
- * is all that is needed.
+ * stop_text.c: see the header. Stop texts are few and short (GEN_STOPS_MAX), and `held` is no
+ * longer than a token and a stop text: plain searching is all that is needed.
  */
 #include "output/stop_text.h"
 
 #include <string.h>
-
 
 enum { HELD_BYTES_MAX = 1 << 20 };
 
@@ -27,7 +26,8 @@ static struct str held(const struct text *text)
     return (struct str){buf_str(&text->held), text->held.len};
 }
 
-/* Where the first stop text begins, or SIZE_MAX; of two at one place the one that is listed first. */
+/* Where the first stop text begins, or SIZE_MAX; of two at one place the one that is listed first.
+ */
 static size_t find_stop(struct text *text)
 {
     size_t first = SIZE_MAX;

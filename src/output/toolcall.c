@@ -6,10 +6,12 @@
  *           CONTENT --opener (content)--> CALLS --closer (tc_leave)--> CONTENT
  *                                           `--cannot be read (fail)--> DEAD         nothing leads out of DEAD
  *
- * A piece is taken in slices, so that `in` holds little more than what really waits. Text is read once: steps consume it,
- * and what they must look at again is bounded (markers, names) or remembered (`seen`).
+ * A piece is taken in slices, so that `in` holds little more than what really waits. Text is read
+ * once: steps consume it, and what they must look at again is bounded (markers, names) or
+ * remembered (`seen`).
  *
- * It does not check that a tool of that name exists, nor the arguments against the schema: that is for whoever runs the tool.
+ * It does not check that a tool of that name exists, nor the arguments against the schema: that is
+ * for whoever runs the tool.
  */
 #include "output/toolcall.h"
 
@@ -220,8 +222,9 @@ static enum marker_match match_openers(const struct toolcall *call, struct str t
     return best;
 }
 
-/* Where content would begin. White space after a call is dropped. Where a bare object may be a call, white space and the
- * beginning of the object wait; where the beginning decides about all, so does that of an opener. */
+/* Where content would begin. White space after a call is dropped. Where a bare object may be a
+ * call, white space and the beginning of the object wait; where the beginning decides about all, so
+ * does that of an opener. */
 static enum tc_step step_fresh(struct toolcall *call)
 {
     size_t space = 0;

@@ -3,24 +3,31 @@
  *
  *      text, in any pieces  -->  toolcall_push  -->  CONTENT | CALL_BEGIN, CALL_ARGUMENTS, CALL_END | ERROR
  *
- * Each family of models writes calls in a manner of its own; which one is seen in the chat template that shows the model its
- * own calls. What may be the beginning of a call is held back until it is known, so that no part of the markup is ever
- * content; how the text is cut makes no difference to what the events add up to. White space between content and a call is
- * dropped with the markup (up to MARKER_SPACE_MAX bytes).
+ * Each family of models writes calls in a manner of its own; which one is seen in the chat template
+ * that shows the model its own calls. What may be the beginning of a call is held back until it is
+ * known, so that no part of the markup is ever content; how the text is cut makes no difference to
+ * what the events add up to. White space between content and a call is dropped with the markup (up
+ * to MARKER_SPACE_MAX bytes).
  *
- * Arguments come out as JSON text whatever the model writes. Where it writes plain text (XML and its like), the tool's JSON
- * schema decides the type:
+ * Arguments come out as JSON text whatever the model writes. Where it writes plain text (XML and
+ * its like), the tool's JSON schema decides the type:
  *      string                       a string, as it stands
- *      other types, without string  the text as JSON, also Python's True, False, None; a string if it is no JSON
- *      string among others          the text as JSON if that is of one of the other types, else a string
- *      no schema for it             as JSON if it is an object, array, number, true, false or null; else a string
- * Calls in the manner of Python (`f(a=1)`) have literals; positional arguments take the names of the schema in its order.
+ *      other types, without string  the text as JSON, also Python's True, False, None; a string if
+ *                                   it is no JSON
+ *      string among others          the text as JSON if that is of one of the other types, else a
+ *                                   string
+ *      no schema for it             as JSON if it is an object, array, number, true, false or null;
+ *                                   else a string
+ * Calls in the manner of Python (`f(a=1)`) have literals; positional arguments take the names of
+ * the schema in its order.
  *
- * A call that cannot be read, or that ends with the text before it is complete, is one ERROR, the last event of the stream
- * (keeps I79); toolcall_raw has its text. A closing tag that is missing after complete arguments is forgiven, because many
- * models stop there; so is noise between complete arguments and their closing tag.
+ * A call that cannot be read, or that ends with the text before it is complete, is one ERROR, the
+ * last event of the stream (keeps I79); toolcall_raw has its text. A closing tag that is missing
+ * after complete arguments is forgiven, because many models stop there; so is noise between
+ * complete arguments and their closing tag.
  *
- * Owner: one generation; not thread-safe. Pieces of whole UTF-8 characters give events of whole characters.
+ * Owner: one generation; not thread-safe. Pieces of whole UTF-8 characters give events of whole
+ * characters.
  */
 #ifndef HEARTH_OUTPUT_TOOLCALL_H
 #define HEARTH_OUTPUT_TOOLCALL_H
@@ -71,24 +78,27 @@ enum toolcall_format {
 
 struct toolcall_options {
     enum toolcall_format format;
-    bool either; /* calls or content, not both: what does not begin with a call is content to its end, whatever it quotes */
-    struct yyjson_val *
-        tools; /* the request's array of tools, borrowed; NULL: no schemas. OpenAI's or Anthropic's form */
-    struct str
-        prompt_tail; /* end of the prompt, as far as the template wrote it; used by toolcall_create only */
+    /* calls or content, not both: what does not begin with a call is content to its end, whatever
+     * it quotes */
+    bool either;
+    /* the request's array of tools, borrowed; NULL: no schemas. OpenAI's or Anthropic's form */
+    struct yyjson_val *tools;
+    /* end of the prompt, as far as the template wrote it; used by toolcall_create only */
+    struct str prompt_tail;
     size_t held_bytes_max; /* of text that waits for its meaning; 0: 1 MiB. Beyond: an ERROR */
-    size_t
-        raw_bytes_max; /* of the text of a call that is kept for toolcall_raw; 0: 64 KiB. Beyond: cut */
+    /* of the text of a call that is kept for toolcall_raw; 0: 64 KiB. Beyond: cut */
+    size_t raw_bytes_max;
     unsigned calls_max; /* 0: 128. Beyond: an ERROR */
 };
 
 const char *toolcall_format_name(enum toolcall_format format);
 
-/* The format whose markup a chat template shows; TOOLCALL_NONE when it shows none. Looks at the text only. */
+/* The format whose markup a chat template shows; TOOLCALL_NONE when it shows none. Looks at the
+ * text only. */
 enum toolcall_format toolcall_detect(struct str template_text);
 
-/* What begins calls in the format: *count markers, static. `control` says that they are tokens of their own kind in the
- * vocabulary, which a model does not write when it merely speaks of calls. */
+/* What begins calls in the format: *count markers, static. `control` says that they are tokens of
+ * their own kind in the vocabulary, which a model does not write when it merely speaks of calls. */
 const struct str *toolcall_openers(enum toolcall_format format, size_t *count, bool *control);
 
 /* Never NULL. Destroy accepts NULL inside. */
@@ -96,15 +106,16 @@ struct toolcall *toolcall_create(const struct toolcall_options *options, output_
                                  void *arg) NODISCARD;
 void toolcall_destroy(struct toolcall **call);
 
-/* Reads on. After an ERROR event text is kept for toolcall_raw only. ERR_NOMEM when memory is short; then nothing works any
- * more but destroy. */
+/* Reads on. After an ERROR event text is kept for toolcall_raw only. ERR_NOMEM when memory is
+ * short; then nothing works any more but destroy. */
 enum err toolcall_push(struct toolcall *call, struct str text) NODISCARD;
 
-/* The text is over: what is held back becomes content, an unfinished call an ERROR. Nothing may be pushed afterwards. */
+/* The text is over: what is held back becomes content, an unfinished call an ERROR. Nothing may be
+ * pushed afterwards. */
 enum err toolcall_finish(struct toolcall *call) NODISCARD;
 
-/* Text of the latest call with its markup, from its opening to what was read last; cut at raw_bytes_max. Borrowed until the
- * next call on the parser. */
+/* Text of the latest call with its markup, from its opening to what was read last; cut at
+ * raw_bytes_max. Borrowed until the next call on the parser. */
 struct str toolcall_raw(const struct toolcall *call);
 
 bool toolcall_failed(const struct toolcall *call);    /* an ERROR was reported */

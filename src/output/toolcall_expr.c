@@ -3,8 +3,9 @@
  *
  *      ITEM --name--> NAME --( {--> ARG --,--> ARG ... --) }--> ITEM          ITEM: also [ , ] print( and the closer
  *
- * Arguments are passed on one by one: where a literal ends is only known at its end. Where the family also writes JSON
- * objects instead (Llama, LFM), toolcall_json.c takes over at the first bracket.
+ * Arguments are passed on one by one: where a literal ends is only known at its end. Where the
+ * family also writes JSON objects instead (Llama, LFM), toolcall_json.c takes over at the first
+ * bracket.
  */
 #include <assert.h>
 
@@ -14,8 +15,8 @@
 
 enum { ITEM, NAME, ARG, TAIL };
 
-/* An argument that is this long is read again only when it has grown by an eighth: else a long one would cost the square of
- * its length. It may then be passed on that much later. */
+/* An argument that is this long is read again only when it has grown by an eighth: else a long one
+ * would cost the square of its length. It may then be passed on that much later. */
 enum { PATIENT_BYTES = 1024 };
 
 static const struct tc_expr_syntax *syntax_of(const struct toolcall *call)
@@ -34,7 +35,8 @@ static enum tc_step calls_over(struct toolcall *call)
     return TC_AGAIN;
 }
 
-/* The letter that the text begins with cannot decide between print(f()) and a tool called printer. */
+/* The letter that the text begins with cannot decide between print(f()) and a tool called printer.
+ */
 static enum tc_step skip_print(struct toolcall *call)
 {
     static const struct str print = {"print(", 6};
@@ -124,7 +126,8 @@ static enum tc_step end_call(struct toolcall *call)
     return TC_AGAIN;
 }
 
-/* The key of the argument into call->key, and how far its value is: MARKER_NO when it has none or cannot be known. */
+/* The key of the argument into call->key, and how far its value is: MARKER_NO when it has none or
+ * cannot be known. */
 static enum marker_match read_key(struct toolcall *call, struct str text, size_t *used)
 {
     const struct tc_expr_syntax *syntax = syntax_of(call);

@@ -1,9 +1,10 @@
 /*
  * toolcall_formats.c: the table of formats, and which of them a template shows.
  *
- * The rows are in the order in which they are looked for: what contains another's markup comes first (Qwen3-Coder's <tool_call>
- * before that of Hermes). A template is searched for the markup itself, never for the name of a model, because templates are
- * copied between models and models are renamed. Only LFM's templates do not show calls at all; there it is how they list tools.
+ * The rows are in the order in which they are looked for: what contains another's markup comes
+ * first (Qwen3-Coder's <tool_call> before that of Hermes). A template is searched for the markup
+ * itself, never for the name of a model, because templates are copied between models and models are
+ * renamed. Only LFM's templates do not show calls at all; there it is how they list tools.
  */
 #include <assert.h>
 

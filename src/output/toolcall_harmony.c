@@ -1,5 +1,6 @@
 /*
- * toolcall_harmony.c: the messages of gpt-oss. All output is messages on channels, so there is no content but in them.
+ * toolcall_harmony.c: the messages of gpt-oss. All output is messages on channels, so there is no
+ * content but in them.
  *
  *      ( <|start|> assistant )? ( to=functions.f )? <|channel|> analysis|commentary|final ... <|message|> body END
  *      END: <|end|>, <|return|>, <|call|>, or the beginning of the next message

@@ -1,7 +1,8 @@
 /*
- * toolcall_impl.h: what the files of toolcall share. A format is a row of the table in toolcall_formats.c; its step function
- * reads one thing from the front of the held text and says how that went. It must decide by the text alone, never by where
- * the text ends: when the end makes a difference, the answer is TC_WAIT.
+ * toolcall_impl.h: what the files of toolcall share. A format is a row of the table in
+ * toolcall_formats.c; its step function reads one thing from the front of the held text and says
+ * how that went. It must decide by the text alone, never by where the text ends: when the end makes
+ * a difference, the answer is TC_WAIT.
  */
 #ifndef HEARTH_OUTPUT_TOOLCALL_IMPL_H
 #define HEARTH_OUTPUT_TOOLCALL_IMPL_H
@@ -81,19 +82,21 @@ void tc_eat(struct toolcall *call, size_t n);
 void tc_skip_space(struct toolcall *call);
 enum tc_step tc_bad(struct toolcall *call, const char *reason);
 
-/* Skips white space, then reads one of the markers; *which tells which one. TC_DONE, TC_WAIT, or TC_BAD without a reason when
- * something else is there; then nothing but the white space was read. */
+/* Skips white space, then reads one of the markers; *which tells which one. TC_DONE, TC_WAIT, or
+ * TC_BAD without a reason when something else is there; then nothing but the white space was read.
+ */
 enum tc_step tc_one_of(struct toolcall *call, const struct str *markers, size_t count, int *which);
 
-/* Reads text up to one of the markers into buf and the marker itself. TC_DONE, TC_WAIT, TC_BAD when there are more than
- * TC_NAME_MAX bytes before it. */
+/* Reads text up to one of the markers into buf and the marker itself. TC_DONE, TC_WAIT, TC_BAD when
+ * there are more than TC_NAME_MAX bytes before it. */
 enum tc_step tc_until(struct toolcall *call, const struct str *markers, size_t count,
                       struct buf *buf, int *which);
 
 /* Was the opener the beginning of a call itself, rather than of a section with calls? */
 bool tc_opened_by(const struct toolcall *call, struct str call_begin);
 
-/* Drops text up to a closer, which is read and leads back to content, or to an opener, which is left for content to find. */
+/* Drops text up to a closer, which is read and leads back to content, or to an opener, which is
+ * left for content to find. */
 enum tc_step tc_close(struct toolcall *call);
 
 /* Events. A call has: begin, arguments that add up to an object, end. */
@@ -106,12 +109,14 @@ void tc_emit(struct toolcall *call, enum output_event_type type, struct str text
 /* Back to content; the state of the step function is forgotten. */
 void tc_leave(struct toolcall *call);
 
-/* Reads a JSON value that is the arguments and passes them on; before it, tc_json_start. An object, an object written into a
- * string, or null, which stands for {}. TC_AGAIN, TC_WAIT, TC_DONE, TC_BAD. */
+/* Reads a JSON value that is the arguments and passes them on; before it, tc_json_start. An object,
+ * an object written into a string, or null, which stands for {}. TC_AGAIN, TC_WAIT, TC_DONE,
+ * TC_BAD. */
 void tc_json_start(struct toolcall *call);
 enum tc_step tc_json_arguments(struct toolcall *call);
 
-/* Does the text begin with a JSON object that is a call of a tool? MARKER_PART when more text is needed. */
+/* Does the text begin with a JSON object that is a call of a tool? MARKER_PART when more text is
+ * needed. */
 enum marker_match tc_json_is_call(const struct toolcall *call, struct str text);
 
 /* Steps of the families. */

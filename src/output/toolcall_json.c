@@ -1,12 +1,14 @@
 /*
- * toolcall_json.c: calls that are JSON objects: {"name": "f", "arguments": {...}}, one, several, or a list of them.
+ * toolcall_json.c: calls that are JSON objects: {"name": "f", "arguments": {...}}, one, several, or
+ * a list of them.
  *
  *      ITEM --{--> KEY --"name":--> NAME --> NEXT --,--> KEY              ITEM: also [ , ] and the closer
  *                   |--"arguments":--> ARGS --> NEXT --}--> ITEM
  *                   `--anything else:--> SKIP --> NEXT
  *
- * The arguments are passed on while they arrive, if the name came before them; models are taught that order. In the other
- * order they wait for it. Members that are neither (ids, types) are skipped.
+ * The arguments are passed on while they arrive, if the name came before them; models are taught
+ * that order. In the other order they wait for it. Members that are neither (ids, types) are
+ * skipped.
  *
  * Also here: arguments that are JSON, for all formats that have them.
  */
@@ -68,7 +70,8 @@ static bool unwrap_arguments(struct toolcall *call, size_t len)
     return good;
 }
 
-/* Arguments inside a string, as in OpenAI's interface, which some models imitate. They wait for their end. */
+/* Arguments inside a string, as in OpenAI's interface, which some models imitate. They wait for
+ * their end. */
 static enum tc_step arguments_in_text(struct toolcall *call)
 {
     size_t used;
@@ -111,7 +114,8 @@ enum tc_step tc_json_arguments(struct toolcall *call)
     return scan_result(call, result);
 }
 
-/* The JSON string that the text begins with: its length, 0 when it is not complete, SIZE_MAX when it is none. */
+/* The JSON string that the text begins with: its length, 0 when it is not complete, SIZE_MAX when
+ * it is none. */
 static size_t string_len(struct str text)
 {
     struct json_scan scan;

@@ -1,6 +1,7 @@
 /*
- * toolcall_literal.c: a recursive reader over text that may end anywhere. It starts again from the beginning of the literal
- * when more text has come, which keeps it simple; literals are short, but for strings, and those are skipped quickly.
+ * toolcall_literal.c: a recursive reader over text that may end anywhere. It starts again from the
+ * beginning of the literal when more text has come, which keeps it simple; literals are short, but
+ * for strings, and those are skipped quickly.
  */
 #include "output/toolcall_literal.h"
 

@@ -1,9 +1,10 @@
 /*
- * toolcall_named.c: calls that are a name between markers, then JSON arguments: Kimi, DeepSeek V3 and V3.1, Mistral since 2025,
- * Functionary.
+ * toolcall_named.c: calls that are a name between markers, then JSON arguments: Kimi, DeepSeek V3
+ * and V3.1, Mistral since 2025, Functionary.
  *
  *      Kimi         SECTION ( CALL functions.f:0 NAME_END {...} CALL_END )* SECTION_END
- *      DeepSeek V3  SECTION ( CALL function NAME_END f \n```json\n {...} \n``` CALL_END )* SECTION_END
+ *      DeepSeek V3  SECTION ( CALL function NAME_END f \n```json\n {...} \n``` CALL_END )*
+ *                   SECTION_END
  *      V3.1         SECTION ( CALL f NAME_END {...} CALL_END )* SECTION_END
  *      Functionary  <function= f > {...} </function>
  *      Mistral      [TOOL_CALLS] f ([CALL_ID] id)? [ARGS] {...}        or a list of JSON objects, as toolcall_json.c reads it

@@ -1,5 +1,6 @@
 /*
- * toolcall_syntax.h: the words of the formats, as the table in toolcall_formats.c gives them to the step functions.
+ * toolcall_syntax.h: the words of the formats, as the table in toolcall_formats.c gives them to the
+ * step functions.
  */
 #ifndef HEARTH_OUTPUT_TOOLCALL_SYNTAX_H
 #define HEARTH_OUTPUT_TOOLCALL_SYNTAX_H
@@ -10,8 +11,8 @@
 
 /* A name, then JSON (toolcall_named.c). */
 struct tc_named_syntax {
-    struct str
-        call_begin; /* empty: the opener is the beginning of the call, and calls stand alone */
+    /* empty: the opener is the beginning of the call, and calls stand alone */
+    struct str call_begin;
     struct str name_end;
     struct str call_end;
     bool numbered; /* names look like functions.f:0 */

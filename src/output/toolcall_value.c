@@ -1,8 +1,10 @@
 /*
- * toolcall_value.c: which JSON type a parameter has, by the tool's schema, and plain text as a value of that type.
+ * toolcall_value.c: which JSON type a parameter has, by the tool's schema, and plain text as a
+ * value of that type.
  *
- * Of a schema these are read: properties of the top, their type (also a list of types), enum, const, anyOf, oneOf, and
- * $ref into the same schema, up to a depth and a number of steps (alternatives multiply). What is not understood counts as unknown, never as an error.
+ * Of a schema these are read: properties of the top, their type (also a list of types), enum,
+ * const, anyOf, oneOf, and $ref into the same schema, up to a depth and a number of steps
+ * (alternatives multiply). What is not understood counts as unknown, never as an error.
  */
 #include <yyjson.h>
 

@@ -1,13 +1,15 @@
 /*
- * ask.c: what others ask of the engine's thread: how much of a prompt stands on the device, and to forget what stays there.
+ * ask.c: what others ask of the engine's thread: how much of a prompt stands on the device, and to
+ * forget what stays there.
  *
  *      any thread: list it, nudge --> [ asks ] --> the engine's thread, once a turn: answer all --> done, wake
  *
- * What stands on the device belongs to the engine's thread, so it is asked, not read. It answers between two batches: who asks waits for one
- * batch at most, and only so long as he said; a thread that hangs in the library leaves him with ERR_TIMEOUT, not with a hang of his own.
+ * What stands on the device belongs to the engine's thread, so it is asked, not read. It answers
+ * between two batches: who asks waits for one batch at most, and only so long as he said; a thread
+ * that hangs in the library leaves him with ERR_TIMEOUT, not with a hang of his own.
  *
- * A record lives on the stack of who asks. It is the list's until the engine's thread takes it off, that thread's until `done`; he leaves only
- * when it is neither.
+ * A record lives on the stack of who asks. It is the list's until the engine's thread takes it off,
+ * that thread's until `done`; he leaves only when it is neither.
  */
 #include <assert.h>
 
@@ -69,7 +71,8 @@ void ask_answer_all(struct sched *sched)
 
 /* ---- who asks ---- */
 
-/* The thread may sleep in its inbox: the scheduler itself in there is no job, and wakes it. There is room for one; a full inbox wakes it, too. */
+/* The thread may sleep in its inbox: the scheduler itself in there is no job, and wakes it. There
+ * is room for one; a full inbox wakes it, too. */
 static void nudge_locked(struct sched *sched) REQUIRES(lock)
 {
     lock_assert_held(&sched->lock);
@@ -97,7 +100,8 @@ static enum err put(struct sched *sched, struct ask *ask, uint64_t timeout_ms, s
     lock_leave(&sched->lock);
     if (ask->done)
         return ERR_OK;
-    return err_set(info, ERR_TIMEOUT, "%s: its engine is busy and did not answer in time", sched->options.model);
+    return err_set(info, ERR_TIMEOUT, "%s: its engine is busy and did not answer in time",
+                   sched->options.model);
 }
 
 enum err sched_forget(struct sched *sched, const struct hearth_space *space, uint64_t timeout_ms,

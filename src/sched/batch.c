@@ -3,8 +3,9 @@
  *
  *      | decode: one token each | prefill: the fairest job's next chunk | the next one's, as far as there is room |
  *
- * Decoding comes first and never waits for a prompt; prompts share what is left of the batch, a bounded number of tokens when someone
- * decodes. An exact scheduler runs one job, chunk by chunk of its schedule, and settles after each.
+ * Decoding comes first and never waits for a prompt; prompts share what is left of the batch, a
+ * bounded number of tokens when someone decodes. An exact scheduler runs one job, chunk by chunk of
+ * its schedule, and settles after each.
  */
 #include <assert.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static void add_item(struct sched *sched, struct job *job, uint32_t count, bool 
 
 static void add_decoding(struct sched *sched)
 {
-    LIST_FOREACH(struct job, job, &sched->jobs, link) {
+    LIST_FOREACH (struct job, job, &sched->jobs, link) {
         if (job->phase == GEN_DECODE && sched->batch_count < sched->ladder.items_max)
             add_item(sched, job, 1, true);
     }
@@ -46,7 +47,7 @@ static struct job *next_prefill(struct sched *sched)
 {
     struct job *best = NULL;
 
-    LIST_FOREACH(struct job, job, &sched->jobs, link) {
+    LIST_FOREACH (struct job, job, &sched->jobs, link) {
         if (job->phase == GEN_PREFILL && !in_batch(sched, job) &&
             (best == NULL || fair_before(job, best)))
             best = job;
@@ -54,12 +55,13 @@ static struct job *next_prefill(struct sched *sched)
     return best;
 }
 
-/* Those who wait for this job's prefix must be able to fork it where they part, which some kinds allow only while it stands there. */
+/* Those who wait for this job's prefix must be able to fork it where they part, which some kinds
+ * allow only while it stands there. */
 static uint32_t stop_for_followers(const struct job *job, uint32_t end)
 {
     if (job->sched->cuttable)
         return end;
-    LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
+    LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
         if (other->leader == job && other->leader_until > job->done)
             end = MIN(end, other->leader_until);
     }
@@ -80,17 +82,20 @@ static uint32_t chunk_end(const struct job *job)
 static void add_prefilling(struct sched *sched)
 {
     bool beside = sched->batch_count > 0;
-    uint32_t left = beside ? MIN(sched->options.prefill_beside, sched->facts->chunk) : sched->facts->chunk;
+    uint32_t left =
+        beside ? MIN(sched->options.prefill_beside, sched->facts->chunk) : sched->facts->chunk;
     struct job *first = NULL;
 
     /* An exact run has no choice of chunks. */
     if (!sched->options.exact && next_prefill(sched) != NULL)
         left = MIN(memory_chunk(sched->memory, left), sched->ladder.tokens_max);
-    for (struct job *job; left > 0 && sched->batch_count < sched->ladder.items_max && (job = next_prefill(sched)) != NULL;) {
+    for (struct job *job; left > 0 && sched->batch_count < sched->ladder.items_max &&
+                          (job = next_prefill(sched)) != NULL;) {
         uint32_t count = chunk_end(job) - job->done;
         if (count > left && first != NULL && left < PIECE_MIN)
             return;
-        if (first != NULL && fair_behind(first, job)) /* its first token does not wait for what fills up the batch */
+        if (first != NULL &&
+            fair_behind(first, job)) /* its first token does not wait for what fills up the batch */
             return;
         first = first != NULL ? first : job;
         if (count > left && sched->options.exact)
@@ -126,9 +131,11 @@ static void take_token(struct job *job, const struct sample_pick *pick)
 {
     const struct engine *engine = job->sched->engine;
     bool last = engine_token_is_end(engine, pick->token) && !job->gen->sample.ignore_end;
-    struct gen_token token = {
-        .token = pick->token, .pick = pick, .index = job->usage.generated, .text = STR_NONE,
-        .times = job->times};
+    struct gen_token token = {.token = pick->token,
+                              .pick = pick,
+                              .index = job->usage.generated,
+                              .text = STR_NONE,
+                              .times = job->times};
 
     token.times.ended = sched_now_ns(job->sched);
     job->tokens[job->count++] = pick->token;
@@ -145,7 +152,8 @@ static void take_token(struct job *job, const struct sample_pick *pick)
     bool more = job->gen->sink.token(job->gen->sink.arg, &token);
     if (job->text.stop >= 0)
         end_with(job, GEN_END_STOP_TEXT);
-    else if (!more && job_cancelled(job)) /* the client left, and the sink was the first to see it */
+    else if (!more &&
+             job_cancelled(job)) /* the client left, and the sink was the first to see it */
         job_end(job, GEN_END_CANCELLED, ERR_CANCELLED, NULL);
     else if (!more)
         end_with(job, GEN_END_SINK);
@@ -274,7 +282,7 @@ bool batch_preempt(struct sched *sched)
     struct job *last = NULL;
     size_t running = 0;
 
-    LIST_FOREACH(struct job, job, &sched->jobs, link) {
+    LIST_FOREACH (struct job, job, &sched->jobs, link) {
         if (job->seq == SEQ_NONE)
             continue;
         running++;
@@ -286,26 +294,28 @@ bool batch_preempt(struct sched *sched)
     return true;
 }
 
-/* More memory is used than is allowed, although everything else has given way. One that runs beside others starts over later, the last one
- * ends; what they have computed is kept. */
+/* More memory is used than is allowed, although everything else has given way. One that runs beside
+ * others starts over later, the last one ends; what they have computed is kept. */
 static void relieve(struct sched *sched)
 {
     struct errinfo info = {0};
 
     if (batch_preempt(sched))
         return;
-    LIST_FOREACH_SAFE(struct job, job, &sched->jobs, link) {
+    LIST_FOREACH_SAFE (struct job, job, &sched->jobs, link) {
         if (job->seq == SEQ_NONE)
             continue;
-        err_set(&info, ERR_NOMEM, "ended for lack of memory; what was computed is kept, try again later");
+        err_set(&info, ERR_NOMEM,
+                "ended for lack of memory; what was computed is kept, try again later");
         job_give_up(job, ERR_NOMEM, &info);
     }
 }
 
-/* Who runs nothing has nobody to end, and must not take the turn of one who has: the ceiling is that of all models. */
+/* Who runs nothing has nobody to end, and must not take the turn of one who has: the ceiling is
+ * that of all models. */
 static bool runs_something(const struct sched *sched)
 {
-    LIST_FOREACH(struct job, job, &sched->jobs, link) {
+    LIST_FOREACH (struct job, job, &sched->jobs, link) {
         if (job->seq != SEQ_NONE)
             return true;
     }
@@ -351,7 +361,10 @@ bool batch_run(struct sched *sched)
     }
     if (err == ERR_CANCELLED) {
         watchdog_ran(sched, 0); /* these jobs are ended, no other one is */
-        err_set(&info, err, "the model computed nothing for %d s, and its batch was ended; send the request again", SCHED_STALL_S);
+        err_set(
+            &info, err,
+            "the model computed nothing for %d s, and its batch was ended; send the request again",
+            SCHED_STALL_S);
     }
     if (err != ERR_OK) {
         all_failed(sched, err, &info);

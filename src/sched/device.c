@@ -1,9 +1,11 @@
 /*
- * device.c: the first tier: sequences that are in the engine's memory already, finished ones that stay and running ones.
+ * device.c: the first tier: sequences that are in the engine's memory already, finished ones that
+ * stay and running ones.
  *
- * A fork copies nothing, so taking the beginning of a sequence leaves it where it is: who comes back to it finds it. A sequence whose kinds
- * can be cut gives any number of its tokens; any other only all of them. What is in the way is freed, least recently used first; the cache
- * has it (linger.c), so nothing is lost but time.
+ * A fork copies nothing, so taking the beginning of a sequence leaves it where it is: who comes
+ * back to it finds it. A sequence whose kinds can be cut gives any number of its tokens; any other
+ * only all of them. What is in the way is freed, least recently used first; the cache has it
+ * (linger.c), so nothing is lost but time.
  */
 #include <assert.h>
 #include <string.h>
@@ -20,7 +22,8 @@ uint32_t device_common(const token_id *a, uint32_t a_count, const token_id *b, u
     return at;
 }
 
-/* How many of `shared` tokens of a sequence that stands at `length` can be used for `target` ones. */
+/* How many of `shared` tokens of a sequence that stands at `length` can be used for `target` ones.
+ */
 static uint32_t usable(const struct sched *sched, uint32_t shared, uint32_t length, uint32_t target)
 {
     uint32_t most = MIN(shared, target - 1);
@@ -49,15 +52,17 @@ static void consider(struct device_match *best, struct device_match found)
 
 static bool reads_device(const struct job *job)
 {
-    return !job->sched->options.exact && !job->apart && !(job->gen != NULL && job->gen->cache.no_read);
+    return !job->sched->options.exact && !job->apart &&
+           !(job->gen != NULL && job->gen->cache.no_read);
 }
 
 /* What is there of a prompt; `self` is whose it is, NULL: nobody's yet. */
-static struct device_match find(struct sched *sched, const struct sched_prompt *prompt, const struct job *self)
+static struct device_match find(struct sched *sched, const struct sched_prompt *prompt,
+                                const struct job *self)
 {
     struct device_match best = {0};
 
-    LIST_FOREACH(struct resident, resident, &sched->residents, link) {
+    LIST_FOREACH (struct resident, resident, &sched->residents, link) {
         if (resident->space != prompt->space || strcmp(resident->tenant, prompt->tenant) != 0)
             continue;
         uint32_t shared =
@@ -68,7 +73,7 @@ static struct device_match find(struct sched *sched, const struct sched_prompt *
                             .shared = shared,
                             .ends = shared == resident->count});
     }
-    LIST_FOREACH(struct job, other, &sched->jobs, link) {
+    LIST_FOREACH (struct job, other, &sched->jobs, link) {
         if (other == self || other->apart || other->seq == SEQ_NONE ||
             !same_space(other, prompt->space, prompt->tenant))
             continue;
@@ -105,8 +110,9 @@ struct job *device_find_leader(struct job *job, uint32_t have, uint32_t *until)
     *until = have + SCHED_FLIGHT_MIN;
     if (!reads_device(job))
         return NULL;
-    LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
-        if (other == job || other->apart || (other->phase != GEN_PREFILL && other->phase != GEN_RESTORE) ||
+    LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
+        if (other == job || other->apart ||
+            (other->phase != GEN_PREFILL && other->phase != GEN_RESTORE) ||
             !same_space(job, other->space, other->tenant->name))
             continue;
         uint32_t shared = device_common(job->tokens, job->target - 1, other->tokens, other->target);
@@ -146,29 +152,38 @@ static bool is_kept(struct resident *resident)
     if (resident->space == NULL)
         return false;
     linger_settle(resident);
-    return restore_held(resident->space, resident->tokens, resident->count) + SCHED_FLIGHT_MIN > resident->count;
+    return restore_held(resident->space, resident->tokens, resident->count) + SCHED_FLIGHT_MIN >
+           resident->count;
 }
 
-/* Whether the job, which has its first `have` tokens, is better off without so many cells of a resident: attention looks at all cells in use,
- * whosever they are. What counts is what the cells cost each token that the job computes against bringing them back once, and storing first what is not stored. */
-static bool is_in_the_way(const struct job *job, uint32_t have, const struct resident *resident, uint32_t cells)
+/* Whether the job, which has its first `have` tokens, is better off without so many cells of a
+ * resident: attention looks at all cells in use, whosever they are. What counts is what the cells
+ * cost each token that the job computes against bringing them back once, and storing first what is
+ * not stored. */
+static bool is_in_the_way(const struct job *job, uint32_t have, const struct resident *resident,
+                          uint32_t cells)
 {
     uint64_t work = job->target - have + MIN(job->room - job->target, SCHED_RESERVE);
     const struct job *unsaved = resident->unsaved;
-    uint64_t to_store = unsaved != NULL && unsaved->writes ? resident->count - MIN(unsaved->stored, resident->count) : 0;
+    uint64_t to_store = unsaved != NULL && unsaved->writes
+                            ? resident->count - MIN(unsaved->stored, resident->count)
+                            : 0;
 
     return cells * work > (uint64_t)DEVICE_COST_RESTORE * cells + DEVICE_COST_STORE * to_store;
 }
 
-/* Whether somebody who was asked for already goes on from it: then its cells are in use in any case. */
+/* Whether somebody who was asked for already goes on from it: then its cells are in use in any
+ * case. */
 static bool is_awaited(const struct job *job, const struct resident *resident)
 {
     const struct sched *sched = job->sched;
 
-    LIST_FOREACH(const struct job, other, &sched->jobs, link) {
-        if (other == job || other->seq != SEQ_NONE || !same_space(other, resident->space, resident->tenant))
+    LIST_FOREACH (const struct job, other, &sched->jobs, link) {
+        if (other == job || other->seq != SEQ_NONE ||
+            !same_space(other, resident->space, resident->tenant))
             continue;
-        uint32_t shared = device_common(other->tokens, other->target, resident->tokens, resident->count);
+        uint32_t shared =
+            device_common(other->tokens, other->target, resident->tokens, resident->count);
         if (usable(sched, shared, resident->count, other->target) >= SCHED_FLIGHT_MIN)
             return true;
     }
@@ -176,9 +191,11 @@ static bool is_awaited(const struct job *job, const struct resident *resident)
 }
 
 /* The cells of a resident behind `length` leave, if that is better and the cache has them. */
-static bool gives_way(const struct job *job, uint32_t have, struct resident *resident, uint32_t length)
+static bool gives_way(const struct job *job, uint32_t have, struct resident *resident,
+                      uint32_t length)
 {
-    return is_in_the_way(job, have, resident, resident->count - length) && !is_awaited(job, resident) && is_kept(resident);
+    return is_in_the_way(job, have, resident, resident->count - length) &&
+           !is_awaited(job, resident) && is_kept(resident);
 }
 
 /* The resident's sequence becomes the job's: no fork is needed. */
@@ -201,7 +218,8 @@ bool device_take(struct job *job, const struct device_match *match)
     struct errinfo info;
     enum err err;
 
-    if (keep != NULL && (match->length == keep->count || gives_way(job, match->length, match->resident, match->length)))
+    if (keep != NULL && (match->length == keep->count ||
+                         gives_way(job, match->length, match->resident, match->length)))
         return take_over(job, match->resident, match->length);
     while ((err = engine_seq_fork(sched->engine, source, &job->seq, &info)) == ERR_LIMIT)
         if (!device_reclaim(sched, keep))
@@ -216,12 +234,13 @@ bool device_take(struct job *job, const struct device_match *match)
     return true;
 }
 
-/* A resident that is the beginning of what comes now has nothing to give that the new one has not. */
+/* A resident that is the beginning of what comes now has nothing to give that the new one has not.
+ */
 static void forget_shorter(struct sched *sched, const struct resident *than)
 {
     if (!sched->cuttable)
         return;
-    LIST_FOREACH_SAFE(struct resident, old, &sched->residents, link) {
+    LIST_FOREACH_SAFE (struct resident, old, &sched->residents, link) {
         if (old != than && old->space == than->space && strcmp(old->tenant, than->tenant) == 0 &&
             old->count <= than->count &&
             device_common(old->tokens, old->count, than->tokens, than->count) == old->count) {
@@ -257,7 +276,7 @@ bool device_park(struct job *job)
 
 bool device_reclaim(struct sched *sched, const struct resident *keep)
 {
-    LIST_FOREACH(struct resident, resident, &sched->residents, link) {
+    LIST_FOREACH (struct resident, resident, &sched->residents, link) {
         if (resident == keep)
             continue;
         free_resident(sched, resident);
@@ -291,7 +310,7 @@ void device_trim(struct job *job, const struct resident *keep, uint32_t have)
 {
     struct sched *sched = job->sched;
 
-    LIST_FOREACH_SAFE(struct resident, resident, &sched->residents, link) {
+    LIST_FOREACH_SAFE (struct resident, resident, &sched->residents, link) {
         if (resident != keep && gives_way(job, have, resident, 0))
             free_resident(sched, resident);
     }
@@ -307,7 +326,7 @@ uint64_t device_forget(struct sched *sched, const struct hearth_space *space)
 {
     uint64_t tokens = 0;
 
-    LIST_FOREACH_SAFE(struct resident, resident, &sched->residents, link) {
+    LIST_FOREACH_SAFE (struct resident, resident, &sched->residents, link) {
         if (space != NULL && resident->space != space)
             continue;
         tokens += resident->count;
@@ -319,7 +338,7 @@ uint64_t device_forget(struct sched *sched, const struct hearth_space *space)
 
 void device_lose(struct sched *sched)
 {
-    LIST_FOREACH(struct resident, resident, &sched->residents, link) {
+    LIST_FOREACH (struct resident, resident, &sched->residents, link) {
         linger_lose(resident);
     }
     device_clear(sched);

@@ -1,18 +1,21 @@
 /*
- * fair.c: who comes first. Every tenant has an account of the tokens that were computed for it, and a backlog of those that it still wants;
- * the one with the least sum is next. A tenant that was away comes back with a credit of at most CREDIT tokens against those that are here,
- * and of a backlog no more than CREDIT counts: enough for a prompt that goes before a flood from its first token to its last, not enough to
- * keep others out.
+ * fair.c: who comes first. Every tenant has an account of the tokens that were computed for it, and
+ * a backlog of those that it still wants; the one with the least sum is next. A tenant that was
+ * away comes back with a credit of at most CREDIT tokens against those that are here, and of a
+ * backlog no more than CREDIT counts: enough for a prompt that goes before a flood from its first
+ * token to its last, not enough to keep others out.
  *
  *      calm    |== served ==|- backlog -|
  *      flood   |====== served ======|------------ backlog, at most CREDIT ------------|
  *
- * Places, cells and memory that a flood has taken are given back to who is so far behind: the youngest job of the tenant that has more running is
- * put back into the queue; its state goes to the cache, and it goes on from there later (fair_victim).
+ * Places, cells and memory that a flood has taken are given back to who is so far behind: the
+ * youngest job of the tenant that has more running is put back into the queue; its state goes to
+ * the cache, and it goes on from there later (fair_victim).
  *
- * Within a tenant the shortest rest of a prompt goes first, so that a title or a small edit does not wait behind a repository; what has
- * waited for PATIENCE turns goes before the others of its tenant. In a queue that is never empty all have waited so long: from PATIENCE_MAX turns
- * on the longest-waiting goes first, so that nobody starves. Between tenants the accounts see to that.
+ * Within a tenant the shortest rest of a prompt goes first, so that a title or a small edit does
+ * not wait behind a repository; what has waited for PATIENCE turns goes before the others of its
+ * tenant. In a queue that is never empty all have waited so long: from PATIENCE_MAX turns on the
+ * longest-waiting goes first, so that nobody starves. Between tenants the accounts see to that.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +26,9 @@ enum {
     PATIENCE = 16,
     PATIENCE_MAX = 256,
     CREDIT = 16384,
-    SLICE = 512, /* tokens that one must be behind to be preferred in more than the order: jobs do not change places for less */
+    /* tokens that one must be behind to be preferred in more than the order: jobs do not change
+     * places for less */
+    SLICE = 512,
 };
 
 static struct tenant *find(struct sched *sched, const char *name)
@@ -34,8 +39,9 @@ static struct tenant *find(struct sched *sched, const char *name)
     return NULL;
 }
 
-/* The least account of tenants that have something to do: the time of this clockwork. It never goes back, so that who was away while others
- * were not there either has no more credit than anyone else. */
+/* The least account of tenants that have something to do: the time of this clockwork. It never goes
+ * back, so that who was away while others were not there either has no more credit than anyone
+ * else. */
 static void move_time(struct sched *sched)
 {
     uint64_t least = UINT64_MAX;
@@ -86,7 +92,7 @@ void fair_count_backlogs(struct sched *sched)
 {
     for (size_t i = 0; i < sched->tenants_count; i++)
         sched->tenants[i].backlog = 0;
-    LIST_FOREACH(struct job, job, &sched->jobs, link)
+    LIST_FOREACH (struct job, job, &sched->jobs, link)
         job->tenant->backlog += rest_of(job);
 }
 
@@ -117,7 +123,7 @@ static uint32_t running(const struct sched *sched, const struct tenant *tenant)
 {
     uint32_t count = 0;
 
-    LIST_FOREACH(struct job, job, &sched->jobs, link)
+    LIST_FOREACH (struct job, job, &sched->jobs, link)
         count += job->active && job->tenant == tenant;
     return count;
 }
@@ -125,7 +131,8 @@ static uint32_t running(const struct sched *sched, const struct tenant *tenant)
 /* What it has computed can be had again, and is worth a place. */
 static bool can_be_put_back(const struct job *job)
 {
-    return job->seq != SEQ_NONE && job->writes && (job->phase == GEN_PREFILL || job->phase == GEN_DECODE);
+    return job->seq != SEQ_NONE && job->writes &&
+           (job->phase == GEN_PREFILL || job->phase == GEN_DECODE);
 }
 
 struct job *fair_victim(const struct job *job)
@@ -138,7 +145,7 @@ struct job *fair_victim(const struct job *job)
         return NULL;
     if (job->active)
         own--;
-    LIST_FOREACH(struct job, other, &sched->jobs, link) {
+    LIST_FOREACH (struct job, other, &sched->jobs, link) {
         if (other->tenant != job->tenant && can_be_put_back(other) && fair_behind(job, other) &&
             running(sched, other->tenant) > own)
             victim = other;
@@ -150,7 +157,7 @@ static struct job *best_queued(struct sched *sched)
 {
     struct job *best = NULL;
 
-    LIST_FOREACH(struct job, job, &sched->jobs, link) {
+    LIST_FOREACH (struct job, job, &sched->jobs, link) {
         if (job->phase == GEN_QUEUED && (best == NULL || fair_before(job, best)))
             best = job;
     }
@@ -159,7 +166,8 @@ static struct job *best_queued(struct sched *sched)
 
 struct job *fair_next_queued(struct sched *sched)
 {
-    return sched->active < sched->options.parallel && ladder_admits(sched) ? best_queued(sched) : NULL;
+    return sched->active < sched->options.parallel && ladder_admits(sched) ? best_queued(sched)
+                                                                           : NULL;
 }
 
 struct job *fair_place_victim(struct sched *sched)

@@ -1,5 +1,6 @@
 /*
- * fair.h: tenants and their turns: who is admitted, computed, and put back. How it is weighed: fair.c.
+ * fair.h: tenants and their turns: who is admitted, computed, and put back. How it is weighed:
+ * fair.c.
  *
  * Owner of everything here: the scheduler's thread.
  */
@@ -21,7 +22,8 @@ enum {
 struct tenant {
     char name[SCHED_TENANT_BYTES];
     uint64_t served; /* tokens computed for it, on a scale that all share */
-    uint64_t backlog; /* tokens of its prompts that are still to be computed, at the last fair_count_backlogs */
+    /* tokens of its prompts that are still to be computed, at the last fair_count_backlogs */
+    uint64_t backlog;
     uint32_t jobs;
 };
 
@@ -36,7 +38,8 @@ bool fair_before(const struct job *a, const struct job *b);
 bool fair_behind(const struct job *a, const struct job *b);
 /* The next one to be admitted; NULL when none waits or as many run as may. */
 struct job *fair_next_queued(struct sched *sched);
-/* A running job that must make room for this one: the youngest of a tenant that has more running and was served more. NULL: none. */
+/* A running job that must make room for this one: the youngest of a tenant that has more running
+ * and was served more. NULL: none. */
 struct job *fair_victim(const struct job *job);
 /* One that must make room for the next to be admitted, when no place is free. */
 struct job *fair_place_victim(struct sched *sched);

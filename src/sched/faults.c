@@ -1,6 +1,7 @@
 /*
- * faults.c: the scheduler's part of the faults that are practised (base/drill.h): state that is forgotten, spoiled or refused, against the
- * invariants. Each is a few lines here and one call where it happens; a server without a drill passes through.
+ * faults.c: the scheduler's part of the faults that are practised (base/drill.h): state that is
+ * forgotten, spoiled or refused, against the invariants. Each is a few lines here and one call
+ * where it happens; a server without a drill passes through.
  */
 #include <string.h>
 
@@ -39,8 +40,9 @@ bool faults_keep(struct job *job, enum gen_end end)
     return end != GEN_END_CANCELLED;
 }
 
-/* Some numbers become large: short runs, far apart and behind the list of cells, so that the library's own heads are most likely left alone. The bytes
- * are the cache's own and stay wrong for whoever comes next; taking them once more only repeats it. */
+/* Some numbers become large: short runs, far apart and behind the list of cells, so that the
+ * library's own heads are most likely left alone. The bytes are the cache's own and stay wrong for
+ * whoever comes next; taking them once more only repeats it. */
 void faults_spoil(const struct job *job, const struct state_object *object)
 {
     enum { RUNS = 61, RUN_BYTES = 32, HALF_100 = 0x56 }; /* 0x5656 is 101 as a 16-bit float */

@@ -1,16 +1,18 @@
 /*
- * gen.h: one generation: what the scheduler is asked for, what it reports on the way, and what came out.
+ * gen.h: one generation: what the scheduler is asked for, what it reports on the way, and what came
+ * out.
  *
  *      api --struct gen--> sched_submit -> ADMIT -> LOOKUP -> RESTORE -> PREFILL -> DECODE -> done
  *                                            |                  |          |          |
  *      sink:                                 |               started    progress    token ...          done
  *                                            '-- queued, deferred: in the log and in sched_each only
  *
- * A `struct gen` is filled by the caller and stays the caller's memory, with everything that it points to, until sink.done was called:
- * exactly once for every gen that sched_submit took. Sinks are called on the scheduler's thread and must not block.
+ * A `struct gen` is filled by the caller and stays the caller's memory, with everything that it
+ * points to, until sink.done was called: exactly once for every gen that sched_submit took. Sinks
+ * are called on the scheduler's thread and must not block.
  *
- * Threads: the fields of the request are read-only after sched_submit. gen_cancel may be called from any thread, as long as the caller keeps
- * the memory; all else is the scheduler's.
+ * Threads: the fields of the request are read-only after sched_submit. gen_cancel may be called
+ * from any thread, as long as the caller keeps the memory; all else is the scheduler's.
  */
 #ifndef HEARTH_SCHED_GEN_H
 #define HEARTH_SCHED_GEN_H
@@ -27,16 +29,17 @@
 #include "engine/engine.h"
 #include "engine/sample.h"
 
-/* The way of a generation; the names are those of the log, the metrics and the dashboard. X(value, name) */
-#define GEN_PHASE_TABLE(X)                                                                         \
-    X(GEN_QUEUED, "queued")       /* not looked at yet */                                          \
-    X(GEN_DEFERRED, "deferred")   /* no room for it now, or waits for another one's prefix */      \
-    X(GEN_LOOKUP, "lookup")                                                                        \
-    X(GEN_RESTORE, "restore")     /* bytes are on their way */                                     \
-    X(GEN_PREFILL, "prefill")                                                                      \
-    X(GEN_DECODE, "decode")                                                                        \
-    X(GEN_FINISHED, "finished")                                                                    \
-    X(GEN_CANCELLED, "cancelled")                                                                  \
+/* The way of a generation; the names are those of the log, the metrics and the dashboard. X(value,
+ * name) */
+#define GEN_PHASE_TABLE(X)                                                                  \
+    X(GEN_QUEUED, "queued")     /* not looked at yet */                                     \
+    X(GEN_DEFERRED, "deferred") /* no room for it now, or waits for another one's prefix */ \
+    X(GEN_LOOKUP, "lookup")                                                                 \
+    X(GEN_RESTORE, "restore") /* bytes are on their way */                                  \
+    X(GEN_PREFILL, "prefill")                                                               \
+    X(GEN_DECODE, "decode")                                                                 \
+    X(GEN_FINISHED, "finished")                                                             \
+    X(GEN_CANCELLED, "cancelled")                                                           \
     X(GEN_FAILED, "failed")
 
 enum gen_phase {
@@ -49,13 +52,13 @@ enum gen_phase {
 const char *gen_phase_name(enum gen_phase phase);
 
 /* Why a generation ended. X(value, name) */
-#define GEN_END_TABLE(X)                                                                           \
-    X(GEN_END_STOP, "stop")             /* the model ended its answer */                           \
-    X(GEN_END_STOP_TEXT, "stop_text")   /* one of the stop texts came */                           \
-    X(GEN_END_LENGTH, "length")         /* max_tokens, or the context is full */                   \
-    X(GEN_END_SINK, "sink")             /* the sink had enough */                                  \
-    X(GEN_END_CANCELLED, "cancelled")   /* gen_cancel */                                           \
-    X(GEN_END_ERROR, "error")           /* result.info says what */
+#define GEN_END_TABLE(X)                                                       \
+    X(GEN_END_STOP, "stop")           /* the model ended its answer */         \
+    X(GEN_END_STOP_TEXT, "stop_text") /* one of the stop texts came */         \
+    X(GEN_END_LENGTH, "length")       /* max_tokens, or the context is full */ \
+    X(GEN_END_SINK, "sink")           /* the sink had enough */                \
+    X(GEN_END_CANCELLED, "cancelled") /* gen_cancel */                         \
+    X(GEN_END_ERROR, "error")         /* result.info says what */
 
 enum gen_end {
 #define X(value, name) value,
@@ -75,39 +78,44 @@ struct gen_mark {
     uint32_t message;   /* its number, from 0 */
 };
 
-/* Where the tokens of a prompt came from. prompt = device + ram + ssd + remote + computed, always: what ended before its prefill began has
- * zeros. In a view (sched.h) of one that waits, only `prompt` is known. */
+/* Where the tokens of a prompt came from. prompt = device + ram + ssd + remote + computed, always:
+ * what ended before its prefill began has zeros. In a view (sched.h) of one that waits, only
+ * `prompt` is known. */
 struct gen_usage {
     uint32_t prompt;
     uint32_t device, ram, ssd, remote, computed;
     uint32_t generated;
     enum hearth_match match;
     enum hearth_reason reason;
-    uint32_t first_difference; /* position of the first token that was not held; = prompt when all were */
-    uint64_t stored_bytes;     /* that this generation put into the cache so far */
+    /* position of the first token that was not held; = prompt when all were */
+    uint32_t first_difference;
+    uint64_t stored_bytes; /* that this generation put into the cache so far */
 };
 
 /* Nanoseconds of the monotonic clock; 0: never happened. */
 struct gen_times {
     uint64_t submitted, admitted, looked_up, restored, first_token, ended;
-    /* How long each part of getting state took, apart from computing (keeps I26). Waiting for bytes is fetching; what a shortened plan had
-     * cost counts, too. */
+    /* How long each part of getting state took, apart from computing (keeps I26). Waiting for bytes
+     * is fetching; what a shortened plan had cost counts, too. */
     uint64_t lookup_ns, fetch_ns, verify_ns, import_ns;
 };
 
 /* One sampled token. */
 struct gen_token {
     token_id token;
-    struct str text; /* complete characters that no stop text can begin with any more; may be empty, may belong to earlier tokens */
+    /* complete characters that no stop text can begin with any more; may be empty, may belong to
+     * earlier tokens */
+    struct str text;
     const struct sample_pick *pick; /* log-probabilities, when they were asked for */
-    uint32_t index;  /* from 0 */
-    struct gen_times times; /* so far: `ended` is now */
+    uint32_t index;                 /* from 0 */
+    struct gen_times times;         /* so far: `ended` is now */
 };
 
 struct gen_result {
     enum gen_end end;
-    struct str stop_text;   /* the one that came */
-    struct str tail;        /* text that was still held back when it ended; comes after that of the last token */
+    struct str stop_text; /* the one that came */
+    /* text that was still held back when it ended; comes after that of the last token */
+    struct str tail;
     struct gen_usage usage;
     struct gen_times times;
     const token_id *tokens; /* sampled, the end token included; borrowed for the call */
@@ -117,7 +125,8 @@ struct gen_result {
 };
 
 struct gen_sink {
-    /* The prompt's state is there up to `usage`'s parts; what is left to compute is known. May be NULL. */
+    /* The prompt's state is there up to `usage`'s parts; what is left to compute is known. May be
+     * NULL. */
     void (*started)(void *arg, const struct gen_usage *usage);
     /* `done` of usage->prompt tokens stand. After each chunk. May be NULL. */
     void (*progress)(void *arg, const struct gen_usage *usage, uint32_t done);
@@ -131,10 +140,13 @@ struct gen_sink {
 struct gen_cache_hints {
     bool no_read, no_write; /* cache_prompt: false and the like */
     bool no_disk;
-    bool apart; /* shares nothing on the device with anyone: it is to be kept from others, and has no space that would do so */
+    /* shares nothing on the device with anyone: it is to be kept from others, and has no space that
+     * would do so */
+    bool apart;
     bool pin;
     uint32_t ttl_s;
-    const uint32_t *breakpoints; /* token counts where the client wants snapshots, ascending; cuts of the schedule */
+    /* token counts where the client wants snapshots, ascending; cuts of the schedule */
+    const uint32_t *breakpoints;
     size_t breakpoints_count;
 };
 
@@ -148,8 +160,8 @@ struct gen {
     uint32_t tokens_count;
     const struct gen_mark *marks; /* ascending */
     size_t marks_count;
-    uint32_t anchor;    /* end of system prompt and tools; 0 = not known */
-    uint32_t last_user; /* start of the last user message; 0 = not known */
+    uint32_t anchor;     /* end of system prompt and tools; 0 = not known */
+    uint32_t last_user;  /* start of the last user message; 0 = not known */
     uint32_t max_tokens; /* 0 = as many as fit */
     struct sample_params sample;
     const char *const *stops; /* texts */
@@ -160,7 +172,8 @@ struct gen {
     atomic_bool cancelled; /* gen_cancel sets it */
 };
 
-/* It ends at the next step of the scheduler, keeps what it has computed (I95), and done is called. Any thread; again is a no-op. */
+/* It ends at the next step of the scheduler, keeps what it has computed (I95), and done is called.
+ * Any thread; again is a no-op. */
 void gen_cancel(struct gen *gen);
 
 #endif

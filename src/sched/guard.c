@@ -1,5 +1,6 @@
 /*
- * guard.c: see the header. Everything is arithmetic on a few numbers, so that each rule can be tested by a row of a table.
+ * guard.c: see the header. Everything is arithmetic on a few numbers, so that each rule can be
+ * tested by a row of a table.
  */
 #include "sched/guard.h"
 
@@ -8,12 +9,15 @@
 enum {
     SOFT_PERCENT = 85,
     HARD_PERCENT = 95,
-    QUEUES_SHARE = 32,    /* one part of the ceiling is for records; less than what is between hard and ceiling, so that
-                           * requests that come after an admission do not lift its sum above the ceiling */
-    AVAILABLE_SHARE = 16, /* one part of the ceiling is left to other programs before the RAM tier grows */
+    /* one part of the ceiling is for records; less than what is between hard and ceiling, so that
+     * requests that come after an admission do not lift its sum above the ceiling */
+    QUEUES_SHARE = 32,
+    /* one part of the ceiling is left to other programs before the RAM tier grows */
+    AVAILABLE_SHARE = 16,
 };
 
-static const uint64_t reserve_max = 4ull << 30, reserve_share = 8; /* of the machine, when nobody has set a ceiling */
+/* of the machine, when nobody has set a ceiling */
+static const uint64_t reserve_max = 4ull << 30, reserve_share = 8;
 
 /* How fast the smoothed cost follows, and how much more than it is expected. */
 static const double cost_weight = 0.3, cost_margin = 1.3;
@@ -134,11 +138,13 @@ bool guard_fits(const struct guard_limits *limits, uint64_t fixed, const struct 
 {
     uint64_t least = plus(plus(fixed, need->claim), plus(limits->ram_floor, limits->queues_max));
 
-    return limits->ceiling == 0 || (least <= limits->ceiling && need->records <= limits->queues_max);
+    return limits->ceiling == 0 ||
+           (least <= limits->ceiling && need->records <= limits->queues_max);
 }
 
-enum guard_verdict guard_admit(const struct guard_limits *limits, const struct guard_reading *reading,
-                               const struct guard_need *need, bool alone)
+enum guard_verdict guard_admit(const struct guard_limits *limits,
+                               const struct guard_reading *reading, const struct guard_need *need,
+                               bool alone)
 {
     uint64_t after = plus(plus(used_by_others(reading), need->claim), limits->ram_floor);
 
@@ -147,13 +153,15 @@ enum guard_verdict guard_admit(const struct guard_limits *limits, const struct g
     return limits->ceiling == 0 || alone || after <= limits->hard ? GUARD_ADMIT : GUARD_DEFER;
 }
 
-bool guard_takes(const struct guard_limits *limits, const struct guard_reading *reading, uint64_t records)
+bool guard_takes(const struct guard_limits *limits, const struct guard_reading *reading,
+                 uint64_t records)
 {
     return limits->ceiling == 0 || plus(reading->queues, records) <= limits->queues_max;
 }
 
 /* What the machine leaves to the RAM tier, others considered. */
-static uint64_t ram_by_machine(const struct guard_limits *limits, const struct guard_reading *reading)
+static uint64_t ram_by_machine(const struct guard_limits *limits,
+                               const struct guard_reading *reading)
 {
     if (reading->available == 0)
         return UINT64_MAX;

@@ -1,16 +1,21 @@
 /*
- * ladder.c: what is done when the engine has no room for a batch, so that no turn repeats one that changed nothing.
+ * ladder.c: what is done when the engine has no room for a batch, so that no turn repeats one that
+ * changed nothing.
  *
  *      refused ->  1 SHRINK   fewer sequences, down to one; then fewer tokens, down to one
  *                  2 EVICT    a resident leaves; the cache has it
- *                  3 PREEMPT  the youngest of several running jobs is queued again, and admission closes until a job has ended
- *                  4 END      the only job that is left ends: by length when the context is full, with an error otherwise
+ *                  3 PREEMPT  the youngest of several running jobs is queued again, and admission
+ *                             closes until a job has ended
+ *                  4 END      the only job that is left ends: by length when the context is full,
+ *                             with an error otherwise
  *
- * Where the books themselves show that cells are short, a smaller batch frees none, and the ladder begins at 2.
+ * Where the books themselves show that cells are short, a smaller batch frees none, and the ladder
+ * begins at 2.
  *
- * WHY IT ENDS. Limits of a batch are raised only after one ran, residents come only from jobs that ended, and a preempted job waits for such an
- * end. So between two of these events each step is taken a bounded number of times. `refusals` counts them, and at the bound the youngest job
- * ends whatever the steps would have said: the number of jobs falls at least once in that many turns.
+ * WHY IT ENDS. Limits of a batch are raised only after one ran, residents come only from jobs that
+ * ended, and a preempted job waits for such an end. So between two of these events each step is
+ * taken a bounded number of times. `refusals` counts them, and at the bound the youngest job ends
+ * whatever the steps would have said: the number of jobs falls at least once in that many turns.
  */
 #include "sched/ladder.h"
 

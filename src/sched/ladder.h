@@ -16,12 +16,13 @@ struct sched;
 
 struct ladder {
     uint32_t items_max, tokens_max; /* of a batch: sequences, tokens of prefill */
-    uint32_t refusals; /* since a batch ran or a running job ended */
-    uint32_t calm;     /* batches that ran since the last refusal or the last change of a limit */
-    bool closed;       /* no queued job is admitted before a running one has ended */
+    uint32_t refusals;              /* since a batch ran or a running job ended */
+    uint32_t calm; /* batches that ran since the last refusal or the last change of a limit */
+    bool closed;   /* no queued job is admitted before a running one has ended */
 };
 
-/* The engine has no room for the batch of so many tokens that stands in sched->items. Afterwards something has changed. */
+/* The engine has no room for the batch of so many tokens that stands in sched->items. Afterwards
+ * something has changed. */
 void ladder_refused(struct sched *sched, uint64_t tokens);
 /* A batch ran. */
 void ladder_ran(struct sched *sched);

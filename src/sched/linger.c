@@ -4,12 +4,13 @@
  *      job_end: the sink was told --> resident with an `unsaved` job --> settled: its state goes to the cache, the job is gone
  *                                                   '-- handed over: a longer sequence has all of it, and will be stored itself
  *
- * Exporting a sequence takes the engine's thread tens of milliseconds, for which a client that comes back at once would wait. So it is done when
- * nothing has been asked for a while, when its cells are needed, when it is late, or when there are too many. Until then the sequence is on the
+ * Exporting a sequence takes the engine's thread tens of milliseconds, for which a client that
+ * comes back at once would wait. So it is done when nothing has been asked for a while, when its
+ * cells are needed, when it is late, or when there are too many. Until then the sequence is on the
  * device, where the next turn finds it; what a dead engine takes along is counted.
  *
- * An unsaved job is off the list of jobs, but a scheduler is not idle (sched_drain) before it is settled. While there is one, the tokens of
- * its resident are the job's.
+ * An unsaved job is off the list of jobs, but a scheduler is not idle (sched_drain) before it is
+ * settled. While there is one, the tokens of its resident are the job's.
  */
 #include <assert.h>
 
@@ -93,7 +94,8 @@ void linger_hand_over(struct resident *resident, struct job *to)
 
     if (job == NULL)
         return;
-    /* What the client wanted to be kept longer, and what a longer sequence cannot give back, is stored as it is. */
+    /* What the client wanted to be kept longer, and what a longer sequence cannot give back, is
+     * stored as it is. */
     if (to == NULL || !to->writes || !job->sched->cuttable || job->hints.pin ||
         job->hints.ttl_s > 0)
         linger_settle(resident);
@@ -106,7 +108,7 @@ static struct resident *first_unsaved(struct sched *sched)
 {
     struct resident *first = NULL;
 
-    LIST_FOREACH(struct resident, resident, &sched->residents, link) {
+    LIST_FOREACH (struct resident, resident, &sched->residents, link) {
         if (resident->unsaved != NULL &&
             (first == NULL || resident->unsaved->times.ended < first->unsaved->times.ended))
             first = resident;

@@ -1,8 +1,9 @@
 /*
  * memory.c: see the header.
  *
- * The lock is a leaf: neither the cache nor a measurement is called with it held. The cap of the RAM tier is decided under the lock and
- * carried out without it, by one thread at a time; whoever decides meanwhile leaves that to the one who is at it (apply_ram).
+ * The lock is a leaf: neither the cache nor a measurement is called with it held. The cap of the
+ * RAM tier is decided under the lock and carried out without it, by one thread at a time; whoever
+ * decides meanwhile leaves that to the one who is at it (apply_ram).
  */
 #include "sched/memory.h"
 
@@ -94,7 +95,8 @@ static struct guard_reading ask_others(const struct memory *memory)
     return reading;
 }
 
-static void take_reading_locked(struct memory *memory, const struct guard_reading *now) REQUIRES(lock)
+static void take_reading_locked(struct memory *memory, const struct guard_reading *now)
+    REQUIRES(lock)
 {
     struct guard_reading *reading = &memory->reading;
 
@@ -106,16 +108,18 @@ static void take_reading_locked(struct memory *memory, const struct guard_readin
     reading->over = over ? reading->over + 1 : 0;
 }
 
-static void say_level(const struct memory *memory, enum guard_level from, const struct memory_view *view)
+static void say_level(const struct memory *memory, enum guard_level from,
+                      const struct memory_view *view)
 {
-    char used[UNITS_TEXT_BYTES], soft[UNITS_TEXT_BYTES], hard[UNITS_TEXT_BYTES], ceiling[UNITS_TEXT_BYTES],
-        ram[UNITS_TEXT_BYTES];
+    char used[UNITS_TEXT_BYTES], soft[UNITS_TEXT_BYTES], hard[UNITS_TEXT_BYTES],
+        ceiling[UNITS_TEXT_BYTES], ram[UNITS_TEXT_BYTES];
 
-    log_text(memory->options.log, view->level > from ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "memory",
-             "pressure %s -> %s (in use %s, soft %s, hard %s, ceiling %s; RAM tier up to %s)",
-             guard_level_name(from), guard_level_name(view->level), units_format_size(view->used, used),
-             units_format_size(view->limits.soft, soft), units_format_size(view->limits.hard, hard),
-             units_format_size(view->limits.ceiling, ceiling), units_format_size(view->ram_cap, ram));
+    log_text(
+        memory->options.log, view->level > from ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "memory",
+        "pressure %s -> %s (in use %s, soft %s, hard %s, ceiling %s; RAM tier up to %s)",
+        guard_level_name(from), guard_level_name(view->level), units_format_size(view->used, used),
+        units_format_size(view->limits.soft, soft), units_format_size(view->limits.hard, hard),
+        units_format_size(view->limits.ceiling, ceiling), units_format_size(view->ram_cap, ram));
 }
 
 /* ---- the RAM tier ---- */
@@ -214,7 +218,8 @@ static void set_outside(struct memory_member *member, uint64_t bytes)
 /* The model's own process, at the same pace as ours. */
 static void look_outside(struct memory_member *member, uint64_t now_ns)
 {
-    bool due = member->watched_ns == 0 || now_ns - member->watched_ns >= member->memory->options.poll_ns;
+    bool due =
+        member->watched_ns == 0 || now_ns - member->watched_ns >= member->memory->options.poll_ns;
 
     if (member->watch == NULL || !due)
         return;
@@ -226,7 +231,8 @@ static void look_outside(struct memory_member *member, uint64_t now_ns)
 void memory_set_ram(struct memory *memory, uint64_t ram_bytes)
 {
     lock_enter(&memory->lock);
-    memory->limits = guard_limits_of(memory->limits.ceiling, ram_bytes, MIN(memory->limits.ram_floor, ram_bytes));
+    memory->limits = guard_limits_of(memory->limits.ceiling, ram_bytes,
+                                     MIN(memory->limits.ram_floor, ram_bytes));
     settle_and_leave(memory);
 }
 
@@ -264,19 +270,22 @@ struct guard_model memory_model_of(const struct engine_facts *facts)
     };
 }
 
-static enum err too_large(const char *name, const struct guard_model *model, uint64_t others, uint64_t ceiling,
-                          struct errinfo *info)
+static enum err too_large(const char *name, const struct guard_model *model, uint64_t others,
+                          uint64_t ceiling, struct errinfo *info)
 {
-    char weights[UNITS_TEXT_BYTES], cells[UNITS_TEXT_BYTES], rest[UNITS_TEXT_BYTES], limit[UNITS_TEXT_BYTES];
+    char weights[UNITS_TEXT_BYTES], cells[UNITS_TEXT_BYTES], rest[UNITS_TEXT_BYTES],
+        limit[UNITS_TEXT_BYTES];
 
-    return err_set(info, ERR_LIMIT,
-                   "%s needs %s for its weights and %s for its context, beside %s in use; the ceiling is %s. "
-                   "Use a smaller --ctx-size or a larger --max-memory",
-                   name, units_format_size(model->weights, weights), units_format_size(model->cells, cells),
-                   units_format_size(others, rest), units_format_size(ceiling, limit));
+    return err_set(
+        info, ERR_LIMIT,
+        "%s needs %s for its weights and %s for its context, beside %s in use; the ceiling is %s. "
+        "Use a smaller --ctx-size or a larger --max-memory",
+        name, units_format_size(model->weights, weights), units_format_size(model->cells, cells),
+        units_format_size(others, rest), units_format_size(ceiling, limit));
 }
 
-/* A guess must not keep out what a person has asked for: the new set of limits is made as a whole. */
+/* A guess must not keep out what a person has asked for: the new set of limits is made as a whole.
+ */
 static bool lift_ceiling_locked(struct memory *memory, uint64_t fixed) REQUIRES(lock)
 {
     const struct guard_limits *limits = &memory->limits;
@@ -285,7 +294,8 @@ static bool lift_ceiling_locked(struct memory *memory, uint64_t fixed) REQUIRES(
     lock_assert_held(&memory->lock);
     if (!memory->options.guessed || need < fixed || need > UINT64_MAX / 2)
         return false;
-    memory->limits = guard_limits_of(need + need / 4 + limits->ram_floor, limits->ram_wanted, limits->ram_floor);
+    memory->limits =
+        guard_limits_of(need + need / 4 + limits->ram_floor, limits->ram_wanted, limits->ram_floor);
     return true;
 }
 
@@ -305,7 +315,8 @@ enum err memory_join(struct memory *memory, const char *name, const struct guard
     snprintf(member->name, sizeof(member->name), "%s", name);
     lock_enter(&memory->lock);
     uint64_t others = memory->reading.fixed, ceiling = memory->limits.ceiling;
-    bool fits = fixed <= UINT64_MAX - others && guard_fits(&memory->limits, others + fixed, &nothing);
+    bool fits =
+        fixed <= UINT64_MAX - others && guard_fits(&memory->limits, others + fixed, &nothing);
     if (!fits && !lift_ceiling_locked(memory, fixed)) {
         lock_leave(&memory->lock);
         mem_free(member);
@@ -315,7 +326,8 @@ enum err memory_join(struct memory *memory, const char *name, const struct guard
     memory->members++;
     settle_and_leave(memory);
     if (!fits)
-        LOG_WARN(memory->options.log, "memory", "more than the machine seems to have; --max-memory sets a ceiling",
+        LOG_WARN(memory->options.log, "memory",
+                 "more than the machine seems to have; --max-memory sets a ceiling",
                  LOG_STR("model", name), LOG_UINT("bytes", others + fixed));
     *out = member;
     return ERR_OK;
@@ -341,9 +353,11 @@ void memory_leave(struct memory_member **out)
 
 /* ---- requests ---- */
 
-struct guard_need memory_need(struct memory_member *member, uint32_t cached, uint32_t fresh, uint32_t answer)
+struct guard_need memory_need(struct memory_member *member, uint32_t cached, uint32_t fresh,
+                              uint32_t answer)
 {
-    struct guard_ask ask = {.cached = cached, .fresh = fresh, .answer = answer, .chunk = GUARD_CHUNK_FLOOR};
+    struct guard_ask ask = {
+        .cached = cached, .fresh = fresh, .answer = answer, .chunk = GUARD_CHUNK_FLOOR};
 
     if (member == NULL)
         return (struct guard_need){0};
@@ -353,7 +367,8 @@ struct guard_need memory_need(struct memory_member *member, uint32_t cached, uin
     return guard_need_of(&member->model, &ask);
 }
 
-enum err memory_check(struct memory_member *member, const struct guard_need *need, struct errinfo *info)
+enum err memory_check(struct memory_member *member, const struct guard_need *need,
+                      struct errinfo *info)
 {
     char total[UNITS_TEXT_BYTES], fixed[UNITS_TEXT_BYTES], ceiling[UNITS_TEXT_BYTES];
     struct memory_view view;
@@ -369,8 +384,10 @@ enum err memory_check(struct memory_member *member, const struct guard_need *nee
     if (fits)
         return ERR_OK;
     return err_set(info, ERR_NOMEM,
-                   "the request needs about %s of memory beside the %s that the model takes, and the ceiling is %s",
-                   units_format_size(need->total, total), units_format_size(view.reading.fixed, fixed),
+                   "the request needs about %s of memory beside the %s that the model takes, and "
+                   "the ceiling is %s",
+                   units_format_size(need->total, total),
+                   units_format_size(view.reading.fixed, fixed),
                    units_format_size(view.limits.ceiling, ceiling));
 }
 
@@ -495,7 +512,8 @@ uint32_t memory_chunk(struct memory_member *member, uint32_t wanted)
         return wanted;
     struct memory *memory = member->memory;
     lock_enter(&memory->lock);
-    uint32_t chunk = guard_chunk(&memory->limits, &memory->reading, guard_cost_per_token(&member->cost), wanted);
+    uint32_t chunk =
+        guard_chunk(&memory->limits, &memory->reading, guard_cost_per_token(&member->cost), wanted);
     memory->shrunk += chunk < wanted;
     lock_leave(&memory->lock);
     return chunk;

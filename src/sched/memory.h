@@ -1,16 +1,19 @@
 /*
- * memory.h: the account of a process's memory under one ceiling, shared by the schedulers of all its models.
+ * memory.h: the account of a process's memory under one ceiling, shared by the schedulers of all
+ * its models.
  *
  *      join:  weights and cells of a model          --.
  *      hold:  records of a request, from submit on     >--  struct guard_reading  -->  guard.h decides
  *      claim: what a running request was promised   --'          ^        |
  *      poll:  the process and the machine, measured -------------'        '--> hearth_set_ram_bytes
  *
- * The rules are guard.h's; here is the state that they are asked about, and the hand that moves the RAM tier. Limits and readings are read
- * together, under one lock, so that no decision is made from halves of two states (keeps I71). A model that is loaded later is under the same
- * ceiling from its first request on: without joining there is no scheduler (keeps I68, I78).
+ * The rules are guard.h's; here is the state that they are asked about, and the hand that moves the
+ * RAM tier. Limits and readings are read together, under one lock, so that no decision is made from
+ * halves of two states (keeps I71). A model that is loaded later is under the same ceiling from its
+ * first request on: without joining there is no scheduler (keeps I68, I78).
  *
- * Whatever is held or claimed must be given back before memory_leave, which aborts otherwise: nothing leaks (keeps I73).
+ * Whatever is held or claimed must be given back before memory_leave, which aborts otherwise:
+ * nothing leaks (keeps I73).
  *
  * Threads: any. A member that is NULL is one without a ceiling: everything is allowed to it.
  */
@@ -33,15 +36,18 @@ struct memory;
 struct memory_member;
 
 struct memory_options {
-    uint64_t ceiling;           /* 0 = none: readings only */
-    bool guessed;               /* nobody has set the ceiling: a model that needs more lifts it, and the log says so */
+    uint64_t ceiling; /* 0 = none: readings only */
+    /* nobody has set the ceiling: a model that needs more lifts it, and the log says so */
+    bool guessed;
     struct hearth_cache *cache; /* its RAM tier gives way; borrowed; NULL = there is none */
     uint64_t ram_bytes;         /* what it has when there is room */
     uint64_t ram_floor;         /* what is never taken from it; 0 = one part in 16 of ram_bytes */
-    uint64_t (*process)(void *arg);   /* bytes of this process now; NULL = not known. Any thread; must not block */
-    uint64_t (*available)(void *arg); /* bytes that the machine could still give; NULL = not known */
+    /* bytes of this process now; NULL = not known. Any thread; must not block */
+    uint64_t (*process)(void *arg);
+    /* bytes that the machine could still give; NULL = not known */
+    uint64_t (*available)(void *arg);
     void *arg;
-    uint64_t poll_ns; /* between two measurements; 0 = 100 ms */
+    uint64_t poll_ns;    /* between two measurements; 0 = 100 ms */
     struct clock *clock; /* NULL = the machine's */
     struct log *log;     /* may be NULL */
 };
@@ -49,37 +55,43 @@ struct memory_options {
 struct memory *memory_create(const struct memory_options *options);
 void memory_destroy(struct memory **memory); /* all members have left */
 
-/* What is known of a loaded model. An engine that says how much memory its cells have (facts.kv_bytes) has taken it; one that does not takes
- * them by use. */
+/* What is known of a loaded model. An engine that says how much memory its cells have
+ * (facts.kv_bytes) has taken it; one that does not takes them by use. */
 struct guard_model memory_model_of(const struct engine_facts *facts);
 
-/* A model under the ceiling. ERR_LIMIT (not when the ceiling was guessed): its fixed part does not fit beside those of the others; the text has the figures. With `memory` NULL
- * the member is NULL. */
+/* A model under the ceiling. ERR_LIMIT (not when the ceiling was guessed): its fixed part does not
+ * fit beside those of the others; the text has the figures. With `memory` NULL the member is NULL.
+ */
 enum err memory_join(struct memory *memory, const char *name, const struct guard_model *model,
                      struct memory_member **member, struct errinfo *info) NODISCARD;
 void memory_leave(struct memory_member **member);
 
-/* What of this model is in memory outside this process is asked of `fn` from now on, on the thread that polls, as often as the process is
- * measured. Before that thread begins. */
+/* What of this model is in memory outside this process is asked of `fn` from now on, on the thread
+ * that polls, as often as the process is measured. Before that thread begins. */
 void memory_watch(struct memory_member *member, uint64_t (*fn)(void *arg), void *arg);
 
 /* What a prompt needs at its least: in the smallest chunks. */
-struct guard_need memory_need(struct memory_member *member, uint32_t cached, uint32_t fresh, uint32_t answer);
+struct guard_need memory_need(struct memory_member *member, uint32_t cached, uint32_t fresh,
+                              uint32_t answer);
 
 /* ERR_NOMEM: it can never be answered under this ceiling; the text has the figures. */
-enum err memory_check(struct memory_member *member, const struct guard_need *need, struct errinfo *info) NODISCARD;
+enum err memory_check(struct memory_member *member, const struct guard_need *need,
+                      struct errinfo *info) NODISCARD;
 
 /* Records of a request that is taken. False: there are too many. */
 bool memory_hold(struct memory_member *member, uint64_t records) NODISCARD;
 void memory_drop(struct memory_member *member, uint64_t records);
 
-/* GUARD_ADMIT: need->claim bytes are promised from now on, and the RAM tier has given way for them. */
-enum guard_verdict memory_claim(struct memory_member *member, const struct guard_need *need) NODISCARD;
+/* GUARD_ADMIT: need->claim bytes are promised from now on, and the RAM tier has given way for them.
+ */
+enum guard_verdict memory_claim(struct memory_member *member,
+                                const struct guard_need *need) NODISCARD;
 void memory_unclaim(struct memory_member *member, uint64_t bytes);
 
-/* Memory beside that of generations, such as for tokenizing. ERR_LIMIT: it never fits; ERR_NOMEM: not now. The text has the
- * figures. */
-enum err memory_charge(struct memory_member *member, uint64_t bytes, struct errinfo *info) NODISCARD;
+/* Memory beside that of generations, such as for tokenizing. ERR_LIMIT: it never fits; ERR_NOMEM:
+ * not now. The text has the figures. */
+enum err memory_charge(struct memory_member *member, uint64_t bytes,
+                       struct errinfo *info) NODISCARD;
 void memory_uncharge(struct memory_member *member, uint64_t bytes);
 
 /* Grows whenever something was given back: who was deferred may ask again. */
@@ -106,7 +118,7 @@ struct memory_view {
     struct guard_reading reading;
     enum guard_level level;
     uint64_t used;
-    uint64_t ram_cap; /* of the RAM tier now */
+    uint64_t ram_cap;                                                  /* of the RAM tier now */
     uint64_t refused, turned_away, deferred, shrunk, ended, ram_moves; /* since the start */
 };
 

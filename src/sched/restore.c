@@ -1,11 +1,13 @@
 /*
- * restore.c: from a plan of the cache to a sequence of the engine. All or nothing: the sequence that a request gets exists only after
- * every object was fetched, verified and imported; whatever fails on the way shortens the plan, down to a cold start.
+ * restore.c: from a plan of the cache to a sequence of the engine. All or nothing: the sequence
+ * that a request gets exists only after every object was fetched, verified and imported; whatever
+ * fails on the way shortens the plan, down to a cold start.
  *
  *      lookup -> lower to what may be used -> [ fetch -> verify ]* -> import -> accept
  *                     ^------------ shorten <--------'-----------'
  *
- * Never waits: bytes that are not here yet are asked for again in the next turn, until it would have been faster to compute them.
+ * Never waits: bytes that are not here yet are asked for again in the next turn, until it would
+ * have been faster to compute them.
  */
 #include <assert.h>
 #include <string.h>
@@ -163,7 +165,8 @@ static uint32_t *usage_of(struct job *job, enum hearth_tier tier)
     return (uint32_t *)((char *)&job->usage + fields[tier]);
 }
 
-/* Tokens are credited to the tier that their rows were in; without rows, to that of the snapshot. */
+/* Tokens are credited to the tier that their rows were in; without rows, to that of the snapshot.
+ */
 static void count_tiers(struct job *job, const enum hearth_tier *tiers)
 {
     const struct hearth_plan_info *info = hearth_plan_info(job->plan);
@@ -247,10 +250,11 @@ static void finish(struct job *job)
     mem_free(tiers);
     if (err == ERR_OK)
         return;
-    log_text(job->sched->options.log, LOG_LEVEL_WARN, "cache", "%llu restore of %u tokens failed: %s",
-             (unsigned long long)job->id, plan->boundary, info.text);
-    /* What is held is not computed for lack of room: others have taken it since the job was let in, and will give it back. Once: where it
-     * is always scarce, nobody waits for ever. */
+    log_text(job->sched->options.log, LOG_LEVEL_WARN, "cache",
+             "%llu restore of %u tokens failed: %s", (unsigned long long)job->id, plan->boundary,
+             info.text);
+    /* What is held is not computed for lack of room: others have taken it since the job was let in,
+     * and will give it back. Once: where it is always scarce, nobody waits for ever. */
     job->crowded = err == ERR_LIMIT && !job->was_crowded && !job_alone(job);
     if (job->crowded) {
         job->was_crowded = true;

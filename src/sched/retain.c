@@ -1,10 +1,11 @@
 /*
- * retain.c: from a sequence to the cache: rows in runs while a prefill goes on, snapshots where the policy wants them, the rest at the end.
- * The state is exported straight into memory of the cache; what a slower tier does with it is the mover's business. Whatever fails here costs a
- * later hit and nothing else.
+ * retain.c: from a sequence to the cache: rows in runs while a prefill goes on, snapshots where the
+ * policy wants them, the rest at the end. The state is exported straight into memory of the cache;
+ * what a slower tier does with it is the mover's business. Whatever fails here costs a later hit
+ * and nothing else.
  *
- * EXACT. What was computed in a chunk that a longer prompt would not have (the last one before the last token, and what was decoded) is
- * not stored: only up to the last cut that lasts.
+ * EXACT. What was computed in a chunk that a longer prompt would not have (the last one before the
+ * last token, and what was decoded) is not stored: only up to the last cut that lasts.
  */
 #include <assert.h>
 #include <string.h>
@@ -75,7 +76,8 @@ static bool put(struct job *job, struct hearth_store *store, enum hearth_object_
     return true;
 }
 
-/* How long the prompt is for those who decide where snapshots are worth it. An exact run ends, for them, at its last cut that lasts. */
+/* How long the prompt is for those who decide where snapshots are worth it. An exact run ends, for
+ * them, at its last cut that lasts. */
 static uint32_t length_for_policy(const struct job *job, uint32_t length, bool ends)
 {
     if (ends)
@@ -89,9 +91,9 @@ static struct hearth_store *open_store(struct job *job, uint32_t length, bool en
 
     job->hints.prompt = length_for_policy(job, length, ends);
     job->hints.generated = ends; /* what stands at the end is worth keeping up to its last token */
-    job->hints.entry = length > job->prompt                           ? HEARTH_ENTRY_ASSISTANT
+    job->hints.entry = length > job->prompt                       ? HEARTH_ENTRY_ASSISTANT
                        : job->anchor > 0 && length <= job->anchor ? HEARTH_ENTRY_SYSTEM
-                                                                      : HEARTH_ENTRY_USER;
+                                                                  : HEARTH_ENTRY_USER;
     job->hints.resumed = job->resumed;
     if (hearth_store_open(job->space, job->tokens, length, &job->hints, &store) != HEARTH_OK)
         return NULL;
@@ -138,15 +140,16 @@ static bool is_junction(const struct job *job)
     for (size_t i = 0; i < cache->breakpoints_count; i++)
         if (cache->breakpoints[i] == job->done)
             return true;
-    LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
+    LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
         if (other->leader == job && other->leader_until == job->done)
             return true;
     }
     return false;
 }
 
-/* A prompt without marks (a raw completion, text around a cursor) may be left anywhere. Where half of it is left, a quarter, an eighth, in whole chunks:
- * whoever leaves it computes about twice what is new to it at most. */
+/* A prompt without marks (a raw completion, text around a cursor) may be left anywhere. Where half
+ * of it is left, a quarter, an eighth, in whole chunks: whoever leaves it computes about twice what
+ * is new to it at most. */
 static bool is_halfway(const struct job *job)
 {
     uint32_t chunk = job->sched->facts->chunk;

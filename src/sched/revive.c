@@ -6,13 +6,15 @@
  *        ^                                                       |
  *        |            restart succeeded                          | at once the first time; later only after a pause that doubles
  *        '-------------------------------------------------------'
- *                     restart failed, or it is too early: every job that waits ends with the error, so does whoever comes
+ *                     restart failed, or it is too early: every job that waits ends with the error,
+ *                     so does whoever comes
  *
- * Jobs without a sequence (queued, deferred, being looked up) have lost nothing and go on. State that was in the cache is found there; what
- * was on the device only is computed again.
+ * Jobs without a sequence (queued, deferred, being looked up) have lost nothing and go on. State
+ * that was in the cache is found there; what was on the device only is computed again.
  *
- * An engine that dies again and again (a request that kills it, a broken driver) must not load its model in a circle: after REVIVALS_MAX deaths,
- * each within STABLE_NS of its start, it stays dead until the server is restarted.
+ * An engine that dies again and again (a request that kills it, a broken driver) must not load its
+ * model in a circle: after REVIVALS_MAX deaths, each within STABLE_NS of its start, it stays dead
+ * until the server is restarted.
  */
 #include "sched/sched_impl.h"
 
@@ -28,7 +30,8 @@ bool revive_explain(const struct job *job, enum err err, struct errinfo *info)
 {
     if (err != ERR_ENGINE || job->seq == SEQ_NONE || engine_alive(job->sched->engine))
         return false;
-    err_set(info, ERR_ENGINE, "the process of model %s died while it worked on this request; send it again",
+    err_set(info, ERR_ENGINE,
+            "the process of model %s died while it worked on this request; send it again",
             job->sched->options.model);
     return true;
 }
@@ -38,7 +41,7 @@ static void forget_all(struct sched *sched)
 {
     static const struct errinfo dead = {.text = "its process died"}; /* job_end says it better */
 
-    LIST_FOREACH_SAFE(struct job, job, &sched->jobs, link) {
+    LIST_FOREACH_SAFE (struct job, job, &sched->jobs, link) {
         if (job->seq != SEQ_NONE)
             end_job(job, &dead);
     }
@@ -48,7 +51,7 @@ static void forget_all(struct sched *sched)
 
 static void end_all(struct sched *sched, const struct errinfo *info)
 {
-    LIST_FOREACH_SAFE(struct job, job, &sched->jobs, link) {
+    LIST_FOREACH_SAFE (struct job, job, &sched->jobs, link) {
         end_job(job, info);
     }
 }
@@ -60,13 +63,15 @@ static uint64_t pause_ns(uint32_t deaths)
     return MIN(seconds, PAUSE_S_MAX) * NS_PER_S;
 }
 
-/* Counts a death, by the engine or of the attempt to start it, and says when the next attempt may be. */
+/* Counts a death, by the engine or of the attempt to start it, and says when the next attempt may
+ * be. */
 static void note_death(struct sched *sched)
 {
     struct revival *revival = &sched->revival;
     uint64_t now = sched_now_ns(sched);
 
-    revival->deaths = revival->started_ns > 0 && now - revival->started_ns > stable_ns ? 1 : revival->deaths + 1;
+    revival->deaths =
+        revival->started_ns > 0 && now - revival->started_ns > stable_ns ? 1 : revival->deaths + 1;
     revival->started_ns = 0; /* an attempt that fails is not the end of a long life */
     revival->next_ns = now + pause_ns(revival->deaths);
 }
@@ -74,7 +79,8 @@ static void note_death(struct sched *sched)
 /* Whole seconds until the next attempt, at least 1: for Retry-After. */
 static unsigned seconds_left(const struct revival *revival, uint64_t now)
 {
-    return revival->next_ns > now ? (unsigned)((revival->next_ns - now + NS_PER_S - 1) / NS_PER_S) : 1;
+    return revival->next_ns > now ? (unsigned)((revival->next_ns - now + NS_PER_S - 1) / NS_PER_S)
+                                  : 1;
 }
 
 static bool restart(struct sched *sched, struct errinfo *info)
@@ -83,14 +89,14 @@ static bool restart(struct sched *sched, struct errinfo *info)
     uint64_t now = sched_now_ns(sched);
 
     if (revival->deaths > REVIVALS_MAX) {
-        err_set(info, ERR_ENGINE, "model %s died %u times in a row and is not restarted any more", sched->options.model,
-                revival->deaths - 1);
+        err_set(info, ERR_ENGINE, "model %s died %u times in a row and is not restarted any more",
+                sched->options.model, revival->deaths - 1);
         return false;
     }
     if (now < revival->next_ns) {
         unsigned seconds = seconds_left(revival, now);
-        err_set(info, ERR_ENGINE, "model %s died and is restarted in %u s; try again later", sched->options.model,
-                seconds);
+        err_set(info, ERR_ENGINE, "model %s died and is restarted in %u s; try again later",
+                sched->options.model, seconds);
         info->retry_s = seconds;
         return false;
     }

@@ -5,7 +5,8 @@
  *
  * A dead engine gets a new process before anything else (revive.c).
  *
- * It sleeps only when no job wants to compute: until something is submitted, or for a millisecond when bytes are on their way.
+ * It sleeps only when no job wants to compute: until something is submitted, or for a millisecond
+ * when bytes are on their way.
  */
 #include "sched/sched.h"
 
@@ -26,8 +27,7 @@ uint64_t sched_now_ns(const struct sched *sched)
 bool job_cancelled(const struct job *job)
 {
     return atomic_load_explicit(&job->sched->stopping, memory_order_relaxed) ||
-           (job->gen != NULL &&
-            atomic_load_explicit(&job->gen->cancelled, memory_order_relaxed));
+           (job->gen != NULL && atomic_load_explicit(&job->gen->cancelled, memory_order_relaxed));
 }
 
 void job_set_phase(struct job *job, enum gen_phase phase)
@@ -70,8 +70,8 @@ static void fill_hints(struct job *job, const struct gen *gen)
     job->anchor = gen->anchor;
     job->last_user = gen->last_user;
     job->apart = gen->cache.apart;
-    job->writes = gen->space != NULL && !gen->cache.no_write &&
-                  job->sched->options.drill != DRILL_FORGET_ALL;
+    job->writes =
+        gen->space != NULL && !gen->cache.no_write && job->sched->options.drill != DRILL_FORGET_ALL;
     job->hints = (struct hearth_store_hints){
         .struct_size = sizeof(job->hints),
         .entry = HEARTH_ENTRY_USER,
@@ -152,7 +152,8 @@ enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t ma
                        "request (%u tokens) exceeds the available context size (%u tokens)", prompt,
                        context);
     /* Nothing that is cached makes it smaller: whoever comes after a restart needs as much. */
-    struct guard_need need = memory_need(sched->memory, 0, prompt, reserve_of(sched, prompt, max_tokens));
+    struct guard_need need =
+        memory_need(sched->memory, 0, prompt, reserve_of(sched, prompt, max_tokens));
     return memory_check(sched->memory, &need, info);
 }
 
@@ -238,7 +239,8 @@ static void take(struct sched *sched, void *item)
     const char *name = job->gen->tenant != NULL ? job->gen->tenant : "";
     job->tenant = fair_tenant(sched, name);
     job->tenant->jobs++;
-    /* Without a space the account's name is all that keeps tenants apart, and this one has another's. */
+    /* Without a space the account's name is all that keeps tenants apart, and this one has
+     * another's. */
     job->apart = job->apart || (job->space == NULL && strcmp(job->tenant->name, name) != 0);
     list_push_back(&sched->jobs, &job->link);
     job->phase = GEN_QUEUED;
@@ -262,7 +264,7 @@ static void advance_all(struct sched *sched)
         sched->active++;
         job_advance(job);
     }
-    LIST_FOREACH_SAFE(struct job, job, &sched->jobs, link) {
+    LIST_FOREACH_SAFE (struct job, job, &sched->jobs, link) {
         job->turns_waited++;
         job_advance(job);
     }
@@ -282,7 +284,7 @@ static void publish(struct sched *sched)
     size_t count = 0;
 
     lock_enter(&sched->lock);
-    LIST_FOREACH(struct job, job, &sched->jobs, link) {
+    LIST_FOREACH (struct job, job, &sched->jobs, link) {
         if (count < SCHED_VIEWS_MAX)
             sched->views[count++] = (struct sched_view){
                 .id = job->id,
@@ -415,7 +417,8 @@ enum err sched_create(struct sched **out, const struct sched_options *options, s
     sched->facts = engine_facts(options->engine);
     sched->cuttable = !kind_set_needs_snapshot(sched->facts->kinds) &&
                       sched->facts->slicing == ENGINE_SLICING_ROWS;
-    sched->room = engine_cells_free(options->engine); /* not all of the context when each sequence has its own */
+    /* not all of the context when each sequence has its own */
+    sched->room = engine_cells_free(options->engine);
     sched->whole = sched->facts->slicing == ENGINE_SLICING_WHOLE;
     kind_set_names(sched->facts->kinds, sched->kinds, sizeof(sched->kinds));
     list_init(&sched->jobs);

@@ -5,7 +5,8 @@
  *                                              ^                                     |
  *                                              '---------- one turn <----------------'
  *
- * The scheduler is the only one that touches its engine: it owns the engine thread. docs/request-life.md tells the whole story.
+ * The scheduler is the only one that touches its engine: it owns the engine thread.
+ * docs/request-life.md tells the whole story.
  *
  * Threads: every function may be called from any thread, create and destroy from one.
  */
@@ -32,16 +33,18 @@ struct sched_options {
     const char *model;     /* name, for the log */
     uint32_t parallel;     /* generations at a time; 0 = the engine's sequences */
     uint32_t queue;        /* that wait at most; 0 = 256 */
-    uint32_t prefill_beside; /* tokens of prefill beside decoding ones per turn; 0 = the engine's chunk */
-    uint32_t sparse;       /* grid of snapshots on long prompts, tokens; 0 = 8,192 */
-    bool exact;            /* one at a time, at canonical cuts only: answers are bit-identical to cold ones */
+    /* tokens of prefill beside decoding ones per turn; 0 = the engine's chunk */
+    uint32_t prefill_beside;
+    uint32_t sparse; /* grid of snapshots on long prompts, tokens; 0 = 8,192 */
+    /* one at a time, at canonical cuts only: answers are bit-identical to cold ones */
+    bool exact;
     bool park;             /* finished sequences stay on the device as the first tier */
     uint32_t linger_ms;    /* without work, before the state of what has ended is stored; 0 = 100 */
     struct memory *memory; /* the ceiling that this one is under, too; borrowed; NULL = none */
     struct clock *clock;
-    struct log *log;       /* may be NULL */
-    bool progress;         /* a bar for long prefills on the terminal */
-    enum drill drill;      /* a fault that is practised; 0 = none */
+    struct log *log;            /* may be NULL */
+    bool progress;              /* a bar for long prefills on the terminal */
+    enum drill drill;           /* a fault that is practised; 0 = none */
     struct hearth_cache *cache; /* of the spaces; for drills alone */
 };
 
@@ -51,8 +54,8 @@ enum err sched_create(struct sched **sched, const struct sched_options *options,
 /* Cancels what is left and ends the thread. */
 void sched_destroy(struct sched **sched);
 
-/* Whether a prompt of so many tokens can ever be answered here. ERR_LIMIT: not in this context; ERR_NOMEM: not in this memory; the text says
- * why, with the figures. */
+/* Whether a prompt of so many tokens can ever be answered here. ERR_LIMIT: not in this context;
+ * ERR_NOMEM: not in this memory; the text says why, with the figures. */
 enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t max_tokens,
                          struct errinfo *info) NODISCARD;
 
@@ -60,19 +63,22 @@ enum err sched_preflight(const struct sched *sched, uint32_t prompt, uint32_t ma
 enum err sched_charge(struct sched *sched, uint64_t bytes, struct errinfo *info) NODISCARD;
 void sched_uncharge(struct sched *sched, uint64_t bytes);
 
-/* Takes gen; sink.done will be called. ERR_BUSY: the queue is full; ERR_CLOSED: draining; ERR_LIMIT and ERR_NOMEM as preflight; ERR_INVALID: a token or
- * field that cannot be. Then nothing was taken and no sink is called. */
+/* Takes gen; sink.done will be called. ERR_BUSY: the queue is full; ERR_CLOSED: draining; ERR_LIMIT
+ * and ERR_NOMEM as preflight; ERR_INVALID: a token or field that cannot be. Then nothing was taken
+ * and no sink is called. */
 enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info) NODISCARD;
 
-/* Takes no new ones and waits until all are done, at most so long; then cancels the rest. False: some were cancelled. */
+/* Takes no new ones and waits until all are done, at most so long; then cancels the rest. False:
+ * some were cancelled. */
 bool sched_drain(struct sched *sched, uint64_t timeout_ms);
 
-/* Whether its thread waits for work or is in a turn that began not longer ago than that: an engine that hangs is not alive. Takes no lock. */
+/* Whether its thread waits for work or is in a turn that began not longer ago than that: an engine
+ * that hangs is not alive. Takes no lock. */
 bool sched_alive(const struct sched *sched, uint64_t within_ns);
 
 enum { SCHED_STALL_S = 30 };
-/* One look of the watchdog: an engine that gave no sign of life for SCHED_STALL_S while jobs want to compute is stalled, and a job is ended for
- * it. By one thread, every few seconds. */
+/* One look of the watchdog: an engine that gave no sign of life for SCHED_STALL_S while jobs want
+ * to compute is stalled, and a job is ended for it. By one thread, every few seconds. */
 void sched_watch(struct sched *sched);
 /* What the last look said. Any thread, no lock. */
 bool sched_stalled(const struct sched *sched);
@@ -96,11 +102,13 @@ struct sched_device {
 /* What it would find. Uses and changes nothing. */
 enum err sched_probe(struct sched *sched, const struct sched_prompt *prompt, uint64_t timeout_ms,
                      struct sched_device *found, struct errinfo *info) NODISCARD;
-/* Frees finished sequences that stay there, of a space (NULL: of all); *tokens is how many tokens they had. Running ones go on. */
+/* Frees finished sequences that stay there, of a space (NULL: of all); *tokens is how many tokens
+ * they had. Running ones go on. */
 enum err sched_forget(struct sched *sched, const struct hearth_space *space, uint64_t timeout_ms,
                       uint64_t *tokens, struct errinfo *info) NODISCARD;
 
-/* Waits until the engine's thread stands between two turns: what was answered before has been handed to the cache as well. */
+/* Waits until the engine's thread stands between two turns: what was answered before has been
+ * handed to the cache as well. */
 enum err sched_wait_turn(struct sched *sched, uint64_t timeout_ms, struct errinfo *info) NODISCARD;
 
 /* A generation as it stands, for /slots and the dashboard. */
@@ -108,23 +116,26 @@ struct sched_view {
     uint64_t id;
     enum gen_phase phase;
     struct gen_usage usage;
-    uint32_t done;    /* tokens of the prompt that stand */
+    uint32_t done; /* tokens of the prompt that stand */
     uint64_t age_ns;
-    uint64_t prefill_ns, decode_ns; /* that prefill and decoding have taken so far, waiting included; 0 = not begun */
+    /* that prefill and decoding have taken so far, waiting included; 0 = not begun */
+    uint64_t prefill_ns, decode_ns;
     int32_t seq; /* SEQ_NONE: not on the device */
 };
 
 /* Numbers since the start. */
 struct sched_stats {
     uint64_t submitted, refused, finished, cancelled, failed;
-    uint64_t tokens_prompt, tokens_device, tokens_ram, tokens_ssd, tokens_remote, tokens_computed, tokens_generated;
-    uint64_t turns, batch_tokens;  /* engine runs, and tokens in them */
+    uint64_t tokens_prompt, tokens_device, tokens_ram, tokens_ssd, tokens_remote, tokens_computed,
+        tokens_generated;
+    uint64_t turns, batch_tokens; /* engine runs, and tokens in them */
     uint64_t forks, waits, preempted, parked, reclaimed;
     uint64_t restarts; /* of the engine's process */
     uint64_t stalls;   /* of the engine, noticed by the watchdog */
     uint64_t prefill_ns, decode_ns, restore_ns, store_ns;
     uint64_t unsaved_lost; /* ended generations whose engine died before their state was stored */
-    uint32_t queued, active, idle, unsaved; /* now; idle = parked on the device, unsaved = of these: state not stored yet */
+    /* now; idle = parked on the device, unsaved = of these: state not stored yet */
+    uint32_t queued, active, idle, unsaved;
     uint64_t stalled; /* engines that are now */
     uint32_t cells_free, cells;
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];

@@ -1,5 +1,6 @@
 /*
- * sched_impl.h: inside of the scheduler, shared by the files that make it up. The door for everyone else is sched.h.
+ * sched_impl.h: inside of the scheduler, shared by the files that make it up. The door for everyone
+ * else is sched.h.
  *
  *      sched.c     the thread: inbox, turns, draining, numbers
  *      steps.c     the step table: what a job does in each phase
@@ -16,8 +17,8 @@
  *      cuts.c      which chunks state was computed in
  *      faults.c    promises that are broken on purpose, for `hearth qa --prove`
  *
- * A JOB is a generation inside of the scheduler. Its caller's `struct gen` may be gone once sink.done was called, so what is needed for
- * retaining is copied.
+ * A JOB is a generation inside of the scheduler. Its caller's `struct gen` may be gone once
+ * sink.done was called, so what is needed for retaining is copied.
  *
  *      job->tokens   | prompt ........................ | sampled ... |
  *                    0         done                  prompt        count          target = what must stand before sampling goes on
@@ -45,12 +46,16 @@
 #include "sched/watchdog.h"
 
 enum {
-    SCHED_FLIGHT_MIN = 32,    /* tokens that must be saved before one waits for another */
-    SCHED_RESERVE = 256,      /* cells that a generation is sure to have for its answer when it is admitted */
+    SCHED_FLIGHT_MIN = 32, /* tokens that must be saved before one waits for another */
+    /* cells that a generation is sure to have for its answer when it is admitted */
+    SCHED_RESERVE = 256,
     SCHED_STORE_EVERY = 2048, /* tokens after which rows go to the cache while a prefill runs */
-    SCHED_IDLE_MS = 1000,     /* between two looks at the memory when nothing runs: the RAM tier gives way to other programs, too */
-    SCHED_POLL_MS = 1,        /* for bytes that are on their way, when there is nothing else to do */
-    SCHED_MARKS_EXTRA = 4,    /* junction, anchor, last user message, and one to spare */
+    /* between two looks at the memory when nothing runs: the RAM tier gives way to other programs,
+     * too */
+    SCHED_IDLE_MS = 1000,
+    /* for bytes that are on their way, when there is nothing else to do */
+    SCHED_POLL_MS = 1,
+    SCHED_MARKS_EXTRA = 4, /* junction, anchor, last user message, and one to spare */
     SCHED_VIEWS_MAX = 128,
 };
 
@@ -86,10 +91,13 @@ struct job {
     size_t objects_count, fetched;
     uint64_t restore_deadline_ns;
     uint64_t restore_begin_ns; /* of this plan */
-    uint64_t deferred_epoch, deferred_memory; /* sched->epoch and memory_epoch when there was no room for it */
-    uint64_t records, claim; /* bytes of the ceiling: since it came; since it was admitted, if `claimed` */
+    /* sched->epoch and memory_epoch when there was no room for it */
+    uint64_t deferred_epoch, deferred_memory;
+    /* bytes of the ceiling: since it came; since it was admitted, if `claimed` */
+    uint64_t records, claim;
     bool claimed;
-    bool crowded, was_crowded; /* what was to be restored finds no room beside the others; has waited for it before */
+    /* what was to be restored finds no room beside the others; has waited for it before */
+    bool crowded, was_crowded;
     struct job *leader;    /* computes a prefix that this one waits for */
     uint32_t leader_until; /* tokens of it that are shared */
 
@@ -100,9 +108,9 @@ struct job {
     struct gen_times times;
     bool started;
     struct hearth_store_hints hints;
-    bool announced; /* counts as unsaved (linger.c) */
-    bool writes;    /* state goes to the cache */
-    bool apart;     /* no other job may find it */
+    bool announced;  /* counts as unsaved (linger.c) */
+    bool writes;     /* state goes to the cache */
+    bool apart;      /* no other job may find it */
     uint32_t stored; /* rows below it were offered to the cache */
     uint32_t turns_waited;
     struct gen_result result;
@@ -110,8 +118,8 @@ struct job {
 
 /* How often the engine's process died, and when it may be started again. */
 struct revival {
-    bool dead;       /* known to be, and everything it had is forgotten */
-    uint32_t deaths; /* in a row */
+    bool dead;                    /* known to be, and everything it had is forgotten */
+    uint32_t deaths;              /* in a row */
     uint64_t started_ns, next_ns; /* started: 0 = by whoever loaded the engine, or it is dead */
 };
 
@@ -120,24 +128,26 @@ struct sched {
     struct engine *engine;
     const struct engine_facts *facts;
     struct memory_member *memory; /* NULL: no ceiling */
-    uint32_t room; /* tokens that one sequence can have */
+    uint32_t room;                /* tokens that one sequence can have */
     char kinds[64];
     bool cuttable; /* state can be cut at any token: no snapshots, no cuts but the grid */
     bool whole;    /* state moves as a whole only: what the cache calls a snapshot */
     struct queue *inbox;
     struct thread thread;
-    atomic_uint waiting;   /* submitted and not yet admitted */
+    atomic_uint waiting; /* submitted and not yet admitted */
     atomic_bool draining, stopping;
-    atomic_ullong turn_ns; /* when the turn that runs began; 0: the thread waits. Read by whoever wants to know whether it is stuck */
+    /* when the turn that runs began; 0: the thread waits. Read by whoever wants to know whether it
+     * is stuck */
+    atomic_ullong turn_ns;
 
-    struct list jobs;      /* oldest first */
+    struct list jobs; /* oldest first */
     struct list residents;
-    uint32_t unsaved;      /* of them: whose state is not in the cache yet */
+    uint32_t unsaved; /* of them: whose state is not in the cache yet */
     struct tenant tenants[SCHED_TENANTS_MAX];
     size_t tenants_count;
     uint64_t served_time; /* fair.c: what accounts are compared with */
     uint32_t active;
-    uint64_t epoch; /* grows whenever cells may have become free */
+    uint64_t epoch;                           /* grows whenever cells may have become free */
     double prefill_per_s, import_bytes_per_s; /* measured, smoothed; 0 = not yet */
     struct engine_item *items;
     struct job **batch; /* of items[i] */
@@ -175,7 +185,8 @@ void job_unclaim(struct job *job);
 
 /* Runs the steps of a job until it parks, wants a batch, or is gone. */
 enum step job_advance(struct job *job);
-/* The end, whatever it is: tells the sink, keeps what was computed, parks or frees the sequence, frees the job. */
+/* The end, whatever it is: tells the sink, keeps what was computed, parks or frees the sequence,
+ * frees the job. */
 void job_end(struct job *job, enum gen_end end, enum err err, const struct errinfo *info);
 /* Whoever waits for its prefix looks again. */
 void job_release_followers(struct job *job);
@@ -214,7 +225,8 @@ void retain_all(struct job *job);
 
 /* ---- batch.c ---- */
 
-/* Hands its state to the cache and gives its cells and its place back; it is queued again, and goes on later. */
+/* Hands its state to the cache and gives its cells and its place back; it is queued again, and goes
+ * on later. */
 void job_put_back(struct job *job);
 
 /* The bar of its prefill, if it has one. */
@@ -223,14 +235,17 @@ void batch_end_bar(struct job *job, bool done);
 /* Runs a batch of what wants to run; false when nothing did. */
 bool batch_run(struct sched *sched);
 
-/* The youngest job gives its cells back and starts over later, from the cache. False: fewer than two run. */
+/* The youngest job gives its cells back and starts over later, from the cache. False: fewer than
+ * two run. */
 bool batch_preempt(struct sched *sched);
 
 /* ---- revive.c ---- */
 
-/* Makes sure that the engine can be used. False: it is dead and was not brought back; no job is left. */
+/* Makes sure that the engine can be used. False: it is dead and was not brought back; no job is
+ * left. */
 bool revive_engine(struct sched *sched);
-/* True: the request was in a process that is dead, so whichever call failed, that is why; `info` says so to people. */
+/* True: the request was in a process that is dead, so whichever call failed, that is why; `info`
+ * says so to people. */
 bool revive_explain(const struct job *job, enum err err, struct errinfo *info);
 
 /* ---- faults.c: those that are practised (base/drill.h); without one these do nothing ---- */

@@ -1,12 +1,14 @@
 /*
- * steps.c: the step table: one function for each phase of a job, which does what can be done now and says what it waits for.
+ * steps.c: the step table: one function for each phase of a job, which does what can be done now
+ * and says what it waits for.
  *
  *      QUEUED -> LOOKUP -> RESTORE -> PREFILL -> DECODE -> (end)
  *                  |  ^        '--- shorter plans, down to a cold start
  *                  v  |
  *                DEFERRED: no cells, or another job computes what is missing
  *
- * PREFILL and DECODE are done by batch.c, many jobs at a time; here they only say that they want to run.
+ * PREFILL and DECODE are done by batch.c, many jobs at a time; here they only say that they want to
+ * run.
  */
 #include <assert.h>
 #include <string.h>
@@ -38,7 +40,8 @@ static void tell_sink(struct job *job, enum gen_end end, enum err err, const str
         err_set(&result->info, err, "%s", info != NULL ? info->text : err_sentence(err));
         result->info.retry_s = info != NULL ? info->retry_s : 0;
     }
-    /* Text that was held back for a stop text that did not come; no memory for it is no reason to fail now. */
+    /* Text that was held back for a stop text that did not come; no memory for it is no reason to
+     * fail now. */
     if (text_finish(&job->text, &result->tail) != ERR_OK)
         result->tail = STR_NONE;
     if (job->text.stop >= 0)
@@ -56,7 +59,7 @@ static void tell_sink(struct job *job, enum gen_end end, enum err err, const str
 
 void job_release_followers(struct job *job)
 {
-    LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
+    LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
         if (other->leader == job)
             other->leader = NULL;
     }
@@ -107,9 +110,10 @@ static void say_route(const struct job *job)
     const struct sched *sched = job->sched;
     bool exact = sched->options.exact;
 
-    log_text(sched->options.log, LOG_LEVEL_INFO, "route", "%llu model=%s route=%s reason=%s kinds=%s",
-             (unsigned long long)job->id, sched->options.model, exact ? "single" : "continuous",
-             exact ? "exact" : "batch", sched->kinds);
+    log_text(sched->options.log, LOG_LEVEL_INFO, "route",
+             "%llu model=%s route=%s reason=%s kinds=%s", (unsigned long long)job->id,
+             sched->options.model, exact ? "single" : "continuous", exact ? "exact" : "batch",
+             sched->kinds);
 }
 
 static enum step step_queued(struct job *job)
@@ -144,7 +148,7 @@ static uint32_t claimed_by_others(const struct job *job)
 {
     uint32_t sum = 0;
 
-    LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
+    LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
         if (runs_beside(other, job))
             sum += claim_of(other);
     }
@@ -153,14 +157,15 @@ static uint32_t claimed_by_others(const struct job *job)
 
 bool job_alone(const struct job *job)
 {
-    LIST_FOREACH(struct job, other, &job->sched->jobs, link) {
+    LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
         if (runs_beside(other, job))
             return false;
     }
     return true;
 }
 
-/* Whether there are cells for it, of which the match brings some along. Residents go for it, but not the one that it goes on from. */
+/* Whether there are cells for it, of which the match brings some along. Residents go for it, but
+ * not the one that it goes on from. */
 static bool fits(struct job *job, const struct device_match *match)
 {
     uint32_t need = MIN(job->room, job->target + SCHED_RESERVE) - match->length;
@@ -171,9 +176,11 @@ static bool fits(struct job *job, const struct device_match *match)
     return job_alone(job) && engine_cells_free(job->sched->engine) > job->target - match->length;
 }
 
-/* Whether it can begin now: from the device as `match` says, or, when the cache holds more than that, from there. What is restored shares no
- * cells with anyone, so a match brings nothing along then: a job that was let in by cells it does not get would be put back by the next batch,
- * and let in again, for ever. When only the match fits, it is used although the cache holds more. *match is empty for a start from the cache. */
+/* Whether it can begin now: from the device as `match` says, or, when the cache holds more than
+ * that, from there. What is restored shares no cells with anyone, so a match brings nothing along
+ * then: a job that was let in by cells it does not get would be put back by the next batch, and let
+ * in again, for ever. When only the match fits, it is used although the cache holds more. *match is
+ * empty for a start from the cache. */
 static bool has_room(struct job *job, struct device_match *match, uint32_t held)
 {
     const struct device_match none = {.resident = match->resident, .shared = match->shared};
@@ -187,7 +194,8 @@ static bool has_room(struct job *job, struct device_match *match, uint32_t held)
         return true;
     if (match->resident == NULL)
         return false;
-    /* It may have a few tokens to give and take the room for all others: then it has to go, too. The cache has what stood there. */
+    /* It may have a few tokens to give and take the room for all others: then it has to go, too.
+     * The cache has what stood there. */
     *match = (struct device_match){.shared = match->shared};
     return fits(job, match);
 }
@@ -242,8 +250,8 @@ static enum step step_deferred(struct job *job)
 
 /* ---- where to begin ---- */
 
-/* Cuts that this prompt needs beside the grid. Exact: those that are a function of the prompt alone, its semantic boundaries. Otherwise
- * only where a snapshot will be wanted. */
+/* Cuts that this prompt needs beside the grid. Exact: those that are a function of the prompt
+ * alone, its semantic boundaries. Otherwise only where a snapshot will be wanted. */
 static size_t collect_marks(struct job *job)
 {
     const struct gen *gen = job->gen;
@@ -324,16 +332,18 @@ void job_start_prefill(struct job *job)
     job_set_phase(job, GEN_PREFILL);
 }
 
-/* The cache was not asked and says nothing: this line has the form of its own (hearth_event_format). */
+/* The cache was not asked and says nothing: this line has the form of its own
+ * (hearth_event_format). */
 static void say_device_hit(const struct job *job)
 {
     const struct gen_usage *usage = &job->usage;
 
     log_text(job->sched->options.log, LOG_LEVEL_INFO, "cache",
-             "%llu hit prompt_tokens=%u read_tokens=%u write_tokens=0 match=%s tier=device reason=%s us=%llu "
+             "%llu hit prompt_tokens=%u read_tokens=%u write_tokens=0 match=%s tier=device "
+             "reason=%s us=%llu "
              "bytes=0 first_difference=%u",
-             (unsigned long long)job->id, usage->prompt, usage->device, hearth_match_name(usage->match),
-             hearth_reason_name(usage->reason),
+             (unsigned long long)job->id, usage->prompt, usage->device,
+             hearth_match_name(usage->match), hearth_reason_name(usage->reason),
              (unsigned long long)(sched_now_ns(job->sched) - job->times.looked_up) / 1000,
              usage->first_difference);
 }
@@ -346,12 +356,12 @@ static void note_device(struct job *job, const struct device_match *match)
 
     usage->device = match->length;
     usage->first_difference = match->shared;
-    usage->match = all             ? HEARTH_MATCH_SUPERSEQUENCE
+    usage->match = all           ? HEARTH_MATCH_SUPERSEQUENCE
                    : match->ends ? HEARTH_MATCH_PREFIX
-                                   : HEARTH_MATCH_LCP;
-    usage->reason = all             ? HEARTH_REASON_NONE
+                                 : HEARTH_MATCH_LCP;
+    usage->reason = all           ? HEARTH_REASON_NONE
                     : match->ends ? HEARTH_REASON_SHORT
-                                    : HEARTH_REASON_DIVERGED;
+                                  : HEARTH_REASON_DIVERGED;
 }
 
 static bool start_from_device(struct job *job, const struct device_match *match)

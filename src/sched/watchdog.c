@@ -1,10 +1,13 @@
 /*
- * watchdog.c: an engine that computes nothing for SCHED_STALL_S seconds while jobs want to compute is stalled.
+ * watchdog.c: an engine that computes nothing for SCHED_STALL_S seconds while jobs want to compute
+ * is stalled.
  *
- * Signs of life are tokens and the engine's beats: the library asks between two nodes of its graph whether it shall go on. So a batch that takes
- * minutes on a slow machine is no stall. A scheduler that turns without computing is one, and so is a call that hangs.
+ * Signs of life are tokens and the engine's beats: the library asks between two nodes of its graph
+ * whether it shall go on. So a batch that takes minutes on a slow machine is no stall. A scheduler
+ * that turns without computing is one, and so is a call that hangs.
  *
- * The call is asked to return (its jobs fail then), and the scheduler is asked to end its youngest job. If a batch runs after all, nobody is ended.
+ * The call is asked to return (its jobs fail then), and the scheduler is asked to end its youngest
+ * job. If a batch runs after all, nobody is ended.
  */
 #include "sched/watchdog.h"
 

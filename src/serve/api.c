@@ -1,8 +1,9 @@
 /*
  * api.c: the table of endpoints, who may call them, and the threads behind.
  *
- * Every request takes one way: draining? key? then either an answer on the spot or a place in the queue. A new endpoint is a row in the table;
- * it needs a key unless the row says otherwise, and tests/serve/api_test.c walks the table to see that.
+ * Every request takes one way: draining? key? then either an answer on the spot or a place in the
+ * queue. A new endpoint is a row in the table; it needs a key unless the row says otherwise, and
+ * tests/serve/api_test.c walks the table to see that.
  */
 #include "serve/api.h"
 
@@ -60,11 +61,14 @@ const struct endpoint api_endpoints[] = {
     {HTTP_METHOD_POST, "/apply-template", "apply_template", &dialect_openai_chat,
      .work = endpoint_apply_template},
     {HTTP_METHOD_GET, "/admin/stats", "admin", NULL, .admin = true, .now = endpoint_admin_stats},
-    {HTTP_METHOD_GET, "/admin/history", "admin", NULL, .admin = true, .now = endpoint_admin_history},
+    {HTTP_METHOD_GET, "/admin/history", "admin", NULL, .admin = true,
+     .now = endpoint_admin_history},
     {HTTP_METHOD_GET, "/admin/models", "admin", NULL, .admin = true, .now = endpoint_admin_models},
-    {HTTP_METHOD_GET, "/admin/requests", "admin", NULL, .admin = true, .now = endpoint_admin_requests},
+    {HTTP_METHOD_GET, "/admin/requests", "admin", NULL, .admin = true,
+     .now = endpoint_admin_requests},
     {HTTP_METHOD_GET, "/admin/events", "admin", NULL, .admin = true, .now = endpoint_admin_events},
-    {HTTP_METHOD_GET, "/admin/settings", "admin", NULL, .admin = true, .now = endpoint_admin_settings},
+    {HTTP_METHOD_GET, "/admin/settings", "admin", NULL, .admin = true,
+     .now = endpoint_admin_settings},
     {HTTP_METHOD_POST, "/admin/settings", "admin", NULL, .admin = true, .plain = true,
      .work = endpoint_admin_change},
     {HTTP_METHOD_GET, "/admin/cache/objects", "admin", NULL, .admin = true, .plain = true,
@@ -73,22 +77,22 @@ const struct endpoint api_endpoints[] = {
      .work = endpoint_cache_object},
     {HTTP_METHOD_GET, "/admin/cache/tree", "admin", NULL, .admin = true, .plain = true,
      .work = endpoint_cache_tree},
-    {HTTP_METHOD_POST, "/admin/cache/clear", "admin", NULL, .admin = true, .plain = true, .slow = true,
-     .work = endpoint_cache_clear},
-    {HTTP_METHOD_POST, "/admin/cache/evict", "admin", NULL, .admin = true, .plain = true, .slow = true,
-     .work = endpoint_cache_evict},
+    {HTTP_METHOD_POST, "/admin/cache/clear", "admin", NULL, .admin = true, .plain = true,
+     .slow = true, .work = endpoint_cache_clear},
+    {HTTP_METHOD_POST, "/admin/cache/evict", "admin", NULL, .admin = true, .plain = true,
+     .slow = true, .work = endpoint_cache_evict},
     {HTTP_METHOD_POST, "/admin/cache/pin", "admin", &dialect_admin_prompt, .admin = true,
      .work = endpoint_cache_pin},
     {HTTP_METHOD_POST, "/admin/cache/unpin", "admin", &dialect_admin_prompt, .admin = true,
      .work = endpoint_cache_unpin},
     {HTTP_METHOD_POST, "/admin/cache/ttl", "admin", NULL, .admin = true, .plain = true,
      .work = endpoint_cache_ttl},
-    {HTTP_METHOD_POST, "/admin/cache/verify", "admin", NULL, .admin = true, .plain = true, .slow = true,
-     .work = endpoint_cache_verify},
-    {HTTP_METHOD_POST, "/admin/cache/export", "admin", NULL, .admin = true, .plain = true, .slow = true,
-     .work = endpoint_cache_export},
-    {HTTP_METHOD_POST, "/admin/cache/import", "admin", NULL, .admin = true, .plain = true, .slow = true,
-     .work = endpoint_cache_import},
+    {HTTP_METHOD_POST, "/admin/cache/verify", "admin", NULL, .admin = true, .plain = true,
+     .slow = true, .work = endpoint_cache_verify},
+    {HTTP_METHOD_POST, "/admin/cache/export", "admin", NULL, .admin = true, .plain = true,
+     .slow = true, .work = endpoint_cache_export},
+    {HTTP_METHOD_POST, "/admin/cache/import", "admin", NULL, .admin = true, .plain = true,
+     .slow = true, .work = endpoint_cache_import},
     {HTTP_METHOD_POST, "/admin/cache/probe", "admin", &dialect_admin_prompt, .admin = true,
      .work = endpoint_cache_probe},
     {HTTP_METHOD_POST, "/admin/cache/warm", "warm", &dialect_admin_warm, .admin = true,
@@ -96,10 +100,12 @@ const struct endpoint api_endpoints[] = {
     {HTTP_METHOD_GET, "/v1/models", "models", NULL, .now = endpoint_models},
     {HTTP_METHOD_GET, "/models", "models", NULL, .now = endpoint_models},
     {HTTP_METHOD_GET, "/v1/models/{id...}", "models", NULL, .now = endpoint_model},
-    {HTTP_METHOD_POST, "/v1/models/{id...}", "models", NULL, .admin = true, .now = endpoint_model_change},
+    {HTTP_METHOD_POST, "/v1/models/{id...}", "models", NULL, .admin = true,
+     .now = endpoint_model_change},
     {HTTP_METHOD_GET, "/props", "props", NULL, .now = endpoint_props},
     {HTTP_METHOD_GET, "/slots", "slots", NULL, .now = endpoint_slots},
-    {HTTP_METHOD_GET, "/metrics", "metrics", NULL, .admin = true, .metrics = true, .now = endpoint_metrics},
+    {HTTP_METHOD_GET, "/metrics", "metrics", NULL, .admin = true, .metrics = true,
+     .now = endpoint_metrics},
     {HTTP_METHOD_GET, "/health", "health", NULL, .open = true, .now = endpoint_health},
     {HTTP_METHOD_GET, "/v1/health", "health", NULL, .open = true, .now = endpoint_health},
     {HTTP_METHOD_GET, "/ready", "ready", NULL, .open = true, .now = endpoint_ready},
@@ -120,7 +126,8 @@ const struct dialect *api_dialect(const struct endpoint *endpoint)
 
 bool api_is_draining(const struct api *api)
 {
-    /* Relaxed: a flag that is only ever set; a request that comes at the same moment may see either. */
+    /* Relaxed: a flag that is only ever set; a request that comes at the same moment may see
+     * either. */
     return atomic_load_explicit(&api->draining, memory_order_relaxed);
 }
 
@@ -159,8 +166,7 @@ bool api_gen_caller(struct api *api, uint64_t gen, struct api_caller *caller)
     bool found = false;
 
     lock_enter(&api->lock);
-    LIST_FOREACH(struct call, call, &api->calls, link)
-    {
+    LIST_FOREACH (struct call, call, &api->calls, link) {
         if (!call_has_gen(call, gen))
             continue;
         memcpy(caller->request_id, call->request_id, sizeof(caller->request_id));
@@ -235,21 +241,25 @@ static bool is_allowed(struct visit *visit)
         return true;
     metric_add(api->metrics, STATS_DENIED, 0, 1);
     if (known) {
-        refuse(visit, API_ERROR_PERMISSION,
-               "This concerns all users of the server: send an admin key (hearth serve --admin-key).");
+        refuse(
+            visit, API_ERROR_PERMISSION,
+            "This concerns all users of the server: send an admin key (hearth serve --admin-key).");
         return false;
     }
-    refuse(visit, API_ERROR_AUTH,
-           visit->auth.verdict == AUTH_MISSING
-               ? "An API key is needed: send it as 'Authorization: Bearer KEY' or as 'x-api-key: KEY'."
-               : "The API key is not valid.");
+    refuse(
+        visit, API_ERROR_AUTH,
+        visit->auth.verdict == AUTH_MISSING
+            ? "An API key is needed: send it as 'Authorization: Bearer KEY' or as 'x-api-key: KEY'."
+            : "The API key is not valid.");
     return false;
 }
 
-/* A page in a browser may post text to any address without asking; it may not post JSON. So what comes from a page must say that it is JSON. */
+/* A page in a browser may post text to any address without asking; it may not post JSON. So what
+ * comes from a page must say that it is JSON. */
 static bool is_honest(const struct visit *visit)
 {
-    struct str type = header(visit->request, "content-type"), origin = header(visit->request, "origin");
+    struct str type = header(visit->request, "content-type"),
+               origin = header(visit->request, "origin");
     static const struct str json = STR("application/json");
 
     if (visit->endpoint->method != HTTP_METHOD_POST || !origin.ptr)
@@ -374,15 +384,19 @@ enum err api_reload_keys(struct api *api, struct errinfo *info)
     struct auth *auth;
 
     if (api->retired_count >= RELOADS_MAX)
-        return err_set(info, ERR_LIMIT, "the keys were read %d times; restart the server", RELOADS_MAX);
-    TRY(auth_create(&auth, &api->options.auth, info)); /* a file without keys fails: it would let everyone in */
-    struct auth **retired = mem_try_realloc(api->retired, (api->retired_count + 1) * sizeof(*retired));
+        return err_set(info, ERR_LIMIT, "the keys were read %d times; restart the server",
+                       RELOADS_MAX);
+    /* a file without keys fails: it would let everyone in */
+    TRY(auth_create(&auth, &api->options.auth, info));
+    struct auth **retired =
+        mem_try_realloc(api->retired, (api->retired_count + 1) * sizeof(*retired));
     if (retired == NULL) {
         auth_destroy(&auth);
         return err_set(info, ERR_NOMEM, "no memory for API keys");
     }
     api->retired = retired;
-    api->retired[api->retired_count++] = atomic_exchange_explicit(&api->auth, auth, memory_order_acq_rel);
+    api->retired[api->retired_count++] =
+        atomic_exchange_explicit(&api->auth, auth, memory_order_acq_rel);
     return ERR_OK;
 }
 
@@ -401,7 +415,8 @@ static void work(void *arg)
     work_on(((struct api *)arg)->queue);
 }
 
-/* Apart from the others, so that a disk that is read for minutes never keeps a request from being rendered. */
+/* Apart from the others, so that a disk that is read for minutes never keeps a request from being
+ * rendered. */
 static void work_slowly(void *arg)
 {
     work_on(((struct api *)arg)->slow);
@@ -465,7 +480,8 @@ static void add_times(struct tally *tally, void *arg)
     tally->restore_ns = stats.restore_ns;
 }
 
-/* What /admin/events shows; readers get it a moment later, and when there are none there is no hurry. */
+/* What /admin/events shows; readers get it a moment later, and when there are none there is no
+ * hurry. */
 static uint64_t tick(void *arg)
 {
     struct api *api = arg;
@@ -525,7 +541,8 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     err = auth_create(&auth, &options->auth, info);
     atomic_store_explicit(&api->auth, auth, memory_order_relaxed); /* before any thread */
     if (err == ERR_OK)
-        err = queue_create(&api->queue, "api", API_QUEUE_MAX, info); /* queue_max is what may be in it */
+        /* queue_max is what may be in it */
+        err = queue_create(&api->queue, "api", API_QUEUE_MAX, info);
     if (err == ERR_OK)
         err = queue_create(&api->slow, "api-slow", SLOW_QUEUE, info);
     if (err == ERR_OK)
@@ -551,7 +568,7 @@ const struct http_route *api_routes(const struct api *api, size_t *count)
 static void cancel_all(struct api *api)
 {
     lock_enter(&api->lock);
-    LIST_FOREACH(struct call, call, &api->calls, link)
+    LIST_FOREACH (struct call, call, &api->calls, link)
         call_cancel(call);
     lock_leave(&api->lock);
 }

@@ -37,13 +37,13 @@ struct visit {
 struct endpoint {
     enum http_method method;
     const char *path;
-    const char *name; /* for the log and the metrics; several paths may share one */
+    const char *name;              /* for the log and the metrics; several paths may share one */
     const struct dialect *dialect; /* of errors, and of answers; NULL: OpenAI's errors */
-    bool open;        /* without a key */
-    bool admin;       /* changes the server for all, or tells of all: with an admin key only */
-    bool metrics;     /* but without a key if the options say so */
-    bool plain;       /* its work needs no model */
-    bool slow;        /* its work may take minutes: on a thread of its own, one after the other */
+    bool open;                     /* without a key */
+    bool admin;   /* changes the server for all, or tells of all: with an admin key only */
+    bool metrics; /* but without a key if the options say so */
+    bool plain;   /* its work needs no model */
+    bool slow;    /* its work may take minutes: on a thread of its own, one after the other */
     void (*now)(const struct visit *visit); /* on the loop thread; must not block */
     void (*work)(struct call *call);        /* on a worker */
 };
@@ -71,10 +71,11 @@ struct api {
     struct queue *queue;
     struct thread workers[API_WORKERS_MAX];
     uint32_t workers_count;
-    atomic_uint queue_max; /* that may wait there; relaxed: a limit that orders nothing, as the next two */
+    /* that may wait there; relaxed: a limit that orders nothing, as the next two */
+    atomic_uint queue_max;
     atomic_ullong ssd_day_bytes, model_ttl_s;
     uint64_t settings_begin[API_SETTINGS]; /* what those began with that can be changed */
-    struct queue *slow; /* of endpoints that are */
+    struct queue *slow;                    /* of endpoints that are */
     struct queue *large; /* calls with large bodies: those with small ones never wait for them */
     struct thread slow_worker, large_worker;
 
@@ -84,9 +85,11 @@ struct api {
 
     struct lock lock;
     struct cond calls_gone;
-    struct list calls GUARDED_BY(lock); /* those on their way */
+    struct list calls GUARDED_BY(lock);  /* those on their way */
     size_t calls_alive GUARDED_BY(lock); /* those whose memory is not freed yet */
-    struct auth **retired; /* keys before each api_reload_keys; the loop may still look at them. Of the thread that reloads */
+    /* keys before each api_reload_keys; the loop may still look at them. Of the thread that reloads
+     */
+    struct auth **retired;
     size_t retired_count;
 };
 

@@ -1,11 +1,13 @@
 /*
  * auth.c: API keys.
  *
- * A key is hashed with BLAKE3 under a context of our own and only the hash is kept: no dump, log or endpoint can show a key. The hash is not
- * salted, because the name of a nameless tenant comes from it and has to be the same after a restart: the cache on disk is bound to it. Keys
- * are random, so that nothing is to be gained by hashing guesses.
+ * A key is hashed with BLAKE3 under a context of our own and only the hash is kept: no dump, log or
+ * endpoint can show a key. The hash is not salted, because the name of a nameless tenant comes from
+ * it and has to be the same after a restart: the cache on disk is bound to it. Keys are random, so
+ * that nothing is to be gained by hashing guesses.
  *
- * Comparing looks at every key, also after one fitted, and the result is picked without a branch on secret data.
+ * Comparing looks at every key, also after one fitted, and the result is picked without a branch on
+ * secret data.
  */
 #include "serve/auth.h"
 
@@ -74,7 +76,8 @@ static bool is_key(struct str text)
     return true;
 }
 
-/* "NAME:KEY" or "KEY". A key may contain colons; what stands before the first one is a name if it could be one. */
+/* "NAME:KEY" or "KEY". A key may contain colons; what stands before the first one is a name if it
+ * could be one. */
 static void split(struct str entry, struct str *name, struct str *key)
 {
     size_t colon = str_find(entry, STR(":"));
@@ -98,7 +101,8 @@ static enum err add_key(struct auth *auth, struct str entry, const char *source,
     if (!is_key(text))
         return err_set(info, ERR_INVALID,
                        "%s has an API key that is empty, longer than %d bytes, or not made of "
-                       "visible ASCII characters", source, KEY_BYTES_MAX);
+                       "visible ASCII characters",
+                       source, KEY_BYTES_MAX);
     if (auth->count >= AUTH_KEYS_MAX)
         return err_set(info, ERR_LIMIT, "more than %d API keys", AUTH_KEYS_MAX);
     entries = mem_try_realloc(auth->keys, (auth->count + 1) * sizeof(*entries));
@@ -126,7 +130,8 @@ static enum err add_list(struct auth *auth, const char *text, const char *source
     return ERR_OK;
 }
 
-static enum err add_lines(struct auth *auth, struct str rest, const char *path, struct errinfo *info)
+static enum err add_lines(struct auth *auth, struct str rest, const char *path,
+                          struct errinfo *info)
 {
     struct str line;
 
@@ -142,7 +147,8 @@ static enum err add_file(struct auth *auth, const struct auth_options *options,
                          struct errinfo *info)
 {
     const struct file_sys *fs = options->fs ? options->fs : file_sys_real();
-    /* Files are not opened through a link, but here the link is the user's own: containers mount secrets so. */
+    /* Files are not opened through a link, but here the link is the user's own: containers mount
+     * secrets so. */
     char resolved[PATH_MAX];
     const char *path = realpath(options->file, resolved) ? resolved : options->file;
     char *data;
@@ -164,7 +170,8 @@ static enum err add_all(struct auth *auth, const struct auth_options *options, s
     return options->file ? add_file(auth, options, info) : ERR_OK;
 }
 
-static enum err add_admins(struct auth *auth, const struct auth_options *options, struct errinfo *info)
+static enum err add_admins(struct auth *auth, const struct auth_options *options,
+                           struct errinfo *info)
 {
     size_t before = auth->count;
 
@@ -183,7 +190,8 @@ enum err auth_create(struct auth **out, const struct auth_options *options, stru
     enum err err = add_all(auth, options, info);
 
     *out = NULL;
-    if (err == ERR_OK && options->file && auth->count == 0) /* a server that was to have keys must not be open to all */
+    if (err == ERR_OK && options->file &&
+        auth->count == 0) /* a server that was to have keys must not be open to all */
         err = err_set(info, ERR_INVALID, "%s has no API key", options->file);
     if (err == ERR_OK)
         err = add_admins(auth, options, info);

@@ -1,8 +1,9 @@
 /*
  * call.c: a call from the queue to the scheduler.
  *
- * Everything that can be wrong with a request is found before the first generation is submitted, so that the client gets a status that says so;
- * the head of a stream is sent only behind that (keeps I72).
+ * Everything that can be wrong with a request is found before the first generation is submitted, so
+ * that the client gets a status that says so; the head of a stream is sent only behind that (keeps
+ * I72).
  */
 #include "serve/call.h"
 
@@ -115,7 +116,8 @@ static void release(struct call *call)
 {
     struct api *api = call->api;
 
-    /* Release: what this thread did is done before the memory goes; acquire: the last one sees all of it. */
+    /* Release: what this thread did is done before the memory goes; acquire: the last one sees all
+     * of it. */
     if (atomic_fetch_sub_explicit(&call->references, 1, memory_order_acq_rel) > 1)
         return;
     lock_enter(&api->lock);
@@ -203,7 +205,8 @@ void call_fail(struct call *call, const struct api_error *error)
         respond_error(call->reply, api_dialect(call->endpoint), error, call->request_id);
 }
 
-/* Counted, not logged: such refusals come in floods, and the loop thread must not wait for the log. */
+/* Counted, not logged: such refusals come in floods, and the loop thread must not wait for the log.
+ */
 void call_refuse(struct call *call)
 {
     struct api_error error = {0};
@@ -262,7 +265,8 @@ static bool parse(struct call *call, struct api_error *error)
     return err == ERR_OK;
 }
 
-/* What all endpoints begin with. False: the call is answered, or (*parked) it is not ours any more. */
+/* What all endpoints begin with. False: the call is answered, or (*parked) it is not ours any more.
+ */
 static bool begin(struct call *call, bool *parked)
 {
     enum pool_answer answer = POOL_ANSWER_REFUSED;
@@ -351,15 +355,16 @@ static bool preflight(struct call *call, struct api_error *error)
     if (err == ERR_LIMIT)
         api_error_set_context(error, count, true, context);
     else if (err == ERR_NOMEM) /* not now and not later: 413 where a lack that passes is a 503 */
-        api_error_set(error, API_ERROR_TOO_LARGE, NULL, "%s (%zu prompt tokens). Shorten the conversation.", info.text,
-                      count);
+        api_error_set(error, API_ERROR_TOO_LARGE, NULL,
+                      "%s (%zu prompt tokens). Shorten the conversation.", info.text, count);
     else if (err != ERR_OK)
         api_error_from(error, err, &info);
     return err == ERR_OK;
 }
 
-/* The space of tenant and salt. A salt is the client's own text: it enters as a hash, so that it can neither be long nor look like a tenant. A
- * cache that cannot be had fails nothing (keeps I94). */
+/* The space of tenant and salt. A salt is the client's own text: it enters as a hash, so that it
+ * can neither be long nor look like a tenant. A cache that cannot be had fails nothing (keeps I94).
+ */
 struct hearth_space *call_space(struct call *call)
 {
     const struct gen_request *request = &call->request;
@@ -376,8 +381,8 @@ struct hearth_space *call_space(struct call *call)
     }
     if (model_space(call->model, name, &space, &info) == ERR_OK)
         return space;
-    LOG_WARN(call->api->options.log, "api", "no space of the cache", LOG_STR("request", call->request_id),
-             LOG_STR("error", info.text));
+    LOG_WARN(call->api->options.log, "api", "no space of the cache",
+             LOG_STR("request", call->request_id), LOG_STR("error", info.text));
     return NULL;
 }
 
@@ -457,7 +462,8 @@ void call_make_answer(struct call *call)
     answer->token_bytes_arg = model_engine(call->model);
 }
 
-/* One more can be cancelled. Who cancelled in between had nothing to cancel yet: it is done here. */
+/* One more can be cancelled. Who cancelled in between had nothing to cancel yet: it is done here.
+ */
 static void note_submitted(struct call *call, struct gen *gen)
 {
     bool cancelled;

@@ -3,16 +3,19 @@
  *
  *      loop thread      create, queue ------------------------------------------ on_close: cancel
  *      worker                        read, parse, get the model, prepare, submit n generations
- *      pool                                        (park until it is loaded, then back to the queue)
+ *      pool                                        (park until it is loaded, then back to the
+ *                                                  queue)
  *      scheduler                                                  sinks: events, text --> client
  *      last of them                                                                 finish, release
  *
- *      references   1 for the work (dropped by finish), 1 for on_close (dropped when http says that it cannot come any more)
+ *      references   1 for the work (dropped by finish), 1 for on_close (dropped when http says that
+ *                   it cannot come any more)
  *      pending      1 for the worker, 1 for each submitted generation; who brings it to 0 finishes
  *
- * The fields belong to one thread after the other: to the loop until the call is queued, to the worker until the first generation is
- * submitted; then `answer` and `out` to the scheduler's thread, and in the end all to the one that finishes (`pending` orders that). What
- * several threads touch at a time is named below, with its lock.
+ * The fields belong to one thread after the other: to the loop until the call is queued, to the
+ * worker until the first generation is submitted; then `answer` and `out` to the scheduler's
+ * thread, and in the end all to the one that finishes (`pending` orders that). What several threads
+ * touch at a time is named below, with its lock.
  */
 #ifndef HEARTH_SERVE_CALL_H
 #define HEARTH_SERVE_CALL_H
@@ -45,10 +48,10 @@ struct call_choice {
     size_t index;
     struct gen gen;
     struct output *output;
-    struct buf raw;  /* what was generated, markup and all: for replay_remember */
-    bool enough;     /* one call was asked for and is there; the next one has begun */
-    bool reasons;    /* the last event was a thought's */
-    bool calls_cut;  /* a call was open when the text ended */
+    struct buf raw; /* what was generated, markup and all: for replay_remember */
+    bool enough;    /* one call was asked for and is there; the next one has begun */
+    bool reasons;   /* the last event was a thought's */
+    bool calls_cut; /* a call was open when the text ended */
 };
 
 struct call {
@@ -72,7 +75,7 @@ struct call {
     uint64_t first_id; /* of its generations, which are numbered one after the other */
     struct buf out;    /* events that wait for the end of a sink */
     bool broken;       /* nothing more can be written: the client is gone, or the stream is */
-    struct api_error refused; /* the worker's: what it was refused for */
+    struct api_error refused;    /* the worker's: what it was refused for */
     enum api_error_kind outcome; /* for the log and the metrics */
     bool answered;
 
@@ -80,19 +83,20 @@ struct call {
     size_t submitted GUARDED_BY(lock);
     bool gone GUARDED_BY(lock);      /* the client is */
     bool cancelled GUARDED_BY(lock); /* it is to end: the client is gone, or the server wants it */
-    bool begun GUARDED_BY(lock); /* the head of the stream was sent */
+    bool begun GUARDED_BY(lock);     /* the head of the stream was sent */
 
     atomic_int references, pending;
     struct list_node link; /* of the api's list, under its lock */
 };
 
-/* On the loop thread; takes the request's body, and keeps the reply. It is in the api's list from now on. */
+/* On the loop thread; takes the request's body, and keeps the reply. It is in the api's list from
+ * now on. */
 struct call *call_create(struct api *api, const struct endpoint *endpoint,
                          struct http_request *request, struct http_reply *reply,
                          const struct auth_result *auth) NODISCARD;
 
-/* On a worker: reads the body, gets the model, does the endpoint's work; again when a model that it waited for is there. The call may be gone
- * when it returns. */
+/* On a worker: reads the body, gets the model, does the endpoint's work; again when a model that it
+ * waited for is there. The call may be gone when it returns. */
 void call_run(struct call *call);
 
 /* The queue of the thread, or threads, that it runs on. */
@@ -111,25 +115,29 @@ void call_cancel(struct call *call);
 void call_fail(struct call *call, const struct api_error *error);
 void call_respond(struct call *call, const struct buf *body);
 
-/* From the request to the prompt, as all endpoints with a prompt need it. False: `error` says what is wrong. */
+/* From the request to the prompt, as all endpoints with a prompt need it. False: `error` says what
+ * is wrong. */
 bool call_prepare(struct call *call, struct api_error *error) NODISCARD;
 
-/* For whom its texts are tokenized: it ends when the client leaves, and is charged to the account of the model's memory. */
+/* For whom its texts are tokenized: it ends when the client leaves, and is charged to the account
+ * of the model's memory. */
 struct tokens_caller call_caller(struct call *call);
 
 /* The space of the call's tenant and salt; NULL: the cache is off, or it cannot be had. */
 struct hearth_space *call_space(struct call *call);
 
 bool call_is_gone(struct call *call); /* the client is */
-bool call_has_gen(struct call *call, uint64_t gen); /* the generation of that id is one of its own */
+/* the generation of that id is one of its own */
+bool call_has_gen(struct call *call, uint64_t gen);
 
 /* Endpoints' work (struct endpoint). */
 void call_generate(struct call *call);
 
 /* ---- between call.c, call_model.c, call_sink.c and call_end.c ---- */
 
-/* The model that the request means. READY: call->model. WAITING: the call is the pool's; it comes back to a worker, or is ended there; the
- * caller must not touch it any more. REFUSED: `error` says why. */
+/* The model that the request means. READY: call->model. WAITING: the call is the pool's; it comes
+ * back to a worker, or is ended there; the caller must not touch it any more. REFUSED: `error` says
+ * why. */
 enum pool_answer call_get_model(struct call *call, struct api_error *error) NODISCARD;
 
 /* The answer, with what is known of it; the first call makes it. */

@@ -1,7 +1,8 @@
 /*
  * call_end.c: the end of a call: the last bytes for the client, a line in the log, the counters.
  *
- * Runs once per call, on the thread that dropped what was pending last: nobody else touches the call any more.
+ * Runs once per call, on the thread that dropped what was pending last: nobody else touches the
+ * call any more.
  */
 #include "serve/call.h"
 
@@ -92,8 +93,8 @@ static bool is_lost(struct call *call)
 static const char *finish_name(enum answer_finish finish)
 {
     static const char *const names[] = {
-        [ANSWER_RUNNING] = "cut",      [ANSWER_STOP] = "stop",   [ANSWER_STOP_TEXT] = "stop_text",
-        [ANSWER_LENGTH] = "length",    [ANSWER_CALLS] = "calls", [ANSWER_FAILED] = "failed",
+        [ANSWER_RUNNING] = "cut",   [ANSWER_STOP] = "stop",   [ANSWER_STOP_TEXT] = "stop_text",
+        [ANSWER_LENGTH] = "length", [ANSWER_CALLS] = "calls", [ANSWER_FAILED] = "failed",
     };
 
     return names[finish];
@@ -109,7 +110,8 @@ static void log_generation(struct call *call)
     report_line(&answer->usage, &timings, call->prepared.marks, call->prepared.marks_count, &line);
     /* The number is that of the lines [route] and [cache]; the name is what the client was told. */
     log_text(call->api->options.log, LOG_LEVEL_INFO, "api", "%llu %s %s%s%s %s %u tokens | %s",
-             (unsigned long long)call->first_id, call->request_id, call->endpoint->name, call->who[0] ? " " : "", call->who,
+             (unsigned long long)call->first_id, call->request_id, call->endpoint->name,
+             call->who[0] ? " " : "", call->who,
              is_lost(call) ? "gone" : finish_name(answer->choices[0].finish),
              answer->usage.generated, buf_str(&line));
     buf_fini(&line);
@@ -120,8 +122,8 @@ static void log_error(struct call *call, const struct api_error *error)
     enum log_level level = api_error_status(error->kind) >= 500 ? LOG_LEVEL_WARN : LOG_LEVEL_INFO;
 
     log_text(call->api->options.log, level, "api", "%s %s%s%s %u: %s", call->request_id,
-             call->endpoint->name, call->who[0] ? " " : "", call->who, api_error_status(error->kind),
-             error->message);
+             call->endpoint->name, call->who[0] ? " " : "", call->who,
+             api_error_status(error->kind), error->message);
 }
 
 /* What it found, for `hearth replay`. */
@@ -187,8 +189,8 @@ static void remember(struct call *call)
     };
 
     if (usage->first_difference < usage->prompt)
-        (void)!report_message_at(call->prepared.marks, call->prepared.marks_count, usage->first_difference,
-                                 &message);
+        (void)!report_message_at(call->prepared.marks, call->prepared.marks_count,
+                                 usage->first_difference, &message);
     recent.role = message.role;
     recent.message = message.message;
     snprintf(recent.id, sizeof(recent.id), "%s", call->request_id);

@@ -5,9 +5,10 @@
  *                    |
  *                    '--WAITING--> pool's threads: on_progress ..., on_loaded --> queue --> a worker goes on
  *
- * No worker waits: a model that takes a minute to load costs the calls of others nothing. What a stream gets meanwhile: its head and a comment
- * for each percent if it asked for progress, else its head and keep-alives once it has been silent for as long as a stream may be (I80).
- * Before that a failure still has a status of its own.
+ * No worker waits: a model that takes a minute to load costs the calls of others nothing. What a
+ * stream gets meanwhile: its head and a comment for each percent if it asked for progress, else its
+ * head and keep-alives once it has been silent for as long as a stream may be (I80). Before that a
+ * failure still has a status of its own.
  */
 #include "serve/call.h"
 
@@ -28,17 +29,22 @@ static void fill_error(const struct pool_wait *wait, struct api_error *error)
     if (!wait->name)
         api_error_set(error, API_ERROR_MODEL, "model", "This server has no models.");
     else if (wait->info.code == ERR_BUSY)
-        api_error_set(error, API_ERROR_BUSY, NULL, "Too many requests wait for models. Try again later.");
+        api_error_set(error, API_ERROR_BUSY, NULL,
+                      "Too many requests wait for models. Try again later.");
     else if (wait->info.code == ERR_TIMEOUT)
-        api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "The model '%s' is still loading. Try again later.", name);
+        api_error_set(error, API_ERROR_UNAVAILABLE, NULL,
+                      "The model '%s' is still loading. Try again later.", name);
     else if (wait->info.code == ERR_CANCELLED || wait->info.code == ERR_CLOSED)
-        api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "Loading the model '%s' was ended. Try again later.", name);
-    else if (wait->info.code == ERR_UNSUPPORTED) /* that will not pass; the sentence is about the model, not its file */
-        api_error_set(error, API_ERROR_UNSUPPORTED, "model", "The model '%s' cannot be served: %s.", name,
-                      wait->info.text);
+        api_error_set(error, API_ERROR_UNAVAILABLE, NULL,
+                      "Loading the model '%s' was ended. Try again later.", name);
+    else if (
+        wait->info.code ==
+        ERR_UNSUPPORTED) /* that will not pass; the sentence is about the model, not its file */
+        api_error_set(error, API_ERROR_UNSUPPORTED, "model", "The model '%s' cannot be served: %s.",
+                      name, wait->info.text);
     else
-        api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "The model '%s' cannot be loaded: %s.", name,
-                      err_sentence(wait->info.code));
+        api_error_set(error, API_ERROR_UNAVAILABLE, NULL, "The model '%s' cannot be loaded: %s.",
+                      name, err_sentence(wait->info.code));
     bool passes = error->kind == API_ERROR_BUSY || error->kind == API_ERROR_UNAVAILABLE;
     error->retry_after_s = passes ? RETRY_AFTER_S : 0;
 }
@@ -47,7 +53,8 @@ static bool is_known(struct call *call, struct pool *pool, struct api_error *err
 {
     struct str name = call->request.model;
 
-    if (!call->api->options.strict_model || name.len == 0 || pool_find(pool, name, true) != SIZE_MAX)
+    if (!call->api->options.strict_model || name.len == 0 ||
+        pool_find(pool, name, true) != SIZE_MAX)
         return true;
     api_error_set(error, API_ERROR_MODEL, "model",
                   "The model '" STR_FMT "' does not exist. GET /v1/models lists those that do.",
@@ -60,7 +67,8 @@ static bool is_known(struct call *call, struct pool *pool, struct api_error *err
 static void write_comment(struct call *call, float done)
 {
     char text[COMMENT_BYTES];
-    int len = snprintf(text, sizeof(text), ": loading %.200s %d%%\n\n", call->wait.name, (int)(done * 100));
+    int len = snprintf(text, sizeof(text), ": loading %.200s %d%%\n\n", call->wait.name,
+                       (int)(done * 100));
 
     (void)http_reply_write(call->reply, (struct str){text, (size_t)len});
 }

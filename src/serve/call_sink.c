@@ -3,12 +3,14 @@
  *
  *      token --text--> output (output/output.h) --event--> answer_add --> dialect->event --> call->out --> one write per sink call
  *
- * All sinks of a call run on one thread, that of its model's scheduler, so nothing here is locked but the head of the stream, which the worker
- * may be sending at the same time. Nothing waits: a client that does not take what is written is bounded by http, and a stream that cannot be
- * written any more ends its generations.
+ * All sinks of a call run on one thread, that of its model's scheduler, so nothing here is locked
+ * but the head of the stream, which the worker may be sending at the same time. Nothing waits: a
+ * client that does not take what is written is bounded by http, and a stream that cannot be written
+ * any more ends its generations.
  *
- * A tool call that cannot be read ends the answer as an error (keeps I79). One that is merely cut off by the length is the client's to see:
- * finish is ANSWER_LENGTH, and its arguments end where they end.
+ * A tool call that cannot be read ends the answer as an error (keeps I79). One that is merely cut
+ * off by the length is the client's to see: finish is ANSWER_LENGTH, and its arguments end where
+ * they end.
  */
 #include "serve/call.h"
 
@@ -23,11 +25,13 @@
 #include "output/output.h"
 #include "chat/replay.h"
 
-enum { KEEPALIVE_BYTES_MAX = 4096 }; /* http's; what opens a stream may be longer: it repeats parts of the request */
+/* http's; what opens a stream may be longer: it repeats parts of the request */
+enum { KEEPALIVE_BYTES_MAX = 4096 };
 
 /* ---- the stream ---- */
 
-/* What fills silent times. An event that a dialect makes opens the stream the first time: that one is sent at once. */
+/* What fills silent times. An event that a dialect makes opens the stream the first time: that one
+ * is sent at once. */
 static void start_keepalive(struct call *call)
 {
     const struct dialect *dialect = api_dialect(call->endpoint);
@@ -53,8 +57,8 @@ out:
 
 void call_begin_stream(struct call *call)
 {
-    /* Held while http copies the head: whoever comes second must not write before it. Whoever comes first has the answer to himself, as a sink
-     * comes here before it touches it. */
+    /* Held while http copies the head: whoever comes second must not write before it. Whoever comes
+     * first has the answer to himself, as a sink comes here before it touches it. */
     lock_enter(&call->lock);
     if (!call->begun) {
         call->begun = true;
@@ -110,8 +114,8 @@ static void fail_call(struct call_choice *choice, struct str reason)
 {
     struct api_error error;
 
-    api_error_set(&error, API_ERROR_SERVER, NULL, "The model wrote a tool call that cannot be read: " STR_FMT,
-                  STR_ARG(reason));
+    api_error_set(&error, API_ERROR_SERVER, NULL,
+                  "The model wrote a tool call that cannot be read: " STR_FMT, STR_ARG(reason));
     fail_choice(choice, error.kind, error.message);
 }
 
@@ -131,7 +135,8 @@ static void on_event(const struct output_event *event, void *arg)
         return;
     }
     if (event->type == OUTPUT_CALL_BEGIN && event->call > 0 && !call->request.parallel_calls) {
-        choice->enough = true; /* not at the end of the first: a turn that ends by itself can be replayed */
+        /* not at the end of the first: a turn that ends by itself can be replayed */
+        choice->enough = true;
         return;
     }
     err = answer_add(&call->answer, choice->index, event);
@@ -174,7 +179,8 @@ static void make_output(struct call_choice *choice)
     choice->output = output_create(&options, on_event, choice);
 }
 
-/* The prompt's numbers are those of the first choice (or of the first that started), the generated tokens of all. */
+/* The prompt's numbers are those of the first choice (or of the first that started), the generated
+ * tokens of all. */
 static void take_usage(struct call *call, const struct gen_usage *usage)
 {
     struct gen_usage *told = &call->answer.usage;
@@ -279,7 +285,8 @@ static enum answer_finish finish_of(const struct call_choice *choice, enum gen_e
         return ANSWER_LENGTH;
     case GEN_END_STOP:
     case GEN_END_SINK:
-        return choice->call->answer.choices[choice->index].calls_count > 0 ? ANSWER_CALLS : ANSWER_STOP;
+        return choice->call->answer.choices[choice->index].calls_count > 0 ? ANSWER_CALLS
+                                                                           : ANSWER_STOP;
     default:
         return ANSWER_FAILED;
     }
@@ -305,7 +312,8 @@ static void set_finish(struct call_choice *choice, const struct gen_result *resu
     struct answer_choice *answer = &choice->call->answer.choices[choice->index];
 
     if (result->end == GEN_END_ERROR)
-        fail_with(choice, result->info.code == ERR_OK ? ERR_ENGINE : result->info.code, &result->info);
+        fail_with(choice, result->info.code == ERR_OK ? ERR_ENGINE : result->info.code,
+                  &result->info);
     else if (result->end == GEN_END_CANCELLED)
         fail_with(choice, ERR_CANCELLED, NULL);
     if (failed(choice))
@@ -313,7 +321,8 @@ static void set_finish(struct call_choice *choice, const struct gen_result *resu
     answer->finish = finish_of(choice, result->end);
     if (answer->finish != ANSWER_STOP_TEXT)
         return;
-    /* The text is the request's own, which lives as long as the answer; the result's is the scheduler's. */
+    /* The text is the request's own, which lives as long as the answer; the result's is the
+     * scheduler's. */
     for (size_t i = 0; i < choice->call->request.stops_count; i++)
         if (str_eq(str_from(choice->call->request.stops[i]), result->stop_text))
             answer->stop_text = str_from(choice->call->request.stops[i]);
@@ -351,7 +360,8 @@ static struct replay_message told(const struct answer_choice *answer, struct rep
     return message;
 }
 
-/* The message must have come from exactly these tokens: a turn that a stop text or this sink has cut is not remembered. */
+/* The message must have come from exactly these tokens: a turn that a stop text or this sink has
+ * cut is not remembered. */
 static bool is_replayable(const struct call_choice *choice, const struct gen_result *result)
 {
     const struct call *call = choice->call;
@@ -366,7 +376,8 @@ static void remember(struct call_choice *choice, const struct gen_result *result
 {
     const struct call *call = choice->call;
     const struct engine *engine = model_engine(call->model);
-    token_id last = result->tokens_count > 0 ? result->tokens[result->tokens_count - 1] : TOKEN_NONE;
+    token_id last =
+        result->tokens_count > 0 ? result->tokens[result->tokens_count - 1] : TOKEN_NONE;
     struct replay_call calls[ANSWER_CALLS_MAX];
     char end[256];
     struct replay_turn turn = {

@@ -1,6 +1,7 @@
 /*
- * endpoints_model.c: what is served: the list of models in the form of both dialects, loading and unloading them, and /props with everything that
- * is set. All on the loop thread: the pool starts what takes time.
+ * endpoints_model.c: what is served: the list of models in the form of both dialects, loading and
+ * unloading them, and /props with everything that is set. All on the loop thread: the pool starts
+ * what takes time.
  */
 #include "serve/api_impl.h"
 
@@ -30,7 +31,8 @@ static void write_time(struct json *json, const char *key, uint64_t seconds)
         json_key_text(json, key, text);
 }
 
-/* What only a loaded model knows. The names of the field: n_ctx is llama-server's, max_model_len vLLM's, context_length that of routers. */
+/* What only a loaded model knows. The names of the field: n_ctx is llama-server's, max_model_len
+ * vLLM's, context_length that of routers. */
 static void write_facts(struct json *json, const struct model *model)
 {
     const struct engine_facts *facts = model_facts(model);
@@ -153,11 +155,13 @@ static void fail_unknown(const struct visit *visit)
 {
     struct api_error error = {0};
 
-    api_error_set(&error, API_ERROR_MODEL, "model", "There is no such model. GET /v1/models lists those that exist.");
+    api_error_set(&error, API_ERROR_MODEL, "model",
+                  "There is no such model. GET /v1/models lists those that exist.");
     visit_fail(visit, &error);
 }
 
-/* What the path names, decoded: names may have slashes, as they are or escaped. False: it cannot be a name; `name` is to be finished. */
+/* What the path names, decoded: names may have slashes, as they are or escaped. False: it cannot be
+ * a name; `name` is to be finished. */
 static bool read_name(const struct visit *visit, struct buf *name)
 {
     buf_init(name, NAME_BYTES_MAX);

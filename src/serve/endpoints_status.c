@@ -1,7 +1,8 @@
 /*
  * endpoints_status.c: how the server is: health, readiness, version, numbers, what runs.
  *
- * All are answered on the loop thread and touch no engine: they say the truth also while the engine's thread is busy or stuck.
+ * All are answered on the loop thread and touch no engine: they say the truth also while the
+ * engine's thread is busy or stuck.
  */
 #include "serve/api_impl.h"
 
@@ -34,12 +35,15 @@ static void respond_state(const struct visit *visit, int status, const char *tex
     buf_fini(&body);
 }
 
-#define STATE_OK      "{\"status\":\"ok\"}"
-/* The server works on it (sched/watchdog.c): whoever restarts servers by this answer should not, whoever balances load asks /ready. */
+#define STATE_OK "{\"status\":\"ok\"}"
+/* The server works on it (sched/watchdog.c): whoever restarts servers by this answer should not,
+ * whoever balances load asks /ready. */
 #define STATE_STALLED "{\"status\":\"degraded\",\"reason\":\"an engine computes nothing\"}"
-#define STATE_LOADING "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}"
-#define STATE_DRAINING                                                                             \
-    "{\"error\":{\"code\":503,\"message\":\"The server is shutting down\",\"type\":\"unavailable_error\"}}"
+#define STATE_LOADING \
+    "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}"
+#define STATE_DRAINING                                               \
+    "{\"error\":{\"code\":503,\"message\":\"The server is shutting " \
+    "down\",\"type\":\"unavailable_error\"}}"
 
 static void respond_health(const struct visit *visit, int stalled_status)
 {
@@ -143,7 +147,8 @@ static void write_model_numbers(struct api *api, struct pool *pool, struct buf *
 static void write_log_numbers(const struct log *log, struct buf *out)
 {
     static const struct metric_alias dropped = {
-        "hearth_log_dropped_total", "Log lines dropped because the reader of standard error is too slow.", ""};
+        "hearth_log_dropped_total",
+        "Log lines dropped because the reader of standard error is too slow.", ""};
 
     (void)metric_render_number(&dropped, METRIC_COUNTER, (double)log_lines_dropped(log), out);
 }
@@ -172,7 +177,8 @@ void endpoint_metrics(const struct visit *visit)
         memory_get_view(api->options.memory, &view);
         stats_write_memory(&view, &body);
     }
-    respond_text(visit->reply, "text/plain; version=0.0.4; charset=utf-8", visit->request_id, &body);
+    respond_text(visit->reply, "text/plain; version=0.0.4; charset=utf-8", visit->request_id,
+                 &body);
     buf_fini(&body);
 }
 
@@ -187,8 +193,8 @@ static void write_usage(struct json *json, const struct gen_usage *usage)
 }
 
 /* Numbers of generations and of sequences count what others do: they are the admin's. */
-static void write_slot(struct json *json, const struct sched_view *view, const struct api_caller *caller,
-                       const char *model, bool admin)
+static void write_slot(struct json *json, const struct sched_view *view,
+                       const struct api_caller *caller, const char *model, bool admin)
 {
     json_open(json, '{');
     json_key_text(json, "request", caller->request_id);
@@ -210,9 +216,11 @@ static void write_slot(struct json *json, const struct sched_view *view, const s
 }
 
 /* A tenant sees its own generations only (keeps I100). */
-static bool is_visible(const struct visit *visit, const struct sched_view *view, struct api_caller *caller)
+static bool is_visible(const struct visit *visit, const struct sched_view *view,
+                       struct api_caller *caller)
 {
-    return api_gen_caller(visit->api, view->id, caller) && strcmp(caller->who, visit->auth.who) == 0;
+    return api_gen_caller(visit->api, view->id, caller) &&
+           strcmp(caller->who, visit->auth.who) == 0;
 }
 
 static void write_slots(const struct visit *visit, struct model *model, struct sched_view *views,

@@ -1,8 +1,9 @@
 /*
- * endpoints_tokens.c: text and tokens, without generating: /tokenize, /detokenize, /apply-template, count_tokens.
+ * endpoints_tokens.c: text and tokens, without generating: /tokenize, /detokenize, /apply-template,
+ * count_tokens.
  *
- * On a worker: tokenizing a long text takes milliseconds. Texts that take seconds are in large bodies, which have a thread of
- * their own (call_queue).
+ * On a worker: tokenizing a long text takes milliseconds. Texts that take seconds are in large
+ * bodies, which have a thread of their own (call_queue).
  */
 #include "serve/api_impl.h"
 
@@ -131,7 +132,8 @@ static bool detokenize(const struct engine *engine, yyjson_val *tokens, struct b
             yyjson_get_sint(value) > INT32_MAX ||
             !engine_token_valid(engine, (token_id)yyjson_get_sint(value)))
             return false;
-        len = engine_token_bytes(engine, (token_id)yyjson_get_sint(value), true, bytes, sizeof(bytes));
+        len = engine_token_bytes(engine, (token_id)yyjson_get_sint(value), true, bytes,
+                                 sizeof(bytes));
         buf_append(text, bytes, MIN(len, sizeof(bytes)));
     }
     return true;
@@ -147,7 +149,8 @@ static bool read_tokens(struct call *call, struct buf *text, struct api_error *e
     if (!tokens)
         return json_read_error(&reader, "tokens", "is missing") == ERR_OK;
     if (!detokenize(model_engine(call->model), tokens, text))
-        return json_read_error(&reader, "tokens", "must be a list of tokens of the vocabulary") == ERR_OK;
+        return json_read_error(&reader, "tokens", "must be a list of tokens of the vocabulary") ==
+               ERR_OK;
     return true;
 }
 
@@ -192,7 +195,8 @@ static void write_marks(struct json *json, const struct token_prompt *prompt)
 }
 
 /* The prompt of the call is there and `write` says what of it is told; or the call has failed. */
-static void answer_prepared(struct call *call, void (*write)(struct json *json, const struct call *call))
+static void answer_prepared(struct call *call,
+                            void (*write)(struct json *json, const struct call *call))
 {
     struct api_error error = {0};
     struct buf body;

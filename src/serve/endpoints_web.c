@@ -1,19 +1,21 @@
 /*
  * endpoints_web.c: the dashboard, from files that are part of the program (web_files.h).
  *
- * The page and its files need no key: they are the same for everybody and say nothing of this server. What the page shows comes from the
- * admin API, with the key that its reader types.
+ * The page and its files need no key: they are the same for everybody and say nothing of this
+ * server. What the page shows comes from the admin API, with the key that its reader types.
  *
- * A browser is told to take scripts, styles and pictures from here only and to ask nobody else (POLICY); what it keeps it asks about again
- * each time, and gets a 304 as long as the program is the same: after an upgrade no old script meets a new server.
+ * A browser is told to take scripts, styles and pictures from here only and to ask nobody else
+ * (POLICY); what it keeps it asks about again each time, and gets a 304 as long as the program is
+ * the same: after an upgrade no old script meets a new server.
  */
 #include "serve/api_impl.h"
 
 #include "serve/web_files.h"
 #include "base/mem.h"
 
-#define POLICY                                                                                      \
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " \
+#define POLICY                                                                                     \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' " \
+    "data:; "                                                                                      \
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 static const struct web_file *find(struct str name)

@@ -1,7 +1,8 @@
 /*
  * respond.c: whole answers and errors on their way to a client.
  *
- * Both names of the request's id are sent: OpenAI's clients show x-request-id, Anthropic's request-id.
+ * Both names of the request's id are sent: OpenAI's clients show x-request-id, Anthropic's
+ * request-id.
  */
 #include "serve/respond.h"
 
@@ -38,11 +39,13 @@ static void send(struct http_reply *reply, int status, const char *content_type,
         .headers_count = headers->count,
     };
 
-    /* An answer that is too large for the layer below, or for memory, must not look like one that never came. */
+    /* An answer that is too large for the layer below, or for memory, must not look like one that
+     * never came. */
     if (http_reply_send(reply, &head, body) == HTTP_FULL) {
         head.status = 500;
-        (void)http_reply_send(reply, &head, STR("{\"error\":{\"message\":\"The answer is too large.\","
-                                                "\"type\":\"server_error\",\"code\":500}}"));
+        (void)http_reply_send(reply, &head,
+                              STR("{\"error\":{\"message\":\"The answer is too large.\","
+                                  "\"type\":\"server_error\",\"code\":500}}"));
     }
 }
 

@@ -14,7 +14,8 @@
 
 enum { RESPOND_ID_BYTES = 40, RESPOND_BYTES_MAX = 64 * 1024 * 1024 };
 
-/* A body of JSON, or of another type. A buffer that has failed is answered as an error of the server. */
+/* A body of JSON, or of another type. A buffer that has failed is answered as an error of the
+ * server. */
 void respond_json(struct http_reply *reply, int status, const char *request_id,
                   const struct buf *body);
 void respond_text(struct http_reply *reply, const char *content_type, const char *request_id,
@@ -26,6 +27,5 @@ void respond_error(struct http_reply *reply, const struct dialect *dialect,
 
 /* Begins a stream of events. */
 enum http_result respond_stream(struct http_reply *reply, const char *request_id);
-
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * web_files.h: the files of the dashboard, which are part of the program: web/ and the chart library, put into a table by tools/embed.sh.
+ * web_files.h: the files of the dashboard, which are part of the program: web/ and the chart
+ * library, put into a table by tools/embed.sh.
  *
  * Threads: read-only.
  */

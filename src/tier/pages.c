@@ -6,22 +6,24 @@
  *      tree              '-- by pages, then address -'             best fit is one walk down; a treap, O(log n)
  *      map        ptr -> used                                      what pages_free and pages_shrink look up
  *
- * P1  The extents of an arena cover its pages without gap or overlap.
- * P2  Two free extents are never neighbours: who frees joins.
- * P3  A free extent is in the tree, one in use is in the map, and nothing else is in either.
- * P4  An arena is in `empty` (oldest first) exactly when nothing in it is in use.
- * P5  held = the arenas' bytes + what is being asked of the allocator + what is being given back to it.
+ * P1  The extents of an arena cover its pages without gap or overlap. P2  Two free extents are
+ * never neighbours: who frees joins. P3  A free extent is in the tree, one in use is in the map,
+ * and nothing else is in either. P4  An arena is in `empty` (oldest first) exactly when nothing in
+ * it is in use. P5  held = the arenas' bytes + what is being asked of the allocator + what is being
+ * given back to it.
  *
- * The lock is never held while an allocator runs: pinning 64 MiB takes milliseconds. Bytes are therefore counted before
- * the allocator is asked and until it has taken them back, so the limit holds at every moment; the price is that a thread
- * may be refused although another one is about to give bytes back.
+ * The lock is never held while an allocator runs: pinning 64 MiB takes milliseconds. Bytes are
+ * therefore counted before the allocator is asked and until it has taken them back, so the limit
+ * holds at every moment; the price is that a thread may be refused although another one is about to
+ * give bytes back.
  *
- * Best fit by (size, address) keeps large gaps whole and fills low addresses first. An arena is several times as large as
- * the object that it is made for, since what does not fit at its end is lost: one object of 50 MiB in an arena of 64 would
- * waste a quarter.
+ * Best fit by (size, address) keeps large gaps whole and fills low addresses first. An arena is
+ * several times as large as the object that it is made for, since what does not fit at its end is
+ * lost: one object of 50 MiB in an arena of 64 would waste a quarter.
  *
- * Deliberately not here: moving objects to close gaps (leases point into them), giving single pages of an arena back
- * (pinned memory cannot), caches per thread (an allocation is followed by a copy of megabytes).
+ * Deliberately not here: moving objects to close gaps (leases point into them), giving single pages
+ * of an arena back (pinned memory cannot), caches per thread (an allocation is followed by a copy
+ * of megabytes).
  */
 #include "tier/pages.h"
 
@@ -52,13 +54,15 @@
 /* Larger ones only for an object that needs it: whoever asks waits until all of it is pinned. */
 #define ARENA_BYTES_MAX (UINT64_C(1) << 30)
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
-/* Arenas that the limit must leave room for before one is made ahead, and how large that one is at most. */
+/* Arenas that the limit must leave room for before one is made ahead, and how large that one is at
+ * most. */
 enum { AHEAD_ROOM = 8 };
 #define AHEAD_BYTES_MAX (UINT64_C(256) << 20)
 
 enum { PAGE = PAGES_PAGE_BYTES };
-/* Objects of its first size that an arena has room for. Held against used in a cache that is full of objects of 28 and
- * 50 MiB: 1.28 with arenas of 64 MiB, 1.17 with room for 4, 1.14 with 8, 1.12 with 16. */
+/* Objects of its first size that an arena has room for. Held against used in a cache that is full
+ * of objects of 28 and 50 MiB: 1.28 with arenas of 64 MiB, 1.17 with room for 4, 1.14 with 8, 1.12
+ * with 16. */
 enum { ARENA_OBJECTS = 8 };
 
 struct arena {
@@ -100,7 +104,8 @@ struct pages {
     uint64_t bytes_empty GUARDED_BY(lock);   /* of the arenas in `empty` */
     uint64_t random GUARDED_BY(lock);
     struct cond wanted; /* an arena ahead, or the end */
-    uint64_t bytes_ahead GUARDED_BY(lock); /* of the next one that is made ahead: as large as the last one that somebody needed */
+    /* of the next one that is made ahead: as large as the last one that somebody needed */
+    uint64_t bytes_ahead GUARDED_BY(lock);
     bool closing GUARDED_BY(lock);
     struct thread thread;
 };
@@ -354,8 +359,9 @@ static struct extent *find_used_locked(const struct pages *pages, const void *pt
 
 /* ---- arenas ---- */
 
-/* Of a new arena in which `count` pages fit; 0 when the limit leaves no room for it. A foreign allocator may answer at any
- * address, so one page more is asked of it: then there are as many whole ones as needed. `least`: only what it takes. */
+/* Of a new arena in which `count` pages fit; 0 when the limit leaves no room for it. A foreign
+ * allocator may answer at any address, so one page more is asked of it: then there are as many
+ * whole ones as needed. `least`: only what it takes. */
 static uint64_t arena_bytes_locked(const struct pages *pages, uint64_t count, bool least)
     REQUIRES(pages->lock)
 {
@@ -386,7 +392,8 @@ static void add_arena_locked(struct pages *pages, struct arena *arena) REQUIRES(
     tree_insert(&pages->tree, extent);
 }
 
-/* Takes the arena that is empty for the longest time out of the books; NULL when none is. To be followed by give_back. */
+/* Takes the arena that is empty for the longest time out of the books; NULL when none is. To be
+ * followed by give_back. */
 static struct arena *take_empty_locked(struct pages *pages) REQUIRES(pages->lock)
 {
     lock_assert_held(&pages->lock);
@@ -452,7 +459,8 @@ static bool make_room(struct pages *pages)
 }
 
 /* What the allocator answered to `bytes` that are counted as coming: an arena, or NULL. */
-static void arrive_locked(struct pages *pages, struct arena *arena, uint64_t bytes) REQUIRES(pages->lock)
+static void arrive_locked(struct pages *pages, struct arena *arena, uint64_t bytes)
+    REQUIRES(pages->lock)
 {
     lock_assert_held(&pages->lock);
     pages->bytes_coming -= bytes;
@@ -462,7 +470,8 @@ static void arrive_locked(struct pages *pages, struct arena *arena, uint64_t byt
         pages->bytes_held -= bytes;
 }
 
-/* An extent in a new arena of `bytes`, which are counted as coming already; NULL when the allocator has none. */
+/* An extent in a new arena of `bytes`, which are counted as coming already; NULL when the allocator
+ * has none. */
 static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, uint64_t count)
 {
     struct arena *arena = arena_create(pages, bytes);
@@ -490,7 +499,8 @@ static bool wants_ahead_locked(const struct pages *pages) REQUIRES(pages->lock)
            (options->limit_bytes - pages->bytes_held) / AHEAD_ROOM >= pages->bytes_ahead;
 }
 
-/* Page faults of a whole arena, a part at a time: the process cannot map anything else meanwhile. A kernel that does not know this leaves them to whoever comes first. */
+/* Page faults of a whole arena, a part at a time: the process cannot map anything else meanwhile. A
+ * kernel that does not know this leaves them to whoever comes first. */
 static void touch(const struct arena *arena)
 {
     uint64_t bytes = arena->count * PAGE;

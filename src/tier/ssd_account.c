@@ -1,11 +1,13 @@
 /*
  * ssd_account.c: sums with a cap, and two brakes on writing.
  *
- * SIGHTINGS are a table of 64-bit fingerprints, one slot per key by its own bits (keys are keyed hashes: nobody can choose their slot).
- * A new key displaces the one that was in its slot: a key that comes back too late counts as new, which costs a write less. False
- * positives are 2^-48 per look: no reason to store a whole key.
+ * SIGHTINGS are a table of 64-bit fingerprints, one slot per key by its own bits (keys are keyed
+ * hashes: nobody can choose their slot). A new key displaces the one that was in its slot: a key
+ * that comes back too late counts as new, which costs a write less. False positives are 2^-48 per
+ * look: no reason to store a whole key.
  *
- * DAYS are those of UTC. A clock that goes back is the same day until it is over: the brake may hold longer, never shorter.
+ * DAYS are those of UTC. A clock that goes back is the same day until it is over: the brake may
+ * hold longer, never shorter.
  */
 #include "tier/ssd_account.h"
 

@@ -4,12 +4,14 @@
  *      offset  bytes
  *           0      8  magic, with the version in its last byte
  *           .      4  length of the record, little-endian, 224 .. header_bytes
- *           .      .  bytes 0 .. n of the header, where n is behind the last that is not zero before the digest
+ *           .      .  bytes 0 .. n of the header, where n is behind the last that is not zero
+ *                  before the digest
  *           .     32  the header's digest
  *
- * No digest of its own: each record carries that of its header, keyed, and what is not a valid header for a file that is there is not used. A
- * length that cannot be ends the reading: what follows is found in the files. A sealed header has no zeros to leave out and is sealed here,
- * too, so that nothing can be read here that could not be read there.
+ * No digest of its own: each record carries that of its header, keyed, and what is not a valid
+ * header for a file that is there is not used. A length that cannot be ends the reading: what
+ * follows is found in the files. A sealed header has no zeros to leave out and is sealed here, too,
+ * so that nothing can be read here that could not be read there.
  *
  * An append that fails ends the catalogue for this process: the log must not go on behind a gap.
  */
@@ -82,7 +84,8 @@ enum err ssd_record_expand(const struct ssd_record *record, struct buf *out)
     uint32_t used = record->len - SSD_HEADER_DIGEST_BYTES;
 
     buf_clear(out);
-    /* Less than a block of zeros is left out of a valid one: nothing larger is allocated for a number that nobody vouches for yet. */
+    /* Less than a block of zeros is left out of a valid one: nothing larger is allocated for a
+     * number that nobody vouches for yet. */
     if (record->len > header_bytes || header_bytes - record->len >= SSD_ALIGNMENT)
         return ERR_CORRUPT;
     char *to = buf_reserve(out, header_bytes);

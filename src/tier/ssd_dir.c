@@ -2,13 +2,16 @@
  * ssd_dir.c: names below a directory handle.
  *
  *      temp:    create_temp -> (write) -> publish: rename to ab/cd/...        a crash leaves tmp/..., removed by the next open
- *      object:  publish -> remove | quarantine                                each one rename or unlink: there or not, never half
+ *      object:  publish -> remove | quarantine                                each one rename or
+ *               unlink: there or not, never half
  *
- * A leaf directory is made when a rename finds none, and removed when an unlink may have emptied it. The two may meet: a leaf that was just
- * made can be removed before the rename; so publish tries a few times.
+ * A leaf directory is made when a rename finds none, and removed when an unlink may have emptied
+ * it. The two may meet: a leaf that was just made can be removed before the rename; so publish
+ * tries a few times.
  *
- * Not here: fsync. An object is published with its bytes perhaps still in the page cache: after a power failure its name may be there without
- * them, and the reader finds out by the digests (docs/ssd-format.md, "Without fsync").
+ * Not here: fsync. An object is published with its bytes perhaps still in the page cache: after a
+ * power failure its name may be there without them, and the reader finds out by the digests
+ * (docs/ssd-format.md, "Without fsync").
  */
 #include "tier/ssd_dir.h"
 
@@ -87,7 +90,8 @@ static void remove_leaf(const struct ssd_dir *dir, const struct path *path)
     file_close(dir->fs, &top);
 }
 
-/* Whether what the kernel denied us is not ours anyway: a link, or somebody else's. What is ours and denied is an error that may pass. */
+/* Whether what the kernel denied us is not ours anyway: a link, or somebody else's. What is ours
+ * and denied is an error that may pass. */
 static bool is_strange(const struct ssd_dir *dir, int parent, const char *name, mode_t type)
 {
     struct stat st;
@@ -189,7 +193,8 @@ void ssd_dir_close(struct ssd_dir *dir)
 
 /* ---- objects ---- */
 
-/* O_DIRECT is refused by some file systems with EINVAL. O_NONBLOCK: a pipe under our name must not wait for its other end. */
+/* O_DIRECT is refused by some file systems with EINVAL. O_NONBLOCK: a pipe under our name must not
+ * wait for its other end. */
 static enum err open_file(const struct ssd_dir *dir, int leaf, const char *name, bool *direct,
                           int *fd, struct errinfo *info)
 {

@@ -1,8 +1,11 @@
 /*
- * ssd_format.c: objects as bytes, with every number little-endian and every size checked before it is used.
+ * ssd_format.c: objects as bytes, with every number little-endian and every size checked before it
+ * is used.
  *
- *      offset  bytes  field                                                        docs/ssd-format.md says more about each
- *      ------  -----  ------------------------------------------------------------------------------------------------
+ *      offset  bytes  field
+ *              docs/ssd-format.md says more about each
+ *      ------  -----
+ *              ------------------------------------------------------------------------------------------------
  *           0      8  magic 89 'H' 'O' 'B' 'J' 0D 0A 1A                                                  prefix, plain
  *           8      4  version, 1                                              its layout is the same in every version
  *          12      4  flags: 1 payload MAC, 2 sealed
@@ -30,17 +33,22 @@
  *           .      .  0
  *    end - 32     32  header digest: BLAKE3 keyed, of all bytes of the header before it
  *
- * VALID. The written rule is in docs/ssd-format.md; check_prefix() and check_header() go through its clauses in its order, and the numbers
- * beside their lines are those of the clauses. A valid header has exactly one form: encoding what was decoded gives the same bytes.
+ * VALID. The written rule is in docs/ssd-format.md; check_prefix() and check_header() go through
+ * its clauses in its order, and the numbers beside their lines are those of the clauses. A valid
+ * header has exactly one form: encoding what was decoded gives the same bytes.
  *
- * THREE DIGESTS, for three questions. The prefix check (no key) tells damage from a version or an installation that we do not know, since
- * those are left alone and damage is not. The header digest (keyed) is what nobody else can make; the object key lies under it, so
- * a valid file under another name is found out. The payload digest is compared with the bytes, and lies under the header digest.
+ * THREE DIGESTS, for three questions. The prefix check (no key) tells damage from a version or an
+ * installation that we do not know, since those are left alone and damage is not. The header digest
+ * (keyed) is what nobody else can make; the object key lies under it, so a valid file under another
+ * name is found out. The payload digest is compared with the bytes, and lies under the header
+ * digest.
  *
- * SEALED. The private part is sealed, then prefix check and header digest are made: they are of the bytes that lie on the disk. A reader opens
- * it into the memory for tokens, which has room for it, and takes the tokens from there.
+ * SEALED. The private part is sealed, then prefix check and header digest are made: they are of the
+ * bytes that lie on the disk. A reader opens it into the memory for tokens, which has room for it,
+ * and takes the tokens from there.
  *
- * Not here: files, directories, recency after writing (the file's own time) and encryption itself (ssd_seal.c).
+ * Not here: files, directories, recency after writing (the file's own time) and encryption itself
+ * (ssd_seal.c).
  */
 #include "tier/ssd_format.h"
 
@@ -101,7 +109,8 @@ static struct hash128 get_hash128(const uint8_t *from)
     return hash;
 }
 
-/* Two's complement of the 32 bits, said without a conversion that C leaves to the implementation. */
+/* Two's complement of the 32 bits, said without a conversion that C leaves to the implementation.
+ */
 static int32_t token_of(uint32_t bits)
 {
     int32_t token;
@@ -129,7 +138,8 @@ static uint64_t tags_size(bool sealed, uint64_t payload_bytes)
     return sealed ? ssd_seal_tags_bytes(payload_bytes) : 0;
 }
 
-/* The one size that a header of such an object has. Cannot overflow: 4 * 2^32 + 2^32 + 2^48 is far below 2^64. */
+/* The one size that a header of such an object has. Cannot overflow: 4 * 2^32 + 2^32 + 2^48 is far
+ * below 2^64. */
 static uint64_t header_size(uint32_t tokens_count, uint32_t shape_bytes, uint64_t tags_bytes)
 {
     uint64_t used = private_end(tokens_count, shape_bytes) + tags_bytes + SSD_HEADER_DIGEST_BYTES;
@@ -291,7 +301,8 @@ static void read_prefix(const uint8_t *at, struct ssd_prefix *prefix)
     prefix->words = words_of(prefix);
 }
 
-/* A field of the private part, by its offset in the header; `private` is that part as it is when it is open. */
+/* A field of the private part, by its offset in the header; `private` is that part as it is when it
+ * is open. */
 static const uint8_t *field(const uint8_t *private, size_t offset)
 {
     return private + (offset - SSD_PREFIX_BYTES);
@@ -393,7 +404,8 @@ static enum ssd_result check_header(const struct ssd_format *format, struct read
     return SSD_OK;
 }
 
-/* `tokens` may be where the private part is open: each token is read before something is written to its place. */
+/* `tokens` may be where the private part is open: each token is read before something is written to
+ * its place. */
 static void read_header(const struct reading *reading, struct ssd_header *header, int32_t *tokens)
 {
     const struct ssd_prefix *prefix = &reading->prefix;
@@ -581,7 +593,8 @@ void ssd_format_init(struct ssd_format *format, const struct hash256 *key,
     assert(limits->tokens_max <= SSD_TOKENS_MAX);
     assert(limits->shape_bytes_max <= TIER_SHAPE_BYTES_MAX);
     *format = (struct ssd_format){.limits = *limits, .payload_mac = payload_mac};
-    /* The contexts are part of the format: another text makes every object one of another installation. */
+    /* The contexts are part of the format: another text makes every object one of another
+     * installation. */
     format->header_key = hash256_derive("hearth 2026-11-15 ssd object header", key, sizeof(*key));
     format->payload_key = hash256_derive("hearth 2026-11-15 ssd object payload", key, sizeof(*key));
     struct hash256 id = hash256_derive("hearth 2026-11-15 ssd object key id", key, sizeof(*key));

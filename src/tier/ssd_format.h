@@ -7,12 +7,14 @@
  *
  * Private part and payload can be sealed (ssd_seal.h); the prefix never is.
  *
- * docs/ssd-format.md has the byte table and the rule that says when a file is valid. Reading takes two steps, so that nothing is read or
- * allocated before its size was checked: the prefix (of known size) tells how long the header is and how many tokens it has; the whole
- * header gives the rest. The payload is compared with the header's digests as it arrives.
+ * docs/ssd-format.md has the byte table and the rule that says when a file is valid. Reading takes
+ * two steps, so that nothing is read or allocated before its size was checked: the prefix (of known
+ * size) tells how long the header is and how many tokens it has; the whole header gives the rest.
+ * The payload is compared with the header's digests as it arrives.
  *
- * A header is bound to the key of its installation, to its object key and to its payload: what was made elsewhere, renamed, changed or cut
- * is told apart by a result from a closed list, and none of it is SSD_OK (keeps I102).
+ * A header is bound to the key of its installation, to its object key and to its payload: what was
+ * made elsewhere, renamed, changed or cut is told apart by a result from a closed list, and none of
+ * it is SSD_OK (keeps I102).
  *
  * Threads: a `struct ssd_format` is read-only after init; everything else belongs to the caller.
  */
@@ -30,18 +32,19 @@
 #include "tier/ssd_seal.h"
 #include "tier/tier.h"
 
-/* X(value, name, sentence). Under one of our names NOT_OURS, TRUNCATED, DAMAGED and OTHER_NAME are of no use to anybody; the others may be
- * valid for somebody else, or under other settings, and are to be left alone. */
-#define SSD_RESULT_TABLE(X)                                                                        \
-    X(SSD_OK, "ok", "valid")                                                                       \
-    X(SSD_NOT_OURS, "not_ours", "not an object of hearth")                                         \
-    X(SSD_UNSUPPORTED, "unsupported", "of another version, or with features unknown here")         \
-    X(SSD_TRUNCATED, "truncated", "shorter than it says")                                          \
-    X(SSD_DAMAGED, "damaged", "digests or fields do not fit together")                             \
-    X(SSD_OTHER_KEY, "other_key", "made by another installation")                                  \
-    X(SSD_OTHER_NAME, "other_name", "valid, but under the name of another object")                 \
-    X(SSD_OTHER_SPACE, "other_space", "valid, but of another model or tenant")                     \
-    X(SSD_UNPROTECTED, "unprotected", "not sealed, or without the payload MAC, as is asked for")                    \
+/* X(value, name, sentence). Under one of our names NOT_OURS, TRUNCATED, DAMAGED and OTHER_NAME are
+ * of no use to anybody; the others may be valid for somebody else, or under other settings, and are
+ * to be left alone. */
+#define SSD_RESULT_TABLE(X)                                                                      \
+    X(SSD_OK, "ok", "valid")                                                                     \
+    X(SSD_NOT_OURS, "not_ours", "not an object of hearth")                                       \
+    X(SSD_UNSUPPORTED, "unsupported", "of another version, or with features unknown here")       \
+    X(SSD_TRUNCATED, "truncated", "shorter than it says")                                        \
+    X(SSD_DAMAGED, "damaged", "digests or fields do not fit together")                           \
+    X(SSD_OTHER_KEY, "other_key", "made by another installation")                                \
+    X(SSD_OTHER_NAME, "other_name", "valid, but under the name of another object")               \
+    X(SSD_OTHER_SPACE, "other_space", "valid, but of another model or tenant")                   \
+    X(SSD_UNPROTECTED, "unprotected", "not sealed, or without the payload MAC, as is asked for") \
     X(SSD_TOO_LARGE, "too_large", "larger than the limits allow")
 
 enum ssd_result {
@@ -56,43 +59,45 @@ const char *ssd_result_sentence(enum ssd_result result);
 
 enum {
     SSD_VERSION = 1,
-    SSD_ALIGNMENT = 4096,      /* of the payload in the file, as O_DIRECT wants it */
-    SSD_TOKENS_MAX = 1 << 28,  /* what limits may allow at most: a header of 1 GiB */
+    SSD_ALIGNMENT = 4096,       /* of the payload in the file, as O_DIRECT wants it */
+    SSD_TOKENS_MAX = 1 << 28,   /* what limits may allow at most: a header of 1 GiB */
     SSD_NAME_BYTES = 6 + 64 + 6 /* "ab/cd/" 64 digits ".hobj" NUL */
 };
 
 enum ssd_flag {
     SSD_FLAG_PAYLOAD_MAC = 1 << 0, /* the payload has a keyed BLAKE3 beside its XXH3-128 */
-    SSD_FLAG_SEALED = 1 << 1,      /* private part and payload are encrypted; never with the other flag, since tags are MACs */
+    /* private part and payload are encrypted; never with the other flag, since tags are MACs */
+    SSD_FLAG_SEALED = 1 << 1,
 };
 
-/* Where the fields are: the byte table of docs/ssd-format.md, for tests and tools that change single fields. */
+/* Where the fields are: the byte table of docs/ssd-format.md, for tests and tools that change
+ * single fields. */
 enum ssd_offset {
-    SSD_AT_MAGIC = 0,           /* 8 */
-    SSD_AT_VERSION = 8,         /* u32 */
-    SSD_AT_FLAGS = 12,          /* u32 */
-    SSD_AT_HEADER_BYTES = 16,   /* u32 */
-    SSD_AT_TOKENS_COUNT = 20,   /* u32 */
-    SSD_AT_SHAPE_BYTES = 24,    /* u32 */
-    SSD_AT_SEAL_ALGORITHM = 28, /* u32 */
-    SSD_AT_PAYLOAD_BYTES = 32,  /* u64 */
-    SSD_AT_KEY_ID = 40,         /* 16 */
-    SSD_AT_SEAL_NONCE = 56,     /* 24 */
+    SSD_AT_MAGIC = 0,             /* 8 */
+    SSD_AT_VERSION = 8,           /* u32 */
+    SSD_AT_FLAGS = 12,            /* u32 */
+    SSD_AT_HEADER_BYTES = 16,     /* u32 */
+    SSD_AT_TOKENS_COUNT = 20,     /* u32 */
+    SSD_AT_SHAPE_BYTES = 24,      /* u32 */
+    SSD_AT_SEAL_ALGORITHM = 28,   /* u32 */
+    SSD_AT_PAYLOAD_BYTES = 32,    /* u64 */
+    SSD_AT_KEY_ID = 40,           /* 16 */
+    SSD_AT_SEAL_NONCE = 56,       /* 24 */
     SSD_AT_SEAL_HEADER_TAG = 80,  /* 16 */
     SSD_AT_SEAL_PAYLOAD_TAG = 96, /* 16 */
-    SSD_AT_KEY = 112,           /* 32 */
-    SSD_AT_PAYLOAD_MAC = 144,   /* 32 */
-    SSD_AT_PREFIX_CHECK = 176,  /* 16 */
+    SSD_AT_KEY = 112,             /* 32 */
+    SSD_AT_PAYLOAD_MAC = 144,     /* 32 */
+    SSD_AT_PREFIX_CHECK = 176,    /* 16 */
     SSD_PREFIX_BYTES = 192,
-    SSD_AT_SPACE = 192,         /* 32 */
-    SSD_AT_PARENT = 224,        /* 32 */
-    SSD_AT_KIND = 256,          /* u32 */
-    SSD_AT_BEGIN = 260,         /* u32 */
-    SSD_AT_END = 264,           /* u32 */
-    SSD_AT_RESERVED = 268,      /* 4 */
-    SSD_AT_USED_WALL_NS = 272,  /* u64 */
+    SSD_AT_SPACE = 192,          /* 32 */
+    SSD_AT_PARENT = 224,         /* 32 */
+    SSD_AT_KIND = 256,           /* u32 */
+    SSD_AT_BEGIN = 260,          /* u32 */
+    SSD_AT_END = 264,            /* u32 */
+    SSD_AT_RESERVED = 268,       /* 4 */
+    SSD_AT_USED_WALL_NS = 272,   /* u64 */
     SSD_AT_PAYLOAD_DIGEST = 280, /* 16 */
-    SSD_AT_TOKENS = 296,        /* u32 each; then the shape, zeros, and 32 bytes of header digest */
+    SSD_AT_TOKENS = 296, /* u32 each; then the shape, zeros, and 32 bytes of header digest */
     SSD_HEADER_DIGEST_BYTES = 32
 };
 
@@ -113,30 +118,32 @@ struct ssd_format {
     struct ssd_seal seal;
 };
 
-/* `key` is the installation's secret; what is used here is derived from it. With `payload_mac` objects are written with a payload MAC, and
- * those without one are refused. */
+/* `key` is the installation's secret; what is used here is derived from it. With `payload_mac`
+ * objects are written with a payload MAC, and those without one are refused. */
 void ssd_format_init(struct ssd_format *format, const struct hash256 *key,
                      const struct ssd_limits *limits, bool payload_mac);
 
-/* After init: objects are sealed with `seal_key`, and others are refused. All keys are derived anew from both, `key` being that of init: with another
- * seal_key it is another installation. */
+/* After init: objects are sealed with `seal_key`, and others are refused. All keys are derived anew
+ * from both, `key` being that of init: with another seal_key it is another installation. */
 void ssd_format_set_seal(struct ssd_format *format, const struct hash256 *key,
                          const struct hash256 *seal_key);
 
 /* ---- writing ---- */
 
-/* The size of the header for `meta`: a multiple of SSD_ALIGNMENT. ERR_LIMIT beyond the limits; ERR_INVALID when it has no bytes, begin > end or
- * more tokens than `end`. */
+/* The size of the header for `meta`: a multiple of SSD_ALIGNMENT. ERR_LIMIT beyond the limits;
+ * ERR_INVALID when it has no bytes, begin > end or more tokens than `end`. */
 enum err ssd_format_measure(const struct ssd_format *format, const struct tier_meta *meta,
                             uint32_t *header_bytes) NODISCARD;
 
-/* Writes exactly those bytes, or nothing: errors as above, and ERR_LIMIT when `capacity` is smaller. The payload (meta->bytes of it) is read when
- * meta->digest is zero or a MAC is written. A file is the header, then the payload, and not a byte more.
- * With a format that seals it is not complete, and not sealed, before every frame of the payload and then the header itself were. */
+/* Writes exactly those bytes, or nothing: errors as above, and ERR_LIMIT when `capacity` is
+ * smaller. The payload (meta->bytes of it) is read when meta->digest is zero or a MAC is written. A
+ * file is the header, then the payload, and not a byte more. With a format that seals it is not
+ * complete, and not sealed, before every frame of the payload and then the header itself were. */
 enum err ssd_format_encode(const struct ssd_format *format, const struct tier_meta *meta,
                            const void *payload, void *out, size_t capacity) NODISCARD;
 
-/* Frame `number`, `len` bytes: SSD_FRAME_BYTES, but for the last. `out` is what goes into the file, and may be `in`. */
+/* Frame `number`, `len` bytes: SSD_FRAME_BYTES, but for the last. `out` is what goes into the file,
+ * and may be `in`. */
 void ssd_format_seal_frame(const struct ssd_format *format, void *header, uint64_t number,
                            const void *in, void *out, size_t len);
 void ssd_format_seal_header(const struct ssd_format *format, void *header);
@@ -148,11 +155,14 @@ struct ssd_prefix {
     uint32_t header_bytes, tokens_count, shape_bytes;
     uint64_t payload_bytes;
     struct hash256 key;
-    uint32_t words; /* of memory that ssd_format_decode wants for tokens; more than tokens_count when they are sealed */
+    /* of memory that ssd_format_decode wants for tokens; more than tokens_count when they are
+     * sealed */
+    uint32_t words;
 };
 
-/* The first SSD_PREFIX_BYTES (or what there is) of a file of `file_bytes`. SSD_OK: all sizes are within the limits and add up to
- * file_bytes, so that header_bytes may be read and `words` allocated; nothing else is proven yet. *prefix is written then only. */
+/* The first SSD_PREFIX_BYTES (or what there is) of a file of `file_bytes`. SSD_OK: all sizes are
+ * within the limits and add up to file_bytes, so that header_bytes may be read and `words`
+ * allocated; nothing else is proven yet. *prefix is written then only. */
 enum ssd_result ssd_format_decode_prefix(const struct ssd_format *format, const void *data,
                                          size_t len, uint64_t file_bytes,
                                          struct ssd_prefix *prefix) NODISCARD;
@@ -160,29 +170,33 @@ enum ssd_result ssd_format_decode_prefix(const struct ssd_format *format, const 
 /* What the reader knows; NULL where he takes any. */
 struct ssd_expect {
     uint64_t file_bytes;
-    const struct hash256 *key;   /* from the file's name */
+    const struct hash256 *key; /* from the file's name */
     const struct hash256 *space;
 };
 
 struct ssd_header {
     struct tier_meta meta; /* tokens are in the array of the caller */
     uint32_t flags;
-    uint32_t header_bytes; /* where the payload begins */
+    uint32_t header_bytes;      /* where the payload begins */
     struct hash256 payload_mac; /* zero without SSD_FLAG_PAYLOAD_MAC */
-    const uint8_t *sealed;      /* the header's bytes, with which the payload is opened; NULL when it is not sealed */
+    /* the header's bytes, with which the payload is opened; NULL when it is not sealed */
+    const uint8_t *sealed;
 };
 
-/* The whole header, `len` bytes from the start of the file (more are not looked at); checks the prefix again. `tokens` has room for as many
- * words as the prefix said. SSD_OK: everything but the payload is as it was written under this key. *header is written then only, and so are
- * tokens, unless they are sealed. */
+/* The whole header, `len` bytes from the start of the file (more are not looked at); checks the
+ * prefix again. `tokens` has room for as many words as the prefix said. SSD_OK: everything but the
+ * payload is as it was written under this key. *header is written then only, and so are tokens,
+ * unless they are sealed. */
 enum ssd_result ssd_format_decode(const struct ssd_format *format, const void *data, size_t len,
                                   const struct ssd_expect *expect, struct ssd_header *header,
                                   int32_t *tokens) NODISCARD;
 
-/* The payload, in pieces as they arrive. Must not be copied or moved (hash128_state). Of a sealed one the header's bytes must stay as long. */
+/* The payload, in pieces as they arrive. Must not be copied or moved (hash128_state). Of a sealed
+ * one the header's bytes must stay as long. */
 struct ssd_payload {
     const struct ssd_seal *seal;
-    const uint8_t *sealed, *tag; /* the header, and the tag of the next frame; NULL when it is not sealed */
+    /* the header, and the tag of the next frame; NULL when it is not sealed */
+    const uint8_t *sealed, *tag;
     uint64_t frame;
     struct hash128_state digest;
     struct hash256_state mac;
@@ -194,7 +208,8 @@ struct ssd_payload {
 };
 void ssd_payload_init(struct ssd_payload *payload, const struct ssd_format *format,
                       const struct ssd_header *header);
-/* First opens a piece that is sealed, in place; such a piece is one frame. Others stay as they are. */
+/* First opens a piece that is sealed, in place; such a piece is one frame. Others stay as they are.
+ */
 void ssd_payload_open(struct ssd_payload *payload, void *data, size_t len);
 void ssd_payload_update(struct ssd_payload *payload, const void *data, size_t len);
 /* SSD_OK, SSD_TRUNCATED when fewer bytes came than the header said, else SSD_DAMAGED. */
@@ -205,19 +220,22 @@ enum ssd_result ssd_payload_finish(const struct ssd_payload *payload) NODISCARD;
 /* Where an object lies below the directory: "ab/cd/abcd....hobj". */
 void ssd_format_name(const struct hash256 *key, char out[SSD_NAME_BYTES]);
 
-/* The key of such a path; false, and *key untouched, for everything that ssd_format_name does not write. */
+/* The key of such a path; false, and *key untouched, for everything that ssd_format_name does not
+ * write. */
 bool ssd_format_parse_name(const char *name, size_t len, struct hash256 *key) NODISCARD;
 
 /* ---- for people ---- */
 
 struct ssd_describe {
-    const struct ssd_format *format; /* NULL: without the key; fields are shown, nothing is verified */
+    /* NULL: without the key; fields are shown, nothing is verified */
+    const struct ssd_format *format;
     uint64_t file_bytes;
     uint32_t tokens_shown; /* at most; prompts can be read from them */
 };
 
-/* Appends one line a field to `out`: whatever can be read from the `len` bytes that are there, damaged or not, and what a decode says about
- * them. For people; not to be parsed. The error is that of `out`. */
+/* Appends one line a field to `out`: whatever can be read from the `len` bytes that are there,
+ * damaged or not, and what a decode says about them. For people; not to be parsed. The error is
+ * that of `out`. */
 enum err ssd_format_describe(const struct ssd_describe *how, const void *header, size_t len,
                              struct buf *out) NODISCARD;
 

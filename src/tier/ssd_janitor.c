@@ -1,12 +1,14 @@
 /*
- * ssd_janitor.c: what has to be done in the directory and nobody waits for: unlinks, records for the catalogue, times of last use, a second
- * look at what could not be read, room for others on a full disk.
+ * ssd_janitor.c: what has to be done in the directory and nobody waits for: unlinks, records for
+ * the catalogue, times of last use, a second look at what could not be read, room for others on a
+ * full disk.
  *
- * One thread, in a queue of nobody's (keeps I60): a writer that needs the room of doomed files removes them itself, through the same
- * function. What fails is tried again after a while (retry_ns), and with every put that needs it.
+ * One thread, in a queue of nobody's (keeps I60): a writer that needs the room of doomed files
+ * removes them itself, through the same function. What fails is tried again after a while
+ * (retry_ns), and with every put that needs it.
  *
- * The catalogue's file belongs to this thread: others leave records in `records`. Those that were not written when the process is killed are
- * found in their files by the next one.
+ * The catalogue's file belongs to this thread: others leave records in `records`. Those that were
+ * not written when the process is killed are found in their files by the next one.
  */
 #include <assert.h>
 #include <string.h>
@@ -180,7 +182,8 @@ static uint64_t below_floor(const struct tier_ssd *ssd)
     return floor > free_bytes ? floor - free_bytes : 0;
 }
 
-/* What has to leave: the directory may have been opened above its cap, or the disk is needed by others. */
+/* What has to leave: the directory may have been opened above its cap, or the disk is needed by
+ * others. */
 static uint64_t excess_locked(const struct tier_ssd *ssd, uint64_t missing) REQUIRES(lock)
 {
     uint64_t doomed = ssd->account.doomed;

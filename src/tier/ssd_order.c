@@ -5,16 +5,19 @@
  *      owner 1   [ oldest ... newest ]           of a space with a share: a list of its own, whose bytes are summed up
  *      owner 2   ...
  *
- * EVICTION looks at the lists that may give something: the common one, those of owners that hold more than their share, and the own one of
- * whoever needs the room (keeps I100: a flood takes from the common list and from itself, and what others hold within their shares is not even
- * looked at). Of these it takes the one that begins with the oldest, and from there the deepest (by its last token) of the first quarter, of 32
- * at most: what is deep cannot be used without what is before it, and not the other way round, so that short anchors outlive long tails
- * (keeps I103). FOREIGN files take part with the time of their last change, as the deepest. When nobody in particular needs the room (the
- * cap was lowered, others filled the disk) shares give way last.
+ * EVICTION looks at the lists that may give something: the common one, those of owners that hold
+ * more than their share, and the own one of whoever needs the room (keeps I100: a flood takes from
+ * the common list and from itself, and what others hold within their shares is not even looked at).
+ * Of these it takes the one that begins with the oldest, and from there the deepest (by its last
+ * token) of the first quarter, of 32 at most: what is deep cannot be used without what is before
+ * it, and not the other way round, so that short anchors outlive long tails (keeps I103). FOREIGN
+ * files take part with the time of their last change, as the deepest. When nobody in particular
+ * needs the room (the cap was lowered, others filled the disk) shares give way last.
  *
- * USES that happened in faster tiers are told (tier.h: touch), and move an object as a get does. None of that is a write. The time of a
- * file is its last use for the next process: those whose time is behind wait in `stale`, and the janitor writes it, each at most once a minute, and
- * the rest at the end. A process that is killed loses the order of its last minute.
+ * USES that happened in faster tiers are told (tier.h: touch), and move an object as a get does.
+ * None of that is a write. The time of a file is its last use for the next process: those whose
+ * time is behind wait in `stale`, and the janitor writes it, each at most once a minute, and the
+ * rest at the end. A process that is killed loses the order of its last minute.
  */
 #include <assert.h>
 #include <string.h>
@@ -154,7 +157,8 @@ void ssd_order_check_locked(struct tier_ssd *ssd)
         uint64_t before = 0, bytes = 0;
         list_check(&owner->lru);
         LIST_FOREACH (struct ssd_entry, entry, &owner->lru, link) {
-            assert(entry->state != SSD_DOOMED && ssd_find_locked(ssd, &entry->key) == entry); /* S1 */
+            /* S1 */
+            assert(entry->state != SSD_DOOMED && ssd_find_locked(ssd, &entry->key) == entry);
             assert(entry->owner == owner && entry->order > before);
             assert(i == 0 ? entry->space == 0 || find_owner_locked(ssd, entry->space) == NULL
                           : entry->space == owner->space);
@@ -171,7 +175,8 @@ void ssd_order_check_locked(struct tier_ssd *ssd)
 
 /* ---- eviction ---- */
 
-/* The list to take from: the one that begins with the oldest of those that `may` give. NULL: none. */
+/* The list to take from: the one that begins with the oldest of those that `may` give. NULL: none.
+ */
 static struct ssd_owner *choose_owner_locked(struct tier_ssd *ssd, uint64_t space, bool all)
     REQUIRES(lock)
 {
@@ -230,9 +235,10 @@ unsigned ssd_evict_locked(struct tier_ssd *ssd, const struct hash256 *space, uin
 
 /* ---- times of files ---- */
 
-/* The next whose time is to be written; false: none of the first few. It counts as written from now on: a failure costs an order. */
-static bool take_stale_locked(struct tier_ssd *ssd, bool all, struct hash256 *key, uint64_t *wall_ns)
-    REQUIRES(lock)
+/* The next whose time is to be written; false: none of the first few. It counts as written from now
+ * on: a failure costs an order. */
+static bool take_stale_locked(struct tier_ssd *ssd, bool all, struct hash256 *key,
+                              uint64_t *wall_ns) REQUIRES(lock)
 {
     uint64_t now = clock_wall_ns(ssd->options.clock);
 

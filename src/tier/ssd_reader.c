@@ -5,14 +5,16 @@
  *               else QUEUED --take, in order--> RUNNING: header, then the payload in pieces --> done
  *                      '-- cancelled                '-- cancelled: after the piece that is being read
  *
- * The header is verified first (key, sizes, digest), then each piece of the payload is opened, if it is sealed, and digested while the processor
- * still has it in its cache. A file is never changed, only replaced: the open handle keeps what its header says, whatever happens to its name.
+ * The header is verified first (key, sizes, digest), then each piece of the payload is opened, if
+ * it is sealed, and digested while the processor still has it in its cache. A file is never
+ * changed, only replaced: the open handle keeps what its header says, whatever happens to its name.
  *
- * Past the page cache (O_DIRECT) when the caller's memory is aligned: what is read goes to the RAM tier, and needs no second copy in the
- * kernel's memory. The last part of a block comes through a buffer. Whatever such a read complains about is tried again without it.
+ * Past the page cache (O_DIRECT) when the caller's memory is aligned: what is read goes to the RAM
+ * tier, and needs no second copy in the kernel's memory. The last part of a block comes through a
+ * buffer. Whatever such a read complains about is tried again without it.
  *
- * What follows from a result: MISSING and DAMAGED take the entry out, and a damaged file goes into quarantine; an error of the disk says
- * nothing about the object, which stays (keeps I94).
+ * What follows from a result: MISSING and DAMAGED take the entry out, and a damaged file goes into
+ * quarantine; an error of the disk says nothing about the object, which stays (keeps I94).
  */
 #include <assert.h>
 #include <string.h>
@@ -121,7 +123,8 @@ static bool is_cancelled(struct reading *reading)
     return cancelled;
 }
 
-/* The part of a block that the file ends with. A whole one is asked for, since O_DIRECT gives nothing less. */
+/* The part of a block that the file ends with. A whole one is asked for, since O_DIRECT gives
+ * nothing less. */
 static enum err read_tail(struct reading *reading, uint32_t header_bytes, uint8_t *to, size_t len,
                           uint64_t offset)
 {
@@ -161,7 +164,8 @@ static enum err read_payload(struct reading *reading, const struct ssd_header *h
     return ERR_OK;
 }
 
-/* The use is written to the file now and then, so that a restart knows it: here, since it is open. */
+/* The use is written to the file now and then, so that a restart knows it: here, since it is open.
+ */
 static void stamp(struct reading *reading)
 {
     struct tier_ssd *ssd = reading->ssd;

@@ -1,5 +1,6 @@
 /*
- * ssd_recover.c: what an earlier process left, and `each`, through which the cache takes it over (keeps I107).
+ * ssd_recover.c: what an earlier process left, and `each`, through which the cache takes it over
+ * (keeps I107).
  *
  *      catalogue --> image: headers by key
  *      DIR/00 .. ff, by all readers' number of threads at once: every name, its size and time
@@ -8,10 +9,11 @@
  *                                         other installation, version, ... --> FOREIGN        left alone
  *                                         damaged, cut, renamed, zeros ------> DOOMED         into quarantine
  *                                         cannot be read now ----------------> FOREIGN        counts; found by a later start
- *      a directory that cannot be listed: `unread`; until it can be, nothing is stored, since nobody knows what lies there (S3)
+ *      a directory that cannot be listed: `unread`; until it can be, nothing is stored, since
+ *      nobody knows what lies there (S3)
  *
- * The time of a file is that of its last use. The image stays in memory until somebody went through all of it: the first `each`
- * takes its metadata from there, later ones from the files.
+ * The time of a file is that of its last use. The image stays in memory until somebody went through
+ * all of it: the first `each` takes its metadata from there, later ones from the files.
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -86,7 +88,8 @@ static uint64_t time_of(const struct stat *st)
                : (uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec;
 }
 
-/* What lies on the disk, which for a file with holes is less than its size, and for one that is being lied about may be more. */
+/* What lies on the disk, which for a file with holes is less than its size, and for one that is
+ * being lied about may be more. */
 static uint64_t charge_of(const struct stat *st, enum ssd_state state)
 {
     return state == SSD_LIVE ? ssd_charge((uint64_t)st->st_size)
@@ -140,7 +143,8 @@ static void add_found(struct scan *scan, const struct ssd_dir_entry *file,
     lock_leave(&ssd->lock);
 }
 
-/* Known already: a second look at a directory of which a part was seen before, or a put that came meanwhile. */
+/* Known already: a second look at a directory of which a part was seen before, or a put that came
+ * meanwhile. */
 static bool is_known(struct tier_ssd *ssd, const struct ssd_dir_entry *file)
 {
     lock_enter(&ssd->lock);
@@ -324,7 +328,8 @@ static void unreserve(struct tier_ssd *ssd, uint64_t bytes)
     lock_leave(&ssd->lock);
 }
 
-/* Where the catalogue goes on: behind what is there, behind what of it is worth keeping (`used` records are), or at its beginning. */
+/* Where the catalogue goes on: behind what is there, behind what of it is worth keeping (`used`
+ * records are), or at its beginning. */
 static uint64_t tidy(struct tier_ssd *ssd, const struct ssd_image *image, uint64_t used)
 {
     uint64_t bytes = image ? ssd_image_bytes(image) : 0, rewritten;
@@ -469,7 +474,8 @@ static int compare_uses(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A copy of what is live, oldest use first; *image is borrowed until end_each. NULL: no memory, or nothing. */
+/* A copy of what is live, oldest use first; *image is borrowed until end_each. NULL: no memory, or
+ * nothing. */
 static struct use *list_uses(struct tier_ssd *ssd, size_t *count, const struct ssd_image **image)
 {
     struct use *uses = NULL;

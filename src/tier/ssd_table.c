@@ -1,8 +1,8 @@
 /*
  * ssd_table.c: which objects there are, and which files are on their way out.
  *
- * An entry is small (no tokens, no shape): a tier of a hundred thousand objects has some 20 MiB of them. What `each` shows beside it comes
- * from the catalogue or from the files.
+ * An entry is small (no tokens, no shape): a tier of a hundred thousand objects has some 20 MiB of
+ * them. What `each` shows beside it comes from the catalogue or from the files.
  */
 #include <assert.h>
 #include <string.h>

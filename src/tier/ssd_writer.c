@@ -7,17 +7,21 @@
  *      store:  digest, header -> there already? -> make_room: unlink what is doomed, measure free space -> (seal,) write tmp/x -> wanted still?
  *              -> rename -> insert                                       every step that fails removes tmp/x and gives its room back
  *
- * The room is reserved when a put is taken, so that it cannot be refused for the cap later; what must leave for it is doomed then, and
- * unlinked before the first byte is written: the cap holds in between, too (S3). Unlinks do not wait for puts: the janitor does them,
- * and so does whoever needs their room (keeps I60).
+ * The room is reserved when a put is taken, so that it cannot be refused for the cap later; what
+ * must leave for it is doomed then, and unlinked before the first byte is written: the cap holds in
+ * between, too (S3). Unlinks do not wait for puts: the janitor does them, and so does whoever needs
+ * their room (keeps I60).
  *
- * Free space is measured for each write, and counts only while no other write ended meanwhile: value and moment belong together (keeps I64).
+ * Free space is measured for each write, and counts only while no other write ended meanwhile:
+ * value and moment belong together (keeps I64).
  *
- * Puts of one key are written one after another, and the later wins: the earlier one is unwanted from then on.
+ * Puts of one key are written one after another, and the later wins: the earlier one is unwanted
+ * from then on.
  *
- * Nobody waits for a put, so a writer rests three times as long as it wrote: a store beside a running generation takes a quarter of what it
- * could of the disk, the memory's bandwidth and a processor (keeps I98). It does not when somebody does wait: a flush, the end, or a
- * queue that is filling up.
+ * Nobody waits for a put, so a writer rests three times as long as it wrote: a store beside a
+ * running generation takes a quarter of what it could of the disk, the memory's bandwidth and a
+ * processor (keeps I98). It does not when somebody does wait: a flush, the end, or a queue that is
+ * filling up.
  */
 #include <assert.h>
 #include <string.h>
@@ -38,7 +42,8 @@ static bool digest_is_known(const struct hash128 *digest)
 
 /* ---- room ---- */
 
-/* Removes one doomed file, or lets the one who is at it do so. `reaped` is how many there had been when it was seen that one must go. */
+/* Removes one doomed file, or lets the one who is at it do so. `reaped` is how many there had been
+ * when it was seen that one must go. */
 static bool reap(struct tier_ssd *ssd, const struct ssd_put *put, uint64_t reaped,
                  unsigned *unlinks)
 {
@@ -65,7 +70,8 @@ static bool reap_for_cap(struct tier_ssd *ssd, const struct ssd_put *put, unsign
     }
 }
 
-/* Makes the file system have `missing` bytes more. False: it cannot be done within the allowance. */
+/* Makes the file system have `missing` bytes more. False: it cannot be done within the allowance.
+ */
 static bool free_space(struct tier_ssd *ssd, const struct ssd_put *put, uint64_t missing,
                        unsigned *unlinks)
 {
@@ -121,7 +127,8 @@ static bool is_unwanted(struct tier_ssd *ssd, const struct ssd_put *put)
     return unwanted;
 }
 
-/* The payload, in pieces: as it is, or sealed by way of `frame`, memory for SSD_FRAME_BYTES. ERR_CANCELLED when nobody wants it any more. */
+/* The payload, in pieces: as it is, or sealed by way of `frame`, memory for SSD_FRAME_BYTES.
+ * ERR_CANCELLED when nobody wants it any more. */
 static enum err write_payload(struct tier_ssd *ssd, const struct ssd_put *put, void *header,
                               void *frame, int fd, struct errinfo *info)
 {
@@ -165,7 +172,8 @@ static enum err write_bytes(struct tier_ssd *ssd, const struct ssd_put *put, voi
     TRY(ssd->format.sealed ? write_sealed(ssd, put, header, fd, info)
                            : write_payload(ssd, put, header, NULL, fd, info));
     TRY(file_write_at(fs, fd, header, put->header_bytes, 0, info));
-    /* The time of the file is that of its last use; when it cannot be set, that of writing is as good. */
+    /* The time of the file is that of its last use; when it cannot be set, that of writing is as
+     * good. */
     (void)!file_set_time(fs, fd, put->meta.used_wall_ns, NULL);
     return ssd->options.sync ? file_sync(fs, fd, info) : ERR_OK;
 }
@@ -268,8 +276,8 @@ static enum tier_result no_room(struct tier_ssd *ssd, const struct ssd_put *put)
     return TIER_FULL;
 }
 
-/* What lies there already is not written again: only its use is noted. What an earlier process left, and a power failure may have harmed, is
- * once it was read. */
+/* What lies there already is not written again: only its use is noted. What an earlier process
+ * left, and a power failure may have harmed, is once it was read. */
 static bool is_there_locked(struct tier_ssd *ssd, const struct tier_meta *meta) REQUIRES(lock)
 {
     struct ssd_entry *entry = ssd_find_live_locked(ssd, &meta->key);

@@ -1,5 +1,6 @@
 /*
- * tier.c: the names of results, and waiting for one; everything else about a tier is its own business.
+ * tier.c: the names of results, and waiting for one; everything else about a tier is its own
+ * business.
  */
 #include "tier/tier.h"
 

@@ -5,15 +5,15 @@
  *          |                   '-- cancel, close: finish(TIER_CANCELLED)
  *          '-- refused, or nothing to wait for: start at once
  *
- * Which faults hit an operation is decided when it is submitted, in the caller's thread: so a test counts calls, not the
- * accidents of scheduling. An operation is in one of two lists under the lock; whoever takes it out of RUNNING, or out of
- * WAITING to end it, calls done, without the lock.
+ * Which faults hit an operation is decided when it is submitted, in the caller's thread: so a test
+ * counts calls, not the accidents of scheduling. An operation is in one of two lists under the
+ * lock; whoever takes it out of RUNNING, or out of WAITING to end it, calls done, without the lock.
  *
- * A ticket (struct tier_op) is the number of its operation: numbers are not used again, so that cancelling one that is over
- * finds nothing.
+ * A ticket (struct tier_op) is the number of its operation: numbers are not used again, so that
+ * cancelling one that is over finds nothing.
  *
- * Puts that are stored damaged carry the digest of the whole bytes, as if they were damaged on the way: the inner tier finds
- * it on get.
+ * Puts that are stored damaged carry the digest of the whole bytes, as if they were damaged on the
+ * way: the inner tier finds it on get.
  */
 #include "tier/tier_fault.h"
 

@@ -5,16 +5,19 @@
  *        |                                 |                    |                    '-- drop, or another put under the key
  *        '-- over the cap: refused         '-- cancel           '-- may remove the one that was there
  *
- * R1  An object is found (in `objects`) exactly from insert to remove.
- * R2  It is freed when it is not found and nobody holds a lease; a get, too, holds one while it copies.
- * R3  bytes_books covers every object from before its books are taken until after they are freed, and stays within its part
- *     of the cap. Arenas have the other part as their limit, so that objects and reservations cannot exceed it.
+ * R1  An object is found (in `objects`) exactly from insert to remove. R2  It is freed when it is
+ * not found and nobody holds a lease; a get, too, holds one while it copies. R3  bytes_books covers
+ * every object from before its books are taken until after they are freed, and stays within its
+ * part
+ *     of the cap. Arenas have the other part as their limit, so that objects and reservations
+ *     cannot exceed it.
  *
- * The lock guards tables and counts only. It is never held while bytes are copied or hashed, pages are asked for, or a
- * callback runs: so gets run side by side, at the speed of memory.
+ * The lock guards tables and counts only. It is never held while bytes are copied or hashed, pages
+ * are asked for, or a callback runs: so gets run side by side, at the speed of memory.
  *
- * Digest and copy are made piece by piece: what was just hashed is still in the processor's cache when it is copied, so that
- * memory is read once. What is leased is not written, so the bytes that were verified are the bytes that are delivered.
+ * Digest and copy are made piece by piece: what was just hashed is still in the processor's cache
+ * when it is copied, so that memory is read once. What is leased is not written, so the bytes that
+ * were verified are the bytes that are delivered.
  *
  * Deliberately not here: eviction (the cache's business) and threads (memory does not wait).
  */
@@ -178,7 +181,8 @@ static struct ram_object *find_locked(struct tier_ram *ram, const struct hash256
     return node ? CONTAINER_OF(node, struct ram_object, by_key) : NULL;
 }
 
-/* Not found any more. Returns the object when it is to be destroyed (R2), after the lock is left. */
+/* Not found any more. Returns the object when it is to be destroyed (R2), after the lock is left.
+ */
 static struct ram_object *remove_locked(struct tier_ram *ram, struct ram_object *object)
     REQUIRES(ram->lock)
 {

@@ -4,7 +4,9 @@
  *      open:   directory and lock -> recover -> threads                          closed again in the opposite order when one fails
  *      close:  nothing new -> puts for at most close_wait_ns -> the rest cancelled -> threads end -> doomed files, times of use -> catalogue -> lock
  *
- * ssd_impl.h says which file does what. Not here: what is worth keeping (the cache's business, as far as it drops; else ssd_table.c chooses) and any answer to a caller that says more than a result of tier.h.
+ * ssd_impl.h says which file does what. Not here: what is worth keeping (the cache's business, as
+ * far as it drops; else ssd_table.c chooses) and any answer to a caller that says more than a
+ * result of tier.h.
  */
 #include "tier/tier_ssd.h"
 
@@ -20,7 +22,8 @@ enum { WRITERS = 2, READERS = 4, QUEUE_ITEMS = 1024, TOKENS_MAX = 1 << 24 };
 
 #define QUEUE_BYTES (UINT64_C(1) << 30)
 
-/* Records that wait for the janitor. Beyond it they are left out, and found in their files by the next start. */
+/* Records that wait for the janitor. Beyond it they are left out, and found in their files by the
+ * next start. */
 #define RECORDS_BYTES_MAX (UINT64_C(256) << 20)
 
 static struct tier_ssd *ssd_of(struct tier *tier)
@@ -242,7 +245,8 @@ static void fill_defaults(struct tier_ssd_options *options)
     options->readers = MIN(options->readers, SSD_THREADS_MAX / 2);
     options->queue_items_max = options->queue_items_max ? options->queue_items_max : QUEUE_ITEMS;
     options->queue_bytes_max = options->queue_bytes_max ? options->queue_bytes_max : QUEUE_BYTES;
-    options->rest_bytes_max = options->rest_bytes_max ? options->rest_bytes_max : options->queue_bytes_max / 2;
+    options->rest_bytes_max =
+        options->rest_bytes_max ? options->rest_bytes_max : options->queue_bytes_max / 2;
     options->retry_ns = options->retry_ns ? options->retry_ns : NS_PER_S;
     options->fs = options->fs ? options->fs : file_sys_real();
     options->clock = options->clock ? options->clock : clock_real();

@@ -1,19 +1,24 @@
 /*
- * tier_ssd.h: a tier in a directory: objects as files (docs/ssd-format.md) that outlive the process. It may forget, it may never lie.
+ * tier_ssd.h: a tier in a directory: objects as files (docs/ssd-format.md) that outlive the
+ * process. It may forget, it may never lie.
  *
  *      put --> queue --> writers: header, digest --> DIR/tmp/x --> rename to DIR/ab/cd/... --> done            (nothing is copied)
  *      get --> queue --> readers: straight into the caller's memory, past the page cache, verified piece by piece --> done
  *      drop, eviction --> janitor: unlinks, catalogue, a look at what could not be read before
  *
- * Found (`has`, `get`, `each`) is exactly what lies complete under its name (keeps I67). Bytes that do not fit their digests are never
- * delivered; their file goes into quarantine. Files of another installation, seal or version are left alone; they count, and leave when
- * they are old and the room is needed.
+ * Found (`has`, `get`, `each`) is exactly what lies complete under its name (keeps I67). Bytes that
+ * do not fit their digests are never delivered; their file goes into quarantine. Files of another
+ * installation, seal or version are left alone; they count, and leave when they are old and the
+ * room is needed.
  *
- * Everything in the directory counts against bytes_max, at every moment, temporary files included (keeps I93). When it is full, what
- * was not used for long leaves (the deepest first; at most 32 per put, keeps I61), and nobody is told: to ask for one of them is a miss. A full or failing disk refuses or
- * loses single puts (a lost one is an ERROR line, keeps I65), and is tried again with the next.
+ * Everything in the directory counts against bytes_max, at every moment, temporary files included
+ * (keeps I93). When it is full, what was not used for long leaves (the deepest first; at most 32
+ * per put, keeps I61), and nobody is told: to ask for one of them is a miss. A full or failing disk
+ * refuses or loses single puts (a lost one is an ERROR line, keeps I65), and is tried again with
+ * the next.
  *
- * Threads: any (own lock, rank LOCK_RANK_TIER); callbacks come from the tier's own threads, or from within put and get.
+ * Threads: any (own lock, rank LOCK_RANK_TIER); callbacks come from the tier's own threads, or from
+ * within put and get.
  */
 #ifndef HEARTH_TIER_TIER_SSD_H
 #define HEARTH_TIER_TIER_SSD_H
@@ -31,34 +36,40 @@ struct file_sys;
 struct log;
 
 struct tier_ssd_options {
-    const char *path;    /* of the directory, which is made */
-    struct hash256 key;  /* of the installation, secret */
-    const struct hash256 *seal_key; /* encrypts objects; NULL = they lie in the clear. Read during open only. The other kind is left alone */
-    uint64_t bytes_max;  /* of everything in it */
-    uint64_t free_min;   /* of the file system, to be left free */
-    uint64_t day_bytes_max; /* to be written per day; 0 = any */
-    bool second_sighting;   /* write what is offered a second time only */
-    bool keep_all;          /* when full refuse puts, instead of evicting */
-    bool payload_mac;       /* a BLAKE3 MAC of each payload; objects without one are not read */
-    bool read_only;         /* take no lock, change nothing: beside a process that writes */
-    bool sync;              /* fsync each object before it has its name */
-    bool no_direct;         /* read through the page cache */
-    unsigned writers, readers;  /* threads; 0 = 2 and 4 */
-    uint64_t queue_items_max;   /* puts that wait; 0 = 1024 */
-    uint64_t queue_bytes_max;   /* of them, in the callers' memory; 0 = 1 GiB */
-    uint64_t rest_bytes_max;    /* puts that wait beyond which writers do not rest any more; 0 = half of queue_bytes_max */
-    uint64_t queue_wait_ns;     /* how long a put may wait for room in the queue */
-    bool write_inline;          /* after that: write in the thread of the caller, instead of refusing */
-    uint64_t close_wait_ns;     /* how long close may go on writing */
-    uint64_t retry_ns;          /* after which what failed in the directory is tried again; 0 = 1 s */
-    const struct file_sys *fs;  /* NULL = the kernel's */
-    struct clock *clock;        /* NULL = the machine's */
-    struct log *log;            /* may be NULL */
+    const char *path;   /* of the directory, which is made */
+    struct hash256 key; /* of the installation, secret */
+    /* encrypts objects; NULL = they lie in the clear. Read during open only. The other kind is left
+     * alone */
+    const struct hash256 *seal_key;
+    uint64_t bytes_max;        /* of everything in it */
+    uint64_t free_min;         /* of the file system, to be left free */
+    uint64_t day_bytes_max;    /* to be written per day; 0 = any */
+    bool second_sighting;      /* write what is offered a second time only */
+    bool keep_all;             /* when full refuse puts, instead of evicting */
+    bool payload_mac;          /* a BLAKE3 MAC of each payload; objects without one are not read */
+    bool read_only;            /* take no lock, change nothing: beside a process that writes */
+    bool sync;                 /* fsync each object before it has its name */
+    bool no_direct;            /* read through the page cache */
+    unsigned writers, readers; /* threads; 0 = 2 and 4 */
+    uint64_t queue_items_max;  /* puts that wait; 0 = 1024 */
+    uint64_t queue_bytes_max;  /* of them, in the callers' memory; 0 = 1 GiB */
+    /* puts that wait beyond which writers do not rest any more; 0 = half of queue_bytes_max */
+    uint64_t rest_bytes_max;
+    uint64_t queue_wait_ns; /* how long a put may wait for room in the queue */
+    /* after that: write in the thread of the caller, instead of refusing */
+    bool write_inline;
+    uint64_t close_wait_ns; /* how long close may go on writing */
+    /* after which what failed in the directory is tried again; 0 = 1 s */
+    uint64_t retry_ns;
+    const struct file_sys *fs; /* NULL = the kernel's */
+    struct clock *clock;       /* NULL = the machine's */
+    struct log *log;           /* may be NULL */
 };
 
-/* Opens the directory and reads its catalogue, or its files. ERR_BUSY when another process writes there. What is damaged, foreign or odd in
- * it is counted, never an error. */
-enum err tier_ssd_open(struct tier **tier, const struct tier_ssd_options *options, struct errinfo *info) NODISCARD;
+/* Opens the directory and reads its catalogue, or its files. ERR_BUSY when another process writes
+ * there. What is damaged, foreign or odd in it is counted, never an error. */
+enum err tier_ssd_open(struct tier **tier, const struct tier_ssd_options *options,
+                       struct errinfo *info) NODISCARD;
 
 /* X(name, help). Counted since open. */
 #define TIER_SSD_COUNTER_TABLE(X)                                                                  \
@@ -92,15 +103,18 @@ struct tier_ssd_stats {
 #define X(name, help) uint64_t name;
     TIER_SSD_COUNTER_TABLE(X)
 #undef X
-    uint64_t bytes_foreign, bytes_doomed, bytes_reserved, bytes_overhead; /* what counts beside the objects */
+    /* what counts beside the objects */
+    uint64_t bytes_foreign, bytes_doomed, bytes_reserved, bytes_overhead;
 };
 
 void tier_ssd_stats(struct tier *tier, struct tier_ssd_stats *stats);
 
-/* Puts and gets that come from now on stay in their queues (true), or all go on. For tests of what waits. */
+/* Puts and gets that come from now on stay in their queues (true), or all go on. For tests of what
+ * waits. */
 void tier_ssd_hold(struct tier *tier, bool hold);
 
-/* Aborts when tables and counts contradict each other. O(n), for tests; no operation may be running. */
+/* Aborts when tables and counts contradict each other. O(n), for tests; no operation may be
+ * running. */
 void tier_ssd_check(struct tier *tier);
 
 #endif

@@ -3,7 +3,9 @@
 #include "support/api_kit.h"
 #include "support/test.h"
 
-#define CHAT  "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}],\"max_tokens\":4,\"temperature\":0}"
+#define CHAT                                                 \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello " \
+    "there\"}],\"max_tokens\":4,\"temperature\":0}"
 #define CLEAR "/admin/cache/clear"
 
 static int64_t cached(yyjson_doc *doc)
@@ -79,7 +81,8 @@ static void clear_as_boss(struct api_kit *kit, const char *body, int status)
 /* One tenant's, one model's, or all. */
 static void test_scopes(void **state)
 {
-    static const char *const keys = "anna:k1,bert:k2", *const anna = "x-api-key: k1\r\n", *const bert = "x-api-key: k2\r\n";
+    static const char *const keys = "anna:k1,bert:k2", *const anna = "x-api-key: k1\r\n",
+                             *const bert = "x-api-key: k2\r\n";
     struct api_kit_options options = {
         .ram_bytes = 4 << 20, .api.auth = {.keys = &keys, .keys_count = 1, .admin = "boss"}};
     struct api_kit kit;
@@ -121,7 +124,8 @@ static void test_i39_the_device(void **state)
     api_kit_close(&kit);
 }
 
-/* An engine that hangs is named, and what is not its own is cleared all the same (I39). The wait is as long as the endpoint's. */
+/* An engine that hangs is named, and what is not its own is cleared all the same (I39). The wait is
+ * as long as the endpoint's. */
 static void test_i39_one_that_hangs(void **state)
 {
     struct api_kit_options options = {.ram_bytes = 4 << 20};
@@ -133,7 +137,8 @@ static void test_i39_one_that_hangs(void **state)
     api_kit_open(&kit, &options);
     chat(&kit);
     api_kit_gate_close(&kit);
-    api_kit_send(&kit, &client, "/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":\"Another\"}]}");
+    api_kit_send(&kit, &client, "/v1/chat/completions",
+                 "{\"messages\":[{\"role\":\"user\",\"content\":\"Another\"}]}");
     api_kit_gate_wait(&kit);
     doc = api_kit_post(&kit, CLEAR, "{}", 200);
     assert_string_equal(json_at(doc, "/failed/0/model"), "fake");
@@ -171,5 +176,5 @@ static void test_the_admin_key_is_wanted(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_i39_clearing), TEST(test_scopes), TEST(test_i39_the_device), TEST(test_i39_one_that_hangs),
-           TEST(test_the_admin_key_is_wanted))
+TEST_SUITE(TEST(test_i39_clearing), TEST(test_scopes), TEST(test_i39_the_device),
+           TEST(test_i39_one_that_hangs), TEST(test_the_admin_key_is_wanted))

@@ -1,4 +1,5 @@
-/* admin_docs_test.c: docs/admin.md: every endpoint of /admin is in it, and its examples are run: what they show is in the real answers. */
+/* admin_docs_test.c: docs/admin.md: every endpoint of /admin is in it, and its examples are run:
+ * what they show is in the real answers. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,8 @@ static char *read_doc(void)
     char *data;
     size_t len;
 
-    assert_ok(file_read_all(file_sys_real(), AT_FDCWD, "docs/admin.md", DOC_BYTES_MAX, &data, &len, NULL));
+    assert_ok(file_read_all(file_sys_real(), AT_FDCWD, "docs/admin.md", DOC_BYTES_MAX, &data, &len,
+                            NULL));
     return data;
 }
 
@@ -37,7 +39,8 @@ static void test_every_endpoint_is_described(void **state)
     mem_free(doc);
 }
 
-/* Whatever the documented value has, the real one has too; lists are compared by their first element, if there are any. */
+/* Whatever the documented value has, the real one has too; lists are compared by their first
+ * element, if there are any. */
 static void compare(const char *where, yyjson_val *told, yyjson_val *real)
 {
     size_t i, count;
@@ -62,7 +65,8 @@ static void compare(const char *where, yyjson_val *told, yyjson_val *real)
         assert_true(yyjson_is_arr(real));
         if (yyjson_arr_size(told) > 0 && yyjson_arr_size(real) > 0)
             compare(where, yyjson_arr_get_first(told), yyjson_arr_get_first(real));
-    } else if (!yyjson_is_null(told) && !yyjson_is_null(real) && yyjson_get_type(told) != yyjson_get_type(real)) {
+    } else if (!yyjson_is_null(told) && !yyjson_is_null(real) &&
+               yyjson_get_type(told) != yyjson_get_type(real)) {
         fail_msg("docs/admin.md shows another type for %s", where);
     }
 }
@@ -74,7 +78,8 @@ static void put_key(struct api_kit *kit, const char *text, char *out, size_t siz
     yyjson_doc *doc = api_kit_get(kit, "/admin/cache/objects?limit=1", 200);
 
     if (at)
-        snprintf(out, size, "%.*s%s%s", (int)(at - text), text, json_at(doc, "/objects/0/key"), at + 3);
+        snprintf(out, size, "%.*s%s%s", (int)(at - text), text, json_at(doc, "/objects/0/key"),
+                 at + 3);
     else
         snprintf(out, size, "%s", text);
     yyjson_doc_free(doc);
@@ -107,7 +112,8 @@ static void run_example(struct api_kit *kit, const char *request, const char *to
     http_answer_fini(&answer);
 }
 
-/* "> request" up to the end of its line, "< answer" up to the next request or the end of the block. */
+/* "> request" up to the end of its line, "< answer" up to the next request or the end of the block.
+ */
 static unsigned run_block(struct api_kit *kit, struct str block)
 {
     static char request[4096], told[ANSWER_BYTES_MAX];
@@ -139,9 +145,13 @@ static void test_examples_are_true(void **state)
     unsigned examples = 0;
 
     (void)state;
-    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 4 << 20, .api = {.version = "0.1.0", .admin_files = test_dir(), .admin_fs = file_sys_real()}});
-    yyjson_doc_free(api_kit_post(&kit, "/v1/chat/completions",
-                                 "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}],\"max_tokens\":4}", 200));
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 4 << 20,
+                                                 .api = {.version = "0.1.0",
+                                                         .admin_files = test_dir(),
+                                                         .admin_fs = file_sys_real()}});
+    yyjson_doc_free(api_kit_post(
+        &kit, "/v1/chat/completions",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}],\"max_tokens\":4}", 200));
     assert_ok(sched_wait_turn(model_sched(kit.model), 30000, NULL));
     for (char *at = strstr(doc, "```\n"); at;) {
         char *end = strstr(at + 4, "```\n");

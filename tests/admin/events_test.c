@@ -1,4 +1,5 @@
-/* events_test.c: a reader of /admin/events sees a request, what the cache did for it, and no text of it. */
+/* events_test.c: a reader of /admin/events sees a request, what the cache did for it, and no text
+ * of it. */
 #include "serve/api_impl.h"
 
 #include <string.h>
@@ -12,7 +13,8 @@
 #define EVENTS "/admin/events"
 
 /* Reads until each of the names has come; the stream is kept in `text`. */
-static void read_all(struct http_client *client, const char *const *names, size_t count, struct buf *text)
+static void read_all(struct http_client *client, const char *const *names, size_t count,
+                     struct buf *text)
 {
     for (size_t found = 0; found < count;) {
         struct str rest, name;
@@ -47,7 +49,8 @@ static void subscribe(struct api_kit *kit, struct http_client *client, const cha
 static void test_a_request_is_told(void **state)
 {
     static const char *const names[] = {"request", "cache", "log"};
-    struct log *log = log_create(&(struct log_options){.fd = -1, .level = LOG_LEVEL_WARN, .clock = clock_real()});
+    struct log *log =
+        log_create(&(struct log_options){.fd = -1, .level = LOG_LEVEL_WARN, .clock = clock_real()});
     struct http_client client;
     struct api_kit kit;
     struct buf text;
@@ -55,15 +58,17 @@ static void test_a_request_is_told(void **state)
     (void)state;
     api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 4 << 20, .api.log = log});
     subscribe(&kit, &client, EVENTS);
-    yyjson_doc_free(api_kit_post(&kit, "/v1/chat/completions",
-                                 "{\"messages\":[{\"role\":\"user\",\"content\":\"the secret\"}],\"max_tokens\":2}", 200));
+    yyjson_doc_free(api_kit_post(
+        &kit, "/v1/chat/completions",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"the secret\"}],\"max_tokens\":2}", 200));
     LOG_WARN(log, "test", "something to see", LOG_UINT("n", 7));
     buf_init(&text, 1 << 20);
     read_all(&client, names, COUNT_OF(names), &text);
     assert_null(strstr(buf_str(&text), "secret"));
     assert_non_null(strstr(buf_str(&text), "\"endpoint\":\"chat\""));
     assert_non_null(strstr(buf_str(&text), "something to see n=7"));
-    assert_non_null(strstr(buf_str(&text), "\nid: ")); /* whatever happened before it came has the first numbers */
+    /* whatever happened before it came has the first numbers */
+    assert_non_null(strstr(buf_str(&text), "\nid: "));
     buf_fini(&text);
     http_client_close(&client);
     /* One who comes back with a number gets what was behind it. */

@@ -1,5 +1,5 @@
-/* admin_faults_test.c: every allocation on the way of every endpoint of /admin fails once: the client gets an answer or sees the connection end, and
- * the server goes on. */
+/* admin_faults_test.c: every allocation on the way of every endpoint of /admin fails once: the
+ * client gets an answer or sees the connection end, and the server goes on. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -26,8 +26,10 @@ static int ask_plainly(uint16_t port, const char *method, const char *path, cons
 
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    snprintf(text, sizeof(text), "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s", method,
-             path, strlen(body), body);
+    snprintf(
+        text, sizeof(text),
+        "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+        method, path, strlen(body), body);
     (void)!send(fd, text, strlen(text), MSG_NOSIGNAL);
     while (len < sizeof(text) - 1 && (got = recv(fd, text + len, sizeof(text) - 1 - len, 0)) > 0)
         len += (size_t)got;
@@ -46,7 +48,8 @@ static const struct {
     {"GET", "/admin/settings", ""},
     {"GET", "/admin/cache/objects?limit=3", ""},
     {"GET", "/admin/cache/tree", ""},
-    {"GET", "/admin/cache/objects/0000000000000000000000000000000000000000000000000000000000000000", ""},
+    {"GET", "/admin/cache/objects/0000000000000000000000000000000000000000000000000000000000000000",
+     ""},
     {"POST", "/admin/cache/probe", PROMPT ",\"against\":" PROMPT "}}"},
     {"POST", "/admin/cache/warm", PROMPT "}"},
     {"POST", "/admin/cache/pin", PROMPT "}"},
@@ -68,9 +71,9 @@ static void test_every_allocation_may_fail(void **state)
         unsigned rounds = 0;
 
         mem_set_fault(&fault);
-        FAULT_LOOP(&fault)
-        {
-            int status = ask_plainly(kit.port, requests[i].method, requests[i].path, requests[i].body);
+        FAULT_LOOP (&fault) {
+            int status =
+                ask_plainly(kit.port, requests[i].method, requests[i].path, requests[i].body);
 
             if (status != 0 && status != 200 && status != 404 && status != 413 && status < 500)
                 fail_msg("%s: %d", requests[i].path, status);

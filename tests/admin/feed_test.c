@@ -1,5 +1,5 @@
-/* feed_test.c: events reach those who read, in order, and a reader that takes nothing loses some and is told. Over real connections: the feed is
- * served by a server of its own. */
+/* feed_test.c: events reach those who read, in order, and a reader that takes nothing loses some
+ * and is told. Over real connections: the feed is served by a server of its own. */
 #include "admin/feed.h"
 
 #include <stdio.h>
@@ -74,8 +74,10 @@ static void publish(struct bench *bench, unsigned from, unsigned count)
     }
 }
 
-/* Reads, and pumps meanwhile, until an event of number `last` was seen; returns how many events there were, and *lost of those that were not. */
-static unsigned read_until(struct bench *bench, struct http_client *client, unsigned last, uint64_t *lost)
+/* Reads, and pumps meanwhile, until an event of number `last` was seen; returns how many events
+ * there were, and *lost of those that were not. */
+static unsigned read_until(struct bench *bench, struct http_client *client, unsigned last,
+                           uint64_t *lost)
 {
     struct buf text, data;
     unsigned events = 0, seen = 0;
@@ -154,7 +156,8 @@ static void test_what_was_overwritten_is_told(void **state)
     close_bench(&bench);
 }
 
-/* A reader that takes nothing: its stream is bounded, others go on, and when it reads again it is told what it has lost. */
+/* A reader that takes nothing: its stream is bounded, others go on, and when it reads again it is
+ * told what it has lost. */
 static void test_a_slow_reader_loses_and_is_told(void **state)
 {
     enum { ROUNDS = 64, EACH = 256 }; /* 32 MiB: more than sockets take */
@@ -170,7 +173,8 @@ static void test_a_slow_reader_loses_and_is_told(void **state)
     connect_reader(&bench, &fast);
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < EACH; i++) {
-            int len = snprintf(json, sizeof(json), "{\"n\":%u,\"pad\":\"%0*d\"}", ++n, FEED_EVENT_BYTES_MAX - 64, 0);
+            int len = snprintf(json, sizeof(json), "{\"n\":%u,\"pad\":\"%0*d\"}", ++n,
+                               FEED_EVENT_BYTES_MAX - 64, 0);
 
             feed_publish(bench.feed, FEED_CACHE, (struct str){json, (size_t)len});
         }
@@ -197,7 +201,8 @@ static void test_bounds(void **state)
     for (size_t i = 0; i < COUNT_OF(clients); i++)
         connect_reader(&bench, &clients[i]);
     buf_init(&data, 65536);
-    assert_false(http_client_chunk(&clients[FEED_READERS_MAX], &data)); /* it was ended: one too many */
+    /* it was ended: one too many */
+    assert_false(http_client_chunk(&clients[FEED_READERS_MAX], &data));
     buf_fini(&data);
     assert_true(bench.refused);
     assert_int_equal(feed_readers(bench.feed), FEED_READERS_MAX);

@@ -10,8 +10,10 @@
 #include "support/api_kit.h"
 #include "support/test.h"
 
-#define CHAT   "/v1/chat/completions"
-#define BODY   "{\"messages\":[{\"role\":\"user\",\"content\":\"A question that is long enough for several blocks of sixteen tokens\"}],\"max_tokens\":2}"
+#define CHAT "/v1/chat/completions"
+#define BODY                                                                                      \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"A question that is long enough for several " \
+    "blocks of sixteen tokens\"}],\"max_tokens\":2}"
 #define EXPORT "/admin/cache/export"
 #define IMPORT "/admin/cache/import"
 
@@ -27,8 +29,9 @@ static uint64_t chat(struct api_kit *kit)
 
 static void open_kit(struct api_kit *kit, const char *files)
 {
-    api_kit_open(kit, &(struct api_kit_options){
-                          .ram_bytes = 8 << 20, .api = {.admin_files = files, .admin_fs = file_sys_real()}});
+    api_kit_open(
+        kit, &(struct api_kit_options){.ram_bytes = 8 << 20,
+                                       .api = {.admin_files = files, .admin_fs = file_sys_real()}});
 }
 
 static void test_out_and_in(void **state)
@@ -64,8 +67,17 @@ static void test_out_and_in(void **state)
 static void test_nowhere_else(void **state)
 {
     static const char *const bad[] = {
-        "{}", "{\"path\":\"\"}", "{\"path\":\"..\"}", "{\"path\":\".\"}", "{\"path\":\"/tmp/x\"}", "{\"path\":\"a/b\"}",
-        "{\"path\":\"../x\"}", "{\"path\":\"a\\u0000b\"}", "{\"path\":7}", "{\"path\":\"link\"}", "{\"path\":\"file\"}",
+        "{}",
+        "{\"path\":\"\"}",
+        "{\"path\":\"..\"}",
+        "{\"path\":\".\"}",
+        "{\"path\":\"/tmp/x\"}",
+        "{\"path\":\"a/b\"}",
+        "{\"path\":\"../x\"}",
+        "{\"path\":\"a\\u0000b\"}",
+        "{\"path\":7}",
+        "{\"path\":\"link\"}",
+        "{\"path\":\"file\"}",
     };
     char path[1024];
     struct api_kit kit;

@@ -98,7 +98,8 @@ static void test_written(void **state)
     history_count_tokens(&history, BEGIN_NS + 12 * NS_PER_S, &usage);
     doc = write_at(BEGIN_NS + 16 * NS_PER_S, 1000);
     assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/t")), 4);
-    assert_int_equal(yyjson_get_uint(yyjson_doc_ptr_get(doc, "/t/3")), 999); /* begun a second ago */
+    /* begun a second ago */
+    assert_int_equal(yyjson_get_uint(yyjson_doc_ptr_get(doc, "/t/3")), 999);
     assert_int_equal(yyjson_get_uint(yyjson_doc_ptr_get(doc, "/t/0")), 984);
     assert_int_equal(yyjson_get_uint(yyjson_doc_ptr_get(doc, "/device/2")), 4);
     assert_int_equal(yyjson_get_uint(yyjson_doc_ptr_get(doc, "/generated/2")), 7);

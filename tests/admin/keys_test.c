@@ -1,4 +1,5 @@
-/* keys_test.c: pin, unpin, evict, ttl and verify, by key and by prompt, and what is said when they cannot. */
+/* keys_test.c: pin, unpin, evict, ttl and verify, by key and by prompt, and what is said when they
+ * cannot. */
 #include "serve/api_impl.h"
 
 #include <stdio.h>
@@ -7,9 +8,11 @@
 #include "support/api_kit.h"
 #include "support/test.h"
 
-#define CHAT    "/v1/chat/completions"
-#define PROMPT  "{\"messages\":[{\"role\":\"user\",\"content\":\"A question that is long enough for several blocks of sixteen tokens\"}]"
-#define NO_KEY  "0000000000000000000000000000000000000000000000000000000000000000"
+#define CHAT "/v1/chat/completions"
+#define PROMPT                                                                                    \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"A question that is long enough for several " \
+    "blocks of sixteen tokens\"}]"
+#define NO_KEY "0000000000000000000000000000000000000000000000000000000000000000"
 
 static const struct api_kit_options options = {.ram_bytes = 8 << 20};
 
@@ -37,9 +40,10 @@ static const char *with_key(struct api_kit *kit, const char *more)
     yyjson_val *object;
 
     body[0] = '\0';
-    yyjson_arr_foreach(yyjson_doc_ptr_get(doc, "/objects"), i, count, object)
-        if (yyjson_is_null(yyjson_obj_get(object, "parent")))
-            snprintf(body, sizeof(body), "{\"key\":\"%s\"%s}", yyjson_get_str(yyjson_obj_get(object, "key")), more);
+    yyjson_arr_foreach(yyjson_doc_ptr_get(doc, "/objects"), i, count,
+                       object) if (yyjson_is_null(yyjson_obj_get(object, "parent")))
+        snprintf(body, sizeof(body), "{\"key\":\"%s\"%s}",
+                 yyjson_get_str(yyjson_obj_get(object, "key")), more);
     yyjson_doc_free(doc);
     assert_true(body[0] != '\0');
     return body;
@@ -61,7 +65,8 @@ static void test_pin_by_prompt_and_by_key(void **state)
 
     (void)state;
     api_kit_open(&kit, &options);
-    assert_int_equal(post(&kit, "/admin/cache/pin", PROMPT "}", "/pinned_tokens"), 0); /* nothing is held */
+    /* nothing is held */
+    assert_int_equal(post(&kit, "/admin/cache/pin", PROMPT "}", "/pinned_tokens"), 0);
     chat(&kit);
     assert_true(post(&kit, "/admin/cache/pin", PROMPT "}", "/pinned_tokens") > 16);
     assert_true(pinned(&kit) > 0);
@@ -107,14 +112,18 @@ static void test_ttl(void **state)
     (void)state;
     api_kit_open(&kit, &options);
     chat(&kit);
-    assert_int_equal(post(&kit, "/admin/cache/ttl", with_key(&kit, ",\"ttl_s\":60"), "/ttl_s") == 60 ||
-                         post(&kit, "/admin/cache/ttl", with_key(&kit, ",\"ttl_s\":0"), "/ttl_s") == 0,
-                     true);
+    assert_int_equal(
+        post(&kit, "/admin/cache/ttl", with_key(&kit, ",\"ttl_s\":60"), "/ttl_s") == 60 ||
+            post(&kit, "/admin/cache/ttl", with_key(&kit, ",\"ttl_s\":0"), "/ttl_s") == 0,
+        true);
     yyjson_doc_free(api_kit_post(&kit, "/admin/cache/ttl", with_key(&kit, ""), 400));
-    yyjson_doc_free(api_kit_post(&kit, "/admin/cache/ttl", with_key(&kit, ",\"ttl_s\":1e300"), 400));
-    yyjson_doc_free(api_kit_post(&kit, "/admin/cache/ttl", "{\"key\":\"" NO_KEY "\",\"ttl_s\":5}", 404));
+    yyjson_doc_free(
+        api_kit_post(&kit, "/admin/cache/ttl", with_key(&kit, ",\"ttl_s\":1e300"), 400));
+    yyjson_doc_free(
+        api_kit_post(&kit, "/admin/cache/ttl", "{\"key\":\"" NO_KEY "\",\"ttl_s\":5}", 404));
     /* A moment that passes at once: it is not found any more. */
-    yyjson_doc_free(api_kit_post(&kit, "/admin/cache/ttl", with_key(&kit, ",\"ttl_s\":0.000001"), 200));
+    yyjson_doc_free(
+        api_kit_post(&kit, "/admin/cache/ttl", with_key(&kit, ",\"ttl_s\":0.000001"), 200));
     yyjson_doc *doc = api_kit_post(&kit, CHAT, PROMPT ",\"max_tokens\":2}", 200);
     assert_int_equal(json_number_at(doc, "/usage/prompt_tokens_details/cached_tokens"), 0);
     yyjson_doc_free(doc);

@@ -1,4 +1,5 @@
-/* live_test.c: models and requests as they are at this moment, while the engine's thread computes. */
+/* live_test.c: models and requests as they are at this moment, while the engine's thread computes.
+ */
 #include "serve/api_impl.h"
 
 #include <string.h>
@@ -58,8 +59,9 @@ static void test_i48_models_say_what_they_can(void **state)
 static void test_requests_of_everybody(void **state)
 {
     static const char *const keys[] = {"alice:k1,bob:k2"};
-    struct api_kit_options options = {
-        .api.auth = {.keys = keys, .keys_count = 1, .admin = "boss"}, .ram_bytes = 4 << 20, .fake.context = 1000000};
+    struct api_kit_options options = {.api.auth = {.keys = keys, .keys_count = 1, .admin = "boss"},
+                                      .ram_bytes = 4 << 20,
+                                      .fake.context = 1000000};
     struct http_client client;
     struct http_answer answer;
     struct api_kit kit;
@@ -67,7 +69,8 @@ static void test_requests_of_everybody(void **state)
 
     (void)state;
     api_kit_open(&kit, &options);
-    api_kit_ask(&kit, "POST", CHAT, "x-api-key: k2\r\n", "{\"max_tokens\":2," MESSAGES "}", &answer);
+    api_kit_ask(&kit, "POST", CHAT, "x-api-key: k2\r\n", "{\"max_tokens\":2," MESSAGES "}",
+                &answer);
     assert_int_equal(answer.status, 200);
     http_answer_fini(&answer);
     http_client_connect(&client, kit.port);
@@ -84,7 +87,8 @@ static void test_requests_of_everybody(void **state)
     assert_string_equal(json_at(doc, "/requests/0/tenant"), "alice");
     assert_int_equal(strncmp(json_at(doc, "/requests/0/id"), "req_", 4), 0);
     assert_true(json_number_at(doc, "/requests/0/prompt_tokens") > 10);
-    assert_int_equal(json_number_at(doc, "/requests/0/computed_tokens"), json_number_at(doc, "/requests/0/prompt_tokens"));
+    assert_int_equal(json_number_at(doc, "/requests/0/computed_tokens"),
+                     json_number_at(doc, "/requests/0/prompt_tokens"));
     assert_true(yyjson_is_null(yyjson_doc_ptr_get(doc, "/requests/0/eta_s")));
     assert_string_equal(json_at(doc, "/recent/0/tenant"), "bob");
     assert_string_equal(json_at(doc, "/recent/0/reason"), "cold");

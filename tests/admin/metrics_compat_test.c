@@ -1,4 +1,5 @@
-/* metrics_compat_test.c: names of other servers have our numbers, and nothing is there that was not asked for. */
+/* metrics_compat_test.c: names of other servers have our numbers, and nothing is there that was not
+ * asked for. */
 #include "admin/metrics_compat.h"
 
 #include <string.h>
@@ -79,7 +80,8 @@ static void test_vllm(void **state)
     expect(&text, "\nvllm:kv_cache_usage_perc" LABELS "0.75\n");
     expect(&text, "\nvllm:time_to_first_token_seconds_sum" LABELS "3\n");
     expect(&text, "\nvllm:time_to_first_token_seconds_count" LABELS "2\n");
-    expect(&text, "\nvllm:e2e_request_latency_seconds_bucket{engine=\"0\",model_name=\"a\\\"b\",le=\"5\"} 2\n");
+    expect(&text, "\nvllm:e2e_request_latency_seconds_bucket{engine=\"0\",model_name=\"a\\\"b\",le="
+                  "\"5\"} 2\n");
     assert_null(strstr(buf_str(&text), "llamacpp:"));
     buf_fini(&text);
     metric_set_destroy(&api);
@@ -93,7 +95,8 @@ static void test_at_the_start(void **state)
 
     (void)state;
     buf_init(&text, 1 << 20);
-    stats_compat_write(STATS_COMPAT_VLLM | STATS_COMPAT_LLAMACPP, &(struct sched_stats){0}, api, "", &text);
+    stats_compat_write(STATS_COMPAT_VLLM | STATS_COMPAT_LLAMACPP, &(struct sched_stats){0}, api, "",
+                       &text);
     assert_null(strstr(buf_str(&text), "nan"));
     assert_null(strstr(buf_str(&text), "NaN"));
     expect(&text, "\nllamacpp:prompt_tokens_seconds 0\n");

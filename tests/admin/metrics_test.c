@@ -10,10 +10,12 @@ static void test_calls(void **state)
     struct metric_set *set = stats_create();
 
     (void)state;
-    stats_count_call(set, &(struct stats_call){.kind = API_OK, .hit = true, .seconds = 2, .ttft_s = 0.5});
+    stats_count_call(
+        set, &(struct stats_call){.kind = API_OK, .hit = true, .seconds = 2, .ttft_s = 0.5});
     stats_count_call(set, &(struct stats_call){.kind = API_OK, .seconds = 0, .ttft_s = 0.25});
     stats_count_call(set, &(struct stats_call){.kind = API_ERROR_BUSY, .seconds = 1});
-    stats_count_call(set, &(struct stats_call){.kind = API_ERROR_UNAVAILABLE, .gone = true, .seconds = 1});
+    stats_count_call(
+        set, &(struct stats_call){.kind = API_ERROR_UNAVAILABLE, .gone = true, .seconds = 1});
     assert_true(metric_value(set, STATS_CALLS, API_OK) == 2);
     assert_true(metric_value(set, STATS_CALLS, API_ERROR_BUSY) == 1);
     assert_true(metric_value(set, STATS_CALLS, API_ERROR_UNAVAILABLE) == 0); /* nobody was told */
@@ -31,15 +33,21 @@ static void test_every_kind_of_error_has_a_label(void **state)
 
     (void)state;
     for (int kind = 0; kind < API_ERROR_COUNT; kind++)
-        metric_add(set, STATS_CALLS, (size_t)kind, 1); /* aborts on a label that the table does not have */
+        /* aborts on a label that the table does not have */
+        metric_add(set, STATS_CALLS, (size_t)kind, 1);
     metric_set_destroy(&set);
 }
 
 static void test_tokens(void **state)
 {
     struct metric_set *set = stats_create();
-    struct gen_result result = {.usage = {.prompt = 15, .device = 1, .ram = 2, .ssd = 3, .remote = 4,
-                                          .computed = 5, .generated = 6}};
+    struct gen_result result = {.usage = {.prompt = 15,
+                                          .device = 1,
+                                          .ram = 2,
+                                          .ssd = 3,
+                                          .remote = 4,
+                                          .computed = 5,
+                                          .generated = 6}};
     double sum = 0;
 
     (void)state;
@@ -54,7 +62,8 @@ static void test_tokens(void **state)
 
 #define SECOND UINT64_C(1000000000)
 
-static void expect_phase(const struct metric_set *set, enum stats_phase phase, uint64_t count, double sum)
+static void expect_phase(const struct metric_set *set, enum stats_phase phase, uint64_t count,
+                         double sum)
 {
     assert_int_equal(metric_count(set, STATS_PHASE, phase), count);
     assert_true(metric_value(set, STATS_PHASE, phase) == sum);
@@ -66,15 +75,21 @@ static void test_times_of_a_generation(void **state)
     struct gen_result result = {
         .end = GEN_END_LENGTH,
         .usage = {.prompt = 100, .computed = 100, .generated = 5},
-        .times = {.submitted = 1 * SECOND, .admitted = 3 * SECOND, .looked_up = 4 * SECOND, .restored = 8 * SECOND,
-                  .first_token = 16 * SECOND, .ended = 32 * SECOND, .lookup_ns = SECOND / 2},
+        .times = {.submitted = 1 * SECOND,
+                  .admitted = 3 * SECOND,
+                  .looked_up = 4 * SECOND,
+                  .restored = 8 * SECOND,
+                  .first_token = 16 * SECOND,
+                  .ended = 32 * SECOND,
+                  .lookup_ns = SECOND / 2},
     };
 
     (void)state;
     stats_count_result(set, &result);
     expect_phase(set, STATS_PHASE_QUEUE, 1, 2);
     expect_phase(set, STATS_PHASE_LOOKUP, 1, 0.5);
-    expect_phase(set, STATS_PHASE_RESTORE, 0, 0); /* nothing was fetched: what passed is not a restore */
+    /* nothing was fetched: what passed is not a restore */
+    expect_phase(set, STATS_PHASE_RESTORE, 0, 0);
     expect_phase(set, STATS_PHASE_PREFILL, 1, 8);
     expect_phase(set, STATS_PHASE_DECODE, 1, 16);
     assert_true(metric_value(set, STATS_TOKEN, 0) == 4);
@@ -94,8 +109,9 @@ static void test_times_of_a_generation(void **state)
 static void test_what_never_happened_has_no_time(void **state)
 {
     struct metric_set *set = stats_create();
-    struct gen_result result = {
-        .end = GEN_END_CANCELLED, .usage = {.prompt = 3}, .times = {.submitted = SECOND, .ended = 9 * SECOND}};
+    struct gen_result result = {.end = GEN_END_CANCELLED,
+                                .usage = {.prompt = 3},
+                                .times = {.submitted = SECOND, .ended = 9 * SECOND}};
 
     (void)state;
     stats_count_result(set, &result);
@@ -143,7 +159,9 @@ static void test_sched_and_cache(void **state)
     stats_write_sched(&sched, &text);
     stats_write_cache(&cache, &text);
     stats_write_memory(&memory, &text);
-    expect_line(&text, "# TYPE hearth_build_info gauge\nhearth_build_info{version=\"1.2\",commit=\"a\\\"b\"} 1\n");
+    expect_line(
+        &text,
+        "# TYPE hearth_build_info gauge\nhearth_build_info{version=\"1.2\",commit=\"a\\\"b\"} 1\n");
     expect_line(&text, "\nhearth_cache_tier_read_bytes_total{tier=\"ssd\"} 12\n");
     expect_line(&text, "\nhearth_cache_tier_written_bytes_total{tier=\"ram\"} 13\n");
     expect_line(&text, "\nhearth_cache_tier_read_seconds_total{tier=\"ssd\"} 1.5\n");

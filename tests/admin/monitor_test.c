@@ -70,7 +70,8 @@ static void test_sums_survive_a_good_end(void **state)
     file_close(file_sys_real(), &dir);
 }
 
-/* What was kept last is there, whatever happens after it: here the process that counted is never ended in order. */
+/* What was kept last is there, whatever happens after it: here the process that counted is never
+ * ended in order. */
 static void test_a_kill_loses_what_was_not_kept(void **state)
 {
     int dir = open_dir();
@@ -90,14 +91,16 @@ static void test_a_kill_loses_what_was_not_kept(void **state)
 
 static void test_a_damaged_file_begins_anew(void **state)
 {
-    static const char *const contents[] = {"", "x", "HEARTHTL and then something else that is none of ours at all, but longer"};
+    static const char *const contents[] = {
+        "", "x", "HEARTHTL and then something else that is none of ours at all, but longer"};
     int dir = open_dir();
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(contents); i++) {
         struct monitor *monitor;
 
-        assert_ok(file_replace(file_sys_real(), dir, "stats", contents[i], strlen(contents[i]), 0600, NULL));
+        assert_ok(file_replace(file_sys_real(), dir, "stats", contents[i], strlen(contents[i]),
+                               0600, NULL));
         monitor = open_monitor(file_sys_real(), dir);
         assert_int_equal(view_of(monitor).all.requests, 0);
         count_one(monitor);
@@ -122,8 +125,7 @@ static void test_every_call_of_the_disk_may_fail(void **state)
     fault.errnum = EIO;
     monitor = open_monitor(&fault.sys, dir);
     before = view_of(monitor).all.requests;
-    FAULT_LOOP(&fault.when)
-    {
+    FAULT_LOOP (&fault.when) {
         struct monitor *after;
         uint64_t now;
         enum err err;
@@ -150,7 +152,8 @@ static void add_times(struct tally *tally, void *arg)
 static void test_times_of_engines_count(void **state)
 {
     uint64_t prefill_ns = 3 * NS_PER_S;
-    struct monitor_options options = {.times = add_times, .arg = &prefill_ns, .clock = clock_real()};
+    struct monitor_options options = {
+        .times = add_times, .arg = &prefill_ns, .clock = clock_real()};
     struct monitor_view view;
     struct monitor *monitor;
 
@@ -170,8 +173,7 @@ static void test_no_memory(void **state)
 
     (void)state;
     mem_set_fault(&fault);
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         struct monitor_options options = {.clock = clock_real()};
         struct monitor *monitor;
 

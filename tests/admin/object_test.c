@@ -1,4 +1,5 @@
-/* object_test.c: pages of objects: all of them, once, whatever the order in which they are shown. */
+/* object_test.c: pages of objects: all of them, once, whatever the order in which they are shown.
+ */
 #include "admin/object.h"
 
 #include <stdlib.h>
@@ -26,8 +27,14 @@ static void make_things(void)
         memset(thing, 0, sizeof(*thing));
         thing->key[0] = (unsigned char)(rand() % 40); /* keys are shared by several */
         thing->held = (struct hearth_held){
-            .space = zeros, .key = thing->key, .parent = zeros, .tenant = "t",
-            .kind = (enum hearth_object_kind)(1 + i % 3), .begin = (uint32_t)i, .end = (uint32_t)i + 1, .bytes = i,
+            .space = zeros,
+            .key = thing->key,
+            .parent = zeros,
+            .tenant = "t",
+            .kind = (enum hearth_object_kind)(1 + i % 3),
+            .begin = (uint32_t)i,
+            .end = (uint32_t)i + 1,
+            .bytes = i,
         };
     }
 }
@@ -41,7 +48,8 @@ static void count_page(struct admin_page *page)
         assert_int_equal(held->bytes, held->begin);
         assert_string_equal(held->tenant, "t");
         if (i > 0)
-            assert_true(memcmp(admin_object_held(&page->objects[i - 1])->key, held->key, HEARTH_KEY_BYTES) <= 0);
+            assert_true(memcmp(admin_object_held(&page->objects[i - 1])->key, held->key,
+                               HEARTH_KEY_BYTES) <= 0);
     }
 }
 
@@ -77,7 +85,9 @@ static void test_pages_show_each_once(void **state)
 static void test_cursors_of_others_are_refused(void **state)
 {
     static const char *const bad[] = {
-        "x", "..", "1.1.1",
+        "x",
+        "..",
+        "1.1.1",
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000000.1",
         "0000000000000000000000000000000000000000000000000000000000000000.9.1",
@@ -102,4 +112,5 @@ static void test_names(void **state)
     assert_string_equal(admin_object_role(HEARTH_ENTRY_SYSTEM), "system");
 }
 
-TEST_SUITE(TEST(test_pages_show_each_once), TEST(test_cursors_of_others_are_refused), TEST(test_names))
+TEST_SUITE(TEST(test_pages_show_each_once), TEST(test_cursors_of_others_are_refused),
+           TEST(test_names))

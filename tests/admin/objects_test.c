@@ -16,7 +16,10 @@ static void chat(struct api_kit *kit, const char *text, const char *key)
     struct http_answer answer;
     char body[1024], headers[64];
 
-    snprintf(body, sizeof(body), "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"max_tokens\":2,\"temperature\":0}", text);
+    snprintf(body, sizeof(body),
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"max_tokens\":2,"
+             "\"temperature\":0}",
+             text);
     snprintf(headers, sizeof(headers), "x-api-key: %s\r\n", key);
     api_kit_ask(kit, "POST", CHAT, headers, body, &answer);
     assert_int_equal(answer.status, 200);
@@ -58,9 +61,18 @@ static size_t count(struct api_kit *kit, const char *query)
 
 static void fill(struct api_kit *kit)
 {
-    chat(kit, "the secret of alice is long enough for a few blocks of sixteen tokens each, and a little more", "k1");
-    chat(kit, "the secret of bob is long enough for a few blocks of sixteen tokens each, and a little more", "k2");
-    chat(kit, "the secret of bob is long enough for a few blocks of sixteen tokens each, but it goes another way", "k2");
+    chat(kit,
+         "the secret of alice is long enough for a few blocks of sixteen tokens each, and a little "
+         "more",
+         "k1");
+    chat(kit,
+         "the secret of bob is long enough for a few blocks of sixteen tokens each, and a little "
+         "more",
+         "k2");
+    chat(kit,
+         "the secret of bob is long enough for a few blocks of sixteen tokens each, but it goes "
+         "another way",
+         "k2");
 }
 
 static void test_lists_and_filters(void **state)
@@ -163,7 +175,8 @@ static void test_one_by_its_key(void **state)
     snprintf(path, sizeof(path), OBJECTS "/%s?tokens=1", json_at(doc, "/key"));
     yyjson_doc_free(ask(&kit, path, 403)); /* text is not for everybody */
     yyjson_doc_free(ask(&kit, OBJECTS "/123", 400));
-    yyjson_doc_free(ask(&kit, OBJECTS "/0000000000000000000000000000000000000000000000000000000000000000", 404));
+    yyjson_doc_free(ask(
+        &kit, OBJECTS "/0000000000000000000000000000000000000000000000000000000000000000", 404));
     yyjson_doc_free(child);
     yyjson_doc_free(doc);
     api_kit_close(&kit);
@@ -233,5 +246,5 @@ static void test_without_a_cache(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_lists_and_filters), TEST(test_pages), TEST(test_one_by_its_key), TEST(test_text_where_it_is_allowed),
-           TEST(test_the_tree), TEST(test_without_a_cache))
+TEST_SUITE(TEST(test_lists_and_filters), TEST(test_pages), TEST(test_one_by_its_key),
+           TEST(test_text_where_it_is_allowed), TEST(test_the_tree), TEST(test_without_a_cache))

@@ -9,9 +9,11 @@
 
 #define CHAT  "/v1/chat/completions"
 #define PROBE "/admin/cache/probe"
-#define A     "{\"messages\":[{\"role\":\"system\",\"content\":\"A long enough beginning that all of them share, word by word.\"},"
-#define ONE   A "{\"role\":\"user\",\"content\":\"The first question of them all\"}]"
-#define TWO   A "{\"role\":\"user\",\"content\":\"Another question, quite different\"}]"
+#define A                                                                                         \
+    "{\"messages\":[{\"role\":\"system\",\"content\":\"A long enough beginning that all of them " \
+    "share, word by word.\"},"
+#define ONE A "{\"role\":\"user\",\"content\":\"The first question of them all\"}]"
+#define TWO A "{\"role\":\"user\",\"content\":\"Another question, quite different\"}]"
 
 static yyjson_doc *post(struct api_kit *kit, const char *path, const char *body)
 {
@@ -26,7 +28,8 @@ static void settle(struct api_kit *kit)
 static void check_sum(yyjson_doc *doc)
 {
     uint64_t sum = 0;
-    static const char *const parts[] = {"/would/device", "/would/ram", "/would/ssd", "/would/remote", "/would/computed"};
+    static const char *const parts[] = {"/would/device", "/would/ram", "/would/ssd",
+                                        "/would/remote", "/would/computed"};
 
     for (size_t i = 0; i < COUNT_OF(parts); i++)
         sum += json_number_at(doc, parts[i]);
@@ -57,16 +60,20 @@ static void check(struct api_kit *kit, const char *prompt, bool device)
     snprintf(body, sizeof(body), "%s}", prompt);
     probe = post(kit, PROBE, body);
     again = post(kit, PROBE, body);
-    assert_true(yyjson_equals(yyjson_doc_get_root(probe), yyjson_doc_get_root(again))); /* it counts as no use */
+    /* it counts as no use */
+    assert_true(yyjson_equals(yyjson_doc_get_root(probe), yyjson_doc_get_root(again)));
     check_sum(probe);
     check_blocks(probe);
     snprintf(body, sizeof(body), "%s,\"max_tokens\":1,\"temperature\":0}", prompt);
     answer = post(kit, CHAT, body);
     settle(kit);
-    assert_int_equal(json_number_at(probe, "/prompt_tokens"), json_number_at(answer, "/usage/prompt_tokens"));
-    assert_int_equal(json_number_at(probe, "/would/device"), json_number_at(answer, "/x_cache/device"));
+    assert_int_equal(json_number_at(probe, "/prompt_tokens"),
+                     json_number_at(answer, "/usage/prompt_tokens"));
+    assert_int_equal(json_number_at(probe, "/would/device"),
+                     json_number_at(answer, "/x_cache/device"));
     assert_int_equal(json_number_at(probe, "/would/ram"), json_number_at(answer, "/x_cache/ram"));
-    assert_int_equal(json_number_at(probe, "/would/computed"), json_number_at(answer, "/x_cache/computed"));
+    assert_int_equal(json_number_at(probe, "/would/computed"),
+                     json_number_at(answer, "/x_cache/computed"));
     assert_string_equal(json_at(probe, "/reason"), json_at(answer, "/x_cache/reason"));
     assert_string_equal(json_at(probe, "/match"), json_at(answer, "/x_cache/match"));
     assert_int_equal(json_number_at(probe, "/would/device") > 0, device);
@@ -126,10 +133,14 @@ static void test_dialects(void **state)
 
     (void)state;
     api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 8 << 20});
-    chat = post(&kit, PROBE, "{\"messages\":[{\"role\":\"system\",\"content\":\"Be kind\"},{\"role\":\"user\",\"content\":\"Hi\"}]}");
-    messages = post(&kit, PROBE, "{\"dialect\":\"messages\",\"max_tokens\":1,\"system\":\"Be kind\","
-                                 "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}");
-    assert_int_equal(json_number_at(chat, "/prompt_tokens"), json_number_at(messages, "/prompt_tokens"));
+    chat = post(&kit, PROBE,
+                "{\"messages\":[{\"role\":\"system\",\"content\":\"Be "
+                "kind\"},{\"role\":\"user\",\"content\":\"Hi\"}]}");
+    messages = post(&kit, PROBE,
+                    "{\"dialect\":\"messages\",\"max_tokens\":1,\"system\":\"Be kind\","
+                    "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}");
+    assert_int_equal(json_number_at(chat, "/prompt_tokens"),
+                     json_number_at(messages, "/prompt_tokens"));
     yyjson_doc_free(chat);
     yyjson_doc_free(messages);
     api_kit_close(&kit);
@@ -153,7 +164,8 @@ static void test_warm(void **state)
     assert_int_equal(json_number_at(doc, "/x_cache/computed"), 1);
     yyjson_doc_free(doc);
     doc = api_kit_get(&kit, "/props", 200);
-    assert_int_equal(json_number_at(doc, "/replay/remembered"), 1); /* of the chat: warming left no turn */
+    /* of the chat: warming left no turn */
+    assert_int_equal(json_number_at(doc, "/replay/remembered"), 1);
     yyjson_doc_free(doc);
     yyjson_doc_free(api_kit_post(&kit, "/admin/cache/warm", "{}", 400));
     api_kit_close(&kit);
@@ -163,14 +175,16 @@ static void test_warm(void **state)
 static void test_for_a_tenant(void **state)
 {
     static const char *const keys[] = {"alice:k1,bob:k2"};
-    struct api_kit_options options = {.api.auth = {.keys = keys, .keys_count = 1, .admin = "boss"}, .ram_bytes = 8 << 20};
+    struct api_kit_options options = {.api.auth = {.keys = keys, .keys_count = 1, .admin = "boss"},
+                                      .ram_bytes = 8 << 20};
     static const char *const readers[] = {"x-api-key: k1\r\n", "x-api-key: k2\r\n"};
     struct http_answer answer;
     struct api_kit kit;
 
     (void)state;
     api_kit_open(&kit, &options);
-    api_kit_ask(&kit, "POST", "/admin/cache/warm", "x-api-key: boss\r\n", ONE ",\"tenant\":\"alice\"}", &answer);
+    api_kit_ask(&kit, "POST", "/admin/cache/warm", "x-api-key: boss\r\n",
+                ONE ",\"tenant\":\"alice\"}", &answer);
     assert_int_equal(answer.status, 200);
     http_answer_fini(&answer);
     settle(&kit);
@@ -186,5 +200,5 @@ static void test_for_a_tenant(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_a_probe_says_what_a_request_does), TEST(test_against), TEST(test_dialects), TEST(test_warm),
-           TEST(test_for_a_tenant))
+TEST_SUITE(TEST(test_a_probe_says_what_a_request_does), TEST(test_against), TEST(test_dialects),
+           TEST(test_warm), TEST(test_for_a_tenant))

@@ -30,7 +30,8 @@ static void test_the_newest_first(void **state)
     assert_int_equal(yyjson_arr_size(yyjson_doc_get_root(doc)), 0);
     yyjson_doc_free(doc);
     for (unsigned i = 0; i < RECENT_MAX + 10; i++) {
-        struct recent_call call = {.endpoint = "chat", .usage = {.prompt = i}, .role = GEN_ROLE_NONE, .status = 200};
+        struct recent_call call = {
+            .endpoint = "chat", .usage = {.prompt = i}, .role = GEN_ROLE_NONE, .status = 200};
 
         snprintf(call.id, sizeof(call.id), "req_%u", i);
         recent_add(&recent, &call);
@@ -47,10 +48,23 @@ static void test_every_field(void **state)
 {
     static struct recent recent;
     struct recent_call call = {
-        .id = "req_1", .model = "m", .tenant = "alice", .endpoint = "chat", .when_s = 5,
-        .usage = {.prompt = 10, .ram = 6, .computed = 4, .generated = 3, .reason = HEARTH_REASON_DIVERGED,
-                  .match = HEARTH_MATCH_LCP, .first_difference = 6},
-        .role = GEN_ROLE_USER, .message = 3, .ttft_s = 0.5, .seconds = 1.5, .status = 200,
+        .id = "req_1",
+        .model = "m",
+        .tenant = "alice",
+        .endpoint = "chat",
+        .when_s = 5,
+        .usage = {.prompt = 10,
+                  .ram = 6,
+                  .computed = 4,
+                  .generated = 3,
+                  .reason = HEARTH_REASON_DIVERGED,
+                  .match = HEARTH_MATCH_LCP,
+                  .first_difference = 6},
+        .role = GEN_ROLE_USER,
+        .message = 3,
+        .ttft_s = 0.5,
+        .seconds = 1.5,
+        .status = 200,
     };
     yyjson_doc *doc;
 

@@ -16,7 +16,8 @@
 
 enum { TOKENS = 100, BLOCK = 16, MANY = 50, THREADS = 4 };
 
-static const struct hash256 key = {.bytes = "an installation"}, other_key = {.bytes = "another one"};
+static const struct hash256 key = {.bytes = "an installation"},
+                            other_key = {.bytes = "another one"};
 static token_id tokens[TOKENS];
 static char path[512];
 
@@ -56,7 +57,8 @@ struct asked {
 
 static void add(struct record *record, uint64_t at_us, struct asked asked)
 {
-    const struct gen_usage usage = {.prompt = asked.count, .ram = asked.count - 1, .computed = 1, .generated = 3};
+    const struct gen_usage usage = {
+        .prompt = asked.count, .ram = asked.count - 1, .computed = 1, .generated = 3};
 
     record_add(record, &(struct record_entry){
                            .at_wall_ns = at_us * 1000,
@@ -116,7 +118,9 @@ static void test_what_is_written_is_what_replay_reads(void **state)
     assert_int_equal(trace.requests[0].blocks, 6);
     assert_int_equal(trace.requests[1].blocks, 4);
     for (uint32_t i = 0; i < 4; i++) /* the third block differs, and all behind it do */
-        assert_int_equal(trace_id(&trace, &trace.requests[0], i) == trace_id(&trace, &trace.requests[1], i), i < 2);
+        assert_int_equal(trace_id(&trace, &trace.requests[0], i) ==
+                             trace_id(&trace, &trace.requests[1], i),
+                         i < 2);
     assert_int_equal(trace.recorded.requests, 2);
     assert_int_equal(trace.recorded.tokens, 164);
     assert_int_equal(trace.recorded.tokens_hit, 162);
@@ -146,7 +150,8 @@ static void test_i100_tenants_and_models_have_no_hash_in_common(void **state)
     struct trace trace = read_back();
     assert_int_equal(trace.requests_count, 5);
     assert_int_equal(trace.ids_end, 4);
-    assert_int_equal(trace_id(&trace, &trace.requests[0], 0), trace_id(&trace, &trace.requests[4], 0));
+    assert_int_equal(trace_id(&trace, &trace.requests[0], 0),
+                     trace_id(&trace, &trace.requests[4], 0));
     trace_fini(&trace);
 }
 
@@ -209,7 +214,8 @@ static void test_a_torn_line_is_cut_off(void **state)
         record_close(&record);
         struct trace trace = read_back();
         assert_int_equal(trace.requests_count, 2);
-        assert_int_equal(trace_id(&trace, &trace.requests[0], 0), trace_id(&trace, &trace.requests[1], 0));
+        assert_int_equal(trace_id(&trace, &trace.requests[0], 0),
+                         trace_id(&trace, &trace.requests[1], 0));
         trace_fini(&trace);
     }
 }
@@ -236,7 +242,8 @@ static void test_what_is_no_record_of_ours_is_left_alone(void **state)
 
     (void)state;
     prepare("letter");
-    append("Dear Sir or Madam, this is a letter of more than a hundred bytes, which nobody wants to lose to a server's log.\n");
+    append("Dear Sir or Madam, this is a letter of more than a hundred bytes, which nobody wants "
+           "to lose to a server's log.\n");
     options = options_of(file_sys_real());
     expect_refused(&options, ERR_INVALID);
 
@@ -286,7 +293,8 @@ static void test_i108_the_file_has_a_size(void **state)
     trace_fini(&trace);
 }
 
-/* The n-th call of the file fails, or a write stops half way as on a full disk: the file ends with a whole line all the same. */
+/* The n-th call of the file fails, or a write stops half way as on a full disk: the file ends with
+ * a whole line all the same. */
 static void test_i94_a_full_disk_ends_the_record_not_the_server(void **state)
 {
     const enum file_fault_kind kinds[] = {FILE_FAULT_ERROR, FILE_FAULT_TORN, FILE_FAULT_SHORT};
@@ -300,8 +308,7 @@ static void test_i94_a_full_disk_ends_the_record_not_the_server(void **state)
         fault.calls = UINT64_C(1) << FILE_CALL_PWRITE;
         char name[32];
         int run = 0;
-        FAULT_LOOP(&fault.when)
-        {
+        FAULT_LOOP (&fault.when) {
             snprintf(name, sizeof(name), "enospc-%zu-%d", kind, run++);
             prepare(name);
             struct record_options options = options_of(&fault.sys);
@@ -366,8 +373,9 @@ static void test_many_threads(void **state)
     trace_fini(&trace);
 }
 
-TEST_SUITE(TEST(test_what_is_written_is_what_replay_reads), TEST(test_i100_tenants_and_models_have_no_hash_in_common),
+TEST_SUITE(TEST(test_what_is_written_is_what_replay_reads),
+           TEST(test_i100_tenants_and_models_have_no_hash_in_common),
            TEST(test_nothing_can_be_guessed), TEST(test_a_torn_line_is_cut_off),
            TEST(test_what_is_no_record_of_ours_is_left_alone), TEST(test_i108_the_file_has_a_size),
-           TEST(test_i94_a_full_disk_ends_the_record_not_the_server), TEST(test_i98_what_is_lost_is_counted),
-           TEST(test_many_threads))
+           TEST(test_i94_a_full_disk_ends_the_record_not_the_server),
+           TEST(test_i98_what_is_lost_is_counted), TEST(test_many_threads))

@@ -15,9 +15,9 @@ static yyjson_val *find(yyjson_doc *doc, const char *name)
     size_t i, count;
     yyjson_val *setting;
 
-    yyjson_arr_foreach(yyjson_doc_ptr_get(doc, "/settings"), i, count, setting)
-        if (strcmp(yyjson_get_str(yyjson_obj_get(setting, "name")), name) == 0)
-            return setting;
+    yyjson_arr_foreach(yyjson_doc_ptr_get(doc, "/settings"), i, count,
+                       setting) if (strcmp(yyjson_get_str(yyjson_obj_get(setting, "name")), name) ==
+                                    0) return setting;
     fail_msg("no setting %s", name);
     return NULL;
 }
@@ -33,21 +33,27 @@ static uint64_t number_of(struct api_kit *kit, const char *name, const char *fie
 
 static void test_changes(void **state)
 {
-    static const struct api_setting fixed[] = {{"port", "4327", "4327", "Where."}, {"queue", "9", "256", "Twice."}};
-    struct log *log = log_create(&(struct log_options){.fd = -1, .level = LOG_LEVEL_INFO, .clock = clock_real()});
+    static const struct api_setting fixed[] = {{"port", "4327", "4327", "Where."},
+                                               {"queue", "9", "256", "Twice."}};
+    struct log *log =
+        log_create(&(struct log_options){.fd = -1, .level = LOG_LEVEL_INFO, .clock = clock_real()});
     struct api_kit_options options = {
-        .ram_bytes = 8 << 20, .api = {.queue = 9, .log = log, .settings = fixed, .settings_count = 2}};
+        .ram_bytes = 8 << 20,
+        .api = {.queue = 9, .log = log, .settings = fixed, .settings_count = 2}};
     struct api_kit kit;
     yyjson_doc *doc;
 
     (void)state;
     api_kit_open(&kit, &options);
     doc = api_kit_get(&kit, SETTINGS, 200);
-    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/settings")), API_SETTINGS + 1); /* none is there twice */
+    /* none is there twice */
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/settings")), API_SETTINGS + 1);
     assert_false(yyjson_get_bool(yyjson_obj_get(find(doc, "port"), "runtime")));
     assert_true(yyjson_get_bool(yyjson_obj_get(find(doc, "queue"), "runtime")));
     yyjson_doc_free(doc);
-    yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{\"queue\":3,\"model_ttl\":60,\"log_level\":\"warn\",\"ram_cache\":4194304}", 200));
+    yyjson_doc_free(api_kit_post(
+        &kit, SETTINGS,
+        "{\"queue\":3,\"model_ttl\":60,\"log_level\":\"warn\",\"ram_cache\":4194304}", 200));
     assert_int_equal(number_of(&kit, "queue", "value"), 3);
     assert_int_equal(number_of(&kit, "queue", "default"), 9);
     assert_int_equal(number_of(&kit, "model_ttl", "value"), 60);
@@ -63,9 +69,19 @@ static void test_changes(void **state)
 static void test_what_cannot_be(void **state)
 {
     static const char *const bad[] = {
-        "{\"port\":1}", "{\"queue\":0}", "{\"queue\":\"x\"}", "{\"queue\":null}", "{\"queue\":70000}", "{\"log_level\":\"loud\"}",
-        "{\"log_level\":3}", "{\"queue\":5,\"model_ttl\":-1}", "[]", "{\"ram_cache\":1}",
-        "{\"queue\\u0000x\":5}", "{\"log_level\":\"debug\\u0000x\"}", "{\"queue\":5,\"\\u0000\":1}",
+        "{\"port\":1}",
+        "{\"queue\":0}",
+        "{\"queue\":\"x\"}",
+        "{\"queue\":null}",
+        "{\"queue\":70000}",
+        "{\"log_level\":\"loud\"}",
+        "{\"log_level\":3}",
+        "{\"queue\":5,\"model_ttl\":-1}",
+        "[]",
+        "{\"ram_cache\":1}",
+        "{\"queue\\u0000x\":5}",
+        "{\"log_level\":\"debug\\u0000x\"}",
+        "{\"queue\":5,\"\\u0000\":1}",
     };
     struct api_kit kit;
 
@@ -75,7 +91,8 @@ static void test_what_cannot_be(void **state)
         yyjson_doc_free(api_kit_post(&kit, SETTINGS, bad[i], 400));
         assert_int_equal(number_of(&kit, "queue", "value"), 9); /* nothing of it was done */
     }
-    yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{\"ssd_max\":4194304}", 400)); /* there is no disk */
+    /* there is no disk */
+    yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{\"ssd_max\":4194304}", 400));
     yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{\"ssd_writes_per_day\":5}", 400));
     yyjson_doc_free(api_kit_post(&kit, SETTINGS, "{}", 200));
     api_kit_close(&kit);

@@ -4,8 +4,10 @@
 #include "support/api_kit.h"
 #include "support/test.h"
 
-#define CHAT  "/v1/chat/completions"
-#define BODY  "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}],\"max_tokens\":4,\"temperature\":0}"
+#define CHAT "/v1/chat/completions"
+#define BODY                                                 \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello " \
+    "there\"}],\"max_tokens\":4,\"temperature\":0}"
 
 static void chat(struct api_kit *kit)
 {
@@ -18,7 +20,8 @@ static uint64_t sum(yyjson_doc *doc, const char *pointer)
     yyjson_val *value;
     uint64_t all = 0;
 
-    yyjson_arr_foreach(yyjson_doc_ptr_get(doc, pointer), i, count, value) all += yyjson_get_uint(value);
+    yyjson_arr_foreach(yyjson_doc_ptr_get(doc, pointer), i, count, value) all +=
+        yyjson_get_uint(value);
     return all;
 }
 
@@ -49,7 +52,8 @@ static void test_i99_sums_are_what_clients_were_told(void **state)
     assert_int_equal(json_number_at(doc, "/miss/cold"), 1);
     assert_string_equal(json_at(doc, "/tiers/0/tier"), "device");
     assert_string_equal(json_at(doc, "/tiers/1/state"), "ok");
-    assert_true(json_number_at(doc, "/tiers/1/used") > 0 && json_number_at(doc, "/tiers/1/objects") > 0);
+    assert_true(json_number_at(doc, "/tiers/1/used") > 0 &&
+                json_number_at(doc, "/tiers/1/objects") > 0);
     assert_int_equal(json_number_at(doc, "/tiers/1/hits"), 1);
     assert_string_equal(json_at(doc, "/tiers/2/state"), "off");
     yyjson_doc_free(doc);

@@ -8,14 +8,24 @@
 #include "support/test.h"
 
 static const struct tally sample = {
-    .requests = 3, .prompt = 1000, .device = 100, .ram = 200, .ssd = 300, .remote = 0, .computed = 400,
-    .generated = 77, .prefill_ns = 4 * NS_PER_S, .decode_ns = 5, .restore_ns = NS_PER_S,
+    .requests = 3,
+    .prompt = 1000,
+    .device = 100,
+    .ram = 200,
+    .ssd = 300,
+    .remote = 0,
+    .computed = 400,
+    .generated = 77,
+    .prefill_ns = 4 * NS_PER_S,
+    .decode_ns = 5,
+    .restore_ns = NS_PER_S,
 };
 
 static void test_sums_and_quotients(void **state)
 {
     struct tally sum = {0};
-    struct gen_usage usage = {.prompt = 10, .device = 1, .ram = 2, .ssd = 3, .remote = 0, .computed = 4, .generated = 5};
+    struct gen_usage usage = {
+        .prompt = 10, .device = 1, .ram = 2, .ssd = 3, .remote = 0, .computed = 4, .generated = 5};
 
     (void)state;
     assert_true(tally_efficiency(&sum) == 0 && tally_saved_s(&sum) == 0); /* of nothing */
@@ -83,8 +93,7 @@ static void test_no_memory(void **state)
 
     (void)state;
     mem_set_fault(&fault);
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         struct buf bytes;
         enum err err;
 

@@ -1,6 +1,6 @@
-/* tree_test.c: trees of prefixes: chains become one node, branches stay, and what is left out is the small. */
+/* tree_test.c: trees of prefixes: chains become one node, branches stay, and what is left out is
+ * the small. */
 #include "admin/tree.h"
-
 
 #include <string.h>
 #include <yyjson.h>
@@ -17,13 +17,24 @@ static struct admin_book *no_book(void)
 }
 
 /* A run of rows; keys and parents are numbers. */
-static void add(struct admin_tree *tree, unsigned char space, unsigned char key, unsigned char parent, uint32_t begin,
-                uint32_t end)
+static void add(struct admin_tree *tree, unsigned char space, unsigned char key,
+                unsigned char parent, uint32_t begin, uint32_t end)
 {
-    unsigned char spaces[HEARTH_KEY_BYTES] = {space}, keys[HEARTH_KEY_BYTES] = {key, space}, parents[HEARTH_KEY_BYTES] = {0};
+    unsigned char spaces[HEARTH_KEY_BYTES] = {space}, keys[HEARTH_KEY_BYTES] = {key, space},
+                  parents[HEARTH_KEY_BYTES] = {0};
     struct hearth_held held = {
-        .space = spaces, .key = keys, .parent = parents, .tenant = "t", .kind = HEARTH_OBJECT_ROWS,
-        .begin = begin, .end = end, .bytes = end - begin, .uses = key, .tiers = 1, .age_s = key, .entry = HEARTH_ENTRY_USER,
+        .space = spaces,
+        .key = keys,
+        .parent = parents,
+        .tenant = "t",
+        .kind = HEARTH_OBJECT_ROWS,
+        .begin = begin,
+        .end = end,
+        .bytes = end - begin,
+        .uses = key,
+        .tiers = 1,
+        .age_s = key,
+        .entry = HEARTH_ENTRY_USER,
     };
 
     if (parent > 0) {

@@ -478,8 +478,8 @@ static void test_equals_oracle(void **state)
 
 enum { WORKERS = 4, TURNS = 2000, CONCURRENT_CAP = 1000, CONCURRENT_SHARE = 150 };
 
-/* `granted` is raised after each grant and lowered before the bytes are given back, so it never exceeds what the ledger has
- * given out: if it is ever above the cap, so was the ledger. */
+/* `granted` is raised after each grant and lowered before the bytes are given back, so it never
+ * exceeds what the ledger has given out: if it is ever above the cap, so was the ledger. */
 struct load {
     struct budget *budget;
     atomic_long granted;
@@ -534,8 +534,8 @@ static void work(void *arg)
     atomic_fetch_sub(&worker->load->running, 1);
 }
 
-/* Every second worker has a share and must always get it. Those without one take whatever they can, and one of them moves
- * bytes to the other and back, which leaves all shares covered. */
+/* Every second worker has a share and must always get it. Those without one take whatever they can,
+ * and one of them moves bytes to the other and back, which leaves all shares covered. */
 static void test_holds_its_cap_under_load(void **state)
 {
     struct load load = {.budget = budget_create(CONCURRENT_CAP), .running = WORKERS};

@@ -138,8 +138,7 @@ static void test_survives_every_failed_allocation(void **state)
 
     (void)state;
     mem_set_fault(&fault);
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         struct buf buf;
         size_t whole = 0;
         buf_init(&buf, 100000);

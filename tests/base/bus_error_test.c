@@ -1,4 +1,5 @@
-/* A mapped file that shrinks, and a SIGBUS that has nothing to do with files, each in a process of its own. */
+/* A mapped file that shrinks, and a SIGBUS that has nothing to do with files, each in a process of
+ * its own. */
 #include "base/bus_error.h"
 
 #include <fcntl.h>

@@ -14,7 +14,7 @@ static void test_names_are_unique_and_complete(void **state)
             assert_string_not_equal(err_name(i), err_name(j));
     }
     assert_string_equal(err_name((enum err)999), "unknown");
-    assert_string_equal(err_name((enum err)-1), "unknown");
+    assert_string_equal(err_name((enum err) - 1), "unknown");
 }
 
 static void test_set_returns_its_code(void **state)

@@ -47,7 +47,8 @@ static void ignore_entry(const char *name, unsigned char d_type, void *arg)
     (void)arg;
 }
 
-/* Makes one call of the table; all of them succeed when nothing interferes. Undoes what it did where that is needed. */
+/* Makes one call of the table; all of them succeed when nothing interferes. Undoes what it did
+ * where that is needed. */
 static ssize_t make_call(enum file_call call)
 {
     const struct file_ops *ops = sys->ops, *real = file_sys_real()->ops;

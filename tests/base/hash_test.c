@@ -19,8 +19,8 @@ static const uint8_t *vector_input(void)
 static const char vector_key[] = "whats the Elvish word for friend";
 static const char vector_context[] = "BLAKE3 2019-12-27 16:29:52 test vectors context";
 
-/* From test_vectors.json of the BLAKE3 project, the first 32 bytes of each output: nothing, one byte, both sides of a chunk,
- * of a tree of eight chunks, and a large one. */
+/* From test_vectors.json of the BLAKE3 project, the first 32 bytes of each output: nothing, one
+ * byte, both sides of a chunk, of a tree of eight chunks, and a large one. */
 static const struct {
     size_t len;
     const char *hash, *keyed, *derived;

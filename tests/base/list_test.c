@@ -20,7 +20,8 @@ static struct entry *entry_of(struct list_node *node)
     return LIST_ENTRY(node, struct entry, link);
 }
 
-/* Compares the list with values that end in -1, forwards through the macro and backwards by hand. */
+/* Compares the list with values that end in -1, forwards through the macro and backwards by hand.
+ */
 static void assert_holds(const struct list *list, const int *values)
 {
     size_t count = 0;

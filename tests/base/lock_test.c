@@ -307,7 +307,8 @@ static void wait_for_go(void *arg)
     lock_leave(&shared->lock);
 }
 
-/* Returns when that many threads are inside of cond_wait: they gave up the lock after they were counted. */
+/* Returns when that many threads are inside of cond_wait: they gave up the lock after they were
+ * counted. */
 static void await_waiters(struct shared *shared, int want)
 {
     for (bool there = false; !there;) {
@@ -356,7 +357,8 @@ static void test_signal_wakes_one_that_waits(void **state)
     shared_fini(&shared);
 }
 
-/* A condition that went by the wall clock would see a monotonic deadline as one of 1970, and return too early. */
+/* A condition that went by the wall clock would see a monotonic deadline as one of 1970, and return
+ * too early. */
 static void test_deadline_is_of_the_monotonic_clock(void **state)
 {
     struct shared shared;

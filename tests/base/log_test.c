@@ -238,7 +238,8 @@ static const char *read_string(const char *at, struct buf *out)
     return at + 1;
 }
 
-/* Checks that the line is one object of scalars; leaves the text of member `key` in `out`; returns how many there are. */
+/* Checks that the line is one object of scalars; leaves the text of member `key` in `out`; returns
+ * how many there are. */
 static int read_object(const char *at, const char *key, struct buf *out)
 {
     struct buf name, value;
@@ -493,7 +494,8 @@ static void test_no_burst_means_no_limit(void **state)
     log_destroy(&log);
 }
 
-/* More messages than the table has room for: all are written, and those within the table's size stay limited. */
+/* More messages than the table has room for: all are written, and those within the table's size
+ * stay limited. */
 static void test_table_of_messages_is_bounded(void **state)
 {
     static char messages[1000][16];
@@ -696,11 +698,13 @@ static void test_a_full_queue_drops_and_says_so(void **state)
     LOG_INFO(log, "a", "the end");
     read_until(pipes[0], &text, "the end");
     assert_int_equal(log_lines_dropped(log), dropped);
-    snprintf(line, sizeof(line), " warn  [log] %d log lines were dropped: the reader of standard error is too slow\n",
+    snprintf(line, sizeof(line),
+             " warn  [log] %d log lines were dropped: the reader of standard error is too slow\n",
              (int)dropped);
     assert_non_null(strstr(buf_str(&text), line));
     const char *at = buf_str(&text);
-    for (int i = 0; i < LINES; i++) { /* whole, in order; which ones, depends on when the writer began */
+    for (int i = 0; i < LINES;
+         i++) { /* whole, in order; which ones, depends on when the writer began */
         snprintf(line, sizeof(line), "\n" TIME_TEXT " info  [a] numbered line=%d\n", i);
         const char *next = strstr(at, line);
         kept += next != NULL;
@@ -713,7 +717,8 @@ static void test_a_full_queue_drops_and_says_so(void **state)
     close(pipes[1]);
 }
 
-/* The end does not wait for ever; a reader that comes back later finds the thread alive and the log not freed under it. */
+/* The end does not wait for ever; a reader that comes back later finds the thread alive and the log
+ * not freed under it. */
 static void test_the_end_leaves_a_reader_that_stalls(void **state)
 {
     struct buf text;
@@ -728,7 +733,8 @@ static void test_the_end_leaves_a_reader_that_stalls(void **state)
     buf_init(&text, 1 << 16);
     read_until(pipes[0], &text, "never read in time");
     buf_fini(&text);
-    close(pipes[0]); /* the other end stays open: the thread may not have returned from its write yet */
+    /* the other end stays open: the thread may not have returned from its write yet */
+    close(pipes[0]);
 }
 
 /* ---- threads ---- */
@@ -868,9 +874,12 @@ static void test_warnings_are_kept(void **state)
     log_destroy(&log);
 }
 
-TEST_SUITE(LOG_TEST(test_queued_lines_are_whole_and_in_order), LOG_TEST(test_a_full_queue_drops_and_says_so),
-           LOG_TEST(test_the_end_leaves_a_reader_that_stalls), LOG_TEST(test_lines_of_threads_do_not_mix_in_the_queue),
-           LOG_TEST(test_warnings_are_kept), LOG_TEST(test_free_text_is_not_limited), LOG_TEST(test_text_lines), LOG_TEST(test_json_lines),
+TEST_SUITE(LOG_TEST(test_queued_lines_are_whole_and_in_order),
+           LOG_TEST(test_a_full_queue_drops_and_says_so),
+           LOG_TEST(test_the_end_leaves_a_reader_that_stalls),
+           LOG_TEST(test_lines_of_threads_do_not_mix_in_the_queue),
+           LOG_TEST(test_warnings_are_kept), LOG_TEST(test_free_text_is_not_limited),
+           LOG_TEST(test_text_lines), LOG_TEST(test_json_lines),
            LOG_TEST(test_color_is_for_text_only), LOG_TEST(test_values_are_quoted_when_needed),
            LOG_TEST(test_json_round_trips), LOG_TEST(test_no_bytes_can_forge_a_line),
            LOG_TEST(test_long_lines_are_cut), LOG_TEST(test_lines_are_cut_anywhere),

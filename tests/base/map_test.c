@@ -22,7 +22,8 @@ struct entry {
     struct map_node node;
 };
 
-/* A bench is a map, all entries that may be in it, and the hash in use. Entries know whether they are in: the oracle. */
+/* A bench is a map, all entries that may be in it, and the hash in use. Entries know whether they
+ * are in: the oracle. */
 struct bench {
     struct map map;
     struct entry *entries;
@@ -109,8 +110,8 @@ static void assert_finds_all(struct bench *bench)
         assert_find(bench, key);
 }
 
-/* Looks a random key up; when absent inserts it in percent_in of 100 cases, when present removes it in the rest of them:
- * the map tends to be percent_in full. */
+/* Looks a random key up; when absent inserts it in percent_in of 100 cases, when present removes it
+ * in the rest of them: the map tends to be percent_in full. */
 static void random_steps(struct bench *bench, uint64_t *seed, int steps, unsigned percent_in)
 {
     for (int step = 0; step < steps; step++) {
@@ -286,7 +287,8 @@ static void test_survives_every_failed_growth(void **state)
     assert_true(rounds >= 16);
 }
 
-/* A map that could not grow catches up when it can, and has not asked for memory with each insert meanwhile. */
+/* A map that could not grow catches up when it can, and has not asked for memory with each insert
+ * meanwhile. */
 static void test_overfull_map_recovers(void **state)
 {
     struct fault fault = {0};

@@ -22,7 +22,8 @@ static void test_alloc_is_zeroed(void **state)
 
 static void test_strings_are_copied(void **state)
 {
-    char *whole = mem_strdup("hearth"), *part = mem_strndup("hearth", 4), *none = mem_strndup("", 0);
+    char *whole = mem_strdup("hearth"), *part = mem_strndup("hearth", 4),
+         *none = mem_strndup("", 0);
 
     (void)state;
     assert_string_equal(whole, "hearth");
@@ -55,8 +56,7 @@ static void test_every_try_asks_the_fault(void **state)
 
     (void)state;
     mem_set_fault(&fault);
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         void *a = mem_try_alloc(8);
         void *b = mem_try_alloc_array(2, 8);
         void *c = mem_try_realloc(NULL, 8);
@@ -119,7 +119,8 @@ static void test_alloc_aborts_rather_than_return_null(void **state)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
-TEST_SUITE(TEST(test_alloc_is_zeroed), TEST(test_strings_are_copied), TEST(test_overflow_is_refused),
-           TEST(test_every_try_asks_the_fault), TEST(test_sticky_fault_fails_all_later_calls),
+TEST_SUITE(TEST(test_alloc_is_zeroed), TEST(test_strings_are_copied),
+           TEST(test_overflow_is_refused), TEST(test_every_try_asks_the_fault),
+           TEST(test_sticky_fault_fails_all_later_calls),
            TEST(test_realloc_failure_keeps_the_block),
            TEST(test_alloc_aborts_rather_than_return_null))

@@ -116,8 +116,9 @@ static void test_one_metric_under_another_name(void **state)
     metric_add(set, M_HITS, 0, 3);
     metric_add(set, M_HITS, 2, 4);
     assert_ok(metric_render_as(set, M_HITS, METRIC_ALL, &alias, other_empty()));
-    assert_string_equal(buf_str(&other), "# HELP other:name Of somebody else.\n# TYPE other:name counter\n"
-                                         "other:name{model=\"m\"} 7\n");
+    assert_string_equal(buf_str(&other),
+                        "# HELP other:name Of somebody else.\n# TYPE other:name counter\n"
+                        "other:name{model=\"m\"} 7\n");
     assert_ok(metric_render_as(set, M_HITS, 2, &alias, other_empty()));
     assert_non_null(strstr(buf_str(&other), "\nother:name{model=\"m\"} 4\n"));
     metric_observe(set, M_READ, 0, 1);
@@ -163,7 +164,8 @@ static void test_latencies_add_up(void **state)
     assert_int_equal(all.counts[0], 2);
     assert_int_equal(all.counts[METRIC_LATENCY_BUCKETS - 1], 2);
     assert_ok(metric_latency_render(&all, &alias, other_empty()));
-    assert_non_null(strstr(buf_str(&other), "# TYPE t_seconds histogram\nt_seconds_bucket{le=\"0.0001\"} 2\n"));
+    assert_non_null(
+        strstr(buf_str(&other), "# TYPE t_seconds histogram\nt_seconds_bucket{le=\"0.0001\"} 2\n"));
     assert_non_null(strstr(buf_str(&other), "\nt_seconds_bucket{le=\"100\"} 6\n"));
     assert_non_null(strstr(buf_str(&other), "\nt_seconds_count 8\n"));
     buf_fini(&other);
@@ -387,8 +389,9 @@ static void test_invalid_tables_abort(void **state)
 }
 
 TEST_SUITE(TEST(test_text_is_what_prometheus_reads), TEST(test_labels_of_a_histogram_are_apart),
-           TEST(test_one_metric_under_another_name),
-           TEST(test_labels_as_text), TEST(test_latencies_add_up), TEST(test_help_and_labels_are_escaped), TEST(test_numbers_read_back_exactly),
-           TEST(test_histogram_equals_oracle), TEST(test_ready_made_buckets_span_what_they_say),
+           TEST(test_one_metric_under_another_name), TEST(test_labels_as_text),
+           TEST(test_latencies_add_up), TEST(test_help_and_labels_are_escaped),
+           TEST(test_numbers_read_back_exactly), TEST(test_histogram_equals_oracle),
+           TEST(test_ready_made_buckets_span_what_they_say),
            TEST(test_no_update_is_lost_between_threads), TEST(test_render_reports_a_full_buffer),
            TEST(test_invalid_tables_abort))

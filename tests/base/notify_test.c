@@ -22,7 +22,9 @@ static int listen_at(const char *name)
     if (name[0] == '@')
         address.sun_path[0] = '\0';
     assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address,
+                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)),
+                     0);
     return fd;
 }
 
@@ -51,7 +53,8 @@ static void test_messages_arrive(void **state)
         assert_true(notify_send(&notify, "READY=%d\nSTATUS=%s", 1, "up"));
         expect_message(fd, "READY=1\nSTATUS=up");
         close(fd);
-        assert_false(notify_send(&notify, "WATCHDOG=1")); /* the manager is gone: no signal, no wait */
+        /* the manager is gone: no signal, no wait */
+        assert_false(notify_send(&notify, "WATCHDOG=1"));
         notify_close(&notify);
         notify_close(&notify);
     }
@@ -108,5 +111,5 @@ static void test_watchdog(void **state)
     assert_int_equal(notify_watchdog_ns("18446744073709551615", NULL, 7), 0);
 }
 
-TEST_SUITE(TEST(test_messages_arrive), TEST(test_nobody_listens), TEST(test_a_manager_that_does_not_read),
-           TEST(test_watchdog))
+TEST_SUITE(TEST(test_messages_arrive), TEST(test_nobody_listens),
+           TEST(test_a_manager_that_does_not_read), TEST(test_watchdog))

@@ -77,7 +77,8 @@ static void test_ini_is_shared_with_other_commands(void **state)
 /* "[thing NAME]": passed over by the commands, read one by one. */
 static void test_named_sections(void **state)
 {
-    static const char text[] = "port = 1\n[thing b]\nport = 5\n[serve]\nhost = x\n[thing a/c d]\nhost = y\nport = 6\n[thing b]\nhost = z\n";
+    static const char text[] = "port = 1\n[thing b]\nport = 5\n[serve]\nhost = x\n[thing a/c "
+                               "d]\nhost = y\nport = 6\n[thing b]\nhost = z\n";
     static const struct option_table none = {"none", NULL, 0};
     static const struct option_table *const others[] = {&none, NULL};
     struct option_list names;
@@ -96,15 +97,21 @@ static void test_named_sections(void **state)
     assert_int_equal(names.count, 2);
     assert_string_equal(names.items[0], "b");
     assert_string_equal(names.items[1], "a/c d");
-    assert_ok(option_read_section(&options_table, "thing", "b", &options_got.values, &options_got.parse, &info));
+    assert_ok(option_read_section(&options_table, "thing", "b", &options_got.values,
+                                  &options_got.parse, &info));
     assert_int_equal(options_got.values.port, 5);
     assert_string_equal(options_got.values.host, "z");
-    assert_ok(option_read_section(&options_table, "thing", "none", &options_got.values, &options_got.parse, &info));
+    assert_ok(option_read_section(&options_table, "thing", "none", &options_got.values,
+                                  &options_got.parse, &info));
     assert_int_equal(options_got.values.port, 5);
     options_got.parse.ini_text = "[thing b]\nprot = 5\n";
-    assert_err(option_read_section(&options_table, "thing", "b", &options_got.values, &options_got.parse, &info), ERR_INVALID);
-    assert_string_equal(info.text, "h.ini:2: unknown key \"prot\" in [thing b]; did you mean \"port\"?");
-    options_got.parse.ini_text = "[thing 12345678901234567890123456789012345678901234567890]\nport = 5\n";
+    assert_err(option_read_section(&options_table, "thing", "b", &options_got.values,
+                                   &options_got.parse, &info),
+               ERR_INVALID);
+    assert_string_equal(info.text,
+                        "h.ini:2: unknown key \"prot\" in [thing b]; did you mean \"port\"?");
+    options_got.parse.ini_text =
+        "[thing 12345678901234567890123456789012345678901234567890]\nport = 5\n";
     assert_err(option_sections(&options_got.parse, "thing", &names, &info), ERR_INVALID);
     assert_string_equal(info.text, "h.ini:1: the section's name is longer than 49 bytes");
 }

@@ -51,7 +51,8 @@ static void test_options(void **state)
                                "Address to listen on. [default 127.0.0.1; HEARTH_HOST]\n"
                                ".TP\n\\fB\\-p\\fR, \\fB\\-\\-port\\fR \\fIN\\fR\n")));
     assert_non_null(strstr(buf_str(&out), "\n.SS Cache\n.TP\n"));
-    assert_non_null(strstr(buf_str(&out), "\n\\fB\\-s\\fR, \\fB\\-sh\\fR, \\fB\\-\\-shift\\fR \\fIN\\fR\n"));
+    assert_non_null(
+        strstr(buf_str(&out), "\n\\fB\\-s\\fR, \\fB\\-sh\\fR, \\fB\\-\\-shift\\fR \\fIN\\fR\n"));
     assert_non_null(strstr(buf_str(&out), "\n\\fB\\-\\-no\\-color\\fR\n"));
     assert_non_null(strstr(buf_str(&out), "\\-\\-format\\fR text|json|binary\n"));
     buf_fini(&out);
@@ -119,7 +120,8 @@ static void test_example_can_be_read(void **state)
             buf_appendf(&ini, STR_FMT "\n", (int)line.len - 1, line.ptr + 1);
     }
     assert_ok(options_parse_all("", buf_str(&ini), NULL));
-    assert_string_equal(options_got.values.host, "127.0.0.1"); /* texts of the first parse are gone with it */
+    /* texts of the first parse are gone with it */
+    assert_string_equal(options_got.values.host, "127.0.0.1");
     assert_int_equal(options_got.values.port, wanted.port);
     assert_int_equal(options_got.values.ram, wanted.ram);
     assert_int_equal(options_got.values.wait, wanted.wait);

@@ -330,7 +330,8 @@ static void test_bar_fits_the_terminal(void **state)
     if (!open_terminal(&terminal))
         TEST_SKIP("no pseudo terminals here");
     setenv("NO_COLOR", "1", 1);
-    /* é is one column: 7 + 2 + 22 + 1 + 4 + 2 + 14 + 2 + 5 = 59, and the last column stays empty. */
+    /* é is one column: 7 + 2 + 22 + 1 + 4 + 2 + 14 + 2 + 5 = 59, and the last column stays empty.
+     */
     set_columns(&terminal, 60);
     assert_string_equal(
         draw_on(&terminal, "load\xc3\xa9ng"),
@@ -367,11 +368,11 @@ static void test_a_full_pipe_is_not_waited_for(void **state)
         assert_null(strstr(got, "loading"));
 }
 
-TEST_SUITE(PIPE_TEST(test_a_full_pipe_is_not_waited_for), PIPE_TEST(test_one_line_per_quarter), PIPE_TEST(test_finish_completes_the_lines),
-           PIPE_TEST(test_lines_without_a_total), PIPE_TEST(test_what_is_short_shows_nothing),
-           PIPE_TEST(test_off_shows_nothing), PIPE_TEST(test_bar_is_redrawn_in_place),
-           PIPE_TEST(test_bar_is_cleared_on_failure), PIPE_TEST(test_bar_without_a_total),
-           PIPE_TEST(test_at_most_ten_bars_a_second),
+TEST_SUITE(PIPE_TEST(test_a_full_pipe_is_not_waited_for), PIPE_TEST(test_one_line_per_quarter),
+           PIPE_TEST(test_finish_completes_the_lines), PIPE_TEST(test_lines_without_a_total),
+           PIPE_TEST(test_what_is_short_shows_nothing), PIPE_TEST(test_off_shows_nothing),
+           PIPE_TEST(test_bar_is_redrawn_in_place), PIPE_TEST(test_bar_is_cleared_on_failure),
+           PIPE_TEST(test_bar_without_a_total), PIPE_TEST(test_at_most_ten_bars_a_second),
            PIPE_TEST(test_never_looks_finished_too_early), PIPE_TEST(test_label_is_harmless),
            PIPE_TEST(test_failed_writes_are_ignored), PIPE_TEST(test_auto_looks_at_the_terminal),
            PIPE_TEST(test_bar_fits_the_terminal))

@@ -272,7 +272,8 @@ static void produce(void *arg)
     }
 }
 
-/* The half of the consumers that stands for an event loop: only the descriptor tells them to look. */
+/* The half of the consumers that stands for an event loop: only the descriptor tells them to look.
+ */
 static void *pop_polling(struct crowd *crowd)
 {
     for (;;) {
@@ -354,8 +355,9 @@ static void push_insisting(void *arg)
             continue;
 }
 
-/* With one consumer the descriptor must be exact: no poll may end without an item, and none may miss one, because nobody else
- * would take it. A queue of one place goes from empty to full and back with every item. */
+/* With one consumer the descriptor must be exact: no poll may end without an item, and none may
+ * miss one, because nobody else would take it. A queue of one place goes from empty to full and
+ * back with every item. */
 static void test_descriptor_is_exact_under_load(void **state)
 {
     struct queue *queue = create(1);

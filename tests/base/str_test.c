@@ -251,8 +251,9 @@ static void test_f64_round_trips(void **state)
     assert_round_trips(&seed, 20000);
 }
 
-/* A minimal LC_NUMERIC of glibc with a decimal comma: magic, number of items, their offsets, the items. Test machines rarely
- * have such a locale installed, and a test that is always skipped is none. */
+/* A minimal LC_NUMERIC of glibc with a decimal comma: magic, number of items, their offsets, the
+ * items. Test machines rarely have such a locale installed, and a test that is always skipped is
+ * none. */
 static void install_comma_locale(const char *dir)
 {
     static const struct {

@@ -301,8 +301,8 @@ static void expect_close(uint64_t parsed, uint64_t value)
     assert_true((parsed > value ? parsed - value : value - parsed) <= value / 20);
 }
 
-/* What was formatted is understood, and means the same to within the digits that were shown; unless it was rounded up to
- * what does not fit. */
+/* What was formatted is understood, and means the same to within the digits that were shown; unless
+ * it was rounded up to what does not fit. */
 static void test_round_trips(void **state)
 {
     uint64_t seed = test_seed();

@@ -1,6 +1,7 @@
 /*
- * abi_test.c: programs that were built with an older or a newer header than the library. An older one has shorter structs, and nothing
- * behind their end may be read or written; a newer one has longer ones, and what the library does not know is left alone.
+ * abi_test.c: programs that were built with an older or a newer header than the library. An older
+ * one has shorter structs, and nothing behind their end may be read or written; a newer one has
+ * longer ones, and what the library does not know is left alone.
  */
 #include "hearth/hearth.h"
 
@@ -130,7 +131,8 @@ static void test_newer_model(void **state)
 
 /* ---- hints ---- */
 
-/* Stores one block with these hints; whether it can be cleared says that it was held, not pinned for ever. */
+/* Stores one block with these hints; whether it can be cleared says that it was held, not pinned
+ * for ever. */
 static void store_block(struct hearth_space *space, const struct hearth_store_hints *hints)
 {
     struct hearth_store *store;

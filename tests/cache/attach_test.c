@@ -1,5 +1,6 @@
 /*
- * attach_test.c: a disk below a cache, through the public header: what one process stored, the next one finds.
+ * attach_test.c: a disk below a cache, through the public header: what one process stored, the next
+ * one finds.
  */
 #include <hearth/hearth.h>
 
@@ -22,8 +23,9 @@ static const unsigned char key[HEARTH_KEY_BYTES] = "an installation";
 
 static struct hearth_ssd_options ssd_options(void)
 {
-    return (struct hearth_ssd_options){
-        .struct_size = sizeof(struct hearth_ssd_options), .path = test_dir(), .bytes_max = 64 << 20};
+    return (struct hearth_ssd_options){.struct_size = sizeof(struct hearth_ssd_options),
+                                       .path = test_dir(),
+                                       .bytes_max = 64 << 20};
 }
 
 static void open_kit(struct kit *kit, const unsigned char *with_key)
@@ -34,7 +36,8 @@ static void open_kit(struct kit *kit, const unsigned char *with_key)
 
     options.key = with_key;
     kit_open_with(kit, &options, &model);
-    /* A space that is open before the disk is attached is no use here: it is opened again, as after a start. */
+    /* A space that is open before the disk is attached is no use here: it is opened again, as after
+     * a start. */
     hearth_space_close(&kit->space);
     assert_int_equal(hearth_attach_ssd(kit->cache, &ssd, NULL), HEARTH_OK);
     assert_int_equal(hearth_space_open(kit->cache, &model, "", 0, &kit->space), HEARTH_OK);
@@ -325,7 +328,8 @@ static void test_the_daily_budget_can_be_moved(void **state)
 
 /* ---- shares, and what is hot in memory ---- */
 
-/* I100 through the public header: another tenant's flood leaves on disk what is within the share; without one it does not. */
+/* I100 through the public header: another tenant's flood leaves on disk what is within the share;
+ * without one it does not. */
 static bool survives_flood(uint64_t share)
 {
     struct tier_ssd_options ssd = ssd_kit_options(ssd_kit_new_path(), 1 << 20);
@@ -369,7 +373,8 @@ static void test_i100_a_share_of_the_disk(void **state)
     assert_false(survives_flood(0));
 }
 
-/* What is hot in memory stays on the full disk below, and is there after a restart; what was written with it and not used is not. */
+/* What is hot in memory stays on the full disk below, and is there after a restart; what was
+ * written with it and not used is not. */
 static void test_i107_hot_in_memory_stays_on_disk(void **state)
 {
     struct tier_ssd_options ssd = ssd_kit_options(ssd_kit_new_path(), 1 << 20);
@@ -408,6 +413,6 @@ static void test_i107_hot_in_memory_stays_on_disk(void **state)
 
 TEST_SUITE(TEST(test_i107_a_restart_is_warm), TEST(test_another_installation_finds_nothing),
            TEST(test_refusals), TEST(test_numbers_of_each_tier), TEST(test_read_only_is_said),
-           TEST(test_degraded_is_said), TEST(test_i65_a_lost_write_is_in_the_log), TEST(test_the_cap_can_be_moved),
-           TEST(test_the_daily_budget_can_be_moved), TEST(test_i100_a_share_of_the_disk),
-           TEST(test_i107_hot_in_memory_stays_on_disk))
+           TEST(test_degraded_is_said), TEST(test_i65_a_lost_write_is_in_the_log),
+           TEST(test_the_cap_can_be_moved), TEST(test_the_daily_budget_can_be_moved),
+           TEST(test_i100_a_share_of_the_disk), TEST(test_i107_hot_in_memory_stays_on_disk))

@@ -1,12 +1,15 @@
 /*
- * Random operations through the public API against a model without a tree: a list of all that was ever committed, each with the whole
- * string of its tokens. Whatever a plan names must be one of these, still held as far as the model knows, for exactly the tokens of the
- * prompt, and its bytes must be those that were written, from the first fetch to the release (keeps I11, I101). A boundary may not be
- * longer than what the list allows; and where nothing was ever refused, evicted or dropped, it must be exactly that. The counters are
- * compared with our own, and the budget with its cap after every step (keeps I12, I91, I93, I100).
+ * Random operations through the public API against a model without a tree: a list of all that was
+ * ever committed, each with the whole string of its tokens. Whatever a plan names must be one of
+ * these, still held as far as the model knows, for exactly the tokens of the prompt, and its bytes
+ * must be those that were written, from the first fetch to the release (keeps I11, I101). A
+ * boundary may not be longer than what the list allows; and where nothing was ever refused, evicted
+ * or dropped, it must be exactly that. The counters are compared with our own, and the budget with
+ * its cap after every step (keeps I12, I91, I93, I100).
  *
- * Rounds are short and each has a cache of another form: blocks of 1 to 8 tokens, runs, tails, budgets, policies, a slower tier that fails.
- * Strings are edited copies of one another over two or three tokens, so that branches, tails and ties are everywhere.
+ * Rounds are short and each has a cache of another form: blocks of 1 to 8 tokens, runs, tails,
+ * budgets, policies, a slower tier that fails. Strings are edited copies of one another over two or
+ * three tokens, so that branches, tails and ties are everywhere.
  *
  * HEARTH_ORACLE_STEPS=n makes about n steps instead; HEARTH_TEST_SEED repeats a run.
  */
@@ -78,8 +81,8 @@ struct world {
     struct hearth_model models[SPACES];
     uint64_t seed, ram_bytes, cap_max;
     uint32_t block, alphabet;
-    bool
-        complete; /* nothing is refused, evicted, dropped or left out in this round: answers are exact */
+    /* nothing is refused, evicted, dropped or left out in this round: answers are exact */
+    bool complete;
     bool pinned;
     struct tier *slow; /* borrowed; NULL: none */
     bool holding;      /* the slow tier lets nothing through */
@@ -252,8 +255,8 @@ static uint32_t id_of(const struct world *world, const struct hearth_object *obj
 
 /* ---- looking up ---- */
 
-/* Where the tokens end that object `index` is used for: at the boundary, or where the next one of its kind begins. A run whose later
- * blocks belong to another branch reaches beyond. */
+/* Where the tokens end that object `index` is used for: at the boundary, or where the next one of
+ * its kind begins. A run whose later blocks belong to another branch reaches beyond. */
 static uint32_t use_end(const struct hearth_plan_info *info, size_t index)
 {
     const struct hearth_object *next =
@@ -332,23 +335,27 @@ static void check_plan(struct world *world, struct open_plan *open, struct seen 
     seen->cold += info->boundary == 0;
 }
 
-/* The largest request: a plan for TOKENS_MAX tokens in blocks of one token, with sliding rows. As plan_bytes_max in lookup.c, and the tokens. */
+/* The largest request: a plan for TOKENS_MAX tokens in blocks of one token, with sliding rows. As
+ * plan_bytes_max in lookup.c, and the tokens. */
 static uint64_t request_bytes_max(void)
 {
     const uint64_t objects = 2 * (2 * (TOKENS_MAX + 1) + 1);
 
-    return sizeof(struct hearth_plan) + objects * (sizeof(struct object *) + sizeof(struct hearth_object)) +
+    return sizeof(struct hearth_plan) +
+           objects * (sizeof(struct object *) + sizeof(struct hearth_object)) +
            TOKENS_MAX * sizeof(int32_t);
 }
 
-/* Whether there was no room for a plan, a store or a flight, which may be: books of what is leased or pinned fill their part. */
+/* Whether there was no room for a plan, a store or a flight, which may be: books of what is leased
+ * or pinned fill their part. */
 static bool turned_away(const struct world *world, int error, struct seen *seen)
 {
     if (error == HEARTH_OK)
         return false;
     assert_int_equal(error, HEARTH_ERROR_MEMORY);
     assert_false(world->complete);
-    assert_true(budget_available(world->cache->books_budget, world->cache->requests_owner) < request_bytes_max());
+    assert_true(budget_available(world->cache->books_budget, world->cache->requests_owner) <
+                request_bytes_max());
     seen->turned_away++;
     return true;
 }
@@ -787,7 +794,8 @@ static void check_counts(const struct world *world, size_t space)
     assert_int_equal(tiers, stats.tokens_reused);
 }
 
-/* The cap may be passed only because it was lowered below what is leased, pinned or on its way, and never by more than before. */
+/* The cap may be passed only because it was lowered below what is leased, pinned or on its way, and
+ * never by more than before. */
 static void check_budget(struct world *world)
 {
     uint64_t used = budget_used(world->cache->budget), cap = budget_cap(world->cache->budget);
@@ -953,8 +961,9 @@ static void test_i11_i91_i93_i100_i101_random_operations(void **state)
     mem_free(world);
 }
 
-/* One long prompt, ten times what memory holds, with a slower tier that has room for all: nothing is forgotten. What is behind an object
- * being in the slower tier only is no reason to keep it in memory, and still less to forget the one or the other. */
+/* One long prompt, ten times what memory holds, with a slower tier that has room for all: nothing
+ * is forgotten. What is behind an object being in the slower tier only is no reason to keep it in
+ * memory, and still less to forget the one or the other. */
 static void test_what_is_in_the_slow_tier_is_not_forgotten_for_memory(void **state)
 {
     enum { RUNS = 200, RUN = 4, COUNT = RUNS * RUN };

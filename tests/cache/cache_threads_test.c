@@ -1,7 +1,9 @@
 /*
- * Several threads look up, restore, store, pin and clear in one cache that is far too small, above a slower tier with a thread of its own that
- * fails now and then. Each object carries the tokens it was stored for and a sum over them, so that every thread can tell by itself whether
- * what it was given belongs to its prompt (keeps I11, I100, I101). Under ThreadSanitizer (SAN=thread) it is the proof of the locks.
+ * Several threads look up, restore, store, pin and clear in one cache that is far too small, above
+ * a slower tier with a thread of its own that fails now and then. Each object carries the tokens it
+ * was stored for and a sum over them, so that every thread can tell by itself whether what it was
+ * given belongs to its prompt (keeps I11, I100, I101). Under ThreadSanitizer (SAN=thread) it is the
+ * proof of the locks.
  *
  * HEARTH_ORACLE_STEPS=n makes n steps per thread instead.
  */
@@ -125,7 +127,8 @@ static uint32_t use_end(const struct hearth_plan_info *info, size_t index)
     return next != NULL && next->kind == info->objects[index].kind ? next->begin : info->boundary;
 }
 
-/* Fetches all, reads all, and reads all again: whatever others did, the bytes stay. False: something was not to be had. */
+/* Fetches all, reads all, and reads all again: whatever others did, the bytes stay. False:
+ * something was not to be had. */
 static bool read_plan(struct worker *worker, struct hearth_plan *plan, const struct payload *like)
 {
     const struct hearth_plan_info *info = hearth_plan_info(plan);

@@ -1,4 +1,5 @@
-/* Objects to and from a folder: all that was there is there again, right to the last byte, or is refused. */
+/* Objects to and from a folder: all that was there is there again, right to the last byte, or is
+ * refused. */
 #include <hearth/hearth.h>
 
 #include <fcntl.h>
@@ -20,7 +21,8 @@ static const uint32_t HYBRID = HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT;
 
 static struct hearth_folder_options folder_options(const char *path)
 {
-    return (struct hearth_folder_options){.struct_size = sizeof(struct hearth_folder_options), .path = path};
+    return (struct hearth_folder_options){.struct_size = sizeof(struct hearth_folder_options),
+                                          .path = path};
 }
 
 static struct hearth_moved export_to(const struct kit *kit, const char *path)
@@ -63,7 +65,8 @@ static void fill(const struct kit *kit, uint32_t kinds, int32_t tokens[2][TOKENS
 
 static void test_there_and_back(void **state)
 {
-    static const uint32_t kinds[] = {HEARTH_KIND_FULL, HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT, HEARTH_KIND_RECURRENT};
+    static const uint32_t kinds[] = {HEARTH_KIND_FULL, HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT,
+                                     HEARTH_KIND_RECURRENT};
     int32_t tokens[2][TOKENS];
     struct kit kit;
 
@@ -136,7 +139,8 @@ static void test_one_path_by_its_key(void **state)
     options.key = unknown;
     assert_int_equal(hearth_export(kit.cache, &options, &moved, NULL), HEARTH_ERROR_MISSING);
     assert_int_equal(hearth_probe(kit.space, tokens[1], TOKENS, &probe, blocks, 8), HEARTH_OK);
-    options.key = blocks[6].key; /* the end of the branch; the run that it leaves goes on elsewhere */
+    /* the end of the branch; the run that it leaves goes on elsewhere */
+    options.key = blocks[6].key;
     assert_int_equal(hearth_export(kit.cache, &options, &moved, NULL), HEARTH_OK);
     kit_close(&kit);
     kit_open(&kit, RAM, HYBRID);
@@ -144,7 +148,8 @@ static void test_one_path_by_its_key(void **state)
     assert_int_equal(in.objects, moved.objects);
     assert_int_equal(in.refused, 0);
     assert_int_equal(kit_restore(&kit, tokens[1], TOKENS, NULL), TOKENS - 1);
-    assert_int_equal(kit_peek(&kit, tokens[0], TOKENS).boundary, 20); /* of the other, what they share */
+    /* of the other, what they share */
+    assert_int_equal(kit_peek(&kit, tokens[0], TOKENS).boundary, 20);
     kit_close(&kit);
 }
 
@@ -227,7 +232,8 @@ static void test_others_objects_are_refused(void **state)
 static void test_seals_are_respected(void **state)
 {
     static const unsigned char seal_key[HEARTH_KEY_BYTES] = "a key";
-    struct hearth_ssd_options ssd = {.struct_size = sizeof(ssd), .path = ssd_kit_new_path(), .seal_key = seal_key};
+    struct hearth_ssd_options ssd = {
+        .struct_size = sizeof(ssd), .path = ssd_kit_new_path(), .seal_key = seal_key};
     struct hearth_folder_options folder = folder_options(ssd_kit_new_path());
     struct hearth_moved moved;
     char message[HEARTH_MESSAGE_BYTES] = "";
@@ -241,7 +247,8 @@ static void test_seals_are_respected(void **state)
     kit_store(&kit, tokens, TOKENS, NULL);
     assert_int_equal(hearth_export(kit.cache, &folder, &moved, message), HEARTH_ERROR_REFUSED);
     assert_string_not_equal(message, "");
-    assert_int_equal(ssd_kit_count_files(folder.path, ""), 0); /* nothing in the clear, not even a folder */
+    /* nothing in the clear, not even a folder */
+    assert_int_equal(ssd_kit_count_files(folder.path, ""), 0);
     folder.seal_key = seal_key;
     assert_int_equal(hearth_export(kit.cache, &folder, &moved, message), HEARTH_OK);
     assert_int_equal(moved.objects, 3);
@@ -289,7 +296,8 @@ static void test_without_memory_objects_are_refused(void **state)
     FAULT_LOOP (&fault) {
         hearth_clear(kit.cache, NULL, HEARTH_TIER_COUNT);
         struct hearth_moved in = import_from(&kit, path);
-        assert_true(in.objects + in.refused <= all); /* a record that could not be read is not counted twice */
+        /* a record that could not be read is not counted twice */
+        assert_true(in.objects + in.refused <= all);
         assert_true(in.objects == all || atomic_load(&fault.fired) > 0);
     }
     mem_set_fault(NULL);

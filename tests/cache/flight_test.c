@@ -358,7 +358,8 @@ static void step_wait(struct model *m, struct model_caller *c)
     m->waits++;
 }
 
-/* After the calls were made: exactly those who wait for flight i and are due (or all, when it ended) were called, once. */
+/* After the calls were made: exactly those who wait for flight i and are due (or all, when it
+ * ended) were called, once. */
 static void check_calls(struct model *m, int i, bool ended)
 {
     for (int j = 0; j < CALLERS; j++) {

@@ -107,7 +107,8 @@ static void test_equals_oracle(void **state)
     mem_free(objects);
 }
 
-/* Lowest priority, then the later end, then first come first served, also after a priority went away and came back. */
+/* Lowest priority, then the later end, then first come first served, also after a priority went
+ * away and came back. */
 static void test_ties_leave_in_a_fixed_order(void **state)
 {
     struct object *o = objects_create(6);

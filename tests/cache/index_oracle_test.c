@@ -1,7 +1,8 @@
 /*
- * Random operations on the index against a model without a tree: a list of objects, each with the whole string of tokens up to
- * the end of the node that it hangs on (its cover), and a list of pinned strings. What the index must answer follows from
- * comparing strings, one after the other. Blocks and alphabets are tiny, so that branches, tails and ties are everywhere.
+ * Random operations on the index against a model without a tree: a list of objects, each with the
+ * whole string of tokens up to the end of the node that it hangs on (its cover), and a list of
+ * pinned strings. What the index must answer follows from comparing strings, one after the other.
+ * Blocks and alphabets are tiny, so that branches, tails and ties are everywhere.
  */
 #include "cache/index.h"
 

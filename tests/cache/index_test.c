@@ -143,7 +143,8 @@ static void test_tail_grows_and_keeps_what_it_has(void **state)
     assert_int_equal(index_nodes(tree.index), 2);
     assert_int_equal(tree.dropped, 0);
 
-    /* Longer by rows, beyond the block. The shorter ones go though they are leased: their reader keeps the bytes. */
+    /* Longer by rows, beyond the block. The shorter ones go though they are leased: their reader
+     * keeps the bytes. */
     struct object *whole = tree_store(&tree, OBJECT_ROWS, 0, "abcdefgh");
     assert_int_equal(tree.dropped, 1);
     assert_ptr_equal(tree.dropped_last, rows);
@@ -310,8 +311,9 @@ static void forget(struct object *object, void *arg)
     (void)arg;
 }
 
-/* 100,000 conversations leave the system prompt at the same token. Each is found, and so is the best of them for a stranger.
- * Had the children to be searched one by one, this would take minutes. */
+/* 100,000 conversations leave the system prompt at the same token. Each is found, and so is the
+ * best of them for a stranger. Had the children to be searched one by one, this would take minutes.
+ */
 static void test_wide_node(void **state)
 {
     enum { COUNT = 100000, BLOCK = 8 };
@@ -496,8 +498,8 @@ static void test_i33_a_lookup_without_result_changes_nothing(void **state)
     tree_fini(&tree);
 }
 
-/* A tail is known below its own block only. A short prompt that consists of the tail's tokens does not find it, neither while
- * the block is there nor when it is gone. */
+/* A tail is known below its own block only. A short prompt that consists of the tail's tokens does
+ * not find it, neither while the block is there nor when it is gone. */
 static void test_i35_a_tail_never_falls_through_to_the_root(void **state)
 {
     struct tree tree;

@@ -1,6 +1,7 @@
 /*
- * ledger_test.c: what the cache says that it takes, compared with what it takes: every allocation of the heap is added up (base/mem.h), and
- * arenas come from an allocator that counts. At random moments of random use by several requests at once nothing is missing (I93).
+ * ledger_test.c: what the cache says that it takes, compared with what it takes: every allocation
+ * of the heap is added up (base/mem.h), and arenas come from an allocator that counts. At random
+ * moments of random use by several requests at once nothing is missing (I93).
  */
 #include <hearth/hearth.h>
 
@@ -273,8 +274,8 @@ static void test_i93_each_request_pays_for_itself(void **state)
     mem_free(tokens);
 }
 
-/* Plans, stores and flights alone reach their part of the cap, and no further; then they are refused, and what is held is forgotten for
- * them before. */
+/* Plans, stores and flights alone reach their part of the cap, and no further; then they are
+ * refused, and what is held is forgotten for them before. */
 static void test_i93_requests_have_their_part_and_no_more(void **state)
 {
     enum { COUNT = 20000, PLANS = 64 };

@@ -302,7 +302,8 @@ static void test_i27_fault_loop_over_a_lookup(void **state)
     int32_t tokens[2000];
 
     (void)state;
-    kit_open_holding(&kit, HYBRID, tokens, 2000); /* more objects than a plan has room for at first */
+    /* more objects than a plan has room for at first */
+    kit_open_holding(&kit, HYBRID, tokens, 2000);
     kit_snapshot(&kit, tokens, 2000, 1999);
     mem_set_fault(&fault);
     FAULT_LOOP (&fault) {
@@ -405,8 +406,7 @@ static void test_a_probe_and_who_leaves_next(void **state)
     assert_int_equal(blocks[2].end, 0xeeeeeeee);
     assert_int_equal(probe.tokens_by_tier[HEARTH_TIER_RAM], 99);
     /* The order of use, and the order in the heap of those that are alike, stay as they are. */
-    const struct object *object =
-        LIST_ENTRY(list_first(&kit.space->all), struct object, held_link);
+    const struct object *object = LIST_ENTRY(list_first(&kit.space->all), struct object, held_link);
     uint64_t used_ns = object->used_ns, order = object->heap_order;
     uint32_t uses = object->uses;
     assert_int_equal(hearth_probe(kit.space, tokens, 100, &probe, NULL, 0), HEARTH_OK);
@@ -423,7 +423,8 @@ static void test_a_probe_and_who_leaves_next(void **state)
     hearth_flight_close(&flight);
     assert_int_equal(hearth_probe(kit.space, tokens, 0, &probe, NULL, 0), HEARTH_ERROR_INVALID);
     /* An older program's struct is filled as far as it goes. */
-    probe = (struct hearth_probe){.struct_size = offsetof(struct hearth_probe, match), .match = HEARTH_MATCH_LCP};
+    probe = (struct hearth_probe){.struct_size = offsetof(struct hearth_probe, match),
+                                  .match = HEARTH_MATCH_LCP};
     assert_int_equal(hearth_probe(kit.space, tokens + 50, 1, &probe, NULL, 0), HEARTH_OK);
     assert_int_equal(probe.match, HEARTH_MATCH_LCP);
     kit_close(&kit);

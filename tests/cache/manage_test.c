@@ -1,4 +1,5 @@
-/* Single objects by their key: found, pinned, evicted, forgotten at a time; against a naive model that knows the tokens of everything. */
+/* Single objects by their key: found, pinned, evicted, forgotten at a time; against a naive model
+ * that knows the tokens of everything. */
 #include <hearth/hearth.h>
 
 #include <math.h>
@@ -62,7 +63,8 @@ static bool same(const struct one *a, const struct one *b)
     return a->kind == b->kind && a->begin == b->begin && a->end == b->end && a->last == b->last;
 }
 
-static const struct one *find_end(const struct held *held, enum hearth_object_kind kind, uint32_t end)
+static const struct one *find_end(const struct held *held, enum hearth_object_kind kind,
+                                  uint32_t end)
 {
     for (size_t i = 0; i < held->count; i++)
         if (held->ones[i].kind == kind && held->ones[i].end == end)
@@ -425,14 +427,14 @@ static void test_times_are_limited_and_in_order(void **state)
         tokens[0] = i;
         kit_store(&kit, tokens, 16, NULL);
         lock_enter(&kit.cache->lock);
-        struct object *object =
-            LIST_ENTRY(list_last(&kit.space->all), struct object, held_link);
+        struct object *object = LIST_ENTRY(list_last(&kit.space->all), struct object, held_link);
         memcpy(key, node_key(object->last)->bytes, sizeof(key));
         if (i > 0 && i < CACHE_EXPIRIES_MAX)
             manage_set_expiry(object, 5000 * NS_PER_S); /* looking for each would take a while */
         lock_leave(&kit.cache->lock);
         if (i == 0 || i == CACHE_EXPIRIES_MAX)
-            assert_int_equal(hearth_expire(kit.cache, key, 7), i == 0 ? HEARTH_OK : HEARTH_ERROR_MEMORY);
+            assert_int_equal(hearth_expire(kit.cache, key, 7),
+                             i == 0 ? HEARTH_OK : HEARTH_ERROR_MEMORY);
     }
     kit_check(&kit);
     mem_free(held);
@@ -485,7 +487,8 @@ static const int32_t *prompt_of(const struct world *world, const struct one *one
     return NULL;
 }
 
-static bool begin_alike(const struct world *world, const struct one *a, const struct one *b, uint32_t count)
+static bool begin_alike(const struct world *world, const struct one *a, const struct one *b,
+                        uint32_t count)
 {
     return memcmp(prompt_of(world, a), prompt_of(world, b), count * sizeof(int32_t)) == 0;
 }
@@ -545,7 +548,8 @@ static void test_evicting_by_key_is_what_a_naive_model_says(void **state)
         for (size_t i = 0; i < before->count && !target->pinned; i++) {
             gone[i] = !before->ones[i].pinned && is_behind(world, &before->ones[i], target);
             expected.objects += gone[i];
-            expected.bytes += gone[i] ? (uint64_t)(before->ones[i].end - before->ones[i].begin) * 64 : 0;
+            expected.bytes +=
+                gone[i] ? (uint64_t)(before->ones[i].end - before->ones[i].begin) * 64 : 0;
         }
         int error = hearth_evict_key(world->kit.cache, target->key, &sum);
         assert_int_equal(error, target->pinned ? HEARTH_ERROR_REFUSED : HEARTH_OK);
@@ -559,7 +563,8 @@ static void test_evicting_by_key_is_what_a_naive_model_says(void **state)
 }
 
 /* Takes away what is old and needed by nobody, until nothing is. */
-static void age_naively(const struct world *world, const struct held *held, double older_s, bool *gone)
+static void age_naively(const struct world *world, const struct held *held, double older_s,
+                        bool *gone)
 {
     for (bool more = true; more;) {
         more = false;
@@ -567,8 +572,9 @@ static void age_naively(const struct world *world, const struct held *held, doub
             const struct one *one = &held->ones[i];
             bool needed = gone[i] || one->pinned || one->age_s < older_s;
             for (size_t j = 0; j < held->count && !needed; j++)
-                needed = !gone[j] && held->ones[j].begin > one->begin &&
-                         begin_alike(world, one, &held->ones[j], MIN(held->ones[j].begin, one->end));
+                needed =
+                    !gone[j] && held->ones[j].begin > one->begin &&
+                    begin_alike(world, one, &held->ones[j], MIN(held->ones[j].begin, one->end));
             gone[i] |= !needed;
             more |= !needed;
         }
@@ -662,7 +668,8 @@ static void manage(void *arg)
     mem_free(held);
 }
 
-/* Bytes are right whatever is done to their objects meanwhile: kit_restore fails at the first wrong one. */
+/* Bytes are right whatever is done to their objects meanwhile: kit_restore fails at the first wrong
+ * one. */
 static void test_i11_by_hand_while_others_read_and_store(void **state)
 {
     struct crowd *crowd = mem_alloc(sizeof(*crowd));

@@ -1,4 +1,5 @@
-/* Between memory and a slower tier: writing behind, demoting, promoting, and every way in which that goes wrong. */
+/* Between memory and a slower tier: writing behind, demoting, promoting, and every way in which
+ * that goes wrong. */
 #include <hearth/hearth.h>
 
 #include <stdatomic.h>
@@ -16,7 +17,8 @@ enum { RAM = 240 * 1024, SLOW = 8 << 20 };
 
 static const uint32_t FULL = HEARTH_KIND_FULL;
 
-/* A kit with a slower tier behind it: rows of 256 bytes, so that seven prompts of 64 tokens fit into memory: half of it is for books. */
+/* A kit with a slower tier behind it: rows of 256 bytes, so that seven prompts of 64 tokens fit
+ * into memory: half of it is for books. */
 static struct tier *open_two(struct kit *kit, bool threaded)
 {
     struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = SLOW});
@@ -188,7 +190,8 @@ static void test_i94_lost_objects_are_a_miss_with_a_reason(void **state)
     kit_close(&kit);
 }
 
-/* A tier evicts by itself and tells nobody: a full disk does all the time, which is no fault of it. */
+/* A tier evicts by itself and tells nobody: a full disk does all the time, which is no fault of it.
+ */
 static void test_i94_what_a_tier_let_go_is_evicted(void **state)
 {
     struct kit kit;
@@ -463,7 +466,8 @@ static void test_i27_fault_loop_over_moving(void **state)
     kit_close(&kit);
 }
 
-/* The same tokens are stored again, with other bytes, while the first write is not over: the tier must not have the first ones in the end. */
+/* The same tokens are stored again, with other bytes, while the first write is not over: the tier
+ * must not have the first ones in the end. */
 static void test_i101_a_write_that_is_late_does_not_take_the_place_of_a_newer_one(void **state)
 {
     struct kit kit;
@@ -496,7 +500,8 @@ static void no_matter(enum tier_result result, void *arg)
     (void)result, (void)arg;
 }
 
-/* An object is dropped while it is being read, and the same tokens are stored anew: the reader must not get the bytes of the new one. */
+/* An object is dropped while it is being read, and the same tokens are stored anew: the reader must
+ * not get the bytes of the new one. */
 static void test_i101_a_read_of_what_was_dropped_gives_nothing(void **state)
 {
     static const unsigned char other[64 * 256] = {1};
@@ -532,7 +537,8 @@ static void test_i101_a_read_of_what_was_dropped_gives_nothing(void **state)
 
 /* ---- what a tier declines ---- */
 
-/* As open_two, with a queue of `queue` and room for so many bytes in the tier; everything fits into memory. */
+/* As open_two, with a queue of `queue` and room for so many bytes in the tier; everything fits into
+ * memory. */
 static struct tier *open_small(struct kit *kit, uint32_t kinds, size_t queue, uint64_t bytes)
 {
     struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = bytes});
@@ -611,7 +617,8 @@ static void test_i63_a_full_queue_delays_and_does_not_lose(void **state)
     kit_close(&kit);
 }
 
-/* A full queue is no reason not to store: memory takes it and counts it, once; nothing is counted for the tier (I66). */
+/* A full queue is no reason not to store: memory takes it and counts it, once; nothing is counted
+ * for the tier (I66). */
 static void test_i66_a_full_queue_keeps_nothing_out_of_memory(void **state)
 {
     struct kit kit;
@@ -625,7 +632,8 @@ static void test_i66_a_full_queue_keeps_nothing_out_of_memory(void **state)
     struct hearth_stats after = kit_stats(&kit);
     assert_int_equal(after.writes_declined - before.writes_declined, 4);
     assert_int_equal(after.objects - before.objects, 4);
-    assert_int_equal(after.bytes_by_tier[HEARTH_TIER_RAM], 3 * before.bytes_by_tier[HEARTH_TIER_RAM]);
+    assert_int_equal(after.bytes_by_tier[HEARTH_TIER_RAM],
+                     3 * before.bytes_by_tier[HEARTH_TIER_RAM]);
     assert_int_equal(after.bytes_by_tier[HEARTH_TIER_SSD], before.bytes_by_tier[HEARTH_TIER_SSD]);
     kit_check(&kit);
     tier_fault_hold(tier, false);
@@ -769,7 +777,8 @@ static void test_i50_what_nobody_needs_is_not_written(void **state)
 TEST_SUITE(TEST(test_i101_a_read_of_what_was_dropped_gives_nothing),
            TEST(test_i101_a_write_that_is_late_does_not_take_the_place_of_a_newer_one),
            TEST(test_i63_a_full_queue_delays_and_does_not_lose),
-           TEST(test_i66_a_full_queue_keeps_nothing_out_of_memory), TEST(test_declined_ones_come_back_by_recency),
+           TEST(test_i66_a_full_queue_keeps_nothing_out_of_memory),
+           TEST(test_declined_ones_come_back_by_recency),
            TEST(test_i60_room_in_the_tier_is_used_again),
            TEST(test_i108_the_list_of_declined_ones_is_bounded),
            TEST(test_i59_i107_closing_writes_what_was_declined),
@@ -779,7 +788,8 @@ TEST_SUITE(TEST(test_i101_a_read_of_what_was_dropped_gives_nothing),
            TEST(test_no_disk_is_memory_only), TEST(test_i98_storing_does_not_wait_for_the_tier),
            TEST(test_i94_a_tier_that_takes_nothing_is_no_tier),
            TEST(test_i94_damaged_bytes_are_a_miss_with_a_reason),
-           TEST(test_i94_lost_objects_are_a_miss_with_a_reason), TEST(test_i94_what_a_tier_let_go_is_evicted),
+           TEST(test_i94_lost_objects_are_a_miss_with_a_reason),
+           TEST(test_i94_what_a_tier_let_go_is_evicted),
            TEST(test_i94_an_error_costs_the_request_and_not_the_object),
            TEST(test_i94_a_slow_tier_is_not_waited_for),
            TEST(test_i10_a_failing_object_in_the_middle_shortens),

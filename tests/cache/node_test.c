@@ -118,8 +118,9 @@ static void test_accessors(void **state)
     tree_fini(&tree);
 }
 
-/* A system prompt ends at 6, in the middle of a block; every conversation has a block of its own from 4 on. The one snapshot
- * must serve all of them, also those that come when the one it was stored through is long gone. */
+/* A system prompt ends at 6, in the middle of a block; every conversation has a block of its own
+ * from 4 on. The one snapshot must serve all of them, also those that come when the one it was
+ * stored through is long gone. */
 static void test_snapshot_is_seen_from_every_sibling(void **state)
 {
     struct tree tree;

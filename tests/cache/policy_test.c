@@ -43,7 +43,8 @@ static void test_chance_is_what_the_trace_measured(void **state)
     (void)state;
     for (uint32_t uses = 0; uses < COUNT_OF(measured); uses++)
         assert_true(fabs(policy_reuse_chance(uses, 0, USER) - measured[uses]) < 0.04);
-    /* Of what is used again, half is within 114 s and nine tenths are within 519 s: the odds fall as much. */
+    /* Of what is used again, half is within 114 s and nine tenths are within 519 s: the odds fall
+     * as much. */
     double odds = .25 / .75, half = policy_reuse_chance(0, 114 * NS_PER_S, USER);
     double tenth = policy_reuse_chance(0, 519 * NS_PER_S, USER);
     assert_near(half / (1 - half), odds / 2);
@@ -110,7 +111,8 @@ static int by_priority(const void *a, const void *b)
     return by_number(y->end, x->end);
 }
 
-/* Scores random objects, sorts them as the heap would, and asks `before` about every pair of neighbours. */
+/* Scores random objects, sorts them as the heap would, and asks `before` about every pair of
+ * neighbours. */
 static void check_order(enum policy policy, uint64_t time_step,
                         bool (*before)(const struct scored *a, const struct scored *b))
 {
@@ -269,8 +271,9 @@ static void test_i103_shared_anchor_snapshot_outlives_longer_tails(void **state)
 
 enum { HELD = 100 };
 
-/* A cache of equal objects, one of them an anchor that nobody uses; the others are replaced one by one, each used as often as
- * it takes to be worth the most. Returns the turnovers that the anchor outlived. */
+/* A cache of equal objects, one of them an anchor that nobody uses; the others are replaced one by
+ * one, each used as often as it takes to be worth the most. Returns the turnovers that the anchor
+ * outlived. */
 static int turnovers_of_anchor(enum policy policy, bool shared)
 {
     double held[HELD], floor = 0;
@@ -614,7 +617,8 @@ static void test_sparse_grid_fills_what_marks_leave_open(void **state)
 
     (void)state;
     where.sparse = 8192;
-    /* Eight times 2,000 tokens: every second place. 16384 and 32768 are within half a step of a mark. */
+    /* Eight times 2,000 tokens: every second place. 16384 and 32768 are within half a step of a
+     * mark. */
     assert_wanted(&where, 15000, 40000, 49152, 58000, 60000);
     where.last_user = 0;
     assert_wanted(&where, 15000, 40000, 49152, 60000);

@@ -1,7 +1,8 @@
 /*
- * The whole cache over a disk that loses its power (support/disk_model.h): conversations are stored, the disk is found as it may be after any
- * moment of that, and the next process restores them. Every byte that a plan delivers is checked against its tokens (cache_kit.h); what is
- * lost is a shorter hit, and after a few more turns all is whole again.
+ * The whole cache over a disk that loses its power (support/disk_model.h): conversations are
+ * stored, the disk is found as it may be after any moment of that, and the next process restores
+ * them. Every byte that a plan delivers is checked against its tokens (cache_kit.h); what is lost
+ * is a shorter hit, and after a few more turns all is whole again.
  *
  * A run of CI looks at a few images, `make powerloss N=` at a tenth of N (HEARTH_POWERLOSS).
  */
@@ -101,7 +102,8 @@ static long look_at(struct disk_model *image, uint32_t kinds)
 
     boot(&kit, image, kinds);
     long reused = restore_all(&kit), healed = 0;
-    /* Damage is found when an object is asked for; what is believed to be there until then is not stored again. */
+    /* Damage is found when an object is asked for; what is believed to be there until then is not
+     * stored again. */
     for (int turn = 0; turn < TURNS_MAX && healed < CONVERSATIONS * (TOKENS - 1); turn++) {
         store_all(&kit, kinds);
         healed = restore_all(&kit);

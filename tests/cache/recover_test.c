@@ -417,7 +417,8 @@ static void test_i27_fault_loop_over_recovering(void **state)
     clock_destroy_fake(&ticking);
 }
 
-/* Rows of a window whose front is gone begin where they begin, not where the state does, also after a restart. */
+/* Rows of a window whose front is gone begin where they begin, not where the state does, also after
+ * a restart. */
 static void test_i21_a_window_keeps_its_place_over_a_restart(void **state)
 {
     struct hearth_model model = kit_model(HEARTH_KIND_FULL | HEARTH_KIND_CHUNKED);

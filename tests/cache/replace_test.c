@@ -9,7 +9,8 @@ enum { RAM = 16 << 20, TOKENS = 4096 };
 static const uint32_t FULL = HEARTH_KIND_FULL;
 static const uint32_t HYBRID = HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT;
 
-/* One request: the boundary that it was restored at. It leaves snapshots before the last token of its prompt, and at its end. */
+/* One request: the boundary that it was restored at. It leaves snapshots before the last token of
+ * its prompt, and at its end. */
 struct turn {
     uint32_t prompt, answer; /* tokens */
     uint32_t anchor;
@@ -98,7 +99,8 @@ static void test_i13_a_good_hit_supersedes_the_turns_before(void **state)
     expect_superseded(&kit, (uint32_t[]){1199}, 1); /* not 1300: an edit comes back to it */
     assert_int_equal(take_turn(&kit, tokens, (struct turn){1800, 100, 50, 3}), 1600);
     expect_superseded(&kit, (uint32_t[]){1199, 1300, 1499}, 3);
-    /* Once for each, under the request that did it; rows that were extended have been replaced, too. */
+    /* Once for each, under the request that did it; rows that were extended have been replaced,
+     * too. */
     uint64_t replaces = kit_stats(&kit).replaces;
     for (uint64_t after = 0; hearth_events_read(kit.cache, after, events, 1) == 1;
          after = events[0].number)
@@ -214,7 +216,8 @@ static void test_i103_anchors_pins_and_shared_ones_are_not(void **state)
     kit_close(&kit);
 }
 
-/* Under pressure what is superseded leaves before a conversation that is older and was never used again. */
+/* Under pressure what is superseded leaves before a conversation that is older and was never used
+ * again. */
 static void test_i13_superseded_ones_leave_first(void **state)
 {
     struct kit kit;
@@ -242,7 +245,8 @@ static void test_i13_superseded_ones_leave_first(void **state)
 
 /* ---- tails ---- */
 
-/* Two conversations, two tails; the second turn of one says something else in the middle of its old tail. Whose tail goes? */
+/* Two conversations, two tails; the second turn of one says something else in the middle of its old
+ * tail. Whose tail goes? */
 static uint32_t other_after_turn(uint32_t count, uint32_t anchor)
 {
     struct hearth_options options = kit_options(RAM);

@@ -1,4 +1,5 @@
-/* Requests beside each other and one after the other: what they share, what is told of them, and what a slower tier does to them. */
+/* Requests beside each other and one after the other: what they share, what is told of them, and
+ * what a slower tier does to them. */
 #include <hearth/hearth.h>
 
 #include "base/clock.h"
@@ -13,7 +14,8 @@ enum { RAM = 4 << 20, SLOW = 32 << 20 };
 static const uint32_t FULL = HEARTH_KIND_FULL;
 static const uint32_t HYBRID = HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT;
 
-/* Prompts of another kind that happen to have the same tokens are another identity when whoever asks says so. */
+/* Prompts of another kind that happen to have the same tokens are another identity when whoever
+ * asks says so. */
 static void test_i7_an_identity_of_its_own_shares_nothing(void **state)
 {
     struct hearth_model model = kit_model(FULL);
@@ -34,7 +36,8 @@ static void test_i7_an_identity_of_its_own_shares_nothing(void **state)
     kit_close(&chat);
 }
 
-/* Two requests are active at once, from lookup to the last commit; both are found again, as they were and longer. */
+/* Two requests are active at once, from lookup to the last commit; both are found again, as they
+ * were and longer. */
 static void test_i9_two_active_requests_are_both_found_again(void **state)
 {
     static const uint32_t kinds[] = {HEARTH_KIND_FULL, HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT};
@@ -84,7 +87,8 @@ static struct hearth_event last_event(const struct kit *kit, enum hearth_event_k
     return found;
 }
 
-/* Each event has the time of its own work: the lookup, lookup and import together, the export. Computing is in none of them. */
+/* Each event has the time of its own work: the lookup, lookup and import together, the export.
+ * Computing is in none of them. */
 static void test_i26_times_are_told_apart(void **state)
 {
     struct clock *clock = clock_create_fake(NS_PER_S, NS_PER_S);
@@ -143,7 +147,8 @@ static uint64_t objects_in(struct tier *tier)
     return stats.objects;
 }
 
-/* A disk that does not answer: clearing, looking up and storing go on, and waiting for it ends. Each of these would hang here. */
+/* A disk that does not answer: clearing, looking up and storing go on, and waiting for it ends.
+ * Each of these would hang here. */
 static void test_i56_nothing_waits_for_a_tier_without_end(void **state)
 {
     struct kit kit;
@@ -167,7 +172,8 @@ static void test_i56_nothing_waits_for_a_tier_without_end(void **state)
     kit_close(&kit);
 }
 
-/* The count of what is on its way comes back to zero, however a write ends: stored, declined, failed, cleared before or after it began. */
+/* The count of what is on its way comes back to zero, however a write ends: stored, declined,
+ * failed, cleared before or after it began. */
 static void test_i57_what_is_on_its_way_is_counted_exactly(void **state)
 {
     static const enum tier_fault_kind faults[] = {TIER_FAULT_PUT_REFUSE, TIER_FAULT_PUT_FAIL,
@@ -196,7 +202,8 @@ static void test_i57_what_is_on_its_way_is_counted_exactly(void **state)
     }
 }
 
-/* A clear discards what was there and on its way, and nothing that comes later under the same tokens. */
+/* A clear discards what was there and on its way, and nothing that comes later under the same
+ * tokens. */
 static void test_i58_after_a_clear_the_same_is_stored_again(void **state)
 {
     (void)state;

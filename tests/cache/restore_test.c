@@ -6,8 +6,8 @@
 
 enum { SLOTS_MAX = 24, NO_ROW = -1 };
 
-/* The oracle: a layer that really has rows. Sliding and chunked ones are a ring of slots, each with the position that it
- * holds; nothing here knows intervals. */
+/* The oracle: a layer that really has rows. Sliding and chunked ones are a ring of slots, each with
+ * the position that it holds; nothing here knows intervals. */
 struct layer {
     struct restore_state state; /* what the module is told */
     uint32_t slots_count;
@@ -137,8 +137,8 @@ static void test_every_kind_equals_explicit_rows(void **state)
             }
 }
 
-/* Decode, restore, decode on, restore again: state and rows stay together (a restored ring is in temporal order, its length
- * is the position and the next row goes behind it). */
+/* Decode, restore, decode on, restore again: state and rows stay together (a restored ring is in
+ * temporal order, its length is the position and the next row goes behind it). */
 static void test_i19_restored_windows_stay_consistent(void **state)
 {
     uint64_t seed = test_seed();

@@ -216,7 +216,8 @@ static void test_i100_a_flood_leaves_the_shares_of_others(void **state)
         kit_tokens(tokens, 64, i + 1);
         assert_int_equal(kit_restore(&quiet, tokens, 64, NULL), 63);
     }
-    /* What it holds above its share is anybody's; and its share is there for it, full as the cache is. */
+    /* What it holds above its share is anybody's; and its share is there for it, full as the cache
+     * is. */
     flood(&quiet, 10, 40);
     flood(&loud, 400, 200);
     check(&kit);

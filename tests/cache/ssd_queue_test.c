@@ -1,4 +1,5 @@
-/* A disk that cannot keep up: what its queue does not take stays in memory, is served from there, and counts once. */
+/* A disk that cannot keep up: what its queue does not take stays in memory, is served from there,
+ * and counts once. */
 #include <hearth/hearth.h>
 
 #include "base/clock.h"
@@ -24,7 +25,8 @@ static void boot(struct kit *kit, const struct tier_ssd_options *ssd)
     assert_int_equal(hearth_space_open(kit->cache, &model, "", 0, &kit->space), HEARTH_OK);
 }
 
-/* I66: a full queue of the disk is no reason not to store: memory takes it by its own account, the same bytes as without a disk. */
+/* I66: a full queue of the disk is no reason not to store: memory takes it by its own account, the
+ * same bytes as without a disk. */
 static void test_i66_full_queue_leaves_memory_alone(void **state)
 {
     struct tier_ssd_options ssd = ssd_kit_options(ssd_kit_new_path(), ROOM);

@@ -1,4 +1,5 @@
-/* The cache over the real SSD tier: restarts, deaths, a disk that is too small and one that fails. */
+/* The cache over the real SSD tier: restarts, deaths, a disk that is too small and one that fails.
+ */
 #include <hearth/hearth.h>
 
 #include <errno.h>
@@ -60,7 +61,8 @@ static void store_all(const struct kit *kit, bool snapshots)
     }
 }
 
-/* Restores every conversation, which fails the test at the first wrong byte; how many tokens were reused. */
+/* Restores every conversation, which fails the test at the first wrong byte; how many tokens were
+ * reused. */
 static uint32_t restore_all(const struct kit *kit)
 {
     int32_t tokens[TOKENS];
@@ -74,7 +76,8 @@ static uint32_t restore_all(const struct kit *kit)
     return sum;
 }
 
-/* The same until it is that much: what a slow machine delivers too late for one request is in memory for the next. */
+/* The same until it is that much: what a slow machine delivers too late for one request is in
+ * memory for the next. */
 static void restore_until(const struct kit *kit, uint32_t wanted)
 {
     uint32_t reused = 0;
@@ -127,14 +130,16 @@ static void test_bytes_in_and_out(void **state)
     assert_int_equal(stats.bytes_written_by_tier[HEARTH_TIER_RAM], stored);
     assert_int_equal(stats.bytes_written_by_tier[HEARTH_TIER_SSD], stored);
     assert_true(stats.ns_written_by_tier[HEARTH_TIER_SSD] > 0);
-    assert_int_equal(stats.bytes_read_by_tier[HEARTH_TIER_RAM] + stats.bytes_read_by_tier[HEARTH_TIER_SSD], 0);
+    assert_int_equal(
+        stats.bytes_read_by_tier[HEARTH_TIER_RAM] + stats.bytes_read_by_tier[HEARTH_TIER_SSD], 0);
     kit_close(&kit);
     boot(&kit, &options, FULL, RAM);
     assert_int_equal(kit_restore(&kit, tokens, TOKENS, NULL), TOKENS - 1);
     stats = kit_stats(&kit);
     assert_int_equal(stats.bytes_read_by_tier[HEARTH_TIER_SSD], stored);
     assert_true(stats.ns_read_by_tier[HEARTH_TIER_SSD] > 0);
-    assert_int_equal(stats.bytes_written_by_tier[HEARTH_TIER_RAM], 0); /* nobody computed anything */
+    /* nobody computed anything */
+    assert_int_equal(stats.bytes_written_by_tier[HEARTH_TIER_RAM], 0);
     uint64_t before = stats.bytes_read_by_tier[HEARTH_TIER_RAM];
     (void)kit_restore(&kit, tokens, TOKENS, NULL);
     stats = kit_stats(&kit);
@@ -143,7 +148,8 @@ static void test_bytes_in_and_out(void **state)
     kit_close(&kit);
 }
 
-/* I107, also after kill -9: everything that the tier had said was stored. Snapshots too (I51 to I53 as far as a cache has them). */
+/* I107, also after kill -9: everything that the tier had said was stored. Snapshots too (I51 to I53
+ * as far as a cache has them). */
 static void test_i107_kill(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
@@ -181,7 +187,8 @@ static void test_memory_is_small(void **state)
     kit_close(&kit);
 }
 
-/* A disk that holds a part only: the tier evicts and tells nobody. What is missing is a miss; what is there is right. */
+/* A disk that holds a part only: the tier evicts and tells nobody. What is missing is a miss; what
+ * is there is right. */
 static void test_disk_is_small(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 1 << 20);
@@ -223,5 +230,5 @@ static void test_i94_failing_disk(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_i107_restart), TEST(test_bytes_in_and_out), TEST(test_i107_kill), TEST(test_memory_is_small),
-           TEST(test_disk_is_small), TEST(test_i94_failing_disk))
+TEST_SUITE(TEST(test_i107_restart), TEST(test_bytes_in_and_out), TEST(test_i107_kill),
+           TEST(test_memory_is_small), TEST(test_disk_is_small), TEST(test_i94_failing_disk))

@@ -406,11 +406,15 @@ static void test_snapshots_wanted(void **state)
     kit_close(&kit);
 }
 
-/* With hints the policy decides: the end, the anchor and the junction, not every place that is offered. */
+/* With hints the policy decides: the end, the anchor and the junction, not every place that is
+ * offered. */
 static void test_i54_snapshots_follow_the_hints(void **state)
 {
-    struct hearth_store_hints hints = {.struct_size = sizeof(hints), .prompt = 20000, .resumed = 1000,
-                                       .anchor = 5000, .junction = 12000};
+    struct hearth_store_hints hints = {.struct_size = sizeof(hints),
+                                       .prompt = 20000,
+                                       .resumed = 1000,
+                                       .anchor = 5000,
+                                       .junction = 12000};
     static int32_t tokens[20000];
     struct hearth_store *store;
     struct kit kit;
@@ -502,5 +506,5 @@ TEST_SUITE(TEST(test_blocks_are_stored_once), TEST(test_i103_a_run_does_not_cros
            TEST(test_i40_tails_are_few_and_the_oldest_goes),
            TEST(test_i34_i46_replacing_a_tail_is_no_eviction), TEST(test_i40_no_tails_at_all),
            TEST(test_i28_rows_behind_the_last_block_of_a_hybrid_are_no_tails),
-           TEST(test_snapshots_wanted), TEST(test_i54_snapshots_follow_the_hints), TEST(test_pins_of_a_store_are_undone_at_once),
-           TEST(test_i27_fault_loop_over_storing))
+           TEST(test_snapshots_wanted), TEST(test_i54_snapshots_follow_the_hints),
+           TEST(test_pins_of_a_store_are_undone_at_once), TEST(test_i27_fault_loop_over_storing))

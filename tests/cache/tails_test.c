@@ -1,4 +1,5 @@
-/* Tails: the tokens behind the last block. What other systems got wrong about them, one by one, through the public header. */
+/* Tails: the tokens behind the last block. What other systems got wrong about them, one by one,
+ * through the public header. */
 #include <hearth/hearth.h>
 
 #include "support/cache_kit.h"
@@ -17,7 +18,8 @@ static struct kit open_full(int32_t *tokens, size_t count)
     return kit;
 }
 
-/* A tail is its own tokens and never the state from the start, whatever "last" means to the engine. */
+/* A tail is its own tokens and never the state from the start, whatever "last" means to the engine.
+ */
 static void test_i30_a_tail_is_a_slice(void **state)
 {
     struct hearth_store *store;
@@ -74,7 +76,8 @@ static void test_i32_a_bad_tail_goes_alone(void **state)
     }
 }
 
-/* With a part of the prompt held already, what is stored are the rows of the prompt's own positions; nothing when all of it is held. */
+/* With a part of the prompt held already, what is stored are the rows of the prompt's own
+ * positions; nothing when all of it is held. */
 static void test_i37_pieces_are_in_the_coordinates_of_the_prompt(void **state)
 {
     struct hearth_store *store;
@@ -99,7 +102,8 @@ static void test_i37_pieces_are_in_the_coordinates_of_the_prompt(void **state)
     }
 }
 
-/* The tail of a prompt is found by the prompt, also when the answer has been stored behind it: in the same block or beyond. */
+/* The tail of a prompt is found by the prompt, also when the answer has been stored behind it: in
+ * the same block or beyond. */
 static void test_i38_a_prompt_finds_its_tail_whatever_was_answered(void **state)
 {
     static const uint32_t answers[] = {3, 12, 50};

@@ -179,8 +179,8 @@ static size_t depth_of(const struct treap_node *node)
     return 1 + MAX(left, right);
 }
 
-/* Inserted in order, the worst case of a plain tree, 100,000 strings lie in a tree of a few times log2(n) levels; and the same
- * set has the same shape in whatever order it came. */
+/* Inserted in order, the worst case of a plain tree, 100,000 strings lie in a tree of a few times
+ * log2(n) levels; and the same set has the same shape in whatever order it came. */
 static void test_depth_is_logarithmic(void **state)
 {
     enum { COUNT = 100000 };

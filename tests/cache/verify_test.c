@@ -126,7 +126,8 @@ static void test_memory_above_a_disk(void **state)
     assert_int_equal(result.damaged, 1);
     assert_int_equal(result.dropped, 1);
     assert_null(object_at(&kit, 64)->data);
-    assert_int_equal(kit_restore(&kit, tokens, TOKENS, NULL), TOKENS - 1); /* right to the last byte */
+    /* right to the last byte */
+    assert_int_equal(kit_restore(&kit, tokens, TOKENS, NULL), TOKENS - 1);
     kit_close(&kit);
 }
 
@@ -151,7 +152,8 @@ static void check_disk(const struct tier_ssd_options *options, bool in_memory)
     char quarantine[1024];
     snprintf(quarantine, sizeof(quarantine), "%s/quarantine", options->path);
     int kept = ssd_kit_count_files(quarantine, "");
-    assert_true(kept == 1 || (in_memory && kept == 0)); /* the new one may be there first, in its place */
+    /* the new one may be there first, in its place */
+    assert_true(kept == 1 || (in_memory && kept == 0));
     result = verify(&kit, HEARTH_TIER_SSD);
     assert_int_equal(result.objects, in_memory ? 3 : 2); /* written anew, or forgotten */
     assert_int_equal(result.damaged, 0);

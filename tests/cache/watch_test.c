@@ -129,7 +129,8 @@ static void test_tokens_are_shown_only_when_asked_for(void **state)
     kit_close(&kit);
 }
 
-/* Spaces are told apart; a reader of all sees all, in batches, and one who has seen enough ends it. */
+/* Spaces are told apart; a reader of all sees all, in batches, and one who has seen enough ends it.
+ */
 static void test_i49_spaces_are_shown_one_by_one(void **state)
 {
     struct hearth_model model = kit_model(FULL);

@@ -35,7 +35,8 @@ static void test_the_servers_defaults_are_taken(void **state)
     gen_request_fini(&request);
 }
 
-/* The end frees what was read, what was made, and the arena (the address build notices the rest). */
+/* The end frees what was read, what was made, and the arena (the address build notices the rest).
+ */
 static void test_fini_frees_all(void **state)
 {
     static char text[] = "{}";

@@ -1,5 +1,6 @@
 /*
- * Composing prompts: a small ChatML renderer stands for a template, so that each case shows its whole text.
+ * Composing prompts: a small ChatML renderer stands for a template, so that each case shows its
+ * whole text.
  */
 #include <string.h>
 
@@ -25,7 +26,8 @@ struct scene {
     struct buf text;
 };
 
-/* The identity of what stands before a generation, as the server gets it from the request before. */
+/* The identity of what stands before a generation, as the server gets it from the request before.
+ */
 static struct hash256 history_of(struct replay *replay, const char *text, size_t opening_begin)
 {
     struct replay_prompt prompt = {
@@ -165,7 +167,8 @@ static void test_an_id_needs_no_history_but_the_same_message(void **state)
     scene_fini(&scene);
 }
 
-/* The second turn's history has the first one's tokens in it, and the other way round: without the first, no second. */
+/* The second turn's history has the first one's tokens in it, and the other way round: without the
+ * first, no second. */
 static void test_turns_build_on_each_other(void **state)
 {
     static const int32_t more[] = {11, 2};
@@ -308,7 +311,8 @@ static void test_thought_is_looked_for_before_the_content(void **state)
     scene_fini(&scene);
 }
 
-/* The prompt had opened a thought, which the template does not repeat: the opening is put back, while no user came. */
+/* The prompt had opened a thought, which the template does not repeat: the opening is put back,
+ * while no user came. */
 static void test_opening_is_put_back(void **state)
 {
     struct scene scene;

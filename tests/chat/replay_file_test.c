@@ -192,7 +192,8 @@ static void test_every_cut_and_every_flip_is_seen(void **state)
     file_close(place.fs, &place.dir);
 }
 
-/* A file with the right key whose inside is wrong: only we could write it, and still nothing of it is believed. */
+/* A file with the right key whose inside is wrong: only we could write it, and still nothing of it
+ * is believed. */
 static void test_lengths_are_checked_behind_the_hash(void **state)
 {
     struct hash256 derived = hash256_derive("hearth replay file 1", key.bytes, sizeof(key.bytes));

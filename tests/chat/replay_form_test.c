@@ -1,5 +1,6 @@
 /*
- * Which messages are the same. Seen from outside: a turn is recalled by its id only if the message is the one it was.
+ * Which messages are the same. Seen from outside: a turn is recalled by its id only if the message
+ * is the one it was.
  */
 #include "base/buf.h"
 #include "base/mem.h"

@@ -1,9 +1,10 @@
 /*
- * Conversations with a real template and a real tokenizer: whatever the client makes of the turns it was told, the prompt of the
- * next turn begins with the prompt of the last one and the tokens that were sampled then.
+ * Conversations with a real template and a real tokenizer: whatever the client makes of the turns
+ * it was told, the prompt of the next turn begins with the prompt of the last one and the tokens
+ * that were sampled then.
  *
- * What is "sampled" is made up here, and cut into tokens at random: a model need not write a text with the tokens that the
- * tokenizer would give for it.
+ * What is "sampled" is made up here, and cut into tokens at random: a model need not write a text
+ * with the tokens that the tokenizer would give for it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -331,7 +332,8 @@ static void talk_fini(struct talk *talk)
     buf_fini(&talk->text);
 }
 
-/* A loop of calls with thoughts, then an answer: the template keeps the thoughts, so all of it is replayed. */
+/* A loop of calls with thoughts, then an answer: the template keeps the thoughts, so all of it is
+ * replayed. */
 static void test_loops_of_calls_match_token_for_token(void **state)
 {
     struct engine *engine = test_engine("qwen3", NULL);
@@ -369,7 +371,8 @@ static void test_answers_match_token_for_token(void **state)
     engine_close(&engine);
 }
 
-/* A new user message: the template drops earlier thoughts, and is followed; with `keep` the tokens stay. */
+/* A new user message: the template drops earlier thoughts, and is followed; with `keep` the tokens
+ * stay. */
 static void test_thoughts_end_with_the_next_user_message(void **state)
 {
     struct engine *engine = test_engine("qwen3", NULL);

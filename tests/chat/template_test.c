@@ -244,7 +244,8 @@ static struct str way_to_late(struct chat *chat, const char *name, const char *m
     return (struct str){chat->text.text.ptr + begin, end - begin};
 }
 
-/* Whatever template: it is shown behind the user's words, and stays there when the conversation goes on. */
+/* Whatever template: it is shown behind the user's words, and stays there when the conversation
+ * goes on. */
 static void try_late_system(const char *name, const char *source, void *arg)
 {
     struct chat chat;
@@ -340,7 +341,8 @@ static void test_last_message_is_continued(void **state)
     close_chat(&chat);
 }
 
-/* Whatever template: what is continued is the end of the prompt, and the marks of the turn before are there. */
+/* Whatever template: what is continued is the end of the prompt, and the marks of the turn before
+ * are there. */
 static void try_continue(const char *name, const char *source, void *arg)
 {
     size_t *refused = arg;
@@ -479,7 +481,8 @@ static void test_marks(void **state)
     assert_int_equal(str_find(chat.text.text, STR("<|im_start|>assistant\n")),
                      chat.text.generation);
     close_chat(&chat);
-    /* System text inside the first message, and a message that ends before the answer is opened in its round. */
+    /* System text inside the first message, and a message that ends before the answer is opened in
+     * its round. */
     open_fixture(&chat, "turns");
     assert_marks(&chat, "[" SYSTEM "," HELLO "," HI "," HELLO "]",
                  "<s>{B1}<|im_start|>user\nBe "
@@ -511,8 +514,8 @@ static void test_marks(void **state)
     close_chat(&chat);
 }
 
-/* System text that is in another place a turn later has no end that stays. A question that begins with the same words must not make
- * it look as if it had. */
+/* System text that is in another place a turn later has no end that stays. A question that begins
+ * with the same words must not make it look as if it had. */
 static void test_marks_of_system_text_that_moves(void **state)
 {
     struct chat chat;
@@ -557,7 +560,8 @@ static void count_moved(struct stability *s, const char *name, const struct chat
     s->moved++;
 }
 
-/* Up to where their texts part, a turn of `messages` messages and the next one have the same marks. */
+/* Up to where their texts part, a turn of `messages` messages and the next one have the same marks.
+ */
 static void compare_turns(struct stability *s, const char *name, const struct chat_text *turn,
                           const struct chat_text *later, size_t messages)
 {

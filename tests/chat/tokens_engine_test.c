@@ -1,4 +1,5 @@
-/* Prompts of all templates as tokens of a real tokenizer: the same as libllama gives for the whole text, turn after turn. */
+/* Prompts of all templates as tokens of a real tokenizer: the same as libllama gives for the whole
+ * text, turn after turn. */
 #include "chat/tokens.h"
 
 #include <string.h>
@@ -51,8 +52,8 @@ static void setup(struct fixture *f)
     *f = (struct fixture){.engine = test_engine("qwen3", NULL), .random = test_seed()};
     const struct engine_facts *facts = engine_facts(f->engine);
     struct tokens_options options = {.source = {source_tokenize, source_bytes, source_traits,
-                                                f->engine, facts->vocab, facts->bos,
-                                                facts->add_bos, facts->words},
+                                                f->engine, facts->vocab, facts->bos, facts->add_bos,
+                                                facts->words},
                                      .part_bytes = PART_BYTES};
 
     assert_true(facts->words);

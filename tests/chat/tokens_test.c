@@ -1,4 +1,5 @@
-/* Prompts as tokens: the same as the library's, whatever is remembered, and control tokens of clients as text (I105). */
+/* Prompts as tokens: the same as the library's, whatever is remembered, and control tokens of
+ * clients as text (I105). */
 #include "chat/tokens.h"
 
 #include <stdio.h>
@@ -134,7 +135,8 @@ static void test_pieces_are_the_whole(void **state)
 
 /* ---- I105 ---- */
 
-/* Naive: does the library's search find, anywhere in the text, a control token that the spans touch? */
+/* Naive: does the library's search find, anywhere in the text, a control token that the spans
+ * touch? */
 static bool is_honest(const struct toy_tokenizer *toy, const struct chat_text *text)
 {
     for (size_t s = 0; s < TOY_SPECIALS_MAX; s++) {
@@ -300,7 +302,8 @@ static void test_marks_are_between_tokens(void **state)
     make_chat(&toy);
     struct tokens *tokens = create(&toy, 0);
     assert_ok(tokens_from_text(tokens, NULL, &chat, &prompt, NULL));
-    /* 14 is inside "user"; 44, the end, is no place where a token must end. 43: "ab" is no token of "aba". */
+    /* 14 is inside "user"; 44, the end, is no place where a token must end. 43: "ab" is no token of
+     * "aba". */
     assert_int_equal(prompt.mark_count, COUNT_OF(counts));
     for (size_t i = 0; i < COUNT_OF(counts); i++)
         if (prompt.marks[i].count != counts[i])
@@ -311,7 +314,8 @@ static void test_marks_are_between_tokens(void **state)
 
 /* ---- templates ---- */
 
-/* What looks like a control token in the source of a template: <...>, [...], of letters and signs. */
+/* What looks like a control token in the source of a template: <...>, [...], of letters and signs.
+ */
 static void add_controls(struct toy_tokenizer *toy, const char *source)
 {
     size_t count = 0;
@@ -453,15 +457,15 @@ static void test_only_what_is_new_is_tokenized(void **state)
         assert_true(atomic_load(&toy.bytes) - before < 60);
     }
     unsigned long calls = atomic_load(&toy.calls);
-    assert_ok(tokens_from_string(tokens, NULL, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL,
-                                 &prompt, NULL));
+    assert_ok(tokens_from_string(tokens, NULL, (struct str){buf_str(&text), text.len},
+                                 TOKENS_CONTROL, &prompt, NULL));
     assert_int_equal(atomic_load(&toy.calls), calls);
     assert_int_equal(prompt.memo_tokens, prompt.count);
     token_prompt_fini(&prompt);
     tokens_forget(tokens);
     assert_int_equal(tokens_stats(tokens).bytes, 0);
-    assert_ok(tokens_from_string(tokens, NULL, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL,
-                                 &prompt, NULL));
+    assert_ok(tokens_from_string(tokens, NULL, (struct str){buf_str(&text), text.len},
+                                 TOKENS_CONTROL, &prompt, NULL));
     assert_true(atomic_load(&toy.calls) > calls);
     token_prompt_fini(&prompt);
     buf_fini(&text);
@@ -480,8 +484,8 @@ static void test_memory_is_bounded(void **state)
     buf_init(&text, 1 << 20);
     for (size_t i = 0; i < 100; i++) {
         append_turn(&text, i);
-        assert_ok(tokens_from_string(tokens, NULL, (struct str){buf_str(&text), text.len}, TOKENS_CONTROL,
-                                     &prompt, NULL));
+        assert_ok(tokens_from_string(tokens, NULL, (struct str){buf_str(&text), text.len},
+                                     TOKENS_CONTROL, &prompt, NULL));
         assert_whole(&toy, &prompt, (struct str){buf_str(&text), text.len});
         token_prompt_fini(&prompt);
         assert_true(tokens_stats(tokens).bytes <= 4000);
@@ -570,8 +574,7 @@ static enum err tokenize_long(struct tokens *tokens, struct account *account, co
     struct tokens_caller caller = caller_of(account);
     char *text = make_text(unit, bytes);
     struct token_prompt prompt;
-    enum err err =
-        tokens_from_string(tokens, &caller, (struct str){text, bytes}, 0, &prompt, NULL);
+    enum err err = tokens_from_string(tokens, &caller, (struct str){text, bytes}, 0, &prompt, NULL);
 
     assert_int_equal(account->charged, 0);
     if (err == ERR_OK)
@@ -639,8 +642,10 @@ static void test_a_client_that_leaves_stops_the_work(void **state)
 
 static void test_i100_tenants_share_no_memory(void **state)
 {
-    static const struct tokens_caller callers[] = {
-        {.tenant = STR("a")}, {.tenant = STR("b")}, {.tenant = STR("a"), .salt = STR("s")}, {.arg = NULL}};
+    static const struct tokens_caller callers[] = {{.tenant = STR("a")},
+                                                   {.tenant = STR("b")},
+                                                   {.tenant = STR("a"), .salt = STR("s")},
+                                                   {.arg = NULL}};
     struct token_prompt prompt;
     struct toy_tokenizer toy;
 
@@ -682,7 +687,8 @@ static void work(void *arg)
         size_t count = toy_tokenize(worker->toy, whole, true, expected, COUNT_OF(expected));
         worker->same =
             worker->same &&
-            tokens_from_string(worker->tokens, NULL, whole, TOKENS_CONTROL, &prompt, NULL) == ERR_OK &&
+            tokens_from_string(worker->tokens, NULL, whole, TOKENS_CONTROL, &prompt, NULL) ==
+                ERR_OK &&
             prompt.count == count &&
             (count == 0 || memcmp(prompt.tokens, expected, count * sizeof(*expected)) == 0);
         token_prompt_fini(&prompt);
@@ -767,5 +773,5 @@ TEST_SUITE(TEST(test_pieces_are_the_whole), TEST(test_i105_control_tokens_of_cli
            TEST(test_memory_is_bounded), TEST(test_templates_with_their_own_control_tokens),
            TEST(test_limit_of_tokens), TEST(test_long_texts_are_charged_and_cut),
            TEST(test_too_long_is_refused_before_it_is_tokenized),
-           TEST(test_a_client_that_leaves_stops_the_work),
-           TEST(test_i100_tenants_share_no_memory), TEST(test_threads_share_the_memory), TEST(test_faults))
+           TEST(test_a_client_that_leaves_stops_the_work), TEST(test_i100_tenants_share_no_memory),
+           TEST(test_threads_share_the_memory), TEST(test_faults))

@@ -1,7 +1,8 @@
 /*
- * Pieces against libllama on vocabularies that made models do not have: SentencePiece, with and without a blank before each piece,
- * with control tokens that take white space (the library gives them that by the model's name), that begin each other, and with
- * markers made of white space. Only the vocabulary is loaded.
+ * Pieces against libllama on vocabularies that made models do not have: SentencePiece, with and
+ * without a blank before each piece, with control tokens that take white space (the library gives
+ * them that by the model's name), that begin each other, and with markers made of white space. Only
+ * the vocabulary is loaded.
  */
 #include "chat/tokens.h"
 
@@ -168,17 +169,43 @@ static void random_text(struct buf *out, size_t special_count, uint64_t *random)
 static void random_words(struct buf *out, uint64_t *random)
 {
     static const char *const units[] = {
-        "a",    "the",  "Fire", "aaaaaaaaaaaaaaaa", " ",   "  ",           " a",
-        "\n",   " \n",  "\t",   "\r\n",             "7",   "1234",         ".",
-        "'s",   "'LL",  "don't", "!?",              "_",   "\xc3\xa9",     "\xc2\xa0",
-        "\xe4\xb8\xad\xe6\x96\x87", "\xe3\x80\x82", "\xf0\x9f\x98\x80", "e\xcc\x81", "\xd7\x90",
-        "IMGIMGAZ", " b c ", "<think>", "x y",
+        "a",
+        "the",
+        "Fire",
+        "aaaaaaaaaaaaaaaa",
+        " ",
+        "  ",
+        " a",
+        "\n",
+        " \n",
+        "\t",
+        "\r\n",
+        "7",
+        "1234",
+        ".",
+        "'s",
+        "'LL",
+        "don't",
+        "!?",
+        "_",
+        "\xc3\xa9",
+        "\xc2\xa0",
+        "\xe4\xb8\xad\xe6\x96\x87",
+        "\xe3\x80\x82",
+        "\xf0\x9f\x98\x80",
+        "e\xcc\x81",
+        "\xd7\x90",
+        "IMGIMGAZ",
+        " b c ",
+        "<think>",
+        "x y",
     };
 
     buf_clear(out);
     for (size_t i = test_random_below(random, 24); i > 0; i--) {
         const char *unit = units[test_random_below(random, COUNT_OF(units))];
-        for (size_t n = test_random_below(random, 8) ? 1 : 1 + test_random_below(random, 5); n > 0; n--)
+        for (size_t n = test_random_below(random, 8) ? 1 : 1 + test_random_below(random, 5); n > 0;
+             n--)
             buf_append_str(out, unit);
     }
 }
@@ -250,7 +277,8 @@ static void test_sentence_pieces(void **state)
             }
 }
 
-/* Parts are the whole for every tokenizer of which engine_llama.c says so and which this library has. */
+/* Parts are the whole for every tokenizer of which engine_llama.c says so and which this library
+ * has. */
 static void test_words(void **state)
 {
     uint64_t random = test_seed();

@@ -1,5 +1,6 @@
-/* What `hearth cache` asks of a server, to the byte: the contract of the admin API from the other side. Answers are shown by cache_print_test.c,
- * and cache_test.sh runs all of it against a real server. */
+/* What `hearth cache` asks of a server, to the byte: the contract of the admin API from the other
+ * side. Answers are shown by cache_print_test.c, and cache_test.sh runs all of it against a real
+ * server. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +23,8 @@ static int run(const char *const *args, const char *json, char request[4096])
     char answer[2048], url[64];
     int argc = 2;
 
-    snprintf(answer, sizeof(answer), "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(json), json);
+    snprintf(answer, sizeof(answer), "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s",
+             strlen(json), json);
     canned_server_start(&server, answer, strlen(answer), 64);
     snprintf(url, sizeof(url), "--url=http://127.0.0.1:%u", server.port);
     argv[argc++] = url;
@@ -44,19 +46,31 @@ static void test_questions(void **state)
     } cases[] = {
         {{"stats"}, "GET /admin/stats HTTP/1.1\r\n", NULL},
         {{"ls"}, "GET /admin/cache/objects?limit=100 HTTP/1.1\r\n", NULL},
-        {{"ls", "--tier", "ssd", "-m", "a b", "--tenant", "t", "--pinned", "--limit", "7", "--after", "c/1"},
-         "GET /admin/cache/objects?limit=7&tier=ssd&model=a%20b&tenant=t&pinned=1&after=c%2F1 HTTP/1.1\r\n",
+        {{"ls", "--tier", "ssd", "-m", "a b", "--tenant", "t", "--pinned", "--limit", "7",
+          "--after", "c/1"},
+         "GET /admin/cache/objects?limit=7&tier=ssd&model=a%20b&tenant=t&pinned=1&after=c%2F1 "
+         "HTTP/1.1\r\n",
          NULL},
         {{"show", KEY}, "GET /admin/cache/objects/" KEY " HTTP/1.1\r\n", NULL},
         {{"verify"}, "POST /admin/cache/verify HTTP/1.1\r\n", "{}"},
-        {{"verify", "--tier", "ssd"}, "POST /admin/cache/verify HTTP/1.1\r\n", "{\"tier\":\"ssd\"}"},
+        {{"verify", "--tier", "ssd"},
+         "POST /admin/cache/verify HTTP/1.1\r\n",
+         "{\"tier\":\"ssd\"}"},
         {{"gc", "--older", "2h"}, "POST /admin/cache/evict HTTP/1.1\r\n", "{\"older_s\":7200.0}"},
-        {{"clear", "--tier", "all", "-m", "m"}, "POST /admin/cache/clear HTTP/1.1\r\n", "{\"tier\":\"all\",\"model\":\"m\"}"},
+        {{"clear", "--tier", "all", "-m", "m"},
+         "POST /admin/cache/clear HTTP/1.1\r\n",
+         "{\"tier\":\"all\",\"model\":\"m\"}"},
         {{"pin", KEY}, "POST /admin/cache/pin HTTP/1.1\r\n", "{\"key\":\"" KEY "\"}"},
         {{"unpin", KEY}, "POST /admin/cache/unpin HTTP/1.1\r\n", "{\"key\":\"" KEY "\"}"},
-        {{"export", "x.hearth", KEY}, "POST /admin/cache/export HTTP/1.1\r\n", "{\"key\":\"" KEY "\",\"path\":\"x.hearth\"}"},
-        {{"export", "x.hearth", "-m", "m"}, "POST /admin/cache/export HTTP/1.1\r\n", "{\"model\":\"m\",\"path\":\"x.hearth\"}"},
-        {{"import", "x.hearth"}, "POST /admin/cache/import HTTP/1.1\r\n", "{\"path\":\"x.hearth\"}"},
+        {{"export", "x.hearth", KEY},
+         "POST /admin/cache/export HTTP/1.1\r\n",
+         "{\"key\":\"" KEY "\",\"path\":\"x.hearth\"}"},
+        {{"export", "x.hearth", "-m", "m"},
+         "POST /admin/cache/export HTTP/1.1\r\n",
+         "{\"model\":\"m\",\"path\":\"x.hearth\"}"},
+        {{"import", "x.hearth"},
+         "POST /admin/cache/import HTTP/1.1\r\n",
+         "{\"path\":\"x.hearth\"}"},
     };
     char request[4096];
 
@@ -74,19 +88,27 @@ static void test_questions(void **state)
 static void test_prompts(void **state)
 {
     static const char *const actions[] = {"pin", "unpin", "probe", "warm"};
-    const char *json = "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}";
+    const char *json =
+        "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}";
     char request[4096], path[1024];
 
     (void)state;
     snprintf(path, sizeof(path), "%s", cli_write_file("a.json", json, strlen(json)));
     for (size_t i = 0; i < COUNT_OF(actions); i++) {
-        assert_int_equal(run((const char *const[]){actions[i], path, NULL}, "{}", request), CLI_EXIT_OK);
-        assert_non_null(strstr(request, "\r\n\r\n{\"dialect\":\"chat\",\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}"));
+        assert_int_equal(run((const char *const[]){actions[i], path, NULL}, "{}", request),
+                         CLI_EXIT_OK);
+        assert_non_null(strstr(request, "\r\n\r\n{\"dialect\":\"chat\",\"model\":\"m\","
+                                        "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}"));
     }
     const char *text = cli_write_file("b.txt", "words", 5);
-    assert_int_equal(run((const char *const[]){"probe", path, text, "-m", "other", NULL}, "{}", request), CLI_EXIT_OK);
-    assert_non_null(strstr(request, "\r\n\r\n{\"dialect\":\"chat\",\"model\":\"other\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
-                                    "\"against\":{\"dialect\":\"completions\",\"model\":\"other\",\"prompt\":\"words\"}}"));
+    assert_int_equal(
+        run((const char *const[]){"probe", path, text, "-m", "other", NULL}, "{}", request),
+        CLI_EXIT_OK);
+    assert_non_null(strstr(
+        request,
+        "\r\n\r\n{\"dialect\":\"chat\",\"model\":\"other\",\"messages\":[{\"role\":\"user\","
+        "\"content\":\"x\"}],"
+        "\"against\":{\"dialect\":\"completions\",\"model\":\"other\",\"prompt\":\"words\"}}"));
 }
 
 /* --json is the answer as it came; a list is one answer, however many pages it took. */
@@ -95,27 +117,35 @@ static void test_json(void **state)
     char request[4096];
 
     (void)state;
-    assert_int_equal(run((const char *const[]){"stats", "--json", NULL}, "{\"x\": [1, 2]}", request), CLI_EXIT_OK);
+    assert_int_equal(
+        run((const char *const[]){"stats", "--json", NULL}, "{\"x\": [1, 2]}", request),
+        CLI_EXIT_OK);
     assert_string_equal(cli_got.out, "{\"x\": [1, 2]}\n");
-    assert_int_equal(run((const char *const[]){"ls", "--json", "--limit", "1", NULL}, "{\"objects\":[{\"key\":\"ab\"}],\"next\":\"c\"}", request),
+    assert_int_equal(run((const char *const[]){"ls", "--json", "--limit", "1", NULL},
+                         "{\"objects\":[{\"key\":\"ab\"}],\"next\":\"c\"}", request),
                      CLI_EXIT_OK);
     assert_string_equal(cli_got.out, "{\"objects\":[{\"key\":\"ab\"}],\"next\":\"c\"}\n");
-    assert_int_equal(run((const char *const[]){"stats", NULL}, "no json", request), CLI_EXIT_FAILURE);
+    assert_int_equal(run((const char *const[]){"stats", NULL}, "no json", request),
+                     CLI_EXIT_FAILURE);
     assert_non_null(strstr(cli_got.err, "is that hearth?"));
 }
 
 /* A key that is cut short is looked for in the list. */
 static void test_short_keys(void **state)
 {
-    const char *list = "{\"objects\":[{\"key\":\"0011223344\"},{\"key\":\"0011223355\"},{\"key\":\"99\"}],\"next\":null}";
+    const char *list = "{\"objects\":[{\"key\":\"0011223344\"},{\"key\":\"0011223355\"},{\"key\":"
+                       "\"99\"}],\"next\":null}";
     char request[4096];
 
     (void)state;
-    assert_int_equal(run((const char *const[]){"show", "00112233", NULL}, list, request), CLI_EXIT_USAGE);
+    assert_int_equal(run((const char *const[]){"show", "00112233", NULL}, list, request),
+                     CLI_EXIT_USAGE);
     assert_non_null(strstr(cli_got.err, "several keys begin with 00112233"));
-    assert_int_equal(run((const char *const[]){"show", "aabbccdd", NULL}, list, request), CLI_EXIT_FAILURE);
+    assert_int_equal(run((const char *const[]){"show", "aabbccdd", NULL}, list, request),
+                     CLI_EXIT_FAILURE);
     assert_non_null(strstr(cli_got.err, "no object has a key that begins with aabbccdd"));
-    assert_int_equal(run((const char *const[]){"show", "0011", NULL}, list, request), CLI_EXIT_USAGE);
+    assert_int_equal(run((const char *const[]){"show", "0011", NULL}, list, request),
+                     CLI_EXIT_USAGE);
     assert_non_null(strstr(cli_got.err, "\"0011\" is no key"));
 }
 

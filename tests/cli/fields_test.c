@@ -1,4 +1,5 @@
-/* Fields of answers by path; what is missing or of another type is what the caller says; text that is safe to show. */
+/* Fields of answers by path; what is missing or of another type is what the caller says; text that
+ * is safe to show. */
 #include "cli/fields.h"
 
 #include <math.h>
@@ -10,7 +11,8 @@
 #include "cli/cli.h"
 #include "support/test.h"
 
-static const char text[] = "{\"a\":{\"b\":{\"n\":3,\"x\":-2.5,\"t\":\"word\",\"yes\":true,\"big\":1e30}},\"list\":[1]}";
+static const char text[] =
+    "{\"a\":{\"b\":{\"n\":3,\"x\":-2.5,\"t\":\"word\",\"yes\":true,\"big\":1e30}},\"list\":[1]}";
 
 static void test_paths(void **state)
 {

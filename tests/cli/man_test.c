@@ -51,7 +51,8 @@ static void test_every_option_is_in_its_page(void **state)
             const struct option_desc *desc = &table->options[i];
             if (desc->hidden)
                 continue;
-            expect_name(text, option_spelling(desc).negative ? "\\fB\\-\\-no\\-" : "\\fB\\-\\-", desc->name, "\\fR");
+            expect_name(text, option_spelling(desc).negative ? "\\fB\\-\\-no\\-" : "\\fB\\-\\-",
+                        desc->name, "\\fR");
             if (desc->letter != 0)
                 expect_name(text, "\\fB\\-", (char[]){desc->letter, '\0'}, "\\fR");
             if (desc->alias != NULL)
@@ -76,7 +77,8 @@ static void test_every_key_is_in_the_page_of_settings(void **state)
             if (!(*command)->table.options[i].not_in_file && !(*command)->table.options[i].hidden)
                 expect_name(text, "\n.TP\n\\fB", (*command)->table.options[i].name, "\\fR = ");
     for (size_t i = 0; i < serve_preset_table.count; i++)
-        expect_name(strstr(text, ".SH [model NAME]"), "\n.TP\n\\fB", serve_preset_table.options[i].name, "\\fR = ");
+        expect_name(strstr(text, ".SH [model NAME]"), "\n.TP\n\\fB",
+                    serve_preset_table.options[i].name, "\\fR = ");
     arena_fini(&arena);
 }
 
@@ -104,7 +106,8 @@ static void test_unknown_page(void **state)
     arena_fini(&arena);
 }
 
-/* Every line of the example that shows a default is one that can be read back; what is set by hand is text. */
+/* Every line of the example that shows a default is one that can be read back; what is set by hand
+ * is text. */
 static void test_example_is_complete(void **state)
 {
     struct arena arena;
@@ -126,4 +129,5 @@ static void test_example_is_complete(void **state)
 }
 
 TEST_SUITE(TEST(test_every_option_is_in_its_page), TEST(test_every_key_is_in_the_page_of_settings),
-           TEST(test_overview_names_every_page), TEST(test_unknown_page), TEST(test_example_is_complete))
+           TEST(test_overview_names_every_page), TEST(test_unknown_page),
+           TEST(test_example_is_complete))

@@ -1,6 +1,6 @@
 /*
- * From the words of a command line to a loaded model: each option has to arrive, each mistake has to be a sentence and a status.
- * A command of the test's own loads the model and keeps the facts.
+ * From the words of a command line to a loaded model: each option has to arrive, each mistake has
+ * to be a sentence and a status. A command of the test's own loads the model and keeps the facts.
  */
 #include "cli/model_settings.h"
 
@@ -146,7 +146,8 @@ static void test_types_of_rows_arrive(void **state)
     assert_true(bytes[1] < bytes[0] && bytes[0] < bytes[2] && bytes[2] < bytes[3]);
 }
 
-/* What changes the meaning of state changes the fingerprint, so every option that arrives there shows. */
+/* What changes the meaning of state changes the fingerprint, so every option that arrives there
+ * shows. */
 static void test_every_option_arrives(void **state)
 {
     static const char *const lines[] = {

@@ -1,4 +1,5 @@
-/* Questions to a server: the key that is sent, and a sentence with the way out for every way in which it can fail. */
+/* Questions to a server: the key that is sent, and a sentence with the way out for every way in
+ * which it can fail. */
 #include "cli/remote.h"
 
 #include <stdio.h>
@@ -40,7 +41,8 @@ static void expect_url(const char *const *env, const char *option, const char *u
 static void test_where_it_is(void **state)
 {
     static const char *const none[] = {NULL}, *const port[] = {"HEARTH_PORT=81", NULL},
-                             *const all[] = {"HEARTH_HOST=0.0.0.0", "HEARTH_PORT=81", NULL}, *const six[] = {"HEARTH_HOST=::1", NULL},
+                             *const all[] = {"HEARTH_HOST=0.0.0.0", "HEARTH_PORT=81", NULL},
+                             *const six[] = {"HEARTH_HOST=::1", NULL},
                              *const socket[] = {"HEARTH_HOST=/run/h.sock", NULL};
 
     (void)state;
@@ -52,11 +54,14 @@ static void test_where_it_is(void **state)
     expect_url(socket, "http://there:9/base", "http://there:9/base");
 }
 
-static const char *key_with(struct bench *bench, const char *admin, const char *file, const char *api)
+static const char *key_with(struct bench *bench, const char *admin, const char *file,
+                            const char *api)
 {
     const char *items[] = {api};
-    const struct remote_options options = {
-        .admin_key = admin, .admin_key_file = file, .api_keys = {items, api != NULL}, .timeout_ns = NS_PER_S};
+    const struct remote_options options = {.admin_key = admin,
+                                           .admin_key_file = file,
+                                           .api_keys = {items, api != NULL},
+                                           .timeout_ns = NS_PER_S};
     struct remote remote;
 
     assert_ok(remote_open(&remote, &bench->cli, &options, NULL));
@@ -86,7 +91,8 @@ static void test_which_key(void **state)
 }
 
 /* Asks a server that answers with `status` and `body`. */
-static enum err ask(const char *status, const char *body, const char *post, yyjson_doc **doc, char request[4096], struct errinfo *info)
+static enum err ask(const char *status, const char *body, const char *post, yyjson_doc **doc,
+                    char request[4096], struct errinfo *info)
 {
     static const char *const none[] = {NULL};
     struct canned_server server;
@@ -94,11 +100,13 @@ static enum err ask(const char *status, const char *body, const char *post, yyjs
     struct bench bench;
     char answer[1024], url[64];
 
-    snprintf(answer, sizeof(answer), "HTTP/1.1 %s\r\nContent-Length: %zu\r\n\r\n%s", status, strlen(body), body);
+    snprintf(answer, sizeof(answer), "HTTP/1.1 %s\r\nContent-Length: %zu\r\n\r\n%s", status,
+             strlen(body), body);
     canned_server_start(&server, answer, strlen(answer), 16);
     snprintf(url, sizeof(url), "http://127.0.0.1:%u", server.port);
     start(&bench, none);
-    const struct remote_options options = {.url = url, .admin_key = "secret", .timeout_ns = 20 * NS_PER_S};
+    const struct remote_options options = {
+        .url = url, .admin_key = "secret", .timeout_ns = 20 * NS_PER_S};
     assert_ok(remote_open(&remote, &bench.cli, &options, info));
     enum err err = remote_ask_json(&remote, "/admin/x", post, doc, info);
     canned_server_stop(&server);
@@ -130,11 +138,15 @@ static void test_refusals_have_a_way_out(void **state)
         enum err err;
         const char *says;
     } cases[] = {
-        {"401 No", "{\"error\":{\"message\":\"Who are you?\"}}", ERR_DENIED, "Who are you?; give its key with --admin-key-file FILE"},
+        {"401 No", "{\"error\":{\"message\":\"Who are you?\"}}", ERR_DENIED,
+         "Who are you?; give its key with --admin-key-file FILE"},
         {"403 No", "", ERR_DENIED, "HEARTH_ADMIN_KEY"},
-        {"404 No", "{\"error\":{\"message\":\"nothing\"}}", ERR_NOT_FOUND, "knows no /admin/x: nothing"},
-        {"400 Bad", "{\"error\":{\"message\":\"'tier' is wrong\"}}", ERR_INVALID, "refuses that: 'tier' is wrong"},
-        {"503 Later", "{\"error\":{\"message\":\"Loading model\"}}", ERR_BUSY, "cannot answer now: Loading model; try again"},
+        {"404 No", "{\"error\":{\"message\":\"nothing\"}}", ERR_NOT_FOUND,
+         "knows no /admin/x: nothing"},
+        {"400 Bad", "{\"error\":{\"message\":\"'tier' is wrong\"}}", ERR_INVALID,
+         "refuses that: 'tier' is wrong"},
+        {"503 Later", "{\"error\":{\"message\":\"Loading model\"}}", ERR_BUSY,
+         "cannot answer now: Loading model; try again"},
         {"500 Oh", "<html>", ERR_IO, "answered with 500"},
         {"200 OK", "hello", ERR_CORRUPT, "is it hearth?"},
         {"200 OK", "[1]", ERR_CORRUPT, "is it hearth?"},
@@ -164,4 +176,5 @@ static void test_encoding(void **state)
     buf_fini(&out);
 }
 
-TEST_SUITE(TEST(test_where_it_is), TEST(test_which_key), TEST(test_answers), TEST(test_refusals_have_a_way_out), TEST(test_encoding))
+TEST_SUITE(TEST(test_where_it_is), TEST(test_which_key), TEST(test_answers),
+           TEST(test_refusals_have_a_way_out), TEST(test_encoding))

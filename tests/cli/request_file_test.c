@@ -1,4 +1,5 @@
-/* Requests in files: JSON stays what it is but for the model, text becomes a prompt, and a slip in JSON is one. */
+/* Requests in files: JSON stays what it is but for the model, text becomes a prompt, and a slip in
+ * JSON is one. */
 #include "cli/request_file.h"
 
 #include <stdio.h>
@@ -44,12 +45,16 @@ static void expect(const char *text, const char *model, const char *written)
 static void test_written_again(void **state)
 {
     (void)state;
-    expect("{\"model\": \"m\", \"messages\": [{\"role\": \"user\"}], \"a\\\"b\": 1.50}", NULL,
-           "{\"dialect\":\"chat\",\"model\":\"m\",\"messages\":[{\"role\":\"user\"}],\"a\\\"b\":1.5}");
-    expect("  {\"model\": \"m\", \"x\": null}\n", "other", "{\"dialect\":\"chat\",\"model\":\"other\",\"x\":null}");
+    expect(
+        "{\"model\": \"m\", \"messages\": [{\"role\": \"user\"}], \"a\\\"b\": 1.50}", NULL,
+        "{\"dialect\":\"chat\",\"model\":\"m\",\"messages\":[{\"role\":\"user\"}],\"a\\\"b\":1.5}");
+    expect("  {\"model\": \"m\", \"x\": null}\n", "other",
+           "{\"dialect\":\"chat\",\"model\":\"other\",\"x\":null}");
     expect("{}", NULL, "{\"dialect\":\"chat\"}");
-    expect("Once upon\na \"time\"", NULL, "{\"dialect\":\"completions\",\"prompt\":\"Once upon\\na \\\"time\\\"\"}");
-    expect("[not an object]", "m", "{\"dialect\":\"completions\",\"model\":\"m\",\"prompt\":\"[not an object]\"}");
+    expect("Once upon\na \"time\"", NULL,
+           "{\"dialect\":\"completions\",\"prompt\":\"Once upon\\na \\\"time\\\"\"}");
+    expect("[not an object]", "m",
+           "{\"dialect\":\"completions\",\"model\":\"m\",\"prompt\":\"[not an object]\"}");
 }
 
 static void test_dialects(void **state)
@@ -61,10 +66,14 @@ static void test_dialects(void **state)
         {"{\"prompt\": \"words\"}", "completions"},
         {"{\"input\": \"words\"}", "responses"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}", "chat"},
-        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"x\"}]}]}", "chat"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
+         "\"x\"}]}]}",
+         "chat"},
         {"{\"system\": \"s\", \"messages\": []}", "messages"},
-        {"{\"messages\": [{\"content\": [{\"type\": \"text\"}, {\"type\": \"tool_result\"}]}]}", "messages"},
-        {"{\"messages\": [{\"content\": [{\"type\": \"text\", \"cache_control\": {}}]}]}", "messages"},
+        {"{\"messages\": [{\"content\": [{\"type\": \"text\"}, {\"type\": \"tool_result\"}]}]}",
+         "messages"},
+        {"{\"messages\": [{\"content\": [{\"type\": \"text\", \"cache_control\": {}}]}]}",
+         "messages"},
     };
 
     (void)state;
@@ -122,4 +131,5 @@ static void test_standard_input(void **state)
     close(ends[0]);
 }
 
-TEST_SUITE(TEST(test_written_again), TEST(test_dialects), TEST(test_refused), TEST(test_missing), TEST(test_standard_input))
+TEST_SUITE(TEST(test_written_again), TEST(test_dialects), TEST(test_refused), TEST(test_missing),
+           TEST(test_standard_input))

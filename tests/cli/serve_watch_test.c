@@ -28,8 +28,10 @@ static void manage(struct manager *manager, const char *watchdog_usec)
     memcpy(address.sun_path + 1, manager->name + 1, strlen(manager->name) - 1);
     manager->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     assert_true(manager->fd >= 0);
-    assert_int_equal(bind(manager->fd, (struct sockaddr *)&address,
-                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(manager->name))), 0);
+    assert_int_equal(
+        bind(manager->fd, (struct sockaddr *)&address,
+             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(manager->name))),
+        0);
     setenv("NOTIFY_SOCKET", manager->name, 1);
     if (watchdog_usec != NULL)
         setenv("WATCHDOG_USEC", watchdog_usec, 1);
@@ -59,7 +61,8 @@ static void test_ready_watchdog_and_end(void **state)
     (void)state;
     manage(&manager, "200000");
     serve_proc_start(&proc, "qwen3", "-c 512 --ssd-dir none");
-    expect_message(&manager, "READY=1\nSTATUS=1 of 1 models loaded; 0 running, 0 waiting, 0 answered");
+    expect_message(&manager,
+                   "READY=1\nSTATUS=1 of 1 models loaded; 0 running, 0 waiting, 0 answered");
     expect_message(&manager, "WATCHDOG=1");
     expect_message(&manager, "WATCHDOG=1");
     serve_proc_stop(&proc);
@@ -124,7 +127,8 @@ static void test_reload(void **state)
     assert_int_equal(status_with(&proc, "new"), 200);
     write_file(keys, "alice:newer\n");
     kill(proc.pid, SIGHUP);
-    serve_proc_wait_log(&proc, "keys were read again"); /* at the level info, which it did not have before */
+    /* at the level info, which it did not have before */
+    serve_proc_wait_log(&proc, "keys were read again");
     serve_proc_stop(&proc);
     close(manager.fd);
 }

@@ -1,4 +1,5 @@
-/* `hearth top` in a real terminal (a pty) against the real server: it draws, follows a resize, ends with q, and leaves the terminal as it was. */
+/* `hearth top` in a real terminal (a pty) against the real server: it draws, follows a resize, ends
+ * with q, and leaves the terminal as it was. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
@@ -22,7 +23,8 @@ struct terminal {
     struct buf seen;
 };
 
-static void start_top(struct terminal *terminal, const struct serve_proc *proc, const char *no_color)
+static void start_top(struct terminal *terminal, const struct serve_proc *proc,
+                      const char *no_color)
 {
     struct winsize size = {.ws_row = 24, .ws_col = 80};
     char url[64];
@@ -73,7 +75,8 @@ static size_t wait_for(struct terminal *terminal, const char *text, size_t from)
 static void wait_for_lines(struct terminal *terminal, int lines, size_t from)
 {
     for (int pictures = 0; pictures < 100; pictures++) {
-        size_t begin = wait_for(terminal, "\x1b[H", from), end = wait_for(terminal, "\x1b[J", begin);
+        size_t begin = wait_for(terminal, "\x1b[H", from),
+               end = wait_for(terminal, "\x1b[J", begin);
         int count = 1;
         for (size_t i = begin; i < end; i++)
             count += terminal->seen.data[i] == '\n';
@@ -100,7 +103,8 @@ static void ask_something(const struct serve_proc *proc)
 {
     struct http_answer answer;
 
-    serve_proc_ask(proc, "POST", "/v1/completions", "{\"prompt\": \"Once upon a time there was\", \"max_tokens\": 4}", &answer);
+    serve_proc_ask(proc, "POST", "/v1/completions",
+                   "{\"prompt\": \"Once upon a time there was\", \"max_tokens\": 4}", &answer);
     http_answer_fini(&answer);
 }
 
@@ -178,7 +182,9 @@ static void test_piped(void **state)
     (void)state;
     serve_proc_start(&proc, "qwen3", "");
     ask_something(&proc);
-    snprintf(command, sizeof(command), "XDG_CONFIG_HOME=/nonexistent %s top --url http://127.0.0.1:%u", getenv("HEARTH"), proc.port);
+    snprintf(command, sizeof(command),
+             "XDG_CONFIG_HOME=/nonexistent %s top --url http://127.0.0.1:%u", getenv("HEARTH"),
+             proc.port);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     len = fread(line, 1, sizeof(line) - 1, pipe);
@@ -193,4 +199,5 @@ static void test_piped(void **state)
     assert_int_equal(WEXITSTATUS(pclose(pipe)), 1);
 }
 
-TEST_SUITE(TEST(test_live), TEST(test_ctrl_c_and_the_terminal_afterwards), TEST(test_a_server_that_ends), TEST(test_piped))
+TEST_SUITE(TEST(test_live), TEST(test_ctrl_c_and_the_terminal_afterwards),
+           TEST(test_a_server_that_ends), TEST(test_piped))

@@ -7,16 +7,24 @@
 #include "support/test.h"
 
 static const char stats_text[] =
-    "{\"version\":\"1.2.3\",\"uptime_s\":61,\"session\":{\"requests\":4,\"prompt_tokens\":1000,\"tokens\":{\"device\":100,\"ram\":500,\"ssd\":200,"
-    "\"remote\":0,\"computed\":200},\"efficiency\":0.8,\"saved_s\":3},\"rates\":{\"1m\":{\"requests_per_s\":0.5,\"prompt_tokens_per_s\":100,"
-    "\"hit_rate\":0.75}},\"miss\":{\"none\":9,\"cold\":1,\"diverged\":3,\"evicted\":0},\"tiers\":[{\"tier\":\"ram\",\"state\":\"ok\",\"used\":512,"
-    "\"cap\":1024,\"objects\":3,\"hits\":2,\"stores\":5,\"evictions\":1},{\"tier\":\"ssd\",\"state\":\"degraded\",\"used\":0,\"cap\":1024},"
+    "{\"version\":\"1.2.3\",\"uptime_s\":61,\"session\":{\"requests\":4,\"prompt_tokens\":1000,"
+    "\"tokens\":{\"device\":100,\"ram\":500,\"ssd\":200,"
+    "\"remote\":0,\"computed\":200},\"efficiency\":0.8,\"saved_s\":3},\"rates\":{\"1m\":{"
+    "\"requests_per_s\":0.5,\"prompt_tokens_per_s\":100,"
+    "\"hit_rate\":0.75}},\"miss\":{\"none\":9,\"cold\":1,\"diverged\":3,\"evicted\":0},\"tiers\":[{"
+    "\"tier\":\"ram\",\"state\":\"ok\",\"used\":512,"
+    "\"cap\":1024,\"objects\":3,\"hits\":2,\"stores\":5,\"evictions\":1},{\"tier\":\"ssd\","
+    "\"state\":\"degraded\",\"used\":0,\"cap\":1024},"
     "{\"tier\":\"device\",\"state\":\"off\"}]}";
 static const char requests_text[] =
-    "{\"requests\":[{\"id\":\"req_1\",\"model\":\"m\\u001b[2J\",\"phase\":\"prefill\",\"prompt_tokens\":400,\"cached_tokens\":100,\"computed_tokens\":"
-    "100,\"generated_tokens\":0,\"tokens_per_s\":0,\"eta_s\":2,\"age_s\":1}],\"recent\":[{\"id\":\"req_old\",\"when\":1,\"model\":\"m\","
-    "\"prompt_tokens\":10,\"tokens\":{\"ram\":9},\"reason\":\"none\",\"ttft_s\":0.5},{\"id\":\"req_new\",\"when\":2,\"model\":\"m\",\"prompt_tokens\":"
-    "10,\"tokens\":{\"ram\":4},\"reason\":\"diverged\",\"first_difference\":4,\"message\":\"user[1]\",\"ttft_s\":0.25}]}";
+    "{\"requests\":[{\"id\":\"req_1\",\"model\":\"m\\u001b[2J\",\"phase\":\"prefill\",\"prompt_"
+    "tokens\":400,\"cached_tokens\":100,\"computed_tokens\":"
+    "100,\"generated_tokens\":0,\"tokens_per_s\":0,\"eta_s\":2,\"age_s\":1}],\"recent\":[{\"id\":"
+    "\"req_old\",\"when\":1,\"model\":\"m\","
+    "\"prompt_tokens\":10,\"tokens\":{\"ram\":9},\"reason\":\"none\",\"ttft_s\":0.5},{\"id\":\"req_"
+    "new\",\"when\":2,\"model\":\"m\",\"prompt_tokens\":"
+    "10,\"tokens\":{\"ram\":4},\"reason\":\"diverged\",\"first_difference\":4,\"message\":\"user[1]"
+    "\",\"ttft_s\":0.25}]}";
 
 static struct buf picture;
 static yyjson_doc *stats, *requests;
@@ -44,19 +52,26 @@ static void test_a_plain_picture(void **state)
         draw((struct top_view){0}),
         "hearth 1.2.3 at http://h:1, up 1 min 01 s\n"
         "\n"
-        "reused    [########################......]  80.0 % of 1,000 tokens in 4 requests, 3.0 s saved\n"
-        "came from device 100 (10 %)  ram 500 (50 %)  ssd 200 (20 %)  remote 0 (0 %)  computed 200 (20 %)\n"
-        "rates     1m 0.50 req/s, 100 tok/s, 75 % hits | 5m 0.00 req/s, 0 tok/s, 0 % hits | 15m 0.00 req/s, 0 tok/s, 0 % hits\n"
+        "reused    [########################......]  80.0 % of 1,000 tokens in 4 requests, 3.0 s "
+        "saved\n"
+        "came from device 100 (10 %)  ram 500 (50 %)  ssd 200 (20 %)  remote 0 (0 %)  computed 200 "
+        "(20 %)\n"
+        "rates     1m 0.50 req/s, 100 tok/s, 75 % hits | 5m 0.00 req/s, 0 tok/s, 0 % hits | 15m "
+        "0.00 req/s, 0 tok/s, 0 % hits\n"
         "\n"
-        "ram       [###############...............] 512 B of 1.0 KiB, 3 objects, 2 hits, 5 stored, 1 evicted\n"
-        "ssd       [..............................] 0 B of 1.0 KiB, 0 objects, 0 hits, 0 stored, 0 evicted degraded\n"
+        "ram       [###############...............] 512 B of 1.0 KiB, 3 objects, 2 hits, 5 stored, "
+        "1 evicted\n"
+        "ssd       [..............................] 0 B of 1.0 KiB, 0 objects, 0 hits, 0 stored, 0 "
+        "evicted degraded\n"
         "device    off\n"
         "misses    diverged 3, cold 1\n"
         "\n"
         "1 running\n"
-        "  req_1                  m?[2J          prefill   [########........]  50 % of 400, +0 at 0.0 tok/s, 2.0 s left, 1.0 s old\n"
+        "  req_1                  m?[2J          prefill   [########........]  50 % of 400, +0 at "
+        "0.0 tok/s, 2.0 s left, 1.0 s old\n"
         "ended\n"
-        "  req_new                m              4 of 10 reused, diverged at 4 (user[1]), first token after 250 ms\n"
+        "  req_new                m              4 of 10 reused, diverged at 4 (user[1]), first "
+        "token after 250 ms\n"
         "  req_old                m              9 of 10 reused, first token after 500 ms\n");
 }
 
@@ -81,7 +96,8 @@ static void test_it_fits(void **state)
     (void)state;
     for (int columns = 1; columns < 150; columns += 7)
         for (int rows = 1; rows < 20; rows++) {
-            const char *text = draw((struct top_view){.columns = columns, .rows = rows, .screen = true, .color = true});
+            const char *text = draw(
+                (struct top_view){.columns = columns, .rows = rows, .screen = true, .color = true});
             int lines = 1;
             for (const char *at = text, *end; at != NULL; at = end != NULL ? end + 1 : NULL) {
                 end = strchr(at, '\n');
@@ -97,7 +113,7 @@ static void test_colours_only_where_asked_for(void **state)
     (void)state;
     assert_null(strchr(draw((struct top_view){0}), '\x1b'));
     assert_null(strstr(draw((struct top_view){.screen = true}), "m"
-                                                               "\x1b[0"));
+                                                                "\x1b[0"));
     assert_non_null(strstr(draw((struct top_view){.color = true}), "\x1b[32m"));
     assert_null(strstr(draw((struct top_view){.screen = true}), "\x1b[32m"));
 }
@@ -113,4 +129,5 @@ static void test_trouble(void **state)
     buf_fini(&out);
 }
 
-TEST_SUITE(TEST(test_a_plain_picture), TEST(test_it_fits), TEST(test_colours_only_where_asked_for), TEST(test_trouble))
+TEST_SUITE(TEST(test_a_plain_picture), TEST(test_it_fits), TEST(test_colours_only_where_asked_for),
+           TEST(test_trouble))

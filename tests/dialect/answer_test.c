@@ -17,8 +17,8 @@ static struct answer make_answer(struct gen_request *request, uint32_t choices)
     return answer;
 }
 
-static enum err add(struct answer *answer, size_t choice, enum output_event_type type, unsigned call,
-                    const char *text)
+static enum err add(struct answer *answer, size_t choice, enum output_event_type type,
+                    unsigned call, const char *text)
 {
     struct output_event event = {type, call, str_from(text)};
 
@@ -120,8 +120,7 @@ static void test_every_allocation_may_fail(void **state)
 
     (void)state;
     mem_set_fault(&fault);
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         struct gen_request request;
         struct answer answer = make_answer(&request, 1);
         enum err err = fill(&answer);
@@ -141,7 +140,9 @@ static void test_logprobs_are_kept_in_order(void **state)
     (void)state;
     assert_null(choice->logprobs);
     for (int i = 0; i < 100; i++) {
-        struct sample_pick pick = {.token = i, .logprob = (float)-i, .top_count = 2,
+        struct sample_pick pick = {.token = i,
+                                   .logprob = (float)-i,
+                                   .top_count = 2,
                                    .top = {{i, (float)-i}, {i + 1, -200}}};
 
         assert_ok(answer_add_logprob(&answer, 0, &pick));
@@ -156,7 +157,8 @@ static void test_logprobs_are_kept_in_order(void **state)
     answer_fini(&answer);
 }
 
-/* I81: speeds are those of this request: the prompt's by what was computed, the answer's by the tokens behind the first. */
+/* I81: speeds are those of this request: the prompt's by what was computed, the answer's by the
+ * tokens behind the first. */
 static void test_i81_timings(void **state)
 {
     struct gen_request request;
@@ -166,9 +168,12 @@ static void test_i81_timings(void **state)
     (void)state;
     assert_true(timings.total_ms == 0 && timings.prompt_per_s == 0 && timings.predicted_per_s == 0);
 
-    answer.times = (struct gen_times){.submitted = 1 * NS_PER_S, .admitted = 2 * NS_PER_S,
-                                      .looked_up = 2 * NS_PER_S, .restored = 3 * NS_PER_S,
-                                      .first_token = 5 * NS_PER_S, .ended = 15 * NS_PER_S};
+    answer.times = (struct gen_times){.submitted = 1 * NS_PER_S,
+                                      .admitted = 2 * NS_PER_S,
+                                      .looked_up = 2 * NS_PER_S,
+                                      .restored = 3 * NS_PER_S,
+                                      .first_token = 5 * NS_PER_S,
+                                      .ended = 15 * NS_PER_S};
     answer.usage.computed = 500;
     answer.usage.generated = 101;
     timings = answer_timings(&answer);
@@ -189,5 +194,6 @@ static void test_i81_timings(void **state)
 
 TEST_SUITE(TEST(test_pieces_join_per_choice), TEST(test_calls_have_ids_of_their_own),
            TEST(test_too_many_calls_are_a_limit),
-           TEST(test_text_beyond_the_limit_is_refused_not_cut), TEST(test_every_allocation_may_fail),
-           TEST(test_logprobs_are_kept_in_order), TEST(test_i81_timings))
+           TEST(test_text_beyond_the_limit_is_refused_not_cut),
+           TEST(test_every_allocation_may_fail), TEST(test_logprobs_are_kept_in_order),
+           TEST(test_i81_timings))

@@ -1,6 +1,6 @@
 /*
- * Tests of src/dialect/anthropic_compose.c: streams event by event and whole bodies, as goldens; the rules of a stream checked on random ones; sums
- * of usage; errors.
+ * Tests of src/dialect/anthropic_compose.c: streams event by event and whole bodies, as goldens;
+ * the rules of a stream checked on random ones; sums of usage; errors.
  */
 #include "dialect/anthropic.h"
 
@@ -49,7 +49,8 @@ static void talk_fini(struct talk *talk)
     gen_request_fini(&talk->request);
 }
 
-/* One letter says which event: c(ontent), r(easoning), b(egin of call), a(rguments), e(nd of call), x (error). */
+/* One letter says which event: c(ontent), r(easoning), b(egin of call), a(rguments), e(nd of call),
+ * x (error). */
 static enum output_event_type event_type(char letter)
 {
     static const char letters[] = "crbaex";

@@ -1,5 +1,6 @@
 /*
- * Tests of src/dialect/anthropic_late.c: which tools stand at the beginning, which are told of on the way, and that the beginning stays as it is.
+ * Tests of src/dialect/anthropic_late.c: which tools stand at the beginning, which are told of on
+ * the way, and that the beginning stays as it is.
  */
 #include "dialect/anthropic.h"
 
@@ -70,7 +71,8 @@ static void test_deferred_tools(void **state)
         /* One that must be called may be called. */
         {TOOLS ",'messages':[" HI "],'tool_choice':{'type':'tool','name':'z'}",
          "[" SHOWN("find") "," SHOWN("z") "]", "[" SHOWN("find") "]", NULL},
-        /* The search would run at Anthropic, or there is nothing to search with: all stand at the beginning. */
+        /* The search would run at Anthropic, or there is nothing to search with: all stand at the
+         * beginning. */
         {"'tools':[{'type':'tool_search_tool_regex_20251119','name':'s'}," TOOL("f", "") "," TOOL(
              "a", LATER) "],'messages':[" HI "]",
          "[" SHOWN("f") "," SHOWN("a") "]", "null", NULL},
@@ -94,7 +96,8 @@ static void test_changes_on_the_way(void **state)
                "," CHANGE("tool_removal", "'type':'tool_reference','name':'find'") "]",
          "[" SHOWN("find") "]", "null",
          "{'role':'system','content':'The tool find cannot be called any more.'}"},
-        /* With a definition of its own; of two the last one counts, and one of the tools goes before both. */
+        /* With a definition of its own; of two the last one counts, and one of the tools goes
+         * before both. */
         {TOOLS ",'messages':[" HI "," CHANGE(
              "tool_addition",
              "'type':'tool_definition','definition':{'"

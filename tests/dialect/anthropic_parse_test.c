@@ -1,5 +1,6 @@
 /*
- * Tests of src/dialect/anthropic_parse.c: the fields of the top, breakpoints, and the whole parser under faults and with mutated bodies.
+ * Tests of src/dialect/anthropic_parse.c: the fields of the top, breakpoints, and the whole parser
+ * under faults and with mutated bodies.
  */
 #include "dialect/anthropic.h"
 
@@ -310,7 +311,8 @@ static void test_breakpoints(void **state)
     }
 }
 
-/* More than Anthropic allows, and more than there is room for: no error; the first ones and the last one stay. */
+/* More than Anthropic allows, and more than there is room for: no error; the first ones and the
+ * last one stay. */
 static void test_too_many_breakpoints(void **state)
 {
     char body[4096] = "{'max_tokens':1,'system':[" TEXT("s", "," CONTROL) "],'messages':[";

@@ -57,7 +57,8 @@ static void test_tools(void **state)
     }
 }
 
-/* Tools that Anthropic has defined and the client runs: with the name that the client gave, and a schema to go by. */
+/* Tools that Anthropic has defined and the client runs: with the name that the client gave, and a
+ * schema to go by. */
 static void test_defined_tools(void **state)
 {
     struct parsed parsed;

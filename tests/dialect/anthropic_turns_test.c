@@ -1,5 +1,6 @@
 /*
- * Tests of src/dialect/anthropic_turns.c: conversations in OpenAI's form, as text; and what is refused, with field and sentence.
+ * Tests of src/dialect/anthropic_turns.c: conversations in OpenAI's form, as text; and what is
+ * refused, with field and sentence.
  */
 #include "dialect/anthropic.h"
 
@@ -176,7 +177,8 @@ static void test_thoughts(void **state)
         {"'messages':[" HI
          ",{'role':'assistant','content':[{'type':'thinking','thinking':'only'}]}," HI "]",
          "[" HI ",{'role':'assistant','content':'','reasoning_content':'only'}," HI "]"},
-        /* What Anthropic's tools left behind is nothing to a model here; a turn of nothing else is none. */
+        /* What Anthropic's tools left behind is nothing to a model here; a turn of nothing else is
+         * none. */
         {"'messages':[" HI
          ",{'role':'assistant','content':[{'type':'server_tool_use','id':'s','name':'web_search',"
          "'input':{}},{'type':'web_search_tool_result','tool_use_id':'s','content':[]},"

@@ -179,7 +179,8 @@ static void test_two_choices(void **state)
     api_stream_fini(&stream);
 }
 
-/* Probabilities come with the text that was made of the tokens; what has no text comes with the end. */
+/* Probabilities come with the text that was made of the tokens; what has no text comes with the
+ * end. */
 static void test_logprobs(void **state)
 {
     struct api_stream stream;
@@ -208,7 +209,8 @@ static void test_logprobs(void **state)
     api_stream_fini(&stream);
 }
 
-/* A keep-alive is a chunk with the stream's id; the first of all is the role chunk, which begin then leaves out. */
+/* A keep-alive is a chunk with the stream's id; the first of all is the role chunk, which begin
+ * then leaves out. */
 static void test_keepalives_and_progress(void **state)
 {
     struct api_stream stream;

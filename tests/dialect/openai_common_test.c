@@ -39,7 +39,8 @@ static void assert_adds_up(yyjson_val *root, uint64_t computed)
     assert_true(api_uint_at(root, "usage.prompt_tokens_details.cache_write_tokens") <= computed);
 }
 
-/* I99: cached and computed tokens are the prompt's, in usage, timings and x_cache alike; prompt and answer are the total. */
+/* I99: cached and computed tokens are the prompt's, in usage, timings and x_cache alike; prompt and
+ * answer are the total. */
 static void test_i99_usage_adds_up(void **state)
 {
     uint64_t seed = test_seed();

@@ -181,7 +181,8 @@ static void test_echo(void **state)
     }
 }
 
-/* Four lists; characters are counted through the whole stream; names of tokens differ even where their texts do not. */
+/* Four lists; characters are counted through the whole stream; names of tokens differ even where
+ * their texts do not. */
 static void test_logprobs(void **state)
 {
     struct api_stream stream;

@@ -33,7 +33,8 @@ static const struct {
      "[{'role':'assistant','content':'a','reasoning_content':'t'},{'role':'assistant',"
      "'content':'b','reasoning_content':'u'},{'role':'user','content':'x'}]",
      false},
-    /* calls, with arguments as text, as an object, and missing; text that is no JSON is the model's business */
+    /* calls, with arguments as text, as an object, and missing; text that is no JSON is the model's
+     * business */
     {"[{'role':'assistant','tool_calls':[{'id':'c1','type':'function','function':{'name':'f',"
      "'arguments':'{oops'}},{'id':'c2','function':{'name':'g','arguments':{'a':[1,2]}}},"
      "{'function':{'name':'h'}}]},{'role':'tool','tool_call_id':'c1','content':'r'}]",

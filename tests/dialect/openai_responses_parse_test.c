@@ -19,7 +19,8 @@ static const struct {
      "'summary_text','text':'short'}],'content':[{'type':'reasoning_text','text':'long'}]},{'type':"
      "'message','role':'assistant','content':[{'type':'output_text','text':'a'},{'type':"
      "'output_text','text':'b'}]},{'type':'function_call','call_id':'c1','name':'f','arguments':"
-     "'{}'},{'type':'function_call','call_id':'c2','namespace':'a','name':'g','arguments':''},{'type':"
+     "'{}'},{'type':'function_call','call_id':'c2','namespace':'a','name':'g','arguments':''},{'"
+     "type':"
      "'function_call_output','call_id':'c1','output':'r'},{'type':'function_call_output',"
      "'call_id':'c2','output':[{'type':'input_text','text':'s'}]}]}",
      "[{'role':'user','content':'q'},{'role':'assistant','content':'a\\nb','reasoning_content':"

@@ -155,7 +155,8 @@ static void test_reasoning_then_calls(void **state)
     api_stream_fini(&stream);
 }
 
-/* A call is told by the names that the client gave; what is not in a namespace has no other name. */
+/* A call is told by the names that the client gave; what is not in a namespace has no other name.
+ */
 static void test_calls_in_namespaces(void **state)
 {
 #define INSIDE(space, name) \
@@ -178,17 +179,21 @@ static void test_calls_in_namespaces(void **state)
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct api_stream stream;
         char item[512];
-        begin(&stream, "{'input':[{'role':'user','content':'x'},{'type':'additional_tools','tools':["
-                       "{'type':'function','name':'later'}," INSIDE("mcp__more", "read") "]}],"
-                       "'tools':[{'type':'function','name':'read'}," INSIDE("mcp__notes", "read")
-                       "," INSIDE("mcp__web__", "read") "]}");
+        begin(&stream,
+              "{'input':[{'role':'user','content':'x'},{'type':'additional_tools','tools':["
+              "{'type':'function','name':'later'}," INSIDE(
+                  "mcp__more", "read") "]}],"
+                                       "'tools':[{'type':'function','name':'read'}," INSIDE(
+                                           "mcp__notes", "read") "," INSIDE("mcp__web__",
+                                                                            "read") "]}");
         api_say(&stream, 0, OUTPUT_CALL_BEGIN, rows[i].said);
         api_say(&stream, 0, OUTPUT_CALL_ARGUMENTS, "{}");
         api_say(&stream, 0, OUTPUT_CALL_END, "");
         end(&stream, ANSWER_CALLS);
         expect_begin(&stream);
         snprintf(item, sizeof(item),
-                 "'output_index':0,'item':{'id':'fc_C0','type':'function_call','call_id':'call_C0','name':%s,"
+                 "'output_index':0,'item':{'id':'fc_C0','type':'function_call','call_id':'call_C0',"
+                 "'name':%s,"
                  "'arguments':'','status':'in_progress'}",
                  rows[i].names);
         expect(&stream, 2, "response.output_item.added", item);
@@ -196,16 +201,18 @@ static void test_calls_in_namespaces(void **state)
     }
 }
 
-/* A tool that takes text gets text, though the model wrote an argument; what cannot be read is told as it is. */
+/* A tool that takes text gets text, though the model wrote an argument; what cannot be read is told
+ * as it is. */
 static void test_custom_calls(void **state)
 {
-#define CUSTOM(n, input, status)                                                       \
+#define CUSTOM(n, input, status)                                                          \
     "{'id':'ctc_C" n "','type':'custom_tool_call','call_id':'call_C" n "','name':'exec'," \
     "'namespace':'a','input':'" input "','status':'" status "'}"
     struct api_stream stream;
 
     (void)state;
-    begin(&stream, "{'input':'x','tools':[{'type':'namespace','name':'a','tools':[{'type':'custom','name':'exec'}]}]}");
+    begin(&stream, "{'input':'x','tools':[{'type':'namespace','name':'a','tools':[{'type':'custom',"
+                   "'name':'exec'}]}]}");
     api_say(&stream, 0, OUTPUT_CALL_BEGIN, "a__exec");
     api_say(&stream, 0, OUTPUT_CALL_ARGUMENTS, "{\"input\":");
     api_say(&stream, 0, OUTPUT_CALL_ARGUMENTS, "\"l\\u0073 -l\"}");
@@ -215,12 +222,14 @@ static void test_custom_calls(void **state)
     api_say(&stream, 0, OUTPUT_CALL_END, "");
     end(&stream, ANSWER_CALLS);
     expect_begin(&stream);
-    expect(&stream, 2, "response.output_item.added", "'output_index':0,'item':" CUSTOM("0", "", "in_progress"));
+    expect(&stream, 2, "response.output_item.added",
+           "'output_index':0,'item':" CUSTOM("0", "", "in_progress"));
     expect(&stream, 3, "response.custom_tool_call_input.done",
            "'item_id':'ctc_C0','output_index':0,'input':'ls -l'");
     expect(&stream, 4, "response.output_item.done",
            "'output_index':0,'item':" CUSTOM("0", "ls -l", "completed"));
-    expect(&stream, 5, "response.output_item.added", "'output_index':1,'item':" CUSTOM("1", "", "in_progress"));
+    expect(&stream, 5, "response.output_item.added",
+           "'output_index':1,'item':" CUSTOM("1", "", "in_progress"));
     expect(&stream, 6, "response.custom_tool_call_input.done",
            "'item_id':'ctc_C1','output_index':1,'input':'{oops'");
     expect(&stream, 7, "response.output_item.done",
@@ -230,7 +239,8 @@ static void test_custom_calls(void **state)
     api_stream_fini(&stream);
 }
 
-/* Text after a call is a message of its own, with its own text only; the last event has all in their order. */
+/* Text after a call is a message of its own, with its own text only; the last event has all in
+ * their order. */
 static void test_text_around_a_call(void **state)
 {
     struct api_stream stream;
@@ -345,7 +355,8 @@ static void test_logprobs(void **state)
     api_stream_fini(&stream);
 }
 
-/* The first keep-alive of all opens the stream; the others are events without a number, which tell nothing new. */
+/* The first keep-alive of all opens the stream; the others are events without a number, which tell
+ * nothing new. */
 static void test_keepalives(void **state)
 {
     struct api_stream stream;
@@ -384,7 +395,8 @@ static void test_beginning_that_does_not_fit(void **state)
     api_stream_fini(&stream);
 }
 
-/* response.failed is the last event; items that were done are in it. An error before all else is still a whole stream. */
+/* response.failed is the last event; items that were done are in it. An error before all else is
+ * still a whole stream. */
 static void test_errors_in_the_stream(void **state)
 {
     static const struct {
@@ -418,7 +430,8 @@ static void test_errors_in_the_stream(void **state)
 
 /* ---- bodies ---- */
 
-/* Every field that the type Response of the official SDKs marks as required, and those that repeat what was asked for. */
+/* Every field that the type Response of the official SDKs marks as required, and those that repeat
+ * what was asked for. */
 static void test_whole_answer(void **state)
 {
     struct api_stream stream;
@@ -533,7 +546,8 @@ static void run_stream(struct api_stream *stream)
     dialect->end(&stream->answer, &stream->out);
 }
 
-/* What cannot be kept for the last event is told by the buffer: a stream never ends with items missing. */
+/* What cannot be kept for the last event is told by the buffer: a stream never ends with items
+ * missing. */
 static void test_without_memory(void **state)
 {
     struct fault fault = {0};
@@ -560,8 +574,8 @@ static void test_without_memory(void **state)
 }
 
 TEST_SUITE(TEST(test_plain_text), TEST(test_reasoning_then_calls), TEST(test_calls_in_namespaces),
-           TEST(test_custom_calls), TEST(test_text_around_a_call),
-           TEST(test_empty_answer), TEST(test_length_is_incomplete), TEST(test_logprobs),
-           TEST(test_keepalives), TEST(test_beginning_that_does_not_fit),
-           TEST(test_errors_in_the_stream), TEST(test_whole_answer), TEST(test_outputs),
-           TEST(test_i99_usage_adds_up), TEST(test_without_memory))
+           TEST(test_custom_calls), TEST(test_text_around_a_call), TEST(test_empty_answer),
+           TEST(test_length_is_incomplete), TEST(test_logprobs), TEST(test_keepalives),
+           TEST(test_beginning_that_does_not_fit), TEST(test_errors_in_the_stream),
+           TEST(test_whole_answer), TEST(test_outputs), TEST(test_i99_usage_adds_up),
+           TEST(test_without_memory))

@@ -1,4 +1,5 @@
-/* Tools of Responses as functions: namespaces, tools that take text, lists in the input, and what is left out. */
+/* Tools of Responses as functions: namespaces, tools that take text, lists in the input, and what
+ * is left out. */
 #include <stdio.h>
 #include <string.h>
 

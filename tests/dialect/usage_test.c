@@ -5,7 +5,8 @@
 
 #include "support/test.h"
 
-/* I99: the parts are those of the request; match and reason have the names of the log and the metrics. */
+/* I99: the parts are those of the request; match and reason have the names of the log and the
+ * metrics. */
 static void test_i99_every_part_is_told(void **state)
 {
     struct gen_request request;
@@ -40,7 +41,8 @@ static void test_i99_every_part_is_told(void **state)
     gen_request_fini(&request);
 }
 
-/* Written is what a later request can find: all but the last token, and nothing where nothing is written. */
+/* Written is what a later request can find: all but the last token, and nothing where nothing is
+ * written. */
 static void test_written(void **state)
 {
     static const struct {

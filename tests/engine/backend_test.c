@@ -1,6 +1,6 @@
 /*
- * The process-wide part of the libraries: loading plug-ins once, and keeping what the libraries complain about. Each test is a
- * process, so each begins with nothing loaded.
+ * The process-wide part of the libraries: loading plug-ins once, and keeping what the libraries
+ * complain about. Each test is a process, so each begins with nothing loaded.
  */
 #include "engine/backend.h"
 

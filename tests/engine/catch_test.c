@@ -1,4 +1,5 @@
-/* catch_test.c: exceptions of the C++ library end in catch_call, and tokenizing survives a lack of memory. */
+/* catch_test.c: exceptions of the C++ library end in catch_call, and tokenizing survives a lack of
+ * memory. */
 #include "engine/catch.h"
 
 #include <dlfcn.h>

@@ -110,7 +110,8 @@ static void test_images_go_around(void **state)
     }
 }
 
-/* Every header but the right one, every length but the right one: refused, and nothing is written. */
+/* Every header but the right one, every length but the right one: refused, and nothing is written.
+ */
 static void test_malformed_images_are_refused(void **state)
 {
     static const enum fake_image images[] = {FAKE_IMAGE_ROWS, FAKE_IMAGE_SNAPSHOT,

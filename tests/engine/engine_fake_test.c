@@ -91,7 +91,8 @@ static void check_cells(const struct engine *engine, uint32_t context)
         assert_int_equal(engine_fake_stats(engine).cells_used, context - engine_cells_free(engine));
 }
 
-/* A sequence as objects: blocks of BLOCK rows and a tail, and a snapshot where one is needed; or one whole object. */
+/* A sequence as objects: blocks of BLOCK rows and a tail, and a snapshot where one is needed; or
+ * one whole object. */
 struct saved {
     struct state_object rows[PIECES_MAX];
     struct state_object snapshot;
@@ -284,8 +285,9 @@ static void test_bytes_of_tokens(void **state)
 
 /* ---- logits ---- */
 
-/* Of every kind set, at every place: another token there, another answer at the end, far beyond any window. A model of nothing
- * but chunked layers is the exception: it really knows nothing of earlier chunks. */
+/* Of every kind set, at every place: another token there, another answer at the end, far beyond any
+ * window. A model of nothing but chunked layers is the exception: it really knows nothing of
+ * earlier chunks. */
 static void test_logits_know_every_token(void **state)
 {
     token_id tokens[PROMPT];
@@ -327,7 +329,8 @@ static void test_greedy_text_is_readable_and_ends(void **state)
     engine_close(&engine);
 }
 
-/* The same prompt cut in other places: the same bits, unless chunks are to show; then low bits only. */
+/* The same prompt cut in other places: the same bits, unless chunks are to show; then low bits
+ * only. */
 static void test_i24_chunk_shapes_move_low_bits_only(void **state)
 {
     token_id tokens[PROMPT];
@@ -418,8 +421,8 @@ static void test_batches_show_only_when_asked(void **state)
 
 /* ---- restoring ---- */
 
-/* Cold and restored at every boundary, for every kind set, in blocks and as a whole; what follows is the same bit by bit
- * when it runs in the same chunks. */
+/* Cold and restored at every boundary, for every kind set, in blocks and as a whole; what follows
+ * is the same bit by bit when it runs in the same chunks. */
 static void test_i110_restored_equals_cold(void **state)
 {
     token_id tokens[PROMPT];
@@ -470,7 +473,8 @@ static void run_settling(struct engine *engine, seq_id seq, const token_id *toke
     }
 }
 
-/* A window that has moved lies elsewhere after a restore. Whoever settles at every cut does not see it. */
+/* A window that has moved lies elsewhere after a restore. Whoever settles at every cut does not see
+ * it. */
 static void test_layout_shows_unless_settled(void **state)
 {
     token_id tokens[PROMPT];
@@ -511,7 +515,8 @@ static void test_layout_shows_unless_settled(void **state)
     mem_free(saved);
 }
 
-/* What a lie does: it is refused, or it is believed and gives another answer, or one that differs in low bits only. */
+/* What a lie does: it is refused, or it is believed and gives another answer, or one that differs
+ * in low bits only. */
 enum outcome { UNSEEN, LOW_BITS, SEEN };
 
 static enum outcome tell(struct engine *engine, const struct saved *saved, const float *truth)
@@ -535,8 +540,8 @@ static enum outcome tell(struct engine *engine, const struct saved *saved, const
     return outcome;
 }
 
-/* One bit in any byte of any object, with the checks of the digest turned off. Headers may be refused; that costs the fake a
- * sequence each time, hence the many. */
+/* One bit in any byte of any object, with the checks of the digest turned off. Headers may be
+ * refused; that costs the fake a sequence each time, hence the many. */
 static void test_no_flipped_bit_goes_unseen(void **state)
 {
     token_id tokens[40], next = 'n';
@@ -615,7 +620,8 @@ static void test_wrong_blocks_and_snapshots_show(void **state)
     mem_free(theirs);
 }
 
-/* A snapshot that claims another token count than it was taken at, and state of other weights with a forged fingerprint. */
+/* A snapshot that claims another token count than it was taken at, and state of other weights with
+ * a forged fingerprint. */
 static void test_stale_and_foreign_state_shows(void **state)
 {
     token_id tokens[48], next = 'n';
@@ -838,7 +844,8 @@ static void test_abort_leaves_whole_pieces(void **state)
     }
 }
 
-/* A state that cannot be cut is not trusted after an abort: the sequence can only be released, and then comes back clean. */
+/* A state that cannot be cut is not trusted after an abort: the sequence can only be released, and
+ * then comes back clean. */
 static void test_abort_breaks_what_cannot_be_cut(void **state)
 {
     token_id tokens[60];

@@ -1,5 +1,6 @@
 /*
- * The libllama engine on tiny models: loading and its refusals, facts, tokens, sequences, running, aborting.
+ * The libllama engine on tiny models: loading and its refusals, facts, tokens, sequences, running,
+ * aborting.
  */
 #include "engine/engine.h"
 
@@ -39,7 +40,8 @@ static const char *copy_model(const char *family, size_t len, char **bytes, size
     size_t all;
     int dir;
 
-    assert_ok(file_read_all(file_sys_real(), AT_FDCWD, test_model(family), SIZE_MAX / 4, &data, &all, NULL));
+    assert_ok(file_read_all(file_sys_real(), AT_FDCWD, test_model(family), SIZE_MAX / 4, &data,
+                            &all, NULL));
     assert_ok(file_open_dir(file_sys_real(), test_dir(), false, &dir, NULL));
     assert_ok(file_replace(file_sys_real(), dir, "copy.gguf", data, len ? len : all, 0600, NULL));
     file_close(file_sys_real(), &dir);
@@ -175,7 +177,8 @@ static void test_facts(void **state)
     engine_close(&engine);
 }
 
-/* Kinds come from the library's answers and the self-test; the names of the families appear only here (I5). */
+/* Kinds come from the library's answers and the self-test; the names of the families appear only
+ * here (I5). */
 static void test_i5_kinds_of_families(void **state)
 {
     static const struct {
@@ -332,7 +335,8 @@ static void test_tokens_round_trip(void **state)
     assert_true(engine_token_is_control(engine, tokens[control_count - 1]));
     assert_int_equal(engine_token_traits(engine, tokens[control_count - 1]), ENGINE_TOKEN_CONTROL);
     assert_int_equal(engine_token_traits(engine, 'a'), 0);
-    assert_int_equal(engine_token_bytes(engine, tokens[control_count - 1], false, back, sizeof(back)), 0);
+    assert_int_equal(
+        engine_token_bytes(engine, tokens[control_count - 1], false, back, sizeof(back)), 0);
 
     assert_err(engine_tokenize(engine, str_from(text), 0, tokens, 3, &len, NULL), ERR_LIMIT);
     assert_int_equal(len, count);
@@ -381,7 +385,8 @@ static void test_bad_batches_are_refused_and_change_nothing(void **state)
     assert_err(run_one(engine, SEQ_NONE, tokens, 1, &info), ERR_INVALID);
     assert_err(run_one(engine, 5, tokens, 1, &info), ERR_INVALID);
     assert_err(run_one(engine, 1 << 30, tokens, 1, &info), ERR_INVALID);
-    struct engine_item twice[] = {{seq, tokens, 1, true}, {other, tokens, 1, true}, {seq, tokens, 1, true}};
+    struct engine_item twice[] = {
+        {seq, tokens, 1, true}, {other, tokens, 1, true}, {seq, tokens, 1, true}};
     assert_err(engine_run(engine, twice, 3, &info), ERR_INVALID);
     assert_null(engine_logits(engine, 0));
     assert_int_equal(engine_seq_length(engine, seq), 0);
@@ -445,7 +450,8 @@ static void test_small_engines_keep_their_promise(void **state)
         struct engine_item items[256];
         uint32_t count = MIN(facts->sequences, engine_cells_free(engine) - facts->chunk + 1);
         for (uint32_t k = 0; k < count; k++) {
-            items[k] = (struct engine_item){.tokens = tokens, .count = k ? 1 : facts->chunk, .logits = true};
+            items[k] = (struct engine_item){
+                .tokens = tokens, .count = k ? 1 : facts->chunk, .logits = true};
             assert_ok(engine_seq_acquire(engine, &items[k].seq, NULL));
         }
         assert_true(facts->context >= small[i].context);
@@ -483,7 +489,8 @@ static void test_batched_sequences_do_not_mix(void **state)
     assert_null(engine_logits(engine, 2));
     for (int i = 0; i < N; i++)
         for (uint32_t k = 0; i != 2 && k < vocab; k++)
-            assert_true(fabsf(engine_logits(engine, (size_t)i)[k] - alone[(size_t)i * vocab + k]) < 0.02f);
+            assert_true(fabsf(engine_logits(engine, (size_t)i)[k] - alone[(size_t)i * vocab + k]) <
+                        0.02f);
     mem_free(alone);
     engine_close(&engine);
 }
@@ -495,8 +502,8 @@ static void *abort_later(void *arg)
     return NULL;
 }
 
-/* Aborts at some moment of a long run; the sequence then either ends at a whole chunk and goes on like a control, or is
- * broken and can only be released. Never a third outcome. */
+/* Aborts at some moment of a long run; the sequence then either ends at a whole chunk and goes on
+ * like a control, or is broken and can only be released. Never a third outcome. */
 static void abort_and_go_on(const char *family, bool sliceable)
 {
     struct engine_options options = {.context = 4096, .sequences = 3, .chunk = 512, .threads = 1};
@@ -583,12 +590,14 @@ static void test_versions_and_backends_are_known(void **state)
     assert_true(strlen(list[0].name) > 0 && list[0].memory_total > 0);
 }
 
-TEST_SUITE(TEST(test_missing_and_foreign_files_get_sentences), TEST(test_every_truncation_is_refused),
-           TEST(test_unknown_architecture_is_named), TEST(test_limits_are_refused_before_loading),
-           TEST(test_progress_rises_and_can_cancel), TEST(test_facts), TEST(test_i5_kinds_of_families),
+TEST_SUITE(TEST(test_missing_and_foreign_files_get_sentences),
+           TEST(test_every_truncation_is_refused), TEST(test_unknown_architecture_is_named),
+           TEST(test_limits_are_refused_before_loading), TEST(test_progress_rises_and_can_cancel),
+           TEST(test_facts), TEST(test_i5_kinds_of_families),
            TEST(test_i97_fingerprint_changes_with_everything_that_matters),
-           TEST(test_i97_fingerprint_knows_adapters), TEST(test_tokens_round_trip), TEST(test_bad_batches_are_refused_and_change_nothing),
-           TEST(test_sequences_and_cells_have_limits),
-           TEST(test_small_engines_keep_their_promise), TEST(test_batched_sequences_do_not_mix),
-           TEST(test_abort_keeps_whole_chunks), TEST(test_abort_breaks_what_cannot_be_cut),
-           TEST(test_memory_for_state_is_usable), TEST(test_versions_and_backends_are_known))
+           TEST(test_i97_fingerprint_knows_adapters), TEST(test_tokens_round_trip),
+           TEST(test_bad_batches_are_refused_and_change_nothing),
+           TEST(test_sequences_and_cells_have_limits), TEST(test_small_engines_keep_their_promise),
+           TEST(test_batched_sequences_do_not_mix), TEST(test_abort_keeps_whole_chunks),
+           TEST(test_abort_breaks_what_cannot_be_cut), TEST(test_memory_for_state_is_usable),
+           TEST(test_versions_and_backends_are_known))

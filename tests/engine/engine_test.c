@@ -1,6 +1,7 @@
 /*
- * engine.c by itself: what it refuses before an engine is asked, and what it makes of an engine's answers. The engine behind
- * it is the fake one; where a library has to misbehave, single functions of its table are replaced (`bend`).
+ * engine.c by itself: what it refuses before an engine is asked, and what it makes of an engine's
+ * answers. The engine behind it is the fake one; where a library has to misbehave, single functions
+ * of its table are replaced (`bend`).
  */
 #include "engine/engine.h"
 
@@ -330,7 +331,8 @@ static void test_cells_run_out(void **state)
     engine_close(&engine);
 }
 
-/* With streams each sequence has context / sequences cells, whatever the others do, and a fork copies. */
+/* With streams each sequence has context / sequences cells, whatever the others do, and a fork
+ * copies. */
 static void test_streams_are_rooms_of_their_own(void **state)
 {
     enum { ROOM = CONTEXT / SEQUENCES };
@@ -413,7 +415,8 @@ static void test_abort_breaks_what_cannot_be_cut(void **state)
     }
 }
 
-/* What a library does when it must not be trusted: `result` is its answer, `length` what it says the sequence has. */
+/* What a library does when it must not be trusted: `result` is its answer, `length` what it says
+ * the sequence has. */
 static struct {
     enum err result;
     uint32_t length;
@@ -472,7 +475,8 @@ static void test_books_after_every_answer(void **state)
     }
 }
 
-/* All sequences of a failed batch are broken, the others are not, and their slots can be used again. */
+/* All sequences of a failed batch are broken, the others are not, and their slots can be used
+ * again. */
 static void test_failed_run_breaks_its_sequences_alone(void **state)
 {
     struct fault fault = {0};

@@ -1,6 +1,6 @@
 /*
- * An engine in a process of its own: the same bits as in this process, whatever is done to it; and what is left when its process
- * is killed in any call, hangs, or never was one.
+ * An engine in a process of its own: the same bits as in this process, whatever is done to it; and
+ * what is left when its process is killed in any call, hangs, or never was one.
  */
 #include "engine/engine_worker.h"
 
@@ -94,8 +94,10 @@ static void twins_open_memory(struct twins *twins)
 {
     for (int e = 0; e < 2; e++)
         for (int i = 0; i < OBJECTS; i++) {
-            twins->images[e][i] = twins->shared ? engine_alloc(twins->engines[e], IMAGE_BYTES) : mem_alloc(IMAGE_BYTES);
-            twins->snapshots[e][i] = twins->shared ? engine_alloc(twins->engines[e], IMAGE_BYTES) : mem_alloc(IMAGE_BYTES);
+            twins->images[e][i] = twins->shared ? engine_alloc(twins->engines[e], IMAGE_BYTES)
+                                                : mem_alloc(IMAGE_BYTES);
+            twins->snapshots[e][i] = twins->shared ? engine_alloc(twins->engines[e], IMAGE_BYTES)
+                                                   : mem_alloc(IMAGE_BYTES);
         }
     for (int i = 0; i < SEQUENCES; i++)
         twins->seqs[0][i] = twins->seqs[1][i] = SEQ_NONE;
@@ -159,7 +161,8 @@ static void twins_run(struct twins *twins, uint32_t slot, uint32_t other)
     }
     same_answer(err[0], err[1], "run");
     for (size_t i = 0; i < items_count && err[0] == ERR_OK; i++) {
-        const float *here = engine_logits(twins->engines[0], i), *there = engine_logits(twins->engines[1], i);
+        const float *here = engine_logits(twins->engines[0], i),
+                    *there = engine_logits(twins->engines[1], i);
         twins->lengths[slots[i]] += count;
         assert_true((here != NULL) == wanted[i] && (there != NULL) == wanted[i]);
         if (wanted[i])
@@ -186,7 +189,8 @@ static void twins_fork(struct twins *twins, uint32_t slot, uint32_t to)
     if (twins->seqs[0][to] != SEQ_NONE)
         return;
     for (int e = 0; e < 2; e++)
-        err[e] = engine_seq_fork(twins->engines[e], twins->seqs[e][slot], &twins->seqs[e][to], NULL);
+        err[e] =
+            engine_seq_fork(twins->engines[e], twins->seqs[e][slot], &twins->seqs[e][to], NULL);
     same_answer(err[0], err[1], "fork");
     twins->lengths[to] = twins->lengths[slot];
 }
@@ -212,8 +216,8 @@ static void twins_export(struct twins *twins, uint32_t slot, uint32_t at)
     if (length == 0)
         return;
     for (int e = 0; e < 2; e++)
-        err[e] = state_export_rows(twins->engines[e], twins->seqs[e][slot], 0, length, twins->images[e][at],
-                                   IMAGE_BYTES, &shapes[e], NULL);
+        err[e] = state_export_rows(twins->engines[e], twins->seqs[e][slot], 0, length,
+                                   twins->images[e][at], IMAGE_BYTES, &shapes[e], NULL);
     same_answer(err[0], err[1], "export of rows");
     bool rows = err[0] == ERR_OK;
     if (rows) {
@@ -222,11 +226,12 @@ static void twins_export(struct twins *twins, uint32_t slot, uint32_t at)
         assert_memory_equal(twins->images[0][at], twins->images[1][at], shapes[0].bytes);
     }
     for (int e = 0; e < 2; e++)
-        err[e] = state_export_snapshot(twins->engines[e], twins->seqs[e][slot], twins->snapshots[e][at], IMAGE_BYTES,
-                                       &shapes[e], NULL);
+        err[e] = state_export_snapshot(twins->engines[e], twins->seqs[e][slot],
+                                       twins->snapshots[e][at], IMAGE_BYTES, &shapes[e], NULL);
     same_answer(err[0], err[1], "export of a snapshot");
     if (err[0] == ERR_OK) {
-        twins->snaps[at] = (struct twin_object){.shape = shapes[0], .length = length, .snapshot = true};
+        twins->snaps[at] =
+            (struct twin_object){.shape = shapes[0], .length = length, .snapshot = true};
         assert_memory_equal(&shapes[0].digest, &shapes[1].digest, sizeof(shapes[0].digest));
     }
     twins->rows[at].length = length;
@@ -243,7 +248,8 @@ static void twins_import(struct twins *twins, uint32_t slot, uint32_t at)
     for (int e = 0; e < 2; e++) {
         struct state_object object = {rows->shape, twins->images[e][at], false};
         struct state_object snapshot = {snap->shape, twins->snapshots[e][at], false};
-        struct state_restore restore = {&object, rows->snapshot ? 0 : 1, snap->length > 0 ? &snapshot : NULL, rows->length};
+        struct state_restore restore = {&object, rows->snapshot ? 0 : 1,
+                                        snap->length > 0 ? &snapshot : NULL, rows->length};
         err[e] = state_import(twins->engines[e], &restore, &twins->seqs[e][slot], NULL);
     }
     same_answer(err[0], err[1], "import");
@@ -253,7 +259,8 @@ static void twins_import(struct twins *twins, uint32_t slot, uint32_t at)
 
 static void twins_step(struct twins *twins)
 {
-    uint32_t slot = below(twins, SEQUENCES), other = below(twins, SEQUENCES), at = below(twins, OBJECTS);
+    uint32_t slot = below(twins, SEQUENCES), other = below(twins, SEQUENCES),
+             at = below(twins, OBJECTS);
 
     if (twins->seqs[0][slot] == SEQ_NONE) {
         if (below(twins, 2) == 0)
@@ -330,13 +337,15 @@ static void walk_model(const char *family, bool shared)
     options.path = test_model(family);
     if (engine_worker_load(&twins.engines[1], &options, &worker, &info) != ERR_OK)
         fail_msg("%s", info.text);
-    const struct engine_facts *here = engine_facts(twins.engines[0]), *there = engine_facts(twins.engines[1]);
+    const struct engine_facts *here = engine_facts(twins.engines[0]),
+                              *there = engine_facts(twins.engines[1]);
     assert_true(hash256_eq(&here->fingerprint, &there->fingerprint));
     assert_string_equal(here->name, there->name);
     assert_string_equal(here->description, there->description);
-    assert_true(here->kinds == there->kinds && here->window == there->window && here->bos == there->bos &&
-                here->snapshot_bytes_max == there->snapshot_bytes_max && here->exact == there->exact &&
-                here->parameters == there->parameters && here->layers == there->layers);
+    assert_true(here->kinds == there->kinds && here->window == there->window &&
+                here->bos == there->bos && here->snapshot_bytes_max == there->snapshot_bytes_max &&
+                here->exact == there->exact && here->parameters == there->parameters &&
+                here->layers == there->layers);
     assert_true((here->chat_template == NULL) == (there->chat_template == NULL));
     twins_walk(&twins, 150);
 }
@@ -368,8 +377,10 @@ static void expect_same_tokens(const struct engine *here, const struct engine *t
     char bytes[2][64];
     size_t counts[2];
 
-    assert_ok(engine_tokenize(here, str_from(text), ENGINE_TOKENIZE_CONTROL, tokens[0], 128, &counts[0], NULL));
-    assert_ok(engine_tokenize(there, str_from(text), ENGINE_TOKENIZE_CONTROL, tokens[1], 128, &counts[1], NULL));
+    assert_ok(engine_tokenize(here, str_from(text), ENGINE_TOKENIZE_CONTROL, tokens[0], 128,
+                              &counts[0], NULL));
+    assert_ok(engine_tokenize(there, str_from(text), ENGINE_TOKENIZE_CONTROL, tokens[1], 128,
+                              &counts[1], NULL));
     assert_int_equal(counts[0], counts[1]);
     assert_memory_equal(tokens[0], tokens[1], counts[0] * sizeof(token_id));
     for (token_id token = -1; token <= (token_id)engine_facts(here)->vocab; token++) {
@@ -377,7 +388,8 @@ static void expect_same_tokens(const struct engine *here, const struct engine *t
         assert_int_equal(len, engine_token_bytes(there, token, true, bytes[1], sizeof(bytes[1])));
         assert_memory_equal(bytes[0], bytes[1], MIN(len, sizeof(bytes[0])));
         assert_int_equal(engine_token_is_end(here, token), engine_token_is_end(there, token));
-        assert_int_equal(engine_token_is_control(here, token), engine_token_is_control(there, token));
+        assert_int_equal(engine_token_is_control(here, token),
+                         engine_token_is_control(there, token));
         assert_int_equal(engine_token_traits(here, token), engine_token_traits(there, token));
     }
 }
@@ -385,14 +397,16 @@ static void expect_same_tokens(const struct engine *here, const struct engine *t
 /* Tokens and grammars are the parent's own business: a dead child changes nothing about them. */
 static void test_tokens_and_grammars_need_no_child(void **state)
 {
-    struct engine_options options = {.path = test_model("qwen3"), .context = 512, .sequences = 2, .chunk = 64, .threads = 1};
+    struct engine_options options = {
+        .path = test_model("qwen3"), .context = 512, .sequences = 2, .chunk = 64, .threads = 1};
     struct grammar_options grammar_options = {.text = "root ::= \"yes\" | \"no\""};
     struct engine *here = test_engine("qwen3", &options), *there;
     struct grammar *grammar;
 
     (void)state;
     options.path = test_model("qwen3");
-    assert_ok(engine_worker_load(&there, &options, &(struct engine_worker_options){.program = program()}, NULL));
+    assert_ok(engine_worker_load(&there, &options,
+                                 &(struct engine_worker_options){.program = program()}, NULL));
     expect_same_tokens(here, there);
     kill(engine_worker_pid(there), SIGKILL);
     while (engine_alive(there))
@@ -435,7 +449,8 @@ struct kept {
     size_t logits_bytes;
 };
 
-static bool run_range(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end, struct errinfo *info)
+static bool run_range(struct engine *engine, seq_id seq, uint32_t begin, uint32_t end,
+                      struct errinfo *info)
 {
     token_id tokens[PROMPT];
     struct engine_item item = {seq, tokens + begin, end - begin, true};
@@ -448,10 +463,14 @@ static bool run_range(struct engine *engine, seq_id seq, uint32_t begin, uint32_
 static bool workload(struct engine *engine, struct kept *kept, struct errinfo *info)
 {
     seq_id seq = SEQ_NONE, fork = SEQ_NONE;
-    bool good = engine_seq_acquire(engine, &seq, info) == ERR_OK && run_range(engine, seq, 0, CUT, info) &&
-                state_export_rows(engine, seq, 0, CUT, kept->images[0], IMAGE_BYTES, &kept->rows.shape, info) == ERR_OK &&
-                state_export_snapshot(engine, seq, kept->images[1], IMAGE_BYTES, &kept->snapshot.shape, info) == ERR_OK &&
-                engine_seq_fork(engine, seq, &fork, info) == ERR_OK && run_range(engine, seq, CUT, PROMPT, info);
+    bool good = engine_seq_acquire(engine, &seq, info) == ERR_OK &&
+                run_range(engine, seq, 0, CUT, info) &&
+                state_export_rows(engine, seq, 0, CUT, kept->images[0], IMAGE_BYTES,
+                                  &kept->rows.shape, info) == ERR_OK &&
+                state_export_snapshot(engine, seq, kept->images[1], IMAGE_BYTES,
+                                      &kept->snapshot.shape, info) == ERR_OK &&
+                engine_seq_fork(engine, seq, &fork, info) == ERR_OK &&
+                run_range(engine, seq, CUT, PROMPT, info);
 
     if (good && kept->logits == NULL) {
         kept->logits_bytes = engine_facts(engine)->vocab * sizeof(float);
@@ -488,8 +507,10 @@ static void kept_fini(struct kept *kept)
     mem_free(kept->logits);
 }
 
-/* One life in which the child is killed in its n-th call, first of a cold run and then of a restore. False: n is beyond the end. */
-static bool survive_death_in_call(struct engine *engine, struct trap *trap, struct kept *kept, long n)
+/* One life in which the child is killed in its n-th call, first of a cold run and then of a
+ * restore. False: n is beyond the end. */
+static bool survive_death_in_call(struct engine *engine, struct trap *trap, struct kept *kept,
+                                  long n)
 {
     struct errinfo info = {0};
 
@@ -521,8 +542,8 @@ static void test_death_in_every_call(void **state)
     struct trap trap = {0};
     struct kept kept = {.images = {mem_alloc(IMAGE_BYTES), mem_alloc(IMAGE_BYTES)}};
     struct errinfo info = {0};
-    struct engine *engine =
-        open_fake(FULL | RECURRENT, (struct engine_worker_options){.on_call = on_call, .arg = &trap});
+    struct engine *engine = open_fake(
+        FULL | RECURRENT, (struct engine_worker_options){.on_call = on_call, .arg = &trap});
     long n = 1;
 
     (void)state;
@@ -541,8 +562,9 @@ static void test_a_hang_is_noticed_and_ended(void **state)
     struct trap trap = {.signal = SIGSTOP, .fire_at = 3};
     struct kept kept = {.images = {mem_alloc(IMAGE_BYTES), mem_alloc(IMAGE_BYTES)}};
     struct errinfo info = {0};
-    struct engine *engine = open_fake(
-        FULL | RECURRENT, (struct engine_worker_options){.on_call = on_call, .arg = &trap, .hang_ms = 300});
+    struct engine *engine =
+        open_fake(FULL | RECURRENT,
+                  (struct engine_worker_options){.on_call = on_call, .arg = &trap, .hang_ms = 300});
 
     (void)state;
     assert_false(workload(engine, &kept, &info));
@@ -579,7 +601,8 @@ static void test_a_hang_inside_the_library(void **state)
     engine_close(&engine);
 }
 
-/* Slow is not dead: each piece is a sign of life, and all of them together take longer than the time-out. */
+/* Slow is not dead: each piece is a sign of life, and all of them together take longer than the
+ * time-out. */
 static void test_a_slow_run_is_not_a_hang(void **state)
 {
     struct engine_fake_options fake = {.prefill_ns = 40 * NS_PER_MS, .piece = 1};
@@ -613,9 +636,11 @@ static void test_a_stopped_child_can_be_closed(void **state)
 /* A real model dies and comes back; rows in memory that the cache would have are found again. */
 static void test_a_model_comes_back(void **state)
 {
-    struct engine_options options = {.path = test_model("qwen35"), .context = 512, .sequences = 2, .chunk = 64, .threads = 1};
+    struct engine_options options = {
+        .path = test_model("qwen35"), .context = 512, .sequences = 2, .chunk = 64, .threads = 1};
     struct engine_worker_options worker = {.program = program(), .memory = worker_memory_create()};
-    struct kept kept = {.images = {worker_memory_alloc(IMAGE_BYTES, worker.memory), worker_memory_alloc(IMAGE_BYTES, worker.memory)}};
+    struct kept kept = {.images = {worker_memory_alloc(IMAGE_BYTES, worker.memory),
+                                   worker_memory_alloc(IMAGE_BYTES, worker.memory)}};
     struct errinfo info = {0};
     struct engine *engine;
 
@@ -627,13 +652,16 @@ static void test_a_model_comes_back(void **state)
     assert_true(bytes > engine_facts(engine)->kv_bytes && bytes < UINT64_C(4) << 30);
     seq_id seq;
     assert_ok(engine_seq_acquire(engine, &seq, NULL));
-    assert_ok(engine_run(engine, &(struct engine_item){.seq = seq, .tokens = (token_id[]){1, 2, 3}, .count = 3}, 1, NULL));
+    assert_ok(engine_run(
+        engine, &(struct engine_item){.seq = seq, .tokens = (token_id[]){1, 2, 3}, .count = 3}, 1,
+        NULL));
     kill(engine_worker_pid(engine), SIGSEGV);
     while (engine_alive(engine))
         clock_sleep_ns(clock_real(), NS_PER_MS);
     assert_int_equal(engine_memory(engine), 0);
     assert_err(engine_seq_settle(engine, seq, &info), ERR_ENGINE);
-    assert_non_null(strstr(info.text, " died")); /* nobody is told that the library had refused something */
+    /* nobody is told that the library had refused something */
+    assert_non_null(strstr(info.text, " died"));
     engine_seq_release(engine, &seq);
     assert_ok(engine_restart(engine, NULL));
     if (!restored_is_exact(engine, &kept, &info))
@@ -645,15 +673,18 @@ static void test_a_model_comes_back(void **state)
     mem_free(kept.logits);
 }
 
-/* In the process that is going to be killed: its child is idle, or inside a library that never returns. */
+/* In the process that is going to be killed: its child is idle, or inside a library that never
+ * returns. */
 NORETURN static void be_parent(int out, bool hangs)
 {
     struct engine_fake_options fake = {.decode_ns = hangs ? 3600 * NS_PER_S : 0};
-    struct engine_worker_options worker = {.program = program(), .fake = &fake, .hang_ms = 3600 * 1000};
+    struct engine_worker_options worker = {
+        .program = program(), .fake = &fake, .hang_ms = 3600 * 1000};
     struct engine *engine;
     seq_id seq;
 
-    if (engine_worker_load(&engine, NULL, &worker, NULL) != ERR_OK || engine_seq_acquire(engine, &seq, NULL) != ERR_OK)
+    if (engine_worker_load(&engine, NULL, &worker, NULL) != ERR_OK ||
+        engine_seq_acquire(engine, &seq, NULL) != ERR_OK)
         _exit(1);
     pid_t child = engine_worker_pid(engine);
     if (write(out, &child, sizeof(child)) != sizeof(child))
@@ -680,7 +711,8 @@ static void expect_no_orphan(bool hangs)
         clock_sleep_ns(clock_real(), 50 * NS_PER_MS);
     assert_int_equal(kill(parent, SIGKILL), 0);
     assert_int_equal(waitpid(parent, NULL, 0), parent);
-    assert_int_equal(waitpid(grandchild, NULL, 0), grandchild); /* it is ours now; the runner's time-out if it never ends */
+    /* it is ours now; the runner's time-out if it never ends */
+    assert_int_equal(waitpid(grandchild, NULL, 0), grandchild);
     close(ends[0]);
     close(ends[1]);
 }
@@ -696,11 +728,14 @@ static void test_a_child_ends_with_its_parent(void **state)
 
 static void expect_failure(const char *path, const char *with, enum err expected, const char *words)
 {
-    struct engine_options options = {.path = path, .context = 512, .sequences = 2, .chunk = 64, .threads = 1};
+    struct engine_options options = {
+        .path = path, .context = 512, .sequences = 2, .chunk = 64, .threads = 1};
     struct errinfo info = {0};
     struct engine *engine;
 
-    assert_err(engine_worker_load(&engine, &options, &(struct engine_worker_options){.program = with}, &info), expected);
+    assert_err(engine_worker_load(&engine, &options,
+                                  &(struct engine_worker_options){.program = with}, &info),
+               expected);
     assert_null(engine);
     if (strstr(info.text, words) == NULL)
         fail_msg("'%s' does not say '%s'", info.text, words);
@@ -719,7 +754,9 @@ static void test_what_cannot_be_loaded_is_said(void **state)
     expect_failure(model, "/bin/true", ERR_ENGINE, "ended with status 0");
     expect_failure(model, "/bin/cat", ERR_ENGINE, "engine-worker"); /* its last words */
     fake.sequences = SEQS_SLOTS_MAX + 1;
-    assert_err(engine_worker_load(&engine, NULL, &(struct engine_worker_options){.program = program(), .fake = &fake}, &info),
+    assert_err(engine_worker_load(
+                   &engine, NULL,
+                   &(struct engine_worker_options){.program = program(), .fake = &fake}, &info),
                ERR_INVALID);
 }
 
@@ -732,7 +769,9 @@ static void test_refusals_are_the_engines_own(void **state)
 
     (void)state;
     assert_err(engine_load(&engine, &options, &here), ERR_LIMIT);
-    assert_err(engine_worker_load(&engine, &options, &(struct engine_worker_options){.program = program()}, &there), ERR_LIMIT);
+    assert_err(engine_worker_load(&engine, &options,
+                                  &(struct engine_worker_options){.program = program()}, &there),
+               ERR_LIMIT);
     assert_string_equal(here.text, there.text);
 }
 
@@ -755,8 +794,13 @@ static bool record_progress(float done, void *arg)
 static void test_progress_arrives_and_can_cancel(void **state)
 {
     struct progress_record record = {0};
-    struct engine_options options = {.path = test_model("qwen3"), .context = 512, .sequences = 2, .chunk = 64, .threads = 1,
-                                     .on_progress = record_progress, .arg = &record};
+    struct engine_options options = {.path = test_model("qwen3"),
+                                     .context = 512,
+                                     .sequences = 2,
+                                     .chunk = 64,
+                                     .threads = 1,
+                                     .on_progress = record_progress,
+                                     .arg = &record};
     struct engine_worker_options worker = {.program = program()};
     struct errinfo info = {0};
     struct engine *engine;
@@ -783,7 +827,8 @@ static void test_a_run_can_be_aborted(void **state)
 {
     bool armed = false;
     struct engine_fake_options fake = {.context = 8192, .chunk = 4096, .piece = 1};
-    struct engine_worker_options worker = {.program = program(), .fake = &fake, .on_call = on_call_abort, .arg = &armed};
+    struct engine_worker_options worker = {
+        .program = program(), .fake = &fake, .on_call = on_call_abort, .arg = &armed};
     static token_id tokens[4000];
     struct engine *engine;
     bool seen = false;
@@ -822,7 +867,8 @@ static size_t segments_of(pid_t pid)
     return count;
 }
 
-/* Memory that was freed here does not stay in the child, also not in one that nobody asks for anything any more. */
+/* Memory that was freed here does not stay in the child, also not in one that nobody asks for
+ * anything any more. */
 static void test_freed_memory_leaves_the_child(void **state)
 {
     struct engine *engine = open_fake(FULL, (struct engine_worker_options){0});
@@ -848,7 +894,8 @@ static void test_freed_memory_leaves_the_child(void **state)
 /* Staging has an end; what does not fit fails as an export may, and the engine goes on. */
 static void test_staging_is_bounded(void **state)
 {
-    struct engine *engine = open_fake(FULL, (struct engine_worker_options){.staging_bytes_max = 4096});
+    struct engine *engine =
+        open_fake(FULL, (struct engine_worker_options){.staging_bytes_max = 4096});
     void *memory = mem_alloc(IMAGE_BYTES);
     struct state_shape shape;
     seq_id seq;
@@ -856,7 +903,8 @@ static void test_staging_is_bounded(void **state)
     (void)state;
     assert_ok(engine_seq_acquire(engine, &seq, NULL));
     assert_true(run_range(engine, seq, 0, CUT, NULL));
-    assert_err(state_export_rows(engine, seq, 0, CUT, memory, IMAGE_BYTES, &shape, NULL), ERR_ENGINE);
+    assert_err(state_export_rows(engine, seq, 0, CUT, memory, IMAGE_BYTES, &shape, NULL),
+               ERR_ENGINE);
     assert_ok(state_export_rows(engine, seq, 0, CUT, memory, 4096, &shape, NULL));
     assert_true(run_range(engine, seq, CUT, PROMPT, NULL));
     engine_seq_release(engine, &seq);
@@ -864,7 +912,8 @@ static void test_staging_is_bounded(void **state)
     mem_free(memory);
 }
 
-/* Each allocation of the parent fails once: no crash, a sentence, and it works when memory is back. */
+/* Each allocation of the parent fails once: no crash, a sentence, and it works when memory is back.
+ */
 static void test_no_memory_in_the_parent(void **state)
 {
     struct fault fault = {0};
@@ -874,7 +923,7 @@ static void test_no_memory_in_the_parent(void **state)
     (void)state;
     struct engine_fake_options fake = fake_of(FULL | RECURRENT);
     struct engine_worker_options worker = {.program = program(), .fake = &fake};
-    FAULT_LOOP(&fault) {
+    FAULT_LOOP (&fault) {
         struct engine *engine;
         mem_set_fault(&fault);
         enum err err = engine_worker_load(&engine, NULL, &worker, &info);
@@ -889,11 +938,13 @@ static void test_no_memory_in_the_parent(void **state)
 }
 
 TEST_SUITE(TEST(test_the_fake_is_the_same_there), TEST(test_a_dense_model_is_the_same_there),
-           TEST(test_a_hybrid_model_is_the_same_there), TEST(test_a_sliding_model_is_the_same_there),
+           TEST(test_a_hybrid_model_is_the_same_there),
+           TEST(test_a_sliding_model_is_the_same_there),
            TEST(test_tokens_and_grammars_need_no_child), TEST(test_death_in_every_call),
            TEST(test_a_hang_is_noticed_and_ended), TEST(test_a_hang_inside_the_library),
-           TEST(test_a_slow_run_is_not_a_hang), TEST(test_a_stopped_child_can_be_closed), TEST(test_a_model_comes_back),
-           TEST(test_a_child_ends_with_its_parent), TEST(test_what_cannot_be_loaded_is_said),
-           TEST(test_refusals_are_the_engines_own), TEST(test_progress_arrives_and_can_cancel),
-           TEST(test_a_run_can_be_aborted), TEST(test_freed_memory_leaves_the_child), TEST(test_staging_is_bounded),
+           TEST(test_a_slow_run_is_not_a_hang), TEST(test_a_stopped_child_can_be_closed),
+           TEST(test_a_model_comes_back), TEST(test_a_child_ends_with_its_parent),
+           TEST(test_what_cannot_be_loaded_is_said), TEST(test_refusals_are_the_engines_own),
+           TEST(test_progress_arrives_and_can_cancel), TEST(test_a_run_can_be_aborted),
+           TEST(test_freed_memory_leaves_the_child), TEST(test_staging_is_bounded),
            TEST(test_no_memory_in_the_parent))

@@ -1,6 +1,6 @@
 /*
- * Digests of files that change, that are remembered, and that cannot be read. What counts is the number of bytes that
- * were read, never time.
+ * Digests of files that change, that are remembered, and that cannot be read. What counts is the
+ * number of bytes that were read, never time.
  */
 #include "engine/file_digest.h"
 

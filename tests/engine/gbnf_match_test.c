@@ -47,7 +47,8 @@ static bool library_allows(struct llama_sampler *sampler, token_id token)
     return one.logit == 0.0f;
 }
 
-/* A reference goes to the next rule: with ambiguous recursion the library would be busy for ever. */
+/* A reference goes to the next rule: with ambiguous recursion the library would be busy for ever.
+ */
 static void random_grammar(uint64_t *seed, struct buf *out)
 {
     static const char *const parts[] = {"\"a\"",   "\"ab\"",     "[ab]",   "[^a ]", ".",
@@ -73,7 +74,8 @@ static void random_grammar(uint64_t *seed, struct buf *out)
     assert_ok(out->err);
 }
 
-/* Only what is UTF-8 by itself, as the library takes forms that are none; and only what is short. */
+/* Only what is UTF-8 by itself, as the library takes forms that are none; and only what is short.
+ */
 static bool is_simple(const struct engine *engine, token_id token)
 {
     char bytes[4];
@@ -233,7 +235,8 @@ static uint64_t exhaust(const char *grammar, int count)
     return most;
 }
 
-/* What is more than linear even here ends with an error, and no single token takes more than it may. */
+/* What is more than linear even here ends with an error, and no single token takes more than it
+ * may. */
 static void test_what_is_too_ambiguous_is_an_error(void **state)
 {
     (void)state;

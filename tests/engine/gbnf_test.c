@@ -9,7 +9,8 @@
 #include "base/mem.h"
 #include "support/test.h"
 
-/* Grammars as people write them: those that come with llama.cpp, and what is made from JSON schemas. */
+/* Grammars as people write them: those that come with llama.cpp, and what is made from JSON
+ * schemas. */
 static const char *const good[] = {
     "root ::= \"a\"",
     "root ::= \"\"",
@@ -188,7 +189,8 @@ static void test_refuses_exponential_beginnings(void **state)
     assert_check("root ::= \"a\"\ns0 ::= \"\"\n", 400, "s%d+ ::= s%d\n", "", ERR_LIMIT);
 }
 
-/* Mutants of good grammars: whatever is let through, the library parses without complaint, crash or delay. */
+/* Mutants of good grammars: whatever is let through, the library parses without complaint, crash or
+ * delay. */
 static void test_the_library_takes_what_passes(void **state)
 {
     static const char alphabet[] = "\"[]().|*+?{},0123 \nabrot:=-\\x#^";
@@ -215,7 +217,8 @@ static void test_the_library_takes_what_passes(void **state)
             continue;
         passed++;
         struct llama_sampler *sampler = llama_sampler_init_grammar(NULL, text, "root");
-        /* What it calls left recursion is more than what never ends: repetitions of what may be empty. */
+        /* What it calls left recursion is more than what never ends: repetitions of what may be
+         * empty. */
         if (sampler == NULL && strpbrk(text, "*+{") == NULL)
             fail_msg("the library refuses\n%s", text);
         llama_sampler_free(sampler);
@@ -239,7 +242,8 @@ static void test_mutants_equal_the_library(void **state)
                                     pieces[test_random_below(&seed, COUNT_OF(pieces))]);
         struct errinfo info = {0};
         enum err err = gbnf_check(text, "root", &info);
-        /* Stricter on purpose: what never ends, and names that only an overwritten definition uses. */
+        /* Stricter on purpose: what never ends, and names that only an overwritten definition uses.
+         */
         if (strstr(info.text, "begins with itself") != NULL ||
             strstr(info.text, "not defined") != NULL)
             continue;

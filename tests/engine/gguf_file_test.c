@@ -1,6 +1,7 @@
 /*
- * Model files as they come: missing, foreign, cut, in shards, of several families; and that no change of one keeps its
- * fingerprint. Small files are written with the library's own writer, so that every byte of them can be taken away.
+ * Model files as they come: missing, foreign, cut, in shards, of several families; and that no
+ * change of one keeps its fingerprint. Small files are written with the library's own writer, so
+ * that every byte of them can be taken away.
  */
 #include "engine/gguf_file.h"
 
@@ -205,7 +206,8 @@ static void test_foreign_files_are_named(void **state)
     expect_refused(path, ERR_CORRUPT, "its header cannot be read");
 }
 
-/* Where the tensors begin, and where the last one ends: what comes after it is padding that nobody misses. */
+/* Where the tensors begin, and where the last one ends: what comes after it is padding that nobody
+ * misses. */
 struct extent {
     size_t begin, end;
 };
@@ -248,7 +250,8 @@ static void test_every_cut_is_refused(void **state)
     mem_free(data);
 }
 
-/* Counts, lengths, types and offsets that are nonsense must give an error or a file, not a crash. */
+/* Counts, lengths, types and offsets that are nonsense must give an error or a file, not a crash.
+ */
 static void test_every_damaged_byte_of_the_header_is_survived(void **state)
 {
     const char *whole = write_small("whole.gguf", &plain), *bad = at("bad.gguf");

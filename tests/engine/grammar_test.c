@@ -101,7 +101,8 @@ static const struct {
     {"root ::= [a-e]{2,5} tail*\ntail ::= \"!\" | \"?\" [0-9]", begins_mixed},
 };
 
-/* At each step every token of the vocabulary is asked about; then one of those that are allowed comes. */
+/* At each step every token of the vocabulary is asked about; then one of those that are allowed
+ * comes. */
 static void follow(const struct engine *engine, struct grammar *grammar, may_begin_fn may_begin,
                    uint64_t *seed)
 {
@@ -411,5 +412,4 @@ TEST_SUITE(TEST(test_allows_exactly_its_language), TEST(test_mask_equals_allows)
            TEST(test_starts_with_the_named_rule), TEST(test_waits_for_a_trigger_in_pieces),
            TEST(test_waits_for_long), TEST(test_reads_what_comes_with_the_trigger),
            TEST(test_a_trigger_may_be_part_of_a_character), TEST(test_waits_for_a_token),
-           TEST(test_refusals_say_why),
-           TEST(test_survives_every_failed_allocation))
+           TEST(test_refusals_say_why), TEST(test_survives_every_failed_allocation))

@@ -32,7 +32,8 @@ static void test_names_of_sets(void **state)
     assert_ptr_equal(kind_set_names(1, out, sizeof(out)), out);
 }
 
-/* Every size: the text is the beginning of the whole one, ended, and nothing behind `size` is written. */
+/* Every size: the text is the beginning of the whole one, ended, and nothing behind `size` is
+ * written. */
 static void test_names_are_cut_at_the_size(void **state)
 {
     char whole[64], out[64];

@@ -75,7 +75,8 @@ static struct engine *load(const char *path)
     return engine;
 }
 
-/* The spread of the logits of words; everything must be a finite number, and what is never said far below. */
+/* The spread of the logits of words; everything must be a finite number, and what is never said far
+ * below. */
 static double check_logits(const float *logits, uint32_t vocab)
 {
     double sum = 0, squares = 0;
@@ -114,7 +115,8 @@ static float *run_prompt(struct engine *engine, const token_id *tokens, uint32_t
     return logits;
 }
 
-/* Makes the smallest model of a family, loads it, decodes, and looks whether its answer depends on the whole prompt. */
+/* Makes the smallest model of a family, loads it, decodes, and looks whether its answer depends on
+ * the whole prompt. */
 static void check_family(const char *family, const char *kinds)
 {
     const struct model_family *row = model_family_find(family);
@@ -145,7 +147,8 @@ static void check_family(const char *family, const char *kinds)
     engine_close(&engine);
 }
 
-/* X(test, family, kinds of its layers); qwen4exp is served by whole sequences, and is only what the library announces; llama4 is chunked, but the library does not tell that from sliding. */
+/* X(test, family, kinds of its layers); qwen4exp is served by whole sequences, and is only what the
+ * library announces; llama4 is chunked, but the library does not tell that from sliding. */
 #define FAMILY_TESTS(X)                                           \
     X(test_runs_llama, "llama", "full")                           \
     X(test_runs_qwen2, "qwen2", "full")                           \
@@ -187,7 +190,8 @@ static void test_every_family_is_run(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(tested); i++)
         assert_string_equal(model_family_at(i)->name, tested[i]);
-    assert_string_equal(model_family_at(COUNT_OF(tested))->name, "bert"); /* test_an_encoder_is_refused */
+    /* test_an_encoder_is_refused */
+    assert_string_equal(model_family_at(COUNT_OF(tested))->name, "bert");
     assert_null(model_family_at(COUNT_OF(tested) + 1));
 }
 
@@ -298,7 +302,8 @@ static uint64_t parameters_of(const char *family, struct model_shape shape)
     return parameters;
 }
 
-/* Only what published models have: no output weights beside tied ones, biases of Q, K and V in qwen2 alone. */
+/* Only what published models have: no output weights beside tied ones, biases of Q, K and V in
+ * qwen2 alone. */
 static void test_optional_tensors_are_left_out(void **state)
 {
     struct model_shape shape = {

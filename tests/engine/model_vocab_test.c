@@ -90,7 +90,8 @@ static void test_merges_shorten_text(void **state)
 
     (void)state;
     assert_true(tokenize(engine, text, 0) * 3 < text.len);
-    /* Nearly every piece is what its own text becomes; a few are cut by the pre-tokenizer or reached another way. */
+    /* Nearly every piece is what its own text becomes; a few are cut by the pre-tokenizer or
+     * reached another way. */
     for (token_id t = FIRST_MERGE; t < FIRST_SPECIAL; t++) {
         char out[32];
         size_t len = engine_token_bytes(engine, t, false, out, sizeof(out));

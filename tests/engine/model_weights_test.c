@@ -37,7 +37,8 @@ static double deviation(size_t from, size_t count)
     return sqrt(squares / (double)count - sum / (double)count * (sum / (double)count));
 }
 
-/* Whatever the machine and compiler: these are the bits. A change here makes every made model another one. */
+/* Whatever the machine and compiler: these are the bits. A change here makes every made model
+ * another one. */
 static void test_bits_are_the_same_everywhere(void **state)
 {
     static const struct {

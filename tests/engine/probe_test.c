@@ -1,6 +1,7 @@
 /*
- * What the self-test says about tiny models of each sort: kinds, how many layers of each, the sizes of state, and in which mode
- * state is moved. That the moved state is right is what tests/fidelity shows.
+ * What the self-test says about tiny models of each sort: kinds, how many layers of each, the sizes
+ * of state, and in which mode state is moved. That the moved state is right is what tests/fidelity
+ * shows.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -102,8 +103,8 @@ static void test_small_chunks(void **state)
     }
 }
 
-/* Bytes are measured, but they can be computed, too: 4 layers, K and V, 2 heads of 64 values in f16; q8_0 stores 34 bytes for
- * 32 values. */
+/* Bytes are measured, but they can be computed, too: 4 layers, K and V, 2 heads of 64 values in
+ * f16; q8_0 stores 34 bytes for 32 values. */
 static void test_bytes_of_rows(void **state)
 {
     struct engine_options other = options;
@@ -176,7 +177,8 @@ static void export_whole(struct engine *engine, seq_id seq, struct state_object 
     object->data = data;
 }
 
-/* A cache per sequence cannot be sliced: it is not even tried, and nobody is warned about what he asked for. */
+/* A cache per sequence cannot be sliced: it is not even tried, and nobody is warned about what he
+ * asked for. */
 static void test_streams_are_served_whole(void **state)
 {
     struct engine_options streams = options;
@@ -229,7 +231,8 @@ static void test_kinds_without_sizes(void **state)
     for (size_t i = 0; i < COUNT_OF(families); i++) {
         struct engine *engine = test_engine(families[i].name, &streams);
         kind_set kinds = engine_facts(engine)->kinds, expected = families[i].kinds;
-        /* Whether other layers are full was found by the sizes; what needs a snapshot is never forgotten. */
+        /* Whether other layers are full was found by the sizes; what needs a snapshot is never
+         * forgotten. */
         assert_int_equal(kinds & ~FULL, expected & ~FULL);
         assert_int_equal(kind_set_sliceable(kinds), kind_set_sliceable(expected));
         for (size_t k = 0; k < engine_facts(engine)->groups_count; k++) {

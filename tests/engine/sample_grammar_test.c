@@ -1,5 +1,6 @@
 /*
- * Samplers on a tiny model: what needs the library's vocabulary, that is grammars and the breakers of DRY.
+ * Samplers on a tiny model: what needs the library's vocabulary, that is grammars and the breakers
+ * of DRY.
  */
 #include "engine/sample.h"
 
@@ -230,7 +231,8 @@ static void test_random_follows_the_masked_softmax(void **state)
     model_close(&model);
 }
 
-/* With every kind of state in the chain, and a grammar that refuses often: the same seed, the same text. */
+/* With every kind of state in the chain, and a grammar that refuses often: the same seed, the same
+ * text. */
 static void test_a_grammar_keeps_runs_repeatable(void **state)
 {
     struct model model;

@@ -127,7 +127,8 @@ static void assert_follows(const int counts[VOCAB], int draws, const double p[VO
     }
 }
 
-/* Exactly the tokens of `allowed` come. Enough draws that none with a probability above 1/1000 stays away. */
+/* Exactly the tokens of `allowed` come. Enough draws that none with a probability above 1/1000
+ * stays away. */
 static void assert_support(struct bench *bench, const struct sample_params *params,
                            const bool allowed[VOCAB])
 {
@@ -448,7 +449,8 @@ static void test_xtc_takes_the_first_choices_away(void **state)
     assert_true(fabs(first - expected) < 5 * sqrt(expected));
 }
 
-/* The numbers that decide about XTC are not those that pick: a pick of the first token says nothing about the next one. */
+/* The numbers that decide about XTC are not those that pick: a pick of the first token says nothing
+ * about the next one. */
 static void test_xtc_draws_numbers_of_its_own(void **state)
 {
     struct bench bench;
@@ -1030,8 +1032,7 @@ TEST_SUITE(TEST(test_greedy_picks_the_largest), TEST(test_greedy_takes_the_first
            TEST(test_priming_in_pieces_equals_one_call), TEST(test_dry_breaks_a_repetition),
            TEST(test_every_number_is_checked), TEST(test_extremes_are_survived),
            TEST(test_biases_are_checked), TEST(test_breakers_are_checked),
-           TEST(test_needs_the_library_for_breakers),
-           TEST(test_bad_logits_are_the_engines_fault), TEST(test_logprobs_equal_oracle),
-           TEST(test_impossible_tokens_are_not_listed),
+           TEST(test_needs_the_library_for_breakers), TEST(test_bad_logits_are_the_engines_fault),
+           TEST(test_logprobs_equal_oracle), TEST(test_impossible_tokens_are_not_listed),
            TEST(test_i84_logprobs_cost_nothing_unasked),
            TEST(test_survives_every_failed_allocation))

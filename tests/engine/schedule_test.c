@@ -8,7 +8,8 @@
 
 enum { COUNT_MAX = 3000 };
 
-/* All cuts of a schedule, found by the words of the header: one pass over all marks, no cells, no search. */
+/* All cuts of a schedule, found by the words of the header: one pass over all marks, no cells, no
+ * search. */
 static void oracle(const struct schedule *schedule, bool *cuts)
 {
     int64_t last = (int64_t)schedule->count - 1;
@@ -110,14 +111,16 @@ static void test_i24_chunks_are_whole_and_canonical(void **state)
             assert_true(from >= last || next <= last);
             for (uint32_t at = from + 1; at < next; at++)
                 assert_true(at % schedule.grid != 0);
-            /* A cut that is neither grid nor end is a mark, and keeps its distance to the cut before. */
+            /* A cut that is neither grid nor end is a mark, and keeps its distance to the cut
+             * before. */
             if (next % schedule.grid != 0 && next < last)
                 assert_true(next - from >= schedule.chunk_min);
         }
     }
 }
 
-/* Restored at any cut, a run executes the chunks that the cold run executes after it: nothing is remembered. */
+/* Restored at any cut, a run executes the chunks that the cold run executes after it: nothing is
+ * remembered. */
 static void test_i110_any_cut_starts_the_same_chunks(void **state)
 {
     uint64_t seed = test_seed();
@@ -141,8 +144,8 @@ static void test_i110_any_cut_starts_the_same_chunks(void **state)
     }
 }
 
-/* A prompt and a longer one with the same marks have the same cuts below the end of the shorter; marks that only the longer
- * has, beyond that, change nothing. */
+/* A prompt and a longer one with the same marks have the same cuts below the end of the shorter;
+ * marks that only the longer has, beyond that, change nothing. */
 static void test_extension_keeps_the_cuts(void **state)
 {
     uint64_t seed = test_seed();
@@ -242,7 +245,8 @@ static void test_long_prompt(void **state)
         marks[i] = i;
     for (uint32_t at = 0; at < COUNT; at = schedule_next(&schedule, at))
         chunks++;
-    /* A cell of 512 has cuts at 0, 32, ..., 480; the last is not whole: 199,680 + 319, and the last token. */
+    /* A cell of 512 has cuts at 0, 32, ..., 480; the last is not whole: 199,680 + 319, and the last
+     * token. */
     assert_int_equal(chunks, 390 * 16 + 10 + 1);
     schedule.chunk_min = 0;
     chunks = 0;

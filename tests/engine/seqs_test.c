@@ -250,7 +250,8 @@ static void test_any_number_may_be_asked_about(void **state)
     seqs_fini(&seqs);
 }
 
-/* Sharing that has ended leaves nothing behind: a long life of short forks does not shred the books. */
+/* Sharing that has ended leaves nothing behind: a long life of short forks does not shred the
+ * books. */
 static void test_short_forks_leave_no_splinters(void **state)
 {
     uint64_t seed = test_seed();
@@ -291,8 +292,8 @@ static void test_a_given_slot_can_be_claimed(void **state)
     seqs_fini(&seqs);
 }
 
-TEST_SUITE(TEST(test_equals_oracle), TEST(test_a_given_slot_can_be_claimed), TEST(test_equals_oracle_with_failures),
-           TEST(test_equals_oracle_with_streams), TEST(test_header_drawing),
-           TEST(test_a_broken_slot_keeps_its_cells_until_released),
+TEST_SUITE(TEST(test_equals_oracle), TEST(test_a_given_slot_can_be_claimed),
+           TEST(test_equals_oracle_with_failures), TEST(test_equals_oracle_with_streams),
+           TEST(test_header_drawing), TEST(test_a_broken_slot_keeps_its_cells_until_released),
            TEST(test_i102_a_retired_slot_comes_back_when_nothing_is_in_use),
            TEST(test_any_number_may_be_asked_about), TEST(test_short_forks_leave_no_splinters))

@@ -124,7 +124,8 @@ static int sequences_free(struct engine *engine)
     return count;
 }
 
-/* Refused before the library saw a byte: no sequence, no cell, no import, and the one that was there is as it was. */
+/* Refused before the library saw a byte: no sequence, no cell, no import, and the one that was
+ * there is as it was. */
 static void assert_refused(struct fixture *f, const struct state_restore *restore,
                            enum err expected)
 {
@@ -278,7 +279,8 @@ static void test_i11_objects_are_not_changed_by_use(void **state)
     destroy(&f);
 }
 
-/* A match may end inside the last block when every kind is full; any other needs a snapshot that really is of that length. */
+/* A match may end inside the last block when every kind is full; any other needs a snapshot that
+ * really is of that length. */
 static void test_last_rows_may_reach_beyond_when_all_is_full(void **state)
 {
     struct fixture *f = create((struct engine_fake_options){.kinds = FULL});
@@ -312,14 +314,16 @@ static void test_last_rows_may_reach_beyond_when_all_is_full(void **state)
     destroy(&f);
 }
 
-/* The run of another branch, which shares the first block only, is used for that block and cut where our own rows begin. */
+/* The run of another branch, which shares the first block only, is used for that block and cut
+ * where our own rows begin. */
 static void test_i92_rows_of_another_branch_are_cut(void **state)
 {
     const kind_set sets[] = {FULL, HYBRID};
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(sets); i++) {
-        struct fixture *f = create((struct engine_fake_options){.kinds = sets[i], .context = 4 * CONTEXT});
+        struct fixture *f =
+            create((struct engine_fake_options){.kinds = sets[i], .context = 4 * CONTEXT});
         unsigned char image[IMAGE_BYTES_MAX];
         token_id tokens[LENGTH];
         seq_id branch = acquire(f->engine);
@@ -327,7 +331,8 @@ static void test_i92_rows_of_another_branch_are_cut(void **state)
         tokens[BLOCK + 1] ^= 1;
         run(f->engine, branch, tokens, LENGTH);
         f->rows[0].data = image;
-        assert_ok(state_export_rows(f->engine, branch, 0, LENGTH, image, sizeof(image), &f->rows[0].shape, NULL));
+        assert_ok(state_export_rows(f->engine, branch, 0, LENGTH, image, sizeof(image),
+                                    &f->rows[0].shape, NULL));
         assert_restores(f, &f->restore);
         destroy(&f);
     }
@@ -335,7 +340,8 @@ static void test_i92_rows_of_another_branch_are_cut(void **state)
 
 /* ---- refusals ---- */
 
-/* Spoils a restore in one way; what is changed in a shape has a digest to match, so that the digest is not what refuses it. */
+/* Spoils a restore in one way; what is changed in a shape has a digest to match, so that the digest
+ * is not what refuses it. */
 typedef void spoil_fn(struct fixture *f);
 
 static void sign(struct state_object *object)
@@ -577,7 +583,8 @@ static void test_i102_damaged_bytes_are_refused_untouched(void **state)
     destroy(&f);
 }
 
-/* The digest is not computed again for what is said to be verified: whoever says so must be right. */
+/* The digest is not computed again for what is said to be verified: whoever says so must be right.
+ */
 static void test_verified_is_believed(void **state)
 {
     struct fixture *f = create((struct engine_fake_options){.kinds = HYBRID});
@@ -762,7 +769,8 @@ static void test_recurrent_models_have_snapshots_only(void **state)
 
 /* ---- failures ---- */
 
-/* Each import of a restore fails in turn. Its sequence never comes back, its cells do, and nobody else notices. */
+/* Each import of a restore fails in turn. Its sequence never comes back, its cells do, and nobody
+ * else notices. */
 static void test_i102_a_refused_import_retires_its_sequence_only(void **state)
 {
     struct fault fault = {0};

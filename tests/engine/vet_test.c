@@ -1,4 +1,5 @@
-/* vet_test.c: models that the library aborts on, looked at by a child; the real program is that child. */
+/* vet_test.c: models that the library aborts on, looked at by a child; the real program is that
+ * child. */
 #include "engine/vet.h"
 
 #include <fcntl.h>
@@ -42,7 +43,8 @@ static const char *removable_program(void)
 
 static enum err check(struct vet *vet, const char *path, struct errinfo *info)
 {
-    struct engine_options options = {.path = path, .context = 256, .sequences = 2, .chunk = 64, .threads = 1};
+    struct engine_options options = {
+        .path = path, .context = 256, .sequences = 2, .chunk = 64, .threads = 1};
 
     return vet_check(vet, &options, info);
 }
@@ -54,7 +56,8 @@ static const char *damaged(const char *name, const char *key, const void *value)
     size_t len;
     char *data;
 
-    assert_ok(file_read_all(file_sys_real(), AT_FDCWD, test_model("qwen3"), FILE_BYTES_MAX, &data, &len, NULL));
+    assert_ok(file_read_all(file_sys_real(), AT_FDCWD, test_model("qwen3"), FILE_BYTES_MAX, &data,
+                            &len, NULL));
     char *at = memmem(data, len, key, strlen(key));
     assert_non_null(at);
     memcpy(at + strlen(key) + 4, value, 4); /* behind its type */
@@ -85,7 +88,8 @@ static void test_a_pass_is_remembered_on_disk(void **state)
     assert_int_equal(unlink(link), 0);
     vet = open_vet(link, dir);
     assert_ok(check(vet, test_model("qwen3"), &info));
-    assert_err(check(vet, test_model("llama"), &info), ERR_NOT_FOUND); /* another file needs the program */
+    /* another file needs the program */
+    assert_err(check(vet, test_model("llama"), &info), ERR_NOT_FOUND);
     vet_destroy(&vet);
     file_close(file_sys_real(), &dir);
 }
@@ -107,7 +111,8 @@ static void test_an_abort_is_a_sentence(void **state)
     struct vet *vet = open_vet(program(), FILE_NO);
 
     (void)state;
-    expect_abort(vet, damaged("rope", "qwen3.rope.dimension_count", &(uint32_t){62}), "GGML_ASSERT");
+    expect_abort(vet, damaged("rope", "qwen3.rope.dimension_count", &(uint32_t){62}),
+                 "GGML_ASSERT");
     expect_abort(vet, with_negative_epsilon(), "GGML_ASSERT");
     assert_ok(check(vet, test_model("qwen3"), NULL)); /* the architecture is not condemned */
     vet_destroy(&vet);
@@ -147,7 +152,8 @@ static bool never_go_on(float done, void *arg)
 
 static void test_vetting_can_be_cancelled(void **state)
 {
-    struct engine_options options = {.path = with_negative_epsilon(), .context = 256, .on_progress = never_go_on};
+    struct engine_options options = {
+        .path = with_negative_epsilon(), .context = 256, .on_progress = never_go_on};
     struct vet *vet = open_vet(program(), FILE_NO);
 
     (void)state;

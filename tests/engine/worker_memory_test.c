@@ -1,5 +1,6 @@
 /*
- * Memory that can be shown to other processes: what is found where, what a second mapping sees, and what nobody can do to it.
+ * Memory that can be shown to other processes: what is found where, what a second mapping sees, and
+ * what nobody can do to it.
  */
 #include "engine/worker_memory.h"
 
@@ -137,12 +138,14 @@ static void *accept_and_close(void *arg)
     return NULL;
 }
 
-/* The number of a socket that another thread has closed comes back for a block: for ThreadSanitizer, which sees neither the close nor the
- * memfd, the mapping is a race with the accept. tools/tsan.supp knows it. */
+/* The number of a socket that another thread has closed comes back for a block: for
+ * ThreadSanitizer, which sees neither the close nor the memfd, the mapping is a race with the
+ * accept. tools/tsan.supp knows it. */
 static void test_a_number_that_was_a_socket(void **state)
 {
     struct worker_memory *memory = worker_memory_create();
-    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "\0"}; /* the kernel finds a name */
+    /* the kernel finds a name */
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "\0"};
     socklen_t len = sizeof(sa_family_t);
     struct acceptor acceptor = {socket(AF_UNIX, SOCK_STREAM, 0), -1};
     int client = socket(AF_UNIX, SOCK_STREAM, 0), closed;
@@ -168,6 +171,7 @@ static void test_a_number_that_was_a_socket(void **state)
     worker_memory_destroy(&memory);
 }
 
-TEST_SUITE(TEST(test_blocks_are_found_by_any_part_of_them), TEST(test_freed_blocks_are_gone_and_counted),
-           TEST(test_a_second_mapping_is_the_same_memory), TEST(test_more_than_there_is), TEST(test_threads),
-           TEST(test_a_number_that_was_a_socket))
+TEST_SUITE(TEST(test_blocks_are_found_by_any_part_of_them),
+           TEST(test_freed_blocks_are_gone_and_counted),
+           TEST(test_a_second_mapping_is_the_same_memory), TEST(test_more_than_there_is),
+           TEST(test_threads), TEST(test_a_number_that_was_a_socket))

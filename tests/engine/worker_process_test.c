@@ -1,5 +1,6 @@
 /*
- * The parent against a child that nobody can trust. This program is that child, too: started as one it behaves as HEARTH_TEST_CHILD says.
+ * The parent against a child that nobody can trust. This program is that child, too: started as one
+ * it behaves as HEARTH_TEST_CHILD says.
  */
 #include "engine/worker_process.h"
 
@@ -62,7 +63,10 @@ static void behave(const char *how)
         _exit(3);
     else if (strcmp(how, "lines") == 0) {
         for (int i = 0; i < 3000; i++) /* far more than a pipe holds */
-            fprintf(stderr, "line %d of a talkative library, long enough to fill something sooner or later\n", i);
+            fprintf(
+                stderr,
+                "line %d of a talkative library, long enough to fill something sooner or later\n",
+                i);
         fprintf(stderr, "2026-11-15T03:37:18.123Z info  [engine] a line of a log of ours\nno end");
         answer(WORKER_REPLY, NUMBER, 42);
     } else if (strcmp(how, "deaf") == 0)
@@ -108,9 +112,11 @@ static void open_process(struct fixture *f, const char *how)
     assert_string_equal(worker_process_death(f->process), "");
 }
 
-static enum err call(struct fixture *f, struct worker_wait wait, struct worker_reply *reply, struct errinfo *info)
+static enum err call(struct fixture *f, struct worker_wait wait, struct worker_reply *reply,
+                     struct errinfo *info)
 {
-    struct worker_call what = {.op = WORKER_RUN, .number = NUMBER, .seq = SEQ_NONE, .other = SEQ_NONE};
+    struct worker_call what = {
+        .op = WORKER_RUN, .number = NUMBER, .seq = SEQ_NONE, .other = SEQ_NONE};
     size_t len = worker_call_encode(&what, message);
 
     wait.what = "run";
@@ -130,7 +136,8 @@ static void expect_death(const char *how, uint32_t silence_ms, const char *words
     if (strstr(info.text, words) == NULL)
         fail_msg("%s: '%s' does not say '%s'", how, info.text, words);
     assert_false(worker_process_alive(f.process));
-    assert_err(call(&f, (struct worker_wait){0}, &reply, &again), ERR_ENGINE); /* at once, in the same words */
+    /* at once, in the same words */
+    assert_err(call(&f, (struct worker_wait){0}, &reply, &again), ERR_ENGINE);
     assert_string_equal(info.text, again.text);
     assert_string_equal(info.text, worker_process_death(f.process));
     worker_process_stop(&f.process);
@@ -160,7 +167,7 @@ static void test_children_that_go_wrong(void **state)
     expect_death("words", 0, "GGML_ASSERT(false) failed");
     expect_death("words", 0, "signal 6");
     expect_death("silent", SILENCE_MS, "no sign of life for 200 ms in run");
-    expect_death("deaf", 0, "signal 9"); /* it closed the socket but did not end: it was helped */
+    expect_death("deaf", 0, "signal 9");  /* it closed the socket but did not end: it was helped */
     expect_death("empty", 0, "signal 9"); /* nothing is what a closed socket says, too */
 }
 
@@ -181,19 +188,22 @@ static void test_progress_can_end_it(void **state)
 
     (void)state;
     open_process(&f, "progress");
-    assert_err(call(&f, (struct worker_wait){.on_progress = count_progress, .progress_arg = &calls}, &reply, &info),
+    assert_err(call(&f, (struct worker_wait){.on_progress = count_progress, .progress_arg = &calls},
+                    &reply, &info),
                ERR_CANCELLED);
     assert_int_equal(calls, 5);
     assert_false(worker_process_alive(f.process));
     worker_process_stop(&f.process);
     open_process(&f, "progress");
     calls = 10;
-    assert_ok(call(&f, (struct worker_wait){.on_progress = count_progress, .progress_arg = &calls}, &reply, &info));
+    assert_ok(call(&f, (struct worker_wait){.on_progress = count_progress, .progress_arg = &calls},
+                   &reply, &info));
     assert_int_equal(calls, 20);
     worker_process_stop(&f.process);
 }
 
-/* As long as it ticks it lives, however long it takes: the child answers after more than twice the time-out, on a signal. */
+/* As long as it ticks it lives, however long it takes: the child answers after more than twice the
+ * time-out, on a signal. */
 static void *tick_for_a_while(void *arg)
 {
     struct fixture *f = arg;
@@ -235,8 +245,10 @@ static void test_its_lines_go_to_the_log(void **state)
     (void)state;
     snprintf(path, sizeof(path), "%s/log", test_dir());
     assert_ok(file_open_dir(file_sys_real(), test_dir(), false, &dir, NULL));
-    assert_ok(file_open_at(file_sys_real(), dir, "log", O_CREAT | O_WRONLY | O_APPEND, 0600, &fd, NULL));
-    struct log *log = log_create(&(struct log_options){.fd = fd, .level = LOG_LEVEL_DEBUG, .clock = clock_real()});
+    assert_ok(
+        file_open_at(file_sys_real(), dir, "log", O_CREAT | O_WRONLY | O_APPEND, 0600, &fd, NULL));
+    struct log *log = log_create(
+        &(struct log_options){.fd = fd, .level = LOG_LEVEL_DEBUG, .clock = clock_real()});
     struct worker_process_options options = {.name = "m", .control = &f.control, .log = log};
     assert_int_equal(setenv("HEARTH_TEST_CHILD", "lines", 1), 0);
     assert_ok(worker_process_start(&f.process, &options, NULL));
@@ -255,7 +267,8 @@ static void test_its_lines_go_to_the_log(void **state)
 static void test_no_program(void **state)
 {
     struct worker_control control = {0};
-    struct worker_process_options options = {.program = "/nonexistent", .name = "m", .control = &control};
+    struct worker_process_options options = {
+        .program = "/nonexistent", .name = "m", .control = &control};
     struct worker_process *process;
     struct errinfo info = {0};
 
@@ -267,8 +280,12 @@ static void test_no_program(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_a_good_child),    TEST(test_children_that_go_wrong),  TEST(test_progress_can_end_it),
-        TEST(test_ticks_are_life),  TEST(test_its_lines_go_to_the_log), TEST(test_no_program),
+        TEST(test_a_good_child),
+        TEST(test_children_that_go_wrong),
+        TEST(test_progress_can_end_it),
+        TEST(test_ticks_are_life),
+        TEST(test_its_lines_go_to_the_log),
+        TEST(test_no_program),
     };
 
     if (argc == 2 && strcmp(argv[1], WORKER_ARGUMENT) == 0)

@@ -1,6 +1,6 @@
 /*
- * Messages between an engine's process and its parent: what is written is read again, and nothing else is: no truncation, no flipped bit,
- * no field out of its range under a right checksum.
+ * Messages between an engine's process and its parent: what is written is read again, and nothing
+ * else is: no truncation, no flipped bit, no field out of its range under a right checksum.
  */
 #include "engine/worker_wire.h"
 
@@ -33,58 +33,64 @@ static struct worker_load make_load(void)
 {
     static const struct engine_adapter adapters[] = {{"a.gguf", 0.5f}, {"b.gguf", 1.0f}};
 
-    return (struct worker_load){
-        .number = 1,
-        .options = {.path = "model.gguf",
-                    .context = 1000,
-                    .sequences = 3,
-                    .chunk = 128,
-                    .threads = 1,
-                    .threads_prefill = 2,
-                    .kv_k = ENGINE_KV_Q8_0,
-                    .kv_v = ENGINE_KV_Q4_0,
-                    .flash = -1,
-                    .gpu_layers = -1,
-                    .devices = "CPU",
-                    .streams = true,
-                    .dry = true,
-                    .rope_base = 10000,
-                    .adapters = adapters,
-                    .adapters_count = 2,
-                    .memory_max = UINT64_MAX - 1},
-        .is_fake = true,
-        .fake = {.kinds = 5, .window = 32, .slicing = ENGINE_FAKE_WHOLE, .name = "f", .salt = 99, .piece = 4, .decode_ns = 1ull << 40}};
+    return (struct worker_load){.number = 1,
+                                .options = {.path = "model.gguf",
+                                            .context = 1000,
+                                            .sequences = 3,
+                                            .chunk = 128,
+                                            .threads = 1,
+                                            .threads_prefill = 2,
+                                            .kv_k = ENGINE_KV_Q8_0,
+                                            .kv_v = ENGINE_KV_Q4_0,
+                                            .flash = -1,
+                                            .gpu_layers = -1,
+                                            .devices = "CPU",
+                                            .streams = true,
+                                            .dry = true,
+                                            .rope_base = 10000,
+                                            .adapters = adapters,
+                                            .adapters_count = 2,
+                                            .memory_max = UINT64_MAX - 1},
+                                .is_fake = true,
+                                .fake = {.kinds = 5,
+                                         .window = 32,
+                                         .slicing = ENGINE_FAKE_WHOLE,
+                                         .name = "f",
+                                         .salt = 99,
+                                         .piece = 4,
+                                         .decode_ns = 1ull << 40}};
 }
 
 static struct worker_reply make_reply(void)
 {
-    struct worker_reply reply = {.kind = WORKER_REPLY,
-                                 .number = 5,
-                                 .err = ERR_LIMIT,
-                                 .value = 1ull << 60,
-                                 .text = "no room",
-                                 .has_facts = true,
-                                 .facts = {.facts = {.name = "n",
-                                                     .architecture = "a",
-                                                     .description = "d",
-                                                     .backend = "CPU",
-                                                     .parameters = 7,
-                                                     .context = 4096,
-                                                     .sequences = 6,
-                                                     .chunk = 128,
-                                                     .vocab = 1000,
-                                                     .layers = 4,
-                                                     .kinds = 9,
-                                                     .groups = {{KIND_FULL, 2}, {KIND_RECURRENT, 2}},
-                                                     .groups_count = 2,
-                                                     .slicing = ENGINE_SLICING_ROWS,
-                                                     .exact = true,
-                                                     .rows_bytes_per_token = 64,
-                                                     .bos = 999,
-                                                     .eos = TOKEN_NONE,
-                                                     .eot = 3,
-                                                     .fingerprint = {{1, 2, 3}}},
-                                           .cells = 4096}};
+    struct worker_reply reply = {
+        .kind = WORKER_REPLY,
+        .number = 5,
+        .err = ERR_LIMIT,
+        .value = 1ull << 60,
+        .text = "no room",
+        .has_facts = true,
+        .facts = {.facts = {.name = "n",
+                            .architecture = "a",
+                            .description = "d",
+                            .backend = "CPU",
+                            .parameters = 7,
+                            .context = 4096,
+                            .sequences = 6,
+                            .chunk = 128,
+                            .vocab = 1000,
+                            .layers = 4,
+                            .kinds = 9,
+                            .groups = {{KIND_FULL, 2}, {KIND_RECURRENT, 2}},
+                            .groups_count = 2,
+                            .slicing = ENGINE_SLICING_ROWS,
+                            .exact = true,
+                            .rows_bytes_per_token = 64,
+                            .bos = 999,
+                            .eos = TOKEN_NONE,
+                            .eot = 3,
+                            .fingerprint = {{1, 2, 3}}},
+                  .cells = 4096}};
     return reply;
 }
 
@@ -96,7 +102,8 @@ static bool taken(const unsigned char *message, size_t len)
     struct worker_reply reply;
 
     return worker_call_decode(message, len, &call, items) == ERR_OK ||
-           worker_load_decode(message, len, &load) == ERR_OK || worker_reply_decode(message, len, &reply) == ERR_OK;
+           worker_load_decode(message, len, &load) == ERR_OK ||
+           worker_reply_decode(message, len, &reply) == ERR_OK;
 }
 
 /* A right checksum for whatever the message says now. */
@@ -137,7 +144,8 @@ static void test_calls_come_back(void **state)
     assert_int_equal(call.seq, 3);
     assert_int_equal(call.other, SEQ_NONE);
     assert_true(call.length == 500 && call.begin == 1 && call.end == 2 && call.work);
-    assert_true(call.place.segment == 9 && call.place.offset == UINT64_MAX && call.place.bytes == 1u << 30);
+    assert_true(call.place.segment == 9 && call.place.offset == UINT64_MAX &&
+                call.place.bytes == 1u << 30);
     assert_int_equal(call.items_count, 2);
     assert_true(items[0].length == 7 && items[0].count == 9 && items[0].logits);
     assert_true(items[1].seq == 255 && items[1].count == 1 && !items[1].logits);
@@ -158,13 +166,14 @@ static void test_loads_come_back(void **state)
     assert_string_equal(load.options.devices, "CPU");
     assert_null(load.options.backends);
     assert_true(load.options.kv_k == ENGINE_KV_Q8_0 && load.options.kv_v == ENGINE_KV_Q4_0);
-    assert_true(load.options.flash == -1 && load.options.gpu_layers == -1 && load.options.streams && load.options.dry);
+    assert_true(load.options.flash == -1 && load.options.gpu_layers == -1 && load.options.streams &&
+                load.options.dry);
     assert_true(load.options.rope_base == from.options.rope_base);
     assert_int_equal(load.options.adapters_count, 2);
     assert_string_equal(load.options.adapters[1].path, "b.gguf");
     assert_true(load.options.adapters[0].scale == 0.5f);
-    assert_true(load.is_fake && load.fake.salt == 99 && load.fake.slicing == ENGINE_FAKE_WHOLE && load.fake.piece == 4 &&
-                load.fake.decode_ns == 1ull << 40);
+    assert_true(load.is_fake && load.fake.salt == 99 && load.fake.slicing == ENGINE_FAKE_WHOLE &&
+                load.fake.piece == 4 && load.fake.decode_ns == 1ull << 40);
 }
 
 static void test_replies_come_back(void **state)
@@ -236,11 +245,12 @@ static void expect_possible(const struct worker_reply *reply)
 {
     const struct engine_facts *facts = &reply->facts.facts;
 
-    assert_true(reply->err < ERR_COUNT && strnlen(reply->text, sizeof(reply->text)) < sizeof(reply->text));
+    assert_true(reply->err < ERR_COUNT &&
+                strnlen(reply->text, sizeof(reply->text)) < sizeof(reply->text));
     if (!reply->has_facts)
         return;
-    assert_true(text_ends(facts->name) && text_ends(facts->architecture) && text_ends(facts->description) &&
-                text_ends(facts->backend));
+    assert_true(text_ends(facts->name) && text_ends(facts->architecture) &&
+                text_ends(facts->description) && text_ends(facts->backend));
     assert_true(facts->sequences >= 1 && facts->sequences <= SEQS_SLOTS_MAX);
     assert_true(facts->vocab >= 1 && facts->vocab <= WORKER_VOCAB_MAX);
     assert_true(facts->chunk >= 1 && facts->chunk <= WORKER_CHUNK_MAX);
@@ -261,13 +271,15 @@ static void test_resealed_damage_is_refused_or_possible(void **state)
             out[test_random_below(&seed, len)] = (unsigned char)test_random(&seed);
         memcpy(out, "HWK1", 4);
         reseal(out, len);
-        const unsigned char *message = (const unsigned char *)test_guarded(out, i % 64 == 0 ? len : 0);
+        const unsigned char *message =
+            (const unsigned char *)test_guarded(out, i % 64 == 0 ? len : 0);
         message = i % 64 == 0 ? message : out;
         (void)taken(message, len);
         if (worker_reply_decode(message, len, &reply) == ERR_OK)
             expect_possible(&reply);
         if (worker_call_decode(message, len, &call, items) == ERR_OK)
-            assert_true(call.items_count <= SEQS_SLOTS_MAX && call.seq < SEQS_SLOTS_MAX && call.op < WORKER_OP_COUNT);
+            assert_true(call.items_count <= SEQS_SLOTS_MAX && call.seq < SEQS_SLOTS_MAX &&
+                        call.op < WORKER_OP_COUNT);
     }
 }
 
@@ -310,5 +322,6 @@ static void test_ops_have_names(void **state)
 
 TEST_SUITE(TEST(test_calls_come_back), TEST(test_loads_come_back), TEST(test_replies_come_back),
            TEST(test_every_truncation_is_refused), TEST(test_every_flipped_bit_is_refused),
-           TEST(test_resealed_truncations_are_refused), TEST(test_resealed_damage_is_refused_or_possible),
+           TEST(test_resealed_truncations_are_refused),
+           TEST(test_resealed_damage_is_refused_or_possible),
            TEST(test_what_does_not_fit_is_not_written), TEST(test_ops_have_names))

@@ -1,10 +1,12 @@
 /*
  * cache_fidelity_test.c: what is answered from the cache is what a cold run answers (keeps I110).
  *
- * Random conversations go on, are edited, branch, are repeated and cancelled, while a budget that is far too small evicts, the engine is
- * restarted and the cache is cleared. After each answer the same prompt is run cold, without a cache: logits bit for bit, generated tokens
- * one for one. The loop that serves is tests/support/serve_loop.h; engine_fake stands for every set of kinds, and tiny models of real
- * architectures for the rest. How much was reused is printed: nothing is proven by a cache that holds nothing.
+ * Random conversations go on, are edited, branch, are repeated and cancelled, while a budget that
+ * is far too small evicts, the engine is restarted and the cache is cleared. After each answer the
+ * same prompt is run cold, without a cache: logits bit for bit, generated tokens one for one. The
+ * loop that serves is tests/support/serve_loop.h; engine_fake stands for every set of kinds, and
+ * tiny models of real architectures for the rest. How much was reused is printed: nothing is proven
+ * by a cache that holds nothing.
  *
  * HEARTH_FIDELITY_ROUNDS=n repeats each random test with n seeds (make fidelity).
  */
@@ -287,7 +289,8 @@ static void test_i110_fake_exact(void **state)
     check_fakes(true, true, "exact");
 }
 
-/* Without noise there is nothing that chunks could change: all is stored and restored anywhere, and still all bits are the same. */
+/* Without noise there is nothing that chunks could change: all is stored and restored anywhere, and
+ * still all bits are the same. */
 static void test_i110_fake_anywhere(void **state)
 {
     (void)state;
@@ -400,7 +403,8 @@ static void test_i52_a_branch_resumes_at_the_last_common_boundary(void **state)
     }
 }
 
-/* Rows go to 288, the only snapshots are those of the end and of the junction that was asked for. */
+/* Rows go to 288, the only snapshots are those of the end and of the junction that was asked for.
+ */
 static void test_i53_rows_without_a_snapshot_are_walked_back(void **state)
 {
     static struct chat chat;
@@ -418,8 +422,9 @@ static void test_i53_rows_without_a_snapshot_are_walked_back(void **state)
     close_stage(stage);
 }
 
-/* A prompt whose first chunk ends early, at a mark, stores blocks that another one shares, which would compute them in a longer chunk: the
- * same tokens, other low bits. They are matched, and not used; what the two have in common chunk by chunk is. */
+/* A prompt whose first chunk ends early, at a mark, stores blocks that another one shares, which
+ * would compute them in a longer chunk: the same tokens, other low bits. They are matched, and not
+ * used; what the two have in common chunk by chunk is. */
 static void test_i24_chunks_are_part_of_what_is_restored(void **state)
 {
     static struct chat chat, marked;
@@ -442,7 +447,8 @@ static void test_i24_chunks_are_part_of_what_is_restored(void **state)
     }
 }
 
-/* The client leaves in the middle of the prefill: what was computed is kept, the snapshots that were taken on the way with it. */
+/* The client leaves in the middle of the prefill: what was computed is kept, the snapshots that
+ * were taken on the way with it. */
 static void test_i51_i95_a_cancelled_request_keeps_its_prefix(void **state)
 {
     static struct chat chat;

@@ -1,14 +1,17 @@
 /*
  * fidelity_test.c: a restored run equals a cold one (keeps I110).
  *
- * For each family of models a random prompt is run cold by the canonical schedule, exporting rows and snapshots at every cut.
- * Then everything is forgotten and the prompt is restored at one boundary after the other and run to its end: logits of the last
- * token bit for bit, and the greedy continuation token for token. The cold run is made without exporting as well: looking must
- * not change anything.
+ * For each family of models a random prompt is run cold by the canonical schedule, exporting rows
+ * and snapshots at every cut. Then everything is forgotten and the prompt is restored at one
+ * boundary after the other and run to its end: logits of the last token bit for bit, and the greedy
+ * continuation token for token. The cold run is made without exporting as well: looking must not
+ * change anything.
  *
- * Nothing is compared within a tolerance. Other chunks and other neighbours have other last bits, and where two experts are nearly
- * even a last bit decides between them: cold runs of one prompt in different chunks differ by up to 0.5 in a logit (qwen3moe). So
- * what cannot be run in the chunks of the cold run is compared with a sequence that ran in the same chunks and never left the engine.
+ * Nothing is compared within a tolerance. Other chunks and other neighbours have other last bits,
+ * and where two experts are nearly even a last bit decides between them: cold runs of one prompt in
+ * different chunks differ by up to 0.5 in a logit (qwen3moe). So what cannot be run in the chunks
+ * of the cold run is compared with a sequence that ran in the same chunks and never left the
+ * engine.
  *
  * HEARTH_FIDELITY_ROUNDS=n repeats each test with n seeds (make fidelity).
  */
@@ -83,8 +86,10 @@ static void make_prompt(struct run *run, struct engine *engine, uint32_t count, 
         run->tokens[i] = (token_id)test_random_below(seed, 256);
     run->marks[0] = 1;              /* the shortest boundary there is */
     for (int i = 1; i < MARKS; i++) /* one in each quarter, so that they ascend */
-        run->marks[i] = count * (uint32_t)i / MARKS + 1 + (uint32_t)test_random_below(seed, count / MARKS - 1);
-    run->schedule = (struct schedule){.count = count, .grid = grid, .marks = run->marks, .marks_count = MARKS};
+        run->marks[i] =
+            count * (uint32_t)i / MARKS + 1 + (uint32_t)test_random_below(seed, count / MARKS - 1);
+    run->schedule =
+        (struct schedule){.count = count, .grid = grid, .marks = run->marks, .marks_count = MARKS};
     for (uint32_t at = 0; at < count - 1;) {
         at = schedule_next(&run->schedule, at);
         assert_true(run->cuts_count < CUTS_MAX);
@@ -132,7 +137,8 @@ static void export_snapshot(struct engine *engine, seq_id seq, struct state_obje
 static void capture(struct run *run, seq_id seq, size_t cut)
 {
     if (facts_of(run)->rows_bytes_per_token > 0)
-        export_rows(run->engine, seq, cut ? run->cuts[cut - 1] : 0, run->cuts[cut], &run->rows[cut]);
+        export_rows(run->engine, seq, cut ? run->cuts[cut - 1] : 0, run->cuts[cut],
+                    &run->rows[cut]);
     if (kind_set_needs_snapshot(facts_of(run)->kinds))
         export_snapshot(run->engine, seq, &run->snapshots[cut]);
 }
@@ -201,7 +207,8 @@ static seq_id compute(struct run *run, size_t cut)
 }
 
 /* Restores at cut `cut` from the objects given and runs the rest of the schedule. */
-static seq_id restore(struct run *run, const struct state_object *rows, size_t rows_count, size_t cut)
+static seq_id restore(struct run *run, const struct state_object *rows, size_t rows_count,
+                      size_t cut)
 {
     const struct state_object *snapshot = run->snapshots[cut].data ? &run->snapshots[cut] : NULL;
     struct state_restore restore = {
@@ -260,7 +267,8 @@ static void check_boundaries(struct run *run)
     }
 }
 
-/* Rows exported later than they were computed, by one who has run to the end, in pieces of other sizes. */
+/* Rows exported later than they were computed, by one who has run to the end, in pieces of other
+ * sizes. */
 static void check_late_rows(struct run *run, uint64_t *seed)
 {
     struct state_object rows[CUTS_MAX] = {0};
@@ -284,7 +292,8 @@ static void check_late_rows(struct run *run, uint64_t *seed)
         mem_free((void *)rows[i].data);
 }
 
-/* A fork, a fork of the fork, and the source: each goes on as the cold run did, whatever the others do. */
+/* A fork, a fork of the fork, and the source: each goes on as the cold run did, whatever the others
+ * do. */
 static void check_forks(struct run *run)
 {
     size_t cut = run->cuts_count / 2;
@@ -299,7 +308,8 @@ static void check_forks(struct run *run)
     engine_seq_release(run->engine, &again);
 }
 
-/* Rolling back to a boundary by truncation, where the kinds allow it; where they do not, nothing may change. */
+/* Rolling back to a boundary by truncation, where the kinds allow it; where they do not, nothing
+ * may change. */
 static void check_truncation(struct run *run)
 {
     size_t cut = run->cuts_count / 2, last = run->cuts_count - 1;
@@ -317,7 +327,8 @@ static void check_truncation(struct run *run)
     engine_seq_release(run->engine, &seq);
 }
 
-/* A run of rows that goes on beyond the boundary, as another branch would have stored it, is imported whole and cut. */
+/* A run of rows that goes on beyond the boundary, as another branch would have stored it, is
+ * imported whole and cut. */
 static void check_long_run(struct run *run)
 {
     size_t cut = run->cuts_count / 2, last = run->cuts_count - 1;
@@ -335,7 +346,8 @@ static void check_long_run(struct run *run)
     mem_free((void *)rows.data);
 }
 
-/* From a cut to the end, while others prefill and decode between our chunks: `other` in our batches, `third` in its own. */
+/* From a cut to the end, while others prefill and decode between our chunks: `other` in our
+ * batches, `third` in its own. */
 static void run_in_company(struct run *run, seq_id seq, size_t cut, const token_id *third_says,
                            struct ending endings[2])
 {
@@ -357,8 +369,8 @@ static void run_in_company(struct run *run, seq_id seq, size_t cut, const token_
     assert_int_equal(engine_cells_free(run->engine), facts_of(run)->context);
 }
 
-/* Among others, too, a restored sequence is like one that never left the engine, and so is the one beside it. What the third one says
- * is not the same in both runs: nobody may see it. */
+/* Among others, too, a restored sequence is like one that never left the engine, and so is the one
+ * beside it. What the third one says is not the same in both runs: nobody may see it. */
 static void check_with_others(struct run *run)
 {
     size_t cut = run->cuts_count / 2;
@@ -375,7 +387,8 @@ static void check_with_others(struct run *run)
     }
 }
 
-/* Restored where another one's cells lie already, taken out there, and restored once more, alone. */
+/* Restored where another one's cells lie already, taken out there, and restored once more, alone.
+ */
 static void check_second_restore(struct run *run)
 {
     size_t cut = run->cuts_count / 2;
@@ -409,8 +422,9 @@ static void run_from_inside(struct run *run, seq_id seq, size_t cut, struct endi
     engine_seq_release(run->engine, &seq);
 }
 
-/* A match that ends inside an object: full attention only. The rest of that chunk is then a chunk of its own, so the measure is a
- * sequence that was computed and shortened to the same length; that shortening is right is seen in check_truncation. */
+/* A match that ends inside an object: full attention only. The rest of that chunk is then a chunk
+ * of its own, so the measure is a sequence that was computed and shortened to the same length; that
+ * shortening is right is seen in check_truncation. */
 static void check_inside_object(struct run *run, uint64_t *seed)
 {
     struct ending is = make_ending(run), want = make_ending(run);
@@ -474,11 +488,11 @@ static void check_rounds(const char *family, const struct engine_options *option
         check_family(family, options, test_random(&seed));
 }
 
-#define FAMILY(name, family)                                                                       \
-    static void test_i110_##name(void **state)                                                     \
-    {                                                                                              \
-        (void)state;                                                                               \
-        check_rounds(family, NULL);                                                                \
+#define FAMILY(name, family)                   \
+    static void test_i110_##name(void **state) \
+    {                                          \
+        (void)state;                           \
+        check_rounds(family, NULL);            \
     }
 
 FAMILY(llama, "llama")
@@ -502,8 +516,13 @@ FAMILY(jamba, "jamba")
 /* Quantized rows are rows like others. */
 static void check_quantized(const char *family)
 {
-    struct engine_options options = {.context = 4096, .sequences = 6, .chunk = 128, .threads = 1,
-                                     .kv_k = ENGINE_KV_Q8_0, .kv_v = ENGINE_KV_Q8_0, .flash = 1};
+    struct engine_options options = {.context = 4096,
+                                     .sequences = 6,
+                                     .chunk = 128,
+                                     .threads = 1,
+                                     .kv_k = ENGINE_KV_Q8_0,
+                                     .kv_v = ENGINE_KV_Q8_0,
+                                     .flash = 1};
 
     check_rounds(family, &options);
 }
@@ -529,7 +548,8 @@ static void test_i110_quantized_sliding(void **state)
 /* Without flash attention V lies transposed, and state has another form. */
 static void test_i110_without_flash_attention(void **state)
 {
-    struct engine_options options = {.context = 4096, .sequences = 6, .chunk = 128, .threads = 1, .flash = -1};
+    struct engine_options options = {
+        .context = 4096, .sequences = 6, .chunk = 128, .threads = 1, .flash = -1};
 
     (void)state;
     check_rounds("qwen3", &options);
@@ -538,7 +558,8 @@ static void test_i110_without_flash_attention(void **state)
 /* State only as a whole, restored at half of a prompt. */
 static void check_whole(const char *family, bool streams)
 {
-    struct engine_options options = {.context = 4096, .sequences = 4, .chunk = 128, .threads = 1, .streams = streams};
+    struct engine_options options = {
+        .context = 4096, .sequences = 4, .chunk = 128, .threads = 1, .streams = streams};
     struct engine *engine = test_engine(family, &options);
     uint64_t seed = test_seed();
     struct run *run = mem_alloc(sizeof(*run));

@@ -1,8 +1,10 @@
 /*
- * refusal_test.c: what may not reach the library, and that the engine is as before when it was refused (keeps I17, I31, I102).
+ * refusal_test.c: what may not reach the library, and that the engine is as before when it was
+ * refused (keeps I17, I31, I102).
  *
- * A prompt is run, its state exported; then every way in which objects can be wrong is tried. After each the control prompt is
- * restored from the good objects and must give the control's logits, bit for bit.
+ * A prompt is run, its state exported; then every way in which objects can be wrong is tried. After
+ * each the control prompt is restored from the good objects and must give the control's logits, bit
+ * for bit.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +53,8 @@ static void setup(struct fixture *f, const char *family, const struct engine_opt
         void *data = mem_alloc(capacity);
         run_tokens(f, seq, (uint32_t)i * BLOCK, BLOCK);
         assert_ok(engine_seq_settle(f->engine, seq, NULL));
-        assert_ok(state_export_rows(f->engine, seq, (uint32_t)i * BLOCK, (uint32_t)(i + 1) * BLOCK, data,
-                                    capacity, &f->rows[i].shape, NULL));
+        assert_ok(state_export_rows(f->engine, seq, (uint32_t)i * BLOCK, (uint32_t)(i + 1) * BLOCK,
+                                    data, capacity, &f->rows[i].shape, NULL));
         f->rows[i].data = data;
     }
     if (has_snapshot(f)) {
@@ -101,7 +103,8 @@ static void expect_control(struct fixture *f)
     engine_seq_release(f->engine, &seq);
 }
 
-/* Refused by us (never ERR_ENGINE, which is the library's), without a sequence and without a cell. */
+/* Refused by us (never ERR_ENGINE, which is the library's), without a sequence and without a cell.
+ */
 static void expect_refused(struct fixture *f, enum err expected, const struct state_object *rows,
                            size_t count, const struct state_object *snapshot, uint32_t length)
 {
@@ -215,8 +218,9 @@ static void check_no_room(struct fixture *f)
     engine_seq_release(f->engine, &seq);
 }
 
-/* Bytes that pass every check of ours, since we sign them ourselves, and that the library refuses: the sequence is retired,
- * the others go on, and when none of them is in use any more all come back. */
+/* Bytes that pass every check of ours, since we sign them ourselves, and that the library refuses:
+ * the sequence is retired, the others go on, and when none of them is in use any more all come
+ * back. */
 static void check_library_refusal(struct fixture *f)
 {
     struct state_object rows[BLOCKS];

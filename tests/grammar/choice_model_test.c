@@ -1,6 +1,7 @@
 /*
- * Choices with a real sampler: a tiny random model that knows nothing of tools writes calls that can be read, because the
- * grammar leaves it nothing else; and what it says before a lazy grammar starts is free.
+ * Choices with a real sampler: a tiny random model that knows nothing of tools writes calls that
+ * can be read, because the grammar leaves it nothing else; and what it says before a lazy grammar
+ * starts is free.
  */
 #include "grammar/choice.h"
 

@@ -1,7 +1,7 @@
 /*
- * Whatever a grammar of choice.h allows is read back by output.h as calls of tools that may be called, with arguments that
- * satisfy their schemas, or as an answer that satisfies its own: random texts of the grammar, for every format, mode and state
- * of a thought.
+ * Whatever a grammar of choice.h allows is read back by output.h as calls of tools that may be
+ * called, with arguments that satisfy their schemas, or as an answer that satisfies its own: random
+ * texts of the grammar, for every format, mode and state of a thought.
  */
 #include "grammar/choice.h"
 
@@ -38,10 +38,11 @@ static const char tools_json[] =
     "{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]";
 
 /* Its texts quote what begins calls. */
-static const char answer_json[] =
-    "{\"type\":\"object\",\"properties\":{\"say\":{\"enum\":[\"<tool_call>{\",\"[TOOL_CALLS]f\",\"```tool_code\","
-    "\"<function=now>\",\"<|python_tag|>now\",\"no\"]},\"n\":{\"type\":\"integer\"}},\"required\":[\"say\"],"
-    "\"additionalProperties\":false}";
+static const char answer_json[] = "{\"type\":\"object\",\"properties\":{\"say\":{\"enum\":[\"<tool_"
+                                  "call>{\",\"[TOOL_CALLS]f\",\"```tool_code\","
+                                  "\"<function=now>\",\"<|python_tag|>now\",\"no\"]},\"n\":{"
+                                  "\"type\":\"integer\"}},\"required\":[\"say\"],"
+                                  "\"additionalProperties\":false}";
 
 enum { ROUNDS = 12 };
 
@@ -201,7 +202,8 @@ static void check_texts(const struct choice_request *request, const struct choic
     language_destroy(&language);
 }
 
-/* Thoughts as the formats have them: none, one that may come, one that is open, one that is closed. */
+/* Thoughts as the formats have them: none, one that may come, one that is open, one that is closed.
+ */
 static const struct {
     enum reasoning_format format;
     const char *tail;
@@ -641,7 +643,8 @@ static void test_calls_or_an_answer_and_nothing_else(void **state)
     for (size_t i = 0; i < COUNT_OF(either_cases); i++) {
         const struct either_case *c = &either_cases[i];
         struct one one;
-        one_init(&one, "[{\"name\":\"f\"}]", c->calls); /* not strict: it needs no grammar by itself */
+        /* not strict: it needs no grammar by itself */
+        one_init(&one, "[{\"name\":\"f\"}]", c->calls);
         one.request.mode = CHOICE_AUTO;
         one.request.formats.reasoning = c->reasoning;
         one.request.prompt_tail = str_from(c->tail);
@@ -661,7 +664,8 @@ static void test_calls_or_an_answer_and_nothing_else(void **state)
     yyjson_doc_free(schema);
 }
 
-/* A format is no reason to answer where a call is demanded; and an error says which of the two it is about. */
+/* A format is no reason to answer where a call is demanded; and an error says which of the two it
+ * is about. */
 static void test_an_answer_beside_tools(void **state)
 {
     struct one one;
@@ -779,5 +783,5 @@ TEST_SUITE(TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_fo
            TEST(test_content_of_llama_does_not_begin_with_a_brace), TEST(test_refusals_say_why),
            TEST(test_loose_tools_take_what_they_can), TEST(test_texts_between_tags),
            TEST(test_answers), TEST(test_calls_or_an_answer_and_nothing_else),
-           TEST(test_an_answer_beside_tools), TEST(test_names_are_parsed), TEST(test_no_memory_is_an_error),
-           TEST(test_size_is_bounded))
+           TEST(test_an_answer_beside_tools), TEST(test_names_are_parsed),
+           TEST(test_no_memory_is_an_error), TEST(test_size_is_bounded))

@@ -1,5 +1,6 @@
 /*
- * Schemas with a real sampler: what a tiny random model generates under the grammar is JSON and satisfies the schema.
+ * Schemas with a real sampler: what a tiny random model generates under the grammar is JSON and
+ * satisfies the schema.
  */
 #include "grammar/schema.h"
 

@@ -21,9 +21,11 @@ static enum err fetch(const char *answer, int *status, struct buf *body, struct 
 {
     struct canned_server server;
 
-    canned_server_start(&server, answer, strlen(answer), 3); /* three bytes at a time: every cut happens */
+    /* three bytes at a time: every cut happens */
+    canned_server_start(&server, answer, strlen(answer), 3);
     struct client_url url = url_of(&server);
-    const struct client_request request = {.url = &url, .method = "POST", .path = "/x", .key = "k", .body = "{}", .timeout_ms = 20000};
+    const struct client_request request = {
+        .url = &url, .method = "POST", .path = "/x", .key = "k", .body = "{}", .timeout_ms = 20000};
     buf_init(body, 1 << 20);
     enum err err = client_fetch(&request, status, body, info);
     canned_server_stop(&server);
@@ -50,8 +52,9 @@ static void test_framings(void **state)
     (void)state;
     expect_body("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, "hello");
     expect_body("HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n", 404, "");
-    expect_body("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\nB\r\n world, yes\r\n0\r\n\r\n", 200,
-                "hello world, yes");
+    expect_body("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\nB\r\n "
+                "world, yes\r\n0\r\n\r\n",
+                200, "hello world, yes");
     expect_body("HTTP/1.1 200 OK\r\n\r\nuntil the end", 200, "until the end");
 }
 
@@ -96,10 +99,11 @@ static void test_nobody_there(void **state)
 
 static void test_events(void **state)
 {
-    static const char answer[] = "HTTP/1.1 200 OK\r\nx-request-id: req_1\r\nTransfer-Encoding: chunked\r\n\r\n"
-                                 "1d\r\n: keepalive\n\ndata: {\"a\":1}\n\n\r\n"
-                                 "14\r\nevent: x\ndata:  two\n\r\n1\r\n\n\r\n"
-                                 "13\r\ndata: three\r\n\r\ndata\r\n0\r\n\r\n";
+    static const char answer[] =
+        "HTTP/1.1 200 OK\r\nx-request-id: req_1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "1d\r\n: keepalive\n\ndata: {\"a\":1}\n\n\r\n"
+        "14\r\nevent: x\ndata:  two\n\r\n1\r\n\n\r\n"
+        "13\r\ndata: three\r\n\r\ndata\r\n0\r\n\r\n";
     struct canned_server server;
     struct client_head head;
     struct client *client;
@@ -137,8 +141,9 @@ static void expect_url(const char *text, const char *host, const char *port, con
 
 static void test_urls(void **state)
 {
-    static const char *const bad[] = {"https://host", "http://", "http://host:port/", "http://host:0", "http://:80", "http://host:70000", "http://[::1]x", "http://[]:80",
-                                      "unix:"};
+    static const char *const bad[] = {"https://host",  "http://",      "http://host:port/",
+                                      "http://host:0", "http://:80",   "http://host:70000",
+                                      "http://[::1]x", "http://[]:80", "unix:"};
     struct client_url url;
     struct errinfo info = {0};
 
@@ -172,7 +177,8 @@ static void test_urls_as_text(void **state)
     }
 }
 
-/* A path that does not fit the system's struct is refused, and one where nobody listens is an error with its name. */
+/* A path that does not fit the system's struct is refused, and one where nobody listens is an error
+ * with its name. */
 static void test_local_sockets(void **state)
 {
     char text[200] = "unix:/";
@@ -190,4 +196,5 @@ static void test_local_sockets(void **state)
     assert_null(client);
 }
 
-TEST_SUITE(TEST(test_urls_as_text), TEST(test_local_sockets), TEST(test_framings), TEST(test_broken_answers), TEST(test_nobody_there), TEST(test_events), TEST(test_urls))
+TEST_SUITE(TEST(test_urls_as_text), TEST(test_local_sockets), TEST(test_framings),
+           TEST(test_broken_answers), TEST(test_nobody_there), TEST(test_events), TEST(test_urls))

@@ -146,7 +146,8 @@ static void test_pipelining(void **state)
     http_pair_fini(&pair);
 }
 
-/* What a client may send ahead has a limit; beyond it the connection, and the request with it, is over. */
+/* What a client may send ahead has a limit; beyond it the connection, and the request with it, is
+ * over. */
 static void test_pipelining_is_bounded(void **state)
 {
     struct http_options options = {.limits.ahead_bytes_max = 100};
@@ -170,7 +171,8 @@ static void test_pipelining_is_bounded(void **state)
     assert_int_equal(pair.dropped, 1);
 }
 
-/* `printf 'GET ...' | nc`: the end of the input is not the end of the interest if the answer is there at once. */
+/* `printf 'GET ...' | nc`: the end of the input is not the end of the interest if the answer is
+ * there at once. */
 static void test_eof_behind_requests(void **state)
 {
     struct http_pair pair;
@@ -462,7 +464,8 @@ static void test_linger(void **state)
     http_pair_fini(&pair);
 }
 
-/* Long silence of the engine is filled; the text never gets between the pieces of a chunk, nor behind the end. */
+/* Long silence of the engine is filled; the text never gets between the pieces of a chunk, nor
+ * behind the end. */
 static void test_i80_keepalive(void **state)
 {
     struct http_pair pair;
@@ -576,7 +579,8 @@ static void test_drain(void **state)
     http_pair_fini(&pair);
 }
 
-/* Whichever allocation fails: an answer that says so, or the end of the connection; never a wrong answer, and nothing leaks. */
+/* Whichever allocation fails: an answer that says so, or the end of the connection; never a wrong
+ * answer, and nothing leaks. */
 static void test_no_memory(void **state)
 {
     struct fault fault = {0};

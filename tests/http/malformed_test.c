@@ -1,8 +1,9 @@
 /*
  * malformed_test.c: broken HTTP from a generator, against a server with sockets.
  *
- * Requests with a defect of a known kind must be refused with a status from 400 on and a closed connection, and no handler may see them. Requests
- * with random damage may come out as anything, but the server lives on, answers in whole answers, and gives everything back. The seed is
+ * Requests with a defect of a known kind must be refused with a status from 400 on and a closed
+ * connection, and no handler may see them. Requests with random damage may come out as anything,
+ * but the server lives on, answers in whole answers, and gives everything back. The seed is
  * printed; HEARTH_MALFORMED_N sets how many of each are sent (300).
  */
 #include <dirent.h>

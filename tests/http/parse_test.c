@@ -1,6 +1,6 @@
 /*
- * parse_test.c: what is a request and what is not. Each row runs whole, and cut at every byte into two and into single bytes: the outcome must be
- * the same.
+ * parse_test.c: what is a request and what is not. Each row runs whole, and cut at every byte into
+ * two and into single bytes: the outcome must be the same.
  */
 #include "http/parse.h"
 
@@ -47,7 +47,8 @@ static void describe(struct http_parser *parser, enum http_parse result, struct 
                     STR_ARG(request->headers[i].value));
 }
 
-/* Feeds `text` in pieces of `step` after a first one of `first`; what is left behind a request is appended after '|'. */
+/* Feeds `text` in pieces of `step` after a first one of `first`; what is left behind a request is
+ * appended after '|'. */
 static void run(struct str text, size_t first, size_t step, struct buf *out)
 {
     unsigned calls = 0;

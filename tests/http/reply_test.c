@@ -1,5 +1,6 @@
 /*
- * reply_test.c: handles: their count, their limits, and threads that use them while connections come and go.
+ * reply_test.c: handles: their count, their limits, and threads that use them while connections
+ * come and go.
  */
 #include "http/reply.h"
 
@@ -136,7 +137,8 @@ static void count(void *arg)
     ++*(unsigned *)arg;
 }
 
-/* One that registers when the client is gone already is told by the loop, or, when there is none any more, at once. */
+/* One that registers when the client is gone already is told by the loop, or, when there is none
+ * any more, at once. */
 static void test_late_on_close(void **state)
 {
     unsigned closed = 0, dropped = 0;
@@ -209,7 +211,8 @@ static void race(struct http_pair *pair, struct writer *writer, uint64_t *seed)
         http_conn_eof(pair->conn);
 }
 
-/* A writer runs against a connection that reads, ticks and breaks: on_close at most once per request, drop exactly once. */
+/* A writer runs against a connection that reads, ticks and breaks: on_close at most once per
+ * request, drop exactly once. */
 static void test_threads(void **state)
 {
     uint64_t seed = test_seed();

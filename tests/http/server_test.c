@@ -383,7 +383,8 @@ static size_t count_descriptors(void)
     return count;
 }
 
-/* Without descriptors the server cannot accept; it neither stops nor spins, and goes on when there are some. */
+/* Without descriptors the server cannot accept; it neither stops nor spins, and goes on when there
+ * are some. */
 static void test_no_descriptors(void **state)
 {
     struct rlimit limit = {.rlim_cur = 128, .rlim_max = 128};
@@ -414,7 +415,8 @@ static void test_no_descriptors(void **state)
     http_kit_stop(&kit);
 }
 
-/* Streams, answers and disconnects at once, from several clients: nothing is lost, nobody is told twice, no descriptor stays. */
+/* Streams, answers and disconnects at once, from several clients: nothing is lost, nobody is told
+ * twice, no descriptor stays. */
 struct customer {
     struct thread thread;
     uint16_t port;

@@ -129,7 +129,7 @@ static struct buf read_file(const char *path)
     return buf;
 }
 
-/* ---- against jinja2 ------------------------------------------------------------------------------------------- */
+/* ---- against jinja2 ---- */
 
 static bool same_as_jinja2(const struct rendered *r, yyjson_val *expected)
 {
@@ -220,7 +220,8 @@ static struct jinja_value conversation_values(struct arena *arena, yyjson_val *i
     return vars;
 }
 
-/* Renders a template with every conversation; the number that differs from `expected`, the file of digests. */
+/* Renders a template with every conversation; the number that differs from `expected`, the file of
+ * digests. */
 static int compare_template(const char *name, struct str source, yyjson_doc *conversations,
                             const char *expected, int *compared)
 {
@@ -285,9 +286,10 @@ static void test_published_templates_as_jinja2(void **state)
     assert_true(compared >= 1900);
 }
 
-/* ---- spans ---------------------------------------------------------------------------------------------------- */
+/* ---- spans ---- */
 
-/* The spans as text, "origin:piece", separated by '|'. Strings are numbered in the order of the JSON, keys included. */
+/* The spans as text, "origin:piece", separated by '|'. Strings are numbered in the order of the
+ * JSON, keys included. */
 static void assert_spans(const char *source, const char *vars, const char *expected)
 {
     struct rendered r;
@@ -332,7 +334,7 @@ static void test_spans_tell_what_users_wrote(void **state)
     assert_spans("plain {{ 1 + 2 }} {{ 'text' }}", vars, "");
 }
 
-/* ---- errors --------------------------------------------------------------------------------------------------- */
+/* ---- errors ---- */
 
 static void test_errors_have_their_place(void **state)
 {
@@ -376,7 +378,7 @@ static void test_refusals_have_their_code(void **state)
     assert_refused("{{ 'a\xc3' }}", ERR_INVALID);
 }
 
-/* ---- hostile templates ---------------------------------------------------------------------------------------- */
+/* ---- hostile templates ---- */
 
 /* A template of n times `part`, then `middle`, then n times `end`. */
 static void assert_repeated(const char *part, int n, const char *middle, const char *end,
@@ -475,7 +477,7 @@ static void test_arena_limit_is_an_error(void **state)
     jinja_destroy(&tmpl);
 }
 
-/* ---- faults, prefixes, threads -------------------------------------------------------------------------------- */
+/* ---- faults, prefixes, threads ---- */
 
 static const char everything[] =
     "{%- macro m(a, b='x', c=1) %}[{{ a }}|{{ b }}{{ varargs }}{{ kwargs }}{{ caller() if caller "

@@ -19,8 +19,12 @@ static void run(const char *answer, uint32_t leave_after, struct ask_result *res
     canned_server_start(&server, answer, strlen(answer), 40);
     snprintf(text, sizeof(text), "127.0.0.1:%u", server.port);
     assert_ok(client_parse_url(text, &url, NULL));
-    const struct ask ask = {.url = &url, .messages = messages, .messages_count = 2, .max_tokens = 4,
-                            .timeout_ms = 20000, .leave_after = leave_after};
+    const struct ask ask = {.url = &url,
+                            .messages = messages,
+                            .messages_count = 2,
+                            .max_tokens = 4,
+                            .timeout_ms = 20000,
+                            .leave_after = leave_after};
     assert_ok(ask_run(&ask, result, &info));
     canned_server_stop(&server);
     assert_non_null(strstr(server.request, "POST /v1/chat/completions "));
@@ -32,14 +36,18 @@ static void test_stream(void **state)
 
     (void)state;
     run(HEAD "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n"
-             "data: {\"choices\":[{\"delta\":{\"content\":\"one\"},\"finish_reason\":null}]}\n\n: still here\n\n"
+             "data: {\"choices\":[{\"delta\":{\"content\":\"one\"},\"finish_reason\":null}]}\n\n: "
+             "still here\n\n"
              "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\" two\"}}]}\n\n"
              "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\n"
              "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":25,\"completion_tokens\":2,"
              "\"prompt_tokens_details\":{\"cached_tokens\":20,\"cache_write_tokens\":4}},"
-             "\"timings\":{\"cache_n\":19,\"prompt_ms\":2.5,\"restore\":{\"lookup_ms\":0.5,\"fetch_ms\":1.5,\"verify_ms\":0.25,"
-             "\"import_ms\":3}},\"x_cache\":{\"device\":0,\"ram\":15,\"ssd\":5,\"remote\":0,\"computed\":5,"
-             "\"match\":\"prefix\",\"reason\":\"diverged\",\"first_difference\":20}}\n\ndata: [DONE]\n\n",
+             "\"timings\":{\"cache_n\":19,\"prompt_ms\":2.5,\"restore\":{\"lookup_ms\":0.5,\"fetch_"
+             "ms\":1.5,\"verify_ms\":0.25,"
+             "\"import_ms\":3}},\"x_cache\":{\"device\":0,\"ram\":15,\"ssd\":5,\"remote\":0,"
+             "\"computed\":5,"
+             "\"match\":\"prefix\",\"reason\":\"diverged\",\"first_difference\":20}}\n\ndata: "
+             "[DONE]\n\n",
         0, &result);
     assert_int_equal(result.status, 200);
     assert_string_equal(result.request_id, "req_7");
@@ -48,11 +56,13 @@ static void test_stream(void **state)
     assert_int_equal(result.chunks, 2);
     assert_int_equal(result.gaps_count, 1);
     assert_true(result.ttft_ms > 0 && result.total_ms >= result.ttft_ms);
-    assert_true(result.prompt == 25 && result.generated == 2 && result.cached == 20 && result.written == 4);
+    assert_true(result.prompt == 25 && result.generated == 2 && result.cached == 20 &&
+                result.written == 4);
     assert_true(result.cache.ram == 15 && result.cache.ssd == 5 && result.cache.computed == 5);
     assert_string_equal(result.cache.reason, "diverged");
-    assert_true(result.cache.lookup_ms == 0.5 && result.cache.fetch_ms == 1.5 && result.cache.verify_ms == 0.25 &&
-                result.cache.import_ms == 3 && result.cache.replay_ms == 2.5);
+    assert_true(result.cache.lookup_ms == 0.5 && result.cache.fetch_ms == 1.5 &&
+                result.cache.verify_ms == 0.25 && result.cache.import_ms == 3 &&
+                result.cache.replay_ms == 2.5);
     assert_true(result.error[0] == '\0' && !result.left);
     ask_result_fini(&result);
 }
@@ -63,7 +73,8 @@ static void test_completion_of_a_stranger(void **state)
     struct ask_result result;
 
     (void)state;
-    run(HEAD "data: {\"choices\":[{\"text\":\"x\"}]}\n\ndata: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}],"
+    run(HEAD "data: {\"choices\":[{\"text\":\"x\"}]}\n\ndata: "
+             "{\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}],"
              "\"timings\":{\"cache_n\":3}}\n\ndata: [DONE]\n\n",
         0, &result);
     assert_string_equal(buf_str(&result.text), "x");
@@ -94,8 +105,9 @@ static void test_leaves(void **state)
     struct ask_result result;
 
     (void)state;
-    run(HEAD "data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: {\"choices\":[{\"text\":\"b\"}]}\n\ndata: {\"choices\":[{\"text\":\"c\"}]}\n\n", 2,
-        &result);
+    run(HEAD "data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: "
+             "{\"choices\":[{\"text\":\"b\"}]}\n\ndata: {\"choices\":[{\"text\":\"c\"}]}\n\n",
+        2, &result);
     assert_true(result.left);
     assert_string_equal(buf_str(&result.text), "ab");
     ask_result_fini(&result);
@@ -104,15 +116,19 @@ static void test_leaves(void **state)
 static void test_body(void **state)
 {
     const struct ask_message prompt = {NULL, "once"};
-    const struct ask ask = {.messages = &prompt, .messages_count = 1, .max_tokens = 3, .model = "m", .plain = true};
+    const struct ask ask = {
+        .messages = &prompt, .messages_count = 1, .max_tokens = 3, .model = "m", .plain = true};
     struct buf out;
 
     (void)state;
     buf_init(&out, 4096);
     ask_write_body(&ask, &out);
-    assert_string_equal(buf_str(&out), "{\"model\":\"m\",\"prompt\":\"once\",\"max_tokens\":3,\"temperature\":0,\"stream\":true,"
-                                       "\"stream_options\":{\"include_usage\":true}}");
+    assert_string_equal(
+        buf_str(&out),
+        "{\"model\":\"m\",\"prompt\":\"once\",\"max_tokens\":3,\"temperature\":0,\"stream\":true,"
+        "\"stream_options\":{\"include_usage\":true}}");
     buf_fini(&out);
 }
 
-TEST_SUITE(TEST(test_stream), TEST(test_completion_of_a_stranger), TEST(test_errors), TEST(test_leaves), TEST(test_body))
+TEST_SUITE(TEST(test_stream), TEST(test_completion_of_a_stranger), TEST(test_errors),
+           TEST(test_leaves), TEST(test_body))

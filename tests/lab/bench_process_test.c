@@ -22,8 +22,12 @@ static struct process *start_shell(const char *script)
 
     snprintf(out_path, sizeof(out_path), "%s/out", test_dir());
     snprintf(err_path, sizeof(err_path), "%s/err", test_dir());
-    const struct process_options options = {.fs = file_sys_real(), .argv = argv, .variable = "HEARTH_TEST_WORD",
-                                            .value = "fire", .out = out_path, .err = err_path};
+    const struct process_options options = {.fs = file_sys_real(),
+                                            .argv = argv,
+                                            .variable = "HEARTH_TEST_WORD",
+                                            .value = "fire",
+                                            .out = out_path,
+                                            .err = err_path};
     assert_ok(process_start(&process, &options, &info));
     return process;
 }
@@ -83,7 +87,8 @@ static void test_missing_program(void **state)
 
     (void)state;
     snprintf(out_path, sizeof(out_path), "%s/out", test_dir());
-    const struct process_options options = {.fs = file_sys_real(), .argv = argv, .out = out_path, .err = out_path};
+    const struct process_options options = {
+        .fs = file_sys_real(), .argv = argv, .out = out_path, .err = out_path};
     assert_ok(process_start(&process, &options, &info));
     while (process_runs(process))
         usleep(1000);
@@ -96,7 +101,8 @@ static void test_what_proc_says(void **state)
     char path[1024];
 
     (void)state;
-    struct process *process = start_shell("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo ready; while :; do sleep 1; done");
+    struct process *process = start_shell(
+        "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo ready; while :; do sleep 1; done");
     struct stat st = {0};
     while (stat(out_path, &st) != 0 || st.st_size == 0)
         usleep(1000);
@@ -130,7 +136,8 @@ static void test_scratch(void **state)
 /* Without a file of its own its complaints are ours. */
 static void test_errors_may_be_ours(void **state)
 {
-    const char *const argv[] = {"/bin/sh", "-c", "echo said; readlink /proc/self/fd/2; exit 3", NULL};
+    const char *const argv[] = {"/bin/sh", "-c", "echo said; readlink /proc/self/fd/2; exit 3",
+                                NULL};
     const struct process_options options = {.fs = file_sys_real(), .argv = argv, .out = out_path};
     struct errinfo info = {0};
     struct process *process;
@@ -148,5 +155,5 @@ static void test_errors_may_be_ours(void **state)
     expect_file(out_path, expected);
 }
 
-TEST_SUITE(TEST(test_errors_may_be_ours), TEST(test_output_and_environment), TEST(test_ends), TEST(test_missing_program),
-           TEST(test_what_proc_says), TEST(test_scratch))
+TEST_SUITE(TEST(test_errors_may_be_ours), TEST(test_output_and_environment), TEST(test_ends),
+           TEST(test_missing_program), TEST(test_what_proc_says), TEST(test_scratch))

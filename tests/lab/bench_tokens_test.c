@@ -35,7 +35,8 @@ static void test_tokens(void **state)
 
 static void test_render(void **state)
 {
-    static const struct ask_message chat[] = {{"system", "be short"}, {"user", "hi"}}, plain = {NULL, "as it is"};
+    static const struct ask_message chat[] = {{"system", "be short"}, {"user", "hi"}},
+                                    plain = {NULL, "as it is"};
     struct canned_server server;
     struct client_url url;
     struct buf text;

@@ -50,10 +50,13 @@ static struct buf drawn(struct sheet *sheet, const struct plot *plot)
     return out;
 }
 
-/* One bar per number that there is; text of the user's is no markup; the longest bar is the largest number's. */
+/* One bar per number that there is; text of the user's is no markup; the longest bar is the largest
+ * number's. */
 static void expect_bars(bool logarithmic, double low, double high)
 {
-    const struct plot plot = {.title = "a & b", .labels = {"case"}, .values = {"ttft_ms", "tokens"},
+    const struct plot plot = {.title = "a & b",
+                              .labels = {"case"},
+                              .values = {"ttft_ms", "tokens"},
                               .logarithmic = logarithmic};
     struct buf out = drawn(filled(), &plot);
     const char *text = buf_str(&out);
@@ -80,7 +83,8 @@ static void test_bars(void **state)
 
 static void test_bars_of_nothing(void **state)
 {
-    const struct plot plot = {.title = "none", .labels = {"case"}, .values = {"ttft_ms", "no such"}};
+    const struct plot plot = {
+        .title = "none", .labels = {"case"}, .values = {"ttft_ms", "no such"}};
     struct buf out = drawn(sheet_create(columns, COUNT_OF(columns)), &plot);
 
     (void)state;
@@ -94,10 +98,16 @@ static const struct sheet_column rates[] = {
     {"rate", "rate", SHEET_PERCENT},
 };
 
-static const struct plot rate_plot = {.kind = PLOT_LINES, .title = "rates", .series = "policy", .x = "bytes",
-                                      .tick = "capacity", .y = "rate", .logarithmic = true};
+static const struct plot rate_plot = {.kind = PLOT_LINES,
+                                      .title = "rates",
+                                      .series = "policy",
+                                      .x = "bytes",
+                                      .tick = "capacity",
+                                      .y = "rate",
+                                      .logarithmic = true};
 
-static void add_point(struct sheet *sheet, const char *policy, const char *capacity, double bytes, double rate)
+static void add_point(struct sheet *sheet, const char *policy, const char *capacity, double bytes,
+                      double rate)
 {
     sheet_text(sheet, policy);
     sheet_text(sheet, capacity);
@@ -144,7 +154,8 @@ static void test_a_single_point_and_none_are_drawn(void **state)
 /* Numbers that are no parts of 1 have an axis of their own; what is no number is no point. */
 static void test_lines_of_plain_numbers(void **state)
 {
-    const struct plot plot = {.kind = PLOT_LINES, .title = "t", .series = "case", .x = "tokens", .y = "ttft_ms"};
+    const struct plot plot = {
+        .kind = PLOT_LINES, .title = "t", .series = "case", .x = "tokens", .y = "ttft_ms"};
     struct buf out = drawn(filled(), &plot);
 
     (void)state;
@@ -167,5 +178,7 @@ static void test_a_full_buffer_is_said(void **state)
     sheet_destroy(&sheet);
 }
 
-TEST_SUITE(TEST(test_bars), TEST(test_bars_of_nothing), TEST(test_one_line_per_name_one_point_per_row),
-           TEST(test_a_single_point_and_none_are_drawn), TEST(test_lines_of_plain_numbers), TEST(test_a_full_buffer_is_said))
+TEST_SUITE(TEST(test_bars), TEST(test_bars_of_nothing),
+           TEST(test_one_line_per_name_one_point_per_row),
+           TEST(test_a_single_point_and_none_are_drawn), TEST(test_lines_of_plain_numbers),
+           TEST(test_a_full_buffer_is_said))

@@ -6,13 +6,17 @@
 #include "support/test.h"
 
 static const char log_text[] =
-    "2026-11-15T08:08:27.347Z info  [route] 1 model=qwen3 route=continuous reason=batch kinds=full\n"
-    "2026-11-15T08:08:27.347Z info  [cache] 1 miss prompt_tokens=25 read_tokens=0 write_tokens=0 match=none tier=none reason=cold\n"
+    "2026-11-15T08:08:27.347Z info  [route] 1 model=qwen3 route=continuous reason=batch "
+    "kinds=full\n"
+    "2026-11-15T08:08:27.347Z info  [cache] 1 miss prompt_tokens=25 read_tokens=0 write_tokens=0 "
+    "match=none tier=none reason=cold\n"
     "2026-11-15T08:08:27.350Z info  [api] 1 req_aa chat length 4 tokens | prompt 25 = device 0\n"
-    "2026-11-15T08:08:27.351Z info  [cache] 1 write prompt_tokens=28 read_tokens=0 write_tokens=28 match=none\n"
+    "2026-11-15T08:08:27.351Z info  [cache] 1 write prompt_tokens=28 read_tokens=0 write_tokens=28 "
+    "match=none\n"
     "2026-11-15T08:08:27.351Z info  [serve] 1 unrelated\n"
     "2026-11-15T08:08:27.368Z debug [phase] 12 prefill tokens=25 done=24\n"
-    "2026-11-15T08:08:27.368Z info  [cache] 12 hit prompt_tokens=25 read_tokens=24 write_tokens=0 tier=device\n"
+    "2026-11-15T08:08:27.368Z info  [cache] 12 hit prompt_tokens=25 read_tokens=24 write_tokens=0 "
+    "tier=device\n"
     "2026-11-15T08:08:27.369Z info  [api] 12 req_ab chat length 4 tokens | prompt 25 = device 24\n";
 
 static void fill(struct qa_scenario *scenario, struct qa_request *requests)

@@ -37,14 +37,16 @@ static void expect_table(struct sheet *sheet, const char *expected)
     sheet_destroy(&sheet);
 }
 
-/* A column is of numbers when all of its fields are, with the decimals of the longest; an empty one is no number. */
+/* A column is of numbers when all of its fields are, with the decimals of the longest; an empty one
+ * is no number. */
 static void test_columns_get_their_kind(void **state)
 {
     (void)state;
-    expect_table(read_text("# made by a\n#\nwhat,mb,ratio\nput,28,1.5\n# and b\nget,,0.25\n"), "made by a\nand b\n\n"
-                                                                                    "what  mb  ratio\n"
-                                                                                    "put   28   1.50\n"
-                                                                                    "get    -   0.25\n");
+    expect_table(read_text("# made by a\n#\nwhat,mb,ratio\nput,28,1.5\n# and b\nget,,0.25\n"),
+                 "made by a\nand b\n\n"
+                 "what  mb  ratio\n"
+                 "put   28   1.50\n"
+                 "get    -   0.25\n");
     expect_table(read_text("a,b\n1,x\n2,3"), "a  b\n"
                                              "1  x\n"
                                              "2  3\n");
@@ -52,7 +54,8 @@ static void test_columns_get_their_kind(void **state)
 
 static void test_what_was_written_is_read(void **state)
 {
-    static const struct sheet_column columns[] = {{"case", "case", SHEET_TEXT}, {"ms", "ms", 2}, {"n", "n", 0}};
+    static const struct sheet_column columns[] = {
+        {"case", "case", SHEET_TEXT}, {"ms", "ms", 2}, {"n", "n", 0}};
     struct sheet *sheet = sheet_create(columns, COUNT_OF(columns));
     struct buf first, second;
 
@@ -86,4 +89,5 @@ static void test_mistakes_have_their_line(void **state)
     expect_error("a,b\n1,2,\n", "line 2: has not as many fields as there are names");
 }
 
-TEST_SUITE(TEST(test_columns_get_their_kind), TEST(test_what_was_written_is_read), TEST(test_mistakes_have_their_line))
+TEST_SUITE(TEST(test_columns_get_their_kind), TEST(test_what_was_written_is_read),
+           TEST(test_mistakes_have_their_line))

@@ -26,7 +26,8 @@ static struct sheet *filled(void)
     return sheet;
 }
 
-static void expect(enum err (*form)(const struct sheet *sheet, struct buf *out), const char *expected)
+static void expect(enum err (*form)(const struct sheet *sheet, struct buf *out),
+                   const char *expected)
 {
     struct sheet *sheet = filled();
     struct buf out;
@@ -96,20 +97,24 @@ static void test_forms(void **state)
                                        "lru     1,000     38.46%    28,412  1.5 KiB\n");
     buf_clear(&out);
     assert_ok(sheet_write_csv(sheet, &out));
-    assert_string_equal(buf_str(&out), "policy,bytes,rate,computed,written,refused\nlru,4096,0.384615,28412,1536,\n");
+    assert_string_equal(
+        buf_str(&out),
+        "policy,bytes,rate,computed,written,refused\nlru,4096,0.384615,28412,1536,\n");
     buf_clear(&out);
     assert_ok(sheet_write_json(sheet, &out));
-    assert_string_equal(buf_str(&out),
-                        "{\"machine\":\"a \\\"machine\\\"\",\"seed\":42,\"span_s\":0.5,\"notes\":[],\"rows\":["
-                        "{\"policy\":\"lru\",\"bytes\":4096,\"rate\":0.3846153,\"computed\":28412,\"written\":1536,"
-                        "\"refused\":null}]}\n");
+    assert_string_equal(
+        buf_str(&out),
+        "{\"machine\":\"a \\\"machine\\\"\",\"seed\":42,\"span_s\":0.5,\"notes\":[],\"rows\":["
+        "{\"policy\":\"lru\",\"bytes\":4096,\"rate\":0.3846153,\"computed\":28412,\"written\":1536,"
+        "\"refused\":null}]}\n");
     buf_fini(&out);
     sheet_destroy(&sheet);
 }
 
 static void test_a_full_buffer_is_said(void **state)
 {
-    enum err (*const forms[])(const struct sheet *, struct buf *) = {sheet_write_table, sheet_write_csv, sheet_write_json};
+    enum err (*const forms[])(const struct sheet *, struct buf *) = {
+        sheet_write_table, sheet_write_csv, sheet_write_json};
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(forms); i++) {
@@ -122,4 +127,5 @@ static void test_a_full_buffer_is_said(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_table), TEST(test_csv), TEST(test_json), TEST(test_forms), TEST(test_a_full_buffer_is_said))
+TEST_SUITE(TEST(test_table), TEST(test_csv), TEST(test_json), TEST(test_forms),
+           TEST(test_a_full_buffer_is_said))

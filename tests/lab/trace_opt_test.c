@@ -27,7 +27,8 @@ static int count_bits(uint32_t set)
     return __builtin_popcount(set);
 }
 
-/* All ways to decide: after a request any set of what was held and what it computed may be kept, if it fits. */
+/* All ways to decide: after a request any set of what was held and what it computed may be kept, if
+ * it fits. */
 static uint64_t brute_force(const struct trace *trace, uint64_t capacity)
 {
     static int best[1 << IDS_MAX], next[1 << IDS_MAX];

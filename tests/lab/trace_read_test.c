@@ -196,7 +196,8 @@ static void test_mistakes_name_file_and_line(void **state)
         {"{\"hearth_record\": 1, \"block_tokens\": "
          "4}\n{\"t_us\":1,\"in\":4,\"out\":1,\"blocks\":\"000000000000000X\"}",
          "file:2: blocks has"},
-        {"{\"hearth_record\": 1, \"block_tokens\": 4}\n{\"t_us\":1,\"in\":4,\"out\":1,\"device\":1,\"ram\":1,\"ssd\":1,"
+        {"{\"hearth_record\": 1, \"block_tokens\": "
+         "4}\n{\"t_us\":1,\"in\":4,\"out\":1,\"device\":1,\"ram\":1,\"ssd\":1,"
          "\"remote\":1,\"computed\":1,\"blocks\":\"0000000000000001\"}",
          "file:2: device, ram, ssd, remote and computed do not add up"},
     };

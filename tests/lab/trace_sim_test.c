@@ -26,7 +26,8 @@ static struct sim_result replay(const struct trace *trace, const char *policy,
     return result;
 }
 
-/* LRU, tail first, as a table: the time of the last use of each block, and of equals the deepest leaves. */
+/* LRU, tail first, as a table: the time of the last use of each block, and of equals the deepest
+ * leaves. */
 struct lru {
     size_t used[4096]; /* request + 1; 0 = not held */
     uint32_t depth[4096];
@@ -148,7 +149,8 @@ static void test_a_replay_is_repeatable(void **state)
     trace_fini(&trace);
 }
 
-/* One token of the cache for a block, or all of them: where nothing is cut inside of blocks it must not matter. */
+/* One token of the cache for a block, or all of them: where nothing is cut inside of blocks it must
+ * not matter. */
 static void test_hybrids_resume_where_snapshots_are(void **state)
 {
     struct trace trace;
@@ -219,8 +221,9 @@ static void test_what_cannot_be_is_said(void **state)
     trace_fini(&trace);
 }
 
-/* ../shared/traces/NOTE.md, "known results": the real index, ledger and heap give the same hit rate as a simulation of plain
- * LRU. HEARTH_KNOWN_ALL=1 goes through the whole table, which takes half a minute. */
+/* ../shared/traces/NOTE.md, "known results": the real index, ledger and heap give the same hit rate
+ * as a simulation of plain LRU. HEARTH_KNOWN_ALL=1 goes through the whole table, which takes half a
+ * minute. */
 struct known {
     uint64_t blocks;
     double rate;

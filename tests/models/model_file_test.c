@@ -54,7 +54,8 @@ static struct model_file inspect(const char *path, uint32_t tokens)
     return file;
 }
 
-/* I83: a touch changes the stamp, and so do other bytes, whatever the modification time is set to. */
+/* I83: a touch changes the stamp, and so do other bytes, whatever the modification time is set to.
+ */
 static void test_i83_changes_show(void **state)
 {
     char path[512];
@@ -78,7 +79,9 @@ static void test_i83_changes_show(void **state)
     }
     assert_int_equal(ftruncate(fd, (off_t)before.bytes / 2), 0);
     struct model_file cut;
-    assert_err(model_file_inspect(file_sys_real(), path, &(struct model_file_context){0}, &cut, NULL), ERR_CORRUPT);
+    assert_err(
+        model_file_inspect(file_sys_real(), path, &(struct model_file_context){0}, &cut, NULL),
+        ERR_CORRUPT);
     close(fd);
     unlink(path);
     assert_err(model_file_stamp(file_sys_real(), path, &cut, NULL), ERR_NOT_FOUND);
@@ -100,7 +103,8 @@ static void test_shards(void **state)
 
     copy(test_model("qwen3"), in_dir("s-00001-of-00002.gguf"));
     struct model_file file;
-    assert_err(model_file_stamp(file_sys_real(), in_dir("s-00001-of-00002.gguf"), &file, NULL), ERR_NOT_FOUND);
+    assert_err(model_file_stamp(file_sys_real(), in_dir("s-00001-of-00002.gguf"), &file, NULL),
+               ERR_NOT_FOUND);
     copy(test_model("qwen3"), in_dir("s-00002-of-00002.gguf"));
     file = stamp(in_dir("s-00001-of-00002.gguf"));
     assert_int_equal(file.bytes, 2 * stamp(in_dir("s-00002-of-00002.gguf")).bytes);
@@ -119,7 +123,8 @@ static void test_the_estimate(void **state)
 
     (void)state;
     assert_true(file.memory_bytes >= facts->weights_bytes + facts->rows_bytes_per_token * 4096 / 2);
-    assert_true(file.memory_bytes <= 2 * (file.bytes + facts->rows_bytes_per_token * 4096 + facts->kv_bytes));
+    assert_true(file.memory_bytes <=
+                2 * (file.bytes + facts->rows_bytes_per_token * 4096 + facts->kv_bytes));
     assert_true(inspect(test_model("qwen3"), 8192).memory_bytes > file.memory_bytes);
     engine_close(&engine);
 }
@@ -134,8 +139,7 @@ static void test_faults(void **state)
     fault.kind = FILE_FAULT_ERROR;
     fault.errnum = 5; /* EIO */
     fault.calls &= ~(UINT64_C(1) << FILE_CALL_CLOSE);
-    FAULT_LOOP(&fault.when)
-    {
+    FAULT_LOOP (&fault.when) {
         enum err err = model_file_stamp(&fault.sys, test_model("qwen3"), &file, NULL);
 
         if (atomic_load(&fault.when.fired) > 0)
@@ -145,4 +149,5 @@ static void test_faults(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_i83_changes_show), TEST(test_shards), TEST(test_the_estimate), TEST(test_faults))
+TEST_SUITE(TEST(test_i83_changes_show), TEST(test_shards), TEST(test_the_estimate),
+           TEST(test_faults))

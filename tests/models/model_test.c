@@ -21,7 +21,8 @@ static struct hearth_cache *open_cache(void)
     return cache;
 }
 
-static struct model *open_fake(struct hearth_cache *cache, const char *tmpl, const char *own_template)
+static struct model *open_fake(struct hearth_cache *cache, const char *tmpl,
+                               const char *own_template)
 {
     struct engine_fake_options fake = {.chat_template = own_template};
     struct model_options options = {
@@ -105,7 +106,8 @@ static bool put(struct hearth_space *space, uint32_t seed)
 
 static bool holds(struct hearth_space *space, uint32_t seed)
 {
-    struct hearth_lookup_options options = {.struct_size = sizeof(options), .flags = HEARTH_LOOKUP_PEEK};
+    struct hearth_lookup_options options = {.struct_size = sizeof(options),
+                                            .flags = HEARTH_LOOKUP_PEEK};
     struct hearth_plan *plan;
     int32_t tokens[BLOCK + 1];
 
@@ -120,7 +122,8 @@ static bool holds(struct hearth_space *space, uint32_t seed)
 static bool survives_flood(const struct model_share *shares, size_t count)
 {
     struct hearth_cache *cache = open_cache();
-    struct model_options options = {.cache = cache, .clock = clock_real(), .shares = shares, .shares_count = count};
+    struct model_options options = {
+        .cache = cache, .clock = clock_real(), .shares = shares, .shares_count = count};
     struct hearth_space *anna, *bert;
     struct model *model;
 
@@ -141,7 +144,8 @@ static bool survives_flood(const struct model_share *shares, size_t count)
 /* What a tenant holds within its share is still there after another one's flood (I100). */
 static void test_i100_shares_of_tenants(void **state)
 {
-    static const struct model_share own[] = {{"bertha", 1 << 20, 0}, {"anna", 1 << 20, 0}}, others[] = {{"bert", 1 << 20, 0}},
+    static const struct model_share own[] = {{"bertha", 1 << 20, 0}, {"anna", 1 << 20, 0}},
+                                    others[] = {{"bert", 1 << 20, 0}},
                                     wild[] = {{"anna", UINT64_C(1) << 40, 0}};
 
     (void)state;
@@ -151,11 +155,14 @@ static void test_i100_shares_of_tenants(void **state)
     assert_false(survives_flood(wild, COUNT_OF(wild))); /* cannot be had: a space without a share */
 }
 
-/* A process with a disk of 4 MiB: anna stores one object, or bert floods it, or nobody does anything. Whether anna has hers. */
-static bool run_with_disk(const struct model_share *share, struct hearth_ssd_options *ssd, const char *who)
+/* A process with a disk of 4 MiB: anna stores one object, or bert floods it, or nobody does
+ * anything. Whether anna has hers. */
+static bool run_with_disk(const struct model_share *share, struct hearth_ssd_options *ssd,
+                          const char *who)
 {
     static const unsigned char key[HEARTH_KEY_BYTES] = "an installation";
-    struct hearth_options memory = {.struct_size = sizeof(memory), .ram_bytes = 4 << 20, .key = key};
+    struct hearth_options memory = {
+        .struct_size = sizeof(memory), .ram_bytes = 4 << 20, .key = key};
     struct model_options options = {.clock = clock_real(), .shares = share, .shares_count = 1};
     struct hearth_space *space;
     struct model *model;
@@ -188,7 +195,8 @@ static void test_i100_shares_of_the_disk(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof(path), "%s/%d", test_dir(), i);
-        struct hearth_ssd_options ssd = {.struct_size = sizeof(ssd), .path = path, .bytes_max = 4 << 20};
+        struct hearth_ssd_options ssd = {
+            .struct_size = sizeof(ssd), .path = path, .bytes_max = 4 << 20};
         (void)run_with_disk(&shares[i], &ssd, "anna");
         assert_true(run_with_disk(&shares[i], &ssd, NULL));
         (void)run_with_disk(&shares[i], &ssd, "bert");
@@ -220,7 +228,8 @@ static int count_lines(const char *path, const char *text)
     return count;
 }
 
-/* A model whose state cannot be moved says so, once, and is told apart from one whose cache is off (I48). */
+/* A model whose state cannot be moved says so, once, and is told apart from one whose cache is off
+ * (I48). */
 static void test_i48_unsupported_is_not_off(void **state)
 {
     struct engine_fake_options fake = {.slicing = ENGINE_FAKE_NONE};
@@ -267,5 +276,7 @@ static void test_bad_templates(void **state)
     assert_null(model);
 }
 
-TEST_SUITE(TEST(test_has_all_parts), TEST(test_spaces_of_tenants), TEST(test_i100_shares_of_tenants), TEST(test_i100_shares_of_the_disk), TEST(test_without_a_cache),
-           TEST(test_i48_unsupported_is_not_off), TEST(test_bad_templates))
+TEST_SUITE(TEST(test_has_all_parts), TEST(test_spaces_of_tenants),
+           TEST(test_i100_shares_of_tenants), TEST(test_i100_shares_of_the_disk),
+           TEST(test_without_a_cache), TEST(test_i48_unsupported_is_not_off),
+           TEST(test_bad_templates))

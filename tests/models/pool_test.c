@@ -1,4 +1,5 @@
-/* pool_test.c: states, uses, room, time and files of many models, on fake engines and files that are records. */
+/* pool_test.c: states, uses, room, time and files of many models, on fake engines and files that
+ * are records. */
 #include "models/pool.h"
 
 #include <string.h>
@@ -25,9 +26,11 @@ static void test_names(void **state)
     assert_true(pool_find(kit.pool, STR("gpt-4"), true) == SIZE_MAX);
     assert_int_equal(pool_find(kit.pool, STR("gpt-4"), false), 0);
     assert_int_equal(pool_find(kit.pool, STR(""), false), 0);
-    assert_err(pool_add(kit.pool, &(struct pool_spec){.name = "b", .path = "1"}, &info), ERR_EXISTS);
+    assert_err(pool_add(kit.pool, &(struct pool_spec){.name = "b", .path = "1"}, &info),
+               ERR_EXISTS);
     assert_non_null(strstr(info.text, "'b'"));
-    assert_err(pool_add(kit.pool, &(struct pool_spec){.name = "", .path = "1"}, &info), ERR_INVALID);
+    assert_err(pool_add(kit.pool, &(struct pool_spec){.name = "", .path = "1"}, &info),
+               ERR_INVALID);
     assert_err(pool_load(kit.pool, STR("gpt-4"), &info), ERR_NOT_FOUND);
     assert_err(pool_unload(kit.pool, STR("gpt-4"), &info), ERR_NOT_FOUND);
     pool_kit_close(&kit);
@@ -115,8 +118,8 @@ static void test_load_and_unload_by_hand(void **state)
     pool_kit_close(&kit);
 }
 
-/* I90: an unload ends a load that is under way, at its next report: who waits for it is told, nothing is left of it, and it is no failure; who
- * asks later is served. */
+/* I90: an unload ends a load that is under way, at its next report: who waits for it is told,
+ * nothing is left of it, and it is no failure; who asks later is served. */
 static void test_i90_unload_while_loading(void **state)
 {
     struct pool_client early, late;
@@ -199,7 +202,8 @@ static void test_deadline_and_cancel(void **state)
     pool_cancel(kit.pool, &gone.wait);
     assert_null(pool_client_wait(&gone));
     assert_err(gone.wait.info.code, ERR_CANCELLED);
-    assert_int_equal(pool_client_ask(&kit, &gone, "a"), POOL_ANSWER_REFUSED); /* it was cancelled before it began */
+    /* it was cancelled before it began */
+    assert_int_equal(pool_client_ask(&kit, &gone, "a"), POOL_ANSWER_REFUSED);
     pool_kit_set_gate(&kit, false);
     assert_non_null(pool_client_wait(&patient));
     pool_release(kit.pool, patient.wait.model);
@@ -292,7 +296,8 @@ static void test_pinned_models_stay(void **state)
     clock_destroy_fake(&clock);
 }
 
-/* What does not fit beside the pinned ones is refused, and costs nobody his place: clients may ask for it again and again. */
+/* What does not fit beside the pinned ones is refused, and costs nobody his place: clients may ask
+ * for it again and again. */
 static void test_nobody_leaves_for_what_cannot_come(void **state)
 {
     struct pool_spec pinned = {.name = "p", .path = "5", .pinned = true};
@@ -314,7 +319,8 @@ static void test_nobody_leaves_for_what_cannot_come(void **state)
     pool_kit_close(&kit);
 }
 
-/* A model that is always in use cannot keep another one out: it takes no new users, and comes back behind. */
+/* A model that is always in use cannot keep another one out: it takes no new users, and comes back
+ * behind. */
 static void test_a_busy_model_gives_way(void **state)
 {
     struct pool_client other, again;
@@ -434,7 +440,8 @@ static void test_i83_a_missing_file_is_reported(void **state)
 
 /* ---- statistics ---- */
 
-/* Of a sum of one nothing is missing and nothing is in it twice, whichever fields there will be: a byte pattern has no padding to hide in. */
+/* Of a sum of one nothing is missing and nothing is in it twice, whichever fields there will be: a
+ * byte pattern has no padding to hide in. */
 static void test_every_number_is_added_once(void **state)
 {
     struct sched_stats one, sum = {0};
@@ -473,7 +480,8 @@ static void test_the_cache_outlives_an_unload(void **state)
     pool_kit_close(&kit);
 }
 
-/* Numbers since the start never fall, neither while a model waits for its last user nor while it is closed. */
+/* Numbers since the start never fall, neither while a model waits for its last user nor while it is
+ * closed. */
 static void test_numbers_stay_while_a_model_leaves(void **state)
 {
     struct sched_stats stats;
@@ -581,8 +589,8 @@ static void test_ends_while_loading(void **state)
     pool_client_fini(&client);
 }
 
-/* Allocations on the way to a loaded model fail (one in STEP of them: they are thousands, most of them the template's): the client is told, and
- * the next one is served. */
+/* Allocations on the way to a loaded model fail (one in STEP of them: they are thousands, most of
+ * them the template's): the client is told, and the next one is served. */
 static void test_faults(void **state)
 {
     enum { STEP = 17 };
@@ -614,11 +622,14 @@ static void test_faults(void **state)
     assert_true(failed > 0);
 }
 
-TEST_SUITE(TEST(test_every_number_is_added_once), TEST(test_names), TEST(test_unknown_names), TEST(test_loads_on_demand_with_progress),
-           TEST(test_load_and_unload_by_hand), TEST(test_i90_unload_while_loading),
-           TEST(test_a_failure_is_remembered_for_a_while), TEST(test_deadline_and_cancel), TEST(test_too_many_wait),
-           TEST(test_the_least_recently_used_leaves), TEST(test_under_the_ceiling), TEST(test_pinned_models_stay),
-           TEST(test_nobody_leaves_for_what_cannot_come), TEST(test_a_busy_model_gives_way), TEST(test_ttl),
+TEST_SUITE(TEST(test_every_number_is_added_once), TEST(test_names), TEST(test_unknown_names),
+           TEST(test_loads_on_demand_with_progress), TEST(test_load_and_unload_by_hand),
+           TEST(test_i90_unload_while_loading), TEST(test_a_failure_is_remembered_for_a_while),
+           TEST(test_deadline_and_cancel), TEST(test_too_many_wait),
+           TEST(test_the_least_recently_used_leaves), TEST(test_under_the_ceiling),
+           TEST(test_pinned_models_stay), TEST(test_nobody_leaves_for_what_cannot_come),
+           TEST(test_a_busy_model_gives_way), TEST(test_ttl),
            TEST(test_i83_a_changed_file_is_loaded_anew), TEST(test_i83_a_missing_file_is_reported),
            TEST(test_the_cache_outlives_an_unload), TEST(test_numbers_stay_while_a_model_leaves),
-           TEST(test_i6_models_share_nothing), TEST(test_adopted), TEST(test_ends_with_waits), TEST(test_ends_while_loading), TEST(test_faults))
+           TEST(test_i6_models_share_nothing), TEST(test_adopted), TEST(test_ends_with_waits),
+           TEST(test_ends_while_loading), TEST(test_faults))

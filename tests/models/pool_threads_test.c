@@ -1,4 +1,5 @@
-/* pool_threads_test.c: many threads take, give back, load and unload models at once; for TSan, and for what must hold afterwards. */
+/* pool_threads_test.c: many threads take, give back, load and unload models at once; for TSan, and
+ * for what must hold afterwards. */
 #include "models/pool.h"
 
 #include <stdatomic.h>
@@ -25,7 +26,8 @@ static void hold(struct crowd *crowd, struct model *model, const char *name, uin
 {
     assert_string_equal(model_name(model), name);
     if (test_random_below(random, 4) == 0)
-        assert_int_equal(pool_kit_run(model, (uint32_t)test_random_below(random, 3), 40).prompt, 40);
+        assert_int_equal(pool_kit_run(model, (uint32_t)test_random_below(random, 3), 40).prompt,
+                         40);
     pool_release(crowd->kit.pool, model);
     atomic_fetch_add(&crowd->served, 1);
 }
@@ -73,9 +75,10 @@ static void act(struct member *member)
         break;
     case 2:
         pool_kit_set_file(&crowd->kit, index,
-                          (struct pool_kit_file){.content = test_random_below(&member->random, 3) * MODELS + index,
-                                                 .stamp = test_random(&member->random),
-                                                 .bytes = 100});
+                          (struct pool_kit_file){
+                              .content = test_random_below(&member->random, 3) * MODELS + index,
+                              .stamp = test_random(&member->random),
+                              .bytes = 100});
         break;
     case 3:
         look(crowd);
@@ -100,7 +103,8 @@ static void test_a_crowd(void **state)
     struct pool_view view;
 
     (void)state;
-    pool_kit_open(&crowd.kit, &(struct pool_options){.models_max = 2, .bytes_max = 350, .check_ms = 1}, MODELS);
+    pool_kit_open(&crowd.kit,
+                  &(struct pool_options){.models_max = 2, .bytes_max = 350, .check_ms = 1}, MODELS);
     for (int i = 0; i < THREADS; i++) {
         members[i] = (struct member){.crowd = &crowd, .random = crowd.seed + (uint64_t)i};
         assert_ok(thread_start(&members[i].thread, "member", run, &members[i], NULL));

@@ -1,4 +1,5 @@
-/* resolve_test.c: every way to call a model, on folders that look like those of the programs that fill them. */
+/* resolve_test.c: every way to call a model, on folders that look like those of the programs that
+ * fill them. */
 #include "models/resolve.h"
 
 #include <stdio.h>
@@ -45,7 +46,8 @@ static void place_init(struct place *place)
 static void place_set(struct place *place, const char *name, const char *below)
 {
     snprintf(place->names[place->variables], sizeof(place->names[0]), "%s", name);
-    snprintf(place->values[place->variables++], sizeof(place->values[0]), "%s/%s", place->dir, below);
+    snprintf(place->values[place->variables++], sizeof(place->values[0]), "%s/%s", place->dir,
+             below);
 }
 
 static void make_parents(char *path)
@@ -108,7 +110,8 @@ static void test_files_and_folders(void **state)
     put(&place, "two/b.gguf", "x");
     put(&place, "none/readme.txt", "x");
     expect(&place, at(&place, "m.gguf"), RESOLVE_FILE, "m.gguf");
-    expect(&place, at(&place, "big/b-00002-of-00002.gguf"), RESOLVE_FILE, "big/b-00001-of-00002.gguf");
+    expect(&place, at(&place, "big/b-00002-of-00002.gguf"), RESOLVE_FILE,
+           "big/b-00001-of-00002.gguf");
     expect(&place, at(&place, "big"), RESOLVE_FOLDER, "big/b-00001-of-00002.gguf");
     assert_err(ask(&place, at(&place, "two")), ERR_INVALID);
     assert_non_null(strstr(place.info.text, "a.gguf"));
@@ -139,17 +142,23 @@ static void test_models_dir(void **state)
 
 static void put_repo(struct place *place, const char *hub)
 {
-    static const char *const files[] = {"Tiny-Q8_0.gguf", "Tiny-Q4_K_M.gguf", "Tiny-IQ4_XS.gguf", "mmproj-F16.gguf",
-                                        "BF16/Tiny-BF16-00001-of-00002.gguf", "BF16/Tiny-BF16-00002-of-00002.gguf"};
+    static const char *const files[] = {"Tiny-Q8_0.gguf",
+                                        "Tiny-Q4_K_M.gguf",
+                                        "Tiny-IQ4_XS.gguf",
+                                        "mmproj-F16.gguf",
+                                        "BF16/Tiny-BF16-00001-of-00002.gguf",
+                                        "BF16/Tiny-BF16-00002-of-00002.gguf"};
     char path[512];
 
     snprintf(path, sizeof(path), "%s/models--Some-User--Tiny-GGUF/refs/main", hub);
     put(place, path, REVISION "\n");
     for (size_t i = 0; i < COUNT_OF(files); i++) {
-        snprintf(path, sizeof(path), "%s/models--Some-User--Tiny-GGUF/snapshots/" REVISION "/%s", hub, files[i]);
+        snprintf(path, sizeof(path), "%s/models--Some-User--Tiny-GGUF/snapshots/" REVISION "/%s",
+                 hub, files[i]);
         put(place, path, "x");
     }
-    snprintf(path, sizeof(path), "%s/models--Some-User--Tiny-GGUF/snapshots/ffff/Tiny-Q2_K.gguf", hub);
+    snprintf(path, sizeof(path), "%s/models--Some-User--Tiny-GGUF/snapshots/ffff/Tiny-Q2_K.gguf",
+             hub);
     put(place, path, "x");
 }
 
@@ -164,7 +173,8 @@ static void test_hugging_face(void **state)
     put_repo(&place, "hub");
     expect(&place, "Some-User/Tiny-GGUF", RESOLVE_HUGGING_FACE, SNAPSHOT "/Tiny-Q4_K_M.gguf");
     expect(&place, "some-user/tiny-gguf:q8_0", RESOLVE_HUGGING_FACE, SNAPSHOT "/Tiny-Q8_0.gguf");
-    expect(&place, "some-user/tiny-gguf:BF16", RESOLVE_HUGGING_FACE, SNAPSHOT "/BF16/Tiny-BF16-00001-of-00002.gguf");
+    expect(&place, "some-user/tiny-gguf:BF16", RESOLVE_HUGGING_FACE,
+           SNAPSHOT "/BF16/Tiny-BF16-00001-of-00002.gguf");
     assert_err(ask(&place, "some-user/tiny-gguf:Q4_K"), ERR_NOT_FOUND); /* a word of its own */
     assert_err(ask(&place, "some-user/tiny-gguf:Q4_XS"), ERR_NOT_FOUND);
     assert_err(ask(&place, "some-user/tiny-gguf:Q2_K"), ERR_NOT_FOUND); /* another revision's */
@@ -199,7 +209,8 @@ static void test_places_of_the_cache(void **state)
     for (size_t i = 0; i < COUNT_OF(places); i++) {
         place_set(&place, places[i].variable, places[i].value);
         put_repo(&place, places[i].hub);
-        snprintf(below, sizeof(below), "%s/models--Some-User--Tiny-GGUF/snapshots/" REVISION "/Tiny-Q4_K_M.gguf",
+        snprintf(below, sizeof(below),
+                 "%s/models--Some-User--Tiny-GGUF/snapshots/" REVISION "/Tiny-Q4_K_M.gguf",
                  places[i].hub);
         expect(&place, "some-user/tiny-gguf", RESOLVE_HUGGING_FACE, below);
     }
@@ -212,8 +223,10 @@ static void put_ollama(struct place *place, const char *manifest, const char *di
     char text[1024], path[512];
 
     snprintf(text, sizeof(text),
-             "{\"schemaVersion\":2,\"layers\":[{\"mediaType\":\"application/vnd.ollama.image.template\",\"digest\":"
-             "\"sha256:1\"},{\"mediaType\":\"application/vnd.ollama.image.model\",\"digest\":\"%s\",\"size\":1}]}",
+             "{\"schemaVersion\":2,\"layers\":[{\"mediaType\":\"application/"
+             "vnd.ollama.image.template\",\"digest\":"
+             "\"sha256:1\"},{\"mediaType\":\"application/"
+             "vnd.ollama.image.model\",\"digest\":\"%s\",\"size\":1}]}",
              digest);
     snprintf(path, sizeof(path), "ollama/manifests/%s", manifest);
     put(place, path, text);
@@ -230,7 +243,8 @@ static void test_ollama(void **state)
     put_ollama(&place, "some.host/library/tiny/latest", "sha256:" DIGEST);
     put_ollama(&place, "some.host/library/tiny/1b", "sha256:" DIGEST);
     put_ollama(&place, "some.host/user/own/latest", "sha256:" DIGEST);
-    put_ollama(&place, "some.host/library/evil/latest", "sha256:../../../../../../../../../../../../../../../../../etc/x");
+    put_ollama(&place, "some.host/library/evil/latest",
+               "sha256:../../../../../../../../../../../../../../../../../etc/x");
     put_ollama(&place, "some.host/library/lost/latest",
                "sha256:0000000000000000000000000000000000000000000000000000000000000000");
     put(&place, "ollama/manifests/some.host/library/broken/latest", "{\"layers\":");
@@ -258,7 +272,8 @@ static void take(const char *name, const char *path, void *arg)
     struct listing *listing = arg;
     size_t len = strlen(listing->text);
 
-    snprintf(listing->text + len, sizeof(listing->text) - len, "%s=%s;", name, path + listing->dir_len + 1);
+    snprintf(listing->text + len, sizeof(listing->text) - len, "%s=%s;", name,
+             path + listing->dir_len + 1);
 }
 
 static void test_list(void **state)
@@ -279,12 +294,15 @@ static void test_list(void **state)
     put(&place, "d/two/deeper/n.gguf", "x");
     put(&place, "d/.hidden/n.gguf", "x");
     assert_ok(resolve_list(file_sys_real(), at(&place, "d"), take, &listing, NULL));
-    assert_string_equal(listing.text, "A-Q8_0=A-Q8_0-00001-of-00002.gguf;z=z.gguf;one=one/x-Q4_0.gguf;"
-                                      "two/x=two/x.gguf;two/y=two/y.gguf;");
-    assert_err(resolve_list(file_sys_real(), at(&place, "nowhere"), take, &listing, NULL), ERR_NOT_FOUND);
+    assert_string_equal(listing.text,
+                        "A-Q8_0=A-Q8_0-00001-of-00002.gguf;z=z.gguf;one=one/x-Q4_0.gguf;"
+                        "two/x=two/x.gguf;two/y=two/y.gguf;");
+    assert_err(resolve_list(file_sys_real(), at(&place, "nowhere"), take, &listing, NULL),
+               ERR_NOT_FOUND);
 }
 
-/* Every call of the disk and every allocation fails once: an error or the right answer, nothing else. */
+/* Every call of the disk and every allocation fails once: an error or the right answer, nothing
+ * else. */
 static void test_faults(void **state)
 {
     static const char *const names[] = {"some-user/tiny-gguf:BF16", "tiny"};
@@ -308,16 +326,14 @@ static void test_faults(void **state)
         snprintf(right, sizeof(right), "%s", place.found.path);
         place.options.fs = &disk.sys;
         disk.when = (struct fault){0};
-        FAULT_LOOP(&disk.when)
-        {
+        FAULT_LOOP (&disk.when) {
             if (ask(&place, names[i]) == ERR_OK && strstr(place.found.path, "ffff") == NULL)
                 assert_string_equal(place.found.path, right);
         }
         place.options.fs = file_sys_real();
         memory = (struct fault){0};
         mem_set_fault(&memory);
-        FAULT_LOOP(&memory)
-        {
+        FAULT_LOOP (&memory) {
             if (ask(&place, names[i]) == ERR_OK && strstr(place.found.path, "ffff") == NULL)
                 assert_string_equal(place.found.path, right);
         }
@@ -325,5 +341,5 @@ static void test_faults(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_files_and_folders), TEST(test_models_dir), TEST(test_hugging_face), TEST(test_places_of_the_cache),
-           TEST(test_ollama), TEST(test_list), TEST(test_faults))
+TEST_SUITE(TEST(test_files_and_folders), TEST(test_models_dir), TEST(test_hugging_face),
+           TEST(test_places_of_the_cache), TEST(test_ollama), TEST(test_list), TEST(test_faults))

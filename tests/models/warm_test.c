@@ -22,9 +22,11 @@ static struct model *open_fake(const char *tmpl, struct fault *fault)
 /* I82: the prompt is what the model's own template makes, under the model's own name. */
 static void test_i82_the_real_template(void **state)
 {
-    static const char tmpl[] = "{% for m in messages %}<|im_start|>{{ m.role }}:{{ m.content }}<|im_end|>{% endfor %}"
-                               "{% if add_generation_prompt %}<|im_start|>assistant:{% endif %}";
-    static const char text[] = "user:Helloassistant:"; /* a token per byte, and three control tokens */
+    static const char tmpl[] =
+        "{% for m in messages %}<|im_start|>{{ m.role }}:{{ m.content }}<|im_end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant:{% endif %}";
+    /* a token per byte, and three control tokens */
+    static const char text[] = "user:Helloassistant:";
     struct model *model = open_fake(tmpl, NULL);
     struct sched_stats stats;
     uint32_t tokens = 0;

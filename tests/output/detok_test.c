@@ -10,7 +10,8 @@ enum { CODE_POINTS = 0x110000, TEXT_MAX = 64 };
 
 /* ---- the oracle: knows UTF-8 only as "what encoding a code point gives" ---- */
 
-/* Bit set of every proper prefix of every character, by its bytes as a big-endian number of 1, 2 or 3 digits. */
+/* Bit set of every proper prefix of every character, by its bytes as a big-endian number of 1, 2 or
+ * 3 digits. */
 static unsigned char *prefixes[4];
 
 static bool is_scalar(uint32_t c)
@@ -72,7 +73,8 @@ static void oracle_teardown(void)
     }
 }
 
-/* Length of the character at the beginning, or 0: some code point encodes to exactly these bytes. */
+/* Length of the character at the beginning, or 0: some code point encodes to exactly these bytes.
+ */
 static size_t character_at(const unsigned char *bytes, size_t len)
 {
     for (size_t n = 1; n <= 4 && n <= len; n++) {
@@ -86,7 +88,8 @@ static size_t character_at(const unsigned char *bytes, size_t len)
     return 0;
 }
 
-/* Decodes all at once: whole characters stay; else the longest beginning of a character, or one byte, is replaced. */
+/* Decodes all at once: whole characters stay; else the longest beginning of a character, or one
+ * byte, is replaced. */
 static size_t oracle(const unsigned char *bytes, size_t len, char *out)
 {
     size_t at = 0, out_len = 0;
@@ -120,7 +123,8 @@ static bool is_valid(const char *text, size_t len)
     return at == len && n > 0;
 }
 
-/* Pushes `bytes` cut before each position whose bit is set; what has come out is valid after every piece. */
+/* Pushes `bytes` cut before each position whose bit is set; what has come out is valid after every
+ * piece. */
 static void assert_decodes(const unsigned char *bytes, size_t len, uint64_t cuts)
 {
     char expected[TEXT_MAX * 3];

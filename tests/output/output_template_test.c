@@ -1,4 +1,5 @@
-/* Calls as the published templates write them, read back: the template is the model's teacher, so this is what models write. */
+/* Calls as the published templates write them, read back: the template is the model's teacher, so
+ * this is what models write. */
 #include "output/output.h"
 
 #include <string.h>
@@ -140,8 +141,9 @@ struct counts {
     size_t same, different, skipped;
 };
 
-/* The turn of the assistant: what the whole has beyond the prompt. Where the prompt opens what the turn does not have (a thought),
- * the turn begins with the markup that differs, not in its middle. */
+/* The turn of the assistant: what the whole has beyond the prompt. Where the prompt opens what the
+ * turn does not have (a thought), the turn begins with the markup that differs, not in its middle.
+ */
 static struct str cut_turn(const struct buf *prompt, const struct buf *whole)
 {
     size_t at = 0;

@@ -254,7 +254,8 @@ static void test_either_calls_or_content(void **state)
         "content|<think>a</think>\ncall 0|f|{}\n");
 }
 
-/* Thoughts that follow a broken call are not reported: the error is the last event. The log checks that. */
+/* Thoughts that follow a broken call are not reported: the error is the last event. The log checks
+ * that. */
 static void test_i79_nothing_follows_an_error(void **state)
 {
     struct output_options options = {.formats = {REASONING_MISTRAL, TOOLCALL_MISTRAL},
@@ -291,5 +292,5 @@ static void test_no_memory_is_an_error(void **state)
 
 TEST_SUITE(TEST(test_published_templates), TEST(test_markup_decides),
            TEST(test_every_cut_gives_the_same), TEST(test_without_tools_markup_is_text),
-           TEST(test_thoughts_can_be_dropped), TEST(test_either_calls_or_content), TEST(test_i79_nothing_follows_an_error),
-           TEST(test_no_memory_is_an_error))
+           TEST(test_thoughts_can_be_dropped), TEST(test_either_calls_or_content),
+           TEST(test_i79_nothing_follows_an_error), TEST(test_no_memory_is_an_error))

@@ -108,7 +108,8 @@ static void test_every_cut_gives_the_same(void **state)
     }
 }
 
-/* Each piece ends at an unreadable page; content and thoughts grow as beginnings of what they become. */
+/* Each piece ends at an unreadable page; content and thoughts grow as beginnings of what they
+ * become. */
 static void test_single_bytes_never_leak(void **state)
 {
     char *page = (char *)(uintptr_t)test_guarded("x", 1);
@@ -176,7 +177,8 @@ static void test_modes(void **state)
     run_mode(REASONING_RAW, "<think>a</think>b", "content|<think>a</think>b\n");
 }
 
-/* A thought that is too long to keep is still reported, only not recovered; white space is bounded. */
+/* A thought that is too long to keep is still reported, only not recovered; white space is bounded.
+ */
 static void test_limits(void **state)
 {
     struct reasoning_options options = {.format = REASONING_THINK, .thought_bytes_max = 1000};

@@ -51,16 +51,22 @@ static void finish(struct run *run, const struct toolcall_golden *golden)
 static void test_either_decides_at_the_beginning(void **state)
 {
     static const struct toolcall_golden cases[] = {
-        {.format = TOOLCALL_HERMES, .text = " {\"a\": \"<tool_call>{\"}",
+        {.format = TOOLCALL_HERMES,
+         .text = " {\"a\": \"<tool_call>{\"}",
          .events = "content| {\"a\": \"<tool_call>{\"}\n"},
-        {.format = TOOLCALL_HERMES, .text = "\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
+        {.format = TOOLCALL_HERMES,
+         .text = "\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
          .events = "call 0|f|{}\n"},
         {.format = TOOLCALL_HERMES, .text = "<tool_", .events = "content|<tool_\n"},
-        {.format = TOOLCALL_MISTRAL, .text = "[true, \"[TOOL_CALLS]\"]",
+        {.format = TOOLCALL_MISTRAL,
+         .text = "[true, \"[TOOL_CALLS]\"]",
          .events = "content|[true, \"[TOOL_CALLS]\"]\n"},
-        {.format = TOOLCALL_LLAMA, .text = "{\"name\": \"<|python_tag|>\"}",
+        {.format = TOOLCALL_LLAMA,
+         .text = "{\"name\": \"<|python_tag|>\"}",
          .events = "content|{\"name\": \"<|python_tag|>\"}\n"},
-        {.format = TOOLCALL_LLAMA, .text = "{\"name\": \"f\", \"parameters\": {}}", .events = "call 0|f|{}\n"},
+        {.format = TOOLCALL_LLAMA,
+         .text = "{\"name\": \"f\", \"parameters\": {}}",
+         .events = "call 0|f|{}\n"},
     };
 
     (void)state;
@@ -68,7 +74,8 @@ static void test_either_decides_at_the_beginning(void **state)
         size_t len = strlen(cases[i].text);
         for (size_t cut = 0; cut <= len; cut++) {
             struct run run;
-            begin(&run, (struct toolcall_options){.format = cases[i].format, .either = true}, false);
+            begin(&run, (struct toolcall_options){.format = cases[i].format, .either = true},
+                  false);
             push(&run, cases[i].text, cut);
             push(&run, cases[i].text + cut, len - cut);
             finish(&run, &cases[i]);
@@ -141,7 +148,8 @@ static void test_random_pieces_give_the_same(void **state)
     }
 }
 
-/* What has been reported as content at any moment is a beginning of the content of the whole: no part of a marker ever is. */
+/* What has been reported as content at any moment is a beginning of the content of the whole: no
+ * part of a marker ever is. */
 static void test_markup_never_leaks(void **state)
 {
     (void)state;
@@ -171,7 +179,8 @@ static void test_markup_never_leaks(void **state)
     }
 }
 
-/* Every prefix of every golden: each call that began ends, or the stream ends in an error. The log checks the rest. */
+/* Every prefix of every golden: each call that began ends, or the stream ends in an error. The log
+ * checks the rest. */
 static void test_i79_truncated_calls_end_as_errors(void **state)
 {
     static const char zeros[4096];
@@ -282,7 +291,8 @@ static void test_long_arguments_stream(void **state)
     }
 }
 
-/* A literal of 400 KB in pieces of 4 bytes takes milliseconds, not the minutes of starting again with each piece. */
+/* A literal of 400 KB in pieces of 4 bytes takes milliseconds, not the minutes of starting again
+ * with each piece. */
 static void test_long_literals_cost_little(void **state)
 {
     struct run run;
@@ -432,12 +442,12 @@ static void test_destroys_nothing(void **state)
     toolcall_destroy(&call);
 }
 
-TEST_SUITE(TEST(test_either_decides_at_the_beginning), TEST(test_goldens_whole), TEST(test_every_cut_gives_the_same),
-           TEST(test_single_bytes_give_the_same), TEST(test_random_pieces_give_the_same),
-           TEST(test_markup_never_leaks), TEST(test_i79_truncated_calls_end_as_errors),
-           TEST(test_i79_raw_text_of_a_broken_call), TEST(test_raw_text_is_bounded),
-           TEST(test_held_text_is_bounded), TEST(test_long_arguments_stream),
-           TEST(test_long_literals_cost_little), TEST(test_number_of_calls_is_bounded),
-           TEST(test_prompt_may_open_the_message), TEST(test_characters_stay_whole),
-           TEST(test_damaged_text_keeps_the_order_of_events), TEST(test_no_memory_is_an_error),
-           TEST(test_destroys_nothing))
+TEST_SUITE(TEST(test_either_decides_at_the_beginning), TEST(test_goldens_whole),
+           TEST(test_every_cut_gives_the_same), TEST(test_single_bytes_give_the_same),
+           TEST(test_random_pieces_give_the_same), TEST(test_markup_never_leaks),
+           TEST(test_i79_truncated_calls_end_as_errors), TEST(test_i79_raw_text_of_a_broken_call),
+           TEST(test_raw_text_is_bounded), TEST(test_held_text_is_bounded),
+           TEST(test_long_arguments_stream), TEST(test_long_literals_cost_little),
+           TEST(test_number_of_calls_is_bounded), TEST(test_prompt_may_open_the_message),
+           TEST(test_characters_stay_whole), TEST(test_damaged_text_keeps_the_order_of_events),
+           TEST(test_no_memory_is_an_error), TEST(test_destroys_nothing))

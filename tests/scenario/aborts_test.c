@@ -1,6 +1,6 @@
 /*
- * aborts_test.c: one model cannot be loaded, or its process dies; the server goes on, the other models are served, and clients
- * get an answer that says what to do.
+ * aborts_test.c: one model cannot be loaded, or its process dies; the server goes on, the other
+ * models are served, and clients get an answer that says what to do.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -52,13 +52,15 @@ static void start(struct serve_proc *proc, const char *more)
     serve_proc_start(proc, "qwen3", args);
 }
 
-static void ask(const struct serve_proc *proc, const char *path, const char *model, struct http_answer *answer)
+static void ask(const struct serve_proc *proc, const char *path, const char *model,
+                struct http_answer *answer)
 {
     char body[512];
 
-    snprintf(body, sizeof(body),
-             "{\"model\":\"%s\",\"max_tokens\":4,\"%s\":[{\"role\":\"user\",\"content\":\"hello\"}]}", model,
-             strcmp(path, "/v1/responses") == 0 ? "input" : "messages");
+    snprintf(
+        body, sizeof(body),
+        "{\"model\":\"%s\",\"max_tokens\":4,\"%s\":[{\"role\":\"user\",\"content\":\"hello\"}]}",
+        model, strcmp(path, "/v1/responses") == 0 ? "input" : "messages");
     serve_proc_ask(proc, "POST", path, body, answer);
 }
 
@@ -74,7 +76,8 @@ static void expect_served(const struct serve_proc *proc, const char *model)
 
 /* ---- models that cannot be served ---- */
 
-static void expect_refused(const struct serve_proc *proc, const char *model, int status, const char *words)
+static void expect_refused(const struct serve_proc *proc, const char *model, int status,
+                           const char *words)
 {
     struct http_answer answer;
 
@@ -126,7 +129,8 @@ static char *read_model(const char *family, size_t *len)
 {
     char *data;
 
-    assert_ok(file_read_all(file_sys_real(), AT_FDCWD, test_model(family), 64 << 20, &data, len, NULL));
+    assert_ok(
+        file_read_all(file_sys_real(), AT_FDCWD, test_model(family), 64 << 20, &data, len, NULL));
     return data;
 }
 
@@ -148,11 +152,17 @@ static void set_number(char *data, size_t len, const char *key, uint32_t bits)
 
 static void damage(char *data, size_t *len, uint64_t *seed)
 {
-    static const char *const keys[] = {
-        "qwen3.block_count",           "qwen3.embedding_length",      "qwen3.attention.head_count",
-        "qwen3.attention.head_count_kv", "qwen3.attention.key_length", "qwen3.rope.dimension_count",
-        "qwen3.vocab_size",            "qwen3.context_length",        "qwen3.attention.layer_norm_rms_epsilon"};
-    static const uint32_t values[] = {0, 1, 3, 62, 66, 65536, 1u << 31, UINT32_MAX, 0xbf800000 /* -1 as a float */};
+    static const char *const keys[] = {"qwen3.block_count",
+                                       "qwen3.embedding_length",
+                                       "qwen3.attention.head_count",
+                                       "qwen3.attention.head_count_kv",
+                                       "qwen3.attention.key_length",
+                                       "qwen3.rope.dimension_count",
+                                       "qwen3.vocab_size",
+                                       "qwen3.context_length",
+                                       "qwen3.attention.layer_norm_rms_epsilon"};
+    static const uint32_t values[] = {0,     1,        3,          62,        66,
+                                      65536, 1u << 31, UINT32_MAX, 0xbf800000 /* -1 as a float */};
     enum { HEADER = 24 };
 
     switch (test_random_below(seed, 4)) {
@@ -168,10 +178,12 @@ static void damage(char *data, size_t *len, uint64_t *seed)
     }
 }
 
-/* Each is answered, with an error or, where the damage changes nothing, with a text; and the server lives. */
+/* Each is answered, with an error or, where the damage changes nothing, with a text; and the server
+ * lives. */
 static void check_damaged(const char *more, unsigned count)
 {
-    uint64_t seed = 20261115; /* always the same files: others may be among those of which decision 013 speaks at its end */
+    /* always the same files: others may be among those of which decision 013 speaks at its end */
+    uint64_t seed = 20261115;
     struct http_answer answer;
     struct serve_proc proc;
     char name[32];
@@ -316,5 +328,6 @@ static void test_an_engine_that_restarts_says_when(void **state)
 }
 
 TEST_SUITE(TEST(test_an_encoder_is_refused), TEST(test_an_encoder_is_refused_isolated),
-           TEST(test_qwen4exp_is_served), TEST(test_damaged_files), TEST(test_damaged_files_isolated),
-           TEST(test_an_abort_of_the_library_is_an_error), TEST(test_an_engine_that_restarts_says_when))
+           TEST(test_qwen4exp_is_served), TEST(test_damaged_files),
+           TEST(test_damaged_files_isolated), TEST(test_an_abort_of_the_library_is_an_error),
+           TEST(test_an_engine_that_restarts_says_when))

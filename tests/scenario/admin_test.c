@@ -1,4 +1,5 @@
-/* admin_test.c: /admin of a real server: what is cleared is computed again, sums survive a restart and a kill, and a server with readers ends. */
+/* admin_test.c: /admin of a real server: what is cleared is computed again, sums survive a restart
+ * and a kill, and a server with readers ends. */
 #include <stdio.h>
 #include <string.h>
 #include <yyjson.h>
@@ -17,7 +18,8 @@ static struct talk opening(void)
     return talk;
 }
 
-static yyjson_doc *ask(const struct scenario *scenario, const char *method, const char *path, const char *body)
+static yyjson_doc *ask(const struct scenario *scenario, const char *method, const char *path,
+                       const char *body)
 {
     struct http_answer answer;
     yyjson_doc *doc;
@@ -72,7 +74,8 @@ static void test_what_is_cleared_misses(void **state)
     scenario_close(&scenario);
 }
 
-/* The sums of all runs are those of the answers; a kill loses no more than what was not kept yet. */
+/* The sums of all runs are those of the answers; a kill loses no more than what was not kept yet.
+ */
 static void test_sums_survive(void **state)
 {
     struct talk talk = opening();
@@ -113,4 +116,5 @@ static void test_readers_do_not_hold_the_server(void **state)
     http_client_close(&client);
 }
 
-TEST_SUITE(TEST(test_what_is_cleared_misses), TEST(test_sums_survive), TEST(test_readers_do_not_hold_the_server))
+TEST_SUITE(TEST(test_what_is_cleared_misses), TEST(test_sums_survive),
+           TEST(test_readers_do_not_hold_the_server))

@@ -1,9 +1,10 @@
 /*
- * cancel_test.c: clients that leave, in every phase of their request, and one that does not read: what runs ends, nothing stays behind, what was computed is
- * kept, and nobody else notices (I95).
+ * cancel_test.c: clients that leave, in every phase of their request, and one that does not read:
+ * what runs ends, nothing stays behind, what was computed is kept, and nobody else notices (I95).
  *
- * A phase is seen in /slots, while the engine goes on; when it has passed before the client left, another prompt is tried. That a cancelled
- * generation ends with the very next step is shown where steps can be held: tests/serve/call_test.c, tests/sched/sched_test.c.
+ * A phase is seen in /slots, while the engine goes on; when it has passed before the client left,
+ * another prompt is tried. That a cancelled generation ends with the very next step is shown where
+ * steps can be held: tests/serve/call_test.c, tests/sched/sched_test.c.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -79,7 +80,8 @@ static void check_queued(const char *family)
 
 /* ---- prefill ---- */
 
-/* Asks until one is seen in the middle of its prefill; that one is left. Says where it stood when it was seen. */
+/* Asks until one is seen in the middle of its prefill; that one is left. Says where it stood when
+ * it was seen. */
 static struct talk leave_in_prefill(struct scenario *scenario, uint32_t *stood)
 {
     for (uint64_t i = 0; i < TRIES; i++) {
@@ -132,7 +134,7 @@ static void check_decode(const char *family)
     scenario_wait_idle(&scenario);
     assert_int_equal(parked(&scenario), 1);
     assert_uint_in_range(cells_taken(&scenario), slot.prompt + slot.generated - 1,
-                    slot.prompt + FOREVER);
+                         slot.prompt + FOREVER);
     assert_int_equal(scenario_ask(&scenario, &talk, ANSWER).computed, 1);
     scenario_close(&scenario);
 }
@@ -225,8 +227,8 @@ static void test_late_reader(void **state)
     serve_proc_stop(&scenario.proc);
 }
 
-/* What is not taken is bounded, others are served meanwhile (as often as there is time for), and in the end the one that takes nothing is let go.
- * What it had computed stays. */
+/* What is not taken is bounded, others are served meanwhile (as often as there is time for), and in
+ * the end the one that takes nothing is let go. What it had computed stays. */
 static void test_client_that_never_reads(void **state)
 {
 #ifdef __SANITIZE_ADDRESS__ /* keeps what was freed for a while: 256 MiB of it */
@@ -264,17 +266,18 @@ static void test_client_that_never_reads(void **state)
 }
 
 #define FAMILIES(X) X(qwen3) X(gemma3) X(qwen35)
-#define TEST_OF(family, check)                                                                     \
-    static void test_##family##_##check(void **state)                                              \
-    {                                                                                              \
-        (void)state;                                                                               \
-        check_##check(#family);                                                                    \
+#define TEST_OF(family, check)                        \
+    static void test_##family##_##check(void **state) \
+    {                                                 \
+        (void)state;                                  \
+        check_##check(#family);                       \
     }
-#define TESTS(family)                                                                              \
-    TEST_OF(family, queued) TEST_OF(family, prefill) TEST_OF(family, decode)                       \
-        TEST_OF(family, follower) TEST_OF(family, leader)
-#define ENTRIES(family)                                                                            \
-    TEST(test_##family##_queued), TEST(test_##family##_prefill), TEST(test_##family##_decode),     \
+#define TESTS(family)        \
+    TEST_OF(family, queued)  \
+    TEST_OF(family, prefill) \
+    TEST_OF(family, decode) TEST_OF(family, follower) TEST_OF(family, leader)
+#define ENTRIES(family)                                                                        \
+    TEST(test_##family##_queued), TEST(test_##family##_prefill), TEST(test_##family##_decode), \
         TEST(test_##family##_follower), TEST(test_##family##_leader),
 
 FAMILIES(TESTS)

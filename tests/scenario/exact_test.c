@@ -1,9 +1,11 @@
 /*
- * exact_test.c: with --exact a cache changes times, never texts (I110): random conversations, each request to a server with a cache and to one without,
- * and the answers must be the same to the letter.
+ * exact_test.c: with --exact a cache changes times, never texts (I110): random conversations, each
+ * request to a server with a cache and to one without, and the answers must be the same to the
+ * letter.
  *
- * What is asked is a random walk: a new turn, the last one again, an old one changed, a way that parts from an old turn, an old talk, a new
- * one. The seed is printed; HEARTH_SCENARIO_STEPS sets how many steps are gone (6).
+ * What is asked is a random walk: a new turn, the last one again, an old one changed, a way that
+ * parts from an old turn, an old talk, a new one. The seed is printed; HEARTH_SCENARIO_STEPS sets
+ * how many steps are gone (6).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -93,10 +95,11 @@ static void take_step(struct walk *walk)
 
     assert_int_equal(cold.computed, cold.prompt);
     /* The same tokens were asked for: a text may have others than those that were sampled. */
-    assert_int_equal(scenario_replayed(&walk->cached, &talk), scenario_replayed(&walk->cold, &talk));
+    assert_int_equal(scenario_replayed(&walk->cached, &talk),
+                     scenario_replayed(&walk->cold, &talk));
     if (warm.prompt != cold.prompt || strcmp(warm.text, cold.text) != 0)
-        fail_msg("of %u tokens %u were reused, and the answer is\n%s\ninstead of (%u tokens)\n%s", warm.prompt,
-                 warm.reused, warm.text, cold.prompt, cold.text);
+        fail_msg("of %u tokens %u were reused, and the answer is\n%s\ninstead of (%u tokens)\n%s",
+                 warm.prompt, warm.reused, warm.text, cold.prompt, cold.text);
     walk->reused += warm.reused;
     if (talk.count + 2 <= MESSAGES_MAX) {
         talk_say(&talk, "assistant", warm.text);
@@ -122,11 +125,11 @@ static void check_walk(const char *family)
 }
 
 #define FAMILIES(X) X(qwen3) X(gemma3) X(qwen35) X(qwen3moe) X(qwen35moe)
-#define TESTS(family)                                                                              \
-    static void test_##family(void **state)                                                        \
-    {                                                                                              \
-        (void)state;                                                                               \
-        check_walk(#family);                                                                       \
+#define TESTS(family)                       \
+    static void test_##family(void **state) \
+    {                                       \
+        (void)state;                        \
+        check_walk(#family);                \
     }
 #define ENTRIES(family) TEST(test_##family),
 

@@ -1,6 +1,7 @@
 /*
- * grammar_test.c: grammars and schemas of one tenant that would keep a careless matcher busy for ever. Another tenant is answered meanwhile, the
- * first one gets its answer or a clear error, and the server ends when it is told to.
+ * grammar_test.c: grammars and schemas of one tenant that would keep a careless matcher busy for
+ * ever. Another tenant is answered meanwhile, the first one gets its answer or a clear error, and
+ * the server ends when it is told to.
  */
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,8 @@
             "\"json_schema\":{\"$ref\":\"#/$defs/s\",\"$defs\":{\"s\":{\"anyOf\":[" LIST_WITH( \
                 "t") "," LIST_WITH("u") ",{\"const\":\"" X70 "\"}]}}}")
 
-/* More than linear for any matcher; what must follow matches nothing, so that it never ends by itself. */
+/* More than linear for any matcher; what must follow matches nothing, so that it never ends by
+ * itself. */
 #define HOPELESS                                                                         \
     REQUEST("3000", "\"grammar\":\"root ::= s [^\\\\x00-\\\\U0010FFFF]\\n"               \
                     "s ::= \\\"a\\\" | \\\"a\\\" s | \\\"a\\\" s s | \\\"a\\\" s s s | " \

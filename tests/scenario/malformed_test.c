@@ -1,12 +1,16 @@
 /*
  * malformed_test.c: broken requests from a generator, against the whole server: HTTP, JSON, fields.
  *
- *      http     defects of a known kind are refused; after random damage anything may come, in whole answers
- *      json     a body that is no JSON object is a 400, by the word of a parser; one that is still JSON may be answered
- *      fields   a value that cannot be is a 400 that names its field; after random changes anything may come but a 5xx other than 501
+ *      http     defects of a known kind are refused; after random damage anything may come, in
+ *               whole answers
+ *      json     a body that is no JSON object is a 400, by the word of a parser; one that is still
+ *               JSON may be answered
+ *      fields   a value that cannot be is a 400 that names its field; after random changes anything
+ *               may come but a 5xx other than 501
  *
- * And always: the server lives, and has as much memory, as many descriptors and threads as before, nothing runs, nothing waits. The seed is
- * printed; HEARTH_MALFORMED_N sets how many of each kind are sent (300; `make malformed` sends 100,000).
+ * And always: the server lives, and has as much memory, as many descriptors and threads as before,
+ * nothing runs, nothing waits. The seed is printed; HEARTH_MALFORMED_N sets how many of each kind
+ * are sent (300; `make malformed` sends 100,000).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +69,8 @@ static void settle(struct victim *victim)
     serve_proc_wait_metric(&victim->scenario.proc, "hearth_http_connections", 1); /* this one */
 }
 
-/* The connection that asked for the numbers is in none of them once it is closed on the other side, too. */
+/* The connection that asked for the numbers is in none of them once it is closed on the other side,
+ * too. */
 static void wait_for_last_connection(struct victim *victim)
 {
     const struct serve_proc *proc = &victim->scenario.proc;
@@ -142,21 +147,22 @@ static void test_http(void **state)
 
 /* ---- bodies ---- */
 
-#define CHAT_BODY                                                                                  \
-    "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},"              \
-    "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hi\"}]},"                       \
-    "{\"role\":\"assistant\",\"content\":\"Yes?\"},{\"role\":\"user\",\"content\":\"Go on\"}],"    \
-    "\"max_tokens\":1,\"temperature\":0,\"top_p\":0.9,\"stop\":[\"END\"],\"seed\":7,"              \
-    "\"logit_bias\":{\"5\":-1},\"stream\":false,\"stream_options\":{\"include_usage\":true},"      \
+#define CHAT_BODY                                                                               \
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},"           \
+    "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hi\"}]},"                    \
+    "{\"role\":\"assistant\",\"content\":\"Yes?\"},{\"role\":\"user\",\"content\":\"Go on\"}]," \
+    "\"max_tokens\":1,\"temperature\":0,\"top_p\":0.9,\"stop\":[\"END\"],\"seed\":7,"           \
+    "\"logit_bias\":{\"5\":-1},\"stream\":false,\"stream_options\":{\"include_usage\":true},"   \
     "\"n\":1,\"user\":\"u\",\"cache_prompt\":true}"
-#define COMPLETIONS_BODY                                                                           \
-    "{\"prompt\":\"Once upon a time\",\"max_tokens\":1,\"temperature\":0,\"echo\":false,\"logprobs\":2}"
-#define MESSAGES_BODY                                                                              \
-    "{\"model\":\"m\",\"max_tokens\":1,\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\","     \
-    "\"cache_control\":{\"type\":\"ephemeral\"}}],\"messages\":[{\"role\":\"user\",\"content\":"   \
+#define COMPLETIONS_BODY         \
+    "{\"prompt\":\"Once upon a " \
+    "time\",\"max_tokens\":1,\"temperature\":0,\"echo\":false,\"logprobs\":2}"
+#define MESSAGES_BODY                                                                            \
+    "{\"model\":\"m\",\"max_tokens\":1,\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\","   \
+    "\"cache_control\":{\"type\":\"ephemeral\"}}],\"messages\":[{\"role\":\"user\",\"content\":" \
     "[{\"type\":\"text\",\"text\":\"Hi\"}]}],\"temperature\":0,\"stop_sequences\":[\"END\"]}"
-#define RESPONSES_BODY                                                                             \
-    "{\"model\":\"m\",\"instructions\":\"Be brief.\",\"input\":[{\"role\":\"user\",\"content\":"   \
+#define RESPONSES_BODY                                                                           \
+    "{\"model\":\"m\",\"instructions\":\"Be brief.\",\"input\":[{\"role\":\"user\",\"content\":" \
     "[{\"type\":\"input_text\",\"text\":\"Hi\"}]}],\"max_output_tokens\":1,\"temperature\":0}"
 
 static const struct endpoint {
@@ -172,7 +178,8 @@ static const struct endpoint {
     {"/detokenize", "{\"tokens\":[1,2,3]}"},
 };
 
-/* Posts on the open connection, or on a new one. Whatever comes is a whole answer, and is no failure of the server's. */
+/* Posts on the open connection, or on a new one. Whatever comes is a whole answer, and is no
+ * failure of the server's. */
 static int post(struct victim *victim, const char *path, struct str body, struct buf *text)
 {
     struct http_answer answer;
@@ -395,13 +402,15 @@ static void find_places(yyjson_mut_val *parent, struct places *places)
     yyjson_mut_val *key, *value;
 
     if (yyjson_mut_is_obj(parent)) {
-        yyjson_mut_obj_foreach(parent, index, max, key, value) {
+        yyjson_mut_obj_foreach(parent, index, max, key, value)
+        {
             if (places->count < PLACES_MAX)
                 places->all[places->count++] = (struct place){parent, key, 0};
             find_places(value, places);
         }
     } else if (yyjson_mut_is_arr(parent)) {
-        yyjson_mut_arr_foreach(parent, index, max, value) {
+        yyjson_mut_arr_foreach(parent, index, max, value)
+        {
             if (places->count < PLACES_MAX)
                 places->all[places->count++] = (struct place){parent, NULL, index};
             find_places(value, places);
@@ -424,8 +433,19 @@ static yyjson_mut_val *deep_value(yyjson_mut_doc *doc, uint64_t *seed)
 static yyjson_mut_val *text_value(yyjson_mut_doc *doc, uint64_t *seed)
 {
     static const char *const texts[] = {
-        "", "x", "<|im_end|>\n<|im_start|>system\n", "\xf0\x9f\x94\xa5", "{{ 7 * 7 }}{% for %}",
-        "auto", "none", "user", "tool", "json_object", "enabled", "<think>", "\x01\x02\x7f",
+        "",
+        "x",
+        "<|im_end|>\n<|im_start|>system\n",
+        "\xf0\x9f\x94\xa5",
+        "{{ 7 * 7 }}{% for %}",
+        "auto",
+        "none",
+        "user",
+        "tool",
+        "json_object",
+        "enabled",
+        "<think>",
+        "\x01\x02\x7f",
     };
     static const char nul[] = "a\0b";
 
@@ -444,7 +464,8 @@ static yyjson_mut_val *number_value(yyjson_mut_doc *doc, uint64_t *seed)
     case 0:
         return yyjson_mut_uint(doc, test_random(seed) >> test_random_below(seed, 64));
     case 1:
-        return yyjson_mut_sint(doc, -(int64_t)(test_random(seed) >> (1 + test_random_below(seed, 62))));
+        return yyjson_mut_sint(doc,
+                               -(int64_t)(test_random(seed) >> (1 + test_random_below(seed, 62))));
     default:
         return yyjson_mut_real(doc, numbers[test_random_below(seed, COUNT_OF(numbers))]);
     }
@@ -482,9 +503,9 @@ static void change(yyjson_mut_doc *doc, uint64_t *seed)
     struct place from = places.all[test_random_below(seed, places.count)];
     yyjson_mut_val *value = random_value(doc, seed);
     if (from.key != NULL && test_random_below(seed, 4) == 0)
-        value = yyjson_mut_val_mut_copy(
-            doc, yyjson_mut_obj_getn(from.parent, yyjson_mut_get_str(from.key),
-                                     yyjson_mut_get_len(from.key)));
+        value = yyjson_mut_val_mut_copy(doc, yyjson_mut_obj_getn(from.parent,
+                                                                 yyjson_mut_get_str(from.key),
+                                                                 yyjson_mut_get_len(from.key)));
     if (at.key == NULL)
         yyjson_mut_arr_replace(at.parent, at.index, value);
     else if (test_random_below(seed, 5) == 0)

@@ -1,8 +1,9 @@
 /*
- * restart_test.c: what a server still has after it ended, in good order or as in a power cut: with a disk, what was computed; with or without one, the
- * tokens of its own turns.
+ * restart_test.c: what a server still has after it ended, in good order or as in a power cut: with
+ * a disk, what was computed; with or without one, the tokens of its own turns.
  *
- * The tests with a disk are skipped where the banner says that there is none, whatever --ssd-dir asked for: a folder that cannot be used.
+ * The tests with a disk are skipped where the banner says that there is none, whatever --ssd-dir
+ * asked for: a folder that cannot be used.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,8 @@ static void open_with_disk(struct scenario *scenario, const char *family, const 
 {
     char args[1024];
 
-    snprintf(args, sizeof(args), "--ssd-dir %s/ssd --ssd-max 256MiB --ssd-free 1MiB %s", test_dir(), more);
+    snprintf(args, sizeof(args), "--ssd-dir %s/ssd --ssd-max 256MiB --ssd-free 1MiB %s", test_dir(),
+             more);
     scenario_open(scenario, family, args);
     struct buf banner = serve_proc_banner(&scenario->proc);
     bool none = strstr(buf_str(&banner), "SSD none") != NULL;
@@ -36,8 +38,8 @@ static void open_with_disk(struct scenario *scenario, const char *family, const 
 
 /* ---- with a disk ---- */
 
-/* After a good end all is there, down to the one token that is always computed; twice, since what was read must stay. The talk goes on from the
- * end of the answer. */
+/* After a good end all is there, down to the one token that is always computed; twice, since what
+ * was read must stay. The talk goes on from the end of the answer. */
 static void check_in_order(const char *family)
 {
     struct talk talk = opening();
@@ -58,7 +60,8 @@ static void check_in_order(const char *family)
     scenario_close(&scenario);
 }
 
-/* After a power cut whatever is there is right, and the rest is computed again: the text is the same to the letter. */
+/* After a power cut whatever is there is right, and the rest is computed again: the text is the
+ * same to the letter. */
 static void check_power_cut(const char *family)
 {
     struct talk talk = opening();
@@ -112,13 +115,13 @@ static void test_a_power_cut_harms_nothing(void **state)
 }
 
 #define FAMILIES(X) X(qwen3) X(gemma3) X(qwen35)
-#define TEST_OF(family, check)                                                                     \
-    static void test_##family##_##check(void **state)                                              \
-    {                                                                                              \
-        (void)state;                                                                               \
-        check_##check(#family);                                                                    \
+#define TEST_OF(family, check)                        \
+    static void test_##family##_##check(void **state) \
+    {                                                 \
+        (void)state;                                  \
+        check_##check(#family);                       \
     }
-#define TESTS(family) TEST_OF(family, in_order) TEST_OF(family, power_cut)
+#define TESTS(family)   TEST_OF(family, in_order) TEST_OF(family, power_cut)
 #define ENTRIES(family) TEST(test_##family##_in_order), TEST(test_##family##_power_cut),
 
 FAMILIES(TESTS)

@@ -1,9 +1,11 @@
 /*
- * reuse_test.c: what a server computes, and what not, when prompts come again: as they were, longer, changed, or several at a time; for every kind of
- * state. tests/support/scenario.h checks of every answer that its sums, the metrics and the log agree.
+ * reuse_test.c: what a server computes, and what not, when prompts come again: as they were,
+ * longer, changed, or several at a time; for every kind of state. tests/support/scenario.h checks
+ * of every answer that its sums, the metrics and the log agree.
  *
- * WASTE is what was computed although it had been computed before. The last token of a prompt is always computed, for its logits; that is all
- * the waste there may be, and less than one token in a hundred.
+ * WASTE is what was computed although it had been computed before. The last token of a prompt is
+ * always computed, for its logits; that is all the waste there may be, and less than one token in a
+ * hundred.
  */
 #include "support/scenario.h"
 #include "support/test.h"
@@ -57,7 +59,8 @@ static void check_repeats(const char *family)
 
 /* ---- turns, regenerated ones, and another way from an old one ---- */
 
-/* Four turns; returns the talk, which ends with an answer. What a turn adds is computed, and what stood at the end of the last one is not. */
+/* Four turns; returns the talk, which ends with an answer. What a turn adds is computed, and what
+ * stood at the end of the last one is not. */
 static struct talk take_turns(struct scenario *scenario, uint32_t stands[4])
 {
     struct talk talk = {0};
@@ -92,7 +95,8 @@ static void check_turns(const char *family)
 
 /* ---- edits ---- */
 
-/* State that can be cut is used up to the very token, any other up to the last snapshot, and there is one at the end of the system prompt. */
+/* State that can be cut is used up to the very token, any other up to the last snapshot, and there
+ * is one at the end of the system prompt. */
 static void check_edit(const char *family)
 {
     struct talk talk = opening(40);
@@ -146,7 +150,8 @@ static void check_branches(const char *family)
     scenario_close(&scenario);
 }
 
-/* Beyond the ring of a sliding cache, whose cells the branches share: all are answered, and none is preempted for another. */
+/* Beyond the ring of a sliding cache, whose cells the branches share: all are answered, and none is
+ * preempted for another. */
 static void test_gemma3_long_branches(void **state)
 {
     struct http_client clients[BRANCHES];
@@ -168,20 +173,24 @@ static void test_gemma3_long_branches(void **state)
     scenario_close(&scenario);
 }
 
-/* One test per family and check. Experts change nothing about where state can be cut: their families go half of the way. */
-#define DENSE(X) X(qwen3) X(gemma3) X(qwen35)
+/* One test per family and check. Experts change nothing about where state can be cut: their
+ * families go half of the way. */
+#define DENSE(X)   X(qwen3) X(gemma3) X(qwen35)
 #define EXPERTS(X) X(qwen3moe) X(qwen35moe)
-#define TEST_OF(family, check)                                                                     \
-    static void test_##family##_##check(void **state)                                              \
-    {                                                                                              \
-        (void)state;                                                                               \
-        check_##check(#family);                                                                    \
+#define TEST_OF(family, check)                        \
+    static void test_##family##_##check(void **state) \
+    {                                                 \
+        (void)state;                                  \
+        check_##check(#family);                       \
     }
-#define HALF(family)         TEST_OF(family, repeats) TEST_OF(family, branches)
-#define OTHER_HALF(family)   TEST_OF(family, turns) TEST_OF(family, edit)
-#define HALF_ENTRIES(family) TEST(test_##family##_repeats), TEST(test_##family##_branches),
+#define HALF(family)          TEST_OF(family, repeats) TEST_OF(family, branches)
+#define OTHER_HALF(family)    TEST_OF(family, turns) TEST_OF(family, edit)
+#define HALF_ENTRIES(family)  TEST(test_##family##_repeats), TEST(test_##family##_branches),
 #define OTHER_ENTRIES(family) TEST(test_##family##_turns), TEST(test_##family##_edit),
 
-DENSE(HALF) DENSE(OTHER_HALF) EXPERTS(HALF)
+DENSE(HALF)
+DENSE(OTHER_HALF)
+EXPERTS(HALF)
 
-TEST_SUITE(TEST(test_gemma3_long_branches), DENSE(HALF_ENTRIES) DENSE(OTHER_ENTRIES) EXPERTS(HALF_ENTRIES))
+TEST_SUITE(TEST(test_gemma3_long_branches),
+           DENSE(HALF_ENTRIES) DENSE(OTHER_ENTRIES) EXPERTS(HALF_ENTRIES))

@@ -1,6 +1,7 @@
 /*
- * stalled_log_test.c: standard error is a pipe that was full when the server started and is never read. Requests are answered all the same, streams
- * go on, dropped lines are counted, and SIGTERM ends the server.
+ * stalled_log_test.c: standard error is a pipe that was full when the server started and is never
+ * read. Requests are answered all the same, streams go on, dropped lines are counted, and SIGTERM
+ * ends the server.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +38,8 @@ static void check_stream(const struct serve_proc *proc)
     struct talk talk = {0};
 
     talk_say(&talk, "user", talk_words(7, 10));
-    serve_proc_send(proc, &client, scenario_path(SCENARIO_CHAT), scenario_body(&talk, SCENARIO_CHAT, 100, true));
+    serve_proc_send(proc, &client, scenario_path(SCENARIO_CHAT),
+                    scenario_body(&talk, SCENARIO_CHAT, 100, true));
     assert_true(http_client_answer(&client, false, &answer, NULL) && answer.complete);
     assert_non_null(strstr(buf_str(&answer.body), "data: [DONE]"));
     http_answer_fini(&answer);

@@ -1,6 +1,7 @@
 /*
- * storm_test.c: many clients at once on a device that is too small for them: they share beginnings, wait for each other's prefixes, run out of cells, are put
- * back, leave in the middle. Whoever stays gets a whole answer, nobody waits for ever, and in the end nothing is left (I95, I96).
+ * storm_test.c: many clients at once on a device that is too small for them: they share beginnings,
+ * wait for each other's prefixes, run out of cells, are put back, leave in the middle. Whoever
+ * stays gets a whole answer, nobody waits for ever, and in the end nothing is left (I95, I96).
  *
  * A random walk; the seed is printed, HEARTH_SCENARIO_STEPS sets how long it is (30).
  */
@@ -29,7 +30,8 @@ static uint64_t wanted_steps(void)
     return text != NULL && str_to_u64(str_from(text), &steps) ? steps : STEPS;
 }
 
-/* Few topics, so that beginnings are shared; of any length, so that some are the beginning of others. */
+/* Few topics, so that beginnings are shared; of any length, so that some are the beginning of
+ * others. */
 static struct talk some_talk(struct storm *storm)
 {
     uint64_t topic = test_random_below(&storm->seed, TOPICS);
@@ -96,7 +98,8 @@ static void take_step(struct storm *storm)
         finish(storm, i);
 }
 
-/* All that was submitted has ended in one of two ways, and what stands on the device is what is parked there. */
+/* All that was submitted has ended in one of two ways, and what stands on the device is what is
+ * parked there. */
 static void check_quiet(struct storm *storm)
 {
     const struct serve_proc *proc = &storm->scenario.proc;
@@ -114,7 +117,8 @@ static void check_storm(const char *family)
     struct storm storm = {.seed = test_seed()};
     struct talk last = {0};
 
-    scenario_open(&storm.scenario, family, "-c 768 --parallel 4 --ubatch-size 64 --ram-cache 16MiB");
+    scenario_open(&storm.scenario, family,
+                  "-c 768 --parallel 4 --ubatch-size 64 --ram-cache 16MiB");
     for (uint64_t steps = wanted_steps(); steps > 0; steps--)
         take_step(&storm);
     for (size_t i = 0; i < CLIENTS; i++)
@@ -128,11 +132,11 @@ static void check_storm(const char *family)
 }
 
 #define FAMILIES(X) X(qwen3) X(gemma3) X(qwen35)
-#define TESTS(family)                                                                              \
-    static void test_##family(void **state)                                                        \
-    {                                                                                              \
-        (void)state;                                                                               \
-        check_storm(#family);                                                                      \
+#define TESTS(family)                       \
+    static void test_##family(void **state) \
+    {                                       \
+        (void)state;                        \
+        check_storm(#family);               \
     }
 #define ENTRIES(family) TEST(test_##family),
 

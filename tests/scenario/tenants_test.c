@@ -1,6 +1,6 @@
 /*
- * tenants_test.c: keys change while the server runs. The next owner of a server with one key finds nothing of the last one's prompts; a new key of
- * the same name finds everything.
+ * tenants_test.c: keys change while the server runs. The next owner of a server with one key finds
+ * nothing of the last one's prompts; a new key of the same name finds everything.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -29,11 +29,13 @@ static uint64_t ask(struct serve_proc *proc, const char *headers)
 
     talk_say(&talk, "user", talk_words(3, 60));
     proc->headers = headers;
-    serve_proc_ask(proc, "POST", scenario_path(SCENARIO_CHAT), scenario_body(&talk, SCENARIO_CHAT, 4, false), &answer);
+    serve_proc_ask(proc, "POST", scenario_path(SCENARIO_CHAT),
+                   scenario_body(&talk, SCENARIO_CHAT, 4, false), &answer);
     if (answer.status != 200)
         fail_msg("status %d: %s", answer.status, buf_str(&answer.body));
     yyjson_doc *doc = yyjson_read(answer.body.data, answer.body.len, 0);
-    uint64_t cached = yyjson_get_uint(yyjson_doc_ptr_get(doc, "/usage/prompt_tokens_details/cached_tokens"));
+    uint64_t cached =
+        yyjson_get_uint(yyjson_doc_ptr_get(doc, "/usage/prompt_tokens_details/cached_tokens"));
     yyjson_doc_free(doc);
     http_answer_fini(&answer);
     return cached;
@@ -63,13 +65,15 @@ static void change_keys(struct serve_proc *proc, const char *text, const char *h
 
 static void test_a_sole_tenant_leaves_nothing_behind(void **state)
 {
-    static const char anna[] = "x-api-key: AAAA\r\n", again[] = "x-api-key: BBBB\r\n", cleo[] = "x-api-key: CCCC\r\n";
+    static const char anna[] = "x-api-key: AAAA\r\n", again[] = "x-api-key: BBBB\r\n",
+                      cleo[] = "x-api-key: CCCC\r\n";
     struct serve_proc proc;
     char args[700];
 
     (void)state;
     write_keys("anna:AAAA\n");
-    snprintf(args, sizeof(args), "-c 1024 --ram-cache 64MiB --ssd-dir none --api-key-file %s/keys", test_dir());
+    snprintf(args, sizeof(args), "-c 1024 --ram-cache 64MiB --ssd-dir none --api-key-file %s/keys",
+             test_dir());
     serve_proc_start(&proc, "qwen3", args);
     assert_int_equal(ask(&proc, anna), 0);
     assert_true(ask(&proc, anna) > 0);

@@ -1,6 +1,6 @@
 /*
- * text_test.c: texts made to be slow and large, at a real server: others are answered meanwhile, memory stays under the
- * ceiling, and a lack of memory is an error of one request.
+ * text_test.c: texts made to be slow and large, at a real server: others are answered meanwhile,
+ * memory stays under the ceiling, and a lack of memory is an error of one request.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -54,8 +54,8 @@ static bool is_answered(const struct http_client *client)
     return poll(&fd, 1, 0) != 0;
 }
 
-/* One tenant's long texts would take both workers twice over. They are tokenized one after the other instead, and the other
- * tenant's short text is done before the second of them. */
+/* One tenant's long texts would take both workers twice over. They are tokenized one after the
+ * other instead, and the other tenant's short text is done before the second of them. */
 static void test_short_texts_do_not_wait_for_long_ones(void **state)
 {
     struct serve_proc proc = {0};

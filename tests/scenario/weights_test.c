@@ -1,6 +1,6 @@
 /*
- * weights_test.c: the file of a model changes: between two starts, while its server runs, and under a
- * running generation.
+ * weights_test.c: the file of a model changes: between two starts, while its server runs, and under
+ * a running generation.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -55,8 +55,8 @@ static const char *copy_model(const char *family)
     return path;
 }
 
-/* Flips a bit in every value of the embeddings, but not in their first, middle and last 64 bytes. The
- * times of the file stay what they were, as far as a program can set them. */
+/* Flips a bit in every value of the embeddings, but not in their first, middle and last 64 bytes.
+ * The times of the file stay what they were, as far as a program can set them. */
 static void edit_embeddings(const char *path)
 {
     struct gguf_context *gguf =

@@ -1,4 +1,5 @@
-/* ask_test.c: what stands on the device, asked for and forgotten, while the engine's thread sleeps, computes or hangs. */
+/* ask_test.c: what stands on the device, asked for and forgotten, while the engine's thread sleeps,
+ * computes or hangs. */
 #include "sched/sched.h"
 
 #include "support/sched_kit.h"
@@ -73,7 +74,8 @@ static void test_others_are_left_alone(void **state)
     prompt.tenant = "somebody";
     assert_ok(sched_probe(kit.sched, &prompt, MS, &found, NULL));
     assert_int_equal(found.length, 0);
-    assert_ok(sched_forget(kit.sched, (const struct hearth_space *)&kit, MS, &tokens, NULL)); /* any other address */
+    /* any other address */
+    assert_ok(sched_forget(kit.sched, (const struct hearth_space *)&kit, MS, &tokens, NULL));
     assert_int_equal(tokens, 0);
     assert_int_equal(probe(&kit, &gen).length, PROMPT - 1);
     kit_gen_fini(&gen);
@@ -107,7 +109,8 @@ static void set_gate(struct gate *gate, bool closed)
     lock_leave(&gate->lock);
 }
 
-/* An engine that hangs: who asks is told so, and leaves nothing behind that a later turn could trip over. */
+/* An engine that hangs: who asks is told so, and leaves nothing behind that a later turn could trip
+ * over. */
 static void test_a_hanging_engine(void **state)
 {
     struct gate gate = {.closed = true};
@@ -162,5 +165,5 @@ static void test_a_nudge_takes_no_place(void **state)
     sched_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_probe_and_forget), TEST(test_others_are_left_alone), TEST(test_a_hanging_engine),
-           TEST(test_a_nudge_takes_no_place))
+TEST_SUITE(TEST(test_probe_and_forget), TEST(test_others_are_left_alone),
+           TEST(test_a_hanging_engine), TEST(test_a_nudge_takes_no_place))

@@ -29,7 +29,8 @@ static void test_rows_agree_as_far_as_cuts_do(void **state)
 
     (void)state;
     assert_int_equal(cuts_agreed(&shape, &a, 512), 512);
-    assert_int_equal(cuts_agreed(&shape, &b, 512), 256); /* cuts 100 128 256, then 300 against 310 */
+    /* cuts 100 128 256, then 300 against 310 */
+    assert_int_equal(cuts_agreed(&shape, &b, 512), 256);
     assert_int_equal(cuts_agreed(&shape, &b, 256), 256);
     /* What comes behind another history is of no use, whatever its own cuts. */
     shape = filled(STATE_ROWS, 384, 512, &a);
@@ -66,7 +67,8 @@ static void test_unknown_cuts_agree_with_nothing(void **state)
 static void test_too_many_cuts(void **state)
 {
     uint32_t marks[40];
-    struct schedule many = {.count = 600, .grid = 512, .marks = marks, .marks_count = COUNT_OF(marks)};
+    struct schedule many = {
+        .count = 600, .grid = 512, .marks = marks, .marks_count = COUNT_OF(marks)};
 
     (void)state;
     for (uint32_t i = 0; i < COUNT_OF(marks); i++)

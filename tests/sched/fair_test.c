@@ -57,7 +57,8 @@ static void test_absence_gives_a_bounded_credit(void **state)
     assert_false(fair_behind(&fresh, &busy));
 }
 
-/* Time goes on while nobody else is there: who comes then owes nobody, and is owed no more than the credit. */
+/* Time goes on while nobody else is there: who comes then owes nobody, and is owed no more than the
+ * credit. */
 static void test_time_never_goes_back(void **state)
 {
     static struct sched sched;

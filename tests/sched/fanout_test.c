@@ -1,8 +1,10 @@
 /*
- * fanout_test.c: many branches of one prompt at once, on every family of kinds: all end, and with the answer of a cold run.
+ * fanout_test.c: many branches of one prompt at once, on every family of kinds: all end, and with
+ * the answer of a cold run.
  *
- * The library's sliding cache is a ring of window * sequences + chunk cells. The lengths are chosen around it: a prompt within the window, one
- * that ends with it, one that fills the ring exactly, one that goes far beyond it.
+ * The library's sliding cache is a ring of window * sequences + chunk cells. The lengths are chosen
+ * around it: a prompt within the window, one that ends with it, one that fills the ring exactly,
+ * one that goes far beyond it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +61,8 @@ static void begin(struct kit_gen *gen, const struct sched_kit *kit, const struct
     gen->gen.sample.ignore_end = true;
 }
 
-/* Random weights: the first token's probability is compared, later ones may part within rounding. */
+/* Random weights: the first token's probability is compared, later ones may part within rounding.
+ */
 static void expect_as_cold(struct fan *fan, const struct kit_gen *gen, uint32_t branch)
 {
     static struct kit_gen alone;

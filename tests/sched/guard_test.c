@@ -44,8 +44,10 @@ static const struct level_row {
     {{.fixed = 100}, GUARD_HARD, false}, /* what was admitted up to the ceiling is not above it */
     {{.fixed = 101}, GUARD_OVER, false}, /* one reading is not enough to end someone */
     {{.fixed = 101, .over = 2}, GUARD_OVER, true},
-    {{.fixed = 10, .process = 101, .over = 2}, GUARD_OVER, true}, /* what is in no ledger is measured */
-    {{.fixed = 90, .process = 10}, GUARD_SOFT, false},            /* ... and what is not touched yet is promised */
+    /* what is in no ledger is measured */
+    {{.fixed = 10, .process = 101, .over = 2}, GUARD_OVER, true},
+    /* ... and what is not touched yet is promised */
+    {{.fixed = 90, .process = 10}, GUARD_SOFT, false},
     {{.fixed = 99, .over = 9}, GUARD_HARD, false},
     {{.fixed = UINT64_MAX, .claims = UINT64_MAX, .over = 2}, GUARD_OVER, true},
 };
@@ -71,7 +73,8 @@ static void test_levels(void **state)
 
 /* Cells are taken by use: none are taken at load. */
 static const struct guard_model by_use = {.weights = 1000, .cell_bytes = 10, .sequence_bytes = 7};
-static const struct guard_model at_load = {.weights = 1000, .cells = 4000, .cell_bytes = 10, .sequence_bytes = 7};
+static const struct guard_model at_load = {
+    .weights = 1000, .cells = 4000, .cell_bytes = 10, .sequence_bytes = 7};
 static const struct guard_model unknown = {0};
 
 static const struct need_row {
@@ -84,16 +87,42 @@ static const struct need_row {
     {"cached tokens need cells, too", &by_use, {.cached = 90, .fresh = 10}, 1007, 0, 100},
     {"so does the answer", &by_use, {.fresh = 100, .answer = 50}, 1507, 0, 150},
     {"cells that are there are not taken again", &at_load, {.cached = 90, .fresh = 10}, 0, 0, 100},
-    {"a chunk is not larger than what is new", &by_use, {.cached = 90, .fresh = 10, .chunk = 64, .token_cost = 3}, 1007, 30, 100},
+    {"a chunk is not larger than what is new",
+     &by_use,
+     {.cached = 90, .fresh = 10, .chunk = 64, .token_cost = 3},
+     1007,
+     30,
+     100},
     {"... nor than a chunk", &by_use, {.fresh = 100, .chunk = 64, .token_cost = 3}, 1007, 192, 100},
-    {"nothing asked, nothing needed", &by_use, {.answer = 50, .chunk = 64, .token_cost = 3}, 0, 0, 0},
-    {"what is not known counts nothing", &unknown, {.cached = 5, .fresh = 5, .chunk = 64}, 0, 0, 10},
+    {"nothing asked, nothing needed",
+     &by_use,
+     {.answer = 50, .chunk = 64, .token_cost = 3},
+     0,
+     0,
+     0},
+    {"what is not known counts nothing",
+     &unknown,
+     {.cached = 5, .fresh = 5, .chunk = 64},
+     0,
+     0,
+     10},
     {"an image once, at its most", &by_use, {.fresh = 100, .images = 1}, 13807, 0, 1380},
-    {"... instead of what stands for it", &by_use, {.fresh = 100, .images = 1, .placeholders = 90}, 12907, 0, 1290},
-    {"more places than tokens", &by_use, {.fresh = 10, .images = 1, .placeholders = 90}, 12807, 0, 1280},
+    {"... instead of what stands for it",
+     &by_use,
+     {.fresh = 100, .images = 1, .placeholders = 90},
+     12907,
+     0,
+     1290},
+    {"more places than tokens",
+     &by_use,
+     {.fresh = 10, .images = 1, .placeholders = 90},
+     12807,
+     0,
+     1280},
 };
 
-/* Attention runs over cached and new tokens, chunks are at most what is new (I74); images are counted once (I75). */
+/* Attention runs over cached and new tokens, chunks are at most what is new (I74); images are
+ * counted once (I75). */
 static void test_i74_i75_estimates(void **state)
 {
     (void)state;
@@ -101,8 +130,8 @@ static void test_i74_i75_estimates(void **state)
         const struct need_row *row = &need_rows[i];
         struct guard_need need = guard_need_of(row->model, &row->ask);
         if (need.cells != row->cells || need.compute != row->compute ||
-            need.records != row->tokens * GUARD_RECORD_BYTES || need.claim != row->cells + row->compute ||
-            need.total != need.claim + need.records)
+            need.records != row->tokens * GUARD_RECORD_BYTES ||
+            need.claim != row->cells + row->compute || need.total != need.claim + need.records)
             fail_msg("%s", row->what);
     }
     assert_true(guard_model_fixed(&at_load) == 5000);
@@ -112,13 +141,18 @@ static void test_i74_i75_estimates(void **state)
 static void test_i74_estimates_do_not_wrap(void **state)
 {
     struct guard_model model = {.cell_bytes = UINT64_MAX / 2, .sequence_bytes = UINT64_MAX};
-    struct guard_ask ask = {.cached = UINT32_MAX, .fresh = UINT32_MAX, .answer = UINT32_MAX,
-                            .images = UINT32_MAX, .chunk = UINT32_MAX, .token_cost = UINT64_MAX};
+    struct guard_ask ask = {.cached = UINT32_MAX,
+                            .fresh = UINT32_MAX,
+                            .answer = UINT32_MAX,
+                            .images = UINT32_MAX,
+                            .chunk = UINT32_MAX,
+                            .token_cost = UINT64_MAX};
     struct guard_need need = guard_need_of(&model, &ask);
 
     (void)state;
     assert_true(need.cells == UINT64_MAX && need.compute == UINT64_MAX && need.total == UINT64_MAX);
-    assert_true(guard_model_fixed(&(struct guard_model){.weights = UINT64_MAX, .cells = 5}) == UINT64_MAX);
+    assert_true(guard_model_fixed(&(struct guard_model){.weights = UINT64_MAX, .cells = 5}) ==
+                UINT64_MAX);
 }
 
 /* ---- admission ---- */
@@ -131,7 +165,11 @@ static const struct admit_row {
     enum guard_verdict verdict;
 } admit_rows[] = {
     {"room for all", {.fixed = 4000}, {.claim = 1000}, false, GUARD_ADMIT},
-    {"the RAM tier gives way for it", {.fixed = 4000, .ram_used = 5000}, {.claim = 1000}, false, GUARD_ADMIT},
+    {"the RAM tier gives way for it",
+     {.fixed = 4000, .ram_used = 5000},
+     {.claim = 1000},
+     false,
+     GUARD_ADMIT},
     {"not beside others", {.fixed = 4000, .claims = 4000}, {.claim = 1401}, false, GUARD_DEFER},
     {"just beside others", {.fixed = 4000, .claims = 4000}, {.claim = 1400}, false, GUARD_ADMIT},
     {"when they are gone", {.fixed = 4000}, {.claim = 5000}, true, GUARD_ADMIT},
@@ -169,7 +207,8 @@ static void test_i76_what_is_not_known_refuses_nothing(void **state)
     assert_int_equal(guard_admit(&limits, &(struct guard_reading){0}, &need, false), GUARD_ADMIT);
 }
 
-/* Random requests that come and go, as the ledger allows: the sum never is above the ceiling, so that nobody who was admitted is ended for it. */
+/* Random requests that come and go, as the ledger allows: the sum never is above the ceiling, so
+ * that nobody who was admitted is ended for it. */
 static void test_i70_what_is_admitted_is_never_over(void **state)
 {
     uint64_t seed = test_seed(), claims[16] = {0};
@@ -178,7 +217,8 @@ static void test_i70_what_is_admitted_is_never_over(void **state)
     (void)state;
     for (int round = 0; round < 20000; round++) {
         struct guard_limits limits = guard_limits_of(100000, test_random_below(&seed, 60000), 2000);
-        struct guard_reading reading = {.fixed = 30000, .queues = test_random_below(&seed, limits.queues_max)};
+        struct guard_reading reading = {.fixed = 30000,
+                                        .queues = test_random_below(&seed, limits.queues_max)};
         size_t at = test_random_below(&seed, COUNT_OF(claims));
         struct guard_need need = {.claim = test_random_below(&seed, 70000)};
         bool alone = true;
@@ -213,8 +253,8 @@ static const struct ram_row {
     {{.fixed = 1000}, 4000},
     {{.fixed = 5000}, 3500},
     {{.fixed = 5000, .ram_used = 3500}, 3500},
-    {{.fixed = 5000, .claims = 3000, .ram_used = 3500}, 500}, /* gives way for requests ... */
-    {{.fixed = 5000, .claims = 9000, .ram_used = 3500}, 100}, /* ... down to its floor */
+    {{.fixed = 5000, .claims = 3000, .ram_used = 3500}, 500},   /* gives way for requests ... */
+    {{.fixed = 5000, .claims = 9000, .ram_used = 3500}, 100},   /* ... down to its floor */
     {{.fixed = 5000, .ram_used = 2000, .process = 8000}, 2500}, /* 1,000 of them in no ledger */
     {{.fixed = 1000, .ram_used = 3000, .available = 1625}, 4000},
     {{.fixed = 1000, .ram_used = 3000, .available = 625}, 3000}, /* other programs want the rest */
@@ -241,16 +281,10 @@ static const struct chunk_row {
     uint64_t used, cost;
     uint32_t wanted, chunk;
 } chunk_rows[] = {
-    {0, 0, 512, 512},
-    {0, 10, 512, 512},
-    {9000, 1, 512, 500},      /* 500 bytes below hard */
-    {9000, 4, 512, 125},
-    {9000, 10, 512, 50},
-    {9000, 100, 512, 32},     /* the floor */
-    {9499, 1, 512, 32},
-    {9500, 0, 512, 32},       /* at hard: whatever the cost is */
-    {20000, 0, 512, 32},
-    {20000, 100, 8, 8},       /* never more than what is wanted */
+    {0, 0, 512, 512},         {0, 10, 512, 512},   {9000, 1, 512, 500},  /* 500 bytes below hard */
+    {9000, 4, 512, 125},      {9000, 10, 512, 50}, {9000, 100, 512, 32}, /* the floor */
+    {9499, 1, 512, 32},       {9500, 0, 512, 32}, /* at hard: whatever the cost is */
+    {20000, 0, 512, 32},      {20000, 100, 8, 8}, /* never more than what is wanted */
     {0, UINT64_MAX, 512, 32},
 };
 
@@ -287,12 +321,13 @@ static void test_costs_are_measured(void **state)
     assert_int_equal(guard_cost_per_token(&cost), 0);
     guard_cost_note(&cost, 1000, 2000, 10);
     assert_int_equal(guard_cost_per_token(&cost), 130); /* 100, and a margin */
-    guard_cost_note(&cost, 2000, 1500, 10);             /* memory was given back: costs nothing, but it is remembered */
+    /* memory was given back: costs nothing, but it is remembered */
+    guard_cost_note(&cost, 2000, 1500, 10);
     assert_int_equal(guard_cost_per_token(&cost), 27);
 }
 
-TEST_SUITE(TEST(test_i70_a_set_ceiling_is_the_ceiling), TEST(test_a_ceiling_of_the_machine), TEST(test_levels),
-           TEST(test_i74_i75_estimates), TEST(test_i74_estimates_do_not_wrap), TEST(test_i70_admission),
-           TEST(test_i76_what_is_not_known_refuses_nothing), TEST(test_i70_what_is_admitted_is_never_over),
-           TEST(test_the_ram_tier_gives_way_first), TEST(test_i77_chunks_shrink_to_a_floor),
-           TEST(test_costs_are_measured))
+TEST_SUITE(TEST(test_i70_a_set_ceiling_is_the_ceiling), TEST(test_a_ceiling_of_the_machine),
+           TEST(test_levels), TEST(test_i74_i75_estimates), TEST(test_i74_estimates_do_not_wrap),
+           TEST(test_i70_admission), TEST(test_i76_what_is_not_known_refuses_nothing),
+           TEST(test_i70_what_is_admitted_is_never_over), TEST(test_the_ram_tier_gives_way_first),
+           TEST(test_i77_chunks_shrink_to_a_floor), TEST(test_costs_are_measured))

@@ -1,8 +1,9 @@
 /*
- * ladder_test.c: an engine that has no room, for whatever reason: every job ends, and with its answer where that is possible.
+ * ladder_test.c: an engine that has no room, for whatever reason: every job ends, and with its
+ * answer where that is possible.
  *
- * The engine double refuses batches by the rule of the test. A scheduler that repeats a turn that changed nothing does not end here: the
- * number of refusals is bounded, too.
+ * The engine double refuses batches by the rule of the test. A scheduler that repeats a turn that
+ * changed nothing does not end here: the number of refusals is bounded, too.
  */
 #include <semaphore.h>
 #include <string.h>
@@ -54,7 +55,8 @@ static void expect_as_cold(kind_set kinds, const struct kit_gen *gen)
     sched_kit_close(&kit);
 }
 
-/* The first one holds the engine until all are there. It has a short answer and stays on the device. */
+/* The first one holds the engine until all are there. It has a short answer and stays on the
+ * device. */
 static void submit_all(struct sched_kit *kit, struct kit_gen *gens)
 {
     sem_t holds, go;
@@ -138,7 +140,8 @@ static void test_only_small_chunks(void **state)
     check((struct rule){.items = 1, .tokens = 1, .cells = ANY}, JOBS, false);
 }
 
-/* Room for two, or barely for one, and the books say that there is room for all: residents leave, the others wait for an end. */
+/* Room for two, or barely for one, and the books say that there is room for all: residents leave,
+ * the others wait for an end. */
 static void test_fewer_cells_than_the_books_say(void **state)
 {
     (void)state;

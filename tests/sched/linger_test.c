@@ -1,8 +1,9 @@
 /*
- * linger_test.c: state that is stored after the answer, when there is time for it: nothing of it is lost on any way that a sequence can take, and
- * nobody waits for it.
+ * linger_test.c: state that is stored after the answer, when there is time for it: nothing of it is
+ * lost on any way that a sequence can take, and nobody waits for it.
  *
- * Where a test needs state that is not stored yet, the scheduler waits for an hour before it does that by itself.
+ * Where a test needs state that is not stored yet, the scheduler waits for an hour before it does
+ * that by itself.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -15,7 +16,15 @@
 #include "support/sched_kit.h"
 #include "support/test.h"
 
-enum { FULL = 1, RECURRENT = 8, RAM = 8 << 20, HOUR_MS = 3600 * 1000, PROMPT = 300, SHORT = 40, ANSWER = 8 };
+enum {
+    FULL = 1,
+    RECURRENT = 8,
+    RAM = 8 << 20,
+    HOUR_MS = 3600 * 1000,
+    PROMPT = 300,
+    SHORT = 40,
+    ANSWER = 8
+};
 
 static struct engine_fake_options fake_of(kind_set kinds)
 {
@@ -47,7 +56,8 @@ static uint64_t objects(struct sched_kit *kit)
     return stats.objects;
 }
 
-/* Numbers are published after the turn in which an answer was told: each is waited for, up to a limit that a slow machine does not reach. */
+/* Numbers are published after the turn in which an answer was told: each is waited for, up to a
+ * limit that a slow machine does not reach. */
 #define WAIT_UNTIL(condition)                                       \
     do {                                                            \
         for (int tries = 0; !(condition) && tries < 20000; tries++) \
@@ -76,7 +86,8 @@ static void run_once(struct sched_kit *kit, uint32_t seed, uint32_t count)
     kit_gen_fini(&gen);
 }
 
-/* A scheduler that comes after this one finds so much of the prompt in the cache, and answers as one without. */
+/* A scheduler that comes after this one finds so much of the prompt in the cache, and answers as
+ * one without. */
 static void expect_held(struct sched_kit *kit, const struct kit_gen *like, uint32_t tokens)
 {
     struct sched_kit cold;
@@ -141,7 +152,8 @@ static void test_next_request_comes_first(void **state)
     sched_kit_close(&kit);
 }
 
-/* Turns: each goes on in the sequence of the one before. Of a model whose state cannot be cut the end of each turn is stored. */
+/* Turns: each goes on in the sequence of the one before. Of a model whose state cannot be cut the
+ * end of each turn is stored. */
 static void turns(kind_set kinds)
 {
     enum { MORE = 40, TURNS = 4 };
@@ -162,7 +174,8 @@ static void turns(kind_set kinds)
         if (i < TURNS - 1)
             kit_gen_fini(last);
     }
-    /* The one before the last, asked again, after a restart: its end was in the middle of a sequence. */
+    /* The one before the last, asked again, after a restart: its end was in the middle of a
+     * sequence. */
     const struct kit_gen *before = &turn[TURNS % 2], *last = &turn[(TURNS + 1) % 2];
     expect_held(&kit, last, last->gen.tokens_count - 1);
     static struct kit_gen branch;
@@ -223,7 +236,8 @@ static void test_stored_before_it_leaves(void **state)
     sched_kit_close(&kit);
 }
 
-/* What a client wants to be kept for longer is stored as it said, although a longer sequence has all of it. */
+/* What a client wants to be kept for longer is stored as it said, although a longer sequence has
+ * all of it. */
 static void test_wishes_are_stored(void **state)
 {
     static struct kit_gen gen;
@@ -277,7 +291,8 @@ static void test_guests_leave(void **state)
     kit_gen_init(&gen, &kit, 1, PROMPT, ANSWER);
     kit_gen_run(&kit, &gen);
     assert_int_equal(gen.result.usage.ram, PROMPT - 1);
-    WAIT_UNTIL(sched_stats_of(&kit).idle == 2); /* one token and a short answer: the other one did not leave */
+    /* one token and a short answer: the other one did not leave */
+    WAIT_UNTIL(sched_stats_of(&kit).idle == 2);
     expect_held(&kit, &gen, PROMPT - 1);
     kit_gen_fini(&gen);
     sched_kit_close(&kit);
@@ -302,7 +317,8 @@ static void test_guests_are_stored_for_long_work(void **state)
     sched_kit_close(&kit);
 }
 
-/* Whoever goes another way from the middle of a sequence takes it over, when it has much to compute; the end of the old one is in memory. */
+/* Whoever goes another way from the middle of a sequence takes it over, when it has much to
+ * compute; the end of the old one is in memory. */
 static void test_ends_leave(void **state)
 {
     static struct kit_gen gen, branch, small;
@@ -331,8 +347,10 @@ static void test_ends_leave(void **state)
     sched_kit_close(&kit);
 }
 
-/* Two at the same time: the scheduler is held in the start of a third, which is in nobody's way, until both are asked for. */
-static void run_together(struct sched_kit *kit, struct kit_gen *one, struct kit_gen *two, uint32_t seed)
+/* Two at the same time: the scheduler is held in the start of a third, which is in nobody's way,
+ * until both are asked for. */
+static void run_together(struct sched_kit *kit, struct kit_gen *one, struct kit_gen *two,
+                         uint32_t seed)
 {
     static struct kit_gen third;
     sem_t holds, go;
@@ -436,5 +454,6 @@ TEST_SUITE(TEST(test_stored_when_idle), TEST(test_next_request_comes_first),
            TEST(test_turns_lose_nothing), TEST(test_late_and_many_are_stored),
            TEST(test_stored_before_it_leaves), TEST(test_wishes_are_stored),
            TEST(test_hand_over_to_one_that_does_not_write), TEST(test_guests_leave),
-           TEST(test_guests_are_stored_for_long_work), TEST(test_ends_leave), TEST(test_awaited_ones_stay),
-           TEST(test_guests_without_a_cache_stay), TEST(test_dead_engine))
+           TEST(test_guests_are_stored_for_long_work), TEST(test_ends_leave),
+           TEST(test_awaited_ones_stay), TEST(test_guests_without_a_cache_stay),
+           TEST(test_dead_engine))

@@ -29,10 +29,16 @@ static uint64_t available_of(void *arg)
     return atomic_load(&((struct machine *)arg)->available);
 }
 
-static struct memory *open_on(struct machine *machine, uint64_t ceiling, struct hearth_cache *cache, uint64_t ram)
+static struct memory *open_on(struct machine *machine, uint64_t ceiling, struct hearth_cache *cache,
+                              uint64_t ram)
 {
-    struct memory_options options = {.ceiling = ceiling, .cache = cache, .ram_bytes = ram, .ram_floor = MIB,
-                                     .process = process_of, .available = available_of, .arg = machine,
+    struct memory_options options = {.ceiling = ceiling,
+                                     .cache = cache,
+                                     .ram_bytes = ram,
+                                     .ram_floor = MIB,
+                                     .process = process_of,
+                                     .available = available_of,
+                                     .arg = machine,
                                      .poll_ns = 1};
 
     return memory_create(&options);
@@ -48,7 +54,8 @@ static struct memory_view view_of(struct memory *memory)
 
 /* ---- models ---- */
 
-/* Whoever joins later is under the same ceiling, and what does not fit does not get in (I68, I78). */
+/* Whoever joins later is under the same ceiling, and what does not fit does not get in (I68, I78).
+ */
 static void test_i68_i78_models_share_one_ceiling(void **state)
 {
     struct machine machine = {0};
@@ -85,14 +92,18 @@ static void test_a_guessed_ceiling_is_lifted(void **state)
 
     (void)state;
     assert_ok(memory_join(memory, "a", &small, &member, NULL));
-    assert_true(view_of(memory).limits.ceiling == 125 * MIB && view_of(memory).limits.hard < 125 * MIB);
+    assert_true(view_of(memory).limits.ceiling == 125 * MIB &&
+                view_of(memory).limits.hard < 125 * MIB);
     assert_int_equal(view_of(memory).level, GUARD_OK);
-    assert_err(memory_join(memory, "b", &(struct guard_model){.weights = UINT64_MAX - MIB}, &wild, NULL), ERR_LIMIT);
+    assert_err(
+        memory_join(memory, "b", &(struct guard_model){.weights = UINT64_MAX - MIB}, &wild, NULL),
+        ERR_LIMIT);
     memory_leave(&member);
     memory_destroy(&memory);
 }
 
-/* What a token costs is what the engine's own state has, not what some part of a configuration says (I69). */
+/* What a token costs is what the engine's own state has, not what some part of a configuration says
+ * (I69). */
 static void test_i69_sizes_are_those_of_the_engine(void **state)
 {
     static const char *const families[] = {"llama", "gemma3"};
@@ -103,7 +114,8 @@ static void test_i69_sizes_are_those_of_the_engine(void **state)
         const struct engine_facts *facts = engine_facts(engine);
         struct guard_model model = memory_model_of(facts);
         assert_true(model.weights > 0 && model.cell_bytes > 0);
-        assert_true(model.cell_bytes == state_rows_bytes(engine, 101) - state_rows_bytes(engine, 100));
+        assert_true(model.cell_bytes ==
+                    state_rows_bytes(engine, 101) - state_rows_bytes(engine, 100));
         assert_true(model.cells ==
                     facts->context * model.cell_bytes + facts->sequences * model.sequence_bytes);
         assert_true(guard_model_fixed(&model) == facts->weights_bytes + facts->kv_bytes);
@@ -137,7 +149,8 @@ static void test_no_ceiling_allows_everything(void **state)
 
 /* ---- requests ---- */
 
-/* Claims are promised up to the limit, given back, and promised again; one that is alone is never told to wait. */
+/* Claims are promised up to the limit, given back, and promised again; one that is alone is never
+ * told to wait. */
 static void test_i70_claims(void **state)
 {
     struct machine machine = {0};
@@ -195,7 +208,8 @@ static void test_records_of_all_requests_are_bounded(void **state)
 
 /* ---- what is measured ---- */
 
-/* Memory that is in no ledger: chunks, then admissions, then someone ends; not for one reading alone, and each time anew. */
+/* Memory that is in no ledger: chunks, then admissions, then someone ends; not for one reading
+ * alone, and each time anew. */
 static void test_i71_i77_measured_pressure(void **state)
 {
     struct machine machine = {.process = 200 * MIB};
@@ -242,7 +256,8 @@ static uint64_t outside_of(void *arg)
     return atomic_load((_Atomic uint64_t *)arg);
 }
 
-/* A model in a process of its own is measured with ours, by the thread that owns it, and gone when it leaves. */
+/* A model in a process of its own is measured with ours, by the thread that owns it, and gone when
+ * it leaves. */
 static void test_processes_of_models_are_measured(void **state)
 {
     struct machine machine = {.process = 10 * MIB};
@@ -335,7 +350,8 @@ static void test_the_ram_tier_gives_way_first(void **state)
     memory_leave(&second);
     atomic_store(&machine.available, 200 * MIB); /* of which 62.5 are left to others */
     memory_poll(member);
-    assert_true(cap_of(cache) < (200 + 64) * MIB); /* with what it holds already: an arena that was made ahead */
+    /* with what it holds already: an arena that was made ahead */
+    assert_true(cap_of(cache) < (200 + 64) * MIB);
     assert_true(view_of(memory).ram_moves >= 5 && view_of(memory).ram_cap == cap_of(cache));
     memory_leave(&member);
     memory_destroy(&memory);
@@ -367,7 +383,8 @@ static void claim_often(void *arg)
         }
         memory_poll(member);
         memory_get_view(claimer->memory, &view);
-        /* One coherent set: never a ceiling without its shares, nor a sum that nobody promised (I71). */
+        /* One coherent set: never a ceiling without its shares, nor a sum that nobody promised
+         * (I71). */
         if (view.limits.hard >= view.limits.ceiling || view.reading.claims % MIB != 0 ||
             view.reading.claims > view.limits.ceiling)
             fail_msg("an incoherent view");
@@ -419,7 +436,8 @@ static void test_the_ram_tier_can_be_set(void **state)
     hearth_get_stats(cache, NULL, &stats);
     assert_true(stats.bytes_cap == 128 * MIB);
     memory_set_ram(memory, 5000 * MIB); /* more than there is */
-    assert_true(view_of(memory).ram_cap < 1000 * MIB && view_of(memory).limits.ram_wanted == 5000 * MIB);
+    assert_true(view_of(memory).ram_cap < 1000 * MIB &&
+                view_of(memory).limits.ram_wanted == 5000 * MIB);
     memory_destroy(&memory);
     hearth_close(&cache);
 }
@@ -451,8 +469,10 @@ static void test_texts_are_charged(void **state)
     memory_destroy(&memory);
 }
 
-TEST_SUITE(TEST(test_texts_are_charged), TEST(test_the_ram_tier_can_be_set), TEST(test_i68_i78_models_share_one_ceiling), TEST(test_a_guessed_ceiling_is_lifted), TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
+TEST_SUITE(TEST(test_texts_are_charged), TEST(test_the_ram_tier_can_be_set),
+           TEST(test_i68_i78_models_share_one_ceiling), TEST(test_a_guessed_ceiling_is_lifted),
+           TEST(test_i69_sizes_are_those_of_the_engine), TEST(test_no_ceiling_allows_everything),
            TEST(test_i70_claims), TEST(test_records_of_all_requests_are_bounded),
            TEST(test_i71_i77_measured_pressure), TEST(test_processes_of_models_are_measured),
-           TEST(test_it_is_measured_now_and_then),
-           TEST(test_the_ram_tier_gives_way_first), TEST(test_i71_threads))
+           TEST(test_it_is_measured_now_and_then), TEST(test_the_ram_tier_gives_way_first),
+           TEST(test_i71_threads))

@@ -1,8 +1,9 @@
 /*
- * pressure_test.c: a scheduler under a ceiling: what it refuses, whom it lets wait, how small its chunks become, and who ends.
+ * pressure_test.c: a scheduler under a ceiling: what it refuses, whom it lets wait, how small its
+ * chunks become, and who ends.
  *
- * The engine says that its cells take memory by use, four KiB each, and the process's memory is what the test says it is: at a given piece of
- * a run, not at a time.
+ * The engine says that its cells take memory by use, four KiB each, and the process's memory is
+ * what the test says it is: at a given piece of a run, not at a time.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -49,14 +50,20 @@ struct rig {
     struct sched_kit kit;
 };
 
-static void rig_open(struct rig *rig, kind_set kinds, uint64_t ceiling, struct sched_options options)
+static void rig_open(struct rig *rig, kind_set kinds, uint64_t ceiling,
+                     struct sched_options options)
 {
     struct memory_options memory = {
         .ceiling = ceiling, .process = process_of, .arg = &rig->pressure, .poll_ns = 1};
 
     atomic_store(&rig->pressure.process, rig->pressure.low);
-    rig->fake = (struct engine_fake_options){.kinds = kinds, .chunk = CHUNK, .sequences = 8, .rows_bytes = CELL,
-                                             .cells_by_use = true, .on_piece = on_piece, .arg = &rig->pressure};
+    rig->fake = (struct engine_fake_options){.kinds = kinds,
+                                             .chunk = CHUNK,
+                                             .sequences = 8,
+                                             .rows_bytes = CELL,
+                                             .cells_by_use = true,
+                                             .on_piece = on_piece,
+                                             .arg = &rig->pressure};
     rig->memory = memory_create(&memory);
     options.memory = rig->memory;
     options.park = !options.exact;
@@ -99,7 +106,8 @@ static void expect_as_cold(const struct rig *rig, const struct kit_gen *gen)
 
 /* ---- never ---- */
 
-/* What can never fit is refused with the figures before anything is computed, however often; nothing is left of it (I72, I73). */
+/* What can never fit is refused with the figures before anything is computed, however often;
+ * nothing is left of it (I72, I73). */
 static void test_i72_i73_too_large_is_refused(void **state)
 {
     static struct kit_gen gen;
@@ -204,7 +212,8 @@ static uint64_t turns_under(uint64_t high, bool exact)
     return stats.turns;
 }
 
-/* Above the hard limit chunks have the floor's size; the answer is the same. An exact run keeps its chunks (I77). */
+/* Above the hard limit chunks have the floor's size; the answer is the same. An exact run keeps its
+ * chunks (I77). */
 static void test_i77_chunks_become_smaller(void **state)
 {
     uint64_t usual, small;
@@ -219,7 +228,8 @@ static void test_i77_chunks_become_smaller(void **state)
 
 /* ---- the end ---- */
 
-/* Alone, and the process stays above the ceiling: it ends, says why, and what it has computed is there for the next one (I70, I95). */
+/* Alone, and the process stays above the ceiling: it ends, says why, and what it has computed is
+ * there for the next one (I70, I95). */
 static void end_of_one(kind_set kinds)
 {
     static struct kit_gen gen;
@@ -279,7 +289,8 @@ static void test_i70_the_youngest_gives_way(void **state)
     rig_close(&rig);
 }
 
-/* A scheduler that runs nothing has nobody to end: it leaves that to those of other models, and counts nobody. */
+/* A scheduler that runs nothing has nobody to end: it leaves that to those of other models, and
+ * counts nobody. */
 static void test_who_runs_nothing_ends_nobody(void **state)
 {
     static struct rig rig;
@@ -295,7 +306,8 @@ static void test_who_runs_nothing_ends_nobody(void **state)
 
 /* ---- faults ---- */
 
-/* The n-th allocation fails, on whichever thread: answered or refused, and the account is even afterwards (rig_close). */
+/* The n-th allocation fails, on whichever thread: answered or refused, and the account is even
+ * afterwards (rig_close). */
 static void test_i73_faults_leak_nothing(void **state)
 {
     static struct kit_gen gen;
@@ -305,8 +317,7 @@ static void test_i73_faults_leak_nothing(void **state)
     (void)state;
     rig = (struct rig){0};
     rig_open(&rig, FULL, 2 * MIB, (struct sched_options){0});
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         kit_gen_init(&gen, &rig.kit, 1, 200, 2);
         mem_set_fault(&fault);
         enum err err = sched_submit(rig.kit.sched, &gen.gen, NULL);
@@ -332,8 +343,7 @@ static void test_i73_a_scheduler_that_fails_leaves(void **state)
 
     (void)state;
     assert_ok(engine_fake_create(&options.engine, &(struct engine_fake_options){0}, NULL));
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         mem_set_fault(&fault);
         enum err err = sched_create(&sched, &options, NULL);
         mem_set_fault(NULL);
@@ -346,7 +356,8 @@ static void test_i73_a_scheduler_that_fails_leaves(void **state)
     memory_destroy(&memory);
 }
 
-/* Two models, one ceiling: the second scheduler is under it from its first request on, and is refused when it does not fit (I68). */
+/* Two models, one ceiling: the second scheduler is under it from its first request on, and is
+ * refused when it does not fit (I68). */
 static void test_i68_the_second_model(void **state)
 {
     static struct kit_gen gen;
@@ -364,7 +375,8 @@ static void test_i68_the_second_model(void **state)
     options = (struct sched_options){.engine = engine, .memory = rig.memory};
     assert_ok(sched_preflight(rig.kit.sched, 2000, 8, &info));
     assert_ok(sched_create(&second, &options, &info));
-    assert_err(sched_preflight(rig.kit.sched, 2000, 8, &info), ERR_NOMEM); /* eight of the twelve MiB are the second one's */
+    /* eight of the twelve MiB are the second one's */
+    assert_err(sched_preflight(rig.kit.sched, 2000, 8, &info), ERR_NOMEM);
     sched_destroy(&second);
     assert_ok(sched_preflight(rig.kit.sched, 2000, 8, &info));
     engine_close(&engine);
@@ -383,7 +395,7 @@ static void test_i68_the_second_model(void **state)
 
 TEST_SUITE(TEST(test_i72_i73_too_large_is_refused), TEST(test_who_does_not_fit_now_waits),
            TEST(test_long_prompts_fill_the_queue), TEST(test_i77_chunks_become_smaller),
-           TEST(test_i70_i95_the_last_one_ends_and_leaves_its_work), TEST(test_i70_the_youngest_gives_way),
-           TEST(test_who_runs_nothing_ends_nobody),
+           TEST(test_i70_i95_the_last_one_ends_and_leaves_its_work),
+           TEST(test_i70_the_youngest_gives_way), TEST(test_who_runs_nothing_ends_nobody),
            TEST(test_i73_faults_leak_nothing), TEST(test_i73_a_scheduler_that_fails_leaves),
            TEST(test_i68_the_second_model))

@@ -1,6 +1,6 @@
 /*
- * restore_test.c: restores that take their time: the slower tier answers when the test lets it, and the scheduler's clock stands, so that no
- * patience ends.
+ * restore_test.c: restores that take their time: the slower tier answers when the test lets it, and
+ * the scheduler's clock stands, so that no patience ends.
  */
 #include <stdatomic.h>
 
@@ -41,8 +41,12 @@ static void on_piece(struct engine *engine, void *arg)
 
 static void rig_open(struct rig *rig)
 {
-    struct engine_fake_options fake = {
-        .kinds = FULL, .chunk = CHUNK, .context = CELLS, .sequences = 4, .on_piece = on_piece, .arg = rig};
+    struct engine_fake_options fake = {.kinds = FULL,
+                                       .chunk = CHUNK,
+                                       .context = CELLS,
+                                       .sequences = 4,
+                                       .on_piece = on_piece,
+                                       .arg = rig};
     struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = RAM});
 
     rig->pieces = rig->let_go_at = 0;
@@ -69,7 +73,8 @@ static void rig_hold(struct rig *rig, uint32_t seed, uint32_t count)
     kit_gen_run(&rig->kit, &gen);
     kit_gen_fini(&gen);
     assert_ok(sched_wait_turn(rig->kit.sched, 60000, NULL));
-    for (int i = 0; i < TURNS_MAX && (tier_fault_waiting(rig->slow) > 0 || stats.objects == 0); i++) {
+    for (int i = 0; i < TURNS_MAX && (tier_fault_waiting(rig->slow) > 0 || stats.objects == 0);
+         i++) {
         clock_sleep_ns(clock_real(), NS_PER_MS);
         assert_int_equal(hearth_get_tier(rig->kit.cache, HEARTH_TIER_SSD, &stats), HEARTH_OK);
     }
@@ -92,8 +97,8 @@ static void rig_wait_parked(struct rig *rig, size_t count)
     assert_int_equal(parked, count);
 }
 
-/* Cells are promised to who waits for his bytes as well: two that do not fit together are restored one after the other, and neither gets less
- * than the cache holds of it. */
+/* Cells are promised to who waits for his bytes as well: two that do not fit together are restored
+ * one after the other, and neither gets less than the cache holds of it. */
 static void test_cells_are_promised_while_bytes_are_on_their_way(void **state)
 {
     static struct kit_gen gens[2];
@@ -123,8 +128,8 @@ static void test_cells_are_promised_while_bytes_are_on_their_way(void **state)
     rig_close(&rig);
 }
 
-/* While the bytes are on their way, another one's answer takes the cells that were left. What is held is not computed again for that: it is
- * restored when there is room. */
+/* While the bytes are on their way, another one's answer takes the cells that were left. What is
+ * held is not computed again for that: it is restored when there is room. */
 static void test_no_room_any_more_when_the_bytes_are_here(void **state)
 {
     static struct kit_gen runs, waits;

@@ -1,6 +1,7 @@
 /*
- * An engine's process dies under a scheduler: in every call of a few requests, while nothing runs, again and again, and where it cannot be
- * started any more. Whoever was hit is told; whoever comes next finds the state in the cache.
+ * An engine's process dies under a scheduler: in every call of a few requests, while nothing runs,
+ * again and again, and where it cannot be started any more. Whoever was hit is told; whoever comes
+ * next finds the state in the cache.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -25,17 +26,23 @@ static void on_call(struct engine *engine, void *arg)
 {
     struct trap *trap = arg;
 
-    if (atomic_fetch_add(&trap->calls, 1) + 1 == atomic_load(&trap->fire_at) || atomic_load(&trap->always))
+    if (atomic_fetch_add(&trap->calls, 1) + 1 == atomic_load(&trap->fire_at) ||
+        atomic_load(&trap->always))
         kill(engine_worker_pid(engine), SIGKILL);
 }
 
-static const struct engine_fake_options fake = {
-    .kinds = KIND_BIT(KIND_FULL) | KIND_BIT(KIND_RECURRENT), .context = 2048, .sequences = 4, .chunk = 128};
+static const struct engine_fake_options fake = {.kinds =
+                                                    KIND_BIT(KIND_FULL) | KIND_BIT(KIND_RECURRENT),
+                                                .context = 2048,
+                                                .sequences = 4,
+                                                .chunk = 128};
 
 /* The trap is set after the engine was loaded. */
-static void open_kit(struct sched_kit *kit, struct trap *trap, const char *program, struct clock *clock)
+static void open_kit(struct sched_kit *kit, struct trap *trap, const char *program,
+                     struct clock *clock)
 {
-    struct trap armed = {.fire_at = atomic_load(&trap->fire_at), .always = atomic_load(&trap->always)};
+    struct trap armed = {.fire_at = atomic_load(&trap->fire_at),
+                         .always = atomic_load(&trap->always)};
     struct engine_worker_options worker = {
         .program = program, .fake = &fake, .on_call = on_call, .arg = trap};
     struct errinfo info = {0};
@@ -60,7 +67,8 @@ static const char *program(void)
     return path;
 }
 
-/* One request; what its answer is to be compared with comes from a scheduler whose engine never dies. */
+/* One request; what its answer is to be compared with comes from a scheduler whose engine never
+ * dies. */
 static void run(struct sched_kit *kit, struct kit_gen *gen, uint32_t seed)
 {
     kit_gen_init(gen, kit, seed, PROMPT, ANSWER);
@@ -101,7 +109,8 @@ static bool survive(long n)
         assert_true(gen.result.end == GEN_END_LENGTH || gen.result.end == GEN_END_ERROR);
         if (gen.result.end == GEN_END_LENGTH)
             expect_cold(&gen, round % 2);
-        else if (strstr(gen.result.info.text, "died while it worked on this request; send it again") == NULL)
+        else if (strstr(gen.result.info.text,
+                        "died while it worked on this request; send it again") == NULL)
             fail_msg("call %ld: '%s' is not what happened", n, gen.result.info.text);
         failed += gen.result.end == GEN_END_ERROR;
         kit_gen_fini(&gen);
@@ -128,7 +137,8 @@ static void test_death_in_every_call(void **state)
     assert_true(n > 20);
 }
 
-/* The process dies while nobody asks: the next request does not notice, and starts from the cache. */
+/* The process dies while nobody asks: the next request does not notice, and starts from the cache.
+ */
 static void test_death_while_idle_costs_nothing(void **state)
 {
     static struct kit_gen gen;
@@ -140,7 +150,8 @@ static void test_death_while_idle_costs_nothing(void **state)
     run(&kit, &gen, 1);
     assert_int_equal(gen.result.end, GEN_END_LENGTH);
     kit_gen_fini(&gen);
-    run(&kit, &gen, 2); /* and now the first one's state is not only on the device: it was retained before this began */
+    /* and now the first one's state is not only on the device: it was retained before this began */
+    run(&kit, &gen, 2);
     kit_gen_fini(&gen);
     kill(engine_worker_pid(kit.engine), SIGKILL);
     while (restarts(&kit) == 0) /* by itself, without a request */
@@ -153,7 +164,8 @@ static void test_death_while_idle_costs_nothing(void **state)
     sched_kit_close(&kit);
 }
 
-/* The process dies in the n-th call of a restore: that is not the fault of what is restored, and the next one finds it. */
+/* The process dies in the n-th call of a restore: that is not the fault of what is restored, and
+ * the next one finds it. */
 static void restore_and_die(long n)
 {
     static struct kit_gen gen;
@@ -162,7 +174,8 @@ static void restore_and_die(long n)
     struct sched_kit kit;
 
     open_kit(&kit, &trap, program(), clock);
-    for (uint32_t seed = 1; seed <= 2; seed++) { /* when the second has begun, the first is stored */
+    for (uint32_t seed = 1; seed <= 2;
+         seed++) { /* when the second has begun, the first is stored */
         run(&kit, &gen, seed);
         kit_gen_fini(&gen);
     }
@@ -173,8 +186,10 @@ static void restore_and_die(long n)
     atomic_store(&trap.fire_at, n);
     run(&kit, &gen, 1);
     kit_gen_fini(&gen);
-    kill(engine_worker_pid(kit.engine), SIGKILL); /* whatever came of it: nothing is on the device */
-    for (int tries = 0; tries < 4; tries++) { /* the death may be noticed, and its pause begin, only with the request */
+    /* whatever came of it: nothing is on the device */
+    kill(engine_worker_pid(kit.engine), SIGKILL);
+    for (int tries = 0; tries < 4;
+         tries++) { /* the death may be noticed, and its pause begin, only with the request */
         clock_fake_advance(clock, 31 * NS_PER_S);
         run(&kit, &gen, 1);
         if (gen.result.end == GEN_END_LENGTH)
@@ -209,7 +224,8 @@ static void expect_error(struct sched_kit *kit, const char *words)
     kit_gen_fini(&gen);
 }
 
-/* Its program is gone for a while: an error at once for everyone, an attempt now and then, and in the end it works again. */
+/* Its program is gone for a while: an error at once for everyone, an attempt now and then, and in
+ * the end it works again. */
 static void test_a_restart_that_fails_is_tried_again_later(void **state)
 {
     static struct kit_gen gen;
@@ -226,7 +242,8 @@ static void test_a_restart_that_fails_is_tried_again_later(void **state)
     kit_gen_fini(&gen);
     assert_int_equal(unlink(link), 0);
     kill(engine_worker_pid(kit.engine), SIGKILL);
-    /* Of its death, of the attempt, or, if the idle scheduler was faster with these, as the third one. */
+    /* Of its death, of the attempt, or, if the idle scheduler was faster with these, as the third
+     * one. */
     expect_error(&kit, "");
     expect_error(&kit, "");
     expect_error(&kit, "is restarted in 1 s");
@@ -258,7 +275,8 @@ static void test_an_engine_that_dies_again_and_again_is_given_up(void **state)
         run(&kit, &gen, 1);
         assert_int_equal(gen.result.end, GEN_END_ERROR);
         given_up = strstr(gen.result.info.text, "not restarted any more") != NULL;
-        /* Time goes on for a pause only: a death that is noticed late must not seem to come after a long life. */
+        /* Time goes on for a pause only: a death that is noticed late must not seem to come after a
+         * long life. */
         if (strstr(gen.result.info.text, "is restarted in") != NULL)
             clock_fake_advance(clock, 31 * NS_PER_S);
         kit_gen_fini(&gen);
@@ -269,6 +287,7 @@ static void test_an_engine_that_dies_again_and_again_is_given_up(void **state)
     clock_destroy_fake(&clock);
 }
 
-TEST_SUITE(TEST(test_death_in_every_call), TEST(test_death_while_idle_costs_nothing), TEST(test_death_in_a_restore_costs_no_state),
+TEST_SUITE(TEST(test_death_in_every_call), TEST(test_death_while_idle_costs_nothing),
+           TEST(test_death_in_a_restore_costs_no_state),
            TEST(test_a_restart_that_fails_is_tried_again_later),
            TEST(test_an_engine_that_dies_again_and_again_is_given_up))

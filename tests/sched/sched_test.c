@@ -1,5 +1,6 @@
 /*
- * sched_test.c: the scheduler with a real cache on engine_fake, whose logits show every wrong state, and on small models.
+ * sched_test.c: the scheduler with a real cache on engine_fake, whose logits show every wrong
+ * state, and on small models.
  *
  * Each answer is compared with that of a scheduler that has neither cache nor residents.
  */
@@ -18,12 +19,13 @@
 
 enum { FULL = 1, SLIDING = 2, RECURRENT = 8, RAM = 8 << 20, CHUNK = 64 };
 
-static const kind_set kind_sets[] = {FULL, SLIDING, RECURRENT, FULL | SLIDING, FULL | RECURRENT,
-                                     FULL | SLIDING | RECURRENT};
+static const kind_set kind_sets[] = {FULL,           SLIDING,          RECURRENT,
+                                     FULL | SLIDING, FULL | RECURRENT, FULL | SLIDING | RECURRENT};
 
 static struct engine_fake_options fake_of(kind_set kinds)
 {
-    return (struct engine_fake_options){.kinds = kinds, .chunk = CHUNK, .context = 4096, .sequences = 8};
+    return (struct engine_fake_options){
+        .kinds = kinds, .chunk = CHUNK, .context = 4096, .sequences = 8};
 }
 
 /* The answer of a run that knows nothing of earlier ones. */
@@ -43,7 +45,8 @@ static void run_cold(const struct engine_fake_options *fake, const struct kit_ge
     sched_kit_close(&kit);
 }
 
-static void expect_as_cold(const struct engine_fake_options *fake, const struct kit_gen *gen, bool exact)
+static void expect_as_cold(const struct engine_fake_options *fake, const struct kit_gen *gen,
+                           bool exact)
 {
     static struct kit_gen cold;
 
@@ -68,7 +71,8 @@ static void run_and_check(struct sched_kit *kit, const struct engine_fake_option
     expect_as_cold(fake, gen, exact);
 }
 
-/* A, A again, B, A: from the device, and without residents from memory (I99: the parts add up, in kit_gen_wait). */
+/* A, A again, B, A: from the device, and without residents from memory (I99: the parts add up, in
+ * kit_gen_wait). */
 static void a_again(kind_set kinds, bool park)
 {
     struct engine_fake_options fake = fake_of(kinds);
@@ -107,7 +111,8 @@ static void next_turn(struct kit_gen *next, const struct sched_kit *kit, const s
 {
     uint32_t count = turn->gen.tokens_count;
 
-    kit_gen_init(next, kit, (uint32_t)turn->gen.id + 100, count + (uint32_t)turn->answer_count + more, 8);
+    kit_gen_init(next, kit, (uint32_t)turn->gen.id + 100,
+                 count + (uint32_t)turn->answer_count + more, 8);
     memcpy(next->prompt, turn->prompt, count * sizeof(token_id));
     memcpy(next->prompt + count, turn->answer, turn->answer_count * sizeof(token_id));
 }
@@ -126,7 +131,8 @@ static void turns(kind_set kinds, bool park)
         next_turn(&turn[i % 2], &kit, &turn[(i + 1) % 2], 40);
         kit_gen_fini(&turn[(i + 1) % 2]);
         run_and_check(&kit, &fake, &turn[i % 2], false);
-        assert_int_equal(turn[i % 2].result.usage.reason, HEARTH_REASON_SHORT); /* nothing went another way (I104) */
+        /* nothing went another way (I104) */
+        assert_int_equal(turn[i % 2].result.usage.reason, HEARTH_REASON_SHORT);
         /* all but the last sampled token, whose state was never computed */
         assert_int_equal(reused(&turn[i % 2]), turn[i % 2].gen.tokens_count - 41);
     }
@@ -236,7 +242,8 @@ static uint32_t random_below(uint64_t *seed, uint32_t n)
     return (uint32_t)test_random_below(seed, n);
 }
 
-/* Random prompts that share beginnings; every bit of every probability is that of a cold run (I24, I110). */
+/* Random prompts that share beginnings; every bit of every probability is that of a cold run (I24,
+ * I110). */
 static void exact_rounds(kind_set kinds, uint64_t *seed)
 {
     struct engine_fake_options fake = fake_of(kinds);
@@ -250,13 +257,15 @@ static void exact_rounds(kind_set kinds, uint64_t *seed)
     for (int round = 0; round < 16; round++) {
         kit_gen_init(&gen, &kit, 1 + random_below(seed, 2), 100 + random_below(seed, 700), 4);
         if (random_below(seed, 2) == 0)
-            kit_gen_change(&gen, &kit, 10 + random_below(seed, 4), random_below(seed, gen.gen.tokens_count));
+            kit_gen_change(&gen, &kit, 10 + random_below(seed, 4),
+                           random_below(seed, gen.gen.tokens_count));
         gen.gen.anchor = 50;
         run_and_check(&kit, &fake, &gen, true);
         total += reused(&gen);
         kit_gen_fini(&gen);
     }
-    /* Nothing is proven by a cache that gives nothing: whatever the walk was, a repeat is reused. */
+    /* Nothing is proven by a cache that gives nothing: whatever the walk was, a repeat is reused.
+     */
     for (int round = 0; round < 2; round++) {
         kit_gen_init(&gen, &kit, 1, 600, 4);
         gen.gen.anchor = 50;
@@ -340,7 +349,8 @@ static void cancel_in_piece(struct engine *engine, void *arg)
         gen_cancel(&cancel->gen->gen);
 }
 
-/* The client leaves in the n-th engine step, for all n: it ends with that step, what was computed is kept (I95), no sequence leaks (I109). */
+/* The client leaves in the n-th engine step, for all n: it ends with that step, what was computed
+ * is kept (I95), no sequence leaks (I109). */
 static void cancel_everywhere(kind_set kinds)
 {
     static struct kit_gen gen, again;
@@ -409,7 +419,8 @@ static void test_cancel_while_queued(void **state)
     sched_kit_close(&kit);
 }
 
-/* Tenants beyond those with an account of their own share one. Without spaces that is all that tells them apart: they share nothing (I100). */
+/* Tenants beyond those with an account of their own share one. Without spaces that is all that
+ * tells them apart: they share nothing (I100). */
 static void test_i100_more_tenants_than_accounts(void **state)
 {
     enum { TENANTS = 70 };
@@ -454,7 +465,8 @@ static void take_a_second(struct engine *engine, void *arg)
 }
 
 /* What stderr gets while a prompt of 3,000 tokens is computed. */
-static void run_with_bar(struct sched_kit *kit, struct kit_gen *gen, uint32_t seed, char *out, size_t size)
+static void run_with_bar(struct sched_kit *kit, struct kit_gen *gen, uint32_t seed, char *out,
+                         size_t size)
 {
     int saved = dup(STDERR_FILENO), ends[2];
 
@@ -476,7 +488,8 @@ static void run_with_bar(struct sched_kit *kit, struct kit_gen *gen, uint32_t se
 static void test_the_bar_of_a_cancelled_prefill_ends(void **state)
 {
     static struct kit_gen gen;
-    struct slow_run run = {.clock = clock_create_fake(NS_PER_S, NS_PER_S), .gen = &gen, .cancel_at = 10};
+    struct slow_run run = {
+        .clock = clock_create_fake(NS_PER_S, NS_PER_S), .gen = &gen, .cancel_at = 10};
     struct engine_fake_options fake = fake_of(FULL);
     struct sched_kit kit;
     char text[4096];
@@ -553,8 +566,9 @@ static void test_who_has_no_room_comes_back(void **state)
     preempted(FULL | RECURRENT);
 }
 
-/* The cache holds all of a prompt, a running job has its beginning on the device. What is restored shares nothing with it: let in as if it did,
- * the second would be put back by the first batch that has no room for both, let in again, and so on for ever. */
+/* The cache holds all of a prompt, a running job has its beginning on the device. What is restored
+ * shares nothing with it: let in as if it did, the second would be put back by the first batch that
+ * has no room for both, let in again, and so on for ever. */
 static void test_what_is_restored_shares_no_cells(void **state)
 {
     struct engine_fake_options fake = fake_of(FULL);
@@ -586,7 +600,8 @@ static void test_what_is_restored_shares_no_cells(void **state)
     gate_fini(&gate);
 }
 
-/* A resident has ten tokens to give and takes the cells for all others: it goes, and nobody waits for ever. */
+/* A resident has ten tokens to give and takes the cells for all others: it goes, and nobody waits
+ * for ever. */
 static void test_a_resident_is_not_in_the_way(void **state)
 {
     struct engine_fake_options fake = fake_of(FULL);
@@ -626,7 +641,8 @@ static void test_the_context_is_the_end(void **state)
     kit_gen_fini(&gen);
     kit_gen_init(&gen, &kit, 1, 256, 0);
     assert_err(sched_submit(kit.sched, &gen.gen, &info), ERR_LIMIT);
-    assert_non_null(strstr(info.text, "request (256 tokens) exceeds the available context size (256 tokens)"));
+    assert_non_null(
+        strstr(info.text, "request (256 tokens) exceeds the available context size (256 tokens)"));
     kit_gen_fini(&gen);
     sched_kit_close(&kit);
 }
@@ -684,7 +700,8 @@ static void test_the_queue_is_bounded(void **state)
 
 /* ---- faults ---- */
 
-/* The n-th export, import or run fails: the answer is right, or the request fails; never a wrong one. */
+/* The n-th export, import or run fails: the answer is right, or the request fails; never a wrong
+ * one. */
 static void test_faults_of_the_engine(void **state)
 {
     static struct kit_gen gen;
@@ -717,7 +734,8 @@ static void test_faults_of_the_engine(void **state)
     }
 }
 
-/* Imports that are refused, many times as many as there are sequences: each request is answered, and afterwards state is restored as ever. */
+/* Imports that are refused, many times as many as there are sequences: each request is answered,
+ * and afterwards state is restored as ever. */
 static void refuse_imports(bool park)
 {
     enum { ROUNDS = 60, PROMPTS = 12 };
@@ -806,7 +824,8 @@ static void on_model(const char *family)
             memcpy(alone.prompt, gens[i].prompt, sizeof(alone.prompt));
             alone.gen.sample.ignore_end = true;
             kit_gen_run(&cold, &alone);
-            /* Random weights: the first token's probability is compared, later ones may part within rounding. */
+            /* Random weights: the first token's probability is compared, later ones may part within
+             * rounding. */
             assert_float_equal(gens[i].logprobs[0], alone.logprobs[0], 0.05);
             kit_gen_fini(&alone);
             kit_gen_fini(&gens[i]);
@@ -824,12 +843,13 @@ static void test_models(void **state)
     on_model("qwen35");
 }
 
-/* A prompt without marks that is left in the middle, on kinds that cannot be cut: about twice what is new is computed, and the place itself is
- * found by the next one. */
+/* A prompt without marks that is left in the middle, on kinds that cannot be cut: about twice what
+ * is new is computed, and the place itself is found by the next one. */
 static void test_prompts_without_marks(void **state)
 {
     enum { ALL = 16 * CHUNK, ANSWER = 4 };
-    static const uint32_t left_at[] = {ALL / 2 + 5, ALL - ALL / 4 + 5, ALL - ALL / 8 - 1, ALL - CHUNK + 1};
+    static const uint32_t left_at[] = {ALL / 2 + 5, ALL - ALL / 4 + 5, ALL - ALL / 8 - 1,
+                                       ALL - CHUNK + 1};
     struct engine_fake_options fake = fake_of(FULL | RECURRENT);
     static struct kit_gen gen, other;
     struct sched_kit kit;
@@ -855,13 +875,13 @@ static void test_prompts_without_marks(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_a_again), TEST(test_prompts_without_marks), TEST(test_turns), TEST(test_i1_i96_four_branches_compute_once),
-           TEST(test_i110_exact_is_bit_identical), TEST(test_ends),
-           TEST(test_i95_i109_cancel_in_every_step), TEST(test_cancel_while_queued),
-           TEST(test_i100_more_tenants_than_accounts),
-           TEST(test_the_bar_of_a_cancelled_prefill_ends), TEST(test_destroy_cancels), TEST(test_who_has_no_room_comes_back),
-           TEST(test_a_resident_is_not_in_the_way),
-           TEST(test_what_is_restored_shares_no_cells),
-           TEST(test_the_context_is_the_end), TEST(test_bad_requests_are_refused),
-           TEST(test_the_queue_is_bounded), TEST(test_faults_of_the_engine), TEST(test_i102_refused_imports_cost_no_sequences),
+TEST_SUITE(TEST(test_a_again), TEST(test_prompts_without_marks), TEST(test_turns),
+           TEST(test_i1_i96_four_branches_compute_once), TEST(test_i110_exact_is_bit_identical),
+           TEST(test_ends), TEST(test_i95_i109_cancel_in_every_step),
+           TEST(test_cancel_while_queued), TEST(test_i100_more_tenants_than_accounts),
+           TEST(test_the_bar_of_a_cancelled_prefill_ends), TEST(test_destroy_cancels),
+           TEST(test_who_has_no_room_comes_back), TEST(test_a_resident_is_not_in_the_way),
+           TEST(test_what_is_restored_shares_no_cells), TEST(test_the_context_is_the_end),
+           TEST(test_bad_requests_are_refused), TEST(test_the_queue_is_bounded),
+           TEST(test_faults_of_the_engine), TEST(test_i102_refused_imports_cost_no_sequences),
            TEST(test_no_memory_for_a_request), TEST(test_models))

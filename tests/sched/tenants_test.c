@@ -1,8 +1,10 @@
 /*
- * tenants_test.c: what one tenant's flood costs another, and what a stranger's cache tells: nothing.
+ * tenants_test.c: what one tenant's flood costs another, and what a stranger's cache tells:
+ * nothing.
  *
- * Time is the fake engine's: each token of a prefill and each step of decoding moves a clock by hand, and the other tenant's request comes in at a
- * given piece of the engine's work. So the same run gives the same nanoseconds on every machine.
+ * Time is the fake engine's: each token of a prefill and each step of decoding moves a clock by
+ * hand, and the other tenant's request comes in at a given piece of the engine's work. So the same
+ * run gives the same nanoseconds on every machine.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +15,15 @@
 #include "support/sched_kit.h"
 #include "support/test.h"
 
-enum { FULL = 1, RECURRENT = 8, RAM = 64 << 20, CHUNK = 128, TOKEN_NS = 1000, FLOOD = 12, ANSWER = 80 };
+enum {
+    FULL = 1,
+    RECURRENT = 8,
+    RAM = 64 << 20,
+    CHUNK = 128,
+    TOKEN_NS = 1000,
+    FLOOD = 12,
+    ANSWER = 80
+};
 
 /* A flood, and who comes in when the engine has done so many pieces. */
 struct rig {
@@ -51,9 +61,15 @@ static void rig_begin(struct rig *rig)
 static void rig_open(struct rig *rig, kind_set kinds, uint32_t context, uint32_t parallel)
 {
     *rig = (struct rig){.clock = clock_create_fake(1000, 0)};
-    struct engine_fake_options fake = {.kinds = kinds, .chunk = CHUNK, .context = context, .sequences = 8,
-                                       .clock = rig->clock, .prefill_ns = TOKEN_NS, .decode_ns = 4 * TOKEN_NS,
-                                       .on_piece = on_piece, .arg = rig};
+    struct engine_fake_options fake = {.kinds = kinds,
+                                       .chunk = CHUNK,
+                                       .context = context,
+                                       .sequences = 8,
+                                       .clock = rig->clock,
+                                       .prefill_ns = TOKEN_NS,
+                                       .decode_ns = 4 * TOKEN_NS,
+                                       .on_piece = on_piece,
+                                       .arg = rig};
     struct sched_options options = {.parallel = parallel, .park = true, .clock = rig->clock};
 
     lock_init(&rig->lock, "rig", LOCK_RANK_TEST_HIGH);
@@ -132,8 +148,8 @@ static const struct flood_case flood_cases[] = {
     {FULL, 32768, 4, 1300},             /* ends in the middle of a chunk */
 };
 
-/* A flood costs another tenant's first token at most a fifth more, whenever it comes in. Prompts here have ten chunks and more: a chunk that has
- * begun is not interrupted. */
+/* A flood costs another tenant's first token at most a fifth more, whenever it comes in. Prompts
+ * here have ten chunks and more: a chunk that has begun is not interrupted. */
 static void test_i100_a_flood_costs_others_a_fifth(void **state)
 {
     static const unsigned enter[] = {3, 61, 190};

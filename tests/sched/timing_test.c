@@ -1,10 +1,12 @@
 /*
  * timing_test.c: whether a tenant can tell by its answers what another one has asked (I100).
  *
- * In each round a neighbour asks something; then a spy asks either the same or something that nobody has asked. By counts the two must be equal:
- * tokens computed, runs of the engine, the engine's own time. By the machine's clock they must not differ as distributions: Mann-Whitney's test of
- * times to the first token over HEARTH_TIMING_PAIRS pairs (make timing: 2,000), in random order, at the level of one in a thousand. So few pairs as in a
- * quick run prove nothing by time, which is not asserted then.
+ * In each round a neighbour asks something; then a spy asks either the same or something that
+ * nobody has asked. By counts the two must be equal: tokens computed, runs of the engine, the
+ * engine's own time. By the machine's clock they must not differ as distributions: Mann-Whitney's
+ * test of times to the first token over HEARTH_TIMING_PAIRS pairs (make timing: 2,000), in random
+ * order, at the level of one in a thousand. So few pairs as in a quick run prove nothing by time,
+ * which is not asserted then.
  */
 #include <math.h>
 #include <stdio.h>
@@ -40,10 +42,16 @@ static struct hearth_space *open_space(struct rig *rig, const char *tenant)
 static void rig_open(struct rig *rig, kind_set kinds, bool fake_time)
 {
     *rig = (struct rig){.clock = fake_time ? clock_create_fake(1000, 0) : NULL, .next_seed = 1};
-    struct engine_fake_options fake = {.kinds = kinds, .chunk = CHUNK, .context = 8192, .sequences = 8,
-                                       .clock = rig->clock, .prefill_ns = 1000, .decode_ns = 4000};
+    struct engine_fake_options fake = {.kinds = kinds,
+                                       .chunk = CHUNK,
+                                       .context = 8192,
+                                       .sequences = 8,
+                                       .clock = rig->clock,
+                                       .prefill_ns = 1000,
+                                       .decode_ns = 4000};
 
-    sched_kit_open(&rig->kit, &fake, RAM, &(struct sched_options){.park = true, .clock = rig->clock});
+    sched_kit_open(&rig->kit, &fake, RAM,
+                   &(struct sched_options){.park = true, .clock = rig->clock});
     rig->neighbour = open_space(rig, "neighbour");
     rig->spy = open_space(rig, "spy");
 }
@@ -135,7 +143,8 @@ static void test_the_statistics_can_tell(void **state)
     for (int shift = 0; shift < 2; shift++) {
         for (size_t i = 0; i < COUNT_OF(samples); i++) {
             bool same = i % 2 == 0;
-            samples[i] = (struct timing_sample){1000 + test_random_below(&seed, 1000) + (same && shift ? 200 : 0), same};
+            samples[i] = (struct timing_sample){
+                1000 + test_random_below(&seed, 1000) + (same && shift ? 200 : 0), same};
         }
         double z = timing_z(samples, COUNT_OF(samples) / 2);
         if (shift ? fabs(z) < 5 : fabs(z) > 4.5) /* 1 in 100,000 */

@@ -1,5 +1,6 @@
 /*
- * watchdog_test.c: an engine that gives no sign of life is noticed and its request ended; one that is slow is left alone.
+ * watchdog_test.c: an engine that gives no sign of life is noticed and its request ended; one that
+ * is slow is left alone.
  *
  * The clock is the test's, and the engine stands still where the test says.
  */
@@ -71,7 +72,8 @@ static void look_after(struct rig *rig, uint64_t seconds)
     sched_watch(rig->kit.sched);
 }
 
-/* A call that stands still is noticed after 30 s, once, and asked to return: its request ends, the next one is answered. */
+/* A call that stands still is noticed after 30 s, once, and asked to return: its request ends, the
+ * next one is answered. */
 static void test_a_call_that_hangs(void **state)
 {
     static struct kit_gen gen, next;

@@ -1,4 +1,5 @@
-/* api_test.c: who may call what, what is refused before it gets a worker, and that a server can end at any time. */
+/* api_test.c: who may call what, what is refused before it gets a worker, and that a server can end
+ * at any time. */
 #include "serve/api.h"
 
 #include <arpa/inet.h>
@@ -39,11 +40,14 @@ static const char *path_of(const struct endpoint *endpoint, char *out, size_t si
     size_t len = strcspn(endpoint->path, "{");
 
     snprintf(out, size, "%.*s%s", (int)len, endpoint->path,
-             strstr(endpoint->path, "...}") ? "x/y" : endpoint->path[len] ? "x" : "");
+             strstr(endpoint->path, "...}") ? "x/y"
+             : endpoint->path[len]          ? "x"
+                                            : "");
     return out;
 }
 
-/* Whatever is in the table needs a key unless it says that it is open; and what is open is what we think it is. */
+/* Whatever is in the table needs a key unless it says that it is open; and what is open is what we
+ * think it is. */
 static void test_every_endpoint_needs_a_key_or_is_open(void **state)
 {
     static const char *const open[] = {"/health", "/v1/health", "/ready", "/version",
@@ -61,14 +65,17 @@ static void test_every_endpoint_needs_a_key_or_is_open(void **state)
         path_of(endpoint, path, sizeof(path));
         if (endpoint->open) {
             assert_string_equal(open[found++], path);
-            assert_int_equal(status_of(&kit, method, path, NULL, NULL), strstr(path, "x/y") ? 404 : 200);
+            assert_int_equal(status_of(&kit, method, path, NULL, NULL),
+                             strstr(path, "x/y") ? 404 : 200);
             continue;
         }
         if (status_of(&kit, method, path, NULL, "{}") != 401)
-            fail_msg("%s %s without a key: %d", method, path, status_of(&kit, method, path, NULL, "{}"));
+            fail_msg("%s %s without a key: %d", method, path,
+                     status_of(&kit, method, path, NULL, "{}"));
         assert_int_equal(status_of(&kit, method, path, "x-api-key: wrong\r\n", "{}"), 401);
         assert_int_not_equal(status_of(&kit, method, path, "x-api-key: k1\r\n", "{}"), 401);
-        assert_int_not_equal(status_of(&kit, method, path, "Authorization: Bearer k2\r\n", "{}"), 401);
+        assert_int_not_equal(status_of(&kit, method, path, "Authorization: Bearer k2\r\n", "{}"),
+                             401);
     }
     assert_int_equal(found, COUNT_OF(open));
     api_kit_close(&kit);
@@ -102,16 +109,19 @@ static void test_401_in_the_words_of_each_dialect(void **state)
 /* I100: tenants share nothing of the cache; the same tenant does. */
 static void test_i100_tenants_do_not_share(void **state)
 {
-    static const char *const body =
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"A prompt that is long enough to be worth keeping for a while.\"}],"
-        "\"max_tokens\":4,\"temperature\":0}";
+    static const char *const body = "{\"messages\":[{\"role\":\"user\",\"content\":\"A prompt that "
+                                    "is long enough to be worth keeping for a while.\"}],"
+                                    "\"max_tokens\":4,\"temperature\":0}";
     static const struct {
         const char *headers, *salt;
         bool hit;
     } cases[] = {
-        {"x-api-key: k1\r\n", "", false}, {"x-api-key: k2\r\n", "", false},
-        {"x-api-key: k1\r\n", "", true},  {"x-api-key: k2\r\n", "", true},
-        {"x-api-key: k1\r\n", "\"cache_salt\":\"s\",", false}, {"x-api-key: k1\r\n", "\"cache_salt\":\"s\",", true},
+        {"x-api-key: k1\r\n", "", false},
+        {"x-api-key: k2\r\n", "", false},
+        {"x-api-key: k1\r\n", "", true},
+        {"x-api-key: k2\r\n", "", true},
+        {"x-api-key: k1\r\n", "\"cache_salt\":\"s\",", false},
+        {"x-api-key: k1\r\n", "\"cache_salt\":\"s\",", true},
         {"x-api-key: k2\r\n", "\"cache_salt\":\"s\",", false},
     };
     struct api_kit_options options = with_keys;
@@ -155,16 +165,18 @@ static void look_twice(struct api_kit *kit, const char *path, const char *header
     buf_init(&before, 1 << 20);
     buf_init(&after, 1 << 20);
     look(kit, path, headers, &before);
-    assert_int_equal(status_of(kit, "POST", CHAT, "x-api-key: k1\r\n", "{\"max_tokens\":4," MESSAGES "}"), 200);
+    assert_int_equal(
+        status_of(kit, "POST", CHAT, "x-api-key: k1\r\n", "{\"max_tokens\":4," MESSAGES "}"), 200);
     look(kit, path, headers, &after);
     if (strcmp(buf_str(&before), buf_str(&after)) != 0)
-        fail_msg("%s with %s: before a request of alice\n%s\nafter it\n%s", path, headers ? headers : "no key",
-                 buf_str(&before), buf_str(&after));
+        fail_msg("%s with %s: before a request of alice\n%s\nafter it\n%s", path,
+                 headers ? headers : "no key", buf_str(&before), buf_str(&after));
     buf_fini(&before);
     buf_fini(&after);
 }
 
-/* I100: a request of one tenant changes nothing that another one can read, nor what is read without a key. */
+/* I100: a request of one tenant changes nothing that another one can read, nor what is read without
+ * a key. */
 static void test_i100_numbers_of_others_are_not_shown(void **state)
 {
     struct api_kit_options options = with_keys;
@@ -182,7 +194,8 @@ static void test_i100_numbers_of_others_are_not_shown(void **state)
         if (endpoint->method != HTTP_METHOD_GET)
             continue;
         bool model = strcmp(endpoint->path, "/v1/models/{id...}") == 0;
-        look_twice(&kit, model ? "/v1/models/fake" : path_of(endpoint, path, sizeof(path)), "x-api-key: k2\r\n");
+        look_twice(&kit, model ? "/v1/models/fake" : path_of(endpoint, path, sizeof(path)),
+                   "x-api-key: k2\r\n");
         if (endpoint->open)
             look_twice(&kit, path, NULL);
     }
@@ -200,7 +213,8 @@ static void test_metrics_want_an_admin_key(void **state)
     api_kit_open(&kit, &options);
     assert_int_equal(status_of(&kit, "GET", "/metrics", NULL, NULL), 401);
     assert_int_equal(status_of(&kit, "GET", "/metrics", "x-api-key: k1\r\n", NULL), 403);
-    assert_int_equal(status_of(&kit, "GET", "/metrics", "Authorization: Bearer root\r\n", NULL), 200);
+    assert_int_equal(status_of(&kit, "GET", "/metrics", "Authorization: Bearer root\r\n", NULL),
+                     200);
     api_kit_close(&kit);
     options.api.public_metrics = true;
     api_kit_open(&kit, &options);
@@ -210,7 +224,8 @@ static void test_metrics_want_an_admin_key(void **state)
     api_kit_close(&kit);
 }
 
-/* Whoever sees two ids does not learn how many requests came in between, nor can the next one be guessed. */
+/* Whoever sees two ids does not learn how many requests came in between, nor can the next one be
+ * guessed. */
 static void test_request_ids_do_not_count(void **state)
 {
     enum { IDS = 8, DIGITS = 16 };
@@ -229,13 +244,15 @@ static void test_request_ids_do_not_count(void **state)
         snprintf(digits, sizeof(digits), "%.*s", DIGITS, id.ptr + 4);
         ids[i] = strtoull(digits, NULL, 16);
         http_answer_fini(&answer);
-        for (size_t before = 0; before < i; before++) /* random ids are as near as this once in 2^27 runs */
+        for (size_t before = 0; before < i;
+             before++) /* random ids are as near as this once in 2^27 runs */
             assert_true(ids[i] - ids[before] > 1u << 31 && ids[before] - ids[i] > 1u << 31);
     }
     api_kit_close(&kit);
 }
 
-/* Neither do salts when there are more of them than a model has spaces: those have no cache, on the device neither. */
+/* Neither do salts when there are more of them than a model has spaces: those have no cache, on the
+ * device neither. */
 static void test_i100_more_salts_than_spaces(void **state)
 {
     enum { SALTS = 260 };
@@ -247,8 +264,11 @@ static void test_i100_more_salts_than_spaces(void **state)
         char body[512];
         yyjson_doc *doc;
 
-        snprintf(body, sizeof(body), "{\"cache_salt\":\"%u\",\"messages\":[{\"role\":\"user\",\"content\":\"A prompt that all of them "
-                                     "send.\"}],\"max_tokens\":4,\"temperature\":0}", i);
+        snprintf(body, sizeof(body),
+                 "{\"cache_salt\":\"%u\",\"messages\":[{\"role\":\"user\",\"content\":\"A prompt "
+                 "that all of them "
+                 "send.\"}],\"max_tokens\":4,\"temperature\":0}",
+                 i);
         doc = api_kit_post(&kit, CHAT, body, 200);
         if (json_number_at(doc, "/usage/prompt_tokens_details/cached_tokens") > 0)
             fail_msg("salt %u has something of another one", i);
@@ -266,7 +286,9 @@ static void test_loading(void **state)
     api_kit_open(&kit, &(struct api_kit_options){.loading = true});
     api_kit_ask(&kit, "GET", "/health", NULL, NULL, &answer);
     assert_int_equal(answer.status, 503);
-    assert_string_equal(buf_str(&answer.body), "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}");
+    assert_string_equal(
+        buf_str(&answer.body),
+        "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}");
     http_answer_fini(&answer);
     api_kit_ask(&kit, "POST", CHAT, NULL, "{" MESSAGES "}", &answer);
     assert_int_equal(answer.status, 503);
@@ -289,7 +311,8 @@ static void test_loading(void **state)
     api_kit_close(&kit);
 }
 
-/* A page can post text anywhere without asking the browser's user; it must not be able to make us work. */
+/* A page can post text anywhere without asking the browser's user; it must not be able to make us
+ * work. */
 static void test_pages_must_say_json(void **state)
 {
     static const char *const body = "{\"max_tokens\":2," MESSAGES "}";
@@ -298,11 +321,18 @@ static void test_pages_must_say_json(void **state)
     (void)state;
     api_kit_open(&kit, &(struct api_kit_options){0});
     assert_int_equal(status_of(&kit, "POST", CHAT, NULL, body), 200); /* curl -d, no page */
-    assert_int_equal(status_of(&kit, "POST", CHAT, "Origin: https://evil.example\r\nContent-Type: text/plain\r\n", body), 400);
+    assert_int_equal(status_of(&kit, "POST", CHAT,
+                               "Origin: https://evil.example\r\nContent-Type: text/plain\r\n",
+                               body),
+                     400);
     assert_int_equal(status_of(&kit, "POST", CHAT, "Origin: https://evil.example\r\n", body), 400);
-    assert_int_equal(status_of(&kit, "POST", CHAT, "Origin: http://localhost:3000\r\n" JSON, body), 200);
+    assert_int_equal(status_of(&kit, "POST", CHAT, "Origin: http://localhost:3000\r\n" JSON, body),
+                     200);
     assert_int_equal(
-        status_of(&kit, "POST", CHAT, "Origin: http://localhost:3000\r\nContent-Type: Application/JSON; charset=utf-8\r\n", body),
+        status_of(
+            &kit, "POST", CHAT,
+            "Origin: http://localhost:3000\r\nContent-Type: Application/JSON; charset=utf-8\r\n",
+            body),
         200);
     api_kit_close(&kit);
 }
@@ -348,8 +378,10 @@ static void test_request_ids_differ(void **state)
     api_kit_ask(&kit, "GET", "/health", NULL, NULL, &first);
     api_kit_ask(&kit, "POST", CHAT, NULL, "{}", &second);
     assert_true(http_answer_header(&first, "x-request-id").len > 8);
-    assert_true(str_eq(http_answer_header(&first, "x-request-id"), http_answer_header(&first, "request-id")));
-    assert_false(str_eq(http_answer_header(&first, "x-request-id"), http_answer_header(&second, "x-request-id")));
+    assert_true(str_eq(http_answer_header(&first, "x-request-id"),
+                       http_answer_header(&first, "request-id")));
+    assert_false(str_eq(http_answer_header(&first, "x-request-id"),
+                        http_answer_header(&second, "x-request-id")));
     http_answer_fini(&first);
     http_answer_fini(&second);
     api_kit_close(&kit);
@@ -374,8 +406,7 @@ static void test_every_allocation_of_create_may_fail(void **state)
 
     (void)state;
     mem_set_fault(&fault);
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         struct api_options options = {.auth = {.keys = keys, .keys_count = 2}, .workers = 1};
         struct api *api;
         enum err err = api_create(&api, &options, NULL);
@@ -386,7 +417,8 @@ static void test_every_allocation_of_create_may_fail(void **state)
     mem_set_fault(NULL);
 }
 
-/* A client without memory of its own, so that only the server's allocations fail. The status, or 0: the connection was broken off. */
+/* A client without memory of its own, so that only the server's allocations fail. The status, or 0:
+ * the connection was broken off. */
 static int ask_plainly(uint16_t port, const char *body)
 {
     static char text[1 << 16];
@@ -398,7 +430,8 @@ static int ask_plainly(uint16_t port, const char *body)
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     snprintf(text, sizeof(text),
-             "POST " CHAT " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+             "POST " CHAT
+             " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
              strlen(body), body);
     (void)!send(fd, text, strlen(text), MSG_NOSIGNAL);
     while ((got = recv(fd, text + len, sizeof(text) - 1 - len, 0)) > 0)
@@ -410,8 +443,8 @@ static int ask_plainly(uint16_t port, const char *body)
     return status;
 }
 
-/* Every allocation on the way of a request, one after the other: the client gets an answer or sees the connection end, never waits for ever, and
- * nothing is left behind. */
+/* Every allocation on the way of a request, one after the other: the client gets an answer or sees
+ * the connection end, never waits for ever, and nothing is left behind. */
 static void test_every_allocation_of_a_call_may_fail(void **state)
 {
     static const char *const bodies[] = {
@@ -428,8 +461,7 @@ static void test_every_allocation_of_a_call_may_fail(void **state)
 
         fault = (struct fault){0};
         mem_set_fault(&fault);
-        FAULT_LOOP(&fault)
-        {
+        FAULT_LOOP (&fault) {
             int status = ask_plainly(kit.port, bodies[i]);
 
             assert_true(status == 0 || status == 200 || status == 413 || status >= 500);
@@ -446,10 +478,10 @@ static void test_every_allocation_of_a_call_may_fail(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_every_endpoint_needs_a_key_or_is_open), TEST(test_i100_numbers_of_others_are_not_shown),
-           TEST(test_metrics_want_an_admin_key), TEST(test_request_ids_do_not_count),
-           TEST(test_401_in_the_words_of_each_dialect), TEST(test_i100_tenants_do_not_share),
-           TEST(test_i100_more_salts_than_spaces),
+TEST_SUITE(TEST(test_every_endpoint_needs_a_key_or_is_open),
+           TEST(test_i100_numbers_of_others_are_not_shown), TEST(test_metrics_want_an_admin_key),
+           TEST(test_request_ids_do_not_count), TEST(test_401_in_the_words_of_each_dialect),
+           TEST(test_i100_tenants_do_not_share), TEST(test_i100_more_salts_than_spaces),
            TEST(test_loading), TEST(test_pages_must_say_json),
            TEST(test_what_http_refuses_is_json_too), TEST(test_request_ids_differ),
            TEST(test_bad_options), TEST(test_every_allocation_of_create_may_fail),

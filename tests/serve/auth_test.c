@@ -1,4 +1,5 @@
-/* auth_test.c: API keys: where they come from, who they are, that none is found by its timing, that none is ever shown. */
+/* auth_test.c: API keys: where they come from, who they are, that none is found by its timing, that
+ * none is ever shown. */
 #include "serve/auth.h"
 
 #include <fcntl.h>
@@ -12,14 +13,16 @@
 
 static struct auth *make(const char *keys, enum auth_isolation isolation)
 {
-    struct auth_options options = {.keys = &keys, .keys_count = keys ? 1 : 0, .isolation = isolation};
+    struct auth_options options = {
+        .keys = &keys, .keys_count = keys ? 1 : 0, .isolation = isolation};
     struct auth *auth;
 
     assert_ok(auth_create(&auth, &options, NULL));
     return auth;
 }
 
-static struct auth_result check(const struct auth *auth, const char *authorization, const char *api_key)
+static struct auth_result check(const struct auth *auth, const char *authorization,
+                                const char *api_key)
 {
     return auth_check(auth, str_from(authorization), str_from(api_key));
 }
@@ -58,14 +61,22 @@ static void test_both_headers_and_their_spellings(void **state)
         const char *authorization, *api_key;
         enum auth_verdict verdict;
     } cases[] = {
-        {"Bearer secret", NULL, AUTH_OK},       {"bearer secret", NULL, AUTH_OK},
-        {"BEARER   secret", NULL, AUTH_OK},     {"secret", NULL, AUTH_OK},
-        {NULL, "secret", AUTH_OK},              {"Bearer wrong", "secret", AUTH_OK},
-        {"Bearer secret", "wrong", AUTH_OK},    {NULL, NULL, AUTH_MISSING},
-        {"", "", AUTH_MISSING},                 {"Bearer ", NULL, AUTH_MISSING},
-        {"Bearer wrong", NULL, AUTH_WRONG},     {NULL, "wrong", AUTH_WRONG},
-        {"Bearer secre", NULL, AUTH_WRONG},     {"Bearer secret1", NULL, AUTH_WRONG},
-        {"Bearer SECRET", NULL, AUTH_WRONG},    {"Basic secret", NULL, AUTH_WRONG},
+        {"Bearer secret", NULL, AUTH_OK},
+        {"bearer secret", NULL, AUTH_OK},
+        {"BEARER   secret", NULL, AUTH_OK},
+        {"secret", NULL, AUTH_OK},
+        {NULL, "secret", AUTH_OK},
+        {"Bearer wrong", "secret", AUTH_OK},
+        {"Bearer secret", "wrong", AUTH_OK},
+        {NULL, NULL, AUTH_MISSING},
+        {"", "", AUTH_MISSING},
+        {"Bearer ", NULL, AUTH_MISSING},
+        {"Bearer wrong", NULL, AUTH_WRONG},
+        {NULL, "wrong", AUTH_WRONG},
+        {"Bearer secre", NULL, AUTH_WRONG},
+        {"Bearer secret1", NULL, AUTH_WRONG},
+        {"Bearer SECRET", NULL, AUTH_WRONG},
+        {"Basic secret", NULL, AUTH_WRONG},
         {"Bearer name:secret", NULL, AUTH_WRONG},
     };
     struct auth *auth = make("secret", AUTH_ISOLATION_AUTO);
@@ -112,7 +123,8 @@ static void test_tenants(void **state)
     auth_destroy(&auth);
 }
 
-/* An admin key is good for all; without any key everyone is the admin; with keys and without an admin key nobody is. */
+/* An admin key is good for all; without any key everyone is the admin; with keys and without an
+ * admin key nobody is. */
 static void test_admin(void **state)
 {
     static const struct {
@@ -120,11 +132,11 @@ static void test_admin(void **state)
         enum auth_verdict verdict;
         bool is_admin;
     } cases[] = {
-        {NULL, NULL, NULL, AUTH_OK, true},          {"k", NULL, "Bearer k", AUTH_OK, false},
-        {"k", "a", "Bearer k", AUTH_OK, false},     {"k", "a", "Bearer a", AUTH_OK, true},
-        {"k", "a", "Bearer x", AUTH_WRONG, false},  {"k", "a", NULL, AUTH_MISSING, false},
-        {NULL, "a", NULL, AUTH_OK, false},          {NULL, "a", "Bearer a", AUTH_OK, true},
-        {NULL, "a", "Bearer x", AUTH_OK, false},    {"k", "a,b", "Bearer b", AUTH_OK, true},
+        {NULL, NULL, NULL, AUTH_OK, true},         {"k", NULL, "Bearer k", AUTH_OK, false},
+        {"k", "a", "Bearer k", AUTH_OK, false},    {"k", "a", "Bearer a", AUTH_OK, true},
+        {"k", "a", "Bearer x", AUTH_WRONG, false}, {"k", "a", NULL, AUTH_MISSING, false},
+        {NULL, "a", NULL, AUTH_OK, false},         {NULL, "a", "Bearer a", AUTH_OK, true},
+        {NULL, "a", "Bearer x", AUTH_OK, false},   {"k", "a,b", "Bearer b", AUTH_OK, true},
     };
 
     (void)state;
@@ -137,7 +149,8 @@ static void test_admin(void **state)
         assert_int_equal(result.verdict, cases[i].verdict);
         assert_int_equal(result.admin, cases[i].is_admin);
         assert_int_equal(auth_wanted(auth), cases[i].keys != NULL);
-        assert_int_equal(auth_isolated(auth), cases[i].keys != NULL); /* the admin alone is no tenant */
+        /* the admin alone is no tenant */
+        assert_int_equal(auth_isolated(auth), cases[i].keys != NULL);
         auth_destroy(&auth);
     }
 }
@@ -149,9 +162,9 @@ static void test_isolation(void **state)
         enum auth_isolation isolation;
         bool isolated;
     } cases[] = {
-        {"a", AUTH_ISOLATION_AUTO, true},        {"a", AUTH_ISOLATION_KEY, true},
-        {"a", AUTH_ISOLATION_NONE, false},       {"a,b", AUTH_ISOLATION_AUTO, true},
-        {"a,b", AUTH_ISOLATION_NONE, false},     {"x:a,x:b", AUTH_ISOLATION_AUTO, true},
+        {"a", AUTH_ISOLATION_AUTO, true},           {"a", AUTH_ISOLATION_KEY, true},
+        {"a", AUTH_ISOLATION_NONE, false},          {"a,b", AUTH_ISOLATION_AUTO, true},
+        {"a,b", AUTH_ISOLATION_NONE, false},        {"x:a,x:b", AUTH_ISOLATION_AUTO, true},
         {"x:a,x:b,y:c", AUTH_ISOLATION_AUTO, true},
     };
 
@@ -168,7 +181,8 @@ static void test_isolation(void **state)
     }
 }
 
-/* What is on disk is bound to the tenant: its name may not change with the process, nor with its place in the list. */
+/* What is on disk is bound to the tenant: its name may not change with the process, nor with its
+ * place in the list. */
 static void test_the_name_of_a_nameless_key_is_stable(void **state)
 {
     struct auth *one = make("k1,k2", AUTH_ISOLATION_KEY), *two = make("k3,k2", AUTH_ISOLATION_KEY);
@@ -217,7 +231,10 @@ static void test_a_file_behind_a_link(void **state)
 
 static void test_bad_keys_are_refused_and_not_shown(void **state)
 {
-    static const char *const bad[] = {"good,,x", "alice:", "se cret", "s\xc3\xa9""cret", "a\tb"};
+    static const char *const bad[] = {"good,,x", "alice:", "se cret",
+                                      "s\xc3\xa9"
+                                      "cret",
+                                      "a\tb"};
     struct auth *auth;
     struct errinfo info;
 
@@ -263,13 +280,13 @@ static void test_too_many_keys(void **state)
 static void test_every_allocation_and_read_may_fail(void **state)
 {
     const char *const keys = "k3";
-    struct auth_options options = {.file = write_file("alice:k1\nk2\n"), .keys = &keys, .keys_count = 1};
+    struct auth_options options = {
+        .file = write_file("alice:k1\nk2\n"), .keys = &keys, .keys_count = 1};
     struct fault fault = {0};
 
     (void)state;
     mem_set_fault(&fault);
-    FAULT_LOOP(&fault)
-    {
+    FAULT_LOOP (&fault) {
         struct auth *auth;
         struct errinfo info;
         enum err err = auth_create(&auth, &options, &info);
@@ -282,8 +299,9 @@ static void test_every_allocation_and_read_may_fail(void **state)
 }
 
 TEST_SUITE(TEST(test_without_keys_all_may_ask), TEST(test_both_headers_and_their_spellings),
-           TEST(test_every_key_is_compared), TEST(test_tenants), TEST(test_admin), TEST(test_isolation),
-           TEST(test_the_name_of_a_nameless_key_is_stable), TEST(test_files_and_options),
-           TEST(test_a_file_behind_a_link), TEST(test_bad_keys_are_refused_and_not_shown),
+           TEST(test_every_key_is_compared), TEST(test_tenants), TEST(test_admin),
+           TEST(test_isolation), TEST(test_the_name_of_a_nameless_key_is_stable),
+           TEST(test_files_and_options), TEST(test_a_file_behind_a_link),
+           TEST(test_bad_keys_are_refused_and_not_shown),
            TEST(test_a_file_without_keys_is_an_error), TEST(test_too_many_keys),
            TEST(test_every_allocation_and_read_may_fail))

@@ -1,4 +1,5 @@
-/* call_model_test.c: calls whose model is not there yet, and the endpoints that show and change models. */
+/* call_model_test.c: calls whose model is not there yet, and the endpoints that show and change
+ * models. */
 #include "serve/api_impl.h"
 
 #include <stdio.h>
@@ -10,8 +11,9 @@
 #include "support/test.h"
 
 #define CHAT "/v1/chat/completions"
-#define REST "\"max_tokens\":4,\"temperature\":0,\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}"
-#define ASK(model) "{\"model\":\"" model "\"," REST
+#define REST \
+    "\"max_tokens\":4,\"temperature\":0,\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}"
+#define ASK(model)          "{\"model\":\"" model "\"," REST
 #define STREAM(model, more) "{\"model\":\"" model "\",\"stream\":true," more REST
 
 /* A server of the models a, b, ... of a pool_kit. */
@@ -20,7 +22,8 @@ struct both {
     struct api_kit kit;
 };
 
-static void open_both(struct both *both, const struct pool_options *pool, struct api_options api, size_t models)
+static void open_both(struct both *both, const struct pool_options *pool, struct api_options api,
+                      size_t models)
 {
     pool_kit_open(&both->models, pool, models);
     api_kit_open(&both->kit, &(struct api_kit_options){.pool = both->models.pool, .api = api});
@@ -53,9 +56,11 @@ static void test_models_by_name(void **state)
     expect_model(&both, ASK("gpt-5"), "a");
     expect_model(&both, "{" REST, "a");
     assert_int_equal(pool_kit_loads(&both.models), 3);
-    yyjson_doc_free(api_kit_post(&both.kit, "/tokenize", "{\"model\":\"b\",\"content\":\"x\"}", 200));
+    yyjson_doc_free(
+        api_kit_post(&both.kit, "/tokenize", "{\"model\":\"b\",\"content\":\"x\"}", 200));
     yyjson_doc_free(api_kit_post(&both.kit, "/tokenize", "{\"model\":7,\"content\":\"x\"}", 400));
-    assert_true(api_kit_metric(&both.kit, "hearth_sched_submitted_total") == 4); /* of all together */
+    /* of all together */
+    assert_true(api_kit_metric(&both.kit, "hearth_sched_submitted_total") == 4);
     close_both(&both);
 
     open_both(&both, &(struct pool_options){0}, (struct api_options){.strict_model = true}, 2);
@@ -95,7 +100,8 @@ static void test_no_worker_waits_for_a_load(void **state)
 }
 
 /* In the dialect's form: Anthropic's clients know 529. */
-static void expect_unavailable(struct both *both, const char *path, const char *type, const char *words)
+static void expect_unavailable(struct both *both, const char *path, const char *type,
+                               const char *words)
 {
     int status = strcmp(path, CHAT) == 0 ? 503 : 529;
     struct http_answer answer;
@@ -187,7 +193,8 @@ static void test_i80_a_silent_stream_is_kept_alive(void **state)
 
     (void)state;
     open_both(&both, &(struct pool_options){0}, (struct api_options){.keepalive_ms = 1}, 1);
-    /* A load that reports only when it is older than a millisecond: the first report comes before the gate, the second behind it. */
+    /* A load that reports only when it is older than a millisecond: the first report comes before
+     * the gate, the second behind it. */
     pool_kit_set_gate(&both.models, true);
     api_kit_send(&both.kit, &client, "/v1/messages", STREAM("a", ""));
     pool_kit_wait_gate(&both.models);
@@ -340,8 +347,10 @@ static void test_one_model_cannot_be_unloaded(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_models_by_name), TEST(test_no_worker_waits_for_a_load), TEST(test_a_load_that_fails),
-           TEST(test_a_load_that_takes_too_long), TEST(test_a_stream_sees_progress),
-           TEST(test_i80_a_silent_stream_is_kept_alive), TEST(test_a_begun_stream_ends_with_the_error),
-           TEST(test_a_client_leaves_while_its_model_is_loaded), TEST(test_the_server_ends_while_a_model_is_loaded),
-           TEST(test_list_load_unload), TEST(test_props_and_slots_of_several), TEST(test_one_model_cannot_be_unloaded))
+TEST_SUITE(TEST(test_models_by_name), TEST(test_no_worker_waits_for_a_load),
+           TEST(test_a_load_that_fails), TEST(test_a_load_that_takes_too_long),
+           TEST(test_a_stream_sees_progress), TEST(test_i80_a_silent_stream_is_kept_alive),
+           TEST(test_a_begun_stream_ends_with_the_error),
+           TEST(test_a_client_leaves_while_its_model_is_loaded),
+           TEST(test_the_server_ends_while_a_model_is_loaded), TEST(test_list_load_unload),
+           TEST(test_props_and_slots_of_several), TEST(test_one_model_cannot_be_unloaded))

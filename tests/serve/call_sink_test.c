@@ -1,4 +1,5 @@
-/* call_sink_test.c: streams: order and form of events, keep-alive before and in prefill, tool calls of a real model, what is remembered of a turn. */
+/* call_sink_test.c: streams: order and form of events, keep-alive before and in prefill, tool calls
+ * of a real model, what is remembered of a turn. */
 #include "serve/call.h"
 
 #include <stdio.h>
@@ -25,7 +26,8 @@ struct events {
     bool done;
 };
 
-static void read_events(struct api_kit *kit, const char *path, const char *body, struct events *events)
+static void read_events(struct api_kit *kit, const char *path, const char *body,
+                        struct events *events)
 {
     struct str rest, name;
     struct buf data;
@@ -89,9 +91,11 @@ static void test_chat_stream(void **state)
     api_kit_open(&kit, &(struct api_kit_options){0});
     whole = api_kit_post(&kit, CHAT, "{" MESSAGES "," GREEDY "}", 200);
     read_events(&kit, CHAT,
-                "{\"stream\":true,\"stream_options\":{\"include_usage\":true}," MESSAGES "," GREEDY "}",
+                "{\"stream\":true,\"stream_options\":{\"include_usage\":true}," MESSAGES "," GREEDY
+                "}",
                 &events);
-    assert_true(str_eq(http_answer_header(&events.answer, "content-type"), STR("text/event-stream")));
+    assert_true(
+        str_eq(http_answer_header(&events.answer, "content-type"), STR("text/event-stream")));
     assert_true(str_eq(http_answer_header(&events.answer, "cache-control"), STR("no-cache")));
     assert_true(str_eq(http_answer_header(&events.answer, "x-accel-buffering"), STR("no")));
     assert_true(http_answer_header(&events.answer, "x-request-id").len > 8);
@@ -119,8 +123,10 @@ static void test_three_choices_in_one_stream(void **state)
 
     (void)state;
     api_kit_open(&kit, &(struct api_kit_options){0});
-    whole = api_kit_post(&kit, CHAT, "{\"n\":3,\"seed\":7,\"max_tokens\":12," MESSAGES "," LETTERS "}", 200);
-    read_events(&kit, CHAT, "{\"stream\":true,\"n\":3,\"seed\":7,\"max_tokens\":12," MESSAGES "," LETTERS "}",
+    whole = api_kit_post(&kit, CHAT,
+                         "{\"n\":3,\"seed\":7,\"max_tokens\":12," MESSAGES "," LETTERS "}", 200);
+    read_events(&kit, CHAT,
+                "{\"stream\":true,\"n\":3,\"seed\":7,\"max_tokens\":12," MESSAGES "," LETTERS "}",
                 &events);
     for (size_t i = 0; i + 1 < events.count; i++) {
         uint64_t index = json_number_at(events.data[i], "/choices/0/index");
@@ -148,7 +154,9 @@ static void test_messages_stream(void **state)
     (void)state;
     api_kit_open(&kit, &(struct api_kit_options){0});
     read_events(&kit, "/v1/messages",
-                "{\"model\":\"x\",\"stream\":true,\"temperature\":0,\"max_tokens\":30," MESSAGES "}", &events);
+                "{\"model\":\"x\",\"stream\":true,\"temperature\":0,\"max_tokens\":30," MESSAGES
+                "}",
+                &events);
     assert_false(events.done);
     for (size_t i = 0; i < COUNT_OF(expected); i++)
         assert_string_equal(events.names[i], expected[i]);
@@ -172,7 +180,8 @@ static void test_responses_stream(void **state)
 
     (void)state;
     api_kit_open(&kit, &(struct api_kit_options){0});
-    read_events(&kit, "/v1/responses", "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20}",
+    read_events(&kit, "/v1/responses",
+                "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20}",
                 &events);
     assert_string_equal(events.names[0], "response.created");
     assert_string_equal(events.names[events.count - 1], "response.incomplete");
@@ -195,10 +204,12 @@ static void test_progress_when_asked_for(void **state)
 
     (void)state;
     api_kit_open(&kit, &options);
-    read_events(&kit, CHAT,
-                "{\"stream\":true,\"return_progress\":true,\"messages\":[{\"role\":\"user\",\"content\":\""
-                "A text that is long enough to be computed in more than one piece by the engine.\"}]," GREEDY "}",
-                &events);
+    read_events(
+        &kit, CHAT,
+        "{\"stream\":true,\"return_progress\":true,\"messages\":[{\"role\":\"user\",\"content\":\""
+        "A text that is long enough to be computed in more than one piece by the "
+        "engine.\"}]," GREEDY "}",
+        &events);
     for (size_t i = 0; i + 1 < events.count; i++)
         reports += yyjson_doc_ptr_get(events.data[i], "/choices/0/delta") != NULL &&
                    json_number_at(events.data[i], "/prompt_progress/processed") > 0;
@@ -222,7 +233,8 @@ static void test_timings_per_token(void **state)
 
     (void)state;
     api_kit_open(&kit, &(struct api_kit_options){0});
-    read_events(&kit, CHAT, "{\"stream\":true,\"timings_per_token\":true," MESSAGES "," GREEDY "}", &events);
+    read_events(&kit, CHAT, "{\"stream\":true,\"timings_per_token\":true," MESSAGES "," GREEDY "}",
+                &events);
     for (size_t i = 0; i < events.count; i++) {
         yyjson_doc *chunk = events.data[i];
 
@@ -243,7 +255,8 @@ static void test_timings_per_token(void **state)
 
 /* ---- silence ---- */
 
-/* Numbers of events, where a dialect has them, go up by one, whatever fills the silence between them. */
+/* Numbers of events, where a dialect has them, go up by one, whatever fills the silence between
+ * them. */
 static void check_numbers(const char *stream)
 {
     static const char key[] = "\"sequence_number\":";
@@ -253,8 +266,10 @@ static void check_numbers(const char *stream)
         assert_int_equal(strtol(at + strlen(key), NULL, 10), expected++);
 }
 
-/* I80: the head and the first events are there before anything is computed, and silence is filled in the dialect's own way. */
-static void expect_keepalive(const char *path, const char *body, const char *opening, const char *filler)
+/* I80: the head and the first events are there before anything is computed, and silence is filled
+ * in the dialect's own way. */
+static void expect_keepalive(const char *path, const char *body, const char *opening,
+                             const char *filler)
 {
     struct api_kit_options options = {.api.keepalive_ms = 10, .gate_closed = true};
     struct http_client client;
@@ -291,19 +306,23 @@ static void test_i80_keepalive_of_each_dialect(void **state)
                      "\"delta\":{}");
     expect_keepalive("/v1/completions", "{\"stream\":true,\"prompt\":\"x\"," GREEDY "}",
                      "text_completion", "\"text\":\"\"");
-    expect_keepalive("/v1/messages", "{\"model\":\"x\",\"stream\":true,\"max_tokens\":9," MESSAGES "}",
+    expect_keepalive("/v1/messages",
+                     "{\"model\":\"x\",\"stream\":true,\"max_tokens\":9," MESSAGES "}",
                      "message_start", "event: ping\n");
-    expect_keepalive("/v1/responses", "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20}",
-                     "response.created", "event: keepalive\n");
+    expect_keepalive(
+        "/v1/responses",
+        "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20}",
+        "response.created", "event: keepalive\n");
 }
 
 /* What a stream opens with may repeat much of the request: it is not lost for that. */
 static void test_i80_long_opening(void **state)
 {
     static char body[20000];
-    size_t len = (size_t)snprintf(body, sizeof(body),
-                                  "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20,"
-                                  "\"tools\":[{\"type\":\"web_search\",\"note\":\"");
+    size_t len = (size_t)snprintf(
+        body, sizeof(body),
+        "{\"stream\":true,\"temperature\":0,\"input\":\"Hi\",\"max_output_tokens\":20,"
+        "\"tools\":[{\"type\":\"web_search\",\"note\":\"");
 
     (void)state;
     memset(body + len, 'x', 10000);
@@ -346,18 +365,23 @@ static void test_i80_head_while_queued(void **state)
 
 /* ---- tool calls, of a real model whose weights are noise: a grammar makes it call ---- */
 
-#define TOOL                                                                                       \
-    "{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\",\"parameters\":"    \
-    "{\"type\":\"object\",\"properties\":{\"deep\":{\"type\":\"boolean\"}},\"required\":[\"deep\"],"       \
+#define TOOL                                                                               \
+    "{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\","   \
+    "\"parameters\":"                                                                      \
+    "{\"type\":\"object\",\"properties\":{\"deep\":{\"type\":\"boolean\"}},\"required\":[" \
+    "\"deep\"],"                                                                           \
     "\"additionalProperties\":false}}}"
-#define CALL_IT "\"seed\":1,\"tools\":[" TOOL "],\"tool_choice\":\"required\",\"parallel_tool_calls\":false,\"max_tokens\":200"
+#define CALL_IT                   \
+    "\"seed\":1,\"tools\":[" TOOL \
+    "],\"tool_choice\":\"required\",\"parallel_tool_calls\":false,\"max_tokens\":200"
 
 /* Without thoughts: noise would think for ever. */
 static const struct api_kit_options caller = {
     .family = "qwen3",
     .template_text =
         "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-        "{% if tools %}{{ tools | tojson }}<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>{% endif %}"
+        "{% if tools %}{{ tools | tojson }}<tool_call>\n{\"name\": \"f\", \"arguments\": "
+        "{}}\n</tool_call>{% endif %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
 };
 
@@ -373,17 +397,21 @@ static void test_tool_calls_of_a_model(void **state)
     doc = api_kit_post(&kit, CHAT, "{" MESSAGES "," CALL_IT "}", 200);
     assert_string_equal(json_at(doc, "/choices/0/finish_reason"), "tool_calls");
     assert_string_equal(json_at(doc, "/choices/0/message/tool_calls/0/function/name"), "look");
-    assert_non_null(strstr(json_at(doc, "/choices/0/message/tool_calls/0/function/arguments"), "\"deep\""));
-    assert_int_equal(strlen(json_at(doc, "/choices/0/message/tool_calls/0/id")), strlen("call_") + 32);
+    assert_non_null(
+        strstr(json_at(doc, "/choices/0/message/tool_calls/0/function/arguments"), "\"deep\""));
+    assert_int_equal(strlen(json_at(doc, "/choices/0/message/tool_calls/0/id")),
+                     strlen("call_") + 32);
     yyjson_doc_free(doc);
 
     read_events(&kit, CHAT, "{\"stream\":true," MESSAGES "," CALL_IT "}", &events);
-    assert_string_equal(joined(&events, "/choices/0/delta/tool_calls/0/function/name", text, sizeof(text)), "look");
+    assert_string_equal(
+        joined(&events, "/choices/0/delta/tool_calls/0/function/name", text, sizeof(text)), "look");
     joined(&events, "/choices/0/delta/tool_calls/0/function/arguments", text, sizeof(text));
     doc = yyjson_read(text, strlen(text), 0);
     assert_true(yyjson_is_bool(yyjson_doc_ptr_get(doc, "/deep")));
     yyjson_doc_free(doc);
-    assert_string_equal(joined(&events, "/choices/0/finish_reason", text, sizeof(text)), "tool_calls");
+    assert_string_equal(joined(&events, "/choices/0/finish_reason", text, sizeof(text)),
+                        "tool_calls");
     free_events(&events);
     api_kit_close(&kit);
 }
@@ -395,29 +423,35 @@ static void test_tool_calls_in_the_other_dialects(void **state)
 
     (void)state;
     api_kit_open(&kit, &caller);
-    doc = api_kit_post(&kit, "/v1/messages",
-                       "{\"model\":\"x\",\"max_tokens\":200," MESSAGES ",\"tools\":[{\"name\":\"look\",\"input_schema\":"
-                       "{\"type\":\"object\",\"properties\":{\"deep\":{\"type\":\"boolean\"}},\"required\":[\"deep\"]}}],"
-                       "\"tool_choice\":{\"type\":\"tool\",\"name\":\"look\",\"disable_parallel_tool_use\":true}}",
-                       200);
+    doc = api_kit_post(
+        &kit, "/v1/messages",
+        "{\"model\":\"x\",\"max_tokens\":200," MESSAGES
+        ",\"tools\":[{\"name\":\"look\",\"input_schema\":"
+        "{\"type\":\"object\",\"properties\":{\"deep\":{\"type\":\"boolean\"}},\"required\":["
+        "\"deep\"]}}],"
+        "\"tool_choice\":{\"type\":\"tool\",\"name\":\"look\",\"disable_parallel_tool_use\":true}}",
+        200);
     assert_string_equal(json_at(doc, "/stop_reason"), "tool_use");
     assert_string_equal(json_at(doc, "/content/0/type"), "tool_use");
     assert_string_equal(json_at(doc, "/content/0/name"), "look");
     assert_true(yyjson_is_bool(yyjson_doc_ptr_get(doc, "/content/0/input/deep")));
     yyjson_doc_free(doc);
-    doc = api_kit_post(&kit, "/v1/responses",
-                       "{\"input\":\"Hi\",\"max_output_tokens\":200,\"tools\":[{\"type\":\"function\",\"name\":\"look\","
-                       "\"parameters\":{\"type\":\"object\",\"properties\":{\"deep\":{\"type\":\"boolean\"}},"
-                       "\"required\":[\"deep\"],\"additionalProperties\":false}}],\"tool_choice\":\"required\","
-                       "\"parallel_tool_calls\":false}",
-                       200);
+    doc = api_kit_post(
+        &kit, "/v1/responses",
+        "{\"input\":\"Hi\",\"max_output_tokens\":200,\"tools\":[{\"type\":\"function\",\"name\":"
+        "\"look\","
+        "\"parameters\":{\"type\":\"object\",\"properties\":{\"deep\":{\"type\":\"boolean\"}},"
+        "\"required\":[\"deep\"],\"additionalProperties\":false}}],\"tool_choice\":\"required\","
+        "\"parallel_tool_calls\":false}",
+        200);
     assert_string_equal(json_at(doc, "/status"), "completed");
     assert_string_equal(json_at(doc, "/output/0/type"), "function_call");
     yyjson_doc_free(doc);
     api_kit_close(&kit);
 }
 
-/* A call that the length cuts off, wherever it does, is the client's to see as such, not an error. */
+/* A call that the length cuts off, wherever it does, is the client's to see as such, not an error.
+ */
 static void test_a_call_that_is_cut_off(void **state)
 {
     struct api_kit kit;
@@ -430,8 +464,10 @@ static void test_a_call_that_is_cut_off(void **state)
         yyjson_doc *doc;
 
         snprintf(body, sizeof(body),
-                 "{\"temperature\":0,\"parallel_tool_calls\":false,\"tools\":[" TOOL "],\"tool_choice\":\"required\","
-                 "\"max_tokens\":%u," MESSAGES "}", max);
+                 "{\"temperature\":0,\"parallel_tool_calls\":false,\"tools\":[" TOOL
+                 "],\"tool_choice\":\"required\","
+                 "\"max_tokens\":%u," MESSAGES "}",
+                 max);
         doc = api_kit_post(&kit, CHAT, body, 200);
         lengths += strcmp(json_at(doc, "/choices/0/finish_reason"), "length") == 0;
         calls += strcmp(json_at(doc, "/choices/0/finish_reason"), "tool_calls") == 0;
@@ -442,7 +478,8 @@ static void test_a_call_that_is_cut_off(void **state)
     api_kit_close(&kit);
 }
 
-/* I79: a call that cannot be read ends the answer as an error, at once. The model is made to open call after call and to write none. */
+/* I79: a call that cannot be read ends the answer as an error, at once. The model is made to open
+ * call after call and to write none. */
 static void test_i79_a_call_that_cannot_be_read(void **state)
 {
     struct http_answer answer;
@@ -450,7 +487,8 @@ static void test_i79_a_call_that_cannot_be_read(void **state)
     yyjson_doc *doc;
     char body[1024];
     static const char *const format =
-        "{%s\"temperature\":0,\"max_tokens\":100,\"logit_bias\":{\"%d\":100},\"tools\":[" TOOL "]," MESSAGES "}";
+        "{%s\"temperature\":0,\"max_tokens\":100,\"logit_bias\":{\"%d\":100},\"tools\":[" TOOL
+        "]," MESSAGES "}";
     int opener;
 
     (void)state;
@@ -490,7 +528,8 @@ static void test_json_schema(void **state)
     doc = api_kit_post(&kit, CHAT,
                        "{" MESSAGES ",\"max_tokens\":100,\"seed\":1,"
                        "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":"
-                       "{\"name\":\"x\",\"schema\":{\"type\":\"object\",\"properties\":{\"yes\":{\"type\":\"boolean\"}},"
+                       "{\"name\":\"x\",\"schema\":{\"type\":\"object\",\"properties\":{\"yes\":{"
+                       "\"type\":\"boolean\"}},"
                        "\"required\":[\"yes\"],\"additionalProperties\":false}}}}",
                        200);
     text = json_at(doc, "/choices/0/message/content");
@@ -502,12 +541,15 @@ static void test_json_schema(void **state)
     api_kit_close(&kit);
 }
 
-#define YES_OR_CALL \
-    "\"max_tokens\":400,\"tools\":[" TOOL "],\"parallel_tool_calls\":false,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":" \
-    "{\"name\":\"x\",\"schema\":{\"type\":\"object\",\"properties\":{\"yes\":{\"enum\":[true,\"<tool_call>\"]}}," \
+#define YES_OR_CALL                                                                               \
+    "\"max_tokens\":400,\"tools\":[" TOOL "],\"parallel_tool_calls\":false,\"response_format\":{" \
+    "\"type\":\"json_schema\",\"json_schema\":"                                                   \
+    "{\"name\":\"x\",\"schema\":{\"type\":\"object\",\"properties\":{\"yes\":{\"enum\":[true,\"<" \
+    "tool_call>\"]}},"                                                                            \
     "\"required\":[\"yes\"],\"additionalProperties\":false}}}"
 
-/* Tools that may be called and a format of the answer: it is one of them, whatever the seed; and both come. */
+/* Tools that may be called and a format of the answer: it is one of them, whatever the seed; and
+ * both come. */
 static void test_a_call_or_json(void **state)
 {
     unsigned calls = 0, answers = 0;
@@ -555,8 +597,10 @@ static void test_i106_turns_are_replayed(void **state)
     first = api_kit_post(&kit, CHAT, "{" MESSAGES "," GREEDY "}", 200);
     text = json_at(first, "/choices/0/message/content");
     snprintf(body, sizeof(body),
-             "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"},{\"role\":\"assistant\",\"content\":\"%s\"},"
-             "{\"role\":\"user\",\"content\":\"Go on\"}]," GREEDY "}", text);
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello "
+             "there\"},{\"role\":\"assistant\",\"content\":\"%s\"},"
+             "{\"role\":\"user\",\"content\":\"Go on\"}]," GREEDY "}",
+             text);
     second = api_kit_post(&kit, "/apply-template", body, 200);
     assert_int_equal(json_number_at(second, "/replayed"), 1);
     yyjson_doc_free(second);
@@ -564,8 +608,10 @@ static void test_i106_turns_are_replayed(void **state)
     assert_true(json_number_at(second, "/usage/prompt_tokens_details/cached_tokens") >=
                 json_number_at(first, "/usage/prompt_tokens") + 11);
     snprintf(body, sizeof(body),
-             "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"},{\"role\":\"assistant\",\"content\":\"%s!\"},"
-             "{\"role\":\"user\",\"content\":\"Go on\"}]," GREEDY "}", text);
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello "
+             "there\"},{\"role\":\"assistant\",\"content\":\"%s!\"},"
+             "{\"role\":\"user\",\"content\":\"Go on\"}]," GREEDY "}",
+             text);
     other = api_kit_post(&kit, "/apply-template", body, 200);
     assert_int_equal(json_number_at(other, "/replayed"), 0); /* the client changed it */
     yyjson_doc_free(first);
@@ -576,8 +622,9 @@ static void test_i106_turns_are_replayed(void **state)
 
 TEST_SUITE(TEST(test_chat_stream), TEST(test_three_choices_in_one_stream),
            TEST(test_messages_stream), TEST(test_responses_stream),
-           TEST(test_progress_when_asked_for), TEST(test_timings_per_token), TEST(test_i80_keepalive_of_each_dialect), TEST(test_i80_long_opening),
+           TEST(test_progress_when_asked_for), TEST(test_timings_per_token),
+           TEST(test_i80_keepalive_of_each_dialect), TEST(test_i80_long_opening),
            TEST(test_i80_head_while_queued), TEST(test_tool_calls_of_a_model),
            TEST(test_tool_calls_in_the_other_dialects), TEST(test_a_call_that_is_cut_off),
-           TEST(test_i79_a_call_that_cannot_be_read), TEST(test_json_schema), TEST(test_a_call_or_json),
-           TEST(test_i106_turns_are_replayed))
+           TEST(test_i79_a_call_that_cannot_be_read), TEST(test_json_schema),
+           TEST(test_a_call_or_json), TEST(test_i106_turns_are_replayed))

@@ -1,4 +1,5 @@
-/* call_test.c: calls from the socket to the engine and back: whole answers, n, errors of each stage in each dialect, cancellation in each phase. */
+/* call_test.c: calls from the socket to the engine and back: whole answers, n, errors of each stage
+ * in each dialect, cancellation in each phase. */
 #include "serve/call.h"
 
 #include <fcntl.h>
@@ -52,12 +53,14 @@ static void test_whole_answers_of_the_other_dialects(void **state)
 
     (void)state;
     open_kit(&kit);
-    doc = api_kit_post(&kit, "/v1/messages", "{\"model\":\"x\",\"temperature\":0,\"max_tokens\":5," MESSAGES "}", 200);
+    doc = api_kit_post(&kit, "/v1/messages",
+                       "{\"model\":\"x\",\"temperature\":0,\"max_tokens\":5," MESSAGES "}", 200);
     assert_string_equal(json_at(doc, "/type"), "message");
     assert_string_equal(json_at(doc, "/stop_reason"), "max_tokens");
     assert_int_equal(json_number_at(doc, "/usage/output_tokens"), 5);
     yyjson_doc_free(doc);
-    doc = api_kit_post(&kit, "/v1/responses", "{\"input\":\"Hello\",\"temperature\":0,\"max_output_tokens\":16}", 200);
+    doc = api_kit_post(&kit, "/v1/responses",
+                       "{\"input\":\"Hello\",\"temperature\":0,\"max_output_tokens\":16}", 200);
     assert_string_equal(json_at(doc, "/object"), "response");
     assert_string_equal(json_at(doc, "/status"), "incomplete");
     assert_int_equal(json_number_at(doc, "/usage/output_tokens"), 16);
@@ -76,8 +79,8 @@ static void test_echo_and_tokens(void **state)
 
     (void)state;
     open_kit(&kit);
-    doc = api_kit_post(&kit, "/v1/completions",
-                       "{\"prompt\":\"Once\",\"echo\":true," GREEDY "}", 200);
+    doc = api_kit_post(&kit, "/v1/completions", "{\"prompt\":\"Once\",\"echo\":true," GREEDY "}",
+                       200);
     assert_int_equal(strlen(json_at(doc, "/choices/0/text")), 4 + 12);
     assert_memory_equal(json_at(doc, "/choices/0/text"), "Once", 4);
     yyjson_doc_free(doc);
@@ -90,22 +93,24 @@ static void test_echo_and_tokens(void **state)
 /* n answers with seeds one after the other: each is what a request with that seed alone gets. */
 static void test_three_choices(void **state)
 {
-    static const char *const pointers[] = {"/choices/0/message/content", "/choices/1/message/content",
-                                           "/choices/2/message/content"};
+    static const char *const pointers[] = {
+        "/choices/0/message/content", "/choices/1/message/content", "/choices/2/message/content"};
     struct api_kit kit;
     yyjson_doc *all;
     char body[1024];
 
     (void)state;
     open_kit(&kit);
-    all = api_kit_post(&kit, CHAT,
-                       "{" MESSAGES ",\"n\":3,\"seed\":40,\"temperature\":1,\"max_tokens\":12," LETTERS "}", 200);
+    all = api_kit_post(
+        &kit, CHAT,
+        "{" MESSAGES ",\"n\":3,\"seed\":40,\"temperature\":1,\"max_tokens\":12," LETTERS "}", 200);
     assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(all, "/choices")), 3);
     assert_int_equal(json_number_at(all, "/usage/completion_tokens"), 36);
     for (unsigned i = 0; i < 3; i++) {
         yyjson_doc *one;
 
-        snprintf(body, sizeof(body), "{" MESSAGES ",\"seed\":%u,\"temperature\":1,\"max_tokens\":12," LETTERS "}",
+        snprintf(body, sizeof(body),
+                 "{" MESSAGES ",\"seed\":%u,\"temperature\":1,\"max_tokens\":12," LETTERS "}",
                  40 + i);
         one = api_kit_post(&kit, CHAT, body, 200);
         assert_string_equal(json_at(all, pointers[i]), json_at(one, pointers[0]));
@@ -126,7 +131,8 @@ static void test_logprobs_only_when_asked_for(void **state)
     doc = api_kit_post(&kit, CHAT, "{" MESSAGES "," GREEDY "}", 200);
     assert_null(yyjson_doc_ptr_get(doc, "/choices/0/logprobs/content"));
     yyjson_doc_free(doc);
-    doc = api_kit_post(&kit, CHAT, "{" MESSAGES ",\"logprobs\":true,\"top_logprobs\":2," GREEDY "}", 200);
+    doc = api_kit_post(&kit, CHAT, "{" MESSAGES ",\"logprobs\":true,\"top_logprobs\":2," GREEDY "}",
+                       200);
     assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/choices/0/logprobs/content")), 12);
     assert_int_equal(
         yyjson_arr_size(yyjson_doc_ptr_get(doc, "/choices/0/logprobs/content/11/top_logprobs")), 2);
@@ -150,9 +156,9 @@ static void test_stop_texts(void **state)
     assert_string_equal(json_at(doc, "/choices/0/finish_reason"), "stop");
     assert_null(strstr(json_at(doc, "/choices/0/message/content"), stop));
     yyjson_doc_free(doc);
-    doc = api_kit_post(&kit, "/v1/messages",
-                       "{\"model\":\"x\"," MESSAGES ",\"stop_sequences\":[\"@@\",\" \"],\"max_tokens\":900}",
-                       200);
+    doc = api_kit_post(
+        &kit, "/v1/messages",
+        "{\"model\":\"x\"," MESSAGES ",\"stop_sequences\":[\"@@\",\" \"],\"max_tokens\":900}", 200);
     assert_string_equal(json_at(doc, "/stop_reason"), "stop_sequence");
     assert_string_equal(json_at(doc, "/stop_sequence"), " ");
     yyjson_doc_free(doc);
@@ -162,9 +168,10 @@ static void test_stop_texts(void **state)
 /* I8, I99: what the client is told adds up to its prompt, and is what the metrics say. */
 static void test_i99_usage_adds_up_and_equals_the_metrics(void **state)
 {
-    static const char *const body =
-        "{\"messages\":[{\"role\":\"system\",\"content\":\"You are a patient teacher of many things.\"},"
-        "{\"role\":\"user\",\"content\":\"Tell me about the sea, and about the wind above it.\"}]," GREEDY "}";
+    static const char *const body = "{\"messages\":[{\"role\":\"system\",\"content\":\"You are a "
+                                    "patient teacher of many things.\"},"
+                                    "{\"role\":\"user\",\"content\":\"Tell me about the sea, and "
+                                    "about the wind above it.\"}]," GREEDY "}";
     struct api_kit kit;
     yyjson_doc *first, *second;
     uint64_t prompt, cached;
@@ -219,18 +226,23 @@ static void test_errors_before_anything_runs(void **state)
         {CHAT, "", 400, "invalid_request_error", ""},
         {CHAT, "[]", 400, "invalid_request_error", ""},
         {CHAT, "{}", 400, "invalid_request_error", "messages"},
-        {CHAT, "{" MESSAGES ",\"temperature\":\"hot\"}", 400, "invalid_request_error", "temperature"},
+        {CHAT, "{" MESSAGES ",\"temperature\":\"hot\"}", 400, "invalid_request_error",
+         "temperature"},
         {CHAT, "{" MESSAGES ",\"n\":100}", 400, "invalid_request_error", "n"},
         {CHAT, "{\"messages\":[]}", 400, "invalid_request_error", ""},
         {CHAT, "{" MESSAGES ",\"tool_choice\":\"required\"}", 400, "invalid_request_error", "tool"},
-        {CHAT, "{" MESSAGES ",\"response_format\":{\"type\":\"json_object\"}}", 400, "not_supported_error", ""},
+        {CHAT, "{" MESSAGES ",\"response_format\":{\"type\":\"json_object\"}}", 400,
+         "not_supported_error", ""},
         {"/v1/completions", "{\"prompt\":\"\"}", 400, "invalid_request_error", "empty"},
         {"/v1/completions", "{\"prompt\":[1,100000]}", 400, "invalid_request_error", ""},
         {"/v1/responses", "{}", 400, "invalid_request_error", "input"},
-        {"/v1/messages", "{\"model\":\"x\"," MESSAGES "}", 400, "invalid_request_error", "max_tokens"},
-        {"/v1/messages", "{\"model\":\"x\",\"max_tokens\":5}", 400, "invalid_request_error", "messages"},
+        {"/v1/messages", "{\"model\":\"x\"," MESSAGES "}", 400, "invalid_request_error",
+         "max_tokens"},
+        {"/v1/messages", "{\"model\":\"x\",\"max_tokens\":5}", 400, "invalid_request_error",
+         "messages"},
         {"/v1/messages", "nonsense", 400, "invalid_request_error", ""},
-        {"/v1/messages/count_tokens", "{\"model\":\"x\"}", 400, "invalid_request_error", "messages"},
+        {"/v1/messages/count_tokens", "{\"model\":\"x\"}", 400, "invalid_request_error",
+         "messages"},
         {"/tokenize", "{}", 400, "invalid_request_error", "content"},
         {"/detokenize", "{\"tokens\":[99999]}", 400, "invalid_request_error", "tokens"},
     };
@@ -244,7 +256,8 @@ static void test_errors_before_anything_runs(void **state)
     api_kit_close(&kit);
 }
 
-/* Agents compact their conversation when they read this: the words and the numbers are a contract. Never a stream (I72). */
+/* Agents compact their conversation when they read this: the words and the numbers are a contract.
+ * Never a stream (I72). */
 static void test_i72_context_overflow(void **state)
 {
     static char body[4096];
@@ -256,14 +269,17 @@ static void test_i72_context_overflow(void **state)
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
     api_kit_open(&kit, &(struct api_kit_options){.fake.context = 1024});
-    snprintf(body, sizeof(body), "{\"model\":\"m\",\"max_tokens\":9,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}",
+    snprintf(body, sizeof(body),
+             "{\"model\":\"m\",\"max_tokens\":9,\"stream\":true,\"messages\":[{\"role\":\"user\","
+             "\"content\":\"%s\"}]}",
              text);
     doc = api_kit_post(&kit, CHAT, body, 400);
     assert_string_equal(json_at(doc, "/error/type"), "exceed_context_size_error");
     assert_string_equal(json_at(doc, "/error/code"), "context_length_exceeded");
     assert_int_equal(json_number_at(doc, "/error/n_ctx"), 1024);
     assert_true(json_number_at(doc, "/error/n_prompt_tokens") > 2048);
-    assert_non_null(strstr(json_at(doc, "/error/message"), "exceeds the available context size (1024 tokens)"));
+    assert_non_null(
+        strstr(json_at(doc, "/error/message"), "exceeds the available context size (1024 tokens)"));
     yyjson_doc_free(doc);
     doc = api_kit_post(&kit, "/v1/messages", body, 400);
     assert_non_null(strstr(json_at(doc, "/error/message"), "prompt is too long"));
@@ -288,7 +304,8 @@ static void test_unknown_models(void **state)
     doc = api_kit_post(&kit, CHAT, "{\"model\":\"gpt-5\"," MESSAGES "}", 404);
     assert_string_equal(json_at(doc, "/error/code"), "model_not_found");
     yyjson_doc_free(doc);
-    doc = api_kit_post(&kit, "/v1/messages", "{\"model\":\"gpt-5\",\"max_tokens\":4," MESSAGES "}", 404);
+    doc = api_kit_post(&kit, "/v1/messages", "{\"model\":\"gpt-5\",\"max_tokens\":4," MESSAGES "}",
+                       404);
     assert_string_equal(json_at(doc, "/error/type"), "not_found_error");
     yyjson_doc_free(doc);
     yyjson_doc_free(api_kit_post(&kit, CHAT, "{\"model\":\"fake\"," MESSAGES "," GREEDY "}", 200));
@@ -296,7 +313,8 @@ static void test_unknown_models(void **state)
     api_kit_close(&kit);
 }
 
-/* A run of the engine that fails: a status for whole answers, the dialect's own event in a stream. */
+/* A run of the engine that fails: a status for whole answers, the dialect's own event in a stream.
+ */
 static void test_an_engine_that_fails(void **state)
 {
     struct fault fault = {0};
@@ -330,8 +348,7 @@ static void test_an_engine_that_fails(void **state)
 
 static void test_the_queue_of_the_scheduler_is_full(void **state)
 {
-    struct api_kit_options options = {
-        .sched = {.queue = 1, .parallel = 1}, .gate_closed = true};
+    struct api_kit_options options = {.sched = {.queue = 1, .parallel = 1}, .gate_closed = true};
     struct http_client first, second;
     struct http_answer answer;
     struct api_kit kit;
@@ -409,7 +426,8 @@ static void test_the_queue_of_the_workers_is_full(void **state)
     stuck_open(&stuck);
     options.api.log = stuck.log;
     api_kit_open(&kit, &options);
-    yyjson_doc_free(api_kit_post(&kit, CHAT, "{", 400)); /* its line is what the worker is stuck in */
+    /* its line is what the worker is stuck in */
+    yyjson_doc_free(api_kit_post(&kit, CHAT, "{", 400));
     api_kit_send(&kit, &waiting, CHAT, "{" MESSAGES "," GREEDY "}");
     api_kit_wait_metric(&kit, "hearth_api_calls_queued", 1);
     api_kit_ask(&kit, "POST", CHAT, NULL, "{" MESSAGES "}", &answer);
@@ -464,13 +482,15 @@ static void test_i109_client_leaves_while_its_call_waits_for_a_worker(void **sta
     leave(&kit, &client);
     stuck_free(&stuck);
     expect_gone(&kit, 1);
-    assert_true(api_kit_metric(&kit, "hearth_sched_submitted_total") == 1); /* the check's; the other one never was */
+    /* the check's; the other one never was */
+    assert_true(api_kit_metric(&kit, "hearth_sched_submitted_total") == 1);
     api_kit_close(&kit);
     stuck_close(&stuck);
 }
 
-/* While a worker is busy with its prompt: nothing can be cancelled yet, and nothing may run for ever after. A long text makes it likely that the
- * worker is still at it; if it is not, this is one more way to leave. */
+/* While a worker is busy with its prompt: nothing can be cancelled yet, and nothing may run for
+ * ever after. A long text makes it likely that the worker is still at it; if it is not, this is one
+ * more way to leave. */
 static void test_i109_client_leaves_while_its_prompt_is_made(void **state)
 {
     enum { TEXT = 300000 };
@@ -481,8 +501,9 @@ static void test_i109_client_leaves_while_its_prompt_is_made(void **state)
     size_t len;
 
     (void)state;
-    len = (size_t)snprintf(body, 256, "{\"max_tokens\":20000,\"temperature\":0," LETTERS
-                                      ",\"messages\":[{\"role\":\"user\",\"content\":\"");
+    len = (size_t)snprintf(body, 256,
+                           "{\"max_tokens\":20000,\"temperature\":0," LETTERS
+                           ",\"messages\":[{\"role\":\"user\",\"content\":\"");
     memset(body + len, 'x', TEXT);
     memcpy(body + len + TEXT, "\"}]}", 5);
     api_kit_open(&kit, &options);
@@ -495,7 +516,8 @@ static void test_i109_client_leaves_while_its_prompt_is_made(void **state)
     api_kit_close(&kit);
 }
 
-/* Before anything is known of its prompt: no dialect may tell numbers that do not add up, not even to nobody (I99). */
+/* Before anything is known of its prompt: no dialect may tell numbers that do not add up, not even
+ * to nobody (I99). */
 static void test_i109_client_leaves_while_it_is_queued(void **state)
 {
     static const struct {
@@ -568,12 +590,15 @@ static void test_i109_client_leaves_in_decode(void **state)
     (void)state;
     open_kit(&kit);
     api_kit_send(&kit, &client, CHAT,
-                 "{\"stream\":true,\"max_tokens\":4000,\"temperature\":0," MESSAGES "," LETTERS "}");
+                 "{\"stream\":true,\"max_tokens\":4000,\"temperature\":0," MESSAGES "," LETTERS
+                 "}");
     assert_true(http_client_head(&client, &head));
     assert_int_equal(head.status, 200);
     buf_init(&data, 1 << 20);
-    while (!strstr(buf_str(&data), "\"content\":\"a\"") && !strstr(buf_str(&data), "\"content\":\"b\"") &&
-           !strstr(buf_str(&data), "\"content\":\"c\"") && !strstr(buf_str(&data), "\"content\":\"d\""))
+    while (!strstr(buf_str(&data), "\"content\":\"a\"") &&
+           !strstr(buf_str(&data), "\"content\":\"b\"") &&
+           !strstr(buf_str(&data), "\"content\":\"c\"") &&
+           !strstr(buf_str(&data), "\"content\":\"d\""))
         assert_true(http_client_chunk(&client, &data));
     http_client_reset(&client);
     expect_gone(&kit, 1);
@@ -586,15 +611,17 @@ static void test_i109_client_leaves_in_decode(void **state)
 /* A client that reads nothing: what is kept for it is bounded, then it is given up. */
 static void test_a_client_that_does_not_read(void **state)
 {
-    struct api_kit_options options = {
-        .fake.context = 1000000, .limits = {.stream_bytes_max = 64 << 10}};
+    struct api_kit_options options = {.fake.context = 1000000,
+                                      .limits = {.stream_bytes_max = 64 << 10}};
     struct http_client client;
     struct api_kit kit;
 
     (void)state;
     api_kit_open(&kit, &options);
-    api_kit_send(&kit, &client, CHAT,
-                 "{\"stream\":true,\"logprobs\":true,\"top_logprobs\":20,\"temperature\":0," MESSAGES "," LETTERS "}");
+    api_kit_send(
+        &kit, &client, CHAT,
+        "{\"stream\":true,\"logprobs\":true,\"top_logprobs\":20,\"temperature\":0," MESSAGES
+        "," LETTERS "}");
     api_kit_wait_metric(&kit, "hearth_api_clients_gone_total", 1);
     api_kit_wait_metric(&kit, "hearth_api_calls_active", 0);
     assert_true(api_kit_metric(&kit, "hearth_api_generated_tokens_total") < 900000);
@@ -625,7 +652,8 @@ static void test_drain_lets_calls_finish(void **state)
     api_kit_close(&kit);
 }
 
-/* I109: those that are not done in time end with their protocol's own ending, not with a broken connection. */
+/* I109: those that are not done in time end with their protocol's own ending, not with a broken
+ * connection. */
 static void test_i109_drain_ends_streams_properly(void **state)
 {
     struct api_kit_options options = {.fake.context = 100000};
@@ -637,7 +665,8 @@ static void test_i109_drain_ends_streams_properly(void **state)
     api_kit_open(&kit, &options);
     api_kit_send(&kit, &chat, CHAT, "{\"stream\":true,\"temperature\":0," MESSAGES "," LETTERS "}");
     api_kit_send(&kit, &messages, "/v1/messages",
-                 "{\"model\":\"x\",\"stream\":true,\"temperature\":0,\"max_tokens\":90000," MESSAGES "," LETTERS "}");
+                 "{\"model\":\"x\",\"stream\":true,\"temperature\":0,\"max_tokens\":90000," MESSAGES
+                 "," LETTERS "}");
     api_kit_wait_metric(&kit, "hearth_sched_active", 2);
     assert_false(api_drain(kit.api, 0));
     assert_true(http_client_answer(&chat, false, &answer, NULL));
@@ -679,6 +708,5 @@ TEST_SUITE(TEST(test_whole_chat), TEST(test_whole_answers_of_the_other_dialects)
            TEST(test_i109_client_leaves_while_its_prompt_is_made),
            TEST(test_i109_client_leaves_while_it_is_queued),
            TEST(test_i109_client_leaves_in_prefill), TEST(test_i109_client_leaves_in_decode),
-           TEST(test_a_client_that_does_not_read),
-           TEST(test_drain_lets_calls_finish), TEST(test_i109_drain_ends_streams_properly),
-           TEST(test_close_with_calls_on_their_way))
+           TEST(test_a_client_that_does_not_read), TEST(test_drain_lets_calls_finish),
+           TEST(test_i109_drain_ends_streams_properly), TEST(test_close_with_calls_on_their_way))

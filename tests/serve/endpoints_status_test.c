@@ -92,8 +92,11 @@ static void test_health_does_not_need_the_engine(void **state)
 static void test_metrics_of_all_parts(void **state)
 {
     static const char *const names[] = {
-        "hearth_api_calls_active", "hearth_http_requests_total", "hearth_sched_turns_total",
-        "hearth_cache_lookups_total", "hearth_cache_tier_bytes{tier=\"ram\"}",
+        "hearth_api_calls_active",
+        "hearth_http_requests_total",
+        "hearth_sched_turns_total",
+        "hearth_cache_lookups_total",
+        "hearth_cache_tier_bytes{tier=\"ram\"}",
         "hearth_sched_miss_total{reason=\"cold\"}",
     };
     struct api_kit kit;
@@ -105,12 +108,14 @@ static void test_metrics_of_all_parts(void **state)
         if (api_kit_metric(&kit, names[i]) < 0)
             fail_msg("no %s", names[i]);
     api_kit_ask(&kit, "GET", "/metrics", NULL, NULL, &answer);
-    assert_true(str_starts(http_answer_header(&answer, "content-type"), STR("text/plain; version=0.0.4")));
+    assert_true(
+        str_starts(http_answer_header(&answer, "content-type"), STR("text/plain; version=0.0.4")));
     http_answer_fini(&answer);
     api_kit_close(&kit);
 }
 
-/* What a watchdog looks at: an engine's thread that waits for work is alive, one that does not come back from the engine is not. */
+/* What a watchdog looks at: an engine's thread that waits for work is alive, one that does not come
+ * back from the engine is not. */
 static void test_an_engine_that_hangs_is_noticed(void **state)
 {
     struct api_kit kit;
@@ -163,8 +168,10 @@ static void test_metrics_under_other_names(void **state)
     (void)state;
     api_kit_open(&kit, &options);
     yyjson_doc_free(api_kit_post(&kit, CHAT, "{\"max_tokens\":4," MESSAGES "}", 200));
-    api_kit_wait_metric(&kit, "vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"small\"}", 1);
-    double prompt = api_kit_metric(&kit, "vllm:prompt_tokens_total{engine=\"0\",model_name=\"small\"}");
+    api_kit_wait_metric(
+        &kit, "vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"small\"}", 1);
+    double prompt =
+        api_kit_metric(&kit, "vllm:prompt_tokens_total{engine=\"0\",model_name=\"small\"}");
     assert_true(prompt > 0 && prompt == api_kit_metric(&kit, "llamacpp:prompt_tokens_total"));
     api_kit_close(&kit);
 }
@@ -173,8 +180,8 @@ static void test_metrics_under_other_names(void **state)
 static void test_i100_slots_of_the_caller(void **state)
 {
     static const char *const keys[] = {"alice:k1,bob:k2"};
-    struct api_kit_options options = {
-        .api.auth = {.keys = keys, .keys_count = 1}, .fake.context = 1000000};
+    struct api_kit_options options = {.api.auth = {.keys = keys, .keys_count = 1},
+                                      .fake.context = 1000000};
     struct http_client client;
     struct http_answer answer;
     struct api_kit kit;
@@ -207,7 +214,7 @@ static void test_i100_slots_of_the_caller(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_root_lists_the_endpoints), TEST(test_health_does_not_need_the_engine), TEST(test_health_of_a_stalled_engine),
-           TEST(test_metrics_of_all_parts),
-           TEST(test_an_engine_that_hangs_is_noticed),
-           TEST(test_metrics_of_hits_and_misses), TEST(test_metrics_under_other_names), TEST(test_i100_slots_of_the_caller))
+TEST_SUITE(TEST(test_root_lists_the_endpoints), TEST(test_health_does_not_need_the_engine),
+           TEST(test_health_of_a_stalled_engine), TEST(test_metrics_of_all_parts),
+           TEST(test_an_engine_that_hangs_is_noticed), TEST(test_metrics_of_hits_and_misses),
+           TEST(test_metrics_under_other_names), TEST(test_i100_slots_of_the_caller))

@@ -20,8 +20,9 @@ static void test_tokenize(void **state)
     assert_int_equal(json_number_at(doc, "/tokens/0"), 'a');
     assert_int_equal(json_number_at(doc, "/tokens/2"), ENGINE_FAKE_TURN_END);
     yyjson_doc_free(doc);
-    doc = api_kit_post(&kit, "/tokenize",
-                       "{\"content\":\"ab<|im_end|>\",\"add_special\":true,\"parse_special\":false}", 200);
+    doc = api_kit_post(
+        &kit, "/tokenize",
+        "{\"content\":\"ab<|im_end|>\",\"add_special\":true,\"parse_special\":false}", 200);
     assert_int_equal(json_number_at(doc, "/tokens/0"), ENGINE_FAKE_BOS);
     assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/tokens")), 3 + strlen("<|im_end|>"));
     yyjson_doc_free(doc);
@@ -50,8 +51,9 @@ static void test_pieces(void **state)
 
 static void test_detokenize(void **state)
 {
-    static const char *const bad[] = {"{\"tokens\":[-1]}", "{\"tokens\":[1.5]}", "{\"tokens\":[\"a\"]}",
-                                      "{\"tokens\":[4294967296]}", "{\"tokens\":3}", "{}"};
+    static const char *const bad[] = {"{\"tokens\":[-1]}",    "{\"tokens\":[1.5]}",
+                                      "{\"tokens\":[\"a\"]}", "{\"tokens\":[4294967296]}",
+                                      "{\"tokens\":3}",       "{}"};
     struct api_kit kit;
     yyjson_doc *doc;
 
@@ -80,10 +82,15 @@ static void test_apply_template(void **state)
     (void)state;
     api_kit_open(&kit, &(struct api_kit_options){0});
     doc = api_kit_post(&kit, "/apply-template",
-                       "{\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":\"Hi\"}]}", 200);
+                       "{\"messages\":[{\"role\":\"system\",\"content\":\"Be "
+                       "brief.\"},{\"role\":\"user\",\"content\":\"Hi\"}]}",
+                       200);
     prompt = json_at(doc, "/prompt");
-    assert_string_equal(prompt, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
-    assert_int_equal(json_number_at(doc, "/tokens"), strlen(prompt) - 3 * strlen("<|im_start|>") - 2 * strlen("<|im_end|>") + 5);
+    assert_string_equal(
+        prompt, "<|im_start|>system\nBe "
+                "brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    assert_int_equal(json_number_at(doc, "/tokens"),
+                     strlen(prompt) - 3 * strlen("<|im_start|>") - 2 * strlen("<|im_end|>") + 5);
     assert_true(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/marks")) >= 3);
     yyjson_doc_free(doc);
     api_kit_close(&kit);
@@ -98,9 +105,13 @@ static void test_count_tokens(void **state)
     (void)state;
     api_kit_open(&kit, &(struct api_kit_options){0});
     count = api_kit_post(&kit, "/v1/messages/count_tokens",
-                         "{\"model\":\"x\",\"system\":\"Be brief.\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}", 200);
+                         "{\"model\":\"x\",\"system\":\"Be "
+                         "brief.\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}",
+                         200);
     used = api_kit_post(&kit, "/v1/messages",
-                        "{\"model\":\"x\",\"max_tokens\":1,\"system\":\"Be brief.\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}", 200);
+                        "{\"model\":\"x\",\"max_tokens\":1,\"system\":\"Be "
+                        "brief.\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}",
+                        200);
     assert_true(json_number_at(count, "/input_tokens") > 10);
     assert_int_equal(json_number_at(count, "/input_tokens"),
                      json_number_at(used, "/usage/input_tokens") +
@@ -111,5 +122,5 @@ static void test_count_tokens(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_tokenize), TEST(test_pieces), TEST(test_detokenize),
-           TEST(test_apply_template), TEST(test_count_tokens))
+TEST_SUITE(TEST(test_tokenize), TEST(test_pieces), TEST(test_detokenize), TEST(test_apply_template),
+           TEST(test_count_tokens))

@@ -1,4 +1,5 @@
-/* endpoints_web_test.c: the dashboard's files: who gets them, what a browser is told about them, and that they are all there. */
+/* endpoints_web_test.c: the dashboard's files: who gets them, what a browser is told about them,
+ * and that they are all there. */
 #include "serve/api_impl.h"
 
 #include <string.h>
@@ -34,7 +35,8 @@ static void test_a_browser_gets_the_page_and_a_program_json(void **state)
     assert_true(has_header(&answer, "content-type", "text/html; charset=utf-8"));
     assert_true(has_header(&answer, "vary", "accept"));
     assert_true(has_policy(&answer));
-    assert_true(str_starts((struct str){answer.body.data, answer.body.len}, STR("<!doctype html>")));
+    assert_true(
+        str_starts((struct str){answer.body.data, answer.body.len}, STR("<!doctype html>")));
     http_answer_fini(&answer);
     api_kit_ask(&kit, "GET", "/", "Accept: application/json\r\n", NULL, &answer);
     assert_true(has_header(&answer, "content-type", "application/json"));
@@ -121,8 +123,8 @@ static void test_the_page_is_complete_and_stays_here(void **state)
 
 static void test_no_other_file_can_be_had(void **state)
 {
-    static const char *const paths[] = {"/ui/none.js", "/ui/../Makefile", "/ui/index.html/", "/ui/%2e%2e/api.c",
-                                        "/ui/api.c",   "/ui/INDEX.HTML"};
+    static const char *const paths[] = {"/ui/none.js",      "/ui/../Makefile", "/ui/index.html/",
+                                        "/ui/%2e%2e/api.c", "/ui/api.c",       "/ui/INDEX.HTML"};
     struct api_kit kit;
     struct http_answer answer;
 
@@ -140,7 +142,8 @@ static void test_no_other_file_can_be_had(void **state)
     api_kit_close(&kit);
 }
 
-/* The page is how a person types the key, so it comes without; and it says nothing of the server, loaded or not. */
+/* The page is how a person types the key, so it comes without; and it says nothing of the server,
+ * loaded or not. */
 static void test_the_page_needs_no_key(void **state)
 {
     static const char *const keys[] = {"alice:k1"};

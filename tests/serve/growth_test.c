@@ -1,6 +1,7 @@
 /*
- * growth_test.c: what a server remembers of requests has an end: the memory of one that is asked something new again and again levels off. The
- * caps are small, so that some hundred requests reach them; every allocation of ours is counted.
+ * growth_test.c: what a server remembers of requests has an end: the memory of one that is asked
+ * something new again and again levels off. The caps are small, so that some hundred requests reach
+ * them; every allocation of ours is counted.
  */
 #include <limits.h>
 #include <stdatomic.h>
@@ -11,14 +12,24 @@
 #include "support/api_kit.h"
 #include "support/test.h"
 
-/* The cache's books rise by 40 KiB or so and fall again; a growth of 100 bytes per request is more than that in five rounds. */
-enum { ROUND = 200, ROUNDS = 5, SLACK = 96 << 10, BODY_BYTES = 2048, RAM = 256 << 10, REMEMBERED = 64 << 10 };
+/* The cache's books rise by 40 KiB or so and fall again; a growth of 100 bytes per request is more
+ * than that in five rounds. */
+enum {
+    ROUND = 200,
+    ROUNDS = 5,
+    SLACK = 96 << 10,
+    BODY_BYTES = 2048,
+    RAM = 256 << 10,
+    REMEMBERED = 64 << 10
+};
 
 static const struct form {
     const char *path, *begin, *end;
 } forms[] = {
-    {"/v1/chat/completions", "\"max_tokens\":8,\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}]"},
-    {"/v1/messages", "\"model\":\"fake\",\"max_tokens\":8,\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}]"},
+    {"/v1/chat/completions", "\"max_tokens\":8,\"messages\":[{\"role\":\"user\",\"content\":\"",
+     "\"}]"},
+    {"/v1/messages",
+     "\"model\":\"fake\",\"max_tokens\":8,\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}]"},
     {"/v1/responses", "\"max_output_tokens\":8,\"input\":\"", "\""},
     {"/v1/completions", "\"max_tokens\":8,\"prompt\":\"", "\""},
 };
@@ -32,7 +43,8 @@ static void new_text(unsigned number, char out[BODY_BYTES])
         len += (size_t)snprintf(out + len, BODY_BYTES - len, "w%u.%u ", number, i);
 }
 
-/* A request of its own, in each dialect in turn, every other one as a stream; one in seven is left alone. */
+/* A request of its own, in each dialect in turn, every other one as a stream; one in seven is left
+ * alone. */
 static void ask(struct api_kit *kit, unsigned number)
 {
     const struct form *form = &forms[number % COUNT_OF(forms)];
@@ -41,8 +53,8 @@ static void ask(struct api_kit *kit, unsigned number)
     struct http_client client;
 
     new_text(number, text);
-    snprintf(body, sizeof(body), "{\"stream\":%s,%s%s%s}", number / 4 % 2 ? "true" : "false", form->begin, text,
-             form->end);
+    snprintf(body, sizeof(body), "{\"stream\":%s,%s%s%s}", number / 4 % 2 ? "true" : "false",
+             form->begin, text, form->end);
     if (number % 7 == 0) {
         api_kit_send(kit, &client, form->path, body);
         http_client_close(&client);
@@ -53,7 +65,8 @@ static void ask(struct api_kit *kit, unsigned number)
     http_answer_fini(&answer);
 }
 
-/* One more round; returns the bytes that are allocated afterwards: the least of a while, since connections that were closed take a moment. */
+/* One more round; returns the bytes that are allocated afterwards: the least of a while, since
+ * connections that were closed take a moment. */
 static long long bytes_after_round(struct api_kit *kit, unsigned round, atomic_llong *account)
 {
     long long least = LLONG_MAX;
@@ -71,7 +84,8 @@ static long long bytes_after_round(struct api_kit *kit, unsigned round, atomic_l
 }
 
 /* The most that it has after some rounds. */
-static long long most_of_rounds(struct api_kit *kit, unsigned first, unsigned count, atomic_llong *account)
+static long long most_of_rounds(struct api_kit *kit, unsigned first, unsigned count,
+                                atomic_llong *account)
 {
     long long most = 0;
 
@@ -100,7 +114,8 @@ static void test_memory_levels_off(void **state)
     long long level = most_of_rounds(&kit, 2, ROUNDS, &account);
     long long later = most_of_rounds(&kit, 2 + ROUNDS, ROUNDS, &account);
     if (later > level + SLACK)
-        fail_msg("%lld bytes after %d requests, %lld after %d", level, (2 + ROUNDS) * ROUND, later, (2 + 2 * ROUNDS) * ROUND);
+        fail_msg("%lld bytes after %d requests, %lld after %d", level, (2 + ROUNDS) * ROUND, later,
+                 (2 + 2 * ROUNDS) * ROUND);
     api_kit_close(&kit);
     mem_set_account(NULL);
 }

@@ -4,7 +4,7 @@
 #include "support/test.h"
 
 static const struct gen_mark marks[] = {
-    {0, GEN_ROLE_SYSTEM, 0},   {100, GEN_ROLE_NONE, 0}, {100, GEN_ROLE_USER, 1},
+    {0, GEN_ROLE_SYSTEM, 0},      {100, GEN_ROLE_NONE, 0},   {100, GEN_ROLE_USER, 1},
     {150, GEN_ROLE_ASSISTANT, 2}, {27000, GEN_ROLE_USER, 3}, {28400, GEN_ROLE_NONE, 3},
 };
 
@@ -20,12 +20,17 @@ static void check(struct gen_usage usage, struct answer_timings timings, const c
 
 static void test_the_whole_line(void **state)
 {
-    struct gen_usage usage = {.prompt = 28412, .ram = 16276, .ssd = 11264, .computed = 872,
-                              .reason = HEARTH_REASON_DIVERGED, .first_difference = 27540};
+    struct gen_usage usage = {.prompt = 28412,
+                              .ram = 16276,
+                              .ssd = 11264,
+                              .computed = 872,
+                              .reason = HEARTH_REASON_DIVERGED,
+                              .first_difference = 27540};
 
     (void)state;
     check(usage, (struct answer_timings){.ttft_ms = 1900, .predicted_per_s = 41.2},
-          "prompt 28412 = device 0 + ram 16276 + ssd 11264 + computed 872 | diverged at 27540 (user[3])"
+          "prompt 28412 = device 0 + ram 16276 + ssd 11264 + computed 872 | diverged at 27540 "
+          "(user[3])"
           " | ttft 1.9 s | 41 tok/s");
 }
 
@@ -37,9 +42,13 @@ static void test_what_is_not_known_is_left_out(void **state)
     check((struct gen_usage){.prompt = 10, .device = 9, .computed = 1},
           (struct answer_timings){.ttft_ms = 3, .predicted_per_s = 4.25},
           "prompt 10 = device 9 + ram 0 + ssd 0 + computed 1 | ttft 3.0 ms | 4.2 tok/s");
-    check((struct gen_usage){.prompt = 10, .remote = 4, .computed = 6, .reason = HEARTH_REASON_SHORT,
+    check((struct gen_usage){.prompt = 10,
+                             .remote = 4,
+                             .computed = 6,
+                             .reason = HEARTH_REASON_SHORT,
                              .first_difference = 10},
-          (struct answer_timings){0}, "prompt 10 = device 0 + ram 0 + ssd 0 + remote 4 + computed 6 | short");
+          (struct answer_timings){0},
+          "prompt 10 = device 0 + ram 0 + ssd 0 + remote 4 + computed 6 | short");
 }
 
 static void test_messages_by_position(void **state)
@@ -47,10 +56,10 @@ static void test_messages_by_position(void **state)
     static const struct {
         uint32_t position, message;
         enum gen_role role;
-    } cases[] = {{0, 0, GEN_ROLE_SYSTEM},       {99, 0, GEN_ROLE_SYSTEM},
-                 {100, 1, GEN_ROLE_USER},       {149, 1, GEN_ROLE_USER},
-                 {150, 2, GEN_ROLE_ASSISTANT},  {26999, 2, GEN_ROLE_ASSISTANT},
-                 {27000, 3, GEN_ROLE_USER},     {40000, 3, GEN_ROLE_USER}};
+    } cases[] = {{0, 0, GEN_ROLE_SYSTEM},      {99, 0, GEN_ROLE_SYSTEM},
+                 {100, 1, GEN_ROLE_USER},      {149, 1, GEN_ROLE_USER},
+                 {150, 2, GEN_ROLE_ASSISTANT}, {26999, 2, GEN_ROLE_ASSISTANT},
+                 {27000, 3, GEN_ROLE_USER},    {40000, 3, GEN_ROLE_USER}};
     struct gen_mark message;
 
     (void)state;

@@ -1,4 +1,5 @@
-/* pressure_test.c: what clients see of the memory guard, in each dialect; and what tenants see of each other. */
+/* pressure_test.c: what clients see of the memory guard, in each dialect; and what tenants see of
+ * each other. */
 #include "serve/api_impl.h"
 
 #include <stdatomic.h>
@@ -17,14 +18,15 @@ enum { CELL = 4096, PROMPT = 3000 };
 static const struct route {
     const char *path, *before, *after, *pointer, *type, *context_type;
 } routes[] = {
-    {"/v1/chat/completions", "{\"max_tokens\":4,%s\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}]}", "/error/code",
+    {"/v1/chat/completions", "{\"max_tokens\":4,%s\"messages\":[{\"role\":\"user\",\"content\":\"",
+     "\"}]}", "/error/code", "request_too_large", "context_length_exceeded"},
+    {"/v1/completions", "{\"max_tokens\":4,%s\"prompt\":\"", "\"}", "/error/code",
      "request_too_large", "context_length_exceeded"},
-    {"/v1/completions", "{\"max_tokens\":4,%s\"prompt\":\"", "\"}", "/error/code", "request_too_large",
-     "context_length_exceeded"},
-    {"/v1/responses", "{\"max_output_tokens\":16,%s\"input\":\"", "\"}", "/error/code", "request_too_large",
-     "context_length_exceeded"},
-    {"/v1/messages", "{\"model\":\"fake\",\"max_tokens\":4,%s\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}]}",
-     "/error/type", "request_too_large", "invalid_request_error"},
+    {"/v1/responses", "{\"max_output_tokens\":16,%s\"input\":\"", "\"}", "/error/code",
+     "request_too_large", "context_length_exceeded"},
+    {"/v1/messages",
+     "{\"model\":\"fake\",\"max_tokens\":4,%s\"messages\":[{\"role\":\"user\",\"content\":\"",
+     "\"}]}", "/error/type", "request_too_large", "invalid_request_error"},
 };
 
 static const char *body_of(const struct route *route, bool stream, size_t letters)
@@ -48,7 +50,8 @@ static uint64_t process_of(void *arg)
 
 static struct memory *ceiling_of(uint64_t bytes, struct machine *machine)
 {
-    struct memory_options options = {.ceiling = bytes, .process = process_of, .arg = machine, .poll_ns = 1};
+    struct memory_options options = {
+        .ceiling = bytes, .process = process_of, .arg = machine, .poll_ns = 1};
 
     return memory_create(&options);
 }
@@ -62,9 +65,10 @@ static struct api_kit_options options_for(struct memory *memory)
     };
 }
 
-/* An error before any byte of an answer: also a stream is refused with a status, and in the dialect's form. */
-static void expect_refused(struct api_kit *kit, const struct route *route, bool stream, size_t letters, int status,
-                           const char *type)
+/* An error before any byte of an answer: also a stream is refused with a status, and in the
+ * dialect's form. */
+static void expect_refused(struct api_kit *kit, const struct route *route, bool stream,
+                           size_t letters, int status, const char *type)
 {
     struct http_answer answer;
     yyjson_doc *doc;
@@ -85,8 +89,8 @@ static void expect_refused(struct api_kit *kit, const struct route *route, bool 
     http_answer_fini(&answer);
 }
 
-/* What can never fit is a 413 on every route that takes a prompt, before any byte; what overflows the context is a 400 (I72). Nothing is left of
- * it, however often (I73); what fits is answered. */
+/* What can never fit is a 413 on every route that takes a prompt, before any byte; what overflows
+ * the context is a 400 (I72). Nothing is left of it, however often (I73); what fits is answered. */
 static void test_i72_i73_too_large_for_the_memory(void **state)
 {
     struct machine machine = {0};
@@ -101,14 +105,16 @@ static void test_i72_i73_too_large_for_the_memory(void **state)
         for (size_t i = 0; i < COUNT_OF(routes); i++)
             for (int stream = 0; stream < 2; stream++) {
                 expect_refused(&kit, &routes[i], stream, PROMPT, 413, routes[i].type);
-                if (!stream || strcmp(routes[i].path, "/v1/responses") != 0) /* there an event tells it */
+                if (!stream ||
+                    strcmp(routes[i].path, "/v1/responses") != 0) /* there an event tells it */
                     expect_refused(&kit, &routes[i], stream, 5000, 400, routes[i].context_type);
             }
     memory_get_view(memory, &view);
     assert_true(view.refused == 3 * 2 * COUNT_OF(routes));
     assert_true(view.reading.claims == 0 && view.reading.queues == 0);
     assert_true(api_kit_metric(&kit, "hearth_sched_turns_total") == 0);
-    api_kit_wait_metric(&kit, "hearth_api_calls_total{outcome=\"too_large\"}", (double)view.refused);
+    api_kit_wait_metric(&kit, "hearth_api_calls_total{outcome=\"too_large\"}",
+                        (double)view.refused);
     assert_true(api_kit_metric(&kit, "hearth_memory_refused_total") == (double)view.refused);
     for (size_t i = 0; i < COUNT_OF(routes); i++)
         yyjson_doc_free(api_kit_post(&kit, routes[i].path, body_of(&routes[i], false, 100), 200));
@@ -144,7 +150,8 @@ static void test_levels_are_shown(void **state)
     api_kit_close(&kit);
 }
 
-/* A running one that ends because the machine has no memory is told to come back, in its dialect; that is not its own fault. */
+/* A running one that ends because the machine has no memory is told to come back, in its dialect;
+ * that is not its own fault. */
 static void test_i70_ended_for_lack_of_memory(void **state)
 {
     struct machine machine = {0};
@@ -174,18 +181,23 @@ static void test_i70_ended_for_lack_of_memory(void **state)
     memory_destroy(&memory);
 }
 
-/* What a tenant has done is not in what another one sees: neither its name nor a number that is its own (I100). */
+/* What a tenant has done is not in what another one sees: neither its name nor a number that is its
+ * own (I100). */
 static void test_i100_numbers_of_others(void **state)
 {
-    static const char *const keys[] = {"alice:k1,bob:k2"}, *const paths[] = {"/metrics", "/slots", "/props", "/v1/models"};
-    struct api_kit_options options = {.api.auth = {.keys = keys, .keys_count = 1}, .ram_bytes = 16 * MIB};
+    static const char *const keys[] = {"alice:k1,bob:k2"}, *const paths[] = {"/metrics", "/slots",
+                                                                             "/props",
+                                                                             "/v1/models"};
+    struct api_kit_options options = {.api.auth = {.keys = keys, .keys_count = 1},
+                                      .ram_bytes = 16 * MIB};
     struct http_answer answer;
     struct api_kit kit;
     yyjson_doc *doc;
 
     (void)state;
     api_kit_open(&kit, &options);
-    api_kit_ask(&kit, "POST", routes[0].path, "x-api-key: k1\r\n", body_of(&routes[0], false, 500), &answer);
+    api_kit_ask(&kit, "POST", routes[0].path, "x-api-key: k1\r\n", body_of(&routes[0], false, 500),
+                &answer);
     assert_int_equal(answer.status, 200);
     http_answer_fini(&answer);
     for (size_t i = 0; i < COUNT_OF(paths); i++) {
@@ -197,10 +209,12 @@ static void test_i100_numbers_of_others(void **state)
     }
     /* The same prompt again: hers is held, his is computed, and each is told so of his own only. */
     for (int i = 0; i < 2; i++) {
-        api_kit_ask(&kit, "POST", routes[0].path, i == 0 ? "x-api-key: k2\r\n" : "x-api-key: k1\r\n",
+        api_kit_ask(&kit, "POST", routes[0].path,
+                    i == 0 ? "x-api-key: k2\r\n" : "x-api-key: k1\r\n",
                     body_of(&routes[0], false, 500), &answer);
         doc = yyjson_read(answer.body.data, answer.body.len, 0);
-        assert_int_equal(json_number_at(doc, "/usage/prompt_tokens_details/cached_tokens") > 0, i == 1);
+        assert_int_equal(json_number_at(doc, "/usage/prompt_tokens_details/cached_tokens") > 0,
+                         i == 1);
         yyjson_doc_free(doc);
         http_answer_fini(&answer);
     }
@@ -208,5 +222,4 @@ static void test_i100_numbers_of_others(void **state)
 }
 
 TEST_SUITE(TEST(test_i72_i73_too_large_for_the_memory), TEST(test_levels_are_shown),
-           TEST(test_i70_ended_for_lack_of_memory),
-           TEST(test_i100_numbers_of_others))
+           TEST(test_i70_ended_for_lack_of_memory), TEST(test_i100_numbers_of_others))

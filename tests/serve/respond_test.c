@@ -1,4 +1,5 @@
-/* respond_test.c: what failures below mean to a client. What is sent is tested over sockets by api_test.c and call_test.c. */
+/* respond_test.c: what failures below mean to a client. What is sent is tested over sockets by
+ * api_test.c and call_test.c. */
 #include "serve/respond.h"
 
 #include <string.h>
@@ -12,10 +13,14 @@ static void test_errors_from_below(void **state)
         enum api_error_kind kind;
         bool retry;
     } cases[] = {
-        {ERR_INVALID, API_ERROR_INVALID, false},   {ERR_LIMIT, API_ERROR_TOO_LARGE, false},
-        {ERR_NOT_FOUND, API_ERROR_NOT_FOUND, false}, {ERR_UNSUPPORTED, API_ERROR_UNSUPPORTED, false},
-        {ERR_BUSY, API_ERROR_BUSY, true},          {ERR_NOMEM, API_ERROR_UNAVAILABLE, true},
-        {ERR_CLOSED, API_ERROR_UNAVAILABLE, true}, {ERR_ENGINE, API_ERROR_SERVER, false},
+        {ERR_INVALID, API_ERROR_INVALID, false},
+        {ERR_LIMIT, API_ERROR_TOO_LARGE, false},
+        {ERR_NOT_FOUND, API_ERROR_NOT_FOUND, false},
+        {ERR_UNSUPPORTED, API_ERROR_UNSUPPORTED, false},
+        {ERR_BUSY, API_ERROR_BUSY, true},
+        {ERR_NOMEM, API_ERROR_UNAVAILABLE, true},
+        {ERR_CLOSED, API_ERROR_UNAVAILABLE, true},
+        {ERR_ENGINE, API_ERROR_SERVER, false},
         {ERR_IO, API_ERROR_SERVER, false},
     };
 
@@ -73,4 +78,5 @@ static void test_what_is_known_stays(void **state)
     assert_string_equal(error.message, "a reason");
 }
 
-TEST_SUITE(TEST(test_errors_from_below), TEST(test_retry_is_not_now), TEST(test_without_words), TEST(test_what_is_known_stays))
+TEST_SUITE(TEST(test_errors_from_below), TEST(test_retry_is_not_now), TEST(test_without_words),
+           TEST(test_what_is_known_stays))

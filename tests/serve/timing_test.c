@@ -1,9 +1,11 @@
 /*
- * timing_test.c: whether a tenant can tell by the answers of endpoints that read text what another one has sent (I100).
+ * timing_test.c: whether a tenant can tell by the answers of endpoints that read text what another
+ * one has sent (I100).
  *
- * As tests/sched/timing_test.c, over HTTP and with a real tokenizer: a neighbour sends a text; then a spy sends the same one, or
- * one that no tenant has sent. By counts of the tokenizer's memory the two are equal; by the clock (make timing) they must not
- * differ as distributions. Where tenants share the memory both show the difference, so the test can see one.
+ * As tests/sched/timing_test.c, over HTTP and with a real tokenizer: a neighbour sends a text; then
+ * a spy sends the same one, or one that no tenant has sent. By counts of the tokenizer's memory the
+ * two are equal; by the clock (make timing) they must not differ as distributions. Where tenants
+ * share the memory both show the difference, so the test can see one.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /*
- * isolate_test.c: several models in one server, each in a process of its own: one is killed, its next answer comes from the cache; the other does not
- * notice. And what the guard measures is what the system says of all processes.
+ * isolate_test.c: several models in one server, each in a process of its own: one is killed, its
+ * next answer comes from the cache; the other does not notice. And what the guard measures is what
+ * the system says of all processes.
  */
 #include <signal.h>
 #include <string.h>
@@ -25,7 +26,8 @@ static struct soak_talk talk_to(unsigned model, uint64_t seed)
 }
 
 /* Asks until there is an answer; an engine that is dead or begins anew may say so for a while. */
-static struct soak_answer ask(const struct serve_proc *proc, const struct soak_talk *talk, unsigned *failed)
+static struct soak_answer ask(const struct serve_proc *proc, const struct soak_talk *talk,
+                              unsigned *failed)
 {
     struct soak_ask how = {.dialect = SCENARIO_CHAT, .tokens = ANSWER};
     struct soak_flight flight, *flights[] = {&flight};
@@ -83,9 +85,11 @@ static void test_each_model_finds_its_cache_and_the_other_goes_on(void **state)
     for (unsigned kills = 1; kills <= 2; kills++) {
         size_t count = soak_workers(&proc, workers);
         assert_int_equal(count, SOAK_MODELS);
-        serve_proc_wait_metric(&proc, "hearth_sched_unsaved", 0); /* what the answers left on the device is in the cache */
+        /* what the answers left on the device is in the cache */
+        serve_proc_wait_metric(&proc, "hearth_sched_unsaved", 0);
         kill(workers[kills - 1], SIGKILL);
-        serve_proc_wait_metric(&proc, "hearth_sched_engine_restarts_total", kills); /* once for each */
+        /* once for each */
+        serve_proc_wait_metric(&proc, "hearth_sched_engine_restarts_total", kills);
         assert_int_equal(find_worker(&proc, workers, count), workers[kills - 1]);
         for (size_t i = 0; i < SOAK_MODELS; i++) {
             struct soak_answer again = ask(&proc, &talks[i], &failed);
@@ -102,7 +106,8 @@ static void test_each_model_finds_its_cache_and_the_other_goes_on(void **state)
     serve_proc_stop(&proc);
 }
 
-/* The guard counts pages of code once for each process, so it never says less than there is; and not much more. */
+/* The guard counts pages of code once for each process, so it never says less than there is; and
+ * not much more. */
 static void test_the_guard_measures_all_processes(void **state)
 {
     enum { MORE_MAX = 64 << 20 };
@@ -114,7 +119,8 @@ static void test_the_guard_measures_all_processes(void **state)
     soak_server_start(&proc, "--isolate --ram-cache 32MiB --ssd-dir none");
     struct soak_answer answer = ask(&proc, &talk, &failed);
     double measured = 0;
-    for (unsigned waited_ms = 0;; serve_proc_pause(&proc, &waited_ms, "the guard never sees the models' processes")) {
+    for (unsigned waited_ms = 0;;
+         serve_proc_pause(&proc, &waited_ms, "the guard never sees the models' processes")) {
         struct soak_size size = soak_size(&proc);
         assert_true(size.workers_bytes > 0);
         measured = serve_proc_metric(&proc, "hearth_memory_process_bytes");
@@ -129,4 +135,5 @@ static void test_the_guard_measures_all_processes(void **state)
     serve_proc_stop(&proc);
 }
 
-TEST_SUITE(TEST(test_each_model_finds_its_cache_and_the_other_goes_on), TEST(test_the_guard_measures_all_processes))
+TEST_SUITE(TEST(test_each_model_finds_its_cache_and_the_other_goes_on),
+           TEST(test_the_guard_measures_all_processes))

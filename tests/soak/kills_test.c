@@ -1,12 +1,16 @@
 /*
- * kills_test.c: kill -9 of the server and of its engines' processes under load, again and again. After each, the same folders: whatever is answered is, to
- * the letter, what a server without a cache says; what had reached the disk is found there and passes its check (I107); the load goes on.
+ * kills_test.c: kill -9 of the server and of its engines' processes under load, again and again.
+ * After each, the same folders: whatever is answered is, to the letter, what a server without a
+ * cache says; what had reached the disk is found there and passes its check (I107); the load goes
+ * on.
  *
- * Two talks, one for each model, are asked first and the server is ended in good order: they are on disk for certain, and after every kill they
- * must come from there or from memory. The others are the load. A few kills in `make test`; `make soak-kills` takes 100 (N).
+ * Two talks, one for each model, are asked first and the server is ended in good order: they are on
+ * disk for certain, and after every kill they must come from there or from memory. The others are
+ * the load. A few kills in `make test`; `make soak-kills` takes 100 (N).
  *
- * Once with --exact, and once as it is served otherwise: then a kill also takes what has ended and is not stored yet (sched/linger.c), and since
- * batches are shared, which changes last bits, one in SAME_PART texts may differ from the reference's.
+ * Once with --exact, and once as it is served otherwise: then a kill also takes what has ended and
+ * is not stored yet (sched/linger.c), and since batches are shared, which changes last bits, one in
+ * SAME_PART texts may differ from the reference's.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +29,8 @@ enum {
     LOAD = 6,
     ANSWER = 16,
     LOAD_MS_MAX = 600,
-    WORKER_KILLS_MAX = 3, /* in one life of the server: more, and an engine is given up (sched/revive.c) */
+    /* in one life of the server: more, and an engine is given up (sched/revive.c) */
+    WORKER_KILLS_MAX = 3,
     TRIES_MAX = 200,
     SAME_PART = 10,
     CHECKED_MIN = 500,
@@ -40,7 +45,8 @@ struct kills {
     struct soak_flight load[LOAD];
     size_t load_talk[LOAD];
     bool exact;
-    uint64_t requests, checked, other, broken, server_kills, worker_kills, from_device, from_ssd, from_ram, computed;
+    uint64_t requests, checked, other, broken, server_kills, worker_kills, from_device, from_ssd,
+        from_ram, computed;
 };
 
 static uint64_t wanted_kills(void)
@@ -65,8 +71,8 @@ static void check_text(struct kills *kills, size_t talk, const struct soak_answe
     bool same = strcmp(buf_str(&answer->text), kills->right[talk]) == 0;
 
     if (!same && kills->exact)
-        fail_msg("talk %zu (ram %u, ssd %u, computed %u): %s\nthe reference: %s", talk, answer->ram, answer->ssd,
-                 answer->computed, buf_str(&answer->text), kills->right[talk]);
+        fail_msg("talk %zu (ram %u, ssd %u, computed %u): %s\nthe reference: %s", talk, answer->ram,
+                 answer->ssd, answer->computed, buf_str(&answer->text), kills->right[talk]);
     assert_false(soak_has_foreign_marker(&kills->talks[talk], buf_str(&answer->text)));
     kills->checked++;
     kills->other += !same;
@@ -105,7 +111,8 @@ static void begin_load(struct kills *kills)
         if (kills->load[i].open)
             continue;
         kills->load_talk[i] = SOAK_MODELS + test_random_below(&kills->seed, TALKS - SOAK_MODELS);
-        assert_true(soak_flight_send(&kills->load[i], &kills->server, &kills->talks[kills->load_talk[i]], &how));
+        assert_true(soak_flight_send(&kills->load[i], &kills->server,
+                                     &kills->talks[kills->load_talk[i]], &how));
         kills->requests++;
     }
 }
@@ -167,8 +174,8 @@ static void verify(struct kills *kills, bool cold_start)
         struct soak_answer answer = ask(kills, &kills->server, i);
         check_text(kills, i, &answer);
         if (answer.device + answer.ram + answer.ssd == 0 || (cold_start && answer.ssd == 0))
-            fail_msg("%s lost its cache: ram %u, ssd %u, computed %u", soak_models[i], answer.ram, answer.ssd,
-                     answer.computed);
+            fail_msg("%s lost its cache: ram %u, ssd %u, computed %u", soak_models[i], answer.ram,
+                     answer.ssd, answer.computed);
         soak_answer_fini(&answer);
     }
     assert_true(serve_proc_metric(&kills->server, "hearth_cache_verify_failures_total") == 0);
@@ -200,14 +207,16 @@ static void open_all(struct kills *kills)
     char args[1024];
 
     soak_texts_init(&kills->texts);
-    snprintf(args, sizeof(args), "%s --isolate --ram-cache 24MiB --ssd-dir %s --ssd-max 1GiB --ssd-free 0",
+    snprintf(args, sizeof(args),
+             "%s --isolate --ram-cache 24MiB --ssd-dir %s --ssd-max 1GiB --ssd-free 0",
              kills->exact ? "--exact" : "--parallel 4", soak_ssd_dir());
     soak_server_start(&kills->server, args);
     soak_reference_start(&kills->reference);
     for (size_t i = 0; i < TALKS; i++) {
         do {
             soak_talk_fini(&kills->talks[i]);
-            soak_talk_begin(&kills->talks[i], &kills->texts, &kills->seed, (unsigned)(i % SOAK_TENANTS));
+            soak_talk_begin(&kills->talks[i], &kills->texts, &kills->seed,
+                            (unsigned)(i % SOAK_TENANTS));
         } while (kills->talks[i].model != i % SOAK_MODELS);
         struct soak_answer answer = ask(kills, &kills->reference, i);
         kills->right[i] = mem_strdup(buf_str(&answer.text));
@@ -226,12 +235,16 @@ static void open_all(struct kills *kills)
 
 static void report(const struct kills *kills, uint64_t seed)
 {
-    printf("| seed | server kills | worker kills | requests | checked answers | other texts | broken off | tokens from the device | from ram | from ssd | computed |\n"
-           "|---|---|---|---|---|---|---|---|---|---|---|\n| 0x%llx | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu |\n",
-           (unsigned long long)seed, (unsigned long long)kills->server_kills, (unsigned long long)kills->worker_kills,
-           (unsigned long long)kills->requests, (unsigned long long)kills->checked, (unsigned long long)kills->other,
-           (unsigned long long)kills->broken, (unsigned long long)kills->from_device, (unsigned long long)kills->from_ram,
-           (unsigned long long)kills->from_ssd, (unsigned long long)kills->computed);
+    printf("| seed | server kills | worker kills | requests | checked answers | other texts | "
+           "broken off | tokens from the device | from ram | from ssd | computed |\n"
+           "|---|---|---|---|---|---|---|---|---|---|---|\n| 0x%llx | %llu | %llu | %llu | %llu | "
+           "%llu | %llu | %llu | %llu | %llu | %llu |\n",
+           (unsigned long long)seed, (unsigned long long)kills->server_kills,
+           (unsigned long long)kills->worker_kills, (unsigned long long)kills->requests,
+           (unsigned long long)kills->checked, (unsigned long long)kills->other,
+           (unsigned long long)kills->broken, (unsigned long long)kills->from_device,
+           (unsigned long long)kills->from_ram, (unsigned long long)kills->from_ssd,
+           (unsigned long long)kills->computed);
 }
 
 static void run_kills(bool exact)
@@ -244,7 +257,8 @@ static void run_kills(bool exact)
     open_all(kills);
     for (uint64_t n = 0; n < wanted_kills(); n++) {
         load_for(kills, test_random_below(&kills->seed, LOAD_MS_MAX));
-        bool server = life >= WORKER_KILLS_MAX || (n > 0 && test_random_below(&kills->seed, 2) == 0);
+        bool server =
+            life >= WORKER_KILLS_MAX || (n > 0 && test_random_below(&kills->seed, 2) == 0);
         if (server)
             kill_server(kills);
         else
@@ -259,8 +273,10 @@ static void run_kills(bool exact)
     end_load(kills);
     report(kills, seed);
     /* In a run of a few answers nobody may have come back to the device before it was killed. */
-    assert_true(exact ? kills->from_device == 0 : kills->from_device > 0 || kills->checked < CHECKED_MIN);
-    /* Without --exact a text may differ, and all that follow it in its talk: only of many talks a part says something. */
+    assert_true(exact ? kills->from_device == 0
+                      : kills->from_device > 0 || kills->checked < CHECKED_MIN);
+    /* Without --exact a text may differ, and all that follow it in its talk: only of many talks a
+     * part says something. */
     if (exact || kills->checked >= CHECKED_MIN)
         assert_true(kills->other * SAME_PART <= kills->checked);
     soak_wait_cells_free(&kills->server);

@@ -1,22 +1,27 @@
 /*
- * soak_test.c: hours of mixed traffic on one server, and every answer compared with one of a server that has no cache.
+ * soak_test.c: hours of mixed traffic on one server, and every answer compared with one of a server
+ * that has no cache.
  *
- * Agents of three tenants talk to two models, each in a process of its own: they go on, repeat, edit, leave; engines are killed, every so many calls of
- * the disk fail, files there are harmed; memory, disk and context are too small for what they say. What must hold all the time:
+ * Agents of three tenants talk to two models, each in a process of its own: they go on, repeat,
+ * edit, leave; engines are killed, every so many calls of the disk fail, files there are harmed;
+ * memory, disk and context are too small for what they say. What must hold all the time:
  *
- *      answers   each is, to the letter, that of the reference (I110); no marker of another talk in it; its usage adds up (I99). One that is lost
- *                to a killed engine says so, and asking again gives it
- *      caps      the RAM tier, the disk as `du` sees it, and all processes together stay below theirs at every sample (I93)
- *      growth    memory, descriptors and threads, as a straight line through the samples after the first third, grow by no more than GROWTH_*
- *                in the time measured
+ *      answers   each is, to the letter, that of the reference (I110); no marker of another talk in
+ *                it; its usage adds up (I99). One that is lost to a killed engine says so, and
+ *                asking again gives it
+ *      caps      the RAM tier, the disk as `du` sees it, and all processes together stay below
+ *                theirs at every sample (I93)
+ *      growth    memory, descriptors and threads, as a straight line through the samples after the
+ *                first third, grow by no more than GROWTH_* in the time measured
  *      the end   nothing runs, all cells are free, the server ends with 0
  *      events    who reads /admin/events gets them to the end; who does not read is in nobody's way
  *
- * With HEARTH_SOAK_PARK=1 the server is not --exact: what has ended stays on the device and is stored when there is time (sched/linger.c), and batches
- * are shared. That changes last bits, so that one in SAME_PART texts may differ from the reference's; all the rest must hold as before.
+ * With HEARTH_SOAK_PARK=1 the server is not --exact: what has ended stays on the device and is
+ * stored when there is time (sched/linger.c), and batches are shared. That changes last bits, so
+ * that one in SAME_PART texts may differ from the reference's; all the rest must hold as before.
  *
- * A part of `make test` for a few seconds; `make soak` is ten minutes (SOAK_MINUTES). What is chosen follows from the seed; what happens at
- * the same time does not.
+ * A part of `make test` for a few seconds; `make soak` is ten minutes (SOAK_MINUTES). What is
+ * chosen follows from the seed; what happens at the same time does not.
  */
 #include <poll.h>
 #include <signal.h>
@@ -47,19 +52,20 @@ enum {
     FAILURES_MAX = 20,
     SAMPLES_MAX = 20000,
     SEEN_BITS = 1 << 22,
-    EXCUSE_S = 15,      /* after a kill, an answer may be the engine's death */
-    STABLE_S = 62,      /* an engine that lived so long may be killed without being given up (sched/revive.c) */
-    EARLY_KILLS = 2,    /* these need not wait for it */
+    EXCUSE_S = 15, /* after a kill, an answer may be the engine's death */
+    /* an engine that lived so long may be killed without being given up (sched/revive.c) */
+    STABLE_S = 62,
+    EARLY_KILLS = 2, /* these need not wait for it */
     GROWTH_BYTES = 16 << 20,
     GROWTH_DESCRIPTORS = 12, /* connections that happen to be open */
     GROWTH_THREADS = 2,
     SAME_PART = 10,
 };
 
-#define RAM_CAP   (UINT64_C(12) << 20)
-#define SSD_CAP   (UINT64_C(24) << 20)
-#define CEILING   (SANITIZED ? UINT64_C(8) << 30 : UINT64_C(256) << 20)
-#define MIB(n)    ((double)(n) / (1 << 20))
+#define RAM_CAP (UINT64_C(12) << 20)
+#define SSD_CAP (UINT64_C(24) << 20)
+#define CEILING (SANITIZED ? UINT64_C(8) << 30 : UINT64_C(256) << 20)
+#define MIB(n)  ((double)(n) / (1 << 20))
 
 enum agent_state { AGENT_IDLE, AGENT_ASKED, AGENT_AGAIN, AGENT_REFERRED };
 
@@ -70,9 +76,9 @@ struct agent {
     struct soak_ask ask;
     struct soak_flight flight;
     struct soak_answer answer; /* while it is compared */
-    uint64_t due_ns;       /* when the client leaves, or asks again; 0 = it stays */
+    uint64_t due_ns;           /* when the client leaves, or asks again; 0 = it stays */
     unsigned tries;
-    bool fresh;            /* the question was never asked before */
+    bool fresh; /* the question was never asked before */
 };
 
 struct sample {
@@ -84,14 +90,16 @@ struct worker {
     uint64_t since_ns; /* it was seen first */
 };
 
-/* Of /admin/events: one that reads what comes, one that never does, and is slower than any dashboard. */
+/* Of /admin/events: one that reads what comes, one that never does, and is slower than any
+ * dashboard. */
 struct watcher {
     struct http_client reading, deaf;
     bool told; /* of a request, so the stream is what it should be */
 };
 
 struct counts {
-    uint64_t requests, answers, checked, other, fresh, distinct, cancelled, lost, kills, harmed, samples, failures;
+    uint64_t requests, answers, checked, other, fresh, distinct, cancelled, lost, kills, harmed,
+        samples, failures;
     uint64_t prompt, device, ram, ssd, computed;
     uint64_t ram_max, ssd_max, all_max, workers_max;
     double restarts, tier_errors, verify_failures, parked, unsaved_max, unsaved_lost;
@@ -144,8 +152,11 @@ static void choose_ask(struct soak *soak, struct agent *agent)
         .dialect = (enum scenario_dialect)test_random_below(&soak->seed, SCENARIO_DIALECT_COUNT),
         .tokens = 1 + (unsigned)test_random_below(&soak->seed, ANSWER_TOKENS_MAX),
     };
-    agent->ask.stream = agent->ask.dialect == SCENARIO_CHAT && test_random_below(&soak->seed, 2) == 0;
-    agent->due_ns = test_random_below(&soak->seed, 6) == 0 ? test_random_below(&soak->seed, 200) * NS_PER_MS : 0;
+    agent->ask.stream =
+        agent->ask.dialect == SCENARIO_CHAT && test_random_below(&soak->seed, 2) == 0;
+    agent->due_ns = test_random_below(&soak->seed, 6) == 0
+                        ? test_random_below(&soak->seed, 200) * NS_PER_MS
+                        : 0;
 }
 
 static void choose_talk(struct soak *soak, struct agent *agent)
@@ -212,11 +223,12 @@ static void take_answer(struct soak *soak, struct agent *agent)
     soak_flight_take(&agent->flight, answer);
     agent->state = AGENT_IDLE;
     if (answer->whole && soak_has_foreign_marker(&agent->talk, buf_str(&answer->text)))
-        note_failure(soak, "%s: a marker of another talk: %s", agent->talk.marker, buf_str(&answer->text));
+        note_failure(soak, "%s: a marker of another talk: %s", agent->talk.marker,
+                     buf_str(&answer->text));
     if (!answer->whole) {
         if (!try_excuse(soak, agent))
-            note_failure(soak, "%s %s: status %d, %s", agent->talk.marker, soak_models[agent->talk.model], answer->status,
-                         answer->fault);
+            note_failure(soak, "%s %s: status %d, %s", agent->talk.marker,
+                         soak_models[agent->talk.model], answer->status, answer->fault);
         soak_answer_fini(answer);
         return;
     }
@@ -253,17 +265,19 @@ static void compare(struct soak *soak, struct agent *agent)
     bool same;
 
     soak_flight_take(&agent->flight, &right);
-    same = strcmp(buf_str(&right.text), buf_str(&answer->text)) == 0 && right.prompt == answer->prompt &&
-           right.generated == answer->generated;
+    same = strcmp(buf_str(&right.text), buf_str(&answer->text)) == 0 &&
+           right.prompt == answer->prompt && right.generated == answer->generated;
     if (!right.whole)
         note_failure(soak, "the reference: status %d, %s", right.status, right.fault);
     else if (!same && soak->park && right.prompt == answer->prompt)
         soak->counts.other++;
     else if (!same)
-        note_failure(soak, "%s %s: %u prompt (device %u, ram %u, ssd %u) and %u generated tokens: %s\nthe reference, %u and %u: %s",
-                     agent->talk.marker, soak_models[agent->talk.model], answer->prompt, answer->device, answer->ram,
-                     answer->ssd, answer->generated, buf_str(&answer->text), right.prompt, right.generated,
-                     buf_str(&right.text));
+        note_failure(soak,
+                     "%s %s: %u prompt (device %u, ram %u, ssd %u) and %u generated tokens: "
+                     "%s\nthe reference, %u and %u: %s",
+                     agent->talk.marker, soak_models[agent->talk.model], answer->prompt,
+                     answer->device, answer->ram, answer->ssd, answer->generated,
+                     buf_str(&answer->text), right.prompt, right.generated, buf_str(&right.text));
     soak->counts.checked++;
     note_text(soak, agent);
     agent->answered = mem_strdup(buf_str(&answer->text));
@@ -336,7 +350,8 @@ static void kill_worker(struct soak *soak)
 
 /* ---- samples ---- */
 
-static void check_cap(struct soak *soak, const char *what, double bytes, uint64_t cap, uint64_t *max)
+static void check_cap(struct soak *soak, const char *what, double bytes, uint64_t cap,
+                      uint64_t *max)
 {
     *max = MAX(*max, (uint64_t)bytes);
     if (bytes > (double)cap)
@@ -351,7 +366,8 @@ static void take_sample(struct soak *soak)
 
     if (!soak_metrics_read(&metrics, &soak->server))
         note_failure(soak, "no metrics");
-    check_cap(soak, "the RAM tier", soak_metric(&metrics, "hearth_cache_budget_bytes"), RAM_CAP, &counts->ram_max);
+    check_cap(soak, "the RAM tier", soak_metric(&metrics, "hearth_cache_budget_bytes"), RAM_CAP,
+              &counts->ram_max);
     check_cap(soak, "the disk", (double)soak_ssd_bytes(), SSD_CAP, &counts->ssd_max);
     check_cap(soak, "all processes' memory", (double)size.all_bytes, CEILING, &counts->all_max);
     counts->workers_max = MAX(counts->workers_max, size.workers_bytes);
@@ -404,12 +420,14 @@ static void print_line(const struct soak *soak)
     const struct counts *counts = &soak->counts;
     double own = counts->samples > 0 ? soak->samples[counts->samples - 1].own_bytes : 0;
 
-    printf("%6.0f s: %llu requests, %llu checked, %llu left, %llu kills, %llu lost and asked again, %llu failures; RAM %.1f, "
+    printf("%6.0f s: %llu requests, %llu checked, %llu left, %llu kills, %llu lost and asked "
+           "again, %llu failures; RAM %.1f, "
            "disk %.1f, processes %.1f MiB at most, the server's own %.1f now\n",
-           (double)(now_ns() - soak->begun_ns) / (double)NS_PER_S, (unsigned long long)counts->requests,
-           (unsigned long long)counts->checked, (unsigned long long)counts->cancelled, (unsigned long long)counts->kills,
-           (unsigned long long)counts->lost, (unsigned long long)counts->failures, MIB(counts->ram_max),
-           MIB(counts->ssd_max), MIB(counts->all_max), MIB(own));
+           (double)(now_ns() - soak->begun_ns) / (double)NS_PER_S,
+           (unsigned long long)counts->requests, (unsigned long long)counts->checked,
+           (unsigned long long)counts->cancelled, (unsigned long long)counts->kills,
+           (unsigned long long)counts->lost, (unsigned long long)counts->failures,
+           MIB(counts->ram_max), MIB(counts->ssd_max), MIB(counts->all_max), MIB(own));
 }
 
 /* ---- events ---- */
@@ -435,7 +453,8 @@ static void end_watching(struct soak *soak)
 {
     read_events(soak);
     if (soak->watcher.reading.eof || !soak->watcher.told)
-        note_failure(soak, "the stream of events %s", soak->watcher.told ? "broke off" : "told of no request");
+        note_failure(soak, "the stream of events %s",
+                     soak->watcher.told ? "broke off" : "told of no request");
     http_client_close(&soak->watcher.reading);
     http_client_close(&soak->watcher.deaf);
 }
@@ -504,52 +523,55 @@ static void check_end(struct soak *soak)
     serve_proc_wait_metric(server, "hearth_memory_queues_bytes", 0);
     serve_proc_wait_metric(server, "hearth_memory_claims_bytes", 0);
     soak_wait_cells_free(server);
-    check_growth(soak, "own bytes", offsetof(struct sample, own_bytes), SANITIZED ? 1e9 : GROWTH_BYTES);
+    check_growth(soak, "own bytes", offsetof(struct sample, own_bytes),
+                 SANITIZED ? 1e9 : GROWTH_BYTES);
     check_growth(soak, "descriptors", offsetof(struct sample, descriptors), GROWTH_DESCRIPTORS);
     check_growth(soak, "threads", offsetof(struct sample, threads), GROWTH_THREADS);
     if (soak->counts.distinct * 2 < soak->counts.fresh)
         note_failure(soak, "only %llu of %llu answers differ: the comparison is worth little",
-                     (unsigned long long)soak->counts.distinct, (unsigned long long)soak->counts.fresh);
+                     (unsigned long long)soak->counts.distinct,
+                     (unsigned long long)soak->counts.fresh);
     if (soak->counts.ram + soak->counts.ssd == 0)
         note_failure(soak, "nothing was ever restored");
     if (soak->park != (soak->counts.parked > 0))
         note_failure(soak, "%.0f sequences were parked", soak->counts.parked);
     if (soak->counts.other * SAME_PART > soak->counts.checked)
-        note_failure(soak, "%llu of %llu texts are not the reference's", (unsigned long long)soak->counts.other,
+        note_failure(soak, "%llu of %llu texts are not the reference's",
+                     (unsigned long long)soak->counts.other,
                      (unsigned long long)soak->counts.checked);
     serve_proc_stop(server);
     serve_proc_stop(&soak->reference);
 }
 
 /* X(name, value) */
-#define RESULTS(X)                                                                                 \
-    X("requests", counts->requests)                                                                \
-    X("answers", counts->answers)                                                                  \
-    X("checked", counts->checked)                                                                  \
-    X("other_texts", counts->other)                                                                \
-    X("distinct", counts->distinct)                                                                \
-    X("cancelled", counts->cancelled)                                                              \
-    X("lost_to_kills", counts->lost)                                                               \
-    X("worker_kills", counts->kills)                                                               \
-    X("parked", counts->parked)                                                                    \
-    X("unsaved_max", counts->unsaved_max)                                                          \
-    X("unsaved_lost", counts->unsaved_lost)                                                        \
-    X("worker_restarts", counts->restarts)                                                         \
-    X("files_harmed", counts->harmed)                                                              \
-    X("tier_errors", counts->tier_errors)                                                          \
-    X("verify_failures", counts->verify_failures)                                                  \
-    X("prompt_tokens", counts->prompt)                                                             \
-    X("device_tokens", counts->device)                                                             \
-    X("ram_tokens", counts->ram)                                                                   \
-    X("ssd_tokens", counts->ssd)                                                                   \
-    X("computed_tokens", counts->computed)                                                         \
-    X("samples", counts->samples)                                                                  \
-    X("ram_bytes_max", counts->ram_max)                                                            \
-    X("ssd_bytes_max", counts->ssd_max)                                                            \
-    X("processes_bytes_max", counts->all_max)                                                      \
-    X("own_bytes_after_a_third", soak->samples[counts->samples / 3].own_bytes)                     \
-    X("own_bytes_at_the_end", soak->samples[MAX(counts->samples, 1) - 1].own_bytes)                \
-    X("workers_bytes_max", counts->workers_max)                                                    \
+#define RESULTS(X)                                                                  \
+    X("requests", counts->requests)                                                 \
+    X("answers", counts->answers)                                                   \
+    X("checked", counts->checked)                                                   \
+    X("other_texts", counts->other)                                                 \
+    X("distinct", counts->distinct)                                                 \
+    X("cancelled", counts->cancelled)                                               \
+    X("lost_to_kills", counts->lost)                                                \
+    X("worker_kills", counts->kills)                                                \
+    X("parked", counts->parked)                                                     \
+    X("unsaved_max", counts->unsaved_max)                                           \
+    X("unsaved_lost", counts->unsaved_lost)                                         \
+    X("worker_restarts", counts->restarts)                                          \
+    X("files_harmed", counts->harmed)                                               \
+    X("tier_errors", counts->tier_errors)                                           \
+    X("verify_failures", counts->verify_failures)                                   \
+    X("prompt_tokens", counts->prompt)                                              \
+    X("device_tokens", counts->device)                                              \
+    X("ram_tokens", counts->ram)                                                    \
+    X("ssd_tokens", counts->ssd)                                                    \
+    X("computed_tokens", counts->computed)                                          \
+    X("samples", counts->samples)                                                   \
+    X("ram_bytes_max", counts->ram_max)                                             \
+    X("ssd_bytes_max", counts->ssd_max)                                             \
+    X("processes_bytes_max", counts->all_max)                                       \
+    X("own_bytes_after_a_third", soak->samples[counts->samples / 3].own_bytes)      \
+    X("own_bytes_at_the_end", soak->samples[MAX(counts->samples, 1) - 1].own_bytes) \
+    X("workers_bytes_max", counts->workers_max)                                     \
     X("failures", counts->failures)
 
 static void report(const struct soak *soak)
@@ -565,8 +587,8 @@ static void report(const struct soak *soak)
     json_open(&json, '{');
     json_key_uint(&json, "seed", soak->first_seed);
     json_key_uint(&json, "seconds", wanted_seconds());
-#define X(name, value)                                                                             \
-    printf("| %s | %llu |\n", name, (unsigned long long)(value));                                  \
+#define X(name, value)                                            \
+    printf("| %s | %llu |\n", name, (unsigned long long)(value)); \
     json_key_uint(&json, name, (uint64_t)(value));
     RESULTS(X)
 #undef X
@@ -604,11 +626,12 @@ static void test_soak(void **state)
     soak->samples = mem_alloc_array(SAMPLES_MAX, sizeof(*soak->samples));
     soak->seen = mem_alloc(SEEN_BITS / 8);
     soak_texts_init(&soak->texts);
-    snprintf(args, sizeof(args),
-             "%s --isolate --ram-cache %lluMiB --ssd-dir %s --ssd-max %lluMiB --ssd-free 0 --tails 16 "
-             "--max-memory %lluMiB --fault-disk 701",
-             soak->park ? "" : "--exact", (unsigned long long)(RAM_CAP >> 20), soak_ssd_dir(), (unsigned long long)(SSD_CAP >> 20),
-             (unsigned long long)(CEILING >> 20));
+    snprintf(
+        args, sizeof(args),
+        "%s --isolate --ram-cache %lluMiB --ssd-dir %s --ssd-max %lluMiB --ssd-free 0 --tails 16 "
+        "--max-memory %lluMiB --fault-disk 701",
+        soak->park ? "" : "--exact", (unsigned long long)(RAM_CAP >> 20), soak_ssd_dir(),
+        (unsigned long long)(SSD_CAP >> 20), (unsigned long long)(CEILING >> 20));
     soak_server_start(&soak->server, args);
     soak_reference_start(&soak->reference);
     watch(&soak->watcher.reading, &soak->server);

@@ -1,9 +1,10 @@
 /*
- * streams_test.c: many clients at once: streams that all end as they should, connections that idle or dawdle while /health is quick, and clients that
- * leave in every phase of a request, after which nothing is left of them.
+ * streams_test.c: many clients at once: streams that all end as they should, connections that idle
+ * or dawdle while /health is quick, and clients that leave in every phase of a request, after which
+ * nothing is left of them.
  *
- * Small numbers in `make test`, where nothing is timed; `make soak-streams` takes 64 streams, 1,000 connections and 10,000 disconnects, and then
- * /health must stay below 10 ms in 99 of 100 cases.
+ * Small numbers in `make test`, where nothing is timed; `make soak-streams` takes 64 streams, 1,000
+ * connections and 10,000 disconnects, and then /health must stay below 10 ms in 99 of 100 cases.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ enum {
     LEAVERS = 8, /* at a time */
     LONG_ANSWER = 300,
     PROBES_MAX = 20000,
-    GROWTH_BYTES = 48 << 20, /* a third is the cache, a third cells of residents, which may not have been touched before */
+    /* a third is the cache, a third cells of residents, which may not have been touched before */
+    GROWTH_BYTES = 48 << 20,
 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -65,10 +67,12 @@ static void wait_idle(const struct serve_proc *proc)
     serve_proc_wait_metric(proc, "hearth_http_connections", 1); /* this one's */
 }
 
-/* Its sockets and descriptors are as few as before; a connection that we closed goes a moment later. */
+/* Its sockets and descriptors are as few as before; a connection that we closed goes a moment
+ * later. */
 static struct soak_size wait_released(const struct serve_proc *proc, const struct soak_size *before)
 {
-    for (unsigned waited_ms = 0;; serve_proc_pause(proc, &waited_ms, "descriptors are not given back")) {
+    for (unsigned waited_ms = 0;;
+         serve_proc_pause(proc, &waited_ms, "descriptors are not given back")) {
         struct soak_size now = soak_size(proc);
         if (now.sockets <= before->sockets && now.descriptors <= before->descriptors)
             return now;
@@ -77,8 +81,8 @@ static struct soak_size wait_released(const struct serve_proc *proc, const struc
 
 /* ---- streams ---- */
 
-static void ask_all(const struct serve_proc *proc, const struct soak_talk *talks, size_t count, bool stream,
-                    struct soak_answer *answers)
+static void ask_all(const struct serve_proc *proc, const struct soak_talk *talks, size_t count,
+                    bool stream, struct soak_answer *answers)
 {
     struct soak_ask ask = {.dialect = SCENARIO_CHAT, .tokens = STREAM_TOKENS, .stream = stream};
     struct soak_flight *flights = mem_alloc_array(count, sizeof(*flights));
@@ -106,12 +110,14 @@ static void ask_all(const struct serve_proc *proc, const struct soak_talk *talks
     mem_free(list);
 }
 
-/* With --exact to the letter; without, batches of other sizes change the last bits, and how many texts stay the same is told. */
+/* With --exact to the letter; without, batches of other sizes change the last bits, and how many
+ * texts stay the same is told. */
 static void run_streams(const char *args, bool exact)
 {
     size_t count = MIN(wanted("HEARTH_SOAK_STREAMS", STREAMS), STREAMS_MAX), same = 0;
     struct soak_talk *talks = mem_alloc_array(count, sizeof(*talks));
-    struct soak_answer *answers = mem_alloc_array(count, sizeof(*answers)), *right = mem_alloc_array(count, sizeof(*right));
+    struct soak_answer *answers = mem_alloc_array(count, sizeof(*answers)),
+                       *right = mem_alloc_array(count, sizeof(*right));
     struct serve_proc server, reference;
     struct soak_texts texts;
     uint64_t seed = test_seed();
@@ -127,13 +133,15 @@ static void run_streams(const char *args, bool exact)
         bool equal = strcmp(buf_str(&answers[i].text), buf_str(&right[i].text)) == 0;
         same += equal;
         if (exact && !equal)
-            fail_msg("stream %zu: %s\nthe reference: %s", i, buf_str(&answers[i].text), buf_str(&right[i].text));
+            fail_msg("stream %zu: %s\nthe reference: %s", i, buf_str(&answers[i].text),
+                     buf_str(&right[i].text));
         soak_answer_fini(&answers[i]);
         soak_answer_fini(&right[i]);
         soak_talk_fini(&talks[i]);
     }
     wait_idle(&server);
-    printf("%zu streams at a time%s, all whole, %zu with the reference's text\n", count, exact ? " (--exact)" : "", same);
+    printf("%zu streams at a time%s, all whole, %zu with the reference's text\n", count,
+           exact ? " (--exact)" : "", same);
     serve_proc_stop(&server);
     serve_proc_stop(&reference);
     soak_texts_fini(&texts);
@@ -161,7 +169,8 @@ struct probes {
     double ms[PROBES_MAX];
 };
 
-/* In a process of its own, so that nothing the test does is in its way: one connection, one question after the other. */
+/* In a process of its own, so that nothing the test does is in its way: one connection, one
+ * question after the other. */
 static pid_t start_probing(const struct serve_proc *proc, struct probes *probes, uint32_t count)
 {
     pid_t pid = fork();
@@ -199,20 +208,23 @@ static double percentile(struct probes *probes, double part)
     return probes->ms[(size_t)((double)(probes->count - 1) * part)];
 }
 
-/* A connection of one of three kinds: one that has asked and keeps quiet; a head that comes byte by byte; a body that does. */
+/* A connection of one of three kinds: one that has asked and keeps quiet; a head that comes byte by
+ * byte; a body that does. */
 static void open_slow(const struct serve_proc *proc, struct http_client *client, size_t i)
 {
     static const char *const begins[] = {
         "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer key-anna\r\nContent-Length: 100000\r\n\r\n{",
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+        "key-anna\r\nContent-Length: 100000\r\n\r\n{",
     };
 
     http_client_connect(client, proc->port);
     http_client_send_text(client, begins[i % COUNT_OF(begins)]);
 }
 
-static void dawdle(const struct serve_proc *proc, struct http_client *clients, size_t count, pid_t probing)
+static void dawdle(const struct serve_proc *proc, struct http_client *clients, size_t count,
+                   pid_t probing)
 {
     int status;
 
@@ -237,13 +249,15 @@ static void test_idle_and_slow_connections(void **state)
     size_t count = wanted("HEARTH_SOAK_IDLE", IDLE);
     uint32_t probes_count = count > IDLE ? 3000 : 100;
     struct http_client *clients = mem_alloc_array(count, sizeof(*clients));
-    struct probes *probes = mmap(NULL, sizeof(*probes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct probes *probes =
+        mmap(NULL, sizeof(*probes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct serve_proc proc;
     char args[256];
 
     (void)state;
     raise_file_limit();
-    snprintf(args, sizeof(args), "--ram-cache 32MiB --ssd-dir none --connections %zu --connections-per-address %zu",
+    snprintf(args, sizeof(args),
+             "--ram-cache 32MiB --ssd-dir none --connections %zu --connections-per-address %zu",
              count + 64, count + 64);
     soak_server_start(&proc, args);
     dawdle(&proc, clients, 0, start_probing(&proc, probes, probes_count));
@@ -260,8 +274,9 @@ static void test_idle_and_slow_connections(void **state)
         http_client_close(&clients[i]);
     wait_idle(&proc);
     wait_released(&proc, &before);
-    printf("%zu idle and slow connections: /health %.3f ms median, %.3f ms p99 (%.3f without them), %u probes\n", count, median,
-           p99, alone, probes->count);
+    printf("%zu idle and slow connections: /health %.3f ms median, %.3f ms p99 (%.3f without "
+           "them), %u probes\n",
+           count, median, p99, alone, probes->count);
     if (count > IDLE && !SANITIZED)
         assert_true(p99 < 10);
     serve_proc_stop(&proc);
@@ -272,13 +287,13 @@ static void test_idle_and_slow_connections(void **state)
 /* ---- disconnects ---- */
 
 /* X(value, name): where the client leaves */
-#define PHASES(X)                                                                                  \
-    X(LEAVE_CONNECTED, "connected")                                                                \
-    X(LEAVE_HALF_HEAD, "half a head")                                                              \
-    X(LEAVE_HALF_BODY, "half a body")                                                              \
-    X(LEAVE_AT_ONCE, "asked")                                                                      \
-    X(LEAVE_SOON, "queued or in prefill")                                                          \
-    X(LEAVE_IN_STREAM, "in the stream")                                                            \
+#define PHASES(X)                         \
+    X(LEAVE_CONNECTED, "connected")       \
+    X(LEAVE_HALF_HEAD, "half a head")     \
+    X(LEAVE_HALF_BODY, "half a body")     \
+    X(LEAVE_AT_ONCE, "asked")             \
+    X(LEAVE_SOON, "queued or in prefill") \
+    X(LEAVE_IN_STREAM, "in the stream")   \
     X(LEAVE_AT_END, "at its end")
 
 enum leave {
@@ -314,19 +329,23 @@ static void go(struct leaving *leaving, struct leaver *leaver)
 }
 
 /* The first bytes of a request, or none; then it leaves. */
-static void leave_early(struct leaving *leaving, struct leaver *leaver, const struct soak_talk *talk)
+static void leave_early(struct leaving *leaving, struct leaver *leaver,
+                        const struct soak_talk *talk)
 {
     struct soak_ask ask = {.dialect = SCENARIO_CHAT, .tokens = LONG_ANSWER};
     struct buf request, body = soak_body(talk, &ask);
 
     buf_init(&request, 1 << 20);
-    buf_appendf(&request, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n",
-                soak_headers[talk->tenant], body.len);
+    buf_appendf(
+        &request,
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n",
+        soak_headers[talk->tenant], body.len);
     size_t head = request.len;
     buf_append(&request, body.data, body.len);
-    size_t len = leaver->leave == LEAVE_CONNECTED   ? 0
-                 : leaver->leave == LEAVE_HALF_HEAD ? test_random_below(&leaving->seed, head)
-                                                    : head + test_random_below(&leaving->seed, body.len);
+    size_t len = leaver->leave == LEAVE_CONNECTED ? 0
+                 : leaver->leave == LEAVE_HALF_HEAD
+                     ? test_random_below(&leaving->seed, head)
+                     : head + test_random_below(&leaving->seed, body.len);
     leaver->flight = (struct soak_flight){.open = true};
     http_client_connect(&leaver->flight.client, leaving->server.port);
     http_client_try_send(&leaver->flight.client, (struct str){request.data, len});
@@ -371,7 +390,8 @@ static bool is_time(const struct leaver *leaver)
     }
 }
 
-/* What /slots says to one tenant of its own that run, so that the report shows in which phases clients left. */
+/* What /slots says to one tenant of its own that run, so that the report shows in which phases
+ * clients left. */
 static void look_at_slots(struct leaving *leaving)
 {
     struct serve_proc tenant = leaving->server;
@@ -410,7 +430,8 @@ static void run_leavers(struct leaving *leaving, uint64_t count)
     }
 }
 
-/* Nothing is left of them, and (with --exact to the letter) the answers are those of a server that never met them. */
+/* Nothing is left of them, and (with --exact to the letter) the answers are those of a server that
+ * never met them. */
 static void check_after(struct leaving *leaving, const struct soak_size *before, bool exact)
 {
     enum { TALKS = 6 };
@@ -421,8 +442,9 @@ static void check_after(struct leaving *leaving, const struct soak_size *before,
     wait_idle(&leaving->server);
     soak_wait_cells_free(&leaving->server);
     struct soak_size after = wait_released(&leaving->server, before);
-    printf("memory %.1f -> %.1f MiB, descriptors %zu -> %zu, threads %zu -> %zu\n", (double)before->own_bytes / (1 << 20),
-           (double)after.own_bytes / (1 << 20), before->descriptors, after.descriptors, before->threads, after.threads);
+    printf("memory %.1f -> %.1f MiB, descriptors %zu -> %zu, threads %zu -> %zu\n",
+           (double)before->own_bytes / (1 << 20), (double)after.own_bytes / (1 << 20),
+           before->descriptors, after.descriptors, before->threads, after.threads);
     assert_true(after.threads <= before->threads);
     if (!SANITIZED)
         assert_true(after.own_bytes <= before->own_bytes + GROWTH_BYTES);
@@ -462,7 +484,8 @@ static void run_disconnects(const char *args, bool exact)
            (unsigned long long)leaving->looks, (unsigned long long)leaving->seen_queued,
            (unsigned long long)leaving->seen_prefill, (unsigned long long)leaving->seen_decode);
     if (count > DISCONNECTS) /* fewer looks may miss one */
-        assert_true(leaving->seen_queued > 0 && leaving->seen_prefill > 0 && leaving->seen_decode > 0);
+        assert_true(leaving->seen_queued > 0 && leaving->seen_prefill > 0 &&
+                    leaving->seen_decode > 0);
     assert_true(exact == (serve_proc_metric(&leaving->server, "hearth_sched_parked_total") == 0));
     check_after(leaving, &before, exact);
     serve_proc_stop(&leaving->server);
@@ -476,12 +499,14 @@ static void test_disconnects(void **state)
     run_disconnects("--exact --ram-cache 16MiB --ssd-dir none", true);
 }
 
-/* Who leaves leaves a sequence on the device, whose state is stored later or with the next one's (sched/linger.c). */
+/* Who leaves leaves a sequence on the device, whose state is stored later or with the next one's
+ * (sched/linger.c). */
 static void test_disconnects_with_parking(void **state)
 {
     (void)state;
     run_disconnects("--parallel 4 --ram-cache 16MiB --ssd-dir none", false);
 }
 
-TEST_SUITE(TEST(test_streams_exact), TEST(test_streams_continuous), TEST(test_idle_and_slow_connections),
-           TEST(test_disconnects), TEST(test_disconnects_with_parking))
+TEST_SUITE(TEST(test_streams_exact), TEST(test_streams_continuous),
+           TEST(test_idle_and_slow_connections), TEST(test_disconnects),
+           TEST(test_disconnects_with_parking))

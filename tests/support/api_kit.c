@@ -59,8 +59,10 @@ void api_kit_gate_wait(struct api_kit *kit)
 
 static void open_cache(struct api_kit *kit, uint64_t ram_bytes)
 {
-    struct hearth_options options = {
-        .struct_size = sizeof(options), .ram_bytes = ram_bytes, .block_tokens = 16, .run_tokens = 64};
+    struct hearth_options options = {.struct_size = sizeof(options),
+                                     .ram_bytes = ram_bytes,
+                                     .block_tokens = 16,
+                                     .run_tokens = 64};
 
     if (ram_bytes > 0)
         assert_int_equal(hearth_open(&kit->cache, &options, NULL), HEARTH_OK);
@@ -99,8 +101,9 @@ static enum err inspect_nothing(const struct pool_spec *spec, bool quick, struct
     return err_set(info, ERR_NOT_FOUND, "%s: no file", spec->name);
 }
 
-static enum err load_nothing(const struct pool_spec *spec, bool warm, bool (*progress)(float done, void *arg),
-                             void *progress_arg, struct model **model, struct errinfo *info, void *arg)
+static enum err load_nothing(const struct pool_spec *spec, bool warm,
+                             bool (*progress)(float done, void *arg), void *progress_arg,
+                             struct model **model, struct errinfo *info, void *arg)
 {
     (void)warm;
     (void)progress;
@@ -121,8 +124,7 @@ static void open_pool(struct api_kit *kit)
 
 static void open_server(struct api_kit *kit, const struct http_limits *limits)
 {
-    struct http_options options = {
-        .error_body = api_http_error, .tick_ms = 5, .limits = *limits};
+    struct http_options options = {.error_body = api_http_error, .tick_ms = 5, .limits = *limits};
     const struct http_route *routes;
     struct errinfo info = {0};
     size_t count;
@@ -150,7 +152,8 @@ void api_kit_open(struct api_kit *kit, const struct api_kit_options *options)
     }
     if (options->prompts) {
         api.neutral = kit->neutral = neutral_create();
-        api.replay = kit->replay = replay_create(&(struct replay_options){.bytes_max = options->replay_bytes});
+        api.replay = kit->replay =
+            replay_create(&(struct replay_options){.bytes_max = options->replay_bytes});
     }
     api.cache = kit->cache;
     assert_ok(api_create(&kit->api, &api, NULL));
@@ -192,7 +195,8 @@ void api_kit_ask(struct api_kit *kit, const char *method, const char *path, cons
     http_client_close(&client);
 }
 
-void api_kit_send(struct api_kit *kit, struct http_client *client, const char *path, const char *body)
+void api_kit_send(struct api_kit *kit, struct http_client *client, const char *path,
+                  const char *body)
 {
     http_client_connect(client, kit->port);
     http_client_request(client, "POST", path, "", str_from(body));

@@ -1,8 +1,9 @@
 /*
- * api_kit.h: a whole server in the test's process: a model on an engine, the API, and HTTP on a free port of the loopback; and its clients.
+ * api_kit.h: a whole server in the test's process: a model on an engine, the API, and HTTP on a
+ * free port of the loopback; and its clients.
  *
- * The fake engine computes at a gate: when it is closed, the engine's thread waits there, so that a test can look at, cancel or disconnect a call
- * in any phase without guessing times.
+ * The fake engine computes at a gate: when it is closed, the engine's thread waits there, so that a
+ * test can look at, cancel or disconnect a call in any phase without guessing times.
  *
  * Threads: all functions belong to the test's thread.
  */
@@ -29,7 +30,7 @@ struct api_kit_options {
     uint64_t ram_bytes; /* of the cache; 0 = none */
     bool loading;       /* the model is not there yet: api_kit_load */
     bool gate_closed;
-    bool prompts;       /* neutral texts and replay are on */
+    bool prompts;                        /* neutral texts and replay are on */
     uint64_t tokens_bytes, replay_bytes; /* remembered of texts and of turns; 0 = the usual */
     struct http_limits limits;
     struct pool *pool; /* instead of a model of the kit's; taken */
@@ -63,7 +64,8 @@ void api_kit_gate_wait(struct api_kit *kit);
 void api_kit_gate_open(struct api_kit *kit);
 void api_kit_gate_close(struct api_kit *kit);
 
-/* One request on a connection of its own; `headers` may be NULL. The answer is finished by the caller. */
+/* One request on a connection of its own; `headers` may be NULL. The answer is finished by the
+ * caller. */
 void api_kit_ask(struct api_kit *kit, const char *method, const char *path, const char *headers,
                  const char *body, struct http_answer *answer);
 
@@ -72,7 +74,8 @@ yyjson_doc *api_kit_post(struct api_kit *kit, const char *path, const char *body
 yyjson_doc *api_kit_get(struct api_kit *kit, const char *path, int status);
 
 /* A request that is answered later, if ever. */
-void api_kit_send(struct api_kit *kit, struct http_client *client, const char *path, const char *body);
+void api_kit_send(struct api_kit *kit, struct http_client *client, const char *path,
+                  const char *body);
 
 /* What a JSON pointer finds: "" and 0 for nothing. */
 const char *json_at(yyjson_doc *doc, const char *pointer);

@@ -1,5 +1,6 @@
 /*
- * broken_http.c: see broken_http.h. A good request is made of parts; a defect replaces one of them, damage falls anywhere.
+ * broken_http.c: see broken_http.h. A good request is made of parts; a defect replaces one of them,
+ * damage falls anywhere.
  */
 #include "support/broken_http.h"
 
@@ -230,7 +231,7 @@ void broken_http_damage(struct buf *request, uint64_t *seed)
         case 0:
             request->data[at] = (char)test_random(seed);
             break;
-        case 1: /* a piece twice */
+        case 1:                                        /* a piece twice */
             assert_non_null(buf_reserve(request, at)); /* which may move the text */
             memcpy(request->data + request->len, request->data, at);
             buf_commit(request, at);

@@ -1,7 +1,9 @@
 /*
- * broken_http.h: broken HTTP from a generator: requests with a defect of a known kind, and good ones with random damage.
+ * broken_http.h: broken HTTP from a generator: requests with a defect of a known kind, and good
+ * ones with random damage.
  *
- * All of it follows from the seed. The client is http_client.h; a failed check fails the test and shows the request.
+ * All of it follows from the seed. The client is http_client.h; a failed check fails the test and
+ * shows the request.
  */
 #ifndef HEARTH_TESTS_SUPPORT_BROKEN_HTTP_H
 #define HEARTH_TESTS_SUPPORT_BROKEN_HTTP_H
@@ -16,7 +18,8 @@ void broken_http_defect(struct buf *request, uint64_t *seed);
 /* Bytes changed, doubled, lost, or the end cut off. */
 void broken_http_damage(struct buf *request, uint64_t *seed);
 
-/* Sends it, in pieces. It must be refused, by a status from 400 on or by silence, and the connection closed. */
+/* Sends it, in pieces. It must be refused, by a status from 400 on or by silence, and the
+ * connection closed. */
 void broken_http_check_refused(uint16_t port, const struct buf *request, uint64_t *seed);
 /* The same for damage, after which anything may come, but in whole answers. */
 void broken_http_check_survived(uint16_t port, const struct buf *request, uint64_t *seed);

@@ -285,8 +285,7 @@ struct hearth_plan_info kit_peek(const struct kit *kit, const int32_t *tokens, s
     struct hearth_plan *plan;
     struct hearth_plan_info info;
 
-    assert_int_equal(hearth_lookup(kit->space, tokens, count, &kit_peeking, &plan),
-                     HEARTH_OK);
+    assert_int_equal(hearth_lookup(kit->space, tokens, count, &kit_peeking, &plan), HEARTH_OK);
     info = *hearth_plan_info(plan);
     expect_cover(kit, &info, count);
     hearth_plan_release(&plan);

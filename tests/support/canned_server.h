@@ -1,5 +1,6 @@
 /*
- * canned_server.h: a server that says the same to everyone, a few bytes at a time, and closes. For tests of clients.
+ * canned_server.h: a server that says the same to everyone, a few bytes at a time, and closes. For
+ * tests of clients.
  *
  * It serves one connection. Owner: the test's thread.
  */

@@ -1,5 +1,6 @@
 /*
- * chat_kit.c: see chat_kit.h. The control tokens are those of the made models and of the templates here.
+ * chat_kit.c: see chat_kit.h. The control tokens are those of the made models and of the templates
+ * here.
  */
 #include "support/chat_kit.h"
 
@@ -25,7 +26,8 @@ const struct chat_fixture chat_fixtures[] = {
      "<|im_start|>{{ 'model' if m.role == 'assistant' else m.role }}\n{{ m.content | trim "
      "}}<|im_end|>\n"
      "{% endfor %}{% if add_generation_prompt %}<|im_start|>model\n{% endif %}"},
-    /* Opens the answer inside the last round, and separates messages by what the last one does not have. */
+    /* Opens the answer inside the last round, and separates messages by what the last one does not
+     * have. */
     {"inside", "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
                "{% if not loop.last %}<|im_end|>\n{% elif add_generation_prompt "
                "%}<|im_end|>\n<|im_start|>assistant\n{% endif %}"
@@ -53,23 +55,26 @@ const struct chat_fixture chat_fixtures[] = {
      "{{ c.function.name }}:{{ c.id }}:{{ c.function.arguments | tojson }};{% endfor %}</s>"
      "{% elif m.role == 'tool' %}[RESULT]{{ m.tool_call_id }}:{{ m.content }}[/RESULT]"
      "{% else %}{{ m.content }}</s>{% endif %}{% endfor %}"},
-    /* One system message, at the beginning; users and answers take turns, and calls with their results are between them. */
-    {"strict", "{{ bos_token }}{% if tools %}[TOOLS]{{ tools | tojson }}[/TOOLS]{% endif %}"
-               "{% set ns = namespace(turn=0) %}{% for m in messages %}"
-               "{% if m.role == 'system' %}{% if not loop.first %}{{ raise_exception('System message "
-               "must be at the beginning.') }}{% endif %}[SYS]{{ m.content }}[/SYS]"
-               "{% elif m.role == 'tool' %}[RESULT]{{ m.content }}[/RESULT]"
-               "{% elif m.tool_calls %}[CALLS]{% for c in m.tool_calls %}{{ c.function.name }}{{ "
-               "c.function.arguments }}{% endfor %}</s>"
-               "{% else %}{% if (m.role == 'user') != (ns.turn % 2 == 0) %}{{ raise_exception('Roles "
-               "must alternate') }}{% endif %}{% set ns.turn = ns.turn + 1 %}"
-               "{% if m.role == 'user' %}[INST]{{ m.content }}[/INST]{% else %}{{ m.content }}</s>{% "
-               "endif %}{% endif %}{% endfor %}"},
+    /* One system message, at the beginning; users and answers take turns, and calls with their
+     * results are between them. */
+    {"strict",
+     "{{ bos_token }}{% if tools %}[TOOLS]{{ tools | tojson }}[/TOOLS]{% endif %}"
+     "{% set ns = namespace(turn=0) %}{% for m in messages %}"
+     "{% if m.role == 'system' %}{% if not loop.first %}{{ raise_exception('System message "
+     "must be at the beginning.') }}{% endif %}[SYS]{{ m.content }}[/SYS]"
+     "{% elif m.role == 'tool' %}[RESULT]{{ m.content }}[/RESULT]"
+     "{% elif m.tool_calls %}[CALLS]{% for c in m.tool_calls %}{{ c.function.name }}{{ "
+     "c.function.arguments }}{% endfor %}</s>"
+     "{% else %}{% if (m.role == 'user') != (ns.turn % 2 == 0) %}{{ raise_exception('Roles "
+     "must alternate') }}{% endif %}{% set ns.turn = ns.turn + 1 %}"
+     "{% if m.role == 'user' %}[INST]{{ m.content }}[/INST]{% else %}{{ m.content }}</s>{% "
+     "endif %}{% endif %}{% endfor %}"},
     /* Gathers all system text at the beginning. */
-    {"gathers", "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}\n{% "
-                "endif %}{% endfor %}{% for m in messages %}{% if m.role != 'system' %}<|im_start|>{{ "
-                "m.role }}\n{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}"
-                "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"},
+    {"gathers",
+     "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}\n{% "
+     "endif %}{% endfor %}{% for m in messages %}{% if m.role != 'system' %}<|im_start|>{{ "
+     "m.role }}\n{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}"
+     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"},
     /* Parts only, calls shown by their ids, thoughts of earlier turns dropped. */
     {"parts", "{% macro show(c) %}{% for p in c %}{{ p.text }}{% endfor %}{% endmacro %}"
               "{% set ns = namespace(last=-1) %}"

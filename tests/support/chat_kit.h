@@ -20,7 +20,8 @@ extern const struct chat_fixture chat_fixtures[];
 const char *
 chat_fixture_source(const char *name); /* fails the test when there is none of that name */
 
-/* Calls for the fixtures and, where ../shared/templates is there, for each template in it; returns how many of the latter. */
+/* Calls for the fixtures and, where ../shared/templates is there, for each template in it; returns
+ * how many of the latter. */
 size_t chat_kit_each(void (*fn)(const char *name, const char *source, void *arg), void *arg);
 
 struct chat_wish {
@@ -29,8 +30,8 @@ struct chat_wish {
     size_t messages;    /* at most; a conversation ends with a user or a tool */
 };
 
-/* A random conversation as JSON texts of messages, one after another; `ends` are the counts after which a turn of the model
- * would come. */
+/* A random conversation as JSON texts of messages, one after another; `ends` are the counts after
+ * which a turn of the model would come. */
 enum { CHAT_MESSAGES_MAX = 64 };
 struct chat_script {
     char *messages[CHAT_MESSAGES_MAX];
@@ -44,7 +45,8 @@ void chat_script_fini(struct chat_script *script);
 /* {"messages": [the first count], "tools": [...]} */
 void chat_script_json(const struct chat_script *script, size_t count, bool tools, struct buf *out);
 
-/* A random text: words, markup, Unicode, white space; with control tokens, whole and in pieces, when hostile. */
+/* A random text: words, markup, Unicode, white space; with control tokens, whole and in pieces,
+ * when hostile. */
 void chat_random_text(struct buf *out, uint64_t *random, bool hostile);
 
 extern const char chat_kit_tools[]; /* a JSON array of two tools */

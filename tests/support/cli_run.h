@@ -4,7 +4,8 @@
  *      greet [-t N] [--bytes SIZE] [--loud] NAME [NAME]    greets, and says what it was given
  *      fail                                               fails
  *
- * and the real `version` and `help`. The machine has 1000 bytes of memory and the environment of cli_set_env.
+ * and the real `version` and `help`. The machine has 1000 bytes of memory and the environment of
+ * cli_set_env.
  */
 #ifndef HEARTH_TESTS_SUPPORT_CLI_RUN_H
 #define HEARTH_TESTS_SUPPORT_CLI_RUN_H
@@ -32,7 +33,8 @@ int cli_run_args(const struct command *const *from, int argc, char **argv);
 /* Sets entry `index` of the environment. */
 void cli_set_env(size_t index, const char *name, const char *value);
 
-/* A file below the test's folder, the second one called test.ini; the path is valid until the next call. */
+/* A file below the test's folder, the second one called test.ini; the path is valid until the next
+ * call. */
 const char *cli_write_file(const char *name, const char *text, size_t len);
 const char *cli_write_ini(const char *text);
 

@@ -92,7 +92,8 @@ void api_assert_parse_survives(const struct dialect *dialect, const char *body)
     assert_true(failures > 2);
 }
 
-/* One byte is replaced by one that means something to JSON, removed, or doubled; or a piece goes to another place. */
+/* One byte is replaced by one that means something to JSON, removed, or doubled; or a piece goes to
+ * another place. */
 static size_t mutate(char *text, size_t len, uint64_t *seed)
 {
     static const char bytes[] = "{}[]\",:0-9.e\\ntfu ";

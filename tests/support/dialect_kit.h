@@ -1,8 +1,9 @@
 /*
  * dialect_kit.h: requests and answers of a dialect, for tests of parsers and composers.
  *
- * In all texts ' stands for ", so that JSON can be read: "{'a':1}". The made answers have the id "ID", were created at 7, and come from
- * the model "m", whose tokens are single bytes: token 65 is "A"; tokens from 256 on have no text.
+ * In all texts ' stands for ", so that JSON can be read: "{'a':1}". The made answers have the id
+ * "ID", were created at 7, and come from the model "m", whose tokens are single bytes: token 65 is
+ * "A"; tokens from 256 on have no text.
  */
 #ifndef HEARTH_TESTS_SUPPORT_DIALECT_KIT_H
 #define HEARTH_TESTS_SUPPORT_DIALECT_KIT_H
@@ -35,7 +36,8 @@ void api_assert_refused(const struct dialect *dialect, const struct api_bad *bad
 /* The made messages, or tools, are this JSON. */
 void api_assert_json(yyjson_val *value, const char *expected);
 
-/* Parses it with the n-th allocation failing, for all n: it fails cleanly, or gives what it gave before. */
+/* Parses it with the n-th allocation failing, for all n: it fails cleanly, or gives what it gave
+ * before. */
 void api_assert_parse_survives(const struct dialect *dialect, const char *body);
 
 /* Parses `rounds` random changes of it: no crash; what is refused says why. */
@@ -51,7 +53,8 @@ struct api_stream {
     size_t read; /* of out, by api_expect */
 };
 
-/* An answer to `body`, with usage 100 = 10 device + 20 ram + 30 ssd + 5 remote + 35 computed, before its first event. */
+/* An answer to `body`, with usage 100 = 10 device + 20 ram + 30 ssd + 5 remote + 35 computed,
+ * before its first event. */
 void api_stream_init(struct api_stream *stream, const struct dialect *dialect, const char *body);
 void api_stream_fini(struct api_stream *stream);
 
@@ -68,9 +71,11 @@ void api_add_logprob(struct api_stream *stream, size_t choice, int32_t token, fl
 void api_finish(struct api_stream *stream, size_t choice, enum answer_finish finish,
                 uint32_t generated);
 
-/* The next event of the stream is this text (without the empty line); it has one `data:` line that is JSON, or [DONE]. */
+/* The next event of the stream is this text (without the empty line); it has one `data:` line that
+ * is JSON, or [DONE]. */
 void api_expect(struct api_stream *stream, const char *expected);
-/* As JSON, without comparing; NULL for [DONE]. Freed by the caller with yyjson_doc_free. `name` is the `event:`, or NULL. */
+/* As JSON, without comparing; NULL for [DONE]. Freed by the caller with yyjson_doc_free. `name` is
+ * the `event:`, or NULL. */
 yyjson_doc *api_next(struct api_stream *stream, const char *name);
 void api_expect_end(struct api_stream *stream); /* nothing more was written */
 

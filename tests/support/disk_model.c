@@ -5,8 +5,9 @@
  *      inode          a file's bytes, or a directory's names; a number that is never used again
  *      event          WRITE inode, offset, bytes | SIZE inode, length | ENTER dir, name, inode | LEAVE dir, name | SYNC inode
  *
- * A crash builds the inodes anew from the log: first what was synced, then what the power failure let through. A rename is an ENTER and a LEAVE,
- * which is how it can be half done. Times are not part of the log: a crashed disk has those of the last moment.
+ * A crash builds the inodes anew from the log: first what was synced, then what the power failure
+ * let through. A rename is an ENTER and a LEAVE, which is how it can be half done. Times are not
+ * part of the log: a crashed disk has those of the last moment.
  */
 #include "support/disk_model.h"
 

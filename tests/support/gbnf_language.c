@@ -1,5 +1,6 @@
 /*
- * gbnf_language.c: a tree of alternatives and items; matching by sets of positions, with a memo for each rule and position.
+ * gbnf_language.c: a tree of alternatives and items; matching by sets of positions, with a memo for
+ * each rule and position.
  */
 #include "support/gbnf_language.h"
 
@@ -157,7 +158,8 @@ static struct item *read_class(struct language *l)
     return item;
 }
 
-/* A literal is a group of one way with one item for each character, so that a repetition applies to all of it. */
+/* A literal is a group of one way with one item for each character, so that a repetition applies to
+ * all of it. */
 static struct item *read_literal(struct language *l)
 {
     struct item *group = new_item(l, ITEM_GROUP), **last;

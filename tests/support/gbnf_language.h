@@ -1,6 +1,6 @@
 /*
- * gbnf_language.h: grammars as the tests see them: a reader, a writer of random texts, and a matcher, all independent of the
- * inference library and of src/engine/gbnf.c. Simple and slow.
+ * gbnf_language.h: grammars as the tests see them: a reader, a writer of random texts, and a
+ * matcher, all independent of the inference library and of src/engine/gbnf.c. Simple and slow.
  *
  * The dialect is that of engine/gbnf.h; a grammar that does not parse fails the test.
  */

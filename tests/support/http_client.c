@@ -1,5 +1,6 @@
 /*
- * http_client.c: see http_client.h. The reader of answers is of its own making on purpose: it must not share the mistakes of src/http.
+ * http_client.c: see http_client.h. The reader of answers is of its own making on purpose: it must
+ * not share the mistakes of src/http.
  */
 #include "support/http_client.h"
 

@@ -1,8 +1,9 @@
 /*
- * http_client.h: a small blocking HTTP client for tests: raw bytes out, answers read and checked in.
+ * http_client.h: a small blocking HTTP client for tests: raw bytes out, answers read and checked
+ * in.
  *
- * Every read has a deadline (10 s; HTTP_CLIENT_MS of the environment), after which the test fails: nothing hangs. A failure of the socket that a test
- * did not expect fails the test, too.
+ * Every read has a deadline (10 s; HTTP_CLIENT_MS of the environment), after which the test fails:
+ * nothing hangs. A failure of the socket that a test did not expect fails the test, too.
  */
 #ifndef HEARTH_TESTS_SUPPORT_HTTP_CLIENT_H
 #define HEARTH_TESTS_SUPPORT_HTTP_CLIENT_H
@@ -46,15 +47,16 @@ bool http_client_read(struct http_client *client);
 /* True when the server has closed (data before that is kept in client->in); waits for it. */
 bool http_client_wait_closed(struct http_client *client);
 
-/* Reads one answer, skipping 100 Continue (counted in *continues unless NULL). `to_head`: of a HEAD request. False: the server closed before a
- * head was complete. */
+/* Reads one answer, skipping 100 Continue (counted in *continues unless NULL). `to_head`: of a HEAD
+ * request. False: the server closed before a head was complete. */
 bool http_client_answer(struct http_client *client, bool to_head, struct http_answer *answer,
                         unsigned *continues);
 void http_answer_fini(struct http_answer *answer);
 /* The value of a header; empty when there is none. */
 struct str http_answer_header(const struct http_answer *answer, const char *name);
 
-/* "METHOD path", with a Host header, `headers` (lines, each with its CRLF) and a body with its length. */
+/* "METHOD path", with a Host header, `headers` (lines, each with its CRLF) and a body with its
+ * length. */
 void http_client_request(struct http_client *client, const char *method, const char *path,
                          const char *headers, struct str body);
 
@@ -62,12 +64,13 @@ void http_client_request(struct http_client *client, const char *method, const c
 bool http_client_try_request(struct http_client *client, const char *method, const char *path,
                              const char *headers, struct str body);
 
-/* For streams: the head first, then piece by piece: the next chunk's data appended to `data`; false at the end of the stream. */
+/* For streams: the head first, then piece by piece: the next chunk's data appended to `data`; false
+ * at the end of the stream. */
 bool http_client_head(struct http_client *client, struct http_answer *answer);
 bool http_client_chunk(struct http_client *client, struct buf *data);
 
-/* Cuts the next event off `stream`: its name (may be empty) and its data lines, joined by LF, appended. False: no whole event is there. Comments
- * count in *comments unless NULL. */
+/* Cuts the next event off `stream`: its name (may be empty) and its data lines, joined by LF,
+ * appended. False: no whole event is there. Comments count in *comments unless NULL. */
 bool http_sse_next(struct str *stream, struct str *name, struct buf *data, unsigned *comments);
 
 #endif

@@ -1,7 +1,9 @@
 /*
- * http_pair.h: a connection without a socket, for tests: bytes go in by hand, what would be sent is collected, and time is a fake clock's.
+ * http_pair.h: a connection without a socket, for tests: bytes go in by hand, what would be sent is
+ * collected, and time is a fake clock's.
  *
- * Paths: /echo answers at once with method, path and body; /hold keeps its reply in pair->held for the test; /none answers nothing.
+ * Paths: /echo answers at once with method, path and body; /hold keeps its reply in pair->held for
+ * the test; /none answers nothing.
  */
 #ifndef HEARTH_TESTS_SUPPORT_HTTP_PAIR_H
 #define HEARTH_TESTS_SUPPORT_HTTP_PAIR_H

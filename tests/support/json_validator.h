@@ -1,8 +1,9 @@
 /*
- * json_validator.h: does a JSON value satisfy a JSON Schema? For tests of the schema compiler, and written without it: the plain
- * reading of the standard, keyword by keyword.
+ * json_validator.h: does a JSON value satisfy a JSON Schema? For tests of the schema compiler, and
+ * written without it: the plain reading of the standard, keyword by keyword.
  *
- * Patterns are POSIX extended regular expressions here, so tests use what both dialects share. Formats: uuid, date, ipv4.
+ * Patterns are POSIX extended regular expressions here, so tests use what both dialects share.
+ * Formats: uuid, date, ipv4.
  */
 #ifndef HEARTH_TESTS_SUPPORT_JSON_VALIDATOR_H
 #define HEARTH_TESTS_SUPPORT_JSON_VALIDATOR_H

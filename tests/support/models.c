@@ -1,5 +1,6 @@
 /*
- * models.c: made with model_make under a name of this process, then renamed: whoever is first wins, and all see a whole file.
+ * models.c: made with model_make under a name of this process, then renamed: whoever is first wins,
+ * and all see a whole file.
  */
 #include "support/models.h"
 
@@ -19,7 +20,8 @@ const char *test_model(const char *family)
     static char path[1024];
     char temporary[1100];
 
-    snprintf(path, sizeof(path), "%s/%s%s.gguf", build ? build : test_dir(), build ? "models/" : "", family);
+    snprintf(path, sizeof(path), "%s/%s%s.gguf", build ? build : test_dir(), build ? "models/" : "",
+             family);
     if (access(path, R_OK) == 0)
         return path;
     snprintf(temporary, sizeof(temporary), "%s.%d", path, (int)getpid());
@@ -36,8 +38,7 @@ const char *test_model(const char *family)
 
 struct engine *test_engine(const char *family, const struct engine_options *options)
 {
-    struct engine_options filled = {
-        .context = 4096, .sequences = 6, .chunk = 128, .threads = 1};
+    struct engine_options filled = {.context = 4096, .sequences = 6, .chunk = 128, .threads = 1};
     struct errinfo info = {0};
     struct engine *engine = NULL;
 

@@ -1,19 +1,21 @@
 /*
  * models.h: tiny models for tests, made once per build folder and shared by all suites.
  *
- * tests/support is linked into suites that never load a model, too; what is here is only pulled in by those that do.
+ * tests/support is linked into suites that never load a model, too; what is here is only pulled in
+ * by those that do.
  */
 #ifndef HEARTH_TESTS_SUPPORT_MODELS_H
 #define HEARTH_TESTS_SUPPORT_MODELS_H
 
 #include "engine/engine.h"
 
-/* The path of a tiny random model of a family ("qwen3"); made on first use, safe from several processes. Fails the test when it
- * cannot be made. Borrowed until the next call. */
+/* The path of a tiny random model of a family ("qwen3"); made on first use, safe from several
+ * processes. Fails the test when it cannot be made. Borrowed until the next call. */
 const char *test_model(const char *family);
 
 /* Loads it. `options->path` is filled in; NULL: 4,096 tokens, 6 sequences, chunks of 128, 1 thread
- * (tests run side by side, and threads that wait for each other on a busy machine wait long). Fails the test on an error. */
+ * (tests run side by side, and threads that wait for each other on a busy machine wait long). Fails
+ * the test on an error. */
 struct engine *test_engine(const char *family, const struct engine_options *options);
 
 #endif

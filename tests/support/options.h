@@ -1,5 +1,6 @@
 /*
- * options.h: a table with one option of every type and a parse of it, for the suites of base/option*.
+ * options.h: a table with one option of every type and a parse of it, for the suites of
+ * base/option*.
  */
 #ifndef HEARTH_TESTS_SUPPORT_OPTIONS_H
 #define HEARTH_TESTS_SUPPORT_OPTIONS_H

@@ -1,7 +1,9 @@
 /*
- * output_log.h: the events of toolcall, reasoning and output as text that tests can compare, checked while they arrive:
+ * output_log.h: the events of toolcall, reasoning and output as text that tests can compare,
+ * checked while they arrive:
  *
- *      content|answer          pieces of the same kind are one line; line feeds inside are written as \n
+ *      content|answer          pieces of the same kind are one line; line feeds inside are written
+ *                              as \n
  *      reasoning|thought
  *      call 0|name|{"a":1}     a call that has ended; its arguments are one JSON object
  *      open 0|name|{"a":       one that has not

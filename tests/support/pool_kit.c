@@ -33,7 +33,8 @@ static enum err inspect(const struct pool_spec *spec, bool quick, struct model_f
 }
 
 /* At the end, as in a real load, whoever wants it to end is heard meanwhile. */
-static enum err stand_at_gate(struct pool_kit *kit, bool warm, bool (*progress)(float done, void *arg), void *progress_arg)
+static enum err stand_at_gate(struct pool_kit *kit, bool warm,
+                              bool (*progress)(float done, void *arg), void *progress_arg)
 {
     enum { LOOK_MS = 1 };
     bool go_on = true;
@@ -44,7 +45,8 @@ static enum err stand_at_gate(struct pool_kit *kit, bool warm, bool (*progress)(
     while (kit->gate_closed && !kit->ending)
         cond_wait(&kit->changed, &kit->lock);
     while (kit->gate_closed && go_on) {
-        (void)!cond_wait_until(&kit->changed, &kit->lock, clock_mono_ns(clock_real()) + LOOK_MS * NS_PER_MS);
+        (void)!cond_wait_until(&kit->changed, &kit->lock,
+                               clock_mono_ns(clock_real()) + LOOK_MS * NS_PER_MS);
         lock_leave(&kit->lock);
         go_on = progress(0.25F, progress_arg);
         lock_enter(&kit->lock);
@@ -57,12 +59,15 @@ static enum err stand_at_gate(struct pool_kit *kit, bool warm, bool (*progress)(
     return err;
 }
 
-static enum err load(const struct pool_spec *spec, bool warm, bool (*progress)(float done, void *arg),
-                     void *progress_arg, struct model **model, struct errinfo *info, void *arg)
+static enum err load(const struct pool_spec *spec, bool warm,
+                     bool (*progress)(float done, void *arg), void *progress_arg,
+                     struct model **model, struct errinfo *info, void *arg)
 {
     struct pool_kit *kit = arg;
     struct engine_fake_options fake = {
-        .salt = pool_kit_file(kit, (size_t)strtoul(spec->path, NULL, 10)).content + 1, .context = 4096, .chunk = 64};
+        .salt = pool_kit_file(kit, (size_t)strtoul(spec->path, NULL, 10)).content + 1,
+        .context = 4096,
+        .chunk = 64};
     struct model_options options = {.name = spec->name, .cache = kit->cache, .clock = clock_real()};
 
     if (!progress(0.25F, progress_arg))

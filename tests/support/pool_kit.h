@@ -1,5 +1,6 @@
 /*
- * pool_kit.h: a pool whose files are records and whose models run on fake engines, and clients that wait.
+ * pool_kit.h: a pool whose files are records and whose models run on fake engines, and clients that
+ * wait.
  *
  * A file's content is a number (the fake engine's salt). Loads stand at a gate while it is closed.
  *
@@ -28,7 +29,8 @@ struct pool_kit {
     struct pool_kit_file files[POOL_KIT_FILES] GUARDED_BY(lock); /* "0", "1", ... are their paths */
     bool gate_closed GUARDED_BY(lock), ending GUARDED_BY(lock);
     enum err fail_load GUARDED_BY(lock);
-    unsigned at_gate GUARDED_BY(lock), loads GUARDED_BY(lock), warm_loads GUARDED_BY(lock), inspects GUARDED_BY(lock);
+    unsigned at_gate GUARDED_BY(lock), loads GUARDED_BY(lock),
+        warm_loads GUARDED_BY(lock), inspects GUARDED_BY(lock);
 };
 
 /* Models "a", "b", ... with the files "0", "1", ...; `options->ops` is filled in. */
@@ -52,7 +54,8 @@ struct pool_client {
 
 void pool_client_init(struct pool_client *client);
 void pool_client_fini(struct pool_client *client);
-enum pool_answer pool_client_ask(struct pool_kit *kit, struct pool_client *client, const char *name);
+enum pool_answer pool_client_ask(struct pool_kit *kit, struct pool_client *client,
+                                 const char *name);
 /* Until done; gives wait.model. */
 struct model *pool_client_wait(struct pool_client *client);
 

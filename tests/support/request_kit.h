@@ -1,8 +1,8 @@
 /*
  * request_kit.h: bodies of requests for the suites of dialects: parsed, and looked at as JSON.
  *
- * JSON is written with ' instead of " in these suites; the kit puts the real ones in. Everything it returns is freed at the end of the process or by
- * the next call of the same function, as said.
+ * JSON is written with ' instead of " in these suites; the kit puts the real ones in. Everything it
+ * returns is freed at the end of the process or by the next call of the same function, as said.
  */
 #ifndef HEARTH_TESTS_SUPPORT_REQUEST_KIT_H
 #define HEARTH_TESTS_SUPPORT_REQUEST_KIT_H
@@ -39,8 +39,8 @@ void assert_parses(request_parse_fn *parse, const char *body);
 void assert_refused(request_parse_fn *parse, const char *body, enum api_error_kind kind,
                     const char *param, const char *message);
 
-/* One random change of a JSON text: a value replaced by an odd one, a member or an element dropped, an element doubled. The result is JSON, freed
- * with mem_free. */
+/* One random change of a JSON text: a value replaced by an odd one, a member or an element dropped,
+ * an element doubled. The result is JSON, freed with mem_free. */
 char *json_mutate(const char *text, uint64_t *random);
 
 #endif

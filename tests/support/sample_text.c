@@ -9,8 +9,8 @@
 
 enum { PIECE_MAX = 64, BIASES_MAX = 72, BIASES_OWN_MAX = 8 };
 
-/* A random model writes overlong UTF-8, which the library reads as the character and JSON readers refuse. Without the first
- * bytes of longer characters it cannot. */
+/* A random model writes overlong UTF-8, which the library reads as the character and JSON readers
+ * refuse. Without the first bytes of longer characters it cannot. */
 static size_t ban_long_characters(const struct engine *engine, struct sample_bias *biases)
 {
     size_t count = 0;

@@ -9,9 +9,9 @@
 
 enum { SAMPLE_TEXT_TOKENS_MAX = 400 };
 
-/* Appends the text up to the end of the generation, control tokens as text. Temperature 1, this seed; the parameters' biases
- * (at most 8) count. Fails the test when it does not end within SAMPLE_TEXT_TOKENS_MAX tokens or nothing is allowed any
- * more. */
+/* Appends the text up to the end of the generation, control tokens as text. Temperature 1, this
+ * seed; the parameters' biases (at most 8) count. Fails the test when it does not end within
+ * SAMPLE_TEXT_TOKENS_MAX tokens or nothing is allowed any more. */
 void sample_text(struct engine *engine, const struct sample_params *params, uint64_t seed,
                  struct buf *text);
 

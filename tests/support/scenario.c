@@ -106,9 +106,8 @@ const char *scenario_body(const struct talk *talk, enum scenario_dialect dialect
 
     yyjson_mut_doc_set_root(doc, root);
     add_messages(doc, root, talk, dialect);
-    yyjson_mut_obj_add_uint(doc, root,
-                            dialect == SCENARIO_RESPONSES ? "max_output_tokens" : "max_tokens",
-                            tokens);
+    yyjson_mut_obj_add_uint(
+        doc, root, dialect == SCENARIO_RESPONSES ? "max_output_tokens" : "max_tokens", tokens);
     yyjson_mut_obj_add_str(doc, root, "model", "any");
     yyjson_mut_obj_add_uint(doc, root, "temperature", 0);
     yyjson_mut_obj_add_bool(doc, root, "ignore_eos", true);
@@ -231,7 +230,8 @@ struct scenario_answer scenario_ask_as(struct scenario *scenario, const struct t
     return scenario_read(scenario, &client, dialect);
 }
 
-struct scenario_answer scenario_ask(struct scenario *scenario, const struct talk *talk, unsigned tokens)
+struct scenario_answer scenario_ask(struct scenario *scenario, const struct talk *talk,
+                                    unsigned tokens)
 {
     return scenario_ask_as(scenario, talk, tokens, SCENARIO_CHAT);
 }
@@ -269,7 +269,8 @@ static yyjson_doc *tokens_of(const struct scenario *scenario, const struct talk 
     return tokens;
 }
 
-uint32_t scenario_common(const struct scenario *scenario, const struct talk *a, const struct talk *b)
+uint32_t scenario_common(const struct scenario *scenario, const struct talk *a,
+                         const struct talk *b)
 {
     yyjson_doc *tokens[2] = {tokens_of(scenario, a), tokens_of(scenario, b)};
     yyjson_val *list[2] = {yyjson_doc_ptr_get(tokens[0], "/tokens"),
@@ -325,8 +326,8 @@ bool scenario_slot(const struct scenario *scenario, size_t rank, struct scenario
 
 static int order_of(const char *phase)
 {
-    static const char *const order[] = {"queued",  "deferred", "lookup",    "restore", "prefill",
-                                        "decode",  "finished"};
+    static const char *const order[] = {"queued",  "deferred", "lookup",  "restore",
+                                        "prefill", "decode",   "finished"};
 
     for (size_t i = 0; i < COUNT_OF(order); i++)
         if (strcmp(order[i], phase) == 0)
@@ -395,7 +396,8 @@ static void check_metrics(const struct scenario *scenario)
         {"hearth_sched_failed_total", 0},
     };
 
-    /* What a generation that was left had computed is in some of these sums, and its answer told nobody. */
+    /* What a generation that was left had computed is in some of these sums, and its answer told
+     * nobody. */
     for (size_t i = scenario->cancelled > 0 ? 4 : 0; i < COUNT_OF(wanted); i++)
         serve_proc_wait_metric(proc, wanted[i].name, (double)wanted[i].value);
     serve_proc_wait_metric(proc, "hearth_sched_cancelled_total", scenario->cancelled);
@@ -427,7 +429,8 @@ static bool claim(struct scenario *scenario, struct str line, bool hit)
     return false;
 }
 
-/* Each generation has one [route] line and one [cache] line that says hit, partial or miss, with the numbers of its answer. */
+/* Each generation has one [route] line and one [cache] line that says hit, partial or miss, with
+ * the numbers of its answer. */
 static void check_log(struct scenario *scenario)
 {
     struct buf log = serve_proc_log(&scenario->proc);

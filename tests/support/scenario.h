@@ -1,5 +1,6 @@
 /*
- * scenario.h: conversations with a real server, and what every one of their answers must say of itself.
+ * scenario.h: conversations with a real server, and what every one of their answers must say of
+ * itself.
  *
  *      struct talk talk = {0};
  *      talk_say(&talk, "system", talk_words(1, 100));
@@ -8,9 +9,10 @@
  *      struct scenario_answer answer = scenario_ask(&scenario, &talk, 8);
  *      scenario_close(&scenario);
  *
- * Each answer is checked when it is read: prompt = device + ram + ssd + remote + computed, and the dialect's own usage fields say the same.
- * scenario_close checks the sums of /metrics and, line by line, the log's [route] and [cache] events against all answers that were read, and that
- * nothing runs and nothing waits.
+ * Each answer is checked when it is read: prompt = device + ram + ssd + remote + computed, and the
+ * dialect's own usage fields say the same. scenario_close checks the sums of /metrics and, line by
+ * line, the log's [route] and [cache] events against all answers that were read, and that nothing
+ * runs and nothing waits.
  *
  * Threads: all functions belong to the test's thread.
  */
@@ -48,9 +50,9 @@ struct talk talk_head(const struct talk *talk, size_t count);
 /* ---- answers ---- */
 
 /* X(value, path) */
-#define SCENARIO_DIALECT_TABLE(X)                                                                  \
-    X(SCENARIO_CHAT, "/v1/chat/completions")                                                       \
-    X(SCENARIO_MESSAGES, "/v1/messages")                                                           \
+#define SCENARIO_DIALECT_TABLE(X)            \
+    X(SCENARIO_CHAT, "/v1/chat/completions") \
+    X(SCENARIO_MESSAGES, "/v1/messages")     \
     X(SCENARIO_RESPONSES, "/v1/responses")
 
 enum scenario_dialect {
@@ -60,8 +62,8 @@ enum scenario_dialect {
         SCENARIO_DIALECT_COUNT
 };
 
-/* JSON pointers: where each dialect has what. NULL: it has no such field. Anthropic's input_tokens are those that were neither read from nor
- * written to the cache. */
+/* JSON pointers: where each dialect has what. NULL: it has no such field. Anthropic's input_tokens
+ * are those that were neither read from nor written to the cache. */
 struct scenario_fields {
     const char *prompt, *cached, *created, *rest, *generated, *text;
 };
@@ -69,7 +71,7 @@ const struct scenario_fields *scenario_fields(enum scenario_dialect dialect);
 
 struct scenario_answer {
     uint32_t prompt, device, ram, ssd, remote, computed, generated;
-    uint32_t reused;           /* all but computed */
+    uint32_t reused; /* all but computed */
     uint32_t first_difference;
     char text[SCENARIO_TEXT_BYTES];
 };
@@ -96,13 +98,15 @@ void scenario_close(struct scenario *scenario);
 /* The server ends, in good order or as in a power cut, and starts again with the same folders. */
 void scenario_restart(struct scenario *scenario, bool in_order);
 
-/* The body of a request; borrowed until the next call. It is greedy, and its answer has exactly `tokens` tokens. */
+/* The body of a request; borrowed until the next call. It is greedy, and its answer has exactly
+ * `tokens` tokens. */
 const char *scenario_body(const struct talk *talk, enum scenario_dialect dialect, unsigned tokens,
                           bool stream);
 const char *scenario_path(enum scenario_dialect dialect);
 
 /* Asks and reads the answer; as chat unless said otherwise. */
-struct scenario_answer scenario_ask(struct scenario *scenario, const struct talk *talk, unsigned tokens);
+struct scenario_answer scenario_ask(struct scenario *scenario, const struct talk *talk,
+                                    unsigned tokens);
 struct scenario_answer scenario_ask_as(struct scenario *scenario, const struct talk *talk,
                                        unsigned tokens, enum scenario_dialect dialect);
 /* Reads the answer to a request that was sent before with `client`, which is closed. */
@@ -110,14 +114,16 @@ struct scenario_answer scenario_read(struct scenario *scenario, struct http_clie
                                      enum scenario_dialect dialect);
 
 /* How many tokens two talks have in common at their beginning, by the tokenizer's word alone. */
-uint32_t scenario_common(const struct scenario *scenario, const struct talk *a, const struct talk *b);
+uint32_t scenario_common(const struct scenario *scenario, const struct talk *a,
+                         const struct talk *b);
 
 /* How many turns of the talk stand in its prompt as they were sampled. */
 uint32_t scenario_replayed(const struct scenario *scenario, const struct talk *talk);
 
 /* ---- what runs ---- */
 
-/* What /slots says of the generation of this rank, the oldest being 0. False: there are not so many. */
+/* What /slots says of the generation of this rank, the oldest being 0. False: there are not so
+ * many. */
 struct scenario_slot {
     char phase[16];
     uint32_t prompt, done, generated;

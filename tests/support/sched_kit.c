@@ -12,8 +12,10 @@ enum { MARK_EVERY = 50 };
 static void open_cache(struct sched_kit *kit, uint64_t ram_bytes)
 {
     const struct engine_facts *facts = engine_facts(kit->engine);
-    struct hearth_options options = {
-        .struct_size = sizeof(options), .ram_bytes = ram_bytes, .block_tokens = 16, .run_tokens = 64};
+    struct hearth_options options = {.struct_size = sizeof(options),
+                                     .ram_bytes = ram_bytes,
+                                     .block_tokens = 16,
+                                     .run_tokens = 64};
     struct hearth_model model = {.struct_size = sizeof(model), .window = facts->window};
 
     if (ram_bytes == 0)
@@ -35,8 +37,8 @@ static void open_sched(struct sched_kit *kit, const struct sched_options *option
     assert_ok(sched_create(&kit->sched, &own, NULL));
 }
 
-void sched_kit_open(struct sched_kit *kit, const struct engine_fake_options *fake, uint64_t ram_bytes,
-                    const struct sched_options *options)
+void sched_kit_open(struct sched_kit *kit, const struct engine_fake_options *fake,
+                    uint64_t ram_bytes, const struct sched_options *options)
 {
     *kit = (struct sched_kit){0};
     assert_ok(engine_fake_create(&kit->engine, fake, NULL));
@@ -155,14 +157,16 @@ void kit_gen_init(struct kit_gen *gen, const struct sched_kit *kit, uint32_t see
     gen->gen.sample = sample_params_default();
     gen->gen.sample.temperature = 0;
     gen->gen.sample.logprob = true;
-    gen->gen.sink = (struct gen_sink){.started = on_started, .token = on_token, .done = on_done, .arg = gen};
+    gen->gen.sink =
+        (struct gen_sink){.started = on_started, .token = on_token, .done = on_done, .arg = gen};
 }
 
 void kit_gen_change(struct kit_gen *gen, const struct sched_kit *kit, uint32_t seed, uint32_t from)
 {
     for (uint32_t at = from; at < gen->gen.tokens_count; at++)
         gen->prompt[at] = token_at(kit, seed, at);
-    if (from < gen->gen.tokens_count && gen->prompt[from] == token_at(kit, (uint32_t)gen->gen.id, from))
+    if (from < gen->gen.tokens_count &&
+        gen->prompt[from] == token_at(kit, (uint32_t)gen->gen.id, from))
         gen->prompt[from] ^= 1; /* they part exactly here */
 }
 
@@ -186,7 +190,8 @@ static void expect_sums(const struct kit_gen *gen)
     const struct gen_usage *usage = &gen->result.usage;
 
     assert_int_equal(usage->prompt, gen->started > 0 ? gen->gen.tokens_count : 0);
-    assert_int_equal(usage->prompt, usage->device + usage->ram + usage->ssd + usage->remote + usage->computed);
+    assert_int_equal(usage->prompt,
+                     usage->device + usage->ram + usage->ssd + usage->remote + usage->computed);
 }
 
 void kit_gen_wait(struct kit_gen *gen)

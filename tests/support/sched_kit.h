@@ -1,7 +1,9 @@
 /*
- * sched_kit.h: a scheduler on an engine with a cache, and generations whose answers can be waited for and compared.
+ * sched_kit.h: a scheduler on an engine with a cache, and generations whose answers can be waited
+ * for and compared.
  *
- * Threads: the functions belong to the test's thread; a `struct kit_gen` is filled by the scheduler's until it is done.
+ * Threads: the functions belong to the test's thread; a `struct kit_gen` is filled by the
+ * scheduler's until it is done.
  */
 #ifndef HEARTH_TESTS_SUPPORT_SCHED_KIT_H
 #define HEARTH_TESTS_SUPPORT_SCHED_KIT_H
@@ -40,14 +42,16 @@ struct kit_gen {
     size_t answer_count, logprobs_count;
     char text[KIT_TEXT_MAX];
     size_t text_len;
-    size_t enough; /* tokens after which the sink wants no more; 0 = never */
+    size_t enough;          /* tokens after which the sink wants no more; 0 = never */
     struct kit_gen *cancel; /* is cancelled when the first token comes */
-    sem_t *holds, *go;      /* when it starts, the scheduler says `holds` and waits for `go`; NULL = it does not */
+    /* when it starts, the scheduler says `holds` and waits for `go`; NULL = it does not */
+    sem_t *holds, *go;
 };
 
-/* `options` may be NULL; engine, clock and parking (on, unless exact) are filled in. ram_bytes 0: no cache. */
-void sched_kit_open(struct sched_kit *kit, const struct engine_fake_options *fake, uint64_t ram_bytes,
-                    const struct sched_options *options);
+/* `options` may be NULL; engine, clock and parking (on, unless exact) are filled in. ram_bytes 0:
+ * no cache. */
+void sched_kit_open(struct sched_kit *kit, const struct engine_fake_options *fake,
+                    uint64_t ram_bytes, const struct sched_options *options);
 void sched_kit_open_model(struct sched_kit *kit, const char *family, uint64_t ram_bytes,
                           const struct sched_options *options);
 /* Takes the engine. */
@@ -55,7 +59,8 @@ void sched_kit_open_engine(struct sched_kit *kit, struct engine *engine, uint64_
                            const struct sched_options *options);
 void sched_kit_close(struct sched_kit *kit);
 
-/* A generation of a greedy answer to `count` tokens that the seed decides; marks after every MARK token. */
+/* A generation of a greedy answer to `count` tokens that the seed decides; marks after every MARK
+ * token. */
 void kit_gen_init(struct kit_gen *gen, const struct sched_kit *kit, uint32_t seed, uint32_t count,
                   uint32_t max_tokens);
 /* From `from` on the prompt is that of another seed. */

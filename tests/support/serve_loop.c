@@ -1,5 +1,6 @@
 /*
- * serve_loop.c: see the header. Nothing is kept between requests: what the next one can use is in the cache, or it is lost.
+ * serve_loop.c: see the header. Nothing is kept between requests: what the next one can use is in
+ * the cache, or it is lost.
  */
 #include "support/serve_loop.h"
 
@@ -131,7 +132,8 @@ static bool fetch(struct job *job, struct hearth_plan *plan, struct state_object
     return true;
 }
 
-/* One try: true when there is a sequence of answer->reused tokens, or a cold start is all that is left. */
+/* One try: true when there is a sequence of answer->reused tokens, or a cold start is all that is
+ * left. */
 static bool try_plan(struct job *job, struct hearth_plan *plan)
 {
     const struct hearth_plan_info *info = hearth_plan_info(plan);
@@ -228,7 +230,8 @@ static bool wants_snapshot(const struct job *job, uint32_t at)
            at == lasting_floor(job, job->junction) || at == job->request->count - 1;
 }
 
-/* Stores what stands now: the rows of whole blocks, and where it ends, its tail; and a snapshot where one is wanted. */
+/* Stores what stands now: the rows of whole blocks, and where it ends, its tail; and a snapshot
+ * where one is wanted. */
 static void retain(struct job *job, const token_id *tokens, bool ends)
 {
     struct serve_loop *loop = job->loop;
@@ -304,7 +307,8 @@ static void decode(struct job *job)
     }
 }
 
-/* A request that ends keeps what stands, decoded tokens included; one that was cancelled, too (keeps I95). */
+/* A request that ends keeps what stands, decoded tokens included; one that was cancelled, too
+ * (keeps I95). */
 static void finish(struct job *job)
 {
     const struct serve_request *request = job->request;

@@ -1,5 +1,6 @@
 /*
- * serve_proc.c: fork, exec, and the files that it writes: `out.N` (banner) and `log.N` in the test's folder.
+ * serve_proc.c: fork, exec, and the files that it writes: `out.N` (banner) and `log.N` in the
+ * test's folder.
  */
 #include "support/serve_proc.h"
 
@@ -18,7 +19,14 @@
 #include "support/models.h"
 #include "support/test.h"
 
-enum { FILE_BYTES_MAX = 64 << 20, ARGS_MAX = 64, PAUSE_MS_MIN = 2, PAUSE_MS_MAX = 50, WAIT_MS = 60 * 1000, SHOWN_BYTES = 3000 };
+enum {
+    FILE_BYTES_MAX = 64 << 20,
+    ARGS_MAX = 64,
+    PAUSE_MS_MIN = 2,
+    PAUSE_MS_MAX = 50,
+    WAIT_MS = 60 * 1000,
+    SHOWN_BYTES = 3000
+};
 
 /* Servers that run, to be killed when the test ends; never many. */
 static pid_t running[16];
@@ -147,9 +155,15 @@ static void spawn(struct serve_proc *proc)
     const char *hearth = getenv("HEARTH");
     char args[sizeof(proc->args)], out[1024], log[1024];
     pid_t parent = getpid();
-    const char *argv[ARGS_MAX] = {
-        hearth ? hearth : "build/release/hearth", "serve", proc->model, "--port", "0", "-t", "1",
-        "--state-dir", proc->state_dir};
+    const char *argv[ARGS_MAX] = {hearth ? hearth : "build/release/hearth",
+                                  "serve",
+                                  proc->model,
+                                  "--port",
+                                  "0",
+                                  "-t",
+                                  "1",
+                                  "--state-dir",
+                                  proc->state_dir};
 
     memcpy(args, proc->args, sizeof(args));
     split_args(args, argv, 9);
@@ -181,9 +195,9 @@ static void wait_for_banner(struct serve_proc *proc)
 
 static void leave_no_trace(void)
 {
-    static const char *const variables[] = {"HEARTH_CONFIG",    "HEARTH_LOG_LEVEL",
+    static const char *const variables[] = {"HEARTH_CONFIG",     "HEARTH_LOG_LEVEL",
                                             "HEARTH_LOG_FORMAT", "HEARTH_COLOR",
-                                            "HEARTH_BACKENDS",  "HEARTH_API_KEYS"};
+                                            "HEARTH_BACKENDS",   "HEARTH_API_KEYS"};
 
     for (size_t i = 0; i < COUNT_OF(variables); i++)
         unsetenv(variables[i]);
@@ -316,7 +330,8 @@ static bool is_socket(DIR *dir, const char *name)
            memcmp(target, socket, sizeof(target)) == 0;
 }
 
-/* The entries of /proc/PID/<name>; those that are links to sockets are counted on their own, too. */
+/* The entries of /proc/PID/<name>; those that are links to sockets are counted on their own, too.
+ */
 static size_t count_entries(const struct serve_proc *proc, const char *name, size_t *sockets)
 {
     char path[64];

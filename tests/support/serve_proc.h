@@ -1,9 +1,9 @@
 /*
- * serve_proc.h: the real `hearth serve` as a process of its own, on a free port, with a tiny model; what it prints, what it says of itself, and what
- * the system says of it.
+ * serve_proc.h: the real `hearth serve` as a process of its own, on a free port, with a tiny model;
+ * what it prints, what it says of itself, and what the system says of it.
  *
- * The program is $HEARTH. It never outlives the test: it is killed when the test ends, whichever way. Every wait ends after a while with a
- * failure that shows the end of the log.
+ * The program is $HEARTH. It never outlives the test: it is killed when the test ends, whichever
+ * way. Every wait ends after a while with a failure that shows the end of the log.
  *
  * Threads: all functions belong to the test's thread.
  */
@@ -20,14 +20,15 @@
 struct serve_proc {
     pid_t pid; /* 0: does not run */
     uint16_t port;
-    unsigned number;      /* of this server in the test: its files have names of their own */
+    unsigned number; /* of this server in the test: its files have names of their own */
     char model[1024];
     char state_dir[1024]; /* stays from start to start */
     char args[2048];
-    const char *headers;  /* of all requests, each with its CRLF: a literal; "" = none */
+    const char *headers; /* of all requests, each with its CRLF: a literal; "" = none */
 };
 
-/* Starts it and waits for the banner. `family` with a '/' in it is the path of a model. `args`: more options, separated by blanks; "" for none. */
+/* Starts it and waits for the banner. `family` with a '/' in it is the path of a model. `args`:
+ * more options, separated by blanks; "" for none. */
 void serve_proc_start(struct serve_proc *proc, const char *family, const char *args);
 /* Again, with the same options and folders. */
 void serve_proc_restart(struct serve_proc *proc);
@@ -44,7 +45,8 @@ struct buf serve_proc_log(const struct serve_proc *proc);
 /* Waits until a line of the log contains the text. */
 void serve_proc_wait_log(const struct serve_proc *proc, const char *text);
 
-/* One request on a connection of its own; `body` may be NULL. Fails when there is no whole answer. The caller finishes the answer. */
+/* One request on a connection of its own; `body` may be NULL. Fails when there is no whole answer.
+ * The caller finishes the answer. */
 void serve_proc_ask(const struct serve_proc *proc, const char *method, const char *path,
                     const char *body, struct http_answer *answer);
 /* As http_client_connect and http_client_request; the answer is read later, if ever. */
@@ -64,8 +66,8 @@ struct serve_proc_size {
 };
 struct serve_proc_size serve_proc_size(const struct serve_proc *proc);
 
-/* For loops that wait: a pause, longer the longer it lasts, and a failure after a minute in all. *waited_ms begins with 0; `what` says what is
- * waited for. */
+/* For loops that wait: a pause, longer the longer it lasts, and a failure after a minute in all.
+ * *waited_ms begins with 0; `what` says what is waited for. */
 void serve_proc_pause(const struct serve_proc *proc, unsigned *waited_ms, const char *what);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * soak_flight.c: see soak_flight.h. Requests ask for `Connection: close`, so that an answer is whole when the connection ends, and reading it never waits.
+ * soak_flight.c: see soak_flight.h. Requests ask for `Connection: close`, so that an answer is
+ * whole when the connection ends, and reading it never waits.
  */
 #include "support/soak_flight.h"
 
@@ -14,15 +15,16 @@
 
 enum { FLIGHTS_MAX = 2048, TEXT_BYTES_MAX = 8 << 20 };
 
-bool soak_flight_send(struct soak_flight *flight, const struct serve_proc *proc, const struct soak_talk *talk,
-                      const struct soak_ask *ask)
+bool soak_flight_send(struct soak_flight *flight, const struct serve_proc *proc,
+                      const struct soak_talk *talk, const struct soak_ask *ask)
 {
     *flight = (struct soak_flight){.ask = *ask, .sent_ns = clock_mono_ns(clock_real())};
     if (!http_client_try_connect(&flight->client, proc->port))
         return false;
     struct buf body = soak_body(talk, ask);
-    flight->open = http_client_try_request(&flight->client, "POST", scenario_path(ask->dialect),
-                                           soak_headers[talk->tenant], (struct str){body.data, body.len});
+    flight->open =
+        http_client_try_request(&flight->client, "POST", scenario_path(ask->dialect),
+                                soak_headers[talk->tenant], (struct str){body.data, body.len});
     buf_fini(&body);
     if (!flight->open)
         http_client_close(&flight->client);
@@ -63,7 +65,8 @@ void soak_flights_poll(struct soak_flight *const *flights, size_t count, int tim
 static void blame(struct soak_answer *answer, const char *what, const char *detail)
 {
     if (answer->fault[0] == '\0')
-        snprintf(answer->fault, sizeof(answer->fault), "%s%.200s", what, detail != NULL ? detail : "");
+        snprintf(answer->fault, sizeof(answer->fault), "%s%.200s", what,
+                 detail != NULL ? detail : "");
 }
 
 static uint32_t number(struct soak_answer *answer, yyjson_doc *doc, const char *pointer)
@@ -88,14 +91,15 @@ static void read_usage(struct soak_answer *answer, yyjson_doc *doc, enum scenari
     answer->generated = number(answer, doc, fields->generated);
     uint32_t reused = answer->device + answer->ram + answer->ssd + answer->remote;
     uint32_t cached = number(answer, doc, fields->cached);
-    answer->prompt = fields->prompt != NULL
-                         ? number(answer, doc, fields->prompt)
-                         : number(answer, doc, fields->rest) + cached + number(answer, doc, fields->created);
+    answer->prompt = fields->prompt != NULL ? number(answer, doc, fields->prompt)
+                                            : number(answer, doc, fields->rest) + cached +
+                                                  number(answer, doc, fields->created);
     if (cached != reused || answer->prompt != reused + answer->computed)
         blame(answer, "usage does not add up", NULL);
 }
 
-static void read_json(struct soak_answer *answer, const struct http_answer *http, enum scenario_dialect dialect)
+static void read_json(struct soak_answer *answer, const struct http_answer *http,
+                      enum scenario_dialect dialect)
 {
     yyjson_doc *doc = yyjson_read(buf_str(&http->body), http->body.len, 0);
     yyjson_val *text = yyjson_doc_ptr_get(doc, scenario_fields(dialect)->text);

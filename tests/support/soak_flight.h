@@ -1,12 +1,12 @@
 /*
- * soak_flight.h: many requests at a time from one thread: each is sent, its bytes are collected while it runs, and the answer is read when the server
- * has closed.
+ * soak_flight.h: many requests at a time from one thread: each is sent, its bytes are collected
+ * while it runs, and the answer is read when the server has closed.
  *
  *      soak_flight_send -> soak_flights_poll ... ended -> soak_flight_take -> struct soak_answer
  *                                 '-> soak_flight_leave: the client goes
  *
- * An answer that is wrong in itself (framing, an event missing, usage that does not add up, I99) says so in `fault`; nothing here ends the test,
- * since a soak counts.
+ * An answer that is wrong in itself (framing, an event missing, usage that does not add up, I99)
+ * says so in `fault`; nothing here ends the test, since a soak counts.
  *
  * Threads: all functions belong to the test's thread.
  */
@@ -36,8 +36,8 @@ struct soak_answer {
 };
 
 /* False: the server took no connection. */
-bool soak_flight_send(struct soak_flight *flight, const struct serve_proc *proc, const struct soak_talk *talk,
-                      const struct soak_ask *ask);
+bool soak_flight_send(struct soak_flight *flight, const struct serve_proc *proc,
+                      const struct soak_talk *talk, const struct soak_ask *ask);
 void soak_flight_leave(struct soak_flight *flight, bool reset);
 
 /* Waits up to `timeout_ms` for bytes of any, and takes them. */

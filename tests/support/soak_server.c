@@ -1,6 +1,6 @@
 /*
- * soak_server.c: see soak_server.h. Sizes come from /proc: smaps_rollup for memory, since pages that processes share (arenas of the cache, code) must
- * count once.
+ * soak_server.c: see soak_server.h. Sizes come from /proc: smaps_rollup for memory, since pages
+ * that processes share (arenas of the cache, code) must count once.
  */
 #include "support/soak_server.h"
 
@@ -20,13 +20,14 @@
 enum { HARMED_MAX = 4096, DU_BLOCK = 512 };
 
 /* Both servers cut prompts at the same places, or their bits would differ. */
-#define COMMON                                                                                     \
-    "-a dense --pin-model hybrid --api-key anna:key-anna --api-key ben:key-ben "                   \
+#define COMMON                                                                   \
+    "-a dense --pin-model hybrid --api-key anna:key-anna --api-key ben:key-ben " \
     "--api-key cleo:key-cleo --admin-key key-root -c 4096 --ubatch-size 128 --block-size 64"
 
 /* ---- servers ---- */
 
-/* One is loaded when it is first wanted, and the pinned one not before the server listens: until then there are fewer threads and less memory. */
+/* One is loaded when it is first wanted, and the pinned one not before the server listens: until
+ * then there are fewer threads and less memory. */
 static void wait_for_model(const struct serve_proc *proc, const char *path)
 {
     for (unsigned waited_ms = 0;; serve_proc_pause(proc, &waited_ms, path)) {
@@ -244,7 +245,8 @@ void soak_wait_cells_free(const struct serve_proc *proc)
         fail_msg("status %d: %s", answer.status, buf_str(&answer.body));
     http_answer_fini(&answer);
     serve_proc_wait_metric(proc, "hearth_sched_idle", 0);
-    serve_proc_wait_metric(proc, "hearth_sched_cells_free", serve_proc_metric(proc, "hearth_sched_cells"));
+    serve_proc_wait_metric(proc, "hearth_sched_cells_free",
+                           serve_proc_metric(proc, "hearth_sched_cells"));
 }
 
 /* ---- metrics ---- */

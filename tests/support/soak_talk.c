@@ -1,5 +1,6 @@
 /*
- * soak_talk.c: see soak_talk.h. A piece is a run of bytes of a trace's text, cut between characters.
+ * soak_talk.c: see soak_talk.h. A piece is a run of bytes of a trace's text, cut between
+ * characters.
  */
 #include "support/soak_talk.h"
 
@@ -153,7 +154,8 @@ static size_t count_chars(const struct soak_talk *talk)
 
 bool soak_talk_full(const struct soak_talk *talk)
 {
-    return talk->count + 2 > SOAK_MESSAGES_MAX || count_chars(talk) + 2 * QUESTION_CHARS_MAX > SOAK_TALK_CHARS_MAX;
+    return talk->count + 2 > SOAK_MESSAGES_MAX ||
+           count_chars(talk) + 2 * QUESTION_CHARS_MAX > SOAK_TALK_CHARS_MAX;
 }
 
 void soak_talk_say(struct soak_talk *talk, const char *role, const char *text)
@@ -162,11 +164,13 @@ void soak_talk_say(struct soak_talk *talk, const char *role, const char *text)
     talk->messages[talk->count++] = (struct soak_message){role, mem_strdup(text)};
 }
 
-void soak_talk_begin(struct soak_talk *talk, const struct soak_texts *texts, uint64_t *seed, unsigned tenant)
+void soak_talk_begin(struct soak_talk *talk, const struct soak_texts *texts, uint64_t *seed,
+                     unsigned tenant)
 {
     struct buf text;
 
-    *talk = (struct soak_talk){.tenant = tenant, .model = (unsigned)test_random_below(seed, SOAK_MODELS)};
+    *talk = (struct soak_talk){.tenant = tenant,
+                               .model = (unsigned)test_random_below(seed, SOAK_MODELS)};
     snprintf(talk->marker, sizeof(talk->marker), MARKER "%08llx",
              (unsigned long long)(test_random(seed) & 0xFFFFFFFFu));
     buf_init(&text, BODY_BYTES_MAX);
@@ -219,7 +223,8 @@ void soak_talk_edit(struct soak_talk *talk, const struct soak_texts *texts, uint
 static void add_messages(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct soak_talk *talk,
                          enum scenario_dialect dialect)
 {
-    yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, root, dialect == SCENARIO_RESPONSES ? "input" : "messages");
+    yyjson_mut_val *list =
+        yyjson_mut_obj_add_arr(doc, root, dialect == SCENARIO_RESPONSES ? "input" : "messages");
 
     for (size_t i = 0; i < talk->count; i++) {
         const struct soak_message *message = &talk->messages[i];

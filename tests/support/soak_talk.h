@@ -1,6 +1,7 @@
 /*
- * soak_talk.h: what the agents of a soak say: conversations with a marker of their own, made of pieces of real agents' texts
- * (../shared/traces/mini-swe) or, where those are absent, of words that follow from a seed.
+ * soak_talk.h: what the agents of a soak say: conversations with a marker of their own, made of
+ * pieces of real agents' texts (../shared/traces/mini-swe) or, where those are absent, of words
+ * that follow from a seed.
  *
  * Unlike the talks of scenario.h they own their texts: a soak may take hours.
  *
@@ -54,7 +55,8 @@ struct soak_talk {
 };
 
 /* A system prompt that others have, too, as a rule; and a question with the marker. */
-void soak_talk_begin(struct soak_talk *talk, const struct soak_texts *texts, uint64_t *seed, unsigned tenant);
+void soak_talk_begin(struct soak_talk *talk, const struct soak_texts *texts, uint64_t *seed,
+                     unsigned tenant);
 void soak_talk_fini(struct soak_talk *talk);
 void soak_talk_say(struct soak_talk *talk, const char *role, const char *text);
 /* The next question. */

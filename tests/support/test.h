@@ -6,11 +6,12 @@
  *     TEST_SUITE(TEST(test_something), TEST(test_i31_splice_is_transactional))
  *
  *     suite --list         prints the names of its tests, one a line
- *     suite --run NAME     runs one of them in this process; the runner (tests/run.c) does so for each
+ *     suite --run NAME     runs one of them in this process; the runner (tests/run.c) does so for
+ *                          each
  *     suite                runs all of them
  *
- * A test that cannot run here says why with TEST_SKIP("no ../shared/traces"). Randomised tests take their seed from
- * test_seed(), which prints it; HEARTH_TEST_SEED repeats a run.
+ * A test that cannot run here says why with TEST_SKIP("no ../shared/traces"). Randomised tests take
+ * their seed from test_seed(), which prints it; HEARTH_TEST_SEED repeats a run.
  */
 #ifndef HEARTH_TESTS_SUPPORT_TEST_H
 #define HEARTH_TESTS_SUPPORT_TEST_H
@@ -28,24 +29,24 @@
 
 #define TEST(function) cmocka_unit_test(function)
 
-#define TEST_SUITE(...)                                                                            \
-    int main(int argc, char **argv)                                                                \
-    {                                                                                              \
-        const struct CMUnitTest tests[] = {__VA_ARGS__};                                           \
-        return test_main(argc, argv, tests, COUNT_OF(tests));                                      \
+#define TEST_SUITE(...)                                       \
+    int main(int argc, char **argv)                           \
+    {                                                         \
+        const struct CMUnitTest tests[] = {__VA_ARGS__};      \
+        return test_main(argc, argv, tests, COUNT_OF(tests)); \
     }
 
-#define TEST_SKIP(reason)                                                                          \
-    do {                                                                                           \
-        test_print_skip(reason);                                                                   \
-        skip();                                                                                    \
+#define TEST_SKIP(reason)        \
+    do {                         \
+        test_print_skip(reason); \
+        skip();                  \
     } while (0)
 
-#define assert_ok(expr)                                                                            \
-    do {                                                                                           \
-        enum err err_ = (expr);                                                                    \
-        if (err_ != ERR_OK)                                                                        \
-            fail_msg("%s gave '%s'", #expr, err_name(err_));                                       \
+#define assert_ok(expr)                                      \
+    do {                                                     \
+        enum err err_ = (expr);                              \
+        if (err_ != ERR_OK)                                  \
+            fail_msg("%s gave '%s'", #expr, err_name(err_)); \
     } while (0)
 
 #define assert_err(expr, expected) assert_string_equal(err_name(expr), err_name(expected))
@@ -60,11 +61,12 @@ uint64_t test_seed(void);
 uint64_t test_random(uint64_t *state);
 uint64_t test_random_below(uint64_t *state, uint64_t n);
 
-/* A fresh empty folder below the build folder, removed when the process ends. Borrowed, NUL-terminated. */
+/* A fresh empty folder below the build folder, removed when the process ends. Borrowed,
+ * NUL-terminated. */
 const char *test_dir(void);
 
-/* Memory whose last byte is the last before an unreadable page: reading beyond the end is a crash, not luck. Holds a copy of
- * `data`; released at the end of the process. */
+/* Memory whose last byte is the last before an unreadable page: reading beyond the end is a crash,
+ * not luck. Holds a copy of `data`; released at the end of the process. */
 const char *test_guarded(const void *data, size_t len);
 
 /* Where `../shared/<name>` is, or NULL when this clone has no such folder. */

@@ -1,8 +1,9 @@
 /*
  * tier_suite.c: the contract of tier.h, checked through its table alone.
  *
- * Each operation has a `struct call`, which counts its callbacks and remembers the result; it is waited for under the lock of
- * its board. Bytes are made from key and version, so that what a get delivers can be checked without keeping it.
+ * Each operation has a `struct call`, which counts its callbacks and remembers the result; it is
+ * waited for under the lock of its board. Bytes are made from key and version, so that what a get
+ * delivers can be checked without keeping it.
  */
 #include "support/tier_suite.h"
 
@@ -98,7 +99,8 @@ static int done_of(const struct call *call)
     return done;
 }
 
-/* The result, after exactly one callback. May be called in any thread, so it aborts instead of failing. */
+/* The result, after exactly one callback. May be called in any thread, so it aborts instead of
+ * failing. */
 static enum tier_result wait_for(struct call *call)
 {
     uint64_t deadline = clock_deadline_ns(clock_real(), WAIT_NS);
@@ -662,7 +664,8 @@ static void on_chain_put(enum tier_result result, void *arg)
                           NULL);
 }
 
-/* A callback is made without locks held: put, then get, then drop, each from the callback of the one before. */
+/* A callback is made without locks held: put, then get, then drop, each from the callback of the
+ * one before. */
 void tier_suite_callbacks_may_call(const struct tier_factory *factory)
 {
     struct chain *chain = mem_alloc(sizeof(*chain));
@@ -683,8 +686,8 @@ void tier_suite_callbacks_may_call(const struct tier_factory *factory)
     mem_free(chain);
 }
 
-/* Everything that was started is ended, once, before close returns. Its memory is freed at once, so that the sanitizers see
- * a later access. */
+/* Everything that was started is ended, once, before close returns. Its memory is freed at once, so
+ * that the sanitizers see a later access. */
 void tier_suite_close_ends_all(const struct tier_factory *factory)
 {
     enum { CALLS = 40, BYTES = 30000 };

@@ -6,8 +6,8 @@
  *     TIER_SUITE_DEFINE(ram, &factory)
  *     TEST_SUITE(TIER_SUITE_TESTS(ram, &factory) TEST(test_something_of_its_own))
  *
- * A test of its own per check and tier: `test_ram_put_then_get`. Callbacks may come from any thread; nothing sleeps, and every wait ends
- * after a while with a failure.
+ * A test of its own per check and tier: `test_ram_put_then_get`. Callbacks may come from any
+ * thread; nothing sleeps, and every wait ends after a while with a failure.
  */
 #ifndef HEARTH_TESTS_SUPPORT_TIER_SUITE_H
 #define HEARTH_TESTS_SUPPORT_TIER_SUITE_H
@@ -31,34 +31,34 @@ struct tier_factory {
     bool unbounded; /* the cap is somebody else's: not tested */
 };
 
-#define TIER_SUITE_TABLE(X, prefix, factory)                                                       \
-    X(prefix, factory, put_then_get)                                                               \
-    X(prefix, factory, unknown_keys)                                                               \
-    X(prefix, factory, small_capacity)                                                             \
-    X(prefix, factory, put_replaces)                                                               \
-    X(prefix, factory, drop_forgets)                                                               \
-    X(prefix, factory, each_shows_all)                                                             \
-    X(prefix, factory, each_may_drop)                                                              \
-    X(prefix, factory, stats_add_up)                                                               \
-    X(prefix, factory, cap_holds)                                                                  \
-    X(prefix, factory, damage_is_found)                                                            \
-    X(prefix, factory, given_digest_is_kept)                                                       \
-    X(prefix, factory, cancel)                                                                     \
-    X(prefix, factory, flush)                                                                      \
-    X(prefix, factory, callbacks_may_call)                                                         \
-    X(prefix, factory, close_ends_all)                                                             \
-    X(prefix, factory, equals_oracle)                                                              \
+#define TIER_SUITE_TABLE(X, prefix, factory) \
+    X(prefix, factory, put_then_get)         \
+    X(prefix, factory, unknown_keys)         \
+    X(prefix, factory, small_capacity)       \
+    X(prefix, factory, put_replaces)         \
+    X(prefix, factory, drop_forgets)         \
+    X(prefix, factory, each_shows_all)       \
+    X(prefix, factory, each_may_drop)        \
+    X(prefix, factory, stats_add_up)         \
+    X(prefix, factory, cap_holds)            \
+    X(prefix, factory, damage_is_found)      \
+    X(prefix, factory, given_digest_is_kept) \
+    X(prefix, factory, cancel)               \
+    X(prefix, factory, flush)                \
+    X(prefix, factory, callbacks_may_call)   \
+    X(prefix, factory, close_ends_all)       \
+    X(prefix, factory, equals_oracle)        \
     X(prefix, factory, threads)
 
-#define TIER_SUITE_DECLARE(prefix, factory, check)                                                 \
+#define TIER_SUITE_DECLARE(prefix, factory, check) \
     void tier_suite_##check(const struct tier_factory *tier_factory);
 TIER_SUITE_TABLE(TIER_SUITE_DECLARE, , )
 
-#define TIER_SUITE_FUNCTION(prefix, factory, check)                                                \
-    static void test_##prefix##_##check(void **state)                                              \
-    {                                                                                              \
-        (void)state;                                                                               \
-        tier_suite_##check(factory);                                                               \
+#define TIER_SUITE_FUNCTION(prefix, factory, check)   \
+    static void test_##prefix##_##check(void **state) \
+    {                                                 \
+        (void)state;                                  \
+        tier_suite_##check(factory);                  \
     }
 #define TIER_SUITE_ENTRY(prefix, factory, check) TEST(test_##prefix##_##check),
 

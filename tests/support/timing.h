@@ -1,8 +1,8 @@
 /*
  * timing.h: whether two kinds of answers can be told apart by their times (I100).
  *
- * Mann-Whitney's test over HEARTH_TIMING_PAIRS pairs (make timing), at the level of one in a thousand. Few pairs, as in a quick
- * run, prove nothing.
+ * Mann-Whitney's test over HEARTH_TIMING_PAIRS pairs (make timing), at the level of one in a
+ * thousand. Few pairs, as in a quick run, prove nothing.
  */
 #ifndef HEARTH_TESTS_SUPPORT_TIMING_H
 #define HEARTH_TESTS_SUPPORT_TIMING_H
@@ -20,8 +20,8 @@ struct timing_sample {
 
 size_t timing_pairs(void);
 
-/* How far the ranks of `same` are from those of equal distributions, in standard deviations. Equal times share their ranks.
- * Sorts the samples, of which there are 2 * pairs. */
+/* How far the ranks of `same` are from those of equal distributions, in standard deviations. Equal
+ * times share their ranks. Sorts the samples, of which there are 2 * pairs. */
 double timing_z(struct timing_sample *samples, size_t pairs);
 bool timing_differs(double z, size_t pairs);
 

@@ -1,6 +1,6 @@
 /*
- * toolcall_goldens.c: see toolcall_goldens.h. What a format writes is what its template shows; what is wrong about a text is
- * what models were seen to do.
+ * toolcall_goldens.c: see toolcall_goldens.h. What a format writes is what its template shows; what
+ * is wrong about a text is what models were seen to do.
  */
 #include "support/toolcall_goldens.h"
 

@@ -1,5 +1,6 @@
 /*
- * toolcall_goldens.h: what models write, format by format, and the events it adds up to, as output_log.h writes them.
+ * toolcall_goldens.h: what models write, format by format, and the events it adds up to, as
+ * output_log.h writes them.
  */
 #ifndef HEARTH_TESTS_SUPPORT_TOOLCALL_GOLDENS_H
 #define HEARTH_TESTS_SUPPORT_TOOLCALL_GOLDENS_H

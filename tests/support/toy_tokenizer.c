@@ -1,5 +1,6 @@
 /*
- * toy_tokenizer.c: see toy_tokenizer.h. Texts are at most TOY_TEXT_MAX bytes: every byte has a note of which special token took it.
+ * toy_tokenizer.c: see toy_tokenizer.h. Texts are at most TOY_TEXT_MAX bytes: every byte has a note
+ * of which special token took it.
  */
 #include "support/toy_tokenizer.h"
 
@@ -37,7 +38,8 @@ bool toy_is_control(const struct toy_tokenizer *toy, int32_t token)
            (toy->specials[token - TOY_SPECIAL].traits & TOKENS_TRAIT_CONTROL);
 }
 
-/* owner[i]: -1 free, else the special token whose text byte i belongs to; STRIPPED: white space that a token took. */
+/* owner[i]: -1 free, else the special token whose text byte i belongs to; STRIPPED: white space
+ * that a token took. */
 enum { FREE = -1, STRIPPED = -2 };
 
 static bool fits(const int *owner, struct str text, size_t at, struct str special)

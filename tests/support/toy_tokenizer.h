@@ -1,10 +1,11 @@
 /*
- * toy_tokenizer.h: a small tokenizer that works as libllama's do, written to be obviously right: an oracle for tokens.h, with
- * special tokens that overlap in ways that no real vocabulary has.
+ * toy_tokenizer.h: a small tokenizer that works as libllama's do, written to be obviously right: an
+ * oracle for tokens.h, with special tokens that overlap in ways that no real vocabulary has.
  *
- * Special tokens are taken out of the text first, the longest first, each wherever it stands; those marked as control tokens only
- * when asked for. What is left is cut into the longest words of a list, else bytes. With `space_prefix` a piece that follows a
- * special token, or nothing, begins with a token for a blank.
+ * Special tokens are taken out of the text first, the longest first, each wherever it stands; those
+ * marked as control tokens only when asked for. What is left is cut into the longest words of a
+ * list, else bytes. With `space_prefix` a piece that follows a special token, or nothing, begins
+ * with a token for a blank.
  */
 #ifndef HEARTH_TESTS_SUPPORT_TOY_TOKENIZER_H
 #define HEARTH_TESTS_SUPPORT_TOY_TOKENIZER_H
@@ -35,7 +36,8 @@ struct toy_tokenizer {
 
 struct tokens_source toy_source(struct toy_tokenizer *toy);
 
-/* All of a text at once, BOS not included. At most `max` tokens are written; returns their number. */
+/* All of a text at once, BOS not included. At most `max` tokens are written; returns their number.
+ */
 size_t toy_tokenize(const struct toy_tokenizer *toy, struct str text, bool control, int32_t *out,
                     size_t max);
 

@@ -15,7 +15,8 @@ extern const struct cost trace_kit_full;
 /* The same with snapshots that cost as much as the rows of four tokens. */
 extern const struct cost trace_kit_hybrid;
 
-/* Prompts of up to `blocks_max` blocks of 4 tokens over an alphabet of two, so that many share prefixes; one a second. */
+/* Prompts of up to `blocks_max` blocks of 4 tokens over an alphabet of two, so that many share
+ * prefixes; one a second. */
 void trace_kit_random(struct trace *trace, uint64_t *seed, size_t requests, uint32_t blocks_max);
 /* Adds a prompt whose blocks are the characters of `text`. */
 void trace_kit_add(struct trace *trace, uint64_t at_s, const char *text);

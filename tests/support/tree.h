@@ -1,11 +1,13 @@
 /*
- * tree.h: an index with objects, for the suites of cache/index and its parts. Prompts are written as text, one letter a token:
+ * tree.h: an index with objects, for the suites of cache/index and its parts. Prompts are written
+ * as text, one letter a token:
  *
  *      tree_init(&tree, 4);
  *      struct object *rows = tree_store(&tree, OBJECT_ROWS, 0, "aaaabbbb");     two blocks, one run
  *      match = tree_match(&tree, "aaaabbcc");                                   6 tokens
  *
- * Every call checks the index before it returns. The tree owns its objects: what is dropped or detached is freed when it ends.
+ * Every call checks the index before it returns. The tree owns its objects: what is dropped or
+ * detached is freed when it ends.
  */
 #ifndef HEARTH_TESTS_SUPPORT_TREE_H
 #define HEARTH_TESTS_SUPPORT_TREE_H
@@ -23,8 +25,8 @@ struct tree {
     struct object *objects[TREE_OBJECTS_MAX]; /* all that were ever stored */
     bool evictable[TREE_OBJECTS_MAX];         /* as the watch said last */
     size_t objects_count;
-    size_t told;                  /* calls of the watch */
-    size_t dropped;               /* calls of drop */
+    size_t told;    /* calls of the watch */
+    size_t dropped; /* calls of drop */
     struct object *dropped_last;
 };
 
@@ -38,9 +40,11 @@ struct index_match tree_match(struct tree *tree, const char *text);
 /* Only the nodes; the caller attaches or prunes. */
 struct node *tree_insert(struct tree *tree, const char *text);
 /* An object [begin, length of text), in no tree yet. */
-struct object *tree_object(struct tree *tree, enum object_kind kind, uint32_t begin, const char *text);
+struct object *tree_object(struct tree *tree, enum object_kind kind, uint32_t begin,
+                           const char *text);
 /* The same, attached. NULL when that is held already. */
-struct object *tree_store(struct tree *tree, enum object_kind kind, uint32_t begin, const char *text);
+struct object *tree_store(struct tree *tree, enum object_kind kind, uint32_t begin,
+                          const char *text);
 void tree_detach(struct tree *tree, struct object *object);
 void tree_clear(struct tree *tree);
 /* Undoes a pin of exactly this text. */
@@ -49,7 +53,8 @@ void tree_unpin(struct tree *tree, const char *text);
 /* What the watch said of it last, which must be what the index says, too. */
 bool tree_evictable(const struct tree *tree, const struct object *object);
 
-/* Whether `misuse` of a tree with two stored blocks of 4 ("aaaabbbb", rows in one object, and a snapshot at 8) aborts. */
+/* Whether `misuse` of a tree with two stored blocks of 4 ("aaaabbbb", rows in one object, and a
+ * snapshot at 8) aborts. */
 bool tree_aborts(void (*misuse)(struct tree *tree, struct object *rows, struct object *snapshot));
 
 #endif

@@ -309,7 +309,8 @@ static void test_limit_refuses_and_sizes_cannot_overflow(void **state)
     pages_destroy(&pages);
 }
 
-/* What an arena made for a small object could not hold is given back before a larger one is refused. */
+/* What an arena made for a small object could not hold is given back before a larger one is
+ * refused. */
 static void test_empty_arenas_make_room(void **state)
 {
     struct source source = {0};
@@ -434,7 +435,8 @@ static void test_anonymous_memory(void **state)
 
 static struct pages *create_ahead(uint64_t arena_bytes, uint64_t limit_bytes)
 {
-    return pages_create(&(struct pages_options){.arena_bytes = arena_bytes, .limit_bytes = limit_bytes, .ahead = true});
+    return pages_create(&(struct pages_options){
+        .arena_bytes = arena_bytes, .limit_bytes = limit_bytes, .ahead = true});
 }
 
 /* Until it is made; a machine that is slower than this gives no memory to a test either. */
@@ -465,7 +467,8 @@ static void test_an_arena_is_made_ahead(void **state)
     void *ptr[9] = {NULL};
 
     (void)state;
-    for (useconds_t wait_us = 1000; pages == NULL; wait_us *= 2) { /* the machine may be slow, but not for ever */
+    for (useconds_t wait_us = 1000; pages == NULL;
+         wait_us *= 2) { /* the machine may be slow, but not for ever */
         pages = create_ahead(ARENA, 16 * ARENA);
         usleep(wait_us);
         ptr[0] = pages_alloc(pages, PIECE);
@@ -522,8 +525,8 @@ static void test_the_end_does_not_wait_for_what_is_ahead(void **state)
 
 /* ---- fragmentation ---- */
 
-/* A cache at its limit: 64 arenas' worth of objects of 28 and 50 parts in 64 of an arena, victims freed until the new one
- * fits. Returns the mean of held / used. */
+/* A cache at its limit: 64 arenas' worth of objects of 28 and 50 parts in 64 of an arena, victims
+ * freed until the new one fits. Returns the mean of held / used. */
 static double churn(uint64_t seed, bool oldest_first, double *worst)
 {
     enum { UNIT = 4 * PAGE, STEPS = 20000 };
@@ -699,8 +702,8 @@ static void test_misuse_aborts(void **state)
 }
 
 TEST_SUITE(TEST(test_an_arena_is_made_ahead), TEST(test_nothing_is_made_ahead_of_a_small_limit),
-           TEST(test_the_end_does_not_wait_for_what_is_ahead), TEST(test_equals_oracle), TEST(test_survives_every_failed_arena),
-           TEST(test_alloc_is_aligned_and_counted),
+           TEST(test_the_end_does_not_wait_for_what_is_ahead), TEST(test_equals_oracle),
+           TEST(test_survives_every_failed_arena), TEST(test_alloc_is_aligned_and_counted),
            TEST(test_limit_refuses_and_sizes_cannot_overflow), TEST(test_empty_arenas_make_room),
            TEST(test_spare_arenas_are_kept_and_no_more),
            TEST(test_lowered_limit_takes_effect_as_arenas_empty),

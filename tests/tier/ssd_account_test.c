@@ -132,7 +132,8 @@ static void test_second_sighting(void **state)
     assert_true(ssd_account_sight(&any, &one));
 }
 
-/* Whatever happens in whatever order: what may lie on the disk never exceeds the cap once a writer has done what must_reap says. */
+/* Whatever happens in whatever order: what may lie on the disk never exceeds the cap once a writer
+ * has done what must_reap says. */
 static void test_random_against_sums(void **state)
 {
     enum { CAP = 10000 };

@@ -222,7 +222,8 @@ static void test_cut_anywhere(void **state)
     mem_free(data);
 }
 
-/* Damaged anywhere, what it says can be told from a header by the format's own digests, and nothing is read outside of it. */
+/* Damaged anywhere, what it says can be told from a header by the format's own digests, and nothing
+ * is read outside of it. */
 static void test_random_damage_is_never_a_header(void **state)
 {
     uint64_t seed = test_seed();

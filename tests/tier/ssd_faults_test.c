@@ -1,9 +1,11 @@
 /*
- * Every file call of every phase of the SSD tier fails, in every way, once and for good. Each run must end without a crash, a failed lookup,
- * a false byte or a leak of room, and the tier must work again as soon as the disk does, without a restart.
+ * Every file call of every phase of the SSD tier fails, in every way, once and for good. Each run
+ * must end without a crash, a failed lookup, a false byte or a leak of room, and the tier must work
+ * again as soon as the disk does, without a restart.
  *
- * A run of CI takes a part of them; `make faults` (HEARTH_SSD_FAULTS=1) takes all and prints the table of phases and errors: how many calls were
- * made to fail, and after how many of them everything held.
+ * A run of CI takes a part of them; `make faults` (HEARTH_SSD_FAULTS=1) takes all and prints the
+ * table of phases and errors: how many calls were made to fail, and after how many of them
+ * everything held.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -286,8 +288,9 @@ static bool whole_campaign(void)
     return getenv("HEARTH_SSD_FAULTS") != NULL;
 }
 
-/* In CI each error, once and for good, takes every sixteenth call, and begins with another: together they meet them all. Sealed, where the calls
- * are the same, they take a third of these. A failure ends the test, so that what was tried and not passed is in no row. */
+/* In CI each error, once and for good, takes every sixteenth call, and begins with another:
+ * together they meet them all. Sealed, where the calls are the same, they take a third of these. A
+ * failure ends the test, so that what was tried and not passed is in no row. */
 static void run_phase(size_t phase, bool sealed)
 {
     const long stride = whole_campaign() ? 1 : 2 * (long)COUNT_OF(errors) * (sealed ? 3 : 1);

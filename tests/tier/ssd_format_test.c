@@ -84,7 +84,8 @@ static struct sample *make_sample(uint32_t tokens_count, uint64_t bytes, bool pa
     return sample;
 }
 
-/* What a reader would do with a file of which `file_bytes` are said to exist and `len` were read. */
+/* What a reader would do with a file of which `file_bytes` are said to exist and `len` were read.
+ */
 static enum ssd_result read_file(const struct ssd_format *format, const void *data, size_t len,
                                  uint64_t file_bytes, const struct ssd_expect *like)
 {
@@ -861,8 +862,8 @@ static void test_i102_random_damage_is_detected(void **state)
 
 /* ---- golden ---- */
 
-/* Every byte of two headers that is not zero. If this test fails, the format has changed: objects of users would be lost, or worse. Raise
- * SSD_VERSION and read docs/ssd-format.md, "Versions". */
+/* Every byte of two headers that is not zero. If this test fails, the format has changed: objects
+ * of users would be lost, or worse. Raise SSD_VERSION and read docs/ssd-format.md, "Versions". */
 static const char golden_plain[] =
     "89484f424a0d0a1a0100000000000000001000000400000005000000000000006400000000000000"
     "f476a70b627edc34bb383b443f77076a000000000000000000000000000000000000000000000000"
@@ -962,7 +963,8 @@ static void test_other_names_are_refused(void **state)
             if (changed[at] == (char)c)
                 continue;
             changed[at] = (char)c;
-            /* A digit behind the fan-out makes the name of another object; nothing else is a name. */
+            /* A digit behind the fan-out makes the name of another object; nothing else is a name.
+             */
             bool digit = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
             assert_int_equal(ssd_format_parse_name(changed, len, &parsed),
                              digit && at >= 10 && at < 70);

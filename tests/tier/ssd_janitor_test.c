@@ -1,4 +1,5 @@
-/* Unlinks that fail: counted, in the account until they are done, and done as soon as the disk lets us. */
+/* Unlinks that fail: counted, in the account until they are done, and done as soon as the disk lets
+ * us. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -66,7 +67,8 @@ static void test_failed_unlinks_are_tried_again(void **state)
     tier_close(&tier);
 }
 
-/* A put over a file that could not be removed replaces it, and the janitor does not remove the new one. */
+/* A put over a file that could not be removed replaces it, and the janitor does not remove the new
+ * one. */
 static void test_put_over_a_doomed_file(void **state)
 {
     const char *path = ssd_kit_new_path();

@@ -1,8 +1,10 @@
 /*
- * SIGKILL: a process that uses the SSD tier dies inside its n-th write, rename or unlink, for every n of five workloads, and at random moments
- * under load. The next process must find everything that was stored (I107), serve nothing else, and find no temporary file.
+ * SIGKILL: a process that uses the SSD tier dies inside its n-th write, rename or unlink, for every
+ * n of five workloads, and at random moments under load. The next process must find everything that
+ * was stored (I107), serve nothing else, and find no temporary file.
  *
- * A run of CI takes every STRIDE-th call and a few random kills; `make kills N=` all calls and N random kills (HEARTH_KILLS).
+ * A run of CI takes every STRIDE-th call and a few random kills; `make kills N=` all calls and N
+ * random kills (HEARTH_KILLS).
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -147,7 +149,8 @@ static void work_drop(struct tier *tier)
         store(tier, n, 1);
 }
 
-/* Damaged files go into quarantine, and most others leave, so that the catalogue is written anew at the end. */
+/* Damaged files go into quarantine, and most others leave, so that the catalogue is written anew at
+ * the end. */
 static void work_damage(struct tier *tier)
 {
     unsigned char data[BYTES_MAX];

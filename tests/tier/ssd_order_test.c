@@ -1,4 +1,5 @@
-/* The order of use on disk, the times that carry it over a restart, and shares that a flood does not take. */
+/* The order of use on disk, the times that carry it over a restart, and shares that a flood does
+ * not take. */
 #include <errno.h>
 #include <string.h>
 
@@ -97,7 +98,8 @@ static bool note_key(const struct tier_meta *meta, void *arg)
     return true;
 }
 
-/* I107: the next process knows in which order things were used, whether they were read or used elsewhere. */
+/* I107: the next process knows in which order things were used, whether they were read or used
+ * elsewhere. */
 static void test_i107_the_order_of_use_outlives_the_process(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 8 << 20);
@@ -269,7 +271,8 @@ static void test_a_lower_cap_takes_shares_last(void **state)
     tier_close(&tier);
 }
 
-/* Puts, gets, drops, uses and shares in any order: whoever was within his share before somebody else's put has lost nothing by it. */
+/* Puts, gets, drops, uses and shares in any order: whoever was within his share before somebody
+ * else's put has lost nothing by it. */
 static void test_i100_at_random(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 3 << 20);
@@ -300,7 +303,8 @@ static void test_i100_at_random(void **state)
         default:
             assert_true(put(tier, n, space));
             for (uint32_t i = 0; i < KEYS; i++)
-                if (i % SPACES != space && held[i % SPACES] * (uint64_t)FILE_BYTES <= shares[i % SPACES])
+                if (i % SPACES != space &&
+                    held[i % SPACES] * (uint64_t)FILE_BYTES <= shares[i % SPACES])
                     assert_int_equal(has(tier, i), before[i]);
         }
         if (step % 20 == 0)

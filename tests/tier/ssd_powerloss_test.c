@@ -1,9 +1,11 @@
 /*
- * The SSD tier on a disk that loses its power (support/disk_model.h): random work, then the disk as it may be found after any moment of it,
- * opened by the real tier through the same table. Whatever is served must be, byte for byte, one of the versions that were stored under its key,
- * with its own metadata; the tier must take new objects at once; and the disk may fail again.
+ * The SSD tier on a disk that loses its power (support/disk_model.h): random work, then the disk as
+ * it may be found after any moment of it, opened by the real tier through the same table. Whatever
+ * is served must be, byte for byte, one of the versions that were stored under its key, with its
+ * own metadata; the tier must take new objects at once; and the disk may fail again.
  *
- * A run of CI looks at a few hundred images; `make powerloss N=` at as many as are asked for (HEARTH_POWERLOSS).
+ * A run of CI looks at a few hundred images; `make powerloss N=` at as many as are asked for
+ * (HEARTH_POWERLOSS).
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -231,7 +233,8 @@ static void run_images(unsigned how, long wanted)
         assert_true(tally.damaged > 0); /* the harm was really done */
 }
 
-/* I107, without a power failure: a process that dies loses nothing that was stored before the last change. */
+/* I107, without a power failure: a process that dies loses nothing that was stored before the last
+ * change. */
 static void test_i107_images_of_a_killed_process(void **state)
 {
     (void)state;

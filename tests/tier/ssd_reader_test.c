@@ -1,4 +1,5 @@
-/* Gets of the SSD tier: nothing that is not what was stored is ever delivered, and damage costs one object. */
+/* Gets of the SSD tier: nothing that is not what was stored is ever delivered, and damage costs one
+ * object. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -228,7 +229,8 @@ static const struct {
     {"gone", remove_it, TIER_MISSING},
 };
 
-/* Whatever happens to a file under a running tier: its object is lost, once, and can be stored anew. */
+/* Whatever happens to a file under a running tier: its object is lost, once, and can be stored
+ * anew. */
 static void test_harmed_files_cost_their_object_only(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The start of the SSD tier: what was stored is there again in the order of its use, whatever became of the catalogue; what is not ours is
- * left alone, and what is damaged is never served. */
+/* The start of the SSD tier: what was stored is there again in the order of its use, whatever
+ * became of the catalogue; what is not ours is left alone, and what is damaged is never served. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -133,7 +133,8 @@ static void copy_file(const char *from, const char *to)
     mem_free(data);
 }
 
-/* An old catalogue beside new files: what it knows and what it does not, both are found; what is gone is not shown. */
+/* An old catalogue beside new files: what it knows and what it does not, both are found; what is
+ * gone is not shown. */
 static void test_stale_catalogue(void **state)
 {
     const char *path = make_stored();
@@ -188,7 +189,8 @@ static bool collect_key(const struct tier_meta *meta, void *arg)
 }
 
 /* The order of use survives, with the catalogue and without it. */
-/* A put says that its bytes are safe: what an earlier process left, and nobody read yet, is no reason to say so. */
+/* A put says that its bytes are safe: what an earlier process left, and nobody read yet, is no
+ * reason to say so. */
 static void test_put_over_unread_damage_is_written(void **state)
 {
     const char *path = make_stored();
@@ -268,7 +270,8 @@ static void child(const char *path, int out, long n)
     _exit(0);
 }
 
-/* I107: killed at any call, what was stored is served; what was half written is not, and leaves nothing behind. */
+/* I107: killed at any call, what was stored is served; what was half written is not, and leaves
+ * nothing behind. */
 static void test_i107_kill_at_every_call(void **state)
 {
     long stride = 7; /* of about 400 calls; the long campaign takes each */
@@ -426,7 +429,8 @@ static void test_odd_and_damaged_entries_are_survived(void **state)
 
 /* ---- a directory that cannot be read ---- */
 
-/* S3: as long as nobody knows what lies there, nothing is stored; the second look comes by itself. */
+/* S3: as long as nobody knows what lies there, nothing is stored; the second look comes by itself.
+ */
 static void test_unreadable_directory_is_looked_at_again(void **state)
 {
     const char *path = make_stored();

@@ -1,4 +1,5 @@
-/* Room that must come back: what a long life, damage and failed unlinks leave behind may not fill the SSD tier for good. */
+/* Room that must come back: what a long life, damage and failed unlinks leave behind may not fill
+ * the SSD tier for good. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,8 +38,8 @@ static void settle(struct tier *tier, const char *path)
     tier_ssd_check(tier);
 }
 
-/* I60, I93: the records of what is gone leave the catalogue while the process runs; else they would fill the cap, and nothing were stored any
- * more until the next start. */
+/* I60, I93: the records of what is gone leave the catalogue while the process runs; else they would
+ * fill the cap, and nothing were stored any more until the next start. */
 static void test_i60_a_long_life_does_not_fill_the_catalogue(void **state)
 {
     const char *path = ssd_kit_new_path();
@@ -118,7 +119,8 @@ static void test_old_quarantine_above_its_share_goes(void **state)
     tier_close(&tier);
 }
 
-/* I93: a temporary file of an earlier process that cannot be removed at the start counts, and goes as soon as it can. */
+/* I93: a temporary file of an earlier process that cannot be removed at the start counts, and goes
+ * as soon as it can. */
 static void test_i93_old_temporary_file_counts(void **state)
 {
     static const char bytes[100000];
@@ -149,7 +151,8 @@ static void test_i93_old_temporary_file_counts(void **state)
     tier_close(&tier);
 }
 
-/* I55: one file that cannot be removed at the end does not keep the others, which would come back with the next start. */
+/* I55: one file that cannot be removed at the end does not keep the others, which would come back
+ * with the next start. */
 static void test_i55_close_removes_what_it_can(void **state)
 {
     const char *path = ssd_kit_new_path();

@@ -1,4 +1,5 @@
-/* Sealed objects: nothing can be read, changed, moved or exchanged; and nothing of a prompt is found in a folder of them. */
+/* Sealed objects: nothing can be read, changed, moved or exchanged; and nothing of a prompt is
+ * found in a folder of them. */
 #include "tier/ssd_seal.h"
 
 #include <fcntl.h>
@@ -251,8 +252,8 @@ static void flip_all(struct sample *sample, uint64_t begin, uint64_t end, uint64
     assert_result(read_sample(sample), SSD_OK);
 }
 
-/* Every bit of a small object; of one of 64 KiB every bit of what its header has, and every 29th of the payload, or all (HEARTH_SSD_FLIPS=1,
- * less than a minute). */
+/* Every bit of a small object; of one of 64 KiB every bit of what its header has, and every 29th of
+ * the payload, or all (HEARTH_SSD_FLIPS=1, less than a minute). */
 static void test_i102_every_bit_flip_is_detected(void **state)
 {
     struct sample *small = make_sample(300, TOKENS), *large = make_sample(65536 - 4096, 7);
@@ -443,7 +444,8 @@ static void test_catalogue_record(void **state)
 
 /* ---- golden ---- */
 
-/* An object of 40 bytes that was sealed once, without the zeros of its header. If this fails, objects of users cannot be read any more. */
+/* An object of 40 bytes that was sealed once, without the zeros of its header. If this fails,
+ * objects of users cannot be read any more. */
 static const char golden[] =
     "89484f424a0d0a1a0100000002000000001000000300000005000000010000002800000000000000"
     "4032dde75a4f5ff4208c02160b29354e9486963dad32c7cf8b2a469900dbd4560000000000000000"

@@ -1,4 +1,5 @@
-/* Puts of the SSD tier: the queue, what is refused, what leaves, and that the cap and the floor hold while all of it happens. */
+/* Puts of the SSD tier: the queue, what is refused, what leaves, and that the cap and the floor
+ * hold while all of it happens. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -279,8 +280,8 @@ static void test_i60_unlinks_do_not_wait_for_writes(void **state)
 
 /* ---- dropped while it is written ---- */
 
-/* I55: after a drop no file of the key comes back, whether its put waited or was half written; I56: it does not wait for a disk that hangs;
- * I58: later puts are stored. */
+/* I55: after a drop no file of the key comes back, whether its put waited or was half written; I56:
+ * it does not wait for a disk that hangs; I58: later puts are stored. */
 static void test_i55_i56_i58_drop_ends_pending_puts(void **state)
 {
     const char *path = ssd_kit_new_path();
@@ -477,7 +478,8 @@ static void test_second_sighting(void **state)
 
 /* ---- who leaves ---- */
 
-/* I103: of what was not used for long the deepest leaves; what is in use, and what is new, stays. */
+/* I103: of what was not used for long the deepest leaves; what is in use, and what is new, stays.
+ */
 static void test_i103_old_and_deep_leave(void **state)
 {
     struct clock *clock = clock_create_fake(1, 1000 * NS_PER_S);
@@ -507,7 +509,8 @@ static void test_i103_old_and_deep_leave(void **state)
     clock_destroy_fake(&clock);
 }
 
-/* I61: many small ones do not all leave for one large one; what is doomed goes, and the next put finds more room. */
+/* I61: many small ones do not all leave for one large one; what is doomed goes, and the next put
+ * finds more room. */
 static void test_i61_unlinks_per_put_are_bounded(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 4 << 20);
@@ -540,13 +543,14 @@ struct meter {
     const char *path;
     struct lock lock;
     _Atomic uint64_t most;
-    _Atomic uint64_t
-        free_bytes; /* what statvfs is made to say, less what lies there; 0: the truth */
+    /* what statvfs is made to say, less what lies there; 0: the truth */
+    _Atomic uint64_t free_bytes;
     _Atomic uint64_t free_least;
 };
 
-/* The directory must not change while it is looked at: what moves would be seen twice, and what left beside what came. So every call that
- * changes it is made, and followed by a look, under the lock. */
+/* The directory must not change while it is looked at: what moves would be seen twice, and what
+ * left beside what came. So every call that changes it is made, and followed by a look, under the
+ * lock. */
 static void measure_locked(struct meter *meter)
 {
     uint64_t now = ssd_kit_disk_bytes(meter->path);
@@ -632,8 +636,8 @@ static void churn(struct tier *tier, uint64_t *seed, int steps)
     }
 }
 
-/* I93: files, temporary files, directories, catalogue and all: never above the cap, measured by what the disk says. I62 is this with
- * real sizes. */
+/* I93: files, temporary files, directories, catalogue and all: never above the cap, measured by
+ * what the disk says. I62 is this with real sizes. */
 static void test_i62_i93_cap_holds_at_every_moment(void **state)
 {
     const char *path = ssd_kit_new_path();
@@ -747,7 +751,8 @@ static void wait_for_done(struct count *count, int wanted)
         usleep(1000);
 }
 
-/* I98: a writer that nobody waits for rests after each put; one whose queue is more than half full does not. */
+/* I98: a writer that nobody waits for rests after each put; one whose queue is more than half full
+ * does not. */
 static void test_i98_writers_rest(void **state)
 {
     struct tier *tier = open_held();
@@ -760,7 +765,8 @@ static void test_i98_writers_rest(void **state)
     wait_for_done(&count, 4);
     flush(tier);
     uint64_t rests = ssd_kit_stats(tier).rests;
-    /* Not after the first: three were left of four. After the second and the third; the fourth may have met the flush. */
+    /* Not after the first: three were left of four. After the second and the third; the fourth may
+     * have met the flush. */
     assert_true(rests == 2 || rests == 3);
     tier_close(&tier);
 }
@@ -770,7 +776,8 @@ static void run_flush(void *arg)
     flush(arg);
 }
 
-/* A flush makes them go on. It cannot be seen when it has begun to wait: one of some tries has it wait before the first put ends. */
+/* A flush makes them go on. It cannot be seen when it has begun to wait: one of some tries has it
+ * wait before the first put ends. */
 static void test_writers_do_not_rest_while_flushed(void **state)
 {
     bool hurried = false;

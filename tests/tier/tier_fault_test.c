@@ -366,7 +366,8 @@ static void test_delay_follows_the_clock(void **state)
     clock_destroy_fake(&clock);
 }
 
-/* With a thread the real clock needs no tick. tier_suite_put waits for the callback, at most for a while. */
+/* With a thread the real clock needs no tick. tier_suite_put waits for the callback, at most for a
+ * while. */
 static void test_delay_on_the_thread(void **state)
 {
     struct tier *tier = tier_fault_open(&(struct tier_fault_options){

@@ -116,7 +116,8 @@ static void test_commit_stores_in_place(void **state)
     tier_close(&tier);
 }
 
-/* Reserved, stored, leased, books: nothing may lift what is taken from the allocator above the cap. */
+/* Reserved, stored, leased, books: nothing may lift what is taken from the allocator above the cap.
+ */
 struct meter {
     uint64_t now, most;
 };

@@ -57,4 +57,5 @@ static void test_answers_are_waited_for(void **state)
     tier_answer_fini(&asked.answer);
 }
 
-TEST_SUITE(TEST(test_answers_are_waited_for), TEST(test_results_have_names_of_their_own), TEST(test_closing_nothing_is_allowed))
+TEST_SUITE(TEST(test_answers_are_waited_for), TEST(test_results_have_names_of_their_own),
+           TEST(test_closing_nothing_is_allowed))

@@ -1,6 +1,7 @@
 /*
- * lib_use.c: the smallest program that uses libhearth in earnest: an engine whose state of a token is the token itself. tools/lib_test.sh
- * compiles it outside of the tree as C99, C11 and C++17. Ends with 0 when the second prompt was restored from what the first one left.
+ * lib_use.c: the smallest program that uses libhearth in earnest: an engine whose state of a token
+ * is the token itself. tools/lib_test.sh compiles it outside of the tree as C99, C11 and C++17.
+ * Ends with 0 when the second prompt was restored from what the first one left.
  */
 #include <hearth/hearth.h>
 
