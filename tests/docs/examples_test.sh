@@ -40,7 +40,7 @@ test_clients() { run_blocks "$top/docs/clients.md"; }
 # The line of the README: what a person tries first.
 test_readme() {
     begin
-    sed -n '/^curl http/,/^$/p' "$top/README.md" | sed "s,http://127\.0\.0\.1:4327,$url," >first
+    sed -n '/^curl http/,/^```/p' "$top/README.md" | grep -v '^```' | sed "s,http://127\.0\.0\.1:4327,$url," >first
     run bash -e first
     expect_status 0
     expect_out '"object":"chat.completion"'
