@@ -187,6 +187,11 @@ $(B)/fuzz/%_fuzz: $(B)/fuzz/%_fuzz.o $(B)/libcore.a
 	@echo "  LINK  $@"
 	@$(CC) -fsanitize=fuzzer $(all_ldflags) -o $@ $^ $(LIBS)
 
+# An engine's process with the fake engine, for the suites that start one.
+$(B)/tests/worker: $(B)/tests/worker.o $(B)/libtest.a $(B)/libcore.a
+	@echo "  LINK  $@"
+	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS) $(LIBS_T)
+
 $(B)/tests/run: $(B)/tests/run.o
 	@echo "  LINK  $@"
 	@$(CC) $(all_ldflags) -o $@ $^
@@ -202,7 +207,7 @@ $(B)/models.stamp: $(patsubst %.c,$(B)/%.o,$(wildcard src/engine/model_*.c))
 
 tsan := suppressions=$(CURDIR)/tools/tsan.supp:print_suppressions=0:$(TSAN_OPTIONS)
 # ONLY=pattern runs the suites whose name contains it. TIMEOUT is per test, in seconds. Several tests install at the same time: what they share is made before.
-test: all $(suites) $(B)/tests/run $(B)/models.stamp $(B)/text/stamp ## build and run every test (ONLY=name, SAN=, DEBUG=1, COV=1)
+test: all $(suites) $(B)/tests/run $(B)/tests/worker $(B)/models.stamp $(B)/text/stamp ## build and run every test (ONLY=name, SAN=, DEBUG=1, COV=1)
 	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) CC='$(CC)' $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') \
 	    HEARTH_CC='$(lib_cc)' HEARTH_LLAMA='$(llama_flags)' HEARTH_GGML='$(DEPS_BACKENDS)' \
 	    $(B)/tests/run $(if $(TIMEOUT),--timeout $(TIMEOUT)) $(suites) $(sh_suites)

@@ -1,6 +1,5 @@
 /*
- * pages_bench.c: what memory for objects costs: pages.h on its own, and the RAM tier beside a plain
- * memcpy.
+ * pages_bench.c: what memory for objects costs: pages.h on its own, and beside a plain memcpy.
  *
  * CSV, one row per point. All rows of one size are measured in turns within one run, the best of
  * the turns is printed: the ratio to memcpy is then a property of the code, not of what else the
@@ -9,10 +8,8 @@
  *      alloc_free   pages_alloc + pages_free of that size, with a thousand others in use; Mops/s in
  *                   `value`
  *      memcpy       into memory that was written before; GB/s
- *      memcpy_hash  memcpy of all, then XXH3-128 of all: what a get would cost without fusing the
- *                   two
- *      get, put     tier_ram with verification; put takes the digest, too
- *      borrow       tier_ram_borrow + tier_ram_return; Mops/s
+ *      memcpy_hash  memcpy, then XXH3-128: what reading a checked object costs
+ *      store        pages_alloc + memcpy, and pages_free of all at the end
  */
 #include <assert.h>
 #include <stdbool.h>
@@ -26,7 +23,7 @@
 #include "base/mem.h"
 #include "lab/micro.h"
 #include "tier/pages.h"
-#include "tier/tier_ram.h"
+#include "support/tier_ram.h"
 
 #define TURNS 5
 #define BYTES_MOVED \
@@ -36,20 +33,9 @@ struct bench {
     uint64_t bytes; /* of one object */
     uint64_t count; /* objects, so that no cache holds them all */
     unsigned char *src, *dst;
-    struct tier *tier;
-    struct tier_meta meta;
+    struct pages *pages;
+    void **objects;
 };
-
-static void must_be_ok(enum tier_result result, void *arg)
-{
-    (void)arg;
-    assert(result == TIER_OK);
-}
-
-static struct hash256 key_of(uint64_t n)
-{
-    return hash256_of(&n, sizeof(n));
-}
 
 static void run_memcpy(struct bench *bench)
 {
@@ -68,22 +54,15 @@ static void run_memcpy_hash(struct bench *bench)
     (void)sink;
 }
 
-static void run_get(struct bench *bench)
+static void run_store(struct bench *bench)
 {
     for (uint64_t i = 0; i < bench->count; i++) {
-        struct hash256 key = key_of(i);
-        bench->tier->ops->get(bench->tier, &key, bench->dst, bench->bytes, must_be_ok, NULL, NULL);
+        bench->objects[i] = pages_alloc(bench->pages, bench->bytes);
+        assert(bench->objects[i] != NULL);
+        memcpy(bench->objects[i], bench->src + i * bench->bytes, bench->bytes);
     }
-}
-
-static void run_put(struct bench *bench)
-{
-    for (uint64_t i = 0; i < bench->count; i++) {
-        bench->meta.key = key_of(i);
-        bool taken = bench->tier->ops->put(bench->tier, &bench->meta, bench->src + i * bench->bytes,
-                                           must_be_ok, NULL);
-        assert(taken);
-    }
+    for (uint64_t i = 0; i < bench->count; i++)
+        pages_free(bench->pages, bench->objects[i]);
 }
 
 static double seconds(void (*run)(struct bench *bench), struct bench *bench)
@@ -94,16 +73,13 @@ static double seconds(void (*run)(struct bench *bench), struct bench *bench)
     return (double)(clock_mono_ns(clock_real()) - start) / 1e9;
 }
 
-static void bench_tier(uint64_t bytes)
+static void bench_copies(uint64_t bytes)
 {
     static const struct {
         const char *name;
         void (*run)(struct bench *bench);
-    } runs[] = {{"memcpy", run_memcpy},
-                {"memcpy_hash", run_memcpy_hash},
-                {"get", run_get},
-                {"put", run_put}};
-    struct bench bench = {.bytes = bytes, .count = BYTES_MOVED / bytes, .meta.bytes = bytes};
+    } runs[] = {{"memcpy", run_memcpy}, {"memcpy_hash", run_memcpy_hash}, {"store", run_store}};
+    struct bench bench = {.bytes = bytes, .count = BYTES_MOVED / bytes};
     double best[COUNT_OF(runs)];
 
     bench.src = mem_try_alloc_aligned(4096, BYTES_MOVED);
@@ -111,8 +87,11 @@ static void bench_tier(uint64_t bytes)
     assert(bench.src != NULL && bench.dst != NULL);
     memset(bench.src, 1, BYTES_MOVED);
     memset(bench.dst, 1, bytes);
-    bench.tier = tier_ram_open(&(struct tier_ram_options){.bytes_max = 2 * BYTES_MOVED});
-    run_put(&bench);
+    /* Arenas stay when they are empty, as in a cache that is full. */
+    bench.pages = pages_create(
+        &(struct pages_options){.limit_bytes = 2 * BYTES_MOVED, .spare_bytes = 2 * BYTES_MOVED});
+    bench.objects = mem_alloc(bench.count * sizeof(*bench.objects));
+    run_store(&bench);
     for (size_t r = 0; r < COUNT_OF(runs); r++)
         best[r] = 1e9;
     for (int turn = 0; turn < TURNS; turn++)
@@ -121,35 +100,10 @@ static void bench_tier(uint64_t bytes)
     for (size_t r = 0; r < COUNT_OF(runs); r++)
         printf("%s,%llu,%.2f,GB/s,%.2f\n", runs[r].name, (unsigned long long)bytes,
                (double)(bench.count * bytes) / best[r] / 1e9, best[0] / best[r]);
-    tier_close(&bench.tier);
+    pages_destroy(&bench.pages);
+    mem_free(bench.objects);
     mem_free(bench.src);
     mem_free(bench.dst);
-}
-
-static void bench_borrow(void)
-{
-    enum { OBJECTS = 4096, ROUNDS = 1000000 };
-    static unsigned char data[4096];
-    struct tier *tier = tier_ram_open(&(struct tier_ram_options){.bytes_max = UINT64_C(1) << 30});
-    struct hash256 keys[256];
-    uint64_t bytes;
-
-    for (uint64_t i = 0; i < OBJECTS; i++) {
-        struct tier_meta meta = {.key = key_of(i), .bytes = sizeof(data)};
-        bool taken = tier->ops->put(tier, &meta, data, must_be_ok, NULL);
-        assert(taken);
-    }
-    for (uint64_t i = 0; i < COUNT_OF(keys); i++)
-        keys[i] = key_of(i * 16);
-    uint64_t start = clock_mono_ns(clock_real());
-    for (uint64_t i = 0; i < ROUNDS; i++) {
-        const void *borrowed = tier_ram_borrow(tier, &keys[i % COUNT_OF(keys)], &bytes);
-        assert(borrowed != NULL);
-        tier_ram_return(tier, borrowed);
-    }
-    double took = (double)(clock_mono_ns(clock_real()) - start) / 1e9;
-    printf("borrow,%zu,%.2f,Mops/s,\n", sizeof(data), ROUNDS / took / 1e6);
-    tier_close(&tier);
 }
 
 static void bench_pages(uint64_t bytes)
@@ -191,8 +145,7 @@ int micro_pages(int argc, char **argv)
     printf("what,bytes,value,unit,of_memcpy\n");
     bench_pages(16 << 10);
     bench_pages(1 << 20);
-    bench_borrow();
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
-        bench_tier(sizes[i]);
+        bench_copies(sizes[i]);
     return 0;
 }

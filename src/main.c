@@ -14,6 +14,7 @@
 #include "base/sysinfo.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "engine/engine.h"
 #include "engine/worker_main.h"
 #include "engine/worker_process.h"
 
@@ -51,7 +52,7 @@ int main(int argc, char **argv)
 
     /* An engine's process is this program, too; nobody types this. */
     if (argc == 2 && strcmp(argv[1], WORKER_ARGUMENT) == 0)
-        return worker_main(WORKER_SOCKET);
+        return worker_main(WORKER_SOCKET, engine_load);
     hold_standard_streams(setup.fs);
     return cli_main(&setup, argc, argv);
 }

@@ -2,9 +2,9 @@
  * engine.h: a loaded model: tokens in, logits out, sequences that remember.
  *
  * This is the only door to the inference library; llama.h is included nowhere outside this folder.
- * Three engines stand behind it: engine_llama.c (libllama), engine_fake.c (deterministic, no model,
- * for tests of everything above), and engine_worker.c (either of them in a process of its own,
- * engine_worker.h).
+ * Two engines stand behind it: engine_llama.c (libllama) and engine_worker.c (one in a process of
+ * its own, engine_worker.h). Tests of everything above have a third, tests/support/engine_fake.c:
+ * deterministic, no model.
  *
  *      engine_load -> engine_seq_acquire -> engine_run (prefill chunks and decode tokens of many sequences)
  *                        |                      -> engine_logits / sampler_pick (sample.h)

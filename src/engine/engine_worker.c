@@ -22,7 +22,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sysinfo.h"
-#include "engine/engine_fake.h"
 #include "engine/engine_llama.h"
 #include "engine/engine_ops.h"
 #include "engine/worker_memory.h"
@@ -585,8 +584,8 @@ static const struct engine_ops worker_ops = {
 static enum err load_vocab(struct engine_worker *worker, const struct engine_options *options,
                            struct errinfo *info)
 {
-    if (worker->options.fake != NULL)
-        return engine_fake_create(&worker->vocab, worker->options.fake, info);
+    if (worker->options.load_vocab != NULL)
+        return worker->options.load_vocab(&worker->vocab, options, info);
     return engine_llama_load_vocab(&worker->vocab, options, info);
 }
 
@@ -595,11 +594,7 @@ static enum err make_load(struct engine_worker *worker, const struct engine_opti
 {
     struct worker_load *load = mem_alloc(sizeof(*load));
 
-    load->is_fake = worker->options.fake != NULL;
-    if (load->is_fake)
-        load->fake = *worker->options.fake;
-    else
-        load->options = *options;
+    load->options = *options;
     worker->load_len = worker_load_encode(load, worker->load);
     mem_free(load);
     return worker->load_len > 0
@@ -631,13 +626,11 @@ static enum err take_facts(struct engine_worker *worker, const struct worker_fac
 }
 
 /* Until the child says what the model calls itself. */
-static const char *name_of(const struct engine_worker *worker, const struct engine_options *options)
+static const char *name_of(const struct engine_options *options)
 {
-    const struct engine_fake_options *fake = worker->options.fake;
-    const char *path = fake == NULL ? options->path : fake->name != NULL ? fake->name : "fake";
-    const char *slash = strrchr(path, '/');
+    const char *slash = strrchr(options->path, '/');
 
-    return slash != NULL ? slash + 1 : path;
+    return slash != NULL ? slash + 1 : options->path;
 }
 
 static enum err load_all(struct engine_worker *worker, const struct engine_options *options,
@@ -646,7 +639,7 @@ static enum err load_all(struct engine_worker *worker, const struct engine_optio
     struct worker_reply reply;
 
     TRY(make_load(worker, options, info));
-    worker->name = mem_strdup(name_of(worker, options));
+    worker->name = mem_strdup(name_of(options));
     worker->control = worker_memory_alloc(sizeof(*worker->control), worker->memory);
     if (worker->control == NULL)
         return err_set(info, ERR_NOMEM, "no shared memory for an engine's process");
@@ -676,12 +669,11 @@ enum err engine_worker_load(struct engine **engine, const struct engine_options 
     own->staging_bytes_max =
         own->staging_bytes_max > 0 ? own->staging_bytes_max : staging_bytes_max;
     worker->base.ops = &worker_ops;
-    worker->log = options != NULL ? options->log : NULL;
+    worker->log = options->log;
     if (own->memory == NULL)
         worker->own_memory = worker_memory_create();
     worker->memory = own->memory != NULL ? own->memory : worker->own_memory;
     enum err err = load_all(worker, options, info);
-    own->fake = NULL;
     struct engine *made = &worker->base;
     if (err == ERR_OK)
         *engine = made;

@@ -3,7 +3,7 @@
  * takes nobody along.
  *
  *      parent                                             child (the same program, worker_main.h)
- *      engine.h --> engine_worker.c --messages----------> engine_llama.c or engine_fake.c
+ *      engine.h --> engine_worker.c --messages----------> engine_llama.c
  *                        |                                       |
  *                        '--------- shared segments -------------'      tokens, logits, state (worker_memory.h)
  *
@@ -34,7 +34,6 @@
 #include "base/err.h"
 #include "engine/engine.h"
 
-struct engine_fake_options;
 struct worker_memory;
 
 /* Zero is a good default for each field. */
@@ -45,17 +44,17 @@ struct engine_worker_options {
     uint32_t hang_ms;             /* 0 = 10,000 */
     uint32_t load_hang_ms;        /* while loading, where signs of life are rare; 0 = 120,000 */
     uint64_t staging_bytes_max;   /* 0 = 1 GiB */
-    /* Tests: this engine instead of libllama. Its hooks and faults stay behind, its times are real
-     * ones: it can hang. Its texts are borrowed until engine_close. */
-    const struct engine_fake_options *fake;
+    /* The parent's vocabulary; NULL = from the model file. A test whose `program` has another
+     * engine than libllama gives its own. */
+    enum err (*load_vocab)(struct engine **engine, const struct engine_options *options,
+                           struct errinfo *info);
     /* Tests: called on the engine's thread after each request was sent, before its reply is waited
      * for. */
     void (*on_call)(struct engine *engine, void *arg);
     void *arg;
 };
 
-/* As engine_load; `options` may be NULL with a fake. Progress and log lines of the child arrive as
- * those of engine_load do. ERR_ENGINE as well when the child dies of it. */
+/* As engine_load. Progress and log lines of the child arrive as those of engine_load do. ERR_ENGINE as well when the child dies of it. */
 enum err engine_worker_load(struct engine **engine, const struct engine_options *options,
                             const struct engine_worker_options *worker,
                             struct errinfo *info) NODISCARD;

@@ -46,6 +46,8 @@ enum { PART_BYTES = 1 << 20 };
 struct worker {
     int socket;
     struct log *log;
+    enum err (*load)(struct engine **engine, const struct engine_options *options,
+                     struct errinfo *info);
     struct engine *engine;
     struct worker_control *control;
     struct segment *segments;
@@ -115,12 +117,6 @@ static void on_tick(void *arg)
     if (worker->engine != NULL &&
         atomic_load_explicit(&worker->control->abort, memory_order_relaxed) != 0)
         engine_abort(worker->engine);
-}
-
-static void on_piece(struct engine *engine, void *arg)
-{
-    (void)engine;
-    on_tick(arg);
 }
 
 static bool on_progress(float done, void *arg)
@@ -237,18 +233,12 @@ static void detach(struct worker *worker, uint64_t id)
 
 static enum err load(struct worker *worker, struct worker_load *load, struct errinfo *info)
 {
-    if (load->is_fake) {
-        load->fake.on_piece = on_piece;
-        load->fake.arg = worker;
-        load->fake.clock = clock_real();
-        return engine_fake_create(&worker->engine, &load->fake, info);
-    }
     load->options.log = worker->log;
     load->options.on_progress = on_progress;
     load->options.arg = worker;
     load->options.on_tick = on_tick;
     load->options.tick_arg = worker;
-    return engine_load(&worker->engine, &load->options, info);
+    return worker->load(&worker->engine, &load->options, info);
 }
 
 /* From now on books that know lengths only: each sequence as if it had a room of its own. */
@@ -448,7 +438,9 @@ static void set_up_process(void)
     (void)close_range(WORKER_SOCKET + 1, ~0u, 0);
 }
 
-int worker_main(int socket)
+int worker_main(int socket,
+                enum err (*load_engine)(struct engine **engine,
+                                        const struct engine_options *options, struct errinfo *info))
 {
     struct worker *worker = mem_alloc(sizeof(*worker));
     struct thread watcher = {0};
@@ -458,6 +450,7 @@ int worker_main(int socket)
 
     set_up_process();
     worker->socket = socket;
+    worker->load = load_engine;
     worker->log = log_create(&(struct log_options){
         .fd = STDERR_FILENO, .level = LOG_LEVEL_DEBUG, .clock = clock_real()});
     if (thread_start(&watcher, "worker-watch", watch, &worker->socket, NULL) != ERR_OK)

@@ -11,7 +11,7 @@
  *
  *      body of a call      seq 4 | other 4 | length 4 | begin 4 | end 4 | work 1 | segment 8 | offset 8 | bytes 8
  *                          items 4 | items * ( seq 4 | length 4 | count 4 | logits 1 )
- *      body of a load      fake 1 | the fields of the options in the order of the functions below
+ *      body of a load      the fields of the options in the order of the functions below
  *      body of a reply     err 4 | value 8 | text | has_facts 1 | facts in the order of facts_put
  *
  *      a text              bytes 4 (UINT32_MAX: NULL) | bytes | 0
@@ -391,38 +391,10 @@ static void adapters_fields(struct wire *wire, struct worker_load *load)
     }
 }
 
-static void fake_fields(struct wire *wire, struct engine_fake_options *fake)
-{
-    uint32_t slicing = fake->slicing;
-
-    field_u32(wire, &fake->kinds, UINT32_MAX);
-    field_u32(wire, &fake->window, UINT32_MAX);
-    field_u32(wire, &fake->context, UINT32_MAX);
-    field_u32(wire, &fake->sequences, UINT32_MAX);
-    field_u32(wire, &fake->chunk, UINT32_MAX);
-    field_u32(wire, &fake->rows_bytes, UINT32_MAX);
-    field_u32(wire, &fake->snapshot_bytes, UINT32_MAX);
-    field_u32(wire, &slicing, ENGINE_FAKE_NONE);
-    field_bool(wire, &fake->streams);
-    field_bool(wire, &fake->add_bos);
-    field_text(wire, &fake->name);
-    field_u64(wire, &fake->salt);
-    field_u32(wire, &fake->end_one_in, UINT32_MAX);
-    field_bool(wire, &fake->chunk_sensitive);
-    field_bool(wire, &fake->batch_sensitive);
-    field_bool(wire, &fake->layout_sensitive);
-    field_u32(wire, &fake->piece, UINT32_MAX);
-    field_u64(wire, &fake->prefill_ns);
-    field_u64(wire, &fake->decode_ns);
-    fake->slicing = (enum engine_fake_slicing)slicing;
-}
-
 static void load_fields(struct wire *wire, struct worker_load *load)
 {
-    field_bool(wire, &load->is_fake);
     options_fields(wire, &load->options);
     adapters_fields(wire, load);
-    fake_fields(wire, &load->fake);
 }
 
 size_t worker_load_encode(const struct worker_load *load, unsigned char *out)

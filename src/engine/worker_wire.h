@@ -28,7 +28,6 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "engine/engine.h"
-#include "engine/engine_fake.h"
 #include "engine/seqs.h"
 
 enum {
@@ -110,9 +109,7 @@ struct worker_call {
  * when decoded. */
 struct worker_load {
     uint32_t number;
-    bool is_fake;
-    struct engine_options options;   /* adapters point into the array below once decoded */
-    struct engine_fake_options fake; /* numbers and texts only */
+    struct engine_options options; /* adapters point into the array below once decoded */
     struct engine_adapter adapters[WORKER_ADAPTERS_MAX];
 };
 

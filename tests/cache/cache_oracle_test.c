@@ -27,8 +27,8 @@
 #include "cache/plan.h"
 #include "support/cache_kit.h"
 #include "support/test.h"
-#include "tier/tier_fault.h"
-#include "tier/tier_ram.h"
+#include "support/tier_fault.h"
+#include "support/tier_ram.h"
 
 enum {
     TOKENS_MAX = 40,

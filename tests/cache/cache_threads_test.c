@@ -20,8 +20,8 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 #include "support/test.h"
-#include "tier/tier_fault.h"
-#include "tier/tier_ram.h"
+#include "support/tier_fault.h"
+#include "support/tier_ram.h"
 
 enum { THREADS = 3, SPACES = 3, TOKENS_MAX = 32, BLOCK = 4, PAYLOAD_MAX = 6000 };
 

@@ -10,8 +10,8 @@
 #include "cache/cache.h"
 #include "support/cache_kit.h"
 #include "support/test.h"
-#include "tier/tier_fault.h"
-#include "tier/tier_ram.h"
+#include "support/tier_fault.h"
+#include "support/tier_ram.h"
 
 enum { RAM = 240 * 1024, SLOW = 8 << 20 };
 

@@ -8,7 +8,7 @@
 #include "cache/cache.h"
 #include "support/cache_kit.h"
 #include "support/test.h"
-#include "tier/tier_ram.h"
+#include "support/tier_ram.h"
 
 enum { RAM = 1 << 20, SLOW = 32 << 20 };
 

@@ -9,7 +9,7 @@
 #include "dialect/json_read.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 #include "chat/neutral.h"
 #include "chat/replay.h"
 #include "support/test.h"

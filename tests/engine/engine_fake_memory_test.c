@@ -1,4 +1,4 @@
-#include "engine/engine_fake_memory.h"
+#include "support/engine_fake_memory.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 
 #include <math.h>
 #include <string.h>

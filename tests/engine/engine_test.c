@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 #include "engine/engine_ops.h"
 #include "support/test.h"
 

@@ -19,11 +19,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine/engine_fake.h"
 #include "engine/grammar.h"
 #include "engine/seqs.h"
 #include "engine/state.h"
 #include "engine/worker_memory.h"
+#include "support/fake_worker.h"
 #include "support/models.h"
 #include "support/test.h"
 
@@ -65,9 +65,7 @@ static struct engine *open_fake(kind_set kinds, struct engine_worker_options wor
     struct errinfo info = {0};
     struct engine *engine;
 
-    worker.program = program();
-    worker.fake = &fake;
-    if (engine_worker_load(&engine, NULL, &worker, &info) != ERR_OK)
+    if (fake_worker_load(&engine, &fake, &worker, &info) != ERR_OK)
         fail_msg("%s", info.text);
     return engine;
 }
@@ -304,12 +302,12 @@ static void twins_walk(struct twins *twins, int steps)
 static void walk_fake(kind_set kinds, enum engine_fake_slicing slicing, bool shared, uint64_t seed)
 {
     struct engine_fake_options fake = fake_of(kinds);
-    struct engine_worker_options worker = {.program = program(), .fake = &fake};
+    struct engine_worker_options worker = {0};
     struct twins twins = {.shared = shared, .random = seed};
 
     fake.slicing = slicing;
     assert_ok(engine_fake_create(&twins.engines[0], &fake, NULL));
-    assert_ok(engine_worker_load(&twins.engines[1], NULL, &worker, NULL));
+    assert_ok(fake_worker_load(&twins.engines[1], &fake, &worker, NULL));
     twins_walk(&twins, STEPS);
 }
 
@@ -586,13 +584,13 @@ static void test_a_hang_is_noticed_and_ended(void **state)
 static void test_a_hang_inside_the_library(void **state)
 {
     struct engine_fake_options fake = {.decode_ns = 3600 * NS_PER_S};
-    struct engine_worker_options worker = {.program = program(), .fake = &fake, .hang_ms = 300};
+    struct engine_worker_options worker = {.hang_ms = 300};
     struct errinfo info = {0};
     struct engine *engine;
     seq_id seq;
 
     (void)state;
-    assert_ok(engine_worker_load(&engine, NULL, &worker, NULL));
+    assert_ok(fake_worker_load(&engine, &fake, &worker, NULL));
     assert_ok(engine_seq_acquire(engine, &seq, NULL));
     assert_false(run_range(engine, seq, 0, 1, &info));
     if (strstr(info.text, "no sign of life for 300 ms in run") == NULL)
@@ -606,13 +604,13 @@ static void test_a_hang_inside_the_library(void **state)
 static void test_a_slow_run_is_not_a_hang(void **state)
 {
     struct engine_fake_options fake = {.prefill_ns = 40 * NS_PER_MS, .piece = 1};
-    struct engine_worker_options worker = {.program = program(), .fake = &fake, .hang_ms = 1000};
+    struct engine_worker_options worker = {.hang_ms = 1000};
     struct errinfo info = {0};
     struct engine *engine;
     seq_id seq;
 
     (void)state;
-    assert_ok(engine_worker_load(&engine, NULL, &worker, NULL));
+    assert_ok(fake_worker_load(&engine, &fake, &worker, NULL));
     assert_ok(engine_seq_acquire(engine, &seq, NULL));
     if (!run_range(engine, seq, 0, 40, &info)) /* 1.6 s */
         fail_msg("%s", info.text);
@@ -678,12 +676,11 @@ static void test_a_model_comes_back(void **state)
 NORETURN static void be_parent(int out, bool hangs)
 {
     struct engine_fake_options fake = {.decode_ns = hangs ? 3600 * NS_PER_S : 0};
-    struct engine_worker_options worker = {
-        .program = program(), .fake = &fake, .hang_ms = 3600 * 1000};
+    struct engine_worker_options worker = {.hang_ms = 3600 * 1000};
     struct engine *engine;
     seq_id seq;
 
-    if (engine_worker_load(&engine, NULL, &worker, NULL) != ERR_OK ||
+    if (fake_worker_load(&engine, &fake, &worker, NULL) != ERR_OK ||
         engine_seq_acquire(engine, &seq, NULL) != ERR_OK)
         _exit(1);
     pid_t child = engine_worker_pid(engine);
@@ -754,9 +751,7 @@ static void test_what_cannot_be_loaded_is_said(void **state)
     expect_failure(model, "/bin/true", ERR_ENGINE, "ended with status 0");
     expect_failure(model, "/bin/cat", ERR_ENGINE, "engine-worker"); /* its last words */
     fake.sequences = SEQS_SLOTS_MAX + 1;
-    assert_err(engine_worker_load(
-                   &engine, NULL,
-                   &(struct engine_worker_options){.program = program(), .fake = &fake}, &info),
+    assert_err(fake_worker_load(&engine, &fake, &(struct engine_worker_options){0}, &info),
                ERR_INVALID);
 }
 
@@ -827,14 +822,13 @@ static void test_a_run_can_be_aborted(void **state)
 {
     bool armed = false;
     struct engine_fake_options fake = {.context = 8192, .chunk = 4096, .piece = 1};
-    struct engine_worker_options worker = {
-        .program = program(), .fake = &fake, .on_call = on_call_abort, .arg = &armed};
+    struct engine_worker_options worker = {.on_call = on_call_abort, .arg = &armed};
     static token_id tokens[4000];
     struct engine *engine;
     bool seen = false;
 
     (void)state;
-    assert_ok(engine_worker_load(&engine, NULL, &worker, NULL));
+    assert_ok(fake_worker_load(&engine, &fake, &worker, NULL));
     for (int i = 0; i < 100 && !seen; i++) {
         seq_id seq;
         assert_ok(engine_seq_acquire(engine, &seq, NULL));
@@ -922,11 +916,11 @@ static void test_no_memory_in_the_parent(void **state)
 
     (void)state;
     struct engine_fake_options fake = fake_of(FULL | RECURRENT);
-    struct engine_worker_options worker = {.program = program(), .fake = &fake};
+    struct engine_worker_options worker = {0};
     FAULT_LOOP (&fault) {
         struct engine *engine;
         mem_set_fault(&fault);
-        enum err err = engine_worker_load(&engine, NULL, &worker, &info);
+        enum err err = fake_worker_load(&engine, &fake, &worker, &info);
         if (err == ERR_OK)
             (void)workload(engine, &kept, &info);
         mem_set_fault(NULL);

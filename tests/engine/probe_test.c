@@ -190,7 +190,9 @@ static void test_streams_are_served_whole(void **state)
     int fd = open(path, O_RDWR | O_CREAT, 0600);
     assert_true(fd >= 0);
     streams.streams = true;
-    streams.log = log_create(&(struct log_options){.fd = fd, .clock = clock_real()});
+    streams.state_dir = test_dir();
+    streams.log =
+        log_create(&(struct log_options){.fd = fd, .level = LOG_LEVEL_INFO, .clock = clock_real()});
     for (size_t i = 0; i < COUNT_OF(families); i++) {
         struct engine *engine = test_engine(families[i].name, &streams);
         const struct engine_facts *facts = engine_facts(engine);

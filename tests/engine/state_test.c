@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 #include "support/test.h"
 
 enum {

@@ -50,15 +50,7 @@ static struct worker_load make_load(void)
                                             .rope_base = 10000,
                                             .adapters = adapters,
                                             .adapters_count = 2,
-                                            .memory_max = UINT64_MAX - 1},
-                                .is_fake = true,
-                                .fake = {.kinds = 5,
-                                         .window = 32,
-                                         .slicing = ENGINE_FAKE_WHOLE,
-                                         .name = "f",
-                                         .salt = 99,
-                                         .piece = 4,
-                                         .decode_ns = 1ull << 40}};
+                                            .memory_max = UINT64_MAX - 1}};
 }
 
 static struct worker_reply make_reply(void)
@@ -172,8 +164,6 @@ static void test_loads_come_back(void **state)
     assert_int_equal(load.options.adapters_count, 2);
     assert_string_equal(load.options.adapters[1].path, "b.gguf");
     assert_true(load.options.adapters[0].scale == 0.5f);
-    assert_true(load.is_fake && load.fake.salt == 99 && load.fake.slicing == ENGINE_FAKE_WHOLE &&
-                load.fake.piece == 4 && load.fake.decode_ns == 1ull << 40);
 }
 
 static void test_replies_come_back(void **state)

@@ -22,12 +22,12 @@
 #include "base/fault.h"
 #include "base/mem.h"
 #include "cache/cache.h"
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 #include "support/models.h"
 #include "support/serve_loop.h"
 #include "support/test.h"
-#include "tier/tier_fault.h"
-#include "tier/tier_ram.h"
+#include "support/tier_fault.h"
+#include "support/tier_ram.h"
 
 enum { CHATS = 5, BLOCK = 16, FULL = 1, SLIDING = 2, CHUNKED = 4, RECURRENT = 8, KIND_SETS = 16 };
 

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 #include "support/models.h"
 #include "support/test.h"
 

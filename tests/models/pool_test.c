@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 #include "models/pool_impl.h"
 #include "support/pool_kit.h"
 #include "support/test.h"

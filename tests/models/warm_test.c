@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 #include "support/test.h"
 
 static struct model *open_fake(const char *tmpl, struct fault *fault)

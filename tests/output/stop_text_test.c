@@ -4,7 +4,7 @@
 
 #include "base/fault.h"
 #include "base/mem.h"
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 #include "support/test.h"
 
 /* Pushes `all` in the given pieces and gathers what is released. */

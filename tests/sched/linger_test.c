@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/engine_worker.h"
 #include "sched/sched.h"
+#include "support/fake_worker.h"
 #include "support/sched_kit.h"
 #include "support/test.h"
 
@@ -420,16 +420,13 @@ static void test_dead_engine(void **state)
 {
     static const struct engine_fake_options fake = {
         .kinds = FULL, .context = 2048, .sequences = 4, .chunk = 64};
-    struct engine_worker_options worker = {.program = getenv("HEARTH"), .fake = &fake};
     static struct kit_gen gen, again;
     struct errinfo info = {0};
     struct engine *engine;
     struct sched_kit kit;
 
     (void)state;
-    if (worker.program == NULL)
-        fail_msg("HEARTH must name the program");
-    if (engine_worker_load(&engine, NULL, &worker, &info) != ERR_OK)
+    if (fake_worker_load(&engine, &fake, &(struct engine_worker_options){0}, &info) != ERR_OK)
         fail_msg("%s", info.text);
     sched_kit_open_engine(&kit, engine, RAM,
                           &(struct sched_options){.park = true, .linger_ms = HOUR_MS});

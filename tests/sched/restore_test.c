@@ -9,8 +9,8 @@
 #include "sched/sched.h"
 #include "support/sched_kit.h"
 #include "support/test.h"
-#include "tier/tier_fault.h"
-#include "tier/tier_ram.h"
+#include "support/tier_fault.h"
+#include "support/tier_ram.h"
 
 enum { FULL = 1, RAM = 8 << 20, CELLS = 1024, CHUNK = 64, TURNS_MAX = 2000 };
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/engine_worker.h"
+#include "support/fake_worker.h"
 #include "support/sched_kit.h"
 #include "support/test.h"
 
@@ -43,28 +43,18 @@ static void open_kit(struct sched_kit *kit, struct trap *trap, const char *progr
 {
     struct trap armed = {.fire_at = atomic_load(&trap->fire_at),
                          .always = atomic_load(&trap->always)};
-    struct engine_worker_options worker = {
-        .program = program, .fake = &fake, .on_call = on_call, .arg = trap};
+    struct engine_worker_options worker = {.program = program, .on_call = on_call, .arg = trap};
     struct errinfo info = {0};
     struct engine *engine;
 
     atomic_store(&trap->fire_at, 0);
     atomic_store(&trap->always, false);
-    if (engine_worker_load(&engine, NULL, &worker, &info) != ERR_OK)
+    if (fake_worker_load(&engine, &fake, &worker, &info) != ERR_OK)
         fail_msg("%s", info.text);
     atomic_store(&trap->calls, 0);
     atomic_store(&trap->fire_at, armed.fire_at);
     atomic_store(&trap->always, armed.always);
     sched_kit_open_engine(kit, engine, RAM, &(struct sched_options){.park = true, .clock = clock});
-}
-
-static const char *program(void)
-{
-    const char *path = getenv("HEARTH");
-
-    if (path == NULL)
-        fail_msg("HEARTH must name the program");
-    return path;
 }
 
 /* One request; what its answer is to be compared with comes from a scheduler whose engine never
@@ -103,7 +93,7 @@ static bool survive(long n)
     struct sched_kit kit;
     unsigned failed = 0;
 
-    open_kit(&kit, &trap, program(), NULL);
+    open_kit(&kit, &trap, fake_worker_program(), NULL);
     for (uint32_t round = 0; round < ROUNDS; round++) {
         run(&kit, &gen, round % 2);
         assert_true(gen.result.end == GEN_END_LENGTH || gen.result.end == GEN_END_ERROR);
@@ -146,7 +136,7 @@ static void test_death_while_idle_costs_nothing(void **state)
     struct sched_kit kit;
 
     (void)state;
-    open_kit(&kit, &trap, program(), NULL);
+    open_kit(&kit, &trap, fake_worker_program(), NULL);
     run(&kit, &gen, 1);
     assert_int_equal(gen.result.end, GEN_END_LENGTH);
     kit_gen_fini(&gen);
@@ -173,7 +163,7 @@ static void restore_and_die(long n)
     struct trap trap = {0};
     struct sched_kit kit;
 
-    open_kit(&kit, &trap, program(), clock);
+    open_kit(&kit, &trap, fake_worker_program(), clock);
     for (uint32_t seed = 1; seed <= 2;
          seed++) { /* when the second has begun, the first is stored */
         run(&kit, &gen, seed);
@@ -236,7 +226,7 @@ static void test_a_restart_that_fails_is_tried_again_later(void **state)
 
     (void)state;
     snprintf(link, sizeof(link), "%s/hearth", test_dir());
-    assert_int_equal(symlink(program(), link), 0);
+    assert_int_equal(symlink(fake_worker_program(), link), 0);
     open_kit(&kit, &trap, link, clock);
     run(&kit, &gen, 1);
     kit_gen_fini(&gen);
@@ -247,7 +237,7 @@ static void test_a_restart_that_fails_is_tried_again_later(void **state)
     expect_error(&kit, "");
     expect_error(&kit, "");
     expect_error(&kit, "is restarted in 1 s");
-    assert_int_equal(symlink(program(), link), 0);
+    assert_int_equal(symlink(fake_worker_program(), link), 0);
     expect_error(&kit, "is restarted in 1 s"); /* the clock stands still */
     clock_fake_advance(clock, 2 * NS_PER_S);
     run(&kit, &gen, 1);
@@ -270,7 +260,7 @@ static void test_an_engine_that_dies_again_and_again_is_given_up(void **state)
     bool given_up = false;
 
     (void)state;
-    open_kit(&kit, &trap, program(), clock);
+    open_kit(&kit, &trap, fake_worker_program(), clock);
     while (!given_up && tries++ < 100) {
         run(&kit, &gen, 1);
         assert_int_equal(gen.result.end, GEN_END_ERROR);

@@ -15,7 +15,7 @@
 
 #include "serve/api.h"
 #include "base/lock.h"
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 #include "http/server.h"
 #include "models/pool.h"
 #include "support/http_client.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 #include "support/test.h"
 
 enum { TOKENS_MAX = 2048, STATE_TRIES = 20000 };

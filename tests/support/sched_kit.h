@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 #include "base/lock.h"
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 #include "sched/sched.h"
 
 enum { KIT_PROMPT_MAX = 4096, KIT_ANSWER_MAX = 512, KIT_TEXT_MAX = 8192 };

@@ -1,4 +1,4 @@
-#include "tier/tier_fault.h"
+#include "support/tier_fault.h"
 
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "support/tier_suite.h"
-#include "tier/tier_ram.h"
+#include "support/tier_ram.h"
 #include "support/test.h"
 
 enum { ROOM = 8 << 20, BYTES = 10000 };

@@ -1,4 +1,4 @@
-#include "tier/tier_ram.h"
+#include "support/tier_ram.h"
 
 #include <signal.h>
 #include <stdio.h>

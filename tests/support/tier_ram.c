@@ -21,7 +21,7 @@
  *
  * Deliberately not here: eviction (the cache's business) and threads (memory does not wait).
  */
-#include "tier/tier_ram.h"
+#include "support/tier_ram.h"
 
 #include <assert.h>
 #include <stdlib.h>

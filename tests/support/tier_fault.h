@@ -14,8 +14,8 @@
  * Threads: any (own lock, rank LOCK_RANK_TIER). Counters are asked within put, get and flush, in
  * the caller's thread.
  */
-#ifndef HEARTH_TIER_TIER_FAULT_H
-#define HEARTH_TIER_TIER_FAULT_H
+#ifndef HEARTH_TESTS_SUPPORT_TIER_FAULT_H
+#define HEARTH_TESTS_SUPPORT_TIER_FAULT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -14,8 +14,8 @@
  *
  * Puts and gets are done within the call. Threads: any (own lock, rank LOCK_RANK_TIER).
  */
-#ifndef HEARTH_TIER_TIER_RAM_H
-#define HEARTH_TIER_TIER_RAM_H
+#ifndef HEARTH_TESTS_SUPPORT_TIER_RAM_H
+#define HEARTH_TESTS_SUPPORT_TIER_RAM_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -20,7 +20,7 @@
  * checked, as libllama does not: finding lies is the callers' work, and the logits tell whether
  * they did it.
  */
-#include "engine/engine_fake_memory.h"
+#include "support/engine_fake_memory.h"
 
 #include <assert.h>
 #include <string.h>

@@ -15,7 +15,7 @@
  * Puts that are stored damaged carry the digest of the whole bytes, as if they were damaged on the
  * way: the inner tier finds it on get.
  */
-#include "tier/tier_fault.h"
+#include "support/tier_fault.h"
 
 #include <assert.h>
 #include <string.h>

@@ -15,8 +15,8 @@
  *
  * Nothing is random: the same calls give the same bytes, times and logits on every machine.
  */
-#ifndef HEARTH_ENGINE_ENGINE_FAKE_H
-#define HEARTH_ENGINE_ENGINE_FAKE_H
+#ifndef HEARTH_TESTS_SUPPORT_ENGINE_FAKE_H
+#define HEARTH_TESTS_SUPPORT_ENGINE_FAKE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
  *
  * OWNER: the engine's thread.
  */
-#ifndef HEARTH_ENGINE_ENGINE_FAKE_MEMORY_H
-#define HEARTH_ENGINE_ENGINE_FAKE_MEMORY_H
+#ifndef HEARTH_TESTS_SUPPORT_ENGINE_FAKE_MEMORY_H
+#define HEARTH_TESTS_SUPPORT_ENGINE_FAKE_MEMORY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -12,7 +12,7 @@
  *
  * What it deliberately does not do: check what engine.c has checked, and doubt what is imported.
  */
-#include "engine/engine_fake.h"
+#include "support/engine_fake.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/mem.h"
-#include "engine/engine_fake_memory.h"
+#include "support/engine_fake_memory.h"
 #include "engine/engine_ops.h"
 
 enum {
