@@ -67,7 +67,7 @@ BEGIN {
     sees["chat"] = " jinja grammar output engine base models sched dialect "
     sees["models"] = " chat sched engine cache hearth base "
     sees["dialect"] = " chat output sched engine base "
-    sees["serve"] = " admin dialect chat output models sched engine http hearth base "
+    sees["serve"] = " dialect chat output models sched engine http hearth base "
     sees["admin"] = " serve dialect chat output models sched engine http hearth base "
     sees["lab"] = " cache hearth tier http base "
     sees["cli"] = sees["main"] = "all"

@@ -1,18 +1,274 @@
 /*
- * admin.c: see the header.
+ * admin.c: the table of endpoints, what the observer does with calls, and what endpoints share.
  */
 #include "admin/admin.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "admin/admin_impl.h"
+#include "admin/feed.h"
+#include "admin/metrics.h"
+#include "admin/monitor.h"
+#include "admin/record.h"
+#include "admin/watch.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "models/pool.h"
+#include "serve/log_line.h"
 
 enum {
+    TICK_MS = 200,
+    IDLE_TICK_MS = 1000,
     SALT_DIGITS = 32, /* as call_space writes them behind a tenant's name */
     BOOK_ENTRIES = 64,
 };
+
+/* ---- endpoints ---- */
+
+const struct endpoint admin_endpoints[] = {
+    {HTTP_METHOD_GET, "/admin/stats", "admin", NULL, .admin = true, .now = endpoint_admin_stats},
+    {HTTP_METHOD_GET, "/admin/history", "admin", NULL, .admin = true,
+     .now = endpoint_admin_history},
+    {HTTP_METHOD_GET, "/admin/models", "admin", NULL, .admin = true, .now = endpoint_admin_models},
+    {HTTP_METHOD_GET, "/admin/requests", "admin", NULL, .admin = true,
+     .now = endpoint_admin_requests},
+    {HTTP_METHOD_GET, "/admin/events", "admin", NULL, .admin = true, .now = endpoint_admin_events},
+    {HTTP_METHOD_GET, "/admin/settings", "admin", NULL, .admin = true,
+     .now = endpoint_admin_settings},
+    {HTTP_METHOD_POST, "/admin/settings", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_admin_change},
+    {HTTP_METHOD_GET, "/admin/cache/objects", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_cache_objects},
+    {HTTP_METHOD_GET, "/admin/cache/objects/{key}", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_cache_object},
+    {HTTP_METHOD_GET, "/admin/cache/tree", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_cache_tree},
+    {HTTP_METHOD_POST, "/admin/cache/clear", "admin", NULL, .admin = true, .plain = true,
+     .slow = true, .work = endpoint_cache_clear},
+    {HTTP_METHOD_POST, "/admin/cache/evict", "admin", NULL, .admin = true, .plain = true,
+     .slow = true, .work = endpoint_cache_evict},
+    {HTTP_METHOD_POST, "/admin/cache/pin", "admin", &dialect_admin_prompt, .admin = true,
+     .work = endpoint_cache_pin},
+    {HTTP_METHOD_POST, "/admin/cache/unpin", "admin", &dialect_admin_prompt, .admin = true,
+     .work = endpoint_cache_unpin},
+    {HTTP_METHOD_POST, "/admin/cache/ttl", "admin", NULL, .admin = true, .plain = true,
+     .work = endpoint_cache_ttl},
+    {HTTP_METHOD_POST, "/admin/cache/verify", "admin", NULL, .admin = true, .plain = true,
+     .slow = true, .work = endpoint_cache_verify},
+    {HTTP_METHOD_POST, "/admin/cache/export", "admin", NULL, .admin = true, .plain = true,
+     .slow = true, .work = endpoint_cache_export},
+    {HTTP_METHOD_POST, "/admin/cache/import", "admin", NULL, .admin = true, .plain = true,
+     .slow = true, .work = endpoint_cache_import},
+    {HTTP_METHOD_POST, "/admin/cache/probe", "admin", &dialect_admin_prompt, .admin = true,
+     .work = endpoint_cache_probe},
+    {HTTP_METHOD_POST, "/admin/cache/warm", "warm", &dialect_admin_warm, .admin = true,
+     .work = endpoint_cache_warm},
+    {HTTP_METHOD_GET, "/metrics", "metrics", NULL, .admin = true, .metrics = true,
+     .now = endpoint_metrics},
+};
+
+const size_t admin_endpoints_count = COUNT_OF(admin_endpoints);
+
+/* ---- calls ---- */
+
+static void on_refused(enum api_error_kind kind, void *arg)
+{
+    struct admin *admin = arg;
+
+    if (kind == API_ERROR_AUTH || kind == API_ERROR_PERMISSION)
+        metric_add(admin->metrics, STATS_DENIED, 0, 1);
+    metric_add(admin->metrics, STATS_CALLS, kind, 1);
+}
+
+static void on_generated(const struct gen_result *result, void *arg)
+{
+    struct admin *admin = arg;
+
+    stats_count_result(admin->metrics, result);
+    monitor_count_tokens(admin->monitor, &result->usage);
+}
+
+/* What it found, for `hearth replay`. */
+static void record(struct admin *admin, struct call *call)
+{
+    struct clock *clock = admin->clock;
+
+    if (admin->options.record == NULL)
+        return;
+    record_add(admin->options.record,
+               &(struct record_entry){
+                   .at_wall_ns = clock_wall_ns(clock) - (clock_mono_ns(clock) - call->arrived_ns),
+                   .model = model_name(call->model),
+                   .tenant = call->tenant,
+                   .salt = call->request.cache_salt,
+                   .tokens = call->prepared.prompt.tokens,
+                   .anchor = call->prepared.anchor,
+                   .usage = &call->answer.usage,
+               });
+}
+
+static void on_ended(struct call *call, void *arg)
+{
+    struct admin *admin = arg;
+    struct stats_call stats = {
+        .kind = call->outcome,
+        .gone = call_is_lost(call),
+        .seconds = (double)(clock_mono_ns(admin->clock) - call->arrived_ns) / (double)NS_PER_S,
+    };
+
+    if (call->answer.begun)
+        record(admin, call);
+    if (call->choices_count > 0) {
+        stats.ttft_s = answer_timings(&call->answer).ttft_ms / 1000.0;
+        stats.hit = call->answer.usage.computed < call->answer.usage.prompt;
+    }
+    stats_count_call(admin->metrics, &stats);
+}
+
+static void publish(struct admin *admin, const struct recent_call *recent)
+{
+    struct buf body;
+    struct json json;
+
+    buf_init(&body, FEED_EVENT_BYTES_MAX);
+    json = json_to(&body);
+    recent_write_call(&json, recent);
+    if (body.err == ERR_OK)
+        feed_publish(admin->feed, FEED_REQUEST, (struct str){body.data, body.len});
+    buf_fini(&body);
+}
+
+static void on_answering(struct call *call, void *arg)
+{
+    struct admin *admin = arg;
+    const struct gen_usage *usage = &call->answer.usage;
+    struct clock *clock = admin->clock;
+    struct gen_mark message = {.role = GEN_ROLE_NONE};
+    struct recent_call recent = {
+        .endpoint = call->endpoint->name,
+        .when_s = (double)(clock_wall_ns(clock) / NS_PER_MS) / 1000.0,
+        .usage = *usage,
+        .ttft_s = answer_timings(&call->answer).ttft_ms / 1000.0,
+        .seconds = (double)(clock_mono_ns(clock) - call->arrived_ns) / (double)NS_PER_S,
+        .status = call_is_lost(call) ? RECENT_GONE_STATUS : api_error_status(call->outcome),
+    };
+
+    if (usage->first_difference < usage->prompt)
+        (void)!report_message_at(call->prepared.marks, call->prepared.marks_count,
+                                 usage->first_difference, &message);
+    recent.role = message.role;
+    recent.message = message.message;
+    snprintf(recent.id, sizeof(recent.id), "%s", call->request_id);
+    snprintf(recent.model, sizeof(recent.model), "%s", model_name(call->model));
+    snprintf(recent.tenant, sizeof(recent.tenant), "%s", call->who);
+    monitor_count_call(admin->monitor, &recent);
+    publish(admin, &recent);
+}
+
+/* ---- life ---- */
+
+/* What engines say of their time, those that were unloaded included. */
+static void add_times(struct tally *tally, void *arg)
+{
+    struct admin *admin = arg;
+    struct pool *pool = atomic_load_explicit(&admin->pool, memory_order_acquire);
+    struct sched_stats stats;
+
+    if (!pool)
+        return;
+    pool_get_stats(pool, &stats);
+    tally->prefill_ns = stats.prefill_ns;
+    tally->decode_ns = stats.decode_ns;
+    tally->restore_ns = stats.restore_ns;
+}
+
+/* What /admin/events shows; readers get it a moment later, and when there are none there is no
+ * hurry. */
+static uint64_t tick(void *arg)
+{
+    struct admin *admin = arg;
+
+    watch_poll(admin->watch);
+    feed_pump(admin->feed);
+    return feed_readers(admin->feed) > 0 ? TICK_MS : IDLE_TICK_MS;
+}
+
+static enum err start_monitor(struct admin *admin, struct errinfo *info)
+{
+    struct monitor_options options = {
+        .fs = admin->options.state_fs,
+        .dir = admin->options.state_dir,
+        .times = add_times,
+        .tick = tick,
+        .arg = admin,
+        .clock = admin->clock,
+        .log = admin->log,
+    };
+
+    admin->feed = feed_create();
+    admin->watch = watch_create(admin);
+    watch_poll(admin->watch); /* events begin with what changes from now on */
+    return monitor_create(&admin->monitor, &options, info);
+}
+
+enum err admin_create(struct admin **out, const struct admin_options *options,
+                      struct api_options *api, struct errinfo *info)
+{
+    struct admin *admin = mem_alloc(sizeof(*admin));
+
+    admin->options = *options;
+    admin->cache = api->cache;
+    admin->memory = api->memory;
+    admin->log = api->log;
+    admin->clock = api->clock ? api->clock : clock_real();
+    atomic_init(&admin->pool, NULL);
+    atomic_init(&admin->ssd_day_bytes, options->ssd_day_bytes);
+    atomic_init(&admin->model_ttl_s, options->model_ttl_ns / NS_PER_S);
+    admin->metrics = stats_create();
+    admin_settings_begin(admin, api);
+    api->endpoints = admin_endpoints;
+    api->endpoints_count = admin_endpoints_count;
+    api->endpoints_arg = admin;
+    api->observer =
+        (struct call_observer){on_refused, on_generated, on_answering, on_ended, .arg = admin};
+    enum err err = start_monitor(admin, info);
+    if (err != ERR_OK)
+        admin_destroy(&admin);
+    *out = admin;
+    return err;
+}
+
+void admin_destroy(struct admin **out)
+{
+    struct admin *admin = *out;
+
+    if (!admin)
+        return;
+    monitor_destroy(&admin->monitor);
+    watch_destroy(&admin->watch);
+    feed_destroy(&admin->feed);
+    metric_set_destroy(&admin->metrics);
+    mem_free(admin);
+    *out = NULL;
+}
+
+void admin_set_pool(struct admin *admin, struct pool *pool)
+{
+    /* Release: a thread that sees the pool sees all of it. */
+    atomic_store_explicit(&admin->pool, pool, memory_order_release);
+}
+
+void admin_set_http_metrics(struct admin *admin, const struct metric_set *metrics)
+{
+    admin->http_metrics = metrics;
+}
+
+void admin_end_events(struct admin *admin)
+{
+    feed_end(admin->feed);
+}
 
 /* ---- whose ---- */
 

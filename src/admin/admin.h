@@ -1,85 +1,70 @@
 /*
- * admin.h: what the endpoints of /admin/cache share: which models and tenants are meant, whose a
- * space is, keys as text.
+ * admin.h: /admin and /metrics: what the server remembers of its own work, and endpoints for its
+ * administrator.
  *
- * The cache knows spaces, people know models and tenants. A space belongs to one of each while its
- * model is loaded; of what an earlier process left on disk, or an unloaded model, only the space is
- * known.
+ *      api --call_observer--> counters, monitor, feed, record        endpoints --> api, cache, models
  *
- * Threads: workers.
+ * It sits on top of serve and adds itself to the options of an api that does not know it.
+ *
+ * Order of ends: admin_end_events, http_server_stop, api_destroy, admin_destroy, then the models.
+ *
+ * Threads: create and destroy from one; the rest from any. It has one thread (monitor.h).
  */
 #ifndef HEARTH_ADMIN_ADMIN_H
 #define HEARTH_ADMIN_ADMIN_H
-
-#include <hearth/hearth.h>
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "serve/api_impl.h"
-#include "dialect/json_read.h"
-#include "base/json_write.h"
 #include "base/attr.h"
 #include "base/err.h"
-#include "base/hash.h"
-#include "base/str.h"
 
-enum { ADMIN_TENANT_BYTES = 128, ADMIN_BODY_BYTES_MAX = 16 * 1024 * 1024 };
+struct admin;
+struct api_options;
+struct file_sys;
+struct metric_set;
+struct pool;
+struct record;
 
-/* ---- whose ---- */
-
-/* What a request is about; empty stands for all. */
-struct admin_scope {
-    struct str model, tenant;
-    bool has_tenant; /* "" is a tenant, too: the one without a name */
+/* A setting as /admin/settings shows it: names with underscores, values as people write them; NULL
+ * = none. */
+struct admin_setting {
+    const char *name, *value, *initial, *help;
 };
 
-/* Reads "model" and "tenant". A model that does not exist is API_ERROR_MODEL. */
-enum err admin_read_scope(const struct json_reader *reader, struct api *api,
-                          struct admin_scope *scope) NODISCARD;
-
-/* A tenant means itself and what its requests have parted by a salt. */
-bool admin_is_tenant(const char *space_tenant, struct str tenant);
-
-/* A space of a loaded model; valid during the call that shows it. */
-struct admin_space {
-    struct model *model;
-    const char *tenant;
-    struct hearth_space *space;
+/* Zero is a good default for each field. What is pointed to outlives the admin. */
+struct admin_options {
+    /* of the state folder, for sums over all runs; NULL = they begin with the server */
+    const struct file_sys *state_fs;
+    int state_dir;                        /* the folder; used only with state_fs */
+    struct record *record;                /* requests are written there as hashes; NULL = nowhere */
+    unsigned metrics_compat;              /* whose names /metrics has, too: enum stats_compat */
+    const struct admin_setting *settings; /* what the server was started with */
+    size_t settings_count;
+    uint64_t ssd_day_bytes, model_ttl_ns; /* as they were set, for the same */
+    const char *files;         /* a folder to export to and import from; NULL = neither works */
+    const struct file_sys *fs; /* of it */
+    /* HEARTH_KEY_BYTES that exported files are encrypted with; NULL = in the clear */
+    const unsigned char *seal_key;
+    bool show_text; /* tokens and text of cached prompts may be shown */
 };
 
-/* Shows the spaces of loaded models that the scope means. */
-void admin_each_space(struct api *api, const struct admin_scope *scope,
-                      void (*fn)(const struct admin_space *space, void *arg), void *arg);
+/* Adds its endpoints and its observer to the options that the api is created with; of these it takes
+ * the cache, the memory, the log and the clock. */
+enum err admin_create(struct admin **admin, const struct admin_options *options,
+                      struct api_options *api, struct errinfo *info) NODISCARD;
+/* After the api. Accepts NULL inside. */
+void admin_destroy(struct admin **admin);
 
-/* ---- spaces by key ---- */
+/* As api_set_pool. */
+void admin_set_pool(struct admin *admin, struct pool *pool);
 
-struct admin_book;
+/* Also shown by /metrics; valid until it is set to NULL. Before requests come. */
+void admin_set_http_metrics(struct admin *admin, const struct metric_set *metrics);
 
-/* Of all loaded models, as they are now. */
-struct admin_book *admin_book_create(struct api *api);
-void admin_book_destroy(struct admin_book **book);
-/* The name of the model that a space belongs to; NULL: none that is loaded. Valid as long as the
- * pool. */
-const char *admin_book_model(const struct admin_book *book,
-                             const unsigned char space[HEARTH_KEY_BYTES]);
-
-/* ---- keys ---- */
-
-void admin_write_key(struct json *json, const char *name,
-                     const unsigned char key[HEARTH_KEY_BYTES]);
-/* ERR_INVALID: not 64 hex digits. */
-enum err admin_read_key(struct str text, unsigned char key[HEARTH_KEY_BYTES]) NODISCARD;
-
-/* ---- answers ---- */
-
-/* The cache of the server; NULL: the call was told that there is none. */
-struct hearth_cache *admin_cache(struct call *call);
-struct json_reader admin_reader(struct call *call, struct api_error *error);
-/* Sends what stands in the body, and finishes it. */
-void admin_respond(struct call *call, struct buf *body);
-/* Answers with what a function of the cache failed with. */
-void admin_fail_cache(struct call *call, int hearth_error, const char *param);
+/* Ends the streams of /admin/events, which would go on for ever; before the http server is drained.
+ */
+void admin_end_events(struct admin *admin);
 
 #endif

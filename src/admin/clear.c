@@ -10,7 +10,7 @@
  * On the thread for slow work: freeing many objects takes a while, and so does an engine that is in
  * the middle of a batch.
  */
-#include "admin/admin.h"
+#include "admin/admin_impl.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
  *
  * On the thread for slow work: it reads and writes as much as the cache has.
  */
-#include "admin/admin.h"
+#include "admin/admin_impl.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,10 +37,10 @@ static bool is_name(struct str name)
 }
 
 /* A folder, or (`fresh`) nothing yet. */
-static enum err check_place(const struct api_options *options, const char *path, bool fresh)
+static enum err check_place(const struct admin_options *options, const char *path, bool fresh)
 {
     struct stat st;
-    enum err err = file_stat_at(options->admin_fs, AT_FDCWD, path, &st, NULL);
+    enum err err = file_stat_at(options->fs, AT_FDCWD, path, &st, NULL);
 
     if (err == ERR_NOT_FOUND && fresh)
         return ERR_OK;
@@ -51,11 +51,11 @@ static enum err check_place(const struct api_options *options, const char *path,
 static enum err read_path(struct call *call, bool fresh, char path[PATH_BYTES_MAX],
                           struct api_error *error)
 {
-    const struct api_options *options = &call->api->options;
+    const struct admin_options *options = &admin_of(call->api)->options;
     struct json_reader reader = admin_reader(call, error);
     struct str name = STR_NONE;
 
-    if (!options->admin_files)
+    if (!options->files)
         return api_error_set(error, API_ERROR_PERMISSION, NULL,
                              "Files are off: start the server with --admin-files DIR.");
     TRY(json_read_str(&reader, "path", &name));
@@ -63,7 +63,7 @@ static enum err read_path(struct call *call, bool fresh, char path[PATH_BYTES_MA
         return json_read_error(
             &reader, "path",
             "must be the name of a folder below --admin-files: letters, digits, '.', '_', '-'");
-    snprintf(path, PATH_BYTES_MAX, "%s/" STR_FMT, options->admin_files, STR_ARG(name));
+    snprintf(path, PATH_BYTES_MAX, "%s/" STR_FMT, options->files, STR_ARG(name));
     if (check_place(options, path, fresh) != ERR_OK)
         return json_read_error(&reader, "path",
                                fresh ? "is no folder" : "is no folder that is there");
@@ -157,7 +157,7 @@ void endpoint_cache_export(struct call *call)
         .struct_size = sizeof(export.options),
         .path = path,
         .key = text.len > 0 ? key : NULL,
-        .seal_key = call->api->options.admin_seal_key,
+        .seal_key = admin_of(call->api)->options.seal_key,
     };
     if (scope.model.len > 0 || scope.has_tenant)
         admin_each_space(call->api, &scope, export_space, &export);
@@ -173,7 +173,7 @@ void endpoint_cache_import(struct call *call)
 {
     struct api_error error = {0};
     struct hearth_folder_options options = {.struct_size = sizeof(options),
-                                            .seal_key = call->api->options.admin_seal_key};
+                                            .seal_key = admin_of(call->api)->options.seal_key};
     struct hearth_moved moved = {0};
     char path[PATH_BYTES_MAX], message[HEARTH_MESSAGE_BYTES] = "";
 

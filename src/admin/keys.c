@@ -4,9 +4,8 @@
  * What is named by a key needs no model; a prompt is read as a request would be, so that the one
  * who pins it need not know keys.
  */
-#include "admin/admin.h"
+#include "admin/admin_impl.h"
 
-#include "admin/prompt.h"
 #include "base/clock.h"
 #include "base/log.h"
 

@@ -6,7 +6,7 @@
  * computes. Unlike /slots this is the administrator's view: all tenants, by name; never what they
  * asked.
  */
-#include "serve/api_impl.h"
+#include "admin/admin_impl.h"
 
 #include <hearth/hearth.h>
 
@@ -115,9 +115,9 @@ static void write_model(struct json *json, struct pool *pool, size_t index)
     json_close(json, '}');
 }
 
-void endpoint_admin_models(const struct visit *visit)
+void endpoint_admin_models(const struct loop_request *req)
 {
-    struct pool *pool = visit_pool(visit);
+    struct pool *pool = loop_pool(req);
     struct buf body;
     struct json json;
 
@@ -132,7 +132,7 @@ void endpoint_admin_models(const struct visit *visit)
         write_model(&json, pool, i);
     json_close(&json, ']');
     json_close(&json, '}');
-    visit_respond(visit, &body);
+    loop_respond(req, &body);
 }
 
 /* ---- requests ---- */
@@ -210,9 +210,9 @@ static void write_requests(struct json *json, struct api *api, struct model *mod
     }
 }
 
-void endpoint_admin_requests(const struct visit *visit)
+void endpoint_admin_requests(const struct loop_request *req)
 {
-    struct pool *pool = visit_pool(visit);
+    struct pool *pool = loop_pool(req);
     struct sched_view *views;
     struct model *model;
     struct buf body;
@@ -227,13 +227,13 @@ void endpoint_admin_requests(const struct visit *visit)
     json_key(&json, "requests");
     json_open(&json, '[');
     for (size_t i = 0; (model = pool_next(pool, &i));) {
-        write_requests(&json, visit->api, model, views);
+        write_requests(&json, req->api, model, views);
         pool_unpeek(pool, model);
     }
     json_close(&json, ']');
     json_key(&json, "recent");
-    monitor_write_recent(visit->api->monitor, &json);
+    monitor_write_recent(admin_of(req->api)->monitor, &json);
     json_close(&json, '}');
     mem_free(views);
-    visit_respond(visit, &body);
+    loop_respond(req, &body);
 }

@@ -10,7 +10,11 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "admin/admin_impl.h"
+#include "admin/metrics_compat.h"
 #include "base/attr.h"
+#include "base/log.h"
+#include "models/pool.h"
 
 enum { LABELS_BYTES_MAX = 1024 };
 
@@ -428,4 +432,70 @@ void stats_write_memory(const struct memory_view *view, struct buf *out)
     for (int level = 0; level < GUARD_LEVEL_COUNT; level++)
         buf_appendf(out, "%s{level=\"%s\"} %d\n", name, guard_level_name((enum guard_level)level),
                     level == (int)view->level);
+}
+
+/* ---- GET /metrics ---- */
+
+static void put_gauges(struct admin *admin, struct api *api)
+{
+    size_t active;
+
+    lock_enter(&api->lock);
+    active = api->calls.count;
+    lock_leave(&api->lock);
+    metric_put(admin->metrics, STATS_ACTIVE, 0, (double)active);
+    metric_put(admin->metrics, STATS_QUEUED, 0, (double)queue_length(api->queue));
+}
+
+/* Of all models together, those that were unloaded included: a counter never goes down. */
+static void write_model_numbers(struct admin *admin, struct pool *pool, struct buf *out)
+{
+    struct sched_stats stats;
+    struct pool_view view;
+
+    if (!pool)
+        return;
+    pool_get_stats(pool, &stats);
+    stats_write_sched(&stats, out);
+    stats_compat_write(admin->options.metrics_compat, &stats, admin->metrics,
+                       pool_view(pool, 0, &view) ? view.name : "", out);
+}
+
+static void write_log_numbers(const struct log *log, struct buf *out)
+{
+    static const struct metric_alias dropped = {
+        "hearth_log_dropped_total",
+        "Log lines dropped because the reader of standard error is too slow.", ""};
+
+    (void)metric_render_number(&dropped, METRIC_COUNTER, (double)log_lines_dropped(log), out);
+}
+
+void endpoint_metrics(const struct loop_request *req)
+{
+    struct api *api = req->api;
+    struct admin *admin = admin_of(api);
+    struct hearth_stats stats = {.struct_size = sizeof(stats)};
+    struct api_error error = {0};
+    struct memory_view view;
+    struct buf body;
+
+    buf_init(&body, ADMIN_BODY_BYTES_MAX);
+    put_gauges(admin, api);
+    stats_write_build(api->options.version ? api->options.version : "unknown",
+                      api->options.commit ? api->options.commit : "unknown", &body);
+    (void)metric_render(admin->metrics, &body);
+    if (admin->http_metrics)
+        (void)metric_render(admin->http_metrics, &body);
+    write_log_numbers(api->options.log, &body);
+    write_model_numbers(admin, api_pool(api, &error), &body);
+    if (api->options.cache) {
+        hearth_get_stats(api->options.cache, NULL, &stats);
+        stats_write_cache(&stats, &body);
+    }
+    if (api->options.memory) {
+        memory_get_view(api->options.memory, &view);
+        stats_write_memory(&view, &body);
+    }
+    respond_text(req->reply, "text/plain; version=0.0.4; charset=utf-8", req->request_id, &body);
+    buf_fini(&body);
 }

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "admin/admin.h"
+#include "admin/admin_impl.h"
 #include "base/json_write.h"
 #include "base/attr.h"
 #include "base/err.h"

@@ -5,7 +5,7 @@
  * of one object only where the server was started with --admin-show-text: they are what people
  * wrote.
  */
-#include "admin/admin.h"
+#include "admin/admin_impl.h"
 
 #include <string.h>
 
@@ -326,7 +326,7 @@ static enum err read_inspection(struct inspection *at, struct api_error *error)
     if (admin_read_key(text_of(&call->capture), at->key) != ERR_OK)
         return api_error_set(error, API_ERROR_INVALID, "key", "A key has 64 hex digits.");
     at->tokens = wants_tokens(call, error);
-    if (at->tokens && !call->api->options.admin_show_text)
+    if (at->tokens && !admin_of(call->api)->options.show_text)
         return api_error_set(
             error, API_ERROR_PERMISSION, "tokens",
             "Tokens are what people wrote: start the server with --admin-show-text to see them.");

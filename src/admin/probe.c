@@ -9,11 +9,10 @@
  * A probe counts as no use, of the cache or of what stands on the device. The text around a
  * difference is what the caller sent himself; what is held is never shown.
  */
-#include "admin/admin.h"
+#include "admin/admin_impl.h"
 
 #include <stdio.h>
 
-#include "admin/prompt.h"
 #include "serve/log_line.h"
 #include "base/mem.h"
 

@@ -1,7 +1,7 @@
 /*
- * prompt.c: see the header.
+ * prompt.c: prompts that /admin is asked about (admin_impl.h).
  */
-#include "admin/prompt.h"
+#include "admin/admin_impl.h"
 
 #include <stdio.h>
 

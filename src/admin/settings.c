@@ -9,7 +9,7 @@
  * A change lasts until the server ends: what shall stay belongs into its configuration. "default"
  * is what it was started with, for those that can be changed; sizes are bytes, times seconds.
  */
-#include "admin/admin.h"
+#include "admin/admin_impl.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -29,109 +29,118 @@ struct wanted {
 struct setting {
     const char *name, *help;
     uint64_t min, max; /* of a number; both 0: it is the name of a level */
-    uint64_t (*get)(struct api *api);
+    uint64_t (*get)(struct admin *admin, struct api *api);
     /* ERR_UNSUPPORTED: there is nothing that it could be set for. */
-    enum err (*set)(struct api *api, const struct wanted *wanted);
+    enum err (*set)(struct admin *admin, struct api *api, const struct wanted *wanted);
 };
 
 /* ---- each of them ---- */
 
-static uint64_t tier_cap(struct api *api, enum hearth_tier tier)
+static uint64_t tier_cap(struct admin *admin, enum hearth_tier tier)
 {
     struct hearth_tier_stats stats = {.struct_size = sizeof(stats)};
 
-    if (api->options.cache)
-        (void)hearth_get_tier(api->options.cache, tier, &stats);
+    if (admin->cache)
+        (void)hearth_get_tier(admin->cache, tier, &stats);
     return stats.cap;
 }
 
-static uint64_t get_ram(struct api *api)
+static uint64_t get_ram(struct admin *admin, struct api *api)
 {
     struct memory_view view;
 
-    if (!api->options.memory)
-        return tier_cap(api, HEARTH_TIER_RAM);
-    memory_get_view(api->options.memory, &view);
+    (void)api;
+    if (!admin->memory)
+        return tier_cap(admin, HEARTH_TIER_RAM);
+    memory_get_view(admin->memory, &view);
     return view.limits.ram_wanted;
 }
 
-static enum err set_ram(struct api *api, const struct wanted *wanted)
+static enum err set_ram(struct admin *admin, struct api *api, const struct wanted *wanted)
 {
-    if (!api->options.cache)
+    (void)api;
+    if (!admin->cache)
         return ERR_UNSUPPORTED;
-    if (api->options.memory)
+    if (admin->memory)
         /* as much of it as the ceiling leaves */
-        memory_set_ram(api->options.memory, wanted->number);
+        memory_set_ram(admin->memory, wanted->number);
     else
-        hearth_set_ram_bytes(api->options.cache, wanted->number);
+        hearth_set_ram_bytes(admin->cache, wanted->number);
     return ERR_OK;
 }
 
-static uint64_t get_ssd(struct api *api)
+static uint64_t get_ssd(struct admin *admin, struct api *api)
 {
-    return tier_cap(api, HEARTH_TIER_SSD);
+    (void)api;
+    return tier_cap(admin, HEARTH_TIER_SSD);
 }
 
-static enum err set_ssd(struct api *api, const struct wanted *wanted)
+static enum err set_ssd(struct admin *admin, struct api *api, const struct wanted *wanted)
 {
-    if (!api->options.cache ||
-        hearth_set_ssd_bytes(api->options.cache, wanted->number) != HEARTH_OK)
+    (void)api;
+    if (!admin->cache || hearth_set_ssd_bytes(admin->cache, wanted->number) != HEARTH_OK)
         return ERR_UNSUPPORTED;
     return ERR_OK;
 }
 
-static uint64_t get_day(struct api *api)
+static uint64_t get_day(struct admin *admin, struct api *api)
 {
-    return atomic_load_explicit(&api->ssd_day_bytes, memory_order_relaxed);
+    (void)api;
+    return atomic_load_explicit(&admin->ssd_day_bytes, memory_order_relaxed);
 }
 
-static enum err set_day(struct api *api, const struct wanted *wanted)
+static enum err set_day(struct admin *admin, struct api *api, const struct wanted *wanted)
 {
-    if (!api->options.cache ||
-        hearth_set_ssd_day_bytes(api->options.cache, wanted->number) != HEARTH_OK)
+    (void)api;
+    if (!admin->cache || hearth_set_ssd_day_bytes(admin->cache, wanted->number) != HEARTH_OK)
         return ERR_UNSUPPORTED;
-    atomic_store_explicit(&api->ssd_day_bytes, wanted->number, memory_order_relaxed);
+    atomic_store_explicit(&admin->ssd_day_bytes, wanted->number, memory_order_relaxed);
     return ERR_OK;
 }
 
-static uint64_t get_level(struct api *api)
+static uint64_t get_level(struct admin *admin, struct api *api)
 {
-    return api->options.log ? log_get_level(api->options.log) : LOG_LEVEL_OFF;
+    (void)api;
+    return admin->log ? log_get_level(admin->log) : LOG_LEVEL_OFF;
 }
 
-static enum err set_level(struct api *api, const struct wanted *wanted)
+static enum err set_level(struct admin *admin, struct api *api, const struct wanted *wanted)
 {
-    if (!api->options.log)
+    (void)api;
+    if (!admin->log)
         return ERR_UNSUPPORTED;
-    log_set_level(api->options.log, wanted->level);
+    log_set_level(admin->log, wanted->level);
     return ERR_OK;
 }
 
-static uint64_t get_ttl(struct api *api)
+static uint64_t get_ttl(struct admin *admin, struct api *api)
 {
-    return atomic_load_explicit(&api->model_ttl_s, memory_order_relaxed);
+    (void)api;
+    return atomic_load_explicit(&admin->model_ttl_s, memory_order_relaxed);
 }
 
 /* Of all models, also of those with a time of their own: it is what was asked for last. */
-static enum err set_ttl(struct api *api, const struct wanted *wanted)
+static enum err set_ttl(struct admin *admin, struct api *api, const struct wanted *wanted)
 {
-    struct api_error none = {0};
-    struct pool *pool = api_pool(api, &none);
+    struct pool *pool = atomic_load_explicit(&admin->pool, memory_order_acquire);
 
+    (void)api;
     if (!pool)
         return ERR_UNSUPPORTED;
     pool_set_ttl(pool, wanted->number * NS_PER_S);
-    atomic_store_explicit(&api->model_ttl_s, wanted->number, memory_order_relaxed);
+    atomic_store_explicit(&admin->model_ttl_s, wanted->number, memory_order_relaxed);
     return ERR_OK;
 }
 
-static uint64_t get_queue(struct api *api)
+static uint64_t get_queue(struct admin *admin, struct api *api)
 {
+    (void)admin;
     return atomic_load_explicit(&api->queue_max, memory_order_relaxed);
 }
 
-static enum err set_queue(struct api *api, const struct wanted *wanted)
+static enum err set_queue(struct admin *admin, struct api *api, const struct wanted *wanted)
 {
+    (void)admin;
     atomic_store_explicit(&api->queue_max, (unsigned)wanted->number, memory_order_relaxed);
     return ERR_OK;
 }
@@ -150,12 +159,15 @@ static const struct setting settings[] = {
      get_queue, set_queue},
 };
 
-static_assert(COUNT_OF(settings) == API_SETTINGS, "struct api has room for what each began with");
+static_assert(COUNT_OF(settings) == ADMIN_SETTINGS,
+              "struct admin has room for what each began with");
 
-void admin_settings_begin(struct api *api)
+/* Before the api is there: its options say how long its queue may be. */
+void admin_settings_begin(struct admin *admin, const struct api_options *api)
 {
     for (size_t i = 0; i < COUNT_OF(settings); i++)
-        api->settings_begin[i] = settings[i].get(api);
+        admin->settings_begin[i] =
+            settings[i].get == get_queue ? api_queue_max(api) : settings[i].get(admin, NULL);
 }
 
 /* ---- writing ---- */
@@ -187,8 +199,8 @@ static void write_runtime(struct json *json, struct api *api)
     for (size_t i = 0; i < COUNT_OF(settings); i++) {
         json_open(json, '{');
         json_key_text(json, "name", settings[i].name);
-        write_value(json, "value", &settings[i], settings[i].get(api));
-        write_value(json, "default", &settings[i], api->settings_begin[i]);
+        write_value(json, "value", &settings[i], settings[i].get(admin_of(api), api));
+        write_value(json, "default", &settings[i], admin_of(api)->settings_begin[i]);
         json_key_bool(json, "runtime", true);
         json_key_text(json, "help", settings[i].help);
         json_close(json, '}');
@@ -196,10 +208,10 @@ static void write_runtime(struct json *json, struct api *api)
 }
 
 /* The rest, as the command line had it. */
-static void write_fixed(struct json *json, const struct api *api)
+static void write_fixed(struct json *json, const struct admin_options *options)
 {
-    for (size_t i = 0; i < api->options.settings_count; i++) {
-        const struct api_setting *setting = &api->options.settings[i];
+    for (size_t i = 0; i < options->settings_count; i++) {
+        const struct admin_setting *setting = &options->settings[i];
 
         if (find(setting->name))
             continue;
@@ -223,17 +235,17 @@ static void write_settings(struct api *api, struct buf *body)
     json_key(&json, "settings");
     json_open(&json, '[');
     write_runtime(&json, api);
-    write_fixed(&json, api);
+    write_fixed(&json, &admin_of(api)->options);
     json_close(&json, ']');
     json_close(&json, '}');
 }
 
-void endpoint_admin_settings(const struct visit *visit)
+void endpoint_admin_settings(const struct loop_request *req)
 {
     struct buf body;
 
-    write_settings(visit->api, &body);
-    visit_respond(visit, &body);
+    write_settings(req->api, &body);
+    loop_respond(req, &body);
 }
 
 /* ---- changing ---- */
@@ -257,8 +269,8 @@ static enum err read_wanted(const struct json_reader *reader, const struct setti
 
 /* Looks at each name and value before any is changed. */
 static enum err read_changes(const struct json_reader *reader,
-                             const struct setting *changes[API_SETTINGS],
-                             struct wanted wanted[API_SETTINGS], size_t *count)
+                             const struct setting *changes[ADMIN_SETTINGS],
+                             struct wanted wanted[ADMIN_SETTINGS], size_t *count)
 {
     size_t i, all;
     yyjson_val *key, *value;
@@ -268,7 +280,7 @@ static enum err read_changes(const struct json_reader *reader,
     {
         const struct setting *setting = find(yyjson_get_str(key));
 
-        if (!setting || *count == API_SETTINGS)
+        if (!setting || *count == ADMIN_SETTINGS)
             return api_error_set(
                 reader->error, API_ERROR_INVALID, NULL,
                 "There is no such setting that can be changed while the server runs: '%.64s'. "
@@ -285,18 +297,19 @@ static enum err read_changes(const struct json_reader *reader,
 static enum err apply(struct call *call, const struct setting *setting, const struct wanted *wanted,
                       struct api_error *error)
 {
-    if (setting->set(call->api, wanted) != ERR_OK)
+    if (setting->set(admin_of(call->api), call->api, wanted) != ERR_OK)
         return api_error_set(error, API_ERROR_UNSUPPORTED, setting->name,
                              "'%s' cannot be set: this server has no such part.", setting->name);
     LOG_INFO(call->api->options.log, "api", "a setting was changed", LOG_STR("name", setting->name),
-             LOG_UINT("value", setting->get(call->api)), LOG_STR("request", call->request_id));
+             LOG_UINT("value", setting->get(admin_of(call->api), call->api)),
+             LOG_STR("request", call->request_id));
     return ERR_OK;
 }
 
 void endpoint_admin_change(struct call *call)
 {
-    const struct setting *changes[API_SETTINGS];
-    struct wanted wanted[API_SETTINGS] = {0};
+    const struct setting *changes[ADMIN_SETTINGS];
+    struct wanted wanted[ADMIN_SETTINGS] = {0};
     struct api_error error = {0};
     struct json_reader reader = admin_reader(call, &error);
     size_t count;

@@ -5,7 +5,7 @@
  * On the loop thread: everything is counted already and copied under locks that nobody holds for
  * long; no engine and no disk is asked.
  */
-#include "serve/api_impl.h"
+#include "admin/admin_impl.h"
 
 #include <hearth/hearth.h>
 
@@ -49,7 +49,7 @@ static struct hearth_rate rate_of(const struct api *api, enum hearth_event_kind 
 static void write_rate(struct json *json, struct api *api, uint32_t seconds)
 {
     struct history_step sum;
-    double passed_s = monitor_sum(api->monitor, seconds, &sum);
+    double passed_s = monitor_sum(admin_of(api)->monitor, seconds, &sum);
     uint64_t reused = sum.device + sum.ram + sum.ssd + sum.remote, prompt = reused + sum.computed;
 
     json_open(json, '{');
@@ -165,9 +165,9 @@ static void write_tiers(struct json *json, struct api *api, struct pool *pool,
 
 /* ---- all of it ---- */
 
-void endpoint_admin_stats(const struct visit *visit)
+void endpoint_admin_stats(const struct loop_request *req)
 {
-    struct api *api = visit->api;
+    struct api *api = req->api;
     struct sched_stats stats = {0};
     struct api_error error = {0};
     struct monitor_view view;
@@ -177,7 +177,7 @@ void endpoint_admin_stats(const struct visit *visit)
 
     if (pool)
         pool_get_stats(pool, &stats);
-    monitor_get_view(api->monitor, &view);
+    monitor_get_view(admin_of(api)->monitor, &view);
     buf_init(&body, BODY_BYTES_MAX);
     json = json_to(&body);
     json_open(&json, '{');
@@ -189,10 +189,10 @@ void endpoint_admin_stats(const struct visit *visit)
     json_key(&json, "memory");
     props_write_memory(&json, api->options.memory);
     json_close(&json, '}');
-    visit_respond(visit, &body);
+    loop_respond(req, &body);
 }
 
-void endpoint_admin_history(const struct visit *visit)
+void endpoint_admin_history(const struct loop_request *req)
 {
     struct buf body;
     struct json json;
@@ -200,7 +200,7 @@ void endpoint_admin_history(const struct visit *visit)
     buf_init(&body, BODY_BYTES_MAX);
     json = json_to(&body);
     json_open(&json, '{');
-    monitor_write_history(visit->api->monitor, &json);
+    monitor_write_history(admin_of(req->api)->monitor, &json);
     json_close(&json, '}');
-    visit_respond(visit, &body);
+    loop_respond(req, &body);
 }

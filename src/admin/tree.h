@@ -18,7 +18,7 @@
 
 #include <stddef.h>
 
-#include "admin/admin.h"
+#include "admin/admin_impl.h"
 #include "base/json_write.h"
 
 enum { ADMIN_TREE_NODES_MAX = 1000, ADMIN_TREE_OBJECTS_MAX = 65536 };

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "serve/api_impl.h"
+#include "admin/admin_impl.h"
 #include "admin/feed.h"
 #include "base/json_write.h"
 #include "base/clock.h"
@@ -19,7 +19,7 @@
 enum { BATCH = 64, ROUNDS = 16, MODELS_MAX = 1024 }; /* models beyond are not watched */
 
 struct watch {
-    struct api *api;
+    struct admin *admin;
     uint64_t cache_number, log_number;
     enum pool_state models[MODELS_MAX];
     size_t models_count;
@@ -29,11 +29,11 @@ struct watch {
     struct log_line lines[BATCH];
 };
 
-struct watch *watch_create(struct api *api)
+struct watch *watch_create(struct admin *admin)
 {
     struct watch *watch = mem_alloc(sizeof(*watch));
 
-    watch->api = api;
+    watch->admin = admin;
     return watch;
 }
 
@@ -46,7 +46,7 @@ void watch_destroy(struct watch **watch)
 static void publish(struct watch *watch, enum feed_kind kind, const struct buf *json)
 {
     if (json->err == ERR_OK)
-        feed_publish(watch->api->feed, kind, (struct str){json->data, json->len});
+        feed_publish(watch->admin->feed, kind, (struct str){json->data, json->len});
 }
 
 /* ---- the cache ---- */
@@ -80,7 +80,7 @@ static void tell_event(struct watch *watch, const struct hearth_event *event)
 
 static void poll_cache(struct watch *watch)
 {
-    struct hearth_cache *cache = watch->api->options.cache;
+    struct hearth_cache *cache = watch->admin->cache;
 
     for (int round = 0; cache && round < ROUNDS; round++) {
         size_t count = hearth_events_read(cache, watch->cache_number, watch->events, BATCH);
@@ -118,8 +118,7 @@ static void tell_model(struct watch *watch, const struct pool_view *view)
 
 static void poll_models(struct watch *watch)
 {
-    struct api_error none = {0};
-    struct pool *pool = api_pool(watch->api, &none);
+    struct pool *pool = atomic_load_explicit(&watch->admin->pool, memory_order_acquire);
     size_t count = pool ? MIN(pool_count(pool), MODELS_MAX) : 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -141,13 +140,13 @@ static void poll_memory(struct watch *watch)
     struct buf body;
     struct json json;
 
-    if (!watch->api->options.memory)
+    if (!watch->admin->memory)
         return;
-    memory_get_view(watch->api->options.memory, &view);
+    memory_get_view(watch->admin->memory, &view);
     if (watch->begun && view.level != watch->level) {
         buf_init(&body, FEED_EVENT_BYTES_MAX);
         json = json_to(&body);
-        props_write_memory(&json, watch->api->options.memory);
+        props_write_memory(&json, watch->admin->memory);
         publish(watch, FEED_MEMORY, &body);
         buf_fini(&body);
     }
@@ -175,7 +174,7 @@ static void tell_line(struct watch *watch, const struct log_line *line)
 
 static void poll_log(struct watch *watch)
 {
-    size_t count = log_read(watch->api->options.log, watch->log_number, watch->lines, BATCH);
+    size_t count = log_read(watch->admin->log, watch->log_number, watch->lines, BATCH);
 
     for (size_t i = 0; i < count; i++) {
         if (watch->begun)

@@ -8,10 +8,10 @@
 #ifndef HEARTH_ADMIN_WATCH_H
 #define HEARTH_ADMIN_WATCH_H
 
-struct api;
+struct admin;
 struct watch;
 
-struct watch *watch_create(struct api *api);
+struct watch *watch_create(struct admin *admin);
 void watch_destroy(struct watch **watch);
 void watch_poll(struct watch *watch);
 

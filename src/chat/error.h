@@ -46,6 +46,7 @@ struct api_error {
     enum api_error_kind kind;
     char param[API_PARAM_BYTES]; /* "messages[3].content", or empty */
     char message[512];
+    const char *code;                /* a literal instead of the kind's code; NULL = that one */
     uint32_t prompt_tokens, context; /* of API_ERROR_CONTEXT */
     uint32_t retry_after_s;          /* of BUSY and UNAVAILABLE */
 };

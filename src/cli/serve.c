@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "serve/api.h"
+#include "admin/admin.h"
 #include "admin/record.h"
 #include "admin/metrics_compat.h"
 #include "base/clock.h"
@@ -178,6 +179,7 @@ struct server {
     struct memory *memory;
     struct model_share *shares;
     unsigned metrics_compat;
+    struct admin *admin;
     struct api *api;
     struct http_server *http;
     struct pool *pool;
@@ -268,6 +270,27 @@ static bool open_record(struct server *server)
     return false;
 }
 
+static enum err open_admin(struct server *server, struct api_options *api, struct errinfo *info)
+{
+    const struct serve_options *options = server->options;
+    struct admin_options admin = {
+        .state_fs = server->store.dir != FILE_NO ? server->cli->setup->fs : NULL,
+        .state_dir = server->store.dir,
+        .record = server->record,
+        .metrics_compat = server->metrics_compat,
+        .ssd_day_bytes = options->ssd_day_bytes,
+        .model_ttl_ns = options->model_ttl_ns,
+        .files = options->admin_files,
+        .fs = server->cli->setup->fs,
+        .seal_key = server->store.sealed ? server->store.seal_key.bytes : NULL,
+        .show_text = options->admin_show_text,
+    };
+
+    admin.settings =
+        serve_settings(server->cli, &command_serve.table, options, &admin.settings_count);
+    return admin_create(&server->admin, &admin, api, info);
+}
+
 static bool open_api(struct server *server)
 {
     const struct serve_options *options = server->options;
@@ -278,9 +301,6 @@ static bool open_api(struct server *server)
     server->sample.top_k = (int32_t)options->top_k;
     server->sample.top_p = (float)options->top_p;
     server->sample.min_p = (float)options->min_p;
-    size_t settings_count;
-    const struct api_setting *settings =
-        serve_settings(server->cli, &command_serve.table, options, &settings_count);
     struct api_options api = {
         .auth = {.keys = options->keys.items,
                  .keys_count = options->keys.count,
@@ -299,27 +319,16 @@ static bool open_api(struct server *server)
         .replay = server->store.replay,
         .replay_keep = options->keep_thoughts,
         .cache = server->store.cache,
-        .record = server->record,
         .memory = server->memory,
         .public_metrics = options->public_metrics,
-        .metrics_compat = server->metrics_compat,
-        .settings = settings,
-        .settings_count = settings_count,
-        .ssd_day_bytes = options->ssd_day_bytes,
-        .model_ttl_ns = options->model_ttl_ns,
-        .admin_files = options->admin_files,
-        .admin_fs = server->cli->setup->fs,
-        .admin_seal_key = server->store.sealed ? server->store.seal_key.bytes : NULL,
-        .admin_show_text = options->admin_show_text,
-        .state_fs = server->store.dir != FILE_NO ? server->cli->setup->fs : NULL,
-        .state_dir = server->store.dir,
         .version = HEARTH_VERSION,
         .commit = HEARTH_COMMIT,
         .log = server->cli->log,
         .clock = server->cli->setup->clock,
         .drill = (enum drill)options->drill,
     };
-    if (api_create(&server->api, &api, &info) == ERR_OK)
+    if (open_admin(server, &api, &info) == ERR_OK &&
+        api_create(&server->api, &api, &info) == ERR_OK)
         return true;
     cli_error(server->cli, "%s", info.text);
     return false;
@@ -347,7 +356,7 @@ static bool open_http(struct server *server)
 
     enum err err = http_server_start(&http, routes, count, &server->http, &info);
     if (err == ERR_OK) {
-        api_set_http_metrics(server->api, http_server_metrics(server->http));
+        admin_set_http_metrics(server->admin, http_server_metrics(server->http));
         return true;
     }
     cli_error(server->cli, err == ERR_BUSY ? "%s; choose another --port, or end that one" : "%s",
@@ -361,8 +370,10 @@ static enum cli_exit open_models(struct server *server)
     server->models.memory = server->memory;
     server->models.shares = server->shares;
     enum cli_exit status = serve_models_open(&server->models, &server->pool, &server->load_s);
-    if (status == CLI_EXIT_OK)
+    if (status == CLI_EXIT_OK) {
+        admin_set_pool(server->admin, server->pool);
         api_set_pool(server->api, server->pool);
+    }
     return status;
 }
 
@@ -419,7 +430,7 @@ static void drain(struct server *server)
 
     sigset_t signals = server->signals;
     sigdelset(&signals, SIGHUP); /* there is nothing to read again any more */
-    api_end_events(server->api);
+    admin_end_events(server->admin);
     while (!http_server_drain(server->http, 200) && clock_mono_ns(clock_real()) < deadline_ns)
         if (sigtimedwait(&signals, NULL, &none) > 0)
             break;
@@ -430,10 +441,11 @@ static void close_all(struct server *server)
 {
     if (server->http != NULL) {
         drain(server);
-        api_set_http_metrics(server->api, NULL);
+        admin_set_http_metrics(server->admin, NULL);
     }
     http_server_stop(&server->http);
     api_destroy(&server->api);
+    admin_destroy(&server->admin);
     record_close(&server->record);
     pool_destroy(&server->pool);
     memory_destroy(&server->memory);

@@ -25,7 +25,7 @@
 #include "models/model_file.h"
 #include "sched/sched.h"
 
-struct api_setting;
+struct admin_setting;
 struct cli;
 struct engine_facts;
 struct memory;
@@ -101,8 +101,8 @@ enum err serve_read_shares(const struct cli *cli, const struct serve_options *op
                            struct errinfo *info) NODISCARD;
 
 /* What the server was started with, in the arena: for /admin/settings. */
-struct api_setting *serve_settings(const struct cli *cli, const struct option_table *table,
-                                   const void *values, size_t *count);
+struct admin_setting *serve_settings(const struct cli *cli, const struct option_table *table,
+                                     const void *values, size_t *count);
 
 /* Complains and gives false. */
 bool serve_store_open(struct serve_store *store, const struct cli *cli,

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "serve/api.h"
+#include "admin/admin.h"
 #include "base/arena.h"
 #include "cli/cli.h"
 #include "cli/serve.h"
@@ -36,10 +36,10 @@ static const char *value_of(struct arena *arena, const struct option_desc *desc,
     return value;
 }
 
-struct api_setting *serve_settings(const struct cli *cli, const struct option_table *table,
-                                   const void *values, size_t *count)
+struct admin_setting *serve_settings(const struct cli *cli, const struct option_table *table,
+                                     const void *values, size_t *count)
 {
-    struct api_setting *settings = arena_alloc_array(cli->arena, table->count, sizeof(*settings));
+    struct admin_setting *settings = arena_alloc_array(cli->arena, table->count, sizeof(*settings));
 
     *count = 0;
     for (size_t i = 0; settings != NULL && i < table->count; i++) {
@@ -48,7 +48,7 @@ struct api_setting *serve_settings(const struct cli *cli, const struct option_ta
 
         if (name == NULL || desc->hidden)
             continue;
-        settings[(*count)++] = (struct api_setting){
+        settings[(*count)++] = (struct admin_setting){
             .name = name,
             .value = value_of(cli->arena, desc, values),
             .initial = desc->initial,

@@ -321,7 +321,8 @@ static void write_error(struct json *json, const struct api_error *error, const 
     json_key_text(json, "type", api_error_anthropic_type(error->kind));
     write_error_message(json, error);
     json_close(json, '}');
-    json_key_text(json, "request_id", request_id);
+    if (request_id)
+        json_key_text(json, "request_id", request_id);
 }
 
 static void compose_error(const struct api_error *error, const char *request_id, struct buf *out)

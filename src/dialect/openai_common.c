@@ -180,7 +180,7 @@ void openai_write_error(struct json *json, const struct api_error *error)
     json_key_text(json, "message", error->message);
     json_key_text(json, "type", api_error_openai_type(error->kind));
     json_key_text(json, "param", error->param[0] != '\0' ? error->param : NULL);
-    json_key_text(json, "code", api_error_code(error->kind));
+    json_key_text(json, "code", error->code ? error->code : api_error_code(error->kind));
     if (error->kind == API_ERROR_CONTEXT) {
         json_key_uint(json, "n_prompt_tokens", error->prompt_tokens);
         json_key_uint(json, "n_ctx", error->context);

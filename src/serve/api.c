@@ -13,19 +13,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "admin/prompt.h"
 #include "dialect/anthropic.h"
 #include "serve/api_impl.h"
-#include "admin/feed.h"
-#include "base/json_write.h"
-#include "admin/monitor.h"
-#include "admin/metrics.h"
-#include "admin/watch.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/metric.h"
 #include "models/pool.h"
 
 enum {
@@ -33,8 +26,6 @@ enum {
     QUEUE_DEFAULT = 256,
     SLOW_QUEUE = 8,
     LARGE_QUEUE = 64,
-    TICK_MS = 200,
-    IDLE_TICK_MS = 1000,
     KEEPALIVE_MS_DEFAULT = 8000,
     LOAD_MS_DEFAULT = 5 * 60 * 1000,
     RETRY_AFTER_S = 2,
@@ -45,7 +36,7 @@ enum {
 
 /* ---- endpoints ---- */
 
-const struct endpoint api_endpoints[] = {
+static const struct endpoint api_endpoints[] = {
     {HTTP_METHOD_POST, "/v1/chat/completions", "chat", &dialect_openai_chat, .work = call_generate},
     {HTTP_METHOD_POST, "/chat/completions", "chat", &dialect_openai_chat, .work = call_generate},
     {HTTP_METHOD_POST, "/v1/completions", "completions", &dialect_openai_completions,
@@ -60,43 +51,6 @@ const struct endpoint api_endpoints[] = {
     {HTTP_METHOD_POST, "/detokenize", "detokenize", NULL, .work = endpoint_detokenize},
     {HTTP_METHOD_POST, "/apply-template", "apply_template", &dialect_openai_chat,
      .work = endpoint_apply_template},
-    {HTTP_METHOD_GET, "/admin/stats", "admin", NULL, .admin = true, .now = endpoint_admin_stats},
-    {HTTP_METHOD_GET, "/admin/history", "admin", NULL, .admin = true,
-     .now = endpoint_admin_history},
-    {HTTP_METHOD_GET, "/admin/models", "admin", NULL, .admin = true, .now = endpoint_admin_models},
-    {HTTP_METHOD_GET, "/admin/requests", "admin", NULL, .admin = true,
-     .now = endpoint_admin_requests},
-    {HTTP_METHOD_GET, "/admin/events", "admin", NULL, .admin = true, .now = endpoint_admin_events},
-    {HTTP_METHOD_GET, "/admin/settings", "admin", NULL, .admin = true,
-     .now = endpoint_admin_settings},
-    {HTTP_METHOD_POST, "/admin/settings", "admin", NULL, .admin = true, .plain = true,
-     .work = endpoint_admin_change},
-    {HTTP_METHOD_GET, "/admin/cache/objects", "admin", NULL, .admin = true, .plain = true,
-     .work = endpoint_cache_objects},
-    {HTTP_METHOD_GET, "/admin/cache/objects/{key}", "admin", NULL, .admin = true, .plain = true,
-     .work = endpoint_cache_object},
-    {HTTP_METHOD_GET, "/admin/cache/tree", "admin", NULL, .admin = true, .plain = true,
-     .work = endpoint_cache_tree},
-    {HTTP_METHOD_POST, "/admin/cache/clear", "admin", NULL, .admin = true, .plain = true,
-     .slow = true, .work = endpoint_cache_clear},
-    {HTTP_METHOD_POST, "/admin/cache/evict", "admin", NULL, .admin = true, .plain = true,
-     .slow = true, .work = endpoint_cache_evict},
-    {HTTP_METHOD_POST, "/admin/cache/pin", "admin", &dialect_admin_prompt, .admin = true,
-     .work = endpoint_cache_pin},
-    {HTTP_METHOD_POST, "/admin/cache/unpin", "admin", &dialect_admin_prompt, .admin = true,
-     .work = endpoint_cache_unpin},
-    {HTTP_METHOD_POST, "/admin/cache/ttl", "admin", NULL, .admin = true, .plain = true,
-     .work = endpoint_cache_ttl},
-    {HTTP_METHOD_POST, "/admin/cache/verify", "admin", NULL, .admin = true, .plain = true,
-     .slow = true, .work = endpoint_cache_verify},
-    {HTTP_METHOD_POST, "/admin/cache/export", "admin", NULL, .admin = true, .plain = true,
-     .slow = true, .work = endpoint_cache_export},
-    {HTTP_METHOD_POST, "/admin/cache/import", "admin", NULL, .admin = true, .plain = true,
-     .slow = true, .work = endpoint_cache_import},
-    {HTTP_METHOD_POST, "/admin/cache/probe", "admin", &dialect_admin_prompt, .admin = true,
-     .work = endpoint_cache_probe},
-    {HTTP_METHOD_POST, "/admin/cache/warm", "warm", &dialect_admin_warm, .admin = true,
-     .work = endpoint_cache_warm},
     {HTTP_METHOD_GET, "/v1/models", "models", NULL, .now = endpoint_models},
     {HTTP_METHOD_GET, "/models", "models", NULL, .now = endpoint_models},
     {HTTP_METHOD_GET, "/v1/models/{id...}", "models", NULL, .now = endpoint_model},
@@ -104,8 +58,6 @@ const struct endpoint api_endpoints[] = {
      .now = endpoint_model_change},
     {HTTP_METHOD_GET, "/props", "props", NULL, .now = endpoint_props},
     {HTTP_METHOD_GET, "/slots", "slots", NULL, .now = endpoint_slots},
-    {HTTP_METHOD_GET, "/metrics", "metrics", NULL, .admin = true, .metrics = true,
-     .now = endpoint_metrics},
     {HTTP_METHOD_GET, "/health", "health", NULL, .open = true, .now = endpoint_health},
     {HTTP_METHOD_GET, "/v1/health", "health", NULL, .open = true, .now = endpoint_health},
     {HTTP_METHOD_GET, "/ready", "ready", NULL, .open = true, .now = endpoint_ready},
@@ -114,8 +66,6 @@ const struct endpoint api_endpoints[] = {
     {HTTP_METHOD_GET, "/ui", "ui", NULL, .open = true, .now = endpoint_page},
     {HTTP_METHOD_GET, "/ui/{file...}", "ui", NULL, .open = true, .now = endpoint_page_file},
 };
-
-const size_t api_endpoints_count = COUNT_OF(api_endpoints);
 
 const struct dialect *api_dialect(const struct endpoint *endpoint)
 {
@@ -135,11 +85,6 @@ void api_set_pool(struct api *api, struct pool *pool)
 {
     /* Release: who sees the pool sees all of it. */
     atomic_store_explicit(&api->pool, pool, memory_order_release);
-}
-
-void api_set_http_metrics(struct api *api, const struct metric_set *metrics)
-{
-    api->http_metrics = metrics;
 }
 
 struct pool *api_pool(struct api *api, struct api_error *error)
@@ -189,36 +134,37 @@ static void make_request_id(char id[RESPOND_ID_BYTES])
     snprintf(id, RESPOND_ID_BYTES, "req_%016" PRIx64, number);
 }
 
-void visit_respond(const struct visit *visit, struct buf *body)
+void loop_respond(const struct loop_request *req, struct buf *body)
 {
-    respond_json(visit->reply, 200, visit->request_id, body);
+    respond_json(req->reply, 200, req->request_id, body);
     buf_fini(body);
 }
 
-void visit_fail(const struct visit *visit, const struct api_error *error)
+void loop_fail(const struct loop_request *req, const struct api_error *error)
 {
-    respond_error(visit->reply, api_dialect(visit->endpoint), error, visit->request_id);
+    respond_error(req->reply, api_dialect(req->endpoint), error, req->request_id);
 }
 
-struct pool *visit_pool(const struct visit *visit)
+struct pool *loop_pool(const struct loop_request *req)
 {
     struct api_error error = {0};
-    struct pool *pool = api_pool(visit->api, &error);
+    struct pool *pool = api_pool(req->api, &error);
 
     if (!pool)
-        visit_fail(visit, &error);
+        loop_fail(req, &error);
     return pool;
 }
 
-static void refuse(const struct visit *visit, enum api_error_kind kind, const char *message)
+static void refuse(const struct loop_request *req, enum api_error_kind kind, const char *message)
 {
     struct api_error error = {0};
 
     api_error_set(&error, kind, NULL, "%s", message);
     if (kind == API_ERROR_UNAVAILABLE)
         error.retry_after_s = RETRY_AFTER_S;
-    visit_fail(visit, &error);
-    metric_add(visit->api->metrics, STATS_CALLS, kind, 1);
+    loop_fail(req, &error);
+    if (req->api->options.observer.refused)
+        req->api->options.observer.refused(kind, req->api->options.observer.arg);
 }
 
 static struct str header(const struct http_request *request, const char *name)
@@ -229,58 +175,56 @@ static struct str header(const struct http_request *request, const char *name)
 }
 
 /* Keys, unless the endpoint is open. */
-static bool is_allowed(struct visit *visit)
+static bool is_allowed(struct loop_request *req)
 {
-    struct api *api = visit->api;
+    struct api *api = req->api;
 
-    visit->auth = auth_check(api_auth(api), header(visit->request, "authorization"),
-                             header(visit->request, "x-api-key"));
-    bool open = visit->endpoint->open || (visit->endpoint->metrics && api->options.public_metrics);
-    bool known = open || visit->auth.verdict == AUTH_OK;
-    if (open || (known && (!visit->endpoint->admin || visit->auth.admin)))
+    req->auth = auth_check(api_auth(api), header(req->request, "authorization"),
+                           header(req->request, "x-api-key"));
+    bool open = req->endpoint->open || (req->endpoint->metrics && api->options.public_metrics);
+    bool known = open || req->auth.verdict == AUTH_OK;
+    if (open || (known && (!req->endpoint->admin || req->auth.admin)))
         return true;
-    metric_add(api->metrics, STATS_DENIED, 0, 1);
     if (known) {
         refuse(
-            visit, API_ERROR_PERMISSION,
+            req, API_ERROR_PERMISSION,
             "This concerns all users of the server: send an admin key (hearth serve --admin-key).");
         return false;
     }
     refuse(
-        visit, API_ERROR_AUTH,
-        visit->auth.verdict == AUTH_MISSING
+        req, API_ERROR_AUTH,
+        req->auth.verdict == AUTH_MISSING
             ? "An API key is needed: send it as 'Authorization: Bearer KEY' or as 'x-api-key: KEY'."
             : "The API key is not valid.");
     return false;
 }
 
-/* A page in a browser may post text to any address without asking; it may not post JSON. So what
- * comes from a page must say that it is JSON. */
-static bool is_honest(const struct visit *visit)
+/* A check against cross-site request forgery: any page in a browser may post plain text here without
+ * asking, but JSON only after a preflight request. So a POST with an Origin must be JSON. */
+static bool has_json_type(const struct loop_request *req)
 {
-    struct str type = header(visit->request, "content-type"),
-               origin = header(visit->request, "origin");
+    struct str type = header(req->request, "content-type"), origin = header(req->request, "origin");
     static const struct str json = STR("application/json");
 
-    if (visit->endpoint->method != HTTP_METHOD_POST || !origin.ptr)
+    if (req->endpoint->method != HTTP_METHOD_POST || !origin.ptr)
         return true;
     if (type.len >= json.len && str_eq_nocase((struct str){type.ptr, json.len}, json))
         return true;
-    refuse(visit, API_ERROR_INVALID, "The content type must be application/json.");
+    refuse(req, API_ERROR_INVALID, "The content type must be application/json.");
     return false;
 }
 
-static void enqueue(const struct visit *visit, struct http_request *request)
+static void enqueue(const struct loop_request *req, struct http_request *request)
 {
-    struct api *api = visit->api;
+    struct api *api = req->api;
     struct call *call;
 
     if (api_is_draining(api)) {
-        refuse(visit, API_ERROR_UNAVAILABLE, "The server is shutting down.");
+        refuse(req, API_ERROR_UNAVAILABLE, "The server is shutting down.");
         return;
     }
-    call = call_create(api, visit->endpoint, request, visit->reply, &visit->auth);
-    memcpy(call->request_id, visit->request_id, RESPOND_ID_BYTES);
+    call = call_create(api, req->endpoint, request, req->reply, &req->auth);
+    memcpy(call->request_id, req->request_id, RESPOND_ID_BYTES);
     struct queue *queue = call_queue(call);
     bool full = queue == api->queue &&
                 queue_length(queue) >= atomic_load_explicit(&api->queue_max, memory_order_relaxed);
@@ -292,7 +236,7 @@ static void handle(struct http_request *request, struct http_reply *reply, void 
 {
     const struct api_route *route = arg;
     char id[RESPOND_ID_BYTES] = "";
-    struct visit visit = {
+    struct loop_request req = {
         .api = route->api,
         .endpoint = route->endpoint,
         .request = request,
@@ -301,12 +245,12 @@ static void handle(struct http_request *request, struct http_reply *reply, void 
     };
 
     make_request_id(id);
-    if (!is_allowed(&visit) || !is_honest(&visit))
+    if (!is_allowed(&req) || !has_json_type(&req))
         return;
-    if (visit.endpoint->now)
-        visit.endpoint->now(&visit);
+    if (req.endpoint->now)
+        req.endpoint->now(&req);
     else
-        enqueue(&visit, request);
+        enqueue(&req, request);
 }
 
 /* ---- what http refuses by itself ---- */
@@ -319,46 +263,17 @@ static enum api_error_kind kind_of_status(int status)
     return status < 500 ? API_ERROR_INVALID : API_ERROR_SERVER;
 }
 
-/* No request has an id yet. */
-static void write_anthropic_problem(enum http_problem problem, struct buf *body)
-{
-    struct json json = json_to(body);
-
-    json_open(&json, '{');
-    json_key_text(&json, "type", "error");
-    json_key(&json, "error");
-    json_open(&json, '{');
-    json_key_text(&json, "type",
-                  api_error_anthropic_type(kind_of_status(http_problem_status(problem))));
-    json_key_text(&json, "message", http_problem_sentence(problem));
-    json_close(&json, '}');
-    json_close(&json, '}');
-}
-
-static void write_openai_problem(enum http_problem problem, struct buf *body)
-{
-    int status = http_problem_status(problem);
-    const char *type = status >= 500 ? "server_error" : "invalid_request_error";
-    struct json json = json_to(body);
-
-    json_open(&json, '{');
-    json_key(&json, "error");
-    json_open(&json, '{');
-    json_key_text(&json, "message", http_problem_sentence(problem));
-    json_key_text(&json, "type", status == 404 ? "not_found_error" : type);
-    json_key_null(&json, "param");
-    json_key_text(&json, "code", http_problem_name(problem));
-    json_close(&json, '}');
-    json_close(&json, '}');
-}
-
 void api_http_error(enum http_problem problem, struct str path, struct buf *body, void *arg)
 {
+    bool anthropic = str_eq(path, STR("/v1/messages")) || str_starts(path, STR("/v1/messages/"));
+    const struct dialect *dialect = anthropic ? &dialect_anthropic_messages : &dialect_openai_chat;
+    struct api_error error = {0};
+
     (void)arg;
-    if (str_eq(path, STR("/v1/messages")) || str_starts(path, STR("/v1/messages/")))
-        write_anthropic_problem(problem, body);
-    else
-        write_openai_problem(problem, body);
+    api_error_set(&error, kind_of_status(http_problem_status(problem)), NULL, "%s",
+                  http_problem_sentence(problem));
+    error.code = http_problem_name(problem);
+    dialect->error(&error, NULL, body); /* no request has an id yet */
 }
 
 /* ---- keys ---- */
@@ -428,23 +343,35 @@ static void work_on_large(void *arg)
     work_on(((struct api *)arg)->large);
 }
 
-static void make_routes(struct api *api)
+static void add_routes(struct api *api, const struct endpoint *endpoints, size_t count)
 {
-    api->routes_count = api_endpoints_count;
-    api->routes = mem_alloc_array(api->routes_count, sizeof(*api->routes));
-    api->route_args = mem_alloc_array(api->routes_count, sizeof(*api->route_args));
-    for (size_t i = 0; i < api->routes_count; i++) {
-        const struct endpoint *endpoint = &api_endpoints[i];
+    for (size_t i = 0; i < count; i++) {
+        size_t at = api->routes_count++;
 
-        assert(!endpoint->now != !endpoint->work);
-        api->route_args[i] = (struct api_route){api, endpoint};
-        api->routes[i] = (struct http_route){
-            .method = endpoint->method,
-            .path = endpoint->path,
+        assert(!endpoints[i].now != !endpoints[i].work);
+        api->route_args[at] = (struct api_route){api, &endpoints[i]};
+        api->routes[at] = (struct http_route){
+            .method = endpoints[i].method,
+            .path = endpoints[i].path,
             .handler = handle,
-            .arg = &api->route_args[i],
+            .arg = &api->route_args[at],
         };
     }
+}
+
+static void make_routes(struct api *api)
+{
+    size_t count = COUNT_OF(api_endpoints) + api->options.endpoints_count;
+
+    api->routes = mem_alloc_array(count, sizeof(*api->routes));
+    api->route_args = mem_alloc_array(count, sizeof(*api->route_args));
+    add_routes(api, api_endpoints, COUNT_OF(api_endpoints));
+    add_routes(api, api->options.endpoints, api->options.endpoints_count);
+}
+
+unsigned api_queue_max(const struct api_options *options)
+{
+    return MIN(options->queue > 0 ? options->queue : QUEUE_DEFAULT, API_QUEUE_MAX);
 }
 
 static void set_defaults(struct api *api, const struct api_options *options)
@@ -452,8 +379,6 @@ static void set_defaults(struct api *api, const struct api_options *options)
     api->options = *options;
     api->clock = options->clock ? options->clock : clock_real();
     api->sample = options->sample ? *options->sample : sample_params_default();
-    if (api->options.queue == 0)
-        api->options.queue = QUEUE_DEFAULT;
     if (api->options.workers == 0)
         api->options.workers = WORKERS_DEFAULT;
     api->options.workers = MIN(api->options.workers, API_WORKERS_MAX);
@@ -463,50 +388,6 @@ static void set_defaults(struct api *api, const struct api_options *options)
         api->options.keepalive_ms = KEEPALIVE_MS_DEFAULT;
     if (api->options.load_ms == 0)
         api->options.load_ms = LOAD_MS_DEFAULT;
-}
-
-/* What engines say of their time, those that were unloaded included. */
-static void add_times(struct tally *tally, void *arg)
-{
-    struct api *api = arg;
-    struct pool *pool = atomic_load_explicit(&api->pool, memory_order_acquire);
-    struct sched_stats stats;
-
-    if (!pool)
-        return;
-    pool_get_stats(pool, &stats);
-    tally->prefill_ns = stats.prefill_ns;
-    tally->decode_ns = stats.decode_ns;
-    tally->restore_ns = stats.restore_ns;
-}
-
-/* What /admin/events shows; readers get it a moment later, and when there are none there is no
- * hurry. */
-static uint64_t tick(void *arg)
-{
-    struct api *api = arg;
-
-    watch_poll(api->watch);
-    feed_pump(api->feed);
-    return feed_readers(api->feed) > 0 ? TICK_MS : IDLE_TICK_MS;
-}
-
-static enum err start_monitor(struct api *api, struct errinfo *info)
-{
-    struct monitor_options options = {
-        .fs = api->options.state_fs,
-        .dir = api->options.state_dir,
-        .times = add_times,
-        .tick = tick,
-        .arg = api,
-        .clock = api->clock,
-        .log = api->options.log,
-    };
-
-    api->feed = feed_create();
-    api->watch = watch_create(api);
-    watch_poll(api->watch); /* how things are: what is told begins here */
-    return monitor_create(&api->monitor, &options, info);
 }
 
 static enum err start_workers(struct api *api, struct errinfo *info)
@@ -529,15 +410,11 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     set_defaults(api, options);
     atomic_init(&api->pool, NULL);
     atomic_init(&api->next_gen, 1);
-    atomic_init(&api->queue_max, MIN(api->options.queue, API_QUEUE_MAX));
-    atomic_init(&api->ssd_day_bytes, options->ssd_day_bytes);
-    atomic_init(&api->model_ttl_s, options->model_ttl_ns / NS_PER_S);
+    atomic_init(&api->queue_max, api_queue_max(options));
     lock_init(&api->lock, "api", LOCK_RANK_API);
     cond_init(&api->calls_gone);
     list_init(&api->calls);
-    api->metrics = stats_create();
     make_routes(api);
-    admin_settings_begin(api);
     err = auth_create(&auth, &options->auth, info);
     atomic_store_explicit(&api->auth, auth, memory_order_relaxed); /* before any thread */
     if (err == ERR_OK)
@@ -547,8 +424,6 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
         err = queue_create(&api->slow, "api-slow", SLOW_QUEUE, info);
     if (err == ERR_OK)
         err = queue_create(&api->large, "api-large", LARGE_QUEUE, info);
-    if (err == ERR_OK)
-        err = start_monitor(api, info);
     if (err == ERR_OK)
         err = start_workers(api, info);
     if (err != ERR_OK) {
@@ -584,11 +459,6 @@ static bool wait_for_calls(struct api *api, uint64_t deadline_ns)
     in_time = api->calls_alive == 0;
     lock_leave(&api->lock);
     return in_time;
-}
-
-void api_end_events(struct api *api)
-{
-    feed_end(api->feed);
 }
 
 bool api_drain(struct api *api, uint64_t timeout_ms)
@@ -628,11 +498,7 @@ void api_destroy(struct api **out)
         queue_destroy(&api->slow);
     if (api->large)
         queue_destroy(&api->large);
-    monitor_destroy(&api->monitor);
-    watch_destroy(&api->watch);
-    feed_destroy(&api->feed);
     destroy_keys(api);
-    metric_set_destroy(&api->metrics);
     list_check(&api->calls);
     cond_fini(&api->calls_gone);
     lock_fini(&api->lock);

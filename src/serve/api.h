@@ -25,26 +25,37 @@
 #include "base/buf.h"
 #include "base/drill.h"
 #include "base/err.h"
+#include "chat/error.h"
 #include "engine/sample.h"
 #include "http/problem.h"
 #include "http/route.h"
 
 struct api;
+struct call;
 struct clock;
-struct file_sys;
+struct endpoint;
+struct gen_result;
 struct hearth_cache;
 struct log;
 struct memory;
-struct metric_set;
 struct neutral;
 struct pool;
-struct record;
 struct replay;
 
-/* A setting as /admin/settings shows it: names with underscores, values as people write them; NULL
- * = none. */
-struct api_setting {
-    const char *name, *value, *initial, *help;
+/* What happens to calls, for counters and records above this folder. Functions may be NULL; they
+ * must not block. */
+struct call_observer {
+    /* A request was refused before it became a call; API_ERROR_AUTH and API_ERROR_PERMISSION: for
+     * its key. Loop thread. */
+    void (*refused)(enum api_error_kind kind, void *arg);
+    /* A generation of a call has ended. Scheduler. */
+    void (*generated)(const struct gen_result *result, void *arg);
+    /* A call with a prompt is about to be answered to its end. A client that sees the end and asks
+     * then finds it counted. On the thread that ends it, as `ended`. */
+    void (*answering)(struct call *call, void *arg);
+    /* A call is over; its memory is freed after this. */
+    void (*ended)(struct call *call, void *arg);
+    void *arg;
 };
 
 /* Zero is a good default for each field. What is pointed to outlives the api. */
@@ -62,23 +73,15 @@ struct api_options {
     struct replay *replay;   /* NULL = off */
     bool replay_keep;
     struct hearth_cache *cache;   /* for its numbers; NULL = off */
-    struct record *record;        /* what was asked is written there; NULL = nowhere */
     struct memory *memory;        /* for its numbers; NULL = no ceiling */
     bool public_metrics;          /* /metrics needs no key */
-    unsigned metrics_compat;      /* whose names /metrics has, too: enum stats_compat */
     const char *version, *commit; /* of the program; NULL = unknown */
-    /* of the state folder, for sums over all runs; NULL = they begin with the server */
-    const struct file_sys *state_fs;
-    int state_dir;                      /* the folder; used only with state_fs */
-    const struct api_setting *settings; /* what the server was started with, for /admin/settings */
-    size_t settings_count;
-    uint64_t ssd_day_bytes, model_ttl_ns; /* as they were set, for the same */
-    /* a folder that /admin may export to and import from; NULL = it may not */
-    const char *admin_files;
-    const struct file_sys *admin_fs; /* of it */
-    /* HEARTH_KEY_BYTES that files are encrypted with; NULL = in the clear */
-    const unsigned char *admin_seal_key;
-    bool admin_show_text; /* /admin may show tokens and text of what is held */
+    /* further endpoints than the api's own (api_impl.h), what they belong to, and who is told of
+     * calls */
+    const struct endpoint *endpoints;
+    size_t endpoints_count;
+    void *endpoints_arg;
+    struct call_observer observer;
     struct log *log;
     struct clock *clock; /* NULL = the machine's */
     enum drill drill;    /* a fault that is practised; 0 = none */
@@ -98,19 +101,12 @@ void api_set_pool(struct api *api, struct pool *pool);
  * file has no key any more, the old ones stay. One thread at a time. */
 enum err api_reload_keys(struct api *api, struct errinfo *info) NODISCARD;
 
-/* Also shown by /metrics; valid until it is set to NULL. Before requests come. */
-void api_set_http_metrics(struct api *api, const struct metric_set *metrics);
-
 /* For http_server_start. Valid as long as the api. */
 const struct http_route *api_routes(const struct api *api, size_t *count);
 
 /* For http_options.error_body: what http refuses by itself, in Anthropic's form below /v1/messages,
  * else in OpenAI's. `arg` is not used. */
 void api_http_error(enum http_problem problem, struct str path, struct buf *body, void *arg);
-
-/* Ends the streams of /admin/events, which would go on for ever; before the http server is drained.
- */
-void api_end_events(struct api *api);
 
 /* Not ready from now on: new calls get a 503. Waits until those on their way are answered, at most
  * so long; then ends the rest, each with its protocol's own ending (keeps I109), and waits for

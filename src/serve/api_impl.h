@@ -15,16 +15,13 @@
 #include "http/reply.h"
 #include "http/route.h"
 
-enum { API_WORKERS_MAX = 64, API_QUEUE_MAX = 65536, API_SETTINGS = 6 };
+enum { API_WORKERS_MAX = 64, API_QUEUE_MAX = 65536 };
 
 struct endpoint;
-struct feed;
 struct json;
-struct monitor;
-struct watch;
 
-/* A request on the loop thread. */
-struct visit {
+/* A request on the loop thread, before it is answered or becomes a call. */
+struct loop_request {
     struct api *api;
     const struct endpoint *endpoint;
     const struct http_request *request;
@@ -44,8 +41,8 @@ struct endpoint {
     bool metrics; /* but without a key if the options say so */
     bool plain;   /* its work needs no model */
     bool slow;    /* its work may take minutes: on a thread of its own, one after the other */
-    void (*now)(const struct visit *visit); /* on the loop thread; must not block */
-    void (*work)(struct call *call);        /* on a worker */
+    void (*now)(const struct loop_request *req); /* on the loop thread; must not block */
+    void (*work)(struct call *call);             /* on a worker */
 };
 
 /* What a route's handler gets. */
@@ -58,11 +55,6 @@ struct api {
     struct api_options options;
     struct sample_params sample;
     _Atomic(struct auth *) auth; /* api_auth */
-    struct metric_set *metrics;
-    struct monitor *monitor;
-    struct feed *feed;
-    struct watch *watch; /* the monitor's thread's */
-    const struct metric_set *http_metrics;
     struct clock *clock;
     _Atomic(struct pool *) pool;
     atomic_bool draining;
@@ -71,12 +63,9 @@ struct api {
     struct queue *queue;
     struct thread workers[API_WORKERS_MAX];
     uint32_t workers_count;
-    /* that may wait there; relaxed: a limit that orders nothing, as the next two */
-    atomic_uint queue_max;
-    atomic_ullong ssd_day_bytes, model_ttl_s;
-    uint64_t settings_begin[API_SETTINGS]; /* what those began with that can be changed */
-    struct queue *slow;                    /* of endpoints that are */
-    struct queue *large; /* calls with large bodies: those with small ones never wait for them */
+    atomic_uint queue_max; /* that may wait there; relaxed: a limit that orders nothing */
+    struct queue *slow;    /* of endpoints that are */
+    struct queue *large;   /* calls with large bodies: those with small ones never wait for them */
     struct thread slow_worker, large_worker;
 
     struct http_route *routes;
@@ -93,8 +82,8 @@ struct api {
     size_t retired_count;
 };
 
-extern const struct endpoint api_endpoints[];
-extern const size_t api_endpoints_count;
+/* Calls that may wait for a worker, as the options say. */
+unsigned api_queue_max(const struct api_options *options);
 
 /* The dialect that an endpoint's errors are written in. */
 const struct dialect *api_dialect(const struct endpoint *endpoint);
@@ -112,61 +101,35 @@ struct api_caller {
 };
 bool api_gen_caller(struct api *api, uint64_t gen, struct api_caller *caller);
 
-/* Answers a visit: with JSON (the buffer is finished), or with an error. */
-void visit_respond(const struct visit *visit, struct buf *body);
-void visit_fail(const struct visit *visit, const struct api_error *error);
-/* As api_pool; NULL: the visit has failed. */
-struct pool *visit_pool(const struct visit *visit);
+/* Answers on the loop thread: with JSON (the buffer is finished), or with an error. */
+void loop_respond(const struct loop_request *req, struct buf *body);
+void loop_fail(const struct loop_request *req, const struct api_error *error);
+/* As api_pool; NULL: the request was answered with the error. */
+struct pool *loop_pool(const struct loop_request *req);
 
 /* ---- endpoints_model.c ---- */
-void endpoint_models(const struct visit *visit);
-void endpoint_model(const struct visit *visit);
-void endpoint_model_change(const struct visit *visit);
-void endpoint_props(const struct visit *visit);
+void endpoint_models(const struct loop_request *req);
+void endpoint_model(const struct loop_request *req);
+void endpoint_model_change(const struct loop_request *req);
+void endpoint_props(const struct loop_request *req);
 void props_write_memory(struct json *json, struct memory *memory); /* NULL: null */
 
 /* ---- endpoints_status.c ---- */
-void endpoint_root(const struct visit *visit);
-void endpoint_health(const struct visit *visit);
-void endpoint_ready(const struct visit *visit);
-void endpoint_version(const struct visit *visit);
-void endpoint_metrics(const struct visit *visit);
-void endpoint_slots(const struct visit *visit);
+void endpoint_root(const struct loop_request *req);
+void endpoint_health(const struct loop_request *req);
+void endpoint_ready(const struct loop_request *req);
+void endpoint_version(const struct loop_request *req);
+void endpoint_slots(const struct loop_request *req);
 
 /* ---- endpoints_web.c ---- */
-void endpoint_home(const struct visit *visit); /* the page for a browser, else endpoint_root */
-void endpoint_page(const struct visit *visit);
-void endpoint_page_file(const struct visit *visit);
+void endpoint_home(const struct loop_request *req); /* the page for a browser, else endpoint_root */
+void endpoint_page(const struct loop_request *req);
+void endpoint_page_file(const struct loop_request *req);
 
 /* ---- endpoints_tokens.c ---- */
 void endpoint_tokenize(struct call *call);
 void endpoint_detokenize(struct call *call);
 void endpoint_apply_template(struct call *call);
 void endpoint_count_tokens(struct call *call);
-
-/* ---- endpoints_admin_*.c ---- */
-void endpoint_admin_stats(const struct visit *visit);
-void endpoint_admin_history(const struct visit *visit);
-void endpoint_admin_models(const struct visit *visit);
-void endpoint_admin_requests(const struct visit *visit);
-void endpoint_admin_events(const struct visit *visit);
-void endpoint_admin_settings(const struct visit *visit);
-void endpoint_admin_change(struct call *call);
-void endpoint_cache_clear(struct call *call);
-void endpoint_cache_objects(struct call *call);
-void endpoint_cache_object(struct call *call);
-void endpoint_cache_tree(struct call *call);
-void endpoint_cache_probe(struct call *call);
-void endpoint_cache_warm(struct call *call);
-void endpoint_cache_pin(struct call *call);
-void endpoint_cache_unpin(struct call *call);
-void endpoint_cache_evict(struct call *call);
-void endpoint_cache_ttl(struct call *call);
-void endpoint_cache_verify(struct call *call);
-void endpoint_cache_export(struct call *call);
-void endpoint_cache_import(struct call *call);
-
-/* Notes what can be changed as it is now. */
-void admin_settings_begin(struct api *api);
 
 #endif

@@ -13,7 +13,6 @@
 
 #include "serve/api_impl.h"
 #include "dialect/json_read.h"
-#include "admin/metrics.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"

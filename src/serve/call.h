@@ -127,6 +127,8 @@ struct tokens_caller call_caller(struct call *call);
 struct hearth_space *call_space(struct call *call);
 
 bool call_is_gone(struct call *call); /* the client is */
+/* The client left, or took too little for too long. For the end of a call. */
+bool call_is_lost(struct call *call);
 /* the generation of that id is one of its own */
 bool call_has_gen(struct call *call, uint64_t gen);
 

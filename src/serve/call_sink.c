@@ -17,8 +17,6 @@
 #include <assert.h>
 
 #include "serve/api_impl.h"
-#include "admin/monitor.h"
-#include "admin/metrics.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -330,13 +328,14 @@ static void set_finish(struct call_choice *choice, const struct gen_result *resu
 
 static void merge_result(struct call_choice *choice, const struct gen_result *result)
 {
+    const struct call_observer *observer = &choice->call->api->options.observer;
     struct answer *answer = &choice->call->answer;
 
     if (choice->index == 0 && result->usage.prompt > 0)
         take_usage(choice->call, &result->usage);
     merge_times(&answer->times, &result->times);
-    stats_count_result(choice->call->api->metrics, result);
-    monitor_count_tokens(choice->call->api->monitor, &result->usage);
+    if (observer->generated)
+        observer->generated(result, observer->arg);
 }
 
 /* ---- for the next turn ---- */

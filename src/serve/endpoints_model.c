@@ -116,9 +116,9 @@ static void write_ends(struct json *json, struct pool *pool, size_t count)
     json_key_bool(json, "has_more", false);
 }
 
-void endpoint_models(const struct visit *visit)
+void endpoint_models(const struct loop_request *req)
 {
-    struct pool *pool = visit_pool(visit);
+    struct pool *pool = loop_pool(req);
     struct buf body;
     struct json json;
     size_t count;
@@ -133,56 +133,56 @@ void endpoint_models(const struct visit *visit)
     json_key(&json, "data");
     json_open(&json, '[');
     for (size_t i = 0; i < count; i++)
-        write_model(&json, pool, i, visit->auth.admin);
+        write_model(&json, pool, i, req->auth.admin);
     json_close(&json, ']');
     write_ends(&json, pool, count);
     json_close(&json, '}');
-    visit_respond(visit, &body);
+    loop_respond(req, &body);
 }
 
-static void respond_model(const struct visit *visit, struct pool *pool, size_t index)
+static void respond_model(const struct loop_request *req, struct pool *pool, size_t index)
 {
     struct buf body;
     struct json json;
 
     buf_init(&body, BODY_BYTES_MAX);
     json = json_to(&body);
-    write_model(&json, pool, index, visit->auth.admin);
-    visit_respond(visit, &body);
+    write_model(&json, pool, index, req->auth.admin);
+    loop_respond(req, &body);
 }
 
-static void fail_unknown(const struct visit *visit)
+static void fail_unknown(const struct loop_request *req)
 {
     struct api_error error = {0};
 
     api_error_set(&error, API_ERROR_MODEL, "model",
                   "There is no such model. GET /v1/models lists those that exist.");
-    visit_fail(visit, &error);
+    loop_fail(req, &error);
 }
 
 /* What the path names, decoded: names may have slashes, as they are or escaped. False: it cannot be
  * a name; `name` is to be finished. */
-static bool read_name(const struct visit *visit, struct buf *name)
+static bool read_name(const struct loop_request *req, struct buf *name)
 {
     buf_init(name, NAME_BYTES_MAX);
-    return http_percent_decode(visit->request->captures[0], name) == ERR_OK;
+    return http_percent_decode(req->request->captures[0], name) == ERR_OK;
 }
 
-void endpoint_model(const struct visit *visit)
+void endpoint_model(const struct loop_request *req)
 {
-    struct pool *pool = visit_pool(visit);
+    struct pool *pool = loop_pool(req);
     size_t index = SIZE_MAX;
     struct buf name;
 
     if (!pool)
         return;
-    if (read_name(visit, &name))
+    if (read_name(req, &name))
         index = pool_find(pool, (struct str){buf_str(&name), name.len}, true);
     buf_fini(&name);
     if (index == SIZE_MAX)
-        fail_unknown(visit);
+        fail_unknown(req);
     else
-        respond_model(visit, pool, index);
+        respond_model(req, pool, index);
 }
 
 /* Cuts "/load" or "/unload" off; false: it ends in neither. */
@@ -201,38 +201,38 @@ static bool cut_action(struct str *path, bool *load)
 }
 
 /* Starts it and says how it stands: nothing is waited for on this thread. */
-static void change(const struct visit *visit, struct pool *pool, struct str name, bool load)
+static void change(const struct loop_request *req, struct pool *pool, struct str name, bool load)
 {
     struct errinfo info = {0};
     struct api_error error = {0};
     enum err err = load ? pool_load(pool, name, &info) : pool_unload(pool, name, &info);
 
     if (err == ERR_OK) {
-        respond_model(visit, pool, pool_find(pool, name, true));
+        respond_model(req, pool, pool_find(pool, name, true));
     } else if (err == ERR_NOT_FOUND) {
-        fail_unknown(visit);
+        fail_unknown(req);
     } else {
         api_error_set(&error, API_ERROR_INVALID, "model", "%s", info.text);
-        visit_fail(visit, &error);
+        loop_fail(req, &error);
     }
 }
 
 /* POST /v1/models/{id}/load, /unload. */
-void endpoint_model_change(const struct visit *visit)
+void endpoint_model_change(const struct loop_request *req)
 {
-    struct pool *pool = visit_pool(visit);
+    struct pool *pool = loop_pool(req);
     struct buf name;
     struct str path;
     bool load;
 
     if (!pool)
         return;
-    bool named = read_name(visit, &name);
+    bool named = read_name(req, &name);
     path = (struct str){buf_str(&name), name.len};
     if (named && cut_action(&path, &load))
-        change(visit, pool, path, load);
+        change(req, pool, path, load);
     else
-        fail_unknown(visit);
+        fail_unknown(req);
     buf_fini(&name);
 }
 
@@ -403,19 +403,19 @@ static void write_server_props(struct json *json, const struct api *api, bool ad
 }
 
 /* The model that ?model= names, else the default one. */
-static size_t find_props_model(const struct visit *visit, struct pool *pool)
+static size_t find_props_model(const struct loop_request *req, struct pool *pool)
 {
     size_t index = pool_find(pool, STR_NONE, false);
     struct buf name;
 
     buf_init(&name, NAME_BYTES_MAX);
-    if (http_query_get(visit->request->query, STR("model"), &name) == ERR_OK)
+    if (http_query_get(req->request->query, STR("model"), &name) == ERR_OK)
         index = pool_find(pool, (struct str){buf_str(&name), name.len}, true);
     buf_fini(&name);
     return index;
 }
 
-static void respond_props(const struct visit *visit, struct pool *pool, size_t index)
+static void respond_props(const struct loop_request *req, struct pool *pool, size_t index)
 {
     struct model *model = pool_peek(pool, index);
     struct pool_view view = {0};
@@ -429,24 +429,24 @@ static void respond_props(const struct visit *visit, struct pool *pool, size_t i
     json_key_text(&json, "model_alias", view.name);
     json_key_text(&json, "state", pool_state_name(view.state));
     if (model) {
-        write_model_props(&json, visit->api, model);
+        write_model_props(&json, req->api, model);
         pool_unpeek(pool, model);
     }
-    write_server_props(&json, visit->api, visit->auth.admin);
+    write_server_props(&json, req->api, req->auth.admin);
     json_close(&json, '}');
-    visit_respond(visit, &body);
+    loop_respond(req, &body);
 }
 
-void endpoint_props(const struct visit *visit)
+void endpoint_props(const struct loop_request *req)
 {
-    struct pool *pool = visit_pool(visit);
+    struct pool *pool = loop_pool(req);
     size_t index;
 
     if (!pool)
         return;
-    index = find_props_model(visit, pool);
+    index = find_props_model(req, pool);
     if (index == SIZE_MAX)
-        fail_unknown(visit);
+        fail_unknown(req);
     else
-        respond_props(visit, pool, index);
+        respond_props(req, pool, index);
 }

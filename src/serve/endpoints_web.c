@@ -26,18 +26,18 @@ static const struct web_file *find(struct str name)
     return NULL;
 }
 
-static bool header_has(const struct visit *visit, const char *name, const char *text)
+static bool header_has(const struct loop_request *req, const char *name, const char *text)
 {
     struct str value;
 
-    return http_request_header(visit->request, str_from(name), &value) &&
+    return http_request_header(req->request, str_from(name), &value) &&
            str_find(value, str_from(text)) != SIZE_MAX;
 }
 
-static void send_file(const struct visit *visit, const struct web_file *file)
+static void send_file(const struct loop_request *req, const struct web_file *file)
 {
     const struct http_header headers[] = {
-        {STR("x-request-id"), str_from(visit->request_id)},
+        {STR("x-request-id"), str_from(req->request_id)},
         {STR("etag"), str_from(file->tag)},
         {STR("cache-control"), STR("no-cache")},
         {STR("vary"), STR("accept")}, /* for GET /, which programs get JSON from */
@@ -47,7 +47,7 @@ static void send_file(const struct visit *visit, const struct web_file *file)
         {STR("cross-origin-opener-policy"), STR("same-origin")},
         {STR("cross-origin-resource-policy"), STR("same-origin")},
     };
-    bool known = header_has(visit, "if-none-match", file->tag);
+    bool known = header_has(req, "if-none-match", file->tag);
     struct http_head head = {
         .status = known ? 304 : 200,
         .content_type = known ? STR_NONE : str_from(file->type),
@@ -57,37 +57,37 @@ static void send_file(const struct visit *visit, const struct web_file *file)
     struct str body = {file->begin, (size_t)(file->end - file->begin)};
 
     /* Nothing is taken when memory is short: the handle's end then answers with a 500. */
-    (void)http_reply_send(visit->reply, &head, known ? STR_NONE : body);
+    (void)http_reply_send(req->reply, &head, known ? STR_NONE : body);
 }
 
-static void send_named(const struct visit *visit, struct str name)
+static void send_named(const struct loop_request *req, struct str name)
 {
     const struct web_file *file = find(name);
     struct api_error error = {0};
 
     if (file) {
-        send_file(visit, file);
+        send_file(req, file);
         return;
     }
     api_error_set(&error, API_ERROR_NOT_FOUND, NULL, "The dashboard has no file of this name.");
-    visit_fail(visit, &error);
+    loop_fail(req, &error);
 }
 
-void endpoint_page(const struct visit *visit)
+void endpoint_page(const struct loop_request *req)
 {
-    send_named(visit, STR("index.html"));
+    send_named(req, STR("index.html"));
 }
 
-void endpoint_page_file(const struct visit *visit)
+void endpoint_page_file(const struct loop_request *req)
 {
-    send_named(visit, visit->request->captures[0]);
+    send_named(req, req->request->captures[0]);
 }
 
 /* A browser asks for text/html first; programs take what there is, or JSON. */
-void endpoint_home(const struct visit *visit)
+void endpoint_home(const struct loop_request *req)
 {
-    if (header_has(visit, "accept", "text/html"))
-        endpoint_page(visit);
+    if (header_has(req, "accept", "text/html"))
+        endpoint_page(req);
     else
-        endpoint_root(visit);
+        endpoint_root(req);
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/api_impl.h"
+#include "admin/admin_impl.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "support/api_kit.h"
@@ -27,8 +27,8 @@ static void test_every_endpoint_is_described(void **state)
     char *doc = read_doc(), line[256];
 
     (void)state;
-    for (size_t i = 0; i < api_endpoints_count; i++) {
-        const struct endpoint *endpoint = &api_endpoints[i];
+    for (size_t i = 0; i < admin_endpoints_count; i++) {
+        const struct endpoint *endpoint = &admin_endpoints[i];
 
         if (!endpoint->admin || !str_starts(str_from(endpoint->path), STR("/admin/")))
             continue;
@@ -145,10 +145,10 @@ static void test_examples_are_true(void **state)
     unsigned examples = 0;
 
     (void)state;
-    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 4 << 20,
-                                                 .api = {.version = "0.1.0",
-                                                         .admin_files = test_dir(),
-                                                         .admin_fs = file_sys_real()}});
+    api_kit_open(&kit,
+                 &(struct api_kit_options){.ram_bytes = 4 << 20,
+                                           .api = {.version = "0.1.0"},
+                                           .admin = {.files = test_dir(), .fs = file_sys_real()}});
     yyjson_doc_free(api_kit_post(
         &kit, "/v1/chat/completions",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}],\"max_tokens\":4}", 200));

@@ -93,7 +93,7 @@ static void test_the_end_of_a_server(void **state)
     api_kit_open(&kit, &(struct api_kit_options){0});
     subscribe(&kit, &client, EVENTS);
     yyjson_doc_free(api_kit_get(&kit, "/health", 200));
-    api_end_events(kit.api);
+    admin_end_events(kit.admin);
     buf_init(&text, 1 << 20);
     while (http_client_chunk(&client, &text))
         ;

@@ -29,9 +29,8 @@ static uint64_t chat(struct api_kit *kit)
 
 static void open_kit(struct api_kit *kit, const char *files)
 {
-    api_kit_open(
-        kit, &(struct api_kit_options){.ram_bytes = 8 << 20,
-                                       .api = {.admin_files = files, .admin_fs = file_sys_real()}});
+    api_kit_open(kit, &(struct api_kit_options){.ram_bytes = 8 << 20,
+                                                .admin = {.files = files, .fs = file_sys_real()}});
 }
 
 static void test_out_and_in(void **state)

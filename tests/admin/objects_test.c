@@ -191,7 +191,7 @@ static void test_text_where_it_is_allowed(void **state)
     yyjson_doc *doc;
 
     (void)state;
-    options.api.admin_show_text = true;
+    options.admin.show_text = true;
     api_kit_open(&kit, &options);
     fill(&kit);
     doc = ask(&kit, OBJECTS "?tenant=alice&limit=1", 200);

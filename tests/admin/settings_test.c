@@ -1,5 +1,5 @@
 /* settings_test.c: settings that can be changed while the server runs are, all of them or none. */
-#include "serve/api_impl.h"
+#include "admin/admin_impl.h"
 
 #include <string.h>
 
@@ -33,13 +33,13 @@ static uint64_t number_of(struct api_kit *kit, const char *name, const char *fie
 
 static void test_changes(void **state)
 {
-    static const struct api_setting fixed[] = {{"port", "4327", "4327", "Where."},
-                                               {"queue", "9", "256", "Twice."}};
+    static const struct admin_setting fixed[] = {{"port", "4327", "4327", "Where."},
+                                                 {"queue", "9", "256", "Twice."}};
     struct log *log =
         log_create(&(struct log_options){.fd = -1, .level = LOG_LEVEL_INFO, .clock = clock_real()});
-    struct api_kit_options options = {
-        .ram_bytes = 8 << 20,
-        .api = {.queue = 9, .log = log, .settings = fixed, .settings_count = 2}};
+    struct api_kit_options options = {.ram_bytes = 8 << 20,
+                                      .api = {.queue = 9, .log = log},
+                                      .admin = {.settings = fixed, .settings_count = 2}};
     struct api_kit kit;
     yyjson_doc *doc;
 
@@ -47,7 +47,7 @@ static void test_changes(void **state)
     api_kit_open(&kit, &options);
     doc = api_kit_get(&kit, SETTINGS, 200);
     /* none is there twice */
-    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/settings")), API_SETTINGS + 1);
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/settings")), ADMIN_SETTINGS + 1);
     assert_false(yyjson_get_bool(yyjson_obj_get(find(doc, "port"), "runtime")));
     assert_true(yyjson_get_bool(yyjson_obj_get(find(doc, "queue"), "runtime")));
     yyjson_doc_free(doc);

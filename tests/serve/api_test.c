@@ -58,8 +58,8 @@ static void test_every_endpoint_needs_a_key_or_is_open(void **state)
 
     (void)state;
     api_kit_open(&kit, &with_keys);
-    for (size_t i = 0; i < api_endpoints_count; i++) {
-        const struct endpoint *endpoint = &api_endpoints[i];
+    for (size_t i = 0; i < kit.api->routes_count; i++) {
+        const struct endpoint *endpoint = kit.api->route_args[i].endpoint;
         const char *method = http_method_name(endpoint->method);
 
         path_of(endpoint, path, sizeof(path));
@@ -188,8 +188,8 @@ static void test_i100_numbers_of_others_are_not_shown(void **state)
     options.prompts = true;
     options.api.auth.admin = "root";
     api_kit_open(&kit, &options);
-    for (size_t i = 0; i < api_endpoints_count; i++) {
-        const struct endpoint *endpoint = &api_endpoints[i];
+    for (size_t i = 0; i < kit.api->routes_count; i++) {
+        const struct endpoint *endpoint = kit.api->route_args[i].endpoint;
 
         if (endpoint->method != HTTP_METHOD_GET)
             continue;

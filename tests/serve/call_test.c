@@ -231,8 +231,6 @@ static void test_errors_before_anything_runs(void **state)
         {CHAT, "{" MESSAGES ",\"n\":100}", 400, "invalid_request_error", "n"},
         {CHAT, "{\"messages\":[]}", 400, "invalid_request_error", ""},
         {CHAT, "{" MESSAGES ",\"tool_choice\":\"required\"}", 400, "invalid_request_error", "tool"},
-        {CHAT, "{" MESSAGES ",\"response_format\":{\"type\":\"json_object\"}}", 400,
-         "not_supported_error", ""},
         {"/v1/completions", "{\"prompt\":\"\"}", 400, "invalid_request_error", "empty"},
         {"/v1/completions", "{\"prompt\":[1,100000]}", 400, "invalid_request_error", ""},
         {"/v1/responses", "{}", 400, "invalid_request_error", "input"},

@@ -23,7 +23,7 @@ static void test_root_lists_the_endpoints(void **state)
     api_kit_open(&kit, &options);
     doc = api_kit_get(&kit, "/", 200);
     assert_string_equal(json_at(doc, "/name"), "hearth");
-    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/endpoints")), api_endpoints_count);
+    assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/endpoints")), kit.api->routes_count);
     yyjson_doc_free(doc);
     doc = api_kit_get(&kit, "/version", 200);
     assert_string_equal(json_at(doc, "/version"), "1.2.3");
@@ -162,7 +162,7 @@ static void test_metrics_of_hits_and_misses(void **state)
 static void test_metrics_under_other_names(void **state)
 {
     struct api_kit_options options = {
-        .api = {.metrics_compat = STATS_COMPAT_LLAMACPP | STATS_COMPAT_VLLM}, .name = "small"};
+        .admin = {.metrics_compat = STATS_COMPAT_LLAMACPP | STATS_COMPAT_VLLM}, .name = "small"};
     struct api_kit kit;
 
     (void)state;

@@ -133,7 +133,7 @@ static void open_server(struct api_kit *kit, const struct http_limits *limits)
     if (http_server_start(&options, routes, count, &kit->server, &info) != ERR_OK)
         fail_msg("server: %s", info.text);
     kit->port = http_server_port(kit->server);
-    api_set_http_metrics(kit->api, http_server_metrics(kit->server));
+    admin_set_http_metrics(kit->admin, http_server_metrics(kit->server));
 }
 
 void api_kit_open(struct api_kit *kit, const struct api_kit_options *options)
@@ -156,6 +156,7 @@ void api_kit_open(struct api_kit *kit, const struct api_kit_options *options)
             replay_create(&(struct replay_options){.bytes_max = options->replay_bytes});
     }
     api.cache = kit->cache;
+    assert_ok(admin_create(&kit->admin, &options->admin, &api, NULL));
     assert_ok(api_create(&kit->api, &api, NULL));
     if (!options->loading)
         api_kit_load(kit);
@@ -164,6 +165,7 @@ void api_kit_open(struct api_kit *kit, const struct api_kit_options *options)
 
 void api_kit_load(struct api_kit *kit)
 {
+    admin_set_pool(kit->admin, kit->pool);
     api_set_pool(kit->api, kit->pool);
 }
 
@@ -172,6 +174,7 @@ void api_kit_close(struct api_kit *kit)
     api_kit_gate_open(kit);
     http_server_stop(&kit->server);
     api_destroy(&kit->api);
+    admin_destroy(&kit->admin);
     pool_destroy(&kit->pool);
     if (kit->cache)
         hearth_close(&kit->cache);

@@ -13,6 +13,7 @@
 #include <hearth/hearth.h>
 #include <yyjson.h>
 
+#include "admin/admin.h"
 #include "serve/api.h"
 #include "base/lock.h"
 #include "support/engine_fake.h"
@@ -25,6 +26,7 @@ struct api_kit_options {
     const char *family; /* a real, tiny model instead */
     struct sched_options sched;
     struct api_options api;
+    struct admin_options admin;
     const char *template_text;
     const char *name;   /* of the model; NULL = "fake" */
     uint64_t ram_bytes; /* of the cache; 0 = none */
@@ -50,6 +52,7 @@ struct api_kit {
     struct replay *replay;
     struct pool *pool;
     struct model *model; /* the pool's */
+    struct admin *admin;
     struct api *api;
     struct http_server *server;
     uint16_t port;
