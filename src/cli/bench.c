@@ -30,45 +30,45 @@ enum { ARGS_MAX = 32, SAMPLE_BYTES = 8000 };
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", .not_in_file = true,
      .group = "prefix, serve, peer",
-     .help = "A GGUF file, or what `hearth model make --family` knows; the demo model by default."},
+     .help = "GGUF file, or a family that `hearth model make --family` knows; default: the demo "
+             "model."},
     {"threads", 't', OPTION_UINT, AT(threads), .value = "N", .max = 1024, .not_in_file = true,
-     .help = "Threads of the servers; 0 = physical cores."},
+     .help = "Threads of the servers; 0 = number of physical cores."},
     {"ubatch-size", 0, OPTION_UINT, AT(chunk), .value = "N", .initial = "512", .min = 1,
      .max = 1 << 20, .alias = "ub", .not_in_file = true,
-     .help = "Largest prefill chunk of the servers."},
+     .help = "Maximum tokens per prefill chunk of the servers."},
     {"generate", 'n', OPTION_UINT, AT(generate), .value = "N", .initial = "16", .min = 1,
-     .max = 1 << 20, .not_in_file = true, .help = "prefix: tokens of an answer."},
+     .max = 1 << 20, .not_in_file = true, .help = "prefix: tokens to generate."},
     {"size", 0, OPTION_LIST, AT(sizes), .value = "TOKENS", .initial = "2K,20K,100K",
-     .not_in_file = true,
-     .help = "prefix, peer: tokens of the prompts (peer takes the first, 2K)."},
+     .not_in_file = true, .help = "prefix, peer: prompt sizes in tokens (peer uses the first)."},
     {"rounds", 0, OPTION_UINT, AT(rounds), .value = "N", .initial = "3", .min = 1, .max = 1000,
-     .not_in_file = true, .help = "peer: rounds, of which the median counts."},
+     .not_in_file = true, .help = "peer: number of rounds; the median counts."},
     {"other-model", 0, OPTION_TEXT, AT(other_model), .value = "FILE", .not_in_file = true,
-     .help = "peer: what the model is swapped for."},
+     .help = "peer: model to swap in."},
     {"llama-server", 0, OPTION_TEXT, AT(llama), .value = "FILE", .not_in_file = true,
-     .help = "peer: the program, instead of the one beside our libraries."},
+     .help = "peer: path of llama-server."},
     {"url", 'u', OPTION_TEXT, AT(url), .value = "URL", .not_in_file = true, .group = "serve",
-     .help = "Server to ask, as http://host:port[/v1]; without one hearth is started."},
+     .help = "Server to measure, as http://host:port[/v1]; by default hearth is started."},
     {"api-key", 0, OPTION_TEXT, AT(key), .value = "KEY", .secret = true, .not_in_file = true,
-     .help = "A key for it."},
+     .help = "API key of that server."},
     {"name", 0, OPTION_TEXT, AT(name), .value = "NAME", .not_in_file = true,
-     .help = "The model's name there."},
+     .help = "Name of the model on that server."},
     {"chat", 0, OPTION_FLAG, AT(chat), .not_in_file = true,
-     .help = "Ask for chats, not for completions."},
+     .help = "Send chat requests instead of completions."},
     {"concurrency", 'j', OPTION_LIST, AT(concurrency), .value = "N", .initial = "1,4",
-     .not_in_file = true, .help = "Requests at the same time."},
+     .not_in_file = true, .help = "Concurrent requests."},
     {"prompt-tokens", 0, OPTION_LIST, AT(prompts), .value = "N", .initial = "512",
-     .not_in_file = true, .help = "Tokens of a prompt, about."},
+     .not_in_file = true, .help = "Approximate prompt size in tokens."},
     {"generation-tokens", 0, OPTION_LIST, AT(generations), .value = "N", .initial = "64",
-     .not_in_file = true, .help = "Tokens of an answer."},
+     .not_in_file = true, .help = "Tokens to generate."},
     {"requests", 0, OPTION_UINT, AT(requests), .value = "N", .initial = "16", .min = 1,
-     .max = 1 << 20, .not_in_file = true, .help = "Requests of each row."},
+     .max = 1 << 20, .not_in_file = true, .help = "Requests per row."},
     {"request-timeout", 0, OPTION_DURATION, AT(timeout_ns), .value = "TIME", .initial = "1h",
-     .not_in_file = true, .group = "All", .help = "How long an answer may take."},
+     .not_in_file = true, .group = "All", .help = "Timeout of a request."},
     {"keep", 0, OPTION_FLAG, AT(keep), .not_in_file = true,
-     .help = "Leave logs and models in their folder, and say where."},
+     .help = "Keep the folder with logs and models, and print its path."},
     {"raw", 0, OPTION_FLAG, AT(raw), .not_in_file = true,
-     .help = "Microbenchmarks: print rows as CSV as they come, and nothing else."},
+     .help = "Microbenchmarks: print only CSV rows, as they come."},
     SHEET_OUTPUT_OPTIONS(struct bench_options, outputs),
 };
 
@@ -125,7 +125,7 @@ bool bench_numbers(struct bench *bench, const char *option, const struct option_
         while (str_next(&rest, ',', &item) && *count < max) {
             if (parse_count(item, &out[(*count)++]))
                 continue;
-            bench_fail(bench, "--%s " STR_FMT ": expected a number as 512 or 20K", option,
+            bench_fail(bench, "--%s " STR_FMT ": expected a number such as 512 or 20K", option,
                        STR_ARG(item));
             return false;
         }
@@ -195,7 +195,7 @@ double bench_bytes_per_token(struct bench *bench, const struct server *server)
     tokens_fini(&tokens);
     buf_fini(&text);
     if (err != ERR_OK)
-        bench_fail(bench, "the server does not tokenize: %s", info.text);
+        bench_fail(bench, "the server cannot tokenize: %s", info.text);
     return bytes;
 }
 
@@ -263,13 +263,13 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (bench_is_micro(cli->args[0]))
         return bench_micro(cli, options);
     if (cli->args_count > 1)
-        return cli_usage_error(cli, "'%s': only the microbenchmarks take arguments", cli->args[1]);
+        return cli_usage_error(cli, "'%s': only microbenchmarks take arguments", cli->args[1]);
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         if (strcmp(kinds[i].name, cli->args[0]) == 0)
             return run_kind(cli, options, &kinds[i]);
     return cli_usage_error(cli,
-                           "'%s' is no benchmark; prefix, serve, peer, state, cache, tier, jinja, "
-                           "tokens, pages, decode and worker are",
+                           "unknown benchmark '%s'; known: prefix, serve, peer, state, cache, "
+                           "tier, jinja, tokens, pages, decode, worker",
                            cli->args[0]);
 }
 
@@ -278,7 +278,7 @@ static const char *const words[] = {"prefix", "serve", "peer",   "state", "cache
 
 const struct command command_bench = {
     .name = "bench",
-    .summary = "Measure prefixes, servers, hearth beside llama-server, or one part.",
+    .summary = "Run benchmarks: reuse, serving, llama-server, or one component.",
     .usage = "prefix | serve | peer [options], or state | cache | tier | jinja | tokens | pages | "
              "decode | worker [ARG]...",
     .table = {.command = "bench", .options = options_table, .count = COUNT_OF(options_table)},

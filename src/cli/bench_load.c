@@ -102,7 +102,7 @@ static double run_clients(struct load *load)
     atomic_store(&load->next, 0);
     for (uint32_t i = 0; i < load->clients; i++)
         if (thread_start(&threads[i], "client", client, load, NULL) != ERR_OK)
-            bench_fail(load->bench, "the system gives no thread for client %u", i);
+            bench_fail(load->bench, "cannot start a thread for client %u", i);
     for (uint32_t i = 0; i < load->clients; i++)
         thread_join(&threads[i]);
     return (double)(clock_mono_ns(clock_real()) - begin_ns) / (double)NS_PER_S;
@@ -212,7 +212,8 @@ static bool read_lists(struct bench *bench, struct lists *lists)
         return false;
     for (size_t i = 0; i < lists->clients_count; i++)
         if (lists->clients[i] > CLIENTS_MAX) {
-            bench_fail(bench, "--concurrency %u: %d are the most", lists->clients[i], CLIENTS_MAX);
+            bench_fail(bench, "--concurrency %u: the maximum is %d", lists->clients[i],
+                       CLIENTS_MAX);
             return false;
         }
     return true;
@@ -252,7 +253,7 @@ static bool start_own(struct load *load, struct server *server, const struct lis
     load->url = server->url;
     load->own = true;
     load->bytes_per_token = bench_bytes_per_token(bench, server);
-    sheet_note(bench->sheet, "model %s, %u threads, a server of our own; prompts are all different",
+    sheet_note(bench->sheet, "model %s, %u threads, a private server; all prompts differ",
                cli_base_name(model), setup.threads);
     return load->bytes_per_token > 0;
 }
@@ -267,8 +268,7 @@ static bool use_url(struct load *load)
         bench_fail(bench, "--url %s", info.text);
         return false;
     }
-    sheet_note(bench->sheet, "%s; prompts are all different, of four bytes a token",
-               bench->options->url);
+    sheet_note(bench->sheet, "%s; all prompts differ, four bytes per token", bench->options->url);
     return true;
 }
 

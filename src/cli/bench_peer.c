@@ -545,7 +545,7 @@ enum cli_exit bench_peer(struct bench *bench)
         status = CLI_EXIT_USAGE;
     } else if (!server_find_llama(&sides[1].server, bench->options->llama,
                                   engine_backends_dir(NULL))) {
-        fprintf(bench->cli->out, "skipped: there is no llama-server (%s); `make peer` brings it\n",
+        fprintf(bench->cli->out, "skipped: no llama-server (%s); `make peer` fetches it\n",
                 sides[1].server.llama);
     } else {
         for (size_t i = 0; i < SIDES; i++) {

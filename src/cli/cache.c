@@ -21,29 +21,29 @@ enum { ANSWER_BYTES_MAX = 1 << 30 };
 
 static const struct option_desc options_table[] = {
     {"dir", 'd', OPTION_TEXT, AT(dir), .value = "DIR", .not_in_file = true, .group = "Cache",
-     .help = "The directory of an SSD tier, instead of a running server."},
-    {"json", 0, OPTION_FLAG, AT(json), .not_in_file = true, .help = "JSON instead of tables."},
+     .help = "Folder of an SSD cache to inspect instead of a running server."},
+    {"json", 0, OPTION_FLAG, AT(json), .not_in_file = true, .help = "Print JSON."},
     {"tier", 0, OPTION_TEXT, AT(tier), .value = "TIER", .not_in_file = true,
-     .help = "ls, verify: what is in ram or ssd only; clear: ram, ssd or all."},
+     .help = "ls, verify: only this tier (ram, ssd); clear: ram, ssd or all."},
     {"served-model", 'm', OPTION_TEXT, AT(model), .value = "NAME", .not_in_file = true,
-     .help = "The model, by the name that clients use."},
+     .help = "Model, by its API name."},
     {"tenant", 0, OPTION_TEXT, AT(tenant), .value = "NAME", .not_in_file = true,
-     .help = "ls, clear: what belongs to this tenant only."},
-    {"pinned", 0, OPTION_FLAG, AT(pinned), .not_in_file = true, .help = "ls: what is pinned only."},
+     .help = "ls, clear: only this tenant."},
+    {"pinned", 0, OPTION_FLAG, AT(pinned), .not_in_file = true, .help = "ls: only pinned objects."},
     {"limit", 'n', OPTION_UINT, AT(limit), .value = "N", .initial = "100", .max = UINT32_MAX,
-     .not_in_file = true, .help = "ls: so many at most; 0 = all."},
+     .not_in_file = true, .help = "ls: maximum number of rows; 0 = all."},
     {"after", 0, OPTION_TEXT, AT(after), .value = "CURSOR", .not_in_file = true,
-     .help = "ls: go on where an earlier list ended."},
+     .help = "ls: continue after this row of an earlier list."},
     {"older", 0, OPTION_DURATION, AT(older_ns), .value = "TIME", .not_in_file = true,
-     .help = "gc: remove what was not used for so long."},
+     .help = "gc: remove objects that were not used for this time."},
     {"state-dir", 0, OPTION_TEXT, AT(state_dir), .value = "DIR", .group = "Keys of a directory",
-     .help = "Folder with the key of the installation, as for `hearth serve`."},
+     .help = "Folder with the installation key, as for `hearth serve`."},
     {"key-file", 'k', OPTION_TEXT, AT(key_file), .value = "FILE", .not_in_file = true,
-     .help = "Key of the installation, instead of the one in the state folder."},
+     .help = "Installation key, instead of the one in the state folder."},
     {"encrypt-key", 'e', OPTION_TEXT, AT(seal_file), .value = "FILE", .not_in_file = true,
-     .help = "Key of --ssd-encrypt, to open sealed objects with (mode 0600)."},
+     .help = "Key of --ssd-encrypt, to read encrypted objects (mode 0600)."},
     {"tokens", 't', OPTION_UINT, AT(tokens), .value = "N", .max = SSD_TOKENS_MAX,
-     .not_in_file = true, .help = "dump: show so many token ids; prompts can be read from them."},
+     .not_in_file = true, .help = "dump: number of token ids to print. They reveal the prompt."},
     REMOTE_OPTIONS(struct cache_options, remote),
 };
 
@@ -87,9 +87,9 @@ static enum cli_exit unknown(const struct cli *cli)
         names[i] = actions[i].name;
     nearest = option_nearest(str_from(cli->args[0]), names, COUNT_OF(names));
     if (nearest != NULL)
-        return cli_usage_error(cli, "\"%s\" is not something to do with a cache; did you mean %s?",
-                               cli->args[0], nearest);
-    return cli_usage_error(cli, "\"%s\" is not something to do with a cache", cli->args[0]);
+        return cli_usage_error(cli, "unknown cache command \"%s\"; did you mean %s?", cli->args[0],
+                               nearest);
+    return cli_usage_error(cli, "unknown cache command \"%s\"", cli->args[0]);
 }
 
 static enum cli_exit show(const struct cache_run *run, const struct action *action,
@@ -105,7 +105,7 @@ static enum cli_exit show(const struct cache_run *run, const struct action *acti
     }
     doc = yyjson_read(buf_str(json), json->len, 0);
     if (doc == NULL) {
-        cli_error(run->cli, "the answer is not JSON: is that hearth?");
+        cli_error(run->cli, "the response is not JSON; is this a hearth server?");
         return CLI_EXIT_FAILURE;
     }
     buf_init(&text, ANSWER_BYTES_MAX);
@@ -126,7 +126,7 @@ static enum cli_exit run_action(struct cli *cli, const struct cache_options *opt
 
     cache_fn fn = options->dir != NULL ? action->dir : action->remote;
     if (fn == NULL)
-        return cli_usage_error(cli, "%s needs a running server: leave --dir away", action->name);
+        return cli_usage_error(cli, "%s needs a running server: omit --dir", action->name);
     enum err err =
         options->dir == NULL ? remote_open(&run.remote, cli, &options->remote, &info) : ERR_OK;
     buf_init(&json, ANSWER_BYTES_MAX);
@@ -151,7 +151,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (action == NULL)
         return unknown(cli);
     if (given < action->args_min || given > action->args_max)
-        return cli_usage_error(cli, "the form is 'hearth cache %s%s%s'", action->name,
+        return cli_usage_error(cli, "usage: hearth cache %s%s%s", action->name,
                                action->takes[0] != '\0' ? " " : "", action->takes);
     return strcmp(action->name, "dump") == 0 ? cache_dump(cli, options)
                                              : run_action(cli, options, action);
@@ -159,7 +159,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_cache = {
     .name = "cache",
-    .summary = "Look at the cache of a server or of a directory, and steer it.",
+    .summary = "Inspect and manage the cache of a server or a folder.",
     .usage = "stats | ls | verify | gc | clear | show KEY | pin KEY|REQUEST | unpin KEY|REQUEST |\n"
              "                    probe REQUEST [REQUEST] | warm REQUEST | export FOLDER [KEY] | "
              "import FOLDER | dump FILE [options]",

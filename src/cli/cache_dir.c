@@ -42,7 +42,7 @@ static enum err read_key(const struct cli *cli, const char *name, struct hash256
     mem_free(data);
     return good ? ERR_OK
                 : err_set(info, ERR_INVALID,
-                          "%s has no key: 32 bytes or 64 hex digits are expected", name);
+                          "%s does not contain a key: expected 32 bytes or 64 hex digits", name);
 }
 
 static enum err read_state_key(const struct cli *cli, const struct cache_options *options,
@@ -54,13 +54,11 @@ static enum err read_state_key(const struct cli *cli, const struct cache_options
 
     if (name == NULL)
         return err_set(info, ERR_NOT_FOUND,
-                       "which key? Give --key-file, --encrypt-key, or --state-dir");
+                       "no key given: use --key-file, --encrypt-key or --state-dir");
     if (read_key(cli, name, key, info) == ERR_OK)
         return ERR_OK;
     return err_set(info, ERR_NOT_FOUND,
-                   "there is no key of an installation in %s: say where it is with --state-dir, "
-                   "--key-file or --encrypt-key",
-                   name);
+                   "no installation key in %s: use --state-dir, --key-file or --encrypt-key", name);
 }
 
 enum err cache_read_keys(const struct cli *cli, const struct cache_options *options,
@@ -80,8 +78,8 @@ enum err cache_read_keys(const struct cli *cli, const struct cache_options *opti
 
 static enum err held_by_another(const char *path, struct errinfo *info)
 {
-    return err_set(info, ERR_BUSY, "a server uses %s: ask it with --url instead, or end it first",
-                   path);
+    return err_set(info, ERR_BUSY,
+                   "%s is in use by a server: use --url to ask the server, or stop it first", path);
 }
 
 /* A slip in a name must not make a directory. */
@@ -123,12 +121,12 @@ static enum err open_tier(struct cache_run *run, bool read_only, struct tier **t
 
     if (run->options->tier != NULL && strcmp(run->options->tier, "ssd") != 0 &&
         strcmp(run->options->tier, "all") != 0)
-        return err_set(info, ERR_INVALID, "a directory has the tier ssd only, not %s",
+        return err_set(info, ERR_INVALID, "a folder has only the ssd tier, not %s",
                        run->options->tier);
     if (run->options->model != NULL || run->options->tenant != NULL || run->options->pinned)
         return err_set(
             info, ERR_INVALID,
-            "names of models and tenants, and pins, are not on the disk: ask a running server");
+            "model names, tenants and pins are not stored on disk: ask a running server");
     TRY(check_exists(run, info));
     return open_at(run, run->options->dir, read_only, tier, info);
 }
@@ -289,7 +287,7 @@ enum err cache_dir_ls(struct cache_run *run, struct buf *out, struct errinfo *in
 
     if (run->options->after != NULL)
         return err_set(info, ERR_INVALID,
-                       "a directory is listed at once: --limit 0 shows all of it");
+                       "--after does not work with --dir: use --limit 0 to list everything");
     TRY(open_tier(run, true, &tier, info));
     json_open(&json, '{');
     json_key(&json, "objects");
@@ -309,9 +307,10 @@ static enum err lower_hex(const char *text, char out[HASH256_HEX_BYTES], struct 
 
     if (len < KEY_DIGITS_MIN || len >= HASH256_HEX_BYTES ||
         text[strspn(text, "0123456789abcdefABCDEF")] != '\0')
-        return err_set(info, ERR_INVALID,
-                       "\"%s\" is no key: %d to %d hex digits are, as 'hearth cache ls' shows them",
-                       text, KEY_DIGITS_MIN, HASH256_HEX_BYTES - 1);
+        return err_set(
+            info, ERR_INVALID,
+            "\"%s\" is not a key: expected %d to %d hex digits, as shown by 'hearth cache ls'",
+            text, KEY_DIGITS_MIN, HASH256_HEX_BYTES - 1);
     for (size_t i = 0; i <= len; i++)
         out[i] = text[i] >= 'A' && text[i] <= 'F' ? (char)(text[i] + 'a' - 'A') : text[i];
     return ERR_OK;
@@ -335,7 +334,7 @@ enum err cache_dir_show(struct cache_run *run, struct buf *out, struct errinfo *
         return err_set(info, ERR_NOT_FOUND, "no object has a key that begins with %s", prefix);
     return list.matches == 1
                ? ERR_OK
-               : err_set(info, ERR_INVALID, "several keys begin with %s: give more of it", prefix);
+               : err_set(info, ERR_INVALID, "several keys begin with %s: give more digits", prefix);
 }
 
 /* ---- all of them, one after another ---- */
@@ -474,7 +473,7 @@ static enum err wait_for_unlinks(const struct cache_run *run, struct tier *tier,
     if (stats.unlink_failures == 0)
         return ERR_OK;
     return err_set(info, ERR_IO,
-                   "not all files could be removed from %s: look at its permissions, and try again",
+                   "could not remove all files from %s: check its permissions and try again",
                    run->options->dir);
 }
 
@@ -606,7 +605,7 @@ enum err cache_dir_export(struct cache_run *run, struct buf *out, struct errinfo
     if (run->args_count > 1)
         return err_set(
             info, ERR_INVALID,
-            "of a directory all is exported; a running server exports the path of one key");
+            "exporting a single key needs a running server; a folder is exported as a whole");
     TRY(open_tier(run, true, &copy.from, info));
     enum err err = open_at(run, run->args[0], false, &copy.to, info);
     if (err == ERR_OK)

@@ -142,8 +142,8 @@ static void print_leftovers(yyjson_val *root, struct buf *out)
         return;
     buf_appendf(out, "directory %s: %s free on its disk\n", fields_text(root, "dir", ""),
                 size_of(root, "free", bytes));
-    buf_appendf(out, "          %.0f files of others (%s), ",
-                fields_number(root, "foreign.files", 0), size_of(root, "foreign.bytes", bytes));
+    buf_appendf(out, "          %.0f foreign files (%s), ", fields_number(root, "foreign.files", 0),
+                size_of(root, "foreign.bytes", bytes));
     buf_appendf(out, "%.0f in quarantine (%s)\n\n", fields_number(root, "quarantine.files", 0),
                 size_of(root, "quarantine.bytes", bytes));
 }
@@ -211,10 +211,10 @@ void cache_print_ls(yyjson_val *root, struct buf *out)
     sheet_destroy(&sheet);
     const char *next = fields_text(root, "next", NULL);
     if (next != NULL)
-        buf_appendf(out, "\nthere are more: go on with --after %s, or see all with --limit 0\n",
-                    next);
+        buf_appendf(
+            out, "\nmore rows exist: continue with --after %s, or list all with --limit 0\n", next);
     else if (fields_bool(root, "more"))
-        buf_append_str(out, "\nthere are more: see all with --limit 0\n");
+        buf_append_str(out, "\nmore rows exist: list all with --limit 0\n");
 }
 
 /* A line per field, in the order of the answer. */

@@ -188,15 +188,16 @@ static enum err complete_key(struct cache_run *run, const char *text, char key[K
     const char *next;
 
     if (!is_key(text))
-        return err_set(info, ERR_INVALID,
-                       "\"%s\" is no key: %d to %d hex digits are, as 'hearth cache ls' shows them",
-                       text, KEY_DIGITS_MIN, KEY_DIGITS);
+        return err_set(
+            info, ERR_INVALID,
+            "\"%s\" is not a key: expected %d to %d hex digits, as shown by 'hearth cache ls'",
+            text, KEY_DIGITS_MIN, KEY_DIGITS);
     snprintf(key, KEY_DIGITS + 1, "%s", text);
     if (strlen(text) == KEY_DIGITS)
         return ERR_OK;
     TRY(each_object(run, 0, match_key, &search, &next, info));
     if (search.several)
-        return err_set(info, ERR_INVALID, "several keys begin with %s: give more of it", text);
+        return err_set(info, ERR_INVALID, "several keys begin with %s: give more digits", text);
     if (search.found[0] == '\0')
         return err_set(info, ERR_NOT_FOUND, "no object has a key that begins with %s", text);
     snprintf(key, KEY_DIGITS + 1, "%s", search.found);
@@ -230,8 +231,7 @@ enum err cache_remote_gc(struct cache_run *run, struct buf *json, struct errinfo
 
     if (run->options->older_ns == 0)
         return err_set(info, ERR_INVALID,
-                       "a server removes its own leftovers; --older TIME says what else is to go, "
-                       "as in --older 7d");
+                       "gc on a server needs --older TIME, for example --older 7d");
     out = begin(run, &body);
     json_key_float(&out, "older_s", (double)run->options->older_ns / (double)NS_PER_S);
     json_close(&out, '}');
@@ -245,7 +245,7 @@ enum err cache_remote_clear(struct cache_run *run, struct buf *json, struct erri
 
     if (run->options->tier == NULL)
         return err_set(info, ERR_INVALID,
-                       "what is to be cleared? --tier ram, --tier ssd or --tier all");
+                       "what should be cleared? Use --tier ram, --tier ssd or --tier all");
     out = begin(run, &body);
     json_close(&out, '}');
     return post(run, "/admin/cache/clear", &body, json, info);

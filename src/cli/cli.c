@@ -64,7 +64,7 @@ static enum cli_exit wrong_first_option(const struct cli *cli, const char *arg)
     while (name.len > 0 && name.ptr[0] == '-')
         name = (struct str){name.ptr + 1, name.len - 1};
     if (common_has(name))
-        return cli_usage_error(cli, "options follow the command, as in 'hearth COMMAND %s'", arg);
+        return cli_usage_error(cli, "options go after the command: hearth COMMAND %s", arg);
     const char *nearest = option_nearest(name, known, COUNT_OF(known));
     if (nearest != NULL)
         return cli_usage_error(cli, "unknown option \"%s\"; did you mean --%s?", arg, nearest);
@@ -151,8 +151,8 @@ static enum cli_exit check_args(struct cli *cli, const struct option_parse *pars
     cli->args = parse->positional;
     cli->args_count = parse->positional_count;
     if (cli->args_count < command->args_min)
-        return cli_usage_error(cli, "an argument is missing; the form is 'hearth %s %s'",
-                               command->name, command->usage);
+        return cli_usage_error(cli, "missing argument. Usage: hearth %s %s", command->name,
+                               command->usage);
     if (cli->args_count > command->args_max)
         return cli_usage_error(cli, "unexpected argument \"%s\"", cli->args[command->args_max]);
     return CLI_EXIT_OK;

@@ -18,14 +18,12 @@ static const char *const log_formats[] = {"text", "json", NULL};
 static const struct option_desc common[] = {
     {"config", 0, OPTION_TEXT, AT(config), .value = "FILE", .not_in_file = true,
      .group = "Common options",
-     .help =
-         "INI file with settings; otherwise hearth/hearth.ini in the user's configuration folder."},
+     .help = "INI file with settings; default: hearth/hearth.ini in your configuration folder."},
     {"log-level", 0, OPTION_CHOICE, AT(log_level), .value = "LEVEL", .initial = "info",
-     .choices = log_levels, .help = "Least important lines to log."},
+     .choices = log_levels, .help = "Minimum level of log lines."},
     {"log-format", 0, OPTION_CHOICE, AT(log_format), .initial = "text", .choices = log_formats,
-     .help = "Log for people or for machines."},
-    {"color", 0, OPTION_FLAG, AT(color), .initial = "on",
-     .help = "Write no colours, not even to a terminal."},
+     .help = "Log format: text or json."},
+    {"color", 0, OPTION_FLAG, AT(color), .initial = "on", .help = "Disable colors."},
 };
 
 #undef AT

@@ -387,7 +387,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_completion = {
     .name = "completion",
-    .summary = "Print a script that completes hearth's options in a shell.",
+    .summary = "Print a shell completion script.",
     .usage = "bash | zsh | fish",
     .table = {.command = "completion"},
     .args_min = 1,

@@ -69,15 +69,15 @@ struct diff_options {
 
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", .not_in_file = true,
-     .group = "Requests", .help = "Render with this model, here, instead of asking a server."},
+     .group = "Requests", .help = "Render with this model instead of asking a server."},
     {"dialect", 0, OPTION_CHOICE, AT(dialect), .value = "NAME", .initial = "auto",
      .choices = dialect_names, .not_in_file = true,
-     .help = "What the requests are; by their fields if not given."},
+     .help = "API of the requests; by default recognized by their fields."},
     {"all-volatile", 0, OPTION_FLAG, AT(keep_volatile), .not_in_file = true,
-     .help = "With -m: leave volatile text (clocks, billing headers) as it is."},
-    {"json", 0, OPTION_FLAG, AT(json), .not_in_file = true, .help = "JSON instead of lines."},
+     .help = "With -m: do not normalize changing text (clocks, billing headers)."},
+    {"json", 0, OPTION_FLAG, AT(json), .not_in_file = true, .help = "Print JSON."},
     {"backends", 0, OPTION_TEXT, AT(backends), .value = "DIR",
-     .help = "Folder with ggml's backends, instead of the one of the build."},
+     .help = "Folder with ggml's backends, instead of the built-in one."},
     REMOTE_OPTIONS(struct diff_options, remote),
 };
 
@@ -463,7 +463,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_diff = {
     .name = "diff",
-    .summary = "Show the first token in which two requests differ.",
+    .summary = "Show the first token where two requests differ.",
     .usage = "[options] REQUEST REQUEST",
     .table = {.command = "diff", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct diff_options),

@@ -43,19 +43,19 @@ enum {
 
 static const struct option_desc options_table[] = {
     {"backends", 0, OPTION_TEXT, AT(backends), .value = "DIR", .group = "What to look at",
-     .help = "Folder with ggml's backends, instead of the one of the build."},
+     .help = "Folder with ggml's backends, instead of the built-in one."},
     {"ssd-dir", 0, OPTION_TEXT, AT(ssd_dir), .value = "DIR",
-     .help = "Folder of the SSD tier, or none, as for `hearth serve`."},
+     .help = "Folder of the SSD cache, as for `hearth serve`; `none` skips it."},
     {"ssd-free", 0, OPTION_SIZE, AT(ssd_free), .value = "SIZE", .initial = "8GiB",
-     .help = "Bytes of its disk that are left free, as for `hearth serve`."},
+     .help = "Disk space to leave free, as for `hearth serve`."},
     {"state-dir", 0, OPTION_TEXT, AT(state_dir), .value = "DIR",
-     .help = "Folder for the installation's key, as for `hearth serve`."},
+     .help = "Folder for the installation key, as for `hearth serve`."},
     {"host", 0, OPTION_TEXT, AT(host), .value = "ADDRESS", .initial = "127.0.0.1",
-     .help = "Address of the server to be."},
+     .help = "Address the server would listen on."},
     {"port", 0, OPTION_UINT, AT(port), .value = "N", .initial = "4327", .max = 65535,
-     .help = "Its port."},
+     .help = "Port the server would listen on."},
     {"disk-test", 0, OPTION_SIZE, AT(disk_bytes), .value = "SIZE", .initial = "64MiB",
-     .max = UINT64_C(64) << 30, .help = "Bytes to try the disk with; 0 = do not."},
+     .max = UINT64_C(64) << 30, .help = "Bytes to write for a disk speed test; 0 = skip the test."},
 };
 
 void doctor_say(struct doctor *doctor, enum verdict verdict, const char *what, const char *fmt, ...)
@@ -98,8 +98,8 @@ static void check_devices(struct doctor *doctor)
 
     if (count == 0) {
         doctor_say(doctor, VERDICT_FAIL, "backends",
-                   "none in %s: no model can be loaded. Give the folder with --backends, or run "
-                   "make again",
+                   "none in %s: no model can be loaded. Pass the right folder with --backends, or "
+                   "run make again",
                    dir);
         return;
     }
@@ -122,7 +122,7 @@ static void check_files(struct doctor *doctor)
         return;
     if (files.rlim_cur < FILES_WANTED)
         doctor_say(doctor, VERDICT_WARN, "files",
-                   "only %llu may be open at once; `ulimit -n %d` gives room for many clients",
+                   "limit of open files is %llu; raise it with `ulimit -n %d` for many clients",
                    (unsigned long long)files.rlim_cur, FILES_WANTED);
     else
         doctor_say(doctor, VERDICT_OK, "files", "%llu may be open at once",
@@ -138,10 +138,10 @@ static void check_locked(struct doctor *doctor)
     if (getrlimit(RLIMIT_MEMLOCK, &locked) != 0)
         return;
     if (locked.rlim_cur == RLIM_INFINITY)
-        doctor_say(doctor, VERDICT_OK, "memlock", "any amount of memory may be locked");
+        doctor_say(doctor, VERDICT_OK, "memlock", "memory locking is unlimited");
     else
         doctor_say(doctor, VERDICT_OK, "memlock",
-                   "%s may be locked; a GPU may want more (`ulimit -l unlimited`)",
+                   "limit of locked memory is %s; a GPU may need more (`ulimit -l unlimited`)",
                    units_format_size(locked.rlim_cur, bytes));
 }
 
@@ -179,10 +179,10 @@ static void check_huge_pages(struct doctor *doctor)
 
     if (text == NULL)
         doctor_say(doctor, VERDICT_WARN, "hugepages",
-                   "this kernel has none: a large cache is looked up a little slower");
+                   "not supported by this kernel: lookups in a large cache are slightly slower");
     else if (strstr(text, "[never]") != NULL)
         doctor_say(doctor, VERDICT_WARN, "hugepages",
-                   "are switched off: a large cache is looked up a little slower; `echo madvise "
+                   "switched off: lookups in a large cache are slightly slower; run `echo madvise "
                    ">%s` as root",
                    path);
     else
@@ -202,14 +202,14 @@ static void check_clock(struct doctor *doctor)
     if (gmtime_r(&now, &utc) != NULL)
         strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S UTC", &utc);
     if (utc.tm_year + 1900 < YEAR_MIN)
-        doctor_say(
-            doctor, VERDICT_WARN, "clock",
-            "says %s: ages of what is stored will be wrong; set it (`timedatectl set-ntp true`)",
-            date);
+        doctor_say(doctor, VERDICT_WARN, "clock",
+                   "is at %s: ages of cached objects will be wrong; set it with `timedatectl "
+                   "set-ntp true`",
+                   date);
     else if (source != NULL && (strcmp(source, "hpet") == 0 || strcmp(source, "acpi_pm") == 0))
         doctor_say(doctor, VERDICT_WARN, "clock",
-                   "%s, from %s, which is slow to read: see the kernel's log why not tsc", date,
-                   source);
+                   "%s, from %s, which is slow to read: the kernel log says why it is not tsc",
+                   date, source);
     else
         doctor_say(doctor, VERDICT_OK, "clock", "%s, from %s", date,
                    source != NULL ? source : "the system");
@@ -222,7 +222,7 @@ static void check_config(struct doctor *doctor)
     const char *config = doctor->cli->config;
 
     doctor_say(doctor, VERDICT_OK, "config", "%s",
-               config != NULL ? config : "none; settings come from options and the environment");
+               config != NULL ? config : "none; using options and environment only");
 }
 
 /* Who is there, if he says so. */
@@ -242,7 +242,7 @@ static void say_taken(struct doctor *doctor, const char *url)
                    fields_text(yyjson_doc_get_root(doc), "version", ""), url);
     else
         doctor_say(doctor, VERDICT_WARN, "port",
-                   "%s is taken by another program: choose another --port", url);
+                   "%s is in use by another program: choose another --port", url);
     yyjson_doc_free(doc);
 }
 
@@ -310,7 +310,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_doctor = {
     .name = "doctor",
-    .summary = "Show what hearth found on this machine, and what is wrong with it.",
+    .summary = "Check this machine: libraries, devices, disk, ports.",
     .usage = "[options]",
     .table = {.command = "doctor", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct doctor_options),

@@ -55,22 +55,22 @@ static bool check_access(struct doctor *doctor, const char *what, const char *pa
     bool exists;
 
     if (!nearest_folder(path, folder, &exists)) {
-        doctor_say(doctor, VERDICT_FAIL, what, "%s cannot be a folder: choose another one with %s",
+        doctor_say(doctor, VERDICT_FAIL, what, "%s is not a folder: choose another one with %s",
                    path, option);
         return false;
     }
     if (access(folder, W_OK | X_OK) != 0) {
         doctor_say(doctor, VERDICT_FAIL, what,
-                   "%s cannot be written to: `chown %u %s`, or choose another one with %s", folder,
+                   "%s is not writable: run `chown %u %s`, or choose another one with %s", folder,
                    (unsigned)geteuid(), folder, option);
         return false;
     }
     if (!exists) {
-        doctor_say(doctor, VERDICT_OK, what, "%s, to be made by the first `hearth serve`", path);
+        doctor_say(doctor, VERDICT_OK, what, "%s (created by the first `hearth serve`)", path);
         return true;
     }
     if (stat(folder, &st) == 0 && (st.st_mode & 022) != 0) {
-        doctor_say(doctor, VERDICT_WARN, what, "%s can be written to by others: `chmod 700 %s`",
+        doctor_say(doctor, VERDICT_WARN, what, "%s is writable by other users: run `chmod 700 %s`",
                    path, path);
         return true;
     }
@@ -87,11 +87,13 @@ static void check_key(struct doctor *doctor, const char *state)
     if (path == NULL || stat(path, &st) != 0)
         return;
     if ((st.st_mode & 077) != 0)
-        doctor_say(doctor, VERDICT_FAIL, "key", "%s can be read by others: `chmod 600 %s`", path,
-                   path);
+        doctor_say(doctor, VERDICT_FAIL, "key", "%s is readable by other users: run `chmod 600 %s`",
+                   path, path);
     else if (st.st_size != HASH256_BYTES)
         doctor_say(doctor, VERDICT_WARN, "key",
-                   "%s is damaged: the next `hearth serve` makes a new one, and begins cold", path);
+                   "%s is damaged: the next `hearth serve` creates a new one and starts with an "
+                   "empty cache",
+                   path);
     else
         doctor_say(doctor, VERDICT_OK, "key", "%s", path);
 }
@@ -110,13 +112,13 @@ static void check_room(struct doctor *doctor, int dir)
     units_format_size(doctor->options->ssd_free, wanted);
     if (bytes <= doctor->options->ssd_free)
         doctor_say(doctor, VERDICT_WARN, "room",
-                   "%s are free on the cache's disk, and --ssd-free leaves %s to others: nothing "
-                   "will be stored; free some, "
-                   "lower --ssd-free, or choose another --ssd-dir",
+                   "only %s free on the SSD cache's disk and --ssd-free is %s: nothing will be "
+                   "stored. Free some space, lower --ssd-free, or choose another --ssd-dir",
                    have, wanted);
     else
         doctor_say(doctor, VERDICT_OK, "room",
-                   "%s free on the cache's disk, of which %s are left to others", have, wanted);
+                   "%s free on the SSD cache's disk, %s of it reserved by --ssd-free", have,
+                   wanted);
 }
 
 /* ---- speed ---- */
@@ -180,19 +182,18 @@ static void say_speed(struct doctor *doctor, const struct measure *measure)
     units_format_size(measure->bytes, bytes);
     if (read_rate < SLOW_BYTES_PER_S)
         doctor_say(doctor, VERDICT_WARN, "disk",
-                   "writes %s/s, reads %s/s (%s tried): computing may be faster; choose a faster "
-                   "one with --ssd-dir, or none",
+                   "writes %s/s, reads %s/s (tested with %s): recomputing may be faster. Choose a "
+                   "faster disk with --ssd-dir, or --ssd-dir none",
                    write_text, read_text, bytes);
     else
-        doctor_say(doctor, VERDICT_OK, "disk", "writes %s/s, reads %s/s (%s tried)", write_text,
-                   read_text, bytes);
+        doctor_say(doctor, VERDICT_OK, "disk", "writes %s/s, reads %s/s (tested with %s)",
+                   write_text, read_text, bytes);
     if (measure->direct)
         doctor_say(doctor, VERDICT_OK, "O_DIRECT", "works on the cache's disk");
     else
         doctor_say(doctor, VERDICT_WARN, "O_DIRECT",
-                   "is not possible on the cache's disk: objects are read through the page cache, "
-                   "which takes memory from others; "
-                   "ext4, XFS and Btrfs have it");
+                   "is not supported by the SSD cache's file system: reads go through the page "
+                   "cache. ext4, XFS and Btrfs support it");
 }
 
 static void check_speed(struct doctor *doctor, int dir)
@@ -217,7 +218,7 @@ static void check_speed(struct doctor *doctor, int dir)
         say_speed(doctor, &measure);
     else if (err == ERR_NO_SPACE)
         doctor_say(doctor, VERDICT_FAIL, "disk",
-                   "is full: free some room, or choose another --ssd-dir");
+                   "is full: free some space, or choose another --ssd-dir");
     else
         doctor_say(doctor, VERDICT_WARN, "disk", "its speed could not be measured: %s", info.text);
     file_close(measure.fs, &measure.fd);
@@ -236,7 +237,7 @@ void doctor_check_folders(struct doctor *doctor)
 
     if (state == NULL)
         doctor_say(doctor, VERDICT_WARN, "state",
-                   "no home folder: nothing survives a restart; give one with --state-dir");
+                   "no home folder: nothing will survive a restart. Set --state-dir");
     else if (check_access(doctor, "state", state, "--state-dir", folder))
         check_key(doctor, state);
     if (cache == NULL) {

@@ -24,8 +24,7 @@ struct help_options {
 
 static const struct option_desc options_table[] = {
     {"man", 0, OPTION_FLAG, AT(man), .not_in_file = true,
-     .help =
-         "Print the manual page of hearth, of a command, or of hearth.ini, as man(1) reads it."},
+     .help = "Print the manual page of hearth, a command or hearth.ini in man(1) format."},
     {"ini", 0, OPTION_FLAG, AT(ini), .not_in_file = true,
      .help = "Print an INI file with every setting of `hearth serve`."},
 };
@@ -55,9 +54,8 @@ void cli_print_overview(const struct cli_setup *setup, FILE *to)
           to);
     for (const struct command *const *command = setup->commands; *command != NULL; command++)
         fprintf(to, "  %-10s %s\n", (*command)->name, (*command)->summary);
-    fputs("\n"
-          "'hearth COMMAND --help' lists the options of a command. Exit status: 0 done, 1 failed,\n"
-          "2 asked wrongly.\n",
+    fputs("\n'hearth COMMAND --help' lists the options of a command. Exit status: 0 success,\n1 "
+          "failure, 2 usage error.\n",
           to);
 }
 
@@ -116,7 +114,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_help = {
     .name = "help",
-    .summary = "Show how hearth, or one of its commands, is used.",
+    .summary = "Show help for hearth or a command.",
     .usage = "[options] [COMMAND]",
     .table = {.command = "help", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct help_options),

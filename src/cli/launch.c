@@ -44,9 +44,9 @@ struct launch_options {
 
 static const struct option_desc options_table[] = {
     {"print", 'p', OPTION_FLAG, AT(print), .not_in_file = true, .group = "Client",
-     .help = "Print the lines that start it, and start nothing."},
+     .help = "Print the command line and environment without starting the client."},
     {"served-model", 'm', OPTION_TEXT, AT(model), .value = "NAME",
-     .help = "The model to use; the server's default if not given."},
+     .help = "Model to use; default: the server's."},
     REMOTE_OPTIONS(struct launch_options, remote),
 };
 
@@ -92,7 +92,7 @@ static enum err ask_server(struct launch *launch, struct errinfo *info)
     client_url_text(&launch->remote.url, launch->url);
     if (launch->remote.url.socket[0] != '\0')
         return err_set(info, ERR_INVALID,
-                       "clients cannot use a local socket: let the server listen on a port");
+                       "clients cannot use a local socket: the server must listen on a port");
     TRY(remote_ask_json(&launch->remote, "/v1/models", NULL, &doc, info));
     enum err err = choose_model(launch, fields_get(yyjson_doc_get_root(doc), "data"), info);
     yyjson_doc_free(doc);
@@ -347,7 +347,7 @@ static enum cli_exit start(struct launch *launch)
 
     if (path == NULL) {
         cli_error(launch->cli,
-                  "%s is not in PATH: get it with '%s', or see what it needs with --print",
+                  "%s is not in PATH: install it with '%s', or use --print to see its settings",
                   client->program, client->get);
         return CLI_EXIT_FAILURE;
     }
@@ -382,8 +382,7 @@ static const struct launch_client *find_client(const struct cli *cli)
     buf_init(&all, TEXT_BYTES_MAX);
     for (size_t i = 0; i < launch_clients_count; i++)
         buf_appendf(&all, "%s%s", i > 0 ? ", " : "", launch_clients[i].name);
-    cli_usage_error(cli, "no client \"%s\" is known here; these are: %s", cli->args[0],
-                    buf_str(&all));
+    cli_usage_error(cli, "unknown client \"%s\"; known clients: %s", cli->args[0], buf_str(&all));
     buf_fini(&all);
     return NULL;
 }
@@ -408,7 +407,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_launch = {
     .name = "launch",
-    .summary = "Start a client (claude, codex, ...) that uses a running server.",
+    .summary = "Start a client (claude, codex, ...) against a running server.",
     .usage = "[options] CLIENT [-- ARGUMENTS]",
     .table = {.command = "launch", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct launch_options),

@@ -29,19 +29,19 @@ static const char *const overview_examples[] = {
     "hearth serve model.gguf",
     "Serve a model on port 4327 of this machine.",
     "hearth model make && hearth serve demo.gguf",
-    "Try it without a model: a small one with random weights.",
+    "Try it without a model: create a small one with random weights.",
     "hearth doctor",
-    "See what was found here, and what is wrong with it.",
+    "Check this machine.",
     NULL,
 };
 
 static const char *const serve_examples[] = {
     "hearth serve model.gguf",
-    "One model, on the loopback, without keys.",
+    "One model, on the loopback interface, without keys.",
     "hearth serve -m chat=big.gguf -m small=small.gguf --model-ttl 10m",
-    "Two models, loaded when they are asked for, unloaded after ten idle minutes.",
+    "Two models, loaded on demand and unloaded after ten idle minutes.",
     "hearth serve model.gguf --host 0.0.0.0 --api-key-file keys",
-    "For other machines, with keys: one NAME:KEY per line.",
+    "Accessible from other machines, with one NAME:KEY per line in the key file.",
     NULL,
 };
 
@@ -160,15 +160,16 @@ static void append_see_also(struct buf *out, const struct cli_setup *setup, cons
 static void append_ends(struct buf *out)
 {
     append_section(out, "ENVIRONMENT");
-    option_roff_text(out, STR("Every option can be set by a variable, named in brackets behind it; "
-                              "the command line is stronger. NO_COLOR is honoured."));
+    option_roff_text(out,
+                     STR("Every option can also be set by the environment variable shown in "
+                         "brackets. The command line takes precedence. NO_COLOR is honoured."));
     append_section(out, "FILES");
     buf_append_str(out, ".TP\n.I ~/.config/hearth/hearth.ini\n");
-    option_roff_text(out, STR("Settings, weaker than environment and command line; --config or "
-                              "HEARTH_CONFIG name another file."));
+    option_roff_text(out, STR("Settings. Environment and command line take precedence. --config or "
+                              "HEARTH_CONFIG selects another file."));
     append_section(out, "EXIT STATUS");
     option_roff_text(
-        out, STR("0: done. 1: failed. 2: asked wrongly: arguments, environment or INI file."));
+        out, STR("0: success. 1: failure. 2: usage error in arguments, environment or INI file."));
 }
 
 /* ---- pages ---- */
@@ -242,18 +243,15 @@ static enum err write_ini(const struct cli_setup *setup, struct arena *arena, st
     append_head(out, ini_page, 5);
     TRY(append_name(out, arena, ini_page, "settings of hearth"));
     append_section(out, "DESCRIPTION");
-    append_paragraphs(out,
-                      "Lines \"name = value\", sections \"[name]\", and comments that begin with # "
-                      "or ;. A line has 198 bytes at most.\n"
-                      "Keys in a section with a command's name are that command's; keys before any "
-                      "section are those of every command that has them. The "
-                      "environment and the command line are stronger.\n"
-                      "A section \"[model NAME]\" has the settings of one model, and is stronger "
-                      "than what is said of all, also on the command line. A list has "
-                      "one line for each item.\n"
-                      "Sizes are written as 4096, 64K, 8GiB (all powers of 1024), or as a "
-                      "percentage of the machine's memory; times as 90, 90s, 1h30m, 250ms; "
-                      "flags as on and off. A name that nobody knows is an error.");
+    append_paragraphs(
+        out, "Lines \"name = value\", sections \"[name]\", and comments that begin with # or ;. A "
+             "line has 198 bytes at most.\nKeys in a section with a command's name are that "
+             "command's; keys before any section are those of every command that has them. The "
+             "environment and the command line are stronger.\nA section \"[model NAME]\" has the "
+             "settings of one model, and is stronger than what is said of all, also on the command "
+             "line. A list has one line for each item.\nSizes are written as 4096, 64K, 8GiB (all "
+             "powers of 1024), or as a percentage of the machine's memory; times as 90, 90s, "
+             "1h30m, 250ms; flags as on and off. Unknown names are errors.");
     for (const struct command *const *command = setup->commands; *command != NULL; command++) {
         if (!has_keys(&(*command)->table))
             continue;

@@ -42,30 +42,32 @@ static const struct option_desc options_table[] = {
              "falcon-h1, nemotron_h, "
              "granitehybrid, jamba, kimi-linear, qwen4exp, bert)."},
     {"out", 'o', OPTION_TEXT, AT(out), .value = "FILE", .not_in_file = true,
-     .help = "Where to write it; otherwise NAME.gguf in the current folder."},
+     .help = "Output file; default: NAME.gguf in the current folder."},
     {"quant", 'q', OPTION_CHOICE, AT(quant), .value = "TYPE", .initial = "default",
      .choices = model_quant_names, .not_in_file = true,
-     .help = "Type of the weights; by default that of the preset, f16 for an architecture."},
+     .help = "Data type of the weights; default: that of the preset, f16 for an architecture."},
     {"seed", 's', OPTION_UINT, AT(seed), .value = "N", .not_in_file = true,
-     .help = "The same seed and options give the same file."},
+     .help = "Random seed; the same seed and options give the same file."},
     {"layers", 0, OPTION_UINT, AT(layers), SIZE_OF_MODEL,
      .group = "Its shape (what is not given follows from the family)", .help = "Number of layers."},
-    {"width", 0, OPTION_UINT, AT(width), SIZE_OF_MODEL, .help = "Width of a token's vector."},
-    {"heads", 0, OPTION_UINT, AT(heads), SIZE_OF_MODEL, .help = "Attention heads."},
-    {"kv-heads", 0, OPTION_UINT, AT(kv_heads), SIZE_OF_MODEL, .help = "Heads of K and V."},
-    {"head-dim", 0, OPTION_UINT, AT(head_dim), SIZE_OF_MODEL, .help = "Width of a head."},
-    {"ff", 0, OPTION_UINT, AT(ff), SIZE_OF_MODEL, .help = "Width inside a feed-forward layer."},
+    {"width", 0, OPTION_UINT, AT(width), SIZE_OF_MODEL, .help = "Embedding width."},
+    {"heads", 0, OPTION_UINT, AT(heads), SIZE_OF_MODEL, .help = "Attention heads per layer."},
+    {"kv-heads", 0, OPTION_UINT, AT(kv_heads), SIZE_OF_MODEL, .help = "KV heads per layer."},
+    {"head-dim", 0, OPTION_UINT, AT(head_dim), SIZE_OF_MODEL,
+     .help = "Width of an attention head."},
+    {"ff", 0, OPTION_UINT, AT(ff), SIZE_OF_MODEL, .help = "Feed-forward width."},
     {"experts", 0, OPTION_UINT, AT(experts), SIZE_OF_MODEL, .help = "Experts per layer."},
     {"experts-used", 0, OPTION_UINT, AT(experts_used), SIZE_OF_MODEL,
-     .help = "Experts that a token goes through."},
-    {"expert-ff", 0, OPTION_UINT, AT(expert_ff), SIZE_OF_MODEL, .help = "Width inside an expert."},
+     .help = "Experts used per token."},
+    {"expert-ff", 0, OPTION_UINT, AT(expert_ff), SIZE_OF_MODEL,
+     .help = "Feed-forward width of an expert."},
     {"window", 0, OPTION_UINT, AT(window), SIZE_OF_MODEL,
-     .help = "Tokens that a sliding layer sees."},
+     .help = "Window of sliding layers, in tokens."},
     {"ctx", 0, OPTION_UINT, AT(ctx), SIZE_OF_MODEL,
-     .help = "Tokens that it claims to be trained for."},
-    {"vocab", 0, OPTION_UINT, AT(vocab), SIZE_OF_MODEL, .help = "Tokens of the vocabulary."},
+     .help = "Training context to declare, in tokens."},
+    {"vocab", 0, OPTION_UINT, AT(vocab), SIZE_OF_MODEL, .help = "Vocabulary size."},
     {"tied", 0, OPTION_FLAG, AT(tied), .not_in_file = true,
-     .help = "Let the output use the embedding's weights."},
+     .help = "Share weights between embedding and output."},
     MODEL_SETTINGS_OPTIONS(struct model_options, load),
 };
 
@@ -140,8 +142,9 @@ static enum cli_exit run_make(struct cli *cli, const struct model_options *optio
         return cli_usage_error(cli, "%s", info.text);
     if (err != ERR_OK) {
         cli_error(cli,
-                  err == ERR_NO_SPACE ? "%s: %s; free some room, or choose another place with --out"
-                                      : "%s: %s",
+                  err == ERR_NO_SPACE
+                      ? "%s: %s; free some space, or choose another place with --out"
+                      : "%s: %s",
                   make.out, err == ERR_NO_SPACE ? err_sentence(err) : info.text);
         return CLI_EXIT_FAILURE;
     }
@@ -154,18 +157,17 @@ static enum cli_exit run(struct cli *cli, const void *options)
     if (strcmp(cli->args[0], "make") == 0)
         return cli->args_count == 1
                    ? run_make(cli, options)
-                   : cli_usage_error(cli, "make takes no file: --out says where the model goes");
+                   : cli_usage_error(cli, "make takes no file argument: use --out");
     if (strcmp(cli->args[0], "show") == 0)
         return model_show(cli, &((const struct model_options *)options)->load);
-    return cli_usage_error(cli, "\"%s\" is not something to do with a model; make and show are",
-                           cli->args[0]);
+    return cli_usage_error(cli, "unknown model command \"%s\"; use make or show", cli->args[0]);
 }
 
 static const char *const words[] = {"make", "show", NULL};
 
 const struct command command_model = {
     .name = "model",
-    .summary = "Make a model file with random weights, or show what a file is.",
+    .summary = "Create a model file with random weights, or describe a model file.",
     .usage = "make [options] | show [options] FILE",
     .table = {.command = "model", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct model_options),

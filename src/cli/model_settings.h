@@ -39,118 +39,54 @@ extern const char *const model_settings_flash[]; /* auto, on, off */
 
 /* Rows of an option table; `type` is the command's struct, `field` where the settings are in it.
  * Short names are llama.cpp's. */
-#define MODEL_SETTINGS_OPTIONS(type, field)                                                        \
-    {"ctx-size",                                                                                   \
-     'c',                                                                                          \
-     OPTION_UINT,                                                                                  \
-     offsetof(type, field.context),                                                                \
-     .value = "N",                                                                                 \
-     .max = 1u << 30,                                                                              \
-     .group = "Model",                                                                             \
-     .help = "Tokens of context, of all sequences together; 0 = the model's own, at most 32768."}, \
-        {"parallel",    0,                                                                         \
-         OPTION_UINT,   offsetof(type, field.sequences),                                           \
-         .value = "N",  .initial = "8",                                                            \
-         .min = 1,      .max = 254,                                                                \
-         .alias = "np", .help = "Sequences at the same time."},                                    \
-        {"ubatch-size", 0,                                                                         \
-         OPTION_UINT,   offsetof(type, field.chunk),                                               \
-         .value = "N",  .initial = "512",                                                          \
-         .min = 1,      .max = 1u << 20,                                                           \
-         .alias = "ub", .help = "Largest prefill chunk; the grid of the schedule."},               \
-        {"threads",                                                                                \
-         't',                                                                                      \
-         OPTION_UINT,                                                                              \
-         offsetof(type, field.threads),                                                            \
-         .value = "N",                                                                             \
-         .max = 1024,                                                                              \
-         .help = "Threads for generating; 0 = physical cores."},                                   \
-        {"threads-batch", 0,                                                                       \
-         OPTION_UINT,     offsetof(type, field.threads_prefill),                                   \
-         .value = "N",    .max = 1024,                                                             \
-         .alias = "tb",   .help = "Threads for prefill; 0 = as many as for generating."},          \
-        {"cache-type-k",                                                                           \
-         0,                                                                                        \
-         OPTION_CHOICE,                                                                            \
-         offsetof(type, field.kv_k),                                                               \
-         .value = "TYPE",                                                                          \
-         .initial = "f16",                                                                         \
-         .choices = engine_kv_names,                                                               \
-         .alias = "ctk",                                                                           \
-         .help = "Type of the K rows."},                                                           \
-        {"cache-type-v",                                                                           \
-         0,                                                                                        \
-         OPTION_CHOICE,                                                                            \
-         offsetof(type, field.kv_v),                                                               \
-         .value = "TYPE",                                                                          \
-         .initial = "f16",                                                                         \
-         .choices = engine_kv_names,                                                               \
-         .alias = "ctv",                                                                           \
-         .help = "Type of the V rows."},                                                           \
-        {"flash-attn",                                                                             \
-         0,                                                                                        \
-         OPTION_CHOICE,                                                                            \
-         offsetof(type, field.flash),                                                              \
-         .value = "WHEN",                                                                          \
-         .initial = "auto",                                                                        \
-         .choices = model_settings_flash,                                                          \
-         .alias = "fa",                                                                            \
-         .help = "Flash attention."},                                                              \
-        {"gpu-layers",   0,                                                                        \
-         OPTION_INT,     offsetof(type, field.gpu_layers),                                         \
-         .value = "N",   .initial = "0",                                                           \
-         .imin = -1,     .imax = 10000,                                                            \
-         .alias = "ngl", .help = "Layers on the GPU; 0 = all that fit, -1 = none."},               \
-        {"device",                                                                                 \
-         0,                                                                                        \
-         OPTION_TEXT,                                                                              \
-         offsetof(type, field.devices),                                                            \
-         .value = "NAMES",                                                                         \
-         .alias = "dev",                                                                           \
-         .help = "Devices to use, separated by commas; `hearth doctor` lists them."},              \
-        {"kv-streams", 0, OPTION_FLAG, offsetof(type, field.streams),                              \
-         .help = "Give each sequence a cache of its own: no sharing, state only as a whole."},     \
-        {"swa-full", 0, OPTION_FLAG, offsetof(type, field.sliding_full),                           \
-         .help = "Keep full-size caches for sliding layers."},                                     \
-        {"rope-freq-base",                                                                         \
-         0,                                                                                        \
-         OPTION_FLOAT,                                                                             \
-         offsetof(type, field.rope_base),                                                          \
-         .value = "N",                                                                             \
-         .fmax = 1e12,                                                                             \
-         .help = "Base frequency of RoPE; 0 = the model's own."},                                  \
-        {"rope-freq-scale",                                                                        \
-         0,                                                                                        \
-         OPTION_FLOAT,                                                                             \
-         offsetof(type, field.rope_scale),                                                         \
-         .value = "N",                                                                             \
-         .fmax = 1e6,                                                                              \
-         .help = "Frequency scale of RoPE; 0 = the model's own."},                                 \
-        {"lora",                                                                                   \
-         0,                                                                                        \
-         OPTION_LIST,                                                                              \
-         offsetof(type, field.adapters),                                                           \
-         .value = "FILE[=SCALE]",                                                                  \
-         .help = "A LoRA adapter; may be given several times."},                                   \
-        {"max-memory",                                                                             \
-         0,                                                                                        \
-         OPTION_SIZE,                                                                              \
-         offsetof(type, field.memory_max),                                                         \
-         .value = "SIZE",                                                                          \
-         .help = "Memory that may be used; 0 = what the machine allows. A model that needs more "  \
-                 "is refused."},                                                                   \
-        {"mmap",          0,                                                                       \
-         OPTION_FLAG,     offsetof(type, field.mmap),                                              \
-         .initial = "on", .help = "Read weights into memory instead of mapping the model file."},  \
-    {                                                                                              \
-        "backends", 0, OPTION_TEXT, offsetof(type, field.backends),                                \
-            .value = "DIR",                                                                        \
-            .help = "Folder with ggml's backends, instead of the one of the build."                \
-    }
+/* clang-format off */
+#define MODEL_SETTINGS_OPTIONS(type, field) \
+    {"ctx-size", 'c', OPTION_UINT, offsetof(type, field.context), .value = "N", .max = 1u << 30, \
+     .group = "Model", \
+     .help = "Context size in tokens, shared by all sequences; 0 = the model's, at most 32768."}, \
+    {"parallel", 0, OPTION_UINT, offsetof(type, field.sequences), .value = "N", .initial = "8", \
+     .min = 1, .max = 254, .alias = "np", \
+     .help = "Maximum number of sequences that run at the same time."}, \
+    {"ubatch-size", 0, OPTION_UINT, offsetof(type, field.chunk), .value = "N", .initial = "512", \
+     .min = 1, .max = 1u << 20, .alias = "ub", .help = "Maximum tokens per prefill chunk."}, \
+    {"threads", 't', OPTION_UINT, offsetof(type, field.threads), .value = "N", .max = 1024, \
+     .help = "Threads for decoding; 0 = number of physical cores."}, \
+    {"threads-batch", 0, OPTION_UINT, offsetof(type, field.threads_prefill), .value = "N", \
+     .max = 1024, .alias = "tb", .help = "Threads for prefill; 0 = same as --threads."}, \
+    {"cache-type-k", 0, OPTION_CHOICE, offsetof(type, field.kv_k), .value = "TYPE", \
+     .initial = "f16", .choices = engine_kv_names, .alias = "ctk", \
+     .help = "Data type of the K cache."}, \
+    {"cache-type-v", 0, OPTION_CHOICE, offsetof(type, field.kv_v), .value = "TYPE", \
+     .initial = "f16", .choices = engine_kv_names, .alias = "ctv", \
+     .help = "Data type of the V cache."}, \
+    {"flash-attn", 0, OPTION_CHOICE, offsetof(type, field.flash), .value = "WHEN", \
+     .initial = "auto", .choices = model_settings_flash, .alias = "fa", \
+     .help = "Use flash attention."}, \
+    {"gpu-layers", 0, OPTION_INT, offsetof(type, field.gpu_layers), .value = "N", \
+     .initial = "0", .imin = -1, .imax = 10000, .alias = "ngl", \
+     .help = "Layers to put on the GPU; 0 = as many as fit, -1 = none."}, \
+    {"device", 0, OPTION_TEXT, offsetof(type, field.devices), .value = "NAMES", .alias = "dev", \
+     .help = "Devices to use, separated by commas; `hearth doctor` lists them."}, \
+    {"kv-streams", 0, OPTION_FLAG, offsetof(type, field.streams), \
+     .help = "Give each sequence its own KV cache. State is then cached only as a whole."}, \
+    {"swa-full", 0, OPTION_FLAG, offsetof(type, field.sliding_full), \
+     .help = "Keep full-size KV caches for sliding-window layers."}, \
+    {"rope-freq-base", 0, OPTION_FLOAT, offsetof(type, field.rope_base), .value = "N", \
+     .fmax = 1e12, .help = "RoPE base frequency; 0 = the model's."}, \
+    {"rope-freq-scale", 0, OPTION_FLOAT, offsetof(type, field.rope_scale), .value = "N", \
+     .fmax = 1e6, .help = "RoPE frequency scale; 0 = the model's."}, \
+    {"lora", 0, OPTION_LIST, offsetof(type, field.adapters), .value = "FILE[=SCALE]", \
+     .help = "LoRA adapter to apply."}, \
+    {"max-memory", 0, OPTION_SIZE, offsetof(type, field.memory_max), .value = "SIZE", \
+     .help = "Memory limit of the server; 0 = what the machine allows."}, \
+    {"mmap", 0, OPTION_FLAG, offsetof(type, field.mmap), .initial = "on", \
+     .help = "Read weights into memory instead of mapping the model file."}, \
+    {"backends", 0, OPTION_TEXT, offsetof(type, field.backends), .value = "DIR", \
+     .help = "Folder with ggml's backends, instead of the built-in one."}
+/* clang-format on */
 
 /* Behind the sentence about a model that is not there. */
-#define CLI_MODEL_WAY_OUT \
-    "; give the path of a GGUF file, or make one to try with 'hearth model make'"
+#define CLI_MODEL_WAY_OUT "; pass the path of a GGUF file, or create one with 'hearth model make'"
 
 /* What the engine is to be told; texts and lists are in cli->arena or the options'. ERR_INVALID: a
  * setting is wrong; ERR_NOMEM. */

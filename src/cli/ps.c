@@ -24,7 +24,7 @@ struct ps_options {
 
 static const struct option_desc options_table[] = {
     {"json", 0, OPTION_FLAG, offsetof(struct ps_options, json), .not_in_file = true,
-     .group = "Output", .help = "JSON instead of tables."},
+     .group = "Output", .help = "Print JSON."},
     REMOTE_OPTIONS(struct ps_options, remote),
 };
 
@@ -175,7 +175,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_ps = {
     .name = "ps",
-    .summary = "List the models of a running server and what it works on.",
+    .summary = "List loaded models and running requests.",
     .usage = "[options]",
     .table = {.command = "ps", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct ps_options),

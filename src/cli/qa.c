@@ -36,23 +36,23 @@ struct qa_command {
 static const struct option_desc options_table[] = {
     {"max-concurrent", 0, OPTION_UINT, AT(concurrent), .value = "N", .initial = "2", .min = 1,
      .max = QA_SESSIONS_MAX, .group = "What is asked",
-     .help = "Sequences of the server, and sessions that ask together (two at least)."},
+     .help = "Parallel sequences of the server, and concurrent sessions (at least 2)."},
     {"prompt-bytes", 0, OPTION_UINT, AT(prompt), .value = "N", .initial = "1200", .min = 200,
-     .max = 1 << 20, .help = "Text of a conversation's first prompt."},
+     .max = 1 << 20, .help = "Size of the first prompt of a conversation, in bytes."},
     {"max-tokens", 0, OPTION_UINT, AT(tokens), .value = "N", .initial = "16", .min = 2, .max = 4096,
-     .help = "Tokens of an answer."},
+     .help = "Tokens to generate per answer."},
     {"threads", 't', OPTION_UINT, AT(threads), .value = "N", .initial = "1", .min = 1, .max = 1024,
      .help = "Threads of the server."},
     {"ram-cache", 0, OPTION_SIZE, AT(ram_bytes), .value = "SIZE", .initial = "256MiB",
-     .min = 4 << 20, .help = "Memory for computed prefixes."},
+     .min = 4 << 20, .help = "RAM for the prefix cache."},
     {"request-timeout", 0, OPTION_DURATION, AT(timeout_ns), .value = "TIME", .initial = "1h",
-     .help = "How long an answer may take."},
+     .help = "Timeout of a request."},
     {"prove", 0, OPTION_FLAG, AT(prove), .not_in_file = true, .group = "Faults",
-     .help = "Run servers that break a promise each, and succeed when each is noticed."},
+     .help = "Run servers with one injected fault each; succeed if every fault is detected."},
     {"fault", 0, OPTION_LIST, AT(faults), .value = "NAME", .not_in_file = true,
-     .help = "With --prove: only these; alone: run with one, which must fail."},
+     .help = "With --prove: only these faults. Alone: run with one fault, which must fail."},
     {"keep", 0, OPTION_FLAG, AT(keep), .not_in_file = true,
-     .help = "Leave logs and models of the run in their folder, and say where."},
+     .help = "Keep the folder with logs and models, and print its path."},
     SHEET_OUTPUT_OPTIONS(struct qa_command, outputs),
 };
 
@@ -198,7 +198,7 @@ static bool run_scenario(struct session *session, const char *id, const char *mo
         if (!command->prove)
             complain(session, &scenario);
         else if (!good)
-            cli_error(cli, "fault %s was not noticed: I%u should have fallen", drill_names[drill],
+            cli_error(cli, "fault %s was not detected: I%u should have failed", drill_names[drill],
                       drill_invariant(drill));
     }
     qa_scenario_fini(&scenario);
@@ -383,7 +383,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_qa = {
     .name = "qa",
-    .summary = "Check that the cache keeps its promises to agents.",
+    .summary = "Run the cache regression test for agent workloads.",
     .usage = "[options] [SCENARIO | MODEL.gguf]...",
     .table = {.command = "qa", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct qa_command),

@@ -92,8 +92,7 @@ static enum err no_server(const struct remote *remote, enum err err, struct erri
         return err;
     snprintf(why, sizeof(why), "%.120s", colon != NULL ? colon + 2 : info->text);
     return err_set(info, ERR_IO,
-                   "no server answers at %s (%s): start one with 'hearth serve MODEL', or say "
-                   "where it is with --url",
+                   "no server at %s (%s): start one with 'hearth serve MODEL', or set --url",
                    client_url_text(&remote->url, url), why);
 }
 
@@ -118,10 +117,10 @@ static enum err refused(const struct remote *remote, const char *path, int statu
     switch (status) {
     case 401:
     case 403:
-        return err_set(info, ERR_DENIED,
-                       "%s does not let us%s%s; give its key with --admin-key-file FILE, or in "
-                       "HEARTH_ADMIN_KEY",
-                       url, colon, words);
+        return err_set(
+            info, ERR_DENIED,
+            "access denied by %s%s%s; pass the key with --admin-key-file FILE or HEARTH_ADMIN_KEY",
+            url, colon, words);
     case 404:
         return err_set(info, ERR_NOT_FOUND, "%s knows no %.80s%s%s", url, path, colon, words);
     case 400:
@@ -130,7 +129,7 @@ static enum err refused(const struct remote *remote, const char *path, int statu
         return err_set(info, ERR_INVALID, "%s refuses that%s%s", url, colon, words);
     case 429:
     case 503:
-        return err_set(info, ERR_BUSY, "%s cannot answer now%s%s; try again", url, colon, words);
+        return err_set(info, ERR_BUSY, "%s is not available%s%s; try again", url, colon, words);
     default:
         return err_set(info, ERR_IO, "%s answered with %d%s%s", url, status, colon, words);
     }
@@ -174,8 +173,9 @@ enum err remote_ask_json(const struct remote *remote, const char *path, const ch
     if (err == ERR_OK) {
         *doc = yyjson_read(buf_str(&text), text.len, 0);
         if (!yyjson_is_obj(yyjson_doc_get_root(*doc)))
-            err = err_set(info, ERR_CORRUPT, "%s did not answer with JSON: is it hearth?",
-                          client_url_text(&remote->url, url));
+            err =
+                err_set(info, ERR_CORRUPT, "the response of %s is not JSON; is it a hearth server?",
+                        client_url_text(&remote->url, url));
     }
     if (err != ERR_OK) {
         yyjson_doc_free(*doc);

@@ -31,37 +31,20 @@ struct remote_options {
 };
 
 /* Rows of an option table; `type` is the command's struct, `field` where the options are in it. */
-#define REMOTE_OPTIONS(type, field)                                                                \
-    {"url",                                                                                        \
-     'u',                                                                                          \
-     OPTION_TEXT,                                                                                  \
-     offsetof(type, field.url),                                                                    \
-     .value = "URL",                                                                               \
-     .group = "Running server",                                                                    \
-     .help =                                                                                       \
-         "Address of the server, or the path of its socket; http://127.0.0.1:4327 if not given."}, \
-        {"admin-key",                                                                              \
-         0,                                                                                        \
-         OPTION_TEXT,                                                                              \
-         offsetof(type, field.admin_key),                                                          \
-         .value = "KEY",                                                                           \
-         .secret = true,                                                                           \
-         .help = "Its admin key; better in the environment or in a file."},                        \
-        {"admin-key-file", 0,                                                                      \
-         OPTION_TEXT,      offsetof(type, field.admin_key_file),                                   \
-         .value = "FILE",  .help = "A file with the admin key in its first line."},                \
-        {"api-key",                                                                                \
-         0,                                                                                        \
-         OPTION_LIST,                                                                              \
-         offsetof(type, field.api_keys),                                                           \
-         .value = "KEY",                                                                           \
-         .secret = true,                                                                           \
-         .help = "A key of the server, for what needs no admin key."},                             \
-    {                                                                                              \
-        "timeout", 0, OPTION_DURATION, offsetof(type, field.timeout_ns),                           \
-            .value = "TIME", .initial = "10m", .min = 1000000,                                     \
-            .help = "How long an answer may take."                                                 \
-    }
+/* clang-format off */
+#define REMOTE_OPTIONS(type, field) \
+    {"url", 'u', OPTION_TEXT, offsetof(type, field.url), .value = "URL", \
+     .group = "Running server", \
+     .help = "Address of the server, or the path of its socket; default: http://127.0.0.1:4327."}, \
+    {"admin-key", 0, OPTION_TEXT, offsetof(type, field.admin_key), .value = "KEY", \
+     .secret = true, .help = "Admin key of the server; prefer the environment or a file."}, \
+    {"admin-key-file", 0, OPTION_TEXT, offsetof(type, field.admin_key_file), .value = "FILE", \
+     .help = "File with the admin key in its first line."}, \
+    {"api-key", 0, OPTION_LIST, offsetof(type, field.api_keys), .value = "KEY", .secret = true, \
+     .help = "API key of the server, for commands that need no admin key."}, \
+    {"timeout", 0, OPTION_DURATION, offsetof(type, field.timeout_ns), .value = "TIME", \
+     .initial = "10m", .min = 1000000, .help = "How long an answer may take."}
+/* clang-format on */
 
 struct remote {
     const struct cli *cli;

@@ -56,47 +56,45 @@ struct replay_options {
 static const struct option_desc options_table[] = {
     {"policy", 'p', OPTION_LIST, AT(policies), .value = "NAME",
      .initial = "lru-tail,saving-per-byte,opt", HERE, .group = "What to compare",
-     .help = "Eviction: saving-per-byte, lru-tail, shortest-first, by-type, or opt, which knows "
-             "the future; may be given several times."},
+     .help = "Eviction policy: saving-per-byte, lru-tail, shortest-first, by-type, or opt (knows "
+             "the future)."},
     {"blocks", 0, OPTION_LIST, AT(blocks), .value = "N", HERE,
-     .help = "Capacity in blocks of the trace; may be given several times. By default 1/64, 1/16, "
-             "1/4 and all of the distinct ones."},
-    {"tokens", 0, OPTION_LIST, AT(tokens), .value = "N", HERE,
-     .help = "Capacity in tokens; may be given several times."},
+     .help = "Capacity in blocks of the trace; default: 1/64, 1/16, 1/4 and all of the distinct "
+             "blocks."},
+    {"tokens", 0, OPTION_LIST, AT(tokens), .value = "N", HERE, .help = "Capacity in tokens."},
     {"bytes", 0, OPTION_LIST, AT(bytes), .value = "SIZE", HERE,
-     .help = "Capacity in bytes of the whole cache, books and gaps included; may be given several "
-             "times."},
+     .help = "Capacity in bytes of the whole cache, including metadata and fragmentation."},
     {"snapshots", 0, OPTION_CHOICE, AT(place), .value = "WHERE", .initial = "policy",
      .choices = sim_place_names, HERE,
-     .help = "Where models that need snapshots get them: where the policy says, densely, or at the "
-             "end of prompts only."},
+     .help = "Where models that need snapshots get them: by policy, densely, or only at the end of "
+             "prompts."},
     {"snapshot-tokens", 0, OPTION_UINT, AT(snapshot_tokens), .value = "N", .max = TRACE_TOKENS_MAX,
      HERE, .help = "Tokens between dense snapshots (2048), or of the policy's grid (8192)."},
     {"best", 0, OPTION_FLAG, AT(best), HERE,
-     .help = "Also find the best places for snapshots, knowing the future."},
+     .help = "Also compute the best snapshot positions in hindsight."},
     {"margin", 0, OPTION_FLOAT, AT(margin), .value = "POINTS", .fmax = 100, HERE,
-     .help = "Fail when a policy's hit rate is lower than that of lru-tail by more than so many "
-             "points; 0 = do not look."},
+     .help = "Fail if the hit rate of a policy is more than this many points below lru-tail; 0 = "
+             "do not check."},
     {"users", 'u', OPTION_UINT, AT(users), .value = "N", .initial = "1", .min = 1, .max = 1000000,
      HERE, .group = "The load",
-     .help = "So many users do what is in the trace, each at times of his own."},
+     .help = "Simulate this many users, each replaying the trace at different times."},
     {"seed", 's', OPTION_UINT, AT(seed), .value = "N", .initial = "1", HERE,
-     .help = "Of these times; the same seed gives the same load."},
+     .help = "Random seed of --users."},
     {"block-tokens", 0, OPTION_UINT, AT(block_tokens), .value = "N", .initial = "64", .min = 1,
      .max = 65536, HERE,
-     .help = "Tokens per block that text is cut into; other traces have blocks of their own."},
+     .help = "Tokens per block for text traces; other traces define their own."},
     {"run-tokens", 0, OPTION_UINT, AT(run_tokens), .value = "N", .max = TRACE_TOKENS_MAX, HERE,
-     .help = "Tokens that are kept and evicted as one object, at most; 0 = one block, or 2048 as "
-             "in the server where snapshots are needed."},
+     .help = "Maximum tokens kept and evicted as one object; 0 = one block, or 2048 where "
+             "snapshots are needed."},
     {"preset", 0, OPTION_TEXT, AT(preset), .value = "NAME", .initial = "llama-8b", HERE,
      .group = "What state costs",
      .help = "llama-8b, qwen3-0.6b, hybrid-1b, sliding-1b or mamba-1b."},
     {"model", 'm', OPTION_TEXT, AT(model), .value = "FILE", HERE,
-     .help = "A model file, for its kinds of layers, its sizes and its vocabulary."},
+     .help = "Model file to take layer kinds, sizes and vocabulary from."},
     {"prefill", 0, OPTION_FLOAT, AT(prefill), .value = "TOKENS/S", .fmax = 1e9, HERE,
-     .help = "Speed of prefill; 0 = that of the preset."},
+     .help = "Prefill speed in tokens/s; 0 = the preset's."},
     {"bandwidth", 0, OPTION_FLOAT, AT(bandwidth), .value = "GB/S", .fmax = 1e6, HERE,
-     .help = "Of importing from memory; 0 = that of the preset."},
+     .help = "Import bandwidth from memory; 0 = the preset's."},
     SHEET_OUTPUT_OPTIONS(struct replay_options, outputs),
     MODEL_SETTINGS_OPTIONS(struct replay_options, load),
 };
@@ -198,7 +196,7 @@ static enum cli_exit read_files(struct replay *replay)
         progress_update(progress, i + 1, cli->args_count);
     }
     if (err == ERR_OK && replay->trace.requests_count == 0)
-        err = err_set(&info, ERR_INVALID, "there is no request in the files");
+        err = err_set(&info, ERR_INVALID, "the files contain no requests");
     progress_finish(&progress, err == ERR_OK);
     if (err != ERR_OK)
         return failed(replay, info.text);
@@ -242,7 +240,7 @@ static enum cli_exit add_counts(struct replay *replay, const struct option_list 
         uint64_t count;
         if (!str_to_u64(str_from(list->items[i]), &count) || count / divisor == 0 ||
             count / divisor > (UINT64_C(1) << 50) / block_bytes(replay))
-            return cli_usage_error(replay->cli, "\"%s\" is no capacity of at least one block",
+            return cli_usage_error(replay->cli, "\"%s\" is not a capacity of at least one block",
                                    list->items[i]);
         add_capacity(replay, count / divisor * block_bytes(replay), count / divisor);
     }
@@ -438,7 +436,7 @@ static void note_recorded(const struct replay *replay, struct sheet *sheet)
         recorded->tokens > 0 ? (double)recorded->tokens_hit / (double)recorded->tokens : 0;
 
     if (recorded->lost > 0)
-        sheet_note(sheet, "%llu requests are missing from the record",
+        sheet_note(sheet, "%llu requests are missing from the recording",
                    (unsigned long long)recorded->lost);
     if (recorded->requests == 0)
         return;
@@ -467,7 +465,7 @@ static void note_cost(const struct replay *replay, struct sheet *sheet)
     }
     if (replay->options->best) {
         double rate = (double)replay->best.tokens_saved / (double)trace_sum(&replay->trace).tokens;
-        sheet_note(sheet, "best placement, knowing the future: %llu snapshots, %.2f%% of tokens",
+        sheet_note(sheet, "best placement in hindsight: %llu snapshots, %.2f%% of tokens",
                    (unsigned long long)replay->best.snapshots, 100 * rate);
         sheet_fact_number(sheet, "best_snapshots", (double)replay->best.snapshots);
         sheet_fact_number(sheet, "best_token_hit_rate", rate);
@@ -575,7 +573,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_replay = {
     .name = "replay",
-    .summary = "Replay traces without a model, and compare what policies keep.",
+    .summary = "Replay traces without a model and compare eviction policies.",
     .usage = "[options] FILE...",
     .table = {.command = "replay", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct replay_options),

@@ -36,18 +36,19 @@ struct run_options {
 
 static const struct option_desc options_table[] = {
     {"predict", 'n', OPTION_UINT, AT(tokens), .value = "N", .initial = "128", .max = 1u << 30,
-     .group = "Answer", .help = "Tokens to generate at most."},
+     .group = "Answer", .help = "Maximum number of tokens to generate."},
     {"temp", 0, OPTION_FLOAT, AT(temperature), .value = "N", .initial = "0.8", .fmax = 100,
-     .help = "Temperature; 0 always picks the most probable token."},
+     .help = "Temperature; 0 = always the most probable token."},
     {"top-k", 0, OPTION_INT, AT(top_k), .value = "N", .initial = "40", .imin = 0, .imax = 1 << 30,
-     .help = "Pick among the N most probable tokens; 0 = all."},
+     .help = "Sample from the N most probable tokens; 0 = all."},
     {"top-p", 0, OPTION_FLOAT, AT(top_p), .value = "N", .initial = "0.95", .fmax = 1,
-     .help = "Pick among the tokens that make up this probability."},
+     .help = "Sample from the tokens that make up this probability."},
     {"min-p", 0, OPTION_FLOAT, AT(min_p), .value = "N", .initial = "0.05", .fmax = 1,
-     .help = "Drop tokens less probable than this part of the best one."},
+     .help = "Drop tokens less probable than this fraction of the best one."},
     {"seed", 's', OPTION_INT, AT(seed), .value = "N", .initial = "-1", .imin = -1,
-     .imax = UINT32_MAX, .help = "Seed of the choice; -1 = a new one each time."},
-    {"ignore-eos", 0, OPTION_FLAG, AT(ignore_end), .help = "Do not stop at the end of the answer."},
+     .imax = UINT32_MAX, .help = "Random seed; -1 = a new one each time."},
+    {"ignore-eos", 0, OPTION_FLAG, AT(ignore_end),
+     .help = "Do not stop at the end-of-answer token."},
     MODEL_SETTINGS_OPTIONS(struct run_options, model),
 };
 
@@ -90,7 +91,7 @@ static enum err tokenize(struct answer *answer, const char *text, struct errinfo
     if (answer->prompt_count >= answer->room)
         return err_set(
             info, ERR_LIMIT,
-            "the prompt has %zu tokens, the context room for %u: use a larger --ctx-size",
+            "the prompt has %zu tokens but the context has only %u: use a larger --ctx-size",
             answer->prompt_count, answer->room);
     return ERR_OK;
 }
@@ -234,7 +235,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_run = {
     .name = "run",
-    .summary = "Load a model and continue a prompt, printing as it comes.",
+    .summary = "Complete a prompt with a model (streaming).",
     .usage = "[options] FILE PROMPT",
     .table = {.command = "run", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct run_options),

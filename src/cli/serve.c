@@ -42,128 +42,123 @@ enum { FILES_BESIDE = 1024 }; /* descriptors for all that is no connection */
 
 static const struct option_desc options_table[] = {
     {"model", 'm', OPTION_LIST, AT(models), .value = "[ALIAS=]MODEL", .group = "Server",
-     .help =
-         "A model: file, folder, user/repo[:QUANT], or Ollama's name; may be given several times."},
+     .help = "Model to serve: a GGUF file, a folder, user/repo[:QUANT] or an Ollama name."},
     {"alias", 'a', OPTION_TEXT, AT(alias), .value = "NAME",
-     .help = "What clients call the first one."},
+     .help = "Name of the first model in the API."},
     {"models-dir", 0, OPTION_TEXT, AT(models_dir), .value = "DIR",
-     .help = "A folder whose models are served, too."},
+     .help = "Also serve every model in this folder."},
     {"models-max", 0, OPTION_UINT, AT(models_max), .value = "N", .max = SERVE_MODELS_MAX,
-     .help = "Models that are loaded at a time; 0 = as many as fit."},
+     .help = "Maximum number of loaded models; 0 = as many as fit."},
     {"models-memory", 0, OPTION_SIZE, AT(models_bytes), .value = "SIZE",
-     .help = "Memory for loaded models; 0 = --max-memory without the cache."},
+     .help = "Memory for loaded models; 0 = --max-memory minus the cache."},
     {"model-ttl", 0, OPTION_DURATION, AT(model_ttl_ns), .value = "TIME", .initial = "0s",
-     .help = "Unload models that nobody used for so long; 0 = never."},
+     .help = "Unload a model after this idle time; 0 = never."},
     {"pin-model", 0, OPTION_LIST, AT(pinned), .value = "NAME",
-     .help = "Load this one at start and keep it; may be given several times."},
+     .help = "Load this model at startup and never unload it."},
     {"load-timeout", 0, OPTION_DURATION, AT(load_ns), .value = "TIME", .initial = "5m",
      .min = NS_PER_MS, .max = 24 * 3600 * NS_PER_S,
-     .help = "How long a request waits for its model to be loaded."},
+     .help = "How long a request waits for its model to load."},
     {"warmup", 0, OPTION_FLAG, AT(warm), .initial = "on",
-     .help = "Run one token when a model is loaded and nobody waits for it; with --no-warmup the "
-             "first request does that."},
+     .help = "Skip the warm-up run after a model is loaded."},
     {"host", 0, OPTION_TEXT, AT(host), .value = "ADDRESS", .initial = "127.0.0.1",
-     .help = "Address to listen on, or a path ending in .sock."},
+     .help = "Address to listen on, or a path that ends in .sock."},
     {"port", 0, OPTION_UINT, AT(port), .value = "N", .initial = "4327", .max = 65535,
-     .help = "Port to listen on; 0 lets the system choose."}, /* "hear" on a telephone */
+     .help = "Port to listen on; 0 = any free port."}, /* "hear" on a telephone */
     {"api-key", 0, OPTION_LIST, AT(keys), .value = "KEY", .secret = true,
-     .help = "A key that clients must have, or NAME:KEY; may be given several times."},
+     .help = "Key that clients must send: KEY or NAME:KEY."},
     {"api-key-file", 0, OPTION_TEXT, AT(key_file), .value = "FILE",
-     .help = "A file with one key per line."},
+     .help = "File with one key per line."},
     {"admin-key", 0, OPTION_TEXT, AT(admin_key), .value = "KEY", .secret = true,
-     .help = "A key for what changes the server for all, such as clearing the cache."},
+     .help = "Key for /admin, which can change the server for all users."},
     {"admin-show-text", 0, OPTION_FLAG, AT(admin_show_text),
-     .help = "Let /admin show tokens and text of what is held; without it, hashes and sizes only."},
+     .help = "Let /admin show cached tokens and text instead of hashes and sizes only."},
     {"admin-files", 0, OPTION_TEXT, AT(admin_files), .value = "DIR",
-     .help = "A folder that /admin may export to and import from; without it, it may not."},
+     .help = "Folder that /admin may export to and import from; without it, neither is allowed."},
     {"tenant-share", 0, OPTION_LIST, AT(shares), .value = "TENANT=SIZE",
-     .help = "Memory of the cache that is this tenant's own; may be given several times."},
+     .help = "RAM cache reserved for a tenant."},
     {"tenant-ssd-share", 0, OPTION_LIST, AT(ssd_shares), .value = "TENANT=SIZE",
-     .help = "Bytes of --ssd-max that are this tenant's own; may be given several times."},
+     .help = "SSD cache reserved for a tenant, as part of --ssd-max."},
     {"cache-isolation", 0, OPTION_CHOICE, AT(isolation), .value = "WHAT", .initial = "auto",
-     .choices = auth_isolation_names, .help = "Whether keys share the cache."},
+     .choices = auth_isolation_names, .help = "Whether API keys share the cache."},
     {"allow-any", 0, OPTION_FLAG, AT(open_to_all),
-     .help = "Listen beyond this machine although there is no key."},
+     .help = "Accept remote clients without an API key (insecure)."},
     {"allow-host", 0, OPTION_LIST, AT(hosts), .value = "NAME",
-     .help = "A name by which clients may call the server, beside localhost."},
+     .help = "Host name that clients may use, besides localhost."},
     {"cors-origins", 0, OPTION_LIST, AT(origins), .value = "ORIGIN",
-     .help = "Web pages that may use the server; none by default."},
+     .help = "Origin of web pages that may call the server."},
     {"strict-model", 0, OPTION_FLAG, AT(strict_model),
-     .help = "Refuse requests for a model of another name."},
+     .help = "Reject requests that name a model that is not served."},
     {"chat-template-file", 0, OPTION_TEXT, AT(template_file), .value = "FILE",
-     .help = "A Jinja template instead of the model's own."},
+     .help = "Jinja chat template to use instead of the one in the model."},
     {"metrics-compat", 0, OPTION_LIST, AT(metrics_compat), .value = "WHOSE",
-     .help = "Give /metrics the names of other servers, too: llamacpp, vllm."},
+     .help = "Also export /metrics under the names of another server: llamacpp, vllm."},
     {"public-metrics", 0, OPTION_FLAG, AT(public_metrics),
-     .help = "Answer /metrics without a key, although it has sums over all tenants; without this, "
-             "admin keys only."},
+     .help = "Serve /metrics without a key. It contains totals over all tenants."},
     {"queue", 0, OPTION_UINT, AT(queue), .value = "N", .initial = "256", .min = 1, .max = 65536,
-     .help = "Requests that may wait; more are told to come back."},
+     .help = "Maximum number of queued requests; further ones get 429."},
     {"workers", 0, OPTION_UINT, AT(workers), .value = "N", .initial = "2", .min = 1, .max = 64,
-     .help = "Threads that read and render requests."},
+     .help = "Threads that parse requests and render prompts."},
     {"connections", 0, OPTION_UINT, AT(connections), .value = "N", .initial = "1024", .min = 1,
-     .max = 1u << 20, .help = "Connections at a time; more are told to come back."},
+     .max = 1u << 20, .help = "Maximum number of connections; further ones get 503."},
     {"connections-per-address", 0, OPTION_UINT, AT(connections_per_address), .value = "N",
      .initial = "256", .min = 1, .max = 1u << 20,
-     .help = "Of them, those from one address; local sockets are not counted."},
+     .help = "Maximum number of connections per address; local sockets do not count."},
     {"log-queue", 0, OPTION_SIZE, AT(log_queue), .value = "SIZE", .initial = "1MiB",
      .min = LOG_QUEUE_BYTES_MIN, .max = 1u << 30,
-     .help = "Log lines that may wait for a slow reader of standard error; more are dropped and "
+     .help = "Log lines to buffer while standard error is blocked; further lines are dropped and "
              "counted."},
     {"drain", 0, OPTION_DURATION, AT(drain_ns), .value = "TIME", .initial = "30s",
-     .help = "How long running answers may go on after SIGTERM."},
+     .help = "How long running requests may take to finish after SIGTERM."},
     {"ram-cache", 0, OPTION_SIZE, AT(ram_bytes), .value = "SIZE", .alias = "cram", .group = "Cache",
-     .help = "Memory for computed prefixes; 0 = a quarter of --max-memory."},
+     .help = "RAM for the prefix cache; 0 = a quarter of --max-memory."},
     {"ssd-dir", 0, OPTION_TEXT, AT(ssd_dir), .value = "DIR",
-     .help = "Folder for what shall survive a restart, or none."},
+     .help = "Folder of the SSD cache, which survives restarts; `none` disables it."},
     {"ssd-max", 0, OPTION_SIZE, AT(ssd_bytes), .value = "SIZE", .initial = "32GiB",
-     .help = "Bytes that it may have at most."},
+     .help = "Maximum size of the SSD cache."},
     {"ssd-free", 0, OPTION_SIZE, AT(ssd_free), .value = "SIZE", .initial = "8GiB",
-     .help = "Bytes of its disk that are left free."},
+     .help = "Disk space to leave free."},
     {"ssd-writes-per-day", 0, OPTION_SIZE, AT(ssd_day_bytes), .value = "SIZE",
-     .help = "Bytes that are written a day at most; 0 = any."},
+     .help = "Maximum bytes written to the SSD cache per day; 0 = unlimited."},
     {"ssd-encrypt", 0, OPTION_TEXT, AT(ssd_key_file), .value = "KEYFILE",
-     .help = "Encrypt what is on disk with the key in this file (mode 0600)."},
+     .help = "Encrypt the SSD cache with the key in this file (mode 0600)."},
     {"state-dir", 0, OPTION_TEXT, AT(state_dir), .value = "DIR",
-     .help = "Folder for the installation's key and remembered turns."},
+     .help = "Folder for the installation key and other state."},
     {"record", 0, OPTION_TEXT, AT(record), .value = "FILE",
-     .help = "Write what was asked, as keyed hashes, for `hearth replay`."},
+     .help = "Record requests as keyed hashes, for `hearth replay`."},
     {"record-max", 0, OPTION_SIZE, AT(record_bytes), .value = "SIZE", .initial = "1GiB",
-     .min = 4096, .help = "Size at which recording ends."},
+     .min = 4096, .help = "File size at which recording stops."},
     {"record-block", 0, OPTION_UINT, AT(record_block), .value = "N", .initial = "16", .min = 1,
      .max = 65536, .help = "Tokens per recorded hash."},
     {"block-size", 0, OPTION_UINT, AT(block_tokens), .value = "N", .initial = "256", .min = 1,
-     .max = 65536, .help = "Tokens of a block."},
+     .max = 65536, .help = "Tokens per cache block."},
     {"tails", 0, OPTION_UINT, AT(tails), .value = "N", .initial = "64", .max = 1u << 20,
-     .help = "Ends of prompts kept per model and tenant; 0 = none."},
+     .help = "Partial last blocks to keep per model and tenant; 0 = none."},
     {"cache-policy", 0, OPTION_TEXT, AT(policy), .value = "NAME", .initial = "saving-per-byte",
-     .help = "Who must leave first: saving-per-byte, lru-tail, shortest-first, by-type."},
+     .help = "Eviction policy: saving-per-byte, lru-tail, shortest-first, by-type."},
     {"exact", 0, OPTION_FLAG, AT(exact),
-     .help = "One request at a time; every answer is bit for bit that of a cold run."},
-    {"cache", 0, OPTION_FLAG, AT(cache), .initial = "on",
-     .help = "Keep what was computed; with --no-cache every prompt is computed."},
+     .help = "Run one request at a time, so that every answer equals a cold run bit for bit."},
+    {"cache", 0, OPTION_FLAG, AT(cache), .initial = "on", .help = "Disable the prefix cache."},
     {"keep-volatile", 0, OPTION_LIST, AT(keep_volatile), .value = "RULE",
-     .help = "Leave this kind of volatile text as it is; /props lists the rules."},
+     .help = "Do not normalize this kind of changing text (clocks, billing headers); /props lists "
+             "the rules."},
     {"keep-thoughts", 0, OPTION_FLAG, AT(keep_thoughts),
-     .help = "Repeat thoughts of earlier turns even where the template drops them."},
+     .help = "Send reasoning of earlier turns to the model even if the template drops it."},
     {"temp", 0, OPTION_FLOAT, AT(temperature), .value = "N", .initial = "0.8", .fmax = 100,
-     .group = "Answers", .help = "Temperature, unless a request says another."},
+     .group = "Answers", .help = "Default temperature."},
     {"top-k", 0, OPTION_INT, AT(top_k), .value = "N", .initial = "40", .imin = 0, .imax = 1 << 30,
-     .help = "Pick among the N most probable tokens; 0 = all."},
+     .help = "Default top-k: sample from the N most probable tokens; 0 = all."},
     {"top-p", 0, OPTION_FLOAT, AT(top_p), .value = "N", .initial = "0.95", .fmax = 1,
-     .help = "Pick among the tokens that make up this probability."},
+     .help = "Default top-p: sample from the tokens that make up this probability."},
     {"min-p", 0, OPTION_FLOAT, AT(min_p), .value = "N", .initial = "0.05", .fmax = 1,
-     .help = "Drop tokens less probable than this part of the best one."},
+     .help = "Default min-p: drop tokens less probable than this fraction of the best one."},
     MODEL_SETTINGS_OPTIONS(struct serve_options, model),
     {"isolate", 0, OPTION_FLAG, AT(model.isolate),
-     .help = "Run the model in a process of its own, which is restarted when it dies or hangs."},
+     .help = "Run the model in a separate process, which is restarted if it dies or hangs."},
     {"fault", 0, OPTION_CHOICE, AT(drill), .value = "NAME", .initial = "none",
      .choices = drill_names, .hidden = true, .not_in_file = true,
-     .help = "Break a promise on purpose: for `hearth qa --prove`, never for people."},
+     .help = "Inject a fault, for `hearth qa --prove`."},
     {"fault-disk", 0, OPTION_UINT, AT(disk_fault), .value = "N", .max = 1u << 30, .hidden = true,
-     .not_in_file = true,
-     .help = "Every N-th call of the disk fails, writes in their middle: for `make soak`, never "
-             "for people."},
+     .not_in_file = true, .help = "Fail every N-th disk call, for `make soak`."},
 };
 
 /* The server with all its parts; opened from the top down, closed from the bottom up. */
@@ -219,11 +214,10 @@ static enum cli_exit check(struct server *server)
     bool keys = options->keys.count > 0 || options->key_file != NULL;
     if (!is_socket(options->host) && !http_is_loopback(str_from(options->host)) && !keys &&
         !options->open_to_all)
-        return cli_usage_error(
-            cli,
-            "--host %s lets others in: give an --api-key, or --allow-any if that is "
-            "what you want",
-            options->host);
+        return cli_usage_error(cli,
+                               "--host %s exposes the server to the network: set --api-key, or "
+                               "--allow-any to run without one",
+                               options->host);
     if (!read_metrics_compat(server))
         return CLI_EXIT_USAGE;
     return serve_models_read(&server->models, cli, options);
@@ -239,7 +233,7 @@ static bool open_neutral(struct server *server)
     for (size_t i = 0; i < keep->count; i++) {
         if (neutral_switch(server->neutral, str_from(keep->items[i]), false) == ERR_OK)
             continue;
-        cli_usage_error(server->cli, "--keep-volatile %s: there is no such rule", keep->items[i]);
+        cli_usage_error(server->cli, "--keep-volatile %s: unknown rule", keep->items[i]);
         return false;
     }
     return true;
@@ -359,7 +353,8 @@ static bool open_http(struct server *server)
         admin_set_http_metrics(server->admin, http_server_metrics(server->http));
         return true;
     }
-    cli_error(server->cli, err == ERR_BUSY ? "%s; choose another --port, or end that one" : "%s",
+    cli_error(server->cli,
+              err == ERR_BUSY ? "%s; choose another --port, or stop that program" : "%s",
               info.text);
     return false;
 }
@@ -388,7 +383,7 @@ static void raise_file_limit(struct server *server)
         return;
     files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
     if (setrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur < wanted)
-        LOG_WARN(server->cli->log, "serve", "fewer files may be open than --connections needs",
+        LOG_WARN(server->cli->log, "serve", "the limit of open files is too low for --connections",
                  LOG_UINT("limit", files.rlim_cur), LOG_UINT("wanted", wanted));
 }
 
@@ -487,9 +482,10 @@ static void start_log_writer(struct cli *cli, const struct serve_options *option
     struct errinfo info = {0};
 
     if (log_start_writer(cli->log, options->log_queue, &info) != ERR_OK)
-        LOG_WARN(cli->log, "serve",
-                 "the log has no thread; a stalled reader of it would stop the server",
-                 LOG_STR("reason", info.text));
+        LOG_WARN(
+            cli->log, "serve",
+            "could not start the log thread; a blocked reader of the log would stop the server",
+            LOG_STR("reason", info.text));
 }
 
 static enum cli_exit run(struct cli *cli, const void *options)
@@ -507,10 +503,10 @@ static enum cli_exit run(struct cli *cli, const void *options)
     signal(SIGPIPE, SIG_IGN); /* a client that leaves is no reason to die */
     start_log_writer(cli, server.options);
     if (server.options->drill != DRILL_NONE)
-        LOG_WARN(cli->log, "serve", "a fault is practised: not for use",
+        LOG_WARN(cli->log, "serve", "fault injection is on: not for production",
                  LOG_STR("fault", drill_names[server.options->drill]));
     if (server.options->disk_fault > 0)
-        LOG_WARN(cli->log, "serve", "a disk is practised that fails: not for use",
+        LOG_WARN(cli->log, "serve", "disk fault injection is on: not for production",
                  LOG_UINT("every", server.options->disk_fault));
     raise_file_limit(&server);
     status = open_all(&server);
@@ -524,7 +520,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_serve = {
     .name = "serve",
-    .summary = "Serve a model to OpenAI and Anthropic clients.",
+    .summary = "Serve models to OpenAI and Anthropic clients.",
     .usage = "[options] MODEL",
     .table = {.command = "serve", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct serve_options),

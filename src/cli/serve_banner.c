@@ -35,7 +35,7 @@ static void print_models(FILE *out, const struct serve_models *models)
 {
     enum { SHOWN_MAX = 8 };
 
-    fprintf(out, "\nhearth serves %zu models, each loaded when it is asked for:\n ", models->count);
+    fprintf(out, "\nhearth serves %zu models, each loaded on demand:\n ", models->count);
     for (size_t i = 0; i < MIN(models->count, (size_t)SHOWN_MAX); i++)
         fprintf(out, " %s%s", models->list[i].name, i == 0 ? " (default)" : "");
     fprintf(out, "%s\n", models->count > SHOWN_MAX ? " ..." : "");
@@ -67,8 +67,9 @@ static void print_urls(FILE *out, const struct serve_place *place)
 
     fprintf(out, "  OpenAI   http://%s%s%s:%u/v1\n  Anthropic http://%s%s%s:%u\n", left, host,
             right, place->port, left, host, right, place->port);
-    fprintf(out, "  page     http://%s%s%s:%u/ (what is reused, what missed and why)\n\n", left,
-            host, right, place->port);
+    fprintf(out,
+            "  page     http://%s%s%s:%u/ (dashboard: what is reused, what missed and why)\n\n",
+            left, host, right, place->port);
     fprintf(out, "  curl http://%s%s%s:%u/v1/chat/completions \\\n", left, host, right,
             place->port);
 }

@@ -95,12 +95,12 @@ enum err serve_read_shares(const struct cli *cli, const struct serve_options *op
         disk_sum = add(disk_sum, share->ssd_bytes);
     }
     if (sum > ram_bytes / 2)
-        return err_set(
-            info, ERR_LIMIT,
-            "--tenant-share: together more than half of --ram-cache; the rest is for all");
+        return err_set(info, ERR_LIMIT,
+                       "--tenant-share: the sum must not exceed half of --ram-cache; the rest is "
+                       "shared by all");
     if (disk_sum > options->ssd_bytes / 2)
-        return err_set(
-            info, ERR_LIMIT,
-            "--tenant-ssd-share: together more than half of --ssd-max; the rest is for all");
+        return err_set(info, ERR_LIMIT,
+                       "--tenant-ssd-share: the sum must not exceed half of --ssd-max; the rest is "
+                       "shared by all");
     return ERR_OK;
 }

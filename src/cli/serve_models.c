@@ -42,12 +42,13 @@ struct preset {
 
 static const struct option_desc preset_options[] = {
     {"model", 'm', OPTION_TEXT, AT(file), .value = "MODEL",
-     .help = "Where it is, if the section's name does not say."},
+     .help = "Model to load, if the section name does not say."},
     {"chat-template-file", 0, OPTION_TEXT, AT(template_file), .value = "FILE",
-     .help = "A Jinja template instead of its own."},
+     .help = "Jinja chat template to use instead of the one in the model."},
     {"model-ttl", 0, OPTION_DURATION, AT(ttl_ns), .value = "TIME",
-     .help = "Unload it when nobody used it for so long."},
-    {"pin-model", 0, OPTION_FLAG, AT(pinned), .help = "Load it at start and keep it."},
+     .help = "Unload the model after this idle time."},
+    {"pin-model", 0, OPTION_FLAG, AT(pinned),
+     .help = "Load the model at startup and never unload it."},
     MODEL_SETTINGS_OPTIONS(struct preset, model),
 };
 
@@ -125,7 +126,7 @@ static void add(struct reading *reading, const char *name, const char *path)
         err = err_set(&info, ERR_NOMEM, "no memory for the models");
     else if (is_taken(models, name))
         err = err_set(&info, ERR_EXISTS,
-                      "two models are called '%s': give one of them an alias, as in -m ALIAS=FILE",
+                      "two models have the name '%s': give one of them an alias with -m ALIAS=FILE",
                       name);
     else if (models->count == SERVE_MODELS_MAX)
         err = err_set(&info, ERR_LIMIT, "more than %d models", SERVE_MODELS_MAX);
@@ -339,8 +340,7 @@ static void check_pins(struct reading *reading)
 
     for (size_t i = 0; i < pinned->count && reading->status == CLI_EXIT_OK; i++)
         if (!is_taken(reading->models, pinned->items[i])) {
-            err_set(&info, ERR_INVALID, "--pin-model %s: there is no model of that name",
-                    pinned->items[i]);
+            err_set(&info, ERR_INVALID, "--pin-model %s: unknown model", pinned->items[i]);
             complain(reading, ERR_INVALID, &info);
         }
 }
@@ -362,8 +362,8 @@ static void read_all(struct reading *reading)
     if (reading->status == CLI_EXIT_OK)
         add_dir(reading);
     if (reading->status == CLI_EXIT_OK && models->count == 0)
-        reading->status = cli_usage_error(
-            cli, "which model? Give a GGUF file; `hearth model make` makes a small one");
+        reading->status = cli_usage_error(cli, "no model given. Usage: hearth serve MODEL.gguf "
+                                               "(`hearth model make` creates a small one)");
     if (models->count == 1 && !models->list[0].named && !is_known_by(reading, models->list[0].name))
         name_alone(reading);
     check_pins(reading);

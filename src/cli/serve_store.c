@@ -47,7 +47,7 @@ static void open_state(struct serve_store *store, const struct cli *cli,
 
     store->dir = FILE_NO;
     if (path != NULL && file_open_dir(cli->setup->fs, path, true, &store->dir, &info) != ERR_OK)
-        LOG_WARN(cli->log, "serve", "no state folder: nothing survives a restart",
+        LOG_WARN(cli->log, "serve", "no state folder: nothing will survive a restart",
                  LOG_STR("reason", info.text));
 }
 
@@ -98,9 +98,8 @@ static void load_key(struct serve_store *store, const struct cli *cli)
         file_replace(cli->setup->fs, store->dir, folders_key_name, store->key.bytes,
                      sizeof(store->key.bytes), 0600, &info) != ERR_OK)
         LOG_WARN(cli->log, "serve",
-                 "the key of this installation cannot be kept, and nothing on disk survives a "
-                 "restart without it: make room, or "
-                 "choose another --state-dir",
+                 "cannot save the installation key, so the SSD cache will not survive a restart: "
+                 "free some space, or choose another --state-dir",
                  LOG_STR("reason", info.text));
 }
 
@@ -161,7 +160,7 @@ static void warn_if_full(const struct cli *cli, const struct serve_options *opti
     if (file_free_bytes(fs, fd, &bytes, NULL) == ERR_OK &&
         bytes <= MAX(options->ssd_free, (uint64_t)SSD_ROOM_MIN))
         LOG_WARN(cli->log, "serve",
-                 "the cache's disk is full, nothing new is stored there: make room, lower "
+                 "the SSD cache's disk is full, nothing new is stored: free some space, lower "
                  "--ssd-free, or choose another --ssd-dir",
                  LOG_STR("folder", path), LOG_UINT("free", bytes),
                  LOG_UINT("ssd_free", options->ssd_free));
@@ -228,8 +227,7 @@ static void open_replay(struct serve_store *store, const struct cli *cli)
         .log = cli->log, .seal_key = store->sealed ? &store->seal_key : NULL});
     if (store->dir != FILE_NO && replay_load(store->replay, cli->setup->fs, store->dir, turns_name,
                                              &store->key, &info) != ERR_OK)
-        LOG_WARN(cli->log, "serve", "remembered turns cannot be read",
-                 LOG_STR("reason", info.text));
+        LOG_WARN(cli->log, "serve", "cannot read the saved turns", LOG_STR("reason", info.text));
 }
 
 static void open_vet(struct serve_store *store, const struct cli *cli)
@@ -267,8 +265,7 @@ void serve_store_close(struct serve_store *store, const struct cli *cli)
     if (store->replay != NULL && store->dir != FILE_NO &&
         replay_save(store->replay, cli->setup->fs, store->dir, turns_name, &store->key, &info) !=
             ERR_OK)
-        LOG_ERROR(cli->log, "serve", "remembered turns cannot be written",
-                  LOG_STR("reason", info.text));
+        LOG_ERROR(cli->log, "serve", "cannot save the turns", LOG_STR("reason", info.text));
     replay_destroy(&store->replay);
     hearth_close(&store->cache);
     mem_free(store->disk_fault);

@@ -75,7 +75,7 @@ static void reload_log_level(const struct cli *cli)
             (const void *)((const char *)again.values + common_offset(cli->command));
         log_set_level(cli->log, (enum log_level)common->log_level);
     } else {
-        LOG_WARN(cli->log, "serve", "the log level stays as it was", LOG_STR("reason", info.text));
+        LOG_WARN(cli->log, "serve", "the log level is unchanged", LOG_STR("reason", info.text));
     }
     arena_fini(&arena);
 }
@@ -113,7 +113,7 @@ static void look(const struct serve_watch *watch, const struct notify *notify, u
 
     if (watchdog_ns > 0 && !alive)
         LOG_ERROR(watch->cli->log, "serve",
-                  "an engine does not answer; the watchdog is not told otherwise");
+                  "an engine does not respond; systemd's watchdog is no longer notified");
     tell_status(watch, notify, alive ? "WATCHDOG=1\n" : "");
 }
 

@@ -21,26 +21,15 @@ struct sheet_outputs {
 };
 
 /* Rows of an option table; `type` is the command's struct, `field` where the outputs are in it. */
-#define SHEET_OUTPUT_OPTIONS(type, field)                                                       \
-    {"json",                                                                                    \
-     0,                                                                                         \
-     OPTION_TEXT,                                                                               \
-     offsetof(type, field.json),                                                                \
-     .value = "FILE",                                                                           \
-     .not_in_file = true,                                                                       \
-     .group = "Results",                                                                        \
-     .help = "Write them as JSON; - is standard output."},                                      \
-        {"csv",                                                                                 \
-         0,                                                                                     \
-         OPTION_TEXT,                                                                           \
-         offsetof(type, field.csv),                                                             \
-         .value = "FILE",                                                                       \
-         .not_in_file = true,                                                                   \
-         .help = "Write them as CSV; - is standard output."},                                   \
-    {                                                                                           \
-        "svg", 0, OPTION_TEXT, offsetof(type, field.svg), .value = "FILE", .not_in_file = true, \
-                                                          .help = "Draw them."                  \
-    }
+/* clang-format off */
+#define SHEET_OUTPUT_OPTIONS(type, field) \
+    {"json", 0, OPTION_TEXT, offsetof(type, field.json), .value = "FILE", .not_in_file = true, \
+     .group = "Results", .help = "Write the results as JSON; - = standard output."}, \
+    {"csv", 0, OPTION_TEXT, offsetof(type, field.csv), .value = "FILE", .not_in_file = true, \
+     .help = "Write the results as CSV; - = standard output."}, \
+    {"svg", 0, OPTION_TEXT, offsetof(type, field.svg), .value = "FILE", .not_in_file = true, \
+     .help = "Draw the results as SVG."}
+/* clang-format on */
 
 /* The first line of every sheet, and facts: program, version, library, machine. */
 void cli_note_machine(const struct cli *cli, struct sheet *sheet);

@@ -33,10 +33,8 @@ struct top_options {
 
 static const struct option_desc options_table[] = {
     {"interval", 'i', OPTION_DURATION, AT(interval_ns), .value = "TIME", .initial = "1s",
-     .min = 50 * NS_PER_MS, .max = 3600 * NS_PER_S, .group = "View",
-     .help = "Time between two pictures."},
-    {"once", 0, OPTION_FLAG, AT(once), .not_in_file = true,
-     .help = "One picture, as when the output is no terminal."},
+     .min = 50 * NS_PER_MS, .max = 3600 * NS_PER_S, .group = "View", .help = "Refresh interval."},
+    {"once", 0, OPTION_FLAG, AT(once), .not_in_file = true, .help = "Print once and exit."},
     REMOTE_OPTIONS(struct top_options, remote),
 };
 
@@ -203,7 +201,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_top = {
     .name = "top",
-    .summary = "Watch a running server live: what is reused, and from where.",
+    .summary = "Monitor a running server: what is reused, and from which tier.",
     .usage = "[options]",
     .table = {.command = "top", .options = options_table, .count = COUNT_OF(options_table)},
     .options_size = sizeof(struct top_options),

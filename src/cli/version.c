@@ -80,7 +80,7 @@ static enum cli_exit run(struct cli *cli, const void *options)
 
 const struct command command_version = {
     .name = "version",
-    .summary = "Show the versions of hearth and of the libraries it runs with.",
+    .summary = "Show the versions of hearth and its libraries.",
     .usage = "[options]",
     .table = {.command = "version"},
     .ignores_config = true,

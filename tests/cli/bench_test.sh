@@ -71,7 +71,7 @@ test_peer() {
     make_model
     bench peer -m m.gguf --other-model m.gguf -t 1 --size 300 --rounds 1 --csv t.csv
     expect_status 0
-    if grep -q '^skipped: there is no llama-server' "$scratch/out"; then skip 'there is no llama-server here: make peer'; fi
+    if grep -q '^skipped: no llama-server' "$scratch/out"; then skip 'there is no llama-server here: make peer'; fi
     [ "$(grep -vc '^#' t.csv)" = 13 ] || fail "$(cat t.csv)"
     left_nothing
 }
@@ -79,13 +79,13 @@ test_peer() {
 test_peer_says_what_is_missing() {
     bench peer --llama-server /nonexistent/llama-server
     expect_status 0
-    expect_out 'skipped: there is no llama-server (/nonexistent/llama-server); `make peer` brings it'
+    expect_out 'skipped: no llama-server (/nonexistent/llama-server); `make peer` fetches it'
 }
 
 test_usage() {
     bench nothing
     expect_status 2
-    expect_err "'nothing' is no benchmark"
+    expect_err "unknown benchmark 'nothing'"
     bench prefix --size much
     expect_status 2
     expect_err '--size much: expected a number'

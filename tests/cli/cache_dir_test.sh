@@ -35,7 +35,7 @@ test_list_stats_and_show() {
     grep -q 'there are more' "$scratch/out" && fail 'there are no more'
     cache ls --limit 1
     [ "$(grep -c ' ssd ' "$scratch/out")" = 1 ] || fail 'not one'
-    expect_out 'there are more: see all with --limit 0'
+    expect_out 'more rows exist: list all with --limit 0'
     cache stats --json
     expect_out "\"objects\":$count"
     cache stats
@@ -64,7 +64,7 @@ test_beside_a_server() {
         cache $what
         expect_status 1
         expect_no_out
-        expect_err 'a server uses ssd: ask it with --url instead, or end it first'
+        expect_err 'ssd is in use by a server: use --url to ask the server, or stop it first'
     done
     stop
     cache clear
@@ -137,13 +137,13 @@ test_keys() {
     fill
     run env HEARTH_STATE_DIR="$PWD/other" "$HEARTH" cache ls --dir ssd
     expect_status 1
-    expect_err 'there is no key of an installation in'
+    expect_err 'no installation key in'
     cache ls --key-file state/key
     expect_status 0
     head -c 32 /dev/urandom >wrong
     count=$(objects | wc -l)
     cache stats --key-file wrong
-    expect_out "$count files of others"
+    expect_out "$count foreign files"
     cache clear --key-file wrong
     expect_status 0
     [ "$(objects | wc -l)" = "$count" ] || fail 'what is of others was removed'
@@ -165,7 +165,7 @@ test_mistakes() {
     export HEARTH_STATE_DIR=$PWD/state
     cache ls --tier ram
     expect_status 2
-    expect_err 'the tier ssd only'
+    expect_err 'only the ssd tier'
     cache ls -m qwen3
     expect_status 2
     expect_err 'ask a running server'

@@ -59,7 +59,7 @@ static void test_objects(void **state)
     assert_non_null(strstr(
         text,
         "?                 -      -       -     0-0     -        -           -  -           -\n"));
-    assert_non_null(strstr(text, "go on with --after c7, or see all with --limit 0\n"));
+    assert_non_null(strstr(text, "continue with --after c7, or list all with --limit 0\n"));
     assert_string_equal(print(cache_print_ls, "{\"objects\":[],\"next\":null}"),
                         "nothing is held\n");
     assert_string_equal(print(cache_print_ls, "{}"), "nothing is held\n");

@@ -127,7 +127,7 @@ static void test_json(void **state)
     assert_string_equal(cli_got.out, "{\"objects\":[{\"key\":\"ab\"}],\"next\":\"c\"}\n");
     assert_int_equal(run((const char *const[]){"stats", NULL}, "no json", request),
                      CLI_EXIT_FAILURE);
-    assert_non_null(strstr(cli_got.err, "is that hearth?"));
+    assert_non_null(strstr(cli_got.err, "is this a hearth server?"));
 }
 
 /* A key that is cut short is looked for in the list. */
@@ -146,7 +146,7 @@ static void test_short_keys(void **state)
     assert_non_null(strstr(cli_got.err, "no object has a key that begins with aabbccdd"));
     assert_int_equal(run((const char *const[]){"show", "0011", NULL}, list, request),
                      CLI_EXIT_USAGE);
-    assert_non_null(strstr(cli_got.err, "\"0011\" is no key"));
+    assert_non_null(strstr(cli_got.err, "\"0011\" is not a key"));
 }
 
 TEST_SUITE(TEST(test_questions), TEST(test_prompts), TEST(test_json), TEST(test_short_keys))

@@ -49,7 +49,7 @@ test_list_and_show() {
     grep -qx "key          $key" "$scratch/out" || fail 'another one'
     cache ls --limit 1
     expect_status 0
-    expect_out 'go on with --after'
+    expect_out 'continue with --after'
     cache ls --limit 0 --tier ssd
     expect_out 'nothing is held'
     cache show 0123456789abcdef
@@ -57,7 +57,7 @@ test_list_and_show() {
     expect_err 'no object has a key that begins with'
     cache show nothing
     expect_status 2
-    expect_err 'is no key'
+    expect_err 'is not a key'
     key=
     stop
 }
@@ -115,7 +115,7 @@ test_clear_gc_and_verify() {
     expect_out 'all are whole'
     cache clear
     expect_status 2
-    expect_err 'what is to be cleared? --tier ram'
+    expect_err 'what should be cleared? Use --tier ram'
     cache gc
     expect_status 2
     expect_err '--older'
@@ -181,7 +181,7 @@ test_nobody_there() {
     cache stats --url http://127.0.0.1:1
     expect_status 1
     expect_no_out
-    expect_err "no server answers at http://127.0.0.1:1 (Connection refused): start one with 'hearth serve MODEL', or say where it is with --url"
+    expect_err "no server at http://127.0.0.1:1 (Connection refused): start one with 'hearth serve MODEL', or set --url"
 }
 
 test_mistakes() {
@@ -192,7 +192,7 @@ test_mistakes() {
     expect_err 'did you mean stats?'
     cache show
     expect_status 2
-    expect_err "the form is 'hearth cache show KEY'"
+    expect_err "usage: hearth cache show KEY"
     cache stats --url ftp://x
     expect_status 2
     cache probe nowhere.json --url http://127.0.0.1:1

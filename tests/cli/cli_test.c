@@ -29,9 +29,8 @@ static void test_arguments_are_counted(void **state)
 {
     (void)state;
     assert_int_equal(cli_run("greet"), CLI_EXIT_USAGE);
-    assert_string_equal(cli_got.err, "hearth greet: an argument is missing; the form is "
-                                     "'hearth greet [options] NAME...'\n"
-                                     "Try 'hearth greet --help'.\n");
+    assert_string_equal(cli_got.err, "hearth greet: missing argument. Usage: hearth greet "
+                                     "[options] NAME...\nTry 'hearth greet --help'.\n");
     assert_int_equal(cli_run("greet a b c"), CLI_EXIT_USAGE);
     assert_string_equal(cli_got.err, "hearth greet: unexpected argument \"c\"\n"
                                      "Try 'hearth greet --help'.\n");

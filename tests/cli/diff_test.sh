@@ -116,7 +116,7 @@ test_trouble_is_2() {
     expect_err 'nowhere.gguf'
     run "$HEARTH" diff --url http://127.0.0.1:1 a.json a.json
     expect_status 2
-    expect_err 'no server answers'
+    expect_err 'no server at'
     run "$HEARTH" diff a.json
     expect_status 2
 }

@@ -28,15 +28,15 @@ test_a_good_machine_passes() {
     expect_line '^ok    device     [^:]+: .*, .* of .* free$'
     expect_line '^ok    machine    [1-9][0-9]* cores, .* of .* memory available$'
     expect_line '^(ok|warn)  +files '
-    expect_line '^ok    config     none; settings come from options and the environment$'
+    expect_line '^ok    config     none; using options and environment only$'
     expect_line '^ok    libsodium  [0-9.]+ from /'
     expect_line '^ok    libuv      [0-9.]+ from /'
     expect_line '^ok    memlock    '
     expect_line '^(ok|warn)  +hugepages  '
     expect_line '^(ok|warn)  +clock      20[0-9]{2}-[0-9]{2}-[0-9]{2} .* UTC, from '
-    expect_line "^ok    state      $PWD/state/hearth, to be made by the first"
-    expect_line "^ok    cache      $PWD/cache/hearth/ssd, to be made by the first"
-    expect_line '^ok    room       .* free on the cache.s disk'
+    expect_line "^ok    state      $PWD/state/hearth \(created by the first"
+    expect_line "^ok    cache      $PWD/cache/hearth/ssd \(created by the first"
+    expect_line '^ok    room       .* free on the SSD cache.s disk'
     expect_line '^(ok|warn)  +disk       writes .*/s, reads .*/s \(1\.0 MiB tried\)'
     expect_line '^(ok|warn)  +O_DIRECT   '
     [ -z "$(ls -A)" ] || fail "it left something: $(find .)"
@@ -62,7 +62,7 @@ test_no_backends_is_a_failure() {
         esac
         expect_status 1
         expect_no_err
-        expect_line '^FAIL  backends   none in /.*: no model can be loaded\. Give the folder with --backends'
+        expect_line '^FAIL  backends   none in /.*: no model can be loaded\. Pass the right folder with --backends'
         grep -q '^ok    device' "$scratch/out" && fail "$how: a device without backends"
         expect_line '^ok    machine ' # the other checks are made all the same
     done
@@ -82,7 +82,7 @@ test_few_files_are_a_warning() {
     run bash -c 'ulimit -n 100 && "$1" doctor' bash "$HEARTH"
     expect_status 0
     # shellcheck disable=SC2016 # the backticks are meant
-    expect_line '^warn  files      only 100 may be open at once; `ulimit -n 1024` gives room'
+    expect_line '^warn  files      limit of open files is 100; raise it with `ulimit -n 1024`'
 }
 
 test_folders_of_others() {
@@ -94,9 +94,9 @@ test_folders_of_others() {
     run "$HEARTH" doctor
     expect_status 1
     # shellcheck disable=SC2016 # the backticks are meant
-    expect_line '^FAIL  key        .*state/hearth/key can be read by others: `chmod 600 '
+    expect_line '^FAIL  key        .*state/hearth/key is readable by other users: run `chmod 600 '
     # shellcheck disable=SC2016
-    expect_line '^warn  cache      .* can be written to by others: `chmod 700 '
+    expect_line '^warn  cache      .* is writable by other users: run `chmod 700 '
     chmod 600 state/hearth/key
     chmod 700 cache/hearth/ssd
     run "$HEARTH" doctor
@@ -105,7 +105,7 @@ test_folders_of_others() {
     : >file
     run "$HEARTH" doctor --ssd-dir "$PWD/file"
     expect_status 1
-    expect_line '^FAIL  cache      .*/file cannot be a folder: choose another one with --ssd-dir'
+    expect_line '^FAIL  cache      .*/file is not a folder: choose another one with --ssd-dir'
     run "$HEARTH" doctor --ssd-dir none
     expect_status 0
     expect_line '^ok    cache      in memory only$'
@@ -115,7 +115,7 @@ test_no_room() {
     here
     run "$HEARTH" doctor --ssd-free 100TiB --disk-test 0
     expect_status 0
-    expect_line '^warn  room       .* nothing will be stored; free some, lower --ssd-free, or choose another --ssd-dir$'
+    expect_line '^warn  room       .* nothing will be stored. Free some space, lower --ssd-free, or choose another --ssd-dir$'
     grep -q '^ok    disk' "$scratch/out" && fail 'it was measured all the same'
     return 0
 }

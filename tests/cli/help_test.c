@@ -13,20 +13,11 @@ static void test_overview(void **state)
         assert_int_equal(cli_run(spellings[i]), CLI_EXIT_OK);
         assert_string_equal(
             cli_got.out,
-            "usage: hearth COMMAND [options]\n"
-            "       hearth --version | --help\n"
-            "\n"
-            "An LLM server that never prefills the same tokens twice.\n"
-            "\n"
-            "Commands:\n"
-            "  greet      Say hello.\n"
-            "  fail       Fail.\n"
-            "  version    Show the versions of hearth and of the libraries it runs with.\n"
-            "  help       Show how hearth, or one of its commands, is used.\n"
-            "\n"
-            "'hearth COMMAND --help' lists the options of a command. Exit status: 0 done, 1 "
-            "failed,\n"
-            "2 asked wrongly.\n");
+            "usage: hearth COMMAND [options]\n       hearth --version | --help\n\nAn LLM server "
+            "that never prefills the same tokens twice.\n\nCommands:\n  greet      Say hello.\n  "
+            "fail       Fail.\n  version    Show the versions of hearth and its libraries.\n  help "
+            "      Show help for hearth or a command.\n\n'hearth COMMAND --help' lists the options "
+            "of a command. Exit status: 0 success,\n1 failure, 2 usage error.\n");
         assert_string_equal(cli_got.err, "");
     }
 }
@@ -51,15 +42,14 @@ static void test_help_has_own_and_common_options(void **state)
             "      --loud                With a mark. [HEARTH_LOUD]\n"
             "\n"
             "Common options:\n"
-            "      --config FILE         INI file with settings; otherwise hearth/hearth.ini\n"
-            "                            in the user's configuration folder. [HEARTH_CONFIG]\n"
-            "      --log-level LEVEL     Least important lines to log. [debug, info, warn,\n"
+            "      --config FILE         INI file with settings; default: hearth/hearth.ini\n"
+            "                            in your configuration folder. [HEARTH_CONFIG]\n"
+            "      --log-level LEVEL     Minimum level of log lines. [debug, info, warn,\n"
             "                            error, off; default info; HEARTH_LOG_LEVEL]\n"
             "      --log-format text|json\n"
-            "                            Log for people or for machines. [default text;\n"
+            "                            Log format: text or json. [default text;\n"
             "                            HEARTH_LOG_FORMAT]\n"
-            "      --no-color            Write no colours, not even to a terminal.\n"
-            "                            [HEARTH_COLOR]\n"
+            "      --no-color            Disable colors. [HEARTH_COLOR]\n"
             "  -h, --help                Show this help.\n");
         assert_string_equal(cli_got.err, "");
     }

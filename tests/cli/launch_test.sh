@@ -90,16 +90,16 @@ test_files_of_the_user_are_left_alone() {
 test_what_is_missing_is_said() {
     run "$HEARTH" launch claude --url http://127.0.0.1:1
     expect_status 1
-    expect_err "no server answers at http://127.0.0.1:1 (Connection refused): start one with 'hearth serve MODEL'"
+    expect_err "no server at http://127.0.0.1:1 (Connection refused): start one with 'hearth serve MODEL'"
     run "$HEARTH" launch emacs
     expect_status 2
-    expect_err 'no client "emacs" is known here; these are: claude, codex, '
+    expect_err 'unknown client "emacs"; known clients: claude, codex, '
     make_model
     start
     mkdir nothing
     run env PATH="$PWD/nothing" "$HEARTH" launch claude
     expect_status 1
-    expect_err "claude is not in PATH: get it with 'npm install -g @anthropic-ai/claude-code', or see what it needs with --print"
+    expect_err "claude is not in PATH: install it with 'npm install -g @anthropic-ai/claude-code', or use --print to see its settings"
     run "$HEARTH" launch claude --print -m gpt-9
     expect_status 1
     expect_err "does not serve gpt-9; 'hearth ps' lists its models"

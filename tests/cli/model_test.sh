@@ -44,7 +44,7 @@ test_mistakes_are_sentences() {
     expect_err 'the width is 100: llama needs a multiple of 32, such as 96 or 128'
     run "$HEARTH" model bake
     expect_status 2
-    expect_err "\"bake\" is not something to do with a model; make and show are"
+    expect_err "unknown model command \"bake\"; use make or show"
     run "$HEARTH" model
     expect_status 2
     run "$HEARTH" model make -o nowhere/x.gguf

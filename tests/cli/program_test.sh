@@ -87,7 +87,7 @@ test_unknown_option_names_the_nearest() {
     expect_err 'unknown option "--versoin"; did you mean --version?'
     run "$HEARTH" --log-level debug version
     expect_status 2
-    expect_err "options follow the command, as in 'hearth COMMAND --log-level'"
+    expect_err "options go after the command: hearth COMMAND --log-level"
     run "$HEARTH" --qqqqqqqq
     expect_status 2
     expect_err 'unknown option "--qqqqqqqq"'

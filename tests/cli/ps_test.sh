@@ -34,7 +34,7 @@ test_without_a_server() {
     run "$HEARTH" ps --url http://127.0.0.1:1
     expect_status 1
     expect_no_out
-    expect_err 'no server answers'
+    expect_err 'no server at'
     run "$HEARTH" ps now
     expect_status 2
 }

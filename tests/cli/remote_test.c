@@ -139,17 +139,17 @@ static void test_refusals_have_a_way_out(void **state)
         const char *says;
     } cases[] = {
         {"401 No", "{\"error\":{\"message\":\"Who are you?\"}}", ERR_DENIED,
-         "Who are you?; give its key with --admin-key-file FILE"},
+         "Who are you?; pass the key with --admin-key-file FILE"},
         {"403 No", "", ERR_DENIED, "HEARTH_ADMIN_KEY"},
         {"404 No", "{\"error\":{\"message\":\"nothing\"}}", ERR_NOT_FOUND,
          "knows no /admin/x: nothing"},
         {"400 Bad", "{\"error\":{\"message\":\"'tier' is wrong\"}}", ERR_INVALID,
          "refuses that: 'tier' is wrong"},
         {"503 Later", "{\"error\":{\"message\":\"Loading model\"}}", ERR_BUSY,
-         "cannot answer now: Loading model; try again"},
+         "is not available: Loading model; try again"},
         {"500 Oh", "<html>", ERR_IO, "answered with 500"},
-        {"200 OK", "hello", ERR_CORRUPT, "is it hearth?"},
-        {"200 OK", "[1]", ERR_CORRUPT, "is it hearth?"},
+        {"200 OK", "hello", ERR_CORRUPT, "is it a hearth server?"},
+        {"200 OK", "[1]", ERR_CORRUPT, "is it a hearth server?"},
     };
     char request[4096];
 

@@ -68,7 +68,7 @@ test_hybrids_show_snapshots_and_the_best() {
     expect_status 0
     expect_out 'snapshots: policy, every 8192 tokens'
     run "$HEARTH" replay trace.jsonl --blocks 64 --preset hybrid-1b --policy lru-tail --best
-    expect_out 'best placement, knowing the future:'
+    expect_out 'best placement in hindsight:'
 }
 
 test_a_model_file_says_what_state_costs() {
@@ -94,7 +94,7 @@ test_mistakes_are_sentences() {
     expect_err 'there is no preset "nothing"'
     run "$HEARTH" replay trace.jsonl --blocks 0
     expect_status 2
-    expect_err 'is no capacity'
+    expect_err 'is not a capacity'
     run "$HEARTH" replay trace.jsonl --csv /nonexistent/x.csv
     expect_status 1
     expect_err '/nonexistent/x.csv: '

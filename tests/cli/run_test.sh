@@ -141,7 +141,7 @@ test_prompt_longer_than_the_context() {
         run "$HEARTH" run -t 1 -c 256 --parallel 2 $streams m.gguf "$(yes fire | head -n 300)"
         expect_status 1
         expect_no_out
-        grep -qE '^hearth run: the prompt has [0-9]+ tokens, the context room for 256: use a larger --ctx-size$' \
+        grep -qE '^hearth run: the prompt has [0-9]+ tokens but the context has only 256: use a larger --ctx-size$' \
             "$scratch/err" || fail 'no sentence'
     done
 }
@@ -180,7 +180,7 @@ test_mistakes_are_usage_errors() {
     local wrong
     run "$HEARTH" run
     expect_status 2
-    expect_err "the form is 'hearth run [options] FILE PROMPT'"
+    expect_err "Usage: hearth run [options] FILE PROMPT"
     run "$HEARTH" run m.gguf
     expect_status 2
     run "$HEARTH" run m.gguf two words

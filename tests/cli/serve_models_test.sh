@@ -125,7 +125,7 @@ test_what_is_wrong_is_said() {
     make_model qwen3 a.gguf
     run "$HEARTH" serve -m a.gguf -m a.gguf --port 0
     expect_status 2
-    expect_err "two models are called 'a'"
+    expect_err "two models have the name 'a'"
     run "$HEARTH" serve -m a.gguf -m x=nowhere.gguf --port 0
     expect_status 1
     expect_err nowhere.gguf

@@ -89,11 +89,11 @@ test_a_port_in_use() {
 test_what_is_missing_is_said() {
     run "$HEARTH" serve
     expect_status 2
-    expect_err 'which model?'
+    expect_err 'no model given'
     run "$HEARTH" serve nowhere.gguf --port 0 --ssd-dir none --state-dir "$PWD/state"
     expect_status 1
     expect_err 'nowhere.gguf'
-    expect_err "make one to try with 'hearth model make'"
+    expect_err "create one with 'hearth model make'"
     make_model
     run "$HEARTH" serve m.gguf -m m.gguf
     expect_status 2
@@ -102,7 +102,7 @@ test_what_is_missing_is_said() {
     expect_err 'none.jinja'
     run "$HEARTH" serve m.gguf --port 0 --keep-volatile everything
     expect_status 2
-    expect_err 'no such rule'
+    expect_err 'unknown rule'
 }
 
 # It serves all the same, and says why nothing is stored, and what to do.
@@ -112,7 +112,7 @@ test_a_full_disk() {
     ask /v1/chat/completions "$chat"
     [ "$code" = 200 ] || fail "it does not serve: $code"
     stop
-    grep -q "the cache's disk is full, nothing new is stored there: make room, lower --ssd-free, or choose another --ssd-dir" log ||
+    grep -q "the SSD cache's disk is full, nothing new is stored: free some space, lower --ssd-free, or choose another --ssd-dir" log ||
         fail "not said: $(cat log)"
     start --ssd-dir "$PWD/ssd" --ssd-free 1MiB
     stop
@@ -332,14 +332,14 @@ test_shares_of_tenants() {
     done
     run "$HEARTH" serve m.gguf --port 0 --ram-cache 32MiB --ssd-dir none --state-dir "$PWD/state" --tenant-share anna=17MiB
     expect_status 2
-    expect_err 'more than half'
+    expect_err 'must not exceed half'
     start --api-key anna:a --api-key bert:b --ssd-dir "$PWD/ssd" --ssd-max 64MiB --tenant-ssd-share anna=32MiB
     run curl -sS -o body -w '%{http_code}' "$url/v1/chat/completions" -H 'Authorization: Bearer b' -d "$chat"
     expect_out 200
     stop
     run "$HEARTH" serve m.gguf --port 0 --ssd-dir "$PWD/ssd" --ssd-max 64MiB --state-dir "$PWD/state" --tenant-ssd-share anna=33MiB
     expect_status 2
-    expect_err 'more than half of --ssd-max'
+    expect_err 'must not exceed half of --ssd-max'
     run "$HEARTH" serve m.gguf --port 0 --ssd-dir "$PWD/ssd" --state-dir "$PWD/state" --tenant-ssd-share anna
     expect_status 2
     expect_err 'tenant-ssd-share anna: expected TENANT=SIZE'

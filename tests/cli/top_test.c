@@ -167,7 +167,7 @@ static void test_a_server_that_ends(void **state)
     start_top(&terminal, &proc, NULL);
     size_t at = wait_for(&terminal, "0 running", 0);
     serve_proc_kill(&proc);
-    (void)wait_for(&terminal, "no server answers", at);
+    (void)wait_for(&terminal, "no server at", at);
     assert_int_equal(write(terminal.fd, "q", 1), 1);
     assert_int_equal(end_of(&terminal), 0);
 }
