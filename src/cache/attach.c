@@ -70,7 +70,7 @@ int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_option
     struct tier *tier;
 
     if (given == NULL || given->struct_size < offsetof(struct hearth_ssd_options, bytes_max) ||
-        cache->slow != NULL)
+        cache->tiers[HEARTH_TIER_SSD].tier != NULL)
         return HEARTH_ERROR_INVALID;
     memcpy(&options, given, MIN(given->struct_size, sizeof(options)));
     if (options.path == NULL || options.path[0] == '\0')
@@ -88,8 +88,8 @@ int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_option
             snprintf(message, HEARTH_MESSAGE_BYTES, "%.255s", info.text);
         return error_of(err);
     }
-    cache->slow_sealed = options.seal_key != NULL;
-    cache_attach_tier(cache, tier, options.bytes_per_s);
+    cache->tiers[HEARTH_TIER_SSD].sealed = options.seal_key != NULL;
+    cache_attach_tier(cache, HEARTH_TIER_SSD, tier, options.bytes_per_s);
     return HEARTH_OK;
 }
 
@@ -97,8 +97,8 @@ int hearth_attach_ssd(struct hearth_cache *cache, const struct hearth_ssd_option
 
 static int set_limits(struct hearth_cache *cache, const struct tier_limits *limits)
 {
-    struct tier *slow = cache->slow;
-    bool set = slow != NULL && slow->ops->set_limits != NULL && slow->ops->set_limits(slow, limits);
+    struct tier *ssd = cache->tiers[HEARTH_TIER_SSD].tier;
+    bool set = ssd != NULL && ssd->ops->set_limits != NULL && ssd->ops->set_limits(ssd, limits);
 
     return set ? HEARTH_OK : HEARTH_ERROR_INVALID;
 }
@@ -120,14 +120,14 @@ int hearth_set_ssd_day_bytes(struct hearth_cache *cache, uint64_t day_bytes_max)
 int hearth_space_set_ssd_share(struct hearth_space *space, uint64_t share_bytes)
 {
     struct hearth_cache *cache = space->cache;
-    struct tier *slow = cache->slow;
+    struct tier *ssd = cache->tiers[HEARTH_TIER_SSD].tier;
 
-    if (slow == NULL || slow->ops->set_share == NULL)
+    if (ssd == NULL || ssd->ops->set_share == NULL)
         return HEARTH_ERROR_INVALID;
-    if (!slow->ops->set_share(slow, &space->key, share_bytes))
+    if (!ssd->ops->set_share(ssd, &space->key, share_bytes))
         return HEARTH_ERROR_MEMORY;
     lock_enter(&cache->lock);
-    space->ssd_share = share_bytes;
+    space->slow_shares[HEARTH_TIER_SSD] = share_bytes;
     lock_leave(&cache->lock);
     return HEARTH_OK;
 }
@@ -142,7 +142,7 @@ static const enum hearth_tier_state states[] = {
 
 static void fill_ram(const struct hearth_cache *cache, struct hearth_tier_stats *stats)
 {
-    const struct tier_counts *counts = &cache->counts[OBJECT_TIER_RAM];
+    const struct tier_counts *counts = &cache->tiers[HEARTH_TIER_RAM].counts;
 
     stats->state = HEARTH_STATE_OK;
     stats->used = pages_bytes_held(cache->pages) + budget_used(cache->books_budget);
@@ -154,43 +154,40 @@ static void fill_ram(const struct hearth_cache *cache, struct hearth_tier_stats 
 
 /* What it held when the counters were reset is not counted. What the cache dropped there for room
  * has left as well. */
-static void fill_slow(const struct hearth_cache *cache, const struct tier_stats *now,
+static void fill_slow(const struct cache_tier *tier, const struct tier_stats *now,
                       struct hearth_tier_stats *stats)
 {
-    const struct tier_stats *before = &cache->slow_before;
+    const struct tier_stats *before = &tier->before;
 
     stats->state = states[now->state];
     stats->used = now->bytes;
     stats->cap = now->bytes_max;
     stats->stores = now->puts_done - before->puts_done;
-    stats->evictions =
-        now->evictions - before->evictions + cache->counts[OBJECT_TIER_SSD].evictions;
+    stats->evictions = now->evictions - before->evictions + tier->counts.evictions;
     stats->written_today = now->day_bytes;
     stats->errors = now->errors + now->damaged - before->errors - before->damaged;
 }
 
-int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier tier,
+int hearth_get_tier(struct hearth_cache *cache, enum hearth_tier level,
                     struct hearth_tier_stats *out)
 {
     struct hearth_tier_stats stats = {.struct_size = MIN(out->struct_size, sizeof(stats))};
-    bool slow = tier == HEARTH_TIER_SSD && cache->slow != NULL;
     struct tier_stats now = {0};
 
-    if ((unsigned)tier >= HEARTH_TIER_COUNT)
+    if ((unsigned)level >= HEARTH_TIER_COUNT)
         return HEARTH_ERROR_INVALID;
-    if (slow)
-        cache->slow->ops->stats(cache->slow, &now);
+    const struct cache_tier *tier = &cache->tiers[level];
+    if (tier->tier != NULL)
+        tier->tier->ops->stats(tier->tier, &now);
     lock_enter(&cache->lock);
-    if (tier == HEARTH_TIER_RAM)
+    if (level == HEARTH_TIER_RAM)
         fill_ram(cache, &stats);
-    if (slow)
-        fill_slow(cache, &now, &stats);
-    if (slow || tier == HEARTH_TIER_RAM) {
-        stats.objects = cache->counts[tier].objects;
-        stats.hits = cache->counts[tier].hits;
-        stats.read_bytes = cache->stats.bytes_read_by_tier[tier];
-        stats.written_bytes = cache->stats.bytes_written_by_tier[tier];
-    }
+    else if (tier->tier != NULL)
+        fill_slow(tier, &now, &stats);
+    stats.objects = tier->counts.objects;
+    stats.hits = tier->counts.hits;
+    stats.read_bytes = cache->stats.bytes_read_by_tier[level];
+    stats.written_bytes = cache->stats.bytes_written_by_tier[level];
     lock_leave(&cache->lock);
     memcpy(out, &stats, stats.struct_size);
     return HEARTH_OK;

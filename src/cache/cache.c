@@ -62,49 +62,66 @@ void cache_note_free(struct deferred *deferred, void *memory)
     deferred->frees[deferred->frees_count++] = memory;
 }
 
-void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred,
+/* Notes a key for each of these tiers that is attached. */
+static void note_key(struct hearth_cache *cache, struct deferred_keys *by_tier, uint32_t tiers,
                      const struct hash256 *key)
 {
     lock_assert_held(&cache->lock);
-    if (cache->slow == NULL || cache->closing)
-        return;
-    deferred->drops =
-        cache_grow(deferred->drops, deferred->drops_count, &deferred->drops_cap, sizeof(*key));
-    deferred->drops[deferred->drops_count++] = *key;
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT && !cache->closing; level++) {
+        struct deferred_keys *noted = &by_tier[level];
+        if (!(tiers & TIER_BIT(level)) || cache->tiers[level].tier == NULL)
+            continue;
+        noted->keys = cache_grow(noted->keys, noted->count, &noted->cap, sizeof(*key));
+        noted->keys[noted->count++] = *key;
+    }
 }
 
-void cache_note_touch(struct hearth_cache *cache, struct deferred *deferred,
+void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred, uint32_t tiers,
+                     const struct hash256 *key)
+{
+    note_key(cache, deferred->drops, tiers, key);
+}
+
+void cache_note_touch(struct hearth_cache *cache, struct deferred *deferred, uint32_t tiers,
                       const struct hash256 *key)
 {
-    lock_assert_held(&cache->lock);
-    if (cache->slow == NULL || cache->slow->ops->touch == NULL || cache->closing)
-        return;
-    deferred->touches = cache_grow(deferred->touches, deferred->touches_count,
-                                   &deferred->touches_cap, sizeof(*key));
-    deferred->touches[deferred->touches_count++] = *key;
+    note_key(cache, deferred->touches, tiers, key);
+}
+
+/* Drops and touches of one tier. Returns how many objects were dropped. */
+static size_t call_tier(struct tier *tier, struct deferred_keys *drops,
+                        struct deferred_keys *touches)
+{
+    for (size_t i = 0; i < drops->count; i++)
+        tier->ops->drop(tier, &drops->keys[i]);
+    if (touches->count > 0 && tier->ops->touch != NULL)
+        tier->ops->touch(tier, touches->keys, touches->count);
+    mem_free(drops->keys);
+    mem_free(touches->keys);
+    return drops->count;
 }
 
 void cache_leave(struct hearth_cache *cache, struct deferred *deferred)
 {
+    size_t dropped[HEARTH_TIER_COUNT] = {0};
+
     lock_leave(&cache->lock);
     for (size_t i = 0; i < deferred->frees_count; i++)
         pages_free(cache->pages, deferred->frees[i]);
-    for (size_t i = 0; i < deferred->drops_count; i++)
-        cache->slow->ops->drop(cache->slow, &deferred->drops[i]);
-    if (deferred->touches_count > 0)
-        cache->slow->ops->touch(cache->slow, deferred->touches, deferred->touches_count);
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
+        dropped[level] =
+            call_tier(cache->tiers[level].tier, &deferred->drops[level], &deferred->touches[level]);
     for (size_t i = 0; i < deferred->events_count; i++)
         events_add(cache->events, &deferred->events[i]);
     mem_free(deferred->frees);
-    mem_free(deferred->drops);
-    mem_free(deferred->touches);
     mem_free(deferred->events);
     if (deferred->calls != NULL)
         flight_calls_make(&deferred->calls);
     if (deferred->puts != NULL)
         mover_start_puts(cache, deferred->puts);
-    if (deferred->drops_count > 0)
-        mover_retry(cache, deferred->drops_count);
+    for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
+        if (dropped[level] > 0)
+            mover_retry(cache, level, dropped[level]);
     *deferred = (struct deferred){0};
 }
 
@@ -161,11 +178,11 @@ struct clearing {
 static void clear_memory(struct object *object, void *arg)
 {
     struct clearing *clearing = arg;
-    uint64_t bytes = object->data_bytes;
+    uint64_t bytes = room_data_bytes(object);
 
     if (object->data == NULL)
         return;
-    if (object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE]) {
+    if (object->in & TIER_BITS_SLOWER) {
         clearing->bytes += room_demote(object, clearing->deferred) ? bytes : 0;
         return;
     }
@@ -177,21 +194,14 @@ static void clear_memory(struct object *object, void *arg)
 static void clear_slower(struct object *object, void *arg)
 {
     struct clearing *clearing = arg;
-    enum object_tier tier = (enum object_tier)clearing->tier;
+    uint32_t bit = TIER_BIT(clearing->tier);
 
-    if (object->moving && object->data != NULL)
-        object->unwanted = true;
-    mover_give_up(object);
-    if (!object->in[tier])
+    object->unwanted |= object->writing & bit;
+    mover_give_up(object, bit);
+    if (!(object->in & bit))
         return;
     clearing->bytes += object->bytes;
-    if (object->data == NULL) {
-        room_drop(object, clearing->deferred);
-        return;
-    }
-    cache_note_drop(object->space->cache, clearing->deferred, &object->key);
-    room_set_in(object, tier, false);
-    room_update(object); /* from now on its children keep it in memory */
+    room_leave_tier(object, clearing->tier, clearing->deferred);
 }
 
 /* Everywhere. The index is empty already, and the object out of it. */
@@ -199,7 +209,7 @@ static void clear_object(struct object *object, void *arg)
 {
     struct clearing *clearing = arg;
 
-    clearing->bytes += MAX(object->data_bytes, object->bytes);
+    clearing->bytes += MAX(room_data_bytes(object), object->bytes);
     room_drop(object, clearing->deferred);
 }
 
@@ -303,7 +313,8 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     heap_init(&cache->heap);
     heap_init(&cache->heap_slow);
     list_init(&cache->spaces);
-    list_init(&cache->declined);
+    for (int level = 0; level < HEARTH_TIER_COUNT; level++)
+        list_init(&cache->tiers[level].declined);
     list_init(&cache->dying);
     list_init(&cache->expiring);
     cache->books_bytes = mine.books_bytes;
@@ -330,7 +341,8 @@ void hearth_close(struct hearth_cache **out)
     lock_enter(&cache->lock);
     cache->closing = true;
     lock_leave(&cache->lock);
-    tier_close(&cache->slow); /* ends what is still moving */
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
+        tier_close(&cache->tiers[level].tier); /* ends what is still moving */
     while (!list_empty(&cache->spaces)) {
         struct hearth_space *space =
             LIST_ENTRY(list_first(&cache->spaces), struct hearth_space, link);
@@ -357,7 +369,7 @@ void hearth_close(struct hearth_cache **out)
 
 static void add_held(const struct hearth_space *space, struct hearth_stats *stats)
 {
-    for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
+    for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
         stats->bytes_by_tier[tier] += space->held[tier];
     stats->objects += space->objects;
     stats->nodes += index_nodes(space->index);
@@ -386,15 +398,20 @@ void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space,
 
 void hearth_reset_stats(struct hearth_cache *cache)
 {
-    struct tier_stats slow = {0};
+    struct tier_stats before[HEARTH_TIER_COUNT] = {{0}};
 
-    if (cache->slow != NULL)
-        cache->slow->ops->stats(cache->slow, &slow);
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++) {
+        struct tier *tier = cache->tiers[level].tier;
+        if (tier != NULL)
+            tier->ops->stats(tier, &before[level]);
+    }
     lock_enter(&cache->lock);
     cache->stats = (struct hearth_stats){0};
-    cache->slow_before = slow;
-    for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
-        cache->counts[tier] = (struct tier_counts){.objects = cache->counts[tier].objects};
+    for (int level = 0; level < HEARTH_TIER_COUNT; level++) {
+        struct cache_tier *tier = &cache->tiers[level];
+        tier->before = before[level];
+        tier->counts = (struct tier_counts){.objects = tier->counts.objects};
+    }
     LIST_FOREACH (struct hearth_space, space, &cache->spaces, link)
         space->stats = (struct hearth_stats){0};
     lock_leave(&cache->lock);
@@ -476,28 +493,30 @@ void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes)
 struct check {
     struct hearth_space *space;
     size_t objects, in_heaps;
-    uint64_t held[OBJECT_TIER_COUNT];
+    uint64_t held[HEARTH_TIER_COUNT];
     uint64_t bytes; /* in memory, with records */
 };
 
 static void check_object(struct object *object, void *arg)
 {
     struct check *check = arg;
-    bool slow = object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE];
+    bool slow = (object->in & TIER_BITS_SLOWER) != 0, moving = object->reading || object->writing;
     bool free = room_may_leave(object);
 
-    assert(object->space == check->space && !object->dropped &&
-           (object->leases > 0 || !object->moving));
-    assert((object->data != NULL) == object->in[OBJECT_TIER_RAM]);
-    assert((object->data != NULL) == (object->data_bytes > 0));
+    assert(object->space == check->space && !object->dropped && (object->leases > 0 || !moving));
+    assert((object->data != NULL) == ((object->in & TIER_BIT(HEARTH_TIER_RAM)) != 0));
+    assert(!(object->writing & object->in) && !(object->unwanted & ~object->writing));
+    assert(object->data == NULL ? object->writing == 0 : !object->reading);
     assert(object->data != NULL || slow || object->leases > 0); /* keeps I67 */
     assert((object->heap != NULL) == (object->heap_slot != OBJECT_NOT_IN_HEAP));
     assert((object->heap == &check->space->cache->heap) == (free && object->data != NULL));
     assert((object->heap == &check->space->cache->heap_slow) ==
            (free && object->data == NULL && slow));
-    for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
-        check->held[tier] += object->in[tier] ? object->bytes : 0;
-    check->bytes += object->data_bytes + room_record_bytes();
+    for (int level = 0; level < HEARTH_TIER_COUNT; level++)
+        check->held[level] += object->in & TIER_BIT(level) ? object->bytes : 0;
+    for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
+        assert(object->data != NULL || !list_node_linked(object_retry_link(object, level)));
+    check->bytes += room_data_bytes(object) + room_record_bytes();
     check->objects++;
     check->in_heaps += object->heap != NULL;
 }
@@ -528,7 +547,7 @@ void cache_check(struct hearth_cache *cache)
         space_each_object(space, check_object, &check);
         assert(check.objects == space->objects && check.objects <= space->records);
         assert(check.bytes <= space->charged); /* the rest is dropped and leased, or reserved */
-        for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
+        for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
             assert(check.held[tier] <= space->held[tier]);
         assert(space->index_charged == index_bytes(space->index));
         assert(space->tails.count <= MAX(cache->tails_max, 1));
@@ -541,8 +560,10 @@ void cache_check(struct hearth_cache *cache)
     assert(records == cache->records && shares == cache->shares);
     assert(in_heaps == cache->heap.count + cache->heap_slow.count);
     check_expiring(cache);
-    list_check(&cache->declined);
-    assert(cache->declined.count <= CACHE_DECLINED_MAX);
+    for (int level = 0; level < HEARTH_TIER_COUNT; level++) {
+        list_check(&cache->tiers[level].declined);
+        assert(cache->tiers[level].declined.count <= CACHE_DECLINED_MAX);
+    }
     assert(books == cache->books);
     assert(books + charged == budget_used(cache->budget));
     assert(books + cache->requests + records * sizeof(struct object) +

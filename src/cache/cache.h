@@ -9,7 +9,7 @@
  *      store.c     taking state in
  *      replace.c   what a conversation that grows takes the place of
  *      room.c      the budget and the heap: who must leave
- *      mover.c     between memory and the slower tier, never on the caller's time
+ *      mover.c     between memory and the slower tiers, never on the caller's time
  *      watch.c     showing what is held and what happened
  *      manage.c    single objects by their key: pinning, evicting, forgetting at a time
  *      verify.c    checking the bytes of what is held
@@ -92,11 +92,12 @@ struct hearth_space {
     budget_owner owner;
     uint64_t charged; /* of the ledger, for its objects: data, records, reservations */
     uint64_t share;
-    uint64_t ssd_share; /* bytes of the slow tier that others do not take from it */
+    /* bytes of each slower tier that others do not take from it */
+    uint64_t slow_shares[HEARTH_TIER_COUNT];
     bool dormant;   /* recovered from a tier, and not opened yet: model and tenant are not known */
     size_t objects; /* in the index */
     size_t records; /* those that are dropped and still leased, too */
-    uint64_t held[OBJECT_TIER_COUNT]; /* bytes of objects, by where they are */
+    uint64_t held[HEARTH_TIER_COUNT]; /* bytes of objects, by where they are */
     struct hearth_stats stats;
 };
 
@@ -107,10 +108,30 @@ struct tier_counts {
     uint64_t hits, evictions, errors;
 };
 
-/* A tier call that waits for the lock to be left. */
+/* One level of tiers[]. Memory has counts alone. */
+struct cache_tier {
+    /* set by cache_attach_tier, before the first lookup; read without the lock */
+    struct tier *tier; /* NULL: nothing is attached here; owned */
+    double bytes_per_s;
+    bool sealed;                           /* its objects are encrypted */
+    struct list declined GUARDED_BY(lock); /* objects that it did not take, by retry_links */
+    /* that it takes one of them: something there has come to an end since */
+    uint32_t chances GUARDED_BY(lock);
+    bool retrying GUARDED_BY(lock); /* a thread is at it */
+    struct tier_counts counts GUARDED_BY(lock);
+    struct tier_stats before GUARDED_BY(lock); /* its numbers at the last hearth_reset_stats */
+};
+
+/* Tier calls that wait for the lock to be left. */
 struct deferred_put {
     struct object *object;
+    enum hearth_tier level;
     struct deferred_put *next;
+};
+
+struct deferred_keys {
+    struct hash256 *keys;
+    size_t count, cap;
 };
 
 struct deferred {
@@ -119,10 +140,9 @@ struct deferred {
     size_t events_count, events_cap;
     void **frees; /* memory of pages */
     size_t frees_count, frees_cap;
-    struct hash256 *drops; /* keys to drop from the slow tier */
-    size_t drops_count, drops_cap;
-    struct hash256 *touches; /* keys that were used in memory, and are in the slow tier, too */
-    size_t touches_count, touches_cap;
+    struct deferred_keys drops[HEARTH_TIER_COUNT]; /* to be dropped from a slower tier */
+    /* used elsewhere, and in this tier, too */
+    struct deferred_keys touches[HEARTH_TIER_COUNT];
     struct deferred_put *puts;
     struct flight_call *calls;
 };
@@ -146,7 +166,7 @@ struct hearth_cache {
     uint64_t shares GUARDED_BY(lock);   /* of all spaces together */
     uint64_t books GUARDED_BY(lock);    /* of the ledger, for trees and spaces */
     uint64_t requests GUARDED_BY(lock); /* of books_budget, for plans, stores and flights */
-    bool closing GUARDED_BY(lock);      /* the slow tier keeps what it has */
+    bool closing GUARDED_BY(lock);      /* slower tiers keep what they have */
     struct list spaces GUARDED_BY(lock);
     struct budget *budget; /* the ledger: objects and trees, by whom; its cap is the cache's */
     budget_owner owner_index, owner_common;
@@ -156,24 +176,15 @@ struct hearth_cache {
     uint64_t books_bytes; /* as asked for; 0 = by the cap */
     struct pages *pages;
     struct events *events;
-    struct tier *slow; /* may be NULL; owned */
-    double slow_bytes_per_s;
-    bool slow_sealed; /* what is there is encrypted */
+    struct cache_tier tiers[HEARTH_TIER_COUNT]; /* by level */
     uint64_t ghosts[CACHE_GHOSTS] GUARDED_BY(lock);
     size_t ghosts_next GUARDED_BY(lock);
-    uint32_t operations GUARDED_BY(lock);  /* of the slow tier, running */
-    struct list declined GUARDED_BY(lock); /* objects that it did not take, by retry_link */
+    uint32_t operations GUARDED_BY(lock); /* of slower tiers, running */
     /* objects that were dropped while they are being written, by aside_link */
     struct list dying GUARDED_BY(lock);
-    /* that it takes one of them: something there has come to an end since */
-    uint32_t chances GUARDED_BY(lock);
-    bool retrying GUARDED_BY(lock); /* a thread is at it */
     /* objects with a time to be forgotten at, the next first, by expiry_link */
     struct list expiring GUARDED_BY(lock);
     struct hearth_stats stats GUARDED_BY(lock);
-    struct tier_counts counts[OBJECT_TIER_COUNT] GUARDED_BY(lock);
-    /* the slow tier's numbers at the last hearth_reset_stats */
-    struct tier_stats slow_before GUARDED_BY(lock);
 };
 
 struct hearth_store {
@@ -201,12 +212,12 @@ void cache_leave(struct hearth_cache *cache, struct deferred *deferred);
 void cache_note_event(struct hearth_cache *cache, struct deferred *deferred,
                       const struct hearth_event *event);
 void cache_note_free(struct deferred *deferred, void *memory);
-/* Drops a key from the slow tier, after the lock is left: should the same content be written again
- * meanwhile, that copy may go with it, which is a miss later and nothing worse. */
-void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred,
+/* Drops a key from slower tiers (TIER_BITs), after the lock is left: should the same content be
+ * written again meanwhile, that copy may go with it, which is a miss later and nothing worse. */
+void cache_note_drop(struct hearth_cache *cache, struct deferred *deferred, uint32_t tiers,
                      const struct hash256 *key);
-/* Tells the slow tier, after the lock is left, that an object which it has was used in memory. */
-void cache_note_touch(struct hearth_cache *cache, struct deferred *deferred,
+/* Tells these tiers, after the lock is left, that an object which they have was used elsewhere. */
+void cache_note_touch(struct hearth_cache *cache, struct deferred *deferred, uint32_t tiers,
                       const struct hash256 *key);
 uint64_t cache_now_ns(const struct hearth_cache *cache);
 /* A copy of a caller's tokens, freed with mem_free; INVALID when there are none or too many,
@@ -255,15 +266,20 @@ void space_free(struct hearth_space *space);
 
 /* ---- recover.c ---- */
 
-/* Attaches a slower tier, owned from now on, and takes what it holds into the index: see recover.c.
- * For the server and for tests; before any lookup. */
-void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double bytes_per_s);
+/* Attaches a slower tier, owned from now on, at a level that has none, and takes what it holds into
+ * the index: see recover.c. Before any lookup. `bytes_per_s` is expected of a read; 0 = not known.
+ */
+void cache_attach_tier(struct hearth_cache *cache, enum hearth_tier level, struct tier *tier,
+                       double bytes_per_s);
 /* Of a disk that is attached later (attach.c): its file table, for drills (NULL: the real one), and
  * its log (keeps I65). Both outlive the cache. */
 void cache_set_disk(struct hearth_cache *cache, const struct file_sys *fs, struct log *log);
 
-/* Whether an object of this shape can be in a tree of ours at all. */
+/* Whether an object of this shape can be in a tree of this cache at all. */
 bool recover_fits(const struct hearth_cache *cache, const struct tier_meta *meta);
+/* The object of a record, as it lies in the tree; NULL when it is not there. `match` is that of its
+ * tokens. */
+struct object *recover_object(const struct index_match *match, const struct tier_meta *meta);
 
 /* ---- store.c ---- */
 

@@ -186,9 +186,10 @@ int hearth_export(struct hearth_cache *cache, const struct hearth_folder_options
     struct deferred deferred;
 
     *moved = (struct hearth_moved){0};
-    if (cache->slow_sealed && options.seal_key == NULL)
-        return say(message, HEARTH_ERROR_REFUSED,
-                   "what is on disk is encrypted: an export needs a key, too");
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
+        if (cache->tiers[level].sealed && options.seal_key == NULL)
+            return say(message, HEARTH_ERROR_REFUSED,
+                       "what is on disk is encrypted: an export needs a key, too");
     int error = open_folder(cache, &options, false, &export.folder, message);
     if (error != HEARTH_OK)
         return error;
@@ -306,25 +307,6 @@ static int32_t *whole_path(const struct record *record)
 
 /* ---- import: objects ---- */
 
-/* The object of the record, as it lies in the tree; NULL when it is not there. */
-static struct object *find_object(const struct index_match *match, const struct tier_meta *meta)
-{
-    struct node *last = match->partial       ? match->partial
-                        : match->nodes_count ? match->path[match->nodes_count - 1]
-                                             : NULL;
-
-    if (last == NULL || match->tokens < meta->end)
-        return NULL;
-    switch (meta->kind & 0xff) {
-    case OBJECT_ROWS:
-        return node_rows(last);
-    case OBJECT_SLIDING:
-        return node_sliding(last);
-    default:
-        return node_snapshot(last, meta->end);
-    }
-}
-
 static void know_blocks(struct import *import, const struct record *record,
                         const struct index_match *match)
 {
@@ -347,7 +329,7 @@ static bool prove(struct import *import, struct hearth_space *space, const struc
 
     cache_enter(cache, &deferred);
     struct index_match match = index_match(space->index, tokens, record->meta.end);
-    struct object *object = find_object(&match, &record->meta);
+    struct object *object = recover_object(&match, &record->meta);
     bool proved = object != NULL && (!stored || hash256_eq(&object->key, &record->meta.key));
     if (proved)
         know_blocks(import, record, &match);

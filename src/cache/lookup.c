@@ -277,10 +277,11 @@ static bool gather(const struct hearth_space *space, const struct view *view, ui
 
 enum hearth_tier plan_tier_of(const struct object *object)
 {
-    for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
-        if (object->in[tier])
-            return (enum hearth_tier)tier;
-    return HEARTH_TIER_COUNT;
+    enum hearth_tier level = HEARTH_TIER_RAM;
+
+    while (level < HEARTH_TIER_COUNT && !(object->in & TIER_BIT(level)))
+        level++;
+    return level;
 }
 
 static void fill_views(struct hearth_plan *plan)
@@ -306,7 +307,7 @@ static void fill_views(struct hearth_plan *plan)
 /* What has to be fetched, by how far away it is. */
 struct weight {
     const struct object *last;
-    uint64_t fast, slow; /* bytes */
+    uint64_t bytes[HEARTH_TIER_COUNT + 1]; /* by tier */
 };
 
 static bool weigh(void *arg, struct object *object)
@@ -314,7 +315,7 @@ static bool weigh(void *arg, struct object *object)
     struct weight *weight = arg;
 
     if (object != weight->last) /* a run covers several nodes */
-        *(object->data ? &weight->fast : &weight->slow) += object->bytes;
+        weight->bytes[plan_tier_of(object)] += object->bytes;
     weight->last = object;
     return true;
 }
@@ -323,10 +324,13 @@ static void estimate(struct hearth_plan *plan, const struct weight *weight)
 {
     const struct hearth_space *space = plan->space;
 
-    plan->info.fetch_s = policy_fetch_seconds(weight->fast, 0, 0, space->model.import_bytes_per_s);
-    if (weight->slow > 0)
-        plan->info.fetch_s += policy_fetch_seconds(weight->slow, space->cache->slow_bytes_per_s,
-                                                   0.0001, space->model.import_bytes_per_s);
+    plan->info.fetch_s =
+        policy_fetch_seconds(weight->bytes[HEARTH_TIER_RAM], 0, 0, space->model.import_bytes_per_s);
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
+        if (weight->bytes[level] > 0)
+            plan->info.fetch_s +=
+                policy_fetch_seconds(weight->bytes[level], space->cache->tiers[level].bytes_per_s,
+                                     0.0001, space->model.import_bytes_per_s);
     plan->info.compute_s = space->model.prefill_tokens_per_s > 0
                                ? plan->info.boundary / space->model.prefill_tokens_per_s
                                : 0;

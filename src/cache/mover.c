@@ -1,13 +1,17 @@
 /*
- * mover.c: between memory and the slower tier, never on the caller's time (keeps I98).
+ * mover.c: between memory and the slower tiers, never on the caller's time (keeps I98).
  *
- *      write   commit -> noted under the lock -> tier.put after it -> done: the object is in both       a tier that declines: memory only
- *      read    plan -> memory from the ledger and the pages -> tier.get -> done: in memory, verified    or forgotten: the plan is shortened
+ *      write   commit -> noted under the lock -> tier.put after it -> done: the object is there, too    a tier that declines: not there yet
+ *      read    plan -> memory from the ledger and the pages -> tier.get -> done: in memory, verified    or from the next tier that has it;
+ *                                                                                                       or forgotten: the plan is shortened
  *
- * While an object moves it is leased by the mover: it is neither evicted nor freed, and its memory
- * stays where it is. A tier that fails costs an object, never a request (keeps I94). What a tier
- * has lost or damaged is dropped at once, so that nobody else is led to it; an error or a time-out
- * says nothing about the object, which stays.
+ * An object that comes into memory is offered to every tier that does not have it. It is read from
+ * the fastest that has it. Each tier has its own queue of declined writes.
+ *
+ * While an object moves it is leased by the mover, once for each operation: it is neither evicted
+ * nor freed, and its memory stays where it is. A tier that fails costs an object, never a request
+ * (keeps I94). An object that a tier has lost or damaged leaves that tier at once, so that no other
+ * plan is led to it; an error or a time-out says nothing about the object, which stays.
  *
  * What a tier declines (a full queue, no room) waits in a list, and is tried again when something
  * there has come to an end: a write, a read, an object that was dropped. The newest first, a few at
@@ -25,10 +29,11 @@
 
 enum { RETRIES_AT_ONCE = 4 }; /* whoever frees a place in the tier has other things to do */
 
-/* A running operation of the slow tier. */
+/* A running operation of a slower tier. */
 struct move {
     struct hearth_cache *cache;
     struct object *object;
+    enum hearth_tier level;
     void *memory;     /* of a read */
     bool listed;      /* the tier says that it has it */
     uint64_t request; /* that it is read for */
@@ -44,12 +49,9 @@ static void count(struct object *object, uint64_t struct_offset, uint64_t by)
 #define COUNT_BY(object, field, by) count((object), offsetof(struct hearth_stats, field), (by))
 #define COUNT(object, field)        COUNT_BY(object, field, 1)
 
-/* The operation is over; the mover's lease ends with it. */
+/* An operation is over; its lease ends with it. */
 static void finish(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
 {
-    object->moving = false;
-    if (list_node_linked(&object->aside_link))
-        list_remove(&cache->dying, &object->aside_link);
     assert(cache->operations > 0);
     cache->operations--;
     room_unlease(object, deferred);
@@ -59,59 +61,86 @@ static void finish(struct hearth_cache *cache, struct object *object, struct def
 
 /* ---- writing ---- */
 
-static void begin_write(struct hearth_cache *cache, struct object *object)
+static void begin_write(struct object *object, enum hearth_tier level)
 {
+    assert(object->data != NULL && !(object->writing & TIER_BIT(level)));
     room_lease(object);
-    object->moving = true;
-    cache->operations++;
+    object->writing |= TIER_BIT(level);
+    object->space->cache->operations++;
 }
 
-void mover_give_up(struct object *object)
-{
-    if (list_node_linked(&object->retry_link))
-        list_remove(&object->space->cache->declined, &object->retry_link);
-}
-
-/* The tier would not take it now. What nobody needs any more is not tried again (keeps I50). */
-static void decline(struct object *object)
+static void finish_write(struct object *object, enum hearth_tier level, struct deferred *deferred)
 {
     struct hearth_cache *cache = object->space->cache;
 
+    object->writing &= ~TIER_BIT(level);
+    object->unwanted &= ~TIER_BIT(level);
+    if (object->dropped && object->writing == 0)
+        list_remove(&cache->dying, &object->aside_link);
+    finish(cache, object, deferred);
+}
+
+void mover_give_up(struct object *object, uint32_t tiers)
+{
+    for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++) {
+        struct list_node *link = object_retry_link(object, level);
+        if (tiers & TIER_BIT(level) && list_node_linked(link))
+            list_remove(&object->space->cache->tiers[level].declined, link);
+    }
+}
+
+static struct object *declined_of(struct list_node *link, enum hearth_tier level)
+{
+    return CONTAINER_OF(link - (level - TIER_SLOWER), struct object, retry_links[0]);
+}
+
+/* The tier would not take it now. What nobody needs any more is not tried again (keeps I50). */
+static void decline(struct object *object, enum hearth_tier level)
+{
+    struct hearth_cache *cache = object->space->cache;
+    struct list *declined = &cache->tiers[level].declined;
+
     COUNT(object, writes_declined);
-    if (object->dropped || object->unwanted || object->superseded || cache->closing)
+    if (object->dropped || object->unwanted & TIER_BIT(level) || object->superseded ||
+        cache->closing)
         return;
-    if (cache->declined.count == CACHE_DECLINED_MAX) {
-        struct object *oldest = LIST_ENTRY(list_first(&cache->declined), struct object, retry_link);
-        mover_give_up(oldest);
+    if (declined->count == CACHE_DECLINED_MAX) {
+        struct object *oldest = declined_of(list_first(declined), level);
+        mover_give_up(oldest, TIER_BIT(level));
         COUNT(oldest, writes_given_up);
     }
-    list_push_back(&cache->declined, &object->retry_link);
+    list_push_back(declined, object_retry_link(object, level));
 }
 
 /* An object of the same key was dropped, and its write is not over: another one now could be
  * overtaken by it, and the tier would have the bytes of the one under the name of the other. */
-static bool is_dying(const struct hearth_cache *cache, const struct hash256 *key)
+static bool is_dying(const struct hearth_cache *cache, enum hearth_tier level,
+                     const struct hash256 *key)
 {
     LIST_FOREACH (struct object, object, &cache->dying, aside_link)
-        if (hash256_eq(&object->key, key))
+        if (object->writing & TIER_BIT(level) && hash256_eq(&object->key, key))
             return true;
     return false;
 }
 
-void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
+void mover_write(struct object *object, struct deferred *deferred)
 {
+    struct hearth_cache *cache = object->space->cache;
+
     lock_assert_held(&cache->lock);
-    if (cache->slow == NULL || object->moving || object->in[OBJECT_TIER_SSD])
-        return;
-    if (is_dying(cache, &object->key)) {
-        decline(object);
-        return;
+    mover_give_up(object, TIER_BITS_SLOWER); /* this is the next try */
+    for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++) {
+        if (cache->tiers[level].tier == NULL || (object->in | object->writing) & TIER_BIT(level))
+            continue;
+        if (is_dying(cache, level, &object->key)) {
+            decline(object, level);
+            continue;
+        }
+        struct deferred_put *put = mem_alloc(sizeof(*put));
+        *put = (struct deferred_put){object, level, deferred->puts};
+        deferred->puts = put;
+        begin_write(object, level);
     }
-    struct deferred_put *put = mem_alloc(sizeof(*put));
-    put->object = object;
-    put->next = deferred->puts;
-    deferred->puts = put;
-    begin_write(cache, object);
 }
 
 static void on_written(enum tier_result result, void *arg)
@@ -119,30 +148,29 @@ static void on_written(enum tier_result result, void *arg)
     struct move *move = arg;
     struct hearth_cache *cache = move->cache;
     struct object *object = move->object;
+    enum hearth_tier level = move->level;
     struct deferred deferred;
 
     cache_enter(cache, &deferred);
     if (result == TIER_OK) {
-        COUNT_BY(object, bytes_written_by_tier[HEARTH_TIER_SSD], object->bytes);
-        COUNT_BY(object, ns_written_by_tier[HEARTH_TIER_SSD],
-                 cache_now_ns(cache) - move->started_ns);
+        COUNT_BY(object, bytes_written_by_tier[level], object->bytes);
+        COUNT_BY(object, ns_written_by_tier[level], cache_now_ns(cache) - move->started_ns);
     }
-    if (result == TIER_OK && (object->dropped || object->unwanted))
-        cache_note_drop(cache, &deferred,
-                        &object->key); /* cleared or displaced meanwhile (keeps I55) */
+    if (result == TIER_OK && (object->dropped || object->unwanted & TIER_BIT(level)))
+        /* cleared or displaced meanwhile (keeps I55) */
+        cache_note_drop(cache, &deferred, TIER_BIT(level), &object->key);
     else if (result == TIER_OK)
-        room_set_in(object, OBJECT_TIER_SSD, true);
+        room_set_in(object, level, true);
     else if (result == TIER_FULL)
-        decline(object);
+        decline(object, level);
     else if (result != TIER_CANCELLED)
         COUNT(object, tier_errors);
-    object->unwanted = false;
-    finish(cache, object, &deferred);
+    finish_write(object, level, &deferred);
     cache_leave(cache, &deferred);
     mem_free(move);
     if (result != TIER_FULL)
-        mover_retry(cache,
-                    2); /* its place in the queue is free; two, so that the list gets shorter */
+        /* its place in the queue is free; two, so that the list gets shorter */
+        mover_retry(cache, level, 2);
 }
 
 uint32_t mover_meta_kind(const struct object *object)
@@ -193,25 +221,25 @@ bool mover_fill_meta(const struct object *object, struct tier_meta *meta, int32_
 
 /* Called without the lock. The object is leased, so that its memory stays; its place in the index
  * may not, hence the look under the lock. False when the tier declined. */
-static bool start_put(struct hearth_cache *cache, struct object *object)
+static bool start_put(struct hearth_cache *cache, struct object *object, enum hearth_tier level)
 {
+    struct tier *tier = cache->tiers[level].tier;
     struct deferred deferred;
     struct tier_meta meta;
     int32_t *tokens = NULL;
     struct move *move = mem_alloc(sizeof(*move));
 
-    *move = (struct move){.cache = cache, .object = object, .started_ns = cache_now_ns(cache)};
+    *move = (struct move){
+        .cache = cache, .object = object, .level = level, .started_ns = cache_now_ns(cache)};
     cache_enter(cache, &deferred);
     bool wanted = object->last != NULL && mover_fill_meta(object, &meta, &tokens);
     cache_leave(cache, &deferred);
-    bool taken =
-        wanted && cache->slow->ops->put(cache->slow, &meta, object->data, on_written, move);
+    bool taken = wanted && tier->ops->put(tier, &meta, object->data, on_written, move);
     if (!taken) {
         cache_enter(cache, &deferred);
         if (wanted)
-            decline(object);
-        object->unwanted = false;
-        finish(cache, object, &deferred);
+            decline(object, level);
+        finish_write(object, level, &deferred);
         cache_leave(cache, &deferred);
         mem_free(move);
     }
@@ -223,7 +251,7 @@ void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts)
 {
     while (puts != NULL) {
         struct deferred_put *next = puts->next;
-        (void)start_put(cache, puts->object);
+        (void)start_put(cache, puts->object, puts->level);
         mem_free(puts);
         puts = next;
     }
@@ -231,68 +259,83 @@ void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts)
 
 /* ---- trying again ---- */
 
-/* The newest that was declined, about to be written; NULL when there is none, or no chance. */
-static struct object *next_declined(struct hearth_cache *cache)
+/* The newest that a tier declined, about to be written; NULL when there is none, or no chance. */
+static struct object *next_declined(struct hearth_cache *cache, enum hearth_tier level)
 {
-    if (cache->chances == 0 || list_empty(&cache->declined) || cache->closing) {
-        cache->chances = 0;
+    struct cache_tier *tier = &cache->tiers[level];
+
+    if (tier->chances == 0 || list_empty(&tier->declined) || cache->closing) {
+        tier->chances = 0;
         return NULL;
     }
-    struct object *object = LIST_ENTRY(list_last(&cache->declined), struct object, retry_link);
-    if (is_dying(cache, &object->key))
+    struct object *object = declined_of(list_last(&tier->declined), level);
+    if (is_dying(cache, level, &object->key))
         return NULL; /* its end is a chance, too */
-    cache->chances--;
-    mover_give_up(object);
+    tier->chances--;
+    mover_give_up(object, TIER_BIT(level));
     COUNT(object, writes_retried);
-    begin_write(cache, object);
+    begin_write(object, level);
     return object;
 }
 
 /* A tier that is done within the call makes more chances while this runs: one thread takes them,
  * and none sinks deeper. */
-void mover_retry(struct hearth_cache *cache, size_t chances)
+void mover_retry(struct hearth_cache *cache, enum hearth_tier level, size_t chances)
 {
+    struct cache_tier *tier = &cache->tiers[level];
     struct object *object = NULL;
 
     lock_enter(&cache->lock);
-    cache->chances = (uint32_t)MIN(cache->chances + chances, CACHE_DECLINED_MAX);
-    bool mine = !cache->retrying;
-    cache->retrying = true;
-    for (int i = 0; mine && i < RETRIES_AT_ONCE && (object = next_declined(cache)) != NULL; i++) {
+    tier->chances = (uint32_t)MIN(tier->chances + chances, CACHE_DECLINED_MAX);
+    bool mine = !tier->retrying;
+    tier->retrying = true;
+    for (int i = 0; mine && i < RETRIES_AT_ONCE && (object = next_declined(cache, level)) != NULL;
+         i++) {
         lock_leave(&cache->lock);
-        bool taken = start_put(cache, object);
+        bool taken = start_put(cache, object, level);
         lock_enter(&cache->lock);
         if (!taken)
-            cache->chances = 0; /* nothing has changed for it */
+            tier->chances = 0; /* nothing has changed for it */
     }
     if (mine)
-        cache->retrying = false;
+        tier->retrying = false;
     lock_leave(&cache->lock);
 }
 
 /* ---- reading ---- */
 
-static void arrived(struct object *object, void *memory, struct deferred *deferred)
+/* The next tier behind `level` that has the object; HEARTH_TIER_COUNT: none. */
+static enum hearth_tier next_tier(const struct object *object, enum hearth_tier level)
 {
+    do
+        level++;
+    while (level < HEARTH_TIER_COUNT && !(object->in & TIER_BIT(level)));
+    return level;
+}
+
+static void arrived(const struct move *move, struct deferred *deferred)
+{
+    struct object *object = move->object;
     struct hearth_event event = {.kind = HEARTH_EVENT_PROMOTE,
                                  .bytes = object->bytes,
-                                 .tier = HEARTH_TIER_SSD,
+                                 .tier = move->level,
                                  .read_tokens = object->end - object->begin};
 
-    object->data = memory;
-    object->data_bytes = room_charge(object->bytes);
-    object->verified = true;
-    room_set_in(object, OBJECT_TIER_RAM, true);
+    object->data = move->memory;
+    object->digest = 0; /* the bytes may be another computation of the same tokens */
+    room_set_in(object, HEARTH_TIER_RAM, true);
     COUNT(object, promotions);
     cache_note_event(object->space->cache, deferred, &event);
+    mover_write(object, deferred);
 }
 
 /* The tier has lost the object or its bytes are not what they were. */
-static void lost(struct object *object, bool damaged, struct deferred *deferred)
+static void lost(struct object *object, enum hearth_tier level, bool damaged,
+                 struct deferred *deferred)
 {
     struct hearth_event event = {.kind = damaged ? HEARTH_EVENT_VERIFY_FAIL : HEARTH_EVENT_DROP,
                                  .bytes = object->bytes,
-                                 .tier = HEARTH_TIER_SSD,
+                                 .tier = level,
                                  .reason =
                                      damaged ? HEARTH_REASON_UNVERIFIED : HEARTH_REASON_TIER_ERROR};
 
@@ -303,25 +346,50 @@ static void lost(struct object *object, bool damaged, struct deferred *deferred)
     object->damaged = damaged;
     cache_note_event(object->space->cache, deferred, &event);
     if (!object->dropped)
-        room_drop(object, deferred);
+        room_leave_tier(object, level, deferred);
 }
 
 /* The tier has evicted it, of which it tells nobody: no fault, but what a full disk does. Counted
  * there. */
-static void let_go(struct object *object, struct deferred *deferred)
+static void let_go(struct object *object, enum hearth_tier level, struct deferred *deferred)
 {
     struct hearth_event event = {.kind = HEARTH_EVENT_EVICT,
                                  .write_tokens = object->end - object->begin,
                                  .bytes = object->bytes,
-                                 .tier = HEARTH_TIER_SSD,
+                                 .tier = level,
                                  .reason = HEARTH_REASON_EVICTED};
 
     object->let_go = true;
     if (object->dropped)
         return;
     cache_note_event(object->space->cache, deferred, &event);
-    room_add_ghosts(object);
-    room_drop(object, deferred);
+    if (object->in == TIER_BIT(level))
+        room_add_ghosts(object);
+    room_leave_tier(object, level, deferred);
+}
+
+/* What a read that failed says of the object. */
+static void note_failure(const struct move *move, enum tier_result result,
+                         struct deferred *deferred)
+{
+    if (result == TIER_MISSING && !move->listed)
+        let_go(move->object, move->level, deferred);
+    else if (result == TIER_MISSING || result == TIER_DAMAGED)
+        lost(move->object, move->level, result == TIER_DAMAGED, deferred);
+    else
+        COUNT(move->object, tier_errors);
+}
+
+static void on_read(enum tier_result result, void *arg);
+
+static void start_get(struct move *move)
+{
+    struct tier *tier = move->cache->tiers[move->level].tier;
+    const struct object *object = move->object;
+
+    move->started_ns = cache_now_ns(move->cache);
+    move->listed = tier->ops->has(tier, &object->key);
+    tier->ops->get(tier, &object->key, move->memory, object->bytes, on_read, move, NULL);
 }
 
 static void on_read(enum tier_result result, void *arg)
@@ -329,32 +397,41 @@ static void on_read(enum tier_result result, void *arg)
     struct move *move = arg;
     struct hearth_cache *cache = move->cache;
     struct object *object = move->object;
+    enum hearth_tier level = move->level;
+    bool failed = result != TIER_OK && result != TIER_CANCELLED && result != TIER_FULL;
     struct deferred deferred;
 
     cache_enter(cache, &deferred);
     deferred.request = move->request;
     if (result == TIER_OK) {
-        COUNT_BY(object, bytes_read_by_tier[HEARTH_TIER_SSD], object->bytes);
-        COUNT_BY(object, ns_read_by_tier[HEARTH_TIER_SSD], cache_now_ns(cache) - move->started_ns);
+        COUNT_BY(object, bytes_read_by_tier[level], object->bytes);
+        COUNT_BY(object, ns_read_by_tier[level], cache_now_ns(cache) - move->started_ns);
     }
-    /* Once it is dropped, others may have stored the same tokens anew, and what was read may be
-     * theirs: same key, other bytes. */
-    if (result == TIER_OK && !object->dropped) {
-        arrived(object, move->memory, &deferred);
+    if (failed) {
+        note_failure(move, result, &deferred);
+        move->level = next_tier(object, level);
+    }
+    bool again = failed && move->level < HEARTH_TIER_COUNT;
+    if (!again) {
+        object->reading = false;
+        /* Once it is dropped, others may have stored the same tokens anew, and what was read may be
+         * theirs: same key, other bytes. */
+        if (result == TIER_OK && !object->dropped) {
+            arrived(move, &deferred);
+        } else {
+            cache_note_free(&deferred, move->memory);
+            room_release(object->space, room_charge(object->bytes));
+        }
+        finish(cache, object, &deferred);
     } else {
-        cache_note_free(&deferred, move->memory);
-        room_release(object->space, room_charge(object->bytes));
-        if (result == TIER_MISSING && !move->listed)
-            let_go(object, &deferred);
-        else if (result == TIER_MISSING || result == TIER_DAMAGED)
-            lost(object, result == TIER_DAMAGED, &deferred);
-        else if (result != TIER_OK && result != TIER_CANCELLED && result != TIER_FULL)
-            COUNT(object, tier_errors);
+        object->damaged = object->let_go = false;
     }
-    finish(cache, object, &deferred);
     cache_leave(cache, &deferred);
-    mem_free(move);
-    mover_retry(cache, 1);
+    if (again)
+        start_get(move);
+    else
+        mem_free(move);
+    mover_retry(cache, level, 1);
 }
 
 /* Memory to read into; when the pages are too scattered for it, something has to leave. NULL:
@@ -379,12 +456,14 @@ bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t requ
 
     cache_enter(cache, &deferred);
     deferred.request = request;
-    bool coming = object->data != NULL || object->moving;
-    bool start = !coming && cache->slow != NULL && object->in[OBJECT_TIER_SSD] &&
+    bool coming = object->data != NULL || object->reading;
+    enum hearth_tier level = next_tier(object, HEARTH_TIER_RAM);
+    bool start = !coming && level < HEARTH_TIER_COUNT &&
                  room_reserve(object->space, room_charge(object->bytes), &deferred);
     if (start) {
         room_lease(object);
-        object->moving = true;
+        object->reading = true;
+        object->damaged = object->let_go = false;
         cache->operations++;
     }
     cache_leave(cache, &deferred);
@@ -393,40 +472,38 @@ bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t requ
     struct move *move = mem_alloc(sizeof(*move));
     *move = (struct move){.cache = cache,
                           .object = object,
+                          .level = level,
                           .memory = take_pages(cache, object),
-                          .request = request,
-                          .started_ns = cache_now_ns(cache)};
+                          .request = request};
     if (move->memory == NULL) {
         on_read(TIER_FULL, move); /* ours, not the tier's: it stays there */
         return false;
     }
-    move->listed = cache->slow->ops->has(cache->slow, &object->key);
-    cache->slow->ops->get(cache->slow, &object->key, move->memory, object->bytes, on_read, move,
-                          NULL);
+    start_get(move);
     return true;
 }
 
 int mover_await(struct hearth_cache *cache, const struct object *object, uint64_t deadline_ns)
 {
     while (object->data == NULL) {
-        if (!object->moving)
+        if (!object->reading)
             return HEARTH_ERROR_MISSING;
         if (!cond_wait_until(&cache->changed, &cache->lock, deadline_ns) && object->data == NULL)
-            return object->moving ? HEARTH_ERROR_TIMEOUT : HEARTH_ERROR_MISSING;
+            return object->reading ? HEARTH_ERROR_TIMEOUT : HEARTH_ERROR_MISSING;
     }
     return HEARTH_OK;
 }
 
-/* The last chance for what was declined: as long as the tier takes any of it at once. */
-static void retry_all(struct hearth_cache *cache)
+/* The last chance for what a tier declined: as long as it takes any of it at once. */
+static void retry_all(struct hearth_cache *cache, enum hearth_tier level)
 {
     size_t before, after = SIZE_MAX;
 
     do {
         before = after;
-        mover_retry(cache, CACHE_DECLINED_MAX);
+        mover_retry(cache, level, CACHE_DECLINED_MAX);
         lock_enter(&cache->lock);
-        after = cache->declined.count;
+        after = cache->tiers[level].declined.count;
         lock_leave(&cache->lock);
     } while (after > 0 && after < before);
 }
@@ -436,11 +513,15 @@ void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms)
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
     bool in_time = true;
 
-    retry_all(cache);
-    if (cache->slow != NULL &&
-        cache->slow->ops->flush !=
-            NULL) /* its writers are not to rest any more; whether all came in time is seen below */
-        (void)!cache->slow->ops->flush(cache->slow, timeout_ms * NS_PER_MS);
+    for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++) {
+        struct tier *tier = cache->tiers[level].tier;
+        uint64_t now_ns = clock_mono_ns(clock_real());
+        if (tier == NULL)
+            continue;
+        retry_all(cache, level);
+        if (tier->ops->flush != NULL) /* its writers are not to rest any more */
+            (void)!tier->ops->flush(tier, deadline_ns - MIN(now_ns, deadline_ns));
+    }
     lock_enter(&cache->lock);
     while (cache->operations > 0 && in_time)
         in_time = cond_wait_until(&cache->changed, &cache->lock, deadline_ns);

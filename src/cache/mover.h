@@ -1,5 +1,5 @@
 /*
- * mover.h: between memory and the slower tier. A part of the inside of the cache (cache.h).
+ * mover.h: between memory and the slower tiers. A part of the inside of the cache (cache.h).
  */
 #ifndef HEARTH_CACHE_MOVER_H
 #define HEARTH_CACHE_MOVER_H
@@ -20,9 +20,8 @@ struct tier_meta;
  * its tree, in 8, 8 and 16 bits. */
 uint32_t mover_meta_kind(const struct object *object);
 
-/* Writes a new object to the slow tier, if there is one that wants it. */
-void mover_write(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
-    REQUIRES(lock);
+/* Writes an object that is in memory to each slower tier that is attached and does not have it. */
+void mover_write(struct object *object, struct deferred *deferred) REQUIRES(lock);
 /* Starts reading a leased object into memory for a request; false when it cannot. */
 bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t request) NODISCARD;
 /* Waits until a leased object is in memory, or it is known that it will not be: OK, MISSING or
@@ -34,13 +33,13 @@ int mover_await(struct hearth_cache *cache, const struct object *object, uint64_
 bool mover_fill_meta(const struct object *object, struct tier_meta *meta, int32_t **tokens)
     REQUIRES(lock) NODISCARD;
 void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts);
-/* So many places or objects less are taken in the slow tier: tries again what it declined, the
+/* So many places or objects less are taken in a slower tier: tries again what it declined, the
  * newest first, a few at a time. */
-void mover_retry(struct hearth_cache *cache, size_t chances);
-/* The object is not to be tried again. */
-void mover_give_up(struct object *object) REQUIRES(lock);
-/* Writes what was declined, if the tier takes it now, and waits until nothing is moving, at most so
- * long. */
+void mover_retry(struct hearth_cache *cache, enum hearth_tier level, size_t chances);
+/* The object is not to be offered again to the tiers (TIER_BITs) that declined it. */
+void mover_give_up(struct object *object, uint32_t tiers) REQUIRES(lock);
+/* Writes what was declined, if the tiers take it now, and waits until nothing is moving, for at
+ * most the timeout. */
 void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms);
 
 #endif

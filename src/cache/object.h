@@ -14,6 +14,8 @@
 #ifndef HEARTH_CACHE_OBJECT_H
 #define HEARTH_CACHE_OBJECT_H
 
+#include <hearth/hearth.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,8 +24,12 @@
 #include "cache/treap.h"
 
 enum object_kind { OBJECT_ROWS = 1, OBJECT_SLIDING = 2, OBJECT_SNAPSHOT = 3 };
-enum object_tier { OBJECT_TIER_RAM, OBJECT_TIER_SSD, OBJECT_TIER_REMOTE, OBJECT_TIER_COUNT };
 enum { OBJECT_SHAPE_BYTES_MAX = 160, OBJECT_NOT_IN_HEAP = -1 };
+
+/* Tiers by level, the fastest first: memory, then the slower ones that a struct tier stands for. */
+#define TIER_SLOWER      ((enum hearth_tier)(HEARTH_TIER_RAM + 1)) /* the first of these */
+#define TIER_BIT(level)  (1u << (level))
+#define TIER_BITS_SLOWER (TIER_BIT(HEARTH_TIER_COUNT) - TIER_BIT(TIER_SLOWER))
 
 struct heap;
 struct node;
@@ -39,11 +45,12 @@ struct object {
     unsigned char shape[OBJECT_SHAPE_BYTES_MAX];
     /* place in the tree; kept by the index */
     struct hearth_space *space;
-    struct node *last;            /* the node that holds its end; NULL when detached */
-    struct list_node node_link;   /* snapshots of one node */
-    struct list_node tail_link;   /* tails of the space, least recently used first */
-    struct list_node held_link;   /* objects of the space, in the order of storing */
-    struct list_node retry_link;  /* what a slower tier declined to take, the oldest first */
+    struct node *last;          /* the node that holds its end; NULL when detached */
+    struct list_node node_link; /* snapshots of one node */
+    struct list_node tail_link; /* tails of the space, least recently used first */
+    struct list_node held_link; /* objects of the space, in the order of storing */
+    /* by slower tier: what it declined to take, the oldest first */
+    struct list_node retry_links[HEARTH_TIER_COUNT - TIER_SLOWER];
     struct list_node expiry_link; /* those with a time to be forgotten at, the next first */
     /* while room.c looks for a victim; of dropped ones that are being written */
     struct list_node aside_link;
@@ -52,18 +59,16 @@ struct object {
      * nodes */
     uint32_t blockers;
     /* residency */
-    void *data;          /* in RAM; NULL when not */
-    uint64_t data_bytes; /* taken from the budget for it */
+    void *data; /* in RAM; NULL when not */
     /* half of one, of its bytes when somebody verified them in memory; 0: nobody has */
     uint64_t digest;
-    bool in[OBJECT_TIER_COUNT];
-    bool moving;   /* a tier is writing or reading it */
-    bool verified; /* its bytes were checked since they came into RAM */
-    bool dropped;  /* out of the index; freed with the last lease */
-    bool damaged;  /* a tier gave other bytes than it was given */
-    bool let_go;   /* a tier had evicted it when it was asked for */
-    /* what is being written to the slower tier is to be dropped there when it is done */
-    bool unwanted;
+    uint8_t in;       /* TIER_BITs: where its bytes are */
+    uint8_t writing;  /* TIER_BITs: slower tiers that are writing it */
+    uint8_t unwanted; /* of these, those that drop it when it is written */
+    bool reading;     /* a slower tier is reading it into memory */
+    bool dropped;     /* out of the index; freed with the last lease */
+    bool damaged;     /* a tier gave other bytes than it was given */
+    bool let_go;      /* a tier had evicted it when it was asked for */
     uint32_t leases;
     /* worth; read by the policy */
     uint8_t entry; /* enum hearth_entry */
@@ -81,5 +86,10 @@ struct object {
     struct heap *heap;   /* that it is in: room.c's */
     uint64_t heap_order; /* of insertion into it; kept by the heap */
 };
+
+static inline struct list_node *object_retry_link(struct object *object, enum hearth_tier level)
+{
+    return &object->retry_links[level - TIER_SLOWER];
+}
 
 #endif

@@ -149,17 +149,14 @@ static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
 }
 
 /* Which tiers had a part in it. */
-static void count_tiers(const struct hearth_plan *plan, struct tier_counts *counts)
+static void count_tiers(const struct hearth_plan *plan, struct cache_tier *tiers)
 {
-    bool used[OBJECT_TIER_COUNT] = {false};
+    uint32_t used = 0;
 
-    for (size_t i = 0; i < plan->objects_count; i++) {
-        enum hearth_tier tier = plan->views[i].tier;
-        if (tier >= HEARTH_TIER_COUNT)
-            continue;
-        counts[tier].hits += !used[tier];
-        used[tier] = true;
-    }
+    for (size_t i = 0; i < plan->objects_count; i++)
+        used |= TIER_BIT(plan->views[i].tier);
+    for (int level = 0; level < HEARTH_TIER_COUNT; level++)
+        tiers[level].counts.hits += (used & TIER_BIT(level)) != 0;
 }
 
 static void count_miss(const struct hearth_plan *plan, struct hearth_stats *stats)
@@ -187,7 +184,7 @@ void hearth_plan_accept(struct hearth_plan *plan)
     enter(plan, &deferred);
     count_reuse(plan, &cache->stats);
     count_reuse(plan, &plan->space->stats);
-    count_tiers(plan, cache->counts);
+    count_tiers(plan, cache->tiers);
     if (uses_tail(plan)) {
         cache->stats.tail_hits++;
         plan->space->stats.tail_hits++;
@@ -196,8 +193,9 @@ void hearth_plan_accept(struct hearth_plan *plan)
         struct object *object = plan->objects[i];
         object->shared |= plan->branches && object->end <= plan->info.first_difference;
         room_touch(object, true);
-        if (plan->views[i].tier == HEARTH_TIER_RAM && object->in[OBJECT_TIER_SSD])
-            cache_note_touch(cache, &deferred, &object->key); /* it is as recent there */
+        /* as recent in the tiers that it was not read from */
+        cache_note_touch(cache, &deferred, object->in & ~TIER_BIT(plan->views[i].tier),
+                         &object->key);
         if (list_node_linked(&object->tail_link))
             list_move_back(&plan->space->tails, &object->tail_link);
     }

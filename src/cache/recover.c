@@ -1,6 +1,6 @@
 /*
- * recover.c: taking over what a slower tier holds from an earlier process, so that a restart begins
- * warm (keeps I107).
+ * recover.c: attaching a slower tier, and taking over what it holds from an earlier process, so that
+ * a restart begins warm (keeps I107).
  *
  * A tier shows its objects in the order of their use. Each comes with its own key, the key of its
  * space, the key of the block before it and the tokens from there on. It is taken over when the
@@ -9,6 +9,9 @@
  *      each --> parent known? --yes--> adopt: its blocks are known now
  *                    '--no---> waits (a copy, charged to the ledger) --> at the end all that wait, by their first token: parents come
  *                                                                        before children, and who finds none now is an orphan
+ *
+ * An object that the tree has already, from a tier that was attached before, is the same object in
+ * one tier more. What such a tier brought may also be the parent of a record that waits.
  *
  * What is adopted is leased until the end: trees that need room must not forget the parents of
  * those who still come. Trees grow as far as the part of the budget that is for books (room.c).
@@ -54,6 +57,7 @@ struct waiting {
 
 struct recovery {
     struct hearth_cache *cache;
+    enum hearth_tier level;
     struct map known;
     struct waiting **waiting;
     size_t waiting_count, waiting_cap;
@@ -158,7 +162,51 @@ static struct object *make_object(struct hearth_space *space, const struct tier_
     return object;
 }
 
+struct object *recover_object(const struct index_match *match, const struct tier_meta *meta)
+{
+    struct node *last = match->partial       ? match->partial
+                        : match->nodes_count ? match->path[match->nodes_count - 1]
+                                             : NULL;
+
+    if (last == NULL || match->tokens < meta->end)
+        return NULL;
+    switch (kind_of(meta)) {
+    case OBJECT_ROWS:
+        return node_rows(last);
+    case OBJECT_SLIDING:
+        return node_sliding(last);
+    case OBJECT_SNAPSHOT:
+        return node_snapshot(last, meta->end);
+    }
+    return NULL;
+}
+
 /* ---- adopting ---- */
+
+/* Keeps an object of the tree until the end. */
+static void keep(struct recovery *recovery, struct object *object)
+{
+    if (list_node_linked(&object->aside_link))
+        return;
+    room_lease(object);
+    list_push_back(&recovery->adopted, &object->aside_link);
+}
+
+/* The record is of an object that the tree has: then it is in one tier more. */
+static bool share(struct recovery *recovery, struct hearth_space *space,
+                  const struct tier_meta *meta, const int32_t *tokens)
+{
+    struct index_match match = index_match(space->index, tokens, meta->end);
+    struct object *object = recover_object(&match, meta);
+
+    if (object == NULL || !hash256_eq(&object->key, &meta->key) || object->bytes != meta->bytes ||
+        object->shape_bytes != meta->shape_bytes ||
+        memcmp(object->shape, meta->shape, meta->shape_bytes) != 0)
+        return false;
+    room_set_in(object, recovery->level, true);
+    keep(recovery, object);
+    return true;
+}
 
 /* Fills tokens [0, node_end(node)), from the end. */
 static void fill_path(const struct node *node, int32_t *tokens)
@@ -192,22 +240,33 @@ static bool attach(struct recovery *recovery, struct hearth_space *space,
         mem_free(object);
         room_unrecord(space);
         recovery->complete &= error != HEARTH_ERROR_MEMORY;
-        return false;
+        return error == HEARTH_ERROR_EXISTS && share(recovery, space, meta, tokens);
     }
     bool proved = hash256_eq(&object->key, &meta->key);
-    room_set_in(object, OBJECT_TIER_SSD, true);
+    room_set_in(object, recovery->level, true);
     object->used_ns = used_ns;
-    if (proved) {
-        room_lease(object);
-        list_push_back(&recovery->adopted, &object->aside_link);
-    } else {
-        room_drop(
-            object,
-            /* under the key that it should have, where there is nothing; the caller drops the other
-             */
-            deferred);
-    }
+    if (proved)
+        keep(recovery, object);
+    else
+        /* under the key that it should have, where there is nothing; the caller drops the other */
+        room_drop(object, deferred);
     return proved;
+}
+
+/* Others may follow this block from now on. False: it was known, or there is no memory. */
+static bool know(struct recovery *recovery, struct node *node)
+{
+    const struct hash256 *key = node_key(node);
+
+    if (map_find(&recovery->known, hash_of(key), known_is, key) != NULL)
+        return false;
+    struct known *known = take(recovery, sizeof(*known));
+    if (known == NULL)
+        return false;
+    known->key = *key;
+    known->node = node;
+    map_insert(&recovery->known, &known->link, hash_of(key));
+    return true;
 }
 
 /* Those of the object's blocks that others may follow are known from now on. */
@@ -216,18 +275,9 @@ static void make_known(struct recovery *recovery, struct hearth_space *space, co
 {
     struct index_match match = index_match(space->index, tokens, meta->end);
 
-    for (size_t i = begin_of(meta) / recovery->cache->block_tokens; i < match.nodes_count; i++) {
-        const struct hash256 *key = node_key(match.path[i]);
-        if (node_is_tail(match.path[i]) ||
-            map_find(&recovery->known, hash_of(key), known_is, key) != NULL)
-            continue;
-        struct known *known = take(recovery, sizeof(*known));
-        if (known == NULL)
-            return;
-        known->key = *key;
-        known->node = match.path[i];
-        map_insert(&recovery->known, &known->link, hash_of(key));
-    }
+    for (size_t i = begin_of(meta) / recovery->cache->block_tokens; i < match.nodes_count; i++)
+        if (!node_is_tail(match.path[i]))
+            (void)know(recovery, match.path[i]);
 }
 
 /* Adopts a record whose parent (NULL: none) is known; what is of no use is dropped from the tier.
@@ -253,7 +303,7 @@ static void adopt(struct recovery *recovery, const struct tier_meta *meta,
     if (attach(recovery, space, meta, tokens))
         make_known(recovery, space, tokens, meta);
     else if (recovery->complete)
-        cache_note_drop(cache, &recovery->deferred, &meta->key);
+        cache_note_drop(cache, &recovery->deferred, TIER_BIT(recovery->level), &meta->key);
     recovery->complete &= complete;
     give(recovery, tokens, bytes);
 }
@@ -313,8 +363,29 @@ static int by_begin(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static void know_object(struct object *object, void *arg)
+{
+    struct recovery *recovery = arg;
+    struct node *node = object->last;
+
+    keep(recovery, object);
+    if (node_is_tail(node))
+        node = node_parent(node);
+    while (node != NULL && node_end(node) > object->begin && know(recovery, node))
+        node = node_parent(node);
+}
+
+/* Blocks of what was in the tree before. */
+static void know_tree(struct recovery *recovery)
+{
+    LIST_FOREACH (struct hearth_space, space, &recovery->cache->spaces, link)
+        space_each_object(space, know_object, recovery);
+}
+
 static void adopt_waiting(struct recovery *recovery)
 {
+    if (recovery->waiting_count > 0 && recovery->cache->records > recovery->adopted.count)
+        know_tree(recovery);
     if (recovery->waiting_count > 0)
         qsort(recovery->waiting, recovery->waiting_count, sizeof(recovery->waiting[0]), by_begin);
     for (size_t i = 0; i < recovery->waiting_count; i++) {
@@ -323,8 +394,9 @@ static void adopt_waiting(struct recovery *recovery)
         if (find_parent(recovery, &waiting->meta, &parent))
             adopt(recovery, &waiting->meta, parent);
         else if (recovery->complete)
-            cache_note_drop(recovery->cache, &recovery->deferred,
-                            &waiting->meta.key); /* nothing leads to it, and nothing will */
+            /* nothing leads to it, and nothing will */
+            cache_note_drop(recovery->cache, &recovery->deferred, TIER_BIT(recovery->level),
+                            &waiting->meta.key);
         give(recovery, waiting, waiting->charged);
     }
     mem_free(recovery->waiting);
@@ -359,16 +431,17 @@ static bool on_record_unlocked(const struct tier_meta *meta, void *arg)
     return more;
 }
 
-void cache_attach_tier(struct hearth_cache *cache, struct tier *slow, double bytes_per_s)
+void cache_attach_tier(struct hearth_cache *cache, enum hearth_tier level, struct tier *tier,
+                       double bytes_per_s)
 {
-    struct recovery recovery = {.cache = cache, .complete = true};
+    struct recovery recovery = {.cache = cache, .level = level, .complete = true};
 
-    assert(cache->slow == NULL);
-    cache->slow = slow;
-    cache->slow_bytes_per_s = bytes_per_s;
+    assert(level >= TIER_SLOWER && level < HEARTH_TIER_COUNT && cache->tiers[level].tier == NULL);
+    cache->tiers[level].tier = tier;
+    cache->tiers[level].bytes_per_s = bytes_per_s;
     map_init(&recovery.known);
     list_init(&recovery.adopted);
-    slow->ops->each(slow, on_record_unlocked, &recovery);
+    tier->ops->each(tier, on_record_unlocked, &recovery);
     cache_enter(cache, &recovery.deferred);
     adopt_waiting(&recovery);
     map_each(&recovery.known, forget_known, &recovery);

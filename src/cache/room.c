@@ -14,7 +14,7 @@
  * tier only come first. A quarter of them is for plans, stores and flights whatever is held: a
  * cache that is full of pins can still be asked.
  *
- * The heap holds exactly the objects that are in memory, not leased, not moving, not pinned, and
+ * The heap holds exactly the objects that are in memory, not leased, not pinned, and
  * either in a slower tier, too, or without children that hold rows: see room_may_leave. What a
  * tenant holds within its reserved share is not evicted for another (keeps I100). A time to live is
  * kept as long as anything else can leave. A second heap holds, likewise, those that are in a
@@ -67,7 +67,7 @@ static double priority_of(const struct hearth_cache *cache, const struct object 
 
 static bool in_slower_tier(const struct object *object)
 {
-    return object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE];
+    return (object->in & TIER_BITS_SLOWER) != 0;
 }
 
 /* A pin holds a whole path, so the first of an object's nodes tells. */
@@ -78,7 +78,7 @@ bool room_is_pinned(const struct object *object)
 
 bool room_may_leave(const struct object *object)
 {
-    if (object->leases > 0 || object->moving || object->dropped || object->last == NULL)
+    if (object->leases > 0 || object->dropped || object->last == NULL)
         return false;
     /* What is in a slower tier, too, is found there when it has left memory, and so is all behind
      * it: children do not matter. */
@@ -155,7 +155,7 @@ void room_supersede(struct object *object, struct deferred *deferred)
     if (object->superseded)
         return;
     object->superseded = true;
-    mover_give_up(object); /* not worth a write any more (keeps I50) */
+    mover_give_up(object, TIER_BITS_SLOWER); /* not worth a write any more (keeps I50) */
     object->priority = priority_of(cache, object, cache_now_ns(cache));
     if (list_node_linked(&object->tail_link)) {
         list_remove(&space->tails, &object->tail_link);
@@ -265,15 +265,15 @@ void room_unrecord(struct hearth_space *space)
     budget_release(space->cache->books_budget, space->cache->books_owner, sizeof(struct object));
 }
 
-void room_set_in(struct object *object, enum object_tier tier, bool in)
+void room_set_in(struct object *object, enum hearth_tier level, bool in)
 {
-    if (object->in[tier] == in)
+    if (((object->in & TIER_BIT(level)) != 0) == in)
         return;
-    object->in[tier] = in;
-    uint64_t *held = &object->space->held[tier];
+    object->in ^= TIER_BIT(level);
+    uint64_t *held = &object->space->held[level];
     assert(in || *held >= object->bytes);
     *held = in ? *held + object->bytes : *held - object->bytes;
-    uint64_t *objects = &cache_of(object)->counts[tier].objects;
+    uint64_t *objects = &cache_of(object)->tiers[level].counts.objects;
     *objects = in ? *objects + 1 : *objects - 1;
 }
 
@@ -284,15 +284,14 @@ static void drop_data(struct object *object, struct deferred *deferred)
 {
     struct hearth_space *space = object->space;
 
-    assert(object->leases == 0 && !object->moving);
+    assert(object->leases == 0 && !object->writing && !object->reading);
     if (object->data == NULL)
         return;
+    mover_give_up(object, TIER_BITS_SLOWER); /* offered again when it is back in memory */
     cache_note_free(deferred, object->data);
-    room_release(space, object->data_bytes);
+    room_release(space, room_data_bytes(object));
     object->data = NULL;
-    object->data_bytes = 0;
-    room_set_in(object, OBJECT_TIER_RAM, false);
-    object->verified = false;
+    room_set_in(object, HEARTH_TIER_RAM, false);
 }
 
 static void destroy(struct object *object, struct deferred *deferred)
@@ -314,7 +313,7 @@ static void unlink_object(struct object *object)
     leave_heap(object);
     if (list_node_linked(&object->tail_link))
         list_remove(&space->tails, &object->tail_link);
-    mover_give_up(object);
+    mover_give_up(object, TIER_BITS_SLOWER);
     manage_set_expiry(object, 0);
     if (object->last != NULL)
         index_detach(space->index, object);
@@ -332,14 +331,24 @@ void room_drop(struct object *object, struct deferred *deferred)
     assert(!object->dropped);
     object->dropped = true;
     unlink_object(object);
-    if (object->moving && object->data != NULL)
+    if (object->writing)
         list_push_back(&cache->dying, &object->aside_link);
-    if (in_slower_tier(object))
-        cache_note_drop(cache, deferred, &object->key);
-    room_set_in(object, OBJECT_TIER_SSD, false);
-    room_set_in(object, OBJECT_TIER_REMOTE, false);
+    cache_note_drop(cache, deferred, object->in, &object->key);
+    for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
+        room_set_in(object, level, false);
     if (object->leases == 0)
         destroy(object, deferred);
+}
+
+void room_leave_tier(struct object *object, enum hearth_tier level, struct deferred *deferred)
+{
+    if (object->in == TIER_BIT(level)) {
+        room_drop(object, deferred);
+        return;
+    }
+    cache_note_drop(cache_of(object), deferred, object->in & TIER_BIT(level), &object->key);
+    room_set_in(object, level, false);
+    room_update(object); /* from now on its children may keep it in memory */
 }
 
 void room_lease(struct object *object)
@@ -356,7 +365,7 @@ void room_unlease(struct object *object, struct deferred *deferred)
     object->leases--;
     if (object->leases > 0)
         return;
-    assert(!object->moving); /* the mover holds a lease */
+    assert(!object->writing && !object->reading); /* the mover holds leases */
     if (object->dropped)
         destroy(object, deferred);
     else
@@ -370,17 +379,19 @@ static void note_eviction(struct object *object, bool demoted, struct deferred *
     struct hearth_event event = {
         .kind = demoted ? HEARTH_EVENT_DEMOTE : HEARTH_EVENT_EVICT,
         .write_tokens = object->end - object->begin,
-        .bytes = object->data_bytes,
-        .tier = object->data ? HEARTH_TIER_RAM : HEARTH_TIER_SSD,
+        .bytes = room_data_bytes(object),
+        .tier = plan_tier_of(object),
     };
 
-    cache->counts[event.tier].evictions++;
+    for (int level = 0; level < HEARTH_TIER_COUNT; level++)
+        cache->tiers[level].counts.evictions +=
+            demoted ? level == HEARTH_TIER_RAM : (object->in & TIER_BIT(level)) != 0;
     uint64_t *counter = demoted ? &space->stats.demotions : &space->stats.evictions;
     uint64_t *total = demoted ? &cache->stats.demotions : &cache->stats.evictions;
     (*counter)++;
     (*total)++;
-    space->stats.bytes_evicted += object->data_bytes;
-    cache->stats.bytes_evicted += object->data_bytes;
+    space->stats.bytes_evicted += event.bytes;
+    cache->stats.bytes_evicted += event.bytes;
     if (!demoted && list_node_linked(&object->tail_link)) {
         space->stats.tail_evictions++;
         cache->stats.tail_evictions++;
@@ -442,10 +453,20 @@ struct wish {
     const struct hearth_space *space; /* NULL: for nobody in particular */
     bool keep_ttl;                    /* times to live are kept */
     bool keep_shares;                 /* so is what another tenant holds within its share */
-    /* and what of it is on disk within its share of that: what leaves is to be forgotten there, too
-     */
-    bool keep_disk;
+    /* and what of it is in a slower tier within its share of that: what leaves is to be forgotten
+     * there, too */
+    bool keep_slow;
 };
+
+static bool in_slow_share(const struct object *object)
+{
+    const struct hearth_space *owner = object->space;
+
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
+        if (object->in & TIER_BIT(level) && owner->held[level] <= owner->slow_shares[level])
+            return true;
+    return false;
+}
 
 static bool may_leave_for(const struct object *object, const struct wish *wish, uint64_t now)
 {
@@ -453,8 +474,7 @@ static bool may_leave_for(const struct object *object, const struct wish *wish, 
 
     if (wish->keep_ttl && object->keep_until_ns > now)
         return false;
-    if (wish->keep_disk && object->in[OBJECT_TIER_SSD] && owner != wish->space &&
-        owner->held[OBJECT_TIER_SSD] <= owner->ssd_share)
+    if (wish->keep_slow && owner != wish->space && in_slow_share(object))
         return false;
     return !wish->keep_shares || owner == wish->space || owner->charged > owner->share;
 }
@@ -494,7 +514,7 @@ bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space
 }
 
 /* Forgets one object altogether, so that its record and its nodes are free: one that is in a slower
- * tier only, if there is any. Shares of the disk give way when nothing else can: records of what is
+ * tier only, if there is any. Shares of slower tiers give way when nothing else can: records of what is
  * there must fit into memory. */
 static bool forget_one(struct hearth_cache *cache, const struct hearth_space *space,
                        struct deferred *deferred)
@@ -536,6 +556,11 @@ bool room_record(struct hearth_space *space, struct deferred *deferred)
 uint64_t room_charge(uint64_t bytes)
 {
     return (bytes + PAGES_PAGE_BYTES - 1) / PAGES_PAGE_BYTES * PAGES_PAGE_BYTES;
+}
+
+uint64_t room_data_bytes(const struct object *object)
+{
+    return object->data != NULL ? room_charge(object->bytes) : 0;
 }
 
 /* What a space can get at most, when everybody is down to his share. */

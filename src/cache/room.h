@@ -25,6 +25,8 @@ bool room_reserve(struct hearth_space *space, uint64_t bytes, struct deferred *d
 void room_release(struct hearth_space *space, uint64_t bytes) REQUIRES(lock);
 /* What the pages take for so many bytes. */
 uint64_t room_charge(uint64_t bytes);
+/* What is charged for the bytes of an object in memory; 0 when it is not there. */
+uint64_t room_data_bytes(const struct object *object);
 /* What is charged beside it for an object: its record, its places in heaps, the books of its pages.
  */
 uint64_t room_record_bytes(void);
@@ -72,10 +74,13 @@ void room_supersede(struct object *object, struct deferred *deferred) REQUIRES(l
 /* Puts an object into the heap, or takes it out, by what is true of it now. */
 void room_update(struct object *object) REQUIRES(lock);
 /* The object is in a tier now, or not any more: residency, and what is counted of it. */
-void room_set_in(struct object *object, enum object_tier tier, bool in) REQUIRES(lock);
+void room_set_in(struct object *object, enum hearth_tier level, bool in) REQUIRES(lock);
 /* Takes an object out of everything, slower tiers included; frees it now or with its last lease. */
 void room_drop(struct object *object, struct deferred *deferred) REQUIRES(lock);
-/* The same, as an eviction: counted, told, and remembered as such. For what leaves by hand or by
+/* Takes an object out of one slower tier; out of everything when it is nowhere else. */
+void room_leave_tier(struct object *object, enum hearth_tier level, struct deferred *deferred)
+    REQUIRES(lock);
+/* As room_drop, as an eviction: counted, told, and remembered as such. For what leaves by hand or by
  * its time. */
 void room_forget(struct object *object, struct deferred *deferred) REQUIRES(lock);
 /* Takes an object out of memory only; it stays where else it is. False, and nothing changes, when

@@ -457,8 +457,6 @@ static struct object *make_object(const struct hearth_store *store, uint64_t byt
         .shape_bytes = (uint32_t)shape_bytes,
         .space = store->space,
         .data = store->memory,
-        .data_bytes = room_charge(bytes),
-        .verified = true,
         .entry = (uint8_t)store->hints.entry,
         .used_ns = now,
         .stored_ns = now,
@@ -556,20 +554,20 @@ static int insert(struct hearth_store *store, struct object *object, struct defe
     unguard(&guard, deferred);
     if (error != HEARTH_OK) {
         cache_note_free(deferred, object->data);
-        give_back(space, object->data_bytes + room_record_bytes());
+        give_back(space, room_data_bytes(object) + room_record_bytes());
         if (error == HEARTH_ERROR_MEMORY)
             count_refused(space);
         mem_free(object);
         return error;
     }
-    room_set_in(object, OBJECT_TIER_RAM, true);
+    room_set_in(object, HEARTH_TIER_RAM, true);
     store->committed = MAX(store->committed, store->end);
     note_store(store, object, deferred);
     if (object->turn_end)
         replace_snapshots(store, object, deferred);
     store_keep_tail(object, deferred);
     if (!store->hints.no_disk)
-        mover_write(space->cache, object, deferred);
+        mover_write(object, deferred);
     return HEARTH_OK;
 }
 
@@ -586,7 +584,7 @@ int hearth_store_commit(struct hearth_store *store, uint64_t bytes, const void *
     pages_shrink(cache->pages, store->memory, bytes);
     struct object *object = make_object(store, bytes, shape, shape_bytes);
     enter(store, &deferred);
-    room_release(space, room_charge(store->capacity) - object->data_bytes);
+    room_release(space, room_charge(store->capacity) - room_charge(bytes));
     store->memory = NULL;
     int error = insert(store, object, &deferred);
     cache_leave(cache, &deferred);

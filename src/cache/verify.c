@@ -5,12 +5,14 @@
  *      place (watch.c) --> the next object of the tier, leased --> its bytes are read, without the lock --> right: nothing happens
  *                                                                                                       '-> damaged: it leaves the tier
  *
- * ON DISK the tier reads the file in full and compares (tier.h: verify); what is damaged it has put
- * aside by itself. If memory has the object, it is written anew; else it is forgotten.
+ * IN A SLOWER TIER the tier reads the object in full and compares (tier.h: verify); a damaged one it
+ * has put aside by itself. If memory has the object, it is written anew. If no tier has it, it is
+ * forgotten.
  *
  * IN MEMORY nothing is digested when it comes in: an export is not read again on its way, and what
- * comes from the disk was verified there. So there is something to compare with only when the disk
- * has the object, or when a verification has been here before and has left its digest.
+ * comes from a slower tier was verified there. So there is something to compare with only when a
+ * slower tier has the object, or when a verification has been here before and has left its digest.
+ * Two tiers may have other bytes for the same tokens, computed twice: those of either are right.
  *
  * Uses and their order stay as they are. A lease is all that others see of it.
  */
@@ -68,8 +70,8 @@ static void note_damage(struct verification *verification, const struct object *
     verification->result.damaged++;
     cache->stats.verify_failures++;
     object->space->stats.verify_failures++;
-    /* the disk counts its own */
-    cache->counts[OBJECT_TIER_RAM].errors += event.tier == HEARTH_TIER_RAM;
+    /* slower tiers count their own */
+    cache->tiers[HEARTH_TIER_RAM].counts.errors += event.tier == HEARTH_TIER_RAM;
     cache_note_event(cache, deferred, &event);
 }
 
@@ -77,25 +79,21 @@ static void note_damage(struct verification *verification, const struct object *
  * bytes. */
 static void leave_memory(struct object *object, struct deferred *deferred)
 {
-    bool elsewhere = object->in[OBJECT_TIER_SSD] || object->in[OBJECT_TIER_REMOTE];
-
-    if (elsewhere && room_demote(object, deferred))
+    if (object->in & TIER_BITS_SLOWER && room_demote(object, deferred))
         return;
     object->damaged = true;
     room_drop(object, deferred);
 }
 
-/* The disk has put it aside, or has lost it before. */
-static void leave_disk(struct object *object, struct deferred *deferred)
+/* The tier has put it aside, or has lost it before. */
+static void leave_slower(struct object *object, enum hearth_tier level, struct deferred *deferred)
 {
-    if (object->data == NULL) {
-        object->damaged = true;
-        room_drop(object, deferred);
-        return;
-    }
-    room_set_in(object, OBJECT_TIER_SSD, false);
-    room_update(object);
-    mover_write(object->space->cache, object, deferred);
+    bool in_memory = object->data != NULL;
+
+    object->damaged |= object->in == TIER_BIT(level);
+    room_leave_tier(object, level, deferred);
+    if (in_memory)
+        mover_write(object, deferred);
 }
 
 /* ---- in memory ---- */
@@ -124,22 +122,44 @@ static uint64_t digest_memory(const struct verification *verification, const str
     return half_of(&digest);
 }
 
+/* Whether these are the bytes that one of the tiers has, or else those of an earlier verification
+ * (`before`); without any of them *known is false. Without the lock. */
+static bool is_right(struct hearth_cache *cache, const struct hash256 *key, uint32_t tiers,
+                     uint64_t found, uint64_t before, bool *known)
+{
+    struct hash128 digest;
+    bool right = false;
+
+    *known = false;
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++) {
+        struct tier *tier = cache->tiers[level].tier;
+        if (!(tiers & TIER_BIT(level)) || tier->ops->digest == NULL ||
+            !tier->ops->digest(tier, key, &digest))
+            continue;
+        *known = true;
+        right |= half_of(&digest) == found;
+    }
+    if (*known)
+        return right;
+    *known = before != 0;
+    return before == found;
+}
+
 /* The object is leased; the lock is left while its bytes are read. */
 static void verify_memory(struct verification *verification, struct object *object,
                           struct deferred *deferred)
 {
     struct hearth_cache *cache = verification->cache;
-    uint64_t wanted = object->digest;
-    struct hash128 on_disk;
-    bool ask = object->in[OBJECT_TIER_SSD] && cache->slow->ops->digest != NULL;
+    uint64_t before = object->digest;
+    uint32_t tiers = object->in;
+    bool known;
 
     cache_leave(cache, deferred);
-    if (ask && cache->slow->ops->digest(cache->slow, &object->key, &on_disk))
-        wanted = half_of(&on_disk);
     uint64_t found = digest_memory(verification, object);
+    bool right = is_right(cache, &object->key, tiers, found, before, &known);
     cache_enter(cache, deferred);
-    bool damaged = wanted != 0 && wanted != found;
-    verification->result.unknown += wanted == 0;
+    bool damaged = known && !right;
+    verification->result.unknown += !known;
     if (!damaged)
         object->digest = found;
     else
@@ -151,15 +171,17 @@ static void verify_memory(struct verification *verification, struct object *obje
         leave_memory(object, deferred);
 }
 
-/* ---- on disk ---- */
+/* ---- in a slower tier ---- */
 
-static void verify_disk(struct verification *verification, struct object *object,
-                        struct deferred *deferred)
+static void verify_slower(struct verification *verification, struct object *object,
+                          struct deferred *deferred)
 {
     struct hearth_cache *cache = verification->cache;
+    enum hearth_tier level = verification->options.tier;
+    struct tier *tier = cache->tiers[level].tier;
 
     cache_leave(cache, deferred);
-    cache->slow->ops->verify(cache->slow, &object->key, tier_answer_done, &verification->answer);
+    tier->ops->verify(tier, &object->key, tier_answer_done, &verification->answer);
     enum tier_result answer = tier_answer_wait(&verification->answer);
     keep_pace(verification, verification->result.bytes + object->bytes);
     cache_enter(cache, deferred);
@@ -167,11 +189,11 @@ static void verify_disk(struct verification *verification, struct object *object
         note_damage(verification, object, deferred);
     verification->result.failed += answer != TIER_OK && answer != TIER_DAMAGED;
     bool gone = answer == TIER_DAMAGED || answer == TIER_MISSING;
-    bool leaves = gone && !object->dropped && object->in[OBJECT_TIER_SSD];
+    bool leaves = gone && !object->dropped && object->in & TIER_BIT(level);
     verification->result.dropped += leaves && answer == TIER_DAMAGED;
     room_unlease(object, deferred);
     if (leaves)
-        leave_disk(object, deferred);
+        leave_slower(object, level, deferred);
 }
 
 /* ---- all of them ---- */
@@ -185,7 +207,7 @@ static struct object *take_next(struct verification *verification, struct place 
     size_t skipped = 0;
 
     while ((object = place_next(place)) != NULL &&
-           !object->in[(enum object_tier)verification->options.tier]) {
+           !(object->in & TIER_BIT(verification->options.tier))) {
         if (++skipped % SKIPPED_AT_ONCE == 0) {
             cache_leave(cache, deferred);
             cache_enter(cache, deferred);
@@ -212,7 +234,7 @@ static void verify_all(struct verification *verification)
         if (in_memory)
             verify_memory(verification, object, &deferred);
         else
-            verify_disk(verification, object, &deferred);
+            verify_slower(verification, object, &deferred);
         verification->result.objects++;
         verification->result.bytes += bytes;
         cache_leave(cache, &deferred);
@@ -230,9 +252,11 @@ int hearth_verify(struct hearth_cache *cache, const struct hearth_verify_options
 
     *result = (struct hearth_verified){0};
     memcpy(&verification.options, options, MIN(options->struct_size, sizeof(verification.options)));
-    bool disk = verification.options.tier == HEARTH_TIER_SSD && cache->slow != NULL &&
-                cache->slow->ops->verify != NULL;
-    if (!disk && verification.options.tier != HEARTH_TIER_RAM)
+    enum hearth_tier level = verification.options.tier;
+    if ((unsigned)level >= HEARTH_TIER_COUNT)
+        return HEARTH_ERROR_INVALID;
+    const struct tier *tier = cache->tiers[level].tier;
+    if (level != HEARTH_TIER_RAM && (tier == NULL || tier->ops->verify == NULL))
         return HEARTH_ERROR_INVALID;
     tier_answer_init(&verification.answer);
     verify_all(&verification);

@@ -175,6 +175,7 @@ static void fill(const struct object *object, unsigned flags, uint64_t now_ns, s
         .begin = object->begin,
         .end = object->end,
         .bytes = object->bytes,
+        .tiers = object->in,
         .uses = object->uses,
         .leases = object->leases,
         .age_s = (double)(now_ns - MIN(object->used_ns, now_ns)) / (double)NS_PER_S,
@@ -187,8 +188,6 @@ static void fill(const struct object *object, unsigned flags, uint64_t now_ns, s
     if (object->expires_ns != 0)
         line->held.expires_s =
             (double)MAX(object->expires_ns - MIN(now_ns, object->expires_ns), 1) / (double)NS_PER_S;
-    for (int tier = 0; tier < OBJECT_TIER_COUNT; tier++)
-        line->held.tiers |= object->in[tier] ? 1u << tier : 0;
     if (flags & HEARTH_EACH_TOKENS)
         copy_tokens(object, node_begin(first), line);
 }

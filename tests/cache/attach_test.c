@@ -113,7 +113,8 @@ static struct hearth_tier_stats tier_of(const struct kit *kit, enum hearth_tier 
 
 static void flush(const struct kit *kit)
 {
-    assert_true(kit->cache->slow->ops->flush(kit->cache->slow, 20 * NS_PER_S));
+    assert_true(kit->cache->tiers[HEARTH_TIER_SSD].tier->ops->flush(
+        kit->cache->tiers[HEARTH_TIER_SSD].tier, 20 * NS_PER_S));
     mover_drain(kit->cache, 20000);
 }
 
@@ -224,7 +225,7 @@ static void test_degraded_is_said(void **state)
     fault.errnum = EIO;
     ssd.fs = &fault.sys;
     kit_open_with(&kit, &options, &model);
-    cache_attach_tier(kit.cache, ssd_kit_open(&ssd), 1e9);
+    cache_attach_tier(kit.cache, HEARTH_TIER_SSD, ssd_kit_open(&ssd), 1e9);
     fault_arm(&fault.when, 1, true);
     kit_tokens(tokens, 16, 1);
     kit_store(&kit, tokens, 16, NULL);
@@ -305,7 +306,7 @@ static void test_the_cap_can_be_moved(void **state)
     assert_true(tier_of(&kit, HEARTH_TIER_SSD).evictions > 0);
     assert_int_equal(hearth_set_ssd_bytes(kit.cache, 64 << 20), HEARTH_OK);
     assert_true(store_many(&kit, 200, 80) > used);
-    tier_ssd_check(kit.cache->slow);
+    tier_ssd_check(kit.cache->tiers[HEARTH_TIER_SSD].tier);
     kit_close(&kit);
 }
 
@@ -340,7 +341,7 @@ static bool survives_flood(uint64_t share)
 
     kit_open_with(&kit, &options, &model);
     kit.row_bytes = 1024;
-    cache_attach_tier(kit.cache, ssd_kit_open(&ssd), 1e9);
+    cache_attach_tier(kit.cache, HEARTH_TIER_SSD, ssd_kit_open(&ssd), 1e9);
     struct kit anna = kit_space(&kit, &model, "anna", 0), bert = kit_space(&kit, &model, "bert", 0);
     assert_int_equal(hearth_space_set_ssd_share(anna.space, 1 << 20), HEARTH_ERROR_MEMORY);
     assert_int_equal(hearth_space_set_ssd_share(anna.space, share), HEARTH_OK);
@@ -386,7 +387,7 @@ static void test_i107_hot_in_memory_stays_on_disk(void **state)
     (void)state;
     kit_open_with(&kit, &options, &model);
     kit.row_bytes = 1024;
-    cache_attach_tier(kit.cache, ssd_kit_open(&ssd), 1e9);
+    cache_attach_tier(kit.cache, HEARTH_TIER_SSD, ssd_kit_open(&ssd), 1e9);
     kit_tokens(hot, 64, 1);
     kit_tokens(cold, 64, 2);
     kit_store(&kit, hot, 64, NULL);
@@ -404,7 +405,7 @@ static void test_i107_hot_in_memory_stays_on_disk(void **state)
     kit_open_with(&kit, &options, &model);
     kit.row_bytes = 1024;
     hearth_space_close(&kit.space);
-    cache_attach_tier(kit.cache, ssd_kit_open(&ssd), 1e9);
+    cache_attach_tier(kit.cache, HEARTH_TIER_SSD, ssd_kit_open(&ssd), 1e9);
     assert_int_equal(hearth_space_open(kit.cache, &model, "", 0, &kit.space), HEARTH_OK);
     assert_int_equal(kit_restore(&kit, hot, 64, NULL), 63);
     assert_int_equal(kit_restore(&kit, cold, 64, NULL), 0);

@@ -870,7 +870,7 @@ static void open_world(struct world *world, uint64_t seed)
         struct tier_ram_options ram = {.bytes_max = (64 << 10) + below(world, 4 << 20)};
         struct tier_fault_options fault = {.inner = tier_ram_open(&ram)};
         world->slow = tier_fault_open(&fault);
-        cache_attach_tier(world->cache, world->slow, 0);
+        cache_attach_tier(world->cache, HEARTH_TIER_SSD, world->slow, 0);
     }
     open_spaces(world);
 }
@@ -986,7 +986,7 @@ static void test_what_is_in_the_slow_tier_is_not_forgotten_for_memory(void **sta
     for (int i = 0; i < COUNT; i++)
         tokens[i] = i % 7;
     assert_int_equal(hearth_open(&cache, &options, NULL), HEARTH_OK);
-    cache_attach_tier(cache, tier_ram_open(&ram), 0);
+    cache_attach_tier(cache, HEARTH_TIER_SSD, tier_ram_open(&ram), 0);
     assert_int_equal(hearth_space_open(cache, &model, "", 0, &space), HEARTH_OK);
     for (uint32_t count = RUN; count <= COUNT; count += RUN) { /* a conversation that grows */
         assert_int_equal(hearth_store_open(space, tokens, count, NULL, &open), HEARTH_OK);

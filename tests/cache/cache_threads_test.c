@@ -301,7 +301,7 @@ static void open_world(struct world *world)
     fault_arm(tier_fault_of(world->slow, TIER_FAULT_PUT_FAIL), 30, false);
     fault_arm(tier_fault_of(world->slow, TIER_FAULT_PUT_CORRUPT), 10, false);
     fault_arm(tier_fault_of(world->slow, TIER_FAULT_GET_FAIL), 5, false);
-    cache_attach_tier(world->cache, world->slow, 0);
+    cache_attach_tier(world->cache, HEARTH_TIER_SSD, world->slow, 0);
     for (uint32_t i = 0; i < SPACES; i++) {
         struct hearth_model model = {.struct_size = sizeof(model), .kinds = kinds[i]};
         assert_int_equal(hearth_space_open(world->cache, &model, i == 1 ? "anna" : "",

@@ -107,7 +107,7 @@ static void test_from_disk_to_disk(void **state)
     (void)state;
     for (int round = 0; round < 2; round++) {
         kit_open(&kit, RAM, FULL);
-        cache_attach_tier(kit.cache, ssd_kit_open(&ssd), 1e9);
+        cache_attach_tier(kit.cache, HEARTH_TIER_SSD, ssd_kit_open(&ssd), 1e9);
         if (round == 0)
             fill(&kit, FULL, tokens);
         else

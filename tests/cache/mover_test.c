@@ -27,7 +27,7 @@ static struct tier *open_two(struct kit *kit, bool threaded)
 
     kit_open(kit, RAM, FULL);
     kit->row_bytes = 256;
-    cache_attach_tier(kit->cache, tier, 1e9);
+    cache_attach_tier(kit->cache, HEARTH_TIER_SSD, tier, 1e9);
     return tier;
 }
 
@@ -546,7 +546,7 @@ static struct tier *open_small(struct kit *kit, uint32_t kinds, size_t queue, ui
         tier_fault_open(&(struct tier_fault_options){.inner = inner, .queue_max = queue});
 
     kit_open(kit, 16 << 20, kinds);
-    cache_attach_tier(kit->cache, tier, 1e9);
+    cache_attach_tier(kit->cache, HEARTH_TIER_SSD, tier, 1e9);
     return tier;
 }
 
@@ -718,7 +718,7 @@ static void test_i59_i107_closing_writes_what_was_declined(void **state)
 
     (void)state;
     kit_open(&kit, 16 << 20, FULL);
-    cache_attach_tier(kit.cache, counting(&counted, tier), 1e9);
+    cache_attach_tier(kit.cache, HEARTH_TIER_SSD, counting(&counted, tier), 1e9);
     fault_arm(tier_fault_of(tier, TIER_FAULT_PUT_REFUSE), 1, true);
     store(&kit, 1, 50);
     fault_arm(tier_fault_of(tier, TIER_FAULT_PUT_REFUSE), 0, false);

@@ -44,7 +44,7 @@ static void boot(struct kit *kit, struct disk_model *disk, uint32_t kinds)
     ssd.readers = ssd.writers = 1;
     *kit = (struct kit){.tag = 1, .row_bytes = 64, .snapshot_bytes = 512};
     assert_int_equal(hearth_open(&kit->cache, &options, NULL), HEARTH_OK);
-    cache_attach_tier(kit->cache, ssd_kit_open(&ssd), 1e9);
+    cache_attach_tier(kit->cache, HEARTH_TIER_SSD, ssd_kit_open(&ssd), 1e9);
     assert_int_equal(hearth_space_open(kit->cache, &model, "", 0, &kit->space), HEARTH_OK);
 }
 
@@ -65,7 +65,8 @@ static void store_all(const struct kit *kit, uint32_t kinds)
             if (kinds != HEARTH_KIND_FULL)
                 (void)kit_snapshot(kit, tokens, n, n - 1);
         }
-        assert_true(kit->cache->slow->ops->flush(kit->cache->slow, WAIT_NS));
+        assert_true(kit->cache->tiers[HEARTH_TIER_SSD].tier->ops->flush(
+            kit->cache->tiers[HEARTH_TIER_SSD].tier, WAIT_NS));
     }
 }
 

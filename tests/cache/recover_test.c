@@ -132,7 +132,7 @@ static void boot_model(struct kit *kit, struct disk *disk, const struct hearth_m
     *kit = (struct kit){.tag = 1, .row_bytes = 64, .snapshot_bytes = 512};
     assert_int_equal(hearth_open(&kit->cache, &options, NULL), HEARTH_OK);
     kit->cache->clock = ticking;
-    cache_attach_tier(kit->cache, &disk->tier, 1e9);
+    cache_attach_tier(kit->cache, HEARTH_TIER_SSD, &disk->tier, 1e9);
     cache_check(kit->cache);
     assert_int_equal(hearth_space_open(kit->cache, model, "", 0, &kit->space), HEARTH_OK);
     kit_check(kit);
@@ -258,7 +258,7 @@ static void test_another_block_size_is_left_alone(void **state)
     kit_close(&kit);
     options.block_tokens = 24;
     assert_int_equal(hearth_open(&cache, &options, NULL), HEARTH_OK);
-    cache_attach_tier(cache, &disk.tier, 0);
+    cache_attach_tier(cache, HEARTH_TIER_SSD, &disk.tier, 0);
     cache_check(cache);
     hearth_close(&cache);
     boot(&kit, &disk, FULL, RAM);
@@ -402,7 +402,7 @@ static void test_i27_fault_loop_over_recovering(void **state)
         rounds++;
         assert_int_equal(hearth_open(&cache, &options, NULL), HEARTH_OK);
         mem_set_fault(&fault);
-        cache_attach_tier(cache, &disk.tier, 0);
+        cache_attach_tier(cache, HEARTH_TIER_SSD, &disk.tier, 0);
         mem_set_fault(NULL);
         cache_check(cache);
         hearth_close(&cache);

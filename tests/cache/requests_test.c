@@ -135,7 +135,7 @@ static struct tier *attach(struct kit *kit, size_t queue)
         tier_fault_open(&(struct tier_fault_options){.inner = inner, .queue_max = queue});
 
     kit_open(kit, RAM, HYBRID);
-    cache_attach_tier(kit->cache, tier, 1e9);
+    cache_attach_tier(kit->cache, HEARTH_TIER_SSD, tier, 1e9);
     return tier;
 }
 

@@ -175,7 +175,7 @@ static void test_i94_a_tier_that_hangs_costs_what_computing_would(void **state)
     (void)state;
     kit_tokens(tokens, 200, 1);
     kit_open(&engine.kit, RAM, HEARTH_KIND_FULL);
-    cache_attach_tier(engine.kit.cache, tier, 1e9);
+    cache_attach_tier(engine.kit.cache, HEARTH_TIER_SSD, tier, 1e9);
     hearth_session_insert(engine.kit.space, &ops, tokens, 200, NULL, &stored);
     hearth_space_set_speed(engine.kit.space, 10000, 1e12); /* computing all of it takes 20 ms */
     hearth_clear(engine.kit.cache, NULL, HEARTH_TIER_RAM);

@@ -21,7 +21,7 @@ static void boot(struct kit *kit, const struct tier_ssd_options *ssd)
     *kit = (struct kit){.tag = 1, .row_bytes = 64, .snapshot_bytes = 512};
     assert_int_equal(hearth_open(&kit->cache, &options, NULL), HEARTH_OK);
     if (ssd != NULL)
-        cache_attach_tier(kit->cache, ssd_kit_open(ssd), 1e9);
+        cache_attach_tier(kit->cache, HEARTH_TIER_SSD, ssd_kit_open(ssd), 1e9);
     assert_int_equal(hearth_space_open(kit->cache, &model, "", 0, &kit->space), HEARTH_OK);
 }
 
@@ -37,7 +37,8 @@ static void test_i66_full_queue_leaves_memory_alone(void **state)
     ssd.queue_items_max = 1;
     boot(&with, &ssd);
     boot(&without, NULL);
-    tier_ssd_hold(with.cache->slow, true); /* one waits, the others are refused */
+    tier_ssd_hold(with.cache->tiers[HEARTH_TIER_SSD].tier,
+                  true); /* one waits, the others are refused */
     for (uint32_t i = 1; i < 6; i++) {
         kit_tokens(tokens, TOKENS, i);
         assert_int_equal(kit_store(&with, tokens, TOKENS, NULL),
@@ -47,9 +48,10 @@ static void test_i66_full_queue_leaves_memory_alone(void **state)
     }
     assert_int_equal(kit_stats(&with).objects, kit_stats(&without).objects);
     assert_int_equal(kit_stats(&with).tokens_reused_by_tier[HEARTH_TIER_SSD], 0);
-    assert_true(ssd_kit_stats(with.cache->slow).refused_queue > 0);
-    tier_ssd_hold(with.cache->slow, false);
-    assert_true(with.cache->slow->ops->flush(with.cache->slow, WAIT_NS));
+    assert_true(ssd_kit_stats(with.cache->tiers[HEARTH_TIER_SSD].tier).refused_queue > 0);
+    tier_ssd_hold(with.cache->tiers[HEARTH_TIER_SSD].tier, false);
+    assert_true(with.cache->tiers[HEARTH_TIER_SSD].tier->ops->flush(
+        with.cache->tiers[HEARTH_TIER_SSD].tier, WAIT_NS));
     for (uint32_t i = 1; i < 6; i++) {
         kit_tokens(tokens, TOKENS, i);
         assert_int_equal(kit_restore(&with, tokens, TOKENS, NULL), TOKENS - 1);

@@ -30,7 +30,7 @@ static void boot(struct kit *kit, const struct tier_ssd_options *ssd, uint32_t k
 
     *kit = (struct kit){.tag = 1, .row_bytes = 1024, .snapshot_bytes = 16384};
     assert_int_equal(hearth_open(&kit->cache, &options, NULL), HEARTH_OK);
-    cache_attach_tier(kit->cache, ssd_kit_open(ssd), 1e9);
+    cache_attach_tier(kit->cache, HEARTH_TIER_SSD, ssd_kit_open(ssd), 1e9);
     assert_int_equal(hearth_space_open(kit->cache, &model, "", 0, &kit->space), HEARTH_OK);
     kit_check(kit);
 }
@@ -43,7 +43,8 @@ static void conversation(uint32_t i, int32_t tokens[TOKENS])
 
 static void flush(const struct kit *kit)
 {
-    assert_true(kit->cache->slow->ops->flush(kit->cache->slow, 20 * NS_PER_S));
+    assert_true(kit->cache->tiers[HEARTH_TIER_SSD].tier->ops->flush(
+        kit->cache->tiers[HEARTH_TIER_SSD].tier, 20 * NS_PER_S));
 }
 
 static void store_all(const struct kit *kit, bool snapshots)
@@ -199,7 +200,7 @@ static void test_disk_is_small(void **state)
         boot(&kit, &options, FULL, RAM_SMALL);
         store_all(&kit, false);
         assert_true(restore_all(&kit) > 0);
-        assert_true(ssd_kit_stats(kit.cache->slow).evicted > 0);
+        assert_true(ssd_kit_stats(kit.cache->tiers[HEARTH_TIER_SSD].tier).evicted > 0);
         kit_close(&kit);
     }
 }

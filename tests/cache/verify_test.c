@@ -22,7 +22,8 @@ static const uint32_t FULL = HEARTH_KIND_FULL;
 
 static void flush(const struct kit *kit)
 {
-    assert_true(kit->cache->slow->ops->flush(kit->cache->slow, 20 * NS_PER_S));
+    assert_true(kit->cache->tiers[HEARTH_TIER_SSD].tier->ops->flush(
+        kit->cache->tiers[HEARTH_TIER_SSD].tier, 20 * NS_PER_S));
     mover_drain(kit->cache, 20000);
 }
 
@@ -34,7 +35,7 @@ static void boot(struct kit *kit, const struct tier_ssd_options *ssd, int32_t *t
 
     *kit = (struct kit){.tag = 1, .row_bytes = 64, .snapshot_bytes = 512};
     assert_int_equal(hearth_open(&kit->cache, &options, NULL), HEARTH_OK);
-    cache_attach_tier(kit->cache, ssd_kit_open(ssd), 1e9);
+    cache_attach_tier(kit->cache, HEARTH_TIER_SSD, ssd_kit_open(ssd), 1e9);
     assert_int_equal(hearth_space_open(kit->cache, &model, "", 0, &kit->space), HEARTH_OK);
     kit_tokens(tokens, TOKENS, 1);
     kit_store(kit, tokens, TOKENS, NULL);
@@ -208,18 +209,20 @@ static void test_verifying_is_no_use(void **state)
 
     (void)state;
     boot(&kit, &options, tokens);
-    kit.cache->slow->ops->stats(kit.cache->slow, &before);
+    kit.cache->tiers[HEARTH_TIER_SSD].tier->ops->stats(kit.cache->tiers[HEARTH_TIER_SSD].tier,
+                                                       &before);
     const struct object *object = object_at(&kit, 96);
     uint64_t used_ns = object->used_ns;
     uint32_t uses = object->uses;
     (void)verify(&kit, HEARTH_TIER_RAM);
     (void)verify(&kit, HEARTH_TIER_SSD);
-    kit.cache->slow->ops->stats(kit.cache->slow, &after);
+    kit.cache->tiers[HEARTH_TIER_SSD].tier->ops->stats(kit.cache->tiers[HEARTH_TIER_SSD].tier,
+                                                       &after);
     assert_int_equal(object->used_ns, used_ns);
     assert_int_equal(object->uses, uses);
     assert_int_equal(after.gets, before.gets);
     assert_int_equal(kit_stats(&kit).lookups + kit_stats(&kit).promotions, 0);
-    assert_int_equal(ssd_kit_stats(kit.cache->slow).stamps, 0);
+    assert_int_equal(ssd_kit_stats(kit.cache->tiers[HEARTH_TIER_SSD].tier).stamps, 0);
     kit_close(&kit);
 }
 

@@ -356,7 +356,7 @@ static void test_i94_i102_a_tier_that_fails_and_lies(void **state)
         stage->warm.snapshot_every = 32;
         open_stage(stage, 400, 2);
         stage->slow = tier_fault_open(&(struct tier_fault_options){.inner = tier_ram_open(&ram)});
-        cache_attach_tier(stage->cache, stage->slow, 0);
+        cache_attach_tier(stage->cache, HEARTH_TIER_SSD, stage->slow, 0);
         talk(stage, 120);
         report(stage, "tier that lies");
         reused += stage->warm.tokens_reused;

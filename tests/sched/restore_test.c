@@ -54,7 +54,7 @@ static void rig_open(struct rig *rig)
     rig->clock = clock_create_fake(NS_PER_S, NS_PER_S);
     rig->slow = tier_fault_open(&(struct tier_fault_options){.inner = inner, .threaded = true});
     sched_kit_open(&rig->kit, &fake, RAM, &(struct sched_options){.clock = rig->clock});
-    cache_attach_tier(rig->kit.cache, rig->slow, 1e9);
+    cache_attach_tier(rig->kit.cache, HEARTH_TIER_SSD, rig->slow, 1e9);
 }
 
 static void rig_close(struct rig *rig)
