@@ -36,7 +36,7 @@ static void on_event(const struct output_event *event, void *arg)
 
     assert(!log->failed);
     if (log->last != (int)event->type)
-        buf_appendf(&log->text, "\n%s %u|", output_event_name(event->type), event->call);
+        buf_appendf(&log->text, "\n%d %u|", (int)event->type, event->call);
     buf_append(&log->text, event->text.ptr, event->text.len);
     log->last = (int)event->type;
     switch (event->type) {

@@ -25,14 +25,13 @@
 #include "base/budget.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 #include "base/lock.h"
 #include "base/mem.h"
 
 struct line {
     bool taken;
-    struct budget_line report;
+    uint64_t used, share;
 };
 
 struct budget {
@@ -56,23 +55,23 @@ static struct lock *lock_of(const struct budget *budget)
     return (struct lock *)&budget->lock;
 }
 
-static uint64_t promised_to(const struct budget_line *line)
+static uint64_t promised_to(const struct line *line)
 {
     return minus(line->share, line->used);
 }
 
-static const struct budget_line *line_of_locked(const struct budget *budget, budget_owner owner)
+static const struct line *line_of_locked(const struct budget *budget, budget_owner owner)
     REQUIRES(budget->lock)
 {
     lock_assert_held(&budget->lock);
     assert(owner >= 0 && owner < BUDGET_OWNERS_MAX && budget->lines[owner].taken);
-    return &budget->lines[owner].report;
+    return &budget->lines[owner];
 }
 
 static uint64_t available_locked(const struct budget *budget, budget_owner owner)
     REQUIRES(budget->lock)
 {
-    const struct budget_line *line = line_of_locked(budget, owner);
+    const struct line *line = line_of_locked(budget, owner);
 
     return minus(minus(budget->cap, budget->used), budget->promised - promised_to(line));
 }
@@ -82,17 +81,15 @@ static void set_used_locked(struct budget *budget, budget_owner owner, uint64_t 
     REQUIRES(budget->lock)
 {
     lock_assert_held(&budget->lock);
-    struct budget_line *line = &budget->lines[owner].report;
+    struct line *line = &budget->lines[owner];
     budget->used -= line->used;
     budget->promised -= promised_to(line);
     line->used = used;
-    line->peak = MAX(line->peak, used);
     budget->used += line->used;
     budget->promised += promised_to(line);
 }
 
-static budget_owner add_owner_locked(struct budget *budget, const char *name, uint64_t share)
-    REQUIRES(budget->lock)
+static budget_owner add_owner_locked(struct budget *budget, uint64_t share) REQUIRES(budget->lock)
 {
     budget_owner owner = 0;
 
@@ -102,8 +99,7 @@ static budget_owner add_owner_locked(struct budget *budget, const char *name, ui
     if (owner == BUDGET_OWNERS_MAX)
         return -1;
     struct line *line = &budget->lines[owner];
-    *line = (struct line){.taken = true, .report.share = share};
-    snprintf(line->report.name, sizeof(line->report.name), "%s", name);
+    *line = (struct line){.taken = true, .share = share};
     budget->shares += share;
     budget->promised += share;
     return owner;
@@ -136,7 +132,7 @@ enum err budget_add_owner(struct budget *budget, const char *name, uint64_t shar
     uint64_t shares = budget->shares, cap = budget->cap;
     bool fits = share <= minus(cap, shares);
     if (fits)
-        *owner = add_owner_locked(budget, name, share);
+        *owner = add_owner_locked(budget, share);
     lock_leave(&budget->lock);
     if (!fits)
         return err_set(info, ERR_LIMIT,
@@ -153,7 +149,7 @@ enum err budget_add_owner(struct budget *budget, const char *name, uint64_t shar
 void budget_remove_owner(struct budget *budget, budget_owner owner)
 {
     lock_enter(&budget->lock);
-    const struct budget_line *line = line_of_locked(budget, owner);
+    const struct line *line = line_of_locked(budget, owner);
     assert(line->used == 0);
     budget->shares -= line->share;
     budget->promised -= line->share;
@@ -166,9 +162,7 @@ bool budget_try_reserve(struct budget *budget, budget_owner owner, uint64_t byte
     lock_enter(&budget->lock);
     bool granted = bytes <= available_locked(budget, owner);
     if (granted)
-        set_used_locked(budget, owner, budget->lines[owner].report.used + bytes);
-    else
-        budget->lines[owner].report.refused++;
+        set_used_locked(budget, owner, budget->lines[owner].used + bytes);
     lock_leave(&budget->lock);
     return granted;
 }
@@ -176,7 +170,7 @@ bool budget_try_reserve(struct budget *budget, budget_owner owner, uint64_t byte
 void budget_release(struct budget *budget, budget_owner owner, uint64_t bytes)
 {
     lock_enter(&budget->lock);
-    const struct budget_line *line = line_of_locked(budget, owner);
+    const struct line *line = line_of_locked(budget, owner);
     assert(bytes <= line->used);
     set_used_locked(budget, owner, line->used - bytes);
     lock_leave(&budget->lock);
@@ -185,8 +179,8 @@ void budget_release(struct budget *budget, budget_owner owner, uint64_t bytes)
 void budget_move(struct budget *budget, budget_owner from, budget_owner to, uint64_t bytes)
 {
     lock_enter(&budget->lock);
-    const struct budget_line *source = line_of_locked(budget, from);
-    const struct budget_line *target = line_of_locked(budget, to);
+    const struct line *source = line_of_locked(budget, from);
+    const struct line *target = line_of_locked(budget, to);
     assert(bytes <= source->used);
     /* Taken away first: so the target cannot overflow, and a move to itself changes nothing. */
     set_used_locked(budget, from, source->used - bytes);
@@ -225,35 +219,10 @@ uint64_t budget_excess(const struct budget *budget)
     return excess;
 }
 
-uint64_t budget_deficit(const struct budget *budget)
-{
-    lock_enter(lock_of(budget));
-    uint64_t excess = minus(budget->used, budget->cap);
-    uint64_t uncovered = minus(budget->promised, minus(budget->cap, budget->used));
-    lock_leave(lock_of(budget));
-    return uncovered > UINT64_MAX - excess ? UINT64_MAX : excess + uncovered;
-}
-
 uint64_t budget_available(const struct budget *budget, budget_owner owner)
 {
     lock_enter(lock_of(budget));
     uint64_t available = available_locked(budget, owner);
     lock_leave(lock_of(budget));
     return available;
-}
-
-size_t budget_report(const struct budget *budget, struct budget_line *lines, size_t max)
-{
-    size_t count = 0;
-
-    lock_enter(lock_of(budget));
-    for (int i = 0; i < BUDGET_OWNERS_MAX; i++) {
-        if (!budget->lines[i].taken)
-            continue;
-        if (count < max)
-            lines[count] = budget->lines[i].report;
-        count++;
-    }
-    lock_leave(lock_of(budget));
-    return count;
 }

@@ -36,19 +36,13 @@ enum { BUDGET_OWNERS_MAX = 64 };
 struct budget;
 typedef int budget_owner; /* an index into the ledger; -1 = none */
 
-struct budget_line { /* one owner, for reports */
-    char name[32];
-    uint64_t used, peak, share;
-    uint64_t refused; /* reservations that were turned down */
-};
-
 struct budget *budget_create(uint64_t cap_bytes);
 /* aborts when bytes are still in use: somebody leaks */
 void budget_destroy(struct budget **budget);
 
 /* A new owner with bytes that are always its own. ERR_LIMIT when the table is full or the shares
  * would exceed the cap. Those of the bytes that others use already become its own as they are given
- * back. The name is copied, and cut at 31 bytes. */
+ * back. The name is for the message. */
 enum err budget_add_owner(struct budget *budget, const char *name, uint64_t share,
                           budget_owner *owner, struct errinfo *info) NODISCARD;
 /* The owner's line is free for another; aborts when it still uses bytes. */
@@ -68,14 +62,7 @@ uint64_t budget_cap(const struct budget *budget);
 uint64_t budget_used(const struct budget *budget);
 uint64_t budget_excess(const struct budget *budget); /* used above the cap; 0 normally */
 
-/* How many bytes must be given back, by owners above their share, until every share is covered; 0
- * normally, never less than the excess. */
-uint64_t budget_deficit(const struct budget *budget);
-
 /* What `owner` could reserve right now, which another thread may change before it does. */
 uint64_t budget_available(const struct budget *budget, budget_owner owner);
-
-/* Fills up to `max` lines with owners in use; returns how many there are. */
-size_t budget_report(const struct budget *budget, struct budget_line *lines, size_t max);
 
 #endif

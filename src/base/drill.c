@@ -23,15 +23,3 @@ unsigned drill_invariant(enum drill drill)
     assert(drill < DRILL_COUNT);
     return numbers[drill];
 }
-
-const char *drill_what(enum drill drill)
-{
-    static const char *const sentences[] = {
-#define X(value, name, invariant, what) what,
-        DRILL_TABLE(X)
-#undef X
-    };
-
-    assert(drill < DRILL_COUNT);
-    return sentences[drill];
-}

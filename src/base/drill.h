@@ -36,6 +36,5 @@ enum drill {
 extern const char *const drill_names[];
 
 unsigned drill_invariant(enum drill drill);
-const char *drill_what(enum drill drill);
 
 #endif

@@ -14,12 +14,6 @@
 
 #include "base/clock.h"
 
-static const char *const call_names[] = {
-#define X(value, name) [FILE_CALL_##value] = #name,
-    FILE_CALL_TABLE(X)
-#undef X
-};
-
 static bool fires(struct file_fault *fault, enum file_call call)
 {
     if ((fault->calls & UINT64_C(1) << call) == 0 || !fault_fires(&fault->when))
@@ -191,9 +185,4 @@ void file_fault_init(struct file_fault *fault, const struct file_sys *base)
         .base = base,
         .calls = ~UINT64_C(0),
     };
-}
-
-const char *file_call_name(enum file_call call)
-{
-    return (unsigned)call < FILE_CALL_COUNT ? call_names[call] : "unknown";
 }

@@ -72,6 +72,5 @@ struct file_fault {
 /* Everything counts, nothing fires. The struct must outlive its users. Not for concurrent
  * re-arming. */
 void file_fault_init(struct file_fault *fault, const struct file_sys *base);
-const char *file_call_name(enum file_call call);
 
 #endif

@@ -151,11 +151,6 @@ void map_remove(struct map *map, struct map_node *node)
     map->count--;
 }
 
-size_t map_bytes_held(const struct map *map)
-{
-    return (table_size(&map->now) + table_size(&map->old)) * sizeof(struct map_node *);
-}
-
 void map_each(struct map *map, void (*fn)(struct map_node *node, void *arg), void *arg)
 {
     /* The visit is O(n) anyway; with one table left, a removal by the callback moves nothing under

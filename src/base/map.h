@@ -59,8 +59,6 @@ struct map_node *map_find(struct map *map, uint64_t hash, map_equals_fn equals, 
 void map_insert(struct map *map, struct map_node *node, uint64_t hash);
 void map_remove(struct map *map, struct map_node *node); /* aborts when it is not there: our bug */
 
-size_t map_bytes_held(const struct map *map);
-
 /* Visits every entry once, in no order; O(n). The callback may remove the entry it was given and no
  * other; it may not insert. */
 void map_each(struct map *map, void (*fn)(struct map_node *node, void *arg), void *arg);

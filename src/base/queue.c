@@ -1,17 +1,8 @@
 /*
- * queue.c: a ring of pointers under one lock, two conditions for those who wait, and an eventfd for
- * those who poll.
+ * queue.c: a ring of pointers under one lock, and a condition for consumers that wait.
  *
  *      items   [ . . c d e . . . ]      capacity 8, count 3
  *                    ^ head   ^ head + count, where the next one goes
- *
- * Q1  The eventfd's counter is 1 while the queue is not empty or is closed, else 0.
- *
- * Q1 holds whenever the lock is free, because the counter is changed under the lock, together with
- * what it stands for. This is the one place that makes a system call with a lock held: writing 1 to
- * a counter of 0 and reading a counter of 1 cannot block, and outside of the lock a late read could
- * swallow the news of another thread's push. Only the change between empty and not empty costs a
- * call; a queue that stays busy makes none.
  *
  * A wait is over when its condition holds, not when somebody signalled: after a time-out the
  * condition is looked at once more, so that an item that came at the last moment is taken.
@@ -21,9 +12,6 @@
 #include "base/queue.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/lock.h"
@@ -31,35 +19,19 @@
 
 struct queue {
     size_t capacity;
-    int fd;
 
     struct lock lock;
-    struct cond not_empty, not_full;
+    struct cond not_empty;
     void **items GUARDED_BY(lock); /* a ring of `capacity` */
     size_t head GUARDED_BY(lock);  /* the oldest */
     size_t count GUARDED_BY(lock);
     bool closed GUARDED_BY(lock);
-    bool readable GUARDED_BY(lock); /* the counter of the eventfd is 1 */
 };
 
 /* Those who only look must lock as well; const is what they promise about the content. */
 static struct lock *lock_of(const struct queue *queue)
 {
     return (struct lock *)&queue->lock;
-}
-
-/* Makes Q1 true again after count or closed changed. */
-static void update_fd_locked(struct queue *queue) REQUIRES(queue->lock)
-{
-    bool readable = queue->count > 0 || queue->closed;
-
-    lock_assert_held(&queue->lock);
-    if (readable == queue->readable)
-        return;
-    eventfd_t counter;
-    int rc = readable ? eventfd_write(queue->fd, 1) : eventfd_read(queue->fd, &counter);
-    assert(rc == 0); /* fails only when somebody else read, wrote or closed our descriptor */
-    queue->readable = readable;
 }
 
 static bool push_locked(struct queue *queue, void *item) REQUIRES(queue->lock)
@@ -69,7 +41,6 @@ static bool push_locked(struct queue *queue, void *item) REQUIRES(queue->lock)
         return false;
     queue->items[(queue->head + queue->count) % queue->capacity] = item;
     queue->count++;
-    update_fd_locked(queue);
     cond_signal(&queue->not_empty);
     return true;
 }
@@ -83,8 +54,6 @@ static void *pop_locked(struct queue *queue) REQUIRES(queue->lock)
     queue->items[queue->head] = NULL;
     queue->head = (queue->head + 1) % queue->capacity;
     queue->count--;
-    update_fd_locked(queue);
-    cond_signal(&queue->not_full);
     return item;
 }
 
@@ -97,19 +66,11 @@ enum err queue_create(struct queue **queue, const char *name, size_t capacity, s
     if (items == NULL)
         return err_set(info, ERR_NOMEM, "no memory for the %zu places of queue '%s'", capacity,
                        name);
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd < 0) {
-        int errnum = errno;
-        mem_free(items);
-        return err_set_errno(info, errnum, "no event descriptor for queue '%s'", name);
-    }
     struct queue *made = mem_alloc(sizeof(*made));
     made->capacity = capacity;
-    made->fd = fd;
     made->items = items;
     lock_init(&made->lock, name, LOCK_RANK_QUEUE);
     cond_init(&made->not_empty);
-    cond_init(&made->not_full);
     *queue = made;
     return ERR_OK;
 }
@@ -121,8 +82,6 @@ void queue_destroy(struct queue **queue)
     if (old == NULL)
         return;
     assert(old->count == 0);
-    close(old->fd);
-    cond_fini(&old->not_full);
     cond_fini(&old->not_empty);
     lock_fini(&old->lock);
     mem_free(old->items);
@@ -160,27 +119,11 @@ void *queue_pop(struct queue *queue, uint64_t timeout_ns)
     return item;
 }
 
-bool queue_push(struct queue *queue, void *item, uint64_t timeout_ns)
-{
-    uint64_t deadline = clock_deadline_ns(clock_real(), timeout_ns);
-
-    assert(item != NULL);
-    lock_enter(&queue->lock);
-    while (queue->count == queue->capacity && !queue->closed)
-        if (!cond_wait_until(&queue->not_full, &queue->lock, deadline))
-            break;
-    bool pushed = push_locked(queue, item);
-    lock_leave(&queue->lock);
-    return pushed;
-}
-
 void queue_close(struct queue *queue)
 {
     lock_enter(&queue->lock);
     queue->closed = true;
-    update_fd_locked(queue);
     cond_broadcast(&queue->not_empty);
-    cond_broadcast(&queue->not_full);
     lock_leave(&queue->lock);
 }
 
@@ -198,14 +141,4 @@ size_t queue_length(const struct queue *queue)
     size_t count = queue->count;
     lock_leave(lock_of(queue));
     return count;
-}
-
-size_t queue_capacity(const struct queue *queue)
-{
-    return queue->capacity;
-}
-
-int queue_fd(const struct queue *queue)
-{
-    return queue->fd;
 }

@@ -1,10 +1,7 @@
 /*
- * queue.h: a bounded queue of pointers between threads, with a file descriptor that an event loop
- * can poll.
+ * queue.h: a bounded queue of pointers between threads.
  *
  *      producers --try_push--> [ o o o o . . . . ] --try_pop / pop--> consumers
- *                                     |
- *                                     '-- eventfd: readable while the queue is not empty (or closed)
  *
  * Many producers, many consumers, first in, first out. Nothing is ever dropped silently: a full
  * queue answers false and the caller decides. Closing wakes everyone; what is inside may still be
@@ -13,7 +10,7 @@
  * The queue does not own what the pointers point to; the one who destroys it drains it first.
  *
  * Threads: all functions but destroy may be called from any thread (own lock, rank
- * LOCK_RANK_QUEUE). Who waits in queue_pop or queue_push holds no lock.
+ * LOCK_RANK_QUEUE). A thread that waits in queue_pop holds no lock.
  */
 #ifndef HEARTH_BASE_QUEUE_H
 #define HEARTH_BASE_QUEUE_H
@@ -27,8 +24,7 @@
 
 struct queue;
 
-/* Holds at most `capacity` (>= 1) items. `name` is a literal for messages. ERR_NOMEM, or ERR_LIMIT
- * when there is no file descriptor left. */
+/* Holds at most `capacity` (>= 1) items. `name` is a literal for messages. ERR_NOMEM. */
 enum err queue_create(struct queue **queue, const char *name, size_t capacity,
                       struct errinfo *info) NODISCARD;
 void queue_destroy(struct queue **queue); /* aborts when it is not empty; nobody may still use it */
@@ -41,16 +37,8 @@ void *queue_try_pop(struct queue *queue) NODISCARD; /* NULL when empty */
  * and empty. */
 void *queue_pop(struct queue *queue, uint64_t timeout_ns) NODISCARD;
 
-/* Waits for room, at most timeout_ns as above; false on time-out or when closed. */
-bool queue_push(struct queue *queue, void *item, uint64_t timeout_ns) NODISCARD;
-
 void queue_close(struct queue *queue); /* again is a no-op */
 bool queue_closed(const struct queue *queue);
 size_t queue_length(const struct queue *queue);
-size_t queue_capacity(const struct queue *queue);
-
-/* Readable exactly while there is something to pop or the queue is closed. Poll it, never read it.
- * Owned by the queue. */
-int queue_fd(const struct queue *queue);
 
 #endif

@@ -134,14 +134,6 @@ size_t events_read(const struct events *events, uint64_t after, struct hearth_ev
     return count;
 }
 
-uint64_t events_last(const struct events *events)
-{
-    lock_enter(lock_of(events));
-    uint64_t last = events->last;
-    lock_leave(lock_of(events));
-    return last;
-}
-
 struct hearth_rate events_rate(const struct events *events, enum hearth_event_kind kind,
                                unsigned seconds)
 {

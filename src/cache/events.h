@@ -38,7 +38,6 @@ void events_add(struct events *events, const struct hearth_event *event);
 /* Copies events with number > `after`, oldest first, at most max; returns how many. */
 size_t events_read(const struct events *events, uint64_t after, struct hearth_event *out,
                    size_t max);
-uint64_t events_last(const struct events *events); /* number of the newest */
 
 /* As hearth_get_rate. */
 struct hearth_rate events_rate(const struct events *events, enum hearth_event_kind kind,

@@ -381,14 +381,3 @@ struct replay_stats replay_stats(struct replay *replay)
     lock_leave(&replay->lock);
     return stats;
 }
-
-const char *replay_outcome_name(enum replay_outcome outcome)
-{
-    static const char *const names[] = {
-#define X(value, name) name,
-        REPLAY_OUTCOME_TABLE(X)
-#undef X
-    };
-    assert((unsigned)outcome < REPLAY_OUTCOME_COUNT);
-    return names[outcome];
-}

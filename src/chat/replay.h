@@ -131,19 +131,14 @@ struct replay_prompt {
     bool keep;
 };
 
-/* X(value, name): what became of one assistant message */
-#define REPLAY_OUTCOME_TABLE(X)                                                          \
-    X(REPLAY_HIT, "hit")                                                                 \
-    X(REPLAY_UNKNOWN, "unknown")     /* not remembered (any more) */                     \
-    X(REPLAY_DIFFERENT, "different") /* an id is known, but the message was changed */   \
-    X(REPLAY_THOUGHT_LEFT_OUT, "thought_left_out") /* by the template: it is followed */ \
-    X(REPLAY_NO_PLACE, "no_place")                 /* the rendering has another beginning or end */
-
+/* What became of one assistant message */
 enum replay_outcome {
-#define X(value, name) value,
-    REPLAY_OUTCOME_TABLE(X)
-#undef X
-        REPLAY_OUTCOME_COUNT
+    REPLAY_HIT,
+    REPLAY_UNKNOWN,          /* not remembered (any more) */
+    REPLAY_DIFFERENT,        /* an id is known, but the message was changed */
+    REPLAY_THOUGHT_LEFT_OUT, /* by the template: it is followed */
+    REPLAY_NO_PLACE,         /* the rendering has another beginning or end */
+    REPLAY_OUTCOME_COUNT
 };
 
 enum replay_segment_type {
@@ -180,8 +175,6 @@ struct replay_plan {
 enum err replay_apply(struct replay *replay, const struct replay_prompt *prompt,
                       struct replay_plan *plan) NODISCARD;
 void replay_plan_fini(struct replay_plan *plan); /* accepts a zeroed one */
-
-const char *replay_outcome_name(enum replay_outcome outcome);
 
 /* ---- keeping ---- */
 

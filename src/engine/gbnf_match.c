@@ -425,11 +425,6 @@ bool gbnf_match_push_text(struct gbnf_match *m, struct str text)
     return true;
 }
 
-size_t gbnf_match_depth(const struct gbnf_match *m)
-{
-    return m->top;
-}
-
 void gbnf_match_pop(struct gbnf_match *m, size_t depth)
 {
     assert(depth <= m->top);

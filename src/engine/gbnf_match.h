@@ -44,7 +44,6 @@ bool gbnf_match_push(struct gbnf_match *match, unsigned char byte);
 bool gbnf_match_push_text(struct gbnf_match *match, struct str text);
 
 /* Levels above the base, and back to an earlier one. */
-size_t gbnf_match_depth(const struct gbnf_match *match);
 void gbnf_match_pop(struct gbnf_match *match, size_t depth);
 
 /* The text may end here. */

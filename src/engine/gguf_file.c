@@ -287,15 +287,6 @@ uint64_t gguf_file_bytes(const struct gguf_file *file)
     return bytes;
 }
 
-size_t gguf_file_tensors(const struct gguf_file *file)
-{
-    size_t tensors = 0;
-
-    for (size_t i = 0; i < file->shards_count; i++)
-        tensors += (size_t)gguf_get_n_tensors(file->shards[i].gguf);
-    return tensors;
-}
-
 /* Tensors are named by their role in every architecture of the format. */
 struct roles {
     bool keys;  /* to attend to */

@@ -37,7 +37,6 @@ bool gguf_file_has_arch_key(const struct gguf_file *file, const char *key);
 
 const char *gguf_file_architecture(const struct gguf_file *file);
 uint64_t gguf_file_bytes(const struct gguf_file *file); /* all shards */
-size_t gguf_file_tensors(const struct gguf_file *file);
 
 /* What the tensors of layer `layer` show: it has keys to attend to; it has a recurrent state. Both:
  * a composite. */

@@ -265,8 +265,3 @@ enum err grammar_accept(struct grammar *grammar, token_id token, struct errinfo 
 {
     return grammar->waiting ? watch(grammar, token, info) : follow(grammar, token, info);
 }
-
-bool grammar_waits(const struct grammar *grammar)
-{
-    return grammar->waiting;
-}

@@ -55,7 +55,4 @@ enum err grammar_mask(struct grammar *grammar, struct llama_token_data_array *ca
  * that the grammar refuses, it goes on waiting. Errors as grammar_mask. */
 enum err grammar_accept(struct grammar *grammar, token_id token, struct errinfo *info) NODISCARD;
 
-/* Still waits for a trigger. */
-bool grammar_waits(const struct grammar *grammar);
-
 #endif

@@ -83,8 +83,3 @@ uint32_t schedule_floor(const struct schedule *schedule, uint32_t at)
         return MIN(at, schedule->count);
     return find_around(schedule, at).floor;
 }
-
-bool schedule_is_cut(const struct schedule *schedule, uint32_t at)
-{
-    return schedule_floor(schedule, at) == at;
-}

@@ -45,9 +45,6 @@ struct schedule {
  * result is to be canonical; any other `from` is answered with the next cut after it. */
 uint32_t schedule_next(const struct schedule *schedule, uint32_t from);
 
-/* Whether a run of this schedule stops at `at`; 0, count - 1 and count are cuts. */
-bool schedule_is_cut(const struct schedule *schedule, uint32_t at);
-
 /* The largest cut <= at; `count` for all that is beyond it. */
 uint32_t schedule_floor(const struct schedule *schedule, uint32_t at);
 

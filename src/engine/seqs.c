@@ -320,11 +320,6 @@ uint32_t seqs_live_count(const struct seqs *seqs)
     return count_state(seqs, SEQS_LIVE);
 }
 
-uint32_t seqs_retired_count(const struct seqs *seqs)
-{
-    return count_state(seqs, SEQS_RETIRED);
-}
-
 /* S1, S3, S5 and the limits of one slot. */
 static void check_slot(const struct seqs *seqs, const struct seqs_slot *slot)
 {

@@ -70,7 +70,6 @@ uint32_t seqs_length(const struct seqs *seqs, int32_t slot); /* 0 for slots that
 uint32_t seqs_cells_used(const struct seqs *seqs);
 uint32_t seqs_cells_free(const struct seqs *seqs); /* with streams: of an empty sequence */
 uint32_t seqs_live_count(const struct seqs *seqs);
-uint32_t seqs_retired_count(const struct seqs *seqs);
 
 /* Aborts when spans and lengths do not fit; O(all). */
 void seqs_check(const struct seqs *seqs);

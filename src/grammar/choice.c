@@ -13,59 +13,12 @@
  */
 #include "grammar/choice.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "grammar/choice_impl.h"
 #include "grammar/schema.h"
 
 enum thought { THOUGHT_NONE, THOUGHT_MAY_COME, THOUGHT_OPEN };
-
-static const char *const mode_names[] = {
-#define X(value, name) name,
-    CHOICE_MODE_TABLE(X)
-#undef X
-};
-
-static const char *const answer_names[] = {
-#define X(value, name) name,
-    CHOICE_ANSWER_TABLE(X)
-#undef X
-};
-
-const char *choice_mode_name(enum choice_mode mode)
-{
-    assert((unsigned)mode < CHOICE_MODE_COUNT);
-    return mode_names[mode];
-}
-
-const char *choice_answer_name(enum choice_answer answer)
-{
-    assert((unsigned)answer < CHOICE_ANSWER_COUNT);
-    return answer_names[answer];
-}
-
-bool choice_mode_parse(struct str name, enum choice_mode *mode)
-{
-    for (int i = 0; i < CHOICE_NAMED; i++) {
-        if (str_eq(name, str_from(mode_names[i]))) {
-            *mode = (enum choice_mode)i;
-            return true;
-        }
-    }
-    return false;
-}
-
-bool choice_answer_parse(struct str name, enum choice_answer *answer)
-{
-    for (int i = 0; i < CHOICE_ANSWER_COUNT; i++) {
-        if (str_eq(name, str_from(answer_names[i]))) {
-            *answer = (enum choice_answer)i;
-            return true;
-        }
-    }
-    return false;
-}
 
 void choice_init(struct choice *choice)
 {

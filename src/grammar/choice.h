@@ -54,31 +54,13 @@
 
 struct yyjson_val;
 
-/* X(value, name) */
-#define CHOICE_MODE_TABLE(X)       \
-    X(CHOICE_NONE, "none")         \
-    X(CHOICE_AUTO, "auto")         \
-    X(CHOICE_REQUIRED, "required") \
-    X(CHOICE_NAMED, "named")
-
-enum choice_mode {
-#define X(value, name) value,
-    CHOICE_MODE_TABLE(X)
-#undef X
-        CHOICE_MODE_COUNT
-};
-
-/* X(value, name) */
-#define CHOICE_ANSWER_TABLE(X)             \
-    X(CHOICE_ANSWER_TEXT, "text")          \
-    X(CHOICE_ANSWER_OBJECT, "json_object") \
-    X(CHOICE_ANSWER_SCHEMA, "json_schema")
+enum choice_mode { CHOICE_NONE, CHOICE_AUTO, CHOICE_REQUIRED, CHOICE_NAMED, CHOICE_MODE_COUNT };
 
 enum choice_answer {
-#define X(value, name) value,
-    CHOICE_ANSWER_TABLE(X)
-#undef X
-        CHOICE_ANSWER_COUNT
+    CHOICE_ANSWER_TEXT,
+    CHOICE_ANSWER_OBJECT,
+    CHOICE_ANSWER_SCHEMA,
+    CHOICE_ANSWER_COUNT
 };
 
 enum { CHOICE_BYTES_MAX = 1024 * 1024, CHOICE_TOOLS_MAX = 256, CHOICE_TRIGGERS_MAX = 4 };
@@ -105,12 +87,6 @@ struct choice {
     size_t triggers_count;                     /* 0: it starts at once */
     bool answer_refused; /* after an error: it is about the format of the answer, not about tools */
 };
-
-const char *choice_mode_name(enum choice_mode mode);
-bool choice_mode_parse(struct str name,
-                       enum choice_mode *mode) NODISCARD; /* not CHOICE_NAMED, which has no word */
-const char *choice_answer_name(enum choice_answer answer);
-bool choice_answer_parse(struct str name, enum choice_answer *answer) NODISCARD;
 
 /* No grammar; owns nothing. */
 void choice_init(struct choice *choice);

@@ -6,8 +6,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/hash.h"
-
 const char *http_method_name(enum http_method method)
 {
     static const char *const names[] = {
@@ -91,13 +89,4 @@ enum err http_query_get(struct str query, struct str name, struct buf *out)
             return decode(pair, true, out);
     }
     return ERR_NOT_FOUND;
-}
-
-/* Digests of one size are compared, so that neither content nor length shows in the time; a
- * collision is the end of more than this. */
-bool http_secret_equal(struct str a, struct str b)
-{
-    struct hash256 x = hash256_of(a.ptr, a.len), y = hash256_of(b.ptr, b.len);
-
-    return hash256_eq(&x, &y);
 }

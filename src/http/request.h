@@ -78,7 +78,4 @@ enum err http_query_get(struct str query, struct str name, struct buf *out) NODI
 /* Appends `text` with %XX decoded; ERR_INVALID for a bad escape or a NUL. */
 enum err http_percent_decode(struct str text, struct buf *out) NODISCARD;
 
-/* Compares secrets in a time that does not depend on where they differ. */
-bool http_secret_equal(struct str a, struct str b) NODISCARD;
-
 #endif

@@ -56,13 +56,3 @@ enum err sse_event(struct buf *out, struct str name, struct str data)
     } while (more);
     return finish(out, start);
 }
-
-enum err sse_comment(struct buf *out, struct str text)
-{
-    size_t start = out->len;
-    struct str line;
-
-    next_line(&text, &line);
-    append_line(out, ": ", line);
-    return finish(out, start);
-}

@@ -14,8 +14,4 @@
  * event, so it is cut at the first. Fails as buf_append does, with nothing appended. */
 enum err sse_event(struct buf *out, struct str name, struct str data);
 
-/* Appends ": text" and an empty line: a comment, which readers ignore. Cut at the first line end.
- */
-enum err sse_comment(struct buf *out, struct str text);
-
 #endif

@@ -82,7 +82,6 @@ struct jinja_options {
 enum { JINJA_SOURCE_BYTES_MAX = 1 << 20 };
 enum err jinja_compile(struct str source, struct jinja **out, struct jinja_error *error) NODISCARD;
 void jinja_destroy(struct jinja **tmpl);
-size_t jinja_bytes_held(const struct jinja *tmpl);
 
 /* Renders with `vars`, a dict with string keys. Everything temporary is taken from `arena`, which
  * the caller resets after; its limit counts, too. ERR_INVALID: the template failed or refused

@@ -753,8 +753,3 @@ void jinja_destroy(struct jinja **tmpl)
     mem_free(*tmpl);
     *tmpl = NULL;
 }
-
-size_t jinja_bytes_held(const struct jinja *tmpl)
-{
-    return sizeof(*tmpl) + arena_bytes_held(&tmpl->arena);
-}

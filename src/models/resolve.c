@@ -15,17 +15,6 @@
 
 enum { NAMES_MAX = 65536, NAMES_FIRST = 64, SHARD_SUFFIX = sizeof("-00001-of-00001") - 1 };
 
-const char *resolve_kind_name(enum resolve_kind kind)
-{
-    static const char *const names[] = {
-#define X(value, name) [value] = name,
-        RESOLVE_KIND_TABLE(X)
-#undef X
-    };
-
-    return names[kind];
-}
-
 /* ---- names ---- */
 
 static struct str base_name(const char *path)

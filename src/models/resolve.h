@@ -24,22 +24,14 @@
 
 struct file_sys;
 
-/* X(value, name) */
-#define RESOLVE_KIND_TABLE(X)               \
-    X(RESOLVE_FILE, "file")                 \
-    X(RESOLVE_FOLDER, "folder")             \
-    X(RESOLVE_MODELS_DIR, "models-dir")     \
-    X(RESOLVE_HUGGING_FACE, "hugging-face") \
-    X(RESOLVE_OLLAMA, "ollama")
-
 enum resolve_kind {
-#define X(value, name) value,
-    RESOLVE_KIND_TABLE(X)
-#undef X
-        RESOLVE_KIND_COUNT
+    RESOLVE_FILE,
+    RESOLVE_FOLDER,
+    RESOLVE_MODELS_DIR,
+    RESOLVE_HUGGING_FACE,
+    RESOLVE_OLLAMA,
+    RESOLVE_KIND_COUNT
 };
-
-const char *resolve_kind_name(enum resolve_kind kind);
 
 enum { RESOLVE_NAME_BYTES = 256 };
 

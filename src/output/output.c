@@ -4,8 +4,6 @@
  */
 #include "output/output.h"
 
-#include <assert.h>
-
 #include "base/mem.h"
 
 struct output {
@@ -37,17 +35,6 @@ static void on_call(const struct output_event *event, void *arg)
         output->fn(event, output->arg);
 }
 
-const char *output_event_name(enum output_event_type type)
-{
-    static const char *const names[] = {
-#define X(value, name) name,
-        OUTPUT_EVENT_TABLE(X)
-#undef X
-    };
-    assert((unsigned)type < OUTPUT_EVENT_COUNT);
-    return names[type];
-}
-
 struct output_formats output_detect(struct str template_text)
 {
     return (struct output_formats){.reasoning = reasoning_detect(template_text),
@@ -65,7 +52,6 @@ struct output *output_create(const struct output_options *options, output_event_
         .tools = options->tools,
         .prompt_tail = options->prompt_tail,
         .held_bytes_max = options->held_bytes_max,
-        .raw_bytes_max = options->raw_bytes_max,
         .calls_max = options->calls_max,
     };
     struct reasoning_options reasoning_options = {
@@ -109,17 +95,7 @@ enum err output_finish(struct output *output, bool cut)
     return toolcall_finish(output->calls);
 }
 
-struct str output_raw(const struct output *output)
-{
-    return toolcall_raw(output->calls);
-}
-
 bool output_failed(const struct output *output)
 {
     return toolcall_failed(output->calls);
-}
-
-unsigned output_calls(const struct output *output)
-{
-    return toolcall_count(output->calls);
 }

@@ -39,12 +39,9 @@ struct output_options {
     /* end of the prompt, as far as the template wrote it; used by output_create only */
     struct str prompt_tail;
     size_t held_bytes_max; /* as in toolcall.h */
-    size_t raw_bytes_max;
     unsigned calls_max;
     size_t thought_bytes_max; /* as in reasoning.h */
 };
-
-const char *output_event_name(enum output_event_type type);
 
 struct output_formats output_detect(struct str template_text);
 
@@ -58,8 +55,6 @@ enum err output_push(struct output *output, struct str text) NODISCARD;
 enum err output_finish(struct output *output, bool cut) NODISCARD;
 
 /* As in toolcall.h. */
-struct str output_raw(const struct output *output);
 bool output_failed(const struct output *output);
-unsigned output_calls(const struct output *output);
 
 #endif

@@ -14,20 +14,14 @@
 
 #include "base/str.h"
 
-/* X(value, name) */
-#define OUTPUT_EVENT_TABLE(X)                                                                 \
-    X(OUTPUT_CONTENT, "content")               /* text: a piece of the answer, never empty */ \
-    X(OUTPUT_REASONING, "reasoning")           /* text: a piece of a thought, never empty */  \
-    X(OUTPUT_CALL_BEGIN, "call_begin")         /* text: the tool's name, never empty */       \
-    X(OUTPUT_CALL_ARGUMENTS, "call_arguments") /* text: a piece of JSON, never empty */       \
-    X(OUTPUT_CALL_END, "call_end")             /* no text */                                  \
-    X(OUTPUT_ERROR, "error")                   /* text: a reason for people */
-
 enum output_event_type {
-#define X(value, name) value,
-    OUTPUT_EVENT_TABLE(X)
-#undef X
-        OUTPUT_EVENT_COUNT
+    OUTPUT_CONTENT,        /* text: a piece of the answer, never empty */
+    OUTPUT_REASONING,      /* text: a piece of a thought, never empty */
+    OUTPUT_CALL_BEGIN,     /* text: the tool's name, never empty */
+    OUTPUT_CALL_ARGUMENTS, /* text: a piece of JSON, never empty */
+    OUTPUT_CALL_END,       /* no text */
+    OUTPUT_ERROR,          /* text: a reason for people */
+    OUTPUT_EVENT_COUNT
 };
 
 struct output_event {

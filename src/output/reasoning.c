@@ -226,17 +226,6 @@ static enum err run(struct reasoning *reasoning)
     return reasoning->in.err;
 }
 
-const char *reasoning_format_name(enum reasoning_format format)
-{
-    static const char *const names[] = {
-#define X(value, name) name,
-        REASONING_TABLE(X)
-#undef X
-    };
-    assert((unsigned)format < REASONING_COUNT);
-    return names[format];
-}
-
 enum reasoning_format reasoning_detect(struct str template_text)
 {
     for (int i = REASONING_NONE + 1; i < REASONING_COUNT; i++) {

@@ -38,23 +38,18 @@
 
 struct reasoning;
 
-/* X(value, name), in the order of reasoning_detect */
-#define REASONING_TABLE(X)                                                                    \
-    X(REASONING_NONE, "none")         /* the template shows no thoughts */                    \
-    X(REASONING_HARMONY, "harmony")   /* <|channel|>analysis: see above */                    \
-    X(REASONING_GEMMA, "gemma")       /* <|channel>thought ... <channel|> */                  \
-    X(REASONING_COHERE, "cohere")     /* <|START_THINKING|> ... <|END_THINKING|> */           \
-    X(REASONING_SEED, "seed")         /* <seed:think> ... </seed:think> */                    \
-    X(REASONING_MISTRAL, "mistral")   /* [THINK] ... [/THINK] */                              \
-    X(REASONING_APRIEL, "apriel")     /* (opened by the prompt) ... [BEGIN FINAL RESPONSE] */ \
-    X(REASONING_THINK, "think")       /* <think> ... </think> */                              \
-    X(REASONING_THINKING, "thinking") /* <thinking> ... </thinking> */
-
+/* In the order of reasoning_detect */
 enum reasoning_format {
-#define X(value, name) value,
-    REASONING_TABLE(X)
-#undef X
-        REASONING_COUNT
+    REASONING_NONE,     /* the template shows no thoughts */
+    REASONING_HARMONY,  /* <|channel|>analysis: see above */
+    REASONING_GEMMA,    /* <|channel>thought ... <channel|> */
+    REASONING_COHERE,   /* <|START_THINKING|> ... <|END_THINKING|> */
+    REASONING_SEED,     /* <seed:think> ... </seed:think> */
+    REASONING_MISTRAL,  /* [THINK] ... [/THINK] */
+    REASONING_APRIEL,   /* (opened by the prompt) ... [BEGIN FINAL RESPONSE] */
+    REASONING_THINK,    /* <think> ... </think> */
+    REASONING_THINKING, /* <thinking> ... </thinking> */
+    REASONING_COUNT
 };
 
 enum reasoning_mode {
@@ -78,8 +73,6 @@ struct reasoning_options {
 };
 
 enum { REASONING_OPENERS_MAX = 4 };
-
-const char *reasoning_format_name(enum reasoning_format format);
 
 /* The format whose markup a chat template shows; REASONING_NONE when it shows none. Looks at the
  * text only. */

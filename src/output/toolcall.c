@@ -24,7 +24,6 @@
 enum {
     SLICE_BYTES = 4096,
     HELD_BYTES_MAX = 1 << 20,
-    RAW_BYTES_MAX = 64 << 10,
     CALLS_MAX = 128,
 };
 
@@ -40,17 +39,9 @@ struct str tc_rest(const struct toolcall *call)
     return (struct str){buf_str(&call->in) + call->at, call->in.len - call->at};
 }
 
-/* The text of a call is for people to look at when it is broken; its beginning is enough. */
-static void keep_raw(struct toolcall *call, struct str text)
-{
-    if (call->mode != TC_CONTENT)
-        buf_append(&call->raw, text.ptr, MIN(text.len, call->raw.limit - call->raw.len));
-}
-
 void tc_eat(struct toolcall *call, size_t n)
 {
     assert(n <= call->in.len - call->at);
-    keep_raw(call, (struct str){buf_str(&call->in) + call->at, n});
     call->at += n;
     if (n > 0)
         call->seen = 0;
@@ -110,7 +101,6 @@ enum tc_step tc_until(struct toolcall *call, const struct str *markers, size_t c
 
 static void enter(struct toolcall *call, int opener)
 {
-    buf_clear(&call->raw);
     call->mode = TC_CALLS;
     call->step = call->format->step;
     call->state = 0;
@@ -308,8 +298,7 @@ static enum err run(struct toolcall *call)
     buf_consume(&call->in, call->at);
     call->at = 0;
     check_state(call);
-    const struct buf *bufs[] = {&call->in,   &call->raw, &call->out,
-                                &call->name, &call->key, &call->late};
+    const struct buf *bufs[] = {&call->in, &call->out, &call->name, &call->key, &call->late};
     for (size_t i = 0; i < COUNT_OF(bufs); i++)
         if (bufs[i]->err == ERR_NOMEM)
             return ERR_NOMEM;
@@ -353,15 +342,12 @@ struct toolcall *toolcall_create(const struct toolcall_options *options, output_
     call->options = *options;
     if (call->options.held_bytes_max == 0)
         call->options.held_bytes_max = HELD_BYTES_MAX;
-    if (call->options.raw_bytes_max == 0)
-        call->options.raw_bytes_max = RAW_BYTES_MAX;
     if (call->options.calls_max == 0)
         call->options.calls_max = CALLS_MAX;
     call->format = &tc_formats[options->format];
     call->fn = fn;
     call->arg = arg;
     buf_init(&call->in, call->options.held_bytes_max + SLICE_BYTES + TC_NAME_MAX);
-    buf_init(&call->raw, call->options.raw_bytes_max);
     /* Escapes make text longer, at most six times. */
     buf_init(&call->out, (call->options.held_bytes_max + SLICE_BYTES + TC_NAME_MAX) * 6 + 16);
     buf_init(&call->late, call->out.limit);
@@ -381,7 +367,6 @@ void toolcall_destroy(struct toolcall **call)
     if (*call == NULL)
         return;
     buf_fini(&(*call)->in);
-    buf_fini(&(*call)->raw);
     buf_fini(&(*call)->out);
     buf_fini(&(*call)->late);
     buf_fini(&(*call)->name);
@@ -416,17 +401,7 @@ enum err toolcall_finish(struct toolcall *call)
     return run(call);
 }
 
-struct str toolcall_raw(const struct toolcall *call)
-{
-    return (struct str){buf_str(&call->raw), call->raw.len};
-}
-
 bool toolcall_failed(const struct toolcall *call)
 {
     return call->mode == TC_DEAD;
-}
-
-unsigned toolcall_count(const struct toolcall *call)
-{
-    return call->index + (call->began ? 1 : 0);
 }

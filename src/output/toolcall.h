@@ -22,7 +22,7 @@
  * the schema in its order.
  *
  * A call that cannot be read, or that ends with the text before it is complete, is one ERROR, the
- * last event of the stream (keeps I79); toolcall_raw has its text. A closing tag that is missing
+ * last event of the stream (keeps I79). A closing tag that is missing
  * after complete arguments is forgiven, because many models stop there; so is noise between
  * complete arguments and their closing tag.
  *
@@ -86,9 +86,7 @@ struct toolcall_options {
     /* end of the prompt, as far as the template wrote it; used by toolcall_create only */
     struct str prompt_tail;
     size_t held_bytes_max; /* of text that waits for its meaning; 0: 1 MiB. Beyond: an ERROR */
-    /* of the text of a call that is kept for toolcall_raw; 0: 64 KiB. Beyond: cut */
-    size_t raw_bytes_max;
-    unsigned calls_max; /* 0: 128. Beyond: an ERROR */
+    unsigned calls_max;    /* 0: 128. Beyond: an ERROR */
 };
 
 const char *toolcall_format_name(enum toolcall_format format);
@@ -106,19 +104,14 @@ struct toolcall *toolcall_create(const struct toolcall_options *options, output_
                                  void *arg) NODISCARD;
 void toolcall_destroy(struct toolcall **call);
 
-/* Reads on. After an ERROR event text is kept for toolcall_raw only. ERR_NOMEM when memory is
- * short; then nothing works any more but destroy. */
+/* Reads on. After an ERROR event the text is dropped. ERR_NOMEM when memory is short; then nothing
+ * works any more but destroy. */
 enum err toolcall_push(struct toolcall *call, struct str text) NODISCARD;
 
 /* The text is over: what is held back becomes content, an unfinished call an ERROR. Nothing may be
  * pushed afterwards. */
 enum err toolcall_finish(struct toolcall *call) NODISCARD;
 
-/* Text of the latest call with its markup, from its opening to what was read last; cut at
- * raw_bytes_max. Borrowed until the next call on the parser. */
-struct str toolcall_raw(const struct toolcall *call);
-
-bool toolcall_failed(const struct toolcall *call);    /* an ERROR was reported */
-unsigned toolcall_count(const struct toolcall *call); /* of calls begun */
+bool toolcall_failed(const struct toolcall *call); /* an ERROR was reported */
 
 #endif

@@ -42,8 +42,6 @@ static enum tc_step step_start(struct toolcall *call)
     }
     if (call->state == BODY && part && !call->over)
         call->state = START;
-    if (call->state == HEADER)
-        buf_clear(&call->raw);
     return call->state == START || text.len == 0 ? TC_WAIT : TC_AGAIN;
 }
 

@@ -48,7 +48,6 @@ struct toolcall {
     struct buf in;  /* text that waits for its meaning, from `at` on */
     size_t at;      /* of `in`: read */
     size_t seen;    /* of the unread text: read in vain, because a value does not end there */
-    struct buf raw; /* text of the latest call */
     struct buf out; /* arguments on their way out */
     struct buf name;
     struct buf key;  /* of the argument that is being read */

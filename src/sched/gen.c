@@ -16,17 +16,6 @@ const char *gen_phase_name(enum gen_phase phase)
     return (unsigned)phase < COUNT_OF(names) ? names[phase] : "unknown";
 }
 
-const char *gen_end_name(enum gen_end end)
-{
-    static const char *const names[] = {
-#define X(value, name) name,
-        GEN_END_TABLE(X)
-#undef X
-    };
-
-    return (unsigned)end < COUNT_OF(names) ? names[end] : "unknown";
-}
-
 void gen_cancel(struct gen *gen)
 {
     /* Relaxed: it orders nothing, and is looked at once per turn. */

@@ -67,8 +67,6 @@ enum gen_end {
         GEN_END_COUNT
 };
 
-const char *gen_end_name(enum gen_end end);
-
 /* A semantic boundary of the prompt, in tokens; what may be cut there. */
 enum gen_role { GEN_ROLE_SYSTEM, GEN_ROLE_USER, GEN_ROLE_ASSISTANT, GEN_ROLE_TOOL, GEN_ROLE_NONE };
 

@@ -109,23 +109,16 @@ uint64_t guard_model_fixed(const struct guard_model *model)
     return plus(model->weights, model->cells);
 }
 
-static uint64_t prompt_tokens(const struct guard_ask *ask)
-{
-    uint64_t text = ask->fresh - MIN(ask->placeholders, ask->fresh);
-
-    return ask->cached + text + times(ask->images, GUARD_IMAGE_TOKENS);
-}
-
 struct guard_need guard_need_of(const struct guard_model *model, const struct guard_ask *ask)
 {
-    uint64_t prompt = prompt_tokens(ask), fresh = minus(prompt, ask->cached);
+    uint64_t prompt = (uint64_t)ask->cached + ask->fresh;
     struct guard_need need = {0};
 
     if (prompt == 0)
         return need;
     if (model->cells == 0)
         need.cells = plus(times(prompt + ask->answer, model->cell_bytes), model->sequence_bytes);
-    need.compute = times(MIN(ask->chunk, fresh), ask->token_cost);
+    need.compute = times(MIN(ask->chunk, ask->fresh), ask->token_cost);
     need.records = times(prompt + ask->answer, GUARD_RECORD_BYTES);
     need.claim = plus(need.cells, need.compute);
     need.total = plus(need.claim, need.records);

@@ -45,8 +45,7 @@ enum guard_level {
 const char *guard_level_name(enum guard_level level);
 
 enum {
-    GUARD_CHUNK_FLOOR = 32,    /* tokens: smaller ones cost time and save nothing */
-    GUARD_IMAGE_TOKENS = 1280, /* of one image at most */
+    GUARD_CHUNK_FLOOR = 32, /* tokens: smaller ones cost time and save nothing */
     /* per token of a prompt: its text in body, document and rendered form, its id twice, marks */
     GUARD_RECORD_BYTES = 64,
     /* readings above the ceiling, one after the other, before someone ends */
@@ -103,10 +102,7 @@ uint64_t guard_model_fixed(const struct guard_model *model);
 struct guard_ask {
     /* tokens of the prompt: held somewhere; to be computed. Both need cells (keeps I74) */
     uint32_t cached, fresh;
-    uint32_t answer; /* tokens that are promised for it */
-    uint32_t images; /* each counts GUARD_IMAGE_TOKENS, once ... */
-    /* ... instead of the tokens among `fresh` that stand for them (keeps I75) */
-    uint32_t placeholders;
+    uint32_t answer;     /* tokens that are promised for it */
     uint32_t chunk;      /* tokens computed at a time */
     uint64_t token_cost; /* bytes of computing one of them: guard_cost_per_token */
 };

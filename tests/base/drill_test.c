@@ -4,7 +4,7 @@
 
 #include "support/test.h"
 
-/* Every fault has a name and a sentence of its own, and an invariant. */
+/* Every fault has its own name, and an invariant. */
 static void test_table(void **state)
 {
     (void)state;
@@ -12,7 +12,6 @@ static void test_table(void **state)
     assert_int_equal(drill_invariant(DRILL_NONE), 0);
     for (int i = 1; i < DRILL_COUNT; i++) {
         assert_true(drill_invariant((enum drill)i) > 0 && drill_invariant((enum drill)i) <= 110);
-        assert_true(strlen(drill_what((enum drill)i)) > 10);
         for (int k = 0; k < i; k++)
             assert_string_not_equal(drill_names[i], drill_names[k]);
     }

@@ -1,10 +1,9 @@
 #include "base/queue.h"
 
-#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,14 +11,6 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "support/test.h"
-
-static bool readable(const struct queue *queue)
-{
-    struct pollfd poller = {.fd = queue_fd(queue), .events = POLLIN};
-    int count = poll(&poller, 1, 0);
-
-    return count == 1 && poller.revents == POLLIN;
-}
 
 static struct queue *create(size_t capacity)
 {
@@ -35,14 +26,12 @@ static void test_first_in_first_out_and_bounded(void **state)
     char items[4];
 
     (void)state;
-    assert_int_equal(queue_capacity(queue), 3);
     for (int turn = 0; turn < 5; turn++) { /* around the ring, and over its end */
         assert_true(queue_try_push(queue, &items[0]));
         assert_true(queue_try_push(queue, &items[1]));
-        assert_true(queue_push(queue, &items[2], 0));
+        assert_true(queue_try_push(queue, &items[2]));
         assert_int_equal(queue_length(queue), 3);
         assert_false(queue_try_push(queue, &items[3]));
-        assert_false(queue_push(queue, &items[3], 0));
         assert_ptr_equal(queue_try_pop(queue), &items[0]);
         assert_true(queue_try_push(queue, &items[3]));
         assert_ptr_equal(queue_pop(queue, 0), &items[1]);
@@ -57,7 +46,7 @@ static void test_first_in_first_out_and_bounded(void **state)
     queue_destroy(&queue);
 }
 
-/* Random operations against a plain array; the descriptor is looked at after each. */
+/* Random operations against a plain array. */
 static void test_equals_oracle(void **state)
 {
     uint64_t seed = test_seed();
@@ -77,8 +66,7 @@ static void test_equals_oracle(void **state)
                 closed = true;
             } else if (choice < 26) {
                 bool fits = !closed && count < capacity;
-                bool pushed = choice % 2 ? queue_try_push(queue, item) : queue_push(queue, item, 0);
-                assert_int_equal(pushed, fits);
+                assert_int_equal(queue_try_push(queue, item), fits);
                 if (fits)
                     oracle[count++] = item;
             } else {
@@ -89,7 +77,6 @@ static void test_equals_oracle(void **state)
             }
             assert_int_equal(queue_length(queue), count);
             assert_int_equal(queue_closed(queue), closed);
-            assert_int_equal(readable(queue), count > 0 || closed);
         }
         while (queue_try_pop(queue) != NULL)
             count--;
@@ -98,20 +85,14 @@ static void test_equals_oracle(void **state)
     }
 }
 
-static void test_waits_end_at_the_timeout(void **state)
+static void test_wait_ends_at_the_timeout(void **state)
 {
     struct queue *queue = create(1);
     uint64_t start = clock_mono_ns(clock_real());
-    char item;
 
     (void)state;
     assert_null(queue_pop(queue, 5 * NS_PER_MS));
-    uint64_t middle = clock_mono_ns(clock_real());
-    assert_true(middle - start >= 5 * NS_PER_MS);
-    assert_true(queue_try_push(queue, &item));
-    assert_false(queue_push(queue, &item, 5 * NS_PER_MS));
-    assert_true(clock_mono_ns(clock_real()) - middle >= 5 * NS_PER_MS);
-    assert_ptr_equal(queue_try_pop(queue), &item);
+    assert_true(clock_mono_ns(clock_real()) - start >= 5 * NS_PER_MS);
     queue_destroy(&queue);
 }
 
@@ -119,17 +100,9 @@ static void test_waits_end_at_the_timeout(void **state)
 
 struct waiter {
     struct queue *queue;
-    void *item; /* pushed, or popped */
-    bool pushed;
+    void *item; /* popped */
     struct thread thread;
 };
-
-static void push_waiting(void *arg)
-{
-    struct waiter *waiter = arg;
-
-    waiter->pushed = queue_push(waiter->queue, waiter->item, UINT64_MAX);
-}
 
 static void pop_waiting(void *arg)
 {
@@ -162,45 +135,6 @@ static void test_close_wakes_all_that_pop(void **state)
     queue_destroy(&queue);
 }
 
-static void test_close_wakes_all_that_push(void **state)
-{
-    struct queue *queue = create(1);
-    struct waiter waiters[WAITERS];
-    char first, late;
-
-    (void)state;
-    assert_true(queue_try_push(queue, &first));
-    for (int i = 0; i < WAITERS; i++) {
-        waiters[i] = (struct waiter){.queue = queue, .item = &late};
-        assert_ok(thread_start(&waiters[i].thread, "push", push_waiting, &waiters[i], NULL));
-    }
-    queue_close(queue);
-    for (int i = 0; i < WAITERS; i++) {
-        thread_join(&waiters[i].thread);
-        assert_false(waiters[i].pushed);
-    }
-    assert_ptr_equal(queue_pop(queue, UINT64_MAX), &first);
-    assert_null(queue_pop(queue, UINT64_MAX));
-    queue_destroy(&queue);
-}
-
-static void test_room_wakes_one_that_pushes(void **state)
-{
-    struct queue *queue = create(1);
-    struct waiter waiter = {.queue = queue};
-    char first, second;
-
-    (void)state;
-    waiter.item = &second;
-    assert_true(queue_try_push(queue, &first));
-    assert_ok(thread_start(&waiter.thread, "push", push_waiting, &waiter, NULL));
-    assert_ptr_equal(queue_pop(queue, UINT64_MAX), &first);
-    assert_ptr_equal(queue_pop(queue, UINT64_MAX), &second);
-    thread_join(&waiter.thread);
-    assert_true(waiter.pushed);
-    queue_destroy(&queue);
-}
-
 static void test_closed_keeps_what_is_inside(void **state)
 {
     struct queue *queue = create(2);
@@ -213,9 +147,7 @@ static void test_closed_keeps_what_is_inside(void **state)
     queue_close(queue);
     assert_true(queue_closed(queue));
     assert_false(queue_try_push(queue, &item));
-    assert_true(readable(queue));
     assert_ptr_equal(queue_try_pop(queue), &item);
-    assert_true(readable(queue));
     assert_null(queue_try_pop(queue));
     queue_destroy(&queue);
 }
@@ -248,7 +180,7 @@ struct item {
 struct crowd {
     struct queue *queue;
     struct item items[PRODUCERS][ITEMS];
-    atomic_int out_of_order, lost_wakes;
+    atomic_int out_of_order;
 };
 
 struct member {
@@ -257,7 +189,6 @@ struct member {
     struct thread thread;
 };
 
-/* Even numbers insist, odd ones wait. */
 static void produce(void *arg)
 {
     struct member *member = arg;
@@ -265,27 +196,8 @@ static void produce(void *arg)
 
     for (int i = 0; i < ITEMS; i++) {
         struct item *item = &member->crowd->items[member->index][i];
-        if (i % 2 == 0 && queue_try_push(queue, item))
-            continue;
-        if (!queue_push(queue, item, UINT64_MAX))
-            atomic_fetch_add(&member->crowd->lost_wakes, 1);
-    }
-}
-
-/* The half of the consumers that stands for an event loop: only the descriptor tells them to look.
- */
-static void *pop_polling(struct crowd *crowd)
-{
-    for (;;) {
-        struct pollfd poller = {.fd = queue_fd(crowd->queue), .events = POLLIN};
-        if (poll(&poller, 1, 5000) == 0) {
-            atomic_fetch_add(&crowd->lost_wakes, 1);
-            return NULL;
-        }
-        bool closed = queue_closed(crowd->queue); /* asked first: then empty means for ever */
-        void *item = queue_try_pop(crowd->queue);
-        if (item != NULL || closed)
-            return item;
+        while (!queue_try_push(queue, item))
+            sched_yield();
     }
 }
 
@@ -297,8 +209,7 @@ static void consume(void *arg)
     struct item *item;
 
     memset(last, -1, sizeof(last));
-    while ((item = member->index % 2 ? pop_polling(crowd) : queue_pop(crowd->queue, UINT64_MAX)) !=
-           NULL) {
+    while ((item = queue_pop(crowd->queue, UINT64_MAX)) != NULL) {
         atomic_fetch_add(&item->taken, 1);
         if (item->number <= last[item->producer])
             atomic_fetch_add(&crowd->out_of_order, 1);
@@ -342,56 +253,15 @@ static void test_every_item_arrives_once_and_in_order(void **state)
             for (int i = 0; i < ITEMS; i++)
                 assert_int_equal(atomic_load(&crowd.items[p][i].taken), 1);
         assert_int_equal(atomic_load(&crowd.out_of_order), 0);
-        assert_int_equal(atomic_load(&crowd.lost_wakes), 0);
     }
-}
-
-enum { PUSHERS = 2, PUSHES = 4000 };
-
-static void push_insisting(void *arg)
-{
-    for (int i = 0; i < PUSHES; i++)
-        while (!queue_try_push(arg, arg))
-            continue;
-}
-
-/* With one consumer the descriptor must be exact: no poll may end without an item, and none may
- * miss one, because nobody else would take it. A queue of one place goes from empty to full and
- * back with every item. */
-static void test_descriptor_is_exact_under_load(void **state)
-{
-    struct queue *queue = create(1);
-    struct pollfd poller = {.fd = queue_fd(queue), .events = POLLIN};
-    struct thread threads[PUSHERS] = {0};
-
-    (void)state;
-    for (int i = 0; i < PUSHERS; i++)
-        assert_ok(thread_start(&threads[i], "push", push_insisting, queue, NULL));
-    for (int i = 0; i < PUSHERS * PUSHES; i++) {
-        assert_int_equal(poll(&poller, 1, 5000), 1);
-        assert_ptr_equal(queue_try_pop(queue), queue);
-    }
-    for (int i = 0; i < PUSHERS; i++)
-        thread_join(&threads[i]);
-    assert_false(readable(queue));
-    queue_destroy(&queue);
 }
 
 /* ---- creation ---- */
 
-/* The number that the next descriptor gets: a leak raises it. */
-static int next_fd(void)
-{
-    int fd = dup(0);
-
-    close(fd);
-    return fd;
-}
-
 static void test_creation_survives_failed_allocations(void **state)
 {
     struct fault fault = {0};
-    int fd = next_fd(), rounds = 0;
+    int rounds = 0;
 
     (void)state;
     mem_set_fault(&fault);
@@ -407,7 +277,6 @@ static void test_creation_survives_failed_allocations(void **state)
             assert_ok(err);
         }
         queue_destroy(&queue);
-        assert_int_equal(next_fd(), fd);
         rounds++;
     }
     mem_set_fault(NULL);
@@ -423,32 +292,9 @@ static void test_impossible_capacity_is_refused(void **state)
     assert_null(queue);
 }
 
-static void test_creation_without_descriptors_is_a_limit(void **state)
-{
-    struct rlimit usual, none;
-    struct errinfo info = {0};
-    struct queue *queue;
-
-    (void)state;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
-    none = usual;
-    none.rlim_cur = 0;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    enum err err = queue_create(&queue, "last", 10, &info);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
-    assert_err(err, ERR_LIMIT);
-    assert_null(queue);
-    assert_non_null(strstr(info.text, "'last'"));
-    queue = create(10);
-    queue_destroy(&queue);
-}
-
 TEST_SUITE(TEST(test_first_in_first_out_and_bounded), TEST(test_equals_oracle),
-           TEST(test_waits_end_at_the_timeout), TEST(test_close_wakes_all_that_pop),
-           TEST(test_close_wakes_all_that_push), TEST(test_room_wakes_one_that_pushes),
+           TEST(test_wait_ends_at_the_timeout), TEST(test_close_wakes_all_that_pop),
            TEST(test_closed_keeps_what_is_inside), TEST(test_destroy_of_a_filled_queue_aborts),
            TEST(test_every_item_arrives_once_and_in_order),
-           TEST(test_descriptor_is_exact_under_load),
            TEST(test_creation_survives_failed_allocations),
-           TEST(test_impossible_capacity_is_refused),
-           TEST(test_creation_without_descriptors_is_a_limit))
+           TEST(test_impossible_capacity_is_refused))

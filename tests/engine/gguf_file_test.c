@@ -181,7 +181,6 @@ static void test_links_are_followed(void **state)
     write_small("real.gguf", &plain);
     assert_int_equal(symlink("real.gguf", at("link.gguf")), 0);
     struct gguf_file *file = open_ok(at("link.gguf"));
-    assert_int_equal(gguf_file_tensors(file), SMALL_TENSORS);
     gguf_file_close(&file);
     assert_null(file);
     gguf_file_close(&file); /* a no-op */
@@ -344,7 +343,6 @@ static void test_shards_are_one_model(void **state)
     assert_int_equal(stat(at("m-00001-of-00002.gguf"), &a), 0);
     assert_int_equal(stat(at("m-00002-of-00002.gguf"), &b), 0);
     assert_int_equal(gguf_file_bytes(file), a.st_size + b.st_size);
-    assert_int_equal(gguf_file_tensors(file), 2 * SMALL_TENSORS);
     assert_true(gguf_file_layer(file, 0).attention);
     assert_true(gguf_file_layer(file, 2 * SMALL_TENSORS - 1).attention);
     assert_false(gguf_file_layer(file, 2 * SMALL_TENSORS).attention);
@@ -491,7 +489,6 @@ static void test_families(void **state)
         if (!gguf_file_has_arch_key(file, families[i].key))
             fail_msg("%s has no %s", families[i].family, families[i].key);
         assert_non_null(gguf_file_text(file, "tokenizer.chat_template"));
-        assert_true(gguf_file_tensors(file) > 3 * layers);
         for (uint32_t k = 0; k <= layers; k++) {
             struct gguf_file_layer layer = gguf_file_layer(file, k);
             char got = layer.attention   ? (layer.recurrent ? 'b' : 'a')

@@ -198,7 +198,6 @@ static void assert_next(const struct engine *engine, const struct grammar *gramm
     char piece[PIECE_MAX];
     bool any = false;
 
-    assert_false(grammar_waits(grammar));
     for (token_id token = 0; engine_token_valid(engine, token); token++) {
         struct str text = piece_of(engine, token, piece);
         bool fits = text.len == 1 && text.ptr[0] == only;
@@ -221,11 +220,9 @@ static void test_waits_for_a_trigger_in_pieces(void **state)
     struct llama_token_data_array array = {.data = &one, .size = 1, .selected = -1};
 
     (void)state;
-    assert_true(grammar_waits(grammar));
     assert_ok(grammar_mask(grammar, &array, NULL));
     assert_true(one.logit == 7);
     accept_bytes(engine, grammar, "[CALL [CAL] <tool_cal> anything <<tool_call");
-    assert_true(grammar_waits(grammar));
     accept_bytes(engine, grammar, ">");
     assert_next(engine, grammar, 'Z');
     grammar_destroy(&grammar);
@@ -255,7 +252,6 @@ static void test_waits_for_long(void **state)
     (void)state;
     for (int i = 0; i < 100000; i++)
         assert_ok(grammar_accept(grammar, i % 2 ? x : y, NULL));
-    assert_true(grammar_waits(grammar));
     accept_bytes(engine, grammar, "yz");
     assert_next(engine, grammar, 'Z');
     grammar_destroy(&grammar);
@@ -285,7 +281,6 @@ static void test_reads_what_comes_with_the_trigger(void **state)
     options.triggers_count = 2;
     grammar = create(engine, &options);
     assert_ok(grammar_accept(grammar, marker, NULL));
-    assert_true(grammar_waits(grammar));
     accept_bytes(engine, grammar, "Z <tool");
     assert_next(engine, grammar, 'Z');
     grammar_destroy(&grammar);
@@ -320,7 +315,6 @@ static void test_waits_for_a_token(void **state)
 
     (void)state;
     accept_bytes(engine, grammar, "<tool_call>"); /* the text is not the token */
-    assert_true(grammar_waits(grammar));
     assert_ok(grammar_accept(grammar, marker, NULL));
     assert_next(engine, grammar, 'Z');
     grammar_destroy(&grammar);

@@ -193,9 +193,9 @@ static void check_texts(const struct choice_request *request, const struct choic
         read_back(request, (struct str){buf_str(&text), text.len}, &seen);
         const char *wrong = judge(request, &seen);
         if (wrong != NULL)
-            fail_msg("%s, %s: %s:\n%s\narguments: %s\n%s",
-                     toolcall_format_name(request->formats.calls), choice_mode_name(request->mode),
-                     wrong, buf_str(&text), buf_str(&seen.arguments), buf_str(&choice->grammar));
+            fail_msg("%s, mode %d: %s:\n%s\narguments: %s\n%s",
+                     toolcall_format_name(request->formats.calls), (int)request->mode, wrong,
+                     buf_str(&text), buf_str(&seen.arguments), buf_str(&choice->grammar));
         seen_fini(&seen);
     }
     buf_fini(&text);
@@ -692,20 +692,6 @@ static void test_an_answer_beside_tools(void **state)
     one_fini(&one);
 }
 
-static void test_names_are_parsed(void **state)
-{
-    enum choice_answer answer;
-    enum choice_mode mode;
-
-    (void)state;
-    assert_true(choice_mode_parse(STR("required"), &mode) && mode == CHOICE_REQUIRED);
-    assert_false(choice_mode_parse(STR("named"), &mode));
-    assert_true(choice_answer_parse(STR("json_schema"), &answer) && answer == CHOICE_ANSWER_SCHEMA);
-    assert_false(choice_answer_parse(STR("xml"), &answer));
-    assert_string_equal(choice_mode_name(CHOICE_NAMED), "named");
-    assert_string_equal(choice_answer_name(CHOICE_ANSWER_OBJECT), "json_object");
-}
-
 static void test_no_memory_is_an_error(void **state)
 {
     static const enum toolcall_format formats[] = {TOOLCALL_HERMES, TOOLCALL_QWEN_XML, TOOLCALL_LFM,
@@ -783,5 +769,5 @@ TEST_SUITE(TEST(test_alternatives_that_multiply_cost_little), TEST(test_every_fo
            TEST(test_content_of_llama_does_not_begin_with_a_brace), TEST(test_refusals_say_why),
            TEST(test_loose_tools_take_what_they_can), TEST(test_texts_between_tags),
            TEST(test_answers), TEST(test_calls_or_an_answer_and_nothing_else),
-           TEST(test_an_answer_beside_tools), TEST(test_names_are_parsed),
-           TEST(test_no_memory_is_an_error), TEST(test_size_is_bounded))
+           TEST(test_an_answer_beside_tools), TEST(test_no_memory_is_an_error),
+           TEST(test_size_is_bounded))

@@ -83,16 +83,6 @@ static void test_take_body(void **state)
     buf_fini(&body);
 }
 
-static void test_secrets(void **state)
-{
-    (void)state;
-    assert_true(http_secret_equal(STR("key"), STR("key")));
-    assert_true(http_secret_equal(STR(""), STR_NONE));
-    assert_false(http_secret_equal(STR("key"), STR("kez")));
-    assert_false(http_secret_equal(STR("key"), STR("key ")));
-    assert_false(http_secret_equal(STR("key"), STR("")));
-}
-
 static void test_method_names(void **state)
 {
     (void)state;
@@ -101,4 +91,4 @@ static void test_method_names(void **state)
 }
 
 TEST_SUITE(TEST(test_headers), TEST(test_query), TEST(test_escapes), TEST(test_take_body),
-           TEST(test_secrets), TEST(test_method_names))
+           TEST(test_method_names))

@@ -28,17 +28,6 @@ static void test_events(void **state)
     check(STR("x\ndata: forged"), STR("a"), "event: x\ndata: a\n\n");
 }
 
-static void test_comment(void **state)
-{
-    struct buf out;
-
-    (void)state;
-    buf_init(&out, 1000);
-    assert_ok(sse_comment(&out, STR("keep-alive\r\ndata: forged")));
-    assert_string_equal(buf_str(&out), ": keep-alive\n\n");
-    buf_fini(&out);
-}
-
 /* All of an event or nothing. */
 static void test_limit(void **state)
 {
@@ -82,4 +71,4 @@ static void test_round_trip(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_events), TEST(test_comment), TEST(test_limit), TEST(test_round_trip))
+TEST_SUITE(TEST(test_events), TEST(test_limit), TEST(test_round_trip))

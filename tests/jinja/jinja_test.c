@@ -597,7 +597,6 @@ static void test_a_sink_can_stop_the_render(void **state)
     assert_err(jinja_render(tmpl, vars, &options, &r.arena, jinja_output_sink, &r.output, &error),
                ERR_LIMIT);
     assert_string_equal(buf_str(&r.text), "abc");
-    assert_true(jinja_bytes_held(tmpl) > 0);
     jinja_destroy(&tmpl);
     rendered_fini(&r);
 }

@@ -85,8 +85,8 @@ static void test_published_templates(void **state)
         mem_free(text);
         if (formats.calls == templates[i].calls && formats.reasoning == templates[i].reasoning)
             continue;
-        print_error("%s shows %s, %s\n", name, toolcall_format_name(formats.calls),
-                    reasoning_format_name(formats.reasoning));
+        print_error("%s shows %s, reasoning %d\n", name, toolcall_format_name(formats.calls),
+                    (int)formats.reasoning);
         wrong++;
     }
     file_close(fs, &dir);
@@ -191,11 +191,7 @@ static void test_every_cut_gives_the_same(void **state)
             assert_ok(output_push(output, (struct str){goldens[i].text + cut, len - cut}));
             assert_ok(output_finish(output, false));
             assert_string_equal(output_log_text(&log), goldens[i].events);
-            assert_int_equal(output_calls(output), log.calls + log.in_call);
             assert_int_equal(output_failed(output), log.failed);
-            assert_int_equal(output_raw(output).len > 0,
-                             log.calls > 0 || log.failed ||
-                                 goldens[i].formats.calls == TOOLCALL_HARMONY);
             output_destroy(&output);
             output_log_fini(&log);
         }

@@ -8,8 +8,6 @@ static void test_names(void **state)
     assert_string_equal(gen_phase_name(GEN_QUEUED), "queued");
     assert_string_equal(gen_phase_name(GEN_FAILED), "failed");
     assert_string_equal(gen_phase_name(GEN_PHASE_COUNT), "unknown");
-    assert_string_equal(gen_end_name(GEN_END_STOP_TEXT), "stop_text");
-    assert_string_equal(gen_end_name(GEN_END_COUNT), "unknown");
 }
 
 static void test_cancel_is_a_flag(void **state)

@@ -106,24 +106,10 @@ static const struct need_row {
      0,
      0,
      10},
-    {"an image once, at its most", &by_use, {.fresh = 100, .images = 1}, 13807, 0, 1380},
-    {"... instead of what stands for it",
-     &by_use,
-     {.fresh = 100, .images = 1, .placeholders = 90},
-     12907,
-     0,
-     1290},
-    {"more places than tokens",
-     &by_use,
-     {.fresh = 10, .images = 1, .placeholders = 90},
-     12807,
-     0,
-     1280},
 };
 
-/* Attention runs over cached and new tokens, chunks are at most what is new (I74); images are
- * counted once (I75). */
-static void test_i74_i75_estimates(void **state)
+/* Attention runs over cached and new tokens, chunks are at most what is new (I74). */
+static void test_i74_estimates(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(need_rows); i++) {
@@ -144,7 +130,6 @@ static void test_i74_estimates_do_not_wrap(void **state)
     struct guard_ask ask = {.cached = UINT32_MAX,
                             .fresh = UINT32_MAX,
                             .answer = UINT32_MAX,
-                            .images = UINT32_MAX,
                             .chunk = UINT32_MAX,
                             .token_cost = UINT64_MAX};
     struct guard_need need = guard_need_of(&model, &ask);
@@ -327,7 +312,7 @@ static void test_costs_are_measured(void **state)
 }
 
 TEST_SUITE(TEST(test_i70_a_set_ceiling_is_the_ceiling), TEST(test_a_ceiling_of_the_machine),
-           TEST(test_levels), TEST(test_i74_i75_estimates), TEST(test_i74_estimates_do_not_wrap),
+           TEST(test_levels), TEST(test_i74_estimates), TEST(test_i74_estimates_do_not_wrap),
            TEST(test_i70_admission), TEST(test_i76_what_is_not_known_refuses_nothing),
            TEST(test_i70_what_is_admitted_is_never_over), TEST(test_the_ram_tier_gives_way_first),
            TEST(test_i77_chunks_shrink_to_a_floor), TEST(test_costs_are_measured))
