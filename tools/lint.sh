@@ -13,12 +13,14 @@
 #   todo              TODO has its issue number, as in TODO(#12)
 #   white-space       none at the end of a line, no tabs outside makefiles
 #   test              src/X/Y.c has tests/X/Y_test.c (or .sh)
+#   uncalled          a function that is not static and that only tests call, or nothing at all
 #   invariant         the list in docs/invariants.md has no gaps; tests and "keeps I<n>" comments name numbers that are in it
 #   lock-rank         docs/threads.md has every rank of src/base/lock.h, with its number
 #   allow             a line of tools/lint.allow that has no reason, or that nothing needs any more
 #
 # After that it prints what to watch (soft limits) and what the tree measures, beside the targets of the style guide. A line
-# of tools/lint.allow is `function-length PATH FUNCTION reason...`, `file-length PATH reason...` or `no-test PATH reason...`.
+# of tools/lint.allow is `function-length PATH FUNCTION reason...`, `uncalled PATH FUNCTION reason...`, `file-length PATH reason...`
+# or `no-test PATH reason...`.
 #
 # C is read by counting braces after comments, strings and preprocessor lines are taken out: good enough to measure and to
 # catch slips, not a parser. Where the count does not come out even, that is reported (rule `parse`), never passed over.
@@ -233,6 +235,8 @@ function check_typedef(s, opens) {
 
 function end_function(    len) {
     len = lineno - function_start + 1
+    if (path ~ /^src\/.*\.c$/ && !function_static)
+        add_public(function_now)
     if (folder != "") {
         function_lines[len]++
         functions++
@@ -262,6 +266,7 @@ function follow(s,    c, before) {
                 if (check_typedef(words, 1))
                     words = ""
                 function_now = function_name(words)
+                function_static = words ~ /(^|[^A-Za-z0-9_])static[^A-Za-z0-9_]/
                 function_start = words_start
             }
         } else if (c == "}") {
@@ -305,11 +310,32 @@ function follow_condition(code) {
     }
 }
 
+function add_public(name) {
+    if (name in public_path || name == "main")
+        return
+    publics[++public_count] = name
+    public_path[name] = path
+    public_line[name] = function_start
+}
+
+# Counts the words of a line that may name a function. Members (.open, ->open) do not. In a header a line outside of all
+# braces only declares, unless it is part of a macro.
+function count_words(code, in_header,    word, n, i) {
+    if (in_header && !depth && !in_macro && code !~ /[{#]/)
+        return
+    gsub(/(\.|->)[ ]*[A-Za-z_][A-Za-z0-9_]*/, " ", code)
+    n = split(code, word, /[^A-Za-z0-9_]+/)
+    for (i = 1; i <= n; i++)
+        word_count[word[i]]++
+}
+
 function check_c_line(line,    code, directive) {
     directive = !in_comment && line ~ /^[ ]*#/
     if (directive && line ~ /^[ ]*#[ ]*include/)
         check_include(line)
     code = strip(line)
+    if (is_program)
+        count_words(code, path ~ /^src\/.*\.h$/)
     if (code !~ /[^ ]/) {
         comment_lines += saw_comment && folder != ""
         code_blank += !saw_comment && folder != ""
@@ -382,7 +408,7 @@ function read_allow_line(line,    field, n, key, min) {
     if (line ~ /^[ ]*(#|$)/)
         return
     n = split(line, field, " ")
-    if (field[1] == "function-length")
+    if (field[1] == "function-length" || field[1] == "uncalled")
         min = 3
     else if (field[1] == "no-test" || field[1] == "file-length")
         min = 2
@@ -474,6 +500,7 @@ function start_file(file) {
     is_doc = path ~ /\.md$/
     is_make = path ~ /(\.mk|Makefile)$/
     is_test = path ~ /^tests\/.*_test\.[a-z]+$/
+    is_program = path ~ /^(src|include|bench)\/.*\.[ch]$/
     is_list = path == "docs/invariants.md"
     is_threads = path == "docs/threads.md"
     is_lock = path == "src/base/lock.h"
@@ -530,6 +557,15 @@ function check_tests(    i, test, file) {
         sub(/\.c$/, "_test", test)
         if (!((test ".c") in seen) && !((test ".sh") in seen) && !allowed("no-test " file))
             fail(file, 1, "test", test ".c is missing")
+    }
+}
+
+# A definition is one mention; a caller, a table or the public header is another one.
+function check_callers(    i, name) {
+    for (i = 1; i <= public_count; i++) {
+        name = publics[i]
+        if (word_count[name] < 2 && !allowed("uncalled " public_path[name] " " name))
+            fail(public_path[name], public_line[name], "uncalled", name " has no caller outside of tests")
     }
 }
 
@@ -612,6 +648,7 @@ END {
         exit 2
     }
     check_tests()
+    check_callers()
     check_quotes()
     check_ranks()
     allowed("")

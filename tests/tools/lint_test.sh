@@ -29,6 +29,7 @@ test_typedef_hides_struct
 test_work_left_needs_an_issue
 test_white_space
 test_source_needs_a_test
+test_functions_need_a_caller
 test_allow_lines_must_be_right
 test_invariants_that_tests_name
 test_invariants_that_do_not_exist
@@ -184,7 +185,7 @@ test_unknown_folder() {
 
 test_unsafe_calls() {
     put src/base/fine.c <<'C'
-void f(void)
+static void f(void)
 {
     strcpy(a, b);
     strcat(a, b);
@@ -216,7 +217,7 @@ test_wrapped_calls() {
     put_clean base/mem
     put_clean cli/other
     put src/cli/other.c <<'C'
-void f(void)
+static void f(void)
 {
     malloc(1);
     calloc(1, 1);
@@ -256,7 +257,7 @@ const char *s = "strcpy(a, b); \" { /* malloc(1)";
 const char c[] = {'"', '{', '\'', '{', '\\'};
 const char *u = "//";
 /* two */ int a; /* comments */ int b = 1 /* and { */ + 2;
-void f(void)
+static void f(void)
 {
     x = "}"; /* } */
     strcpy(a, b); // it's }
@@ -268,9 +269,9 @@ C
 
 test_function_length() {
     {
-        printf 'void fits(void)\n{\n'
+        printf 'static void fits(void)\n{\n'
         lines 67 '    x();'
-        printf '}\n\nvoid does_not(void)\n{\n'
+        printf '}\n\nstatic void does_not(void)\n{\n'
         lines 68 '    x();'
         printf '}\n'
     } | put src/base/fine.c
@@ -302,7 +303,7 @@ test_function_length_of_every_shape() {
 
 test_function_length_can_be_allowed() {
     {
-        printf 'void table(void)\n{\n'
+        printf 'static void table(void)\n{\n'
         lines 80 '    x();'
         printf '}\n'
     } | put src/base/fine.c
@@ -316,8 +317,8 @@ test_conditions_keep_braces_even() {
     {
         printf '#ifdef __cplusplus\nextern "C" {\n#endif\n'
         printf '#ifdef A\nvoid f(int a)\n{\n#else\nvoid f(void)\n{\n#endif\n    x();\n}\n'
-        printf 'void h(\n#if A\n    int a)\n{\n#ifdef B\n#endif\n#else\n    void)\n{\n#endif\n}\n'
-        printf '#ifdef __cplusplus\n}\n#endif\nvoid g(void)\n{\n'
+        printf 'static void h(\n#if A\n    int a)\n{\n#ifdef B\n#endif\n#else\n    void)\n{\n#endif\n}\n'
+        printf '#ifdef __cplusplus\n}\n#endif\nstatic void g(void)\n{\n'
         lines 80 '    x();'
         printf '}\n'
     } | put src/base/fine.c
@@ -325,7 +326,7 @@ test_conditions_keep_braces_even() {
 }
 
 test_uneven_braces_are_reported() {
-    printf 'void f(void)\n{\n    if (x) {\n}\n' | put src/base/fine.c
+    printf 'static void f(void)\n{\n    if (x) {\n}\n' | put src/base/fine.c
     printf '/* no end\n' | put tests/base/fine_test.c
     expect 'src/base/fine.c:4: parse' 'tests/base/fine_test.c:1: parse'
 }
@@ -367,7 +368,7 @@ typedef int id;
 typedef bool (*equals_fn)(const struct a *node);
 typedef struct a *(*make_fn)(void);
 struct typedef_struct { int x; };
-void f(void)
+static void f(void)
 {
     typedef struct a e;
 }
@@ -412,6 +413,38 @@ test_source_needs_a_test() {
     printf 'no-test src/base/%s.c has a reason\n' none empty | put tools/lint.allow
     echo 'int x;' | put tests/chat/deep/a_test.c
     expect
+}
+
+test_functions_need_a_caller() {
+    put src/base/fine.h <<'C'
+/* only_tested() is named here, and that is not a call. */
+int called(void);
+int only_tested(void);
+int from_macro(void), from_inline(void), in_table(void), from_bench(void), hearth_open(void), waived(void), member(void);
+#define ALIAS(x) from_macro(x)
+static inline int twice(void) { return from_inline(); }
+C
+    put src/base/fine.c <<'C'
+int called(void) { return 1; }
+int only_tested(void)
+{
+    return called(); /* not only_tested() */
+}
+int from_macro(void) { return 1; }
+int from_inline(void) { return 1; }
+int in_table(void) { return 1; }
+int from_bench(void) { return 1; }
+int hearth_open(void) { return 1; }
+int waived(void) { return 1; }
+int member(void) { return x.member() + y->member(); }
+static int quiet(void) { return 1; }
+int (*const table[])(void) = {in_table};
+C
+    echo 'int test(void) { return only_tested() + waived(); }' | put tests/base/fine_test.c
+    echo 'int main(void) { return from_bench(); }' | put bench/fine_bench.c
+    echo 'int hearth_open(void);' | put include/hearth/hearth.h
+    echo 'uncalled src/base/fine.c waived tests look into it' | put tools/lint.allow
+    expect 'src/base/fine.c:2: uncalled' 'src/base/fine.c:12: uncalled'
 }
 
 test_allow_lines_must_be_right() {
@@ -473,14 +506,14 @@ test_lock_ranks_are_documented() {
 test_measures() {
     put src/base/fine.c <<'C'
 /* One line of ten that are not blank. */
-int a(void) { return 0; }
+static int a(void) { return 0; }
 
-int b(void)
+static int b(void)
 {
     assert(x);
     lock_assert_held(y); /* not a line of its own */
 }
-int c(void)
+static int c(void)
 { return 1; }
 int d;
 C
