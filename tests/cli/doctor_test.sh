@@ -37,7 +37,7 @@ test_a_good_machine_passes() {
     expect_line "^ok    state      $PWD/state/hearth \(created by the first"
     expect_line "^ok    cache      $PWD/cache/hearth/ssd \(created by the first"
     expect_line '^ok    room       .* free on the SSD cache.s disk'
-    expect_line '^(ok|warn)  +disk       writes .*/s, reads .*/s \(1\.0 MiB tried\)'
+    expect_line '^(ok|warn)  +disk       writes .*/s, reads .*/s \(tested with 1\.0 MiB\)'
     expect_line '^(ok|warn)  +O_DIRECT   '
     [ -z "$(ls -A)" ] || fail "it left something: $(find .)"
     grep -q '^FAIL' "$scratch/out" && fail 'a failure on a good machine'

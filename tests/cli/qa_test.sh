@@ -4,10 +4,10 @@
 . "$(dirname "$0")/../support/suite.sh"
 
 unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS HEARTH_API_KEYS
-export XDG_CONFIG_HOME=/nonexistent XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache
+export XDG_CONFIG_HOME=/nonexistent
 
 qa() {
-    export TMPDIR=$PWD
+    export TMPDIR=$PWD XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache # of the test, not of the suite
     run "$HEARTH" qa --prompt-bytes 600 "$@"
 }
 
