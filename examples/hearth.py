@@ -259,7 +259,13 @@ class _PlanInfo(Structure):
 
 
 class _LookupOptions(Structure):
-    _fields_ = [("struct_size", c_size_t), ("request", c_uint64), ("flags", c_uint32)]
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("request", c_uint64),
+        ("flags", c_uint32),
+        ("ready", c_void_p),
+        ("ready_arg", c_void_p),
+    ]
 
 
 class _Hints(Structure):

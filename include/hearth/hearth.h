@@ -254,6 +254,11 @@ struct hearth_lookup_options {
     /* whose lookup this is: in every event and log line that comes of it; 0 = nobody's */
     uint64_t request;
     uint32_t flags; /* enum hearth_lookup_flags */
+    /* Called once for each fetch of the plan that timed out, when that object has arrived or cannot
+     * arrive: fetch it again. On a thread of a tier; must not block or use the plan. NULL = never.
+     * After hearth_plan_release it is not called: a call that is running is waited for */
+    void (*ready)(void *arg);
+    void *ready_arg;
 };
 
 struct hearth_object {

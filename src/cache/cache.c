@@ -117,6 +117,9 @@ void cache_leave(struct hearth_cache *cache, struct deferred *deferred)
     mem_free(deferred->events);
     if (deferred->calls != NULL)
         flight_calls_make(&deferred->calls);
+    for (size_t i = 0; i < deferred->ready_count; i++)
+        plan_call_ready(deferred->ready[i]);
+    mem_free(deferred->ready);
     if (deferred->puts != NULL)
         mover_start_puts(cache, deferred->puts);
     for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
@@ -317,6 +320,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
         list_init(&cache->tiers[level].declined);
     list_init(&cache->dying);
     list_init(&cache->expiring);
+    list_init(&cache->awaiting);
     cache->books_bytes = mine.books_bytes;
     open_ledgers(cache, mine.ram_bytes);
     cache->pages = pages_create(

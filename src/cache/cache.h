@@ -145,6 +145,8 @@ struct deferred {
     struct deferred_keys touches[HEARTH_TIER_COUNT];
     struct deferred_put *puts;
     struct flight_call *calls;
+    struct hearth_plan **ready; /* plans whose `ready` is to be called */
+    size_t ready_count, ready_cap;
 };
 
 struct hearth_cache {
@@ -182,6 +184,7 @@ struct hearth_cache {
     uint32_t operations GUARDED_BY(lock); /* of slower tiers, running */
     /* objects that were dropped while they are being written, by aside_link */
     struct list dying GUARDED_BY(lock);
+    struct list awaiting GUARDED_BY(lock); /* plans that await an object, by await_link */
     /* objects with a time to be forgotten at, the next first, by expiry_link */
     struct list expiring GUARDED_BY(lock);
     struct hearth_stats stats GUARDED_BY(lock);

@@ -414,6 +414,7 @@ static void on_read(enum tier_result result, void *arg)
     bool again = failed && move->level < HEARTH_TIER_COUNT;
     if (!again) {
         object->reading = false;
+        plan_note_ready(cache, object, &deferred);
         /* Once it is dropped, others may have stored the same tokens anew, and what was read may be
          * theirs: same key, other bytes. */
         if (result == TIER_OK && !object->dropped) {

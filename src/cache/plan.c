@@ -23,6 +23,54 @@ static void enter(const struct hearth_plan *plan, struct deferred *deferred)
     deferred->request = plan->options.request;
 }
 
+/* ---- telling that bytes are here ---- */
+
+static void await_object(struct hearth_plan *plan, const struct object *object)
+{
+    if (plan->options.ready == NULL)
+        return;
+    plan->awaits = object;
+    if (!list_node_linked(&plan->await_link))
+        list_push_back(&plan->space->cache->awaiting, &plan->await_link);
+}
+
+void plan_note_ready(struct hearth_cache *cache, const struct object *object,
+                     struct deferred *deferred)
+{
+    lock_assert_held(&cache->lock);
+    LIST_FOREACH_SAFE (struct hearth_plan, plan, &cache->awaiting, await_link) {
+        if (plan->awaits != object)
+            continue;
+        list_remove(&cache->awaiting, &plan->await_link);
+        plan->calls++;
+        deferred->ready = cache_grow(deferred->ready, deferred->ready_count, &deferred->ready_cap,
+                                     sizeof(struct hearth_plan *));
+        deferred->ready[deferred->ready_count++] = plan;
+    }
+}
+
+void plan_call_ready(struct hearth_plan *plan)
+{
+    struct hearth_cache *cache = plan->space->cache;
+
+    plan->options.ready(plan->options.ready_arg);
+    lock_enter(&cache->lock);
+    plan->calls--; /* from now on it may be freed */
+    cond_broadcast(&cache->changed);
+    lock_leave(&cache->lock);
+}
+
+/* No call runs, and none will. */
+static void stop_calls(struct hearth_plan *plan)
+{
+    struct hearth_cache *cache = plan->space->cache;
+
+    if (list_node_linked(&plan->await_link))
+        list_remove(&cache->awaiting, &plan->await_link);
+    while (plan->calls > 0)
+        cond_wait(&cache->changed, &cache->lock);
+}
+
 /* ---- using it ---- */
 
 /* What to tell of a fetch that failed: an object that is damaged or gone was dropped by the mover,
@@ -51,6 +99,8 @@ int hearth_plan_fetch(struct hearth_plan *plan, size_t index, uint32_t timeout_m
     int error = coming ? mover_await(cache, object, deadline_ns) : HEARTH_ERROR_MISSING;
     *data = error == HEARTH_OK ? object->data : NULL;
     plan->trouble = error == HEARTH_OK ? HEARTH_REASON_NONE : trouble_of(object, error);
+    if (error == HEARTH_ERROR_TIMEOUT)
+        await_object(plan, object);
     lock_leave(&cache->lock);
     return error;
 }
@@ -214,6 +264,7 @@ void hearth_plan_release(struct hearth_plan **out)
         return;
     struct hearth_cache *cache = plan->space->cache;
     enter(plan, &deferred);
+    stop_calls(plan);
     if (!plan->accepted && !plan_is_peek(plan)) {
         if (plan->info.reason == HEARTH_REASON_NONE && plan->info.boundary > 0)
             plan->info.reason =

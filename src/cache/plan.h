@@ -8,6 +8,7 @@
 #include <hearth/hearth.h>
 
 #include "base/attr.h"
+#include "base/list.h"
 
 struct deferred;
 struct object;
@@ -28,6 +29,11 @@ struct hearth_plan {
     bool accepted;
     uint64_t started_ns;
     uint64_t charged; /* of the ledger */
+
+    /* options.ready is to be called once this object has been read, or cannot be; all under the lock */
+    const struct object *awaits;
+    struct list_node await_link; /* of the cache's `awaiting` */
+    uint32_t calls;              /* that are noted or running: it must not be freed */
 };
 
 /* Makes the plan anew from what is held now, up to plan->limit; leases what it names, and no longer
@@ -35,6 +41,11 @@ struct hearth_plan {
 void plan_make(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
 /* Ends its leases; then it names nothing. */
 void plan_release_objects(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
+/* The object has been read, or cannot be: plans that await it are told when the lock is left. */
+void plan_note_ready(struct hearth_cache *cache, const struct object *object,
+                     struct deferred *deferred) REQUIRES(lock);
+/* Tells one; without the lock. */
+void plan_call_ready(struct hearth_plan *plan);
 /* Where the object is: the fastest of its tiers, HEARTH_TIER_COUNT when in none. */
 enum hearth_tier plan_tier_of(const struct object *object);
 /* It touches and counts nothing. */

@@ -4,12 +4,12 @@
  *
  *      any thread: list it, nudge --> [ asks ] --> the engine's thread, once a turn: answer all --> done, wake
  *
- * What stands on the device belongs to the engine's thread, so it is asked, not read. It answers
- * between two batches: who asks waits for one batch at most, and only so long as he said; a thread
- * that hangs in the library leaves him with ERR_TIMEOUT, not with a hang of his own.
+ * Residents belong to the engine's thread, so it is asked, not read. It answers between two
+ * batches: callers wait for at most one batch and never past their timeout. If the engine's thread
+ * hangs they get ERR_TIMEOUT.
  *
- * A record lives on the stack of who asks. It is the list's until the engine's thread takes it off,
- * that thread's until `done`; he leaves only when it is neither.
+ * A record lives on the caller's stack. It is the list's until the engine's thread takes it off,
+ * and that thread's until `done`; the caller returns only when it is neither.
  */
 #include <assert.h>
 
@@ -72,12 +72,19 @@ void ask_answer_all(struct sched *sched)
 /* ---- who asks ---- */
 
 /* The thread may sleep in its inbox: the scheduler itself in there is no job, and wakes it. There
- * is room for one; a full inbox wakes it, too. */
+ * is room for one; a full inbox wakes it as well. */
 static void nudge_locked(struct sched *sched) REQUIRES(lock)
 {
     lock_assert_held(&sched->lock);
     if (!sched->nudged)
         sched->nudged = queue_try_push(sched->inbox, sched);
+}
+
+void ask_nudge(struct sched *sched)
+{
+    lock_enter(&sched->lock);
+    nudge_locked(sched);
+    lock_leave(&sched->lock);
 }
 
 static enum err put(struct sched *sched, struct ask *ask, uint64_t timeout_ms, struct errinfo *info)

@@ -170,8 +170,8 @@ struct gen {
     atomic_bool cancelled; /* gen_cancel sets it */
 };
 
-/* It ends at the next step of the scheduler, keeps what it has computed (I95), and done is called.
- * Any thread; again is a no-op. */
+/* It ends at the next turn of the scheduler, keeps what it has computed (I95), and done is called.
+ * Any thread; again is a no-op. Does not wake a scheduler that sleeps: sched_cancel does. */
 void gen_cancel(struct gen *gen);
 
 #endif

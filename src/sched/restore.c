@@ -6,8 +6,8 @@
  *      lookup -> lower to what may be used -> [ fetch -> verify ]* -> import -> accept
  *                     ^------------ shorten <--------'-----------'
  *
- * Never waits: bytes that are not here yet are asked for again in the next turn, until it would
- * have been faster to compute them.
+ * Never waits: the tier nudges the scheduler when bytes have arrived, and the job looks again in
+ * that turn. It gives up when computing them would have been faster.
  */
 #include <assert.h>
 #include <string.h>
@@ -105,15 +105,11 @@ static bool begin(struct job *job)
 
 uint32_t restore_held(struct hearth_space *space, const token_id *tokens, uint32_t count)
 {
-    const struct hearth_lookup_options options = {.struct_size = sizeof(options),
-                                                  .flags = HEARTH_LOOKUP_PEEK};
-    struct hearth_plan *plan = NULL;
+    struct hearth_probe probe = {.struct_size = sizeof(probe)};
 
-    if (space == NULL || hearth_lookup(space, tokens, count, &options, &plan) != HEARTH_OK)
+    if (space == NULL || hearth_probe(space, tokens, count, &probe, NULL, 0) != HEARTH_OK)
         return 0;
-    uint32_t boundary = hearth_plan_info(plan)->boundary;
-    hearth_plan_release(&plan);
-    return boundary;
+    return probe.boundary;
 }
 
 uint32_t restore_peek(struct job *job)
@@ -136,10 +132,20 @@ static void note_plan(struct job *job)
     job->hints.junction = info->junction;
 }
 
+/* On a thread of a tier: bytes have arrived, or will not. */
+static void on_ready(void *arg)
+{
+    ask_nudge(arg);
+}
+
 void restore_lookup(struct job *job)
 {
-    const struct hearth_lookup_options options = {.struct_size = sizeof(options),
-                                                  .request = job->id};
+    const struct hearth_lookup_options options = {
+        .struct_size = sizeof(options),
+        .request = job->id,
+        .ready = on_ready,
+        .ready_arg = job->sched,
+    };
 
     restore_drop(job);
     if (!job->started)

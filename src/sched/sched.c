@@ -5,8 +5,7 @@
  *
  * A dead engine gets a new process before anything else (revive.c).
  *
- * It sleeps only when no job wants to compute: until something is submitted, or for a millisecond
- * when bytes are on their way.
+ * It sleeps only when no job wants to compute: until something happens (sleep_ns).
  */
 #include "sched/sched.h"
 
@@ -311,18 +310,28 @@ static uint64_t engine_bytes(void *arg)
     return engine_memory(arg);
 }
 
-/* Nothing can be computed now. */
-static void rest(struct sched *sched)
+/* Until the first thing that has to be done at a time. Everything else nudges the thread: requests
+ * and cancellations, bytes from a slower tier, questions. */
+static uint64_t sleep_ns(struct sched *sched)
 {
     bool looks = sched->memory != NULL || engine_isolated(sched->engine);
     uint64_t wait_ns = looks ? SCHED_IDLE_MS * NS_PER_MS : UINT64_MAX;
-    void *item;
 
-    if (sched->jobs.count > 0)
-        wait_ns = SCHED_POLL_MS * NS_PER_MS;
-    else if (sched->unsaved > 0)
-        wait_ns = sched->options.linger_ms * NS_PER_MS;
-    item = queue_pop(sched->inbox, wait_ns);
+    if (sched->jobs.count == 0)
+        return sched->unsaved > 0 ? sched->options.linger_ms * NS_PER_MS : wait_ns;
+    if (fair_next_queued(sched) != NULL) /* the batch made a place free and did not run */
+        return 0;
+    if (sched->unsaved > 0)
+        wait_ns = MIN(wait_ns, DEVICE_UNSAVED_MS_MAX * NS_PER_MS);
+    LIST_FOREACH (struct job, job, &sched->jobs, link)
+        wait_ns = MIN(wait_ns, job_sleep_ns(job));
+    return wait_ns;
+}
+
+/* Nothing can be computed now. */
+static void rest(struct sched *sched)
+{
+    void *item = queue_pop(sched->inbox, sleep_ns(sched));
 
     if (item != NULL)
         take(sched, item);
@@ -454,6 +463,12 @@ void sched_destroy(struct sched **sched)
     *sched = NULL;
 }
 
+void sched_cancel(struct sched *sched, struct gen *gen)
+{
+    gen_cancel(gen);
+    ask_nudge(sched);
+}
+
 bool sched_drain(struct sched *sched, uint64_t timeout_ms)
 {
     uint64_t deadline_ns = clock_deadline_ns(clock_real(), timeout_ms * NS_PER_MS);
@@ -467,6 +482,7 @@ bool sched_drain(struct sched *sched, uint64_t timeout_ms)
     if (all)
         return true;
     atomic_store_explicit(&sched->stopping, true, memory_order_relaxed);
+    ask_nudge(sched);
     lock_enter(&sched->lock);
     while (sched->jobs_left > 0)
         cond_wait(&sched->idle, &sched->lock);

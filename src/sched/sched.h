@@ -68,6 +68,9 @@ void sched_uncharge(struct sched *sched, uint64_t bytes);
  * and no sink is called. */
 enum err sched_submit(struct sched *sched, struct gen *gen, struct errinfo *info) NODISCARD;
 
+/* gen_cancel, and the scheduler looks at once, also when it sleeps. Any thread. */
+void sched_cancel(struct sched *sched, struct gen *gen);
+
 /* Takes no new ones and waits until all are done, at most so long; then cancels the rest. False:
  * some were cancelled. */
 bool sched_drain(struct sched *sched, uint64_t timeout_ms);

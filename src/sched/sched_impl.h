@@ -53,8 +53,9 @@ enum {
     /* between two looks at the memory when nothing runs: the RAM tier gives way to other programs,
      * too */
     SCHED_IDLE_MS = 1000,
-    /* for bytes that are on their way, when there is nothing else to do */
-    SCHED_POLL_MS = 1,
+    /* between two looks of a job that is deferred under a ceiling: memory is measured, and no event
+     * says that there is more of it */
+    SCHED_MEMORY_MS = 10,
     SCHED_MARKS_EXTRA = 4, /* junction, anchor, last user message, and one to spare */
     SCHED_VIEWS_MAX = 128,
 };
@@ -196,6 +197,9 @@ void job_give_up(struct job *job, enum err err, const struct errinfo *info);
 void job_start_prefill(struct job *job);
 /* Nobody else has cells, or was promised some. */
 bool job_alone(const struct job *job);
+/* How long it has nothing to do unless something happens that nudges the thread; 0: it goes on in
+ * the next turn. */
+uint64_t job_sleep_ns(const struct job *job);
 
 /* ---- ask.c ---- */
 
@@ -203,10 +207,12 @@ bool job_alone(const struct job *job);
 void ask_answer_all(struct sched *sched);
 /* A nudge was taken from the inbox. */
 void ask_take_nudge(struct sched *sched);
+/* The thread does a turn soon, also if it sleeps. Any thread; takes the lock of the scheduler. */
+void ask_nudge(struct sched *sched);
 
 /* ---- restore.c ---- */
 
-/* What the cache could give, without asking for it. */
+/* What the cache could give, without a plan for it. */
 uint32_t restore_peek(struct job *job);
 /* Tokens of a text that the cache could give back. */
 uint32_t restore_held(struct hearth_space *space, const token_id *tokens, uint32_t count);

@@ -235,14 +235,37 @@ static enum step defer(struct job *job)
     return STEP_PARKED;
 }
 
+/* Whether what it was deferred for may be over. */
+static bool may_go_on(const struct job *job)
+{
+    if (job->leader != NULL)
+        return job->leader->done >= job->leader_until;
+    return job->deferred_epoch != job->sched->epoch ||
+           job->deferred_memory != memory_epoch(job->sched->memory);
+}
+
+uint64_t job_sleep_ns(const struct job *job)
+{
+    uint64_t now_ns = sched_now_ns(job->sched);
+
+    switch (job->phase) {
+    case GEN_QUEUED: /* until a place is free: another job's end, which takes a turn */
+        return UINT64_MAX;
+    case GEN_DEFERRED:
+        if (may_go_on(job))
+            return 0;
+        return job->leader == NULL && job->sched->memory != NULL ? SCHED_MEMORY_MS * NS_PER_MS
+                                                                 : UINT64_MAX;
+    case GEN_RESTORE:
+        return job->restore_deadline_ns > now_ns ? job->restore_deadline_ns - now_ns : 0;
+    default:
+        return 0;
+    }
+}
+
 static enum step step_deferred(struct job *job)
 {
-    bool leads = job->leader != NULL && job->leader->done < job->leader_until;
-
-    bool same = job->deferred_epoch == job->sched->epoch &&
-                job->deferred_memory == memory_epoch(job->sched->memory);
-
-    if (leads || (job->leader == NULL && same))
+    if (!may_go_on(job))
         return STEP_PARKED;
     job_set_phase(job, GEN_LOOKUP);
     return STEP_MORE;

@@ -151,7 +151,7 @@ void call_cancel(struct call *call)
     if (pool)
         pool_cancel(pool, &call->wait);
     for (size_t i = 0; i < submitted; i++)
-        gen_cancel(&call->choices[i].gen);
+        sched_cancel(model_sched(call->model), &call->choices[i].gen);
 }
 
 bool call_is_gone(struct call *call)
@@ -472,7 +472,7 @@ static void note_submitted(struct call *call, struct gen *gen)
     cancelled = call->cancelled;
     lock_leave(&call->lock);
     if (cancelled)
-        gen_cancel(gen);
+        sched_cancel(model_sched(call->model), gen);
 }
 
 /* Submits all or, in the end, none: what was taken before a refusal is cancelled. */

@@ -774,7 +774,66 @@ static void test_i50_what_nobody_needs_is_not_written(void **state)
     kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_i101_a_read_of_what_was_dropped_gives_nothing),
+static void count_call(void *arg)
+{
+    ++*(int *)arg;
+}
+
+/* A plan of tokens that are in the slower tier alone, which answers when the test lets it. */
+static struct hearth_plan *plan_of_held(struct kit *kit, struct tier *tier, int *calls)
+{
+    struct hearth_lookup_options options = {
+        .struct_size = sizeof(options), .ready = count_call, .ready_arg = calls};
+    struct hearth_plan *plan;
+    int32_t tokens[64];
+
+    store(kit, 1, 1);
+    hearth_clear(kit->cache, NULL, HEARTH_TIER_RAM);
+    tier_fault_hold(tier, true);
+    kit_tokens(tokens, 64, 1);
+    assert_int_equal(hearth_lookup(kit->space, tokens, 64, &options, &plan), HEARTH_OK);
+    return plan;
+}
+
+static void test_a_read_that_was_too_slow_says_when_it_is_over(void **state)
+{
+    struct kit kit;
+    struct tier *tier = open_two(&kit, false);
+    int calls = 0;
+    struct hearth_plan *plan = plan_of_held(&kit, tier, &calls);
+    const void *data;
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(hearth_plan_fetch(plan, 0, 0, &data), HEARTH_ERROR_TIMEOUT);
+    assert_int_equal(calls, 0);
+    tier_fault_hold(tier, false);
+    assert_int_equal(calls, 1);
+    assert_int_equal(hearth_plan_fetch(plan, 0, 0, &data), HEARTH_OK);
+    hearth_plan_release(&plan);
+    assert_int_equal(calls, 1);
+    kit_close(&kit);
+}
+
+static void test_a_released_plan_is_not_told(void **state)
+{
+    struct kit kit;
+    struct tier *tier = open_two(&kit, false);
+    int calls = 0;
+    struct hearth_plan *plan = plan_of_held(&kit, tier, &calls);
+    const void *data;
+
+    (void)state;
+    assert_int_equal(hearth_plan_fetch(plan, 0, 0, &data), HEARTH_ERROR_TIMEOUT);
+    hearth_plan_release(&plan);
+    tier_fault_hold(tier, false);
+    assert_int_equal(calls, 0);
+    kit_close(&kit);
+}
+
+TEST_SUITE(TEST(test_a_read_that_was_too_slow_says_when_it_is_over),
+           TEST(test_a_released_plan_is_not_told),
+           TEST(test_i101_a_read_of_what_was_dropped_gives_nothing),
            TEST(test_i101_a_write_that_is_late_does_not_take_the_place_of_a_newer_one),
            TEST(test_i63_a_full_queue_delays_and_does_not_lose),
            TEST(test_i66_a_full_queue_keeps_nothing_out_of_memory),

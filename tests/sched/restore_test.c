@@ -6,13 +6,14 @@
 
 #include "base/clock.h"
 #include "cache/cache.h"
+#include "sched/memory.h"
 #include "sched/sched.h"
 #include "support/sched_kit.h"
 #include "support/test.h"
 #include "support/tier_fault.h"
 #include "support/tier_ram.h"
 
-enum { FULL = 1, RAM = 8 << 20, CELLS = 1024, CHUNK = 64, TURNS_MAX = 2000 };
+enum { FULL = 1, RAM = 8 << 20, CELLS = 1024, CHUNK = 64, TURNS_MAX = 2000, HELD = 400 };
 
 struct rig {
     struct clock *clock;
@@ -20,7 +21,17 @@ struct rig {
     struct sched_kit kit;
     unsigned pieces, let_go_at; /* the engine's thread: pieces of its work since then; 0 = never */
     atomic_bool asked;          /* all are submitted: the first of these pieces waits for it */
+    struct memory *memory;
+    atomic_uint turns; /* of the scheduler: each measures the memory */
 };
+
+static uint64_t count_turn(void *arg)
+{
+    struct rig *rig = arg;
+
+    atomic_fetch_add(&rig->turns, 1);
+    return 0;
+}
 
 /* At some piece of the engine's work the slower tier answers all that it was asked. */
 static void on_piece(struct engine *engine, void *arg)
@@ -39,7 +50,7 @@ static void on_piece(struct engine *engine, void *arg)
         clock_sleep_ns(clock_real(), NS_PER_MS / 10);
 }
 
-static void rig_open(struct rig *rig)
+static void rig_open(struct rig *rig, bool counts_turns)
 {
     struct engine_fake_options fake = {.kinds = FULL,
                                        .chunk = CHUNK,
@@ -53,13 +64,19 @@ static void rig_open(struct rig *rig)
     atomic_store(&rig->asked, false);
     rig->clock = clock_create_fake(NS_PER_S, NS_PER_S);
     rig->slow = tier_fault_open(&(struct tier_fault_options){.inner = inner, .threaded = true});
-    sched_kit_open(&rig->kit, &fake, RAM, &(struct sched_options){.clock = rig->clock});
+    rig->memory = NULL;
+    if (counts_turns)
+        rig->memory = memory_create(
+            &(struct memory_options){.process = count_turn, .arg = rig, .poll_ns = 1});
+    sched_kit_open(&rig->kit, &fake, RAM,
+                   &(struct sched_options){.clock = rig->clock, .memory = rig->memory});
     cache_attach_tier(rig->kit.cache, HEARTH_TIER_SSD, rig->slow, 1e9);
 }
 
 static void rig_close(struct rig *rig)
 {
     sched_kit_close(&rig->kit);
+    memory_destroy(&rig->memory);
     clock_destroy_fake(&rig->clock);
 }
 
@@ -106,7 +123,7 @@ static void test_cells_are_promised_while_bytes_are_on_their_way(void **state)
     struct rig rig;
 
     (void)state;
-    rig_open(&rig);
+    rig_open(&rig, false);
     for (uint32_t i = 0; i < COUNT_OF(gens); i++)
         rig_hold(&rig, i + 1, 600);
     tier_fault_hold(rig.slow, true);
@@ -136,7 +153,7 @@ static void test_no_room_any_more_when_the_bytes_are_here(void **state)
     struct rig rig;
 
     (void)state;
-    rig_open(&rig);
+    rig_open(&rig, false);
     rig_hold(&rig, 2, 400);
     tier_fault_hold(rig.slow, true);
     rig.let_go_at = 400; /* 300 tokens of prompt and nearly 400 of its answer have left 330 */
@@ -156,5 +173,78 @@ static void test_no_room_any_more_when_the_bytes_are_here(void **state)
     rig_close(&rig);
 }
 
-TEST_SUITE(TEST(test_cells_are_promised_while_bytes_are_on_their_way),
+/* A job that waits for the bytes of its prompt, with patience for 30 s of the machine's time. */
+static void rig_wait_for_bytes(struct rig *rig, struct kit_gen *gen)
+{
+    rig_hold(rig, 1, HELD);
+    tier_fault_hold(rig->slow, true);
+    hearth_space_set_speed(rig->kit.space, 1, 1e9); /* computing it would take minutes */
+    kit_gen_init(gen, &rig->kit, 1, HELD, 1);
+    kit_gen_submit(&rig->kit, gen);
+    rig_wait_parked(rig, 1);
+    clock_sleep_ns(clock_real(), 20 * NS_PER_MS); /* the thread ends its turn, most likely */
+}
+
+static void expect_within(uint64_t begin_ns, uint64_t seconds)
+{
+    assert_true(clock_mono_ns(clock_real()) - begin_ns < seconds * NS_PER_S);
+}
+
+static void test_it_sleeps_while_bytes_are_read(void **state)
+{
+    static struct kit_gen gen;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, true);
+    rig_wait_for_bytes(&rig, &gen);
+    unsigned before = atomic_load(&rig.turns);
+    clock_sleep_ns(clock_real(), 50 * NS_PER_MS);
+    assert_true(atomic_load(&rig.turns) - before < 10);
+    tier_fault_hold(rig.slow, false);
+    kit_gen_wait(&gen);
+    kit_gen_fini(&gen);
+    rig_close(&rig);
+}
+
+/* Not when its patience ends. */
+static void test_a_finished_read_wakes_the_scheduler(void **state)
+{
+    static struct kit_gen gen;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, false);
+    rig_wait_for_bytes(&rig, &gen);
+    uint64_t begin_ns = clock_mono_ns(clock_real());
+    tier_fault_hold(rig.slow, false);
+    kit_gen_wait(&gen);
+    expect_within(begin_ns, 20);
+    assert_int_equal(gen.result.usage.ssd, HELD - 1);
+    kit_gen_fini(&gen);
+    rig_close(&rig);
+}
+
+static void test_a_cancellation_wakes_the_scheduler(void **state)
+{
+    static struct kit_gen gen;
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, false);
+    rig_wait_for_bytes(&rig, &gen);
+    uint64_t begin_ns = clock_mono_ns(clock_real());
+    sched_cancel(rig.kit.sched, &gen.gen);
+    kit_gen_wait(&gen);
+    expect_within(begin_ns, 20);
+    assert_int_equal(gen.result.end, GEN_END_CANCELLED);
+    tier_fault_hold(rig.slow, false);
+    kit_gen_fini(&gen);
+    rig_close(&rig);
+}
+
+TEST_SUITE(TEST(test_it_sleeps_while_bytes_are_read),
+           TEST(test_a_finished_read_wakes_the_scheduler),
+           TEST(test_a_cancellation_wakes_the_scheduler),
+           TEST(test_cells_are_promised_while_bytes_are_on_their_way),
            TEST(test_no_room_any_more_when_the_bytes_are_here))

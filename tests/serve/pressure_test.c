@@ -185,10 +185,13 @@ static void test_i70_ended_for_lack_of_memory(void **state)
  * own (I100). */
 static void test_i100_numbers_of_others(void **state)
 {
-    static const char *const keys[] = {"alice:k1,bob:k2"};
-    static const char *const paths[] = {"/slots", "/props", "/v1/models"};
-    struct api_kit_options options = {.api.auth = {.keys = keys, .keys_count = 1},
-                                      .ram_bytes = 16 * MIB};
+    static const char *const keys[] = {"alice:k1,bob:k2"}, *const paths[] = {"/metrics", "/slots",
+                                                                             "/props",
+                                                                             "/v1/models"};
+    /* With --public-metrics every key may read /metrics. */
+    struct api_kit_options options = {
+        .api = {.auth = {.keys = keys, .keys_count = 1}, .public_metrics = true},
+        .ram_bytes = 16 * MIB};
     struct http_answer answer;
     struct api_kit kit;
     yyjson_doc *doc;
