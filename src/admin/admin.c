@@ -12,7 +12,6 @@
 #include "admin/metrics.h"
 #include "admin/monitor.h"
 #include "admin/record.h"
-#include "admin/watch.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "models/pool.h"

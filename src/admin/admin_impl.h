@@ -144,6 +144,13 @@ enum err admin_prompt_take_tenant(struct call *call, struct api_error *error) NO
 void admin_prompt_text(const struct model *model, const struct token_prompt *prompt, size_t begin,
                        size_t end, struct buf *out);
 
+/* ---- changes, for the feed (events.c) ---- */
+
+/* Belongs to one thread, which polls from time to time. The first poll publishes nothing. */
+struct watch *watch_create(struct admin *admin);
+void watch_destroy(struct watch **watch);
+void watch_poll(struct watch *watch);
+
 /* ---- endpoints ---- */
 
 /* Their table, which is added to that of the api. */

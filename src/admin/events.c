@@ -1,12 +1,25 @@
 /*
- * events.c: GET /admin/events: a stream of what happens, until the reader leaves or the server
- * ends.
+ * events.c: GET /admin/events: a stream of what happens, until the reader leaves or the server ends;
+ * and the watch, which looks for changes and publishes them: events of the cache, states of models,
+ * the level of memory, warnings of the log.
  *
- * The loop thread only begins the stream; the monitor's thread writes into it (feed.h).
+ * The loop thread only begins the stream; the monitor's thread polls the watch and writes (feed.h).
  */
 #include "admin/admin_impl.h"
 
+#include <hearth/hearth.h>
+
+#include <string.h>
+
 #include "admin/feed.h"
+#include "base/clock.h"
+#include "base/json_write.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "models/pool.h"
+#include "sched/memory.h"
+
+/* ---- the stream ---- */
 
 enum { KEEPALIVE_MS = 10000, NUMBER_BYTES_MAX = 32 };
 
@@ -54,4 +67,176 @@ void endpoint_admin_events(const struct loop_request *req)
     http_reply_keepalive(req->reply, KEEPALIVE_MS, keepalive);
     if (!feed_subscribe(feed, req->reply, after))
         (void)http_reply_end(req->reply);
+}
+
+/* ---- the watch ---- */
+
+enum { BATCH = 64, ROUNDS = 16, MODELS_MAX = 1024 }; /* models beyond are not watched */
+
+struct watch {
+    struct admin *admin;
+    uint64_t cache_number, log_number;
+    enum pool_state models[MODELS_MAX];
+    size_t models_count;
+    enum guard_level level;
+    bool begun; /* the first look tells nothing: it is how things are */
+    struct hearth_event events[BATCH];
+    struct log_line lines[BATCH];
+};
+
+struct watch *watch_create(struct admin *admin)
+{
+    struct watch *watch = mem_alloc(sizeof(*watch));
+
+    watch->admin = admin;
+    return watch;
+}
+
+void watch_destroy(struct watch **watch)
+{
+    mem_free(*watch);
+    *watch = NULL;
+}
+
+static void publish(struct watch *watch, enum feed_kind kind, const struct buf *json)
+{
+    if (json->err == ERR_OK)
+        feed_publish(watch->admin->feed, kind, (struct str){json->data, json->len});
+}
+
+static void tell_event(struct watch *watch, const struct hearth_event *event)
+{
+    struct buf body;
+    struct json json;
+
+    buf_init(&body, FEED_EVENT_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_uint(&json, "number", event->number);
+    json_key_float(&json, "when", (double)(event->wall_ns / NS_PER_MS) / 1000.0);
+    json_key_text(&json, "event", hearth_event_name(event->kind));
+    json_key_uint(&json, "request", event->request);
+    json_key_uint(&json, "prompt_tokens", event->prompt_tokens);
+    json_key_uint(&json, "read_tokens", event->read_tokens);
+    json_key_uint(&json, "write_tokens", event->write_tokens);
+    json_key_uint(&json, "bytes", event->bytes);
+    json_key_text(&json, "tier",
+                  event->tier < HEARTH_TIER_COUNT ? hearth_tier_name(event->tier) : NULL);
+    json_key_text(&json, "match", hearth_match_name(event->match));
+    json_key_text(&json, "reason", hearth_reason_name(event->reason));
+    json_key_uint(&json, "first_difference", event->first_difference);
+    json_key_float(&json, "seconds", (double)event->us / 1e6);
+    json_close(&json, '}');
+    publish(watch, FEED_CACHE, &body);
+    buf_fini(&body);
+}
+
+static void poll_cache(struct watch *watch)
+{
+    struct hearth_cache *cache = watch->admin->cache;
+
+    for (int round = 0; cache && round < ROUNDS; round++) {
+        size_t count = hearth_events_read(cache, watch->cache_number, watch->events, BATCH);
+
+        for (size_t i = 0; i < count; i++) {
+            if (watch->begun)
+                tell_event(watch, &watch->events[i]);
+            watch->cache_number = watch->events[i].number;
+        }
+        if (count < BATCH)
+            break;
+    }
+}
+
+static void tell_model(struct watch *watch, const struct pool_view *view)
+{
+    struct buf body;
+    struct json json;
+
+    buf_init(&body, FEED_EVENT_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_text(&json, "model", view->name);
+    json_key_text(&json, "state", pool_state_name(view->state));
+    json_key_uint(&json, "memory_bytes", view->bytes);
+    json_key_float(&json, "load_s", view->load_s);
+    json_key_text(&json, "error",
+                  view->state == POOL_FAILED ? err_sentence(view->error.code) : NULL);
+    json_close(&json, '}');
+    publish(watch, FEED_MODEL, &body);
+    buf_fini(&body);
+}
+
+static void poll_models(struct watch *watch)
+{
+    struct pool *pool = atomic_load_explicit(&watch->admin->pool, memory_order_acquire);
+    size_t count = pool ? MIN(pool_count(pool), MODELS_MAX) : 0;
+
+    for (size_t i = 0; i < count; i++) {
+        struct pool_view view;
+        bool known = i < watch->models_count;
+
+        if (!pool_view(pool, i, &view))
+            continue;
+        if (watch->begun && (!known || watch->models[i] != view.state))
+            tell_model(watch, &view);
+        watch->models[i] = view.state;
+    }
+    watch->models_count = count;
+}
+
+static void poll_memory(struct watch *watch)
+{
+    struct memory_view view;
+    struct buf body;
+    struct json json;
+
+    if (!watch->admin->memory)
+        return;
+    memory_get_view(watch->admin->memory, &view);
+    if (watch->begun && view.level != watch->level) {
+        buf_init(&body, FEED_EVENT_BYTES_MAX);
+        json = json_to(&body);
+        props_write_memory(&json, watch->admin->memory);
+        publish(watch, FEED_MEMORY, &body);
+        buf_fini(&body);
+    }
+    watch->level = view.level;
+}
+
+static void tell_line(struct watch *watch, const struct log_line *line)
+{
+    struct buf body;
+    struct json json;
+
+    buf_init(&body, FEED_EVENT_BYTES_MAX);
+    json = json_to(&body);
+    json_open(&json, '{');
+    json_key_float(&json, "when", (double)(line->wall_ns / NS_PER_MS) / 1000.0);
+    json_key_text(&json, "level", log_level_name(line->level));
+    json_key_text(&json, "tag", line->tag);
+    json_key_text(&json, "message", line->text);
+    json_close(&json, '}');
+    publish(watch, FEED_LOG, &body);
+    buf_fini(&body);
+}
+
+static void poll_log(struct watch *watch)
+{
+    size_t count = log_read(watch->admin->log, watch->log_number, watch->lines, BATCH);
+
+    for (size_t i = 0; i < count; i++) {
+        if (watch->begun)
+            tell_line(watch, &watch->lines[i]);
+        watch->log_number = watch->lines[i].number;
+    }
+}
+
+void watch_poll(struct watch *watch)
+{
+    poll_cache(watch);
+    poll_models(watch);
+    poll_memory(watch);
+    poll_log(watch);
+    watch->begun = true;
 }

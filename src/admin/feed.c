@@ -10,14 +10,13 @@
 
 #include <assert.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/json_write.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/mem.h"
-#include "http/sse.h"
 
 enum { PIECE_BYTES_MAX = 64 * 1024 }; /* that one pump writes to one reader */
 
@@ -166,16 +165,19 @@ size_t feed_readers(struct feed *feed)
 static void append(struct buf *out, uint64_t number, const struct event *event)
 {
     buf_appendf(out, "id: %llu\n", (unsigned long long)number);
-    (void)sse_event(out, str_from(feed_kind_name(event->kind)),
-                    (struct str){event->json, event->len});
+    struct json json = sse_open(out, feed_kind_name(event->kind));
+    json_raw(&json, (struct str){event->json, event->len});
+    sse_close(&json);
 }
 
 static void append_lost(struct buf *out, uint64_t lost)
 {
-    char json[64];
+    struct json json = sse_open(out, feed_kind_name(FEED_LOST));
 
-    snprintf(json, sizeof(json), "{\"lost\":%llu}", (unsigned long long)lost);
-    (void)sse_event(out, str_from(feed_kind_name(FEED_LOST)), str_from(json));
+    json_open(&json, '{');
+    json_key_uint(&json, "lost", lost);
+    json_close(&json, '}');
+    sse_close(&json);
 }
 
 /* Copies what comes next for a reader; returns the number behind it. */

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 #include "admin/admin_impl.h"
-#include "admin/metrics_compat.h"
+#include "admin/monitor.h"
 #include "base/attr.h"
 #include "base/log.h"
 #include "models/pool.h"
@@ -35,9 +35,6 @@ static const char *const kinds[] = {
     [API_ERROR_UNAVAILABLE] = "unavailable",
     NULL,
 };
-
-enum stats_source { SOURCE_DEVICE, SOURCE_RAM, SOURCE_SSD, SOURCE_REMOTE, SOURCE_COMPUTED };
-static const char *const sources[] = {"device", "ram", "ssd", "remote", "computed", NULL};
 
 enum stats_hit { HIT_NO, HIT_YES };
 static const char *const hits[] = {"miss", "hit", NULL};
@@ -92,11 +89,6 @@ static const struct metric_desc table[] = {
     [STATS_TOKEN] = {"hearth_api_token_seconds", METRIC_HISTOGRAM, "seconds",
                      "Time between two tokens of an answer: its mean, once per generation.",
                      .buckets = metric_buckets_latency},
-    [STATS_PROMPT] = {"hearth_api_prompt_tokens_total", METRIC_COUNTER, "tokens",
-                      "Prompt tokens, by where their state came from.", .label = "source",
-                      .values = sources},
-    [STATS_GENERATED] = {"hearth_api_generated_tokens_total", METRIC_COUNTER, "tokens",
-                         "Tokens generated."},
     [STATS_LENGTH] = {"hearth_api_length_tokens", METRIC_HISTOGRAM, "tokens",
                       "Tokens of a generation: its prompt, and what came out.", .label = "what",
                       .values = lengths, .buckets = buckets_tokens},
@@ -161,12 +153,6 @@ void stats_count_result(struct metric_set *set, const struct gen_result *result)
 {
     const struct gen_usage *usage = &result->usage;
 
-    metric_add(set, STATS_PROMPT, SOURCE_DEVICE, usage->device);
-    metric_add(set, STATS_PROMPT, SOURCE_RAM, usage->ram);
-    metric_add(set, STATS_PROMPT, SOURCE_SSD, usage->ssd);
-    metric_add(set, STATS_PROMPT, SOURCE_REMOTE, usage->remote);
-    metric_add(set, STATS_PROMPT, SOURCE_COMPUTED, usage->computed);
-    metric_add(set, STATS_GENERATED, 0, usage->generated);
     if (usage->prompt > 0) /* else it ended before it began */
         metric_observe(set, STATS_LENGTH, STATS_LENGTH_PROMPT, usage->prompt);
     metric_observe(set, STATS_LENGTH, STATS_LENGTH_GENERATED, usage->generated);
@@ -392,6 +378,27 @@ void stats_write_build(const char *version, const char *commit, struct buf *out)
     buf_fini(&labels);
 }
 
+void stats_write_tokens(const struct tally *session, struct buf *out)
+{
+    static const char prompt[] = "hearth_api_prompt_tokens_total",
+                      generated[] = "hearth_api_generated_tokens_total";
+    const struct {
+        const char *name;
+        uint64_t tokens;
+    } sources[] = {{"device", session->device},
+                   {"ram", session->ram},
+                   {"ssd", session->ssd},
+                   {"remote", session->remote},
+                   {"computed", session->computed}};
+
+    write_head(out, prompt, "Prompt tokens, by where their state came from.", false);
+    for (size_t i = 0; i < COUNT_OF(sources); i++)
+        buf_appendf(out, "%s{source=\"%s\"} %" PRIu64 "\n", prompt, sources[i].name,
+                    sources[i].tokens);
+    write_head(out, generated, "Tokens generated.", false);
+    buf_appendf(out, "%s %" PRIu64 "\n", generated, session->generated);
+}
+
 void stats_write_sched(const struct sched_stats *stats, struct buf *out)
 {
     write_fields(stats, sched_fields, COUNT_OF(sched_fields), out);
@@ -476,14 +483,17 @@ void endpoint_metrics(const struct loop_request *req)
     struct admin *admin = admin_of(api);
     struct hearth_stats stats = {.struct_size = sizeof(stats)};
     struct api_error error = {0};
+    struct monitor_view sums;
     struct memory_view view;
     struct buf body;
 
+    monitor_get_view(admin->monitor, &sums);
     buf_init(&body, ADMIN_BODY_BYTES_MAX);
     put_gauges(admin, api);
     stats_write_build(api->options.version ? api->options.version : "unknown",
                       api->options.commit ? api->options.commit : "unknown", &body);
     (void)metric_render(admin->metrics, &body);
+    stats_write_tokens(&sums.session, &body);
     if (admin->http_metrics)
         (void)metric_render(admin->http_metrics, &body);
     write_log_numbers(api->options.log, &body);

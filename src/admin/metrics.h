@@ -13,9 +13,12 @@
 #include "chat/error.h"
 #include "base/buf.h"
 #include "base/metric.h"
+#include "base/str.h"
 #include "sched/gen.h"
 #include "sched/memory.h"
 #include "sched/sched.h"
+
+struct tally;
 
 enum stats_id {
     STATS_CALLS,   /* label: enum api_error_kind; those that were answered */
@@ -26,12 +29,10 @@ enum stats_id {
     STATS_PHASE,   /* histogram; label: enum stats_phase */
     STATS_RESTORE, /* histogram; label: what a restore consists of */
     STATS_TOKEN,   /* histogram: between two tokens of an answer, its mean */
-    STATS_PROMPT,  /* label: enum stats_source */
-    STATS_GENERATED,
-    STATS_LENGTH, /* histogram; label: enum stats_length */
-    STATS_ENDS,   /* label: enum gen_end */
-    STATS_ACTIVE, /* gauge: calls on their way */
-    STATS_QUEUED, /* gauge: of them, waiting for a worker */
+    STATS_LENGTH,  /* histogram; label: enum stats_length */
+    STATS_ENDS,    /* label: enum gen_end */
+    STATS_ACTIVE,  /* gauge: calls on their way */
+    STATS_QUEUED,  /* gauge: of them, waiting for a worker */
     STATS_COUNT
 };
 
@@ -59,16 +60,40 @@ struct stats_call {
 
 void stats_count_call(struct metric_set *set, const struct stats_call *call);
 
-/* The tokens of one generation: the same numbers that the client is told (keeps I8, I99); and its
- * times. */
+/* The lengths of one generation, its end and its times. */
 void stats_count_result(struct metric_set *set, const struct gen_result *result);
 
 /* Appends what the program is, as a number that is always 1. */
 void stats_write_build(const char *version, const char *commit, struct buf *out);
 
+/* Appends the tokens of this run: the same numbers that clients are told (keeps I8, I99). */
+void stats_write_tokens(const struct tally *session, struct buf *out);
+
 /* Appends what a scheduler and a cache have counted. */
 void stats_write_sched(const struct sched_stats *stats, struct buf *out);
 void stats_write_cache(const struct hearth_stats *stats, struct buf *out);
 void stats_write_memory(const struct memory_view *view, struct buf *out);
+
+/* ---- the same under the names of other servers (metrics_compat.c), so that their dashboards show
+ * something ---- */
+
+/* Whose names: a set of bits. X(value, bit, name) */
+#define STATS_COMPAT_TABLE(X)               \
+    X(STATS_COMPAT_LLAMACPP, 1, "llamacpp") \
+    X(STATS_COMPAT_VLLM, 2, "vllm")
+
+enum stats_compat {
+#define X(value, bit, name) value = bit,
+    STATS_COMPAT_TABLE(X)
+#undef X
+};
+
+/* Adds the bit of a name; false: there is no such name. */
+bool stats_compat_add(struct str name, unsigned *set);
+
+/* Appends the names of a set. `model` is the label that vLLM's have; `api` is what stats_create
+ * made. */
+void stats_compat_write(unsigned set, const struct sched_stats *sched, const struct metric_set *api,
+                        const char *model, struct buf *out);
 
 #endif

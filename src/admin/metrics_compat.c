@@ -7,7 +7,6 @@
  * and calls all else external: so do these. Its label model_name is the default model's, although
  * numbers are those of all models.
  */
-#include "admin/metrics_compat.h"
 
 #include "admin/metrics.h"
 #include "base/attr.h"

@@ -2,21 +2,317 @@
  * monitor.c: see the header.
  *
  * The sums of all runs are those that were read at the start plus those of this run: nothing has to
- * be added up twice. A run without a request writes nothing.
+ * be added up twice. A run without a request writes nothing. The file, all numbers little-endian:
+ *
+ *      0   8      magic "HEARTHTL"
+ *      8   4      version, 1
+ *      12  4      number n of sums
+ *      16  8      wall time in seconds that they began at
+ *      24  8 * n  sums, in the order of TALLY_TABLE
+ *      ..  32     BLAKE3 of all bytes before it
+ *
+ * Valid if and only if the magic and version are these, the size is that of n sums exactly, and the
+ * hash is right. A file of an older program has fewer sums: the rest are 0. One of a newer program
+ * has more, which are lost with the next write: better than to refuse it.
  */
 #include "admin/monitor.h"
 
-#include <assert.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "dialect/usage.h"
+#include "serve/log_line.h"
 
-enum { FILE_BYTES_MAX = 64 * 1024, FILE_MODE = 0600 };
+enum {
+    FILE_BYTES_MAX = 64 * 1024,
+    FILE_MODE = 0600,
+    VERSION = 1,
+    HEAD_BYTES = 24,
+    SUM_BYTES = 8,
+    SUMS_MAX = 256,
+};
+
+#define STEP_NS (HISTORY_STEP_S * NS_PER_S)
 
 static const char file_name[] = "stats";
+static const char magic[8] = {'H', 'E', 'A', 'R', 'T', 'H', 'T', 'L'};
+
+/* ---- counters ---- */
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+}
+
+void tally_add(struct tally *sum, const struct tally *more)
+{
+#define X(field) sum->field = add(sum->field, more->field);
+    TALLY_TABLE(X)
+#undef X
+}
+
+struct tally tally_of(const struct gen_usage *usage)
+{
+    return (struct tally){
+        .prompt = usage->prompt,
+        .device = usage->device,
+        .ram = usage->ram,
+        .ssd = usage->ssd,
+        .remote = usage->remote,
+        .computed = usage->computed,
+        .generated = usage->generated,
+    };
+}
+
+uint64_t tally_reused(const struct tally *sum)
+{
+    return add(add(sum->device, sum->ram), add(sum->ssd, sum->remote));
+}
+
+double tally_efficiency(const struct tally *sum)
+{
+    return sum->prompt > 0 ? (double)tally_reused(sum) / (double)sum->prompt : 0;
+}
+
+double tally_saved_s(const struct tally *sum)
+{
+    double token_ns = sum->computed > 0 ? (double)sum->prefill_ns / (double)sum->computed : 0;
+    double saved_ns = (double)tally_reused(sum) * token_ns - (double)sum->restore_ns;
+
+    return saved_ns > 0 ? saved_ns / (double)NS_PER_S : 0;
+}
+
+void tally_write(struct json *json, const struct tally *sum)
+{
+    json_key_uint(json, "requests", sum->requests);
+    json_key_uint(json, "prompt_tokens", sum->prompt);
+    json_key(json, "tokens");
+    json_open(json, '{');
+    json_key_uint(json, "device", sum->device);
+    json_key_uint(json, "ram", sum->ram);
+    json_key_uint(json, "ssd", sum->ssd);
+    json_key_uint(json, "remote", sum->remote);
+    json_key_uint(json, "computed", sum->computed);
+    json_close(json, '}');
+    json_key_uint(json, "generated_tokens", sum->generated);
+    json_key_float(json, "prefill_s", (double)sum->prefill_ns / (double)NS_PER_S);
+    json_key_float(json, "decode_s", (double)sum->decode_ns / (double)NS_PER_S);
+    json_key_float(json, "restore_s", (double)sum->restore_ns / (double)NS_PER_S);
+    json_key_float(json, "efficiency", tally_efficiency(sum));
+    json_key_float(json, "saved_s", tally_saved_s(sum));
+}
+
+/* ---- counters as a file ---- */
+
+static void put_number(struct buf *out, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        buf_append_char(out, (char)(value >> (8 * i)));
+}
+
+static uint64_t get_number(const char *from, size_t bytes)
+{
+    uint64_t value = 0;
+
+    for (size_t i = bytes; i > 0; i--)
+        value = value << 8 | (uint8_t)from[i - 1];
+    return value;
+}
+
+enum err tally_encode(struct buf *out, const struct tally *sum, uint64_t since_s)
+{
+    const uint64_t sums[] = {
+#define X(field) sum->field,
+        TALLY_TABLE(X)
+#undef X
+    };
+    struct hash256 hash;
+
+    buf_append(out, magic, sizeof(magic));
+    put_number(out, VERSION, 4);
+    put_number(out, COUNT_OF(sums), 4);
+    put_number(out, since_s, 8);
+    for (size_t i = 0; i < COUNT_OF(sums); i++)
+        put_number(out, sums[i], SUM_BYTES);
+    if (out->err != ERR_OK)
+        return out->err;
+    hash = hash256_of(out->data, out->len);
+    return buf_append(out, hash.bytes, sizeof(hash.bytes));
+}
+
+/* The number of sums, or SIZE_MAX: it is not a file of ours, or damaged. */
+static size_t check(struct str bytes)
+{
+    struct hash256 hash, stored;
+    size_t count;
+
+    if (bytes.len < HEAD_BYTES + HASH256_BYTES || memcmp(bytes.ptr, magic, sizeof(magic)) != 0 ||
+        get_number(bytes.ptr + 8, 4) != VERSION)
+        return SIZE_MAX;
+    count = (size_t)get_number(bytes.ptr + 12, 4);
+    if (count > SUMS_MAX || bytes.len != HEAD_BYTES + count * SUM_BYTES + HASH256_BYTES)
+        return SIZE_MAX;
+    hash = hash256_of(bytes.ptr, bytes.len - HASH256_BYTES);
+    memcpy(stored.bytes, bytes.ptr + bytes.len - HASH256_BYTES, HASH256_BYTES);
+    return hash256_eq(&hash, &stored) ? count : SIZE_MAX;
+}
+
+enum err tally_decode(struct str bytes, struct tally *sum, uint64_t *since_s)
+{
+    size_t count = check(bytes), at = 0;
+
+    if (count == SIZE_MAX)
+        return ERR_CORRUPT;
+    *sum = (struct tally){0};
+    *since_s = get_number(bytes.ptr + 16, 8);
+#define X(field)    \
+    if (at < count) \
+        sum->field = get_number(bytes.ptr + HEAD_BYTES + at++ * SUM_BYTES, SUM_BYTES);
+    TALLY_TABLE(X)
+#undef X
+    return ERR_OK;
+}
+
+/* ---- the last hour ---- */
+
+void history_init(struct history *history, uint64_t now_ns)
+{
+    memset(history, 0, sizeof(*history));
+    history->begin_ns = now_ns;
+}
+
+/* The running step; those that were not looked at are empty. */
+static struct tally *step_now(struct history *history, uint64_t now_ns)
+{
+    uint64_t step = (now_ns - MIN(history->begin_ns, now_ns)) / STEP_NS;
+
+    if (step > history->last + HISTORY_STEPS) /* all are too old: once around is enough */
+        history->last = step - HISTORY_STEPS;
+    while (history->last < step)
+        history->steps[++history->last % HISTORY_STEPS] = (struct tally){0};
+    return &history->steps[history->last % HISTORY_STEPS];
+}
+
+void history_add(struct history *history, uint64_t now_ns, const struct tally *more)
+{
+    tally_add(step_now(history, now_ns), more);
+}
+
+static size_t held(const struct history *history)
+{
+    return (size_t)MIN(history->last + 1, HISTORY_STEPS);
+}
+
+static const struct tally *step_at(const struct history *history, size_t back)
+{
+    return &history->steps[(history->last - back) % HISTORY_STEPS];
+}
+
+double history_sum(struct history *history, uint64_t now_ns, uint32_t seconds, struct tally *sum)
+{
+    size_t count = MAX(seconds / HISTORY_STEP_S, 1);
+
+    (void)step_now(history, now_ns);
+    count = MIN(count, held(history));
+    *sum = (struct tally){0};
+    for (size_t back = 0; back < count; back++)
+        tally_add(sum, step_at(history, back));
+    /* The steps before the running one are whole, of that one a part has passed. */
+    uint64_t first_ns = history->begin_ns + (history->last + 1 - count) * STEP_NS;
+    double passed_s = (double)(now_ns - MIN(first_ns, now_ns)) / (double)NS_PER_S;
+    return MAX(passed_s, 1.0);
+}
+
+void history_write(struct json *json, struct history *history, uint64_t now_ns, uint64_t wall_s)
+{
+    (void)step_now(history, now_ns);
+    size_t count = held(history);
+    uint64_t age_s = (now_ns - MIN(history->begin_ns + history->last * STEP_NS, now_ns)) / NS_PER_S;
+    uint64_t running_s = wall_s - MIN(age_s, wall_s);
+
+    json_key_uint(json, "step_s", HISTORY_STEP_S);
+    json_key(json, "t");
+    json_open(json, '[');
+    for (size_t back = count; back > 0; back--)
+        json_uint(json, running_s - MIN((back - 1) * HISTORY_STEP_S, running_s));
+    json_close(json, ']');
+#define X(field)                                            \
+    json_key(json, #field);                                 \
+    json_open(json, '[');                                   \
+    for (size_t back = count; back > 0; back--)             \
+        json_uint(json, step_at(history, back - 1)->field); \
+    json_close(json, ']');
+    X(device) X(ram) X(ssd) X(remote) X(computed) X(generated) X(requests)
+#undef X
+}
+
+/* ---- the last requests ---- */
+
+void recent_add(struct recent *recent, const struct recent_call *call)
+{
+    recent->calls[recent->count++ % RECENT_MAX] = *call;
+}
+
+void recent_write_tokens(struct json *json, const struct gen_usage *usage)
+{
+    json_key(json, "tokens");
+    json_open(json, '{');
+    usage_write_sources(json, usage);
+    json_close(json, '}');
+}
+
+/* "user[3]", as the log has it. */
+static void write_message(struct json *json, const struct recent_call *call)
+{
+    char text[32];
+
+    json_key(json, "message");
+    if (call->role == GEN_ROLE_NONE) {
+        json_null(json);
+        return;
+    }
+    snprintf(text, sizeof(text), "%s[%u]", report_role_name(call->role), call->message);
+    json_text(json, text);
+}
+
+void recent_write_call(struct json *json, const struct recent_call *call)
+{
+    json_open(json, '{');
+    json_key_text(json, "id", call->id);
+    json_key_text(json, "endpoint", call->endpoint);
+    json_key_text(json, "model", call->model);
+    json_key_text(json, "tenant", call->tenant);
+    json_key_float(json, "when", call->when_s);
+    json_key_uint(json, "prompt_tokens", call->usage.prompt);
+    recent_write_tokens(json, &call->usage);
+    json_key_uint(json, "generated_tokens", call->usage.generated);
+    json_key_text(json, "reason", hearth_reason_name(call->usage.reason));
+    json_key_text(json, "match", hearth_match_name(call->usage.match));
+    json_key_uint(json, "first_difference", call->usage.first_difference);
+    write_message(json, call);
+    json_key_float(json, "ttft_s", call->ttft_s);
+    json_key_float(json, "seconds", call->seconds);
+    json_key_uint(json, "status", call->status);
+    json_close(json, '}');
+}
+
+void recent_write(struct json *json, const struct recent *recent)
+{
+    uint64_t held = MIN(recent->count, RECENT_MAX);
+
+    json_open(json, '[');
+    for (uint64_t back = 1; back <= held; back++)
+        recent_write_call(json, &recent->calls[(recent->count - back) % RECENT_MAX]);
+    json_close(json, ']');
+}
+
+/* ---- all of it ---- */
 
 struct monitor {
     struct monitor_options options;
@@ -196,21 +492,23 @@ void monitor_destroy(struct monitor **out)
 
 void monitor_count_tokens(struct monitor *monitor, const struct gen_usage *usage)
 {
+    struct tally tokens = tally_of(usage);
     uint64_t now = now_ns(monitor);
 
     lock_enter(&monitor->lock);
-    tally_count(&monitor->session, usage);
-    history_count_tokens(&monitor->history, now, usage);
+    tally_add(&monitor->session, &tokens);
+    history_add(&monitor->history, now, &tokens);
     lock_leave(&monitor->lock);
 }
 
 void monitor_count_call(struct monitor *monitor, const struct recent_call *call)
 {
+    const struct tally request = {.requests = 1};
     uint64_t now = now_ns(monitor);
 
     lock_enter(&monitor->lock);
-    monitor->session.requests++;
-    history_count_request(&monitor->history, now);
+    tally_add(&monitor->session, &request);
+    history_add(&monitor->history, now, &request);
     recent_add(&monitor->recent, call);
     lock_leave(&monitor->lock);
 }
@@ -236,7 +534,7 @@ void monitor_get_view(struct monitor *monitor, struct monitor_view *view)
     tally_add(&view->all, &view->session);
 }
 
-double monitor_sum(struct monitor *monitor, uint32_t seconds, struct history_step *sum)
+double monitor_sum(struct monitor *monitor, uint32_t seconds, struct tally *sum)
 {
     uint64_t now = now_ns(monitor);
     double passed_s;

@@ -1,31 +1,136 @@
 /*
  * monitor.h: what the server remembers of its own work, for /admin: sums of this run and of all
- * runs, the last hour, the last requests, and what just happened (feed.h).
+ * runs, the last hour, the last requests.
  *
- *      sinks, ends of calls --count--> [ session | history | recent | feed ] --> /admin/stats, /history, /requests, /events
- *                                            |
- *                         a thread, every 30 s and at the end --> state folder, "stats" (tally.h)
+ *      ends of generations and calls --count--> [ session | history | recent ] --> /admin/stats, /history, /requests
+ *                                                    |
+ *                       a thread, every 30 s and at the end --> state folder, "stats" (tally_encode)
  *
- * A kill -9 loses at most the last 30 s of the sums of all runs. A file that is damaged is said in
- * the log and begun anew: numbers are no reason not to serve.
+ * A kill -9 loses at most the last 30 s of the sums of all runs. A damaged file is logged and begun
+ * anew: numbers are no reason not to serve.
  *
- * Threads: any. Lock: LOCK_RANK_MONITOR, for the time of a copy; never across I/O.
+ * Threads: monitor_*: any. Lock: LOCK_RANK_MONITOR, for the time of a copy; never across I/O. The
+ * functions of tally, history and recent are pure; their structs belong to the caller.
  */
 #ifndef HEARTH_ADMIN_MONITOR_H
 #define HEARTH_ADMIN_MONITOR_H
 
 #include <stdint.h>
 
-#include "admin/history.h"
-#include "admin/recent.h"
-#include "admin/tally.h"
 #include "base/attr.h"
+#include "base/buf.h"
 #include "base/err.h"
+#include "base/json_write.h"
+#include "base/str.h"
+#include "sched/gen.h"
+#include "serve/auth.h"
+#include "serve/respond.h"
 
 struct clock;
 struct file_sys;
 struct log;
 struct monitor;
+
+/* ---- counters ---- */
+
+/* In the order of the file: new ones go to the end. X(field) */
+#define TALLY_TABLE(X) \
+    X(requests)        \
+    X(prompt)          \
+    X(device)          \
+    X(ram)             \
+    X(ssd)             \
+    X(remote)          \
+    X(computed)        \
+    X(generated)       \
+    X(prefill_ns)      \
+    X(decode_ns)       \
+    X(restore_ns)
+
+/* Requests, tokens of prompts by their source, tokens generated, time. Sums only: quotients are made
+ * from them when they are asked for, so that sums of many runs can be added. */
+struct tally {
+#define X(field) uint64_t field;
+    TALLY_TABLE(X)
+#undef X
+};
+
+/* Sums stop at their largest value instead of beginning anew. */
+void tally_add(struct tally *sum, const struct tally *more);
+/* The tokens of one generation. */
+struct tally tally_of(const struct gen_usage *usage);
+
+/* Prompt tokens that were not computed, and their part of all; 0 when there were none. */
+uint64_t tally_reused(const struct tally *sum);
+double tally_efficiency(const struct tally *sum);
+/* What computing them would have taken at the speed of those that were computed, without the time of
+ * restoring them; never below 0. An estimate: longer prompts are slower per token. */
+double tally_saved_s(const struct tally *sum);
+
+/* The fields of an open object, as /admin/stats has them. */
+void tally_write(struct json *json, const struct tally *sum);
+
+/* The file. `since_s` is the wall time that the sums began at. ERR_CORRUPT: it is not what was
+ * written. */
+enum err tally_encode(struct buf *out, const struct tally *sum, uint64_t since_s);
+enum err tally_decode(struct str bytes, struct tally *sum, uint64_t *since_s) NODISCARD;
+
+/* ---- the last hour, in steps of five seconds ---- */
+
+enum { HISTORY_STEP_S = 5, HISTORY_STEPS = 720 };
+
+/* A step is begun by the first that counts or asks in it, so that no thread has to wake up for it.
+ * Times are of the monotonic clock. */
+struct history {
+    uint64_t begin_ns;                 /* when step 0 began */
+    uint64_t last;                     /* the running step */
+    struct tally steps[HISTORY_STEPS]; /* step n is at n % HISTORY_STEPS */
+};
+
+void history_init(struct history *history, uint64_t now_ns);
+void history_add(struct history *history, uint64_t now_ns, const struct tally *more);
+
+/* The sums of the last `seconds`, in whole steps, the running one included. Returns the seconds
+ * that they really are: less when the server is younger, at least 1. */
+double history_sum(struct history *history, uint64_t now_ns, uint32_t seconds, struct tally *sum);
+
+/* "step_s", "t" and a list for each source, generated and requests, oldest first, into an open
+ * object. */
+void history_write(struct json *json, struct history *history, uint64_t now_ns, uint64_t wall_s);
+
+/* ---- the last requests that had a prompt ---- */
+
+enum { RECENT_MAX = 64, RECENT_NAME_BYTES = 128, RECENT_GONE_STATUS = 499 };
+
+/* Numbers and names only, never text: its reader need not be the one who asked. */
+struct recent_call {
+    char id[RESPOND_ID_BYTES];
+    char model[RECENT_NAME_BYTES]; /* cut when it is longer */
+    char tenant[AUTH_NAME_BYTES];
+    const char *endpoint; /* a literal */
+    double when_s;        /* wall time of its end */
+    struct gen_usage usage;
+    enum gen_role role; /* of the message that the first difference is in; NONE: not known */
+    uint32_t message;
+    double ttft_s, seconds; /* 0: never happened */
+    unsigned status;        /* of HTTP; RECENT_GONE_STATUS: the client left before */
+};
+
+struct recent {
+    struct recent_call calls[RECENT_MAX];
+    uint64_t count; /* so far; the newest is at (count - 1) % RECENT_MAX */
+};
+
+void recent_add(struct recent *recent, const struct recent_call *call);
+
+/* One of them as an object; all of them as an array, the newest first. */
+void recent_write_call(struct json *json, const struct recent_call *call);
+void recent_write(struct json *json, const struct recent *recent);
+
+/* "tokens":{"device","ram","ssd","remote"}, into an open object. */
+void recent_write_tokens(struct json *json, const struct gen_usage *usage);
+
+/* ---- all of it ---- */
 
 enum { MONITOR_SAVE_S = 30 };
 
@@ -62,7 +167,7 @@ struct monitor_view {
 void monitor_get_view(struct monitor *monitor, struct monitor_view *view);
 
 /* As history_sum and history_write, recent_write. */
-double monitor_sum(struct monitor *monitor, uint32_t seconds, struct history_step *sum);
+double monitor_sum(struct monitor *monitor, uint32_t seconds, struct tally *sum);
 void monitor_write_history(struct monitor *monitor, struct json *json);
 void monitor_write_recent(struct monitor *monitor, struct json *json);
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "admin/recent.h"
+#include "admin/monitor.h"
 
 enum { PIECE_BYTES_MAX = 256 };
 

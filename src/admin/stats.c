@@ -48,9 +48,9 @@ static struct hearth_rate rate_of(const struct api *api, enum hearth_event_kind 
 
 static void write_rate(struct json *json, struct api *api, uint32_t seconds)
 {
-    struct history_step sum;
+    struct tally sum;
     double passed_s = monitor_sum(admin_of(api)->monitor, seconds, &sum);
-    uint64_t reused = sum.device + sum.ram + sum.ssd + sum.remote, prompt = reused + sum.computed;
+    uint64_t reused = tally_reused(&sum), prompt = reused + sum.computed;
 
     json_open(json, '{');
     json_key_float(json, "requests_per_s", (double)sum.requests / passed_s);

@@ -207,3 +207,16 @@ void json_key_null(struct json *json, const char *key)
     json_key(json, key);
     json_null(json);
 }
+
+struct json sse_open(struct buf *out, const char *name)
+{
+    if (name != NULL)
+        buf_appendf(out, "event: %s\n", name);
+    buf_append_str(out, "data: ");
+    return json_to(out);
+}
+
+void sse_close(struct json *json)
+{
+    buf_append_str(json->out, "\n\n");
+}

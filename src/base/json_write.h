@@ -46,4 +46,10 @@ void json_key_float(struct json *json, const char *key, double value);
 void json_key_bool(struct json *json, const char *key, bool value);
 void json_key_null(struct json *json, const char *key);
 
+/* A server-sent event (text/event-stream): "event: NAME" unless it is NULL, and one JSON value that
+ * the caller writes in between as its data. Neither has line ends, which could forge an event: names
+ * are literals, and json_* escapes them in texts. */
+struct json sse_open(struct buf *out, const char *name);
+void sse_close(struct json *json);
+
 #endif

@@ -20,7 +20,7 @@
 #include "serve/api.h"
 #include "admin/admin.h"
 #include "admin/record.h"
-#include "admin/metrics_compat.h"
+#include "admin/metrics.h"
 #include "base/clock.h"
 #include "base/drill.h"
 #include "base/file.h"

@@ -61,7 +61,7 @@ struct serve_options {
     bool keep_thoughts;
     struct option_list shares, ssd_shares; /* TENANT=SIZE */
     bool public_metrics;
-    struct option_list metrics_compat; /* names of admin/metrics_compat.h */
+    struct option_list metrics_compat; /* names of admin/metrics.h */
     uint64_t queue, workers;
     uint64_t connections, connections_per_address;
     uint64_t log_queue, drain_ns;

@@ -166,8 +166,8 @@ static void compose_body(struct answer *answer, struct buf *out)
 /* An event with its type in both places; the caller adds to the object and ends it. */
 static struct json event_open(struct buf *out, const char *type)
 {
-    buf_appendf(out, "event: %s\ndata: ", type);
-    struct json json = json_to(out);
+    struct json json = sse_open(out, type);
+
     json_open(&json, '{');
     json_key_text(&json, "type", type);
     return json;
@@ -176,7 +176,7 @@ static struct json event_open(struct buf *out, const char *type)
 static void event_close(struct json *json)
 {
     json_close(json, '}');
-    buf_append_str(json->out, "\n\n");
+    sse_close(json);
 }
 
 static void compose_begin(struct answer *answer, struct buf *out)
@@ -321,8 +321,7 @@ static void write_error(struct json *json, const struct api_error *error, const 
     json_key_text(json, "type", api_error_anthropic_type(error->kind));
     write_error_message(json, error);
     json_close(json, '}');
-    if (request_id)
-        json_key_text(json, "request_id", request_id);
+    json_key_text(json, "request_id", request_id);
 }
 
 static void compose_error(const struct api_error *error, const char *request_id, struct buf *out)

@@ -223,13 +223,7 @@ void openai_write_account(struct json *json, const struct answer *answer)
 struct json openai_event_begin(struct answer *answer, struct buf *out)
 {
     answer->sequence++;
-    buf_append_str(out, "data: ");
-    return json_to(out);
-}
-
-static void event_end(struct json *json)
-{
-    buf_append_str(json->out, "\n\n");
+    return sse_open(out, NULL);
 }
 
 enum openai_chunk openai_chunk_place(const struct answer *answer)
@@ -251,7 +245,7 @@ void openai_chunk_end(struct json *json, const struct answer *answer, enum opena
     if (place == OPENAI_CHUNK_LAST)
         usage_write_x_cache(json, answer);
     json_close(json, '}');
-    event_end(json);
+    sse_close(json);
 }
 
 void openai_write_progress(struct json *json, const struct answer *answer, uint32_t done)
@@ -273,7 +267,7 @@ void openai_stream_end(struct answer *answer, const struct openai_kind *kind, st
         json_close(&json, ']');
         openai_write_account(&json, answer);
         json_close(&json, '}');
-        event_end(&json);
+        sse_close(&json);
     }
     buf_append_str(out, "data: [DONE]\n\n");
 }
@@ -283,5 +277,5 @@ void openai_stream_error(struct answer *answer, const struct api_error *error, s
     struct json json = openai_event_begin(answer, out);
 
     openai_write_error(&json, error);
-    event_end(&json);
+    sse_close(&json);
 }

@@ -339,9 +339,8 @@ static void responses_body(struct answer *answer, struct buf *out)
 
 static struct json event_begin(struct answer *answer, const char *type, struct buf *out)
 {
-    struct json json = json_to(out);
+    struct json json = sse_open(out, type);
 
-    buf_appendf(out, "event: %s\ndata: ", type);
     json_open(&json, '{');
     json_key_text(&json, "type", type);
     json_key_uint(&json, "sequence_number", answer->sequence++);
@@ -351,7 +350,7 @@ static struct json event_begin(struct answer *answer, const char *type, struct b
 static void event_end(struct json *json)
 {
     json_close(json, '}');
-    buf_append_str(json->out, "\n\n");
+    sse_close(json);
 }
 
 static void send_response(struct answer *answer, const char *type, enum response_status status,
@@ -533,8 +532,7 @@ static void responses_keepalive(struct answer *answer, struct buf *out)
         responses_begin(answer, out);
         return;
     }
-    struct json json = json_to(out);
-    buf_append_str(out, "event: keepalive\ndata: ");
+    struct json json = sse_open(out, "keepalive");
     json_open(&json, '{');
     json_key_text(&json, "type", "keepalive");
     event_end(&json);

@@ -1,6 +1,5 @@
 /* metrics_compat_test.c: names of other servers have our numbers, and nothing is there that was not
  * asked for. */
-#include "admin/metrics_compat.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "admin/monitor.h"
 #include "support/test.h"
 
 static void test_calls(void **state)
@@ -40,24 +41,24 @@ static void test_every_kind_of_error_has_a_label(void **state)
 
 static void test_tokens(void **state)
 {
-    struct metric_set *set = stats_create();
-    struct gen_result result = {.usage = {.prompt = 15,
-                                          .device = 1,
-                                          .ram = 2,
-                                          .ssd = 3,
-                                          .remote = 4,
-                                          .computed = 5,
-                                          .generated = 6}};
-    double sum = 0;
+    static const char *const lines[] = {
+        "\nhearth_api_prompt_tokens_total{source=\"device\"} 1\n",
+        "\nhearth_api_prompt_tokens_total{source=\"ram\"} 2\n",
+        "\nhearth_api_prompt_tokens_total{source=\"ssd\"} 3\n",
+        "\nhearth_api_prompt_tokens_total{source=\"remote\"} 4\n",
+        "\nhearth_api_prompt_tokens_total{source=\"computed\"} 5\n",
+        "\nhearth_api_generated_tokens_total 6\n",
+    };
+    struct tally session = {
+        .prompt = 15, .device = 1, .ram = 2, .ssd = 3, .remote = 4, .computed = 5, .generated = 6};
+    struct buf text;
 
     (void)state;
-    stats_count_result(set, &result);
-    for (size_t i = 0; i < 5; i++)
-        sum += metric_value(set, STATS_PROMPT, i);
-    assert_true(sum == 15);
-    assert_true(metric_value(set, STATS_PROMPT, 4) == 5);
-    assert_true(metric_value(set, STATS_GENERATED, 0) == 6);
-    metric_set_destroy(&set);
+    buf_init(&text, 1 << 16);
+    stats_write_tokens(&session, &text);
+    for (size_t i = 0; i < COUNT_OF(lines); i++)
+        assert_non_null(strstr(buf_str(&text), lines[i]));
+    buf_fini(&text);
 }
 
 #define SECOND UINT64_C(1000000000)

@@ -165,6 +165,24 @@ static void test_failures_stick_in_the_buffer(void **state)
     assert_true(failures >= 2);
 }
 
+static void test_events_cannot_be_forged(void **state)
+{
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, 1000);
+    struct json json = sse_open(&out, "first");
+    json_text(&json, "a\r\n\ndata: forged");
+    sse_close(&json);
+    json = sse_open(&out, NULL);
+    json_uint(&json, 1);
+    sse_close(&json);
+    assert_string_equal(buf_str(&out),
+                        "event: first\ndata: \"a\\r\\n\\ndata: forged\"\n\ndata: 1\n\n");
+    buf_fini(&out);
+}
+
 TEST_SUITE(TEST(test_commas_stand_where_they_belong), TEST(test_text_is_escaped_and_mended),
            TEST(test_random_text_reads_back), TEST(test_numbers_are_short_and_never_nan),
-           TEST(test_values_are_copied), TEST(test_failures_stick_in_the_buffer))
+           TEST(test_values_are_copied), TEST(test_events_cannot_be_forged),
+           TEST(test_failures_stick_in_the_buffer))

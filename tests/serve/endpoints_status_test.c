@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "admin/metrics_compat.h"
+#include "admin/metrics.h"
 #include "base/clock.h"
 #include "models/pool.h"
 #include "support/api_kit.h"
