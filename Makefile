@@ -13,6 +13,21 @@ CC      := gcc
 endif
 
 comma := ,
+
+# All processors, unless make is told otherwise: a -j of the command line is stronger than this one, and the environment is asked here.
+ifeq ($(MAKELEVEL)$(filter -j% --jobs%,$(shell echo "$$MAKEFLAGS")),0)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+
+# `[ 12/419] CC    src/x.c`: the steps that this run has begun, and all that it will take. Make itself is asked for the second
+# number, once, when the first step begins; a run without steps does not ask. Recipes are expanded one after the other, so that the count is right
+# with -j, too.
+steps_all = $(shell MAKEFLAGS= $(MAKE) -n COUNTING=1 $(MAKEOVERRIDES) $(MAKECMDGOALS) 2>/dev/null | grep -c '^printf .\[%3d/')
+begin_step = $(eval steps_begun += x)$(if $(steps),,$(eval steps := $(steps_all)))$(words $(steps_begun)) $(steps)
+steps :=
+steps_begun :=
+step = @printf '[%3d/%d] %-5s %s\n' $(if $(COUNTING),0 0,$(begin_step)) $(1) '$(2)'
+
 # ---- variants: each has a build folder of its own --------------------------------------------------------------
 
 CFLAGS  ?= -O2 -g
@@ -157,43 +172,43 @@ all: $(B)/hearth ## build the program and libhearth
 
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
-	@echo "  CC    $<"
+	$(call step,CC,$<)
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
 $(B)/src/cli/version.o $(B)/src/cli/man.o $(B)/src/cli/serve.o $(B)/src/cli/sheets.o $(B)/src/cli/qa.o: $(B)/version.h
 $(B)/src/engine/backend.o: defines += $(call backends,$(DEPS_BACKENDS))
 
 $(B)/libcore.a: $(obj_core)
-	@echo "  AR    $@"
+	$(call step,AR,$@)
 	@rm -f $@ && $(AR) rcs $@ $^
 
 $(B)/hearth: $(B)/src/main.o $(B)/libcore.a
-	@echo "  LINK  $@"
+	$(call step,LINK,$@)
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS)
 
 $(B)/libtest.a: $(obj_support)
 	@rm -f $@ && $(AR) rcs $@ $^
 
 $(B)/tests/%_test: $(B)/tests/%_test.o $(B)/libtest.a $(B)/libcore.a
-	@echo "  LINK  $@"
+	$(call step,LINK,$@)
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS) $(LIBS_T)
 
 $(B)/tests/fuzz/%_test: $(B)/fuzz/%_fuzz.o $(B)/fuzz/driver.o $(B)/libcore.a
 	@mkdir -p $(@D)
-	@echo "  LINK  $@"
+	$(call step,LINK,$@)
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS)
 
 $(B)/fuzz/%_fuzz: $(B)/fuzz/%_fuzz.o $(B)/libcore.a
-	@echo "  LINK  $@"
+	$(call step,LINK,$@)
 	@$(CC) -fsanitize=fuzzer $(all_ldflags) -o $@ $^ $(LIBS)
 
 # An engine's process with the fake engine, for the suites that start one.
 $(B)/tests/worker: $(B)/tests/worker.o $(B)/libtest.a $(B)/libcore.a
-	@echo "  LINK  $@"
+	$(call step,LINK,$@)
 	@$(CC) $(all_ldflags) -o $@ $^ $(LIBS) $(LIBS_T)
 
 $(B)/tests/run: $(B)/tests/run.o
-	@echo "  LINK  $@"
+	$(call step,LINK,$@)
 	@$(CC) $(all_ldflags) -o $@ $^
 
 # Not all of $(B): tests that are running have their scratch folders there.
@@ -230,7 +245,7 @@ endif
 
 # The demo model has random weights: its words have no sense, its speed and its cache are those of any other.
 MODEL  ?= build/demo.gguf
-serve: all ## serve a model (MODEL=FILE; a demo model if none is given; more options in ARGS=)
+serve: $(B)/hearth ## serve a model (MODEL=FILE; a demo model if none is given; more options in ARGS=)
 	@test -e '$(MODEL)' || $(B)/hearth model make --out '$(MODEL)'
 	@exec $(B)/hearth serve '$(MODEL)' $(ARGS)
 
@@ -243,14 +258,14 @@ format: ## lay the C sources out with clang-format
 # ROUNDS random prompts per family; about a minute each on two cores.
 ROUNDS ?= 20
 fidelity_suites := $(addprefix $(B)/tests/fidelity/,fidelity_test cache_fidelity_test)
-fidelity: all $(fidelity_suites) $(B)/tests/run $(B)/models.stamp ## the long proof that restored runs equal cold ones (ROUNDS=)
+fidelity: $(B)/hearth $(fidelity_suites) $(B)/tests/run $(B)/models.stamp ## the long proof that restored runs equal cold ones (ROUNDS=)
 	@HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_FIDELITY_ROUNDS=$(ROUNDS) \
 	    $(B)/tests/run --timeout 3600 $(fidelity_suites)
 
 # N requests of each kind: broken HTTP, JSON and fields, against the HTTP layer and the whole server.
 N ?= 100000
 malformed_suites := $(addprefix $(B)/tests/,http/malformed_test scenario/malformed_test)
-malformed: all $(malformed_suites) $(B)/tests/run $(B)/models.stamp ## send broken requests, many of them (N=100000, SAN=)
+malformed: $(B)/hearth $(malformed_suites) $(B)/tests/run $(B)/models.stamp ## send broken requests, many of them (N=100000, SAN=)
 	@HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) HEARTH_MALFORMED_N=$(N) \
 	    $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)') $(B)/tests/run --timeout 7200 $(malformed_suites)
 
@@ -303,33 +318,33 @@ powerloss: $(B)/tests/tier/ssd_powerloss_test $(B)/tests/cache/powerloss_test ##
 # The proof under load, against the real server. Seeds and tables are printed as they come; the soak's figures are in soak.json, too.
 soak_run = HEARTH=$(CURDIR)/$(B)/hearth HEARTH_BUILD=$(CURDIR)/$(B) $(if $(filter thread,$(SAN)),TSAN_OPTIONS='$(tsan)')
 SOAK_MINUTES ?= 10
-soak: all $(B)/tests/soak/soak_test $(B)/models.stamp ## mixed traffic, kills and faults, every answer compared (SOAK_MINUTES=10, SOAK_PARK=1, SAN=)
+soak: $(B)/hearth $(B)/tests/soak/soak_test $(B)/models.stamp ## mixed traffic, kills and faults, every answer compared (SOAK_MINUTES=10, SOAK_PARK=1, SAN=)
 	@$(soak_run) $(if $(SOAK_PARK),HEARTH_SOAK_PARK=1) HEARTH_SOAK_S=$$(( $(SOAK_MINUTES) * 60 )) HEARTH_SOAK_JSON=$(B)/soak.json HEARTH_SOAK_LOG=$(B)/soak.log \
 	    nice -n 5 $(B)/tests/soak/soak_test
 
 soak-streams: N = 10000
-soak-streams: all $(B)/tests/soak/streams_test $(B)/models.stamp ## 64 streams, 1,000 slow connections, N=10000 disconnects in every phase
+soak-streams: $(B)/hearth $(B)/tests/soak/streams_test $(B)/models.stamp ## 64 streams, 1,000 slow connections, N=10000 disconnects in every phase
 	@$(soak_run) HEARTH_SOAK_STREAMS=64 HEARTH_SOAK_IDLE=1000 HEARTH_SOAK_DISCONNECTS=$(N) nice -n 5 $(B)/tests/soak/streams_test
 
 soak-kills: N = 100
-soak-kills: all $(B)/tests/soak/kills_test $(B)/models.stamp ## kill -9 of the server and of engines under load, N=100 times
+soak-kills: $(B)/hearth $(B)/tests/soak/kills_test $(B)/models.stamp ## kill -9 of the server and of engines under load, N=100 times
 	@$(soak_run) HEARTH_SOAK_KILLS=$(N) nice -n 5 $(B)/tests/soak/kills_test
 
-bench: all ## run the micro-benchmarks
+bench: $(B)/hearth ## run the micro-benchmarks
 	@for b in $(benches); do $(B)/hearth bench $$b || exit 1; done
 
 # With a private sysroot llama-server comes into it; otherwise the system's is used, if it has one.
-peer: all ## hearth beside llama-server, which is fetched for it (ARGS='--model FILE --size 2K')
+peer: $(B)/hearth ## hearth beside llama-server, which is fetched for it (ARGS='--model FILE --size 2K')
 ifeq ($(DEPS_MODE),sysroot)
 	@tools/deps.sh --peer
 endif
 	@$(B)/hearth bench peer $(ARGS)
 
-qa: all ## the agent-cache regression on every kind of model, and the proof that it can fail
+qa: $(B)/hearth ## the agent-cache regression on every kind of model, and the proof that it can fail
 	@$(B)/hearth qa && $(B)/hearth qa --prove
 
 help: ## this list
-	@echo 'usage: make [target] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [SYSTEM=1] [CC=clang]'
+	@echo 'usage: make [target] [-j N] [SAN=address|thread|undefined] [DEBUG=1] [COV=1] [SYSTEM=1] [CC=clang]'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile tools/*.mk | expand -t16
 
 version:

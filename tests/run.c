@@ -1,5 +1,5 @@
 /*
- * run.c: the test runner. `run [-j N] [--timeout S] SUITE...`
+ * run.c: the test runner. `run [-j N] [--timeout S] [--outside FOLDER] SUITE...`
  *
  * Each suite lists its tests (SUITE --list); each test then runs in a process of its own (SUITE
  * --run NAME), several at a time, in a process group that is killed when the time is up. A crash, a
@@ -8,8 +8,10 @@
  *
  *     N passed, M failed
  *
- * The exit status is 0 when nothing failed and something ran.
+ * The exit status is 0 when nothing failed and something ran. Tests write into their scratch folders
+ * only: a name that was not in FOLDER (the root of the disk) before is a failure, too.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -271,9 +273,38 @@ static void run_all(int jobs_count)
     }
 }
 
-static int summarise(const struct suite *suites, int count, double seconds)
+/* ---- what must not change ---- */
+
+static const char *outside = "/";
+
+static int list_outside(struct dirent ***names)
 {
-    int passed = 0, failed = 0, skipped = 0;
+    int count = scandir(outside, names, NULL, alphasort);
+
+    return count < 0 ? 0 : count;
+}
+
+/* Tells of each name that is not among the `before`, which are sorted as scandir sorts them. Returns
+ * how many there are. */
+static int count_new(struct dirent **before, int before_count)
+{
+    struct dirent **now_there, **end = before + before_count;
+    int count = list_outside(&now_there), found = 0;
+
+    for (int i = 0; i < count; i++) {
+        while (before < end && strcoll((*before)->d_name, now_there[i]->d_name) < 0)
+            before++;
+        if (before < end && strcmp((*before)->d_name, now_there[i]->d_name) == 0)
+            continue;
+        printf("FAIL a test made '%s' in %s\n", now_there[i]->d_name, outside);
+        found++;
+    }
+    return found;
+}
+
+static int summarise(const struct suite *suites, int count, int failed, double seconds)
+{
+    int passed = 0, skipped = 0;
 
     for (int i = 0; i < count; i++) {
         passed += suites[i].passed;
@@ -290,6 +321,7 @@ int main(int argc, char **argv)
     struct suite *suites = calloc((size_t)argc, sizeof(*suites));
     int count = 0, jobs = (int)sysconf(_SC_NPROCESSORS_ONLN);
     double started = now();
+    struct dirent **before;
 
     if (suites == NULL)
         abort();
@@ -298,6 +330,8 @@ int main(int argc, char **argv)
             jobs = (int)strtol(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "--timeout") == 0 && i + 1 < argc) {
             timeout_s = (int)strtol(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--outside") == 0 && i + 1 < argc) {
+            outside = argv[++i];
         } else {
             suites[count].path = argv[i];
             name_suite(&suites[count++]);
@@ -309,6 +343,7 @@ int main(int argc, char **argv)
             suites[i].failed++;
         }
     }
+    int before_count = list_outside(&before);
     run_all(jobs < 1 ? 1 : jobs > JOBS_MAX ? JOBS_MAX : jobs);
-    return summarise(suites, count, now() - started);
+    return summarise(suites, count, count_new(before, before_count), now() - started);
 }

@@ -37,12 +37,12 @@ install_program := $(INSTALL_BUILD)/hearth
 
 # The archive's own backend.o is not taken, because the linker has met all of its symbols by then.
 $(INSTALL_BUILD)/hearth: $(B)/src/main.o $(INSTALL_BUILD)/backend.o $(B)/libcore.a
-	@echo "  LINK  $@"
+	$(call step,LINK,$@)
 	@$(CC) $(sanflags) $(call sysld,$(private),$(private)/$(notdir $(DEPS_LOADER))) -pthread $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(INSTALL_BUILD)/backend.o: defines += $(call backends,$(private)/backends)
 $(INSTALL_BUILD)/backend.o: src/engine/backend.c $(B)/flags $(INSTALL_BUILD)/prefix
-	@echo "  CC    $< (for $(prefix))"
+	$(call step,CC,$< (for $(prefix)))
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<
 
 else

@@ -68,7 +68,7 @@ endif
 
 $(pic)/%.o: %.c $(pic)/flags $(lib_stamp)
 	@mkdir -p $(@D)
-	@echo "  PIC   $<"
+	$(call step,PIC,$<)
 	@$(CC) $(lib_cflags) -MMD -MP -c -o $@ $<
 
 # A stamp, because make takes the time of a link from what it points to.
@@ -83,13 +83,13 @@ $(pic)/libparts.a: $(obj_parts)
 	@rm -f $@ && $(AR) rcs $@ $^
 
 $(L)/libhearth.a: $(obj_lib) $(pic)/libparts.a
-	@echo "  AR    $@"
+	$(call step,AR,$@)
 	@$(CC) -r -nostdlib -o $(pic)/hearth.o $^
 	@objcopy --wildcard --keep-global-symbol='hearth_*' $(pic)/hearth.o
 	@rm -f $@ && $(AR) rcs $@ $(pic)/hearth.o
 
 $(L)/$(lib_so): $(obj_lib) $(pic)/libparts.a src/cache/hearth.map $(lib_stamp)
-	@echo "  LINK  $@"
+	$(call step,LINK,$@)
 	@$(CC) $(lib_ldflags) -o $@ $(obj_lib) $(pic)/libparts.a $(lib_libs)
 
 $(L)/libhearth.so: $(L)/$(lib_so)

@@ -16,9 +16,9 @@ $(call keep,$(B)/web/list,$(strip $(web_all)))
 endif
 
 $(B)/web/files.c: tools/embed.sh $(B)/web/list $(foreach pair,$(web_all),$(lastword $(subst =, ,$(pair))))
-	@echo "  EMBED $@"
+	$(call step,EMBED,$@)
 	@tools/embed.sh $(web_all) >$@
 
 $(B)/web/files.o: $(B)/web/files.c $(B)/flags
-	@echo "  CC    $<"
+	$(call step,CC,$<)
 	@$(CC) $(all_cflags) -MMD -MP -c -o $@ $<

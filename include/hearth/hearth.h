@@ -43,8 +43,9 @@ extern "C" {
 
 #define HEARTH_API __attribute__((visibility("default")))
 
-#define HEARTH_API_VERSION \
-    3 /* grows when something is added; the SONAME grows when something breaks */
+/* Grows when something is added; the SONAME grows when something breaks. Makefiles read this line.
+ */
+#define HEARTH_API_VERSION 3
 
 enum hearth_error {
     HEARTH_OK = 0,

@@ -89,7 +89,7 @@ static int run(const char *const *args)
         argv[argc] = (char *)(uintptr_t)args[argc - 2];
         argc++;
     }
-    cli_set_env(0, "XDG_CONFIG_HOME", "/nonexistent");
+    cli_set_env(0, "XDG_CONFIG_HOME", "/dev/null/nowhere");
     return cli_run_args(commands, argc, argv);
 }
 

@@ -30,7 +30,7 @@ static int run(const char *const *args, const char *json, char request[4096])
     argv[argc++] = url;
     for (size_t i = 0; i < ARGS_MAX && args[i] != NULL; i++)
         argv[argc++] = (char *)(uintptr_t)args[i];
-    cli_set_env(0, "XDG_CONFIG_HOME", "/nonexistent");
+    cli_set_env(0, "XDG_CONFIG_HOME", "/dev/null/nowhere");
     int status = cli_run_args(commands, argc, argv);
     canned_server_stop(&server);
     snprintf(request, 4096, "%s", server.request);

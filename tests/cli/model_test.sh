@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../support/suite.sh"
 
 unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR
-export XDG_CONFIG_HOME=/nonexistent
+export XDG_CONFIG_HOME=/dev/null/nowhere
 
 test_make_writes_what_it_says() {
     run "$HEARTH" model make --family qwen35 --layers 4 --width 128 --quant q8_0 -o tiny.gguf

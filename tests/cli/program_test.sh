@@ -5,7 +5,7 @@
 
 # Whoever runs the tests may have settings.
 unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR
-export XDG_CONFIG_HOME=/nonexistent
+export XDG_CONFIG_HOME=/dev/null/nowhere
 
 test_help_goes_to_stdout() {
     local spelling

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../support/suite.sh"
 
 unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS HEARTH_API_KEYS
-export XDG_CONFIG_HOME=/nonexistent
+export XDG_CONFIG_HOME=/dev/null/nowhere
 
 qa() {
     export TMPDIR=$PWD XDG_STATE_HOME=$PWD/state XDG_CACHE_HOME=$PWD/cache # of the test, not of the suite

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../support/suite.sh"
 
 unset HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS
-export XDG_CONFIG_HOME=/nonexistent
+export XDG_CONFIG_HOME=/dev/null/nowhere
 
 make_model() { # NAME [options]
     local name=$1

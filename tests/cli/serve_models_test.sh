@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../support/serve.sh"
 
 unset HEARTH_API_KEYS LLAMA_CACHE HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_HOME OLLAMA_MODELS
-export XDG_CONFIG_HOME=/nonexistent XDG_STATE_HOME=/nonexistent XDG_CACHE_HOME=/nonexistent HOME=/nonexistent
+export XDG_CONFIG_HOME=/dev/null/nowhere XDG_STATE_HOME=/dev/null/nowhere XDG_CACHE_HOME=/dev/null/nowhere HOME=/dev/null/nowhere
 
 start() { serve -c 2048 --parallel 2 "$@"; } # options
 

@@ -40,7 +40,7 @@ static void start_top(struct terminal *terminal, const struct serve_proc *proc,
         for (int fd = 0; fd < 3; fd++)
             dup2(terminal->other, fd);
         setenv("TERM", "xterm", 1);
-        setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+        setenv("XDG_CONFIG_HOME", "/dev/null/nowhere", 1);
         if (no_color != NULL)
             setenv("NO_COLOR", no_color, 1);
         else
@@ -183,7 +183,7 @@ static void test_piped(void **state)
     serve_proc_start(&proc, "qwen3", "");
     ask_something(&proc);
     snprintf(command, sizeof(command),
-             "XDG_CONFIG_HOME=/nonexistent %s top --url http://127.0.0.1:%u", getenv("HEARTH"),
+             "XDG_CONFIG_HOME=/dev/null/nowhere %s top --url http://127.0.0.1:%u", getenv("HEARTH"),
              proc.port);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);

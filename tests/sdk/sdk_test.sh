@@ -6,7 +6,7 @@
 
 folder=$(cd "$(dirname "$0")" && pwd)
 unset HEARTH_API_KEY HEARTH_ADMIN_KEY HEARTH_CONFIG HEARTH_LOG_LEVEL HEARTH_LOG_FORMAT HEARTH_COLOR HEARTH_BACKENDS
-export XDG_CONFIG_HOME=/nonexistent HEARTH
+export XDG_CONFIG_HOME=/dev/null/nowhere HEARTH
 
 # Once for all tests, which may run side by side.
 install_sdks() {

@@ -201,7 +201,7 @@ static void leave_no_trace(void)
 
     for (size_t i = 0; i < COUNT_OF(variables); i++)
         unsetenv(variables[i]);
-    setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+    setenv("XDG_CONFIG_HOME", "/dev/null/nowhere", 1);
     setenv("XDG_CACHE_HOME", test_dir(), 1);
     setenv("HTTP_CLIENT_MS", "60000", 0); /* cores are shared with other tests */
     atexit(kill_running);

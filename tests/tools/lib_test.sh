@@ -43,6 +43,7 @@ test_soname_and_links() {
     need_lib
     local api
     api=$(sed -n 's/^#define HEARTH_API_VERSION \([0-9]*\).*/\1/p' "$header")
+    [ -n "$api" ] || fail 'the header has no line with HEARTH_API_VERSION and a number'
     expect_same libhearth.so.0 "$(readelf -d "$lib/libhearth.so" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')"
     expect_same libhearth.so.0 "$(readlink "$lib/libhearth.so")"
     expect_same "libhearth.so.0.$api" "$(readlink "$lib/libhearth.so.0")"

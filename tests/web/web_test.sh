@@ -23,7 +23,9 @@ run_page() { # FILE
     BROWSER=$("$browser_sh" 2>"$scratch/browser") || skip "$(cat "$scratch/browser")"
     install_playwright
     MODEL=$PWD/m.gguf
-    export MODEL BROWSER XDG_CONFIG_HOME=/nonexistent
+    # A folder that is there: Chromium writes to it, and as root it would make any other.
+    mkdir config
+    export MODEL BROWSER XDG_CONFIG_HOME=$PWD/config
     "$HEARTH" model make --family qwen3 --layers 2 --width 64 --out "$MODEL" >/dev/null 2>&1 || fail 'no model'
     run node --test --test-reporter=spec "$folder/$1"
     expect_status 0
