@@ -32,7 +32,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Iterator, NamedTuple, Optional, Protocol, Sequence, Union
 
-API_VERSION = 1  # of the header that this file was written for
+API_VERSION = 4  # of the header that this file was written for
 KEY_BYTES = 32
 SHAPE_BYTES_MAX = 160
 MESSAGE_BYTES = 256
@@ -75,11 +75,10 @@ class Reason(enum.IntEnum):
     FOREIGN = 6
     UNVERIFIED = 7
     CHEAPER = 8
-    IN_FLIGHT = 9
-    TIMEOUT = 10
-    TIER_ERROR = 11
-    REFUSED = 12
-    DISABLED = 13
+    TIMEOUT = 9
+    TIER_ERROR = 10
+    REFUSED = 11
+    DISABLED = 12
 
 
 class Tier(enum.IntEnum):
@@ -251,7 +250,6 @@ class _PlanInfo(Structure):
         ("match", c_int),
         ("reason", c_int),
         ("first_difference", c_uint32),
-        ("in_flight", c_uint32),
         ("junction", c_uint32),
         ("fetch_s", c_double),
         ("compute_s", c_double),
@@ -365,7 +363,7 @@ class _Stats(Structure):
         ("miss_by_reason", c_uint64 * len(Reason)),
         *((name, c_uint64) for name in _HELD.split()),
         ("bytes_by_tier", _TIERS),
-        *((name, c_uint64) for name in "bytes_index bytes_budget bytes_cap bytes_memory flights flight_waits".split()),
+        *((name, c_uint64) for name in "bytes_index bytes_budget bytes_cap bytes_memory".split()),
         *((name, _TIERS) for name in "bytes_read_by_tier bytes_written_by_tier ns_read_by_tier ns_written_by_tier".split()),
     ]
 

@@ -61,7 +61,6 @@ const REASONS = {
     foreign_namespace: ['Held for others only', 'Another model, configuration or tenant has it.'],
     unverified: ['Its bytes failed the check', 'A damaged entry is a miss.'],
     cheaper_to_compute: ['Computing was faster', 'Fetching would have taken longer.'],
-    in_flight: ['Someone computes it right now', 'Another request has begun with it.'],
     timeout: ['A tier was too slow', 'It did not answer in the time that it could have saved.'],
     tier_error: ['A tier failed', 'See the log.'],
     refused: ['The engine refused it', 'See the log.'],

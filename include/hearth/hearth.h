@@ -45,7 +45,7 @@ extern "C" {
 
 /* Grows when something is added; the SONAME grows when something breaks. Makefiles read this line.
  */
-#define HEARTH_API_VERSION 3
+#define HEARTH_API_VERSION 4
 
 enum hearth_error {
     HEARTH_OK = 0,
@@ -106,13 +106,12 @@ enum hearth_reason {
     HEARTH_REASON_FOREIGN = 6,    /* held for another model, configuration or tenant only */
     HEARTH_REASON_UNVERIFIED = 7, /* held, but its bytes failed the check */
     HEARTH_REASON_CHEAPER = 8,    /* computing is expected to be faster than fetching */
-    HEARTH_REASON_IN_FLIGHT = 9,  /* someone computes it right now */
     /* a tier did not answer in the time that it could have saved */
-    HEARTH_REASON_TIMEOUT = 10,
-    HEARTH_REASON_TIER_ERROR = 11, /* a tier failed */
-    HEARTH_REASON_REFUSED = 12,    /* the engine refused the import */
-    HEARTH_REASON_DISABLED = 13,   /* the request or the configuration said no */
-    HEARTH_REASON_COUNT = 14,
+    HEARTH_REASON_TIMEOUT = 9,
+    HEARTH_REASON_TIER_ERROR = 10, /* a tier failed */
+    HEARTH_REASON_REFUSED = 11,    /* the engine refused the import */
+    HEARTH_REASON_DISABLED = 12,   /* the request or the configuration said no */
+    HEARTH_REASON_COUNT = 13,
 };
 
 /* What an object is a part of; decides how long it is kept. */
@@ -151,7 +150,7 @@ HEARTH_API unsigned hearth_api_version(void);
 struct hearth_options {
     size_t struct_size;
     /* cap of all that grows: objects with the arenas that they lie in, reservations, trees, spaces,
-     * plans, stores, flights. Under 1 MiB of tables is fixed, and not in it */
+     * plans, stores. Under 1 MiB of tables is fixed, and not in it */
     uint64_t ram_bytes;
     uint32_t block_tokens; /* 0 = 256; at most 65,536 */
     uint32_t run_tokens;   /* blocks moved as one object, at most; 0 = 2,048 */
@@ -167,7 +166,7 @@ struct hearth_options {
     /* One line per event, without newline; called without locks held. NULL = none. */
     void (*log)(const char *line, void *arg);
     void *log_arg;
-    /* The part of ram_bytes for what is not an object: trees, records, plans, stores, flights. 0 =
+    /* The part of ram_bytes for what is not an object: trees, records, plans, stores. 0 =
      * one part in 32, at least 1 MiB; never more than half. A block takes about 1.3 KiB, wherever
      * it is: more is needed when a disk holds thousands of times as much as memory. */
     uint64_t books_bytes;
@@ -238,7 +237,7 @@ HEARTH_API int hearth_space_open(struct hearth_cache *cache, const struct hearth
  * had: the disk is not written to, more than half of its cap for all shares together, or more than
  * 63 of them. */
 HEARTH_API int hearth_space_set_ssd_share(struct hearth_space *space, uint64_t share_bytes);
-/* What it holds stays for the next open. Its plans, stores and flights must be closed before. */
+/* What it holds stays for the next open. Its plans and stores must be closed before. */
 HEARTH_API void hearth_space_close(struct hearth_space **space);
 /* Measured speeds, as they become known. */
 HEARTH_API void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_per_s,
@@ -285,7 +284,6 @@ struct hearth_plan_info {
     enum hearth_reason reason; /* why it is not longer */
     /* position of the first token that is not held; the prompt's length when all are */
     uint32_t first_difference;
-    uint32_t in_flight; /* boundary that someone is computing towards; 0 = none */
     /* a boundary where a snapshot would have helped: take one there this time; 0 = none */
     uint32_t junction;
     double fetch_s, compute_s; /* expected */
@@ -324,11 +322,10 @@ HEARTH_API void hearth_plan_release(struct hearth_plan **plan);
  * is, fetches nothing, and when it returns it holds nothing: what it says was true while it ran. */
 struct hearth_probe {
     size_t struct_size;
-    uint32_t boundary, matched; /* as in hearth_plan_info, and so the next four */
+    uint32_t boundary, matched; /* as in hearth_plan_info, and so the next three */
     enum hearth_match match;
     enum hearth_reason reason;
     uint32_t first_difference;
-    uint32_t in_flight;
     uint32_t tokens_by_tier[HEARTH_TIER_COUNT]; /* of the boundary: where they would come from */
     /* that match, whole or in part: as many as there are, whatever there was room for */
     size_t blocks_count;
@@ -345,24 +342,6 @@ struct hearth_block {
 /* Fills `probe`, and `blocks` from the first on, `max` at most. INVALID: no tokens, or too many. */
 HEARTH_API int hearth_probe(struct hearth_space *space, const int32_t *tokens, size_t count,
                             struct hearth_probe *probe, struct hearth_block *blocks, size_t max);
-
-/* ---- single flight: several prompts that need the same cold prefix ---- */
-
-struct hearth_flight;
-
-/* Announces that these tokens are being computed. Plans of others then say how far (in_flight). */
-HEARTH_API int hearth_flight_open(struct hearth_space *space, const int32_t *tokens, size_t count,
-                                  struct hearth_flight **flight);
-/* State up to `boundary` exists now and can be forked or has been stored. */
-HEARTH_API void hearth_flight_reached(struct hearth_flight *flight, uint32_t boundary);
-/* Ends it, completed or not; waiters go on by themselves. */
-HEARTH_API void hearth_flight_close(struct hearth_flight **flight);
-/* Called once when the flight that shares the prefix with `tokens` reaches `boundary` or ends
- * (reached says how far it came), from the thread that caused it. Returns false when there is no
- * such flight: nothing will be called. */
-HEARTH_API bool hearth_flight_wait(struct hearth_space *space, const int32_t *tokens, size_t count,
-                                   uint32_t boundary, void (*fn)(uint32_t reached, void *arg),
-                                   void *arg);
 
 /* ---- storing ---- */
 
@@ -464,7 +443,6 @@ struct hearth_stats {
     /* all that is taken from the system now, gaps included. Never above bytes_cap; when that is
      * lowered, arenas are given back as they become empty */
     uint64_t bytes_memory;
-    uint64_t flights, flight_waits;
     /* Payload that went in and out of each tier, and how long that took, summed over operations
      * that may overlap. Memory: what was committed, and the objects of accepted plans, which are
      * not copied and take no time. Slower tiers: what was moved there and back. */

@@ -115,8 +115,6 @@ void cache_leave(struct hearth_cache *cache, struct deferred *deferred)
         events_add(cache->events, &deferred->events[i]);
     mem_free(deferred->frees);
     mem_free(deferred->events);
-    if (deferred->calls != NULL)
-        flight_calls_make(&deferred->calls);
     for (size_t i = 0; i < deferred->ready_count; i++)
         plan_call_ready(deferred->ready[i]);
     mem_free(deferred->ready);

@@ -3,7 +3,7 @@
  * hearth/hearth.h.
  *
  *      cache.c     opening, numbers, clearing, pinning
- *      space.c     spaces and their flights
+ *      space.c     spaces
  *      lookup.c    plans: what can be restored, and why not more
  *      plan.c      using a plan: fetching, falling back, accepting, counting
  *      store.c     taking state in
@@ -44,7 +44,6 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "cache/events.h"
-#include "cache/flight.h"
 #include "cache/heap.h"
 #include "cache/index.h"
 #include "cache/manage.h"
@@ -65,8 +64,6 @@ enum {
     /* keys of blocks that were evicted, to tell "evicted" from "never seen" */
     CACHE_GHOSTS = 4096,
     CACHE_EVENTS = 4096,
-    CACHE_FLIGHTS_MAX = 256,
-    CACHE_WAITERS_MAX = 1024,
     CACHE_TENANTS_MAX = 48, /* with a line of their own in the ledger; more share one */
     CACHE_TENANT_BYTES = 64,
     CACHE_TOKENS_MAX = 1 << 26,
@@ -84,7 +81,6 @@ struct hearth_space {
     struct hearth_model model;
     uint32_t opens; /* content outlives the last close */
     struct index *index;
-    struct flights *flights;
     /* objects in the index, in the order of storing; and marks of those who read it: see watch.c */
     struct list all;
     struct list tails;      /* objects of tails without a snapshot, least recently used first */
@@ -144,7 +140,6 @@ struct deferred {
     /* used elsewhere, and in this tier, too */
     struct deferred_keys touches[HEARTH_TIER_COUNT];
     struct deferred_put *puts;
-    struct flight_call *calls;
     struct hearth_plan **ready; /* plans whose `ready` is to be called */
     size_t ready_count, ready_cap;
 };
@@ -167,7 +162,7 @@ struct hearth_cache {
     size_t places GUARDED_BY(lock);
     uint64_t shares GUARDED_BY(lock);   /* of all spaces together */
     uint64_t books GUARDED_BY(lock);    /* of the ledger, for trees and spaces */
-    uint64_t requests GUARDED_BY(lock); /* of books_budget, for plans, stores and flights */
+    uint64_t requests GUARDED_BY(lock); /* of books_budget, for plans and stores */
     bool closing GUARDED_BY(lock);      /* slower tiers keep what they have */
     struct list spaces GUARDED_BY(lock);
     struct budget *budget; /* the ledger: objects and trees, by whom; its cap is the cache's */

@@ -352,7 +352,7 @@ static void go_cold(struct hearth_plan *plan, enum hearth_reason reason, struct 
     plan->info.reason = reason;
 }
 
-/* What the index says, without a lease: info, but for cost and flights. */
+/* What the index says, without a lease: info, but for cost. */
 static struct view survey(struct hearth_plan *plan, struct object **snapshot)
 {
     struct view view = look(plan);
@@ -371,17 +371,6 @@ static struct view survey(struct hearth_plan *plan, struct object **snapshot)
     return view;
 }
 
-static void find_flight(struct hearth_plan *plan)
-{
-    uint32_t reached;
-    uint32_t flying = flights_find(plan->space->flights, plan->tokens, plan->count, &reached);
-
-    if (flying > plan->info.boundary) {
-        plan->info.in_flight = flying;
-        plan->info.reason = HEARTH_REASON_IN_FLIGHT;
-    }
-}
-
 void plan_make(struct hearth_plan *plan, struct deferred *deferred)
 {
     struct weight weight = {0};
@@ -398,7 +387,6 @@ void plan_make(struct hearth_plan *plan, struct deferred *deferred)
     estimate(plan, &weight);
     if (too_slow(plan))
         go_cold(plan, HEARTH_REASON_CHEAPER, deferred);
-    find_flight(plan);
     fill_views(plan);
 }
 
@@ -550,13 +538,11 @@ int hearth_probe(struct hearth_space *space, const int32_t *tokens, size_t count
     estimate(&plan, &weight);
     if (too_slow(&plan))
         go_cold(&plan, HEARTH_REASON_CHEAPER, &deferred);
-    find_flight(&plan);
     probe.boundary = plan.info.boundary;
     probe.matched = plan.info.matched;
     probe.match = plan.info.match;
     probe.reason = plan.info.reason;
     probe.first_difference = plan.info.first_difference;
-    probe.in_flight = plan.info.in_flight;
     fill_blocks(&plan, &view, snapshot, &probe, blocks, max);
     cache_leave(cache, &deferred);
     memcpy(out, &probe, probe.struct_size);

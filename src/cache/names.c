@@ -34,7 +34,6 @@ static const char *const reason_names[] = {
     [HEARTH_REASON_FOREIGN] = "foreign_namespace",
     [HEARTH_REASON_UNVERIFIED] = "unverified",
     [HEARTH_REASON_CHEAPER] = "cheaper_to_compute",
-    [HEARTH_REASON_IN_FLIGHT] = "in_flight",
     [HEARTH_REASON_TIMEOUT] = "timeout",
     [HEARTH_REASON_TIER_ERROR] = "tier_error",
     [HEARTH_REASON_REFUSED] = "refused",

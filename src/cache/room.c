@@ -5,13 +5,13 @@
  * the object with the lowest priority leaves, and the floor of priorities rises to what it had: so
  * objects that nobody uses grow old without being touched.
  *
- *      cap  [ arenas: objects, and the gaps between them                              | books: trees, records, plans, stores, flights ]
+ *      cap  [ arenas: objects, and the gaps between them                              | books: trees, records, plans, stores ]
  *
  * Gaps cannot be given back, so arenas have a part of the cap that is their own, and so have books;
  * nothing that either does takes from the other. Arenas that are full of gaps are full: then
  * something leaves until there is a gap that fits (store.c). Books that are full make room by
  * forgetting objects altogether, since that frees records and nodes: those that are in a slower
- * tier only come first. A quarter of them is for plans, stores and flights whatever is held: a
+ * tier only come first. A quarter of them is for plans and stores whatever is held: a
  * cache that is full of pins can still be asked.
  *
  * The heap holds exactly the objects that are in memory, not leased, not pinned, and

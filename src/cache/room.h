@@ -43,7 +43,7 @@ bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space
 bool room_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
     REQUIRES(lock) NODISCARD;
 void room_release_books(struct hearth_cache *cache, uint64_t bytes) REQUIRES(lock);
-/* For plans, stores and flights: of the part for books alone, a quarter of which is theirs. May
+/* For plans and stores: of the part for books alone, a quarter of which is theirs. May
  * evict when that is full. */
 bool room_reserve_request(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
     REQUIRES(lock) NODISCARD;

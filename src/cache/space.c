@@ -1,6 +1,6 @@
 /*
- * space.c: spaces, one for each model as it is configured and each tenant: their keys, their lives,
- * their objects and flights.
+ * space.c: spaces, one for each model as it is configured and each tenant: their keys, their lives
+ * and their objects.
  *
  *                  recover.c finds objects of it
  *      (nothing) ---------------------------------> DORMANT --hearth_space_open--> OPEN --last close--> CLOSED --open--> OPEN ...
@@ -107,7 +107,6 @@ static void no_object(struct object *object, void *arg)
 void space_free(struct hearth_space *space)
 {
     index_destroy(&space->index, no_object, NULL);
-    flights_destroy(&space->flights);
     mem_free(space);
 }
 
@@ -194,7 +193,6 @@ struct hearth_space *space_create_dormant(struct hearth_cache *cache, const stru
     space->index_charged = bytes;
     space->owner = cache->owner_common;
     index_set_watch(space->index, room_watch, cache);
-    space->flights = flights_create(CACHE_FLIGHTS_MAX, CACHE_WAITERS_MAX);
     list_init(&space->all);
     list_init(&space->tails);
     list_push_back(&cache->spaces, &space->link);
@@ -226,8 +224,7 @@ static void reap(struct hearth_cache *cache, struct list *gone)
 {
     list_init(gone);
     LIST_FOREACH_SAFE (struct hearth_space, space, &cache->spaces, link) {
-        if (space->opens > 0 || space->records > 0 || index_nodes(space->index) > 0 ||
-            flights_count(space->flights) > 0)
+        if (space->opens > 0 || space->records > 0 || index_nodes(space->index) > 0)
             continue;
         space_remove(space);
         list_push_back(gone, &space->link);
@@ -303,80 +300,4 @@ void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_pe
     space->model.prefill_tokens_per_s = prefill_tokens_per_s;
     space->model.import_bytes_per_s = import_bytes_per_s;
     lock_leave(&space->cache->lock);
-}
-
-/* ---- flights ---- */
-
-struct hearth_flight {
-    struct hearth_space *space;
-    struct flight *flight;
-    uint64_t charged; /* of the ledger */
-};
-
-int hearth_flight_open(struct hearth_space *space, const int32_t *tokens, size_t count,
-                       struct hearth_flight **out)
-{
-    struct hearth_cache *cache = space->cache;
-    struct deferred deferred;
-
-    *out = NULL;
-    if (count == 0 || count > CACHE_TOKENS_MAX)
-        return HEARTH_ERROR_INVALID;
-    uint64_t charged = sizeof(**out) + flight_bytes(count);
-    cache_enter(cache, &deferred);
-    struct flight *flight = NULL;
-    if (room_reserve_request(cache, charged, &deferred)) {
-        flight = flights_open(space->flights, tokens, count);
-        if (flight == NULL)
-            room_release_request(cache, charged);
-    }
-    if (flight != NULL) {
-        cache->stats.flights++;
-        space->stats.flights++;
-    }
-    cache_leave(cache, &deferred);
-    if (flight == NULL)
-        return HEARTH_ERROR_MEMORY;
-    *out = mem_alloc(sizeof(**out));
-    **out = (struct hearth_flight){space, flight, charged};
-    return HEARTH_OK;
-}
-
-void hearth_flight_reached(struct hearth_flight *flight, uint32_t boundary)
-{
-    struct deferred deferred;
-
-    cache_enter(flight->space->cache, &deferred);
-    flights_reached(flight->space->flights, flight->flight, boundary, &deferred.calls);
-    cache_leave(flight->space->cache, &deferred);
-}
-
-void hearth_flight_close(struct hearth_flight **flight)
-{
-    struct deferred deferred;
-
-    if (*flight == NULL)
-        return;
-    struct hearth_cache *cache = (*flight)->space->cache;
-    cache_enter(cache, &deferred);
-    flights_close((*flight)->space->flights, &(*flight)->flight, &deferred.calls);
-    room_release_request(cache, (*flight)->charged);
-    cache_leave(cache, &deferred);
-    mem_free(*flight);
-    *flight = NULL;
-}
-
-bool hearth_flight_wait(struct hearth_space *space, const int32_t *tokens, size_t count,
-                        uint32_t boundary, void (*fn)(uint32_t reached, void *arg), void *arg)
-{
-    struct deferred deferred;
-
-    cache_enter(space->cache, &deferred);
-    bool waits = flights_wait(space->flights, tokens, count, boundary, fn, arg);
-    if (waits) {
-        space->cache->stats.flight_waits++;
-        space->stats.flight_waits++;
-    }
-    cache_leave(space->cache, &deferred);
-    return waits;
 }

@@ -90,8 +90,6 @@ struct world {
     struct record records[RECORDS_MAX];
     size_t records_count;
     struct open_plan plans[PLANS];
-    struct hearth_flight *flight;
-    size_t flight_space;
     uint64_t used; /* of the budget, at the last look */
     struct counts counts[SPACES];
 };
@@ -101,7 +99,7 @@ struct seen {
     uint64_t steps, rounds, hits, exact, cold, lowered, shortened, refused, exists, evictions,
         demotions, promotions, tier_errors;
     uint64_t reused, looked_up;
-    uint64_t turned_away; /* lookups, stores, flights without room */
+    uint64_t turned_away; /* lookups, stores without room */
 };
 
 static const char *const tenants[SPACES] = {"", "", "anna", "anna", "bert"};
@@ -321,9 +319,7 @@ static void check_plan(struct world *world, struct open_plan *open, struct seen 
     assert_int_equal(info->first_difference, info->matched);
     assert_true(info->reason < HEARTH_REASON_COUNT);
     assert_true((info->match == HEARTH_MATCH_NONE) == (info->boundary == 0));
-    assert_true(info->in_flight < count && info->junction < count);
-    if (world->flight == NULL || world->flight_space != open->space)
-        assert_int_equal(info->in_flight, 0);
+    assert_true(info->junction < count);
     if (world->complete && !world->models[open->space].captures_sliding) {
         assert_int_equal(info->boundary, best);
         assert_int_equal(info->matched, held.matched);
@@ -346,7 +342,7 @@ static uint64_t request_bytes_max(void)
            TOKENS_MAX * sizeof(int32_t);
 }
 
-/* Whether there was no room for a plan, a store or a flight, which may be: books of what is leased
+/* Whether there was no room for a plan or a store, which may be: books of what is leased
  * or pinned fill their part. */
 static bool turned_away(const struct world *world, int error, struct seen *seen)
 {
@@ -686,7 +682,7 @@ static void reopen_space(struct world *world)
         if (world->plans[p].plan != NULL && world->plans[p].space == i)
             return;
     hearth_get_stats(world->cache, world->spaces[i], &stats);
-    if (stats.objects == 0 || (world->flight != NULL && world->flight_space == i))
+    if (stats.objects == 0)
         return;
     struct hearth_space *before = world->spaces[i];
     hearth_space_close(&world->spaces[i]);
@@ -695,21 +691,6 @@ static void reopen_space(struct world *world)
         hearth_space_open(world->cache, &world->models[i], tenants[i], 0, &world->spaces[i]),
         HEARTH_OK);
     assert_ptr_equal(world->spaces[i], before);
-}
-
-static void fly(struct world *world, struct seen *seen)
-{
-    if (world->flight == NULL) {
-        const struct string *string = next_string(world);
-        world->flight_space = below(world, SPACES);
-        int error = hearth_flight_open(world->spaces[world->flight_space], string->tokens,
-                                       string->count, &world->flight);
-        turned_away(world, error, seen);
-    } else if (below(world, 2) == 0) {
-        hearth_flight_reached(world->flight, below(world, TOKENS_MAX));
-    } else {
-        hearth_flight_close(&world->flight);
-    }
 }
 
 static void disturb_tier(struct world *world)
@@ -757,8 +738,6 @@ static void step(struct world *world, struct seen *seen)
         pin(world);
     else if (what < 370)
         reopen_space(world);
-    else if (what < 380)
-        fly(world, seen);
     else if (what < 384)
         resize(world);
     else
@@ -882,7 +861,6 @@ static void close_world(struct world *world, struct seen *seen)
     if (world->holding)
         tier_fault_hold(world->slow, false);
     world->holding = false;
-    hearth_flight_close(&world->flight);
     for (size_t i = 0; i < PLANS; i++)
         if (world->plans[i].plan != NULL)
             finish_plan(world, &world->plans[i], true, seen);

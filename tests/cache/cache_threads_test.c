@@ -232,12 +232,11 @@ static void disturb(struct worker *worker)
 {
     struct world *world = worker->world;
     struct hearth_stats stats = {.struct_size = sizeof(stats)};
-    struct hearth_flight *flight;
     struct payload like = {0};
     uint32_t count;
 
     fill_tokens(worker, &like, &count);
-    switch (below(worker, 7)) {
+    switch (below(worker, 6)) {
     case 0:
         hearth_clear(world->cache, world->spaces[like.space],
                      (enum hearth_tier)below(worker, HEARTH_TIER_COUNT + 1));
@@ -250,16 +249,9 @@ static void disturb(struct worker *worker)
         hearth_pin(world->spaces[like.space], like.tokens, count, false);
         break;
     case 3:
-        if (hearth_flight_open(world->spaces[like.space], like.tokens, count, &flight) ==
-            HEARTH_OK) {
-            hearth_flight_reached(flight, count / 2);
-            hearth_flight_close(&flight);
-        }
-        break;
-    case 4:
         watch(worker);
         break;
-    case 5:
+    case 4:
         hearth_space_set_speed(world->spaces[like.space], 0, 1e9);
         break;
     default:

@@ -31,7 +31,6 @@ struct world {
     struct hearth_plan *plans[SLOTS];
     struct hearth_store *stores[SLOTS];
     bool reserved[SLOTS];
-    struct hearth_flight *flights[SLOTS];
     struct arena arenas[ARENAS_MAX];
     uint64_t bytes_arenas;
     atomic_llong heap;
@@ -93,18 +92,6 @@ static void plan(struct world *world, uint32_t slot)
             hearth_lookup(world->kit.space, tokens, count, NULL, &world->plans[slot]) != HEARTH_OK;
 }
 
-static void fly(struct world *world, uint32_t slot)
-{
-    int32_t tokens[TOKENS];
-    uint32_t count = conversation(world, tokens);
-
-    if (world->flights[slot] != NULL)
-        hearth_flight_close(&world->flights[slot]);
-    else
-        world->turned_away +=
-            hearth_flight_open(world->kit.space, tokens, count, &world->flights[slot]) != HEARTH_OK;
-}
-
 /* Opens a store, reserves in it, or closes it with what is reserved. */
 static void store(struct world *world, uint32_t slot)
 {
@@ -148,8 +135,6 @@ static void step(struct world *world)
         plan(world, slot);
     else if (what < 500)
         store(world, slot);
-    else if (what < 560)
-        fly(world, slot);
     else if (what < 999)
         keep(world);
     else
@@ -192,7 +177,6 @@ static void close_world(struct world *world)
     for (size_t i = 0; i < SLOTS; i++) {
         hearth_plan_release(&world->plans[i]);
         hearth_store_close(&world->stores[i]);
-        hearth_flight_close(&world->flights[i]);
     }
     kit_check(&world->kit);
     hearth_space_close(&world->other.space);
@@ -243,7 +227,6 @@ static void test_i93_each_request_pays_for_itself(void **state)
     enum { COUNT = 20000 };
     static atomic_llong heap;
     int32_t *tokens = mem_alloc_array(COUNT, sizeof(*tokens));
-    struct hearth_flight *flight;
     struct hearth_store *store;
     struct hearth_plan *plan;
     struct kit kit;
@@ -261,12 +244,8 @@ static void test_i93_each_request_pays_for_itself(void **state)
     before = cost_now(&kit, &heap);
     assert_int_equal(hearth_store_open(kit.space, tokens, COUNT, NULL, &store), HEARTH_OK);
     expect_paid(&kit, &heap, before);
-    before = cost_now(&kit, &heap);
-    assert_int_equal(hearth_flight_open(kit.space, tokens, COUNT, &flight), HEARTH_OK);
-    expect_paid(&kit, &heap, before);
     hearth_plan_release(&plan);
     hearth_store_close(&store);
-    hearth_flight_close(&flight);
     assert_int_equal(atomic_load(&heap), 0);
     mem_set_account(NULL);
     kit_check(&kit);
@@ -274,7 +253,7 @@ static void test_i93_each_request_pays_for_itself(void **state)
     mem_free(tokens);
 }
 
-/* Plans, stores and flights alone reach their part of the cap, and no further; then they are
+/* Plans and stores alone reach their part of the cap, and no further; then they are
  * refused, and what is held is forgotten for them before. */
 static void test_i93_requests_have_their_part_and_no_more(void **state)
 {

@@ -336,7 +336,6 @@ static void expect_probe(const struct kit *kit, const int32_t *tokens, size_t co
     assert_int_equal(probe.match, peek.match);
     assert_int_equal(probe.reason, peek.reason);
     assert_int_equal(probe.first_difference, peek.first_difference);
-    assert_int_equal(probe.in_flight, peek.in_flight);
     for (size_t i = 0; i < probe.blocks_count; i++) {
         assert_int_equal(blocks[i].begin, end);
         assert_true(blocks[i].end > end);
@@ -390,7 +389,6 @@ static void test_a_probe_says_what_a_lookup_would(void **state)
 static void test_a_probe_and_who_leaves_next(void **state)
 {
     struct hearth_probe probe = {.struct_size = sizeof(probe)};
-    struct hearth_flight *flight;
     struct hearth_block blocks[3];
     int32_t tokens[100];
     struct kit kit;
@@ -414,13 +412,6 @@ static void test_a_probe_and_who_leaves_next(void **state)
     assert_int_equal(object->heap_order, order);
     assert_int_equal(object->uses, uses);
     assert_int_equal(object->leases, 0);
-    /* Somebody computes on. */
-    tokens[50]++;
-    assert_int_equal(hearth_flight_open(kit.space, tokens, 100, &flight), HEARTH_OK);
-    assert_int_equal(hearth_probe(kit.space, tokens, 100, &probe, NULL, 0), HEARTH_OK);
-    assert_int_equal(probe.reason, HEARTH_REASON_IN_FLIGHT);
-    assert_int_equal(probe.in_flight, 99);
-    hearth_flight_close(&flight);
     assert_int_equal(hearth_probe(kit.space, tokens, 0, &probe, NULL, 0), HEARTH_ERROR_INVALID);
     /* An older program's struct is filled as far as it goes. */
     probe = (struct hearth_probe){.struct_size = offsetof(struct hearth_probe, match),

@@ -1,4 +1,4 @@
-/* Spaces: what shares and what does not, how they come and go; and flights. */
+/* Spaces: what shares and what does not, how they come and go. */
 #include <hearth/hearth.h>
 
 #include <stdio.h>
@@ -207,54 +207,9 @@ static void test_a_full_cache_still_opens_spaces(void **state)
     kit_close(&kit);
 }
 
-static void count_call(uint32_t reached, void *arg)
-{
-    uint32_t *calls = arg;
-
-    calls[0]++;
-    calls[1] = reached;
-}
-
-static void test_i1_i96_flights(void **state)
-{
-    struct kit kit;
-    struct hearth_flight *flight;
-    struct hearth_plan_info info;
-    int32_t tokens[100];
-    uint32_t calls[2] = {0};
-
-    (void)state;
-    kit_open(&kit, RAM, FULL);
-    kit_tokens(tokens, 100, 1);
-    assert_int_equal(hearth_flight_open(kit.space, tokens, 80, &flight), HEARTH_OK);
-    info = kit_peek(&kit, tokens, 100);
-    assert_int_equal(info.boundary, 0); /* nothing is there before it is (I1) */
-    assert_int_equal(info.in_flight, 80);
-    assert_int_equal(info.reason, HEARTH_REASON_IN_FLIGHT);
-    assert_true(hearth_flight_wait(kit.space, tokens, 100, 64, count_call, calls));
-    hearth_flight_reached(flight, 32);
-    assert_int_equal(calls[0], 0);
-    kit_store(&kit, tokens, 64, NULL);
-    hearth_flight_reached(flight, 64);
-    assert_int_equal(calls[0], 1);
-    assert_int_equal(calls[1], 64);
-    assert_int_equal(kit_restore(&kit, tokens, 100, NULL), 64);
-    assert_true(hearth_flight_wait(kit.space, tokens, 100, 80, count_call, calls));
-    hearth_flight_close(&flight); /* it dies: the waiter goes on (I96) */
-    assert_int_equal(calls[0], 2);
-    assert_int_equal(calls[1], 64);
-    assert_false(hearth_flight_wait(kit.space, tokens, 100, 80, count_call, calls));
-    assert_int_equal(kit_peek(&kit, tokens, 100).in_flight, 0);
-    assert_int_equal(kit_stats(&kit).flights, 1);
-    assert_int_equal(kit_stats(&kit).flight_waits, 2);
-    assert_int_equal(hearth_flight_open(kit.space, tokens, 0, &flight), HEARTH_ERROR_INVALID);
-    assert_null(flight);
-    kit_close(&kit);
-}
-
 TEST_SUITE(TEST(test_spaces_that_make_no_sense), TEST(test_i97_i6_whatever_differs_shares_nothing),
            TEST(test_i97_the_block_size_and_the_installation_are_in_the_key),
            TEST(test_a_space_that_comes_back_finds_its_content),
            TEST(test_i108_a_flood_of_tenants_leaves_nothing_behind),
            TEST(test_more_tenants_than_lines_in_the_ledger),
-           TEST(test_a_full_cache_still_opens_spaces), TEST(test_i1_i96_flights))
+           TEST(test_a_full_cache_still_opens_spaces))
