@@ -18,7 +18,7 @@
 #include "base/sysinfo.h"
 #include "lab/bench_process.h"
 #include "lab/bench_tokens.h"
-#include "lab/bench_words.h"
+#include "lab/spread.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "engine/model_make.h"

@@ -10,7 +10,6 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "lab/spread.h"
-#include "lab/bench_words.h"
 #include "cli/bench.h"
 
 enum { LISTS_MAX = 16, CLIENTS_MAX = 256, TEXT_BYTES_MAX = 64 << 20 };

@@ -18,7 +18,6 @@
 #include "lab/bench_process.h"
 #include "lab/spread.h"
 #include "lab/bench_tokens.h"
-#include "lab/bench_words.h"
 #include "cli/bench.h"
 #include "engine/engine.h"
 

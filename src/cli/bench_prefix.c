@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lab/bench_words.h"
+#include "lab/spread.h"
 #include "cli/bench.h"
 
 enum {

@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 #include "cli/commands.h"
-#include "cli/fields.h"
+#include "cli/remote.h"
 #include "tier/ssd_format.h"
 
 enum { ANSWER_BYTES_MAX = 1 << 30 };

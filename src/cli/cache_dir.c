@@ -18,7 +18,7 @@
 #include "base/progress.h"
 #include "base/seal.h"
 #include "cli/cache.h"
-#include "cli/folders.h"
+#include "cli/config.h"
 #include "tier/ssd_dir.h"
 #include "tier/tier_ssd.h"
 

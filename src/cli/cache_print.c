@@ -13,7 +13,7 @@
 #include "base/units.h"
 #include "lab/sheet.h"
 #include "cli/cache.h"
-#include "cli/fields.h"
+#include "cli/remote.h"
 
 enum { KEY_SHOWN = 16, LIST_BYTES = 64 };
 

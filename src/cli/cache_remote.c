@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/cache.h"
-#include "cli/fields.h"
+#include "cli/remote.h"
 #include "cli/request_file.h"
 
 enum {

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/str.h"
+#include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/config.h"
 
@@ -290,3 +291,10 @@ int cli_main(const struct cli_setup *setup, int argc, char **argv)
     arena_fini(&arena);
     return status;
 }
+
+const struct command *const cli_commands[] = {
+    &command_serve,      &command_run,     &command_launch, &command_ps,
+    &command_top,        &command_cache,   &command_diff,   &command_model,
+    &command_replay,     &command_bench,   &command_qa,     &command_doctor,
+    &command_completion, &command_version, &command_help,   NULL,
+};

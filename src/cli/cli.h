@@ -6,9 +6,9 @@
  *             |     |           |
  *             |     |           cli->args
  *             |     the command's option table and the common one, from command line, environment and INI file
- *             a `struct command` of commands.c
+ *             a `struct command` of cli_commands
  *
- * A command is one file in this folder with one public `struct command`; commands.c lists them. It
+ * A command is one file in this folder with one public `struct command`; cli_commands lists them. It
  * writes its result to cli->out, complains with cli_error(), and returns a status. It does not
  * exit, flush or look at argv: cli_main does.
  *

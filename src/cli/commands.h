@@ -1,6 +1,6 @@
 /*
  * commands.h: the subcommands, one per file of this folder. A new one is declared here and listed
- * in commands.c.
+ * in cli.c.
  */
 #ifndef HEARTH_CLI_COMMANDS_H
 #define HEARTH_CLI_COMMANDS_H

@@ -22,7 +22,6 @@
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
-#include "cli/fields.h"
 #include "cli/remote.h"
 #include "cli/request_file.h"
 #include "models/model.h"

@@ -3,26 +3,138 @@
  * it needs for that.
  *
  * Asks the server first: whether it is up, which model it serves, and how long its context is. Then
- * the program becomes the client, with a few more variables and arguments (launch_clients.c). With
+ * the program becomes the client, with a few more variables and arguments (the table of clients). With
  * --print nothing is started, and a key is not shown: the lines name the variable that it is in.
  */
-#include "cli/launch.h"
-
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/attr.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json_scan.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
-#include "cli/fields.h"
 #include "cli/remote.h"
-#include "base/json_scan.h"
+
+/* ---- clients: a new one is a row here and a line in docs/cli.md ----
+ *
+ * The texts of a row contain {url} (the server), {v1} (the same with /v1), {key}, {model}, {context}
+ * (tokens), {output} (tokens of an answer at most), and {model:json}: the name inside of a quoted
+ * JSON or TOML text. A row sets environment variables and arguments, which end with the client. No
+ * file of the user is ever written: where a client reads providers from a file only, the row has the
+ * lines for it, to be shown. */
+
+enum { LAUNCH_ENV_MAX = 16, LAUNCH_ARGS_MAX = 24 };
+
+struct launch_client {
+    const char *name;    /* as it is typed */
+    const char *program; /* in PATH; NULL: nothing is started, lines are printed */
+    const char *get;     /* how to get it, for people who have not */
+    struct launch_env {
+        const char *name, *value; /* value NULL: taken out of the environment, since it would win */
+    } env[LAUNCH_ENV_MAX];        /* ended by a name that is NULL, as are the arguments */
+    const char *args[LAUNCH_ARGS_MAX]; /* before those of the user */
+    /* below the home folder, where the client looks for `lines`; NULL: it needs none */
+    const char *file;
+    const char *lines; /* must be there */
+    const char *mark;  /* what shows that they are */
+};
+
+#define NPM(package) "npm install -g " package
+
+static const struct launch_client launch_clients[] = {
+    {.name = "claude",
+     .program = "claude",
+     .get = NPM("@anthropic-ai/claude-code"),
+     .env = {{"ANTHROPIC_BASE_URL", "{url}"},
+             {"ANTHROPIC_AUTH_TOKEN", "{key}"},
+             {"ANTHROPIC_API_KEY", NULL},
+             {"ANTHROPIC_MODEL", "{model}"},
+             {"ANTHROPIC_DEFAULT_OPUS_MODEL", "{model}"},
+             {"ANTHROPIC_DEFAULT_SONNET_MODEL", "{model}"},
+             {"ANTHROPIC_DEFAULT_HAIKU_MODEL", "{model}"},
+             {"ANTHROPIC_DEFAULT_FABLE_MODEL", "{model}"},
+             {"CLAUDE_CODE_SUBAGENT_MODEL", "{model}"},
+             /* else it takes an unknown model for one of a million */
+             {"CLAUDE_CODE_MAX_CONTEXT_TOKENS", "{context}"},
+             {"CLAUDE_CODE_AUTO_COMPACT_WINDOW", NULL}, /* is never below 100,000 */
+             /* another one each turn: nothing behind it could be reused */
+             {"CLAUDE_CODE_ATTRIBUTION_HEADER", "0"},
+             {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"},
+             {"API_TIMEOUT_MS", "3000000"}}}, /* a first prefill may take long */
+    {.name = "codex",
+     .program = "codex",
+     .get = NPM("@openai/codex"),
+     .env = {{"HEARTH_API_KEY", "{key}"}},
+     .args = {"-c", "model_provider=\"hearth\"", "-c", "model_providers.hearth.name=\"hearth\"",
+              "-c", "model_providers.hearth.base_url=\"{v1}\"", "-c",
+              "model_providers.hearth.wire_api=\"responses\"", "-c",
+              "model_providers.hearth.env_key=\"HEARTH_API_KEY\"", "-c",
+              "model_providers.hearth.stream_idle_timeout_ms=3000000", "-c",
+              "model_context_window={context}", "-c", "model=\"{model:json}\""}},
+    {.name = "opencode",
+     .program = "opencode",
+     .get = NPM("opencode-ai"),
+     .env = {{"OPENCODE_CONFIG_CONTENT",
+              "{\"provider\":{\"hearth\":{\"npm\":\"@ai-sdk/"
+              "openai-compatible\",\"name\":\"hearth\",\"options\":{\"baseURL\":\"{v1}\","
+              "\"apiKey\":\"{key}\"},\"models\":{\"{model:json}\":{\"limit\":{\"context\":{context}"
+              ",\"output\":{output}}}}}},"
+              "\"model\":\"hearth/{model:json}\",\"small_model\":\"hearth/{model:json}\"}"}}},
+    {.name = "pi",
+     .program = "pi",
+     .get = NPM("@mariozechner/pi-coding-agent"),
+     .env = {{"HEARTH_API_KEY", "{key}"}},
+     .args = {"--provider", "hearth", "--model", "{model}"},
+     .file = ".pi/agent/models.json",
+     .mark = "\"hearth\"",
+     .lines = "{\"providers\":{\"hearth\":{\"baseUrl\":\"{v1}\",\"api\":\"openai-completions\","
+              "\"apiKey\":\"HEARTH_API_KEY\","
+              "\"models\":[{\"id\":\"{model:json}\",\"contextWindow\":{context},\"maxTokens\":{"
+              "output}}]}}}"},
+    {.name = "aider",
+     .program = "aider",
+     .get = "python -m pip install aider-install && aider-install",
+     .env = {{"OPENAI_API_BASE", "{v1}"}, {"OPENAI_API_KEY", "{key}"}},
+     .args = {"--model", "openai/{model}"}},
+    {.name = "qwen",
+     .program = "qwen",
+     .get = NPM("@qwen-code/qwen-code"),
+     .env = {{"OPENAI_BASE_URL", "{v1}"},
+             {"OPENAI_API_KEY", "{key}"},
+             {"OPENAI_MODEL", "{model}"}}},
+    {.name = "goose",
+     .program = "goose",
+     .get = "see goose-docs.ai",
+     .env = {{"GOOSE_PROVIDER", "openai"},
+             {"GOOSE_MODEL", "{model}"},
+             {"OPENAI_HOST", "{url}"},
+             {"OPENAI_BASE_PATH", "v1/chat/completions"},
+             {"OPENAI_API_KEY", "{key}"}}},
+    {.name = "open-webui",
+     .program = "open-webui",
+     .get = "pip install open-webui",
+     .env = {{"OPENAI_API_BASE_URL", "{v1}"},
+             {"OPENAI_API_KEY", "{key}"},
+             {"ENABLE_OLLAMA_API", "false"}},
+     .args = {"serve"}},
+    {.name = "env",
+     .env = {{"OPENAI_BASE_URL", "{v1}"},
+             {"OPENAI_API_KEY", "{key}"},
+             {"OPENAI_MODEL", "{model}"},
+             {"ANTHROPIC_BASE_URL", "{url}"},
+             {"ANTHROPIC_AUTH_TOKEN", "{key}"},
+             {"ANTHROPIC_MODEL", "{model}"}}},
+};
+
+/* ---- the command ---- */
 
 enum {
     TEXT_BYTES_MAX = 1 << 20,
@@ -376,11 +488,11 @@ static const struct launch_client *find_client(const struct cli *cli)
 {
     struct buf all;
 
-    for (size_t i = 0; i < launch_clients_count; i++)
+    for (size_t i = 0; i < COUNT_OF(launch_clients); i++)
         if (strcmp(launch_clients[i].name, cli->args[0]) == 0)
             return &launch_clients[i];
     buf_init(&all, TEXT_BYTES_MAX);
-    for (size_t i = 0; i < launch_clients_count; i++)
+    for (size_t i = 0; i < COUNT_OF(launch_clients); i++)
         buf_appendf(&all, "%s%s", i > 0 ? ", " : "", launch_clients[i].name);
     cli_usage_error(cli, "unknown client \"%s\"; known clients: %s", cli->args[0], buf_str(&all));
     buf_fini(&all);

@@ -18,7 +18,6 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/model_settings.h"
-#include "cli/model_show.h"
 #include "engine/model_make.h"
 
 struct model_options {

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/progress.h"
 #include "base/str.h"
-#include "cli/folders.h"
+#include "cli/config.h"
 #include "engine/engine_worker.h"
 #include "engine/vet.h"
 

@@ -5,7 +5,6 @@
  * The sizes are measured, not computed from metadata, so the model is really loaded, with the
  * settings of the command line: another KV type gives other sizes and another fingerprint.
  */
-#include "cli/model_show.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include "lab/sheet.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
-#include "cli/fields.h"
 #include "cli/remote.h"
 
 enum { TEXT_BYTES_MAX = 16 << 20 };

@@ -23,12 +23,9 @@
 #include "cli/model_settings.h"
 #include "cli/sheets.h"
 #include "engine/engine.h"
-#include "lab/trace_cost.h"
-#include "lab/trace_place.h"
 #include "lab/trace_read.h"
 #include "lab/trace_sim.h"
 #include "lab/trace.h"
-#include "lab/trace_users.h"
 
 enum {
     FILES_MAX = 100000,

@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
-#include "cli/fields.h"
+#include "cli/remote.h"
 
 enum { FILE_BYTES_MAX = 256 << 20, READ_BYTES = 64 << 10 };
 

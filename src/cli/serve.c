@@ -28,7 +28,6 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
-#include "cli/serve_watch.h"
 #include "engine/sample.h"
 #include "http/server.h"
 #include "models/pool.h"

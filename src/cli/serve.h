@@ -12,6 +12,7 @@
 #ifndef HEARTH_CLI_SERVE_H
 #define HEARTH_CLI_SERVE_H
 
+#include <signal.h>
 #include <hearth/hearth.h>
 
 #include <stdbool.h>
@@ -160,5 +161,28 @@ struct serve_place {
 void serve_print_banner(const struct cli *cli, const struct serve_place *place,
                         const struct engine_facts *facts, const struct serve_store *store,
                         double load_s);
+
+/* ---- the main thread while the server runs (serve_watch.c) ----
+ *
+ *      SIGINT, SIGTERM   the end
+ *      SIGHUP            files of keys and the log level are read again; the end when the server
+ *                        was started in a terminal, which has closed
+ *      NOTIFY_SOCKET     READY=1, STATUS=, RELOADING=1, STOPPING=1; with WATCHDOG_USEC also
+ *                        WATCHDOG=1 as long as no engine hangs
+ *
+ * All signals of the set are blocked in every thread. */
+
+struct api;
+
+struct serve_watch {
+    const struct cli *cli;
+    struct api *api;
+    struct pool *pool;
+    const sigset_t *signals;
+    bool terminal; /* it was started in one */
+};
+
+/* The server is ready. Returns at the signal that ends it. */
+void serve_watch(const struct serve_watch *watch);
 
 #endif

@@ -21,7 +21,6 @@
 #include "cli/cli.h"
 #include "cli/common.h"
 #include "cli/config.h"
-#include "cli/folders.h"
 #include "cli/serve.h"
 #include "engine/gguf_file.h"
 #include "models/pool.h"

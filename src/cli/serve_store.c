@@ -27,7 +27,7 @@
 #include "base/seal.h"
 #include "cache/cache.h"
 #include "cli/cli.h"
-#include "cli/folders.h"
+#include "cli/config.h"
 #include "cli/serve.h"
 #include "engine/vet.h"
 #include "engine/worker_memory.h"

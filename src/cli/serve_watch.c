@@ -7,7 +7,7 @@
  * watchdog. An engine that hangs is thus noticed after one to two intervals, and a thread of ours
  * that holds a lock for ever as well, because the look takes these locks.
  */
-#include "cli/serve_watch.h"
+#include "cli/serve.h"
 
 #include <errno.h>
 #include <stdio.h>

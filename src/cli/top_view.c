@@ -16,7 +16,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/units.h"
-#include "cli/fields.h"
+#include "cli/remote.h"
 
 enum { PIECE_BYTES = 512, BAR_CELLS = 30, SMALL_BAR_CELLS = 16, RECENT_MAX = 8, REASONS_MAX = 16 };
 

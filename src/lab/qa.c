@@ -10,7 +10,7 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "lab/bench_server.h"
-#include "lab/bench_words.h"
+#include "lab/spread.h"
 
 enum {
     RUN_SERVE = 1,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/attr.h"
+#include "base/buf.h"
 
 static int compare(const void *a, const void *b)
 {
@@ -41,4 +42,30 @@ struct spread spread_of(double *values, size_t count)
     spread.p99 = spread_percentile(values, count, 99);
     spread.max = values[count - 1];
     return spread;
+}
+
+/* ---- words: letters from a small generator (splitmix64) ---- */
+
+static uint64_t next(uint64_t *state)
+{
+    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+void words_append(struct buf *out, size_t bytes, uint64_t seed)
+{
+    uint64_t state = seed;
+    size_t left = 0; /* letters of the word */
+
+    for (size_t i = 0; i < bytes; i++) {
+        bool ends = left == 0 && i > 0 && i + 1 < bytes;
+        if (left == 0)
+            left = 2 + next(&state) % 7;
+        else
+            left--;
+        buf_append_char(out, ends ? ' ' : (char)('a' + next(&state) % 26));
+    }
 }

@@ -95,4 +95,42 @@ struct trace_sums {
 };
 struct trace_sums trace_sum(const struct trace *trace);
 
+/* ---- the best places for snapshots (trace_place.c) ----
+ *
+ * For a cache without limits, and a price per snapshot in tokens: the set of places (a prompt, cut
+ * after some block) for which
+ *
+ *      tokens that need not be computed - price x snapshots
+ *
+ * is the highest. A place can be used from the request after the one that computed it first. It has
+ * the whole trace at hand: no policy that decides when it sees a prompt can do better. */
+
+struct trace;
+
+struct place_result {
+    uint64_t snapshots;
+    uint64_t tokens_saved;
+};
+
+/* O(blocks of the trace + places^2 of one path). ERR_NOMEM; ERR_LIMIT when the trace branches more
+ * deeply than the table has room for. */
+enum err place_best(const struct trace *trace, uint64_t price_tokens,
+                    struct place_result *result) NODISCARD;
+
+/* ---- more load than a trace has (trace_users.c) ----
+ *
+ *      trace with sessions     each user plays all sessions, in its own order, one after the other,
+ *                              with a pause between them
+ *      trace without           each user is a copy of the whole trace that begins at another time
+ *
+ * All begin within the duration of the trace (of its longest session). Blocks of different users
+ * are never equal, except those of system prompt and tools, which users of the same session
+ * share. */
+
+/* Replaces the requests of a sorted trace by those of `users` (>= 1) users, sorted. The same seed
+ * gives the same load. ERR_LIMIT when there would be too many, ERR_NOMEM: then nothing has changed.
+ */
+enum err trace_multiply(struct trace *trace, uint32_t users, uint64_t seed,
+                        struct errinfo *info) NODISCARD;
+
 #endif

@@ -14,7 +14,7 @@
  * The heap is lazy: a block that is used again gets a new item, and items that are not its latest
  * one are passed over.
  */
-#include "lab/trace_opt.h"
+#include "lab/trace_sim.h"
 
 #include <assert.h>
 #include <stdbool.h>

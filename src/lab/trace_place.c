@@ -15,7 +15,6 @@
  * are higher than those of parents, so that one pass downwards through the numbers sees children
  * first.
  */
-#include "lab/trace_place.h"
 
 #include <assert.h>
 #include <stdbool.h>

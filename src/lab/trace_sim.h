@@ -51,7 +51,7 @@ enum sim_place {
 
 extern const char *const sim_place_names[]; /* ended by NULL */
 
-#define SIM_OPT "opt" /* the policy that knows the future: opt.h */
+#define SIM_OPT "opt" /* the policy that knows the future: opt_run */
 
 struct sim_options {
     const char *policy; /* of policy.h, or SIM_OPT */
@@ -84,5 +84,51 @@ enum err sim_run(const struct trace *trace, const struct sim_options *options,
 
 double sim_hit_rate(const struct sim_result *result); /* of tokens */
 double sim_block_hit_rate(const struct sim_result *result);
+
+/* ---- costs ----
+ *
+ * What the state of a model weighs and how fast it can be restored: the numbers that turn hits and
+ * misses into bytes and seconds. From a preset, or from the facts of a model file (the command asks
+ * the engine for them; nothing here knows an engine). A time to the first token is the import at the
+ * given bandwidth plus prefill at the given speed; waiting for other requests is not in it. */
+
+struct cost {
+    const char *name;
+    const char *help;
+    uint32_t kinds;                /* enum hearth_kind bits */
+    uint64_t rows_bytes_per_token; /* of all that can be cut at a token; 0 = nothing can */
+    uint64_t snapshot_bytes;       /* of what cannot; 0 = nothing needs one */
+    double prefill_tokens_per_s;
+    double import_bytes_per_s; /* from memory into the engine */
+};
+
+/* Ended by one without name. The first is the default. */
+extern const struct cost cost_presets[];
+
+/* NULL when there is no such preset. */
+const struct cost *cost_find(const char *name);
+
+/* Some kind can be resumed at exact token counts only. */
+bool cost_needs_snapshot(const struct cost *cost);
+
+double cost_ttft_s(const struct cost *cost, uint64_t bytes_imported, uint64_t tokens_computed);
+
+/* ---- the ceiling (trace_opt.c) ----
+ *
+ * Belady's algorithm for caches of prefixes, with the right not to keep a block that was just
+ * computed. It knows the future: no other policy can have a higher block hit rate with as many
+ * blocks. The distance to it is what a better policy can win. */
+
+struct opt_result {
+    uint64_t evictions; /* of blocks that would have been used again */
+    uint64_t held_max;  /* blocks */
+};
+
+/* Hits of each request in blocks, the leading ones, into hits[requests_count]. Blocks of all
+ * requests compete for `capacity` places. O(n log n). Progress as in sim_options; fn may be NULL.
+ * ERR_NOMEM. */
+enum err opt_run(const struct trace *trace, uint64_t capacity, uint32_t *hits,
+                 struct opt_result *result, void (*fn)(size_t done, size_t total, void *arg),
+                 void *arg) NODISCARD;
 
 #endif

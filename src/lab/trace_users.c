@@ -2,7 +2,6 @@
  * trace_users.c: copies of requests with other times and shifted ids; the ids themselves are not
  * copied, a million requests stay small.
  */
-#include "lab/trace_users.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Fields of answers by path; what is missing or of another type is what the caller says; text that
  * is safe to show. */
-#include "cli/fields.h"
+#include "cli/remote.h"
 
 #include <math.h>
 #include <stdio.h>

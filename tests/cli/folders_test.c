@@ -1,5 +1,5 @@
 /* Where folders are when nobody says where. */
-#include "cli/folders.h"
+#include "cli/config.h"
 
 #include "base/arena.h"
 #include "cli/cli.h"

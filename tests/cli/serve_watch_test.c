@@ -1,5 +1,5 @@
 /* serve_watch_test.c: a real server, and this test as its service manager. */
-#include "cli/serve_watch.h"
+#include "cli/serve.h"
 
 #include <poll.h>
 #include <stddef.h>

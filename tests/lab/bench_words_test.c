@@ -1,4 +1,4 @@
-#include "lab/bench_words.h"
+#include "lab/spread.h"
 
 #include <string.h>
 

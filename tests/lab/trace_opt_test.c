@@ -1,4 +1,4 @@
-#include "lab/trace_opt.h"
+#include "lab/trace_sim.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "lab/trace_place.h"
+#include "lab/trace.h"
 
 #include "base/mem.h"
 #include "support/test.h"

@@ -1,4 +1,4 @@
-#include "lab/trace_users.h"
+#include "lab/trace.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lab/trace_cost.h"
+#include "lab/trace_sim.h"
 #include "lab/trace.h"
 
 /* Full attention, with blocks so small that a sanitizer's shadow of their addresses is, too. */
