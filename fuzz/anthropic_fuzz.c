@@ -34,8 +34,8 @@ static void check_messages(const struct gen_request *request)
         assert(request->breakpoints[i] < (int)yyjson_arr_size(request->messages));
         assert(i == 0 || request->breakpoints[i - 1] < request->breakpoints[i]);
     }
-    assert(request->tool_choice != GEN_CHOICE_REQUIRED || request->tools != NULL);
-    assert(request->format != GEN_FORMAT_JSON_SCHEMA || yyjson_is_obj(request->schema));
+    assert(request->tool_choice != CHOICE_REQUIRED || request->tools != NULL);
+    assert(request->format != CHOICE_ANSWER_SCHEMA || yyjson_is_obj(request->schema));
 }
 
 static bool parse(struct gen_request *request, struct str text, parse_fn *fn)

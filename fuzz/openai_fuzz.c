@@ -50,9 +50,9 @@ static void check_request(const struct gen_request *request)
         check_messages(request->messages);
     if (request->source == GEN_SOURCE_TOKENS)
         check(request->prompt_tokens_count >= 1);
-    if (request->tool_choice == GEN_CHOICE_NAMED || request->tool_choice == GEN_CHOICE_REQUIRED)
+    if (request->tool_choice == CHOICE_NAMED || request->tool_choice == CHOICE_REQUIRED)
         check(yyjson_arr_size(request->tools) > 0);
-    if (request->format == GEN_FORMAT_JSON_SCHEMA)
+    if (request->format == CHOICE_ANSWER_SCHEMA)
         check(yyjson_is_obj(request->schema));
 }
 

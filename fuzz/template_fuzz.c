@@ -107,8 +107,8 @@ static void check_tokens(const struct chat_text *text)
     }
     require(at == text->text.len);
     for (size_t i = 0; i < prompt.mark_count; i++)
-        require(prompt.marks[i].count <= prompt.count &&
-                (i == 0 || prompt.marks[i - 1].count <= prompt.marks[i].count));
+        require(prompt.marks[i].at <= prompt.count &&
+                (i == 0 || prompt.marks[i - 1].at <= prompt.marks[i].at));
     token_prompt_fini(&prompt);
     tokens_destroy(&tokens);
 }
@@ -119,8 +119,8 @@ static void check_text(const struct chat_text *text)
         require(text->spans[i].begin < text->spans[i].end && text->spans[i].end <= text->text.len &&
                 (i == 0 || text->spans[i - 1].end < text->spans[i].begin));
     for (size_t i = 0; i < text->mark_count; i++)
-        require(text->marks[i].offset <= text->text.len &&
-                (i == 0 || text->marks[i - 1].offset <= text->marks[i].offset));
+        require(text->marks[i].at <= text->text.len &&
+                (i == 0 || text->marks[i - 1].at <= text->marks[i].at));
     require(text->generation <= text->text.len);
 }
 

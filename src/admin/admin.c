@@ -144,7 +144,7 @@ static void on_answering(struct call *call, void *arg)
     struct admin *admin = arg;
     const struct gen_usage *usage = &call->answer.usage;
     struct clock *clock = admin->clock;
-    struct gen_mark message = {.role = GEN_ROLE_NONE};
+    struct mark message = {.role = ROLE_NONE};
     struct recent_call recent = {
         .endpoint = call->endpoint->name,
         .when_s = (double)(clock_wall_ns(clock) / NS_PER_MS) / 1000.0,

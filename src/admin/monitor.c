@@ -273,11 +273,11 @@ static void write_message(struct json *json, const struct recent_call *call)
     char text[32];
 
     json_key(json, "message");
-    if (call->role == GEN_ROLE_NONE) {
+    if (call->role == ROLE_NONE) {
         json_null(json);
         return;
     }
-    snprintf(text, sizeof(text), "%s[%u]", report_role_name(call->role), call->message);
+    snprintf(text, sizeof(text), "%s[%u]", role_name(call->role), call->message);
     json_text(json, text);
 }
 

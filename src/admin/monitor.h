@@ -110,7 +110,7 @@ struct recent_call {
     const char *endpoint; /* a literal */
     double when_s;        /* wall time of its end */
     struct gen_usage usage;
-    enum gen_role role; /* of the message that the first difference is in; NONE: not known */
+    enum role role; /* of the message that the first difference is in; NONE: not known */
     uint32_t message;
     double ttft_s, seconds; /* 0: never happened */
     unsigned status;        /* of HTTP; RECENT_GONE_STATUS: the client left before */

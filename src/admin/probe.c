@@ -203,13 +203,13 @@ static void write_context(struct json *json, const char *name, const struct prob
 static void write_message(struct json *json, const struct probe *probe)
 {
     const struct prepared *prepared = &probe->call->prepared;
-    struct gen_mark message;
+    struct mark message;
     char text[32];
 
     json_key(json, "message");
     if (report_message_at(prepared->marks, prepared->marks_count, (uint32_t)probe->difference,
                           &message)) {
-        snprintf(text, sizeof(text), "%s[%u]", report_role_name(message.role), message.message);
+        snprintf(text, sizeof(text), "%s[%u]", role_name(message.role), message.message);
         json_text(json, text);
     } else {
         json_null(json);

@@ -26,7 +26,9 @@
 #include "base/arena.h"
 #include "base/attr.h"
 #include "base/str.h"
+#include "chat/template.h"
 #include "engine/sample.h"
+#include "grammar/choice.h"
 #include "output/reasoning.h"
 
 enum gen_source {
@@ -34,17 +36,6 @@ enum gen_source {
     GEN_SOURCE_TEXT,     /* plain text to go on with */
     GEN_SOURCE_TOKENS,   /* as they are */
 };
-
-enum gen_choice { GEN_CHOICE_AUTO, GEN_CHOICE_NONE, GEN_CHOICE_REQUIRED, GEN_CHOICE_NAMED };
-
-enum gen_format {
-    GEN_FORMAT_TEXT,
-    GEN_FORMAT_JSON_OBJECT,
-    GEN_FORMAT_JSON_SCHEMA,
-    GEN_FORMAT_GRAMMAR
-};
-
-enum gen_switch { GEN_UNSET, GEN_OFF, GEN_ON };
 
 /* Where a client asked for a cache breakpoint: behind the tools, the system prompt, or a message
  * (its index in `messages`). */
@@ -81,14 +72,14 @@ struct gen_request {
     const char *const *stops;
     size_t stops_count;
 
-    enum gen_choice tool_choice;
-    struct str tool_name; /* of GEN_CHOICE_NAMED */
+    enum choice_mode tool_choice;
+    struct str tool_name; /* of CHOICE_NAMED */
     bool parallel_calls;  /* starts as true */
-    enum gen_format format;
-    yyjson_val *schema; /* of GEN_FORMAT_JSON_SCHEMA */
-    struct str grammar; /* of GEN_FORMAT_GRAMMAR */
+    enum choice_answer format;
+    yyjson_val *schema; /* of CHOICE_ANSWER_SCHEMA */
+    struct str grammar; /* of CHOICE_ANSWER_GRAMMAR */
 
-    enum gen_switch thinking;
+    enum chat_thinking thinking;
     struct str reasoning_effort; /* "low", ...; empty = not said */
     uint32_t reasoning_budget;   /* tokens; 0 = not said */
     enum reasoning_mode reasoning_mode;

@@ -27,17 +27,10 @@ static struct hash256 replay_space(const struct gen_request *request,
     return hash256_final(&state);
 }
 
-static enum chat_thinking thinking_of(enum gen_switch thinking)
-{
-    if (thinking == GEN_UNSET)
-        return CHAT_THINKING_DEFAULT;
-    return thinking == GEN_ON ? CHAT_THINKING_ON : CHAT_THINKING_OFF;
-}
-
 /* A request that forbids calls is rendered without tools, as choice.h wants it. */
 static bool may_call(const struct gen_request *request)
 {
-    return request->tool_choice != GEN_CHOICE_NONE && yyjson_arr_size(request->tools) > 0;
+    return request->tool_choice != CHOICE_NONE && yyjson_arr_size(request->tools) > 0;
 }
 
 static yyjson_val *shown_tools(const struct gen_request *request)
@@ -56,7 +49,7 @@ static enum err render(struct prepare_run *run)
         .messages = run->messages,
         .tools = shown_tools(request),
         .kwargs = request->kwargs,
-        .thinking = thinking_of(request->thinking),
+        .thinking = request->thinking,
         .add_generation_prompt = !request->continue_final,
         .continue_final = request->continue_final,
         .now_s = tools->neutral ? neutral_now(tools->neutral, tools->now_s) : tools->now_s,
@@ -133,37 +126,23 @@ static enum err make_tokens(struct prepare_run *run)
 
 /* ---- places ---- */
 
-static enum gen_role role_of(const struct token_mark *mark)
+/* One mark per place. Where a message ends the next one begins: that one stays. */
+static void add_mark(struct prepared *out, const struct mark *mark)
 {
-    static const enum gen_role roles[] = {
-        [CHAT_ROLE_SYSTEM] = GEN_ROLE_SYSTEM,       [CHAT_ROLE_USER] = GEN_ROLE_USER,
-        [CHAT_ROLE_ASSISTANT] = GEN_ROLE_ASSISTANT, [CHAT_ROLE_TOOL] = GEN_ROLE_TOOL,
-        [CHAT_ROLE_OTHER] = GEN_ROLE_NONE,
-    };
+    struct mark *last = out->marks_count > 0 ? &out->marks[out->marks_count - 1] : NULL;
 
-    return mark->kind == CHAT_MARK_MESSAGE_BEGIN && (size_t)mark->role < COUNT_OF(roles)
-               ? roles[mark->role]
-               : GEN_ROLE_NONE;
-}
-
-/* One mark per place. Where a message ends the next one begins: the one that has a role stays. */
-static void add_mark(struct prepared *out, const struct token_mark *mark)
-{
-    struct gen_mark made = {(uint32_t)mark->count, role_of(mark), mark->message};
-    struct gen_mark *last = out->marks_count > 0 ? &out->marks[out->marks_count - 1] : NULL;
-
-    if (last && last->at == made.at) {
-        if (last->role == GEN_ROLE_NONE)
-            *last = made;
+    assert(!last || last->at <= mark->at);
+    if (last && last->at == mark->at) {
+        if (last->kind != MARK_MESSAGE_BEGIN)
+            *last = *mark;
         return;
     }
-    assert(!last || last->at < made.at);
-    out->marks[out->marks_count++] = made;
+    out->marks[out->marks_count++] = *mark;
 }
 
-static bool is_system_end(const struct token_mark *mark)
+static bool is_system_end(const struct mark *mark)
 {
-    return mark->kind == CHAT_MARK_SYSTEM_END && mark->role == CHAT_ROLE_SYSTEM;
+    return mark->kind == MARK_SYSTEM_END && mark->role == ROLE_SYSTEM;
 }
 
 static enum err place_marks(struct prepare_run *run)
@@ -175,17 +154,18 @@ static enum err place_marks(struct prepare_run *run)
     if (!out->marks)
         return arena->err;
     for (size_t i = 0; i < out->prompt.mark_count; i++) {
-        const struct token_mark *mark = &out->prompt.marks[i];
+        const struct mark *mark = &out->prompt.marks[i];
 
         /* Templates write the system text together with tools and more: it has an end, and begins
          * where the prompt does. */
         if (is_system_end(mark) && out->marks_count == 0)
-            out->marks[out->marks_count++] = (struct gen_mark){.at = 0, .role = GEN_ROLE_SYSTEM};
+            out->marks[out->marks_count++] =
+                (struct mark){.kind = MARK_MESSAGE_BEGIN, .role = ROLE_SYSTEM};
         add_mark(out, mark);
-        if (mark->kind == CHAT_MARK_SYSTEM_END)
-            out->anchor = (uint32_t)mark->count;
-        if (role_of(mark) == GEN_ROLE_USER)
-            out->last_user = (uint32_t)mark->count;
+        if (mark->kind == MARK_SYSTEM_END)
+            out->anchor = (uint32_t)mark->at;
+        if (mark->kind == MARK_MESSAGE_BEGIN && mark->role == ROLE_USER)
+            out->last_user = (uint32_t)mark->at;
     }
     return ERR_OK;
 }
@@ -197,11 +177,11 @@ static uint32_t breakpoint_at(const struct prepared *out, int breakpoint)
     if (breakpoint < 0)
         return out->anchor;
     for (size_t i = 0; i < out->prompt.mark_count; i++) {
-        const struct token_mark *mark = &out->prompt.marks[i];
+        const struct mark *mark = &out->prompt.marks[i];
 
-        if ((mark->kind == CHAT_MARK_MESSAGE_END && mark->message == (uint32_t)breakpoint) ||
+        if ((mark->kind == MARK_MESSAGE_END && mark->message == (uint32_t)breakpoint) ||
             (is_system_end(mark) && mark->message >= (uint32_t)breakpoint))
-            return (uint32_t)mark->count;
+            return (uint32_t)mark->at;
     }
     return 0;
 }
@@ -221,36 +201,12 @@ static void place_breakpoints(struct prepared *out, const struct gen_request *re
 
 /* ---- grammar ---- */
 
-static enum choice_mode mode_of(enum gen_choice choice)
-{
-    static const enum choice_mode modes[] = {
-        [GEN_CHOICE_AUTO] = CHOICE_AUTO,
-        [GEN_CHOICE_NONE] = CHOICE_NONE,
-        [GEN_CHOICE_REQUIRED] = CHOICE_REQUIRED,
-        [GEN_CHOICE_NAMED] = CHOICE_NAMED,
-    };
-
-    return modes[choice];
-}
-
-static enum choice_answer answer_of(enum gen_format format)
-{
-    static const enum choice_answer answers[] = {
-        [GEN_FORMAT_TEXT] = CHOICE_ANSWER_TEXT,
-        [GEN_FORMAT_JSON_OBJECT] = CHOICE_ANSWER_OBJECT,
-        [GEN_FORMAT_JSON_SCHEMA] = CHOICE_ANSWER_SCHEMA,
-        [GEN_FORMAT_GRAMMAR] = CHOICE_ANSWER_TEXT, /* not written here: own_grammar */
-    };
-
-    return answers[format];
-}
-
 /* With tools that may be called, or one that must be, even if there is none: then choice.h says so.
  */
 static bool is_about_calls(const struct prepare_run *run)
 {
-    return run->out->calls || run->request->tool_choice == GEN_CHOICE_REQUIRED ||
-           run->request->tool_choice == GEN_CHOICE_NAMED;
+    return run->out->calls || run->request->tool_choice == CHOICE_REQUIRED ||
+           run->request->tool_choice == CHOICE_NAMED;
 }
 
 static enum err write_grammar(struct prepare_run *run)
@@ -258,13 +214,13 @@ static enum err write_grammar(struct prepare_run *run)
     const struct gen_request *request = run->request;
     struct prepared *out = run->out;
     struct choice_request choice = {
-        .mode = is_about_calls(run) ? mode_of(request->tool_choice) : CHOICE_NONE,
+        .mode = is_about_calls(run) ? request->tool_choice : CHOICE_NONE,
         .name = request->tool_name,
         .parallel = request->parallel_calls,
         .tools = request->tools,
         .formats = out->formats,
         .prompt_tail = out->opening,
-        .answer = answer_of(request->format),
+        .answer = request->format,
         .schema = request->schema,
     };
 
@@ -285,7 +241,7 @@ static enum err own_grammar(struct prepare_run *run)
 
 static enum err make_grammar(struct prepare_run *run, struct api_error *error)
 {
-    if (run->request->format != GEN_FORMAT_GRAMMAR)
+    if (run->request->format != CHOICE_ANSWER_GRAMMAR)
         return write_grammar(run);
     if (is_about_calls(run))
         return api_error_set(error, API_ERROR_UNSUPPORTED, "grammar",

@@ -48,7 +48,7 @@ struct prepared {
     struct chat_text text;      /* of a conversation; in the request's arena */
     struct token_prompt prompt; /* its own */
     /* in the request's arena, as is all that follows; ascending, at different places */
-    struct gen_mark *marks;
+    struct mark *marks;
     size_t marks_count;
     uint32_t anchor, last_user; /* as in sched/gen.h */
     uint32_t breakpoints[GEN_BREAKPOINTS_MAX];

@@ -42,7 +42,7 @@ static enum err neutralise_message(struct prepare_run *run, yyjson_val *message)
     yyjson_val *content = yyjson_obj_get(message, "content"), *part;
     yyjson_arr_iter parts;
 
-    if (chat_role_from(json_read_text(yyjson_obj_get(message, "role"))) != CHAT_ROLE_SYSTEM)
+    if (role_from(json_read_text(yyjson_obj_get(message, "role"))) != ROLE_SYSTEM)
         return ERR_OK;
     if (yyjson_is_str(content))
         return neutralise(run, content);
@@ -164,7 +164,7 @@ static enum err recall_message(struct prepare_run *run, yyjson_val *value, size_
     struct buf thought;
     enum err err;
 
-    if (chat_role_from(json_read_text(yyjson_obj_get(value, "role"))) != CHAT_ROLE_ASSISTANT ||
+    if (role_from(json_read_text(yyjson_obj_get(value, "role"))) != ROLE_ASSISTANT ||
         yyjson_arr_size(yyjson_obj_get(value, "tool_calls")) == 0)
         return ERR_OK;
     err = prepare_read_message(&run->request->arena, value, &message);

@@ -26,13 +26,13 @@ enum { TOKEN_TEXT_BYTES = 256 };
 
 /* ---- where the assistant's messages stand ---- */
 
-static bool find_mark(const struct chat_text *text, enum chat_mark_kind kind, uint32_t message,
+static bool find_mark(const struct chat_text *text, enum mark_kind kind, uint32_t message,
                       size_t *offset)
 {
     for (size_t i = 0; i < text->mark_count; i++) {
         if (text->marks[i].kind != kind || text->marks[i].message != message)
             continue;
-        *offset = text->marks[i].offset;
+        *offset = text->marks[i].at;
         return true;
     }
     return false;
@@ -43,8 +43,8 @@ static bool find_mark(const struct chat_text *text, enum chat_mark_kind kind, ui
 static bool find_place(const struct chat_text *text, uint32_t message, size_t from,
                        struct replay_place *place)
 {
-    return find_mark(text, CHAT_MARK_MESSAGE_BEGIN, message, &place->begin) &&
-           find_mark(text, CHAT_MARK_MESSAGE_END, message, &place->end) && place->begin >= from &&
+    return find_mark(text, MARK_MESSAGE_BEGIN, message, &place->begin) &&
+           find_mark(text, MARK_MESSAGE_END, message, &place->end) && place->begin >= from &&
            place->begin <= place->end && place->end <= text->generation;
 }
 
@@ -69,13 +69,13 @@ static enum err find_places(struct prepare_run *run, struct replay_place **out, 
         return arena->err;
     yyjson_arr_iter_init(run->messages, &iter);
     for (size_t i = 0; (message = yyjson_arr_iter_next(&iter)); i++) {
-        enum chat_role role = chat_role_from(json_read_text(yyjson_obj_get(message, "role")));
+        enum role role = role_from(json_read_text(yyjson_obj_get(message, "role")));
         struct replay_place *place = &places[*count];
         enum err err;
 
-        if (role == CHAT_ROLE_USER)
+        if (role == ROLE_USER)
             mark_user_since(places, *count);
-        if (role != CHAT_ROLE_ASSISTANT || (run->request->continue_final && i + 1 == messages) ||
+        if (role != ROLE_ASSISTANT || (run->request->continue_final && i + 1 == messages) ||
             !find_place(&run->out->text, (uint32_t)i, *count > 0 ? place[-1].end : 0, place))
             continue;
         err = prepare_read_message(arena, message, &place->message);
@@ -98,7 +98,7 @@ struct text_run {
     char *bytes;
     size_t len, room;
     struct chat_span *spans;
-    struct chat_mark *marks;
+    struct mark *marks;
     /* of the whole text, so far: each goes to the first run that has its place */
     size_t marks_taken;
 };
@@ -128,13 +128,13 @@ static void carry_over(struct text_run *run, const struct chat_text *whole,
                 (struct chat_span){begin - segment->begin + base, end - segment->begin + base};
     }
     for (size_t *i = &run->marks_taken; *i < whole->mark_count; (*i)++) {
-        struct chat_mark mark = whole->marks[*i];
+        struct mark mark = whole->marks[*i];
 
-        if (mark.offset > segment->end)
+        if (mark.at > segment->end)
             break;
-        if (mark.offset < segment->begin) /* inside a turn that was replaced */
+        if (mark.at < segment->begin) /* inside a turn that was replaced */
             continue;
-        mark.offset = mark.offset - segment->begin + base;
+        mark.at = mark.at - segment->begin + base;
         run->marks[run->text.mark_count++] = mark;
     }
 }
@@ -195,9 +195,9 @@ static enum err append_marks(struct token_prompt *prompt, const struct token_pro
     if (err != ERR_OK)
         return err;
     for (size_t i = 0; i < part->mark_count; i++) {
-        struct token_mark mark = part->marks[i];
+        struct mark mark = part->marks[i];
 
-        mark.count = mark.count > dropped ? mark.count - dropped + base : base;
+        mark.at = mark.at > dropped ? mark.at - dropped + base : base;
         prompt->marks[prompt->mark_count++] = mark;
     }
     return ERR_OK;

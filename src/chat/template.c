@@ -56,35 +56,6 @@ static const char chatml[] =
 /* Published templates take some thousand steps for the small conversations of a trial. */
 enum { TRIAL_STEPS_MAX = 100000, TRIAL_OUTPUT_BYTES_MAX = 1 << 20 };
 
-static const char *const mark_names[] = {
-#define X(value, name) name,
-    CHAT_MARK_TABLE(X)
-#undef X
-};
-
-const char *chat_mark_name(enum chat_mark_kind kind)
-{
-    assert((unsigned)kind < CHAT_MARK_COUNT);
-    return mark_names[kind];
-}
-
-enum chat_role chat_role_from(struct str name)
-{
-    static const struct {
-        const char *name;
-        enum chat_role role;
-    } roles[] = {
-        {"system", CHAT_ROLE_SYSTEM},       {"developer", CHAT_ROLE_SYSTEM},
-        {"user", CHAT_ROLE_USER},           {"tool", CHAT_ROLE_TOOL},
-        {"assistant", CHAT_ROLE_ASSISTANT}, {"function", CHAT_ROLE_TOOL},
-    };
-
-    for (size_t i = 0; i < COUNT_OF(roles); i++)
-        if (str_eq(name, str_from(roles[i].name)))
-            return roles[i].role;
-    return CHAT_ROLE_OTHER;
-}
-
 const struct chat_caps *chat_template_caps(const struct chat_template *tmpl)
 {
     return &tmpl->caps;

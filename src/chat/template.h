@@ -30,6 +30,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "base/mark.h"
 #include "base/str.h"
 #include "output/output.h"
 
@@ -38,38 +39,7 @@ struct chat_template;
 struct neutral;
 struct yyjson_val;
 
-enum chat_role {
-    CHAT_ROLE_SYSTEM, /* and developer */
-    CHAT_ROLE_USER,
-    CHAT_ROLE_ASSISTANT,
-    CHAT_ROLE_TOOL, /* and function */
-    CHAT_ROLE_OTHER,
-    CHAT_ROLE_COUNT
-};
-
 enum chat_thinking { CHAT_THINKING_DEFAULT, CHAT_THINKING_ON, CHAT_THINKING_OFF };
-
-/* X(value, name) */
-#define CHAT_MARK_TABLE(X)                                                   \
-    X(CHAT_MARK_SYSTEM_END, "system_end") /* end of system text and tools */ \
-    X(CHAT_MARK_MESSAGE_BEGIN, "message_begin")                              \
-    X(CHAT_MARK_MESSAGE_END, "message_end")                                  \
-    X(CHAT_MARK_GENERATION, "generation") /* the prompt for the answer begins */
-
-enum chat_mark_kind {
-#define X(value, name) value,
-    CHAT_MARK_TABLE(X)
-#undef X
-        CHAT_MARK_COUNT
-};
-
-struct chat_mark {
-    size_t offset; /* bytes of text before it */
-    enum chat_mark_kind kind;
-    /* index in the request; of SYSTEM_END and GENERATION the message before it, or 0 */
-    uint32_t message;
-    enum chat_role role; /* of that message */
-};
 
 struct chat_span {
     size_t begin, end;
@@ -134,7 +104,7 @@ struct chat_text {
     struct str text;
     const struct chat_span *spans; /* ascending, disjoint */
     size_t span_count;
-    const struct chat_mark *marks; /* ascending by offset */
+    const struct mark *marks; /* ascending */
     size_t mark_count;
     /* where the template began to open the answer; text.len: it did not. From here on it is the
      * prompt_tail of output.h */
@@ -147,8 +117,5 @@ struct chat_text {
 enum err chat_template_render(const struct chat_template *tmpl, const struct chat_request *request,
                               struct arena *arena, struct chat_text *out,
                               struct errinfo *info) NODISCARD;
-
-const char *chat_mark_name(enum chat_mark_kind kind);
-enum chat_role chat_role_from(struct str name);
 
 #endif

@@ -26,7 +26,7 @@ struct chat_template {
     struct output_formats formats;
     char *bos, *eos; /* owned */
     /* Marks that were seen to move from one turn to the next, or whose place is not known. */
-    bool mark_off[CHAT_MARK_COUNT][CHAT_ROLE_COUNT];
+    bool mark_off[MARK_COUNT][ROLE_COUNT];
     /* system text or tools stand inside messages, and not always in the same one */
     bool preamble_moves;
     /* the prompt for the answer is written inside a round: found by a second render */
@@ -51,7 +51,7 @@ struct chat_source {
 struct chat_item {
     const void *object; /* its dict: how a round is recognised */
     uint32_t message;
-    enum chat_role role;
+    enum role role;
 };
 
 /* A request as the template is to see it; everything is in the arena. */

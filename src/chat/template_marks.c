@@ -58,28 +58,27 @@ void chat_rounds_on_round(void *arg, const struct jinja_value *item, bool end)
 /* The marks under construction. */
 struct list {
     const struct chat_render *render;
-    struct chat_mark *marks;
+    struct mark *marks;
     size_t count;
 };
 
-static void add(struct list *list, struct chat_mark mark)
+static void add(struct list *list, struct mark mark)
 {
-    if (mark.offset <= list->render->text.len &&
-        !list->render->tmpl->mark_off[mark.kind][mark.role])
+    if (mark.at <= list->render->text.len && !list->render->tmpl->mark_off[mark.kind][mark.role])
         list->marks[list->count++] = mark;
 }
 
 /* At one place: what ends, then what begins. */
 static int compare_marks(const void *a, const void *b)
 {
-    static const int order[] = {[CHAT_MARK_MESSAGE_END] = 0,
-                                [CHAT_MARK_SYSTEM_END] = 1,
-                                [CHAT_MARK_MESSAGE_BEGIN] = 2,
-                                [CHAT_MARK_GENERATION] = 3};
-    const struct chat_mark *x = a, *y = b;
+    static const int order[] = {[MARK_MESSAGE_END] = 0,
+                                [MARK_SYSTEM_END] = 1,
+                                [MARK_MESSAGE_BEGIN] = 2,
+                                [MARK_GENERATION] = 3};
+    const struct mark *x = a, *y = b;
 
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
     return order[x->kind] != order[y->kind] ? order[x->kind] - order[y->kind]
                                             : (x->message > y->message) - (x->message < y->message);
 }
@@ -99,18 +98,18 @@ static void add_message(struct list *list, const struct chat_round *round)
     const struct chat_render *render = list->render;
     const struct chat_item *item = &render->shape->items[round->item];
     bool last = round->item + 1 == render->rounds.count;
-    struct chat_mark mark = {round->begin, CHAT_MARK_MESSAGE_BEGIN, item->message, item->role};
+    struct mark mark = {round->begin, MARK_MESSAGE_BEGIN, item->message, item->role};
 
     if (round->writes != 1 || item->message == CHAT_FROM_TOOLS)
         return;
     add(list, mark);
     if (last && render->open)
         return;
-    mark.kind = CHAT_MARK_MESSAGE_END;
+    mark.kind = MARK_MESSAGE_END;
     /* A round that also opens the answer ends where that begins. */
-    mark.offset = last && render->tmpl->generation_twice && render->generation < round->end
-                      ? render->generation
-                      : round->end;
+    mark.at = last && render->tmpl->generation_twice && render->generation < round->end
+                  ? render->generation
+                  : round->end;
     add(list, mark);
 }
 
@@ -161,11 +160,11 @@ static void add_system_end(struct list *list)
     size_t begin = first_begin(list->render);
     size_t preamble = list->render->tmpl->preamble_moves ? 0 : preamble_end(list->render);
     uint32_t leading = list->render->shape->leading;
-    struct chat_mark mark = {preamble > begin ? preamble : begin, CHAT_MARK_SYSTEM_END,
-                             leading > 0 ? leading - 1 : 0, CHAT_ROLE_SYSTEM};
+    struct mark mark = {preamble > begin ? preamble : begin, MARK_SYSTEM_END,
+                        leading > 0 ? leading - 1 : 0, ROLE_SYSTEM};
 
     /* BOS alone is no preamble. */
-    if (mark.offset > strlen(list->render->tmpl->bos))
+    if (mark.at > strlen(list->render->tmpl->bos))
         add(list, mark);
 }
 
@@ -182,8 +181,7 @@ enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
         add_message(&list, &render->rounds.rounds[i]);
     add_system_end(&list);
     if (render->generation < render->text.len)
-        add(&list, (struct chat_mark){render->generation, CHAT_MARK_GENERATION, last->message,
-                                      last->role});
+        add(&list, (struct mark){render->generation, MARK_GENERATION, last->message, last->role});
     qsort(list.marks, list.count, sizeof(*list.marks), compare_marks);
     out->marks = list.marks;
     out->mark_count = list.count;

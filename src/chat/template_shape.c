@@ -62,7 +62,7 @@ static struct jinja_value role_value(struct shaper *s, struct str role)
 {
     if (str_eq(role, STR("developer")) && !s->tmpl->caps.developer)
         role = STR("system");
-    return chat_role_from(role) == CHAT_ROLE_OTHER ? shaper_client_text(s, role) : jinja_str(role);
+    return role_from(role) == ROLE_NONE ? shaper_client_text(s, role) : jinja_str(role);
 }
 
 /* Members besides role and content. */
@@ -88,7 +88,7 @@ static enum err set_member(struct shaper *s, struct jinja_value dict, yyjson_val
                : shaper_fail_memory(s);
 }
 
-static enum err message_content(struct shaper *s, yyjson_val *message, enum chat_role role,
+static enum err message_content(struct shaper *s, yyjson_val *message, enum role role,
                                 struct jinja_value *out)
 {
     const struct chat_caps *caps = &s->tmpl->caps;
@@ -132,17 +132,16 @@ static enum err hold_back(struct shaper *s, struct str text)
 }
 
 /* Is the text of the next message put behind that of this one? */
-static bool takes_next(const struct shaper *s, enum chat_role role)
+static bool takes_next(const struct shaper *s, enum role role)
 {
     const struct chat_caps *caps = &s->tmpl->caps;
-    enum chat_role next = s->next != NULL
-                              ? chat_role_from(json_text(yyjson_obj_get(s->next, "role")))
-                              : CHAT_ROLE_OTHER;
+    enum role next =
+        s->next != NULL ? role_from(json_text(yyjson_obj_get(s->next, "role"))) : ROLE_NONE;
 
-    if (role == CHAT_ROLE_USER)
-        return next == CHAT_ROLE_SYSTEM && !caps->system_late;
-    return role == CHAT_ROLE_TOOL && !caps->user_after_tool &&
-           (next == CHAT_ROLE_USER || (next == CHAT_ROLE_SYSTEM && !caps->system_late));
+    if (role == ROLE_USER)
+        return next == ROLE_SYSTEM && !caps->system_late;
+    return role == ROLE_TOOL && !caps->user_after_tool &&
+           (next == ROLE_USER || (next == ROLE_SYSTEM && !caps->system_late));
 }
 
 /* The user's message that begins with the system text. */
@@ -193,7 +192,7 @@ static enum err add_result(struct shaper *s, yyjson_val *message, struct chat_it
  * (keeps I106). */
 static bool is_late_system(const struct shaper *s, struct chat_item item)
 {
-    return item.role == CHAT_ROLE_SYSTEM && item.message >= s->shape->leading &&
+    return item.role == ROLE_SYSTEM && item.message >= s->shape->leading &&
            !s->tmpl->caps.system_late;
 }
 
@@ -203,18 +202,18 @@ static enum err shape_message(struct shaper *s, yyjson_val *message, struct chat
     yyjson_val *content = yyjson_obj_get(message, "content");
     struct str text;
 
-    if (item.role == CHAT_ROLE_TOOL && !caps->tool_role)
+    if (item.role == ROLE_TOOL && !caps->tool_role)
         return add_result(s, message, item);
-    if (is_late_system(s, item) || (item.role == CHAT_ROLE_USER && s->host.kind != JINJA_MISSING)) {
+    if (is_late_system(s, item) || (item.role == ROLE_USER && s->host.kind != JINJA_MISSING)) {
         TRY(shaper_flat_text(s, content, item.role, &text));
         return add_to_host(s, text, item);
     }
-    if (item.role == CHAT_ROLE_SYSTEM && !caps->system) {
+    if (item.role == ROLE_SYSTEM && !caps->system) {
         TRY(shaper_flat_text(s, content, item.role, &text));
         return hold_back(s, text);
     }
     s->host.kind = JINJA_MISSING;
-    if (item.role == CHAT_ROLE_USER && s->pending.len > 0)
+    if (item.role == ROLE_USER && s->pending.len > 0)
         return add_with_pending(s, message, item);
     TRY(add_message(s, message, item));
     if (!takes_next(s, item.role))
@@ -223,14 +222,14 @@ static enum err shape_message(struct shaper *s, yyjson_val *message, struct chat
     return shaper_flat_text(s, content, item.role, &s->host_text);
 }
 
-static enum err role_of(struct shaper *s, yyjson_val *message, uint32_t index, enum chat_role *out)
+static enum err role_of(struct shaper *s, yyjson_val *message, uint32_t index, enum role *out)
 {
     yyjson_val *role = yyjson_obj_get(message, "role");
 
-    *out = CHAT_ROLE_OTHER;
+    *out = ROLE_NONE;
     if (!yyjson_is_str(role))
         return err_set(s->info, ERR_INVALID, "messages[%u] must be an object with a role", index);
-    *out = chat_role_from(json_text(role));
+    *out = role_from(json_text(role));
     return ERR_OK;
 }
 
@@ -255,11 +254,11 @@ static enum err describe_tools(struct shaper *s, struct str *out)
  * one. Says with *used whether the first message is done with. */
 static enum err add_described_tools(struct shaper *s, yyjson_val *first, bool *used)
 {
-    struct chat_item item = {.message = CHAT_FROM_TOOLS, .role = CHAT_ROLE_SYSTEM};
+    struct chat_item item = {.message = CHAT_FROM_TOOLS, .role = ROLE_SYSTEM};
     struct jinja_value dict;
     struct str tools, text;
 
-    *used = chat_role_from(json_text(yyjson_obj_get(first, "role"))) == CHAT_ROLE_SYSTEM;
+    *used = role_from(json_text(yyjson_obj_get(first, "role"))) == ROLE_SYSTEM;
     begin_source(s, *used ? 0 : CHAT_FROM_TOOLS);
     TRY(describe_tools(s, &tools));
     if (*used) {
@@ -283,7 +282,7 @@ static enum err shape_messages(struct shaper *s, size_t count)
          item.message < count && (message = yyjson_arr_iter_next(&iter)) != NULL; item.message++) {
         s->next = yyjson_arr_iter_has_next(&iter) ? iter.cur : NULL;
         TRY(role_of(s, message, item.message, &item.role));
-        leading = leading && item.role == CHAT_ROLE_SYSTEM;
+        leading = leading && item.role == ROLE_SYSTEM;
         s->shape->leading += leading;
         if (begun && item.message == 0)
             continue;

@@ -102,12 +102,12 @@ static enum err turn_take(struct turn *turn, const struct chat_template *tmpl,
     return err == ERR_NOMEM ? err : ERR_OK;
 }
 
-static bool has_mark(const struct chat_text *text, enum chat_mark_kind kind, uint32_t message,
+static bool has_mark(const struct chat_text *text, enum mark_kind kind, uint32_t message,
                      size_t offset)
 {
     for (size_t i = 0; i < text->mark_count; i++)
         if (text->marks[i].kind == kind && text->marks[i].message == message &&
-            text->marks[i].offset == offset)
+            text->marks[i].at == offset)
             return true;
     return false;
 }
@@ -121,11 +121,11 @@ static size_t common_length(struct str a, struct str b)
     return n;
 }
 
-static bool survives(const struct chat_mark *mark, const struct chat_text *later)
+static bool survives(const struct mark *mark, const struct chat_text *later)
 {
-    return mark->kind == CHAT_MARK_GENERATION
-               ? has_mark(later, CHAT_MARK_MESSAGE_BEGIN, mark->message + 1, mark->offset)
-               : has_mark(later, mark->kind, mark->message, mark->offset);
+    return mark->kind == MARK_GENERATION
+               ? has_mark(later, MARK_MESSAGE_BEGIN, mark->message + 1, mark->at)
+               : has_mark(later, mark->kind, mark->message, mark->at);
 }
 
 static void compare(struct chat_template *tmpl, const struct turn *turn, const struct turn *later)
@@ -133,15 +133,14 @@ static void compare(struct chat_template *tmpl, const struct turn *turn, const s
     size_t common = common_length(turn->text.text, later->text.text);
 
     for (size_t i = 0; i < turn->text.mark_count; i++) {
-        const struct chat_mark *mark = &turn->text.marks[i];
-        if (mark->offset <= common && !survives(mark, &later->text))
+        const struct mark *mark = &turn->text.marks[i];
+        if (mark->at <= common && !survives(mark, &later->text))
             tmpl->mark_off[mark->kind][mark->role] = true;
     }
     for (size_t i = 0; i < later->text.mark_count; i++) {
-        const struct chat_mark *mark = &later->text.marks[i];
-        if (mark->offset <= common && mark->message < turn->messages &&
-            mark->kind != CHAT_MARK_GENERATION &&
-            !has_mark(&turn->text, mark->kind, mark->message, mark->offset))
+        const struct mark *mark = &later->text.marks[i];
+        if (mark->at <= common && mark->message < turn->messages && mark->kind != MARK_GENERATION &&
+            !has_mark(&turn->text, mark->kind, mark->message, mark->at))
             tmpl->mark_off[mark->kind][mark->role] = true;
     }
 }
@@ -152,7 +151,7 @@ static void compare_generation(struct chat_template *tmpl, const struct turn *tu
     uint32_t last = (uint32_t)turn->messages - 1;
 
     if (turn->text.generation < turn->text.text.len &&
-        !has_mark(&turn->text, CHAT_MARK_MESSAGE_END, last, turn->text.generation))
+        !has_mark(&turn->text, MARK_MESSAGE_END, last, turn->text.generation))
         tmpl->generation_twice = true;
 }
 
@@ -187,7 +186,7 @@ static enum err walk_all(struct chat_template *tmpl, struct turn turns[2])
 
 static enum err measure(struct chat_template *tmpl, struct turn turns[2])
 {
-    bool *system_off = &tmpl->mark_off[CHAT_MARK_SYSTEM_END][CHAT_ROLE_SYSTEM];
+    bool *system_off = &tmpl->mark_off[MARK_SYSTEM_END][ROLE_SYSTEM];
 
     TRY(walk_all(tmpl, turns));
     tmpl->measured = true;

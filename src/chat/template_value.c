@@ -105,11 +105,10 @@ void shaper_append_json(struct shaper *s, struct buf *buf, yyjson_val *json)
 
 /* ---- content ---- */
 
-static enum err neutral_or_same(struct shaper *s, enum chat_role role, struct str text,
-                                struct str *out)
+static enum err neutral_or_same(struct shaper *s, enum role role, struct str text, struct str *out)
 {
     *out = text;
-    if (s->request->neutral == NULL || role != CHAT_ROLE_SYSTEM)
+    if (s->request->neutral == NULL || role != ROLE_SYSTEM)
         return ERR_OK;
     enum err err = neutral_text(s->request->neutral, s->arena, text, out);
     return err == ERR_OK ? ERR_OK : shaper_fail_memory(s);
@@ -124,8 +123,7 @@ static bool part_text(yyjson_val *part, struct str *out)
 }
 
 /* All text of a content, a line for each part. */
-enum err shaper_flat_text(struct shaper *s, yyjson_val *content, enum chat_role role,
-                          struct str *out)
+enum err shaper_flat_text(struct shaper *s, yyjson_val *content, enum role role, struct str *out)
 {
     yyjson_arr_iter iter = yyjson_arr_iter_with(content);
     struct str text;
@@ -159,7 +157,7 @@ enum err shaper_flat_text(struct shaper *s, yyjson_val *content, enum chat_role 
 
 /* One part, with the type that templates look for; what is not text is passed on. */
 static enum err add_part(struct shaper *s, struct jinja_value list, yyjson_val *part,
-                         enum chat_role role)
+                         enum role role)
 {
     struct jinja_value value;
     struct str text;
@@ -177,7 +175,7 @@ static enum err add_part(struct shaper *s, struct jinja_value list, yyjson_val *
     return jinja_list_add(s->arena, list, value) ? ERR_OK : shaper_fail_memory(s);
 }
 
-static enum err parts_value(struct shaper *s, yyjson_val *content, enum chat_role role,
+static enum err parts_value(struct shaper *s, yyjson_val *content, enum role role,
                             struct jinja_value *out)
 {
     yyjson_arr_iter iter = yyjson_arr_iter_with(content);
@@ -192,7 +190,7 @@ static enum err parts_value(struct shaper *s, yyjson_val *content, enum chat_rol
     return ERR_OK;
 }
 
-enum err shaper_content(struct shaper *s, yyjson_val *content, enum chat_role role,
+enum err shaper_content(struct shaper *s, yyjson_val *content, enum role role,
                         struct jinja_value *out)
 {
     const struct chat_caps *caps = &s->tmpl->caps;
@@ -200,7 +198,7 @@ enum err shaper_content(struct shaper *s, yyjson_val *content, enum chat_role ro
 
     /* Templates that show parts for the sake of images often do so for users only. */
     bool parts = yyjson_is_arr(content) && caps->content_parts &&
-                 (role == CHAT_ROLE_USER || !caps->content_string);
+                 (role == ROLE_USER || !caps->content_string);
     if (parts || (yyjson_is_str(content) && !caps->content_string))
         return parts_value(s, content, role, out);
     TRY(shaper_flat_text(s, content, role, &text));
@@ -367,7 +365,7 @@ enum err shaper_spoken_calls(struct shaper *s, yyjson_val *message, struct str *
     struct str text;
     struct buf buf;
 
-    TRY(shaper_flat_text(s, yyjson_obj_get(message, "content"), CHAT_ROLE_ASSISTANT, &text));
+    TRY(shaper_flat_text(s, yyjson_obj_get(message, "content"), ROLE_ASSISTANT, &text));
     buf_init(&buf, SHAPER_TEXT_BYTES_MAX);
     append_str(&buf, text);
     for (yyjson_val *call; (call = yyjson_arr_iter_next(&iter)) != NULL;)

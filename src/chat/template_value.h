@@ -62,9 +62,9 @@ void shaper_append_json(struct shaper *s, struct buf *buf, yyjson_val *json);
 
 /* A content as one text, a line for each part; in the form that the template wants; and one that is
  * a text of ours already. */
-enum err shaper_flat_text(struct shaper *s, yyjson_val *content, enum chat_role role,
+enum err shaper_flat_text(struct shaper *s, yyjson_val *content, enum role role,
                           struct str *out) NODISCARD;
-enum err shaper_content(struct shaper *s, yyjson_val *content, enum chat_role role,
+enum err shaper_content(struct shaper *s, yyjson_val *content, enum role role,
                         struct jinja_value *out) NODISCARD;
 enum err shaper_text(struct shaper *s, struct str text, struct jinja_value *out) NODISCARD;
 

@@ -130,7 +130,7 @@ struct walk {
     const struct tokens_caller *caller;
     const struct chat_text *text;
     struct token_list list;
-    struct token_mark *marks;
+    struct mark *marks;
     size_t mark_count;
     size_t mark_next;  /* of text->marks */
     size_t span_next;  /* of text->spans: all before it end before the place at work */
@@ -347,16 +347,15 @@ static enum err add_guarded(struct walk *walk, size_t begin, size_t end)
 
 static void keep_mark(struct walk *walk, size_t count)
 {
-    const struct chat_mark *mark = &walk->text->marks[walk->mark_next++];
+    const struct mark *mark = &walk->text->marks[walk->mark_next++];
 
-    walk->marks[walk->mark_count++] =
-        (struct token_mark){count, mark->kind, mark->message, mark->role};
+    walk->marks[walk->mark_count++] = (struct mark){count, mark->kind, mark->message, mark->role};
 }
 
 static bool mark_is_before(const struct walk *walk, size_t offset)
 {
     return walk->mark_next < walk->text->mark_count &&
-           walk->text->marks[walk->mark_next].offset < offset;
+           walk->text->marks[walk->mark_next].at < offset;
 }
 
 /* Marks in [begin, end], a place between two tokens wherever it is cut. */
@@ -380,7 +379,7 @@ static enum err add_text(struct walk *walk, size_t begin, size_t end, bool guard
 static enum err count_before(struct walk *walk, size_t begin, size_t first, bool guarded,
                              size_t *out)
 {
-    size_t offset = walk->text->marks[walk->mark_next].offset;
+    size_t offset = walk->text->marks[walk->mark_next].at;
     size_t memo_tokens = walk->memo_tokens, n = 0;
     struct token_list whole = walk->list;
 
@@ -402,7 +401,7 @@ static enum err pass_marks(struct walk *walk, size_t begin, size_t end, size_t f
     size_t count;
 
     while (mark_is_before(walk, end)) {
-        if (walk->text->marks[walk->mark_next].kind != CHAT_MARK_SYSTEM_END) {
+        if (walk->text->marks[walk->mark_next].kind != MARK_SYSTEM_END) {
             walk->mark_next++;
             continue;
         }

@@ -105,13 +105,6 @@ enum err tokens_create(const struct tokens_options *options, struct tokens **out
                        struct errinfo *info) NODISCARD;
 void tokens_destroy(struct tokens **tokens);
 
-struct token_mark {
-    size_t count; /* tokens before it */
-    enum chat_mark_kind kind;
-    uint32_t message;
-    enum chat_role role;
-};
-
 /* How many tokens a text of so many bytes has at least; 0: not known. */
 size_t tokens_at_least(const struct tokens *tokens, size_t bytes);
 
@@ -119,7 +112,7 @@ size_t tokens_at_least(const struct tokens *tokens, size_t bytes);
 struct token_prompt {
     int32_t *tokens;
     size_t count;
-    struct token_mark *marks; /* ascending by count */
+    struct mark *marks; /* ascending */
     size_t mark_count;
     size_t memo_tokens; /* how many came out of the memory, and control tokens */
 };

@@ -223,12 +223,12 @@ static bool equal(yyjson_val *a, yyjson_val *b)
 
 /* The field of the request behind it, as far as the bodies tell: of the message, else tools or
  * settings of the template. */
-static const char *field_of(const struct diff *diff, const struct gen_mark *message)
+static const char *field_of(const struct diff *diff, const struct mark *message)
 {
     const struct gen_request *a = &diff->sides[0].request, *b = &diff->sides[1].request;
     yyjson_val *left = yyjson_arr_get(a->messages, message->message),
                *right = yyjson_arr_get(b->messages, message->message);
-    bool system = message->role == GEN_ROLE_NONE || message->role == GEN_ROLE_SYSTEM;
+    bool system = message->role == ROLE_SYSTEM;
 
     if (system && !equal(a->tools, b->tools) && equal(left, right))
         return "tools";
@@ -267,10 +267,10 @@ static void compare(const struct diff *diff, struct found *found)
     if (found->same)
         return;
     const struct side *longer = &diff->sides[at == prompts[0]->count];
-    struct gen_mark message = {0};
+    struct mark message = {0};
     if (report_message_at(longer->prepared.marks, longer->prepared.marks_count, (uint32_t)at,
                           &message))
-        snprintf(found->place, sizeof(found->place), "%s[%u]", report_role_name(message.role),
+        snprintf(found->place, sizeof(found->place), "%s[%u]", role_name(message.role),
                  message.message);
     if (diff->sides[0].request.source == GEN_SOURCE_MESSAGES &&
         diff->sides[1].request.source == GEN_SOURCE_MESSAGES)

@@ -29,14 +29,14 @@ void answer_make_id(char id[ANSWER_ID_BYTES])
         snprintf(id + 2 * i, 3, "%02x", random[i]);
 }
 
-static void choice_init(struct answer_choice *choice)
+static void begin_choice(struct answer_choice *choice)
 {
     buf_init(&choice->content, ANSWER_TEXT_BYTES_MAX);
     buf_init(&choice->reasoning, ANSWER_TEXT_BYTES_MAX);
     choice->block = -1;
 }
 
-static void choice_fini(struct answer_choice *choice)
+static void end_choice(struct answer_choice *choice)
 {
     for (size_t i = 0; i < choice->calls_count; i++) {
         mem_free(choice->calls[i].name);
@@ -56,13 +56,13 @@ void answer_init(struct answer *answer, const struct gen_request *request)
     answer->choices_count = request->choices;
     answer_make_id(answer->id);
     for (size_t i = 0; i < answer->choices_count; i++)
-        choice_init(&answer->choices[i]);
+        begin_choice(&answer->choices[i]);
 }
 
 void answer_fini(struct answer *answer)
 {
     for (size_t i = 0; i < answer->choices_count; i++)
-        choice_fini(&answer->choices[i]);
+        end_choice(&answer->choices[i]);
     buf_fini(&answer->items);
     memset(answer, 0, sizeof(*answer));
 }

@@ -161,7 +161,7 @@ static enum err read_thinking(struct gen_request *request, const struct json_rea
         return json_read_error(&reader, "type",
                                "must be 'enabled', 'disabled', 'adaptive' or 'between_tools'");
     TRY(json_read_uint(&reader, "budget_tokens", 1, UINT32_MAX, &budget));
-    request->thinking = off ? GEN_OFF : GEN_ON;
+    request->thinking = off ? CHAT_THINKING_OFF : CHAT_THINKING_ON;
     request->reasoning_budget = enabled ? (uint32_t)budget : 0;
     return ERR_OK;
 }
@@ -184,7 +184,7 @@ static enum err read_format(struct gen_request *request, const struct json_reade
     TRY(json_read_object(&reader, "schema", &request->schema));
     if (request->schema == NULL)
         return json_read_error(&reader, "schema", "is missing: it must be an object");
-    request->format = GEN_FORMAT_JSON_SCHEMA;
+    request->format = CHOICE_ANSWER_SCHEMA;
     return ERR_OK;
 }
 

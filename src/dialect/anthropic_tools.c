@@ -190,15 +190,15 @@ static bool is_offered(const struct json_reader *body, struct str name)
 
 static const struct {
     struct str name;
-    enum gen_choice choice;
+    enum choice_mode choice;
 } choices[] = {
-    {STR("auto"), GEN_CHOICE_AUTO},
-    {STR("any"), GEN_CHOICE_REQUIRED},
-    {STR("tool"), GEN_CHOICE_NAMED},
-    {STR("none"), GEN_CHOICE_NONE},
+    {STR("auto"), CHOICE_AUTO},
+    {STR("any"), CHOICE_REQUIRED},
+    {STR("tool"), CHOICE_NAMED},
+    {STR("none"), CHOICE_NONE},
 };
 
-static enum err read_choice_type(const struct json_reader *reader, enum gen_choice *out)
+static enum err read_choice_type(const struct json_reader *reader, enum choice_mode *out)
 {
     struct str type;
 
@@ -225,9 +225,9 @@ enum err anthropic_read_tool_choice(const struct anthropic_build *build,
     TRY(read_choice_type(&reader, &request->tool_choice));
     TRY(json_read_bool(&reader, "disable_parallel_tool_use", &single));
     request->parallel_calls = !single;
-    if (request->tool_choice == GEN_CHOICE_REQUIRED && build->tools == 0)
+    if (request->tool_choice == CHOICE_REQUIRED && build->tools == 0)
         return json_read_error(body, "tool_choice", "asks for a call, but there are no tools");
-    if (request->tool_choice != GEN_CHOICE_NAMED)
+    if (request->tool_choice != CHOICE_NAMED)
         return ERR_OK;
     TRY(anthropic_need_str(&reader, "name", false, &request->tool_name));
     if (!is_offered(body, request->tool_name))

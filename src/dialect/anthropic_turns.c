@@ -438,7 +438,7 @@ static block_fn *const block_fns[TURN_COUNT] = {
     [TURN_ASSISTANT] = assistant_block,
 };
 
-static enum turn_role role_from(struct str name)
+static enum turn_role turn_role_from(struct str name)
 {
     for (enum turn_role role = TURN_SYSTEM; role < TURN_COUNT; role++)
         if (str_eq(name, str_from(role_names[role])))
@@ -451,7 +451,7 @@ static enum err read_message(struct turn *turn, const struct json_reader *messag
     struct str name;
 
     TRY(anthropic_need_str(message, "role", false, &name));
-    enum turn_role role = role_from(name);
+    enum turn_role role = turn_role_from(name);
     if (role == TURN_NONE)
         return json_read_error(message, "role", "must be 'user', 'assistant' or 'system'");
     if (turn->role != role)

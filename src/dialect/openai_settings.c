@@ -266,7 +266,7 @@ static enum err set_schema(struct gen_request *request, const struct json_reader
     TRY(json_read_object(holder, key, &schema));
     if (schema == NULL)
         return json_read_error(holder, key, "is missing: it must be a JSON Schema");
-    request->format = GEN_FORMAT_JSON_SCHEMA;
+    request->format = CHOICE_ANSWER_SCHEMA;
     request->schema = schema;
     return ERR_OK;
 }
@@ -283,7 +283,7 @@ enum err openai_read_format(struct gen_request *request, const struct json_reade
     if (str_eq(type, STR("json_object"))) {
         if (json_read_get(format, "schema") != NULL)
             return set_schema(request, format, "schema");
-        request->format = GEN_FORMAT_JSON_OBJECT;
+        request->format = CHOICE_ANSWER_OBJECT;
         return ERR_OK;
     }
     if (!str_eq(type, STR("json_schema")))
@@ -300,7 +300,7 @@ enum err openai_read_format(struct gen_request *request, const struct json_reade
 static enum err check_single_format(const struct gen_request *request,
                                     const struct json_reader *body, const char *key)
 {
-    if (request->format == GEN_FORMAT_TEXT)
+    if (request->format == CHOICE_ANSWER_TEXT)
         return ERR_OK;
     return json_read_error(body, key,
                            "cannot be combined with another one of response_format, json_schema "
@@ -324,7 +324,7 @@ static enum err read_formats(struct gen_request *request, const struct json_read
         if (memchr(request->grammar.ptr, '\0', request->grammar.len) != NULL)
             return json_read_error(body, "grammar", "must not contain NUL");
         TRY(check_single_format(request, body, "grammar"));
-        request->format = GEN_FORMAT_GRAMMAR;
+        request->format = CHOICE_ANSWER_GRAMMAR;
     }
     return ERR_OK;
 }
@@ -345,7 +345,7 @@ static enum err set_effort(struct gen_request *request, const struct json_reader
         if (!str_eq(effort, known[i]))
             continue;
         request->reasoning_effort = effort;
-        request->thinking = i == 0 ? GEN_OFF : GEN_ON;
+        request->thinking = i == 0 ? CHAT_THINKING_OFF : CHAT_THINKING_ON;
         return ERR_OK;
     }
     return json_read_error(holder, key, "must be none, minimal, low, medium, high, xhigh or max");
@@ -357,7 +357,7 @@ static void note_kwarg(struct gen_request *request, const char *key)
     yyjson_val *value = yyjson_obj_get(request->kwargs, key);
 
     if (yyjson_is_bool(value))
-        request->thinking = yyjson_get_bool(value) ? GEN_ON : GEN_OFF;
+        request->thinking = yyjson_get_bool(value) ? CHAT_THINKING_ON : CHAT_THINKING_OFF;
 }
 
 static enum err read_reasoning_format(struct gen_request *request, const struct json_reader *body)

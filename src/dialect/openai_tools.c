@@ -121,7 +121,7 @@ static enum err read_named(struct gen_request *request, const struct json_reader
     if (!has_tool(request->tools, name))
         return json_read_error(body, "tool_choice", "names '" STR_FMT "', which is not in 'tools'",
                                STR_ARG(name));
-    request->tool_choice = GEN_CHOICE_NAMED;
+    request->tool_choice = CHOICE_NAMED;
     request->tool_name = name;
     return ERR_OK;
 }
@@ -136,14 +136,14 @@ static enum err read_choice(struct gen_request *request, const struct json_reade
     if (yyjson_is_obj(choice))
         return read_named(request, body, choice);
     if (str_eq(name, STR("none")))
-        request->tool_choice = GEN_CHOICE_NONE;
+        request->tool_choice = CHOICE_NONE;
     else if (str_eq(name, STR("required")))
-        request->tool_choice = GEN_CHOICE_REQUIRED;
+        request->tool_choice = CHOICE_REQUIRED;
     else if (!str_eq(name, STR("auto")))
         return json_read_error(body, "tool_choice",
                                "must be none, auto, required, or name a "
                                "function");
-    if (request->tool_choice == GEN_CHOICE_REQUIRED && request->tools == NULL)
+    if (request->tool_choice == CHOICE_REQUIRED && request->tools == NULL)
         return json_read_error(body, "tool_choice", "is 'required', but there are no 'tools'");
     return ERR_OK;
 }

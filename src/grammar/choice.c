@@ -13,6 +13,7 @@
  */
 #include "grammar/choice.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "grammar/choice_impl.h"
@@ -346,6 +347,7 @@ enum err choice_write(struct choice *choice, const struct choice_request *reques
 {
     struct choice_writer writer = {.out = &choice->grammar, .info = info, .request = request};
 
+    assert(request->answer != CHOICE_ANSWER_GRAMMAR);
     buf_clear(&choice->grammar);
     choice->triggers_count = 0;
     choice->answer_refused = false;

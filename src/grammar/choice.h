@@ -60,6 +60,7 @@ enum choice_answer {
     CHOICE_ANSWER_TEXT,
     CHOICE_ANSWER_OBJECT,
     CHOICE_ANSWER_SCHEMA,
+    CHOICE_ANSWER_GRAMMAR, /* the client's own: nothing is written for it */
     CHOICE_ANSWER_COUNT
 };
 

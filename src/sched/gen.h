@@ -24,6 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/mark.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "engine/engine.h"
@@ -65,15 +66,6 @@ enum gen_end {
     GEN_END_TABLE(X)
 #undef X
         GEN_END_COUNT
-};
-
-/* A semantic boundary of the prompt, in tokens; what may be cut there. */
-enum gen_role { GEN_ROLE_SYSTEM, GEN_ROLE_USER, GEN_ROLE_ASSISTANT, GEN_ROLE_TOOL, GEN_ROLE_NONE };
-
-struct gen_mark {
-    uint32_t at;
-    enum gen_role role; /* of the message that begins here; NONE at other boundaries */
-    uint32_t message;   /* its number, from 0 */
 };
 
 /* Where the tokens of a prompt came from. prompt = device + ram + ssd + remote + computed, always:
@@ -156,7 +148,7 @@ struct gen {
     const char *tenant;         /* for fairness; "" = none */
     const token_id *tokens;     /* the prompt, >= 1 */
     uint32_t tokens_count;
-    const struct gen_mark *marks; /* ascending */
+    const struct mark *marks; /* in tokens, ascending: where it may be cut */
     size_t marks_count;
     uint32_t anchor;     /* end of system prompt and tools; 0 = not known */
     uint32_t last_user;  /* start of the last user message; 0 = not known */

@@ -186,8 +186,8 @@ static void write_marks(struct json *json, const struct token_prompt *prompt)
     json_open(json, '[');
     for (size_t i = 0; i < prompt->mark_count; i++) {
         json_open(json, '{');
-        json_key_uint(json, "at", prompt->marks[i].count);
-        json_key_text(json, "kind", chat_mark_name(prompt->marks[i].kind));
+        json_key_uint(json, "at", prompt->marks[i].at);
+        json_key_text(json, "kind", mark_name(prompt->marks[i].kind));
         json_key_uint(json, "message", prompt->marks[i].message);
         json_close(json, '}');
     }

@@ -8,23 +8,13 @@
 #include "base/clock.h"
 #include "base/units.h"
 
-const char *report_role_name(enum gen_role role)
-{
-    static const char *const names[] = {
-        [GEN_ROLE_SYSTEM] = "system", [GEN_ROLE_USER] = "user", [GEN_ROLE_ASSISTANT] = "assistant",
-        [GEN_ROLE_TOOL] = "tool",     [GEN_ROLE_NONE] = "",
-    };
-
-    return (size_t)role < COUNT_OF(names) ? names[role] : "";
-}
-
-bool report_message_at(const struct gen_mark *marks, size_t count, uint32_t position,
-                       struct gen_mark *message)
+bool report_message_at(const struct mark *marks, size_t count, uint32_t position,
+                       struct mark *message)
 {
     bool found = false;
 
     for (size_t i = 0; i < count && marks[i].at <= position; i++) {
-        if (marks[i].role == GEN_ROLE_NONE)
+        if (marks[i].kind != MARK_MESSAGE_BEGIN)
             continue;
         *message = marks[i];
         found = true;
@@ -44,10 +34,10 @@ static void write_parts(const struct gen_usage *usage, struct buf *out)
 }
 
 /* Why it is not more, and where it ended. */
-static void write_reason(const struct gen_usage *usage, const struct gen_mark *marks, size_t count,
+static void write_reason(const struct gen_usage *usage, const struct mark *marks, size_t count,
                          struct buf *out)
 {
-    struct gen_mark message;
+    struct mark message;
 
     if (usage->reason == HEARTH_REASON_NONE)
         return;
@@ -56,7 +46,7 @@ static void write_reason(const struct gen_usage *usage, const struct gen_mark *m
         return;
     buf_appendf(out, " at %u", usage->first_difference);
     if (report_message_at(marks, count, usage->first_difference, &message))
-        buf_appendf(out, " (%s[%u])", report_role_name(message.role), message.message);
+        buf_appendf(out, " (%s[%u])", role_name(message.role), message.message);
 }
 
 static void write_speed(const struct answer_timings *timings, struct buf *out)
@@ -72,7 +62,7 @@ static void write_speed(const struct answer_timings *timings, struct buf *out)
 }
 
 void report_line(const struct gen_usage *usage, const struct answer_timings *timings,
-                 const struct gen_mark *marks, size_t marks_count, struct buf *out)
+                 const struct mark *marks, size_t marks_count, struct buf *out)
 {
     write_parts(usage, out);
     write_reason(usage, marks, marks_count, out);

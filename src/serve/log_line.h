@@ -22,14 +22,11 @@
 
 /* The message that a token of the prompt belongs to: the last one that begins at or before it.
  * False: it stands before the first one, or there are no marks. */
-bool report_message_at(const struct gen_mark *marks, size_t count, uint32_t position,
-                       struct gen_mark *message) NODISCARD;
-
-/* "user"; "" for GEN_ROLE_NONE. */
-const char *report_role_name(enum gen_role role);
+bool report_message_at(const struct mark *marks, size_t count, uint32_t position,
+                       struct mark *message) NODISCARD;
 
 /* Appends the line, without an end of line. */
 void report_line(const struct gen_usage *usage, const struct answer_timings *timings,
-                 const struct gen_mark *marks, size_t marks_count, struct buf *out);
+                 const struct mark *marks, size_t marks_count, struct buf *out);
 
 #endif

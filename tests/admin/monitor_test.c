@@ -250,7 +250,7 @@ static void test_the_newest_first(void **state)
     yyjson_doc_free(doc);
     for (unsigned i = 0; i < RECENT_MAX + 10; i++) {
         struct recent_call one = {
-            .endpoint = "chat", .usage = {.prompt = i}, .role = GEN_ROLE_NONE, .status = 200};
+            .endpoint = "chat", .usage = {.prompt = i}, .role = ROLE_NONE, .status = 200};
 
         snprintf(one.id, sizeof(one.id), "req_%u", i);
         recent_add(&recent, &one);
@@ -279,7 +279,7 @@ static void test_every_field(void **state)
                   .reason = HEARTH_REASON_DIVERGED,
                   .match = HEARTH_MATCH_LCP,
                   .first_difference = 6},
-        .role = GEN_ROLE_USER,
+        .role = ROLE_USER,
         .message = 3,
         .ttft_s = 0.5,
         .seconds = 1.5,
@@ -302,7 +302,7 @@ static void test_every_field(void **state)
 /* ---- all of it ---- */
 
 static const struct gen_usage usage = {.prompt = 10, .ram = 7, .computed = 3, .generated = 2};
-static const struct recent_call call = {.id = "req_1", .endpoint = "chat", .role = GEN_ROLE_NONE};
+static const struct recent_call call = {.id = "req_1", .endpoint = "chat", .role = ROLE_NONE};
 
 static int open_dir(void)
 {

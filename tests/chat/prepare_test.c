@@ -118,16 +118,16 @@ static void test_marks_and_breakpoints(void **state)
     memcpy(prompt.request.breakpoints, breakpoints, sizeof(breakpoints));
     prompt.request.breakpoints_count = COUNT_OF(breakpoints);
     assert_ok(make(&prompt, &bench));
-    assert_int_equal(p->marks[0].role, GEN_ROLE_SYSTEM);
+    assert_int_equal(p->marks[0].role, ROLE_SYSTEM);
     for (size_t i = 1; i < p->marks_count; i++)
         assert_true(p->marks[i].at > p->marks[i - 1].at);
     /* Where one message ends the next one begins: that is the one that is told. */
     assert_int_equal(p->marks_count, 5);
-    assert_int_equal(p->marks[1].role, GEN_ROLE_USER);
+    assert_int_equal(p->marks[1].role, ROLE_USER);
     assert_int_equal(p->marks[1].message, 1);
-    assert_int_equal(p->marks[2].role, GEN_ROLE_ASSISTANT);
+    assert_int_equal(p->marks[2].role, ROLE_ASSISTANT);
     assert_int_equal(p->marks[3].message, 3);
-    assert_int_equal(p->marks[4].role, GEN_ROLE_NONE); /* the opening of the answer */
+    assert_int_equal(p->marks[4].kind, MARK_GENERATION);
     /* The system message, with its control tokens and a line end behind it. */
     assert_int_equal(p->anchor, 1 + strlen("system\nBe brief.") + 1 + 1);
     assert_int_equal(p->prompt.tokens[p->last_user], IM_START);
@@ -429,36 +429,36 @@ static void test_grammars(void **state)
     assert_null(prompt.prepared.grammar);
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.tool_choice = GEN_CHOICE_REQUIRED;
+    prompt.request.tool_choice = CHOICE_REQUIRED;
     assert_ok(make(&prompt, &bench));
     assert_non_null(prompt.prepared.grammar);
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.tool_choice = GEN_CHOICE_NONE;
+    prompt.request.tool_choice = CHOICE_NONE;
     assert_ok(make(&prompt, &bench));
     assert_false(prompt.prepared.calls);
     assert_true(str_find(prompt.prepared.text.text, STR("look")) == SIZE_MAX);
     drop(&prompt);
     read_request(&prompt, HI "}");
-    prompt.request.format = GEN_FORMAT_JSON_OBJECT;
+    prompt.request.format = CHOICE_ANSWER_OBJECT;
     assert_ok(make(&prompt, &bench));
     assert_non_null(prompt.prepared.grammar);
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.format = GEN_FORMAT_JSON_OBJECT;
+    prompt.request.format = CHOICE_ANSWER_OBJECT;
     assert_ok(make(&prompt, &bench));
     assert_true(prompt.prepared.calls && prompt.prepared.either);
     assert_non_null(prompt.prepared.grammar);
     assert_int_equal(prompt.prepared.choice.triggers_count, 0);
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.format = GEN_FORMAT_JSON_OBJECT;
-    prompt.request.tool_choice = GEN_CHOICE_REQUIRED; /* there is no answer to have a format */
+    prompt.request.format = CHOICE_ANSWER_OBJECT;
+    prompt.request.tool_choice = CHOICE_REQUIRED; /* there is no answer to have a format */
     assert_ok(make(&prompt, &bench));
     assert_false(prompt.prepared.either);
     drop(&prompt);
     read_request(&prompt, HI "}");
-    prompt.request.format = GEN_FORMAT_GRAMMAR;
+    prompt.request.format = CHOICE_ANSWER_GRAMMAR;
     prompt.request.grammar = STR("root ::= \"a\"");
     assert_ok(make(&prompt, &bench));
     assert_string_equal(prompt.prepared.grammar, "root ::= \"a\"");
@@ -474,20 +474,20 @@ static void test_grammars_that_cannot_be(void **state)
     (void)state;
     bench_open(&bench, false);
     read_request(&prompt, HI "," TOOLS "}"); /* no schema: not the tools' fault */
-    prompt.request.format = GEN_FORMAT_JSON_SCHEMA;
+    prompt.request.format = CHOICE_ANSWER_SCHEMA;
     assert_err(make(&prompt, &bench), ERR_INVALID);
     assert_int_equal(prompt.error.kind, API_ERROR_INVALID);
     assert_string_equal(prompt.error.param, "response_format");
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.format = GEN_FORMAT_GRAMMAR;
+    prompt.request.format = CHOICE_ANSWER_GRAMMAR;
     prompt.request.grammar = STR("root ::= \"a\"");
     assert_err(make(&prompt, &bench), ERR_INVALID);
     assert_int_equal(prompt.error.kind, API_ERROR_UNSUPPORTED);
     assert_string_equal(prompt.error.param, "grammar");
     drop(&prompt);
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.tool_choice = GEN_CHOICE_NAMED;
+    prompt.request.tool_choice = CHOICE_NAMED;
     prompt.request.tool_name = STR("jump");
     assert_err(make(&prompt, &bench), ERR_INVALID);
     assert_int_equal(prompt.error.kind, API_ERROR_INVALID);
@@ -498,7 +498,7 @@ static void test_grammars_that_cannot_be(void **state)
     bench_open_template(&bench, false,
                         "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}");
     read_request(&prompt, HI "," TOOLS "}");
-    prompt.request.format = GEN_FORMAT_JSON_OBJECT;
+    prompt.request.format = CHOICE_ANSWER_OBJECT;
     assert_err(make(&prompt, &bench), ERR_INVALID);
     assert_int_equal(prompt.error.kind, API_ERROR_UNSUPPORTED);
     assert_string_equal(prompt.error.param, "tools");
@@ -570,7 +570,7 @@ static void test_every_allocation_may_fail(void **state)
                               "\"role\":\"user\",\"content\":\"Hi\"},"
                               "{\"role\":\"assistant\",\"content\":\"the "
                               "answer\"},{\"role\":\"user\",\"content\":\"More\"}]," TOOLS "}");
-        prompt.request.tool_choice = GEN_CHOICE_REQUIRED;
+        prompt.request.tool_choice = CHOICE_REQUIRED;
         tokens_forget(model_tokens(bench.model));
         mem_set_fault(&fault);
         err = make(&prompt, &bench);

@@ -407,11 +407,11 @@ static void test_thoughts_end_with_the_next_user_message(void **state)
 
 /* ---- marks ---- */
 
-static size_t mark_at(const struct chat_text *text, enum chat_mark_kind kind, size_t message)
+static size_t mark_at(const struct chat_text *text, enum mark_kind kind, size_t message)
 {
     for (size_t i = 0; i < text->mark_count; i++)
         if (text->marks[i].kind == kind && text->marks[i].message == message)
-            return text->marks[i].offset;
+            return text->marks[i].at;
     return SIZE_MAX;
 }
 
@@ -445,8 +445,8 @@ static void check_marks(struct talk *talk)
         if (strcmp(talk->messages[i].role, "assistant") != 0)
             continue;
         assert_true(place < count);
-        assert_int_equal(mark_at(&text, CHAT_MARK_MESSAGE_BEGIN, i), places[place].begin);
-        assert_int_equal(mark_at(&text, CHAT_MARK_MESSAGE_END, i), places[place].end);
+        assert_int_equal(mark_at(&text, MARK_MESSAGE_BEGIN, i), places[place].begin);
+        assert_int_equal(mark_at(&text, MARK_MESSAGE_END, i), places[place].end);
         place++;
     }
     chat_template_destroy(&tmpl);

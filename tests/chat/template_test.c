@@ -331,8 +331,8 @@ static void test_last_message_is_continued(void **state)
     assert_text(&chat, "[" HELLO "," HI "]",
                 "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nHi");
     for (size_t i = 0; i < chat.text.mark_count; i++) {
-        assert_true(chat.text.marks[i].offset <= chat.text.text.len);
-        assert_false(chat.text.marks[i].kind == CHAT_MARK_MESSAGE_END &&
+        assert_true(chat.text.marks[i].at <= chat.text.text.len);
+        assert_false(chat.text.marks[i].kind == MARK_MESSAGE_END &&
                      chat.text.marks[i].message == 1);
     }
     assert_text(&chat, "[" HELLO ",{\"role\":\"assistant\",\"content\":\"\"}]",
@@ -457,7 +457,7 @@ static void assert_marks(struct chat *chat, const char *messages, const char *ex
     assert_ok(render(chat, messages));
     buf_init(&seen, 1 << 16);
     for (size_t at = 0; at <= chat->text.text.len; at++) {
-        for (; mark < chat->text.mark_count && chat->text.marks[mark].offset == at; mark++)
+        for (; mark < chat->text.mark_count && chat->text.marks[mark].at == at; mark++)
             buf_appendf(&seen, "{%c%u}", "SBEG"[chat->text.marks[mark].kind],
                         chat -> text.marks[mark].message);
         if (at < chat->text.text.len)
@@ -539,12 +539,12 @@ static size_t common_length(struct str a, struct str b)
     return n;
 }
 
-static bool has_mark(const struct chat_text *text, enum chat_mark_kind kind, uint32_t message,
+static bool has_mark(const struct chat_text *text, enum mark_kind kind, uint32_t message,
                      size_t offset)
 {
     for (size_t i = 0; i < text->mark_count; i++)
         if (text->marks[i].kind == kind && text->marks[i].message == message &&
-            text->marks[i].offset == offset)
+            text->marks[i].at == offset)
             return true;
     return false;
 }
@@ -554,9 +554,9 @@ struct stability {
     size_t renders, refused, marks, moved, changed;
 };
 
-static void count_moved(struct stability *s, const char *name, const struct chat_mark *mark)
+static void count_moved(struct stability *s, const char *name, const struct mark *mark)
 {
-    print_error("%s: %s of message %u moved\n", name, chat_mark_name(mark->kind), mark->message);
+    print_error("%s: %s of message %u moved\n", name, mark_name(mark->kind), mark->message);
     s->moved++;
 }
 
@@ -568,20 +568,19 @@ static void compare_turns(struct stability *s, const char *name, const struct ch
     size_t common = common_length(turn->text, later->text);
 
     for (size_t i = 0; i < turn->mark_count; i++) {
-        const struct chat_mark *mark = &turn->marks[i];
-        bool next = mark->kind == CHAT_MARK_GENERATION;
+        const struct mark *mark = &turn->marks[i];
+        bool next = mark->kind == MARK_GENERATION;
         s->marks++;
-        if (mark->offset > common)
+        if (mark->at > common)
             s->changed++;
-        else if (!has_mark(later, next ? CHAT_MARK_MESSAGE_BEGIN : mark->kind, mark->message + next,
-                           mark->offset))
+        else if (!has_mark(later, next ? MARK_MESSAGE_BEGIN : mark->kind, mark->message + next,
+                           mark->at))
             count_moved(s, name, mark);
     }
     for (size_t i = 0; i < later->mark_count; i++) {
-        const struct chat_mark *mark = &later->marks[i];
-        if (mark->offset <= common && mark->message < messages &&
-            mark->kind != CHAT_MARK_GENERATION &&
-            !has_mark(turn, mark->kind, mark->message, mark->offset))
+        const struct mark *mark = &later->marks[i];
+        if (mark->at <= common && mark->message < messages && mark->kind != MARK_GENERATION &&
+            !has_mark(turn, mark->kind, mark->message, mark->at))
             count_moved(s, name, mark);
     }
 }

@@ -115,26 +115,25 @@ static void check_marks(struct fixture *f, const struct chat_text *text,
                         const struct token_prompt *prompt)
 {
     for (size_t i = 0; i < prompt->mark_count; i++) {
-        const struct token_mark *mark = &prompt->marks[i];
+        const struct mark *mark = &prompt->marks[i];
         size_t k = 0;
         while (text->marks[k].kind != mark->kind || text->marks[k].message != mark->message)
             k++;
-        size_t count = whole(f, (struct str){text->text.ptr, text->marks[k].offset});
-        assert_true(i == 0 || prompt->marks[i - 1].count <= mark->count);
-        assert_true(mark->kind == CHAT_MARK_SYSTEM_END ? mark->count <= count
-                                                       : mark->count == count);
-        assert_true(same(f, mark->count, prompt));
+        size_t count = whole(f, (struct str){text->text.ptr, text->marks[k].at});
+        assert_true(i == 0 || prompt->marks[i - 1].at <= mark->at);
+        assert_true(mark->kind == MARK_SYSTEM_END ? mark->at <= count : mark->at == count);
+        assert_true(same(f, mark->at, prompt));
     }
     f->marks += prompt->mark_count;
     f->lost += text->mark_count - prompt->mark_count;
 }
 
-static bool has_mark(const struct token_prompt *prompt, enum chat_mark_kind kind, uint32_t message,
+static bool has_mark(const struct token_prompt *prompt, enum mark_kind kind, uint32_t message,
                      size_t count)
 {
     for (size_t i = 0; i < prompt->mark_count; i++)
         if (prompt->marks[i].kind == kind && prompt->marks[i].message == message &&
-            prompt->marks[i].count == count)
+            prompt->marks[i].at == count)
             return true;
     return false;
 }
@@ -149,11 +148,11 @@ static void check_turns(const char *name, const struct token_prompt *turn,
            turn->tokens[common] == later->tokens[common])
         common++;
     for (size_t i = 0; i < turn->mark_count; i++) {
-        const struct token_mark *mark = &turn->marks[i];
-        bool next = mark->kind == CHAT_MARK_GENERATION;
-        if (mark->count <= common && !has_mark(later, next ? CHAT_MARK_MESSAGE_BEGIN : mark->kind,
-                                               mark->message + next, mark->count))
-            fail_msg("%s: %s of message %u moved", name, chat_mark_name(mark->kind), mark->message);
+        const struct mark *mark = &turn->marks[i];
+        bool next = mark->kind == MARK_GENERATION;
+        if (mark->at <= common && !has_mark(later, next ? MARK_MESSAGE_BEGIN : mark->kind,
+                                            mark->message + next, mark->at))
+            fail_msg("%s: %s of message %u moved", name, mark_name(mark->kind), mark->message);
     }
 }
 

@@ -283,15 +283,11 @@ static void test_marks_are_between_tokens(void **state)
 {
     /*                         0           12     18        28 29           41 */
     static const char text[] = "<|im_start|>user\nA<|im_end|>\n<|im_start|>aba";
-    static const struct chat_mark marks[] = {
-        {0, CHAT_MARK_MESSAGE_BEGIN, 0, CHAT_ROLE_USER},
-        {12, CHAT_MARK_MESSAGE_BEGIN, 1, CHAT_ROLE_USER},
-        {14, CHAT_MARK_MESSAGE_BEGIN, 2, CHAT_ROLE_USER},
-        {18, CHAT_MARK_MESSAGE_BEGIN, 3, CHAT_ROLE_USER},
-        {28, CHAT_MARK_MESSAGE_END, 0, CHAT_ROLE_USER},
-        {29, CHAT_MARK_GENERATION, 0, CHAT_ROLE_USER},
-        {43, CHAT_MARK_SYSTEM_END, 0, CHAT_ROLE_SYSTEM},
-        {44, CHAT_MARK_MESSAGE_END, 4, CHAT_ROLE_USER},
+    static const struct mark marks[] = {
+        {0, MARK_MESSAGE_BEGIN, 0, ROLE_USER},  {12, MARK_MESSAGE_BEGIN, 1, ROLE_USER},
+        {14, MARK_MESSAGE_BEGIN, 2, ROLE_USER}, {18, MARK_MESSAGE_BEGIN, 3, ROLE_USER},
+        {28, MARK_MESSAGE_END, 0, ROLE_USER},   {29, MARK_GENERATION, 0, ROLE_USER},
+        {43, MARK_SYSTEM_END, 0, ROLE_SYSTEM},  {44, MARK_MESSAGE_END, 4, ROLE_USER},
     };
     static const size_t counts[] = {0, 1, 4, 5, 6, 7};
     struct chat_text chat = {.text = STR(text), .marks = marks, .mark_count = COUNT_OF(marks)};
@@ -306,8 +302,8 @@ static void test_marks_are_between_tokens(void **state)
      * "aba". */
     assert_int_equal(prompt.mark_count, COUNT_OF(counts));
     for (size_t i = 0; i < COUNT_OF(counts); i++)
-        if (prompt.marks[i].count != counts[i])
-            fail_msg("mark %zu is at %zu instead of %zu", i, prompt.marks[i].count, counts[i]);
+        if (prompt.marks[i].at != counts[i])
+            fail_msg("mark %zu is at %zu instead of %zu", i, prompt.marks[i].at, counts[i]);
     token_prompt_fini(&prompt);
     tokens_destroy(&tokens);
 }
@@ -358,10 +354,10 @@ static void check_chat(struct survey *survey, struct toy_tokenizer *toy, struct 
         while (text->marks[k].kind != prompt.marks[i].kind ||
                text->marks[k].message != prompt.marks[i].message)
             k++;
-        struct str before = {text->text.ptr, text->marks[k].offset};
+        struct str before = {text->text.ptr, text->marks[k].at};
         size_t count = toy_tokenize(toy, before, true, expected, text->text.len);
-        if (is_honest(toy, text) && prompt.marks[i].kind != CHAT_MARK_SYSTEM_END)
-            assert_int_equal(prompt.marks[i].count, count);
+        if (is_honest(toy, text) && prompt.marks[i].kind != MARK_SYSTEM_END)
+            assert_int_equal(prompt.marks[i].at, count);
     }
     survey->prompts++;
     survey->text_marks += text->mark_count;
@@ -720,7 +716,7 @@ static void test_threads_share_the_memory(void **state)
 static enum err try_all(struct toy_tokenizer *toy)
 {
     static const struct chat_span span = {17, 29};
-    static const struct chat_mark mark = {12, CHAT_MARK_MESSAGE_BEGIN, 0, CHAT_ROLE_USER};
+    static const struct mark mark = {12, MARK_MESSAGE_BEGIN, 0, ROLE_USER};
     struct chat_text chat = {.text = STR("<|im_start|>user\n<|im_start|>the fire<|im_end|>\n"),
                              .spans = &span,
                              .span_count = 1,

@@ -48,15 +48,15 @@ static void check_everything(const struct gen_request *request)
     assert_int_equal(request->stops_count, 2);
     assert_string_equal(request->stops[0], "END");
     assert_string_equal(request->stops[1], "\n\nHuman:");
-    assert_int_equal(request->thinking, GEN_ON);
+    assert_int_equal(request->thinking, CHAT_THINKING_ON);
     assert_int_equal(request->reasoning_budget, 2048);
     assert_true(str_eq(request->reasoning_effort, STR("high")));
-    assert_int_equal(request->format, GEN_FORMAT_JSON_SCHEMA);
+    assert_int_equal(request->format, CHOICE_ANSWER_SCHEMA);
     assert_string_equal(json_compact(request->schema), "{\"type\":\"object\"}");
     assert_true(str_eq(request->cache_key, STR("key")));
     assert_true(str_eq(request->cache_salt, STR("salt")));
     assert_string_equal(json_compact(request->kwargs), "{\"a\":1}");
-    assert_int_equal(request->tool_choice, GEN_CHOICE_NAMED);
+    assert_int_equal(request->tool_choice, CHOICE_NAMED);
     assert_int_equal(request->cache_ttl_s, ANTHROPIC_TTL_LONG_S);
     assert_int_equal(yyjson_arr_size(request->messages), 5);
     assert_int_equal(yyjson_arr_size(request->tools), 1);
@@ -89,9 +89,9 @@ static void test_defaults_stay(void **state)
     assert_true(parsed.request.sample.temperature == defaults.temperature);
     assert_int_equal(parsed.request.sample.top_k, MAX(defaults.top_k, 0));
     assert_int_equal(parsed.request.stops_count, 0);
-    assert_int_equal(parsed.request.thinking, GEN_UNSET);
+    assert_int_equal(parsed.request.thinking, CHAT_THINKING_DEFAULT);
     assert_int_equal(parsed.request.reasoning_budget, 0);
-    assert_int_equal(parsed.request.format, GEN_FORMAT_TEXT);
+    assert_int_equal(parsed.request.format, CHOICE_ANSWER_TEXT);
     assert_int_equal(parsed.request.choices, 1);
     assert_true(parsed.request.parallel_calls);
     assert_true(parsed.request.cache_read && parsed.request.cache_write);
@@ -106,15 +106,15 @@ static void test_thinking(void **state)
 {
     static const struct {
         const char *thinking;
-        enum gen_switch is;
+        enum chat_thinking is;
         uint32_t budget;
     } cases[] = {
-        {"{'type':'enabled','budget_tokens':1024}", GEN_ON, 1024},
-        {"{'type':'enabled'}", GEN_ON, 0},
-        {"{'type':'disabled'}", GEN_OFF, 0},
-        {"{'type':'adaptive','display':'summarized'}", GEN_ON, 0},
-        {"{'type':'adaptive','budget_tokens':9}", GEN_ON, 0},
-        {"{'type':'between_tools'}", GEN_ON, 0},
+        {"{'type':'enabled','budget_tokens':1024}", CHAT_THINKING_ON, 1024},
+        {"{'type':'enabled'}", CHAT_THINKING_ON, 0},
+        {"{'type':'disabled'}", CHAT_THINKING_OFF, 0},
+        {"{'type':'adaptive','display':'summarized'}", CHAT_THINKING_ON, 0},
+        {"{'type':'adaptive','budget_tokens':9}", CHAT_THINKING_ON, 0},
+        {"{'type':'between_tools'}", CHAT_THINKING_ON, 0},
     };
 
     (void)state;
@@ -139,7 +139,7 @@ static void test_output_format_of_the_beta(void **state)
                 "{'max_tokens':1,'output_format':{'type':'json_schema','schema':{'enum':[1]}}," HI
                 "}");
     assert_ok(parsed.err);
-    assert_int_equal(parsed.request.format, GEN_FORMAT_JSON_SCHEMA);
+    assert_int_equal(parsed.request.format, CHOICE_ANSWER_SCHEMA);
     assert_string_equal(json_compact(parsed.request.schema), "{\"enum\":[1]}");
     parsed_fini(&parsed);
 }

@@ -84,21 +84,21 @@ static void test_tool_choice(void **state)
 {
     static const struct {
         const char *fields;
-        enum gen_choice choice;
+        enum choice_mode choice;
         const char *name;
         bool parallel;
     } cases[] = {
-        {"'tools':[" TOOL_F "]", GEN_CHOICE_AUTO, "", true},
-        {"'tools':[" TOOL_F "],'tool_choice':null", GEN_CHOICE_AUTO, "", true},
-        {"'tools':[" TOOL_F "],'tool_choice':{'type':'auto'}", GEN_CHOICE_AUTO, "", true},
+        {"'tools':[" TOOL_F "]", CHOICE_AUTO, "", true},
+        {"'tools':[" TOOL_F "],'tool_choice':null", CHOICE_AUTO, "", true},
+        {"'tools':[" TOOL_F "],'tool_choice':{'type':'auto'}", CHOICE_AUTO, "", true},
         {"'tools':[" TOOL_F "],'tool_choice':{'type':'any','disable_parallel_tool_use':true}",
-         GEN_CHOICE_REQUIRED, "", false},
+         CHOICE_REQUIRED, "", false},
         {"'tools':[" TOOL_F
          "],'tool_choice':{'type':'tool','name':'f','disable_parallel_tool_use':false}",
-         GEN_CHOICE_NAMED, "f", true},
-        {"'tools':[" TOOL_F "],'tool_choice':{'type':'none'}", GEN_CHOICE_NONE, "", true},
-        {"'tool_choice':{'type':'auto'}", GEN_CHOICE_AUTO, "", true},
-        {"'tool_choice':{'type':'none'}", GEN_CHOICE_NONE, "", true},
+         CHOICE_NAMED, "f", true},
+        {"'tools':[" TOOL_F "],'tool_choice':{'type':'none'}", CHOICE_NONE, "", true},
+        {"'tool_choice':{'type':'auto'}", CHOICE_AUTO, "", true},
+        {"'tool_choice':{'type':'none'}", CHOICE_NONE, "", true},
     };
 
     (void)state;

@@ -73,18 +73,18 @@ static void test_choices(void **state)
 {
     static const struct {
         const char *body;
-        enum gen_choice choice;
+        enum choice_mode choice;
         const char *name;
     } cases[] = {
         {RESPONSES(
              "'tools':[" SPACE("a", FLAT("f")) "],'tool_choice':{'type':'function','namespace':'a',"
                                                "'name':'f'}"),
-         GEN_CHOICE_NAMED, "a__f"},
+         CHOICE_NAMED, "a__f"},
         {RESPONSES(
              "'tools':[{'type':'custom','name':'c'}],'tool_choice':{'type':'custom','name':'c'}"),
-         GEN_CHOICE_NAMED, "c"},
-        {RESPONSES("'tools':[" SPACE("a", FLAT("f")) "],'tool_choice':'required'"),
-         GEN_CHOICE_REQUIRED, ""},
+         CHOICE_NAMED, "c"},
+        {RESPONSES("'tools':[" SPACE("a", FLAT("f")) "],'tool_choice':'required'"), CHOICE_REQUIRED,
+         ""},
     };
 
     (void)state;

@@ -145,21 +145,21 @@ static void test_formats(void **state)
 {
     static const struct {
         const char *body;
-        enum gen_format format;
+        enum choice_answer format;
         const char *schema;
     } cases[] = {
-        {CHAT("'response_format':{'type':'text'}"), GEN_FORMAT_TEXT, NULL},
-        {CHAT("'response_format':{'type':'json_object'}"), GEN_FORMAT_JSON_OBJECT, NULL},
-        {CHAT("'response_format':{'type':'json_object','schema':{'a':1}}"), GEN_FORMAT_JSON_SCHEMA,
+        {CHAT("'response_format':{'type':'text'}"), CHOICE_ANSWER_TEXT, NULL},
+        {CHAT("'response_format':{'type':'json_object'}"), CHOICE_ANSWER_OBJECT, NULL},
+        {CHAT("'response_format':{'type':'json_object','schema':{'a':1}}"), CHOICE_ANSWER_SCHEMA,
          "{'a':1}"},
         {CHAT("'response_format':{'type':'json_schema','json_schema':{'name':'n','strict':true,"
               "'schema':{'a':2}}}"),
-         GEN_FORMAT_JSON_SCHEMA, "{'a':2}"},
-        {CHAT("'response_format':{'type':'json_schema','schema':{'a':3}}"), GEN_FORMAT_JSON_SCHEMA,
+         CHOICE_ANSWER_SCHEMA, "{'a':2}"},
+        {CHAT("'response_format':{'type':'json_schema','schema':{'a':3}}"), CHOICE_ANSWER_SCHEMA,
          "{'a':3}"},
-        {CHAT("'json_schema':{'a':4}"), GEN_FORMAT_JSON_SCHEMA, "{'a':4}"},
-        {CHAT("'grammar':'root ::= x'"), GEN_FORMAT_GRAMMAR, NULL},
-        {CHAT("'grammar':''"), GEN_FORMAT_TEXT, NULL},
+        {CHAT("'json_schema':{'a':4}"), CHOICE_ANSWER_SCHEMA, "{'a':4}"},
+        {CHAT("'grammar':'root ::= x'"), CHOICE_ANSWER_GRAMMAR, NULL},
+        {CHAT("'grammar':''"), CHOICE_ANSWER_TEXT, NULL},
     };
 
     (void)state;
@@ -177,21 +177,23 @@ static void test_thinking(void **state)
 {
     static const struct {
         const char *body;
-        enum gen_switch thinking;
+        enum chat_thinking thinking;
         const char *effort;
         enum reasoning_mode mode;
         uint32_t budget;
     } cases[] = {
-        {CHAT("'reasoning_effort':'low'"), GEN_ON, "low", REASONING_SPLIT, 0},
-        {CHAT("'reasoning_effort':'none'"), GEN_OFF, "none", REASONING_SPLIT, 0},
-        {CHAT("'reasoning':{'effort':'high','max_tokens':50}"), GEN_ON, "high", REASONING_SPLIT,
-         50},
-        {CHAT("'chat_template_kwargs':{'enable_thinking':false}"), GEN_OFF, "", REASONING_SPLIT, 0},
-        {CHAT("'chat_template_kwargs':{'thinking':true}"), GEN_ON, "", REASONING_SPLIT, 0},
-        {CHAT("'chat_template_kwargs':{'x':1}"), GEN_UNSET, "", REASONING_SPLIT, 0},
-        {CHAT("'reasoning_format':'none'"), GEN_UNSET, "", REASONING_RAW, 0},
-        {CHAT("'reasoning_format':'deepseek'"), GEN_UNSET, "", REASONING_SPLIT, 0},
-        {CHAT("'reasoning_format':'hidden'"), GEN_UNSET, "", REASONING_DROP, 0},
+        {CHAT("'reasoning_effort':'low'"), CHAT_THINKING_ON, "low", REASONING_SPLIT, 0},
+        {CHAT("'reasoning_effort':'none'"), CHAT_THINKING_OFF, "none", REASONING_SPLIT, 0},
+        {CHAT("'reasoning':{'effort':'high','max_tokens':50}"), CHAT_THINKING_ON, "high",
+         REASONING_SPLIT, 50},
+        {CHAT("'chat_template_kwargs':{'enable_thinking':false}"), CHAT_THINKING_OFF, "",
+         REASONING_SPLIT, 0},
+        {CHAT("'chat_template_kwargs':{'thinking':true}"), CHAT_THINKING_ON, "", REASONING_SPLIT,
+         0},
+        {CHAT("'chat_template_kwargs':{'x':1}"), CHAT_THINKING_DEFAULT, "", REASONING_SPLIT, 0},
+        {CHAT("'reasoning_format':'none'"), CHAT_THINKING_DEFAULT, "", REASONING_RAW, 0},
+        {CHAT("'reasoning_format':'deepseek'"), CHAT_THINKING_DEFAULT, "", REASONING_SPLIT, 0},
+        {CHAT("'reasoning_format':'hidden'"), CHAT_THINKING_DEFAULT, "", REASONING_DROP, 0},
     };
 
     (void)state;

@@ -31,7 +31,7 @@ static void test_nested(void **state)
                     "[{'type':'function','function':{'name':'f','description':'d',"
                     "'parameters':{'type':'object'},'strict':true}},{'type':'function','function':{"
                     "'name':'g'," NO_PARAMETERS "}}]");
-    assert_int_equal(parsed.request.tool_choice, GEN_CHOICE_AUTO);
+    assert_int_equal(parsed.request.tool_choice, CHOICE_AUTO);
     assert_true(parsed.request.parallel_calls);
     api_parsed_fini(&parsed);
 }
@@ -41,18 +41,18 @@ static void test_choices(void **state)
     static const struct {
         const struct dialect *dialect;
         const char *body;
-        enum gen_choice choice;
+        enum choice_mode choice;
         const char *name;
     } cases[] = {
-        {&dialect_openai_chat, CHAT("'tools':[" NESTED("f") "],'tool_choice':'none'"),
-         GEN_CHOICE_NONE, ""},
-        {&dialect_openai_chat, CHAT("'tool_choice':'auto'"), GEN_CHOICE_AUTO, ""},
+        {&dialect_openai_chat, CHAT("'tools':[" NESTED("f") "],'tool_choice':'none'"), CHOICE_NONE,
+         ""},
+        {&dialect_openai_chat, CHAT("'tool_choice':'auto'"), CHOICE_AUTO, ""},
         {&dialect_openai_chat, CHAT("'tools':[" NESTED("f") "],'tool_choice':'required'"),
-         GEN_CHOICE_REQUIRED, ""},
+         CHOICE_REQUIRED, ""},
         {&dialect_openai_chat, CHAT("'tools':[" NESTED("f") "],'tool_choice':" NESTED("f")),
-         GEN_CHOICE_NAMED, "f"},
+         CHOICE_NAMED, "f"},
         {&dialect_openai_responses, RESPONSES("'tools':[" FLAT("f") "],'tool_choice':" FLAT("f")),
-         GEN_CHOICE_NAMED, "f"},
+         CHOICE_NAMED, "f"},
     };
 
     (void)state;

@@ -3,9 +3,10 @@
 
 #include "support/test.h"
 
-static const struct gen_mark marks[] = {
-    {0, GEN_ROLE_SYSTEM, 0},      {100, GEN_ROLE_NONE, 0},   {100, GEN_ROLE_USER, 1},
-    {150, GEN_ROLE_ASSISTANT, 2}, {27000, GEN_ROLE_USER, 3}, {28400, GEN_ROLE_NONE, 3},
+static const struct mark marks[] = {
+    {0, MARK_MESSAGE_BEGIN, 0, ROLE_SYSTEM},   {100, MARK_SYSTEM_END, 0, ROLE_SYSTEM},
+    {100, MARK_MESSAGE_BEGIN, 1, ROLE_USER},   {150, MARK_MESSAGE_BEGIN, 2, ROLE_ASSISTANT},
+    {27000, MARK_MESSAGE_BEGIN, 3, ROLE_USER}, {28400, MARK_GENERATION, 3, ROLE_USER},
 };
 
 static void check(struct gen_usage usage, struct answer_timings timings, const char *expected)
@@ -55,12 +56,11 @@ static void test_messages_by_position(void **state)
 {
     static const struct {
         uint32_t position, message;
-        enum gen_role role;
-    } cases[] = {{0, 0, GEN_ROLE_SYSTEM},      {99, 0, GEN_ROLE_SYSTEM},
-                 {100, 1, GEN_ROLE_USER},      {149, 1, GEN_ROLE_USER},
-                 {150, 2, GEN_ROLE_ASSISTANT}, {26999, 2, GEN_ROLE_ASSISTANT},
-                 {27000, 3, GEN_ROLE_USER},    {40000, 3, GEN_ROLE_USER}};
-    struct gen_mark message;
+        enum role role;
+    } cases[] = {{0, 0, ROLE_SYSTEM},   {99, 0, ROLE_SYSTEM},     {100, 1, ROLE_USER},
+                 {149, 1, ROLE_USER},   {150, 2, ROLE_ASSISTANT}, {26999, 2, ROLE_ASSISTANT},
+                 {27000, 3, ROLE_USER}, {40000, 3, ROLE_USER}};
+    struct mark message;
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -72,13 +72,5 @@ static void test_messages_by_position(void **state)
     assert_false(report_message_at(marks + 2, 1, 99, &message));
 }
 
-static void test_roles(void **state)
-{
-    (void)state;
-    assert_string_equal(report_role_name(GEN_ROLE_TOOL), "tool");
-    assert_string_equal(report_role_name(GEN_ROLE_NONE), "");
-    assert_string_equal(report_role_name((enum gen_role)99), "");
-}
-
 TEST_SUITE(TEST(test_the_whole_line), TEST(test_what_is_not_known_is_left_out),
-           TEST(test_messages_by_position), TEST(test_roles))
+           TEST(test_messages_by_position))

@@ -146,7 +146,7 @@ void kit_gen_init(struct kit_gen *gen, const struct sched_kit *kit, uint32_t see
     for (uint32_t at = 0; at < count; at++)
         gen->prompt[at] = token_at(kit, seed, at);
     for (uint32_t at = MARK_EVERY; at < count; at += MARK_EVERY)
-        gen->marks[gen->gen.marks_count++] = (struct gen_mark){.at = at, .role = GEN_ROLE_USER};
+        gen->marks[gen->gen.marks_count++] = (struct mark){.at = at, .role = ROLE_USER};
     gen->gen.id = seed;
     gen->gen.space = kit->space;
     gen->gen.tenant = "";

@@ -1,0 +1,62 @@
+/*
+ * mark.h: the roles of a conversation's messages, and the places of a prompt where messages begin
+ * and end.
+ *
+ * Everything that handles prompts shares these types: the template sets marks in the text (bytes),
+ * the tokenizer moves them into the prompt (tokens), the scheduler cuts there, and reports name the
+ * message.
+ */
+#ifndef HEARTH_BASE_MARK_H
+#define HEARTH_BASE_MARK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+/* X(value, name) */
+#define ROLE_TABLE(X)                                         \
+    X(ROLE_SYSTEM, "system") /* clients say developer, too */ \
+    X(ROLE_USER, "user")                                      \
+    X(ROLE_ASSISTANT, "assistant")                            \
+    X(ROLE_TOOL, "tool")                                      \
+    X(ROLE_NONE, "")
+
+enum role {
+#define X(value, name) value,
+    ROLE_TABLE(X)
+#undef X
+        ROLE_COUNT
+};
+
+/* "user"; "" for ROLE_NONE and for what is no role. */
+const char *role_name(enum role role);
+
+/* ROLE_NONE: there is none of that name. */
+enum role role_from(struct str name);
+
+/* X(value, name) */
+#define MARK_TABLE(X)                                                   \
+    X(MARK_SYSTEM_END, "system_end") /* end of system text and tools */ \
+    X(MARK_MESSAGE_BEGIN, "message_begin")                              \
+    X(MARK_MESSAGE_END, "message_end")                                  \
+    X(MARK_GENERATION, "generation") /* the prompt for the answer begins */
+
+enum mark_kind {
+#define X(value, name) value,
+    MARK_TABLE(X)
+#undef X
+        MARK_COUNT
+};
+
+struct mark {
+    size_t at; /* bytes of the text, or tokens of the prompt, before it */
+    enum mark_kind kind;
+    /* index in the request; of SYSTEM_END and GENERATION the message before it, or 0 */
+    uint32_t message;
+    enum role role; /* of that message */
+};
+
+const char *mark_name(enum mark_kind kind);
+
+#endif
