@@ -162,9 +162,8 @@ void stats_count_result(struct metric_set *set, const struct gen_result *result)
 
 /* ---- numbers that others count ---- */
 
-/* A field of a struct: 64 bits, or 32 for gauges of sched_stats; in nanoseconds, it is shown in
- * seconds. */
-enum field_type { FIELD_U64, FIELD_U32, FIELD_NS };
+/* A field of 64 bits; one in nanoseconds is shown in seconds. */
+enum field_type { FIELD_U64, FIELD_NS };
 
 struct stats_field {
     const char *name;
@@ -178,49 +177,22 @@ struct stats_field {
 #define CACHE(field)  offsetof(struct hearth_stats, field)
 #define MEMORY(field) offsetof(struct memory_view, field)
 
+/* What /metrics shows of a row of SCHED_STATS_TABLE. */
+#define COUNTER(field, name, help) {name, help, SCHED(field), FIELD_U64, false},
+#define SECONDS(field, name, help) {name, help, SCHED(field), FIELD_NS, false},
+#define GAUGE(field, name, help)   {name, help, SCHED(field), FIELD_U64, true},
+#define HIDDEN(field, name, help)
+
 static const struct stats_field sched_fields[] = {
-    {"hearth_sched_submitted_total", "Generations taken.", SCHED(submitted), FIELD_U64, false},
-    {"hearth_sched_refused_total", "Generations refused: queue full, or draining.", SCHED(refused),
-     FIELD_U64, false},
-    {"hearth_sched_finished_total", "Generations that ended by themselves.", SCHED(finished),
-     FIELD_U64, false},
-    {"hearth_sched_cancelled_total", "Generations cancelled.", SCHED(cancelled), FIELD_U64, false},
-    {"hearth_sched_failed_total", "Generations that failed.", SCHED(failed), FIELD_U64, false},
-    {"hearth_sched_turns_total", "Runs of the engine.", SCHED(turns), FIELD_U64, false},
-    {"hearth_sched_batch_tokens_total", "Tokens in these runs.", SCHED(batch_tokens), FIELD_U64,
-     false},
-    {"hearth_sched_forks_total", "Prefixes shared with a running generation.", SCHED(forks),
-     FIELD_U64, false},
-    {"hearth_sched_waits_total", "Generations that waited for another one's prefix.", SCHED(waits),
-     FIELD_U64, false},
-    {"hearth_sched_preempted_total", "Generations put back to make room.", SCHED(preempted),
-     FIELD_U64, false},
-    {"hearth_sched_engine_restarts_total", "New processes for an engine that died.",
-     SCHED(restarts), FIELD_U64, false},
-    {"hearth_engine_stalls_total",
-     "Engines that computed nothing for 30 s while generations wanted to.", SCHED(stalls),
-     FIELD_U64, false},
-    {"hearth_engine_stalled", "Of these, now.", SCHED(stalled), FIELD_U64, true},
-    {"hearth_sched_parked_total", "Finished sequences kept on the device.", SCHED(parked),
-     FIELD_U64, false},
-    {"hearth_sched_reclaimed_total", "Parked sequences given up for room.", SCHED(reclaimed),
-     FIELD_U64, false},
-    {"hearth_sched_prefill_seconds_total", "Time of prefill.", SCHED(prefill_ns), FIELD_NS, false},
-    {"hearth_sched_decode_seconds_total", "Time of decoding.", SCHED(decode_ns), FIELD_NS, false},
-    {"hearth_sched_restore_seconds_total", "Time of imports.", SCHED(restore_ns), FIELD_NS, false},
-    {"hearth_sched_store_seconds_total", "Time of exports.", SCHED(store_ns), FIELD_NS, false},
-    {"hearth_sched_queued", "Generations that wait.", SCHED(queued), FIELD_U32, true},
-    {"hearth_sched_active", "Generations that run.", SCHED(active), FIELD_U32, true},
-    {"hearth_sched_idle", "Sequences parked on the device.", SCHED(idle), FIELD_U32, true},
-    {"hearth_sched_unsaved", "Of these, whose state is not in the cache yet.", SCHED(unsaved),
-     FIELD_U32, true},
-    {"hearth_sched_unsaved_lost_total",
-     "Sequences whose engine died before their state was stored.", SCHED(unsaved_lost), FIELD_U64,
-     false},
-    {"hearth_sched_cells_free", "Tokens that still fit on the device.", SCHED(cells_free),
-     FIELD_U32, true},
-    {"hearth_sched_cells", "Tokens that fit on the device.", SCHED(cells), FIELD_U32, true},
+#define X(field, kind, name, help) kind(field, name, help)
+    SCHED_STATS_TABLE(X)
+#undef X
 };
+
+#undef COUNTER
+#undef SECONDS
+#undef GAUGE
+#undef HIDDEN
 
 static const struct stats_field cache_fields[] = {
     {"hearth_cache_lookups_total", "Lookups.", CACHE(lookups), FIELD_U64, false},
@@ -309,8 +281,6 @@ static double field_value(const void *stats, const struct stats_field *field)
     const char *at = (const char *)stats + field->offset;
 
     switch (field->type) {
-    case FIELD_U32:
-        return *(const uint32_t *)(const void *)at;
     case FIELD_NS:
         return (double)*(const uint64_t *)(const void *)at / 1e9;
     case FIELD_U64:

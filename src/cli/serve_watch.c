@@ -101,9 +101,10 @@ static void tell_status(const struct serve_watch *watch, const struct notify *no
     for (size_t i = 0; i < count; i++)
         ready += pool_view(watch->pool, i, &view) && view.state == POOL_READY;
     pool_get_stats(watch->pool, &stats);
-    notify_send(notify, "%sSTATUS=%zu of %zu models loaded; %u running, %u waiting, %llu answered",
-                before, ready, count, stats.active, stats.queued,
-                (unsigned long long)stats.finished);
+    notify_send(notify,
+                "%sSTATUS=%zu of %zu models loaded; %llu running, %llu waiting, %llu answered",
+                before, ready, count, (unsigned long long)stats.active,
+                (unsigned long long)stats.queued, (unsigned long long)stats.finished);
 }
 
 /* One look around. */

@@ -480,48 +480,6 @@ struct model *pool_next(struct pool *pool, size_t *index)
     return model;
 }
 
-void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool now)
-{
-    sum->submitted += one->submitted;
-    sum->refused += one->refused;
-    sum->finished += one->finished;
-    sum->cancelled += one->cancelled;
-    sum->failed += one->failed;
-    sum->tokens_prompt += one->tokens_prompt;
-    sum->tokens_device += one->tokens_device;
-    sum->tokens_ram += one->tokens_ram;
-    sum->tokens_ssd += one->tokens_ssd;
-    sum->tokens_remote += one->tokens_remote;
-    sum->tokens_computed += one->tokens_computed;
-    sum->tokens_generated += one->tokens_generated;
-    sum->turns += one->turns;
-    sum->batch_tokens += one->batch_tokens;
-    sum->forks += one->forks;
-    sum->waits += one->waits;
-    sum->preempted += one->preempted;
-    sum->restarts += one->restarts;
-    sum->stalls += one->stalls;
-    sum->parked += one->parked;
-    sum->reclaimed += one->reclaimed;
-    sum->unsaved_lost += one->unsaved_lost;
-    sum->prefill_ns += one->prefill_ns;
-    sum->decode_ns += one->decode_ns;
-    sum->restore_ns += one->restore_ns;
-    sum->store_ns += one->store_ns;
-    for (size_t i = 0; i < HEARTH_REASON_COUNT; i++)
-        sum->miss_by_reason[i] += one->miss_by_reason[i];
-    metric_latency_add(&sum->store_times, &one->store_times);
-    if (!now)
-        return;
-    sum->queued += one->queued;
-    sum->stalled += one->stalled;
-    sum->active += one->active;
-    sum->idle += one->idle;
-    sum->unsaved += one->unsaved;
-    sum->cells_free += one->cells_free;
-    sum->cells += one->cells;
-}
-
 /* Under one lock: what leaves is among the models or in the past, never in neither. */
 void pool_get_stats(struct pool *pool, struct sched_stats *stats)
 {
@@ -533,7 +491,7 @@ void pool_get_stats(struct pool *pool, struct sched_stats *stats)
         if (pool->entries[i]->model == NULL)
             continue;
         sched_get_stats(model_sched(pool->entries[i]->model), &one);
-        pool_add_stats(stats, &one, true);
+        sched_add_stats(stats, &one, true);
     }
     lock_leave(&pool->lock);
 }

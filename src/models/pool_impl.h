@@ -69,8 +69,6 @@ void pool_retire_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lo
 void pool_take_wait_locked(struct pool *pool, struct pool_wait *wait) REQUIRES(lock);
 void pool_set_state_locked(struct pool *pool, struct pool_entry *entry, enum pool_state state)
     REQUIRES(lock);
-/* Adds counters; those that say how it is now only with `now`. */
-void pool_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool now);
 
 /* ---- threads; arg is the pool ---- */
 void pool_loader_run(void *arg);

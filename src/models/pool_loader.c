@@ -270,7 +270,7 @@ static void unload_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(
     struct sched_stats stats;
 
     sched_get_stats(model_sched(model), &stats);
-    pool_add_stats(&pool->past, &stats, false);
+    sched_add_stats(&pool->past, &stats, false);
     entry->model = NULL;
     lock_leave(&pool->lock);
     model_close(&model);

@@ -531,6 +531,18 @@ void job_free(struct job *job)
 
 /* ---- numbers ---- */
 
+void sched_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool now)
+{
+    enum { COUNTER = 1, SECONDS = 1, HIDDEN = 1, GAUGE = 0 };
+
+#define X(field, kind, name, help) sum->field += kind || now ? one->field : 0;
+    SCHED_STATS_TABLE(X)
+#undef X
+    for (size_t i = 0; i < HEARTH_REASON_COUNT; i++)
+        sum->miss_by_reason[i] += one->miss_by_reason[i];
+    metric_latency_add(&sum->store_times, &one->store_times);
+}
+
 void sched_get_stats(struct sched *sched, struct sched_stats *stats)
 {
     lock_enter(&sched->lock);

@@ -126,25 +126,62 @@ struct sched_view {
     int32_t seq; /* SEQ_NONE: not on the device */
 };
 
-/* Numbers since the start. */
+/* The numbers of a scheduler, each with its name and help in /metrics. struct sched_stats,
+ * sched_add_stats and the rows of /metrics follow from this table. X(field, kind, name, help)
+ *
+ *      COUNTER, SECONDS   since the start; the field of SECONDS is in nanoseconds
+ *      GAUGE              now; not counted for a model that was unloaded
+ *      HIDDEN             a counter that /metrics shows by other names (src/admin/metrics.c) */
+#define SCHED_STATS_TABLE(X)                                                                     \
+    X(submitted, COUNTER, "hearth_sched_submitted_total", "Generations taken.")                  \
+    X(refused, COUNTER, "hearth_sched_refused_total",                                            \
+      "Generations refused: queue full, or draining.")                                           \
+    X(finished, COUNTER, "hearth_sched_finished_total", "Generations that ended by themselves.") \
+    X(cancelled, COUNTER, "hearth_sched_cancelled_total", "Generations cancelled.")              \
+    X(failed, COUNTER, "hearth_sched_failed_total", "Generations that failed.")                  \
+    X(tokens_prompt, HIDDEN, "", "")                                                             \
+    X(tokens_device, HIDDEN, "", "")                                                             \
+    X(tokens_ram, HIDDEN, "", "")                                                                \
+    X(tokens_ssd, HIDDEN, "", "")                                                                \
+    X(tokens_remote, HIDDEN, "", "")                                                             \
+    X(tokens_computed, HIDDEN, "", "")                                                           \
+    X(tokens_generated, HIDDEN, "", "")                                                          \
+    X(turns, COUNTER, "hearth_sched_turns_total", "Runs of the engine.")                         \
+    X(batch_tokens, COUNTER, "hearth_sched_batch_tokens_total", "Tokens in these runs.")         \
+    X(forks, COUNTER, "hearth_sched_forks_total", "Prefixes shared with a running generation.")  \
+    X(waits, COUNTER, "hearth_sched_waits_total",                                                \
+      "Generations that waited for another one's prefix.")                                       \
+    X(preempted, COUNTER, "hearth_sched_preempted_total", "Generations put back to make room.")  \
+    X(restarts, COUNTER, "hearth_sched_engine_restarts_total",                                   \
+      "New processes for an engine that died.")                                                  \
+    X(stalls, COUNTER, "hearth_engine_stalls_total",                                             \
+      "Engines that computed nothing for 30 s while generations wanted to.")                     \
+    X(stalled, GAUGE, "hearth_engine_stalled", "Of these, now.")                                 \
+    X(parked, COUNTER, "hearth_sched_parked_total", "Finished sequences kept on the device.")    \
+    X(reclaimed, COUNTER, "hearth_sched_reclaimed_total", "Parked sequences given up for room.") \
+    X(prefill_ns, SECONDS, "hearth_sched_prefill_seconds_total", "Time of prefill.")             \
+    X(decode_ns, SECONDS, "hearth_sched_decode_seconds_total", "Time of decoding.")              \
+    X(restore_ns, SECONDS, "hearth_sched_restore_seconds_total", "Time of imports.")             \
+    X(store_ns, SECONDS, "hearth_sched_store_seconds_total", "Time of exports.")                 \
+    X(queued, GAUGE, "hearth_sched_queued", "Generations that wait.")                            \
+    X(active, GAUGE, "hearth_sched_active", "Generations that run.")                             \
+    X(idle, GAUGE, "hearth_sched_idle", "Sequences parked on the device.")                       \
+    X(unsaved, GAUGE, "hearth_sched_unsaved", "Of these, whose state is not in the cache yet.")  \
+    X(unsaved_lost, COUNTER, "hearth_sched_unsaved_lost_total",                                  \
+      "Sequences whose engine died before their state was stored.")                              \
+    X(cells_free, GAUGE, "hearth_sched_cells_free", "Tokens that still fit on the device.")      \
+    X(cells, GAUGE, "hearth_sched_cells", "Tokens that fit on the device.")
+
 struct sched_stats {
-    uint64_t submitted, refused, finished, cancelled, failed;
-    uint64_t tokens_prompt, tokens_device, tokens_ram, tokens_ssd, tokens_remote, tokens_computed,
-        tokens_generated;
-    uint64_t turns, batch_tokens; /* engine runs, and tokens in them */
-    uint64_t forks, waits, preempted, parked, reclaimed;
-    uint64_t restarts; /* of the engine's process */
-    uint64_t stalls;   /* of the engine, noticed by the watchdog */
-    uint64_t prefill_ns, decode_ns, restore_ns, store_ns;
-    uint64_t unsaved_lost; /* ended generations whose engine died before their state was stored */
-    /* now; idle = parked on the device, unsaved = of these: state not stored yet */
-    uint32_t queued, active, idle, unsaved;
-    uint64_t stalled; /* engines that are now */
-    uint32_t cells_free, cells;
+#define X(field, kind, name, help) uint64_t field;
+    SCHED_STATS_TABLE(X)
+#undef X
     uint64_t miss_by_reason[HEARTH_REASON_COUNT];
     struct metric_latency store_times; /* of handing state to the cache, each time */
 };
 
+/* Adds the numbers of another scheduler; gauges only with `now`. */
+void sched_add_stats(struct sched_stats *sum, const struct sched_stats *one, bool now);
 void sched_get_stats(struct sched *sched, struct sched_stats *stats);
 /* Copies at most max views, the oldest first; returns how many there are. */
 size_t sched_views(struct sched *sched, struct sched_view *views, size_t max);

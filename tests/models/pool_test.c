@@ -448,9 +448,9 @@ static void test_every_number_is_added_once(void **state)
 
     (void)state;
     memset(&one, 0x11, sizeof(one));
-    pool_add_stats(&sum, &one, true);
+    sched_add_stats(&sum, &one, true);
     assert_memory_equal(&sum, &one, sizeof(sum));
-    pool_add_stats(&sum, &one, false); /* what is no more has a past, and no present */
+    sched_add_stats(&sum, &one, false); /* what is no more has a past, and no present */
     assert_true(sum.restarts == 2 * one.restarts && sum.idle == one.idle && sum.cells == one.cells);
 }
 
