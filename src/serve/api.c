@@ -425,6 +425,8 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     if (err == ERR_OK)
         err = queue_create(&api->large, "api-large", LARGE_QUEUE, info);
     if (err == ERR_OK)
+        err = call_ends_create(&api->ends, info);
+    if (err == ERR_OK)
         err = start_workers(api, info);
     if (err != ERR_OK) {
         api_destroy(&api);
@@ -492,6 +494,7 @@ void api_destroy(struct api **out)
     for (uint32_t i = 0; i < api->workers_count; i++)
         thread_join(&api->workers[i]);
     (void)wait_for_calls(api, UINT64_MAX);
+    call_ends_destroy(&api->ends);
     if (api->queue)
         queue_destroy(&api->queue);
     if (api->slow)

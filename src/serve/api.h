@@ -48,7 +48,7 @@ struct call_observer {
     /* A request was refused before it became a call; API_ERROR_AUTH and API_ERROR_PERMISSION: for
      * its key. Loop thread. */
     void (*refused)(enum api_error_kind kind, void *arg);
-    /* A generation of a call has ended. Scheduler. */
+    /* A generation of a call has ended. On the thread that ends calls. */
     void (*generated)(const struct gen_result *result, void *arg);
     /* A call with a prompt is about to be answered to its end. A client that sees the end and asks
      * then finds it counted. On the thread that ends it, as `ended`. */

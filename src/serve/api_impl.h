@@ -67,6 +67,7 @@ struct api {
     struct queue *slow;    /* of endpoints that are */
     struct queue *large;   /* calls with large bodies: those with small ones never wait for them */
     struct thread slow_worker, large_worker;
+    struct call_ends *ends; /* ended generations go there */
 
     struct http_route *routes;
     struct api_route *route_args;

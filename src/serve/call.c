@@ -89,6 +89,7 @@ static void free_choice(struct call_choice *choice)
 {
     output_destroy(&choice->output);
     buf_fini(&choice->raw);
+    mem_free(choice->tokens);
 }
 
 static void destroy(struct call *call)

@@ -6,7 +6,9 @@
  *      pool                                        (park until it is loaded, then back to the
  *                                                  queue)
  *      scheduler                                                  sinks: events, text --> client
- *      last of them                                                                 finish, release
+ *      api-end                                                    ends of generations: remember,
+ *                                                                 count, log; the last one ends
+ *                                                                 the answer and releases the call
  *
  *      references   1 for the work (dropped by finish), 1 for on_close (dropped when http says that
  *                   it cannot come any more)
@@ -14,8 +16,8 @@
  *
  * The fields belong to one thread after the other: to the loop until the call is queued, to the
  * worker until the first generation is submitted; then `answer` and `out` to the scheduler's
- * thread, and in the end all to the one that finishes (`pending` orders that). What several threads
- * touch at a time is named below, with its lock.
+ * thread. With its last generation, all of the call is handed to the thread that ends calls
+ * (`pending` orders that). What several threads touch at a time is named below, with its lock.
  */
 #ifndef HEARTH_SERVE_CALL_H
 #define HEARTH_SERVE_CALL_H
@@ -52,6 +54,12 @@ struct call_choice {
     bool enough;    /* one call was asked for and is there; the next one has begun */
     bool reasons;   /* the last event was a thought's */
     bool calls_cut; /* a call was open when the text ended */
+
+    /* Handed to the thread that ends calls. */
+    struct list_node ended_link;
+    struct gen_result result; /* its tokens are `tokens`, its texts are gone */
+    token_id *tokens;         /* owned; NULL: the turn is not remembered */
+    bool last;                /* no other generation of the call runs */
 };
 
 struct call {
@@ -73,6 +81,7 @@ struct call {
     struct call_choice *choices;
     size_t choices_count;
     uint64_t first_id; /* of its generations, which are numbered one after the other */
+    size_t ended;      /* generations; of the scheduler's thread */
     struct buf out;    /* events that wait for the end of a sink */
     bool broken;       /* nothing more can be written: the client is gone, or the stream is */
     struct api_error refused;    /* the worker's: what it was refused for */
@@ -160,5 +169,16 @@ struct gen_sink call_sink(struct call_choice *choice);
 
 /* Sends the end of the answer, logs, counts; on the thread that dropped what was pending last. */
 void call_end(struct call *call);
+
+/* What is left to do for a generation that has ended, then call_drop. On the thread that ends
+ * calls. */
+void call_end_choice(struct call_choice *choice);
+
+/* The thread that ends calls, so that no engine's thread remembers, records or logs. */
+struct call_ends;
+enum err call_ends_create(struct call_ends **ends, struct errinfo *info) NODISCARD;
+void call_ends_destroy(struct call_ends **ends); /* when no call is left; NULL is a no-op */
+/* Never fails and never waits: a link inside the choice is its place. */
+void call_ends_push(struct call_ends *ends, struct call_choice *choice);
 
 #endif

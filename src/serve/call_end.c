@@ -1,14 +1,22 @@
 /*
  * call_end.c: the end of a call: the last bytes for the client, a line in the log, the counters.
  *
- * Runs once per call, on the thread that dropped what was pending last: nobody else touches the
- * call any more.
+ * Runs once per call, on the thread that dropped what was pending last: no other thread touches the
+ * call any more. For a call with generations that is the thread `api-end`:
+ *
+ *      engine threads: ended generations --> [ list of links inside of choices ] --> api-end
+ *
+ * The list is as long as there are running generations, so handing over cannot fail, and its lock
+ * is held for a link.
  */
 #include "serve/call.h"
+
+#include <assert.h>
 
 #include "serve/api_impl.h"
 #include "serve/log_line.h"
 #include "base/log.h"
+#include "base/mem.h"
 
 enum { LINE_BYTES_MAX = 512 };
 
@@ -138,4 +146,77 @@ void call_end(struct call *call)
         log_error(call, error);
     if (observer->ended)
         observer->ended(call, observer->arg);
+}
+
+/* ---- the thread that ends calls ---- */
+
+struct call_ends {
+    struct thread thread;
+    struct lock lock;
+    struct cond changed;
+    struct list choices GUARDED_BY(lock); /* by ended_link, first in, first out */
+    bool closing GUARDED_BY(lock);
+};
+
+/* NULL: closing, and none is left. */
+static struct call_choice *next_ended(struct call_ends *ends)
+{
+    struct list_node *link;
+
+    lock_enter(&ends->lock);
+    while ((link = list_pop_front(&ends->choices)) == NULL && !ends->closing)
+        cond_wait(&ends->changed, &ends->lock);
+    lock_leave(&ends->lock);
+    return LIST_ENTRY(link, struct call_choice, ended_link);
+}
+
+static void end_calls(void *arg)
+{
+    struct call_choice *choice;
+
+    while ((choice = next_ended(arg)) != NULL)
+        call_end_choice(choice);
+}
+
+void call_ends_push(struct call_ends *ends, struct call_choice *choice)
+{
+    assert(!list_node_linked(&choice->ended_link));
+    lock_enter(&ends->lock);
+    assert(!ends->closing);
+    list_push_back(&ends->choices, &choice->ended_link);
+    cond_signal(&ends->changed);
+    lock_leave(&ends->lock);
+}
+
+enum err call_ends_create(struct call_ends **out, struct errinfo *info)
+{
+    struct call_ends *ends = mem_alloc(sizeof(*ends));
+    enum err err;
+
+    lock_init(&ends->lock, "api-end", LOCK_RANK_QUEUE);
+    cond_init(&ends->changed);
+    list_init(&ends->choices);
+    err = thread_start(&ends->thread, "api-end", end_calls, ends, info);
+    *out = ends;
+    if (err != ERR_OK)
+        call_ends_destroy(out);
+    return err;
+}
+
+void call_ends_destroy(struct call_ends **out)
+{
+    struct call_ends *ends = *out;
+
+    if (!ends)
+        return;
+    lock_enter(&ends->lock);
+    ends->closing = true;
+    cond_signal(&ends->changed);
+    lock_leave(&ends->lock);
+    thread_join(&ends->thread);
+    assert(list_empty(&ends->choices));
+    cond_fini(&ends->changed);
+    lock_fini(&ends->lock);
+    mem_free(ends);
+    *out = NULL;
 }

@@ -4,7 +4,8 @@
  *      token --text--> output (output/output.h) --event--> answer_add --> dialect->event --> call->out --> one write per sink call
  *
  * All sinks of a call run on one thread, that of its model's scheduler, so nothing here is locked
- * but the head of the stream, which the worker may be sending at the same time. Nothing waits: a
+ * but the head of the stream, which the worker may be sending at the same time. The end of a
+ * generation is handed to another thread, which remembers and counts it and ends the answer. Nothing waits: a
  * client that does not take what is written is bounded by http, and a stream that cannot be written
  * any more ends its generations.
  *
@@ -15,6 +16,7 @@
 #include "serve/call.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "serve/api_impl.h"
 #include "base/clock.h"
@@ -328,14 +330,9 @@ static void set_finish(struct call_choice *choice, const struct gen_result *resu
 
 static void merge_result(struct call_choice *choice, const struct gen_result *result)
 {
-    const struct call_observer *observer = &choice->call->api->options.observer;
-    struct answer *answer = &choice->call->answer;
-
     if (choice->index == 0 && result->usage.prompt > 0)
         take_usage(choice->call, &result->usage);
-    merge_times(&answer->times, &result->times);
-    if (observer->generated)
-        observer->generated(result, observer->arg);
+    merge_times(&choice->call->answer.times, &result->times);
 }
 
 /* ---- for the next turn ---- */
@@ -399,22 +396,63 @@ static void remember(struct call_choice *choice, const struct gen_result *result
                   LOG_STR("request", call->request_id));
 }
 
+/* ---- on the thread that ends calls ---- */
+
+static void write_end(struct call_choice *choice)
+{
+    struct call *call = choice->call;
+
+    if (call->request.stream && call->answer.begun && !failed(choice))
+        api_dialect(call->endpoint)->choice_end(&call->answer, choice->index, &call->out);
+    call_flush(call);
+}
+
+/* The client hears of the end when it was counted and remembered: its next request finds both. */
+void call_end_choice(struct call_choice *choice)
+{
+    const struct call_observer *observer = &choice->call->api->options.observer;
+
+    if (observer->generated)
+        observer->generated(&choice->result, observer->arg);
+    if (choice->tokens)
+        remember(choice, &choice->result);
+    if (choice->last)
+        write_end(choice);
+    call_drop(choice->call);
+}
+
+/* ---- handing over ---- */
+
+/* What the scheduler lends for this call only is copied. No memory for the tokens: the turn is not
+ * remembered. */
+static void keep_result(struct call_choice *choice, const struct gen_result *result)
+{
+    size_t bytes = result->tokens_count * sizeof(*choice->tokens);
+
+    if (is_replayable(choice, result))
+        choice->tokens = mem_try_alloc(bytes);
+    if (choice->tokens)
+        memcpy(choice->tokens, result->tokens, bytes);
+    choice->result = *result;
+    choice->result.tokens = choice->tokens;
+    choice->result.tail = choice->result.stop_text = STR_NONE;
+}
+
 static void on_done(void *arg, const struct gen_result *result)
 {
     struct call_choice *choice = arg;
     struct call *call = choice->call;
-    const struct dialect *dialect = api_dialect(call->endpoint);
 
     if (result->end != GEN_END_CANCELLED && result->end != GEN_END_ERROR)
         finish_text(choice, result);
     set_finish(choice, result);
     merge_result(choice, result);
-    if (is_replayable(choice, result))
-        remember(choice, result);
-    if (call->request.stream && call->answer.begun && !failed(choice))
-        dialect->choice_end(&call->answer, choice->index, &call->out);
-    call_flush(call);
-    call_drop(call);
+    keep_result(choice, result);
+    assert(call->ended < call->choices_count);
+    choice->last = ++call->ended == call->choices_count;
+    if (!choice->last) /* `answer` and `out` stay this thread's */
+        write_end(choice);
+    call_ends_push(call->api->ends, choice);
 }
 
 struct gen_sink call_sink(struct call_choice *choice)

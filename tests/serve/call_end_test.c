@@ -1,0 +1,90 @@
+/* call_end_test.c: calls end on a thread of their own: an end that takes long stops no stream. */
+#include "serve/call.h"
+
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "serve/api_impl.h"
+#include "support/api_kit.h"
+#include "support/test.h"
+
+#define STREAM                                                                   \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}],\"stream\":true," \
+    "\"temperature\":0,\"logit_bias\":{\"97\":90,\"98\":90},\"max_tokens\":"
+
+/* The thread that ends calls waits for the test in each end. */
+struct gate {
+    sem_t in, go;
+    atomic_uint passed;
+};
+
+static void on_generated(const struct gen_result *result, void *arg)
+{
+    struct gate *gate = arg;
+
+    assert_int_equal(result->end, GEN_END_LENGTH);
+    sem_post(&gate->in);
+    while (sem_wait(&gate->go) != 0) /* by a signal */
+        ;
+    atomic_fetch_add(&gate->passed, 1);
+}
+
+static void open_stream(struct api_kit *kit, struct http_client *client, const char *body)
+{
+    struct http_answer head;
+
+    api_kit_send(kit, client, "/v1/chat/completions", body);
+    assert_true(http_client_head(client, &head));
+    assert_int_equal(head.status, 200);
+    http_answer_fini(&head);
+}
+
+/* Reads until the text was sent so often. */
+static void read_until(struct http_client *client, struct buf *data, const char *text, size_t times)
+{
+    for (size_t found = 0; found < times;) {
+        assert_true(http_client_chunk(client, data));
+        found = 0;
+        for (const char *at = buf_str(data); (at = strstr(at, text)) != NULL; at++)
+            found++;
+    }
+}
+
+static void test_an_end_that_waits_stops_no_stream(void **state)
+{
+    struct gate gate = {.passed = 0};
+    struct http_client first, second;
+    struct api_kit kit;
+    struct buf a, b;
+
+    (void)state;
+    sem_init(&gate.in, 0, 0);
+    sem_init(&gate.go, 0, 0);
+    buf_init(&a, 1 << 20);
+    buf_init(&b, 1 << 20);
+    api_kit_open(&kit, &(struct api_kit_options){0});
+    kit.api->options.observer =
+        (struct call_observer){.generated = on_generated, .arg = &gate}; /* before any call */
+    open_stream(&kit, &first, STREAM "2}");
+    while (sem_wait(&gate.in) != 0)
+        ;
+    open_stream(&kit, &second, STREAM "60}");
+    read_until(&second, &b, "\"content\":\"", 50); /* the engine computes */
+    assert_int_equal(atomic_load(&gate.passed), 0);
+    sem_post(&gate.go);
+    read_until(&first, &a, "[DONE]", 1);
+    assert_non_null(strstr(buf_str(&a), "\"finish_reason\":\"length\""));
+    assert_int_equal(atomic_load(&gate.passed), 1); /* it was counted before the client was told */
+    sem_post(&gate.go);
+    read_until(&second, &b, "[DONE]", 1);
+    http_client_close(&first);
+    http_client_close(&second);
+    api_kit_close(&kit);
+    buf_fini(&a);
+    buf_fini(&b);
+    sem_destroy(&gate.in);
+    sem_destroy(&gate.go);
+}
+
+TEST_SUITE(TEST(test_an_end_that_waits_stops_no_stream))
