@@ -243,6 +243,49 @@ HEARTH_API void hearth_space_close(struct hearth_space **space);
 HEARTH_API void hearth_space_set_speed(struct hearth_space *space, double prefill_tokens_per_s,
                                        double import_bytes_per_s);
 
+/* ---- the restore contract: to which token counts a state can go back ---- */
+
+/* What is retained of one layer's state, or of layers that are alike.
+ *
+ *      kind        retained                     can be restored to pos
+ *      full        rows [0, length)             any pos in [0, length]
+ *      sliding     rows [start, length)         pos whose window [pos - window, pos) is retained
+ *      chunked     rows [start, length)         pos whose chunk, of `window` tokens, is retained
+ *      recurrent   no rows                      length alone: an exact checkpoint
+ *
+ * An unknown kind, a window of 0, and a start beyond the length are treated as recurrent. */
+struct hearth_retained {
+    uint32_t kind;   /* one enum hearth_kind */
+    uint32_t length; /* tokens that the state stands for */
+    uint32_t window; /* sliding, chunked */
+    uint32_t start;  /* sliding, chunked: the first row that is retained */
+    uint32_t keep;   /* rows pinned at the front ("attention sinks"): not restorable unless 0 */
+};
+
+struct hearth_range {
+    uint32_t begin, end; /* tokens whose rows are retained */
+};
+
+struct hearth_restored {
+    bool restored;
+    uint32_t tokens;       /* restored; 0 on failure */
+    uint32_t replay_start; /* the first token to compute; 0 on failure */
+    const char *reason;    /* a literal, also on success */
+};
+
+/* Pure functions: they hold no bytes and need no cache. A model with layers of several kinds is an
+ * array of parts, and goes back as a whole or not at all. Lookups choose boundaries with them. */
+HEARTH_API struct hearth_range hearth_retained_range(const struct hearth_retained *part);
+HEARTH_API bool hearth_can_restore_to(const struct hearth_retained *parts, size_t count,
+                                      uint32_t pos);
+/* Shortens all parts to pos. On failure they are unchanged, and the reason is that of the first part
+ * that refuses. */
+HEARTH_API struct hearth_restored hearth_restore_to(struct hearth_retained *parts, size_t count,
+                                                    uint32_t pos);
+/* The largest pos <= limit that all parts can be restored to; 0 = only a cold start. */
+HEARTH_API uint32_t hearth_longest_restore(const struct hearth_retained *parts, size_t count,
+                                           uint32_t limit);
+
 /* ---- looking up ---- */
 
 enum hearth_lookup_flags {

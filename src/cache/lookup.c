@@ -79,57 +79,59 @@ static struct object *snapshot_below(const struct view *view, uint32_t at)
     return NULL;
 }
 
-/* The first node in the window before `at` whose sliding rows do not reach as far as they should;
- * NULL: the window is covered. */
-static struct node *window_gap(const struct view *view, uint32_t at, uint32_t window)
+/* The last run of captured windows that ends at or before `at`; of length 0 when there is none. */
+static struct hearth_retained window_run(const struct view *view, uint32_t at, uint32_t window)
 {
-    uint32_t from = at > window ? at - window : 0;
+    /* A window covers every chunk that ends with it, so that chunked layers are found, too. */
+    struct hearth_retained run = {.kind = HEARTH_KIND_SLIDING, .window = window};
 
-    for (size_t i = 0; i < path_length(&view->match); i++) {
-        struct node *node = path_node(&view->match, i);
-        if (node_end(node) > from && node_begin(node) < at &&
-            node_sliding_end(node) < MIN(node_end(node), at))
-            return node;
+    for (size_t i = path_length(&view->match); i-- > 0;) {
+        const struct node *node = path_node(&view->match, i);
+        uint32_t end = MIN(node_end(node), at), held = MIN(node_sliding_end(node), end);
+        if (run.length > 0 && held < end)
+            break;
+        if (held <= node_begin(node))
+            continue;
+        run.length = MAX(run.length, held);
+        run.start = node_begin(node);
     }
-    return NULL;
+    return run;
 }
 
-/* The largest boundary <= at whose window is covered. One that is lower by less than what a gap
- * lacks has the gap in its window, too. */
-static uint32_t window_floor(const struct view *view, uint32_t at, uint32_t window)
-{
-    struct node *gap;
-
-    while (at > 0 && (gap = window_gap(view, at, window)) != NULL)
-        at = node_sliding_end(gap);
-    return at;
-}
-
-/* The largest boundary <= at that has a snapshot, and, where windows are captured beside it, the
- * window. */
-static uint32_t snapshot_floor(const struct hearth_model *model, const struct view *view,
-                               uint32_t at, struct object **snapshot)
-{
-    while (at > 0 && (*snapshot = snapshot_below(view, at)) != NULL) {
-        at = (*snapshot)->end;
-        if (!model->captures_sliding || window_gap(view, at, model->window) == NULL)
-            return at;
-        at--;
-    }
-    *snapshot = NULL;
-    return 0;
-}
-
+/* The largest boundary that everything held can be restored to: the rows, and where the model needs
+ * them a window and a snapshot. When the last of these do not fit together, those before them are
+ * tried. */
 static uint32_t find_boundary(const struct hearth_plan *plan, const struct view *view,
                               struct object **snapshot)
 {
     const struct hearth_model *model = &plan->space->model;
+    bool needs_snapshot = space_needs_snapshot(plan->space);
     uint32_t at = MIN(view->rows_end, view->limit);
 
     *snapshot = NULL;
-    if (space_needs_snapshot(plan->space))
-        return snapshot_floor(model, view, at, snapshot);
-    return model->captures_sliding ? window_floor(view, at, model->window) : at;
+    while (at > 0) {
+        struct hearth_retained parts[3] = {{.kind = HEARTH_KIND_FULL, .length = view->rows_end}};
+        size_t count = 1;
+        uint32_t next = 0;
+        if (needs_snapshot) {
+            if ((*snapshot = snapshot_below(view, at)) == NULL)
+                break;
+            at = (*snapshot)->end;
+            next = at - 1;
+            parts[count++] = (struct hearth_retained){.kind = HEARTH_KIND_RECURRENT, .length = at};
+        }
+        if (model->captures_sliding) {
+            parts[count] = window_run(view, at, model->window);
+            next = needs_snapshot ? next : parts[count].start;
+            count++;
+        }
+        uint32_t boundary = hearth_longest_restore(parts, count, at);
+        if (boundary > 0)
+            return boundary;
+        at = next;
+    }
+    *snapshot = NULL;
+    return 0;
 }
 
 /* ---- reasons ---- */

@@ -1,7 +1,6 @@
-#include "cache/restore.h"
-
 #include <string.h>
 
+#include "hearth/hearth.h"
 #include "support/test.h"
 
 enum { SLOTS_MAX = 24, NO_ROW = -1 };
@@ -9,16 +8,16 @@ enum { SLOTS_MAX = 24, NO_ROW = -1 };
 /* The oracle: a layer that really has rows. Sliding and chunked ones are a ring of slots, each with
  * the position that it holds; nothing here knows intervals. */
 struct layer {
-    struct restore_state state; /* what the module is told */
+    struct hearth_retained state; /* what the module is told */
     uint32_t slots_count;
     int64_t slots[SLOTS_MAX];
 };
 
 static void layer_append(struct layer *layer)
 {
-    struct restore_state *state = &layer->state;
+    struct hearth_retained *state = &layer->state;
 
-    if (state->kind == RESTORE_SLIDING || state->kind == RESTORE_CHUNKED)
+    if (state->kind == HEARTH_KIND_SLIDING || state->kind == HEARTH_KIND_CHUNKED)
         layer->slots[state->length % layer->slots_count] = state->length;
     state->length++;
     if (state->length - state->start > layer->slots_count)
@@ -59,20 +58,20 @@ static uint32_t looks_back_to(const struct layer *layer, uint32_t pos)
 {
     uint32_t window = layer->state.window;
 
-    if (layer->state.kind == RESTORE_CHUNKED)
+    if (layer->state.kind == HEARTH_KIND_CHUNKED)
         return pos - pos % window;
     return pos > window ? pos - window : 0;
 }
 
 static bool oracle_possible(const struct layer *layer, uint32_t pos)
 {
-    const struct restore_state *state = &layer->state;
+    const struct hearth_retained *state = &layer->state;
 
     if (pos > state->length)
         return false;
-    if (state->kind == RESTORE_FULL)
+    if (state->kind == HEARTH_KIND_FULL)
         return true;
-    if (state->kind != RESTORE_SLIDING && state->kind != RESTORE_CHUNKED)
+    if (state->kind != HEARTH_KIND_SLIDING && state->kind != HEARTH_KIND_CHUNKED)
         return pos == state->length;
     if (pos < layer_oldest(layer))
         return false;
@@ -95,22 +94,22 @@ static void oracle_restore(struct layer *layer, uint32_t pos)
 
 static void check_layer(const struct layer *layer)
 {
-    struct restore_range range = restore_retained(&layer->state);
+    struct hearth_range range = hearth_retained_range(&layer->state);
 
     for (uint32_t pos = 0; pos <= layer->state.length + 3; pos++) {
-        if (restore_possible(&layer->state, pos) != oracle_possible(layer, pos))
+        if (hearth_can_restore_to(&layer->state, 1, pos) != oracle_possible(layer, pos))
             fail_msg("kind %u window %u slots %u length %u start %u: pos %u is wrong",
                      layer->state.kind, layer->state.window, layer->slots_count,
                      layer->state.length, layer->state.start, pos);
-        if (layer->state.kind == RESTORE_SLIDING || layer->state.kind == RESTORE_CHUNKED)
+        if (layer->state.kind == HEARTH_KIND_SLIDING || layer->state.kind == HEARTH_KIND_CHUNKED)
             assert_int_equal(pos >= range.begin && pos < range.end, layer_holds(layer, pos));
     }
 }
 
 static struct layer random_layer(uint64_t *seed)
 {
-    static const uint32_t kinds[] = {RESTORE_FULL, RESTORE_SLIDING, RESTORE_CHUNKED,
-                                     RESTORE_RECURRENT};
+    static const uint32_t kinds[] = {HEARTH_KIND_FULL, HEARTH_KIND_SLIDING, HEARTH_KIND_CHUNKED,
+                                     HEARTH_KIND_RECURRENT};
     uint32_t window = 1 + (uint32_t)test_random_below(seed, 8);
     uint32_t slots_count = window + (uint32_t)test_random_below(seed, 12);
 
@@ -118,7 +117,7 @@ static struct layer random_layer(uint64_t *seed)
                     (uint32_t)test_random_below(seed, 60));
 }
 
-static bool same(const struct restore_state *a, const struct restore_state *b)
+static bool same(const struct hearth_retained *a, const struct hearth_retained *b)
 {
     return a->kind == b->kind && a->length == b->length && a->window == b->window &&
            a->start == b->start && a->keep == b->keep;
@@ -130,8 +129,8 @@ static void test_every_kind_equals_explicit_rows(void **state)
     for (uint32_t window = 1; window <= 6; window++)
         for (uint32_t slots = window; slots <= window + 7; slots++)
             for (uint32_t length = 0; length <= 40; length++) {
-                struct layer sliding = layer_of(RESTORE_SLIDING, window, slots, length);
-                struct layer chunked = layer_of(RESTORE_CHUNKED, window, slots, length);
+                struct layer sliding = layer_of(HEARTH_KIND_SLIDING, window, slots, length);
+                struct layer chunked = layer_of(HEARTH_KIND_CHUNKED, window, slots, length);
                 check_layer(&sliding);
                 check_layer(&chunked);
             }
@@ -152,15 +151,16 @@ static void test_i19_restored_windows_stay_consistent(void **state)
                 layer_append(&layer);
             } else if (oracle_possible(&layer, pos)) {
                 oracle_restore(&layer, pos);
-                struct restore_result result = restore_apply(&layer.state, pos);
+                struct hearth_restored result = hearth_restore_to(&layer.state, 1, pos);
                 assert_true(result.restored);
                 assert_int_equal(result.tokens, pos);
                 assert_int_equal(result.replay_start, pos);
                 assert_int_equal(layer.state.length, pos);
-                if (layer.state.kind == RESTORE_SLIDING || layer.state.kind == RESTORE_CHUNKED)
-                    assert_int_equal(restore_retained(&layer.state).begin,
+                if (layer.state.kind == HEARTH_KIND_SLIDING ||
+                    layer.state.kind == HEARTH_KIND_CHUNKED)
+                    assert_int_equal(hearth_retained_range(&layer.state).begin,
                                      looks_back_to(&layer, pos));
-                assert_int_equal(restore_retained(&layer.state).end, pos);
+                assert_int_equal(hearth_retained_range(&layer.state).end, pos);
             }
             check_layer(&layer);
         }
@@ -169,13 +169,13 @@ static void test_i19_restored_windows_stay_consistent(void **state)
 
 static void test_i15_recurrent_state_is_checkpoint_only(void **state)
 {
-    struct restore_state recurrent = {.kind = RESTORE_RECURRENT, .length = 100};
-    struct restore_range none = restore_retained(&recurrent);
+    struct hearth_retained recurrent = {.kind = HEARTH_KIND_RECURRENT, .length = 100};
+    struct hearth_range none = hearth_retained_range(&recurrent);
 
     (void)state;
     assert_int_equal(none.begin, none.end);
     for (uint32_t pos = 0; pos <= 101; pos++) {
-        struct restore_result result = restore_apply(&recurrent, pos);
+        struct hearth_restored result = hearth_restore_to(&recurrent, 1, pos);
         assert_int_equal(result.restored, pos == 100);
         assert_int_equal(recurrent.length, 100);
         if (pos < 100)
@@ -186,33 +186,33 @@ static void test_i15_recurrent_state_is_checkpoint_only(void **state)
 
 static void test_i16_saturated_ring_has_only_its_own_length(void **state)
 {
-    struct restore_state ring = {
-        .kind = RESTORE_SLIDING, .length = 1000, .window = 128, .start = 872};
-    struct restore_state prefilled = ring;
+    struct hearth_retained ring = {
+        .kind = HEARTH_KIND_SLIDING, .length = 1000, .window = 128, .start = 872};
+    struct hearth_retained prefilled = ring;
 
     (void)state;
-    assert_true(restore_possible(&ring, 1000));
-    assert_false(restore_possible(&ring, 999));
-    assert_false(restore_possible(&ring, 1001));
-    assert_false(restore_possible(&ring, 0));
+    assert_true(hearth_can_restore_to(&ring, 1, 1000));
+    assert_false(hearth_can_restore_to(&ring, 1, 999));
+    assert_false(hearth_can_restore_to(&ring, 1, 1001));
+    assert_false(hearth_can_restore_to(&ring, 1, 0));
     prefilled.start = 872 - 50; /* a prefill chunk of 51 left that much more */
-    assert_true(restore_possible(&prefilled, 950));
-    assert_false(restore_possible(&prefilled, 949));
+    assert_true(hearth_can_restore_to(&prefilled, 1, 950));
+    assert_false(hearth_can_restore_to(&prefilled, 1, 949));
     ring.start = 0; /* nothing was dropped: anywhere */
-    assert_true(restore_possible(&ring, 0));
-    assert_true(restore_possible(&ring, 5));
+    assert_true(hearth_can_restore_to(&ring, 1, 0));
+    assert_true(hearth_can_restore_to(&ring, 1, 5));
 }
 
 static void test_i16_pinned_front_is_never_restorable(void **state)
 {
-    static const uint32_t kinds[] = {RESTORE_FULL, RESTORE_SLIDING, RESTORE_CHUNKED};
+    static const uint32_t kinds[] = {HEARTH_KIND_FULL, HEARTH_KIND_SLIDING, HEARTH_KIND_CHUNKED};
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         for (uint32_t pos = 0; pos <= 20; pos++) {
-            struct restore_state sinks = {.kind = kinds[i], .length = 20, .window = 8, .keep = 4};
-            assert_false(restore_possible(&sinks, pos));
-            assert_int_equal(restore_longest(&sinks, 1, pos), 0);
+            struct hearth_retained sinks = {.kind = kinds[i], .length = 20, .window = 8, .keep = 4};
+            assert_false(hearth_can_restore_to(&sinks, 1, pos));
+            assert_int_equal(hearth_longest_restore(&sinks, 1, pos), 0);
         }
 }
 
@@ -225,9 +225,9 @@ static void test_i17_refused_restore_changes_nothing(void **state)
     for (int round = 0; round < 5000; round++) {
         struct layer layer = random_layer(&seed);
         layer.state.keep = test_random_below(&seed, 8) == 0;
-        struct restore_state before = layer.state;
+        struct hearth_retained before = layer.state;
         uint32_t pos = (uint32_t)test_random_below(&seed, layer.state.length + 5);
-        struct restore_result result = restore_apply(&layer.state, pos);
+        struct hearth_restored result = hearth_restore_to(&layer.state, 1, pos);
         assert_true(result.reason != NULL && result.reason[0] != '\0');
         if (result.restored)
             continue;
@@ -248,7 +248,7 @@ static void test_i18_composite_is_all_or_nothing(void **state)
     (void)state;
     for (int round = 0; round < 5000; round++) {
         struct layer layers[PARTS];
-        struct restore_state states[PARTS], before[PARTS];
+        struct hearth_retained states[PARTS], before[PARTS];
         size_t count = 1 + (size_t)test_random_below(&seed, PARTS), alike = 0;
         uint32_t length = (uint32_t)test_random_below(&seed, 60), longest = 0;
         for (size_t i = 0; i < count; i++) {
@@ -261,18 +261,18 @@ static void test_i18_composite_is_all_or_nothing(void **state)
             bool all = true;
             for (size_t i = 0; i < count; i++)
                 all = all && oracle_possible(&layers[i], pos);
-            assert_int_equal(restore_possible_all(states, count, pos), all);
+            assert_int_equal(hearth_can_restore_to(states, count, pos), all);
             /* Nesting makes no difference: the parts of a part are parts. */
             size_t half = count / 2;
             if (half > 0)
-                assert_int_equal(restore_possible_all(states, half, pos) &&
-                                     restore_possible_all(states + half, count - half, pos),
+                assert_int_equal(hearth_can_restore_to(states, half, pos) &&
+                                     hearth_can_restore_to(states + half, count - half, pos),
                                  all);
             longest = all ? pos : longest;
-            assert_int_equal(restore_longest(states, count, pos), longest);
+            assert_int_equal(hearth_longest_restore(states, count, pos), longest);
         }
         uint32_t pos = (uint32_t)test_random_below(&seed, length + 1);
-        struct restore_result result = restore_apply_all(states, count, pos);
+        struct hearth_restored result = hearth_restore_to(states, count, pos);
         restored += result.restored;
         for (size_t i = 0; i < count; i++) {
             alike += same(&states[i], &before[i]);
@@ -283,47 +283,48 @@ static void test_i18_composite_is_all_or_nothing(void **state)
             assert_int_equal(alike, count);
     }
     assert_true(restored > 500);
-    assert_false(restore_possible_all(NULL, 0, 0));
-    assert_int_equal(restore_longest(NULL, 0, 100), 0);
+    assert_false(hearth_can_restore_to(NULL, 0, 0));
+    assert_false(hearth_restore_to(NULL, 0, 0).restored);
+    assert_int_equal(hearth_longest_restore(NULL, 0, 100), 0);
 }
 
 static void test_i29_what_is_not_known_is_not_sliceable(void **state)
 {
-    static const struct restore_state odd[] = {
+    static const struct hearth_retained odd[] = {
         {.kind = 0, .length = 50},
         {.kind = 16, .length = 50, .window = 8},
-        {.kind = RESTORE_FULL | RESTORE_SLIDING, .length = 50, .window = 8},
+        {.kind = HEARTH_KIND_FULL | HEARTH_KIND_SLIDING, .length = 50, .window = 8},
         {.kind = UINT32_MAX, .length = 50},
-        {.kind = RESTORE_SLIDING, .length = 50, .window = 0},
-        {.kind = RESTORE_CHUNKED, .length = 50, .window = 0},
-        {.kind = RESTORE_SLIDING, .length = 50, .window = 8, .start = 51},
-        {.kind = RESTORE_CHUNKED, .length = 50, .window = 8, .start = UINT32_MAX},
+        {.kind = HEARTH_KIND_SLIDING, .length = 50, .window = 0},
+        {.kind = HEARTH_KIND_CHUNKED, .length = 50, .window = 0},
+        {.kind = HEARTH_KIND_SLIDING, .length = 50, .window = 8, .start = 51},
+        {.kind = HEARTH_KIND_CHUNKED, .length = 50, .window = 8, .start = UINT32_MAX},
     };
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(odd); i++) {
-        struct restore_range range = restore_retained(&odd[i]);
+        struct hearth_range range = hearth_retained_range(&odd[i]);
         assert_int_equal(range.begin, range.end);
         for (uint32_t pos = 0; pos <= 60; pos++)
-            assert_int_equal(restore_possible(&odd[i], pos), pos == 50);
+            assert_int_equal(hearth_can_restore_to(&odd[i], 1, pos), pos == 50);
     }
 }
 
 static void test_large_numbers_do_not_wrap(void **state)
 {
-    struct restore_state sliding = {
-        .kind = RESTORE_SLIDING, .length = UINT32_MAX, .window = UINT32_MAX, .start = 2};
-    struct restore_state chunked = sliding;
+    struct hearth_retained sliding = {
+        .kind = HEARTH_KIND_SLIDING, .length = UINT32_MAX, .window = UINT32_MAX, .start = 2};
+    struct hearth_retained chunked = sliding;
 
     (void)state;
-    chunked.kind = RESTORE_CHUNKED;
+    chunked.kind = HEARTH_KIND_CHUNKED;
     chunked.length--;
-    assert_int_equal(restore_longest(&sliding, 1, UINT32_MAX), 0);
-    assert_int_equal(restore_longest(&chunked, 1, UINT32_MAX), 0);
+    assert_int_equal(hearth_longest_restore(&sliding, 1, UINT32_MAX), 0);
+    assert_int_equal(hearth_longest_restore(&chunked, 1, UINT32_MAX), 0);
     chunked.length++;
-    assert_int_equal(restore_longest(&chunked, 1, UINT32_MAX), UINT32_MAX);
+    assert_int_equal(hearth_longest_restore(&chunked, 1, UINT32_MAX), UINT32_MAX);
     sliding.start = 0;
-    assert_int_equal(restore_longest(&sliding, 1, UINT32_MAX), UINT32_MAX);
+    assert_int_equal(hearth_longest_restore(&sliding, 1, UINT32_MAX), UINT32_MAX);
 }
 
 TEST_SUITE(TEST(test_every_kind_equals_explicit_rows),

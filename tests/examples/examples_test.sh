@@ -83,6 +83,21 @@ test_llama_says_what_is_wrong() {
     expect_err 'the model cannot be loaded'
 }
 
+# ---- restore_contract.c ----------------------------------------------------------------------------------------
+
+test_restore_contract() {
+    use_installed
+    compile "${cc[@]}" -std=c11 -Wall -Wextra -Wshadow -Werror "$examples/restore_contract.c" -o restore_contract "${words[@]}"
+    run ./restore_contract
+    expect_status 0
+    expect_out 'to  400: yes, compute from 400 (cut)'
+    expect_out 'to  960: yes, compute from 960 (restored all parts)'
+    expect_out 'to  400: no, compute from 0 (the window is no longer retained)'
+    expect_out 'to  960: no, compute from 0 (recurrent state requires an exact checkpoint or replay)'
+    expect_out 'to 1000: yes, compute from 1000 (restored all parts)'
+    expect_out 'resumes at 970, and at 0 with recurrent layers'
+}
+
 # The program in the guide is a program.
 test_guide_has_a_program_that_runs() {
     use_installed
