@@ -48,7 +48,7 @@ export async function ask(path, body) {
             signal: AbortSignal.timeout(body === undefined ? 10000 : 120000),
         });
     } catch (reason) {
-        throw new ApiError(0, `The server does not answer (${reason.message}).`);
+        throw new ApiError(0, `The server is not reachable (${reason.message}).`);
     }
     if (response.ok) return response.json();
     const error = await errorOf(response);

@@ -92,7 +92,7 @@ async function begin() {
 /* ---- the theme ---- */
 
 const THEMES = ['auto', 'light', 'dark'];
-const WORDS = { auto: 'as the system', light: 'light', dark: 'dark' };
+const WORDS = { auto: 'same as system', light: 'light', dark: 'dark' };
 
 function showTheme(theme) {
     put($('theme'), `◐ ${theme[0].toUpperCase()}${theme.slice(1)}`);

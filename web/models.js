@@ -17,7 +17,7 @@ const FACTS = [
 
 function stays(model) {
     if (model.pinned) return 'pinned';
-    if (!(model.ttl_s > 0)) return 'until memory is short';
+    if (!(model.ttl_s > 0)) return 'until memory runs low';
     const left = Math.max(0, model.ttl_s - (model.idle_s ?? 0));
     return model.idle_s > 0 ? `${format.age(left)} of ${format.age(model.ttl_s)} left` : format.age(model.ttl_s);
 }
@@ -28,7 +28,7 @@ function makeModel(model) {
         h('p', { class: 'chips' }),
         h('p', { class: 'error' }),
         h('dl', { class: 'pairs' }, ...FACTS.map(([title]) => h('div', {}, h('dt', {}, title), h('dd', {})))),
-        h('ul', { class: 'features', 'aria-label': `What works with ${model.id}` }));
+        h('ul', { class: 'features', 'aria-label': `Features of ${model.id}` }));
 }
 
 function renewModel(element, model) {

@@ -17,8 +17,8 @@ function renewEfficiency(numbers) {
     put(efficiency, total > 0 ? format.percent(numbers.efficiency) : '–');
     putAttribute(efficiency, 'data-value', String(numbers.efficiency));
     put($('efficiency-words'), total > 0
-        ? `${format.count(saved)} of ${format.count(total)} prompt tokens were not computed again.`
-        : 'No prompt has come yet.');
+        ? `${format.count(saved)} of ${format.count(total)} prompt tokens were reused.`
+        : 'No requests yet.');
     renewBar($('sources-bar'), numbers.tokens, Math.max(total, 1));
     renewLegend($('sources'), numbers.tokens, total);
 }
@@ -27,7 +27,7 @@ function factsOf(numbers) {
     const saved = numbers.prompt_tokens - numbers.tokens.computed;
     return [
         ['saved', 'Tokens saved', format.count(saved), saved],
-        ['saved_s', 'Time saved, about', format.duration(numbers.saved_s), numbers.saved_s],
+        ['saved_s', 'Time saved (est.)', format.duration(numbers.saved_s), numbers.saved_s],
         ['requests', 'Requests', format.count(numbers.requests), numbers.requests],
         ['generated', 'Tokens generated', format.count(numbers.generated_tokens), numbers.generated_tokens],
         ['prefill', 'Prefill speed', format.speed(speedOf(numbers.tokens.computed, numbers.prefill_s))],
@@ -44,8 +44,11 @@ function renewFacts(numbers) {
         });
 }
 
+/* A full hit, and new text after everything that was cached, are not misses. */
+const HITS = ['none', 'short'];
+
 function renewMisses(miss) {
-    const rows = Object.entries(miss).filter(([, times]) => times > 0).sort((a, b) => b[1] - a[1]);
+    const rows = Object.entries(miss).filter(([name, times]) => times > 0 && !HITS.includes(name)).sort((a, b) => b[1] - a[1]);
     const most = rows.length ? rows[0][1] : 1;
     $('miss-none').hidden = rows.length > 0;
     sync($('miss'), rows, ([name]) => name,

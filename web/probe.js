@@ -34,15 +34,15 @@ const sideOf = (title, name, parts) => h('div', {}, h('dt', {}, title), h('dd', 
 
 /* What is held is somebody's text and is not shown; two prompts that were typed here are. */
 function differenceOf(difference, compared) {
-    if (!difference) return h('p', {}, compared ? 'The two prompts are the same.' : 'Nothing that is held differs from it.');
+    if (!difference) return h('p', {}, compared ? 'The two prompts are the same.' : 'No difference: everything cached matches.');
     const where = h('b', {}, differenceInWords(difference));
-    if (!compared) return h('div', { class: 'difference' }, h('p', {}, 'It parts from what is held ', where, ', here:'), h('dl', {}, sideOf('Prompt', 'want', [difference.want])));
+    if (!compared) return h('div', { class: 'difference' }, h('p', {}, 'First difference from the cache: ', where, ':'), h('dl', {}, sideOf('Prompt', 'want', [difference.want])));
     const [have, want] = markedPair(difference.have, difference.want);
-    return h('div', { class: 'difference' }, h('p', {}, 'They part ', where, '.'), h('dl', {}, sideOf('Compared', 'have', have), sideOf('Prompt', 'want', want)));
+    return h('div', { class: 'difference' }, h('p', {}, 'First difference: ', where, '.'), h('dl', {}, sideOf('Compared', 'have', have), sideOf('Prompt', 'want', want)));
 }
 
 function blocksOf(blocks, total) {
-    const strip = h('div', { class: 'blocks', role: 'img', 'aria-label': `${blocks.length} blocks, ${blocks.filter(({ tier }) => tier !== 'none').length} of them held` });
+    const strip = h('div', { class: 'blocks', role: 'img', 'aria-label': `${blocks.length} blocks, ${blocks.filter(({ tier }) => tier !== 'none').length} of them cached` });
     for (const { begin, end, tier, key } of blocks) {
         const block = h('span', { class: `source-${tier === 'none' ? 'computed' : tier}`, title: `${begin}–${end} ${tier} ${format.shortHash(key)}` });
         block.style.flexGrow = String((end - begin) / Math.max(total, 1));

@@ -6,7 +6,7 @@ import * as format from './format.js';
 import { bar, differenceInWords, reasonHelp, reasonTitle, renewBar } from './sources.js';
 
 const PHASES = {
-    queued: 'queued', deferred: 'waits for room', lookup: 'looking up', restore: 'restoring', prefill: 'prefill', decode: 'generating',
+    queued: 'queued', deferred: 'waiting for memory', lookup: 'looking up', restore: 'restoring', prefill: 'prefill', decode: 'generating',
 };
 
 /* ---- live ---- */
@@ -54,7 +54,7 @@ function whyOf({ reason, first_difference: token, message, prompt_tokens }) {
 
 function endOf(status) {
     if (status === 200) return h('span', { class: 'badge', 'data-state': 'ok' }, 'ok');
-    return h('span', { class: 'badge', 'data-state': 'bad' }, status === CLIENT_LEFT ? 'client left' : `error ${status}`);
+    return h('span', { class: 'badge', 'data-state': 'bad' }, status === CLIENT_LEFT ? 'client disconnected' : `error ${status}`);
 }
 
 function makeRecent(request) {

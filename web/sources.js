@@ -52,19 +52,19 @@ export function renewLegend(list, tokens, total) {
 
 /* The names are those of enum hearth_reason. */
 const REASONS = {
-    none: ['Nothing more was possible', 'All but the last token was reused.'],
-    cold: ['Nothing was held', 'The first prompt of this model and tenant.'],
-    diverged: ['The prompt differs', 'A token differs from everything that is held.'],
-    short: ['What is held ends there', 'The prompt goes on where the cache has no more.'],
-    no_snapshot: ['No snapshot at a later place', 'Rows go further, but this kind of layer needs a snapshot.'],
-    evicted: ['It was evicted', 'It was held once and had to make room.'],
-    foreign_namespace: ['Held for others only', 'Another model, configuration or tenant has it.'],
-    unverified: ['Its bytes failed the check', 'A damaged entry is a miss.'],
-    cheaper_to_compute: ['Computing was faster', 'Fetching would have taken longer.'],
-    timeout: ['A tier was too slow', 'It did not answer in the time that it could have saved.'],
-    tier_error: ['A tier failed', 'See the log.'],
-    refused: ['The engine refused it', 'See the log.'],
-    disabled: ['Reuse was turned off', 'By the request or the configuration.'],
+    none: ['Full hit', 'Everything but the last token was reused.'],
+    cold: ['Cache was empty', 'First prompt of this model and tenant.'],
+    diverged: ['Prompt changed', 'A token differs from every cached prompt.'],
+    short: ['New text', 'The prompt continues beyond what is cached.'],
+    no_snapshot: ['No later snapshot', 'More rows are cached, but this model needs a snapshot there.'],
+    evicted: ['Evicted', 'It was cached before and was evicted.'],
+    foreign_namespace: ['Belongs to another tenant', 'It is cached for another model, configuration or tenant.'],
+    unverified: ['Failed verification', 'A damaged object counts as a miss.'],
+    cheaper_to_compute: ['Recomputing was faster', 'Restoring would have taken longer.'],
+    timeout: ['Tier too slow', 'Reading would have taken longer than computing.'],
+    tier_error: ['Tier error', 'See the log.'],
+    refused: ['Rejected by the engine', 'See the log.'],
+    disabled: ['Cache disabled', 'Disabled by the request or the configuration.'],
 };
 
 export const reasonTitle = (name) => REASONS[name]?.[0] ?? name;

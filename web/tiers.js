@@ -32,8 +32,8 @@ function clearedInWords(title, { cleared, device_tokens, failed }) {
 }
 
 async function clear(tier, title) {
-    const sure = await confirm(`Clear ${title}?`, (tier === 'all' ? 'What they hold is forgotten, and' : 'What it holds is forgotten; what no other tier has') +
-        ' must be computed again when it is asked for. Requests that run now are not disturbed.', 'Clear');
+    const sure = await confirm(`Clear ${title}?`, (tier === 'all' ? 'Deletes everything in all tiers. Prompts' : 'Deletes everything in this tier. Prompts not stored elsewhere') +
+        ' will be recomputed. Running requests are not affected.', 'Clear');
     if (!sure) return;
     let result;
     try {

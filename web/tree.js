@@ -69,7 +69,7 @@ export function showTree(answer) {
     drawn = text;
     nodes = answer.nodes;
     several = new Set(nodes.map(({ model }) => model)).size > 1;
-    put($('tree-more'), answer.nodes_left_out > 0 ? `${format.exact(answer.nodes_left_out)} smaller ones are not shown.` : '');
+    put($('tree-more'), answer.nodes_left_out > 0 ? `${format.exact(answer.nodes_left_out)} smaller nodes are not shown.` : '');
     renew();
 }
 

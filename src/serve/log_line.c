@@ -33,16 +33,29 @@ static void write_parts(const struct gen_usage *usage, struct buf *out)
     buf_appendf(out, " + computed %u", usage->computed);
 }
 
-/* Why it is not more, and where it ended. */
+/* As people say it; the API has the names of enum hearth_reason. */
+static void write_reason_name(enum hearth_reason reason, struct buf *out)
+{
+    const char *name = reason == HEARTH_REASON_NONE    ? "full hit"
+                       : reason == HEARTH_REASON_SHORT ? "new text"
+                                                       : hearth_reason_name(reason);
+
+    buf_append_str(out, " | ");
+    for (; *name != '\0'; name++)
+        buf_append_char(out, *name == '_' ? ' ' : *name);
+}
+
+/* Why no more was reused, and where reuse ended. */
 static void write_reason(const struct gen_usage *usage, const struct mark *marks, size_t count,
                          struct buf *out)
 {
     struct mark message;
 
-    if (usage->reason == HEARTH_REASON_NONE)
+    if (usage->prompt == 0)
         return;
-    buf_appendf(out, " | %s", hearth_reason_name(usage->reason));
-    if (usage->reason == HEARTH_REASON_COLD || usage->first_difference >= usage->prompt)
+    write_reason_name(usage->reason, out);
+    if (usage->reason == HEARTH_REASON_NONE || usage->reason == HEARTH_REASON_COLD ||
+        usage->first_difference >= usage->prompt)
         return;
     buf_appendf(out, " at %u", usage->first_difference);
     if (report_message_at(marks, count, usage->first_difference, &message))

@@ -42,14 +42,14 @@ static void test_what_is_not_known_is_left_out(void **state)
           (struct answer_timings){0}, "prompt 10 = device 0 + ram 0 + ssd 0 + computed 10 | cold");
     check((struct gen_usage){.prompt = 10, .device = 9, .computed = 1},
           (struct answer_timings){.ttft_ms = 3, .predicted_per_s = 4.25},
-          "prompt 10 = device 9 + ram 0 + ssd 0 + computed 1 | ttft 3.0 ms | 4.2 tok/s");
+          "prompt 10 = device 9 + ram 0 + ssd 0 + computed 1 | full hit | ttft 3.0 ms | 4.2 tok/s");
     check((struct gen_usage){.prompt = 10,
                              .remote = 4,
                              .computed = 6,
                              .reason = HEARTH_REASON_SHORT,
                              .first_difference = 10},
           (struct answer_timings){0},
-          "prompt 10 = device 0 + ram 0 + ssd 0 + remote 4 + computed 6 | short");
+          "prompt 10 = device 0 + ram 0 + ssd 0 + remote 4 + computed 6 | new text");
 }
 
 static void test_messages_by_position(void **state)

@@ -39,7 +39,7 @@ test('a running request is shown with its numbers, and goes', async () => {
     await answer;
     leave.abort();
     await page.waitForFunction(() => document.querySelectorAll('#live li').length === 0);
-    await page.waitForFunction(() => document.querySelector('#recent tbody .badge')?.textContent === 'client left');
+    await page.waitForFunction(() => document.querySelector('#recent tbody .badge')?.textContent === 'client disconnected');
     await close();
 });
 
