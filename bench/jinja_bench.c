@@ -1,11 +1,10 @@
 /*
  * jinja_bench.c: how long a render takes: a conversation of 200 messages and 400 KB, with the
- * templates in ../shared/templates that are named on the command line, or Qwen3 and Llama 3 (the
- * aim is below 5 ms for these), or all of them with --all.
+ * template files that are named on the command line, or with one of our own (the aim is below 5 ms).
  *
  * csv: template, bytes of output, compile in us, render in us (median and best of the rounds).
  */
-#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
 #include "lab/micro.h"
 #include "jinja/jinja.h"
 
@@ -59,24 +60,6 @@ static int compare_u64(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static enum err read_file(const char *path, struct buf *out)
-{
-    FILE *file = fopen(path, "rb");
-    size_t got = 1;
-
-    if (file == NULL)
-        return ERR_NOT_FOUND;
-    while (got > 0) {
-        char *to = buf_reserve(out, 65536);
-        if (to == NULL)
-            break;
-        got = fread(to, 1, 65536, file);
-        buf_commit(out, got);
-    }
-    fclose(file);
-    return out->err;
-}
-
 /* Prints one row; false when the template refuses the conversation. */
 static bool measure(const char *name, const struct jinja *tmpl, uint64_t compile_ns)
 {
@@ -115,59 +98,51 @@ static bool measure(const char *name, const struct jinja *tmpl, uint64_t compile
     return ok;
 }
 
-static void bench(const char *folder, const char *name)
+static void bench(const char *name, struct str source)
 {
     struct jinja_error error;
     struct jinja *tmpl;
-    struct buf source;
-    char path[1200];
 
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    buf_init(&source, JINJA_SOURCE_BYTES_MAX);
-    if (read_file(path, &source) != ERR_OK) {
-        printf("# %s: cannot be read\n", path);
-        buf_fini(&source);
-        return;
-    }
     uint64_t start = clock_mono_ns(clock_real());
-    enum err err = jinja_compile((struct str){buf_str(&source), source.len}, &tmpl, &error);
+    enum err err = jinja_compile(source, &tmpl, &error);
     uint64_t compile_ns = clock_mono_ns(clock_real()) - start;
     if (err == ERR_OK)
         measure(name, tmpl, compile_ns);
     else
         printf("# %s: %s\n", name, error.message);
     jinja_destroy(&tmpl);
-    buf_fini(&source);
 }
 
-static void bench_all(const char *folder)
-{
-    DIR *dir = opendir(folder);
-
-    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;)
-        if (str_ends(str_from(entry->d_name), STR(".jinja")))
-            bench(folder, entry->d_name);
-    if (dir != NULL)
-        closedir(dir);
-}
+/* What most templates do for each message: look for the last question, compare roles, cut thoughts. */
+static const char own[] =
+    "{%- set ns = namespace(last=-1) -%}"
+    "{%- for m in messages -%}{%- if m.role == 'user' -%}{%- set ns.last = loop.index0 -%}{%- "
+    "endif "
+    "-%}{%- endfor -%}"
+    "{%- for m in messages -%}{{- '<|im_start|>' + m.role + '\n' -}}"
+    "{%- if m.role == 'assistant' and '</think>' in m.content and loop.index0 < ns.last -%}"
+    "{{- m.content.split('</think>')[-1].lstrip('\n') -}}{%- else -%}{{- m.content | trim -}}{%- "
+    "endif -%}"
+    "{{- '<|im_end|>\n' -}}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}";
 
 int micro_jinja(int argc, char **argv)
 {
-    const char *root = getenv("HEARTH_SHARED");
-    char folder[1024];
-
-    snprintf(folder, sizeof(folder), "%s/templates", root ? root : "../shared");
     printf("# %d messages of %d bytes\n", MESSAGES, MESSAGE_BYTES);
     printf("template,output_bytes,compile_us,render_us_median,render_us_best\n");
-    if (argc > 1 && strcmp(argv[1], "--all") == 0) {
-        bench_all(folder);
-        return 0;
-    }
-    for (int i = 1; i < argc; i++)
-        bench(folder, argv[i]);
-    if (argc == 1) {
-        bench(folder, "Qwen-Qwen3-0.6B.jinja");
-        bench(folder, "meta-llama-Llama-3.1-8B-Instruct.jinja");
+    if (argc == 1)
+        bench("own", STR(own));
+    for (int i = 1; i < argc; i++) {
+        struct errinfo info;
+        char *text;
+        size_t len;
+        if (file_read_all(file_sys_real(), AT_FDCWD, argv[i], JINJA_SOURCE_BYTES_MAX, &text, &len,
+                          &info) != ERR_OK) {
+            fprintf(stderr, "jinja_bench: %s: %s\n", argv[i], info.text);
+            return 1;
+        }
+        bench(argv[i], (struct str){text, len});
+        mem_free(text);
     }
     return 0;
 }

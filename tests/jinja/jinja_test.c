@@ -1,6 +1,5 @@
 #include "jinja/jinja.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "base/buf.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "support/templates.h"
 #include "support/test.h"
 
 #define CASES "tests/jinja/cases/"
@@ -220,19 +220,23 @@ static struct jinja_value conversation_values(struct arena *arena, yyjson_val *i
     return vars;
 }
 
-/* Renders a template with every conversation; the number that differs from `expected`, the file of
- * digests. */
-static int compare_template(const char *name, struct str source, yyjson_doc *conversations,
-                            const char *expected, int *compared)
+struct comparison {
+    yyjson_doc *conversations;
+    struct buf expected; /* the files of digests, each line with a line end before it */
+    int compared, bad;
+};
+
+/* Renders a template with every conversation and compares with the digests of jinja2's renders. */
+static void compare_template(const char *name, const char *source, void *arg)
 {
+    struct comparison *comparison = arg;
     struct jinja_error error;
     struct jinja *tmpl;
     yyjson_val *item;
     size_t i, count;
-    int bad = 0;
 
-    assert_ok(jinja_compile(source, &tmpl, &error));
-    yyjson_arr_foreach(yyjson_doc_get_root(conversations), i, count, item)
+    assert_ok(jinja_compile(str_from(source), &tmpl, &error));
+    yyjson_arr_foreach(yyjson_doc_get_root(comparison->conversations), i, count, item)
     {
         struct rendered r;
         struct buf line;
@@ -242,48 +246,34 @@ static int compare_template(const char *name, struct str source, yyjson_doc *con
         assert_ok(buf_appendf(&line, "\n%s ", name));
         describe(&r, yyjson_get_str(yyjson_obj_get(item, "name")), &line);
         assert_ok(buf_append_char(&line, '\n'));
-        (*compared)++;
-        if (strstr(expected, buf_str(&line)) == NULL) {
-            bad++;
+        comparison->compared++;
+        if (strstr(buf_str(&comparison->expected), buf_str(&line)) == NULL) {
+            comparison->bad++;
             print_error("not as jinja2: %s (%s)\n", buf_str(&line), r.error.message);
         }
         buf_fini(&line);
         rendered_fini(&r);
     }
     jinja_destroy(&tmpl);
-    return bad;
 }
 
-static void test_published_templates_as_jinja2(void **state)
+static void test_templates_as_jinja2(void **state)
 {
-    const char *folder = test_shared("templates");
-    int bad = 0, compared = 0;
+    static const char *const files[] = {CASES "digests.txt", CASES "digests_published.txt"};
+    struct comparison comparison = {.conversations = read_json(CASES "conversations.json")};
 
     (void)state;
-    if (folder == NULL)
-        TEST_SKIP("no ../shared/templates");
-    yyjson_doc *conversations = read_json(CASES "conversations.json");
-    struct buf file = read_file(CASES "digests.txt"), expected;
-    buf_init(&expected, TEXT_MAX);
-    assert_ok(buf_appendf(&expected, "\n%s", buf_str(&file)));
-    DIR *dir = opendir(folder);
-    assert_non_null(dir);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        char path[1200];
-        if (!str_ends(str_from(entry->d_name), STR(".jinja")))
-            continue;
-        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-        struct buf source = read_file(path);
-        bad += compare_template(entry->d_name, (struct str){buf_str(&source), source.len},
-                                conversations, buf_str(&expected), &compared);
-        buf_fini(&source);
+    buf_init(&comparison.expected, TEXT_MAX);
+    for (size_t i = 0; i < COUNT_OF(files); i++) {
+        struct buf file = read_file(files[i]);
+        assert_ok(buf_appendf(&comparison.expected, "\n%s", buf_str(&file)));
+        buf_fini(&file);
     }
-    closedir(dir);
-    yyjson_doc_free(conversations);
-    buf_fini(&expected);
-    buf_fini(&file);
-    assert_int_equal(bad, 0);
-    assert_true(compared >= 1900);
+    size_t published = templates_each(compare_template, &comparison);
+    yyjson_doc_free(comparison.conversations);
+    buf_fini(&comparison.expected);
+    assert_int_equal(comparison.bad, 0);
+    assert_true(comparison.compared >= 41 * TEMPLATES_OWN + (published > 0 ? 1900 : 0));
 }
 
 /* ---- spans ---- */
@@ -654,7 +644,7 @@ static void test_large_numbers_pass_through(void **state)
                    "True");
 }
 
-TEST_SUITE(TEST(test_language_as_jinja2), TEST(test_published_templates_as_jinja2),
+TEST_SUITE(TEST(test_language_as_jinja2), TEST(test_templates_as_jinja2),
            TEST(test_spans_tell_what_users_wrote), TEST(test_errors_have_their_place),
            TEST(test_refusals_have_their_code), TEST(test_deep_nesting_is_refused),
            TEST(test_unbounded_work_is_refused), TEST(test_arena_limit_is_an_error),

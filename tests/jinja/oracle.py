@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """The oracle of the template engine: Python's own jinja2, set up as Hugging Face does.
 
-    oracle.py check [TEMPLATES]    do the committed results still agree with jinja2? (exit status 1: no, 77: no jinja2)
-    oracle.py update [TEMPLATES]   write them anew
+    oracle.py check [PUBLISHED]    do the committed results still agree with jinja2? (exit status 1: no, 77: no jinja2)
+    oracle.py update [PUBLISHED]   write them anew
     oracle.py render               a line of JSON {"t": template, "v": variables} in, {"out"} or {"error"} out
 
 Committed in cases/: language.jsonl, one case a line with what jinja2 makes of it ("out", or "error": true), its first
-line being the variables of all cases that have none of their own; conversations.json; and digests.txt, what every template of TEMPLATES gives for every conversation, as a digest. The C tests
-compare the engine with these files, so that `make test` needs no Python.
+line being the variables of all cases that have none of their own; conversations.json; digests.txt, what every template of
+tests/data gives for every conversation, as a digest; and digests_published.txt, the same of a folder of published templates,
+which is not in the repository. The C tests compare the engine with these files, so that `make test` needs no Python.
 """
 import datetime
 import json
@@ -116,7 +117,13 @@ def digests(templates):
             yield f"{name} {conversation} {'refused' if out is None else digest(out)}"
 
 
-def check(templates):
+def sets(published):
+    """Folders of templates, each with the file of its digests."""
+    own = os.path.join(os.path.dirname(os.path.dirname(here)), "data", "templates")
+    return [(own, "digests.txt")] + ([(published, "digests_published.txt")] if published else [])
+
+
+def check(published):
     bad = 0
     shared, cases = language()
     for number, case in enumerate(cases, 2):
@@ -124,19 +131,19 @@ def check(templates):
         if any(case.get(key) != value for key, value in now.items()):
             bad += 1
             print(f"language.jsonl:{number}: {case['t']!r}: jinja2 says {now}")
-    if templates:
-        with open(os.path.join(here, "digests.txt"), encoding="utf-8") as file:
+    for folder, name in sets(published):
+        with open(os.path.join(here, name), encoding="utf-8") as file:
             known = file.read().splitlines()
-        for line in sorted(set(known) ^ set(digests(templates))):
+        for line in sorted(set(known) ^ set(digests(folder))):
             bad += 1
-            print(f"digests.txt: {line}")
+            print(f"{name}: {line}")
     print(f"{bad} differ")
     return 1 if bad else 0
 
 
 def main():
     command = sys.argv[1] if len(sys.argv) > 1 else "check"
-    templates = sys.argv[2] if len(sys.argv) > 2 else None
+    published = sys.argv[2] if len(sys.argv) > 2 else None
     if command == "render":
         for line in sys.stdin:
             case = json.loads(line)
@@ -146,11 +153,11 @@ def main():
     if command == "update":
         shared, cases = language()
         write_language(shared, [{k: c[k] for k in ("t", "v") if k in c} | result(c, shared) for c in cases])
-        if templates:
-            with open(os.path.join(here, "digests.txt"), "w", encoding="utf-8") as file:
-                file.writelines(line + "\n" for line in digests(templates))
+        for folder, name in sets(published):
+            with open(os.path.join(here, name), "w", encoding="utf-8") as file:
+                file.writelines(line + "\n" for line in digests(folder))
         return 0
-    return check(templates)
+    return check(published)
 
 
 sys.exit(main())

@@ -3,17 +3,30 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "support/output_log.h"
+#include "support/templates.h"
 #include "support/test.h"
 
-/* What the published templates show. */
+/* What templates show: those of tests/data, then published ones. */
 static const struct {
     const char *name;
     enum toolcall_format calls;
     enum reasoning_format reasoning;
 } templates[] = {
+    {"bars", TOOLCALL_DEEPSEEK, REASONING_THINK},
+    {"channels", TOOLCALL_HARMONY, REASONING_HARMONY},
+    {"chatml", TOOLCALL_NONE, REASONING_NONE},
+    {"headers", TOOLCALL_LLAMA, REASONING_NONE},
+    {"hermes", TOOLCALL_HERMES, REASONING_NONE},
+    {"inst", TOOLCALL_MISTRAL, REASONING_NONE},
+    {"keys", TOOLCALL_GLM, REASONING_THINK},
+    {"parameters", TOOLCALL_QWEN_XML, REASONING_NONE},
+    {"plain", TOOLCALL_NONE, REASONING_NONE},
+    {"roles", TOOLCALL_GRANITE, REASONING_NONE},
+    {"sections", TOOLCALL_KIMI, REASONING_THINK},
+    {"thinking", TOOLCALL_HERMES, REASONING_THINK},
+    {"turns", TOOLCALL_NONE, REASONING_NONE},
     {"Apriel-1.6-15b-Thinker-fixed", TOOLCALL_TAGGED_LIST, REASONING_APRIEL},
     {"CohereForAI-c4ai-command-r-plus-tool_use", TOOLCALL_COHERE_PLUS, REASONING_NONE},
     {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", TOOLCALL_COHERE, REASONING_COHERE},
@@ -64,33 +77,29 @@ static const struct {
     {"unsloth-Apriel-1.5", TOOLCALL_TAGGED_LIST, REASONING_APRIEL},
 };
 
-static void test_published_templates(void **state)
+static void try_template(const char *name, const char *source, void *arg)
 {
-    const struct file_sys *fs = file_sys_real();
-    struct errinfo info;
-    size_t wrong = 0;
-    int dir;
+    size_t *known = arg;
+    struct output_formats formats = output_detect(str_from(source));
+
+    for (size_t i = 0; i < COUNT_OF(templates); i++) {
+        size_t len = strlen(templates[i].name);
+        if (strncmp(name, templates[i].name, len) != 0 || strcmp(name + len, ".jinja") != 0)
+            continue;
+        if (formats.calls != templates[i].calls || formats.reasoning != templates[i].reasoning)
+            fail_msg("%s shows %s, reasoning %d", name, toolcall_format_name(formats.calls),
+                     (int)formats.reasoning);
+        (*known)++;
+    }
+}
+
+static void test_templates(void **state)
+{
+    size_t known = 0;
 
     (void)state;
-    if (test_shared("templates") == NULL)
-        TEST_SKIP("no ../shared/templates");
-    assert_ok(file_open_dir(fs, test_shared("templates"), false, &dir, &info));
-    for (size_t i = 0; i < COUNT_OF(templates); i++) {
-        char name[128];
-        char *text;
-        size_t len;
-        snprintf(name, sizeof(name), "%s.jinja", templates[i].name);
-        assert_ok(file_read_all(fs, dir, name, 1 << 20, &text, &len, &info));
-        struct output_formats formats = output_detect((struct str){text, len});
-        mem_free(text);
-        if (formats.calls == templates[i].calls && formats.reasoning == templates[i].reasoning)
-            continue;
-        print_error("%s shows %s, reasoning %d\n", name, toolcall_format_name(formats.calls),
-                    (int)formats.reasoning);
-        wrong++;
-    }
-    file_close(fs, &dir);
-    assert_int_equal(wrong, 0);
+    size_t published = templates_each(try_template, &known);
+    assert_int_equal(known, published > 0 ? COUNT_OF(templates) : TEMPLATES_OWN);
 }
 
 /* The markup alone decides, whatever is around it. */
@@ -286,7 +295,7 @@ static void test_no_memory_is_an_error(void **state)
     }
 }
 
-TEST_SUITE(TEST(test_published_templates), TEST(test_markup_decides),
-           TEST(test_every_cut_gives_the_same), TEST(test_without_tools_markup_is_text),
-           TEST(test_thoughts_can_be_dropped), TEST(test_either_calls_or_content),
-           TEST(test_i79_nothing_follows_an_error), TEST(test_no_memory_is_an_error))
+TEST_SUITE(TEST(test_templates), TEST(test_markup_decides), TEST(test_every_cut_gives_the_same),
+           TEST(test_without_tools_markup_is_text), TEST(test_thoughts_can_be_dropped),
+           TEST(test_either_calls_or_content), TEST(test_i79_nothing_follows_an_error),
+           TEST(test_no_memory_is_an_error))

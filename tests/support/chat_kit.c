@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/json_scan.h"
+#include "support/templates.h"
 #include "support/test.h"
 
 const struct chat_fixture chat_fixtures[] = {
@@ -125,45 +126,11 @@ const char *chat_fixture_source(const char *name)
     return NULL;
 }
 
-struct each {
-    void (*fn)(const char *name, const char *source, void *arg);
-    void *arg;
-    int dir;
-    size_t count;
-};
-
-static void on_file(const char *name, unsigned char type, void *arg)
-{
-    struct each *each = arg;
-    struct errinfo info;
-    char *text;
-    size_t len;
-
-    (void)type;
-    if (!str_ends(str_from(name), STR(".jinja")))
-        return;
-    assert_ok(file_read_all(file_sys_real(), each->dir, name, 1 << 20, &text, &len, &info));
-    each->fn(name, text, each->arg);
-    each->count++;
-    mem_free(text);
-}
-
 size_t chat_kit_each(void (*fn)(const char *name, const char *source, void *arg), void *arg)
 {
-    const struct file_sys *fs = file_sys_real();
-    struct each each = {.fn = fn, .arg = arg};
-    struct errinfo info;
-
     for (const struct chat_fixture *fixture = chat_fixtures; fixture->name != NULL; fixture++)
         fn(fixture->name, fixture->source, arg);
-    if (test_shared("templates") == NULL) {
-        print_message("no ../shared/templates: only the templates of the tests\n");
-        return 0;
-    }
-    assert_ok(file_open_dir(fs, test_shared("templates"), false, &each.dir, &info));
-    assert_int_equal(fs->ops->list(fs->ctx, each.dir, on_file, &each), 0);
-    file_close(fs, &each.dir);
-    return each.count;
+    return templates_each(fn, arg);
 }
 
 /* ---- conversations ---- */

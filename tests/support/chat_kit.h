@@ -20,8 +20,7 @@ extern const struct chat_fixture chat_fixtures[];
 const char *
 chat_fixture_source(const char *name); /* fails the test when there is none of that name */
 
-/* Calls for the fixtures and, where ../shared/templates is there, for each template in it; returns
- * how many of the latter. */
+/* Calls for the fixtures and for all of templates.h; returns how many were published ones. */
 size_t chat_kit_each(void (*fn)(const char *name, const char *source, void *arg), void *arg);
 
 struct chat_wish {

@@ -10,7 +10,7 @@
  *                          each
  *     suite                runs all of them
  *
- * A test that cannot run here says why with TEST_SKIP("no ../shared/traces"). Randomised tests take
+ * A test that cannot run here says why with TEST_SKIP("no GPU"). Randomised tests take
  * their seed from test_seed(), which prints it; HEARTH_TEST_SEED repeats a run.
  */
 #ifndef HEARTH_TESTS_SUPPORT_TEST_H

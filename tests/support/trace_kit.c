@@ -56,19 +56,26 @@ void trace_kit_random(struct trace *trace, uint64_t *seed, size_t requests, uint
     trace_sort(trace);
 }
 
-bool trace_kit_shared(struct trace *trace, const char *path)
+const char *trace_kit_published(const char *name)
 {
-    char name[PATH_BYTES];
-    struct read_options options = {.fs = file_sys_real()};
-    struct errinfo info = {0};
+    static char path[PATH_BYTES];
     const char *folder = test_shared("traces");
 
-    if (folder == NULL)
-        return false;
+    if (folder == NULL) {
+        print_message("no ../shared/traces: only the trace of tests/data\n");
+        return NULL;
+    }
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return path;
+}
+
+void trace_kit_read(struct trace *trace, const char *path)
+{
+    struct read_options options = {.fs = file_sys_real()};
+    struct errinfo info = {0};
+
     trace_init(trace);
-    snprintf(name, sizeof(name), "%s/%s", folder, path);
-    if (trace_read(trace, name, &options, NULL, &info) != ERR_OK)
+    if (trace_read(trace, path, &options, NULL, &info) != ERR_OK)
         fail_msg("%s", info.text);
     trace_sort(trace);
-    return true;
 }

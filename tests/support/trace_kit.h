@@ -1,5 +1,5 @@
 /*
- * trace_kit.h: traces for tests: small random ones, and those of the shared folder.
+ * trace_kit.h: traces for tests: small random ones, that of tests/data, and published ones.
  */
 #ifndef HEARTH_TESTS_SUPPORT_TRACE_KIT_H
 #define HEARTH_TESTS_SUPPORT_TRACE_KIT_H
@@ -20,7 +20,11 @@ extern const struct cost trace_kit_hybrid;
 void trace_kit_random(struct trace *trace, uint64_t *seed, size_t requests, uint32_t blocks_max);
 /* Adds a prompt whose blocks are the characters of `text`. */
 void trace_kit_add(struct trace *trace, uint64_t at_s, const char *text);
-/* A trace of ../shared/traces; false when the folder is not there. */
-bool trace_kit_shared(struct trace *trace, const char *path);
+/* The trace of tests/data (traces/make.py has made it). */
+#define TRACE_KIT_OWN "tests/data/traces/agents.jsonl"
+/* The path of a trace of ../shared/traces, or NULL (with a line that says so) when this clone has
+ * none. Borrowed until the next call. */
+const char *trace_kit_published(const char *name);
+void trace_kit_read(struct trace *trace, const char *path);
 
 #endif
