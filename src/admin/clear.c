@@ -130,9 +130,7 @@ static void respond(struct call *call, const struct clearing *clearing)
     LOG_INFO(call->api->options.log, "api", "the cache was cleared",
              LOG_STR("tier", clearing->tiers.name), LOG_STR("request", call->request_id),
              LOG_UINT("bytes", clearing->bytes));
-    buf_init(&body, ADMIN_BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
     json_key_uint(&json, "cleared", clearing->bytes);
     json_key_uint(&json, "device_tokens", clearing->device_tokens);
     json_key(&json, "failed");

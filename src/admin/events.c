@@ -109,9 +109,7 @@ static void tell_event(struct watch *watch, const struct hearth_event *event)
     struct buf body;
     struct json json;
 
-    buf_init(&body, FEED_EVENT_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
     json_key_uint(&json, "number", event->number);
     json_key_float(&json, "when", (double)(event->wall_ns / NS_PER_MS) / 1000.0);
     json_key_text(&json, "event", hearth_event_name(event->kind));
@@ -153,9 +151,7 @@ static void tell_model(struct watch *watch, const struct pool_view *view)
     struct buf body;
     struct json json;
 
-    buf_init(&body, FEED_EVENT_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
     json_key_text(&json, "model", view->name);
     json_key_text(&json, "state", pool_state_name(view->state));
     json_key_uint(&json, "memory_bytes", view->bytes);
@@ -209,9 +205,7 @@ static void tell_line(struct watch *watch, const struct log_line *line)
     struct buf body;
     struct json json;
 
-    buf_init(&body, FEED_EVENT_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, FEED_EVENT_BYTES_MAX, '{');
     json_key_float(&json, "when", (double)(line->wall_ns / NS_PER_MS) / 1000.0);
     json_key_text(&json, "level", log_level_name(line->level));
     json_key_text(&json, "tag", line->tag);

@@ -78,9 +78,7 @@ static void respond(struct call *call, const struct hearth_moved *moved, bool im
     LOG_INFO(call->api->options.log, "api", import ? "imported" : "exported",
              LOG_STR("request", call->request_id), LOG_UINT("objects", moved->objects),
              LOG_UINT("bytes", moved->bytes), LOG_UINT("refused", moved->refused));
-    buf_init(&body, ADMIN_BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
     json_key_uint(&json, "objects", moved->objects);
     json_key_uint(&json, "bytes", moved->bytes);
     if (import)

@@ -50,9 +50,7 @@ static void respond_pinned(struct call *call, uint32_t tokens, bool pin)
 
     LOG_INFO(call->api->options.log, "api", pin ? "pinned" : "unpinned",
              LOG_STR("request", call->request_id), LOG_UINT("tokens", tokens));
-    buf_init(&body, ADMIN_BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
     json_key_uint(&json, "pinned_tokens", tokens);
     json_close(&json, '}');
     admin_respond(call, &body);
@@ -127,9 +125,7 @@ static void respond_evicted(struct call *call, const struct hearth_sum *sum)
 
     LOG_INFO(call->api->options.log, "api", "evicted by hand", LOG_STR("request", call->request_id),
              LOG_UINT("objects", sum->objects), LOG_UINT("bytes", sum->bytes));
-    buf_init(&body, ADMIN_BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
     json_key_uint(&json, "evicted", sum->objects);
     json_key_uint(&json, "bytes", sum->bytes);
     json_close(&json, '}');
@@ -190,9 +186,7 @@ void endpoint_cache_ttl(struct call *call)
         admin_fail_cache(call, failed, "key");
         return;
     }
-    buf_init(&body, ADMIN_BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
     admin_write_key(&json, "key", key);
     json_key_float(&json, "ttl_s", ttl_s);
     json_close(&json, '}');
@@ -227,9 +221,7 @@ static void respond_verified(struct call *call, const struct hearth_verified *su
 
     LOG_INFO(call->api->options.log, "api", "verified", LOG_STR("request", call->request_id),
              LOG_UINT("objects", sum->objects), LOG_UINT("damaged", sum->damaged));
-    buf_init(&body, ADMIN_BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
     json_key_uint(&json, "objects", sum->objects);
     json_key_uint(&json, "bytes", sum->bytes);
     json_key_uint(&json, "damaged", sum->damaged);

@@ -15,12 +15,16 @@
 #include "base/json_write.h"
 #include "admin/monitor.h"
 #include "base/clock.h"
-#include "base/mem.h"
 #include "models/pool.h"
 
-enum { BODY_BYTES_MAX = 16 * 1024 * 1024, VIEWS_MAX = 1024 };
+enum { BODY_BYTES_MAX = 16 * 1024 * 1024 };
 
 #define NOT_POSSIBLE "N/A (see log)" /* keeps I48: not "off", which someone chose, and not a zero */
+
+static double per_s(uint64_t count, uint64_t ns)
+{
+    return ns > 0 ? (double)count * (double)NS_PER_S / (double)ns : 0;
+}
 
 /* ---- models ---- */
 
@@ -76,12 +80,8 @@ static void write_loaded(struct json *json, struct model *model)
     json_key_uint(json, "requests", stats.submitted);
     json_key_uint(json, "active", stats.active);
     json_key_uint(json, "queued", stats.queued);
-    json_key_float(
-        json, "prefill_tokens_per_s",
-        stats.prefill_ns > 0 ? (double)stats.tokens_computed * 1e9 / (double)stats.prefill_ns : 0);
-    json_key_float(
-        json, "decode_tokens_per_s",
-        stats.decode_ns > 0 ? (double)stats.tokens_generated * 1e9 / (double)stats.decode_ns : 0);
+    json_key_float(json, "prefill_tokens_per_s", per_s(stats.tokens_computed, stats.prefill_ns));
+    json_key_float(json, "decode_tokens_per_s", per_s(stats.tokens_generated, stats.decode_ns));
 }
 
 static void write_model(struct json *json, struct pool *pool, size_t index)
@@ -123,9 +123,7 @@ void endpoint_admin_models(const struct loop_request *req)
 
     if (!pool)
         return;
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, BODY_BYTES_MAX, '{');
     json_key(&json, "models");
     json_open(&json, '[');
     for (size_t i = 0; i < pool_count(pool); i++)
@@ -144,11 +142,6 @@ static uint32_t computed_so_far(const struct sched_view *view)
     uint32_t reused = usage->device + usage->ram + usage->ssd + usage->remote;
 
     return view->phase < GEN_PREFILL ? 0 : view->done - MIN(reused, view->done);
-}
-
-static double per_s(uint64_t count, uint64_t ns)
-{
-    return ns > 0 ? (double)count * (double)NS_PER_S / (double)ns : 0;
 }
 
 /* Of what it does now: prefill, or decoding. */
@@ -173,15 +166,16 @@ static void write_eta(struct json *json, const struct sched_view *view)
         json_null(json);
 }
 
-static void write_request(struct json *json, const struct sched_view *view,
-                          const struct api_caller *caller, const char *model)
+static void write_request(const struct api_gen *gen, void *arg)
 {
+    struct json *json = arg;
+    const struct sched_view *view = gen->view;
     const struct gen_usage *usage = &view->usage;
 
     json_open(json, '{');
-    json_key_text(json, "id", caller->request_id);
-    json_key_text(json, "model", model);
-    json_key_text(json, "tenant", caller->who);
+    json_key_text(json, "id", gen->caller.request_id);
+    json_key_text(json, "model", gen->model);
+    json_key_text(json, "tenant", gen->caller.who);
     json_key_text(json, "phase", gen_phase_name(view->phase));
     json_key_uint(json, "prompt_tokens", usage->prompt);
     json_key_uint(json, "prompt_done", MIN(view->done, usage->prompt));
@@ -195,45 +189,21 @@ static void write_request(struct json *json, const struct sched_view *view,
     json_close(json, '}');
 }
 
-static void write_requests(struct json *json, struct api *api, struct model *model,
-                           struct sched_view *views)
-{
-    size_t count = MIN(sched_views(model_sched(model), views, VIEWS_MAX), VIEWS_MAX);
-
-    for (size_t i = 0; i < count; i++) {
-        struct api_caller caller = {0};
-
-        /* One that is over but for its last bytes is not shown: its scheduler has not noticed yet.
-         */
-        if (api_gen_caller(api, views[i].id, &caller))
-            write_request(json, &views[i], &caller, model_name(model));
-    }
-}
-
 void endpoint_admin_requests(const struct loop_request *req)
 {
     struct pool *pool = loop_pool(req);
-    struct sched_view *views;
-    struct model *model;
     struct buf body;
     struct json json;
 
     if (!pool)
         return;
-    views = mem_alloc_array(VIEWS_MAX, sizeof(*views));
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, BODY_BYTES_MAX, '{');
     json_key(&json, "requests");
     json_open(&json, '[');
-    for (size_t i = 0; (model = pool_next(pool, &i));) {
-        write_requests(&json, req->api, model, views);
-        pool_unpeek(pool, model);
-    }
+    api_each_gen(req->api, pool, write_request, &json);
     json_close(&json, ']');
     json_key(&json, "recent");
     monitor_write_recent(admin_of(req->api)->monitor, &json);
     json_close(&json, '}');
-    mem_free(views);
     loop_respond(req, &body);
 }

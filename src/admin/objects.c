@@ -152,9 +152,7 @@ static void list(struct call *call, struct listing *listing)
 
     listing->book = admin_book_create(call->api);
     hearth_each(call->api->options.cache, NULL, 0, offer, listing);
-    buf_init(&body, ADMIN_BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
     write_page(&json, listing);
     json_close(&json, '}');
     admin_book_destroy(&listing->book);
@@ -379,9 +377,7 @@ void endpoint_cache_tree(struct call *call)
     tree = admin_tree_create();
     book = admin_book_create(call->api);
     hearth_each(call->api->options.cache, NULL, 0, add_to_tree, tree);
-    buf_init(&body, ADMIN_BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
     admin_tree_write(&json, tree, book, (size_t)limit);
     json_close(&json, '}');
     admin_book_destroy(&book);

@@ -239,9 +239,7 @@ static void respond(struct probe *probe)
     struct buf body;
     struct json json;
 
-    buf_init(&body, ADMIN_BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, ADMIN_BODY_BYTES_MAX, '{');
     json_key_uint(&json, "prompt_tokens", count_of(probe));
     write_would(&json, probe);
     json_key_bool(&json, "device_known", probe->device_known);

@@ -229,9 +229,7 @@ static void write_settings(struct api *api, struct buf *body)
 {
     struct json json;
 
-    buf_init(body, ADMIN_BODY_BYTES_MAX);
-    json = json_to(body);
-    json_open(&json, '{');
+    json = json_begin(body, ADMIN_BODY_BYTES_MAX, '{');
     json_key(&json, "settings");
     json_open(&json, '[');
     write_runtime(&json, api);

@@ -178,9 +178,7 @@ void endpoint_admin_stats(const struct loop_request *req)
     if (pool)
         pool_get_stats(pool, &stats);
     monitor_get_view(admin_of(api)->monitor, &view);
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, BODY_BYTES_MAX, '{');
     json_key_text(&json, "version", api->options.version ? api->options.version : "unknown");
     write_sums(&json, &view);
     write_rates(&json, api);
@@ -197,9 +195,7 @@ void endpoint_admin_history(const struct loop_request *req)
     struct buf body;
     struct json json;
 
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, BODY_BYTES_MAX, '{');
     monitor_write_history(admin_of(req->api)->monitor, &json);
     json_close(&json, '}');
     loop_respond(req, &body);

@@ -22,6 +22,16 @@ struct json json_to(struct buf *out)
     return (struct json){.out = out};
 }
 
+struct json json_begin(struct buf *out, size_t bytes_max, char bracket)
+{
+    struct json json;
+
+    buf_init(out, bytes_max);
+    json = json_to(out);
+    json_open(&json, bracket);
+    return json;
+}
+
 /* Before every value: the comma that parts it from the one before. */
 static void begin_value(struct json *json)
 {

@@ -23,6 +23,8 @@ struct json {
 };
 
 struct json json_to(struct buf *out);
+/* Initializes the buffer with its limit, and opens the object or array that all of it is. */
+struct json json_begin(struct buf *out, size_t bytes_max, char bracket);
 void json_open(struct json *json, char bracket);   /* '{' or '[' */
 void json_close(struct json *json, char bracket);  /* '}' or ']' */
 void json_key(struct json *json, const char *key); /* a literal */

@@ -132,9 +132,7 @@ static enum err take_body(struct side *side, struct errinfo *info)
     side->file.doc = NULL;
     if (side->request.body != NULL)
         return ERR_OK;
-    buf_init(&text, BODY_BYTES_MAX);
-    json = json_to(&text);
-    json_open(&json, '{');
+    json = json_begin(&text, BODY_BYTES_MAX, '{');
     json_key_str(&json, "prompt", (struct str){side->file.text, side->file.len});
     json_close(&json, '}');
     side->request.body = yyjson_read(buf_str(&text), text.len, 0);
@@ -331,9 +329,7 @@ static enum err diff_there(struct diff *diff, struct found *found, struct errinf
     yyjson_doc *doc = NULL;
 
     TRY(remote_open(&remote, diff->cli, &diff->options->remote, info));
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, BODY_BYTES_MAX, '{');
     request_file_write(&diff->sides[0].file, NULL, said_dialect(diff), &json);
     json_key(&json, "against");
     json_open(&json, '{');
@@ -357,9 +353,7 @@ static void show_json(const struct diff *diff, const struct found *found)
     struct buf out;
     struct json json;
 
-    buf_init(&out, TEXT_BYTES_MAX);
-    json = json_to(&out);
-    json_open(&json, '{');
+    json = json_begin(&out, TEXT_BYTES_MAX, '{');
     json_key_bool(&json, "same", found->same);
     json_key(&json, "tokens");
     json_open(&json, '[');

@@ -124,9 +124,7 @@ static void print_json(const struct cli *cli, yyjson_val *models, yyjson_val *re
     struct buf out;
     struct json json;
 
-    buf_init(&out, TEXT_BYTES_MAX);
-    json = json_to(&out);
-    json_open(&json, '{');
+    json = json_begin(&out, TEXT_BYTES_MAX, '{');
     json_key(&json, "models");
     json_value(&json, models);
     json_key(&json, "requests");

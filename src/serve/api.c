@@ -29,6 +29,7 @@ enum {
     KEEPALIVE_MS_DEFAULT = 8000,
     LOAD_MS_DEFAULT = 5 * 60 * 1000,
     RETRY_AFTER_S = 2,
+    GENS_MAX = 1024,     /* of a model, shown at a time */
     RELOADS_MAX = 10000, /* of keys: those before are kept until the end */
 };
 
@@ -106,7 +107,7 @@ int64_t api_local_time(const struct api *api)
     return localtime_r(&now, &local) ? (int64_t)now + local.tm_gmtoff : (int64_t)now;
 }
 
-bool api_gen_caller(struct api *api, uint64_t gen, struct api_caller *caller)
+static bool find_caller(struct api *api, uint64_t gen, struct api_caller *caller)
 {
     bool found = false;
 
@@ -121,6 +122,28 @@ bool api_gen_caller(struct api *api, uint64_t gen, struct api_caller *caller)
     }
     lock_leave(&api->lock);
     return found;
+}
+
+void api_each_gen(struct api *api, struct pool *pool,
+                  void (*fn)(const struct api_gen *gen, void *arg), void *arg)
+{
+    struct sched_view *views = mem_alloc_array(GENS_MAX, sizeof(*views));
+    struct model *model;
+
+    for (size_t i = 0; (model = pool_next(pool, &i));) {
+        size_t count = MIN(sched_views(model_sched(model), views, GENS_MAX), GENS_MAX);
+
+        for (size_t k = 0; k < count; k++) {
+            struct api_gen gen = {.view = &views[k], .model = model_name(model)};
+
+            /* One that is over but for its last bytes is not shown: its scheduler has not noticed
+             * yet. */
+            if (find_caller(api, views[k].id, &gen.caller))
+                fn(&gen, arg);
+        }
+        pool_unpeek(pool, model);
+    }
+    mem_free(views);
 }
 
 /* ---- a request comes in ---- */
@@ -379,6 +402,7 @@ static void set_defaults(struct api *api, const struct api_options *options)
     api->options = *options;
     api->clock = options->clock ? options->clock : clock_real();
     api->sample = options->sample ? *options->sample : sample_params_default();
+    api->options.queue = api_queue_max(options);
     if (api->options.workers == 0)
         api->options.workers = WORKERS_DEFAULT;
     api->options.workers = MIN(api->options.workers, API_WORKERS_MAX);
@@ -410,7 +434,7 @@ enum err api_create(struct api **out, const struct api_options *options, struct 
     set_defaults(api, options);
     atomic_init(&api->pool, NULL);
     atomic_init(&api->next_gen, 1);
-    atomic_init(&api->queue_max, api_queue_max(options));
+    atomic_init(&api->queue_max, api->options.queue);
     lock_init(&api->lock, "api", LOCK_RANK_API);
     cond_init(&api->calls_gone);
     list_init(&api->calls);

@@ -96,11 +96,19 @@ struct pool *api_pool(struct api *api, struct api_error *error);
 bool api_is_draining(const struct api *api);
 int64_t api_local_time(const struct api *api);
 
-/* Whose running generation it is; false: it is not one of ours, or over. */
 struct api_caller {
     char request_id[RESPOND_ID_BYTES], who[AUTH_NAME_BYTES];
 };
-bool api_gen_caller(struct api *api, uint64_t gen, struct api_caller *caller);
+
+/* A generation on its way, and whose it is. */
+struct api_gen {
+    const struct sched_view *view;
+    const char *model;
+    struct api_caller caller;
+};
+/* Shows those of all loaded models. Schedulers publish what they do: no engine is asked. */
+void api_each_gen(struct api *api, struct pool *pool,
+                  void (*fn)(const struct api_gen *gen, void *arg), void *arg);
 
 /* Answers on the loop thread: with JSON (the buffer is finished), or with an error. */
 void loop_respond(const struct loop_request *req, struct buf *body);

@@ -126,9 +126,7 @@ void endpoint_models(const struct loop_request *req)
     if (!pool)
         return;
     count = pool_count(pool);
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, BODY_BYTES_MAX, '{');
     json_key_text(&json, "object", "list");
     json_key(&json, "data");
     json_open(&json, '[');
@@ -423,9 +421,7 @@ static void respond_props(const struct loop_request *req, struct pool *pool, siz
     struct json json;
 
     (void)pool_view(pool, index, &view);
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, BODY_BYTES_MAX, '{');
     json_key_text(&json, "model_alias", view.name);
     json_key_text(&json, "state", pool_state_name(view.state));
     if (model) {

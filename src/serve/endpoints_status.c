@@ -14,10 +14,9 @@
 #include "base/json_write.h"
 #include "dialect/usage.h"
 #include "base/clock.h"
-#include "base/mem.h"
 #include "models/pool.h"
 
-enum { BODY_BYTES_MAX = 4 * 1024 * 1024, SLOTS_MAX = 1024 };
+enum { BODY_BYTES_MAX = 4 * 1024 * 1024 };
 
 /* The texts are those of llama-server: probes and clients look for them. */
 static void respond_state(const struct loop_request *req, int status, const char *text)
@@ -76,9 +75,7 @@ void endpoint_version(const struct loop_request *req)
     struct buf body;
     struct json json;
 
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, BODY_BYTES_MAX, '{');
     json_key_text(&json, "name", "hearth");
     json_key_text(&json, "version", known(req->api->options.version));
     json_key_text(&json, "commit", known(req->api->options.commit));
@@ -92,9 +89,7 @@ void endpoint_root(const struct loop_request *req)
     struct buf body;
     struct json json;
 
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, BODY_BYTES_MAX, '{');
     json_key_text(&json, "name", "hearth");
     json_key_text(&json, "version", known(req->api->options.version));
     json_key_text(&json, "documentation", "docs/api.md");
@@ -122,18 +117,29 @@ static void write_usage(struct json *json, const struct gen_usage *usage)
     json_key_text(json, "reason", hearth_reason_name(usage->reason));
 }
 
-/* Numbers of generations and of sequences count what others do: they are the admin's. */
-static void write_slot(struct json *json, const struct sched_view *view,
-                       const struct api_caller *caller, const char *model, bool admin)
+struct slots {
+    const struct loop_request *req;
+    struct json json;
+};
+
+/* A tenant sees its own generations only (keeps I100). Numbers of generations and of sequences count
+ * what others do: they are the admin's. */
+static void write_slot(const struct api_gen *gen, void *arg)
 {
+    struct slots *slots = arg;
+    struct json *json = &slots->json;
+    const struct sched_view *view = gen->view;
+
+    if (strcmp(gen->caller.who, slots->req->auth.who) != 0)
+        return;
     json_open(json, '{');
-    json_key_text(json, "request", caller->request_id);
-    if (admin) {
+    json_key_text(json, "request", gen->caller.request_id);
+    if (slots->req->auth.admin) {
         json_key_uint(json, "id", view->id);
         json_key(json, "seq");
         json_int(json, view->seq);
     }
-    json_key_text(json, "model", model);
+    json_key_text(json, "model", gen->model);
     json_key_text(json, "phase", gen_phase_name(view->phase));
     json_key_bool(json, "is_processing", view->phase > GEN_DEFERRED && view->phase < GEN_FINISHED);
     json_key_uint(json, "prompt_done", view->done);
@@ -145,45 +151,16 @@ static void write_slot(struct json *json, const struct sched_view *view,
     json_close(json, '}');
 }
 
-/* A tenant sees its own generations only (keeps I100). */
-static bool is_visible(const struct loop_request *req, const struct sched_view *view,
-                       struct api_caller *caller)
-{
-    return api_gen_caller(req->api, view->id, caller) && strcmp(caller->who, req->auth.who) == 0;
-}
-
-static void write_slots(const struct loop_request *req, struct model *model,
-                        struct sched_view *views, struct json *json)
-{
-    size_t count = MIN(sched_views(model_sched(model), views, SLOTS_MAX), SLOTS_MAX);
-
-    for (size_t i = 0; i < count; i++) {
-        struct api_caller caller;
-
-        if (is_visible(req, &views[i], &caller))
-            write_slot(json, &views[i], &caller, model_name(model), req->auth.admin);
-    }
-}
-
 void endpoint_slots(const struct loop_request *req)
 {
     struct pool *pool = loop_pool(req);
-    struct sched_view *views;
-    struct model *model;
+    struct slots slots = {.req = req};
     struct buf body;
-    struct json json;
 
     if (!pool)
         return;
-    views = mem_alloc_array(SLOTS_MAX, sizeof(*views));
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '[');
-    for (size_t i = 0; (model = pool_next(pool, &i));) {
-        write_slots(req, model, views, &json);
-        pool_unpeek(pool, model);
-    }
-    json_close(&json, ']');
-    mem_free(views);
+    slots.json = json_begin(&body, BODY_BYTES_MAX, '[');
+    api_each_gen(req->api, pool, write_slot, &slots);
+    json_close(&slots.json, ']');
     loop_respond(req, &body);
 }

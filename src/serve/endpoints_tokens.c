@@ -106,9 +106,7 @@ void endpoint_tokenize(struct call *call)
         call_fail(call, &error);
         return;
     }
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, BODY_BYTES_MAX, '{');
     json_key(&json, "tokens");
     write_tokens(&json, call, &call->prepared.prompt, request.with_pieces);
     json_close(&json, '}');
@@ -206,9 +204,7 @@ static void answer_prepared(struct call *call,
         call_fail(call, &error);
         return;
     }
-    buf_init(&body, BODY_BYTES_MAX);
-    json = json_to(&body);
-    json_open(&json, '{');
+    json = json_begin(&body, BODY_BYTES_MAX, '{');
     write(&json, call);
     json_close(&json, '}');
     respond(call, &body);

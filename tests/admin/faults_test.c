@@ -1,42 +1,11 @@
 /* admin_faults_test.c: every allocation on the way of every endpoint of /admin fails once: the
  * client gets an answer or sees the connection end, and the server goes on. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include "serve/api_impl.h"
 #include "base/mem.h"
 #include "support/api_kit.h"
 #include "support/test.h"
 
 #define PROMPT "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}]"
-
-/* A client without memory of its own. The status, or 0: the connection was broken off. */
-static int ask_plainly(uint16_t port, const char *method, const char *path, const char *body)
-{
-    static char text[1 << 18];
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    size_t len = 0;
-    ssize_t got;
-
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    snprintf(
-        text, sizeof(text),
-        "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-        method, path, strlen(body), body);
-    (void)!send(fd, text, strlen(text), MSG_NOSIGNAL);
-    while (len < sizeof(text) - 1 && (got = recv(fd, text + len, sizeof(text) - 1 - len, 0)) > 0)
-        len += (size_t)got;
-    text[len] = '\0';
-    close(fd);
-    return strncmp(text, "HTTP/1.1 ", 9) == 0 ? (int)strtol(text + 9, NULL, 10) : 0;
-}
 
 static const struct {
     const char *method, *path, *body;
@@ -73,7 +42,7 @@ static void test_every_allocation_may_fail(void **state)
         mem_set_fault(&fault);
         FAULT_LOOP (&fault) {
             int status =
-                ask_plainly(kit.port, requests[i].method, requests[i].path, requests[i].body);
+                api_kit_ask_plainly(&kit, requests[i].method, requests[i].path, requests[i].body);
 
             if (status != 0 && status != 200 && status != 404 && status != 413 && status < 500)
                 fail_msg("%s: %d", requests[i].path, status);

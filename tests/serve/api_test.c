@@ -2,13 +2,9 @@
  * at any time. */
 #include "serve/api.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "serve/api_impl.h"
 #include "base/mem.h"
@@ -417,32 +413,6 @@ static void test_every_allocation_of_create_may_fail(void **state)
     mem_set_fault(NULL);
 }
 
-/* A client without memory of its own, so that only the server's allocations fail. The status, or 0:
- * the connection was broken off. */
-static int ask_plainly(uint16_t port, const char *body)
-{
-    static char text[1 << 16];
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0), status = 0;
-    size_t len = 0;
-    ssize_t got;
-
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    snprintf(text, sizeof(text),
-             "POST " CHAT
-             " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-             strlen(body), body);
-    (void)!send(fd, text, strlen(text), MSG_NOSIGNAL);
-    while ((got = recv(fd, text + len, sizeof(text) - 1 - len, 0)) > 0)
-        len += (size_t)got;
-    text[len] = '\0';
-    close(fd);
-    if (strncmp(text, "HTTP/1.1 ", 9) == 0)
-        status = (int)strtol(text + 9, NULL, 10);
-    return status;
-}
-
 /* Every allocation on the way of a request, one after the other: the client gets an answer or sees
  * the connection end, never waits for ever, and nothing is left behind. */
 static void test_every_allocation_of_a_call_may_fail(void **state)
@@ -462,7 +432,7 @@ static void test_every_allocation_of_a_call_may_fail(void **state)
         fault = (struct fault){0};
         mem_set_fault(&fault);
         FAULT_LOOP (&fault) {
-            int status = ask_plainly(kit.port, bodies[i]);
+            int status = api_kit_ask_plainly(&kit, "POST", CHAT, bodies[i]);
 
             assert_true(status == 0 || status == 200 || status == 413 || status >= 500);
             rounds++;

@@ -75,6 +75,7 @@ static void test_props(void **state)
     assert_true(yyjson_is_null(yyjson_doc_ptr_get(doc, "/cache")));
     assert_true(yyjson_is_null(yyjson_doc_ptr_get(doc, "/replay")));
     assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/neutral")), 0);
+    assert_int_equal(json_number_at(doc, "/limits/queue"), 256);
     yyjson_doc_free(doc);
     api_kit_close(&kit);
 }

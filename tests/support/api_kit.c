@@ -1,8 +1,12 @@
 #include "support/api_kit.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "chat/neutral.h"
@@ -196,6 +200,28 @@ void api_kit_ask(struct api_kit *kit, const char *method, const char *path, cons
     if (!http_client_answer(&client, strcmp(method, "HEAD") == 0, answer, NULL))
         fail_msg("%s %s: no answer", method, path);
     http_client_close(&client);
+}
+
+int api_kit_ask_plainly(struct api_kit *kit, const char *method, const char *path, const char *body)
+{
+    static char text[1 << 18];
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(kit->port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    size_t len = 0;
+    ssize_t got;
+
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    snprintf(
+        text, sizeof(text),
+        "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+        method, path, strlen(body), body);
+    (void)!send(fd, text, strlen(text), MSG_NOSIGNAL);
+    while (len < sizeof(text) - 1 && (got = recv(fd, text + len, sizeof(text) - 1 - len, 0)) > 0)
+        len += (size_t)got;
+    text[len] = '\0';
+    close(fd);
+    return strncmp(text, "HTTP/1.1 ", 9) == 0 ? (int)strtol(text + 9, NULL, 10) : 0;
 }
 
 void api_kit_send(struct api_kit *kit, struct http_client *client, const char *path,

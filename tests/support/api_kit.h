@@ -72,6 +72,11 @@ void api_kit_gate_close(struct api_kit *kit);
 void api_kit_ask(struct api_kit *kit, const char *method, const char *path, const char *headers,
                  const char *body, struct http_answer *answer);
 
+/* The same by a client that allocates nothing, so that only allocations of the server fail. The
+ * status, or 0: the connection was broken off. */
+int api_kit_ask_plainly(struct api_kit *kit, const char *method, const char *path,
+                        const char *body);
+
 /* As api_kit_ask for POST and GET; asserts the status and gives the body as JSON, to be freed. */
 yyjson_doc *api_kit_post(struct api_kit *kit, const char *path, const char *body, int status);
 yyjson_doc *api_kit_get(struct api_kit *kit, const char *path, int status);
