@@ -86,7 +86,7 @@ static void copy_label(char out[LABEL_BYTES_MAX + 1], const char *label)
 
 /* A bar is not worth waiting for: a reader that stalls must not stop the work that the bar is
  * about. */
-static bool has_room(int fd)
+bool progress_has_room(int fd)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLOUT};
 
@@ -97,7 +97,7 @@ static void write_text(const struct progress *progress, const char *text)
 {
     size_t len = strlen(text);
 
-    while (len > 0 && has_room(progress->fd)) {
+    while (len > 0 && progress_has_room(progress->fd)) {
         ssize_t put = write(progress->fd, text, len);
         if (put < 0 && errno == EINTR)
             continue;

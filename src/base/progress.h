@@ -43,4 +43,7 @@ void progress_finish(struct progress **progress, bool ok);
 /* Whether colours may be used on fd: a terminal, NO_COLOR unset or empty, TERM not dumb. */
 bool progress_color_allowed(int fd);
 
+/* Whether a pipe or a socket takes PIPE_BUF bytes now. Always true for a file. */
+bool progress_has_room(int fd);
+
 #endif

@@ -26,6 +26,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/progress.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "engine/sample.h"
@@ -399,8 +400,9 @@ static void print_banner(struct server *server)
         .keys = options->keys.count > 0 || options->key_file != NULL,
     };
 
+    if (!progress_has_room(fileno(server->cli->out)))
+        return; /* its reader has stalled, and this thread must still see SIGTERM */
     struct model *model = pool_peek(server->pool, 0);
-
     serve_print_banner(server->cli, &place, model != NULL ? model_facts(model) : NULL,
                        &server->store, server->load_s);
     if (model != NULL)

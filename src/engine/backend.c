@@ -7,13 +7,17 @@
  */
 #include "engine/backend.h"
 
+#include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <ggml-backend.h>
 #include <llama.h>
+
+#include "base/attr.h"
+#include "base/progress.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(const char *) once_dir;
@@ -36,13 +40,23 @@ static void keep_error(const char *text)
     last_error[len] = '\0';
 }
 
+/* A text is dropped when the reader of standard error has stalled: it may come from the engine's
+ * thread. */
+static void show(const char *text)
+{
+    if (!progress_has_room(STDERR_FILENO))
+        return;
+    ssize_t len = write(STDERR_FILENO, text, MIN(strlen(text), (size_t)PIPE_BUF));
+    (void)len; /* a line of the debug log is lost */
+}
+
 static void on_log(enum ggml_log_level level, const char *text, void *arg)
 {
     (void)arg;
     if (level == GGML_LOG_LEVEL_ERROR)
         keep_error(text);
     if (getenv("HEARTH_LLAMA_LOG") != NULL)
-        fputs(text, stderr);
+        show(text);
 }
 
 static void init_once(void)

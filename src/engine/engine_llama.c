@@ -31,6 +31,7 @@ enum {
     CHUNK_DEFAULT = 512,
     OWN_SEQUENCES = 2,
     DECODE_NO_ROOM = 1, /* llama_decode's word for it */
+    DECODE_FAILED = -3, /* and for a failure: it threw */
 };
 
 #define DIGEST_REPORT_NS (100 * NS_PER_MS)
@@ -219,6 +220,18 @@ static void fill_batch(struct engine_llama *llama, const struct engine_item *ite
     batch->n_tokens = n;
 }
 
+static void call_decode(void *arg)
+{
+    struct engine_llama *llama = arg;
+
+    llama->decoded = llama_decode(llama->ctx, llama->batch);
+}
+
+static int32_t decode(struct engine_llama *llama)
+{
+    return catch_call(call_decode, llama) == ERR_OK ? llama->decoded : DECODE_FAILED;
+}
+
 static enum err op_run(struct engine *engine, const struct engine_item *items, size_t count,
                        struct errinfo *info)
 {
@@ -226,9 +239,9 @@ static enum err op_run(struct engine *engine, const struct engine_item *items, s
 
     fill_batch(llama, items, count);
     atomic_store_explicit(&llama->aborting, false, memory_order_relaxed);
-    int32_t result = llama_decode(llama->ctx, llama->batch);
+    int32_t result = decode(llama);
     if (result == DECODE_NO_ROOM && sections_unshare(llama))
-        result = llama_decode(llama->ctx, llama->batch);
+        result = decode(llama);
     if (llama->lost)
         return err_set(info, ERR_ENGINE,
                        "the library could not re-import the windows of its sequences");

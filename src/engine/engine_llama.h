@@ -48,6 +48,7 @@ struct engine_llama {
     const struct llama_vocab *vocab;
     struct llama_adapter_lora **adapters;
     struct llama_batch batch;
+    int32_t decoded;  /* what llama_decode returned */
     int32_t *outputs; /* per item of the last run: its place in the batch, or -1 */
     /* two sequences of our own: a place to assemble, and one that never has cells */
     seq_id temp, empty;

@@ -39,6 +39,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "engine/engine_llama.h"
+#include "engine/catch.h"
 #include "engine/grammar.h"
 
 /* Below this the second best of two logits that differ by 0.01 has a probability of e^-100: greedy,
@@ -233,8 +234,19 @@ static void add_narrowing(struct sampler *sampler, const struct sample_params *p
     }
 }
 
-static void build_chain(struct sampler *sampler, const struct sample_params *params)
+struct chain_call {
+    struct sampler *sampler;
+    const struct sample_params *params;
+    struct llama_token_data_array *array; /* to pick from */
+    token_id token;                       /* that came */
+};
+
+static void call_build(void *arg)
 {
+    const struct chain_call *call = arg;
+    struct sampler *sampler = call->sampler;
+    const struct sample_params *params = call->params;
+
     sampler->chain = llama_sampler_chain_init((struct llama_sampler_chain_params){.no_perf = true});
     add_memory(sampler, params);
     if (params->temperature < TEMPERATURE_MIN) {
@@ -245,6 +257,35 @@ static void build_chain(struct sampler *sampler, const struct sample_params *par
     if (params->temperature != 1.0f)
         llama_sampler_chain_add(sampler->chain, llama_sampler_init_temp(params->temperature));
     llama_sampler_chain_add(sampler->chain, llama_sampler_init_dist(sampler->seed));
+}
+
+static void call_apply(void *arg)
+{
+    const struct chain_call *call = arg;
+
+    llama_sampler_apply(call->sampler->chain, call->array);
+}
+
+static void call_accept(void *arg)
+{
+    const struct chain_call *call = arg;
+
+    llama_sampler_accept(call->sampler->chain, call->token);
+}
+
+/* The library's samplers allocate memory and throw when there is none. */
+static enum err call_chain(void (*body)(void *arg), struct chain_call *call, struct errinfo *info)
+{
+    enum err err = catch_call(body, call);
+
+    return err == ERR_OK ? ERR_OK : err_set(info, err, "the library failed to sample");
+}
+
+static enum err accept(struct sampler *sampler, token_id token, struct errinfo *info)
+{
+    struct chain_call call = {.sampler = sampler, .token = token};
+
+    return call_chain(call_accept, &call, info);
 }
 
 /* 32 bits of the seed. Small numbers stay what they are, so that sampler_seed() can be given back;
@@ -303,7 +344,7 @@ static enum err build(struct sampler *sampler, const struct sample_params *param
         };
         TRY(grammar_create(&sampler->grammar, sampler->engine, &options, info));
     }
-    build_chain(sampler, params);
+    TRY(call_chain(call_build, &(struct chain_call){sampler, params, NULL, 0}, info));
     return ERR_OK;
 }
 
@@ -353,7 +394,8 @@ static enum err draw(struct sampler *sampler, const float *logits, bool masked, 
         return err_set(info, ERR_INVALID,
                        masked ? "the grammar allows nothing more"
                               : "the biases forbid every token");
-    llama_sampler_apply(sampler->chain, &array);
+    struct chain_call call = {.sampler = sampler, .array = &array};
+    TRY(call_chain(call_apply, &call, info));
     assert(array.selected >= 0 && (size_t)array.selected < array.size);
     *token = array.data[array.selected].id;
     return ERR_OK;
@@ -495,10 +537,12 @@ void sampler_destroy(struct sampler **sampler)
     *sampler = NULL;
 }
 
-void sampler_prime(struct sampler *sampler, const token_id *tokens, size_t count)
+enum err sampler_prime(struct sampler *sampler, const token_id *tokens, size_t count,
+                       struct errinfo *info)
 {
     for (size_t i = count - MIN(count, sampler->memory); i < count; i++)
-        llama_sampler_accept(sampler->chain, tokens[i]);
+        TRY(accept(sampler, tokens[i], info));
+    return ERR_OK;
 }
 
 enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick *pick,
@@ -514,7 +558,7 @@ enum err sampler_pick(struct sampler *sampler, size_t index, struct sample_pick 
         sampler->stats.redone++;
         TRY(draw(sampler, logits, true, &token, info));
     }
-    llama_sampler_accept(sampler->chain, token);
+    TRY(accept(sampler, token, info));
     if (sampler->grammar != NULL)
         TRY(grammar_accept(sampler->grammar, token, info));
     sampler->stats.picks++;

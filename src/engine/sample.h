@@ -100,8 +100,10 @@ enum err sampler_create(struct sampler **sampler, struct engine *engine,
 void sampler_destroy(struct sampler **sampler);
 
 /* Tells the penalties about tokens that were not sampled here: the prompt. The grammar does not see
- * them. Costs nothing when no penalty is on, else no more than the tokens that they look back. */
-void sampler_prime(struct sampler *sampler, const token_id *tokens, size_t count);
+ * them. Costs nothing when no penalty is on, else no more than the tokens that they look back.
+ * ERR_NOMEM. */
+enum err sampler_prime(struct sampler *sampler, const token_id *tokens, size_t count,
+                       struct errinfo *info) NODISCARD;
 
 /* Picks from the logits of item `index` of the last engine_run and remembers the token. ERR_ENGINE
  * when no logits were asked for or they are no numbers; ERR_INVALID when the grammar or the biases

@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/catch.h"
 #include "engine/engine_llama.h"
 
 static void clear(struct engine_llama *llama, seq_id seq)
@@ -33,6 +34,45 @@ static void clear(struct engine_llama *llama, seq_id seq)
     bool removed = llama_memory_seq_rm(llama->memory, seq, -1, -1);
     assert(removed);
     (void)removed;
+}
+
+/* ---- calls that may throw ---- */
+
+struct state_call {
+    struct llama_context *ctx;
+    void *to;         /* to export; NULL: import */
+    const void *from; /* to import */
+    uint64_t size, done;
+    seq_id seq;
+    llama_state_seq_flags flags;
+};
+
+static void call_state(void *arg)
+{
+    struct state_call *call = arg;
+
+    call->done = call->to != NULL ? llama_state_seq_get_data_ext(call->ctx, call->to, call->size,
+                                                                 call->seq, call->flags)
+                                  : llama_state_seq_set_data_ext(call->ctx, call->from, call->size,
+                                                                 call->seq, call->flags);
+}
+
+/* Both return the bytes that were taken, 0 on failure. */
+static uint64_t get_state(struct engine_llama *llama, seq_id seq, void *to, uint64_t size,
+                          llama_state_seq_flags flags)
+{
+    struct state_call call = {llama->ctx, to, NULL, size, 0, seq, flags};
+
+    assert(to != NULL);
+    return catch_call(call_state, &call) == ERR_OK ? call.done : 0;
+}
+
+static uint64_t set_state(struct engine_llama *llama, seq_id seq, const void *from, uint64_t size,
+                          llama_state_seq_flags flags)
+{
+    struct state_call call = {llama->ctx, NULL, from, size, 0, seq, flags};
+
+    return catch_call(call_state, &call) == ERR_OK ? call.done : 0;
 }
 
 uint64_t sections_rows_capacity(const struct engine *engine, uint32_t tokens)
@@ -72,8 +112,7 @@ uint64_t sections_export_rows(struct engine *engine, seq_id seq, uint32_t begin,
         llama_state_seq_get_size_ext(llama->ctx, llama->temp, LLAMA_STATE_SEQ_FLAGS_NONE);
     uint64_t written = 0;
     if (full >= rows && full <= capacity)
-        written = llama_state_seq_get_data_ext(llama->ctx, dst, full, llama->temp,
-                                               LLAMA_STATE_SEQ_FLAGS_NONE);
+        written = get_state(llama, llama->temp, dst, full, LLAMA_STATE_SEQ_FLAGS_NONE);
     clear(llama, llama->temp);
     if (written != full || written == 0)
         return 0;
@@ -88,14 +127,13 @@ uint64_t sections_export_snapshot(struct engine *engine, seq_id seq, void *dst, 
 {
     if (engine_llama_of(engine)->lost)
         return 0;
-    return llama_state_seq_get_data_ext(engine_llama_of(engine)->ctx, dst, capacity, seq,
-                                        LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
+    return get_state(engine_llama_of(engine), seq, dst, capacity,
+                     LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
 }
 
 uint64_t sections_export_whole(struct engine *engine, seq_id seq, void *dst, uint64_t capacity)
 {
-    return llama_state_seq_get_data_ext(engine_llama_of(engine)->ctx, dst, capacity, seq,
-                                        LLAMA_STATE_SEQ_FLAGS_NONE);
+    return get_state(engine_llama_of(engine), seq, dst, capacity, LLAMA_STATE_SEQ_FLAGS_NONE);
 }
 
 /* ---- rings ---- */
@@ -144,8 +182,8 @@ static size_t put_windows(struct engine_llama *llama, struct window *windows, si
         struct window *window = &windows[i];
         if (window->data == NULL)
             continue;
-        if (llama_state_seq_set_data_ext(llama->ctx, window->data, window->bytes, window->seq,
-                                         LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY) != window->bytes) {
+        if (set_state(llama, window->seq, window->data, window->bytes,
+                      LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY) != window->bytes) {
             left++;
             continue;
         }
@@ -182,11 +220,11 @@ bool sections_unshare(struct engine_llama *llama)
 static bool import(struct engine_llama *llama, seq_id seq, const void *data, uint64_t bytes,
                    llama_state_seq_flags flags)
 {
-    bool ok = llama_state_seq_set_data_ext(llama->ctx, data, bytes, seq, flags) == bytes;
+    bool ok = set_state(llama, seq, data, bytes, flags) == bytes;
 
     /* Perhaps for lack of room in a ring. */
     if (!ok && sections_unshare(llama))
-        ok = llama_state_seq_set_data_ext(llama->ctx, data, bytes, seq, flags) == bytes;
+        ok = set_state(llama, seq, data, bytes, flags) == bytes;
     if (!ok)
         llama->tainted = true;
     return ok;

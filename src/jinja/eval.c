@@ -16,7 +16,7 @@
 #include "jinja/object.h"
 #include "jinja/unicode.h"
 
-enum { STEP_BYTES = 64, PRINT_SUM_MAX = 16 };
+enum { PRINT_SUM_MAX = 16 };
 
 const struct jinja_limits jinja_limits_default = {
     .steps = 20 * 1000 * 1000,
@@ -118,7 +118,7 @@ bool jinja_fail_undefined(struct jinja_run *run, const struct jinja_value *value
 
 bool jinja_spend(struct jinja_run *run, size_t bytes)
 {
-    uint64_t steps = 1 + bytes / STEP_BYTES;
+    uint64_t steps = 1 + bytes / JINJA_STEP_BYTES;
 
     if (steps > run->steps_left) {
         run->steps_left = 0;

@@ -412,7 +412,7 @@ FILTER(groupby)
     if (items == NULL || !sort_pairs(run, items, count, false))
         return false;
     for (size_t i = 0; i < count; i++) {
-        if (i == 0 || !jinja_value_equal(&items[i].key, &items[i - 1].key)) {
+        if (i == 0 || !jinja_value_equal(&items[i].key, &items[i - 1].key, &run->steps_left)) {
             /* The group is called as its first member spells it. */
             if (!item_key(run, &items[i].value, path, fallback, true, &grouper) ||
                 !jinja_new_list(run, &members) || !jinja_new_tuple2(run, grouper, members, &group))

@@ -300,7 +300,8 @@ bool jinja_loop_changed(struct jinja_run *run, struct jinja_loop *loop,
     for (size_t i = 0; i < args->count; i++)
         if (!jinja_add(run, now, args->items[i]))
             return false;
-    bool changed = loop->changed.kind == JINJA_MISSING || !jinja_value_equal(&loop->changed, &now);
+    bool changed = loop->changed.kind == JINJA_MISSING ||
+                   !jinja_value_equal(&loop->changed, &now, &run->steps_left);
     if (changed)
         loop->changed = now;
     *out = jinja_bool(changed);

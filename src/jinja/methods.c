@@ -26,7 +26,7 @@ static bool seq_count(struct jinja_run *run, const struct jinja_value *self,
             return false;
         if (item.kind == JINJA_MISSING)
             break;
-        count += jinja_value_equal(&item, &args[0]);
+        count += jinja_value_equal(&item, &args[0], &run->steps_left);
     }
     *out = jinja_int(count);
     return true;
@@ -45,7 +45,7 @@ static bool seq_index(struct jinja_run *run, const struct jinja_value *self,
         struct jinja_value index = jinja_int(i), item;
         if (!jinja_spend(run, 0) || !jinja_get_item(run, self, &index, &item))
             return false;
-        if (jinja_value_equal(&item, &args[0])) {
+        if (jinja_value_equal(&item, &args[0], &run->steps_left)) {
             *out = jinja_int(i);
             return true;
         }

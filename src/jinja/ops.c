@@ -340,7 +340,7 @@ static bool order_lists(struct jinja_run *run, enum jinja_op op, const struct ji
         return false;
     bool ok = true, decided = false;
     for (size_t i = 0; i < common && !decided && ok; i++) {
-        if (jinja_value_equal(&a->list->items[i], &b->list->items[i]))
+        if (jinja_value_equal(&a->list->items[i], &b->list->items[i], &run->steps_left))
             continue;
         decided = true;
         ok = jinja_compare(run, op, &a->list->items[i], &b->list->items[i], out);
@@ -357,9 +357,10 @@ static bool order(struct jinja_run *run, enum jinja_op op, const struct jinja_va
 {
     if (jinja_is_number(a) && jinja_is_number(b))
         *out = apply_order(op, compare_numbers(a, b));
-    else if (a->kind == JINJA_STR && b->kind == JINJA_STR)
+    else if (a->kind == JINJA_STR && b->kind == JINJA_STR) {
         *out = apply_order(op, compare_text(jinja_text(*a), jinja_text(*b)));
-    else if (jinja_is_seq(a) && a->kind == b->kind)
+        return jinja_spend(run, MIN(a->len, b->len));
+    } else if (jinja_is_seq(a) && a->kind == b->kind)
         return order_lists(run, op, a, b, out);
     else if (a->kind == JINJA_BIGINT || b->kind == JINJA_BIGINT)
         return fail_overflow(run);
@@ -395,7 +396,7 @@ static bool contains_by_scan(struct jinja_run *run, const struct jinja_value *co
             return false;
         if (next.kind == JINJA_MISSING)
             return true;
-        *out = jinja_value_equal(&next, item);
+        *out = jinja_value_equal(&next, item, &run->steps_left);
     }
     return true;
 }
@@ -429,7 +430,7 @@ bool jinja_compare(struct jinja_run *run, enum jinja_op op, const struct jinja_v
     switch (op) {
     case OP_EQ:
     case OP_NE:
-        *out = jinja_value_equal(a, b) == (op == OP_EQ);
+        *out = jinja_value_equal(a, b, &run->steps_left) == (op == OP_EQ);
         return true;
     case OP_IN:
     case OP_NOT_IN:

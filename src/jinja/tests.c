@@ -50,7 +50,7 @@ static bool remainder_is(struct jinja_run *run, const struct jinja_value *self,
 
     if (!jinja_binary(run, OP_MOD, self, by, &rest))
         return false;
-    return yes(out, jinja_value_equal(&rest, &wanted));
+    return yes(out, jinja_value_equal(&rest, &wanted, &run->steps_left));
 }
 
 static bool test_odd(struct jinja_run *run, const struct jinja_value *self,
@@ -134,7 +134,7 @@ static bool test_sameas(struct jinja_run *run, const struct jinja_value *self,
     if (self->kind != args[0].kind)
         return yes(out, false);
     if (self->kind <= JINJA_STR)
-        return yes(out, jinja_value_equal(self, &args[0]));
+        return yes(out, jinja_value_equal(self, &args[0], &run->steps_left));
     return yes(out, self->object == args[0].object);
 }
 

@@ -21,6 +21,7 @@
 enum {
     DICT_SCAN_MAX = 8,
     EQUAL_DEPTH_MAX = 200,
+    HASHABLE_ITEMS_MAX = 200, /* of a tuple, those inside of tuples included */
     JSON_DEPTH_MAX = 200,
     LIST_CAP_FIRST = 8,
     DICT_CAP_FIRST = 8,
@@ -50,7 +51,8 @@ static const char *const kind_names[JINJA_KIND_COUNT] = {
     [JINJA_FUNCTION] = "function",
 };
 
-static bool equal_at(const struct jinja_value *a, const struct jinja_value *b, unsigned depth);
+static bool equal_at(const struct jinja_value *a, const struct jinja_value *b, unsigned depth,
+                     uint64_t *steps);
 
 struct jinja_value jinja_none(void)
 {
@@ -176,7 +178,8 @@ static bool key_equal(const struct jinja_value *a, const struct jinja_value *b)
 {
     if (a->kind == JINJA_STR && b->kind == JINJA_STR)
         return a->len == b->len && memcmp(a->text, b->text, a->len) == 0;
-    return jinja_value_equal(a, b);
+    uint64_t steps = UINT64_MAX; /* a key is small: HASHABLE_ITEMS_MAX */
+    return jinja_value_equal(a, b, &steps);
 }
 
 static struct pair *dict_find(const struct jinja_dict *dict, const struct jinja_value *key)
@@ -304,24 +307,26 @@ static bool number_equal(const struct jinja_value *a, const struct jinja_value *
                                   : a->integer == b->integer;
 }
 
-static bool dict_equal(const struct jinja_dict *a, const struct jinja_dict *b, unsigned depth)
+static bool dict_equal(const struct jinja_dict *a, const struct jinja_dict *b, unsigned depth,
+                       uint64_t *steps)
 {
     if (a->count != b->count)
         return false;
     for (size_t i = 0; i < a->count; i++) {
         const struct pair *other = dict_find(b, &a->pairs[i].key);
-        if (other == NULL || !equal_at(&a->pairs[i].value, &other->value, depth))
+        if (other == NULL || !equal_at(&a->pairs[i].value, &other->value, depth, steps))
             return false;
     }
     return true;
 }
 
-static bool list_equal(const struct jinja_list *a, const struct jinja_list *b, unsigned depth)
+static bool list_equal(const struct jinja_list *a, const struct jinja_list *b, unsigned depth,
+                       uint64_t *steps)
 {
     if (a->count != b->count)
         return false;
     for (size_t i = 0; i < a->count; i++)
-        if (!equal_at(&a->items[i], &b->items[i], depth))
+        if (!equal_at(&a->items[i], &b->items[i], depth, steps))
             return false;
     return true;
 }
@@ -332,10 +337,20 @@ static bool range_equal(const struct jinja_range *a, const struct jinja_range *b
            (a->count <= 1 || a->step == b->step);
 }
 
-static bool equal_at(const struct jinja_value *a, const struct jinja_value *b, unsigned depth)
+static bool equal_text(const struct jinja_value *a, const struct jinja_value *b, uint64_t *steps)
 {
-    if (depth == 0)
+    if (a->len != b->len)
         return false;
+    *steps -= MIN(*steps, a->len / JINJA_STEP_BYTES);
+    return memcmp(a->text, b->text, a->len) == 0;
+}
+
+static bool equal_at(const struct jinja_value *a, const struct jinja_value *b, unsigned depth,
+                     uint64_t *steps)
+{
+    if (depth == 0 || *steps == 0)
+        return false;
+    --*steps;
     if (jinja_is_number(a) && jinja_is_number(b))
         return number_equal(a, b);
     if (a->kind != b->kind)
@@ -347,12 +362,12 @@ static bool equal_at(const struct jinja_value *a, const struct jinja_value *b, u
         return true;
     case JINJA_STR:
     case JINJA_BIGINT:
-        return a->len == b->len && memcmp(a->text, b->text, a->len) == 0;
+        return equal_text(a, b, steps);
     case JINJA_LIST:
     case JINJA_TUPLE:
-        return list_equal(a->list, b->list, depth - 1);
+        return list_equal(a->list, b->list, depth - 1, steps);
     case JINJA_DICT:
-        return dict_equal(a->dict, b->dict, depth - 1);
+        return dict_equal(a->dict, b->dict, depth - 1, steps);
     case JINJA_RANGE:
         return range_equal(a->range, b->range);
     default:
@@ -360,26 +375,28 @@ static bool equal_at(const struct jinja_value *a, const struct jinja_value *b, u
     }
 }
 
-bool jinja_value_equal(const struct jinja_value *a, const struct jinja_value *b)
+bool jinja_value_equal(const struct jinja_value *a, const struct jinja_value *b, uint64_t *steps)
 {
-    return equal_at(a, b, EQUAL_DEPTH_MAX);
+    return equal_at(a, b, EQUAL_DEPTH_MAX, steps);
 }
 
-static bool hashable_at(const struct jinja_value *value, unsigned depth)
+static bool hashable_at(const struct jinja_value *value, unsigned *items)
 {
     if (value->kind == JINJA_LIST || value->kind == JINJA_DICT || value->kind == JINJA_VIEW)
         return false;
     if (value->kind != JINJA_TUPLE)
         return true;
     for (size_t i = 0; i < value->list->count; i++)
-        if (depth == 0 || !hashable_at(&value->list->items[i], depth - 1))
+        if (*items == 0 || (--*items, !hashable_at(&value->list->items[i], items)))
             return false;
     return true;
 }
 
 bool jinja_value_hashable(const struct jinja_value *value)
 {
-    return hashable_at(value, EQUAL_DEPTH_MAX);
+    unsigned items = HASHABLE_ITEMS_MAX;
+
+    return hashable_at(value, &items);
 }
 
 bool jinja_value_true(const struct jinja_value *value)

@@ -131,9 +131,13 @@ size_t jinja_dict_count(const struct jinja_dict *dict);
 const struct jinja_value *jinja_dict_key(const struct jinja_dict *dict, size_t i);
 const struct jinja_value *jinja_dict_value(const struct jinja_dict *dict, size_t i);
 
+/* A step of work is one value, or as many bytes of text. */
+enum { JINJA_STEP_BYTES = 16 };
+
 /* Python's ==, and whether a value can be a key. Trees nested deeper than a limit compare unequal.
- */
-bool jinja_value_equal(const struct jinja_value *a, const struct jinja_value *b);
+ * The work is taken from *steps: at 0 the answer is false and means nothing. Large tuples cannot be
+ * keys. */
+bool jinja_value_equal(const struct jinja_value *a, const struct jinja_value *b, uint64_t *steps);
 bool jinja_value_hashable(const struct jinja_value *value);
 bool jinja_value_true(const struct jinja_value *value); /* Python's bool() */
 

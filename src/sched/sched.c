@@ -128,13 +128,13 @@ static enum err make_job(struct sched *sched, struct gen *gen, struct job **out,
         err = copy_prompt(job, gen, info);
     if (err == ERR_OK)
         err = sampler_create(&job->sampler, sched->engine, &gen->sample, info);
-    if (err != ERR_OK) {
+    if (err == ERR_OK)
+        err = sampler_prime(job->sampler, job->tokens, job->prompt, info);
+    if (err == ERR_OK)
+        *out = job;
+    else
         free_job(job);
-        return err;
-    }
-    sampler_prime(job->sampler, job->tokens, job->prompt);
-    *out = job;
-    return ERR_OK;
+    return err;
 }
 
 /* ---- submitting ---- */

@@ -53,6 +53,23 @@ test_local_socket() {
     stop
 }
 
+# Standard output is a pipe that was full at the start and is never read.
+test_a_stalled_reader_of_the_banner() {
+    make_model
+    mkfifo full
+    exec 8<>full
+    dd if=/dev/zero of=full oflag=nonblock bs=4096 count=1000 2>/dev/null
+    "$HEARTH" serve m.gguf -c 2048 -t 1 --ssd-dir none --state-dir state --host "$PWD/h.sock" >full 2>log &
+    server=$!
+    until [ "$(curl -sS --unix-socket h.sock http://localhost/health 2>/dev/null)" = '{"status":"ok"}' ]; do
+        kill -0 "$server" || fail "$(cat log)"
+        sleep 0.05
+    done
+    run curl -sS --unix-socket h.sock http://localhost/v1/chat/completions -d "$chat"
+    expect_out '"finish_reason"'
+    stop
+}
+
 test_keys_are_wanted() {
     make_model
     printf '# people\nanna:first-key\n' >keys

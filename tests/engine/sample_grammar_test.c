@@ -123,7 +123,7 @@ static void test_a_grammar_forces_a_text(void **state)
         params.typical_p = seed == 3 ? 0.5f : 1.0f;
         struct sampler *sampler = model_sampler(&model, &params);
         token_id seen[] = {byte_token(model.engine, '3')};
-        sampler_prime(sampler, seen, 1); /* no business of the grammar's */
+        assert_ok(sampler_prime(sampler, seen, 1, NULL)); /* no business of the grammar's */
         generate(&model, sampler, text, sizeof(text));
         assert_memory_equal(text, "caf\xC3\xA9 = {", 9);
         assert_int_equal(strlen(text), 12);
@@ -344,7 +344,7 @@ static void test_dry_stops_at_breakers(void **state)
     for (int breaks = 0; breaks < 2; breaks++) {
         params.dry_breakers[0] = breaks ? "b" : "x";
         struct sampler *sampler = model_sampler(&model, &params);
-        sampler_prime(sampler, prompt, COUNT_OF(prompt));
+        assert_ok(sampler_prime(sampler, prompt, COUNT_OF(prompt), NULL));
         assert_int_equal(pick(sampler), biases[breaks ? 0 : 1].token);
         sampler_destroy(&sampler);
     }

@@ -628,7 +628,7 @@ static void test_penalties_look_back_so_far(void **state)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         params.penalty_last = cases[i].last;
         struct sampler *sampler = create(&bench, &params);
-        sampler_prime(sampler, prompt, COUNT_OF(prompt));
+        assert_ok(sampler_prime(sampler, prompt, COUNT_OF(prompt), NULL));
         assert_int_equal(pick(sampler), cases[i].expected);
         sampler_destroy(&sampler);
     }
@@ -650,11 +650,11 @@ static void test_priming_in_pieces_equals_one_call(void **state)
         for (size_t i = 0; i < COUNT_OF(prompt); i++)
             prompt[i] = (token_id)test_random_below(&seed, VOCAB);
         struct sampler *whole = create(&bench, &params), *pieces = create(&bench, &params);
-        sampler_prime(whole, prompt, COUNT_OF(prompt));
+        assert_ok(sampler_prime(whole, prompt, COUNT_OF(prompt), NULL));
         size_t cut = test_random_below(&seed, COUNT_OF(prompt));
-        sampler_prime(pieces, prompt, cut);
-        sampler_prime(pieces, prompt + cut, 0);
-        sampler_prime(pieces, prompt + cut, COUNT_OF(prompt) - cut);
+        assert_ok(sampler_prime(pieces, prompt, cut, NULL));
+        assert_ok(sampler_prime(pieces, prompt + cut, 0, NULL));
+        assert_ok(sampler_prime(pieces, prompt + cut, COUNT_OF(prompt) - cut, NULL));
         for (int i = 0; i < 20; i++)
             assert_int_equal(pick(whole), pick(pieces));
         sampler_destroy(&whole);
@@ -676,18 +676,19 @@ static void test_dry_breaks_a_repetition(void **state)
     assert_int_equal(pick(sampler), 0);
     sampler_destroy(&sampler);
     sampler = create(&bench, &params);
-    sampler_prime(sampler, prompt, COUNT_OF(prompt)); /* 0 would make it 5 6 7 0 again */
+    assert_ok(
+        sampler_prime(sampler, prompt, COUNT_OF(prompt), NULL)); /* 0 would make it 5 6 7 0 again */
     assert_int_equal(pick(sampler), 1);
     sampler_destroy(&sampler);
     params.dry_allowed = 4;
     sampler = create(&bench, &params);
-    sampler_prime(sampler, prompt, COUNT_OF(prompt));
+    assert_ok(sampler_prime(sampler, prompt, COUNT_OF(prompt), NULL));
     assert_int_equal(pick(sampler), 0);
     sampler_destroy(&sampler);
     params.dry_allowed = 2;
     params.dry_last = 5; /* the first occurrence is out of sight */
     sampler = create(&bench, &params);
-    sampler_prime(sampler, prompt, COUNT_OF(prompt));
+    assert_ok(sampler_prime(sampler, prompt, COUNT_OF(prompt), NULL));
     assert_int_equal(pick(sampler), 0);
     sampler_destroy(&sampler);
 }

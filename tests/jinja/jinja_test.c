@@ -443,6 +443,35 @@ static void test_unbounded_work_is_refused(void **state)
     test_limits = &jinja_limits_default;
 }
 
+/* Two trees of 2 to the 40 leaves that share their branches are small, but comparing them is not.
+ */
+static void test_comparing_costs_steps(void **state)
+{
+    static const char trees[] = "{% set ns = namespace(a=(1,), b=(1,)) %}{% for i in range(40) %}"
+                                "{% set ns.a = (ns.a, ns.a) %}{% set ns.b = (ns.b, ns.b) %}"
+                                "{% endfor %}";
+    static const char *const uses[] = {
+        "{{ ns.a == ns.b }}",
+        "{{ ns.a < ns.b }}",
+        "{{ ns.a in [ns.b] }}",
+        "{{ [ns.a, ns.b]|sort|length }}",
+        "{{ ns.a is eq ns.b }}",
+        "{{ [ns.a].count(ns.b) }}",
+        "{% set s = 'a' * 1000000 %}{% set t = 'a' * 999999 + 'b' %}{% for i in range(99999) %}"
+        "{% if s == t or s > t %}{% endif %}{% endfor %}",
+        "{% set s = 'a' * 1000000 %}{% for i in range(99999) %}{% set x = s.split() %}{% endfor %}",
+    };
+    char text[1024];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(uses); i++) {
+        snprintf(text, sizeof(text), "%s%s", trees, uses[i]);
+        assert_refused(text, ERR_LIMIT);
+    }
+    snprintf(text, sizeof(text), "%s{{ {ns.a: 1}[ns.b] }}", trees);
+    assert_refused(text, ERR_INVALID); /* too large for a key */
+}
+
 static void test_arena_limit_is_an_error(void **state)
 {
     struct jinja_options options = {.limits = jinja_limits_default, .now_s = NOW};
@@ -647,7 +676,8 @@ static void test_large_numbers_pass_through(void **state)
 TEST_SUITE(TEST(test_language_as_jinja2), TEST(test_templates_as_jinja2),
            TEST(test_spans_tell_what_users_wrote), TEST(test_errors_have_their_place),
            TEST(test_refusals_have_their_code), TEST(test_deep_nesting_is_refused),
-           TEST(test_unbounded_work_is_refused), TEST(test_arena_limit_is_an_error),
-           TEST(test_no_memory_is_an_error), TEST(test_every_prefix_is_read_within_bounds),
-           TEST(test_threads_share_a_template), TEST(test_a_sink_can_stop_the_render),
-           TEST(test_rounds_are_told), TEST(test_large_numbers_pass_through))
+           TEST(test_unbounded_work_is_refused), TEST(test_comparing_costs_steps),
+           TEST(test_arena_limit_is_an_error), TEST(test_no_memory_is_an_error),
+           TEST(test_every_prefix_is_read_within_bounds), TEST(test_threads_share_a_template),
+           TEST(test_a_sink_can_stop_the_render), TEST(test_rounds_are_told),
+           TEST(test_large_numbers_pass_through))

@@ -75,12 +75,13 @@ static void test_equality_is_pythons(void **state)
                        near = jinja_float(9007199254740992.0);
     struct jinja_value one = jinja_int(1), yes = jinja_bool(true), text = jinja_str(STR("1"));
     struct jinja_value zero = jinja_float(-0.0), no = jinja_bool(false);
+    uint64_t steps = 4;
 
     (void)state;
-    assert_true(jinja_value_equal(&one, &yes));
-    assert_true(jinja_value_equal(&zero, &no));
-    assert_false(jinja_value_equal(&one, &text));
-    assert_false(jinja_value_equal(&big, &near));
+    assert_true(jinja_value_equal(&one, &yes, &steps));
+    assert_true(jinja_value_equal(&zero, &no, &steps));
+    assert_false(jinja_value_equal(&one, &text, &steps));
+    assert_false(jinja_value_equal(&big, &near, &steps));
     assert_false(jinja_value_true(&no));
     assert_true(jinja_value_true(&text));
 }

@@ -33,10 +33,11 @@
 
 /* More than linear for any matcher; what must follow matches nothing, so that it never ends by
  * itself. */
-#define HOPELESS                                                                         \
-    REQUEST("3000", "\"grammar\":\"root ::= s [^\\\\x00-\\\\U0010FFFF]\\n"               \
-                    "s ::= \\\"a\\\" | \\\"a\\\" s | \\\"a\\\" s s | \\\"a\\\" s s s | " \
-                    "\\\"a\\\" s s s s | \\\"a\\\" s s s s s | \\\"a\\\" s s s s s s\"")
+#define HOPELESS_GRAMMAR                                                 \
+    "\"grammar\":\"root ::= s [^\\\\x00-\\\\U0010FFFF]\\n"               \
+    "s ::= \\\"a\\\" | \\\"a\\\" s | \\\"a\\\" s s | \\\"a\\\" s s s | " \
+    "\\\"a\\\" s s s s | \\\"a\\\" s s s s s | \\\"a\\\" s s s s s s\""
+#define HOPELESS REQUEST("3000", HOPELESS_GRAMMAR)
 
 #define GOOD REQUEST("8", "\"ignore_eos\":true")
 
@@ -96,4 +97,32 @@ static void test_nor_with_a_worker(void **state)
     check_others_are_answered(ARGS " --isolate");
 }
 
-TEST_SUITE(TEST(test_one_tenants_grammar_does_not_stop_others), TEST(test_nor_with_a_worker))
+/* A stream that has begun ends with an error event in the form of its dialect. */
+static void test_streams_end_with_an_error_event(void **state)
+{
+    static const struct {
+        const char *path, *body, *event;
+    } streams[] = {
+        {"/v1/chat/completions", REQUEST("3000", "\"stream\":true," HOPELESS_GRAMMAR),
+         "data: {\"error\":{\"message\":\"the grammar is too ambiguous"},
+        {"/v1/completions",
+         "{\"prompt\":\"Go on\",\"max_tokens\":3000,\"stream\":true," HOPELESS_GRAMMAR "}",
+         "data: {\"error\":{\"message\":\"the grammar is too ambiguous"},
+        {"/v1/responses",
+         "{\"input\":\"Go on\",\"max_output_tokens\":3000,\"stream\":true," HOPELESS_GRAMMAR "}",
+         "event: response.failed"},
+    };
+    struct http_client client;
+    struct serve_proc proc;
+
+    (void)state;
+    serve_proc_start(&proc, "qwen3", "-c 4096 --ssd-dir none");
+    for (size_t i = 0; i < COUNT_OF(streams); i++) {
+        serve_proc_send(&proc, &client, streams[i].path, streams[i].body);
+        read_answer(&client, 200, streams[i].event);
+    }
+    serve_proc_stop(&proc);
+}
+
+TEST_SUITE(TEST(test_streams_end_with_an_error_event),
+           TEST(test_one_tenants_grammar_does_not_stop_others), TEST(test_nor_with_a_worker))

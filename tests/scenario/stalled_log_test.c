@@ -1,11 +1,12 @@
 /*
- * stalled_log_test.c: standard error is a pipe that was full when the server started and is never
- * read. Requests are answered all the same, streams go on, dropped lines are counted, and SIGTERM
+ * stalled_log_test.c: standard error, with the inference library's log in it, is a pipe that was
+ * full when the server started and is never read. Requests are answered all the same, streams go on, dropped lines are counted, and SIGTERM
  * ends the server.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -52,6 +53,7 @@ static void check_stalled(const char *args)
     struct talk talk = {0};
     int log = fill_log();
 
+    setenv("HEARTH_LLAMA_LOG", "1", 1);
     talk_say(&talk, "user", "hello");
     scenario_open(&scenario, "qwen3", args);
     for (int i = 0; i < REQUESTS; i++)
