@@ -10,7 +10,6 @@ import * as format from './format.js';
 import { SOURCES, swatch } from './sources.js';
 
 const BARS = 60, HEIGHT = 300;
-const shown = SOURCES.filter(({ name }) => name !== 'remote'); /* as /admin/history has them */
 
 let history = null, uPlot = null, plot = null, bins = null;
 
@@ -22,10 +21,10 @@ function binsOf(answer, seconds) {
     const now = answer.t.length ? answer.t[answer.t.length - 1] + answer.step_s : Date.now() / 1000;
     const end = Math.ceil(now / length) * length, first = end - BARS * length;
     const times = Array.from({ length: BARS }, (_, i) => first + i * length);
-    const tokens = Object.fromEntries(shown.map(({ name }) => [name, new Array(BARS).fill(0)]));
+    const tokens = Object.fromEntries(SOURCES.map(({ name }) => [name, new Array(BARS).fill(0)]));
     answer.t.forEach((time, i) => {
         const bin = Math.floor((time - first) / length);
-        if (bin >= 0 && bin < BARS) for (const { name } of shown) tokens[name][bin] += answer[name][i];
+        if (bin >= 0 && bin < BARS) for (const { name } of SOURCES) tokens[name][bin] += answer[name][i];
     });
     return { length, times, tokens };
 }
@@ -34,7 +33,7 @@ function binsOf(answer, seconds) {
 function sumsOf({ times, tokens }) {
     const sums = [];
     let below = new Array(BARS).fill(0);
-    for (const { name } of shown) {
+    for (const { name } of SOURCES) {
         below = below.map((value, i) => value + tokens[name][i]);
         sums.unshift(below);
     }
@@ -60,7 +59,7 @@ function axis(values) {
 
 function makePlot(element) {
     const bars = uPlot.paths.bars({ size: [0.82, 40], align: 0 });
-    const series = [...shown].reverse().map(({ name, title }) => ({
+    const series = [...SOURCES].reverse().map(({ name, title }) => ({
         label: title, width: 0, fill: () => colour(`ink-${name}`), paths: bars, points: { show: false },
     }));
     return new uPlot({
@@ -81,10 +80,13 @@ function makePlot(element) {
     }, sumsOf(bins), element);
 }
 
+/* A shared store is named only where there is one. */
+const named = () => SOURCES.filter(({ name }) => name !== 'remote' || bins.tokens.remote.some((value) => value > 0));
+
 /* Of the bar below the pointer, else of all that is shown. */
 function renewLegend(index) {
     const at = index ?? null;
-    sync($('history-legend'), shown, ({ name }) => name,
+    sync($('history-legend'), named(), ({ name }) => name,
         ({ name, title }) => h('li', {}, swatch(name), h('span', { class: 'name' }, title), h('b', {})),
         (item, { name }) => put(item.querySelector('b'), format.count(
             at === null ? bins.tokens[name].reduce((sum, value) => sum + value, 0) : bins.tokens[name][at])));
@@ -92,6 +94,7 @@ function renewLegend(index) {
 
 function renewTable() {
     if (!$('history-details').open) return;
+    const shown = named();
     const rows = bins.times.map((time, i) => [time, ...shown.map(({ name }) => bins.tokens[name][i])]).reverse()
         .filter(([, ...values]) => values.some((value) => value > 0));
     $('history-table').replaceChildren(rows.length === 0 ? h('p', { class: 'muted' }, 'No tokens in this time.')
@@ -107,7 +110,7 @@ function renew() {
     const element = $('history-chart');
     const sum = (name) => bins.tokens[name].reduce((total, value) => total + value, 0);
     putAttribute(element, 'aria-label', `Bars of prompt tokens by source, last ${range() / 60} minutes: ` +
-        shown.map(({ name, title }) => `${title} ${format.exact(sum(name))}`).join(', '));
+        named().map(({ name, title }) => `${title} ${format.exact(sum(name))}`).join(', '));
     if (uPlot && !plot) plot = makePlot(element);
     else plot?.setData(sumsOf(bins));
     if (!(plot?.cursor.idx >= 0)) renewLegend(null);

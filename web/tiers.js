@@ -1,5 +1,5 @@
 /*
- * tiers.js: how full the tiers are, what they did, and clearing them, which is asked about first.
+ * tiers.js: how full the attached tiers are, what they did, and clearing them, which is asked about first.
  */
 import { ask } from './api.js';
 import { confirm } from './dialogs.js';
@@ -7,7 +7,7 @@ import { $, announce, h, put, putAttribute, sync } from './dom.js';
 import * as format from './format.js';
 
 const TITLES = { device: 'Device', ram: 'RAM', ssd: 'SSD', remote: 'Shared store' };
-const STATES = { ok: 'ok', off: 'off', degraded: 'bad', read_only: 'bad' };
+const STATES = { ok: 'ok', degraded: 'bad', read_only: 'bad' };
 
 const FACTS = [
     ['Objects', (tier) => format.count(tier.objects)],
@@ -63,7 +63,6 @@ function renewTier(element, tier) {
     put(used, format.bytes(tier.used));
     putAttribute(used, 'data-value', String(tier.used));
     put(element.querySelector('.used span'), tier.cap > 0 ? ` of ${format.bytes(tier.cap)}` : '');
-    element.querySelector('button').hidden = tier.state === 'off';
     gauge.hidden = !(tier.cap > 0);
     putAttribute(gauge, 'aria-valuemax', String(tier.cap));
     putAttribute(gauge, 'aria-valuenow', String(tier.used));
@@ -78,7 +77,7 @@ function renewMemory(memory) {
 }
 
 export function showTiers(stats) {
-    sync($('tiers'), stats.tiers, ({ tier }) => tier, makeTier, renewTier);
+    sync($('tiers'), stats.tiers.filter(({ state }) => state !== 'off'), ({ tier }) => tier, makeTier, renewTier);
     renewMemory(stats.memory);
 }
 

@@ -628,7 +628,7 @@ struct hearth_verified {
 struct hearth_verify_options {
     size_t struct_size;
     struct hearth_space *space; /* NULL = of all */
-    enum hearth_tier tier;      /* RAM, or SSD: read in full past what is in memory */
+    enum hearth_tier tier;      /* slower ones: read in full past what is in memory */
     uint64_t bytes_per_s;       /* at most, on average; 0 = any */
     /* after each object, no lock held; false ends it. NULL = to the end */
     bool (*more)(const struct hearth_verified *so_far, void *arg);

@@ -249,7 +249,7 @@ void endpoint_cache_verify(struct call *call)
         call_fail(call, &error);
         return;
     }
-    for (int tier = HEARTH_TIER_RAM; tier <= HEARTH_TIER_SSD; tier++) {
+    for (int tier = HEARTH_TIER_RAM; tier < HEARTH_TIER_COUNT; tier++) {
         struct hearth_verify_options options = {.struct_size = sizeof(options),
                                                 .tier = (enum hearth_tier)tier,
                                                 .more = goes_on,
@@ -267,6 +267,6 @@ void endpoint_cache_verify(struct call *call)
         respond_verified(call, &sum, clock_mono_ns(call->api->clock) - begin_ns);
         return;
     }
-    (void)!json_read_error(&reader, "tier", "must be \"ram\", \"ssd\" or \"all\"");
+    (void)!json_read_error(&reader, "tier", "must be \"ram\", \"ssd\", \"remote\" or \"all\"");
     call_fail(call, &error);
 }

@@ -126,9 +126,8 @@ static void write_would(struct json *json, const struct probe *probe)
     json_key(json, "would");
     json_open(json, '{');
     json_key_uint(json, "device", device ? probe->reused : 0);
-    json_key_uint(json, "ram", device ? 0 : tiers[HEARTH_TIER_RAM]);
-    json_key_uint(json, "ssd", device ? 0 : tiers[HEARTH_TIER_SSD]);
-    json_key_uint(json, "remote", device ? 0 : tiers[HEARTH_TIER_REMOTE]);
+    for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
+        json_key_uint(json, hearth_tier_name((enum hearth_tier)tier), device ? 0 : tiers[tier]);
     json_key_uint(json, "computed", count_of(probe) - probe->reused);
     json_close(json, '}');
 }

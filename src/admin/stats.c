@@ -153,7 +153,7 @@ static void write_tiers(struct json *json, struct api *api, struct pool *pool,
     json_key(json, "tiers");
     json_open(json, '[');
     write_device(json, pool, stats);
-    for (int i = HEARTH_TIER_RAM; i <= HEARTH_TIER_SSD; i++) {
+    for (int i = HEARTH_TIER_RAM; i < HEARTH_TIER_COUNT; i++) {
         struct hearth_tier_stats tier = {.struct_size = sizeof(tier)};
 
         if (api->options.cache)

@@ -117,6 +117,8 @@ static void print_tiers(yyjson_val *tiers, struct buf *out)
 
     yyjson_arr_iter_init(tiers, &iter);
     while ((tier = yyjson_arr_iter_next(&iter)) != NULL) {
+        if (strcmp(fields_text(tier, "state", "-"), "off") == 0)
+            continue; /* not attached */
         sheet_text(sheet, fields_text(tier, "tier", "?"));
         sheet_text(sheet, fields_text(tier, "state", "-"));
         sheet_text(sheet, size_of(tier, "used", text));

@@ -198,14 +198,10 @@ static void draw_tier(struct pen *pen, yyjson_val *tier)
     double used = fields_number(tier, "used", 0), cap = fields_number(tier, "cap", 0);
     const char *state = fields_text(tier, "state", "ok");
     char used_text[UNITS_TEXT_BYTES], cap_text[UNITS_TEXT_BYTES];
-    bool off = strcmp(state, "off") == 0;
 
+    if (strcmp(state, "off") == 0)
+        return; /* not attached */
     put(pen, STYLE_HEAD, "%-9s ", fields_text(tier, "tier", "?"));
-    if (off) {
-        put(pen, STYLE_DIM, "off");
-        end_line(pen);
-        return;
-    }
     put_bar(pen, STYLE_GOOD, cap > 0 ? used / cap : 0, BAR_CELLS);
     put(pen, STYLE_PLAIN, " %s of %s, %.0f objects, %.0f hits, %.0f stored, %.0f evicted",
         units_format_size(fields_uint(tier, "used"), used_text),

@@ -14,6 +14,13 @@
 
 enum { SPACES_MAX = 256, TENANT_BYTES = 128, TOKEN_TEXT_BYTES = 256 };
 
+/* describe() hands the bits of one to the other. */
+_Static_assert(KIND_BIT(KIND_FULL) == HEARTH_KIND_FULL &&
+                   KIND_BIT(KIND_SLIDING) == HEARTH_KIND_SLIDING &&
+                   KIND_BIT(KIND_CHUNKED) == HEARTH_KIND_CHUNKED &&
+                   KIND_BIT(KIND_RECURRENT) == HEARTH_KIND_RECURRENT && KIND_COUNT == 4,
+               "the engine's kinds are the cache's, bit for bit");
+
 struct model_space {
     char tenant[TENANT_BYTES];
     struct hearth_space *space;

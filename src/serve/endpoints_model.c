@@ -330,6 +330,7 @@ static void write_cache(struct json *json, struct hearth_cache *cache)
     json_key_uint(json, "objects", stats.objects);
     json_key_uint(json, "ram_bytes", stats.bytes_by_tier[HEARTH_TIER_RAM]);
     json_key_uint(json, "ssd_bytes", stats.bytes_by_tier[HEARTH_TIER_SSD]);
+    json_key_uint(json, "remote_bytes", stats.bytes_by_tier[HEARTH_TIER_REMOTE]);
     json_close(json, '}');
 }
 

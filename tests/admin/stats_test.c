@@ -1,8 +1,10 @@
 /* stats_test.c: the numbers of /admin/stats and /admin/history are those that clients were told. */
 #include "serve/api_impl.h"
 
+#include "cache/cache.h"
 #include "support/api_kit.h"
 #include "support/test.h"
+#include "support/tier_kept.h"
 
 #define CHAT "/v1/chat/completions"
 #define BODY                                                 \
@@ -87,4 +89,56 @@ static void test_nothing_yet(void **state)
     api_kit_close(&kit);
 }
 
-TEST_SUITE(TEST(test_i99_sums_are_what_clients_were_told), TEST(test_nothing_yet))
+/* Clears a tier, and waits until nothing moves; the bytes that left. */
+static uint64_t clear(struct api_kit *kit, const char *body)
+{
+    yyjson_doc *doc = api_kit_post(kit, "/admin/cache/clear", body, 200);
+    uint64_t bytes = json_number_at(doc, "/cleared");
+
+    yyjson_doc_free(doc);
+    mover_drain(kit->cache, 20000);
+    return bytes;
+}
+
+/* A third tier, of which nothing here knows more than its level, is shown everywhere. */
+static void test_a_third_tier_is_shown(void **state)
+{
+    struct tier_kept remote;
+    struct api_kit kit;
+    yyjson_doc *doc;
+
+    (void)state;
+    tier_kept_open(&remote, 8 << 20, 0);
+    api_kit_open(&kit, &(struct api_kit_options){.ram_bytes = 4 << 20});
+    cache_attach_tier(kit.cache, HEARTH_TIER_REMOTE, &remote.tier, 0);
+    chat(&kit);
+    clear(&kit, "{\"tier\":\"device\"}"); /* the state of the answer is stored by then */
+    doc = api_kit_get(&kit, "/admin/stats", 200);
+    assert_string_equal(json_at(doc, "/tiers/2/state"), "off");
+    assert_string_equal(json_at(doc, "/tiers/3/tier"), "remote");
+    assert_string_equal(json_at(doc, "/tiers/3/state"), "ok");
+    assert_int_equal(json_number_at(doc, "/tiers/3/objects"), tier_kept_objects(&remote));
+    assert_true(tier_kept_objects(&remote) > 0 && json_number_at(doc, "/tiers/3/cap") == 8 << 20);
+    yyjson_doc_free(doc);
+    assert_true(api_kit_metric(&kit, "hearth_cache_tier_bytes{tier=\"remote\"}") > 0);
+    doc = api_kit_get(&kit, "/admin/cache/objects?tier=remote", 200);
+    assert_string_equal(json_at(doc, "/objects/0/tiers/1"), "remote");
+    yyjson_doc_free(doc);
+    doc = api_kit_post(&kit, "/admin/cache/verify", "{\"tier\":\"remote\"}", 200);
+    assert_int_equal(json_number_at(doc, "/objects"), tier_kept_objects(&remote));
+    yyjson_doc_free(doc);
+
+    assert_true(clear(&kit, "{\"tier\":\"ram\"}") > 0);
+    chat(&kit);
+    doc = api_kit_get(&kit, "/admin/stats", 200);
+    assert_true(json_number_at(doc, "/session/tokens/remote") > 0);
+    assert_int_equal(json_number_at(doc, "/tiers/3/hits"), 1);
+    yyjson_doc_free(doc);
+    assert_true(clear(&kit, "{\"tier\":\"remote\"}") > 0);
+    assert_int_equal(tier_kept_objects(&remote), 0);
+    api_kit_close(&kit);
+    tier_kept_close(&remote);
+}
+
+TEST_SUITE(TEST(test_i99_sums_are_what_clients_were_told), TEST(test_nothing_yet),
+           TEST(test_a_third_tier_is_shown))

@@ -8,7 +8,7 @@
  * its cap after every step (keeps I12, I91, I93, I100).
  *
  * Rounds are short and each has a cache of another form: blocks of 1 to 8 tokens, runs, tails,
- * budgets, policies, a slower tier that fails. Strings are edited copies of one another over two or
+ * budgets, policies, slower tiers that fail: none, one, or one at each level. Strings are edited copies of one another over two or
  * three tokens, so that branches, tails and ties are everywhere.
  *
  * HEARTH_ORACLE_STEPS=n makes about n steps instead; HEARTH_TEST_SEED repeats a run.
@@ -84,8 +84,9 @@ struct world {
     /* nothing is refused, evicted, dropped or left out in this round: answers are exact */
     bool complete;
     bool pinned;
-    struct tier *slow; /* borrowed; NULL: none */
-    bool holding;      /* the slow tier lets nothing through */
+    struct tier *slow[HEARTH_TIER_COUNT]; /* borrowed; NULL: none */
+    bool any_slow;
+    uint32_t holding; /* bits of the tiers that let nothing through */
     struct string strings[STRINGS];
     struct record records[RECORDS_MAX];
     size_t records_count;
@@ -97,7 +98,7 @@ struct world {
 /* What was seen in all rounds: that nothing is tested in vain. */
 struct seen {
     uint64_t steps, rounds, hits, exact, cold, lowered, shortened, refused, exists, evictions,
-        demotions, promotions, tier_errors;
+        demotions, promotions, tier_errors, read[HEARTH_TIER_COUNT];
     uint64_t reused, looked_up;
     uint64_t turned_away; /* lookups, stores without room */
 };
@@ -403,7 +404,7 @@ static bool fetch(struct world *world, struct open_plan *open, size_t index, str
             fail_msg("other bytes than were stored for record %" PRIu32, id);
         return true;
     }
-    assert_true(world->slow != NULL && open->data[index] == NULL);
+    assert_true(world->any_slow && open->data[index] == NULL);
     assert_true(error == HEARTH_ERROR_MISSING || error == HEARTH_ERROR_TIMEOUT);
     shorten(world, open, index,
             error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT : HEARTH_REASON_TIER_ERROR, seen);
@@ -647,10 +648,10 @@ static void clear(struct world *world)
 {
     size_t space = below(world, SPACES);
     bool all = below(world, 4) == 0;
-    enum hearth_tier tier =
-        world->complete ? HEARTH_TIER_COUNT
-                        : (enum hearth_tier[]){HEARTH_TIER_RAM, HEARTH_TIER_SSD, HEARTH_TIER_COUNT,
-                                               HEARTH_TIER_COUNT}[below(world, 4)];
+    enum hearth_tier tier = world->complete
+                                ? HEARTH_TIER_COUNT
+                                : (enum hearth_tier)MIN(below(world, HEARTH_TIER_COUNT + 2),
+                                                        (uint32_t)HEARTH_TIER_COUNT);
 
     hearth_clear(world->cache, all ? NULL : world->spaces[space], tier);
     if (all && tier == HEARTH_TIER_COUNT)
@@ -700,15 +701,18 @@ static void disturb_tier(struct world *world)
                                                  TIER_FAULT_GET_FAIL};
     static const enum tier_result results[] = {TIER_ERROR, TIER_TIMEOUT, TIER_CANCELLED};
 
-    if (world->slow == NULL)
+    uint32_t level = below(world, HEARTH_TIER_COUNT);
+    struct tier *slow = world->slow[level];
+
+    if (slow == NULL)
         return;
     if (below(world, 3) == 0) {
-        world->holding = !world->holding;
-        tier_fault_hold(world->slow, world->holding);
+        world->holding ^= 1u << level;
+        tier_fault_hold(slow, (world->holding & 1u << level) != 0);
         return;
     }
-    tier_fault_set_result(world->slow, results[below(world, COUNT_OF(results))]);
-    fault_arm(tier_fault_of(world->slow, kinds[below(world, COUNT_OF(kinds))]), 1 + below(world, 4),
+    tier_fault_set_result(slow, results[below(world, COUNT_OF(results))]);
+    fault_arm(tier_fault_of(slow, kinds[below(world, COUNT_OF(kinds))]), 1 + below(world, 4),
               false);
 }
 
@@ -845,11 +849,14 @@ static void open_world(struct world *world, uint64_t seed)
     };
     world->cap_max = world->ram_bytes;
     assert_int_equal(hearth_open(&world->cache, &options, NULL), HEARTH_OK);
-    if (!world->complete && below(world, 2) == 0) {
+    for (int level = HEARTH_TIER_SSD; level < HEARTH_TIER_COUNT; level++) {
         struct tier_ram_options ram = {.bytes_max = (64 << 10) + below(world, 4 << 20)};
+        if (world->complete || below(world, 2) == 0)
+            continue;
         struct tier_fault_options fault = {.inner = tier_ram_open(&ram)};
-        world->slow = tier_fault_open(&fault);
-        cache_attach_tier(world->cache, HEARTH_TIER_SSD, world->slow, 0);
+        world->slow[level] = tier_fault_open(&fault);
+        world->any_slow = true;
+        cache_attach_tier(world->cache, (enum hearth_tier)level, world->slow[level], 0);
     }
     open_spaces(world);
 }
@@ -858,9 +865,10 @@ static void close_world(struct world *world, struct seen *seen)
 {
     struct hearth_stats stats = {.struct_size = sizeof(stats)};
 
-    if (world->holding)
-        tier_fault_hold(world->slow, false);
-    world->holding = false;
+    for (int level = 0; level < HEARTH_TIER_COUNT; level++)
+        if (world->holding & 1u << level)
+            tier_fault_hold(world->slow[level], false);
+    world->holding = 0;
     for (size_t i = 0; i < PLANS; i++)
         if (world->plans[i].plan != NULL)
             finish_plan(world, &world->plans[i], true, seen);
@@ -871,15 +879,17 @@ static void close_world(struct world *world, struct seen *seen)
     seen->demotions += stats.demotions;
     seen->promotions += stats.promotions;
     seen->tier_errors += stats.tier_errors;
+    for (int level = 0; level < HEARTH_TIER_COUNT; level++)
+        seen->read[level] += stats.bytes_read_by_tier[level];
     hearth_clear(world->cache, NULL, HEARTH_TIER_COUNT);
     hearth_get_stats(world->cache, NULL, &stats);
     assert_int_equal(stats.objects, 0);
     assert_int_equal(stats.nodes, 0);
-    assert_true(stats.bytes_by_tier[HEARTH_TIER_RAM] == 0 &&
-                stats.bytes_by_tier[HEARTH_TIER_SSD] == 0);
-    if (world->slow != NULL) {
-        struct tier_stats left;
-        world->slow->ops->stats(world->slow, &left);
+    for (int level = 0; level < HEARTH_TIER_COUNT; level++) {
+        struct tier_stats left = {0};
+        assert_int_equal(stats.bytes_by_tier[level], 0);
+        if (world->slow[level] != NULL)
+            world->slow[level]->ops->stats(world->slow[level], &left);
         assert_int_equal(left.objects, 0); /* nothing is there that the index does not know */
     }
     for (size_t i = 0; i < SPACES; i++)
@@ -935,6 +945,8 @@ static void test_i11_i91_i93_i100_i101_random_operations(void **state)
         assert_true(seen.hits > 0 && seen.exact > 0 && seen.lowered > 0 && seen.shortened > 0);
         assert_true(seen.evictions > 0 && seen.demotions > 0 && seen.promotions > 0 &&
                     seen.tier_errors > 0);
+        for (int level = 0; level < HEARTH_TIER_COUNT; level++)
+            assert_true(seen.read[level] > 0);
     }
     mem_free(world);
 }

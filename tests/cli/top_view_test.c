@@ -63,7 +63,6 @@ static void test_a_plain_picture(void **state)
         "1 evicted\n"
         "ssd       [..............................] 0 B of 1.0 KiB, 0 objects, 0 hits, 0 stored, 0 "
         "evicted degraded\n"
-        "device    off\n"
         "misses    diverged 3, cold 1\n"
         "\n"
         "1 running\n"

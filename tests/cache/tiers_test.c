@@ -1,0 +1,390 @@
+/*
+ * tiers_test.c: a cache with tiers at every level. The slowest one is a double that is made of one
+ * struct tier_ops and nothing else (support/tier_kept.h); src/cache does not know it.
+ */
+#include <hearth/hearth.h>
+
+#include "base/clock.h"
+#include "cache/cache.h"
+#include "support/cache_kit.h"
+#include "support/ssd_kit.h"
+#include "support/test.h"
+#include "support/tier_fault.h"
+#include "support/tier_kept.h"
+
+enum { RAM = 4 << 20, RAM_SMALL = 700 << 10, TOKENS = 200, OBJECTS = 4 };
+
+#define ROOM     UINT64_C(64 << 20)
+#define DELAY_NS (200 * NS_PER_US)
+#define WAIT_MS  20000
+
+static const uint32_t SSD = TIER_BIT(HEARTH_TIER_SSD), REMOTE = TIER_BIT(HEARTH_TIER_REMOTE);
+
+/* A process begins. The tier at each level may be NULL. */
+static void boot(struct kit *kit, uint64_t ram, struct tier *ssd, struct tier *remote)
+{
+    struct hearth_options options = kit_options(ram);
+    struct hearth_model model = kit_model(HEARTH_KIND_FULL);
+
+    *kit = (struct kit){.tag = 1, .row_bytes = 1024, .snapshot_bytes = 512};
+    assert_int_equal(hearth_open(&kit->cache, &options, NULL), HEARTH_OK);
+    if (ssd != NULL)
+        cache_attach_tier(kit->cache, HEARTH_TIER_SSD, ssd, 1e9);
+    if (remote != NULL)
+        cache_attach_tier(kit->cache, HEARTH_TIER_REMOTE, remote, 1e8);
+    cache_check(kit->cache);
+    assert_int_equal(hearth_space_open(kit->cache, &model, "", 0, &kit->space), HEARTH_OK);
+}
+
+static struct tier *open_ssd(const char *path)
+{
+    struct tier_ssd_options options = ssd_kit_options(path, ROOM);
+
+    return ssd_kit_open(&options);
+}
+
+/* Stores and waits until all tiers have it. */
+static void store(const struct kit *kit, int32_t *tokens, uint32_t count)
+{
+    kit_tokens(tokens, count, 1);
+    kit_store(kit, tokens, count, NULL);
+    mover_drain(kit->cache, WAIT_MS);
+    kit_check(kit);
+}
+
+static uint64_t clear(const struct kit *kit, enum hearth_tier tier)
+{
+    uint64_t bytes = hearth_clear(kit->cache, NULL, tier);
+
+    mover_drain(kit->cache, WAIT_MS);
+    kit_check(kit);
+    return bytes;
+}
+
+static uint32_t restore(const struct kit *kit, const int32_t *tokens, uint32_t count)
+{
+    uint32_t boundary = kit_restore(kit, tokens, count, NULL);
+
+    mover_drain(kit->cache, WAIT_MS);
+    kit_check(kit);
+    return boundary;
+}
+
+static bool and_tiers(const struct hearth_held *held, void *arg)
+{
+    *(uint32_t *)arg &= held->tiers;
+    return true;
+}
+
+/* Bits of the tiers that have every object. */
+static uint32_t tiers_of_all(const struct kit *kit)
+{
+    uint32_t tiers = UINT32_MAX;
+
+    return hearth_each(kit->cache, NULL, 0, and_tiers, &tiers) > 0 ? tiers : 0;
+}
+
+static struct hearth_tier_stats tier_of(const struct kit *kit, enum hearth_tier tier)
+{
+    struct hearth_tier_stats stats = {.struct_size = sizeof(stats)};
+
+    assert_int_equal(hearth_get_tier(kit->cache, tier, &stats), HEARTH_OK);
+    return stats;
+}
+
+static uint64_t read_of(const struct kit *kit, enum hearth_tier tier)
+{
+    return kit_stats(kit).bytes_read_by_tier[tier];
+}
+
+/* Each level is written to, the fastest that has an object is read, and what comes from behind
+ * fills the levels before it. */
+static void test_each_level_stores_and_restores(void **state)
+{
+    struct tier_kept remote;
+    struct kit kit;
+    int32_t tokens[TOKENS];
+
+    (void)state;
+    tier_kept_open(&remote, ROOM, DELAY_NS);
+    boot(&kit, RAM, open_ssd(ssd_kit_new_path()), &remote.tier);
+    store(&kit, tokens, TOKENS);
+    assert_int_equal(tiers_of_all(&kit), TIER_BIT(HEARTH_TIER_RAM) | SSD | REMOTE);
+    assert_int_equal(tier_kept_objects(&remote), OBJECTS);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_SSD).stores, OBJECTS);
+
+    clear(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(restore(&kit, tokens, TOKENS), TOKENS - 1);
+    assert_true(read_of(&kit, HEARTH_TIER_SSD) > 0 && read_of(&kit, HEARTH_TIER_REMOTE) == 0);
+
+    clear(&kit, HEARTH_TIER_SSD);
+    clear(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(tiers_of_all(&kit), REMOTE);
+    struct hearth_probe probe = {.struct_size = sizeof(probe)};
+    assert_int_equal(hearth_probe(kit.space, tokens, TOKENS, &probe, NULL, 0), HEARTH_OK);
+    assert_int_equal(probe.tokens_by_tier[HEARTH_TIER_REMOTE], TOKENS - 1);
+    assert_int_equal(restore(&kit, tokens, TOKENS), TOKENS - 1);
+    assert_int_equal(kit_stats(&kit).tokens_reused_by_tier[HEARTH_TIER_REMOTE], TOKENS - 1);
+    assert_int_equal(tiers_of_all(&kit), TIER_BIT(HEARTH_TIER_RAM) | SSD | REMOTE);
+    kit_close(&kit);
+    tier_kept_close(&remote);
+}
+
+/* Memory is too small for all of it; only the slowest level has the rest. */
+static void test_what_memory_evicts_comes_back(void **state)
+{
+    enum { CONVERSATIONS = 6, COUNT = 192 }; /* whole runs: tails are few */
+    struct tier_kept remote;
+    struct kit kit;
+    int32_t tokens[CONVERSATIONS][COUNT];
+
+    (void)state;
+    tier_kept_open(&remote, ROOM, DELAY_NS);
+    boot(&kit, RAM_SMALL, NULL, &remote.tier);
+    for (uint32_t i = 0; i < CONVERSATIONS; i++) {
+        kit_tokens(tokens[i], COUNT, i + 1);
+        kit_store(&kit, tokens[i], COUNT, NULL);
+        mover_drain(kit.cache, WAIT_MS); /* what is not there yet cannot leave memory */
+    }
+    for (uint32_t i = 0; i < CONVERSATIONS; i++)
+        assert_int_equal(restore(&kit, tokens[i], COUNT), COUNT - 1);
+    assert_true(kit_stats(&kit).demotions > 0 && read_of(&kit, HEARTH_TIER_REMOTE) > 0);
+    assert_int_equal(kit_stats(&kit).evictions, 0);
+    kit_close(&kit);
+    tier_kept_close(&remote);
+}
+
+/* Damaged, evicted by the tier itself, failing: the next level has it, and no plan is shortened. */
+static void test_a_level_that_fails_leaves_it_to_the_next(void **state)
+{
+    struct tier_kept ssd, remote;
+    struct kit kit;
+    int32_t tokens[TOKENS];
+
+    (void)state;
+    tier_kept_open(&ssd, ROOM, 0);
+    tier_kept_open(&remote, ROOM, DELAY_NS);
+    boot(&kit, RAM, &ssd.tier, &remote.tier);
+    store(&kit, tokens, TOKENS);
+
+    tier_kept_damage(&ssd);
+    clear(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(restore(&kit, tokens, TOKENS), TOKENS - 1);
+    assert_int_equal(kit_stats(&kit).verify_failures, OBJECTS);
+    assert_int_equal(tiers_of_all(&kit), TIER_BIT(HEARTH_TIER_RAM) | SSD | REMOTE); /* anew */
+
+    tier_kept_evict(&ssd, 0, TOKENS);
+    clear(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(restore(&kit, tokens, TOKENS), TOKENS - 1);
+    assert_int_equal(tier_kept_objects(&ssd), OBJECTS);
+
+    fault_arm(tier_fault_of(ssd.fault, TIER_FAULT_GET_FAIL), 1, true);
+    clear(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(restore(&kit, tokens, TOKENS), TOKENS - 1);
+    assert_int_equal(kit_stats(&kit).tier_errors, OBJECTS);
+    assert_int_equal(tiers_of_all(&kit), TIER_BIT(HEARTH_TIER_RAM) | SSD | REMOTE);
+
+    /* And when none is left, the reason is that of the last. */
+    tier_kept_damage(&remote);
+    clear(&kit, HEARTH_TIER_SSD);
+    clear(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(restore(&kit, tokens, TOKENS), 0);
+    assert_int_equal(kit_stats(&kit).objects, OBJECTS - 1); /* the first was asked for */
+    assert_int_equal(kit_stats(&kit).miss_by_reason[HEARTH_REASON_UNVERIFIED], 1);
+    kit_close(&kit);
+    tier_kept_close(&ssd);
+    tier_kept_close(&remote);
+}
+
+/* An object that two tiers kept is one object; parents may be in one and children in the other. */
+static void test_restart_with_two_tiers(void **state)
+{
+    const char *path = ssd_kit_new_path();
+    struct tier_kept remote;
+    struct kit kit;
+    int32_t tokens[TOKENS];
+
+    (void)state;
+    tier_kept_open(&remote, ROOM, DELAY_NS);
+    boot(&kit, RAM, open_ssd(path), &remote.tier);
+    store(&kit, tokens, TOKENS);
+    kit_close(&kit);
+
+    boot(&kit, RAM, open_ssd(path), &remote.tier);
+    assert_int_equal(kit_stats(&kit).objects, OBJECTS);
+    assert_int_equal(tiers_of_all(&kit), SSD | REMOTE);
+    assert_int_equal(restore(&kit, tokens, TOKENS), TOKENS - 1);
+    kit_close(&kit);
+
+    boot(&kit, RAM, NULL, &remote.tier);
+    assert_int_equal(restore(&kit, tokens, TOKENS), TOKENS - 1);
+    kit_close(&kit);
+    tier_kept_close(&remote);
+}
+
+static void test_restart_with_a_path_in_two_tiers(void **state)
+{
+    struct tier_kept ssd, remote;
+    struct kit kit;
+    int32_t tokens[TOKENS];
+
+    (void)state;
+    tier_kept_open(&ssd, ROOM, 0);
+    tier_kept_open(&remote, ROOM, 0);
+    boot(&kit, RAM, &ssd.tier, &remote.tier);
+    store(&kit, tokens, TOKENS);
+    kit_close(&kit);
+    tier_kept_evict(&ssd, 64, TOKENS);
+    tier_kept_evict(&remote, 0, 64);
+    boot(&kit, RAM, &ssd.tier, &remote.tier);
+    assert_int_equal(kit_stats(&kit).objects, OBJECTS);
+    assert_int_equal(restore(&kit, tokens, TOKENS), TOKENS - 1);
+    assert_int_equal(tiers_of_all(&kit), TIER_BIT(HEARTH_TIER_RAM) | SSD | REMOTE);
+    kit_close(&kit);
+
+    /* Of other bytes than the tree has: it cannot be the same object, and leaves the tier. */
+    tier_kept_close(&ssd);
+    tier_kept_open(&ssd, ROOM, 0);
+    boot(&kit, RAM, &ssd.tier, NULL);
+    kit.row_bytes = 2048;
+    store(&kit, tokens, TOKENS);
+    kit_close(&kit);
+    boot(&kit, RAM, &ssd.tier, &remote.tier);
+    kit.row_bytes = 2048;
+    assert_int_equal(tier_kept_objects(&remote), 0);
+    assert_int_equal(restore(&kit, tokens, TOKENS), TOKENS - 1);
+    kit_close(&kit);
+    tier_kept_close(&ssd);
+    tier_kept_close(&remote);
+}
+
+static struct hearth_verified verify(const struct kit *kit, enum hearth_tier tier)
+{
+    struct hearth_verify_options options = {.struct_size = sizeof(options), .tier = tier};
+    struct hearth_verified result;
+
+    assert_int_equal(hearth_verify(kit->cache, &options, &result), HEARTH_OK);
+    mover_drain(kit->cache, WAIT_MS);
+    kit_check(kit);
+    return result;
+}
+
+static void test_damage_is_found_at_each_level(void **state)
+{
+    struct tier_kept remote;
+    struct kit kit;
+    int32_t tokens[TOKENS];
+
+    (void)state;
+    tier_kept_open(&remote, ROOM, DELAY_NS);
+    boot(&kit, RAM, open_ssd(ssd_kit_new_path()), &remote.tier);
+    store(&kit, tokens, TOKENS);
+    assert_int_equal(verify(&kit, HEARTH_TIER_REMOTE).damaged, 0);
+    tier_kept_damage(&remote);
+    struct hearth_verified found = verify(&kit, HEARTH_TIER_REMOTE);
+    assert_true(found.damaged == OBJECTS && found.dropped == OBJECTS);
+    assert_int_equal(tier_kept_objects(&remote), OBJECTS); /* memory had them */
+    assert_int_equal(verify(&kit, HEARTH_TIER_REMOTE).damaged, 0);
+
+    clear(&kit, HEARTH_TIER_RAM);
+    tier_kept_damage(&remote);
+    assert_int_equal(verify(&kit, HEARTH_TIER_REMOTE).damaged, OBJECTS);
+    assert_int_equal(tiers_of_all(&kit), SSD); /* which has them still */
+    assert_int_equal(restore(&kit, tokens, TOKENS), TOKENS - 1);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_REMOTE).errors, 2 * OBJECTS);
+
+    clear(&kit, HEARTH_TIER_SSD);
+    clear(&kit, HEARTH_TIER_RAM);
+    tier_kept_damage(&remote);
+    assert_int_equal(verify(&kit, HEARTH_TIER_REMOTE).dropped, OBJECTS);
+    assert_int_equal(kit_stats(&kit).objects, 0);
+    kit_close(&kit);
+    tier_kept_close(&remote);
+}
+
+static void test_clearing_and_numbers_of_each_level(void **state)
+{
+    struct tier_kept remote;
+    struct hearth_verified none;
+    struct kit kit;
+    int32_t tokens[TOKENS];
+
+    (void)state;
+    boot(&kit, RAM, NULL, NULL);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_REMOTE).state, HEARTH_STATE_OFF);
+    assert_int_equal(hearth_verify(kit.cache,
+                                   &(struct hearth_verify_options){
+                                       .struct_size = sizeof(struct hearth_verify_options),
+                                       .tier = HEARTH_TIER_REMOTE},
+                                   &none),
+                     HEARTH_ERROR_INVALID);
+    kit_close(&kit);
+
+    tier_kept_open(&remote, ROOM, DELAY_NS);
+    boot(&kit, RAM, open_ssd(ssd_kit_new_path()), &remote.tier);
+    store(&kit, tokens, TOKENS);
+    struct hearth_tier_stats tier = tier_of(&kit, HEARTH_TIER_REMOTE);
+    assert_true(tier.state == HEARTH_STATE_OK && tier.cap == ROOM && tier.used > 0);
+    assert_true(tier.objects == OBJECTS && tier.stores == OBJECTS && tier.hits == 0);
+    assert_int_equal(tier.written_bytes, TOKENS * kit.row_bytes);
+    assert_int_equal(kit_stats(&kit).bytes_by_tier[HEARTH_TIER_REMOTE], TOKENS * kit.row_bytes);
+
+    assert_int_equal(clear(&kit, HEARTH_TIER_REMOTE), TOKENS * kit.row_bytes);
+    assert_int_equal(tier_kept_objects(&remote), 0);
+    assert_int_equal(tiers_of_all(&kit), TIER_BIT(HEARTH_TIER_RAM) | SSD);
+    clear(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(restore(&kit, tokens, TOKENS), TOKENS - 1);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_SSD).hits, 1);
+    assert_int_equal(tier_of(&kit, HEARTH_TIER_REMOTE).objects, OBJECTS); /* offered again */
+    hearth_reset_stats(kit.cache);
+    tier = tier_of(&kit, HEARTH_TIER_REMOTE);
+    assert_true(tier.objects == OBJECTS && tier.stores == 0 && tier.written_bytes == 0);
+    clear(&kit, HEARTH_TIER_COUNT);
+    assert_int_equal(tier_kept_objects(&remote), 0);
+    kit_close(&kit);
+    tier_kept_close(&remote);
+}
+
+/* What one tier declines is none of the other's business, and waits for that tier alone. */
+static void test_declined_writes_are_per_tier(void **state)
+{
+    struct tier_kept ssd, remote;
+    struct kit kit;
+    int32_t tokens[TOKENS];
+
+    (void)state;
+    tier_kept_open(&ssd, ROOM, 0);
+    tier_kept_open(&remote, ROOM, 0);
+    boot(&kit, RAM, &ssd.tier, &remote.tier);
+    fault_arm(tier_fault_of(remote.fault, TIER_FAULT_PUT_REFUSE), 1, true);
+    kit_tokens(tokens, TOKENS, 1);
+    kit_store(&kit, tokens, TOKENS, NULL);
+    assert_true(ssd.tier.ops->flush(&ssd.tier, WAIT_MS * NS_PER_MS));
+    assert_int_equal(tier_kept_objects(&ssd), OBJECTS);
+    assert_int_equal(tier_kept_objects(&remote), 0);
+    assert_int_equal(kit.cache->tiers[HEARTH_TIER_REMOTE].declined.count, OBJECTS);
+    assert_int_equal(kit.cache->tiers[HEARTH_TIER_SSD].declined.count, 0);
+    fault_arm(tier_fault_of(remote.fault, TIER_FAULT_PUT_REFUSE), 0, false);
+    mover_drain(kit.cache, WAIT_MS);
+    assert_int_equal(tier_kept_objects(&remote), OBJECTS);
+
+    /* Out of memory before the tier takes it: there is nothing to write any more. */
+    clear(&kit, HEARTH_TIER_REMOTE);
+    fault_arm(tier_fault_of(remote.fault, TIER_FAULT_PUT_REFUSE), 1, true);
+    clear(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(restore(&kit, tokens, TOKENS), TOKENS - 1);
+    assert_int_equal(kit.cache->tiers[HEARTH_TIER_REMOTE].declined.count, OBJECTS);
+    clear(&kit, HEARTH_TIER_RAM);
+    assert_int_equal(kit.cache->tiers[HEARTH_TIER_REMOTE].declined.count, 0);
+    fault_arm(tier_fault_of(remote.fault, TIER_FAULT_PUT_REFUSE), 0, false);
+    mover_drain(kit.cache, WAIT_MS);
+    assert_int_equal(tier_kept_objects(&remote), 0);
+    kit_close(&kit);
+    tier_kept_close(&ssd);
+    tier_kept_close(&remote);
+}
+
+TEST_SUITE(TEST(test_each_level_stores_and_restores), TEST(test_what_memory_evicts_comes_back),
+           TEST(test_a_level_that_fails_leaves_it_to_the_next), TEST(test_restart_with_two_tiers),
+           TEST(test_restart_with_a_path_in_two_tiers), TEST(test_damage_is_found_at_each_level),
+           TEST(test_clearing_and_numbers_of_each_level), TEST(test_declined_writes_are_per_tier))
