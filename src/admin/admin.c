@@ -21,7 +21,6 @@ enum {
     TICK_MS = 200,
     IDLE_TICK_MS = 1000,
     SALT_DIGITS = 32, /* as call_space writes them behind a tenant's name */
-    BOOK_ENTRIES = 64,
 };
 
 /* ---- endpoints ---- */
@@ -346,17 +345,7 @@ static bool note_key(const struct hearth_held *held, void *arg)
 /* Without memory a space has no name: no reason not to show what it holds. */
 static bool make_room(struct admin_book *book)
 {
-    size_t cap = book->cap > 0 ? 2 * book->cap : BOOK_ENTRIES;
-    struct entry *larger;
-
-    if (book->count < book->cap)
-        return true;
-    larger = mem_try_realloc(book->entries, cap * sizeof(*larger));
-    if (!larger)
-        return false;
-    book->entries = larger;
-    book->cap = cap;
-    return true;
+    return mem_try_reserve(&book->entries, book->count + 1, &book->cap, sizeof(*book->entries));
 }
 
 /* A space says its key with any object that it holds; one that holds none needs no name. */

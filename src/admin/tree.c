@@ -19,7 +19,6 @@
 #include "base/mem.h"
 
 enum {
-    GROW = 1024,
     STRAYS_MAX = 256, /* branches within runs that are looked for: each looks at all nodes */
 };
 
@@ -96,21 +95,6 @@ static struct node *find(struct admin_tree *tree, const unsigned char *key)
     return link ? CONTAINER_OF(link, struct node, link) : NULL;
 }
 
-/* A larger array, or false. */
-static bool make_room(void *array, size_t *cap, size_t count, size_t size)
-{
-    void **at = array, *larger;
-
-    if (count < *cap)
-        return true;
-    larger = mem_try_realloc(*at, (*cap + GROW) * size);
-    if (!larger)
-        return false;
-    *at = larger;
-    *cap += GROW;
-    return true;
-}
-
 /* Objects of a space come one after the other: it is nearly always the last. SIZE_MAX: no memory.
  */
 static size_t owner_of(struct admin_tree *tree, const struct hearth_held *held)
@@ -120,7 +104,8 @@ static size_t owner_of(struct admin_tree *tree, const struct hearth_held *held)
     for (size_t i = tree->owners_count; i > 0; i--)
         if (memcmp(tree->owners[i - 1].space, held->space, HEARTH_KEY_BYTES) == 0)
             return i - 1;
-    if (!make_room(&tree->owners, &tree->owners_cap, tree->owners_count, sizeof(*tree->owners)))
+    if (!mem_try_reserve(&tree->owners, tree->owners_count + 1, &tree->owners_cap,
+                         sizeof(*tree->owners)))
         return SIZE_MAX;
     owner = &tree->owners[tree->owners_count];
     memcpy(owner->space, held->space, HEARTH_KEY_BYTES);
@@ -134,7 +119,7 @@ static struct node *make_node(struct admin_tree *tree, const struct hearth_held 
     struct node *node;
 
     if (owner == SIZE_MAX || tree->count == ADMIN_TREE_OBJECTS_MAX ||
-        !make_room(&tree->nodes, &tree->cap, tree->count, sizeof(*tree->nodes)))
+        !mem_try_reserve(&tree->nodes, tree->count + 1, &tree->cap, sizeof(*tree->nodes)))
         return NULL;
     node = mem_try_alloc(sizeof(*node));
     if (!node)

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/attr.h"
 #include "base/fault.h"
 
 static _Atomic(struct fault *) mem_fault;
@@ -117,6 +118,39 @@ void *mem_try_realloc(void *ptr, size_t size)
     void *grown = realloc(ptr, size ? size : 1);
     account(grown != NULL ? grown : ptr, 1);
     return grown;
+}
+
+bool mem_try_reserve(void *items, size_t need, size_t *cap, size_t size)
+{
+    size_t wanted = MAX(MAX(need, *cap * 2), 16), bytes;
+    void *array;
+
+    if (need <= *cap)
+        return true;
+    if (mem_mul_overflows(wanted, size, &bytes))
+        return false;
+    memcpy(&array, items, sizeof(array)); /* a T ** is not a void ** */
+    array = mem_try_realloc(array, bytes);
+    if (array == NULL)
+        return false;
+    memcpy(items, &array, sizeof(array));
+    *cap = wanted;
+    return true;
+}
+
+void mem_reserve_one(void *items, size_t count, size_t *cap, size_t size)
+{
+    void *array, *more;
+
+    if (count < *cap)
+        return;
+    *cap = MAX(*cap * 2, 8);
+    more = mem_alloc_array(*cap, size);
+    memcpy(&array, items, sizeof(array));
+    if (count > 0)
+        memcpy(more, array, count * size);
+    mem_free(array);
+    memcpy(items, &more, sizeof(more));
 }
 
 void *mem_try_alloc_aligned(size_t alignment, size_t size)

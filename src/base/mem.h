@@ -36,6 +36,12 @@ void *mem_try_alloc_array(size_t count, size_t size) NODISCARD;
 /* Grows or shrinks; NULL leaves the old block as it was. */
 void *mem_try_realloc(void *ptr, size_t size) NODISCARD;
 
+/* Room for `need` elements of `size` bytes in the array that `items` points to (a T **), of which
+ * *cap fit. Grows to twice the capacity at least, and to 16. False: no memory, nothing changed. */
+bool mem_try_reserve(void *items, size_t need, size_t *cap, size_t size) NODISCARD;
+/* The same for one more than `count`, for small arrays: aborts when there is no memory. */
+void mem_reserve_one(void *items, size_t count, size_t *cap, size_t size);
+
 /* Page-aligned memory for large reused buffers; freed with mem_free. */
 void *mem_try_alloc_aligned(size_t alignment, size_t size) NODISCARD;
 

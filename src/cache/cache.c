@@ -29,24 +29,12 @@ void cache_enter(struct hearth_cache *cache, struct deferred *deferred)
     lock_enter(&cache->lock);
 }
 
-void *cache_grow(void *items, size_t count, size_t *cap, size_t size)
-{
-    if (count < *cap)
-        return items;
-    *cap = MAX(*cap * 2, 8);
-    void *more = mem_alloc_array(*cap, size);
-    if (count > 0)
-        memcpy(more, items, count * size);
-    mem_free(items);
-    return more;
-}
-
 void cache_note_event(struct hearth_cache *cache, struct deferred *deferred,
                       const struct hearth_event *event)
 {
     lock_assert_held(&cache->lock);
-    deferred->events =
-        cache_grow(deferred->events, deferred->events_count, &deferred->events_cap, sizeof(*event));
+    mem_reserve_one(&deferred->events, deferred->events_count, &deferred->events_cap,
+                    sizeof(*event));
     struct hearth_event *noted = &deferred->events[deferred->events_count++];
     *noted = *event;
     if (noted->request == 0)
@@ -57,8 +45,7 @@ void cache_note_free(struct deferred *deferred, void *memory)
 {
     if (memory == NULL)
         return;
-    deferred->frees =
-        cache_grow(deferred->frees, deferred->frees_count, &deferred->frees_cap, sizeof(void *));
+    mem_reserve_one(&deferred->frees, deferred->frees_count, &deferred->frees_cap, sizeof(void *));
     deferred->frees[deferred->frees_count++] = memory;
 }
 
@@ -71,7 +58,7 @@ static void note_key(struct hearth_cache *cache, struct deferred_keys *by_tier, 
         struct deferred_keys *noted = &by_tier[level];
         if (!(tiers & TIER_BIT(level)) || cache->tiers[level].tier == NULL)
             continue;
-        noted->keys = cache_grow(noted->keys, noted->count, &noted->cap, sizeof(*key));
+        mem_reserve_one(&noted->keys, noted->count, &noted->cap, sizeof(*key));
         noted->keys[noted->count++] = *key;
     }
 }

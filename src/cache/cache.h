@@ -226,8 +226,6 @@ int cache_copy_tokens(struct hearth_cache *cache, const int32_t *tokens, size_t 
  * lock. */
 bool cache_charge(struct hearth_cache *cache, uint64_t bytes) NODISCARD;
 void cache_uncharge(struct hearth_cache *cache, uint64_t bytes);
-/* Room for one more in a growing array of small things; aborts rather than fail. */
-void *cache_grow(void *items, size_t count, size_t *cap, size_t size) NODISCARD;
 
 /* Aborts unless index, heaps, ledger and counts agree with each other. O(everything), for tests and
  * debug builds. */

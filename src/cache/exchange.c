@@ -139,7 +139,7 @@ static void lease_object(struct object *object, void *arg)
 {
     struct path *path = arg;
 
-    path->objects = cache_grow(path->objects, path->count, &path->cap, sizeof(object));
+    mem_reserve_one(&path->objects, path->count, &path->cap, sizeof(object));
     path->objects[path->count++] = object;
     room_lease(object);
 }
@@ -263,7 +263,7 @@ static bool take_record(const struct tier_meta *meta, void *arg)
     *record = (struct record){.meta = *meta};
     memcpy(record->tokens, meta->tokens, bytes);
     record->meta.tokens = record->tokens;
-    import->records = cache_grow(import->records, import->count, &import->cap, sizeof(record));
+    mem_reserve_one(&import->records, import->count, &import->cap, sizeof(record));
     import->records[import->count++] = record;
     return true;
 }

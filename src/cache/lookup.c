@@ -238,18 +238,10 @@ static bool add_object(void *arg, struct object *object)
 
     if (plan->objects_count > 0 && plan->objects[plan->objects_count - 1] == object)
         return true; /* a run covers several nodes */
-    if (plan->objects_count == plan->objects_cap) {
-        size_t cap = MAX(plan->objects_cap * 2, 16);
-        struct object **objects = mem_try_realloc(plan->objects, cap * sizeof(*objects));
-        if (objects == NULL)
-            return false;
-        plan->objects = objects;
-        struct hearth_object *views = mem_try_realloc(plan->views, cap * sizeof(*views));
-        if (views == NULL)
-            return false;
-        plan->views = views;
-        plan->objects_cap = cap;
-    }
+    size_t need = plan->objects_count + 1, views_cap = plan->objects_cap;
+    if (!mem_try_reserve(&plan->views, need, &views_cap, sizeof(*plan->views)) ||
+        !mem_try_reserve(&plan->objects, need, &plan->objects_cap, sizeof(*plan->objects)))
+        return false;
     plan->objects[plan->objects_count++] = object;
     room_lease(object);
     return true;

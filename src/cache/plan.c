@@ -43,8 +43,8 @@ void plan_note_ready(struct hearth_cache *cache, const struct object *object,
             continue;
         list_remove(&cache->awaiting, &plan->await_link);
         plan->calls++;
-        deferred->ready = cache_grow(deferred->ready, deferred->ready_count, &deferred->ready_cap,
-                                     sizeof(struct hearth_plan *));
+        mem_reserve_one(&deferred->ready, deferred->ready_count, &deferred->ready_cap,
+                        sizeof(struct hearth_plan *));
         deferred->ready[deferred->ready_count++] = plan;
     }
 }

@@ -334,8 +334,8 @@ static void wait_for_parent(struct recovery *recovery, const struct tier_meta *m
     waiting->charged = bytes;
     memcpy(waiting->tokens, meta->tokens, meta->tokens_count * sizeof(int32_t));
     waiting->meta.tokens = waiting->tokens;
-    recovery->waiting = cache_grow(recovery->waiting, recovery->waiting_count,
-                                   &recovery->waiting_cap, sizeof(waiting));
+    mem_reserve_one(&recovery->waiting, recovery->waiting_count, &recovery->waiting_cap,
+                    sizeof(waiting));
     recovery->waiting[recovery->waiting_count++] = waiting;
 }
 

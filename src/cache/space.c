@@ -29,8 +29,7 @@ static void gather(struct gathering *gathering, struct object *object, const str
 {
     if (object == NULL || object->last != node)
         return; /* a run is gathered at its last node */
-    gathering->objects =
-        cache_grow(gathering->objects, gathering->count, &gathering->cap, sizeof(object));
+    mem_reserve_one(&gathering->objects, gathering->count, &gathering->cap, sizeof(object));
     gathering->objects[gathering->count++] = object;
 }
 

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/le.h"
 #include "base/mem.h"
 #include "chat/replay_impl.h"
 
@@ -84,16 +85,10 @@ static struct str copy_text(char **at, struct str text)
     return copy;
 }
 
-static int32_t token_le(const uint8_t *bytes)
-{
-    return (int32_t)((uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
-                     (uint32_t)bytes[3] << 24);
-}
-
 static void copy_tokens(int32_t *to, const struct replay_record *record)
 {
     for (size_t i = 0; i < record->tokens_count && record->tokens_le; i++)
-        to[i] = token_le(record->tokens + i * sizeof(int32_t));
+        to[i] = (int32_t)le_get_u32(record->tokens + i * sizeof(int32_t));
     if (!record->tokens_le && record->tokens_count > 0)
         memcpy(to, record->tokens, record->tokens_count * sizeof(int32_t));
 }

@@ -33,6 +33,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/le.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/seal.h"
@@ -63,16 +64,18 @@ static struct hash256 file_key(const struct hash256 *key)
 
 static void put_u32(struct buf *out, uint32_t value)
 {
-    uint8_t bytes[4] = {(uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16),
-                        (uint8_t)(value >> 24)};
+    uint8_t bytes[4];
 
+    le_put_u32(bytes, value);
     buf_append(out, bytes, sizeof(bytes));
 }
 
 static void put_u64(struct buf *out, uint64_t value)
 {
-    put_u32(out, (uint32_t)value);
-    put_u32(out, (uint32_t)(value >> 32));
+    uint8_t bytes[8];
+
+    le_put_u64(bytes, value);
+    buf_append(out, bytes, sizeof(bytes));
 }
 
 static void put_hash(struct buf *out, const struct hash256 *hash)
@@ -158,16 +161,14 @@ static uint32_t take_u32(struct reader *reader)
 {
     const uint8_t *b = take(reader, 4);
 
-    return b == NULL
-               ? 0
-               : (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+    return b == NULL ? 0 : le_get_u32(b);
 }
 
 static uint64_t take_u64(struct reader *reader)
 {
-    uint64_t low = take_u32(reader);
+    const uint8_t *b = take(reader, 8);
 
-    return low | (uint64_t)take_u32(reader) << 32;
+    return b == NULL ? 0 : le_get_u64(b);
 }
 
 static struct hash256 take_hash(struct reader *reader)

@@ -59,14 +59,8 @@ static bool add_special(struct scan *scan, int32_t token, unsigned traits)
         scan->unread |= len > 0;
         return true;
     }
-    if (scan->count == scan->cap) {
-        size_t cap = scan->cap ? scan->cap * 2 : 64;
-        struct special *grown = mem_try_realloc(scan->specials, cap * sizeof(*grown));
-        if (grown == NULL)
-            return false;
-        scan->specials = grown;
-        scan->cap = cap;
-    }
+    if (!mem_try_reserve(&scan->specials, scan->count + 1, &scan->cap, sizeof(*scan->specials)))
+        return false;
     scan->specials[scan->count++] = (struct special){scan->texts.len, len, token, traits};
     scan->first[(unsigned char)text[0]] = true;
     for (size_t i = 1; i < len; i++)

@@ -29,22 +29,10 @@ struct token_memo {
 
 bool token_list_reserve(struct token_list *list, size_t more)
 {
-    size_t need, bytes;
+    size_t need;
 
-    if (mem_add_overflows(list->count, more, &need))
-        return false;
-    if (need <= list->cap)
-        return true;
-    if (need < list->cap + list->cap / 2)
-        need = list->cap + list->cap / 2;
-    if (mem_mul_overflows(need, sizeof(*list->ids), &bytes))
-        return false;
-    int32_t *grown = mem_try_realloc(list->ids, bytes);
-    if (grown == NULL)
-        return false;
-    list->ids = grown;
-    list->cap = need;
-    return true;
+    return !mem_add_overflows(list->count, more, &need) &&
+           mem_try_reserve(&list->ids, need, &list->cap, sizeof(*list->ids));
 }
 
 struct token_memo *token_memo_create(size_t bytes_max)

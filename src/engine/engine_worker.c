@@ -134,14 +134,9 @@ static bool attach(struct engine_worker *worker, const struct worker_segment *se
                                .place = {segment->id, 0, segment->bytes}};
     struct worker_reply reply;
 
-    if (worker->attached_count == worker->attached_cap) {
-        size_t cap = MAX(16, 2 * worker->attached_cap);
-        uint64_t *grown = mem_try_realloc(worker->attached, cap * sizeof(*grown));
-        if (grown == NULL)
-            return false;
-        worker->attached = grown;
-        worker->attached_cap = cap;
-    }
+    if (!mem_try_reserve(&worker->attached, worker->attached_count + 1, &worker->attached_cap,
+                         sizeof(*worker->attached)))
+        return false;
     if (send_call(worker, &call, segment->fd, &reply, NULL) != ERR_OK || reply.err != ERR_OK)
         return false;
     worker->attached[worker->attached_count++] = segment->id;

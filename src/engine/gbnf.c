@@ -30,8 +30,6 @@ enum {
     REPEATED_MAX = 8,  /* repetitions of one item, as in "a"*+? */
     /* more need a chain of that many rules, each written before the one it uses */
     SETTLE_PASSES_MAX = 64,
-    NODES_FIRST = 256,
-    RANGES_FIRST = 256,
 };
 
 /* The item that a repetition would apply to. */
@@ -67,14 +65,8 @@ static enum err add_node(struct parser *p, enum node_kind kind, uint32_t *index)
 {
     if (p->nodes_count == GBNF_NODES_MAX)
         return too_much(p, "parts", GBNF_NODES_MAX);
-    if (p->nodes_count == p->nodes_cap) {
-        uint32_t cap = p->nodes_cap ? 2 * p->nodes_cap : NODES_FIRST;
-        struct node *nodes = mem_try_realloc(p->nodes, cap * sizeof(*nodes));
-        if (nodes == NULL)
-            return err_set(p->info, ERR_NOMEM, "no memory to check the grammar");
-        p->nodes = nodes;
-        p->nodes_cap = cap;
-    }
+    if (!mem_try_reserve(&p->nodes, p->nodes_count + 1, &p->nodes_cap, sizeof(*p->nodes)))
+        return err_set(p->info, ERR_NOMEM, "no memory to check the grammar");
     *index = p->nodes_count++;
     p->nodes[*index] = (struct node){.kind = kind, .min = 1, .max = 1};
     return ERR_OK;
@@ -151,14 +143,8 @@ static struct str take_word(struct parser *p)
 
 static enum err add_range(struct parser *p, struct gbnf_range range)
 {
-    if (p->ranges_count == p->ranges_cap) {
-        uint32_t cap = p->ranges_cap ? 2 * p->ranges_cap : RANGES_FIRST;
-        struct gbnf_range *ranges = mem_try_realloc(p->ranges, cap * sizeof(*ranges));
-        if (ranges == NULL)
-            return err_set(p->info, ERR_NOMEM, "no memory to check the grammar");
-        p->ranges = ranges;
-        p->ranges_cap = cap;
-    }
+    if (!mem_try_reserve(&p->ranges, p->ranges_count + 1, &p->ranges_cap, sizeof(*p->ranges)))
+        return err_set(p->info, ERR_NOMEM, "no memory to check the grammar");
     p->ranges[p->ranges_count++] = range; /* fewer than GBNF_BYTES_MAX */
     return ERR_OK;
 }

@@ -47,9 +47,11 @@ struct rule {
 struct parser {
     const char *text, *at;
     struct node *nodes;
-    uint32_t nodes_count, nodes_cap;
+    uint32_t nodes_count;
+    size_t nodes_cap;
     struct gbnf_range *ranges;
-    uint32_t ranges_count, ranges_cap;
+    uint32_t ranges_count;
+    size_t ranges_cap;
     struct rule *rules;
     uint32_t rules_count;
     struct map names;

@@ -66,7 +66,7 @@ struct slot {
 
 struct array {
     void *items;
-    uint32_t cap;
+    size_t cap;
 };
 
 struct gbnf_match {
@@ -126,13 +126,8 @@ static bool has_room(struct gbnf_match *m, struct array *array, uint32_t count, 
         return true;
     if (count >= max)
         return fails(m, ERR_INVALID);
-    uint32_t cap = array->cap ? 2 * array->cap : 64;
-    void *items = mem_try_realloc(array->items, cap * size);
-    if (items == NULL)
-        return fails(m, ERR_NOMEM);
-    array->items = items;
-    array->cap = cap;
-    return true;
+    return mem_try_reserve(&array->items, (size_t)count + 1, &array->cap, size) ||
+           fails(m, ERR_NOMEM);
 }
 
 /* ---- the states of one position ---- */

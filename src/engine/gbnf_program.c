@@ -17,7 +17,6 @@
 #include "engine/gbnf_impl.h"
 
 enum {
-    OPS_FIRST = 256,
     LEAF_OPS_MAX = 32,
     LEAVES_OPS_MAX = GBNF_OPS_MAX / 4, /* in a larger program leaves are called like all rules */
     NO_ROUTINE = UINT32_MAX,
@@ -27,7 +26,7 @@ enum {
 struct writer {
     struct parser *p;
     struct gbnf *program;
-    uint32_t cap;
+    size_t cap;
 };
 
 static uint32_t here(const struct writer *w)
@@ -42,14 +41,8 @@ static enum err add_op(struct writer *w, enum gbnf_op_kind kind, uint32_t a, uin
     if (program->ops_count == GBNF_OPS_MAX)
         return err_set(w->p->info, ERR_LIMIT,
                        "the grammar is too large: at most %d steps are allowed", GBNF_OPS_MAX);
-    if (program->ops_count == w->cap) {
-        uint32_t cap = w->cap ? 2 * w->cap : OPS_FIRST;
-        struct gbnf_op *ops = mem_try_realloc(program->ops, cap * sizeof(*ops));
-        if (ops == NULL)
-            return err_set(w->p->info, ERR_NOMEM, "no memory for the grammar");
-        program->ops = ops;
-        w->cap = cap;
-    }
+    if (!mem_try_reserve(&program->ops, program->ops_count + 1, &w->cap, sizeof(*program->ops)))
+        return err_set(w->p->info, ERR_NOMEM, "no memory for the grammar");
     program->ops[program->ops_count++] = (struct gbnf_op){.kind = kind, .a = a, .b = b};
     return ERR_OK;
 }

@@ -143,16 +143,10 @@ static void list_tensor(struct ggml_tensor *tensor, void *arg)
     if (making->list_err != ERR_OK || is_left_out(making, tensor->name) ||
         is_listed(making, tensor->name))
         return;
-    if (making->count == making->cap) {
-        size_t cap = making->cap == 0 ? 256 : making->cap * 2;
-        struct tensor *tensors =
-            cap <= TENSORS_MAX ? mem_try_realloc(making->tensors, cap * sizeof(*tensors)) : NULL;
-        if (tensors == NULL) {
-            making->list_err = ERR_NOMEM;
-            return;
-        }
-        making->tensors = tensors;
-        making->cap = cap;
+    if (making->count == TENSORS_MAX || !mem_try_reserve(&making->tensors, making->count + 1,
+                                                         &making->cap, sizeof(*making->tensors))) {
+        making->list_err = ERR_NOMEM;
+        return;
     }
     struct tensor *entry = &making->tensors[making->count++];
     *entry = (struct tensor){.type = GGML_TYPE_F32};

@@ -13,23 +13,18 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/le.h"
 #include "engine/engine_ops.h"
-
-static void put_u64(unsigned char *to, uint64_t value)
-{
-    for (int i = 0; i < 8; i++)
-        to[i] = (unsigned char)(value >> 8 * i);
-}
 
 struct hash128 state_digest(const struct state_shape *shape, const void *data)
 {
     struct hash128_state state;
     unsigned char fields[4 * 8];
 
-    put_u64(fields, shape->kind);
-    put_u64(fields + 8, shape->begin);
-    put_u64(fields + 16, shape->end);
-    put_u64(fields + 24, shape->bytes);
+    le_put_u64(fields, shape->kind);
+    le_put_u64(fields + 8, shape->begin);
+    le_put_u64(fields + 16, shape->end);
+    le_put_u64(fields + 24, shape->bytes);
     hash128_init(&state);
     hash128_update(&state, fields, sizeof(fields));
     hash128_update(&state, shape->engine.bytes, sizeof(shape->engine.bytes));

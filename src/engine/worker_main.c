@@ -197,13 +197,9 @@ static void attach(struct worker *worker, const struct worker_call *call, int fd
 
     if (find_segment(worker, call->place.segment) != NULL)
         give_up("a segment twice");
-    if (worker->segments_count == worker->segments_cap) {
-        worker->segments_cap = MAX(16, 2 * worker->segments_cap);
-        worker->segments =
-            mem_try_realloc(worker->segments, worker->segments_cap * sizeof(*worker->segments));
-        if (worker->segments == NULL)
-            give_up("no memory");
-    }
+    if (!mem_try_reserve(&worker->segments, worker->segments_count + 1, &worker->segments_cap,
+                         sizeof(*worker->segments)))
+        give_up("no memory");
     struct segment *segment = &worker->segments[worker->segments_count++];
     *segment = (struct segment){.id = call->place.segment,
                                 .bytes = call->place.bytes,

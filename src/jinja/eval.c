@@ -554,14 +554,9 @@ enum err jinja_output_sink(void *arg, struct str text, uint32_t origin)
         last->end = output->text->len;
         return ERR_OK;
     }
-    if (output->span_count == output->span_cap) {
-        size_t cap = output->span_cap ? output->span_cap * 2 : 64;
-        struct jinja_span *spans = mem_try_realloc(output->spans, cap * sizeof(*spans));
-        if (spans == NULL)
-            return ERR_NOMEM;
-        output->spans = spans;
-        output->span_cap = cap;
-    }
+    if (!mem_try_reserve(&output->spans, output->span_count + 1, &output->span_cap,
+                         sizeof(*output->spans)))
+        return ERR_NOMEM;
     output->spans[output->span_count++] = (struct jinja_span){begin, output->text->len, origin};
     return ERR_OK;
 }

@@ -49,20 +49,6 @@ void sheet_destroy(struct sheet **out)
     *out = NULL;
 }
 
-/* Room for one more; sheets are small, so this aborts without memory as mem_alloc does. */
-static void *grown(void *items, size_t count, size_t *capacity, size_t size)
-{
-    if (count < *capacity)
-        return items;
-    size_t wanted = *capacity > 0 ? 2 * *capacity : 16;
-    void *more = mem_alloc_array(wanted, size);
-    if (count > 0)
-        memcpy(more, items, count * size);
-    mem_free(items);
-    *capacity = wanted;
-    return more;
-}
-
 void sheet_note(struct sheet *sheet, const char *fmt, ...)
 {
     char text[NOTE_BYTES_MAX];
@@ -71,15 +57,15 @@ void sheet_note(struct sheet *sheet, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    sheet->notes =
-        grown(sheet->notes, sheet->notes_count, &sheet->notes_capacity, sizeof(*sheet->notes));
+    mem_reserve_one(&sheet->notes, sheet->notes_count, &sheet->notes_capacity,
+                    sizeof(*sheet->notes));
     sheet->notes[sheet->notes_count++] = mem_strdup(text);
 }
 
 static struct sheet_cell *next_fact(struct sheet *sheet, const char *name)
 {
-    sheet->facts =
-        grown(sheet->facts, sheet->facts_count, &sheet->facts_capacity, sizeof(*sheet->facts));
+    mem_reserve_one(&sheet->facts, sheet->facts_count, &sheet->facts_capacity,
+                    sizeof(*sheet->facts));
     struct sheet_fact *fact = &sheet->facts[sheet->facts_count++];
     *fact = (struct sheet_fact){.name = name};
     return &fact->value;
@@ -105,7 +91,7 @@ static struct sheet_cell *next_cell(struct sheet *sheet, bool text)
     const struct sheet_column *column = &sheet->columns[sheet->count % sheet->columns_count];
 
     assert(sheet_is_text(column->form) == text);
-    sheet->cells = grown(sheet->cells, sheet->count, &sheet->capacity, sizeof(*sheet->cells));
+    mem_reserve_one(&sheet->cells, sheet->count, &sheet->capacity, sizeof(*sheet->cells));
     return &sheet->cells[sheet->count++];
 }
 

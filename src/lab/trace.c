@@ -109,22 +109,6 @@ void trace_fini(struct trace *trace)
     *trace = (struct trace){0};
 }
 
-/* Room for `more` items; false without memory. */
-static bool reserve(void **items, size_t *cap, size_t count, size_t more, size_t size)
-{
-    if (count + more <= *cap)
-        return true;
-    size_t wanted = MAX(count + more, *cap * 2), bytes;
-    if (mem_mul_overflows(wanted, size, &bytes))
-        return false;
-    void *grown = mem_try_realloc(*items, bytes);
-    if (grown == NULL)
-        return false;
-    *items = grown;
-    *cap = wanted;
-    return true;
-}
-
 enum err trace_add(struct trace *trace, const struct trace_request *request, const uint64_t *keys)
 {
     int32_t parent = NAME_NONE;
@@ -132,10 +116,10 @@ enum err trace_add(struct trace *trace, const struct trace_request *request, con
     if (request->tokens > TRACE_TOKENS_MAX || trace->requests_count >= TRACE_REQUESTS_MAX ||
         trace->names->count > (uint32_t)INT32_MAX - request->blocks)
         return ERR_LIMIT;
-    if (!reserve((void **)&trace->requests, &trace->requests_cap, trace->requests_count, 1,
-                 sizeof(*request)) ||
-        !reserve((void **)&trace->ids, &trace->ids_cap, trace->ids_count, request->blocks,
-                 sizeof(*trace->ids)))
+    if (!mem_try_reserve(&trace->requests, trace->requests_count + 1, &trace->requests_cap,
+                         sizeof(*request)) ||
+        !mem_try_reserve(&trace->ids, trace->ids_count + request->blocks, &trace->ids_cap,
+                         sizeof(*trace->ids)))
         return ERR_NOMEM;
     for (uint32_t i = 0; i < request->blocks; i++) {
         parent = name_of(trace->names, trace_key((uint64_t)(uint32_t)parent, keys[i]));

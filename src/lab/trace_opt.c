@@ -54,14 +54,8 @@ static bool leaves_before(const struct item *a, const struct item *b)
 
 static bool push(struct opt *opt, struct item item)
 {
-    if (opt->count == opt->cap) {
-        size_t cap = MAX(opt->cap * 2, 1024);
-        struct item *heap = mem_try_realloc(opt->heap, cap * sizeof(*heap));
-        if (heap == NULL)
-            return false;
-        opt->heap = heap;
-        opt->cap = cap;
-    }
+    if (!mem_try_reserve(&opt->heap, opt->count + 1, &opt->cap, sizeof(*opt->heap)))
+        return false;
     size_t at = opt->count++;
     while (at > 0 && leaves_before(&item, &opt->heap[(at - 1) / 2])) {
         opt->heap[at] = opt->heap[(at - 1) / 2];

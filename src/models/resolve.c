@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "models/resolve_impl.h"
 
-enum { NAMES_MAX = 65536, NAMES_FIRST = 64, SHARD_SUFFIX = sizeof("-00001-of-00001") - 1 };
+enum { NAMES_MAX = 65536, SHARD_SUFFIX = sizeof("-00001-of-00001") - 1 };
 
 /* ---- names ---- */
 
@@ -80,18 +80,13 @@ static void take_name(const char *name, unsigned char d_type, void *arg)
 
     if (names->err != ERR_OK || name[0] == '.' || folder != names->folders)
         return;
-    if (names->count == names->capacity) {
-        size_t capacity = names->capacity > 0 ? 2 * names->capacity : NAMES_FIRST;
-        char **items =
-            capacity <= NAMES_MAX ? mem_try_realloc(names->items, capacity * sizeof(*items)) : NULL;
-        if (items == NULL) {
-            names->err = capacity <= NAMES_MAX ? ERR_NOMEM : ERR_LIMIT;
-            return;
-        }
-        names->items = items;
-        names->capacity = capacity;
-    }
-    names->items[names->count++] = mem_strdup(name);
+    if (names->count == NAMES_MAX)
+        names->err = ERR_LIMIT;
+    else if (!mem_try_reserve(&names->items, names->count + 1, &names->capacity,
+                              sizeof(*names->items)))
+        names->err = ERR_NOMEM;
+    else
+        names->items[names->count++] = mem_strdup(name);
 }
 
 static int compare_names(const void *a, const void *b)

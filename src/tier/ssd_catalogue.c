@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/le.h"
 #include "base/mem.h"
 #include "tier/ssd_format.h"
 
@@ -44,12 +45,6 @@ struct ssd_image {
     bool whole;           /* no damage was seen: one may append to the file */
 };
 
-static uint32_t get_u32(const uint8_t *from)
-{
-    return (uint32_t)from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 |
-           (uint32_t)from[3] << 24;
-}
-
 /* ---- records ---- */
 
 enum err ssd_catalogue_encode(const void *header, uint32_t header_bytes, struct buf *out)
@@ -61,8 +56,8 @@ enum err ssd_catalogue_encode(const void *header, uint32_t header_bytes, struct 
     while (used > SSD_PREFIX_BYTES && at[used - 1] == 0)
         used--;
     uint32_t len = used + SSD_HEADER_DIGEST_BYTES;
-    const uint8_t length[LENGTH_BYTES] = {(uint8_t)len, (uint8_t)(len >> 8), (uint8_t)(len >> 16),
-                                          (uint8_t)(len >> 24)};
+    uint8_t length[LENGTH_BYTES];
+    le_put_u32(length, len);
     buf_append(out, length, sizeof(length));
     buf_append(out, at, used);
     return buf_append(out, at + header_bytes - SSD_HEADER_DIGEST_BYTES, SSD_HEADER_DIGEST_BYTES);
@@ -75,7 +70,7 @@ uint64_t ssd_catalogue_record_bytes_max(uint32_t header_bytes)
 
 uint32_t ssd_record_header_bytes(const struct ssd_record *record)
 {
-    return get_u32(record->data + SSD_AT_HEADER_BYTES);
+    return le_get_u32(record->data + SSD_AT_HEADER_BYTES);
 }
 
 enum err ssd_record_expand(const struct ssd_record *record, struct buf *out)
@@ -121,7 +116,7 @@ static bool next_record(const struct ssd_image *image, size_t *at, struct ssd_re
 
     if (image->len - *at < LENGTH_BYTES)
         return false;
-    uint32_t len = get_u32(data + *at);
+    uint32_t len = le_get_u32(data + *at);
     if (len < RECORD_MIN || len > image->len - *at - LENGTH_BYTES)
         return false;
     *record = (struct ssd_record){.data = data + *at + LENGTH_BYTES, .len = len};

@@ -58,6 +58,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/le.h"
 #include "base/mem.h"
 
 static const uint8_t magic[8] = {0x89, 'H', 'O', 'B', 'J', '\r', '\n', 0x1A};
@@ -69,29 +70,6 @@ _Static_assert(sizeof(((struct ssd_format *)0)->key_id) == SSD_AT_SEAL_NONCE - S
                "key id");
 
 /* ---- numbers ---- */
-
-static uint32_t get_u32(const uint8_t *from)
-{
-    return (uint32_t)from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 |
-           (uint32_t)from[3] << 24;
-}
-
-static uint64_t get_u64(const uint8_t *from)
-{
-    return get_u32(from) | (uint64_t)get_u32(from + 4) << 32;
-}
-
-static void put_u32(uint8_t *to, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        to[i] = (uint8_t)(value >> (8 * i));
-}
-
-static void put_u64(uint8_t *to, uint64_t value)
-{
-    put_u32(to, (uint32_t)value);
-    put_u32(to + 4, (uint32_t)(value >> 32));
-}
 
 static struct hash256 get_hash256(const uint8_t *from)
 {
@@ -181,12 +159,12 @@ static void encode_prefix(const struct ssd_format *format, const struct tier_met
                                            : 0;
 
     memcpy(to + SSD_AT_MAGIC, magic, sizeof(magic));
-    put_u32(to + SSD_AT_VERSION, SSD_VERSION);
-    put_u32(to + SSD_AT_FLAGS, flags);
-    put_u32(to + SSD_AT_HEADER_BYTES, header_bytes);
-    put_u32(to + SSD_AT_TOKENS_COUNT, meta->tokens_count);
-    put_u32(to + SSD_AT_SHAPE_BYTES, meta->shape_bytes);
-    put_u64(to + SSD_AT_PAYLOAD_BYTES, meta->bytes);
+    le_put_u32(to + SSD_AT_VERSION, SSD_VERSION);
+    le_put_u32(to + SSD_AT_FLAGS, flags);
+    le_put_u32(to + SSD_AT_HEADER_BYTES, header_bytes);
+    le_put_u32(to + SSD_AT_TOKENS_COUNT, meta->tokens_count);
+    le_put_u32(to + SSD_AT_SHAPE_BYTES, meta->shape_bytes);
+    le_put_u64(to + SSD_AT_PAYLOAD_BYTES, meta->bytes);
     memcpy(to + SSD_AT_KEY_ID, format->key_id, sizeof(format->key_id));
     memcpy(to + SSD_AT_KEY, meta->key.bytes, sizeof(meta->key.bytes));
     if (flags & SSD_FLAG_PAYLOAD_MAC) {
@@ -200,7 +178,7 @@ static void encode_prefix(const struct ssd_format *format, const struct tier_met
 /* The two digests of what lies before them. */
 static void encode_digests(const struct ssd_format *format, uint8_t *to)
 {
-    uint32_t header_bytes = get_u32(to + SSD_AT_HEADER_BYTES);
+    uint32_t header_bytes = le_get_u32(to + SSD_AT_HEADER_BYTES);
     struct hash128 check = prefix_check(to);
 
     memcpy(to + SSD_AT_PREFIX_CHECK, check.bytes, sizeof(check.bytes));
@@ -216,14 +194,14 @@ static void encode_private(const struct tier_meta *meta, const void *payload, ui
         digest = hash128_of(payload, meta->bytes);
     memcpy(to + SSD_AT_SPACE, meta->space.bytes, sizeof(meta->space.bytes));
     memcpy(to + SSD_AT_PARENT, meta->parent.bytes, sizeof(meta->parent.bytes));
-    put_u32(to + SSD_AT_KIND, meta->kind);
-    put_u32(to + SSD_AT_BEGIN, meta->begin);
-    put_u32(to + SSD_AT_END, meta->end);
-    put_u64(to + SSD_AT_USED_WALL_NS, meta->used_wall_ns);
+    le_put_u32(to + SSD_AT_KIND, meta->kind);
+    le_put_u32(to + SSD_AT_BEGIN, meta->begin);
+    le_put_u32(to + SSD_AT_END, meta->end);
+    le_put_u64(to + SSD_AT_USED_WALL_NS, meta->used_wall_ns);
     memcpy(to + SSD_AT_PAYLOAD_DIGEST, digest.bytes, sizeof(digest.bytes));
     uint8_t *at = to + SSD_AT_TOKENS;
     for (uint32_t i = 0; i < meta->tokens_count; i++, at += sizeof(uint32_t))
-        put_u32(at, (uint32_t)meta->tokens[i]);
+        le_put_u32(at, (uint32_t)meta->tokens[i]);
     memcpy(at, meta->shape, meta->shape_bytes);
 }
 
@@ -249,7 +227,7 @@ static enum ssd_result check_sizes(const struct ssd_format *format, const struct
 static enum ssd_result check_flags(const struct ssd_format *format, const uint8_t *at,
                                    uint32_t flags)
 {
-    uint32_t algorithm = get_u32(at + SSD_AT_SEAL_ALGORITHM);
+    uint32_t algorithm = le_get_u32(at + SSD_AT_SEAL_ALGORITHM);
 
     if (flags == SSD_FLAG_SEALED)
         return format->sealed && algorithm == SSD_SEAL_ALGORITHM ? SSD_OK : SSD_UNSUPPORTED;
@@ -265,7 +243,7 @@ static bool unused_is_zero(const uint8_t *at, uint32_t flags)
     size_t nonce_used = sealed ? SEAL_DRAW_BYTES : 0;
     size_t tag_used = sealed ? SEAL_TAG_BYTES : 0;
 
-    return (sealed || get_u32(at + SSD_AT_SEAL_ALGORITHM) == 0) &&
+    return (sealed || le_get_u32(at + SSD_AT_SEAL_ALGORITHM) == 0) &&
            all_zero(at + SSD_AT_SEAL_NONCE + nonce_used, SEAL_NONCE_BYTES - nonce_used) &&
            all_zero(at + SSD_AT_SEAL_HEADER_TAG + tag_used, SEAL_TAG_BYTES - tag_used) &&
            all_zero(at + SSD_AT_SEAL_PAYLOAD_TAG, SSD_AT_KEY - SSD_AT_SEAL_PAYLOAD_TAG) &&
@@ -290,12 +268,12 @@ static size_t frame_bytes(uint64_t payload_bytes, uint64_t number)
 static void read_prefix(const uint8_t *at, struct ssd_prefix *prefix)
 {
     *prefix = (struct ssd_prefix){
-        .version = get_u32(at + SSD_AT_VERSION),
-        .flags = get_u32(at + SSD_AT_FLAGS),
-        .header_bytes = get_u32(at + SSD_AT_HEADER_BYTES),
-        .tokens_count = get_u32(at + SSD_AT_TOKENS_COUNT),
-        .shape_bytes = get_u32(at + SSD_AT_SHAPE_BYTES),
-        .payload_bytes = get_u64(at + SSD_AT_PAYLOAD_BYTES),
+        .version = le_get_u32(at + SSD_AT_VERSION),
+        .flags = le_get_u32(at + SSD_AT_FLAGS),
+        .header_bytes = le_get_u32(at + SSD_AT_HEADER_BYTES),
+        .tokens_count = le_get_u32(at + SSD_AT_TOKENS_COUNT),
+        .shape_bytes = le_get_u32(at + SSD_AT_SHAPE_BYTES),
+        .payload_bytes = le_get_u64(at + SSD_AT_PAYLOAD_BYTES),
         .key = get_hash256(at + SSD_AT_KEY),
     };
     prefix->words = words_of(prefix);
@@ -311,8 +289,8 @@ static const uint8_t *field(const uint8_t *private, size_t offset)
 /* Clause 10: what only a program with a bug can have written, since the digest is right. */
 static bool private_fits(const uint8_t *at, const uint8_t *private, const struct ssd_prefix *prefix)
 {
-    uint32_t begin = get_u32(field(private, SSD_AT_BEGIN));
-    uint32_t end = get_u32(field(private, SSD_AT_END));
+    uint32_t begin = le_get_u32(field(private, SSD_AT_BEGIN));
+    uint32_t end = le_get_u32(field(private, SSD_AT_END));
     uint64_t used = private_end(prefix->tokens_count, prefix->shape_bytes) +
                     tags_size(prefix->flags & SSD_FLAG_SEALED, prefix->payload_bytes);
 
@@ -416,12 +394,12 @@ static void read_header(const struct reading *reading, struct ssd_header *header
         .meta = {.key = prefix->key,
                  .space = get_hash256(field(private, SSD_AT_SPACE)),
                  .parent = get_hash256(field(private, SSD_AT_PARENT)),
-                 .kind = get_u32(field(private, SSD_AT_KIND)),
-                 .begin = get_u32(field(private, SSD_AT_BEGIN)),
-                 .end = get_u32(field(private, SSD_AT_END)),
+                 .kind = le_get_u32(field(private, SSD_AT_KIND)),
+                 .begin = le_get_u32(field(private, SSD_AT_BEGIN)),
+                 .end = le_get_u32(field(private, SSD_AT_END)),
                  .bytes = prefix->payload_bytes,
                  .digest = get_hash128(field(private, SSD_AT_PAYLOAD_DIGEST)),
-                 .used_wall_ns = get_u64(field(private, SSD_AT_USED_WALL_NS)),
+                 .used_wall_ns = le_get_u64(field(private, SSD_AT_USED_WALL_NS)),
                  .shape_bytes = prefix->shape_bytes,
                  .tokens = tokens,
                  .tokens_count = prefix->tokens_count},
@@ -432,7 +410,7 @@ static void read_header(const struct reading *reading, struct ssd_header *header
     };
     assert(tokens != NULL || prefix->tokens_count == 0);
     for (uint32_t i = 0; i < prefix->tokens_count; i++, from += sizeof(uint32_t))
-        tokens[i] = token_of(get_u32(from));
+        tokens[i] = token_of(le_get_u32(from));
     memcpy(header->meta.shape, from, prefix->shape_bytes);
 }
 
@@ -478,7 +456,7 @@ static void describe_prefix(struct buf *out, const uint8_t *at, const struct ssd
     if (prefix->flags & SSD_FLAG_PAYLOAD_MAC)
         describe_hex(out, "payload mac", at + SSD_AT_PAYLOAD_MAC, HASH256_BYTES);
     if (prefix->flags & SSD_FLAG_SEALED) {
-        buf_appendf(out, "%-14s%" PRIu32 "\n", "seal", get_u32(at + SSD_AT_SEAL_ALGORITHM));
+        buf_appendf(out, "%-14s%" PRIu32 "\n", "seal", le_get_u32(at + SSD_AT_SEAL_ALGORITHM));
         describe_hex(out, "nonce", at + SSD_AT_SEAL_NONCE,
                      SSD_AT_SEAL_HEADER_TAG - SSD_AT_SEAL_NONCE);
     }
@@ -500,7 +478,7 @@ static void describe_variable(struct buf *out, const uint8_t *private, size_t le
     buf_appendf(out, "%-14s", "token ids");
     for (uint64_t i = 0; i < shown && out->err == ERR_OK; i++)
         buf_appendf(out, "%s%" PRId32, i > 0 ? " " : "",
-                    token_of(get_u32(private + TOKENS_AT + i * sizeof(uint32_t))));
+                    token_of(le_get_u32(private + TOKENS_AT + i * sizeof(uint32_t))));
     buf_append_str(out, shown < prefix->tokens_count ? " ...\n" : "\n");
 }
 
@@ -510,11 +488,11 @@ static void describe_private(struct buf *out, const uint8_t *private, size_t len
 {
     describe_hex(out, "space", field(private, SSD_AT_SPACE), HASH256_BYTES);
     describe_hex(out, "parent", field(private, SSD_AT_PARENT), HASH256_BYTES);
-    buf_appendf(out, "%-14s%" PRIu32 "\n", "kind", get_u32(field(private, SSD_AT_KIND)));
+    buf_appendf(out, "%-14s%" PRIu32 "\n", "kind", le_get_u32(field(private, SSD_AT_KIND)));
     buf_appendf(out, "%-14s%" PRIu32 " to %" PRIu32 ", the last %" PRIu32 " held\n", "tokens",
-                get_u32(field(private, SSD_AT_BEGIN)), get_u32(field(private, SSD_AT_END)),
+                le_get_u32(field(private, SSD_AT_BEGIN)), le_get_u32(field(private, SSD_AT_END)),
                 prefix->tokens_count);
-    describe_time(out, get_u64(field(private, SSD_AT_USED_WALL_NS)));
+    describe_time(out, le_get_u64(field(private, SSD_AT_USED_WALL_NS)));
     describe_hex(out, "payload xxh3", field(private, SSD_AT_PAYLOAD_DIGEST), HASH128_BYTES);
     describe_variable(out, private, len, prefix, tokens_shown);
 }

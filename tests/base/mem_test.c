@@ -119,7 +119,45 @@ static void test_alloc_aborts_rather_than_return_null(void **state)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
-TEST_SUITE(TEST(test_alloc_is_zeroed), TEST(test_strings_are_copied),
+static void test_arrays_grow(void **state)
+{
+    struct fault fault = {0};
+    size_t cap = 0;
+    int *items = NULL;
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        assert_true(mem_try_reserve(&items, (size_t)i + 1, &cap, sizeof(*items)));
+        items[i] = i;
+    }
+    assert_int_equal(cap, 128);
+    assert_true(mem_try_reserve(&items, 1000, &cap, sizeof(*items)));
+    assert_int_equal(cap, 1000);
+    /* On failure nothing changes. */
+    int *before = items;
+    assert_false(mem_try_reserve(&items, SIZE_MAX / 2, &cap, sizeof(*items)));
+    mem_set_fault(&fault);
+    fault_arm(&fault, 1, false);
+    assert_false(mem_try_reserve(&items, 1001, &cap, sizeof(*items)));
+    mem_set_fault(NULL);
+    assert_ptr_equal(items, before);
+    assert_int_equal(cap, 1000);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(items[i], i);
+    mem_free(items);
+    items = NULL;
+    cap = 0;
+    for (int i = 0; i < 9; i++) {
+        mem_reserve_one(&items, (size_t)i, &cap, sizeof(*items));
+        items[i] = i;
+    }
+    assert_int_equal(cap, 16);
+    for (int i = 0; i < 9; i++)
+        assert_int_equal(items[i], i);
+    mem_free(items);
+}
+
+TEST_SUITE(TEST(test_arrays_grow), TEST(test_alloc_is_zeroed), TEST(test_strings_are_copied),
            TEST(test_overflow_is_refused), TEST(test_every_try_asks_the_fault),
            TEST(test_sticky_fault_fails_all_later_calls),
            TEST(test_realloc_failure_keeps_the_block),

@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/le.h"
 #include "base/mem.h"
 
 enum { WINDOW_ROW_BYTES = FAKE_VALUE_BYTES };
@@ -83,41 +84,15 @@ uint64_t fake_mix(uint64_t a, uint64_t b)
     return z ^ (z >> 31);
 }
 
-static void put_u32(unsigned char *out, uint32_t n)
-{
-    for (int i = 0; i < 4; i++)
-        out[i] = (unsigned char)(n >> (8 * i));
-}
-
-static uint32_t get_u32(const unsigned char *data)
-{
-    uint32_t n = 0;
-
-    for (int i = 0; i < 4; i++)
-        n |= (uint32_t)data[i] << (8 * i);
-    return n;
-}
-
-static void put_u64(unsigned char *out, uint64_t n)
-{
-    put_u32(out, (uint32_t)n);
-    put_u32(out + 4, (uint32_t)(n >> 32));
-}
-
-static uint64_t get_u64(const unsigned char *data)
-{
-    return get_u32(data) | (uint64_t)get_u32(data + 4) << 32;
-}
-
 static void write_value(unsigned char *out, uint32_t size, struct fake_value value)
 {
     unsigned char word[8];
 
     assert(size >= FAKE_VALUE_BYTES);
-    put_u64(out, value.main);
-    put_u64(out + 8, value.low);
+    le_put_u64(out, value.main);
+    le_put_u64(out + 8, value.low);
     for (uint32_t at = FAKE_VALUE_BYTES; at < size; at += 8) {
-        put_u64(word, fake_mix(value.main, at));
+        le_put_u64(word, fake_mix(value.main, at));
         memcpy(out + at, word, MIN(8, size - at));
     }
 }
@@ -125,13 +100,13 @@ static void write_value(unsigned char *out, uint32_t size, struct fake_value val
 /* What the bytes are worth at a place. */
 static struct fake_value read_value(const unsigned char *data, uint32_t size, uint32_t place)
 {
-    uint64_t main = fake_mix(get_u64(data), place);
+    uint64_t main = fake_mix(le_get_u64(data), place);
 
     if (size > FAKE_VALUE_BYTES) {
         struct hash128 filler = hash128_of(data + FAKE_VALUE_BYTES, size - FAKE_VALUE_BYTES);
-        main = fake_mix(main, get_u64(filler.bytes));
+        main = fake_mix(main, le_get_u64(filler.bytes));
     }
-    return (struct fake_value){main, fake_mix(get_u64(data + 8), place)};
+    return (struct fake_value){main, fake_mix(le_get_u64(data + 8), place)};
 }
 
 static void add_value(struct fake_value *sum, struct fake_value value)
@@ -471,10 +446,10 @@ void fake_memory_export(const struct fake_memory *memory, int32_t seq, enum fake
 
     assert(begin <= end && (!rows || end <= s->length));
     assert(image == FAKE_IMAGE_ROWS || begin == 0);
-    put_u32(out, image);
-    put_u32(out + 4, rows ? end - begin : 0);
-    put_u32(out + 8, image != FAKE_IMAGE_ROWS ? end : 0);
-    put_u32(out + 12, 0);
+    le_put_u32(out, image);
+    le_put_u32(out + 4, rows ? end - begin : 0);
+    le_put_u32(out + 8, image != FAKE_IMAGE_ROWS ? end : 0);
+    le_put_u32(out + 12, 0);
     out += FAKE_HEADER_BYTES;
     for (uint32_t at = begin; rows && at < end; at++, out += memory->shape.rows_bytes)
         memcpy(out, cell_row(memory, s->cells[at]), memory->shape.rows_bytes);
@@ -488,9 +463,9 @@ bool fake_memory_import(struct fake_memory *memory, int32_t seq, enum fake_image
     struct sequence *s = get_sequence(memory, seq);
     const unsigned char *in = data;
 
-    if (bytes < FAKE_HEADER_BYTES || get_u32(in) != image || get_u32(in + 12) != 0)
+    if (bytes < FAKE_HEADER_BYTES || le_get_u32(in) != image || le_get_u32(in + 12) != 0)
         return false;
-    uint32_t rows = get_u32(in + 4), at = get_u32(in + 8);
+    uint32_t rows = le_get_u32(in + 4), at = le_get_u32(in + 8);
     if (rows > 0 && (image == FAKE_IMAGE_SNAPSHOT || !has(memory, KIND_FULL)))
         return false;
     if (image == FAKE_IMAGE_ROWS && at != 0)
