@@ -40,11 +40,45 @@ const char *pool_state_name(enum pool_state state)
 
 /* ---- states ---- */
 
+#ifdef HEARTH_DEBUG
+enum { CHECKS = true };
+#else
+enum { CHECKS = false };
+#endif
+
+static void check_entry(const struct pool *pool, const struct pool_entry *entry)
+{
+    enum pool_state state = entry->state;
+    bool loaded = entry->model != NULL;
+
+    assert(state < POOL_STATE_COUNT && entry == pool->entries[entry->index]);
+    assert(loaded || (state != POOL_READY && entry->uses == 0)); /* keeps P1 */
+    assert(!loaded || state == POOL_READY || state == POOL_UNLOADING);
+    assert(!entry->adopted || state == POOL_READY);
+    assert(!entry->again || state == POOL_UNLOADING);
+    assert(entry != pool->loading || (state == POOL_LOADING && !loaded));
+    LIST_FOREACH (struct pool_wait, wait, &entry->waits, link)
+        assert(wait->entry == entry); /* keeps P2 */
+}
+
+void pool_check_state_locked(const struct pool *pool)
+{
+    size_t waits = 0;
+
+    lock_assert_held(&pool->lock);
+    for (size_t i = 0; CHECKS && i < pool->entries_count; i++) {
+        check_entry(pool, pool->entries[i]);
+        waits += pool->entries[i]->waits.count;
+    }
+    assert(!CHECKS || waits == pool->waits);
+}
+
 void pool_set_state_locked(struct pool *pool, struct pool_entry *entry, enum pool_state state)
 {
     lock_assert_held(&pool->lock);
     assert(state != POOL_READY || entry->model != NULL);
     entry->state = state;
+    pool_check_state_locked(pool);
     cond_broadcast(&pool->moved);
     cond_signal(&pool->work);
 }
@@ -279,6 +313,7 @@ enum pool_answer pool_acquire(struct pool *pool, struct str name, struct pool_wa
         lock_enter(&pool->lock);
         bool ready = entry->state == POOL_READY; /* it came in between */
         enum pool_answer answer = ready ? POOL_ANSWER_READY : join_locked(pool, entry, wait);
+        pool_check_state_locked(pool);
         lock_leave(&pool->lock);
         if (!ready)
             return answer;

@@ -70,6 +70,10 @@ void pool_take_wait_locked(struct pool *pool, struct pool_wait *wait) REQUIRES(l
 void pool_set_state_locked(struct pool *pool, struct pool_entry *entry, enum pool_state state)
     REQUIRES(lock);
 
+/* Aborts unless the table is as it must be whenever the lock is free. Does nothing without
+ * HEARTH_DEBUG. */
+void pool_check_state_locked(const struct pool *pool) REQUIRES(lock);
+
 /* ---- threads; arg is the pool ---- */
 void pool_loader_run(void *arg);
 void pool_keeper_run(void *arg);

@@ -130,6 +130,7 @@ void pool_keeper_run(void *arg)
     lock_enter(&pool->lock);
     while (!pool->closing) {
         end_waits_locked(pool);
+        pool_check_state_locked(pool);
         if (clock_mono_ns(clock_real()) >= check_ns) {
             lock_leave(&pool->lock);
             pool_check(pool);

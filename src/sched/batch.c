@@ -62,8 +62,8 @@ static uint32_t stop_for_followers(const struct job *job, uint32_t end)
     if (job->sched->cuttable)
         return end;
     LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
-        if (other->leader == job && other->leader_until > job->done)
-            end = MIN(end, other->leader_until);
+        if (other->wait.leader == job && other->wait.until > job->done)
+            end = MIN(end, other->wait.until);
     }
     return end;
 }
@@ -219,8 +219,10 @@ static void after_item(struct job *job, size_t index, uint32_t count)
 {
     bool prefill = job->phase == GEN_PREFILL;
 
+    assert(prefill || job->phase == GEN_DECODE);
     job->done += count;
-    job->turns_waited = 0;
+    assert(job->done <= job->target && job->target == job->count);
+    job->wait.turns = 0;
     fair_charge(job, count);
     if (prefill && job->done < job->target && !settle(job))
         return;
@@ -261,6 +263,7 @@ void job_put_back(struct job *job)
 {
     struct sched *sched = job->sched;
 
+    assert(job->active && job->seq != SEQ_NONE && job->restore.plan == NULL);
     batch_end_bar(job, false);
     retain_all(job);
     job_unclaim(job);

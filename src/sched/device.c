@@ -165,8 +165,8 @@ static bool is_in_the_way(const struct job *job, uint32_t have, const struct res
 {
     uint64_t work = job->target - have + MIN(job->room - job->target, SCHED_RESERVE);
     const struct job *unsaved = resident->unsaved;
-    uint64_t to_store = unsaved != NULL && unsaved->writes
-                            ? resident->count - MIN(unsaved->stored, resident->count)
+    uint64_t to_store = unsaved != NULL && unsaved->keep.stores
+                            ? resident->count - MIN(unsaved->keep.stored, resident->count)
                             : 0;
 
     return cells * work > (uint64_t)DEVICE_COST_RESTORE * cells + DEVICE_COST_STORE * to_store;
@@ -203,6 +203,7 @@ static bool take_over(struct job *job, struct resident *resident, uint32_t lengt
 {
     struct sched *sched = job->sched;
 
+    assert(job->seq == SEQ_NONE && length <= resident->count);
     linger_hand_over(resident, job);
     job->seq = resident->seq;
     resident->seq = SEQ_NONE;
@@ -218,6 +219,7 @@ bool device_take(struct job *job, const struct device_match *match)
     struct errinfo info;
     enum err err;
 
+    assert(match->length > 0 && match->length < job->target && source != SEQ_NONE);
     if (keep != NULL && (match->length == keep->count ||
                          gives_way(job, match->length, match->resident, match->length)))
         return take_over(job, match->resident, match->length);

@@ -108,14 +108,14 @@ bool fair_behind(const struct job *a, const struct job *b)
 
 bool fair_before(const struct job *a, const struct job *b)
 {
-    bool a_late = a->turns_waited >= PATIENCE, b_late = b->turns_waited >= PATIENCE;
+    bool a_late = a->wait.turns >= PATIENCE, b_late = b->wait.turns >= PATIENCE;
 
     if (weight(a->tenant) != weight(b->tenant))
         return weight(a->tenant) < weight(b->tenant);
     if (a_late != b_late)
         return a_late;
-    if (MAX(a->turns_waited, b->turns_waited) >= PATIENCE_MAX && a->turns_waited != b->turns_waited)
-        return a->turns_waited > b->turns_waited;
+    if (MAX(a->wait.turns, b->wait.turns) >= PATIENCE_MAX && a->wait.turns != b->wait.turns)
+        return a->wait.turns > b->wait.turns;
     return rest_of(a) < rest_of(b);
 }
 
@@ -131,7 +131,7 @@ static uint32_t running(const struct sched *sched, const struct tenant *tenant)
 /* What it has computed can be had again, and is worth a place. */
 static bool can_be_put_back(const struct job *job)
 {
-    return job->seq != SEQ_NONE && job->writes &&
+    return job->seq != SEQ_NONE && job->keep.stores &&
            (job->phase == GEN_PREFILL || job->phase == GEN_DECODE);
 }
 

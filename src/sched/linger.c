@@ -28,17 +28,18 @@ void linger_announce(struct job *job)
 {
     struct sched *sched = job->sched;
 
-    if (!sched->options.park || !job->writes || job->seq == SEQ_NONE)
+    if (!sched->options.park || !job->keep.stores || job->seq == SEQ_NONE)
         return;
-    job->announced = true;
+    assert(!job->keep.unsaved);
+    job->keep.unsaved = true;
     set_unsaved(sched, sched->unsaved + 1);
 }
 
 void linger_retract(struct job *job)
 {
-    if (!job->announced)
+    if (!job->keep.unsaved)
         return;
-    job->announced = false;
+    job->keep.unsaved = false;
     set_unsaved(job->sched, job->sched->unsaved - 1);
 }
 
@@ -58,7 +59,7 @@ void linger_begin(struct resident *resident, struct job *job)
     assert(job->gen == NULL && job->seq == resident->seq && job->tokens == resident->tokens);
     job_unlist(job);
     resident->unsaved = job;
-    if (!job->writes)
+    if (!job->keep.stores)
         end(resident);
 }
 
@@ -96,8 +97,8 @@ void linger_hand_over(struct resident *resident, struct job *to)
         return;
     /* What the client wanted to be kept longer, and what a longer sequence cannot give back, is
      * stored as it is. */
-    if (to == NULL || !to->writes || !job->sched->cuttable || job->hints.pin ||
-        job->hints.ttl_s > 0)
+    if (to == NULL || !to->keep.stores || !job->sched->cuttable || job->keep.hints.pin ||
+        job->keep.hints.ttl_s > 0)
         linger_settle(resident);
     else
         end(resident);

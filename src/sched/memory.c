@@ -494,6 +494,17 @@ void memory_uncharge(struct memory_member *member, uint64_t bytes)
     settle_and_leave(memory);
 }
 
+void memory_assert_promised(struct memory_member *member, uint64_t claims, uint64_t records)
+{
+    if (member == NULL)
+        return;
+    lock_enter(&member->memory->lock);
+    assert(member->claimed >= claims && member->held >= records);
+    assert(member->memory->reading.claims >= member->claimed);
+    assert(member->memory->reading.queues >= member->held);
+    lock_leave(&member->memory->lock);
+}
+
 uint64_t memory_epoch(struct memory_member *member)
 {
     if (member == NULL)

@@ -94,6 +94,9 @@ enum err memory_charge(struct memory_member *member, uint64_t bytes,
                        struct errinfo *info) NODISCARD;
 void memory_uncharge(struct memory_member *member, uint64_t bytes);
 
+/* Aborts when less is promised than these sums of what was held and claimed. For checks. */
+void memory_assert_promised(struct memory_member *member, uint64_t claims, uint64_t records);
+
 /* Grows whenever something was given back: who was deferred may ask again. */
 uint64_t memory_epoch(struct memory_member *member);
 

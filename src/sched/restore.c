@@ -51,37 +51,37 @@ static uint32_t exact_limit(const struct job *job, const struct hearth_plan_info
 
 static void lower(const struct job *job)
 {
-    const struct hearth_plan_info *info = hearth_plan_info(job->plan);
+    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
 
     if (!job->sched->options.exact)
         return;
     for (uint32_t limit; (limit = exact_limit(job, info)) < info->boundary;)
-        hearth_plan_lower(job->plan, limit);
+        hearth_plan_lower(job->restore.plan, limit);
 }
 
 /* ---- fetching ---- */
 
 static void drop_objects(struct job *job)
 {
-    mem_free(job->objects);
-    job->objects = NULL;
-    job->objects_count = job->fetched = 0;
+    mem_free(job->restore.objects);
+    job->restore.objects = NULL;
+    job->restore.objects_count = job->restore.fetched = 0;
 }
 
 void restore_drop(struct job *job)
 {
     drop_objects(job);
-    hearth_plan_release(&job->plan);
+    hearth_plan_release(&job->restore.plan);
 }
 
 /* How long the bytes are waited for: not longer than computing would take. */
 static void set_deadline(struct job *job)
 {
-    const struct hearth_plan_info *info = hearth_plan_info(job->plan);
+    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
     double ms = info->compute_s * 1000;
     uint64_t patience = ms > PATIENCE_MAX_MS ? PATIENCE_MAX_MS : (uint64_t)(ms > 0 ? ms : 0);
 
-    job->restore_deadline_ns =
+    job->restore.deadline_ns =
         sched_now_ns(job->sched) + MAX(patience, PATIENCE_MIN_MS) * NS_PER_MS;
 }
 
@@ -90,16 +90,16 @@ static bool begin(struct job *job)
 {
     drop_objects(job);
     lower(job);
-    const struct hearth_plan_info *info = hearth_plan_info(job->plan);
+    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
     if (info->boundary == 0)
         return false;
-    job->objects = mem_try_alloc_array(info->objects_count, sizeof(*job->objects));
-    if (job->objects == NULL)
+    job->restore.objects = mem_try_alloc_array(info->objects_count, sizeof(*job->restore.objects));
+    if (job->restore.objects == NULL)
         return false;
-    job->objects_count = info->objects_count;
-    job->restore_begin_ns = sched_now_ns(job->sched);
+    job->restore.objects_count = info->objects_count;
+    job->restore.begin_ns = sched_now_ns(job->sched);
     set_deadline(job);
-    hearth_plan_prefetch(job->plan);
+    hearth_plan_prefetch(job->restore.plan);
     return true;
 }
 
@@ -121,7 +121,7 @@ uint32_t restore_peek(struct job *job)
 
 static void note_plan(struct job *job)
 {
-    const struct hearth_plan_info *info = hearth_plan_info(job->plan);
+    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
 
     if (job->started)
         return;
@@ -129,7 +129,7 @@ static void note_plan(struct job *job)
     job->usage.reason = info->reason;
     job->usage.first_difference = info->first_difference;
     job->junction = info->junction;
-    job->hints.junction = info->junction;
+    job->keep.hints.junction = info->junction;
 }
 
 /* On a thread of a tier: bytes have arrived, or will not. */
@@ -151,7 +151,8 @@ void restore_lookup(struct job *job)
     if (!job->started)
         job->usage.reason = HEARTH_REASON_DISABLED;
     if (job->space == NULL || job->gen->cache.no_read ||
-        hearth_lookup(job->space, job->tokens, job->target, &options, &job->plan) != HEARTH_OK)
+        hearth_lookup(job->space, job->tokens, job->target, &options, &job->restore.plan) !=
+            HEARTH_OK)
         return;
     note_plan(job);
     if (!begin(job))
@@ -175,7 +176,7 @@ static uint32_t *usage_of(struct job *job, enum hearth_tier tier)
  */
 static void count_tiers(struct job *job, const enum hearth_tier *tiers)
 {
-    const struct hearth_plan_info *info = hearth_plan_info(job->plan);
+    const struct hearth_plan_info *info = hearth_plan_info(job->restore.plan);
     uint32_t counted = 0;
 
     if (job->started)
@@ -203,25 +204,26 @@ static void measure_import(struct sched *sched, uint64_t bytes, uint64_t ns)
 /* Rows in order, then the snapshot, if there is one; a whole sequence is given as rows. */
 static struct state_restore gather(const struct job *job)
 {
-    const struct state_object *last = &job->objects[job->objects_count - 1];
+    const struct state_object *last = &job->restore.objects[job->restore.objects_count - 1];
     bool snapshot = last->shape.kind == STATE_SNAPSHOT;
 
     return (struct state_restore){
-        .rows = job->objects,
-        .rows_count = job->objects_count - snapshot,
+        .rows = job->restore.objects,
+        .rows_count = job->restore.objects_count - snapshot,
         .snapshot = snapshot ? last : NULL,
-        .length = hearth_plan_info(job->plan)->boundary,
+        .length = hearth_plan_info(job->restore.plan)->boundary,
     };
 }
 
 static enum err import(struct job *job, struct errinfo *info)
 {
+    assert(job->seq == SEQ_NONE && job->restore.fetched == job->restore.objects_count);
     struct state_restore restore = gather(job);
     uint64_t begin_ns = sched_now_ns(job->sched), bytes = 0;
     enum err err;
 
-    for (size_t i = 0; i < job->objects_count; i++)
-        bytes += job->objects[i].shape.bytes;
+    for (size_t i = 0; i < job->restore.objects_count; i++)
+        bytes += job->restore.objects[i].shape.bytes;
     device_make_room(job->sched, restore.length, NULL);
     while ((err = state_import(job->sched->engine, &restore, &job->seq, info)) == ERR_LIMIT)
         if (!device_reclaim(job->sched, NULL))
@@ -238,7 +240,7 @@ static enum err import(struct job *job, struct errinfo *info)
 
 static void finish(struct job *job)
 {
-    const struct hearth_plan_info *plan = hearth_plan_info(job->plan);
+    const struct hearth_plan_info *plan = hearth_plan_info(job->restore.plan);
     enum hearth_tier *tiers = mem_try_alloc_array(plan->objects_count, sizeof(*tiers));
     struct errinfo info = {0};
 
@@ -250,7 +252,7 @@ static void finish(struct job *job)
         job->done = plan->boundary;
         note_plan(job);
         count_tiers(job, tiers);
-        hearth_plan_accept(job->plan);
+        hearth_plan_accept(job->restore.plan);
         restore_drop(job);
     }
     mem_free(tiers);
@@ -261,15 +263,15 @@ static void finish(struct job *job)
              info.text);
     /* What is held is not computed for lack of room: others have taken it since the job was let in,
      * and will give it back. Once: where it is always scarce, nobody waits for ever. */
-    job->crowded = err == ERR_LIMIT && !job->was_crowded && !job_alone(job);
-    if (job->crowded) {
-        job->was_crowded = true;
+    job->restore.crowded = err == ERR_LIMIT && !job->restore.was_crowded && !job_alone(job);
+    if (job->restore.crowded) {
+        job->restore.was_crowded = true;
         restore_drop(job);
         return;
     }
     /* No room is not the object's fault, and neither is the death of the engine. */
     bool innocent = err == ERR_LIMIT || err == ERR_NOMEM || !engine_alive(job->sched->engine);
-    hearth_plan_shorten(job->plan, job->objects_count - 1,
+    hearth_plan_shorten(job->restore.plan, job->restore.objects_count - 1,
                         innocent ? HEARTH_REASON_TIER_ERROR : HEARTH_REASON_REFUSED);
     begin(job);
 }
@@ -279,7 +281,7 @@ static void finish(struct job *job)
 /* Since the plan was made: verifying is told apart. */
 static void count_fetch(struct job *job)
 {
-    job->times.fetch_ns += sched_now_ns(job->sched) - job->restore_begin_ns;
+    job->times.fetch_ns += sched_now_ns(job->sched) - job->restore.begin_ns;
 }
 
 static bool verify(struct job *job, struct state_object *object)
@@ -289,32 +291,32 @@ static bool verify(struct job *job, struct state_object *object)
     uint64_t ns = sched_now_ns(job->sched) - begin_ns;
 
     job->times.verify_ns += ns;
-    job->restore_begin_ns += ns; /* not a part of the fetch */
+    job->restore.begin_ns += ns; /* not a part of the fetch */
     return good;
 }
 
 static void give_up(struct job *job, size_t index, enum hearth_reason why)
 {
     count_fetch(job);
-    hearth_plan_shorten(job->plan, index, why);
+    hearth_plan_shorten(job->restore.plan, index, why);
     begin(job);
 }
 
 /* The next object, if it is here. False: nothing more can be done now. */
 static bool fetch_next(struct job *job)
 {
-    size_t index = job->fetched;
-    struct state_object *object = &job->objects[index];
-    int error = hearth_plan_fetch(job->plan, index, 0, &object->data);
+    size_t index = job->restore.fetched;
+    struct state_object *object = &job->restore.objects[index];
+    int error = hearth_plan_fetch(job->restore.plan, index, 0, &object->data);
 
-    if (error == HEARTH_ERROR_TIMEOUT && sched_now_ns(job->sched) < job->restore_deadline_ns)
+    if (error == HEARTH_ERROR_TIMEOUT && sched_now_ns(job->sched) < job->restore.deadline_ns)
         return false;
     if (error != HEARTH_OK) {
         give_up(job, index,
                 error == HEARTH_ERROR_TIMEOUT ? HEARTH_REASON_TIMEOUT : HEARTH_REASON_NONE);
         return true;
     }
-    object->shape = shape_of(&hearth_plan_info(job->plan)->objects[index]).state;
+    object->shape = shape_of(&hearth_plan_info(job->restore.plan)->objects[index]).state;
     object->verified = false;
     if (!verify(job, object)) {
         give_up(job, index, HEARTH_REASON_UNVERIFIED);
@@ -322,14 +324,14 @@ static bool fetch_next(struct job *job)
     }
     object->verified = true;
     faults_spoil(job, object);
-    job->fetched++;
+    job->restore.fetched++;
     return true;
 }
 
 enum step restore_poll(struct job *job)
 {
-    while (job->objects != NULL) {
-        if (job->fetched == job->objects_count) {
+    while (job->restore.objects != NULL) {
+        if (job->restore.fetched == job->restore.objects_count) {
             count_fetch(job);
             finish(job);
             if (job->seq != SEQ_NONE)
@@ -338,7 +340,7 @@ enum step restore_poll(struct job *job)
             return STEP_PARKED;
         }
     }
-    if (job->plan != NULL)
+    if (job->restore.plan != NULL)
         note_plan(job);
     restore_drop(job);
     return STEP_MORE;

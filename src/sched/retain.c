@@ -89,13 +89,14 @@ static struct hearth_store *open_store(struct job *job, uint32_t length, bool en
 {
     struct hearth_store *store = NULL;
 
-    job->hints.prompt = length_for_policy(job, length, ends);
-    job->hints.generated = ends; /* what stands at the end is worth keeping up to its last token */
-    job->hints.entry = length > job->prompt                       ? HEARTH_ENTRY_ASSISTANT
-                       : job->anchor > 0 && length <= job->anchor ? HEARTH_ENTRY_SYSTEM
-                                                                  : HEARTH_ENTRY_USER;
-    job->hints.resumed = job->resumed;
-    if (hearth_store_open(job->space, job->tokens, length, &job->hints, &store) != HEARTH_OK)
+    job->keep.hints.prompt = length_for_policy(job, length, ends);
+    job->keep.hints.generated =
+        ends; /* what stands at the end is worth keeping up to its last token */
+    job->keep.hints.entry = length > job->prompt                       ? HEARTH_ENTRY_ASSISTANT
+                            : job->anchor > 0 && length <= job->anchor ? HEARTH_ENTRY_SYSTEM
+                                                                       : HEARTH_ENTRY_USER;
+    job->keep.hints.resumed = job->resumed;
+    if (hearth_store_open(job->space, job->tokens, length, &job->keep.hints, &store) != HEARTH_OK)
         return NULL;
     return store;
 }
@@ -112,6 +113,7 @@ static void store_rows(struct job *job, struct hearth_store *store)
 /* `snapshot`: one is to be taken here, if the cache wants it; the sequence stands at `length`. */
 static void store(struct job *job, uint32_t length, bool snapshot, bool ends)
 {
+    assert(length > 0 && length <= job->done && job->seq != SEQ_NONE);
     struct sched *sched = job->sched;
     uint64_t begin_ns = sched_now_ns(sched);
     struct hearth_store *store = open_store(job, length, ends);
@@ -124,7 +126,7 @@ static void store(struct job *job, uint32_t length, bool snapshot, bool ends)
     if (wanted)
         put(job, store, HEARTH_OBJECT_SNAPSHOT, 0, length);
     hearth_store_close(&store);
-    job->stored = length;
+    job->keep.stored = length;
     uint64_t ns = sched_now_ns(sched) - begin_ns;
     lock_enter(&sched->lock);
     sched->stats.store_ns += ns;
@@ -141,7 +143,7 @@ static bool is_junction(const struct job *job)
         if (cache->breakpoints[i] == job->done)
             return true;
     LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
-        if (other->leader == job && other->leader_until == job->done)
+        if (other->wait.leader == job && other->wait.until == job->done)
             return true;
     }
     return false;
@@ -169,24 +171,26 @@ static bool is_place_for_snapshot(const struct job *job, uint32_t kept)
 
 void retain_on_the_way(struct job *job)
 {
-    uint32_t kept = kept_length(job), ahead = job->hints.junction;
+    uint32_t kept = kept_length(job), ahead = job->keep.hints.junction;
 
-    if (!job->writes || kept == 0)
+    if (!job->keep.stores || kept == 0)
         return;
     if (is_junction(job) || is_halfway(job))
-        job->hints.junction = kept;
+        job->keep.hints.junction = kept;
     if (is_place_for_snapshot(job, kept))
         store(job, kept, true, false);
-    else if (job->sched->cuttable && kept >= job->stored + SCHED_STORE_EVERY)
+    else if (job->sched->cuttable && kept >= job->keep.stored + SCHED_STORE_EVERY)
         store(job, kept, false, false);
-    job->hints.junction = MAX(job->hints.junction, ahead); /* of the plan: still to come */
+    job->keep.hints.junction =
+        MAX(job->keep.hints.junction, ahead); /* of the plan: still to come */
 }
 
 void retain_all(struct job *job)
 {
     uint32_t kept = kept_length(job);
 
-    if (!job->writes || kept == 0 || engine_seq_length(job->sched->engine, job->seq) != job->done)
+    if (!job->keep.stores || kept == 0 ||
+        engine_seq_length(job->sched->engine, job->seq) != job->done)
         return;
     store(job, kept, is_place_for_snapshot(job, kept), true);
 }

@@ -55,7 +55,7 @@ static enum err copy_prompt(struct job *job, const struct gen *gen, struct errin
 
 static void free_job(struct job *job)
 {
-    memory_drop(job->sched->memory, job->records);
+    memory_drop(job->sched->memory, job->memory.records);
     restore_drop(job);
     sampler_destroy(&job->sampler);
     text_fini(&job->text);
@@ -69,10 +69,10 @@ static void fill_hints(struct job *job, const struct gen *gen)
     job->anchor = gen->anchor;
     job->last_user = gen->last_user;
     job->apart = gen->cache.apart;
-    job->writes =
+    job->keep.stores =
         gen->space != NULL && !gen->cache.no_write && job->sched->options.drill != DRILL_FORGET_ALL;
-    job->hints = (struct hearth_store_hints){
-        .struct_size = sizeof(job->hints),
+    job->keep.hints = (struct hearth_store_hints){
+        .struct_size = sizeof(job->keep.hints),
         .entry = HEARTH_ENTRY_USER,
         .anchor = gen->anchor,
         .ttl_s = gen->cache.ttl_s,
@@ -102,7 +102,7 @@ static enum err hold_records(struct job *job, struct errinfo *info)
 
     if (!memory_hold(sched->memory, need.records))
         return err_set(info, ERR_BUSY, "too many long requests are waiting; try again later");
-    job->records = need.records;
+    job->memory.records = need.records;
     return ERR_OK;
 }
 
@@ -264,7 +264,7 @@ static void advance_all(struct sched *sched)
         job_advance(job);
     }
     LIST_FOREACH_SAFE (struct job, job, &sched->jobs, link) {
-        job->turns_waited++;
+        job->wait.turns++;
         job_advance(job);
     }
 }
@@ -359,6 +359,7 @@ static void run(void *arg)
         }
         watchdog_note(sched);
         publish(sched);
+        sched_check(sched);
         atomic_store_explicit(&sched->turn_ns, 0, memory_order_relaxed);
         if (!ran)
             rest(sched);
@@ -492,10 +493,10 @@ bool sched_drain(struct sched *sched, uint64_t timeout_ms)
 
 void job_unclaim(struct job *job)
 {
-    if (!job->claimed)
+    if (!job->memory.claimed)
         return;
-    job->claimed = false;
-    memory_unclaim(job->sched->memory, job->claim);
+    job->memory.claimed = false;
+    memory_unclaim(job->sched->memory, job->memory.claim);
 }
 
 void job_unlist(struct job *job)
@@ -503,8 +504,9 @@ void job_unlist(struct job *job)
     struct sched *sched = job->sched;
 
     job_unclaim(job);
-    memory_drop(sched->memory, job->records);
-    job->records = 0;
+    memory_drop(sched->memory, job->memory.records);
+    job->memory.records = 0;
+    assert(job->tenant->jobs > 0 && (sched->active > 0 || !job->active));
     if (job->active)
         sched->active--;
     job->active = false;

@@ -15,6 +15,7 @@
  *      text.c      tokens to text, stop texts
  *      memory.c    the ceiling, shared with other schedulers; guard.c has its rules
  *      cuts.c      which chunks state was computed in
+ *      check.c     what must hold between two turns, for debug builds
  *      faults.c    promises that are broken on purpose, for `hearth qa --prove`
  *
  * A JOB is a generation inside of the scheduler. Its caller's `struct gen` may be gone once
@@ -68,6 +69,41 @@ enum step {
     STEP_DONE,   /* gone: the job does not exist any more */
 };
 
+/* A plan of the cache that becomes a sequence (restore.c); all of it is empty but in RESTORE. */
+struct job_restore {
+    struct hearth_plan *plan;
+    struct state_object *objects;
+    size_t objects_count, fetched;
+    uint64_t deadline_ns; /* then it would have been faster to compute */
+    uint64_t begin_ns;    /* of this plan */
+    /* no room beside the others for what was fetched; has waited for it before */
+    bool crowded, was_crowded;
+};
+
+/* What a job that does not run waits for. */
+struct job_wait {
+    /* sched->epoch and memory_epoch when there was no room for it */
+    uint64_t epoch, memory_epoch;
+    struct job *leader; /* DEFERRED: computes a prefix that this one waits for; else NULL */
+    uint32_t until;     /* tokens of it that are shared */
+    uint32_t turns;     /* without a token */
+};
+
+/* Its part of the ceiling. */
+struct job_memory {
+    uint64_t records; /* bytes since it was submitted */
+    uint64_t claim;   /* bytes since it was admitted, if `claimed` */
+    bool claimed;
+};
+
+/* What the cache is to keep of it (retain.c, linger.c). */
+struct job_keep {
+    struct hearth_store_hints hints;
+    bool stores;     /* state goes to the cache */
+    bool unsaved;    /* has ended, and counts as unsaved */
+    uint32_t stored; /* rows below it were offered to the cache */
+};
+
 struct job {
     struct list_node link;
     struct sched *sched;
@@ -78,42 +114,27 @@ struct job {
     enum gen_phase phase;
     bool active;   /* has passed admission and counts as running */
     bool admitted; /* has left the queue once: one that was preempted does not count as waiting */
+    bool started;  /* the sink was told; `usage` and `times.restored` are set */
+    bool apart;    /* no other job may find it */
 
     token_id *tokens; /* its own */
     uint32_t prompt, count, capacity, target;
     uint32_t done;
+    uint32_t room; /* tokens that it may have in all */
     seq_id seq;
     uint32_t *marks;
     struct schedule schedule;
     uint32_t anchor, last_user, junction, resumed;
 
-    struct hearth_plan *plan;
-    struct state_object *objects;
-    size_t objects_count, fetched;
-    uint64_t restore_deadline_ns;
-    uint64_t restore_begin_ns; /* of this plan */
-    /* sched->epoch and memory_epoch when there was no room for it */
-    uint64_t deferred_epoch, deferred_memory;
-    /* bytes of the ceiling: since it came; since it was admitted, if `claimed` */
-    uint64_t records, claim;
-    bool claimed;
-    /* what was to be restored finds no room beside the others; has waited for it before */
-    bool crowded, was_crowded;
-    struct job *leader;    /* computes a prefix that this one waits for */
-    uint32_t leader_until; /* tokens of it that are shared */
+    struct job_restore restore;
+    struct job_wait wait;
+    struct job_memory memory;
+    struct job_keep keep;
 
     struct sampler *sampler;
     struct text text;
-    uint32_t room; /* tokens that it may have in all */
     struct gen_usage usage;
     struct gen_times times;
-    bool started;
-    struct hearth_store_hints hints;
-    bool announced;  /* counts as unsaved (linger.c) */
-    bool writes;     /* state goes to the cache */
-    bool apart;      /* no other job may find it */
-    uint32_t stored; /* rows below it were offered to the cache */
-    uint32_t turns_waited;
     struct gen_result result;
 };
 
@@ -181,6 +202,12 @@ void job_unlist(struct job *job);
 void job_forget(struct job *job);
 /* What it was promised of the memory is free again; a no-op when it was promised nothing. */
 void job_unclaim(struct job *job);
+
+/* ---- check.c ---- */
+
+/* Aborts unless the scheduler and its jobs are as they must be between two turns. Does nothing
+ * without HEARTH_DEBUG. */
+void sched_check(struct sched *sched);
 
 /* ---- steps.c ---- */
 

@@ -60,8 +60,8 @@ static void tell_sink(struct job *job, enum gen_end end, enum err err, const str
 void job_release_followers(struct job *job)
 {
     LIST_FOREACH (struct job, other, &job->sched->jobs, link) {
-        if (other->leader == job)
-            other->leader = NULL;
+        if (other->wait.leader == job)
+            other->wait.leader = NULL;
     }
 }
 
@@ -208,9 +208,9 @@ static enum guard_verdict claim_memory(struct job *job, uint32_t cached)
     struct guard_need need = memory_need(sched->memory, cached, job->target - cached, answer);
     enum guard_verdict verdict = memory_claim(sched->memory, &need);
 
-    assert(!job->claimed);
-    job->claimed = verdict == GUARD_ADMIT && sched->memory != NULL;
-    job->claim = need.claim;
+    assert(!job->memory.claimed);
+    job->memory.claimed = verdict == GUARD_ADMIT && sched->memory != NULL;
+    job->memory.claim = need.claim;
     return verdict;
 }
 
@@ -228,9 +228,9 @@ static bool make_way(struct job *job)
 static enum step defer(struct job *job)
 {
     job_unclaim(job);
-    job->crowded = false;
-    job->deferred_epoch = job->sched->epoch;
-    job->deferred_memory = memory_epoch(job->sched->memory);
+    job->restore.crowded = false;
+    job->wait.epoch = job->sched->epoch;
+    job->wait.memory_epoch = memory_epoch(job->sched->memory);
     job_set_phase(job, GEN_DEFERRED);
     return STEP_PARKED;
 }
@@ -238,10 +238,10 @@ static enum step defer(struct job *job)
 /* Whether what it was deferred for may be over. */
 static bool may_go_on(const struct job *job)
 {
-    if (job->leader != NULL)
-        return job->leader->done >= job->leader_until;
-    return job->deferred_epoch != job->sched->epoch ||
-           job->deferred_memory != memory_epoch(job->sched->memory);
+    if (job->wait.leader != NULL)
+        return job->wait.leader->done >= job->wait.until;
+    return job->wait.epoch != job->sched->epoch ||
+           job->wait.memory_epoch != memory_epoch(job->sched->memory);
 }
 
 uint64_t job_sleep_ns(const struct job *job)
@@ -254,10 +254,10 @@ uint64_t job_sleep_ns(const struct job *job)
     case GEN_DEFERRED:
         if (may_go_on(job))
             return 0;
-        return job->leader == NULL && job->sched->memory != NULL ? SCHED_MEMORY_MS * NS_PER_MS
-                                                                 : UINT64_MAX;
+        return job->wait.leader == NULL && job->sched->memory != NULL ? SCHED_MEMORY_MS * NS_PER_MS
+                                                                      : UINT64_MAX;
     case GEN_RESTORE:
-        return job->restore_deadline_ns > now_ns ? job->restore_deadline_ns - now_ns : 0;
+        return job->restore.deadline_ns > now_ns ? job->restore.deadline_ns - now_ns : 0;
     default:
         return 0;
     }
@@ -267,6 +267,7 @@ static enum step step_deferred(struct job *job)
 {
     if (!may_go_on(job))
         return STEP_PARKED;
+    job->wait.leader = NULL;
     job_set_phase(job, GEN_LOOKUP);
     return STEP_MORE;
 }
@@ -343,7 +344,7 @@ void job_start_prefill(struct job *job)
 
     make_schedule(job);
     job->resumed = job->done;
-    job->stored = job->done;
+    job->keep.stored = job->done;
     if (!job->started) {
         usage->computed = usage->prompt - (usage->device + usage->ram + usage->ssd + usage->remote);
         job->times.restored = sched_now_ns(job->sched);
@@ -404,8 +405,8 @@ static enum step wait_for(struct job *job, struct job *leader, uint32_t until)
 {
     struct sched *sched = job->sched;
 
-    job->leader = leader;
-    job->leader_until = until;
+    job->wait.leader = leader;
+    job->wait.until = until;
     lock_enter(&sched->lock);
     sched->stats.waits++;
     lock_leave(&sched->lock);
@@ -453,7 +454,7 @@ static enum step step_restore(struct job *job)
 
     if (step != STEP_MORE)
         return step;
-    if (job->crowded)
+    if (job->restore.crowded)
         return defer(job);
     if (faults_fail(job)) {
         err_set(&info, ERR_ENGINE, "a practised fault: the restore failed");

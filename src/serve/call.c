@@ -38,7 +38,7 @@ static void on_close(void *arg)
     struct call *call = arg;
 
     lock_enter(&call->lock);
-    call->gone = true;
+    call->gone = call->cancelled = true;
     lock_leave(&call->lock);
     call_cancel(call);
 }
@@ -175,6 +175,41 @@ bool call_has_gen(struct call *call, uint64_t gen)
     return has;
 }
 
+#ifdef HEARTH_DEBUG
+enum { CHECKS = true };
+#else
+enum { CHECKS = false };
+#endif
+
+static void check_choice(const struct call *call, size_t index)
+{
+    const struct call_choice *choice = &call->choices[index];
+
+    assert(choice->call == call && choice->index == index && choice->output);
+    assert(choice->gen.id == call->first_id + index && choice->gen.sink.arg == choice);
+    assert(choice->tokens == NULL || choice->result.tokens == choice->tokens);
+    assert(!choice->last || call->ended == call->choices_count);
+}
+
+void call_check(struct call *call)
+{
+    if (!CHECKS)
+        return;
+    assert(atomic_load_explicit(&call->references, memory_order_relaxed) > 0);
+    assert(atomic_load_explicit(&call->pending, memory_order_relaxed) >= 0);
+    assert((call->choices_count > 0) == (call->choices != NULL));
+    assert(call->ended <= call->choices_count);
+    /* Whatever is refused or answered at once is so before there are generations. */
+    assert(call->choices_count == 0 || (call->model && call->answer.request && !call->answered));
+    for (size_t i = 0; i < call->choices_count; i++)
+        check_choice(call, i);
+    lock_enter(&call->lock);
+    assert(call->submitted <= call->choices_count);
+    assert(call->cancelled || !call->gone);
+    assert(!call->begun || call->request.stream);
+    lock_leave(&call->lock);
+}
+
 struct queue *call_queue(const struct call *call)
 {
     struct api *api = call->api;
@@ -288,6 +323,8 @@ void call_run(struct call *call)
 {
     bool parked = false;
 
+    call_check(call);
+    assert(call->choices_count == 0 && !call->answered);
     if (!is_cancelled(call) && begin(call, &parked))
         call->endpoint->work(call);
     if (!parked)

@@ -167,6 +167,10 @@ void call_flush(struct call *call);
 /* The sink of a choice, for its gen. */
 struct gen_sink call_sink(struct call_choice *choice);
 
+/* Aborts unless the call is as it must be. By the thread that owns its fields; does nothing without
+ * HEARTH_DEBUG. */
+void call_check(struct call *call);
+
 /* Sends the end of the answer, logs, counts; on the thread that dropped what was pending last. */
 void call_end(struct call *call);
 

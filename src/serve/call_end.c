@@ -131,6 +131,7 @@ void call_end(struct call *call)
     const struct call_observer *observer = &call->api->options.observer;
     const struct api_error *error = error_of(call);
 
+    call_check(call);
     if (call->choices_count > 0) {
         call->outcome = error ? error->kind : API_OK;
         if (call->answer.begun && observer->answering) /* before that nothing is known */

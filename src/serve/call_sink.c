@@ -450,6 +450,7 @@ static void on_done(void *arg, const struct gen_result *result)
     keep_result(choice, result);
     assert(call->ended < call->choices_count);
     choice->last = ++call->ended == call->choices_count;
+    call_check(call);
     if (!choice->last) /* `answer` and `out` stay this thread's */
         write_end(choice);
     call_ends_push(call->api->ends, choice);

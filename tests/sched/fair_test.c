@@ -31,14 +31,14 @@ static void test_short_goes_first_and_nobody_starves(void **state)
 
     (void)state;
     assert_true(fair_before(&small, &large));
-    large.turns_waited = 1000;
+    large.wait.turns = 1000;
     assert_true(fair_before(&large, &small));
     /* A queue that is never empty: all in it have waited, and those who keep coming are short. */
-    small.turns_waited = 100;
+    small.wait.turns = 100;
     assert_true(fair_before(&large, &small) && !fair_before(&small, &large));
-    small.turns_waited = 1001;
+    small.wait.turns = 1001;
     assert_true(fair_before(&small, &large));
-    small.turns_waited = large.turns_waited = 100; /* not yet: the shorter one */
+    small.wait.turns = large.wait.turns = 100; /* not yet: the shorter one */
     assert_true(fair_before(&small, &large));
 }
 
@@ -107,7 +107,7 @@ static void test_victims(void **state)
     list_init(&sched.jobs);
     for (size_t i = 0; i < COUNT_OF(flood); i++) {
         flood[i] = job_of(&sched, "flood", 100);
-        flood[i].active = flood[i].writes = true;
+        flood[i].active = flood[i].keep.stores = true;
         flood[i].phase = GEN_DECODE;
         list_push_back(&sched.jobs, &flood[i].link);
     }
@@ -118,7 +118,7 @@ static void test_victims(void **state)
     fair_charge(&flood[0], 5000);
     assert_ptr_equal(fair_place_victim(&sched), &flood[2]);
     assert_ptr_equal(fair_victim(&calm), &flood[2]);
-    flood[2].writes = false; /* its state would be lost */
+    flood[2].keep.stores = false; /* its state would be lost */
     assert_ptr_equal(fair_victim(&calm), &flood[1]);
     flood[1].seq = SEQ_NONE;
     assert_ptr_equal(fair_victim(&calm), &flood[0]);

@@ -5,9 +5,12 @@
  * The clock is the test's, and the engine stands still where the test says.
  */
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "support/sched_kit.h"
 #include "support/test.h"
 
@@ -135,4 +138,83 @@ static void test_slow_is_not_stalled(void **state)
     rig_close(&rig);
 }
 
-TEST_SUITE(TEST(test_a_call_that_hangs), TEST(test_slow_is_not_stalled))
+/* ---- a scheduler that turns and computes nothing ---- */
+
+struct refusals {
+    struct gate gate;
+    atomic_bool refusing;
+};
+
+static bool refuses(const struct engine_item *items, size_t count, void *arg)
+{
+    struct refusals *refusals = arg;
+
+    (void)items, (void)count;
+    if (!atomic_load(&refusals->refusing))
+        return false;
+    sem_post(&refusals->gate.in);
+    wait_for(&refusals->gate.go);
+    return true;
+}
+
+/* Two jobs, of which every batch is refused: both stand at the gate in the second one. */
+static void submit_two(struct rig *rig, struct refusals *refusals, struct kit_gen *gens)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        kit_gen_init(&gens[i], &rig->kit, i + 1, PROMPT, ANSWER);
+        kit_gen_submit(&rig->kit, &gens[i]);
+        if (i == 0) {
+            wait_for(&refusals->gate.in);
+            continue;
+        }
+        sem_post(&refusals->gate.go);
+        wait_for(&refusals->gate.in);
+    }
+}
+
+/* The youngest job is ended, the log says so, and the other one goes on. */
+static void test_turns_without_computing(void **state)
+{
+    static struct kit_gen gens[2];
+    static struct rig rig;
+    struct refusals refusals = {.refusing = true};
+    struct engine_fake_options fake = {.chunk = PROMPT, .refuses = refuses, .arg = &refusals};
+    int pipes[2];
+    char line[4096] = "";
+
+    (void)state;
+    sem_init(&refusals.gate.in, 0, 0);
+    sem_init(&refusals.gate.go, 0, 0);
+    assert_int_equal(pipe(pipes), 0);
+    struct log *log = log_create(
+        &(struct log_options){.fd = pipes[1], .level = LOG_LEVEL_WARN, .clock = clock_real()});
+    rig.clock = clock_create_fake(1, 1);
+    sched_kit_open(&rig.kit, &fake, 0,
+                   &(struct sched_options){.clock = rig.clock, .log = log, .model = "toy"});
+    submit_two(&rig, &refusals, gens);
+    sched_watch(rig.kit.sched);
+    look_after(&rig, SCHED_STALL_S);
+    assert_true(sched_stalled(rig.kit.sched));
+    atomic_store(&refusals.refusing, false);
+    sem_post(&refusals.gate.go);
+    for (int i = 0; i < 2; i++)
+        kit_gen_wait(&gens[i]);
+    assert_int_equal(gens[0].result.end, GEN_END_LENGTH);
+    assert_int_equal(gens[1].result.end, GEN_END_ERROR);
+    assert_non_null(strstr(gens[1].result.info.text, "computed nothing for 30 s"));
+    assert_true(read(pipes[0], line, sizeof(line) - 1) > 0);
+    assert_non_null(strstr(line, "the engine computes nothing; its youngest request is ended"));
+    assert_non_null(strstr(line, "model=toy seconds=30 jobs=2"));
+    for (int i = 0; i < 2; i++)
+        kit_gen_fini(&gens[i]);
+    sched_kit_close(&rig.kit);
+    clock_destroy_fake(&rig.clock);
+    log_destroy(&log);
+    close(pipes[0]);
+    close(pipes[1]);
+    sem_destroy(&refusals.gate.in);
+    sem_destroy(&refusals.gate.go);
+}
+
+TEST_SUITE(TEST(test_a_call_that_hangs), TEST(test_slow_is_not_stalled),
+           TEST(test_turns_without_computing))
