@@ -55,15 +55,65 @@ unsigned sysinfo_cores(void)
     return MAX(cores, 1);
 }
 
-/* A number of bytes from a cgroup file; UINT64_MAX for "max" and for a file that is not there. */
-static uint64_t read_cgroup(const char *name)
-{
-    char path[128], text[32];
+/* ---- cgroups ---- */
 
-    snprintf(path, sizeof(path), "/sys/fs/cgroup/%s", name);
+/* Where the memory controller of each version is mounted, its line of /proc/self/cgroup begins, and
+ * its files are called. */
+static const struct controller {
+    const char *mount, *line, *limit, *used;
+} controllers[] = {
+    {"/sys/fs/cgroup", "0::", "memory.max", "memory.current"},
+    {"/sys/fs/cgroup/memory", ":memory:", "memory.limit_in_bytes", "memory.usage_in_bytes"},
+};
+
+/* A number of bytes from a cgroup file; UINT64_MAX for "max" and for a file that is not there. */
+static uint64_t read_cgroup(const struct controller *controller, const char *group,
+                            const char *name)
+{
+    char path[1024], text[32];
+
+    snprintf(path, sizeof(path), "%s%s/%s", controller->mount, group, name);
     if (!read_small(path, text, sizeof(text)) || strncmp(text, "max", 3) == 0)
         return UINT64_MAX;
     return strtoull(text, NULL, 10);
+}
+
+/* The path of this process's group, "" for the root: in a container that may be all that is
+ * visible. */
+static void find_group(const struct controller *controller, char *group, size_t size)
+{
+    char text[4096];
+
+    group[0] = '\0';
+    if (!read_small("/proc/self/cgroup", text, sizeof(text)))
+        return;
+    const char *line = strstr(text, controller->line);
+    if (line == NULL)
+        return;
+    line += strlen(controller->line);
+    size_t len = strcspn(line, "\n");
+    if (len > 1 && len < size)
+        snprintf(group, size, "%.*s", (int)len, line);
+}
+
+/* A limit of any group from this process's own to the root counts. */
+static void read_limits(uint64_t *limit, uint64_t *rest)
+{
+    *limit = *rest = UINT64_MAX;
+    for (size_t i = 0; i < COUNT_OF(controllers); i++) {
+        char group[512], *slash;
+        find_group(&controllers[i], group, sizeof(group));
+        do {
+            uint64_t max = read_cgroup(&controllers[i], group, controllers[i].limit);
+            uint64_t used = read_cgroup(&controllers[i], group, controllers[i].used);
+            *limit = MIN(*limit, max);
+            if (max != UINT64_MAX && used != UINT64_MAX)
+                *rest = MIN(*rest, max > used ? max - used : 0);
+            slash = strrchr(group, '/');
+            if (slash != NULL)
+                *slash = '\0';
+        } while (slash != NULL);
+    }
 }
 
 static uint64_t read_meminfo(const char *key, uint64_t otherwise)
@@ -79,18 +129,18 @@ static uint64_t read_meminfo(const char *key, uint64_t otherwise)
 uint64_t sysinfo_memory_total(void)
 {
     uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t limit, rest;
 
-    return MIN(read_meminfo("MemTotal:", physical), read_cgroup("memory.max"));
+    read_limits(&limit, &rest);
+    return MIN(read_meminfo("MemTotal:", physical), limit);
 }
 
 uint64_t sysinfo_memory_available(void)
 {
-    uint64_t available = read_meminfo("MemAvailable:", sysinfo_memory_total() / 2);
-    uint64_t limit = read_cgroup("memory.max"), used = read_cgroup("memory.current");
+    uint64_t limit, rest;
 
-    if (limit != UINT64_MAX && used != UINT64_MAX)
-        available = MIN(available, limit > used ? limit - used : 0);
-    return available;
+    read_limits(&limit, &rest);
+    return MIN(read_meminfo("MemAvailable:", sysinfo_memory_total() / 2), rest);
 }
 
 uint64_t sysinfo_memory_process(void)

@@ -1,14 +1,27 @@
 #include "base/sysinfo.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/test.h"
+
+static bool write_text(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
 
 static void test_cores_are_between_one_and_the_affinity(void **state)
 {
@@ -41,6 +54,43 @@ static void test_memory_is_plausible(void **state)
     assert_true(sysinfo_memory_total() > 0 && sysinfo_memory_total() <= physical + physical / 8);
     assert_true(sysinfo_memory_available() > 0);
     assert_true(sysinfo_memory_available() <= sysinfo_memory_total());
+}
+
+/* A process in a group with a limit, made where the system lets us make one. */
+static void test_a_limit_of_the_own_group_counts(void **state)
+{
+    static const struct {
+        const char *dir, *limit;
+    } trees[] = {{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+                 {"/sys/fs/cgroup", "memory.max"}};
+    char group[64], path[128];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(trees); i++) {
+        snprintf(group, sizeof(group), "%s/hearth_test_%d", trees[i].dir, (int)getpid());
+        snprintf(path, sizeof(path), "%s/%s", group, trees[i].limit);
+        if (mkdir(group, 0700) != 0)
+            continue;
+        bool set = write_text(path, "268435456");
+        pid_t pid = set ? fork() : -1;
+        if (pid == 0) {
+            snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+            if (!write_text(path, "0"))
+                _exit(2);
+            _exit(sysinfo_memory_total() == 256 << 20 && sysinfo_memory_available() < 256 << 20
+                      ? 0
+                      : 1);
+        }
+        int status = 0;
+        if (pid > 0)
+            assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(rmdir(group), 0);
+        if (pid > 0 && WEXITSTATUS(status) != 2) {
+            assert_int_equal(status, 0);
+            return;
+        }
+    }
+    TEST_SKIP("no cgroup can be made here");
 }
 
 static void test_a_process_grows_by_what_it_touches(void **state)
@@ -105,5 +155,6 @@ static void test_origin_names_the_library(void **state)
 }
 
 TEST_SUITE(TEST(test_cores_are_between_one_and_the_affinity), TEST(test_cores_follow_the_affinity),
-           TEST(test_memory_is_plausible), TEST(test_a_process_grows_by_what_it_touches),
-           TEST(test_memory_of_another_process), TEST(test_origin_names_the_library))
+           TEST(test_memory_is_plausible), TEST(test_a_limit_of_the_own_group_counts),
+           TEST(test_a_process_grows_by_what_it_touches), TEST(test_memory_of_another_process),
+           TEST(test_origin_names_the_library))
