@@ -79,7 +79,7 @@ struct gbnf_match {
     struct slot *slots;       /* of the states of one position, as a set */
     uint32_t slots_count, stamp;
     uint32_t collect_at;
-    int64_t account;
+    int64_t account, floor; /* what a search must leave of the account; 0 = no search */
     uint64_t steps;
     enum err err;
 };
@@ -108,7 +108,7 @@ static struct level *level(const struct gbnf_match *m)
 
 static bool fails(struct gbnf_match *m, enum err err)
 {
-    m->err = err;
+    m->err = err == ERR_INVALID && m->floor > 0 ? ERR_LIMIT : err; /* LIMIT: of a search only */
     return false;
 }
 
@@ -116,7 +116,7 @@ static bool pays(struct gbnf_match *m, uint32_t steps)
 {
     m->account -= steps;
     m->steps += steps;
-    return m->account >= 0 || fails(m, ERR_INVALID);
+    return m->account >= m->floor || fails(m, ERR_INVALID);
 }
 
 static bool has_room(struct gbnf_match *m, struct array *array, uint32_t count, uint32_t max,
@@ -425,6 +425,23 @@ void gbnf_match_pop(struct gbnf_match *m, size_t depth)
     assert(depth <= m->top);
     m->top = (uint32_t)depth;
     cut(m);
+}
+
+void gbnf_match_search(struct gbnf_match *m)
+{
+    assert(m->top == 0 && m->floor == 0);
+    m->floor = MAX(m->account / 2, 1);
+}
+
+bool gbnf_match_search_end(struct gbnf_match *m)
+{
+    bool given_up = m->err == ERR_LIMIT;
+
+    if (given_up)
+        m->err = ERR_OK;
+    m->floor = 0;
+    gbnf_match_pop(m, 0);
+    return given_up;
 }
 
 bool gbnf_match_whole(const struct gbnf_match *m)

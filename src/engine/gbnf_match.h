@@ -25,7 +25,7 @@ enum {
     GBNF_STATES_MAX = 64 * 1024,        /* readings after one character */
     GBNF_STATES_HELD_MAX = 1024 * 1024, /* at all levels, 8 bytes each */
     GBNF_CALLS_MAX = 256 * 1024,        /* that can still return, 12 bytes each */
-    GBNF_WORK_MAX = 64 * 1024 * 1024,   /* steps that one token may take */
+    GBNF_WORK_MAX = 16 * 1024 * 1024,   /* steps that one token may take: about 160 ms */
     GBNF_WORK_TOKEN = 4 * 1024 * 1024,  /* steps that each token adds to the account */
 };
 
@@ -51,6 +51,11 @@ bool gbnf_match_whole(const struct gbnf_match *match);
 
 /* What was pushed stays. One token's worth of steps is added to the account. */
 enum err gbnf_match_commit(struct gbnf_match *match, struct errinfo *info) NODISCARD;
+
+/* A search that may be given up: pushes fail when half of the account is spent, or at any other
+ * limit. End pops everything and returns whether that happened; the match goes on as before. */
+void gbnf_match_search(struct gbnf_match *match);
+bool gbnf_match_search_end(struct gbnf_match *match);
 
 /* ERR_OK, or why a push failed that had nothing to do with the text: ERR_INVALID, the grammar is
  * too ambiguous; ERR_NOMEM. Lasts until the match is destroyed. */

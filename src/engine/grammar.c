@@ -16,6 +16,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <llama.h>
@@ -28,6 +29,7 @@
 
 enum {
     PIECE_BYTES = 256, /* of a token that are looked at while waiting */
+    LIKELY_MAX = 256,
     WINDOW_BYTES = GRAMMAR_TRIGGER_BYTES_MAX + PIECE_BYTES,
 };
 
@@ -39,6 +41,7 @@ struct grammar {
     uint64_t *allowed; /* a bit per token */
     size_t allowed_words;
     bool waiting;
+    bool slow; /* a mask of all tokens took too long */
     char *triggers[GRAMMAR_TRIGGERS_MAX];
     size_t triggers_count;
     token_id tokens[GRAMMAR_TRIGGERS_MAX];
@@ -69,12 +72,13 @@ static void mark(struct grammar *grammar, token_id token)
 
 /* All tokens in the order of their texts: what two neighbours share is read once, and after a byte
  * that was refused all that begin with the same are passed over. */
-static void mark_allowed(struct grammar *grammar)
+static bool mark_allowed(struct grammar *grammar)
 {
     const struct pieces *pieces = grammar->pieces;
     struct gbnf_match *match = grammar->match;
     size_t refused = SIZE_MAX; /* length of the beginning that was */
 
+    gbnf_match_search(match);
     for (size_t i = 0; i < pieces->count; i++) {
         const struct piece *piece = &pieces->list[i];
         if (piece->shared >= refused)
@@ -87,9 +91,43 @@ static void mark_allowed(struct grammar *grammar)
         if (refused == SIZE_MAX)
             mark(grammar, piece->token);
     }
-    gbnf_match_pop(match, 0);
+    bool given_up = gbnf_match_search_end(match);
     for (size_t i = 0; i < pieces->ends_count && gbnf_match_whole(match); i++)
         mark(grammar, pieces->ends[i]);
+    return !given_up;
+}
+
+static int by_logit(const void *a, const void *b)
+{
+    const llama_token_data *left = a, *right = b;
+
+    if (left->logit != right->logit)
+        return left->logit < right->logit ? 1 : -1;
+    return (left->id > right->id) - (left->id < right->id);
+}
+
+/* A grammar whose mask takes too long: the most probable tokens one by one, up to LIKELY_MAX that
+ * may come. Tokens behind them are refused. Returns how many were found. */
+static size_t mark_likely(struct grammar *grammar, struct llama_token_data_array *candidates)
+{
+    struct gbnf_match *match = grammar->match;
+    struct errinfo info;
+    size_t found = 0;
+
+    memset(grammar->allowed, 0, grammar->allowed_words * sizeof(*grammar->allowed));
+    qsort(candidates->data, candidates->size, sizeof(*candidates->data), by_logit);
+    gbnf_match_search(match);
+    for (size_t i = 0; i < candidates->size && found < LIKELY_MAX; i++) {
+        bool allowed = allows(grammar, candidates->data[i].id);
+        gbnf_match_pop(match, 0);
+        if (allowed)
+            mark(grammar, candidates->data[i].id);
+        else if (gbnf_match_error(match, &info) != ERR_OK)
+            break;
+        found += allowed;
+    }
+    gbnf_match_search_end(match);
+    return found;
 }
 
 static enum err follow(struct grammar *grammar, token_id token, struct errinfo *info)
@@ -251,7 +289,12 @@ enum err grammar_mask(struct grammar *grammar, struct llama_token_data_array *ca
     if (grammar->waiting)
         return ERR_OK;
     memset(grammar->allowed, 0, grammar->allowed_words * sizeof(*grammar->allowed));
-    mark_allowed(grammar);
+    if (grammar->slow || !mark_allowed(grammar)) {
+        grammar->slow = true;
+        if (mark_likely(grammar, candidates) == 0)
+            return err_set(info, ERR_INVALID,
+                           "the grammar is too ambiguous: a token takes too many steps");
+    }
     TRY(gbnf_match_error(grammar->match, info));
     for (size_t i = 0; i < candidates->size; i++) {
         token_id token = candidates->data[i].id;

@@ -244,6 +244,25 @@ static void test_what_is_too_ambiguous_is_an_error(void **state)
                 GBNF_WORK_MAX);
 }
 
+/* A search that is too long is given up; the match goes on. */
+static void test_a_search_is_given_up(void **state)
+{
+    struct run run = begin("root ::= s\ns ::= \"a\" | \"a\" s | \"a\" s s | \"a\" s s s");
+
+    (void)state;
+    assert_true(take(&run, "aa"));
+    gbnf_match_search(run.match);
+    while (gbnf_match_push(run.match, 'a'))
+        ;
+    assert_true(gbnf_match_search_end(run.match));
+    assert_true(gbnf_match_steps(run.match) < GBNF_WORK_MAX / 2 + 65536);
+    assert_true(take(&run, "aa"));
+    gbnf_match_search(run.match);
+    assert_true(gbnf_match_push(run.match, 'a'));
+    assert_false(gbnf_match_search_end(run.match));
+    end(&run);
+}
+
 /* Frames that are left behind are collected: a long list needs no more than a short one. */
 static void test_long_texts_need_no_memory(void **state)
 {
@@ -312,5 +331,5 @@ static void test_survives_every_failed_allocation(void **state)
 
 TEST_SUITE(TEST(test_equals_the_library), TEST(test_doubling_readings_cost_little),
            TEST(test_optional_characters_cost_little), TEST(test_what_is_too_ambiguous_is_an_error),
-           TEST(test_long_texts_need_no_memory), TEST(test_levels_go_back),
-           TEST(test_survives_every_failed_allocation))
+           TEST(test_a_search_is_given_up), TEST(test_long_texts_need_no_memory),
+           TEST(test_levels_go_back), TEST(test_survives_every_failed_allocation))

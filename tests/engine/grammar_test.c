@@ -6,6 +6,7 @@
 
 #include <llama.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "engine/engine_ops.h"
 #include "support/models.h"
@@ -208,6 +209,43 @@ static void assert_next(const struct engine *engine, const struct grammar *gramm
     assert_true(any);
 }
 
+/* 2,000 ways to go on: a mask of all tokens takes too many steps. The most probable that may come
+ * are found one by one, and the grammar goes on. */
+static void test_slow_masks_take_the_most_probable(void **state)
+{
+    struct engine *engine = test_engine("qwen3", NULL);
+    uint32_t vocab = engine_facts(engine)->vocab;
+    struct llama_token_data *data = mem_alloc_array(vocab, sizeof(*data));
+    size_t allowed = 0, refused = 0;
+    struct buf text;
+
+    (void)state;
+    buf_init(&text, 1 << 20);
+    buf_append_str(&text, "root ::= r0");
+    for (int i = 1; i < 2000; i++)
+        buf_appendf(&text, " | r%d", i);
+    for (int i = 0; i < 2000; i++)
+        buf_appendf(&text, "\nr%d ::= [^%c]* \"%c\"", i, 'a' + i % 26, 'a' + i % 26);
+    struct grammar *grammar = create(engine, &(struct grammar_options){.text = buf_str(&text)});
+    for (int round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < vocab; i++)
+            data[i] = (struct llama_token_data){.id = (token_id)i, .logit = (float)i};
+        struct llama_token_data_array array = {.data = data, .size = vocab, .selected = -1};
+        assert_ok(grammar_mask(grammar, &array, NULL));
+        allowed = 0;
+        for (uint32_t i = 0; i < vocab; i++)
+            allowed += data[i].logit > -INFINITY;
+        assert_true(allowed > 0 && allowed <= 256);
+        for (refused = 0; data[refused].logit == -INFINITY; refused++)
+            assert_false(grammar_allows(grammar, data[refused].id));
+        assert_ok(grammar_accept(grammar, data[refused].id, NULL));
+    }
+    buf_fini(&text);
+    mem_free(data);
+    grammar_destroy(&grammar);
+    engine_close(&engine);
+}
+
 static void test_waits_for_a_trigger_in_pieces(void **state)
 {
     static const char *const triggers[] = {"[CALL]", "<tool_call>"};
@@ -403,7 +441,8 @@ static void test_survives_every_failed_allocation(void **state)
 }
 
 TEST_SUITE(TEST(test_allows_exactly_its_language), TEST(test_mask_equals_allows),
-           TEST(test_starts_with_the_named_rule), TEST(test_waits_for_a_trigger_in_pieces),
-           TEST(test_waits_for_long), TEST(test_reads_what_comes_with_the_trigger),
+           TEST(test_starts_with_the_named_rule), TEST(test_slow_masks_take_the_most_probable),
+           TEST(test_waits_for_a_trigger_in_pieces), TEST(test_waits_for_long),
+           TEST(test_reads_what_comes_with_the_trigger),
            TEST(test_a_trigger_may_be_part_of_a_character), TEST(test_waits_for_a_token),
            TEST(test_refusals_say_why), TEST(test_survives_every_failed_allocation))
