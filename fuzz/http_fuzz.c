@@ -17,7 +17,7 @@
 #include "http/conn.h"
 #include "http/reply.h"
 #include "http/reply_impl.h"
-#include "http/stats.h"
+#include "http/problem.h"
 
 enum { LOG_BYTES = 16 << 20, HEAD_BYTES = 2, INPUT_BYTES = 1 << 16 };
 

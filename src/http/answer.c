@@ -4,7 +4,6 @@
 #include "http/answer.h"
 
 #include "base/clock.h"
-#include "http/head.h"
 
 enum { ERROR_BYTES_MAX = 64 * 1024, ALLOW_BYTES_MAX = 256 };
 

@@ -8,7 +8,6 @@
 
 #include "base/attr.h"
 #include "base/str.h"
-#include "http/chunk.h"
 #include "http/conn.h"
 #include "http/problem.h"
 #include "http/request.h"

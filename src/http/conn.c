@@ -35,7 +35,7 @@
 #include "http/answer.h"
 #include "http/parse.h"
 #include "http/reply_impl.h"
-#include "http/stats.h"
+#include "http/problem.h"
 
 enum { PEER_BYTES = 64 };
 

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
-#include "http/chunk.h"
+#include "http/head.h"
 #include "http/server.h"
 
 struct http_conn;

@@ -1,13 +1,16 @@
 /*
- * head.h: the head of an answer as bytes.
+ * head.h: an answer as bytes: its head, and the chunks of it that wait to be written.
  */
 #ifndef HEARTH_HTTP_HEAD_H
 #define HEARTH_HTTP_HEAD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "base/attr.h"
 #include "base/buf.h"
+#include "base/list.h"
 #include "base/str.h"
 #include "http/reply.h"
 
@@ -32,5 +35,26 @@ bool http_status_bodiless(int status);
 /* Appends the status line, our headers, those of `head`, and the empty line. */
 enum err http_head_append(struct buf *out, const struct http_head *head,
                           const struct http_frame *frame);
+
+/* Bytes on their way to a client: pieces in a list, written by the system straight from where they
+ * are. Owner: the holder of the list. A chunk is made outside of any lock and then only linked.
+ *
+ *      first -> [ "HTTP/1.1 200 OK..." ] -> [ "1f\r\n" data "\r\n" ] -> [ "0\r\n\r\n" ]
+ */
+struct http_chunk {
+    struct list_node node;
+    size_t len;
+    char data[];
+};
+
+/* The three texts, one behind the other; NULL without memory. */
+struct http_chunk *http_chunk_create(struct str before, struct str data,
+                                     struct str after) NODISCARD;
+
+/* `data` as one chunk of the chunked coding, or as it is. Of a length > 0: 0 would end the stream.
+ */
+struct http_chunk *http_chunk_frame(struct str data, bool chunked) NODISCARD;
+
+void http_chunk_free_all(struct list *list);
 
 #endif

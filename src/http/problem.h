@@ -1,6 +1,7 @@
 /*
  * problem.h: what this layer refuses by itself, as a closed list, with the status and words that
- * the client gets.
+ * the client gets; and the counters of
+ * the layer, which label them.
  */
 #ifndef HEARTH_HTTP_PROBLEM_H
 #define HEARTH_HTTP_PROBLEM_H
@@ -49,5 +50,40 @@ const char *http_problem_sentence(enum http_problem problem); /* for people */
 
 /* The reason phrase of a status: "Not Found"; "" for those that we never send. */
 const char *http_status_phrase(int status);
+
+/* ---- the counters of this layer ---- */
+
+struct metric_set;
+
+enum http_stat {
+    HTTP_STAT_ACCEPTED,    /* connections */
+    HTTP_STAT_REFUSED,     /* by a limit; label: enum http_refusal */
+    HTTP_STAT_CONNECTIONS, /* gauge: open now */
+    HTTP_STAT_ACTIVE,      /* gauge: requests with their handler, or being answered */
+    HTTP_STAT_REQUESTS,    /* handed to a handler */
+    HTTP_STAT_BYTES,       /* label: enum http_direction */
+    HTTP_STAT_TIMEOUTS,    /* label: enum http_timeout */
+    HTTP_STAT_PROBLEMS,    /* label: enum http_problem */
+    HTTP_STAT_DISCONNECTS, /* before the answer was ended */
+    HTTP_STAT_COUNT
+};
+
+enum http_refusal {
+    HTTP_REFUSAL_TOTAL,
+    HTTP_REFUSAL_ADDRESS,
+    HTTP_REFUSAL_DRAIN,
+    HTTP_REFUSAL_COUNT
+};
+enum http_direction { HTTP_DIRECTION_IN, HTTP_DIRECTION_OUT, HTTP_DIRECTION_COUNT };
+enum http_timeout {
+    HTTP_TIMEOUT_HEAD,
+    HTTP_TIMEOUT_BODY,
+    HTTP_TIMEOUT_IDLE,
+    HTTP_TIMEOUT_WRITE,
+    HTTP_TIMEOUT_COUNT
+};
+
+/* A connection counts for its server, which owns the set. */
+struct metric_set *http_stats_create(void); /* freed with metric_set_destroy */
 
 #endif

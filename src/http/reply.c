@@ -22,7 +22,6 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
-#include "http/chunk.h"
 #include "http/head.h"
 
 enum { KEEPALIVE_BYTES_MAX = 4096, ORIGIN_BYTES_MAX = 512 };

@@ -95,7 +95,7 @@ bool http_server_drain(struct http_server *server, uint64_t timeout_ms);
  * handles stay valid. Accepts NULL. */
 void http_server_stop(struct http_server **server);
 
-/* Counters, for metric_render; ids in http/stats.h. Valid until the stop. */
+/* Counters, for metric_render; ids in http/problem.h. Valid until the stop. */
 const struct metric_set *http_server_metrics(const struct http_server *server);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "http/stats.h"
+#include "http/problem.h"
 #include "support/http_pair.h"
 #include "support/test.h"
 

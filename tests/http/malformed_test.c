@@ -8,7 +8,7 @@
  */
 #include <dirent.h>
 
-#include "http/stats.h"
+#include "http/problem.h"
 #include "support/broken_http.h"
 #include "support/http_client.h"
 #include "support/http_kit.h"

@@ -9,7 +9,7 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "http/reply_impl.h"
-#include "http/stats.h"
+#include "http/problem.h"
 #include "support/http_pair.h"
 #include "support/test.h"
 

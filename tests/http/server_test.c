@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "http/stats.h"
+#include "http/problem.h"
 #include "support/http_client.h"
 #include "support/http_kit.h"
 #include "support/test.h"

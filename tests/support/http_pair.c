@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/metric.h"
 #include "http/reply_impl.h"
-#include "http/stats.h"
+#include "http/problem.h"
 #include "support/test.h"
 
 enum { SENT_BYTES_MAX = 64 << 20 };
