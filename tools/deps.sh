@@ -45,7 +45,6 @@ libblake3  1.3.0   libblake3-dev
 libxxhash  0.8.1   libxxhash-dev
 libsodium  1.0.18  libsodium-dev
 inih       56      libinih-dev
-hiredis    1.0.0   libhiredis-dev
 cmocka     1.1.5   libcmocka-dev
 '
 # The dashboard draws with uPlot; a build without it shows tables instead.

@@ -402,7 +402,7 @@ test_broken_off_unpacking_starts_again() {
 
 put_modules() { # VERSION of every module
     local module
-    for module in llama ggml libuv libllhttp yyjson libblake3 libxxhash libsodium inih hiredis cmocka; do
+    for module in llama ggml libuv libllhttp yyjson libblake3 libxxhash libsodium inih cmocka; do
         printf 'libdir=%s\nName: x\nDescription: x\nVersion: %s\n' "$PWD/lib" "$1" >pc/$module.pc
     done
 }
