@@ -136,7 +136,7 @@ static bool get_attribute(struct jinja_run *run, const struct jinja_value *objec
                           bool *found, struct jinja_value *out)
 {
     bool unsafe = false;
-    const struct jinja_method *method = jinja_method_find(object, name, &unsafe);
+    const struct jinja_builtin *method = jinja_method_find(object, name, &unsafe);
 
     *found = true;
     if (unsafe) {

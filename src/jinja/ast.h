@@ -17,9 +17,8 @@
 #include "base/arena.h"
 #include "jinja/jinja.h"
 
-struct jinja_filter;
 struct jinja_node;
-struct jinja_test;
+struct jinja_builtin;
 
 enum jinja_node_kind {
     /* expressions */
@@ -187,8 +186,8 @@ struct jinja_node {
         struct {
             /* callee or subject; NULL in filter blocks: what was captured */
             struct jinja_node *object;
-            const struct jinja_filter *filter;
-            const struct jinja_test *test;
+            const struct jinja_builtin *filter;
+            const struct jinja_builtin *test;
             struct str name;
             struct jinja_call *call;
         } call;

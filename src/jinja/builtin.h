@@ -45,52 +45,57 @@ const struct jinja_value *jinja_kwarg(const struct jinja_args *args, const char 
 
 /* ---- tables of builtins ---- */
 
-typedef bool (*jinja_builtin_fn)(struct jinja_run *run, const struct jinja_value *self,
-                                 const struct jinja_value *args, struct jinja_value *out);
-typedef bool (*jinja_raw_fn)(struct jinja_run *run, const struct jinja_value *self,
-                             const struct jinja_args *args, struct jinja_value *out);
+/* A function that rows name: `BUILTIN(filter_trim) { ... }`. `how` tells the rows of one function
+ * apart. */
+#define JINJA_UNUSED __attribute__((unused))
+#define BUILTIN_SIGNATURE(fn, args_type)                                                     \
+    bool fn(struct jinja_run *run JINJA_UNUSED, const struct jinja_value *self JINJA_UNUSED, \
+            const args_type *args JINJA_UNUSED, int how JINJA_UNUSED,                        \
+            struct jinja_value *out JINJA_UNUSED)
+#define BUILTIN(fn)     static BUILTIN_SIGNATURE(fn, struct jinja_value)
+#define RAW_BUILTIN(fn) static BUILTIN_SIGNATURE(fn, struct jinja_args)
 
 /* Filters, tests, methods and globals are all rows of this shape. With `raw`, arguments are not
- * bound to parameters. */
+ * bound to parameters. Without names in `params` they are positional only. */
 struct jinja_builtin {
     const char *name;
-    jinja_builtin_fn fn;
-    jinja_raw_fn raw;
+    BUILTIN_SIGNATURE((*fn), struct jinja_value);
     const char *params;
     uint8_t min;
     uint8_t max;
+    int how;
+    BUILTIN_SIGNATURE((*raw), struct jinja_args);
 };
 
-struct jinja_filter {
-    struct jinja_builtin builtin;
-};
+/* ROW(name, fn, params, min, max) or ROW(name, fn, params, min, max, how) */
+#define ROW(...)                 \
+    {                            \
+        __VA_ARGS__, .raw = NULL \
+    }
 
-struct jinja_test {
-    struct jinja_builtin builtin;
-};
+static inline bool given(const struct jinja_value *value)
+{
+    return value->kind != JINJA_MISSING;
+}
 
-struct jinja_method {
-    struct jinja_builtin builtin;
-};
-
-const struct jinja_filter *jinja_filter_find(struct str name);
-const struct jinja_test *jinja_test_find(struct str name);
+const struct jinja_builtin *jinja_filter_find(struct str name);
+const struct jinja_builtin *jinja_test_find(struct str name);
 /* A method of the value's type; *unsafe when Python has it and the sandbox refuses it. */
-const struct jinja_method *jinja_method_find(const struct jinja_value *self, struct str name,
-                                             bool *unsafe);
+const struct jinja_builtin *jinja_method_find(const struct jinja_value *self, struct str name,
+                                              bool *unsafe);
 bool jinja_global_find(struct str name, struct jinja_value *out);
 bool jinja_call_builtin(struct jinja_run *run, const struct jinja_builtin *builtin,
                         const struct jinja_value *self, const struct jinja_args *args,
                         struct jinja_value *out);
 /* As jinja_call_builtin, for methods: those of Markup escape their arguments and give Markup. */
-bool jinja_call_method(struct jinja_run *run, const struct jinja_method *method,
+bool jinja_call_method(struct jinja_run *run, const struct jinja_builtin *method,
                        const struct jinja_value *self, const struct jinja_args *args,
                        struct jinja_value *out);
-bool jinja_call_test(struct jinja_run *run, const struct jinja_test *test,
+bool jinja_call_test(struct jinja_run *run, const struct jinja_builtin *test,
                      const struct jinja_value *self, const struct jinja_args *args, bool *out);
 
 /* Lists of filters by the file that defines them, each ending with a NULL name. */
-extern const struct jinja_filter jinja_filters_text[];
-extern const struct jinja_filter jinja_filters_list[];
+extern const struct jinja_builtin jinja_filters_text[];
+extern const struct jinja_builtin jinja_filters_list[];
 
 #endif

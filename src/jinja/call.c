@@ -63,9 +63,10 @@ bool jinja_call_builtin(struct jinja_run *run, const struct jinja_builtin *built
     if (!jinja_spend(run, 0))
         return false;
     if (builtin->raw != NULL)
-        return builtin->raw(run, &subject, args, out);
+        return builtin->raw(run, &subject, args, builtin->how, out);
     struct jinja_params params = {builtin->name, builtin->params, builtin->min, builtin->max};
-    return jinja_bind(run, params, args, bound) && builtin->fn(run, &subject, bound, out);
+    return jinja_bind(run, params, args, bound) &&
+           builtin->fn(run, &subject, bound, builtin->how, out);
 }
 
 /* ---- methods ---- */
@@ -84,15 +85,15 @@ static bool escapes_arguments(const char *name)
     return false;
 }
 
-bool jinja_call_method(struct jinja_run *run, const struct jinja_method *method,
+bool jinja_call_method(struct jinja_run *run, const struct jinja_builtin *method,
                        const struct jinja_value *self, const struct jinja_args *args,
                        struct jinja_value *out)
 {
     struct jinja_args escaped = *args;
 
     if (self->kind != JINJA_STR || !(self->flags & JINJA_FLAG_MARKUP))
-        return jinja_call_builtin(run, &method->builtin, self, args, out);
-    bool wrapped = escapes_arguments(method->builtin.name);
+        return jinja_call_builtin(run, method, self, args, out);
+    bool wrapped = escapes_arguments(method->name);
     if (wrapped && args->count > 0) {
         struct jinja_value *items = jinja_alloc(run, args->count * sizeof(*items));
         if (items == NULL)
@@ -104,7 +105,7 @@ bool jinja_call_method(struct jinja_run *run, const struct jinja_method *method,
         }
         escaped.items = items;
     }
-    if (!jinja_call_builtin(run, &method->builtin, self, &escaped, out))
+    if (!jinja_call_builtin(run, method, self, &escaped, out))
         return false;
     if (wrapped && out->kind == JINJA_STR)
         out->flags |= JINJA_FLAG_MARKUP;
@@ -227,13 +228,11 @@ bool jinja_call_macro(struct jinja_run *run, const struct jinja_macro *macro,
 
 /* ---- globals ---- */
 
-static bool global_range(struct jinja_run *run, const struct jinja_value *self,
-                         const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(global_range)
 {
     int64_t bounds[3] = {0, 0, 1};
     struct jinja_range *range;
 
-    (void)self;
     for (int i = 0; i < 3 && args[i].kind != JINJA_MISSING; i++)
         if (!jinja_to_int(run, &args[i], &bounds[i]))
             return false;
@@ -294,28 +293,19 @@ static bool fill_dict(struct jinja_run *run, const struct jinja_args *args, stru
     return true;
 }
 
-static bool global_dict(struct jinja_run *run, const struct jinja_value *self,
-                        const struct jinja_args *args, struct jinja_value *out)
+/* dict, and namespace, which is one that can be changed. */
+RAW_BUILTIN(global_dict)
 {
-    (void)self;
-    return jinja_new_dict(run, out) && fill_dict(run, args, *out);
-}
-
-static bool global_namespace(struct jinja_run *run, const struct jinja_value *self,
-                             const struct jinja_args *args, struct jinja_value *out)
-{
-    if (!global_dict(run, self, args, out))
+    if (!jinja_new_dict(run, out) || !fill_dict(run, args, *out))
         return false;
-    out->kind = JINJA_NAMESPACE;
+    out->kind = (uint8_t)how;
     return true;
 }
 
-static bool global_cycler(struct jinja_run *run, const struct jinja_value *self,
-                          const struct jinja_args *args, struct jinja_value *out)
+RAW_BUILTIN(global_cycler)
 {
     struct jinja_cycler *cycler = jinja_alloc(run, sizeof(*cycler));
 
-    (void)self;
     if (cycler == NULL)
         return false;
     if (args->count == 0 || args->kwarg_count > 0)
@@ -329,12 +319,10 @@ static bool global_cycler(struct jinja_run *run, const struct jinja_value *self,
     return true;
 }
 
-static bool global_joiner(struct jinja_run *run, const struct jinja_value *self,
-                          const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(global_joiner)
 {
     struct jinja_joiner *joiner = jinja_alloc(run, sizeof(*joiner));
 
-    (void)self;
     if (joiner == NULL)
         return false;
     joiner->separator = args[0].kind == JINJA_MISSING ? jinja_str(STR(", ")) : args[0];
@@ -342,13 +330,10 @@ static bool global_joiner(struct jinja_run *run, const struct jinja_value *self,
     return true;
 }
 
-static bool global_raise(struct jinja_run *run, const struct jinja_value *self,
-                         const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(global_raise)
 {
     struct jinja_value text;
 
-    (void)self;
-    (void)out;
     if (!jinja_to_str(run, &args[0], &text))
         return false;
     jinja_fail(run, "%.*s", (int)MIN(text.len, sizeof(run->error->message) - 1), text.text);
@@ -381,15 +366,13 @@ static bool python_directives(struct str format, char *out, size_t size)
     return true;
 }
 
-static bool global_strftime(struct jinja_run *run, const struct jinja_value *self,
-                            const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(global_strftime)
 {
     char format[256], text[1024];
     time_t now = (time_t)run->options.now_s;
     struct jinja_builder builder = {0};
     struct tm parts;
 
-    (void)self;
     if (args[0].kind != JINJA_STR)
         return jinja_fail(run, "strftime() argument 1 must be str");
     if (!python_directives(jinja_text(args[0]), format, sizeof(format)) || !gmtime_r(&now, &parts))
@@ -404,13 +387,13 @@ static bool global_strftime(struct jinja_run *run, const struct jinja_value *sel
 }
 
 static const struct jinja_builtin globals[] = {
-    {"range", global_range, NULL, "", 1, 3},
-    {"dict", NULL, global_dict, NULL, 0, 0},
-    {"namespace", NULL, global_namespace, NULL, 0, 0},
-    {"cycler", NULL, global_cycler, NULL, 0, 0},
-    {"joiner", global_joiner, NULL, "sep", 0, 1},
-    {"raise_exception", global_raise, NULL, "message", 1, 1},
-    {"strftime_now", global_strftime, NULL, "format", 1, 1},
+    ROW("range", global_range, "", 1, 3),
+    {"dict", .raw = global_dict, .how = JINJA_DICT},
+    {"namespace", .raw = global_dict, .how = JINJA_NAMESPACE},
+    {"cycler", .raw = global_cycler},
+    ROW("joiner", global_joiner, "sep", 0, 1),
+    ROW("raise_exception", global_raise, "message", 1, 1),
+    ROW("strftime_now", global_strftime, "format", 1, 1),
 };
 
 bool jinja_global_find(struct str name, struct jinja_value *out)

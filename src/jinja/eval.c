@@ -307,7 +307,7 @@ static bool apply_filters(struct jinja_run *run, struct jinja_frame *frame,
     run->pos = node->pos;
     if (node->call.filter == NULL)
         return jinja_fail(run, "No filter named '" STR_FMT "' found.", STR_ARG(node->call.name));
-    return jinja_call_builtin(run, &node->call.filter->builtin, &subject, &args, out);
+    return jinja_call_builtin(run, node->call.filter, &subject, &args, out);
 }
 
 static enum jinja_flow exec_set_block(struct jinja_run *run, struct jinja_frame *frame,

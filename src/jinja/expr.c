@@ -331,7 +331,7 @@ static bool eval_method(struct jinja_run *run, struct jinja_frame *frame,
 
     if (!jinja_eval(run, frame, callee->attr.object, &object))
         return false;
-    const struct jinja_method *found = jinja_method_find(&object, callee->attr.name, &unsafe);
+    const struct jinja_builtin *found = jinja_method_find(&object, callee->attr.name, &unsafe);
     if (found == NULL) {
         run->pos = callee->pos;
         if (!jinja_get_attr(run, &object, callee->attr.name, &method))
@@ -372,7 +372,7 @@ static bool eval_filter(struct jinja_run *run, struct jinja_frame *frame,
     run->pos = node->pos;
     if (node->call.filter == NULL)
         return jinja_fail(run, "No filter named '" STR_FMT "' found.", STR_ARG(node->call.name));
-    return jinja_call_builtin(run, &node->call.filter->builtin, &subject, &args, out);
+    return jinja_call_builtin(run, node->call.filter, &subject, &args, out);
 }
 
 static bool eval_test(struct jinja_run *run, struct jinja_frame *frame,

@@ -12,15 +12,6 @@
 #include "jinja/strings.h"
 #include "jinja/unicode.h"
 
-#define FILTER(name)                                                                 \
-    static bool filter_##name(struct jinja_run *run, const struct jinja_value *self, \
-                              const struct jinja_value *args, struct jinja_value *out)
-
-static bool given(const struct jinja_value *value)
-{
-    return value->kind != JINJA_MISSING;
-}
-
 static bool int_arg(struct jinja_run *run, const struct jinja_value *value, int64_t otherwise,
                     int64_t *out)
 {
@@ -38,30 +29,12 @@ static bool need_str(struct jinja_run *run, const struct jinja_value *value, con
 
 /* ---- case, white space, replacing ---- */
 
-static bool change_case(struct jinja_run *run, const struct jinja_value *self,
-                        enum jinja_casing casing, struct jinja_value *out)
+BUILTIN(filter_case)
 {
     struct jinja_value text;
 
-    return jinja_soft_str(run, self, &text) && jinja_str_case(run, &text, casing, out);
-}
-
-FILTER(upper)
-{
-    (void)args;
-    return change_case(run, self, CASING_UPPER, out);
-}
-
-FILTER(lower)
-{
-    (void)args;
-    return change_case(run, self, CASING_LOWER, out);
-}
-
-FILTER(capitalize)
-{
-    (void)args;
-    return change_case(run, self, CASING_CAPITALIZE, out);
+    return jinja_soft_str(run, self, &text) &&
+           jinja_str_case(run, &text, (enum jinja_casing)how, out);
 }
 
 static bool begins_word(uint32_t code)
@@ -72,12 +45,11 @@ static bool begins_word(uint32_t code)
 
 /* Words begin after white space and opening brackets; each gets upper case first, lower case
  * behind. */
-FILTER(title)
+BUILTIN(filter_title)
 {
     struct jinja_builder builder = {0};
     struct jinja_value text, piece;
 
-    (void)args;
     if (!jinja_soft_str(run, self, &text) || !jinja_spend(run, text.len))
         return false;
     text.flags = 0;
@@ -102,7 +74,7 @@ FILTER(title)
     return jinja_build_finish(run, &builder, out);
 }
 
-FILTER(trim)
+BUILTIN(filter_trim)
 {
     struct jinja_value text;
 
@@ -110,7 +82,7 @@ FILTER(trim)
            jinja_str_strip(run, &text, &args[0], true, true, out);
 }
 
-FILTER(replace)
+BUILTIN(filter_replace)
 {
     struct jinja_value text, parts[2];
     int64_t count = -1;
@@ -122,7 +94,7 @@ FILTER(replace)
            jinja_str_replace(run, &text, parts, count, out);
 }
 
-FILTER(center)
+BUILTIN(filter_center)
 {
     struct jinja_value text;
     int64_t width;
@@ -131,36 +103,32 @@ FILTER(center)
            jinja_str_pad(run, &text, width, STR(" "), ALIGN_CENTER, out);
 }
 
-FILTER(string)
+BUILTIN(filter_string)
 {
-    (void)args;
     return jinja_soft_str(run, self, out);
 }
 
-FILTER(safe)
+BUILTIN(filter_safe)
 {
-    (void)args;
     if (!jinja_soft_str(run, self, out))
         return false;
     out->flags |= JINJA_FLAG_MARKUP;
     return true;
 }
 
-FILTER(escape)
+BUILTIN(filter_escape)
 {
-    (void)args;
     return jinja_escape(run, self, out);
 }
 
-FILTER(forceescape)
+BUILTIN(filter_forceescape)
 {
     struct jinja_value text;
 
-    (void)args;
     return jinja_to_str(run, self, &text) && jinja_escape(run, &text, out);
 }
 
-FILTER(indent)
+BUILTIN(filter_indent)
 {
     struct jinja_builder builder = {0};
     struct jinja_value lines, unit, text = *self;
@@ -198,7 +166,7 @@ FILTER(indent)
     return true;
 }
 
-FILTER(truncate)
+BUILTIN(filter_truncate)
 {
     int64_t length, leeway;
     struct jinja_value end = given(&args[2]) ? args[2] : jinja_str(STR("...")), cut, pieces;
@@ -235,13 +203,12 @@ FILTER(truncate)
     return jinja_binary(run, OP_ADD, &cut, &end, out);
 }
 
-FILTER(wordcount)
+BUILTIN(filter_wordcount)
 {
     struct jinja_value text;
     int64_t count = 0;
     bool in_word = false;
 
-    (void)args;
     if (!jinja_soft_str(run, self, &text) || !jinja_spend(run, text.len * 4))
         return false;
     for (const char *at = text.text, *end = at + text.len; at < end;) {
@@ -315,12 +282,11 @@ static bool without_tags(struct jinja_run *run, const struct jinja_value *text, 
     return jinja_build_finish(run, &builder, out);
 }
 
-FILTER(striptags)
+BUILTIN(filter_striptags)
 {
     struct jinja_builder builder = {0};
     struct jinja_value text, words, joined, blank = jinja_str(STR(" ")), none = jinja_none();
 
-    (void)args;
     if (!jinja_to_str(run, self, &text) || !without_tags(run, &text, true, &text) ||
         !without_tags(run, &text, false, &text) ||
         !jinja_str_split(run, &text, &none, -1, false, &words) ||
@@ -362,13 +328,12 @@ static bool quote_url(struct jinja_run *run, struct jinja_builder *builder,
     return true;
 }
 
-FILTER(urlencode)
+BUILTIN(filter_urlencode)
 {
     struct jinja_builder builder = {0};
     struct jinja_value pairs = *self, item, list;
     struct jinja_cursor cursor;
 
-    (void)args;
     if (self->kind == JINJA_STR || !jinja_iterable(self))
         return quote_url(run, &builder, self, false) && jinja_build_finish(run, &builder, out);
     if (self->kind == JINJA_DICT)
@@ -393,7 +358,7 @@ FILTER(urlencode)
     }
 }
 
-FILTER(xmlattr)
+BUILTIN(filter_xmlattr)
 {
     struct jinja_builder builder = {0};
     bool space = !given(&args[0]) || jinja_value_true(&args[0]), any = false;
@@ -423,9 +388,8 @@ FILTER(xmlattr)
 
 /* ---- numbers ---- */
 
-FILTER(abs)
+BUILTIN(filter_abs)
 {
-    (void)args;
     if (self->kind == JINJA_FLOAT) {
         *out = jinja_float(fabs(self->number));
         return true;
@@ -452,7 +416,7 @@ static bool truncate_float(struct jinja_run *run, double number, bool *ok, struc
     return true;
 }
 
-FILTER(int)
+BUILTIN(filter_int)
 {
     struct jinja_value otherwise = given(&args[0]) ? args[0] : jinja_int(0);
     bool ok = false, overflow;
@@ -489,7 +453,7 @@ FILTER(int)
     return true;
 }
 
-FILTER(float)
+BUILTIN(filter_float)
 {
     double number = 0;
 
@@ -526,7 +490,7 @@ static bool round_int(struct jinja_run *run, int64_t value, int64_t digits, stru
     return true;
 }
 
-FILTER(round)
+BUILTIN(filter_round)
 {
     struct str method =
         given(&args[1]) && args[1].kind == JINJA_STR ? jinja_text(args[1]) : STR("common");
@@ -556,7 +520,7 @@ FILTER(round)
     return true;
 }
 
-FILTER(filesizeformat)
+BUILTIN(filter_filesizeformat)
 {
     static const char *const decimal[] = {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"};
     static const char *const binary[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"};
@@ -566,7 +530,7 @@ FILTER(filesizeformat)
     struct jinja_value number, failed = jinja_none();
     size_t i = 0;
 
-    if (!filter_float(run, self, &failed, &number))
+    if (!filter_float(run, self, &failed, 0, &number))
         return false;
     if (number.kind != JINJA_FLOAT || !isfinite(number.number))
         return jinja_fail(run, "filesizeformat: not a number");
@@ -584,8 +548,7 @@ FILTER(filesizeformat)
            jinja_build_finish(run, &builder, out);
 }
 
-static bool filter_format(struct jinja_run *run, const struct jinja_value *self,
-                          const struct jinja_args *args, struct jinja_value *out)
+RAW_BUILTIN(filter_format)
 {
     struct jinja_value text, values;
 
@@ -610,21 +573,14 @@ static bool filter_format(struct jinja_run *run, const struct jinja_value *self,
     return jinja_format_percent(run, &text, &values, out);
 }
 
-#define ROW(name, fn, params, min, max)      \
-    {                                        \
-        {                                    \
-            name, fn, NULL, params, min, max \
-        }                                    \
-    }
-
-const struct jinja_filter jinja_filters_text[] = {
+const struct jinja_builtin jinja_filters_text[] = {
     ROW("tojson", jinja_filter_tojson, "ensure_ascii indent separators sort_keys", 0, 4),
     ROW("trim", filter_trim, "chars", 0, 1),
     ROW("string", filter_string, "", 0, 0),
-    ROW("upper", filter_upper, "", 0, 0),
-    ROW("lower", filter_lower, "", 0, 0),
+    ROW("upper", filter_case, "", 0, 0, CASING_UPPER),
+    ROW("lower", filter_case, "", 0, 0, CASING_LOWER),
     ROW("title", filter_title, "", 0, 0),
-    ROW("capitalize", filter_capitalize, "", 0, 0),
+    ROW("capitalize", filter_case, "", 0, 0, CASING_CAPITALIZE),
     ROW("replace", filter_replace, "old new count", 2, 3),
     ROW("indent", filter_indent, "width first blank", 0, 3),
     ROW("center", filter_center, "width", 0, 1),
@@ -644,17 +600,17 @@ const struct jinja_filter jinja_filters_text[] = {
     ROW("float", filter_float, "default", 0, 1),
     ROW("round", filter_round, "precision method", 0, 2),
     ROW("filesizeformat", filter_filesizeformat, "binary", 0, 1),
-    {{"format", NULL, filter_format, NULL, 0, 0}},
-    {{NULL, NULL, NULL, NULL, 0, 0}},
+    {"format", .raw = filter_format},
+    {.name = NULL},
 };
 
-const struct jinja_filter *jinja_filter_find(struct str name)
+const struct jinja_builtin *jinja_filter_find(struct str name)
 {
-    const struct jinja_filter *const lists[] = {jinja_filters_text, jinja_filters_list};
+    const struct jinja_builtin *const lists[] = {jinja_filters_text, jinja_filters_list};
 
     for (size_t i = 0; i < COUNT_OF(lists); i++)
-        for (const struct jinja_filter *row = lists[i]; row->builtin.name != NULL; row++)
-            if (str_eq(name, str_from(row->builtin.name)))
+        for (const struct jinja_builtin *row = lists[i]; row->name != NULL; row++)
+            if (str_eq(name, str_from(row->name)))
                 return row;
     return NULL;
 }

@@ -13,18 +13,6 @@
 
 enum { PPRINT_WIDTH = 80 };
 
-#define FILTER(name)                                                                 \
-    static bool filter_##name(struct jinja_run *run, const struct jinja_value *self, \
-                              const struct jinja_value *args, struct jinja_value *out)
-#define RAW_FILTER(name)                                                             \
-    static bool filter_##name(struct jinja_run *run, const struct jinja_value *self, \
-                              const struct jinja_args *args, struct jinja_value *out)
-
-static bool given(const struct jinja_value *value)
-{
-    return value->kind != JINJA_MISSING;
-}
-
 static const struct jinja_value *not_none(const struct jinja_value *value)
 {
     return value->kind == JINJA_MISSING || value->kind == JINJA_NONE ? NULL : value;
@@ -32,11 +20,10 @@ static const struct jinja_value *not_none(const struct jinja_value *value)
 
 /* ---- simple ones ---- */
 
-FILTER(length)
+BUILTIN(filter_length)
 {
     int64_t length = jinja_length(self);
 
-    (void)args;
     if (length < 0)
         return jinja_fail(run, "object of type '%s' has no len()",
                           jinja_kind_name((enum jinja_kind)self->kind));
@@ -44,21 +31,19 @@ FILTER(length)
     return jinja_spend(run, self->kind == JINJA_STR ? self->len : 0);
 }
 
-FILTER(default)
+BUILTIN(filter_default)
 {
     bool use =
         self->kind == JINJA_UNDEFINED || (jinja_value_true(&args[1]) && !jinja_value_true(self));
 
-    (void)run;
     *out = !use ? *self : given(&args[0]) ? args[0] : jinja_str(STR_NONE);
     return true;
 }
 
-FILTER(first)
+BUILTIN(filter_first)
 {
     struct jinja_cursor cursor;
 
-    (void)args;
     if (!jinja_cursor_init(run, &cursor, *self) || !jinja_cursor_next(run, &cursor, out))
         return false;
     if (!given(out))
@@ -66,12 +51,11 @@ FILTER(first)
     return true;
 }
 
-FILTER(last)
+BUILTIN(filter_last)
 {
     int64_t length = jinja_length(self);
     struct jinja_value list;
 
-    (void)args;
     /* Generators cannot be reversed, and an undefined value has no keys to do it with. */
     if (length < 0)
         return jinja_fail(run, "'%s' object is not reversible",
@@ -93,17 +77,15 @@ FILTER(last)
     return true;
 }
 
-FILTER(list)
+BUILTIN(filter_list)
 {
-    (void)args;
     return jinja_to_list(run, self, out);
 }
 
-FILTER(items)
+BUILTIN(filter_items)
 {
     struct jinja_value view, list;
 
-    (void)args;
     if (self->kind != JINJA_DICT) {
         if (!jinja_new_list(run, &list) || !jinja_new_iter(run, "items", list, out))
             return false;
@@ -114,11 +96,10 @@ FILTER(items)
     return jinja_to_list(run, &view, &list) && jinja_new_iter(run, "items", list, out);
 }
 
-FILTER(reverse)
+BUILTIN(filter_reverse)
 {
     struct jinja_value bounds[3] = {jinja_none(), jinja_none(), jinja_int(-1)}, list;
 
-    (void)args;
     if (self->kind == JINJA_STR)
         return jinja_get_slice(run, self, bounds, out);
     if (!jinja_iterable(self))
@@ -132,7 +113,7 @@ FILTER(reverse)
     return jinja_new_iter(run, "reversed", list, out);
 }
 
-FILTER(join)
+BUILTIN(filter_join)
 {
     struct jinja_value separator = jinja_str(STR_NONE), items = *self, list;
     const struct jinja_value *path = not_none(&args[1]);
@@ -153,7 +134,7 @@ FILTER(join)
     return jinja_str_join(run, &separator, &items, true, out);
 }
 
-FILTER(attr)
+BUILTIN(filter_attr)
 {
     struct jinja_value found;
 
@@ -171,7 +152,7 @@ FILTER(attr)
     return true;
 }
 
-FILTER(sum)
+BUILTIN(filter_sum)
 {
     struct jinja_cursor cursor;
     struct jinja_value item, total = given(&args[1]) ? args[1] : jinja_int(0);
@@ -196,7 +177,7 @@ FILTER(sum)
 
 /* ---- batches and slices ---- */
 
-FILTER(batch)
+BUILTIN(filter_batch)
 {
     struct jinja_value source, batches, batch = {.kind = JINJA_MISSING};
     int64_t size;
@@ -226,7 +207,7 @@ FILTER(batch)
     return jinja_new_iter(run, "batch", batches, out);
 }
 
-FILTER(slice)
+BUILTIN(filter_slice)
 {
     struct jinja_value source, columns, column;
     int64_t count, offset = 0;
@@ -337,7 +318,7 @@ static bool sort_key(struct jinja_run *run, const struct jinja_value *item,
     return true;
 }
 
-FILTER(sort)
+BUILTIN(filter_sort)
 {
     struct jinja_value list;
 
@@ -355,7 +336,7 @@ FILTER(sort)
            take_values(run, items, count, out);
 }
 
-FILTER(dictsort)
+BUILTIN(filter_dictsort)
 {
     bool case_sensitive = jinja_value_true(&args[0]), by_value = false;
 
@@ -394,7 +375,7 @@ static bool item_key(struct jinja_run *run, const struct jinja_value *item,
     return ignore_case(run, case_sensitive, out);
 }
 
-FILTER(groupby)
+BUILTIN(filter_groupby)
 {
     struct jinja_value list, groups, group, members = {.kind = JINJA_MISSING}, grouper;
     const struct jinja_value *path = not_none(&args[0]), *fallback = not_none(&args[1]);
@@ -428,7 +409,7 @@ FILTER(groupby)
     return true;
 }
 
-FILTER(unique)
+BUILTIN(filter_unique)
 {
     struct jinja_value list, seen, kept, key;
 
@@ -447,9 +428,9 @@ FILTER(unique)
     return jinja_new_iter(run, "unique", kept, out);
 }
 
-static bool extreme(struct jinja_run *run, const struct jinja_value *self,
-                    const struct jinja_value *args, bool largest, struct jinja_value *out)
+BUILTIN(filter_extreme)
 {
+    bool largest = how != 0;
     struct jinja_value list, key, best_key = {.kind = JINJA_MISSING}, best;
 
     if (!jinja_to_list(run, self, &list))
@@ -471,16 +452,6 @@ static bool extreme(struct jinja_run *run, const struct jinja_value *self,
     return true;
 }
 
-FILTER(min)
-{
-    return extreme(run, self, args, false, out);
-}
-
-FILTER(max)
-{
-    return extreme(run, self, args, true, out);
-}
-
 /* ---- map and select ---- */
 
 /* One step of a generator: the item in, what comes out (missing: nothing). */
@@ -499,12 +470,12 @@ static bool map_item(struct jinja_run *run, const struct step *step, const struc
     if (step->by_attribute)
         return jinja_get_path(run, item, jinja_kwarg(args, "attribute"),
                               jinja_kwarg(args, "default"), out);
-    const struct jinja_filter *filter =
+    const struct jinja_builtin *filter =
         args->items[0].kind == JINJA_STR ? jinja_filter_find(jinja_text(args->items[0])) : NULL;
     if (filter == NULL)
         return jinja_fail(run, "No filter with this name.");
     struct jinja_args rest = {args->items + 1, args->count - 1, args->kwargs, args->kwarg_count};
-    return jinja_call_builtin(run, &filter->builtin, item, &rest, out);
+    return jinja_call_builtin(run, filter, item, &rest, out);
 }
 
 static bool select_item(struct jinja_run *run, const struct step *step,
@@ -520,7 +491,7 @@ static bool select_item(struct jinja_run *run, const struct step *step,
         result = jinja_value_true(&subject);
     } else {
         const struct jinja_value *name = &args->items[step->skip];
-        const struct jinja_test *test =
+        const struct jinja_builtin *test =
             name->kind == JINJA_STR ? jinja_test_find(jinja_text(*name)) : NULL;
         if (test == NULL)
             return jinja_fail(run, "No test with this name.");
@@ -573,7 +544,7 @@ static bool generate(struct jinja_run *run, const struct jinja_value *self, step
     return true;
 }
 
-RAW_FILTER(map)
+RAW_BUILTIN(filter_map)
 {
     struct step step = {.args = args, .by_attribute = args->count == 0};
 
@@ -586,38 +557,20 @@ RAW_FILTER(map)
     return generate(run, self, map_item, &step, out);
 }
 
-RAW_FILTER(select)
+/* select, reject, and the same by an attribute. */
+enum { SELECT_WANTED = 1, SELECT_ATTR = 2 };
+
+RAW_BUILTIN(filter_select)
 {
-    struct step step = {.args = args, .wanted = true};
+    bool by_attribute = (how & SELECT_ATTR) != 0;
+    struct step step = {.args = args,
+                        .skip = by_attribute,
+                        .by_attribute = by_attribute,
+                        .wanted = (how & SELECT_WANTED) != 0};
 
-    return generate(run, self, select_item, &step, out);
-}
-
-RAW_FILTER(reject)
-{
-    struct step step = {.args = args};
-
-    return generate(run, self, select_item, &step, out);
-}
-
-static bool select_attr(struct jinja_run *run, const struct jinja_value *self,
-                        const struct jinja_args *args, bool wanted, struct jinja_value *out)
-{
-    struct step step = {.args = args, .skip = 1, .by_attribute = true, .wanted = wanted};
-
-    if (args->count == 0 && jinja_value_true(self))
+    if (by_attribute && args->count == 0 && jinja_value_true(self))
         return jinja_fail(run, "Missing parameter for attribute name");
     return generate(run, self, select_item, &step, out);
-}
-
-RAW_FILTER(selectattr)
-{
-    return select_attr(run, self, args, true, out);
-}
-
-RAW_FILTER(rejectattr)
-{
-    return select_attr(run, self, args, false, out);
 }
 
 /* A copy with every dict in the order of its keys. */
@@ -654,12 +607,11 @@ static bool sort_dicts(struct jinja_run *run, struct jinja_value value, struct j
 
 /* What fits a line, as pprint has it. Its layout of longer values is for people at a terminal, not
  * for prompts. */
-FILTER(pprint)
+BUILTIN(filter_pprint)
 {
     struct jinja_builder builder = {0};
     struct jinja_value sorted;
 
-    (void)args;
     if (!sort_dicts(run, *self, &sorted) || !jinja_build_repr(run, &builder, &sorted) ||
         !jinja_build_finish(run, &builder, out))
         return false;
@@ -667,20 +619,7 @@ FILTER(pprint)
            jinja_fail_code(run, ERR_UNSUPPORTED, "pprint: this value does not fit a line");
 }
 
-#define ROW(name, fn, params, min, max)      \
-    {                                        \
-        {                                    \
-            name, fn, NULL, params, min, max \
-        }                                    \
-    }
-#define RAW(name, fn)                  \
-    {                                  \
-        {                              \
-            name, NULL, fn, NULL, 0, 0 \
-        }                              \
-    }
-
-const struct jinja_filter jinja_filters_list[] = {
+const struct jinja_builtin jinja_filters_list[] = {
     ROW("length", filter_length, "", 0, 0),
     ROW("count", filter_length, "", 0, 0),
     ROW("default", filter_default, "default_value boolean", 0, 2),
@@ -699,13 +638,13 @@ const struct jinja_filter jinja_filters_list[] = {
     ROW("dictsort", filter_dictsort, "case_sensitive by reverse", 0, 3),
     ROW("groupby", filter_groupby, "attribute default case_sensitive", 1, 3),
     ROW("unique", filter_unique, "case_sensitive attribute", 0, 2),
-    ROW("min", filter_min, "case_sensitive attribute", 0, 2),
-    ROW("max", filter_max, "case_sensitive attribute", 0, 2),
+    ROW("min", filter_extreme, "case_sensitive attribute", 0, 2, false),
+    ROW("max", filter_extreme, "case_sensitive attribute", 0, 2, true),
     ROW("pprint", filter_pprint, "", 0, 0),
-    RAW("map", filter_map),
-    RAW("select", filter_select),
-    RAW("reject", filter_reject),
-    RAW("selectattr", filter_selectattr),
-    RAW("rejectattr", filter_rejectattr),
-    {{NULL, NULL, NULL, NULL, 0, 0}},
+    {"map", .raw = filter_map},
+    {"select", .raw = filter_select, .how = SELECT_WANTED},
+    {"reject", .raw = filter_select, .how = 0},
+    {"selectattr", .raw = filter_select, .how = SELECT_WANTED | SELECT_ATTR},
+    {"rejectattr", .raw = filter_select, .how = SELECT_ATTR},
+    {.name = NULL},
 };

@@ -271,8 +271,7 @@ static bool set_separators(struct writer *writer, const struct jinja_value *sepa
 }
 
 /* ensure_ascii, indent, separators, sort_keys */
-bool jinja_filter_tojson(struct jinja_run *run, const struct jinja_value *self,
-                         const struct jinja_value *args, struct jinja_value *out)
+BUILTIN_SIGNATURE(jinja_filter_tojson, struct jinja_value)
 {
     struct writer writer = {
         .run = run,

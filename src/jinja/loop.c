@@ -174,105 +174,37 @@ enum jinja_flow jinja_exec_for(struct jinja_run *run, struct jinja_frame *frame,
 
 /* ---- the loop variable ---- */
 
-static bool attr_length(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
+static struct jinja_value item_or(const struct jinja_value *item, bool is_there, const char *hint)
 {
-    bool ok = measure(run, loop);
-
-    *out = jinja_int(loop->length);
-    return ok;
+    return is_there ? *item : jinja_undefined_hint(hint);
 }
 
-static bool attr_index(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
-{
-    (void)run;
-    *out = jinja_int(loop->index0 + 1);
-    return true;
-}
-
-static bool attr_index0(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
-{
-    (void)run;
-    *out = jinja_int(loop->index0);
-    return true;
-}
-
-static bool attr_revindex(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
-{
-    bool ok = measure(run, loop);
-
-    *out = jinja_int(loop->length - loop->index0);
-    return ok;
-}
-
-static bool attr_revindex0(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
-{
-    bool ok = measure(run, loop);
-
-    *out = jinja_int(loop->length - loop->index0 - 1);
-    return ok;
-}
-
-static bool attr_first(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
-{
-    (void)run;
-    *out = jinja_bool(loop->index0 == 0);
-    return true;
-}
-
-static bool attr_last(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
-{
-    bool ok = peek(run, loop);
-
-    *out = jinja_bool(loop->after.kind == JINJA_MISSING);
-    return ok;
-}
-
-static bool attr_depth(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
-{
-    (void)run;
-    *out = jinja_int(loop->depth0 + 1);
-    return true;
-}
-
-static bool attr_depth0(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
-{
-    (void)run;
-    *out = jinja_int(loop->depth0);
-    return true;
-}
-
-static bool attr_previtem(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
-{
-    (void)run;
-    *out = loop->index0 <= 0 ? jinja_undefined_hint("there is no previous item") : loop->before;
-    return true;
-}
-
-static bool attr_nextitem(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
-{
-    bool ok = peek(run, loop);
-
-    *out = loop->after.kind == JINJA_MISSING ? jinja_undefined_hint("there is no next item")
-                                             : loop->after;
-    return ok;
-}
-
-static const struct {
-    const char *name;
-    bool (*get)(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out);
-} loop_attrs[] = {
-    {"first", attr_first},         {"last", attr_last},         {"index", attr_index},
-    {"index0", attr_index0},       {"length", attr_length},     {"revindex", attr_revindex},
-    {"revindex0", attr_revindex0}, {"previtem", attr_previtem}, {"nextitem", attr_nextitem},
-    {"depth", attr_depth},         {"depth0", attr_depth0},
-};
+/* X(name, what must be known first, value) */
+#define LOOP_ATTR_TABLE(X)                                                                   \
+    X(first, true, jinja_bool(loop->index0 == 0))                                            \
+    X(last, peek(run, loop), jinja_bool(loop->after.kind == JINJA_MISSING))                  \
+    X(index, true, jinja_int(loop->index0 + 1))                                              \
+    X(index0, true, jinja_int(loop->index0))                                                 \
+    X(length, measure(run, loop), jinja_int(loop->length))                                   \
+    X(revindex, measure(run, loop), jinja_int(loop->length - loop->index0))                  \
+    X(revindex0, measure(run, loop), jinja_int(loop->length - loop->index0 - 1))             \
+    X(previtem, true, item_or(&loop->before, loop->index0 > 0, "there is no previous item")) \
+    X(nextitem, peek(run, loop),                                                             \
+      item_or(&loop->after, given(&loop->after), "there is no next item"))                   \
+    X(depth, true, jinja_int(loop->depth0 + 1))                                              \
+    X(depth0, true, jinja_int(loop->depth0))
 
 bool jinja_loop_attr(struct jinja_run *run, struct jinja_loop *loop, struct str name,
                      struct jinja_value *out)
 {
-    for (size_t i = 0; i < COUNT_OF(loop_attrs); i++)
-        if (str_eq(name, str_from(loop_attrs[i].name)))
-            return loop_attrs[i].get(run, loop, out);
+#define X(attr, known, value)       \
+    if (str_eq(name, STR(#attr))) { \
+        bool ok = known;            \
+        *out = value;               \
+        return ok;                  \
+    }
+    LOOP_ATTR_TABLE(X)
+#undef X
     *out = jinja_undefined(name);
     out->flags = JINJA_FLAG_UNDEF_ATTR;
     out->origin = JINJA_LOOP;

@@ -12,8 +12,7 @@
 
 /* ---- lists, tuples, ranges ---- */
 
-static bool seq_count(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(seq_count)
 {
     struct jinja_cursor cursor;
     struct jinja_value item;
@@ -32,8 +31,7 @@ static bool seq_count(struct jinja_run *run, const struct jinja_value *self,
     return true;
 }
 
-static bool seq_index(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(seq_index)
 {
     int64_t length = jinja_length(self), start, end;
 
@@ -53,19 +51,15 @@ static bool seq_index(struct jinja_run *run, const struct jinja_value *self,
     return jinja_fail(run, "the value is not in the sequence");
 }
 
-static bool copy_self(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(copy_self)
 {
-    (void)run;
-    (void)args;
     *out = *self; /* nothing can change it */
     return true;
 }
 
 /* ---- dicts ---- */
 
-static bool dict_get(struct jinja_run *run, const struct jinja_value *self,
-                     const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(dict_get)
 {
     if (!jinja_value_hashable(&args[0]))
         return jinja_fail(run, "unhashable type: '%s'",
@@ -75,131 +69,95 @@ static bool dict_get(struct jinja_run *run, const struct jinja_value *self,
     return true;
 }
 
-static bool view(const struct jinja_value *self, size_t which, struct jinja_value *out)
+BUILTIN(dict_view)
 {
-    *out = (struct jinja_value){.kind = JINJA_VIEW, .len = which, .dict = self->dict};
+    *out = (struct jinja_value){.kind = JINJA_VIEW, .len = (size_t)how, .dict = self->dict};
     return true;
-}
-
-static bool dict_keys(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
-{
-    (void)run;
-    (void)args;
-    return view(self, JINJA_VIEW_KEYS, out);
-}
-
-static bool dict_values(struct jinja_run *run, const struct jinja_value *self,
-                        const struct jinja_value *args, struct jinja_value *out)
-{
-    (void)run;
-    (void)args;
-    return view(self, JINJA_VIEW_VALUES, out);
-}
-
-static bool dict_items(struct jinja_run *run, const struct jinja_value *self,
-                       const struct jinja_value *args, struct jinja_value *out)
-{
-    (void)run;
-    (void)args;
-    return view(self, JINJA_VIEW_ITEMS, out);
 }
 
 /* ---- numbers ---- */
 
-static bool float_is_integer(struct jinja_run *run, const struct jinja_value *self,
-                             const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(float_is_integer)
 {
-    (void)run;
-    (void)args;
     *out = jinja_bool(isfinite(self->number) && self->number == floor(self->number));
     return true;
 }
 
-static bool int_bit_length(struct jinja_run *run, const struct jinja_value *self,
-                           const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(int_bit_length)
 {
     uint64_t size = self->integer < 0 ? 0 - (uint64_t)self->integer : (uint64_t)self->integer;
 
-    (void)run;
-    (void)args;
     *out = jinja_int(size == 0 ? 0 : 64 - __builtin_clzll(size));
     return true;
 }
 
 /* ---- the engine's objects ---- */
 
-static bool cycler_next(struct jinja_run *run, const struct jinja_value *self,
-                        const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(cycler_next)
 {
     struct jinja_cycler *cycler = self->object;
 
-    (void)run;
-    (void)args;
     *out = cycler->items.items[cycler->pos];
     cycler->pos = (cycler->pos + 1) % cycler->items.count;
     return true;
 }
 
-static bool cycler_reset(struct jinja_run *run, const struct jinja_value *self,
-                         const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(cycler_reset)
 {
     struct jinja_cycler *cycler = self->object;
 
-    (void)run;
-    (void)args;
     cycler->pos = 0;
     *out = jinja_none();
     return true;
 }
 
-static bool loop_cycle(struct jinja_run *run, const struct jinja_value *self,
-                       const struct jinja_args *args, struct jinja_value *out)
+RAW_BUILTIN(loop_cycle)
 {
     return jinja_loop_cycle(run, self->object, args, out);
 }
 
-static bool loop_changed(struct jinja_run *run, const struct jinja_value *self,
-                         const struct jinja_args *args, struct jinja_value *out)
+RAW_BUILTIN(loop_changed)
 {
     return jinja_loop_changed(run, self->object, args, out);
 }
 
 /* ---- tables ---- */
 
-static const struct jinja_method list_rows[] = {
-    METHOD("copy", copy_self, NO_KEYWORDS, 0, 0),
-    METHOD("count", seq_count, NO_KEYWORDS, 1, 1),
-    METHOD("index", seq_index, NO_KEYWORDS, 1, 3),
+static const struct jinja_builtin list_rows[] = {
+    ROW("copy", copy_self, "", 0, 0),
+    ROW("count", seq_count, "", 1, 1),
+    ROW("index", seq_index, "", 1, 3),
 };
 
-static const struct jinja_method tuple_rows[] = {
-    METHOD("count", seq_count, NO_KEYWORDS, 1, 1),
-    METHOD("index", seq_index, NO_KEYWORDS, 1, 3),
+static const struct jinja_builtin tuple_rows[] = {
+    ROW("count", seq_count, "", 1, 1),
+    ROW("index", seq_index, "", 1, 3),
 };
 
-static const struct jinja_method dict_rows[] = {
-    METHOD("copy", copy_self, NO_KEYWORDS, 0, 0),     METHOD("get", dict_get, NO_KEYWORDS, 1, 2),
-    METHOD("items", dict_items, NO_KEYWORDS, 0, 0),   METHOD("keys", dict_keys, NO_KEYWORDS, 0, 0),
-    METHOD("values", dict_values, NO_KEYWORDS, 0, 0),
+static const struct jinja_builtin dict_rows[] = {
+    ROW("copy", copy_self, "", 0, 0),
+    ROW("get", dict_get, "", 1, 2),
+    ROW("items", dict_view, "", 0, 0, JINJA_VIEW_ITEMS),
+    ROW("keys", dict_view, "", 0, 0, JINJA_VIEW_KEYS),
+    ROW("values", dict_view, "", 0, 0, JINJA_VIEW_VALUES),
 };
 
-static const struct jinja_method float_rows[] = {
-    METHOD("is_integer", float_is_integer, NO_KEYWORDS, 0, 0),
+static const struct jinja_builtin float_rows[] = {
+    ROW("is_integer", float_is_integer, "", 0, 0),
 };
 
-static const struct jinja_method int_rows[] = {
-    METHOD("bit_length", int_bit_length, NO_KEYWORDS, 0, 0),
+static const struct jinja_builtin int_rows[] = {
+    ROW("bit_length", int_bit_length, "", 0, 0),
 };
 
-static const struct jinja_method cycler_rows[] = {
-    METHOD("next", cycler_next, NO_KEYWORDS, 0, 0),
-    METHOD("reset", cycler_reset, NO_KEYWORDS, 0, 0),
+static const struct jinja_builtin cycler_rows[] = {
+    ROW("next", cycler_next, "", 0, 0),
+    ROW("reset", cycler_reset, "", 0, 0),
 };
 
-static const struct jinja_method loop_rows[] = {
-    {{"changed", NULL, loop_changed, NULL, 0, 0}},
-    {{"cycle", NULL, loop_cycle, NULL, 0, 0}},
+static const struct jinja_builtin loop_rows[] = {
+    {"changed", .raw = loop_changed},
+    {"cycle", .raw = loop_cycle},
 };
 
 static const struct jinja_methods list_methods = METHODS(list_rows);
@@ -243,18 +201,18 @@ static bool is_mutator(enum jinja_kind kind, struct str name)
 static int compare_name(const void *key, const void *row)
 {
     const struct str *name = key;
-    const char *other = ((const struct jinja_method *)row)->builtin.name;
+    const char *other = ((const struct jinja_builtin *)row)->name;
     size_t len = strlen(other);
     int order = memcmp(name->ptr, other, MIN(name->len, len));
 
     return order != 0 ? order : (name->len > len) - (name->len < len);
 }
 
-const struct jinja_method *jinja_method_find(const struct jinja_value *self, struct str name,
-                                             bool *unsafe)
+const struct jinja_builtin *jinja_method_find(const struct jinja_value *self, struct str name,
+                                              bool *unsafe)
 {
     const struct jinja_methods *const *table = tables[self->kind];
-    const struct jinja_method *found = NULL;
+    const struct jinja_builtin *found = NULL;
 
     *unsafe = is_mutator((enum jinja_kind)self->kind, name);
     for (size_t i = 0; i < COUNT_OF(tables[0]) && table[i] && !*unsafe && !found; i++)

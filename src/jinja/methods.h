@@ -9,20 +9,12 @@
 
 /* Rows sorted by name. */
 struct jinja_methods {
-    const struct jinja_method *rows;
+    const struct jinja_builtin *rows;
     size_t count;
 };
 
 /* Of strings: those that give another text, and those that answer a question. */
 extern const struct jinja_methods jinja_methods_str, jinja_methods_query;
-
-#define METHOD(name, fn, params, min, max)   \
-    {                                        \
-        {                                    \
-            name, fn, NULL, params, min, max \
-        }                                    \
-    }
-#define NO_KEYWORDS "" /* positional only: no name fits */
 
 #define METHODS(table)         \
     {                          \
@@ -30,11 +22,6 @@ extern const struct jinja_methods jinja_methods_str, jinja_methods_query;
     }
 
 /* ---- arguments ---- */
-
-static inline bool given(const struct jinja_value *value)
-{
-    return value->kind != JINJA_MISSING;
-}
 
 static inline bool need_str(struct jinja_run *run, const struct jinja_value *value)
 {

@@ -60,8 +60,10 @@ static size_t find_last(struct jinja_run *run, struct str text, struct str needl
     return at;
 }
 
-static bool find(struct jinja_run *run, const struct jinja_value *self,
-                 const struct jinja_value *args, bool last, int64_t *out)
+/* find and index, from the left or the right. */
+enum { FIND_LAST = 1, FIND_OR_FAIL = 2 };
+
+BUILTIN(str_find_)
 {
     struct str text;
     int64_t base;
@@ -69,52 +71,16 @@ static bool find(struct jinja_run *run, const struct jinja_value *self,
 
     if (!need_str(run, &args[0]) || !window(run, self, &args[1], &text, &base, &inside))
         return false;
-    size_t at =
-        last ? find_last(run, text, jinja_text(args[0])) : str_find(text, jinja_text(args[0]));
-    *out = -1;
-    if (inside && at != SIZE_MAX)
-        *out = base + (int64_t)utf8_count((struct str){text.ptr, at});
+    size_t at = how & FIND_LAST ? find_last(run, text, jinja_text(args[0]))
+                                : str_find(text, jinja_text(args[0]));
+    bool found = inside && at != SIZE_MAX;
+    if (!found && (how & FIND_OR_FAIL))
+        return jinja_fail(run, "substring not found");
+    *out = jinja_int(found ? base + (int64_t)utf8_count((struct str){text.ptr, at}) : -1);
     return !run->failed;
 }
 
-static bool str_find_(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
-{
-    int64_t at;
-
-    if (!find(run, self, args, false, &at))
-        return false;
-    *out = jinja_int(at);
-    return true;
-}
-
-static bool str_rfind(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
-{
-    int64_t at;
-
-    if (!find(run, self, args, true, &at))
-        return false;
-    *out = jinja_int(at);
-    return true;
-}
-
-static bool str_index(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
-{
-    return str_find_(run, self, args, out) &&
-           (out->integer >= 0 || jinja_fail(run, "substring not found"));
-}
-
-static bool str_rindex(struct jinja_run *run, const struct jinja_value *self,
-                       const struct jinja_value *args, struct jinja_value *out)
-{
-    return str_rfind(run, self, args, out) &&
-           (out->integer >= 0 || jinja_fail(run, "substring not found"));
-}
-
-static bool str_count(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_count)
 {
     struct str text;
     int64_t base, count = 0;
@@ -139,9 +105,9 @@ static bool str_count(struct jinja_run *run, const struct jinja_value *self,
 }
 
 /* startswith and endswith also take a tuple of texts. */
-static bool affix(struct jinja_run *run, const struct jinja_value *self,
-                  const struct jinja_value *args, bool at_end, struct jinja_value *out)
+BUILTIN(str_affix)
 {
+    bool at_end = how != 0;
     struct str text;
     int64_t base;
     bool inside, result = false;
@@ -164,72 +130,32 @@ static bool affix(struct jinja_run *run, const struct jinja_value *self,
     return true;
 }
 
-static bool str_startswith(struct jinja_run *run, const struct jinja_value *self,
-                           const struct jinja_value *args, struct jinja_value *out)
-{
-    return affix(run, self, args, false, out);
-}
-
-static bool str_endswith(struct jinja_run *run, const struct jinja_value *self,
-                         const struct jinja_value *args, struct jinja_value *out)
-{
-    return affix(run, self, args, true, out);
-}
-
 /* ---- kinds of characters ---- */
 
-/* Every character has one of the properties, and there is at least one. */
-static bool all_chars(struct jinja_run *run, const struct jinja_value *self, unsigned props,
-                      struct jinja_value *out)
+/* Every character has one of the properties, and there is at least one; an empty text is printable.
+ */
+BUILTIN(str_chars)
 {
     const char *at = self->text, *end = at + self->len;
-    bool result = self->len > 0;
+    bool result = self->len > 0 || how == JINJA_CHAR_PRINTABLE;
 
     while (at < end && result)
-        result = (jinja_char_props(utf8_next(&at, end)) & props) != 0;
+        result = (jinja_char_props(utf8_next(&at, end)) & (unsigned)how) != 0;
     *out = jinja_bool(result);
     return jinja_spend(run, self->len * 4);
 }
 
-#define CHARS_METHOD(name, props)                                                   \
-    static bool str_##name(struct jinja_run *run, const struct jinja_value *self,   \
-                           const struct jinja_value *args, struct jinja_value *out) \
-    {                                                                               \
-        (void)args;                                                                 \
-        return all_chars(run, self, props, out);                                    \
-    }
-
-CHARS_METHOD(isalpha, JINJA_CHAR_ALPHA)
-CHARS_METHOD(isalnum, JINJA_CHAR_ALNUM)
-CHARS_METHOD(isdecimal, JINJA_CHAR_DECIMAL)
-CHARS_METHOD(isdigit, JINJA_CHAR_DIGIT)
-CHARS_METHOD(isnumeric, JINJA_CHAR_NUMERIC)
-
-static bool str_isprintable(struct jinja_run *run, const struct jinja_value *self,
-                            const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_isascii)
 {
-    (void)args;
-    if (!all_chars(run, self, JINJA_CHAR_PRINTABLE, out))
-        return false;
-    *out = jinja_bool(out->integer || self->len == 0);
-    return true;
-}
-
-static bool str_isascii(struct jinja_run *run, const struct jinja_value *self,
-                        const struct jinja_value *args, struct jinja_value *out)
-{
-    (void)args;
     *out = jinja_bool(utf8_is_ascii(jinja_text(*self)));
     return jinja_spend(run, self->len);
 }
 
-static bool str_isspace(struct jinja_run *run, const struct jinja_value *self,
-                        const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_isspace)
 {
     const char *at = self->text, *end = at + self->len;
     bool result = self->len > 0;
 
-    (void)args;
     while (at < end && result)
         result = jinja_char_is_space(utf8_next(&at, end));
     *out = jinja_bool(result);
@@ -237,42 +163,25 @@ static bool str_isspace(struct jinja_run *run, const struct jinja_value *self,
 }
 
 /* At least one letter of this case and none of another. */
-static bool only_case(struct jinja_run *run, const struct jinja_value *self, unsigned wanted,
-                      struct jinja_value *out)
+BUILTIN(str_only_case)
 {
     const char *at = self->text, *end = at + self->len;
     bool seen = false, other = false;
 
     while (at < end) {
         unsigned props = jinja_char_props(utf8_next(&at, end)) & JINJA_CHAR_CASED;
-        seen = seen || (props & wanted);
-        other = other || (props & ~wanted);
+        seen = seen || (props & (unsigned)how);
+        other = other || (props & ~(unsigned)how);
     }
     *out = jinja_bool(seen && !other);
     return jinja_spend(run, self->len * 4);
 }
 
-static bool str_isupper(struct jinja_run *run, const struct jinja_value *self,
-                        const struct jinja_value *args, struct jinja_value *out)
-{
-    (void)args;
-    return only_case(run, self, JINJA_CHAR_UPPER, out);
-}
-
-static bool str_islower(struct jinja_run *run, const struct jinja_value *self,
-                        const struct jinja_value *args, struct jinja_value *out)
-{
-    (void)args;
-    return only_case(run, self, JINJA_CHAR_LOWER, out);
-}
-
-static bool str_istitle(struct jinja_run *run, const struct jinja_value *self,
-                        const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_istitle)
 {
     const char *at = self->text, *end = at + self->len;
     bool in_word = false, seen = false, good = true;
 
-    (void)args;
     while (at < end && good) {
         unsigned props = jinja_char_props(utf8_next(&at, end));
         bool capital = (props & (JINJA_CHAR_UPPER | JINJA_CHAR_TITLE)) != 0;
@@ -285,13 +194,11 @@ static bool str_istitle(struct jinja_run *run, const struct jinja_value *self,
     return jinja_spend(run, self->len * 4);
 }
 
-static bool str_isidentifier(struct jinja_run *run, const struct jinja_value *self,
-                             const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_isidentifier)
 {
     const char *at = self->text, *end = at + self->len;
     bool good = self->len > 0;
 
-    (void)args;
     for (bool first = true; at < end && good; first = false) {
         uint32_t code = utf8_next(&at, end);
         good = code == '_' ||
@@ -303,26 +210,26 @@ static bool str_isidentifier(struct jinja_run *run, const struct jinja_value *se
 
 /* ---- the table ---- */
 
-static const struct jinja_method rows[] = {
-    METHOD("count", str_count, NO_KEYWORDS, 1, 3),
-    METHOD("endswith", str_endswith, NO_KEYWORDS, 1, 3),
-    METHOD("find", str_find_, NO_KEYWORDS, 1, 3),
-    METHOD("index", str_index, NO_KEYWORDS, 1, 3),
-    METHOD("isalnum", str_isalnum, NO_KEYWORDS, 0, 0),
-    METHOD("isalpha", str_isalpha, NO_KEYWORDS, 0, 0),
-    METHOD("isascii", str_isascii, NO_KEYWORDS, 0, 0),
-    METHOD("isdecimal", str_isdecimal, NO_KEYWORDS, 0, 0),
-    METHOD("isdigit", str_isdigit, NO_KEYWORDS, 0, 0),
-    METHOD("isidentifier", str_isidentifier, NO_KEYWORDS, 0, 0),
-    METHOD("islower", str_islower, NO_KEYWORDS, 0, 0),
-    METHOD("isnumeric", str_isnumeric, NO_KEYWORDS, 0, 0),
-    METHOD("isprintable", str_isprintable, NO_KEYWORDS, 0, 0),
-    METHOD("isspace", str_isspace, NO_KEYWORDS, 0, 0),
-    METHOD("istitle", str_istitle, NO_KEYWORDS, 0, 0),
-    METHOD("isupper", str_isupper, NO_KEYWORDS, 0, 0),
-    METHOD("rfind", str_rfind, NO_KEYWORDS, 1, 3),
-    METHOD("rindex", str_rindex, NO_KEYWORDS, 1, 3),
-    METHOD("startswith", str_startswith, NO_KEYWORDS, 1, 3),
+static const struct jinja_builtin rows[] = {
+    ROW("count", str_count, "", 1, 3),
+    ROW("endswith", str_affix, "", 1, 3, true),
+    ROW("find", str_find_, "", 1, 3, 0),
+    ROW("index", str_find_, "", 1, 3, FIND_OR_FAIL),
+    ROW("isalnum", str_chars, "", 0, 0, JINJA_CHAR_ALNUM),
+    ROW("isalpha", str_chars, "", 0, 0, JINJA_CHAR_ALPHA),
+    ROW("isascii", str_isascii, "", 0, 0),
+    ROW("isdecimal", str_chars, "", 0, 0, JINJA_CHAR_DECIMAL),
+    ROW("isdigit", str_chars, "", 0, 0, JINJA_CHAR_DIGIT),
+    ROW("isidentifier", str_isidentifier, "", 0, 0),
+    ROW("islower", str_only_case, "", 0, 0, JINJA_CHAR_LOWER),
+    ROW("isnumeric", str_chars, "", 0, 0, JINJA_CHAR_NUMERIC),
+    ROW("isprintable", str_chars, "", 0, 0, JINJA_CHAR_PRINTABLE),
+    ROW("isspace", str_isspace, "", 0, 0),
+    ROW("istitle", str_istitle, "", 0, 0),
+    ROW("isupper", str_only_case, "", 0, 0, JINJA_CHAR_UPPER),
+    ROW("rfind", str_find_, "", 1, 3, FIND_LAST),
+    ROW("rindex", str_find_, "", 1, 3, FIND_LAST | FIND_OR_FAIL),
+    ROW("startswith", str_affix, "", 1, 3, false),
 };
 
 const struct jinja_methods jinja_methods_query = METHODS(rows);

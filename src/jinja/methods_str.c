@@ -10,81 +10,49 @@
 
 /* ---- case and white space ---- */
 
-#define CASE_METHOD(name, casing)                                                   \
-    static bool str_##name(struct jinja_run *run, const struct jinja_value *self,   \
-                           const struct jinja_value *args, struct jinja_value *out) \
-    {                                                                               \
-        (void)args;                                                                 \
-        return jinja_str_case(run, self, casing, out);                              \
-    }
-
-CASE_METHOD(upper, CASING_UPPER)
-CASE_METHOD(lower, CASING_LOWER)
-CASE_METHOD(title, CASING_TITLE)
-CASE_METHOD(capitalize, CASING_CAPITALIZE)
-CASE_METHOD(swapcase, CASING_SWAP)
-
-static bool str_strip(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_case)
 {
-    return jinja_str_strip(run, self, &args[0], true, true, out);
+    return jinja_str_case(run, self, (enum jinja_casing)how, out);
 }
 
-static bool str_lstrip(struct jinja_run *run, const struct jinja_value *self,
-                       const struct jinja_value *args, struct jinja_value *out)
-{
-    return jinja_str_strip(run, self, &args[0], true, false, out);
-}
+enum { AT_START = 1, AT_END = 2 };
 
-static bool str_rstrip(struct jinja_run *run, const struct jinja_value *self,
-                       const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_strip)
 {
-    return jinja_str_strip(run, self, &args[0], false, true, out);
+    return jinja_str_strip(run, self, &args[0], (how & AT_START) != 0, (how & AT_END) != 0, out);
 }
 
 /* ---- cutting and joining ---- */
 
-static bool str_split(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_split)
 {
     int64_t limit;
 
     return opt_int(run, &args[1], -1, &limit) &&
-           jinja_str_split(run, self, &args[0], limit, false, out);
+           jinja_str_split(run, self, &args[0], limit, how == AT_END, out);
 }
 
-static bool str_rsplit(struct jinja_run *run, const struct jinja_value *self,
-                       const struct jinja_value *args, struct jinja_value *out)
-{
-    int64_t limit;
-
-    return opt_int(run, &args[1], -1, &limit) &&
-           jinja_str_split(run, self, &args[0], limit, true, out);
-}
-
-static bool str_splitlines(struct jinja_run *run, const struct jinja_value *self,
-                           const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_splitlines)
 {
     return jinja_str_lines(run, self, jinja_value_true(&args[0]), out);
 }
 
-static bool str_replace(struct jinja_run *run, const struct jinja_value *self,
-                        const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_replace)
 {
     int64_t count;
 
     return opt_int(run, &args[2], -1, &count) && jinja_str_replace(run, self, args, count, out);
 }
 
-static bool str_join(struct jinja_run *run, const struct jinja_value *self,
-                     const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_join)
 {
     return jinja_str_join(run, self, &args[0], false, out);
 }
 
-static bool partition(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *separator, bool from_right, struct jinja_value *out)
+BUILTIN(str_partition)
 {
+    const struct jinja_value *separator = &args[0];
+    bool from_right = how == AT_END;
     struct jinja_value string = *self, parts[3], list;
     size_t at = SIZE_MAX, len = separator->len;
 
@@ -117,40 +85,19 @@ static bool partition(struct jinja_run *run, const struct jinja_value *self,
     return !run->failed;
 }
 
-static bool str_partition(struct jinja_run *run, const struct jinja_value *self,
-                          const struct jinja_value *args, struct jinja_value *out)
-{
-    return partition(run, self, &args[0], false, out);
-}
-
-static bool str_rpartition(struct jinja_run *run, const struct jinja_value *self,
-                           const struct jinja_value *args, struct jinja_value *out)
-{
-    return partition(run, self, &args[0], true, out);
-}
-
-static bool str_removeprefix(struct jinja_run *run, const struct jinja_value *self,
-                             const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_remove)
 {
     if (!need_str(run, &args[0]))
         return false;
-    bool starts = str_starts(jinja_text(*self), jinja_text(args[0]));
-    return jinja_cut(run, self, starts ? args[0].len : 0, self->len, out);
-}
-
-static bool str_removesuffix(struct jinja_run *run, const struct jinja_value *self,
-                             const struct jinja_value *args, struct jinja_value *out)
-{
-    if (!need_str(run, &args[0]))
-        return false;
-    bool ends = str_ends(jinja_text(*self), jinja_text(args[0]));
-    return jinja_cut(run, self, 0, self->len - (ends ? args[0].len : 0), out);
+    struct str text = jinja_text(*self), part = jinja_text(args[0]);
+    size_t begin = how == AT_START && str_starts(text, part) ? part.len : 0;
+    size_t end = how == AT_END && str_ends(text, part) ? part.len : 0;
+    return jinja_cut(run, self, begin, self->len - end, out);
 }
 
 /* ---- padding ---- */
 
-static bool pad(struct jinja_run *run, const struct jinja_value *self,
-                const struct jinja_value *args, enum jinja_align align, struct jinja_value *out)
+BUILTIN(str_pad)
 {
     struct str fill = STR(" ");
     int64_t width;
@@ -162,29 +109,10 @@ static bool pad(struct jinja_run *run, const struct jinja_value *self,
             return jinja_fail(run, "The fill character must be exactly one character long");
         fill = jinja_text(args[1]);
     }
-    return jinja_str_pad(run, self, width, fill, align, out);
+    return jinja_str_pad(run, self, width, fill, (enum jinja_align)how, out);
 }
 
-static bool str_center(struct jinja_run *run, const struct jinja_value *self,
-                       const struct jinja_value *args, struct jinja_value *out)
-{
-    return pad(run, self, args, ALIGN_CENTER, out);
-}
-
-static bool str_ljust(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
-{
-    return pad(run, self, args, ALIGN_LEFT, out);
-}
-
-static bool str_rjust(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
-{
-    return pad(run, self, args, ALIGN_RIGHT, out);
-}
-
-static bool str_zfill(struct jinja_run *run, const struct jinja_value *self,
-                      const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_zfill)
 {
     bool sign = self->len > 0 && (self->text[0] == '-' || self->text[0] == '+');
     struct jinja_value parts[2];
@@ -201,8 +129,7 @@ static bool str_zfill(struct jinja_run *run, const struct jinja_value *self,
     return true;
 }
 
-static bool str_expandtabs(struct jinja_run *run, const struct jinja_value *self,
-                           const struct jinja_value *args, struct jinja_value *out)
+BUILTIN(str_expandtabs)
 {
     const char *at = self->text, *end = at + self->len;
     struct jinja_builder builder = {0};
@@ -228,38 +155,37 @@ static bool str_expandtabs(struct jinja_run *run, const struct jinja_value *self
     return jinja_spend(run, self->len) && jinja_build_finish(run, &builder, out);
 }
 
-static bool str_format(struct jinja_run *run, const struct jinja_value *self,
-                       const struct jinja_args *args, struct jinja_value *out)
+RAW_BUILTIN(str_format)
 {
     return jinja_format_braces(run, self, args, out);
 }
 
 /* ---- the table ---- */
 
-static const struct jinja_method rows[] = {
-    METHOD("capitalize", str_capitalize, NO_KEYWORDS, 0, 0),
-    METHOD("center", str_center, NO_KEYWORDS, 1, 2),
-    METHOD("expandtabs", str_expandtabs, "tabsize", 0, 1),
-    {{"format", NULL, str_format, NULL, 0, 0}},
-    METHOD("join", str_join, NO_KEYWORDS, 1, 1),
-    METHOD("ljust", str_ljust, NO_KEYWORDS, 1, 2),
-    METHOD("lower", str_lower, NO_KEYWORDS, 0, 0),
-    METHOD("lstrip", str_lstrip, NO_KEYWORDS, 0, 1),
-    METHOD("partition", str_partition, NO_KEYWORDS, 1, 1),
-    METHOD("removeprefix", str_removeprefix, NO_KEYWORDS, 1, 1),
-    METHOD("removesuffix", str_removesuffix, NO_KEYWORDS, 1, 1),
-    METHOD("replace", str_replace, NO_KEYWORDS, 2, 3),
-    METHOD("rjust", str_rjust, NO_KEYWORDS, 1, 2),
-    METHOD("rpartition", str_rpartition, NO_KEYWORDS, 1, 1),
-    METHOD("rsplit", str_rsplit, "sep maxsplit", 0, 2),
-    METHOD("rstrip", str_rstrip, NO_KEYWORDS, 0, 1),
-    METHOD("split", str_split, "sep maxsplit", 0, 2),
-    METHOD("splitlines", str_splitlines, "keepends", 0, 1),
-    METHOD("strip", str_strip, NO_KEYWORDS, 0, 1),
-    METHOD("swapcase", str_swapcase, NO_KEYWORDS, 0, 0),
-    METHOD("title", str_title, NO_KEYWORDS, 0, 0),
-    METHOD("upper", str_upper, NO_KEYWORDS, 0, 0),
-    METHOD("zfill", str_zfill, NO_KEYWORDS, 1, 1),
+static const struct jinja_builtin rows[] = {
+    ROW("capitalize", str_case, "", 0, 0, CASING_CAPITALIZE),
+    ROW("center", str_pad, "", 1, 2, ALIGN_CENTER),
+    ROW("expandtabs", str_expandtabs, "tabsize", 0, 1),
+    {"format", .raw = str_format},
+    ROW("join", str_join, "", 1, 1),
+    ROW("ljust", str_pad, "", 1, 2, ALIGN_LEFT),
+    ROW("lower", str_case, "", 0, 0, CASING_LOWER),
+    ROW("lstrip", str_strip, "", 0, 1, AT_START),
+    ROW("partition", str_partition, "", 1, 1, AT_START),
+    ROW("removeprefix", str_remove, "", 1, 1, AT_START),
+    ROW("removesuffix", str_remove, "", 1, 1, AT_END),
+    ROW("replace", str_replace, "", 2, 3),
+    ROW("rjust", str_pad, "", 1, 2, ALIGN_RIGHT),
+    ROW("rpartition", str_partition, "", 1, 1, AT_END),
+    ROW("rsplit", str_split, "sep maxsplit", 0, 2, AT_END),
+    ROW("rstrip", str_strip, "", 0, 1, AT_END),
+    ROW("split", str_split, "sep maxsplit", 0, 2, AT_START),
+    ROW("splitlines", str_splitlines, "keepends", 0, 1),
+    ROW("strip", str_strip, "", 0, 1, AT_START | AT_END),
+    ROW("swapcase", str_case, "", 0, 0, CASING_SWAP),
+    ROW("title", str_case, "", 0, 0, CASING_TITLE),
+    ROW("upper", str_case, "", 0, 0, CASING_UPPER),
+    ROW("zfill", str_zfill, "", 1, 1),
 };
 
 const struct jinja_methods jinja_methods_str = METHODS(rows);

@@ -89,7 +89,7 @@ struct jinja_loop {
 };
 
 struct jinja_bound {
-    const struct jinja_method *method;
+    const struct jinja_builtin *method;
     struct jinja_value self;
 };
 

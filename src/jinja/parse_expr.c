@@ -93,42 +93,27 @@ static struct jinja_node *with_items(struct jinja_parser *parser, enum jinja_nod
     return node;
 }
 
-static struct jinja_node *parse_list(struct jinja_parser *parser)
+/* [a, b] or {a: b, c: d}; a comma may stand behind the last one. */
+static struct jinja_node *parse_items(struct jinja_parser *parser, enum jinja_token_kind end,
+                                      enum jinja_node_kind kind)
 {
     struct jinja_node_vec vec = {0};
     uint32_t pos = jinja_token_now(parser)->pos;
 
     jinja_token_skip(parser);
-    while (!jinja_token_is(parser, TOKEN_RBRACKET)) {
+    while (!jinja_token_is(parser, end)) {
         if (vec.count > 0 && !jinja_token_expect(parser, TOKEN_COMMA))
             return NULL;
-        if (jinja_token_is(parser, TOKEN_RBRACKET))
+        if (jinja_token_is(parser, end))
             break;
         if (!jinja_node_push(parser, &vec, jinja_parse_expression(parser)))
             return NULL;
-    }
-    jinja_token_skip(parser);
-    return with_items(parser, NODE_LIST, pos, &vec);
-}
-
-static struct jinja_node *parse_dict(struct jinja_parser *parser)
-{
-    struct jinja_node_vec vec = {0};
-    uint32_t pos = jinja_token_now(parser)->pos;
-
-    jinja_token_skip(parser);
-    while (!jinja_token_is(parser, TOKEN_RBRACE)) {
-        if (vec.count > 0 && !jinja_token_expect(parser, TOKEN_COMMA))
-            return NULL;
-        if (jinja_token_is(parser, TOKEN_RBRACE))
-            break;
-        if (!jinja_node_push(parser, &vec, jinja_parse_expression(parser)) ||
-            !jinja_token_expect(parser, TOKEN_COLON) ||
-            !jinja_node_push(parser, &vec, jinja_parse_expression(parser)))
+        if (kind == NODE_DICT && (!jinja_token_expect(parser, TOKEN_COLON) ||
+                                  !jinja_node_push(parser, &vec, jinja_parse_expression(parser))))
             return NULL;
     }
     jinja_token_skip(parser);
-    return with_items(parser, NODE_DICT, pos, &vec);
+    return with_items(parser, kind, pos, &vec);
 }
 
 static struct jinja_node *parse_primary(struct jinja_parser *parser)
@@ -152,9 +137,9 @@ static struct jinja_node *parse_primary(struct jinja_parser *parser)
         node = jinja_parse_tuple(parser, TUPLE_EXPLICIT);
         return node != NULL && jinja_token_expect(parser, TOKEN_RPAREN) ? node : NULL;
     case TOKEN_LBRACKET:
-        return parse_list(parser);
+        return parse_items(parser, TOKEN_RBRACKET, NODE_LIST);
     case TOKEN_LBRACE:
-        return parse_dict(parser);
+        return parse_items(parser, TOKEN_RBRACE, NODE_DICT);
     default:
         jinja_parse_fail(parser, "unexpected '%s'", jinja_token_name(token->kind));
         return NULL;
@@ -560,12 +545,38 @@ static struct jinja_node *parse_unary(struct jinja_parser *parser, bool with_fil
     return node;
 }
 
+/* Operators of one precedence. */
 struct level {
+    enum jinja_node_kind kind;
     struct jinja_node *(*operand)(struct jinja_parser *parser);
-    enum jinja_token_kind tokens[4];
-    uint8_t ops[4];
+    bool in; /* `in` and `not in`, too */
     size_t count;
+    struct {
+        enum jinja_token_kind token;
+        uint8_t op;
+    } signs[6];
 };
+
+/* Skips an operator of the level and says which; false when there is none. */
+static bool skip_operator(struct jinja_parser *parser, const struct level *level, uint8_t *op)
+{
+    for (size_t i = 0; i < level->count; i++) {
+        *op = level->signs[i].op;
+        if (jinja_token_skip_if(parser, level->signs[i].token))
+            return true;
+    }
+    *op = OP_IN;
+    if (!level->in || jinja_token_skip_name(parser, "in"))
+        return level->in;
+    const struct jinja_token *after = jinja_token_after(parser);
+    if (!jinja_token_is_name(parser, "not") || after->kind != TOKEN_NAME ||
+        !str_eq(after->text, STR("in")))
+        return false;
+    jinja_token_skip(parser);
+    jinja_token_skip(parser);
+    *op = OP_NOT_IN;
+    return true;
+}
 
 /* operand (op operand)*, as one node however many there are. */
 static struct jinja_node *parse_chain(struct jinja_parser *parser, const struct level *level)
@@ -573,25 +584,20 @@ static struct jinja_node *parse_chain(struct jinja_parser *parser, const struct 
     uint32_t pos = jinja_token_now(parser)->pos;
     struct jinja_node *first = level->operand(parser);
     struct jinja_node_vec vec = {0};
-    uint8_t *ops = NULL;
+    uint8_t *ops = NULL, op;
 
-    for (size_t op = 0; first != NULL; op = 0) {
-        while (op < level->count && !jinja_token_is(parser, level->tokens[op]))
-            op++;
-        if (op == level->count)
-            break;
+    while (first != NULL && skip_operator(parser, level, &op)) {
         if (vec.count == 0 && !jinja_node_push(parser, &vec, first))
             return NULL;
-        jinja_token_skip(parser);
         uint8_t *grown = arena_grow(parser->arena, ops, ops ? vec.count : 0, vec.count + 1);
         if (grown == NULL || !jinja_node_push(parser, &vec, level->operand(parser)))
             return NULL;
         ops = grown;
-        ops[vec.count - 1] = level->ops[op];
+        ops[vec.count - 1] = op;
     }
     if (first == NULL || vec.count == 0)
         return first;
-    struct jinja_node *node = with_items(parser, NODE_CHAIN, pos, &vec);
+    struct jinja_node *node = with_items(parser, level->kind, pos, &vec);
     if (node != NULL) {
         node->chain.items = (struct jinja_nodes){vec.items, vec.count};
         node->chain.ops = ops;
@@ -606,17 +612,22 @@ static struct jinja_node *parse_unary_filtered(struct jinja_parser *parser)
 
 static struct jinja_node *parse_pow(struct jinja_parser *parser)
 {
-    static const struct level level = {parse_unary_filtered, {TOKEN_POW}, {OP_POW}, 1};
+    static const struct level level = {
+        NODE_CHAIN, parse_unary_filtered, false, 1, {{TOKEN_POW, OP_POW}}};
 
     return parse_chain(parser, &level);
 }
 
 static struct jinja_node *parse_product(struct jinja_parser *parser)
 {
-    static const struct level level = {parse_pow,
-                                       {TOKEN_MUL, TOKEN_DIV, TOKEN_FLOORDIV, TOKEN_MOD},
-                                       {OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD},
-                                       4};
+    static const struct level level = {NODE_CHAIN,
+                                       parse_pow,
+                                       false,
+                                       4,
+                                       {{TOKEN_MUL, OP_MUL},
+                                        {TOKEN_DIV, OP_DIV},
+                                        {TOKEN_FLOORDIV, OP_FLOORDIV},
+                                        {TOKEN_MOD, OP_MOD}}};
 
     return parse_chain(parser, &level);
 }
@@ -644,61 +655,26 @@ static struct jinja_node *parse_concat(struct jinja_parser *parser)
 
 static struct jinja_node *parse_sum(struct jinja_parser *parser)
 {
-    static const struct level level = {parse_concat, {TOKEN_ADD, TOKEN_SUB}, {OP_ADD, OP_SUB}, 2};
+    static const struct level level = {
+        NODE_CHAIN, parse_concat, false, 2, {{TOKEN_ADD, OP_ADD}, {TOKEN_SUB, OP_SUB}}};
 
     return parse_chain(parser, &level);
 }
 
-/* Skips a comparison and says which; false when there is none. */
-static bool skip_comparison(struct jinja_parser *parser, uint8_t *op)
-{
-    static const enum jinja_token_kind tokens[] = {TOKEN_EQ, TOKEN_NE, TOKEN_LT,
-                                                   TOKEN_LE, TOKEN_GT, TOKEN_GE};
-
-    for (size_t i = 0; i < COUNT_OF(tokens); i++) {
-        if (jinja_token_skip_if(parser, tokens[i])) {
-            *op = (uint8_t)(OP_EQ + i);
-            return true;
-        }
-    }
-    if (jinja_token_skip_name(parser, "in")) {
-        *op = OP_IN;
-        return true;
-    }
-    const struct jinja_token *after = jinja_token_after(parser);
-    if (!jinja_token_is_name(parser, "not") || after->kind != TOKEN_NAME ||
-        !str_eq(after->text, STR("in")))
-        return false;
-    jinja_token_skip(parser);
-    jinja_token_skip(parser);
-    *op = OP_NOT_IN;
-    return true;
-}
-
 static struct jinja_node *parse_compare(struct jinja_parser *parser)
 {
-    uint32_t pos = jinja_token_now(parser)->pos;
-    struct jinja_node *first = parse_sum(parser);
-    struct jinja_node_vec vec = {0};
-    uint8_t *ops = NULL, op;
+    static const struct level level = {NODE_COMPARE,
+                                       parse_sum,
+                                       true,
+                                       6,
+                                       {{TOKEN_EQ, OP_EQ},
+                                        {TOKEN_NE, OP_NE},
+                                        {TOKEN_LT, OP_LT},
+                                        {TOKEN_LE, OP_LE},
+                                        {TOKEN_GT, OP_GT},
+                                        {TOKEN_GE, OP_GE}}};
 
-    while (first != NULL && skip_comparison(parser, &op)) {
-        if (vec.count == 0 && !jinja_node_push(parser, &vec, first))
-            return NULL;
-        uint8_t *grown = arena_grow(parser->arena, ops, ops ? vec.count : 0, vec.count + 1);
-        if (grown == NULL || !jinja_node_push(parser, &vec, parse_sum(parser)))
-            return NULL;
-        ops = grown;
-        ops[vec.count - 1] = op;
-    }
-    if (first == NULL || vec.count == 0)
-        return first;
-    struct jinja_node *node = with_items(parser, NODE_COMPARE, pos, &vec);
-    if (node != NULL) {
-        node->chain.items = (struct jinja_nodes){vec.items, vec.count};
-        node->chain.ops = ops;
-    }
-    return node;
+    return parse_chain(parser, &level);
 }
 
 static struct jinja_node *parse_not(struct jinja_parser *parser)

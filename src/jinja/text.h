@@ -78,12 +78,10 @@ bool jinja_format_braces(struct jinja_run *run, const struct jinja_value *format
 
 /* ---- json.c ---- */
 
-bool jinja_filter_tojson(struct jinja_run *run, const struct jinja_value *self,
-                         const struct jinja_value *args, struct jinja_value *out);
+BUILTIN_SIGNATURE(jinja_filter_tojson, struct jinja_value);
 
 /* ---- wrap.c ---- */
 
-bool jinja_filter_wordwrap(struct jinja_run *run, const struct jinja_value *self,
-                           const struct jinja_value *args, struct jinja_value *out);
+BUILTIN_SIGNATURE(jinja_filter_wordwrap, struct jinja_value);
 
 #endif

@@ -189,8 +189,7 @@ static bool load_line(struct line *line, const struct jinja_value *text)
 }
 
 /* width, break_long_words, wrapstring, break_on_hyphens */
-bool jinja_filter_wordwrap(struct jinja_run *run, const struct jinja_value *self,
-                           const struct jinja_value *args, struct jinja_value *out)
+BUILTIN_SIGNATURE(jinja_filter_wordwrap, struct jinja_value)
 {
     struct jinja_value newline = jinja_str(STR("\n")), lines;
     struct jinja_builder builder = {0};

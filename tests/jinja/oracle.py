@@ -11,6 +11,7 @@ tests/data gives for every conversation, as a digest; and digests_published.txt,
 which is not in the repository. The C tests compare the engine with these files, so that `make test` needs no Python.
 """
 import datetime
+import functools
 import json
 import os
 import sys
@@ -60,10 +61,15 @@ def environment():
     return env
 
 
+@functools.lru_cache(maxsize=4)
+def compiled(template):
+    return environment().from_string(template)
+
+
 def render(template, variables):
     """The text, or None when jinja2 refuses, for whatever reason."""
     try:
-        return environment().from_string(template).render(**variables)
+        return compiled(template).render(**variables)
     except Exception as error:  # every refusal is one
         render.reason = f"{type(error).__name__}: {error}"
         return None
