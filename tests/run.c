@@ -284,21 +284,31 @@ static int list_outside(struct dirent ***names)
     return count < 0 ? 0 : count;
 }
 
+static void free_names(struct dirent **names, int count)
+{
+    for (int i = 0; i < count; i++)
+        free(names[i]);
+    if (count > 0)
+        free(names);
+}
+
 /* Tells of each name that is not among the `before`, which are sorted as scandir sorts them. Returns
  * how many there are. */
 static int count_new(struct dirent **before, int before_count)
 {
-    struct dirent **now_there, **end = before + before_count;
-    int count = list_outside(&now_there), found = 0;
+    struct dirent **now_there;
+    int count = list_outside(&now_there), found = 0, at = 0;
 
     for (int i = 0; i < count; i++) {
-        while (before < end && strcoll((*before)->d_name, now_there[i]->d_name) < 0)
-            before++;
-        if (before < end && strcmp((*before)->d_name, now_there[i]->d_name) == 0)
+        const char *name = now_there[i]->d_name;
+        while (at < before_count && strcoll(before[at]->d_name, name) < 0)
+            at++;
+        if (at < before_count && strcmp(before[at]->d_name, name) == 0)
             continue;
-        printf("FAIL a test made '%s' in %s\n", now_there[i]->d_name, outside);
+        printf("FAIL a test made '%s' in %s\n", name, outside);
         found++;
     }
+    free_names(now_there, count);
     return found;
 }
 
@@ -345,5 +355,7 @@ int main(int argc, char **argv)
     }
     int before_count = list_outside(&before);
     run_all(jobs < 1 ? 1 : jobs > JOBS_MAX ? JOBS_MAX : jobs);
-    return summarise(suites, count, count_new(before, before_count), now() - started);
+    int made = count_new(before, before_count);
+    free_names(before, before_count);
+    return summarise(suites, count, made, now() - started);
 }
