@@ -81,7 +81,7 @@ bool sched_alive(const struct sched *sched, uint64_t within_ns);
 
 enum { SCHED_STALL_S = 30 };
 /* One look of the watchdog: an engine that gave no sign of life for SCHED_STALL_S while jobs want
- * to compute is stalled, and a job is ended for it. By one thread, every few seconds. */
+ * to compute is stalled, and a job is ended for it. Any thread, every few seconds. */
 void sched_watch(struct sched *sched);
 /* What the last look said. Any thread, no lock. */
 bool sched_stalled(const struct sched *sched);

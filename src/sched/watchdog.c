@@ -49,13 +49,8 @@ void watchdog_break(struct sched *sched)
     job_give_up(job, ERR_ENGINE, &info);
 }
 
-static void set_stalled(struct sched *sched, bool stalled)
+static void log_change(const struct sched *sched, bool stalled)
 {
-    STORE(sched->watchdog.stalled, stalled);
-    lock_enter(&sched->lock);
-    sched->stats.stalls += stalled;
-    sched->stats.stalled = stalled;
-    lock_leave(&sched->lock);
     if (stalled)
         LOG_ERROR(sched->options.log, "sched",
                   "the engine computes nothing; its youngest request is ended",
@@ -72,18 +67,22 @@ void sched_watch(struct sched *sched)
     uint64_t now_ns = sched_now_ns(sched),
              seen = LOAD(watchdog->computed) + engine_beats(sched->engine);
 
-    if (LOAD(watchdog->wanting) == 0 || seen != watchdog->seen || watchdog->since_ns == 0) {
-        watchdog->seen = seen;
+    lock_enter(&sched->lock);
+    bool was = LOAD(watchdog->stalled);
+    bool lives = LOAD(watchdog->wanting) == 0 || seen != watchdog->seen || watchdog->since_ns == 0;
+    bool late = !lives && now_ns > watchdog->since_ns && now_ns - watchdog->since_ns >= stall_ns;
+    bool stalled = late || (was && !lives);
+    if (lives || late) /* late: the next job is ended as much later */
         watchdog->since_ns = now_ns;
-        if (LOAD(watchdog->stalled))
-            set_stalled(sched, false);
+    watchdog->seen = seen;
+    STORE(watchdog->stalled, stalled);
+    sched->stats.stalls += stalled && !was;
+    sched->stats.stalled = stalled;
+    lock_leave(&sched->lock);
+    if (stalled != was)
+        log_change(sched, stalled);
+    if (!late)
         return;
-    }
-    if (now_ns - watchdog->since_ns < stall_ns)
-        return;
-    watchdog->since_ns = now_ns; /* the next job is ended as much later */
-    if (!LOAD(watchdog->stalled))
-        set_stalled(sched, true);
     STORE(watchdog->breaks, true);
     engine_abort(sched->engine);
 }

@@ -2,7 +2,7 @@
  * watchdog.h: notices a scheduler whose jobs want to compute while the engine computes nothing. For
  * this folder; sched_watch is the door.
  *
- * Threads: the scheduler's writes what it does, one other thread looks at it; both by atomic
+ * Threads: the scheduler's writes what it does, other threads look at it; both by atomic
  * numbers that order nothing else (relaxed).
  */
 #ifndef HEARTH_SCHED_WATCHDOG_H
@@ -18,7 +18,7 @@ struct watchdog {
     atomic_uint wanting;    /* jobs that want to be in a batch */
     atomic_bool stalled;    /* known to be */
     atomic_bool breaks;     /* the youngest job is to end */
-    /* of the thread that looks */
+    /* of whoever looks, under the scheduler's lock */
     uint64_t seen, since_ns;
 };
 
