@@ -88,10 +88,22 @@ static size_t call_tier(struct tier *tier, struct deferred_keys *drops,
     return drops->count;
 }
 
+void cache_called(struct hearth_cache *cache)
+{
+    lock_enter(&cache->lock);
+    cache->calling--;
+    cond_broadcast(&cache->changed);
+    lock_leave(&cache->lock);
+}
+
 void cache_leave(struct hearth_cache *cache, struct deferred *deferred)
 {
     size_t dropped[HEARTH_TIER_COUNT] = {0};
+    bool calls = deferred->puts != NULL;
 
+    for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
+        calls |= deferred->drops[level].count > 0 || deferred->touches[level].count > 0;
+    cache->calling += calls;
     lock_leave(&cache->lock);
     for (size_t i = 0; i < deferred->frees_count; i++)
         pages_free(cache->pages, deferred->frees[i]);
@@ -110,6 +122,8 @@ void cache_leave(struct hearth_cache *cache, struct deferred *deferred)
     for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
         if (dropped[level] > 0)
             mover_retry(cache, level, dropped[level]);
+    if (calls)
+        cache_called(cache);
     *deferred = (struct deferred){0};
 }
 
@@ -328,7 +342,9 @@ void hearth_close(struct hearth_cache **out)
         return;
     mover_drain(cache, CACHE_DRAIN_MS_MAX);
     lock_enter(&cache->lock);
-    cache->closing = true;
+    cache->closing = true; /* no call of a tier begins any more */
+    while (cache->calling > 0)
+        cond_wait(&cache->changed, &cache->lock);
     lock_leave(&cache->lock);
     for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
         tier_close(&cache->tiers[level].tier); /* ends what is still moving */

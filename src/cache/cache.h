@@ -177,6 +177,8 @@ struct hearth_cache {
     uint64_t ghosts[CACHE_GHOSTS] GUARDED_BY(lock);
     size_t ghosts_next GUARDED_BY(lock);
     uint32_t operations GUARDED_BY(lock); /* of slower tiers, running */
+    /* threads that left the lock and are about to call a tier, perhaps in a callback of another */
+    uint32_t calling GUARDED_BY(lock);
     /* objects that were dropped while they are being written, by aside_link */
     struct list dying GUARDED_BY(lock);
     struct list awaiting GUARDED_BY(lock); /* plans that await an object, by await_link */
@@ -207,6 +209,8 @@ struct hearth_store {
 void cache_enter(struct hearth_cache *cache, struct deferred *deferred);
 /* Does what was deferred. */
 void cache_leave(struct hearth_cache *cache, struct deferred *deferred);
+/* The thread that counted itself in `calling` is done; without the lock. */
+void cache_called(struct hearth_cache *cache);
 void cache_note_event(struct hearth_cache *cache, struct deferred *deferred,
                       const struct hearth_event *event);
 void cache_note_free(struct deferred *deferred, void *memory);

@@ -128,6 +128,8 @@ void mover_write(struct object *object, struct deferred *deferred)
     struct hearth_cache *cache = object->space->cache;
 
     lock_assert_held(&cache->lock);
+    if (cache->closing)
+        return;
     mover_give_up(object, TIER_BITS_SLOWER); /* this is the next try */
     for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++) {
         if (cache->tiers[level].tier == NULL || (object->in | object->writing) & TIER_BIT(level))
@@ -291,8 +293,10 @@ void mover_retry(struct hearth_cache *cache, enum hearth_tier level, size_t chan
     tier->retrying = true;
     for (int i = 0; mine && i < RETRIES_AT_ONCE && (object = next_declined(cache, level)) != NULL;
          i++) {
+        cache->calling++;
         lock_leave(&cache->lock);
         bool taken = start_put(cache, object, level);
+        cache_called(cache);
         lock_enter(&cache->lock);
         if (!taken)
             tier->chances = 0; /* nothing has changed for it */
@@ -411,7 +415,8 @@ static void on_read(enum tier_result result, void *arg)
         note_failure(move, result, &deferred);
         move->level = next_tier(object, level);
     }
-    bool again = failed && move->level < HEARTH_TIER_COUNT;
+    bool again = failed && move->level < HEARTH_TIER_COUNT && !cache->closing;
+    cache->calling += again;
     if (!again) {
         object->reading = false;
         plan_note_ready(cache, object, &deferred);
@@ -428,10 +433,12 @@ static void on_read(enum tier_result result, void *arg)
         object->damaged = object->let_go = false;
     }
     cache_leave(cache, &deferred);
-    if (again)
+    if (again) {
         start_get(move);
-    else
+        cache_called(cache);
+    } else {
         mem_free(move);
+    }
     mover_retry(cache, level, 1);
 }
 

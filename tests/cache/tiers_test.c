@@ -384,7 +384,82 @@ static void test_declined_writes_are_per_tier(void **state)
     tier_kept_close(&remote);
 }
 
+/* A drop that goes on until its tier is closed, or for a while. */
+static struct {
+    struct lock lock;
+    struct cond changed;
+    bool armed, dropping, closed, closed_while_dropping;
+    struct tier_ops ops;
+    const struct tier_ops *before;
+} slow_drop;
+
+static void drop_slowly(struct tier *tier, const struct hash256 *key)
+{
+    uint64_t until_ns = clock_deadline_ns(clock_real(), 200 * NS_PER_MS);
+    bool in_time = true;
+
+    lock_enter(&slow_drop.lock);
+    slow_drop.dropping = slow_drop.armed;
+    cond_broadcast(&slow_drop.changed);
+    while (slow_drop.dropping && !slow_drop.closed && in_time)
+        in_time = cond_wait_until(&slow_drop.changed, &slow_drop.lock, until_ns);
+    slow_drop.dropping = false;
+    slow_drop.armed = false;
+    lock_leave(&slow_drop.lock);
+    slow_drop.before->drop(tier, key);
+}
+
+static void close_watchfully(struct tier *tier)
+{
+    lock_enter(&slow_drop.lock);
+    slow_drop.closed = true;
+    slow_drop.closed_while_dropping = slow_drop.dropping;
+    cond_broadcast(&slow_drop.changed);
+    lock_leave(&slow_drop.lock);
+    slow_drop.before->close(tier);
+}
+
+/* A callback of one tier makes room, and drops an object from the other, which must not be closed
+ * meanwhile: hearth_close waits for calls under way. */
+static void test_no_tier_is_closed_while_it_is_called(void **state)
+{
+    struct tier_kept ssd, remote;
+    struct kit kit;
+    int32_t tokens[64];
+
+    (void)state;
+    tier_kept_open(&ssd, ROOM, 0);
+    tier_kept_open(&remote, ROOM, 0);
+    lock_init(&slow_drop.lock, "slow drop", LOCK_RANK_TEST_HIGH);
+    cond_init(&slow_drop.changed);
+    slow_drop.before = ssd.tier.ops;
+    slow_drop.ops = *ssd.tier.ops;
+    slow_drop.ops.drop = drop_slowly;
+    slow_drop.ops.close = close_watchfully;
+    ssd.tier.ops = &slow_drop.ops;
+    boot(&kit, RAM, &ssd.tier, &remote.tier);
+    tier_fault_hold(remote.fault, true); /* the object is leased as long as it is written */
+    kit_tokens(tokens, 64, 1);
+    assert_int_equal(kit_store(&kit, tokens, 64, NULL), 1);
+    assert_true(ssd.tier.ops->flush(&ssd.tier, WAIT_MS * NS_PER_MS));
+    hearth_set_ram_bytes(kit.cache, 2); /* it will have to leave everything */
+    slow_drop.armed = true;
+    tier_fault_hold(remote.fault, false);
+    lock_enter(&slow_drop.lock);
+    while (!slow_drop.dropping)
+        cond_wait(&slow_drop.changed, &slow_drop.lock);
+    lock_leave(&slow_drop.lock);
+    kit_close(&kit);
+    assert_true(slow_drop.closed && !slow_drop.closed_while_dropping);
+    assert_int_equal(tier_kept_objects(&ssd), 0);
+    tier_kept_close(&ssd);
+    tier_kept_close(&remote);
+    cond_fini(&slow_drop.changed);
+    lock_fini(&slow_drop.lock);
+}
+
 TEST_SUITE(TEST(test_each_level_stores_and_restores), TEST(test_what_memory_evicts_comes_back),
            TEST(test_a_level_that_fails_leaves_it_to_the_next), TEST(test_restart_with_two_tiers),
            TEST(test_restart_with_a_path_in_two_tiers), TEST(test_damage_is_found_at_each_level),
-           TEST(test_clearing_and_numbers_of_each_level), TEST(test_declined_writes_are_per_tier))
+           TEST(test_clearing_and_numbers_of_each_level), TEST(test_declined_writes_are_per_tier),
+           TEST(test_no_tier_is_closed_while_it_is_called))
