@@ -227,8 +227,7 @@ static enum err remember(const struct file_digest *job, struct errinfo *info)
     const struct file_sys *fs = job->options.fs;
     int dir = FILE_NO;
 
-    if (job->options.memory_dir == NULL)
-        return err_set(info, ERR_NOT_FOUND, "there is no state folder");
+    assert(job->options.memory_dir != NULL);
     TRY(file_open_dir(fs, job->options.memory_dir, true, &dir, info));
     struct entry *entries = mem_alloc_array(ENTRIES_MAX, sizeof(*entries));
     size_t count = add_entries(job, entries, read_memory(fs, dir, entries));
@@ -453,7 +452,8 @@ static void report(const struct file_digest *job)
         return;
     LOG_DEBUG(job->options.log, "engine", "model files hashed", LOG_UINT("bytes", job->bytes),
               LOG_UINT("threads", job->threads_count), LOG_FLOAT("seconds", seconds));
-    if (remember(job, &info) != ERR_OK)
+    /* Commands that load a model once have no state folder, and nothing to warn about. */
+    if (job->options.memory_dir != NULL && remember(job, &info) != ERR_OK)
         LOG_WARN(job->options.log, "engine",
                  "the digest cannot be remembered, so that every start reads the whole model file: "
                  "choose a --state-dir that can be written",

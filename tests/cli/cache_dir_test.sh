@@ -5,7 +5,6 @@
 # shellcheck source=tests/support/serve.sh
 . "$(dirname "$0")/../support/serve.sh"
 
-export HEARTH_STATE_DIR=$PWD/state
 
 cache() { run "$HEARTH" cache "$@" --dir ssd; }
 objects() { find ssd -path ssd/quarantine -prune -o -name '*.hobj' -print; }

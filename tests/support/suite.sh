@@ -63,6 +63,8 @@ expect_no_complaint() {
     [ -z "$(err_without_bars)" ] || fail 'stderr has more than bars'
 }
 
+suite_environment() { :; } # a suite may set variables here that depend on $PWD
+
 suite_list() {
     # In the order of the script, which is how a reader knows them.
     sed -n 's/^\(test_[a-z0-9_]*\)() {.*/\1/p' "$0"
@@ -71,7 +73,7 @@ suite_list() {
 suite_run() {
     test_name=$1 status=none last_command=none
     scratch=$(mktemp -d "${HEARTH_BUILD:-/tmp}/scratch.XXXXXX") && mkdir "$scratch/work" || exit 1
-    (cd "$scratch/work" && "$test_name")
+    (cd "$scratch/work" && suite_environment && "$test_name")
     local result=$?
     rm -rf "$scratch"
     return $result
