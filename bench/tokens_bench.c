@@ -13,7 +13,6 @@
 
 #include <yyjson.h>
 
-#include "base/arena.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -21,8 +20,11 @@
 #include "engine/engine.h"
 #include "engine/model_make.h"
 #include "chat/neutral.h"
+#include "chat/prepare_impl.h"
 #include "chat/template.h"
 #include "chat/tokens.h"
+#include "dialect/answer.h"
+#include "dialect/json_read.h"
 
 enum {
     TOKENS = 200000,
@@ -38,7 +40,7 @@ struct bench {
     struct chat_template *tmpl;
     struct tokens *tokens;
     struct neutral *neutral;
-    struct arena arena;
+    struct gen_request request;
     int32_t *ids;
     size_t ids_max;
     uint64_t baseline_ns;
@@ -86,7 +88,8 @@ static void append_words(struct buf *json, size_t bytes, size_t seed)
 
 static void append_message(struct buf *json, const char *role, size_t bytes, size_t i)
 {
-    buf_appendf(json, "%s{\"role\":\"%s\",\"content\":\"%zu ", i > 0 ? "," : "[", role, i);
+    buf_appendf(json, "%s{\"role\":\"%s\",\"content\":\"%zu ", i > 0 ? "," : "{\"messages\":[",
+                role, i);
     append_words(json, bytes, i);
     buf_append_str(json, "\"}");
 }
@@ -98,22 +101,32 @@ static void make_conversation(struct buf *json, size_t count)
     append_message(json, "system", SYSTEM_BYTES, 0);
     for (size_t i = 1; i <= count; i++)
         append_message(json, i % 2 ? "user" : "assistant", MESSAGE_BYTES, i);
-    buf_append_char(json, ']');
+    buf_append_str(json, "]}");
     if (json->err != ERR_OK)
         die("no memory");
 }
 
+/* From the bytes of a request to its text. */
 static void render(struct bench *b, const struct buf *json, struct chat_text *out)
 {
-    yyjson_doc *doc = yyjson_read(buf_str(json), json->len, 0);
-    struct chat_request request = {
-        .messages = yyjson_doc_get_root(doc), .add_generation_prompt = true, .neutral = b->neutral};
+    const struct prepare_tools tools = {.neutral = b->neutral};
+    struct prepare_run run = {.request = &b->request, .tools = &tools};
+    struct conversation *talk = &b->request.conversation;
+    struct api_error error = {0};
     struct errinfo info;
 
-    arena_reset(&b->arena);
-    if (chat_template_render(b->tmpl, &request, &b->arena, out, &info) != ERR_OK)
+    gen_request_fini(&b->request);
+    gen_request_init(&b->request, ARENA_BYTES, NULL);
+    if (json_read_body((struct str){buf_str(json), json->len}, &b->request.body, &error) !=
+            ERR_OK ||
+        dialect_openai_chat.parse(&b->request, yyjson_doc_get_root(b->request.body), &error) !=
+            ERR_OK ||
+        prepare_messages(&run) != ERR_OK)
+        die(error.message);
+    struct chat_request request = {
+        .messages = talk->messages, .messages_count = talk->count, .add_generation_prompt = true};
+    if (chat_template_render(b->tmpl, &request, &b->request.arena, out, &info) != ERR_OK)
         die(info.text);
-    yyjson_doc_free(doc);
 }
 
 static size_t count_tokens(struct bench *b, const struct chat_text *text)
@@ -266,7 +279,7 @@ static void setup(struct bench *b, const char *path)
     b->neutral = neutral_create();
     b->ids_max = TOKENS * 2;
     b->ids = mem_alloc_array(b->ids_max, sizeof(*b->ids));
-    arena_init(&b->arena, ARENA_BYTES);
+    gen_request_init(&b->request, ARENA_BYTES, NULL);
 }
 
 int micro_tokens(int argc, char **argv)
@@ -278,7 +291,7 @@ int micro_tokens(int argc, char **argv)
            engine_facts(b.engine)->vocab);
     printf("way,bytes,tokens,tokenized,us_median,us_best,to_whole\n");
     bench_all(&b);
-    arena_fini(&b.arena);
+    gen_request_fini(&b.request);
     mem_free(b.ids);
     neutral_destroy(&b.neutral);
     tokens_destroy(&b.tokens);

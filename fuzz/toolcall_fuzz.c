@@ -14,13 +14,14 @@
 
 #include "base/buf.h"
 #include "output/output.h"
+#include "output/tool.h"
 
 enum { INPUT_BYTES = 1 << 16, LOG_BYTES = 16 << 20, HEAD_BYTES = 4 };
 
-static const char tools_json[] =
-    "[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"s\":{\"type\":\"string\"},"
+static const char schema_json[] =
+    "{\"properties\":{\"s\":{\"type\":\"string\"},"
     "\"n\":{\"type\":\"integer\"},\"b\":{\"type\":[\"boolean\",\"string\"]},\"r\":{\"$ref\":\"#\"},"
-    "\"o\":{\"anyOf\":[{\"type\":\"object\"},{\"type\":\"null\"}]}}}}}]";
+    "\"o\":{\"anyOf\":[{\"type\":\"object\"},{\"type\":\"null\"}]}}}";
 
 struct log {
     struct buf text;
@@ -93,11 +94,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 
     if (len < HEAD_BYTES || len > INPUT_BYTES)
         return 0;
-    yyjson_doc *tools = yyjson_read(tools_json, sizeof(tools_json) - 1, 0);
+    yyjson_doc *schema = yyjson_read(schema_json, sizeof(schema_json) - 1, 0);
+    const struct tool tool = {.name = STR("f"), .schema = yyjson_doc_get_root(schema)};
     struct output_options options = {
         .formats = {.calls = data[0] % TOOLCALL_COUNT, .reasoning = data[1] % REASONING_COUNT},
         .calls = true,
-        .tools = data[2] & 1 ? yyjson_doc_get_root(tools) : NULL,
+        .tools = data[2] & 1 ? &tool : NULL,
+        .tools_count = data[2] & 1,
         .prompt_tail = str_from(tails[data[2] & 2 ? data[3] % 5 : 0]),
     };
     struct str text = {(const char *)data + HEAD_BYTES, len - HEAD_BYTES};
@@ -109,6 +112,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     buf_fini(&whole.arguments);
     buf_fini(&pieces.text);
     buf_fini(&pieces.arguments);
-    yyjson_doc_free(tools);
+    yyjson_doc_free(schema);
     return 0;
 }

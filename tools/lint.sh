@@ -66,7 +66,7 @@ BEGIN {
     sees["output"] = " engine base "
     sees["grammar"] = " output base "
     sees["sched"] = " output engine hearth base "
-    sees["chat"] = " jinja grammar output engine base models sched dialect "
+    sees["chat"] = " jinja grammar output engine base "
     sees["models"] = " chat sched engine cache hearth base "
     sees["dialect"] = " chat output sched engine base "
     sees["serve"] = " dialect chat output models sched engine http hearth base "

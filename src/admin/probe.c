@@ -89,7 +89,7 @@ static enum err prepare_other(struct probe *probe, struct gen_request *request, 
 {
     struct api *api = probe->call->api;
     struct prepare_tools tools = {
-        .model = probe->call->model,
+        .model = model_chat(probe->call->model),
         .neutral = api->options.neutral,
         .replay = api->options.replay,
         .replay_keep = api->options.replay_keep,

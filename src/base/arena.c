@@ -177,6 +177,14 @@ void *arena_grow(struct arena *arena, void *ptr, size_t old_size, size_t new_siz
     return ptr;
 }
 
+void *arena_push(struct arena *arena, void *array, size_t count, size_t size)
+{
+    if ((count & (count - 1)) != 0)
+        return array;
+    assert(count < SIZE_MAX / 4 / size);
+    return arena_grow(arena, array, count * size, (count > 0 ? 2 * count : 1) * size);
+}
+
 struct arena_mark arena_mark(const struct arena *arena)
 {
     return (struct arena_mark){

@@ -48,6 +48,10 @@ char *arena_printf(struct arena *arena, const char *fmt, ...) PRINTF(2, 3) NODIS
  * was. New bytes are zeroed; new_size >= old_size. A NULL ptr (of size 0) is a plain allocation. */
 void *arena_grow(struct arena *arena, void *ptr, size_t old_size, size_t new_size) NODISCARD;
 
+/* An array of `count` elements with room for one more: doubled when `count` is a power of two. A
+ * NULL array is empty. */
+void *arena_push(struct arena *arena, void *array, size_t count, size_t size) NODISCARD;
+
 /* Everything allocated or grown after the mark is gone after the release. Marks nest: a release
  * takes later marks along. */
 struct arena_mark arena_mark(const struct arena *arena);

@@ -3,6 +3,7 @@
  */
 #include "base/json_alc.h"
 
+#include "base/arena.h"
 #include "base/mem.h"
 
 static void *take(void *ctx, size_t size)
@@ -29,4 +30,25 @@ const yyjson_alc *json_alc(void)
     static const yyjson_alc alc = {.malloc = take, .realloc = resize, .free = give_back};
 
     return &alc;
+}
+
+static void *arena_take(void *arena, size_t size)
+{
+    return arena_alloc(arena, size);
+}
+
+static void *arena_resize(void *arena, void *ptr, size_t old_size, size_t size)
+{
+    return size <= old_size ? ptr : arena_grow(arena, ptr, old_size, size);
+}
+
+static void arena_keep(void *arena, void *ptr)
+{
+    (void)arena;
+    (void)ptr;
+}
+
+yyjson_alc json_alc_arena(struct arena *arena)
+{
+    return (yyjson_alc){arena_take, arena_resize, arena_keep, arena};
 }

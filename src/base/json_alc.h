@@ -7,8 +7,13 @@
 
 #include <yyjson.h>
 
+struct arena;
+
 /* For every document of the API. Any thread; never freed. What yyjson hands out from it is freed
  * with mem_free. */
 const yyjson_alc *json_alc(void);
+
+/* From an arena: the document lives as long as that, and is not freed. */
+yyjson_alc json_alc_arena(struct arena *arena);
 
 #endif

@@ -17,11 +17,11 @@ void gen_request_init(struct gen_request *request, size_t limit,
         .sample = defaults != NULL ? *defaults : sample_params_default(),
     };
     arena_init(&request->arena, limit);
+    request->conversation.arena = &request->arena;
 }
 
 void gen_request_fini(struct gen_request *request)
 {
-    yyjson_doc_free(request->made);
     yyjson_doc_free(request->body);
     arena_fini(&request->arena);
     memset(request, 0, sizeof(*request));

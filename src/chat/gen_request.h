@@ -3,17 +3,10 @@
  *
  *      body --yyjson--> <dialect>_parse --> struct gen_request --> chat/template, chat/tokens --> struct gen (sched/gen.h)
  *
- * A dialect's parser fills it: it checks types and ranges, names the field that is wrong, ignores
- * what it does not know, and brings messages and tools into the form that chat templates expect
- * (that of OpenAI's chat completions):
+ * A dialect's parser fills it: it checks types and ranges, names the field that is wrong, and
+ * ignores what it does not know. Messages and tools become a typed conversation.
  *
- *      messages  [{"role": "system"|"user"|"assistant"|"tool", "content": text or [parts] or null,
- *                  "reasoning_content": text, "tool_calls": [{"id", "type": "function", "function":
- *                  {"name", "arguments": text}}], "tool_call_id": text, "name": text}]
- *      tools     [{"type": "function", "function": {"name", "description", "parameters": schema,
- *                "strict": bool}}]
- *
- * Owner: one call (serve/call.h). Everything that it points to lives in its arena or documents.
+ * Owner: one call (serve/call.h). Everything that it points to lives in its arena or its body.
  */
 #ifndef HEARTH_CHAT_GEN_REQUEST_H
 #define HEARTH_CHAT_GEN_REQUEST_H
@@ -26,6 +19,7 @@
 #include "base/arena.h"
 #include "base/attr.h"
 #include "base/str.h"
+#include "chat/conversation.h"
 #include "chat/template.h"
 #include "engine/sample.h"
 #include "grammar/choice.h"
@@ -38,21 +32,16 @@ enum gen_source {
 };
 
 /* Where a client asked for a cache breakpoint: behind the tools, the system prompt, or a message
- * (its index in `messages`). */
+ * (its index in the conversation). */
 enum { GEN_BREAKPOINTS_MAX = 8, GEN_BREAK_TOOLS = -2, GEN_BREAK_SYSTEM = -1 };
 
 struct gen_request {
     struct arena arena;
     yyjson_doc *body; /* as it came */
-    /* messages and tools, if they had to be made; NULL when they are parts of `body` */
-    yyjson_doc *made;
 
     struct str model; /* as the client wrote it; may be empty */
     enum gen_source source;
-    yyjson_val *messages; /* array */
-    yyjson_val *tools;    /* array, or NULL: all that may be called */
-    /* those of them that the template shows; messages tell of the others. NULL: all */
-    yyjson_val *tools_shown;
+    struct conversation conversation;
     yyjson_val *kwargs; /* chat_template_kwargs: object, or NULL */
     struct str prompt;
     const int32_t *prompt_tokens;

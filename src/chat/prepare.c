@@ -15,8 +15,8 @@
 static struct hash256 replay_space(const struct gen_request *request,
                                    const struct prepare_tools *tools)
 {
-    const struct engine_facts *facts = model_facts(tools->model);
-    const char *name = model_name(tools->model);
+    const struct engine_facts *facts = engine_facts(tools->model.engine);
+    const char *name = tools->model.name;
     struct hash256_state state;
 
     hash256_init(&state);
@@ -30,24 +30,20 @@ static struct hash256 replay_space(const struct gen_request *request,
 /* A request that forbids calls is rendered without tools, as choice.h wants it. */
 static bool may_call(const struct gen_request *request)
 {
-    return request->tool_choice != CHOICE_NONE && yyjson_arr_size(request->tools) > 0;
-}
-
-static yyjson_val *shown_tools(const struct gen_request *request)
-{
-    if (!may_call(request))
-        return NULL;
-    return request->tools_shown != NULL ? request->tools_shown : request->tools;
+    return request->tool_choice != CHOICE_NONE && request->conversation.tools_count > 0;
 }
 
 static enum err render(struct prepare_run *run)
 {
     const struct prepare_tools *tools = run->tools;
     struct gen_request *request = run->request;
+    const struct conversation *talk = &request->conversation;
     struct prepared *out = run->out;
     struct chat_request chat = {
-        .messages = run->messages,
-        .tools = shown_tools(request),
+        .messages = talk->messages,
+        .messages_count = talk->count,
+        .tools = talk->tools,
+        .tools_count = may_call(request) ? talk->tools_shown : 0,
         .kwargs = request->kwargs,
         .thinking = request->thinking,
         .add_generation_prompt = !request->continue_final,
@@ -60,8 +56,7 @@ static enum err render(struct prepare_run *run)
         if (!chat.reasoning_effort)
             return request->arena.err;
     }
-    TRY(chat_template_render(model_template(tools->model), &chat, &request->arena, &out->text,
-                             &run->info));
+    TRY(chat_template_render(tools->model.tmpl, &chat, &request->arena, &out->text, &run->info));
     out->opening = (struct str){out->text.text.ptr + out->text.generation,
                                 out->text.text.len - out->text.generation};
     return ERR_OK;
@@ -70,8 +65,8 @@ static enum err render(struct prepare_run *run)
 /* Refuses a text that cannot fit the context, whatever its tokens are: before it is tokenized. */
 static enum err check_length(struct prepare_run *run, size_t bytes)
 {
-    uint32_t context = model_facts(run->tools->model)->context;
-    size_t tokens = tokens_at_least(model_tokens(run->tools->model), bytes);
+    uint32_t context = engine_facts(run->tools->model.engine)->context;
+    size_t tokens = tokens_at_least(run->tools->model.tokens, bytes);
 
     if (run->tools->any_length || tokens <= context)
         return ERR_OK;
@@ -81,7 +76,7 @@ static enum err check_length(struct prepare_run *run, size_t bytes)
 static enum err prepare_conversation(struct prepare_run *run)
 {
     run->out->space = replay_space(run->request, run->tools);
-    run->out->formats = chat_template_formats(model_template(run->tools->model));
+    run->out->formats = chat_template_formats(run->tools->model.tmpl);
     run->out->calls = may_call(run->request);
     TRY(prepare_messages(run));
     TRY(render(run));
@@ -96,7 +91,7 @@ static enum err copy_tokens(struct prepare_run *run)
     struct token_prompt *prompt = &run->out->prompt;
 
     for (size_t i = 0; i < request->prompt_tokens_count; i++)
-        if (!engine_token_valid(model_engine(run->tools->model), request->prompt_tokens[i]))
+        if (!engine_token_valid(run->tools->model.engine, request->prompt_tokens[i]))
             return err_set(&run->info, ERR_INVALID, "token %d at %zu is not in the vocabulary",
                            request->prompt_tokens[i], i);
     prompt->tokens = mem_try_alloc_array(request->prompt_tokens_count + 1, sizeof(*prompt->tokens));
@@ -115,9 +110,8 @@ static enum err make_tokens(struct prepare_run *run)
         return prepare_conversation(run);
     case GEN_SOURCE_TEXT: /* the client writes the whole prompt, control tokens too */
         TRY(check_length(run, run->request->prompt.len));
-        return tokens_from_string(model_tokens(run->tools->model), &run->caller,
-                                  run->request->prompt, TOKENS_CONTROL | TOKENS_BOS,
-                                  &run->out->prompt, &run->info);
+        return tokens_from_string(run->tools->model.tokens, &run->caller, run->request->prompt,
+                                  TOKENS_CONTROL | TOKENS_BOS, &run->out->prompt, &run->info);
     case GEN_SOURCE_TOKENS:
         break;
     }
@@ -217,7 +211,8 @@ static enum err write_grammar(struct prepare_run *run)
         .mode = is_about_calls(run) ? request->tool_choice : CHOICE_NONE,
         .name = request->tool_name,
         .parallel = request->parallel_calls,
-        .tools = request->tools,
+        .tools = request->conversation.tools,
+        .tools_count = request->conversation.tools_count,
         .formats = out->formats,
         .prompt_tail = out->opening,
         .answer = request->format,
@@ -326,6 +321,5 @@ void prepare_fini(struct prepared *out)
 {
     token_prompt_fini(&out->prompt);
     choice_fini(&out->choice);
-    yyjson_doc_free(out->messages);
     memset(out, 0, sizeof(*out));
 }

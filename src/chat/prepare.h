@@ -2,7 +2,7 @@
  * prepare.h: from a request to what a generation starts with: tokens, the places where they may be
  * cut, and a grammar.
  *
- *      gen_request --volatile text--> --thoughts that the client dropped--> template --> text
+ *      gen_request --neutral text--> --thoughts that the client dropped--> template --> text
  *                  --turns as they were sampled--> tokens, marks           tools, format --> grammar
  *
  * The same conversation gives the same tokens on every turn (keeps I106), and control tokens that a
@@ -22,19 +22,25 @@
 #include "chat/gen_request.h"
 #include "base/attr.h"
 #include "base/hash.h"
-#include "models/model.h"
 #include "grammar/choice.h"
 #include "output/output.h"
 #include "chat/template.h"
 #include "chat/tokens.h"
-#include "sched/gen.h"
 
 struct neutral;
 struct replay;
 
+/* What prompts need of a model. */
+struct chat_model {
+    struct engine *engine; /* facts and tokens only */
+    const struct chat_template *tmpl;
+    struct tokens *tokens;
+    const char *name;
+};
+
 /* What it is prepared with; all borrowed. */
 struct prepare_tools {
-    struct model *model;
+    struct chat_model model;
     struct neutral *neutral;     /* NULL = texts stay as they are */
     struct replay *replay;       /* NULL = turns are rendered */
     bool replay_keep;            /* as in replay.h */
@@ -50,7 +56,8 @@ struct prepared {
     /* in the request's arena, as is all that follows; ascending, at different places */
     struct mark *marks;
     size_t marks_count;
-    uint32_t anchor, last_user; /* as in sched/gen.h */
+    uint32_t anchor;    /* end of system prompt and tools; 0 = not known */
+    uint32_t last_user; /* start of the last user message; 0 = not known */
     uint32_t breakpoints[GEN_BREAKPOINTS_MAX];
     size_t breakpoints_count;
     struct choice choice; /* its own */
@@ -64,12 +71,12 @@ struct prepared {
 
     struct hash256 space, history; /* for replay_remember */
     bool history_known;
-    size_t replayed;      /* turns that stand in it as they were sampled */
-    yyjson_doc *messages; /* its own: with what was given back; NULL = as in the request */
+    size_t replayed; /* turns that are in it as they were sampled */
 };
 
 /* Fills `out`. ERR_INVALID: error says what is wrong. Then, too, `out` is to be finished. Texts of
- * the request may be replaced by neutral ones. */
+ * the conversation are replaced by neutral ones, and thoughts that the client dropped are put back.
+ */
 enum err prepare(struct prepared *out, struct gen_request *request,
                  const struct prepare_tools *tools, struct api_error *error) NODISCARD;
 

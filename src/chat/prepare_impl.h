@@ -16,7 +16,6 @@ struct prepare_run {
     struct prepared *out;
     struct gen_request *request;
     const struct prepare_tools *tools;
-    yyjson_val *messages; /* as the template shall see them */
     struct tokens_caller caller;
     struct api_error *error;
     struct errinfo info;
@@ -27,7 +26,7 @@ enum err prepare_messages(struct prepare_run *run) NODISCARD;
 
 /* An assistant's message as replay.h wants it, in the request's arena. ERR_NOMEM, ERR_LIMIT;
  * ERR_UNSUPPORTED: it has more calls than a turn can have. */
-enum err prepare_read_message(struct arena *arena, yyjson_val *message,
+enum err prepare_read_message(struct arena *arena, const struct message *message,
                               struct replay_message *out) NODISCARD;
 
 /* Tokens and their marks from out->text. */

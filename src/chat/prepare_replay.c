@@ -19,7 +19,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "dialect/json_read.h"
 #include "base/mem.h"
 
 enum { TOKEN_TEXT_BYTES = 256 };
@@ -58,24 +57,22 @@ static void mark_user_since(struct replay_place *places, size_t count)
  * is not over, and has none. */
 static enum err find_places(struct prepare_run *run, struct replay_place **out, size_t *count)
 {
-    size_t messages = yyjson_arr_size(run->messages);
+    const struct conversation *talk = &run->request->conversation;
     struct arena *arena = &run->request->arena;
-    struct replay_place *places = arena_alloc_array(arena, messages, sizeof(*places));
-    yyjson_arr_iter iter;
-    yyjson_val *message;
+    struct replay_place *places = arena_alloc_array(arena, talk->count, sizeof(*places));
 
     *count = 0;
     if (!places)
         return arena->err;
-    yyjson_arr_iter_init(run->messages, &iter);
-    for (size_t i = 0; (message = yyjson_arr_iter_next(&iter)); i++) {
-        enum role role = role_from(json_read_text(yyjson_obj_get(message, "role")));
+    for (size_t i = 0; i < talk->count; i++) {
+        const struct message *message = &talk->messages[i];
         struct replay_place *place = &places[*count];
         enum err err;
 
-        if (role == ROLE_USER)
+        if (message->role == ROLE_USER)
             mark_user_since(places, *count);
-        if (role != ROLE_ASSISTANT || (run->request->continue_final && i + 1 == messages) ||
+        if (message->role != ROLE_ASSISTANT ||
+            (run->request->continue_final && i + 1 == talk->count) ||
             !find_place(&run->out->text, (uint32_t)i, *count > 0 ? place[-1].end : 0, place))
             continue;
         err = prepare_read_message(arena, message, &place->message);
@@ -150,13 +147,13 @@ static void run_reset(struct text_run *run)
 static bool drops_bos(const struct prepare_run *run, const struct chat_text *text,
                       const struct token_prompt *tokens)
 {
-    const struct engine_facts *facts = model_facts(run->tools->model);
+    const struct engine_facts *facts = engine_facts(run->tools->model.engine);
     char bos[TOKEN_TEXT_BYTES];
     size_t len;
 
     if (!facts->add_bos || tokens->count == 0 || tokens->tokens[0] != facts->bos)
         return false;
-    len = engine_token_bytes(model_engine(run->tools->model), facts->bos, true, bos, sizeof(bos));
+    len = engine_token_bytes(run->tools->model.engine, facts->bos, true, bos, sizeof(bos));
     return len == 0 || len > sizeof(bos) || !str_starts(text->text, (struct str){bos, len});
 }
 
@@ -219,7 +216,7 @@ static enum err flush(struct prepare_run *prepare, struct text_run *run,
     run->text.spans = run->spans;
     run->text.marks = run->marks;
     run->text.generation = run->len;
-    TRY(tokens_from_text(model_tokens(prepare->tools->model), &prepare->caller, &run->text, &part,
+    TRY(tokens_from_text(prepare->tools->model.tokens, &prepare->caller, &run->text, &part,
                          &prepare->info));
     dropped = base > 0 && drops_bos(prepare, &run->text, &part) ? 1 : 0;
     err = append_tokens(prompt, part.tokens + dropped, part.count - dropped);
@@ -269,15 +266,15 @@ static enum err compose(struct prepare_run *prepare, const struct replay_plan *p
 static struct str turn_end(const struct prepare_run *run, const struct replay_prompt *prompt,
                            char *out, size_t size)
 {
-    const struct engine_facts *facts = model_facts(run->tools->model);
+    const struct engine_facts *facts = engine_facts(run->tools->model.engine);
     const token_id candidates[] = {facts->eot, facts->eos};
 
     for (size_t i = 0; i < COUNT_OF(candidates) && prompt->places_count > 0; i++) {
         const struct replay_place *place = &prompt->places[0];
         struct str rendered = {prompt->text.ptr + place->begin, place->end - place->begin};
         size_t len = candidates[i] < 0 ? 0
-                                       : engine_token_bytes(model_engine(run->tools->model),
-                                                            candidates[i], true, out, size);
+                                       : engine_token_bytes(run->tools->model.engine, candidates[i],
+                                                            true, out, size);
 
         if (len > 0 && len <= size && str_ends(str_trim(rendered), (struct str){out, len}))
             return (struct str){out, len};
@@ -304,7 +301,7 @@ static enum err make_plan(struct prepare_run *run, struct replay_plan *plan)
 
 enum err prepare_tokens(struct prepare_run *run)
 {
-    struct tokens *tokens = model_tokens(run->tools->model);
+    struct tokens *tokens = run->tools->model.tokens;
     struct replay_plan plan = {0};
     enum err err;
 

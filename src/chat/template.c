@@ -11,12 +11,9 @@
 #include <assert.h>
 #include <string.h>
 
-#include <yyjson.h>
-
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/mem.h"
-#include "chat/neutral.h"
 
 /* ChatML, which more models understand than any other form, with tools in the manner of Hermes. */
 static const char chatml[] =
@@ -99,9 +96,6 @@ enum err chat_template_create(const struct chat_template_options *options,
         set_jinja_error(info, &error);
     else
         err = chat_probe(tmpl, info);
-    /* Many templates print any role as it is; the model knows only those that its template names.
-     */
-    tmpl->caps.developer = tmpl->caps.developer && str_find(source, STR("developer")) != SIZE_MAX;
     if (err == ERR_OK)
         err = chat_stable_measure(tmpl, info);
     if (err != ERR_OK) {
@@ -160,8 +154,6 @@ static enum err run(struct job *job, struct errinfo *info)
                                     .arg = &job->rounds};
     struct jinja_error error = {0};
 
-    if (job->request->neutral != NULL)
-        options.now_s = neutral_now(job->request->neutral, options.now_s);
     enum err err =
         chat_shape_make(job->tmpl, job->request, job->count, job->arena, &job->shape, info);
     if (err == ERR_OK)
@@ -280,26 +272,27 @@ static enum err finish(struct job *job, struct chat_text *out, struct errinfo *i
 }
 
 /* A last message that says nothing yet is continued by opening an answer. */
-static bool is_empty(yyjson_val *message)
+static bool is_empty(const struct message *message)
 {
-    return yyjson_get_len(yyjson_obj_get(message, "content")) == 0 &&
-           yyjson_get_len(yyjson_obj_get(message, "tool_calls")) == 0 &&
-           yyjson_get_len(yyjson_obj_get(message, "reasoning_content")) == 0;
+    bool says =
+        message->form == CONTENT_TEXT ? message->parts[0].text.len > 0 : message->parts_count > 0;
+
+    return !says && message->calls_count == 0 && message->thought.len == 0;
 }
 
 enum err chat_template_render(const struct chat_template *tmpl, const struct chat_request *request,
                               struct arena *arena, struct chat_text *out, struct errinfo *info)
 {
     struct chat_request wish = *request;
-    yyjson_val *last = yyjson_arr_get_last(request->messages);
-    size_t count = yyjson_arr_size(request->messages);
+    size_t count = request->messages_count;
     struct job job;
 
     *out = (struct chat_text){0};
-    if (last == NULL)
+    if (count == 0)
         return err_set(info, ERR_INVALID, "messages must be a list of at least one message");
+    const struct message *last = &request->messages[count - 1];
     if (wish.continue_final) {
-        if (!yyjson_equals_str(yyjson_obj_get(last, "role"), "assistant"))
+        if (last->role != ROLE_ASSISTANT)
             return err_set(info, ERR_INVALID, "only the assistant's last message can be continued");
         wish.continue_final = count == 1 || !is_empty(last);
         wish.add_generation_prompt = !wish.continue_final;

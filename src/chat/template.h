@@ -1,7 +1,7 @@
 /*
  * template.h: a conversation as the text that a model was trained on.
  *
- *      messages, tools --> chat_template_render --> text | spans of the client's text | marks
+ *      conversation -->  chat_template_render --> text | spans of the client's text | marks
  *
  *      <|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n
  *      ^BEGIN 0             ~~~~~~~~~           ^END 0, BEGIN 1     ~~~~~           ^END 1, GENERATION
@@ -12,7 +12,7 @@
  * text and tools that it does not know are folded into messages that it does.
  *
  * SPANS are the ranges that came from the client's strings, so that control tokens written there
- * stay text (I105). Known roles count as the template's own text.
+ * stay text (I105). Roles and names of a message's members are the template's own text.
  *
  * MARKS are where a prompt can be cut with profit. A mark depends only on what stands before it: up
  * to where their texts part, one turn and the next have the same marks. A mark for which that does
@@ -32,11 +32,11 @@
 #include "base/err.h"
 #include "base/mark.h"
 #include "base/str.h"
+#include "chat/conversation.h"
 #include "output/output.h"
 
 struct arena;
 struct chat_template;
-struct neutral;
 struct yyjson_val;
 
 enum chat_thinking { CHAT_THINKING_DEFAULT, CHAT_THINKING_ON, CHAT_THINKING_OFF };
@@ -49,7 +49,6 @@ struct chat_span {
 struct chat_caps {
     bool system;           /* shows system messages */
     bool system_late;      /* and those behind the first user's where they stand */
-    bool developer;        /* knows that role; else it becomes system */
     bool tools;            /* shows tools */
     bool calls;            /* shows tool_calls of assistants */
     bool calls_parallel;   /* more than one of them */
@@ -83,11 +82,10 @@ chat_template_formats(const struct chat_template *tmpl); /* how to read the answ
 
 /* One request, all borrowed for the call. */
 struct chat_request {
-    /* array, OpenAI's form: role, content (text, list of parts, null), reasoning_content,
-     * tool_calls (arguments as text or object), tool_call_id, name. Other members reach the
-     * template, too */
-    struct yyjson_val *messages;
-    struct yyjson_val *tools; /* array, OpenAI's form, or NULL */
+    const struct message *messages;
+    size_t messages_count; /* >= 1 */
+    const struct tool *tools;
+    size_t tools_count;
     /* object: more variables for the template (chat_template_kwargs), or NULL */
     struct yyjson_val *kwargs;
     const char *reasoning_effort; /* variable of that name; NULL: not set */
@@ -96,8 +94,6 @@ struct chat_request {
     /* the last message is the assistant's and is to be continued: the text ends with its content */
     bool continue_final;
     int64_t now_s; /* local wall time, for templates that write the date */
-    /* rules for volatile text (neutral.h), or NULL: text and time as they are */
-    struct neutral *neutral;
 };
 
 struct chat_text {

@@ -112,6 +112,20 @@ size_t chat_marks_end(const struct chat_render *render);
 enum err chat_marks_make(const struct chat_render *render, struct arena *arena,
                          struct chat_text *out) NODISCARD;
 
+/* ---- conversations to try a template with ---- */
+
+/* Initializers of a message that is one text, and of a call. */
+#define CHAT_SAID(who, words)            \
+    .role = (who), .form = CONTENT_TEXT, \
+    .parts = (struct part[]){{PART_TEXT, {(words), sizeof(words) - 1}}}, .parts_count = 1
+#define CHAT_CALL(id, name, arguments)                      \
+    {                                                       \
+        {(id), sizeof(id) - 1}, {(name), sizeof(name) - 1}, \
+        {                                                   \
+            (arguments), sizeof(arguments) - 1              \
+        }                                                   \
+    }
+
 /* ---- template_probe.c ---- */
 
 /* Fills caps and tools_style. */

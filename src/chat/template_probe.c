@@ -6,57 +6,67 @@
  * then taken back where the word is missing. A template whose source merely mentions a feature is
  * not believed: it may do so to refuse it.
  */
-#include <string.h>
-
 #include <yyjson.h>
 
 #include "base/arena.h"
 #include "base/hash.h"
+#include "base/json_alc.h"
 #include "output/marker.h"
 #include "chat/template_impl.h"
 
 enum { PROBE_ARENA_BYTES = 64 << 20 };
 
-#define PROBE_TOOLS                                                                            \
-    "[{\"type\":\"function\",\"function\":{\"name\":\"needle_tool\",\"description\":\"d\","    \
-    "\"parameters\":{\"type\":\"object\",\"properties\":{\"needle_key\":{\"type\":\"string\"," \
-    "\"description\":\"d\"}},\"required\":[\"needle_key\"]}}}]"
-#define PROBE_USER "{\"role\":\"user\",\"content\":\"needle_user\"}"
-#define PROBE_CALL(name, id, arguments)                                       \
-    "{\"id\":\"" id "\",\"type\":\"function\",\"function\":{\"name\":\"" name \
-    "\",\"arguments\":" arguments "}}"
-#define PROBE_OBJECT "{\"needle_arg\":\"needle_value\"}"
-#define PROBE_STRING "\"{\\\"needle_arg\\\":\\\"needle_value\\\"}\""
-#define PROBE_ASKED(call) \
-    PROBE_USER ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[" call "]}"
-#define PROBE_ANSWER(id)                         \
-    ",{\"role\":\"tool\",\"tool_call_id\":\"" id \
-    "\",\"name\":\"needle_tool\",\"content\":\"needle_result\"}"
+static const char probe_schema[] =
+    "{\"type\":\"object\",\"properties\":{\"needle_key\":{\"type\":\"string\",\"description\":\"d\""
+    "}},\"required\":[\"needle_key\"]}";
+
+#define CALL(name, id)     CHAT_CALL(id, name, "{\"needle_arg\":\"needle_value\"}")
+#define CALLED(count, ...) .calls = (struct tool_call[]){__VA_ARGS__}, .calls_count = (count)
+#define USER                                \
+    {                                       \
+        CHAT_SAID(ROLE_USER, "needle_user") \
+    }
+#define ASKED(id)                                                         \
+    {                                                                     \
+        CHAT_SAID(ROLE_ASSISTANT, ""), CALLED(1, CALL("needle_call", id)) \
+    }
+#define ANSWER(id)                                                                            \
+    {                                                                                         \
+        CHAT_SAID(ROLE_TOOL, "needle_result"), .call_id = STR(id), .name = STR("needle_tool") \
+    }
 
 struct prober {
     struct chat_template *tmpl;
     struct arena arena;
+    yyjson_doc *schema;          /* of the tool */
     enum chat_thinking thinking; /* for the next question */
     enum err err;                /* no memory: the answers mean nothing */
 };
 
-/* One conversation; false when the template refuses it. The text lives until the next call. */
-static bool ask(struct prober *p, const char *messages, bool tools, struct chat_text *out)
+/* A conversation to try. */
+struct trial {
+    const struct message *messages;
+    size_t count;
+};
+#define TRIAL(messages) ((struct trial){(messages), COUNT_OF(messages)})
+
+static const struct message just_user[] = {USER};
+
+/* False when the template refuses it. The text lives until the next call. */
+static bool ask(struct prober *p, struct trial trial, bool tools, struct chat_text *out)
 {
-    struct chat_request request = {.add_generation_prompt = true, .thinking = p->thinking};
+    const struct tool tool = {STR("needle_tool"), STR("d"), yyjson_doc_get_root(p->schema), false};
+    struct chat_request request = {.messages = trial.messages,
+                                   .messages_count = trial.count,
+                                   .tools = &tool,
+                                   .tools_count = tools ? 1 : 0,
+                                   .add_generation_prompt = true,
+                                   .thinking = p->thinking};
     struct errinfo info;
 
     *out = (struct chat_text){0};
     arena_reset(&p->arena);
-    yyjson_doc *doc = yyjson_read(messages, strlen(messages), 0);
-    yyjson_doc *tools_doc = yyjson_read(PROBE_TOOLS, sizeof(PROBE_TOOLS) - 1, 0);
-    request.messages = yyjson_doc_get_root(doc);
-    request.tools = tools ? yyjson_doc_get_root(tools_doc) : NULL;
-    enum err err = doc == NULL || tools_doc == NULL
-                       ? ERR_NOMEM
-                       : chat_template_render(p->tmpl, &request, &p->arena, out, &info);
-    yyjson_doc_free(doc);
-    yyjson_doc_free(tools_doc);
+    enum err err = chat_template_render(p->tmpl, &request, &p->arena, out, &info);
     if (err == ERR_NOMEM)
         p->err = err;
     return err == ERR_OK;
@@ -67,25 +77,24 @@ static bool has(const struct chat_text *text, const char *word)
     return str_find(text->text, str_from(word)) != SIZE_MAX;
 }
 
-static bool shows(struct prober *p, const char *messages, bool tools, const char *word)
+static bool shows(struct prober *p, struct trial trial, bool tools, const char *word)
 {
     struct chat_text text;
 
-    return ask(p, messages, tools, &text) && has(&text, word);
+    return ask(p, trial, tools, &text) && has(&text, word);
 }
 
 static void probe_content(struct prober *p, struct chat_caps *caps)
 {
-    static const char parts[] =
-        "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"needle_a\"},"
-        "{\"type\":\"text\",\"text\":\"needle_b\"}]}]";
+    struct part parts[] = {{PART_TEXT, STR("needle_a")}, {PART_TEXT, STR("needle_b")}};
+    const struct message list[] = {
+        {.role = ROLE_USER, .form = CONTENT_PARTS, .parts = parts, .parts_count = 2}};
     struct chat_text text;
 
     /* A template that puts a list into text prints it as Python does. */
-    caps->content_parts = ask(p, parts, false, &text) && has(&text, "needle_a") &&
+    caps->content_parts = ask(p, TRIAL(list), false, &text) && has(&text, "needle_a") &&
                           has(&text, "needle_b") && !has(&text, "'needle_a'");
-    caps->content_string =
-        !caps->content_parts || shows(p, "[" PROBE_USER "]", false, "needle_user");
+    caps->content_string = !caps->content_parts || shows(p, TRIAL(just_user), false, "needle_user");
 }
 
 /* The first way of having no tools that a plain question survives. */
@@ -95,7 +104,7 @@ static void probe_tools_style(struct prober *p)
 
     for (int style = 0; style < CHAT_TOOLS_STYLE_COUNT; style++) {
         p->tmpl->tools_style = (enum chat_tools_style)style;
-        if (ask(p, "[" PROBE_USER "]", false, &text))
+        if (ask(p, TRIAL(just_user), false, &text))
             return;
     }
     p->tmpl->tools_style = CHAT_TOOLS_NONE;
@@ -105,13 +114,14 @@ static void probe_tools_style(struct prober *p)
  * beginning does not. */
 static bool shows_late_system(struct prober *p)
 {
-    static const char late[] =
-        "[{\"role\":\"system\",\"content\":\"needle_system\"}," PROBE_USER
-        ",{\"role\":\"system\",\"content\":\"needle_late\"},"
-        "{\"role\":\"assistant\",\"content\":\"needle_answer\"}," PROBE_USER "]";
+    const struct message late[] = {{CHAT_SAID(ROLE_SYSTEM, "needle_system")},
+                                   USER,
+                                   {CHAT_SAID(ROLE_SYSTEM, "needle_late")},
+                                   {CHAT_SAID(ROLE_ASSISTANT, "needle_answer")},
+                                   USER};
     struct chat_text text;
 
-    if (!ask(p, late, false, &text))
+    if (!ask(p, TRIAL(late), false, &text))
         return false;
     size_t at = str_find(text.text, STR("needle_late"));
     return at != SIZE_MAX && at > str_find(text.text, STR("needle_user")) &&
@@ -120,12 +130,10 @@ static bool shows_late_system(struct prober *p)
 
 static void probe_roles(struct prober *p, struct chat_caps *caps)
 {
-    caps->system = shows(p, "[{\"role\":\"system\",\"content\":\"needle_system\"}," PROBE_USER "]",
-                         false, "needle_system");
-    caps->developer =
-        shows(p, "[{\"role\":\"developer\",\"content\":\"needle_system\"}," PROBE_USER "]", false,
-              "needle_system");
-    caps->tools = shows(p, "[" PROBE_USER "]", true, "needle_tool");
+    const struct message system[] = {{CHAT_SAID(ROLE_SYSTEM, "needle_system")}, USER};
+
+    caps->system = shows(p, TRIAL(system), false, "needle_system");
+    caps->tools = shows(p, TRIAL(just_user), true, "needle_tool");
     caps->system_late = caps->system && shows_late_system(p);
 }
 
@@ -147,21 +155,16 @@ static struct hash256 hash_of_signs(const struct chat_text *text)
  * for objects. */
 static void probe_arguments(struct prober *p, struct chat_caps *caps)
 {
-    static const char object[] =
-        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT))
-            PROBE_ANSWER("abcdefghi") "]";
-    static const char string[] =
-        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_STRING))
-            PROBE_ANSWER("abcdefghi") "]";
+    const struct message calls_one[] = {USER, ASKED("abcdefghi"), ANSWER("abcdefghi")};
     struct chat_text text;
 
     caps->arguments_object = true;
-    bool object_ok = ask(p, object, caps->tools, &text) && has(&text, "needle_arg") &&
+    bool object_ok = ask(p, TRIAL(calls_one), caps->tools, &text) && has(&text, "needle_arg") &&
                      !has(&text, "'needle_arg'");
     bool calls = object_ok || has(&text, "needle_call");
     struct hash256 as_object = hash_of_signs(&text);
     caps->arguments_object = false;
-    bool string_ok = ask(p, string, caps->tools, &text) && has(&text, "\"needle_arg\":");
+    bool string_ok = ask(p, TRIAL(calls_one), caps->tools, &text) && has(&text, "\"needle_arg\":");
     struct hash256 as_string = hash_of_signs(&text);
     caps->calls = calls || string_ok || has(&text, "needle_call");
     caps->arguments_object = object_ok && (!string_ok || !hash256_eq(&as_object, &as_string));
@@ -169,19 +172,17 @@ static void probe_arguments(struct prober *p, struct chat_caps *caps)
 
 static void probe_calls(struct prober *p, struct chat_caps *caps)
 {
-    static const char result[] =
-        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT))
-            PROBE_ANSWER("abcdefghi") "]";
-    static const char several[] =
-        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT) "," PROBE_CALL(
-            "needle_second", "abcdefghj", PROBE_OBJECT)) PROBE_ANSWER("abcdefghi")
-            PROBE_ANSWER("abcdefghj") "]";
-    static const char long_id[] =
-        "[" PROBE_ASKED(PROBE_CALL("needle_call", "call_0123456789abcdef", PROBE_OBJECT))
-            PROBE_ANSWER("call_0123456789abcdef") "]";
-    static const char after[] =
-        "[" PROBE_ASKED(PROBE_CALL("needle_call", "abcdefghi", PROBE_OBJECT))
-            PROBE_ANSWER("abcdefghi") ",{\"role\":\"user\",\"content\":\"needle_after\"}]";
+    const struct message result[] = {USER, ASKED("abcdefghi"), ANSWER("abcdefghi")};
+    const struct message several[] = {
+        USER,
+        {CHAT_SAID(ROLE_ASSISTANT, ""),
+         CALLED(2, CALL("needle_call", "abcdefghi"), CALL("needle_second", "abcdefghj"))},
+        ANSWER("abcdefghi"),
+        ANSWER("abcdefghj")};
+    const struct message long_id[] = {USER, ASKED("call_0123456789abcdef"),
+                                      ANSWER("call_0123456789abcdef")};
+    const struct message after[] = {
+        USER, ASKED("abcdefghi"), ANSWER("abcdefghi"), {CHAT_SAID(ROLE_USER, "needle_after")}};
 
     probe_arguments(p, caps);
     if (!caps->calls) {
@@ -189,11 +190,12 @@ static void probe_calls(struct prober *p, struct chat_caps *caps)
         probe_arguments(p, caps);
         caps->calls_no_content = caps->calls;
     }
-    caps->tool_role = shows(p, result, caps->tools, "needle_result");
-    caps->ids_named = caps->calls && !shows(p, result, caps->tools, "needle_call");
-    caps->calls_parallel = caps->calls && shows(p, several, caps->tools, "needle_second");
-    caps->user_after_tool = caps->tool_role && shows(p, after, caps->tools, "needle_after");
-    caps->ids_short = caps->calls && caps->tool_role && !shows(p, long_id, caps->tools, "needle_");
+    caps->tool_role = shows(p, TRIAL(result), caps->tools, "needle_result");
+    caps->ids_named = caps->calls && !shows(p, TRIAL(result), caps->tools, "needle_call");
+    caps->calls_parallel = caps->calls && shows(p, TRIAL(several), caps->tools, "needle_second");
+    caps->user_after_tool = caps->tool_role && shows(p, TRIAL(after), caps->tools, "needle_after");
+    caps->ids_short =
+        caps->calls && caps->tool_role && !shows(p, TRIAL(long_id), caps->tools, "needle_");
 }
 
 static void probe_thinking(struct prober *p, struct chat_caps *caps)
@@ -203,7 +205,7 @@ static void probe_thinking(struct prober *p, struct chat_caps *caps)
 
     for (int i = 0; i < 2; i++) {
         p->thinking = i ? CHAT_THINKING_ON : CHAT_THINKING_OFF;
-        if (!ask(p, "[" PROBE_USER "]", false, &text))
+        if (!ask(p, TRIAL(just_user), false, &text))
             return;
         hashes[i] = hash_of_signs(&text);
     }
@@ -216,7 +218,6 @@ enum err chat_probe(struct chat_template *tmpl, struct errinfo *info)
 
     tmpl->caps = (struct chat_caps){.system = true,
                                     .system_late = true,
-                                    .developer = true,
                                     .tools = true,
                                     .calls = true,
                                     .calls_parallel = true,
@@ -224,6 +225,10 @@ enum err chat_probe(struct chat_template *tmpl, struct errinfo *info)
                                     .user_after_tool = true,
                                     .content_parts = true,
                                     .content_string = true};
+    p.schema = yyjson_read_opts((char *)(uintptr_t)probe_schema, sizeof(probe_schema) - 1, 0,
+                                json_alc(), NULL);
+    if (p.schema == NULL)
+        return err_set(info, ERR_NOMEM, "no memory to try the chat template");
     arena_init(&p.arena, PROBE_ARENA_BYTES);
     probe_tools_style(&p);
     probe_content(&p, &tmpl->caps);
@@ -236,5 +241,6 @@ enum err chat_probe(struct chat_template *tmpl, struct errinfo *info)
             tmpl->caps.user_after_tool = false;
     tmpl->caps.calls_no_content &= tmpl->caps.calls;
     arena_fini(&p.arena);
+    yyjson_doc_free(p.schema);
     return p.err == ERR_OK ? ERR_OK : err_set(info, p.err, "no memory to try the chat template");
 }

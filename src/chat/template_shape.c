@@ -9,17 +9,16 @@
  *      role system      -> the beginning of the next user's message    !caps.system
  *        further on     -> the end of the user's message before it, or one of its own    !caps.system_late
  *      user after tool  -> the end of the tool's message               !caps.user_after_tool
- *      role developer   -> system                                      !caps.developer
  *      parts            -> one text, a line each                       !caps.content_parts, and whoever is not the user
  *
- * Everything else is passed on as it is, except members that are null: templates ask whether a
- * member is there. All strings of the request get numbers, so that the output shows where they
- * went; roles that we know do not, as they are not the client's words but a choice among a few.
+ * All strings of the request get numbers, so that the output shows where they went; roles and the
+ * names of members do not, as they are not the client's words.
  */
 #include <time.h>
+#include <yyjson.h>
 
 #include "base/arena.h"
-#include "chat/neutral.h"
+#include "base/json_write.h"
 #include "chat/template_value.h"
 
 static const char tools_begin[] =
@@ -49,75 +48,69 @@ static enum err add_text(struct shaper *s, const char *role, struct str text, st
 {
     struct jinja_value content;
 
-    *dict = jinja_dict_new(s->arena);
-    if (dict->kind == JINJA_MISSING)
-        return shaper_fail_memory(s);
+    TRY(shaper_dict(s, dict));
     TRY(shaper_set(s, *dict, "role", jinja_str(str_from(role))));
     TRY(shaper_text(s, text, &content));
     TRY(shaper_set(s, *dict, "content", content));
     return add_item(s, *dict, item);
 }
 
-static struct jinja_value role_value(struct shaper *s, struct str role)
+/* What it called, unless the template does not show calls. */
+static enum err set_calls(struct shaper *s, struct jinja_value dict, const struct message *message)
 {
-    if (str_eq(role, STR("developer")) && !s->tmpl->caps.developer)
-        role = STR("system");
-    return role_from(role) == ROLE_NONE ? shaper_client_text(s, role) : jinja_str(role);
-}
+    struct jinja_value calls;
 
-/* Members besides role and content. */
-static enum err set_member(struct shaper *s, struct jinja_value dict, yyjson_val *key,
-                           yyjson_val *member)
-{
-    struct jinja_value value;
-
-    if (yyjson_equals_str(key, "role") || yyjson_equals_str(key, "content") ||
-        yyjson_is_null(member))
+    if (message->calls_count == 0 || !s->tmpl->caps.calls)
         return ERR_OK;
-    if (yyjson_equals_str(key, "tool_calls") && yyjson_is_arr(member)) {
-        if (yyjson_arr_size(member) == 0 || !s->tmpl->caps.calls)
-            return ERR_OK;
-        TRY(shaper_calls(s, member, &value));
-    } else if (yyjson_equals_str(key, "tool_call_id")) {
-        TRY(shaper_id(s, member, &value));
-    } else {
-        TRY(shaper_convert(s, member, &value));
-    }
-    return jinja_dict_set(s->arena, dict, shaper_client_text(s, json_text(key)), value)
-               ? ERR_OK
-               : shaper_fail_memory(s);
+    TRY(shaper_calls(s, message, &calls));
+    return shaper_set(s, dict, "tool_calls", calls);
 }
 
-static enum err message_content(struct shaper *s, yyjson_val *message, enum role role,
+/* Members besides role and content; those that it does not have are not there, since templates ask
+ * for that. */
+static enum err set_members(struct shaper *s, struct jinja_value dict,
+                            const struct message *message)
+{
+    struct jinja_value id;
+
+    if (message->thought.ptr != NULL)
+        TRY(shaper_set(s, dict, "reasoning_content", shaper_client_text(s, message->thought)));
+    TRY(set_calls(s, dict, message));
+    if (message->call_id.len > 0) {
+        TRY(shaper_id(s, message->call_id, &id));
+        TRY(shaper_set(s, dict, "tool_call_id", id));
+    }
+    if (message->name.len > 0)
+        TRY(shaper_set(s, dict, "name", shaper_client_text(s, message->name)));
+    return ERR_OK;
+}
+
+static enum err message_content(struct shaper *s, const struct message *message,
                                 struct jinja_value *out)
 {
     const struct chat_caps *caps = &s->tmpl->caps;
-    bool calls = yyjson_arr_size(yyjson_obj_get(message, "tool_calls")) > 0;
     struct str text;
 
-    if (calls && !caps->calls) {
+    if (message->calls_count > 0 && !caps->calls) {
         TRY(shaper_spoken_calls(s, message, &text));
         return shaper_text(s, text, out);
     }
-    if (calls && caps->calls_no_content) {
+    if (message->calls_count > 0 && caps->calls_no_content) {
         *out = jinja_none();
         return ERR_OK;
     }
-    return shaper_content(s, yyjson_obj_get(message, "content"), role, out);
+    return shaper_content(s, message, out);
 }
 
-static enum err add_message(struct shaper *s, yyjson_val *message, struct chat_item item)
+static enum err add_message(struct shaper *s, const struct message *message, struct chat_item item)
 {
-    struct jinja_value dict = jinja_dict_new(s->arena), content;
-    yyjson_obj_iter iter = yyjson_obj_iter_with(message);
+    struct jinja_value dict, content;
 
-    if (dict.kind == JINJA_MISSING)
-        return shaper_fail_memory(s);
-    TRY(shaper_set(s, dict, "role", role_value(s, json_text(yyjson_obj_get(message, "role")))));
-    TRY(message_content(s, message, item.role, &content));
+    TRY(shaper_dict(s, &dict));
+    TRY(shaper_set(s, dict, "role", jinja_str(str_from(role_name(message->role)))));
+    TRY(message_content(s, message, &content));
     TRY(shaper_set(s, dict, "content", content));
-    for (yyjson_val *key; (key = yyjson_obj_iter_next(&iter)) != NULL;)
-        TRY(set_member(s, dict, key, yyjson_obj_iter_get_val(key)));
+    TRY(set_members(s, dict, message));
     return add_item(s, dict, item);
 }
 
@@ -135,22 +128,21 @@ static enum err hold_back(struct shaper *s, struct str text)
 static bool takes_next(const struct shaper *s, enum role role)
 {
     const struct chat_caps *caps = &s->tmpl->caps;
-    enum role next =
-        s->next != NULL ? role_from(json_text(yyjson_obj_get(s->next, "role"))) : ROLE_NONE;
 
     if (role == ROLE_USER)
-        return next == ROLE_SYSTEM && !caps->system_late;
+        return s->next == ROLE_SYSTEM && !caps->system_late;
     return role == ROLE_TOOL && !caps->user_after_tool &&
-           (next == ROLE_USER || (next == ROLE_SYSTEM && !caps->system_late));
+           (s->next == ROLE_USER || (s->next == ROLE_SYSTEM && !caps->system_late));
 }
 
 /* The user's message that begins with the system text. */
-static enum err add_with_pending(struct shaper *s, yyjson_val *message, struct chat_item item)
+static enum err add_with_pending(struct shaper *s, const struct message *message,
+                                 struct chat_item item)
 {
     struct jinja_value dict;
     struct str text;
 
-    TRY(shaper_flat_text(s, yyjson_obj_get(message, "content"), item.role, &text));
+    TRY(shaper_flat_text(s, message, &text));
     if (s->shape->item_count == 0)
         s->shape->folded = s->pending;
     TRY(shaper_join(s, s->pending, STR("\n\n"), text, &text));
@@ -179,11 +171,11 @@ static enum err add_to_host(struct shaper *s, struct str text, struct chat_item 
     return shaper_set(s, s->host, "content", content);
 }
 
-static enum err add_result(struct shaper *s, yyjson_val *message, struct chat_item item)
+static enum err add_result(struct shaper *s, const struct message *message, struct chat_item item)
 {
     struct str text;
 
-    TRY(shaper_flat_text(s, yyjson_obj_get(message, "content"), item.role, &text));
+    TRY(shaper_flat_text(s, message, &text));
     TRY(shaper_join(s, STR("<tool_response>\n"), text, STR("\n</tool_response>"), &text));
     return add_to_host(s, text, item);
 }
@@ -196,20 +188,20 @@ static bool is_late_system(const struct shaper *s, struct chat_item item)
            !s->tmpl->caps.system_late;
 }
 
-static enum err shape_message(struct shaper *s, yyjson_val *message, struct chat_item item)
+static enum err shape_message(struct shaper *s, const struct message *message,
+                              struct chat_item item)
 {
     const struct chat_caps *caps = &s->tmpl->caps;
-    yyjson_val *content = yyjson_obj_get(message, "content");
     struct str text;
 
     if (item.role == ROLE_TOOL && !caps->tool_role)
         return add_result(s, message, item);
     if (is_late_system(s, item) || (item.role == ROLE_USER && s->host.kind != JINJA_MISSING)) {
-        TRY(shaper_flat_text(s, content, item.role, &text));
+        TRY(shaper_flat_text(s, message, &text));
         return add_to_host(s, text, item);
     }
     if (item.role == ROLE_SYSTEM && !caps->system) {
-        TRY(shaper_flat_text(s, content, item.role, &text));
+        TRY(shaper_flat_text(s, message, &text));
         return hold_back(s, text);
     }
     s->host.kind = JINJA_MISSING;
@@ -219,31 +211,20 @@ static enum err shape_message(struct shaper *s, yyjson_val *message, struct chat
     if (!takes_next(s, item.role))
         return ERR_OK;
     s->host = s->last;
-    return shaper_flat_text(s, content, item.role, &s->host_text);
-}
-
-static enum err role_of(struct shaper *s, yyjson_val *message, uint32_t index, enum role *out)
-{
-    yyjson_val *role = yyjson_obj_get(message, "role");
-
-    *out = ROLE_NONE;
-    if (!yyjson_is_str(role))
-        return err_set(s->info, ERR_INVALID, "messages[%u] must be an object with a role", index);
-    *out = role_from(json_text(role));
-    return ERR_OK;
+    return shaper_flat_text(s, message, &s->host_text);
 }
 
 /* ---- tools ---- */
 
 static enum err describe_tools(struct shaper *s, struct str *out)
 {
-    yyjson_arr_iter iter = yyjson_arr_iter_with(s->request->tools);
     struct buf buf;
 
     buf_init(&buf, SHAPER_TEXT_BYTES_MAX);
     buf_append_str(&buf, tools_begin);
-    for (yyjson_val *tool; (tool = yyjson_arr_iter_next(&iter)) != NULL;) {
-        shaper_append_json(s, &buf, tool);
+    for (size_t i = 0; i < s->request->tools_count; i++) {
+        struct json json = json_to(&buf);
+        tool_write(&json, &s->request->tools[i]);
         buf_append_char(&buf, '\n');
     }
     buf_append_str(&buf, tools_end);
@@ -252,18 +233,18 @@ static enum err describe_tools(struct shaper *s, struct str *out)
 
 /* Tools for a template that knows none, as system text: behind that of the first message, if it has
  * one. Says with *used whether the first message is done with. */
-static enum err add_described_tools(struct shaper *s, yyjson_val *first, bool *used)
+static enum err add_described_tools(struct shaper *s, const struct message *first, bool *used)
 {
     struct chat_item item = {.message = CHAT_FROM_TOOLS, .role = ROLE_SYSTEM};
     struct jinja_value dict;
     struct str tools, text;
 
-    *used = role_from(json_text(yyjson_obj_get(first, "role"))) == ROLE_SYSTEM;
+    *used = first->role == ROLE_SYSTEM;
     begin_source(s, *used ? 0 : CHAT_FROM_TOOLS);
     TRY(describe_tools(s, &tools));
     if (*used) {
         item.message = 0;
-        TRY(shaper_flat_text(s, yyjson_obj_get(first, "content"), item.role, &text));
+        TRY(shaper_flat_text(s, first, &text));
         TRY(shaper_join(s, text, STR("\n\n"), tools, &tools));
     }
     return s->tmpl->caps.system ? add_text(s, "system", tools, item, &dict) : hold_back(s, tools);
@@ -271,23 +252,23 @@ static enum err add_described_tools(struct shaper *s, yyjson_val *first, bool *u
 
 static enum err shape_messages(struct shaper *s, size_t count)
 {
+    const struct message *messages = s->request->messages;
     struct chat_item item = {0};
     bool begun = false, leading = true;
     struct jinja_value dict;
 
-    if (yyjson_arr_size(s->request->tools) > 0 && !s->tmpl->caps.tools)
-        TRY(add_described_tools(s, yyjson_arr_get_first(s->request->messages), &begun));
-    yyjson_arr_iter iter = yyjson_arr_iter_with(s->request->messages);
-    for (yyjson_val *message;
-         item.message < count && (message = yyjson_arr_iter_next(&iter)) != NULL; item.message++) {
-        s->next = yyjson_arr_iter_has_next(&iter) ? iter.cur : NULL;
-        TRY(role_of(s, message, item.message, &item.role));
+    if (s->request->tools_count > 0 && !s->tmpl->caps.tools)
+        TRY(add_described_tools(s, messages, &begun));
+    for (; item.message < count; item.message++) {
+        bool more = item.message + 1 < s->request->messages_count;
+        s->next = more ? messages[item.message + 1].role : ROLE_NONE;
+        item.role = messages[item.message].role;
         leading = leading && item.role == ROLE_SYSTEM;
         s->shape->leading += leading;
         if (begun && item.message == 0)
             continue;
         begin_source(s, item.message);
-        TRY(shape_message(s, message, item));
+        TRY(shape_message(s, &messages[item.message], item));
     }
     if (s->pending.len == 0)
         return ERR_OK;
@@ -296,6 +277,11 @@ static enum err shape_messages(struct shaper *s, size_t count)
 }
 
 /* ---- variables ---- */
+
+static struct str text_of(yyjson_val *json)
+{
+    return (struct str){yyjson_get_str(json), yyjson_get_len(json)};
+}
 
 static bool is_reserved(struct str name)
 {
@@ -315,10 +301,10 @@ static enum err set_kwargs(struct shaper *s, struct jinja_value vars)
 
     begin_source(s, CHAT_FROM_ELSEWHERE);
     for (yyjson_val *key; (key = yyjson_obj_iter_next(&iter)) != NULL;) {
-        if (is_reserved(json_text(key)))
+        if (is_reserved(text_of(key)))
             continue;
         TRY(shaper_convert(s, yyjson_obj_iter_get_val(key), &value));
-        if (!jinja_dict_set(s->arena, vars, shaper_client_text(s, json_text(key)), value))
+        if (!jinja_dict_set(s->arena, vars, shaper_client_text(s, text_of(key)), value))
             return shaper_fail_memory(s);
     }
     return ERR_OK;
@@ -343,11 +329,9 @@ static enum err set_wishes(struct shaper *s, struct jinja_value vars)
 /* The date, as a client would write it who knows such a template. */
 static enum err set_functions(struct shaper *s, struct jinja_value vars)
 {
-    int64_t now_s = s->request->neutral ? neutral_now(s->request->neutral, s->request->now_s)
-                                        : s->request->now_s;
     struct str text = STR("[]");
     char date[64] = "";
-    time_t now = (time_t)now_s;
+    time_t now = (time_t)s->request->now_s;
     struct tm tm;
     struct buf buf;
 
@@ -356,9 +340,13 @@ static enum err set_functions(struct shaper *s, struct jinja_value vars)
     char *copy = arena_strdup(s->arena, str_from(date));
     if (copy == NULL)
         return shaper_fail_memory(s);
-    if (yyjson_arr_size(s->request->tools) > 0) {
+    if (s->request->tools_count > 0) {
         buf_init(&buf, SHAPER_TEXT_BYTES_MAX);
-        shaper_append_json(s, &buf, s->request->tools);
+        struct json json = json_to(&buf);
+        json_open(&json, '[');
+        for (size_t i = 0; i < s->request->tools_count; i++)
+            tool_write(&json, &s->request->tools[i]);
+        json_close(&json, ']');
         TRY(shaper_take_text(s, &buf, &text));
     }
     TRY(shaper_set(s, vars, "functions", shaper_client_text(s, text)));
@@ -369,11 +357,11 @@ static enum err set_tools(struct shaper *s, struct jinja_value vars)
 {
     enum chat_tools_style style = s->tmpl->tools_style;
     struct jinja_value tools = jinja_none();
-    bool given = s->tmpl->caps.tools && yyjson_arr_size(s->request->tools) > 0;
+    bool given = s->tmpl->caps.tools && s->request->tools_count > 0;
 
     begin_source(s, CHAT_FROM_TOOLS);
     if (given)
-        TRY(shaper_convert(s, s->request->tools, &tools));
+        TRY(shaper_tools(s, &tools));
     if (given || style == CHAT_TOOLS_NONE)
         TRY(shaper_set(s, vars, "tools", tools));
     return style == CHAT_TOOLS_FUNCTIONS ? set_functions(s, vars) : ERR_OK;

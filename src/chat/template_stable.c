@@ -11,49 +11,41 @@
  * A kind of mark that fails once, for a role, is never given for it. The beginning of an answer
  * must become the beginning of that message.
  */
-#include <string.h>
-
 #include <yyjson.h>
 
 #include "base/arena.h"
-#include "base/buf.h"
+#include "base/json_alc.h"
 #include "chat/template_impl.h"
 
-enum { STABLE_ARENA_BYTES = 64 << 20, CONVERSATION_BYTES_MAX = 1 << 16 };
+enum { STABLE_ARENA_BYTES = 64 << 20 };
 
-static const char tools_json[] =
-    "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"d\",\"parameters\":"
-    "{\"type\":\"object\",\"properties\":{\"at\":{\"type\":\"string\",\"description\":\"d\"}}}}}]";
+static const char schema_json[] =
+    "{\"type\":\"object\",\"properties\":{\"at\":{\"type\":\"string\",\"description\":\"d\"}}}";
 
 /* A conversation with all that a template may treat in its own way. `turn`: a request can end here.
  * The first question begins with the words of the system text: otherwise a template that moves this
  * text from question to question goes unnoticed, as then the texts of two turns part before the
  * mark that moves. */
+#define CALLED(id, arguments) \
+    .calls = (struct tool_call[]){CHAT_CALL(id, "look", arguments)}, .calls_count = 1
+#define ANSWERS(id) .call_id = STR(id), .name = STR("look")
+
 static const struct {
-    const char *json;
+    struct message message;
     bool turn, system, tools;
 } script[] = {
-    {"{\"role\":\"system\",\"content\":\"rules\"}", false, true, false},
-    {"{\"role\":\"user\",\"content\":\"rules, first\"}", true, false, false},
-    {"{\"role\":\"assistant\",\"content\":\"one\",\"reasoning_content\":\"thought\"}", false, false,
-     false},
-    {"{\"role\":\"user\",\"content\":\"second\"}", true, false, false},
-    {"{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"abcdefghi\",\"type\":"
-     "\"function\","
-     "\"function\":{\"name\":\"look\",\"arguments\":\"{\\\"at\\\":\\\"x\\\"}\"}}]}",
-     false, false, true},
-    {"{\"role\":\"tool\",\"tool_call_id\":\"abcdefghi\",\"name\":\"look\",\"content\":\"seen\"}",
-     true, false, true},
-    {"{\"role\":\"assistant\",\"content\":\"say\",\"tool_calls\":[{\"id\":\"abcdefghj\",\"type\":"
-     "\"function\","
-     "\"function\":{\"name\":\"look\",\"arguments\":\"{\\\"at\\\":\\\"y\\\"}\"}}]}",
-     false, false, true},
-    {"{\"role\":\"tool\",\"tool_call_id\":\"abcdefghj\",\"name\":\"look\",\"content\":\"again\"}",
-     true, false, true},
-    {"{\"role\":\"assistant\",\"content\":\"two\"}", false, false, false},
-    {"{\"role\":\"user\",\"content\":\"third\"}", true, false, false},
-    {"{\"role\":\"assistant\",\"content\":\"three\"}", false, false, false},
-    {"{\"role\":\"user\",\"content\":\"fourth\"}", true, false, false},
+    {{CHAT_SAID(ROLE_SYSTEM, "rules")}, false, true, false},
+    {{CHAT_SAID(ROLE_USER, "rules, first")}, true, false, false},
+    {{CHAT_SAID(ROLE_ASSISTANT, "one"), .thought = STR("thought")}, false, false, false},
+    {{CHAT_SAID(ROLE_USER, "second")}, true, false, false},
+    {{CHAT_SAID(ROLE_ASSISTANT, ""), CALLED("abcdefghi", "{\"at\":\"x\"}")}, false, false, true},
+    {{CHAT_SAID(ROLE_TOOL, "seen"), ANSWERS("abcdefghi")}, true, false, true},
+    {{CHAT_SAID(ROLE_ASSISTANT, "say"), CALLED("abcdefghj", "{\"at\":\"y\"}")}, false, false, true},
+    {{CHAT_SAID(ROLE_TOOL, "again"), ANSWERS("abcdefghj")}, true, false, true},
+    {{CHAT_SAID(ROLE_ASSISTANT, "two")}, false, false, false},
+    {{CHAT_SAID(ROLE_USER, "third")}, true, false, false},
+    {{CHAT_SAID(ROLE_ASSISTANT, "three")}, false, false, false},
+    {{CHAT_SAID(ROLE_USER, "fourth")}, true, false, false},
 };
 
 /* One way through the script. */
@@ -78,26 +70,27 @@ static bool is_on(const struct path *path, size_t i)
 static enum err turn_take(struct turn *turn, const struct chat_template *tmpl,
                           const struct path *path, size_t end)
 {
-    struct chat_request request = {.add_generation_prompt = true, .thinking = path->thinking};
+    struct message messages[COUNT_OF(script)];
+    struct tool tool = {STR("look"), STR("d"), NULL, false};
+    struct chat_request request = {.messages = messages,
+                                   .tools = &tool,
+                                   .tools_count = path->tools ? 1 : 0,
+                                   .add_generation_prompt = true,
+                                   .thinking = path->thinking};
     struct errinfo info;
-    struct buf json;
 
     turn->messages = 0;
     arena_reset(&turn->arena);
-    buf_init(&json, CONVERSATION_BYTES_MAX);
-    buf_append_str(&json, "{\"messages\":[");
     for (size_t i = 0; i <= end; i++)
         if (is_on(path, i))
-            buf_appendf(&json, "%s%s", turn->messages++ > 0 ? "," : "", script[i].json);
-    buf_appendf(&json, "],\"tools\":%s}", path->tools ? tools_json : "[]");
-    yyjson_doc *doc = yyjson_read(buf_str(&json), json.len, 0);
-    buf_fini(&json);
-    request.messages = yyjson_obj_get(yyjson_doc_get_root(doc), "messages");
-    request.tools = yyjson_obj_get(yyjson_doc_get_root(doc), "tools");
-    enum err err = doc == NULL
-                       ? ERR_NOMEM
-                       : chat_template_render(tmpl, &request, &turn->arena, &turn->text, &info);
-    yyjson_doc_free(doc);
+            messages[turn->messages++] = script[i].message;
+    request.messages_count = turn->messages;
+    yyjson_alc memory = json_alc_arena(&turn->arena);
+    tool.schema = yyjson_doc_get_root(yyjson_read_opts((char *)(uintptr_t)schema_json,
+                                                       sizeof(schema_json) - 1, 0, &memory, NULL));
+    enum err err = tool.schema != NULL
+                       ? chat_template_render(tmpl, &request, &turn->arena, &turn->text, &info)
+                       : turn->arena.err;
     turn->ok = err == ERR_OK;
     return err == ERR_NOMEM ? err : ERR_OK;
 }

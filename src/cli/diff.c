@@ -146,7 +146,7 @@ static enum err render(struct diff *diff, struct side *side, struct errinfo *inf
 {
     const struct sample_params sample = sample_params_default();
     const struct prepare_tools tools = {
-        .model = diff->model,
+        .model = model_chat(diff->model),
         .neutral = diff->options->keep_volatile ? NULL : diff->neutral,
         .tenant = "",
         .now_s = (int64_t)(clock_wall_ns(diff->cli->setup->clock) / NS_PER_S),
@@ -202,21 +202,70 @@ static uint64_t first_difference(const struct token_prompt *a, const struct toke
     return at;
 }
 
-static const char *differing_key(yyjson_val *a, yyjson_val *b)
-{
-    yyjson_obj_iter iter;
-    yyjson_val *key;
-
-    yyjson_obj_iter_init(a, &iter);
-    while ((key = yyjson_obj_iter_next(&iter)) != NULL)
-        if (!yyjson_equals(yyjson_obj_iter_get_val(key), yyjson_obj_get(b, yyjson_get_str(key))))
-            return yyjson_get_str(key);
-    return NULL;
-}
-
-static bool equal(yyjson_val *a, yyjson_val *b)
+static bool same_json(yyjson_val *a, yyjson_val *b)
 {
     return a == b || (a != NULL && b != NULL && yyjson_equals(a, b));
+}
+
+static bool same_tools(const struct conversation *a, const struct conversation *b)
+{
+    if (a->tools_count != b->tools_count)
+        return false;
+    for (size_t i = 0; i < a->tools_count; i++) {
+        const struct tool *x = &a->tools[i], *y = &b->tools[i];
+        if (!str_eq(x->name, y->name) || !str_eq(x->description, y->description) ||
+            x->strict != y->strict || !same_json(x->schema, y->schema))
+            return false;
+    }
+    return true;
+}
+
+static bool same_content(const struct message *a, const struct message *b)
+{
+    if (a->form != b->form || a->parts_count != b->parts_count)
+        return false;
+    for (size_t i = 0; i < a->parts_count; i++)
+        if (!str_eq(a->parts[i].text, b->parts[i].text))
+            return false;
+    return true;
+}
+
+static bool same_calls(const struct message *a, const struct message *b)
+{
+    if (a->calls_count != b->calls_count)
+        return false;
+    for (size_t i = 0; i < a->calls_count; i++) {
+        const struct tool_call *x = &a->calls[i], *y = &b->calls[i];
+        if (!str_eq(x->id, y->id) || !str_eq(x->name, y->name) ||
+            !str_eq(x->arguments, y->arguments))
+            return false;
+    }
+    return true;
+}
+
+/* The first member that differs, by the name that OpenAI gives it; NULL: none. */
+static const char *differing_member(const struct message *a, const struct message *b)
+{
+    static const struct message none = {.role = ROLE_NONE};
+
+    a = a != NULL ? a : &none;
+    b = b != NULL ? b : &none;
+    if (a->role != b->role)
+        return "role";
+    if (!same_content(a, b))
+        return "content";
+    if (!str_eq(a->thought, b->thought))
+        return "reasoning_content";
+    if (!same_calls(a, b))
+        return "tool_calls";
+    if (!str_eq(a->call_id, b->call_id))
+        return "tool_call_id";
+    return str_eq(a->name, b->name) ? NULL : "name";
+}
+
+static const struct message *message_at(const struct conversation *talk, size_t index)
+{
+    return index < talk->count ? &talk->messages[index] : NULL;
 }
 
 /* The field of the request behind it, as far as the bodies tell: of the message, else tools or
@@ -224,20 +273,15 @@ static bool equal(yyjson_val *a, yyjson_val *b)
 static const char *field_of(const struct diff *diff, const struct mark *message)
 {
     const struct gen_request *a = &diff->sides[0].request, *b = &diff->sides[1].request;
-    yyjson_val *left = yyjson_arr_get(a->messages, message->message),
-               *right = yyjson_arr_get(b->messages, message->message);
-    bool system = message->role == ROLE_SYSTEM;
+    const char *member = differing_member(message_at(&a->conversation, message->message),
+                                          message_at(&b->conversation, message->message));
+    bool tools = !same_tools(&a->conversation, &b->conversation);
 
-    if (system && !equal(a->tools, b->tools) && equal(left, right))
+    if (tools && member == NULL)
         return "tools";
-    const char *key = differing_key(left, right);
-    if (key == NULL)
-        key = differing_key(right, left);
-    if (key == NULL && !equal(a->tools, b->tools))
-        return "tools";
-    if (key == NULL && (!equal(a->kwargs, b->kwargs) || a->thinking != b->thinking))
+    if (member == NULL && (!same_json(a->kwargs, b->kwargs) || a->thinking != b->thinking))
         return "settings of the template";
-    return key;
+    return member;
 }
 
 static void append_tokens(const struct diff *diff, const struct token_prompt *prompt, uint64_t from,

@@ -1,13 +1,7 @@
 /*
- * anthropic_impl.h: what the files of the parser share. A request is brought into OpenAI's form
- * (gen_request.h) as text, in one pass in the order of Anthropic's prompt, and then read as a
- * document of its own:
- *
- *      tools -> system -> messages      {"tools":[{"type":"function",...}],"messages":[{"role":"system",...},...]}
- *
- * Breakpoints are noted on the way, so that they come out ascending. Text, and not a tree of
- * yyjson: it can be written piece by piece with the functions that answers are written with, and
- * costs a reading of what was just written, at memory's speed.
+ * anthropic_impl.h: what the files of the parser share. A request becomes a conversation in one
+ * pass, in the order of Anthropic's prompt: tools, system, messages. Breakpoints are noted on the
+ * way, so that they come out ascending.
  */
 #ifndef HEARTH_DIALECT_ANTHROPIC_IMPL_H
 #define HEARTH_DIALECT_ANTHROPIC_IMPL_H
@@ -19,9 +13,7 @@
 #include "chat/error.h"
 #include "chat/gen_request.h"
 #include "dialect/json_read.h"
-#include "base/json_write.h"
 #include "base/attr.h"
-#include "base/buf.h"
 #include "base/str.h"
 
 /* A tool by its name. */
@@ -42,12 +34,7 @@ struct anthropic_late {
 /* Owner: anthropic_parse, for one call. */
 struct anthropic_build {
     struct gen_request *request;
-    struct api_error *error;
-    struct buf text;    /* {"tools":...,"messages":... */
-    struct json json;   /* into text */
-    struct buf scratch; /* JSON that becomes a string inside of JSON */
-    size_t messages;    /* written so far: the index of the next one */
-    size_t tools;       /* written so far */
+    struct conversation *talk; /* the request's */
     struct anthropic_late late;
 };
 
@@ -75,13 +62,14 @@ bool anthropic_has_break(struct gen_request *request, yyjson_val *holder) NODISC
  * one. */
 void anthropic_add_break(struct gen_request *request, int where);
 
-/* "tools": ... of the built text, and tool_choice. anthropic_tools.c */
-enum err anthropic_build_tools(struct anthropic_build *build,
-                               const struct json_reader *body) NODISCARD;
+/* "tools", and tool_choice. anthropic_tools.c */
+enum err anthropic_read_tools(struct anthropic_build *build,
+                              const struct json_reader *body) NODISCARD;
 /* A tool that runs on Anthropic's servers, or that needs pictures. */
 bool anthropic_is_foreign_tool(yyjson_val *tool) NODISCARD;
-/* {"type":"function",...} of one that is not. */
-enum err anthropic_write_tool(struct json *json, const struct json_reader *tool) NODISCARD;
+/* One that is not. */
+enum err anthropic_read_tool(struct anthropic_build *build, const struct json_reader *tool,
+                             struct tool *out) NODISCARD;
 enum err anthropic_read_tool_choice(const struct anthropic_build *build,
                                     const struct json_reader *body) NODISCARD;
 
@@ -90,14 +78,12 @@ enum err anthropic_late_read(struct anthropic_build *build,
                              const struct json_reader *body) NODISCARD;
 enum anthropic_when anthropic_late_when(const struct anthropic_build *build,
                                         yyjson_val *tool) NODISCARD;
-/* The text of a block of type tool_reference, tool_addition or tool_removal, in place of what `out`
- * has. */
+/* The text of a block of type tool_reference, tool_addition or tool_removal. */
 enum err anthropic_late_tell(struct anthropic_build *build, const struct json_reader *block,
-                             struct str type, struct buf *out) NODISCARD;
+                             struct str type, struct str *out) NODISCARD;
 
-/* "messages": ... of the built text: system prompt and conversation; sets continue_final.
- * anthropic_turns.c */
-enum err anthropic_build_messages(struct anthropic_build *build,
-                                  const struct json_reader *body) NODISCARD;
+/* System prompt and messages; sets continue_final. anthropic_turns.c */
+enum err anthropic_read_messages(struct anthropic_build *build,
+                                 const struct json_reader *body) NODISCARD;
 
 #endif

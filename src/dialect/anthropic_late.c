@@ -27,6 +27,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/json_write.h"
+
 /* ---- the tools by name ---- */
 
 static int compare_names(struct str a, struct str b)
@@ -123,20 +126,15 @@ static enum err note_definition(struct anthropic_build *build, yyjson_val *defin
 {
     struct anthropic_late *late = &build->late;
     struct str name = json_read_text(yyjson_obj_get(definition, "name"));
-    size_t count = late->added_count, bytes = count * sizeof(*late->added);
 
     if (name.len == 0 || !yyjson_is_obj(yyjson_obj_get(definition, "input_schema")) ||
         find(late, name) != NULL)
         return ERR_OK; /* refused when it is told, or known already */
-    if ((count & (count - 1)) ==
-        0) { /* full: twice as many, so that a body full of them costs no square of memory */
-        struct arena *arena = &build->request->arena;
-        void *grown =
-            arena_grow(arena, late->added, bytes, count > 0 ? 2 * bytes : sizeof(*late->added));
-        if (grown == NULL)
-            return arena->err;
-        late->added = grown;
-    }
+    struct anthropic_late_tool *grown =
+        arena_push(&build->request->arena, late->added, late->added_count, sizeof(*grown));
+    if (grown == NULL)
+        return build->request->arena.err;
+    late->added = grown;
     late->added[late->added_count++] =
         (struct anthropic_late_tool){.name = name, .tool = definition};
     return ERR_OK;
@@ -212,16 +210,38 @@ enum anthropic_when anthropic_late_when(const struct anthropic_build *build, yyj
 
 /* ---- what the model is told ---- */
 
-static enum err tell_definition(const struct json_reader *tool, struct buf *out)
+/* A sentence of ours, in the arena. */
+static enum err tell(struct anthropic_build *build, const char *before, struct str name,
+                     const char *after, struct str *out)
 {
-    struct json json = json_to(out);
+    char *text =
+        arena_printf(&build->request->arena, "%s" STR_FMT "%s", before, STR_ARG(name), after);
 
-    buf_append_str(out, "This tool can be called from now on: ");
-    return anthropic_write_tool(&json, tool);
+    *out = str_from(text);
+    return text != NULL ? ERR_OK : build->request->arena.err;
+}
+
+static enum err tell_definition(struct anthropic_build *build, const struct json_reader *reader,
+                                struct str *out)
+{
+    struct tool tool;
+    struct buf text;
+
+    TRY(anthropic_read_tool(build, reader, &tool));
+    buf_init(&text, build->request->arena.limit);
+    struct json json = json_to(&text);
+    tool_write(&json, &tool);
+    enum err err = text.err;
+    if (err == ERR_OK)
+        err =
+            tell(build, "This tool can be called from now on: ", (struct str){text.data, text.len},
+                 "", out);
+    buf_fini(&text);
+    return err;
 }
 
 static enum err tell_reference(struct anthropic_build *build, const struct json_reader *reference,
-                               struct buf *out)
+                               struct str *out)
 {
     struct str name = reference_name(reference->object);
     const struct anthropic_late_tool *entry = find(&build->late, name);
@@ -231,41 +251,41 @@ static enum err tell_reference(struct anthropic_build *build, const struct json_
     if (entry != NULL && entry->deferred) {
         struct json_reader tool = {
             .object = entry->tool, .at = reference->at, .error = reference->error};
-        return tell_definition(&tool, out);
+        return tell_definition(build, &tool, out);
     }
-    return buf_appendf(out, "The tool " STR_FMT " can be called.", STR_ARG(name));
+    return tell(build, "The tool ", name, " can be called.", out);
 }
 
 static enum err tell_addition(struct anthropic_build *build, const struct json_reader *tool,
-                              struct buf *out)
+                              struct str *out)
 {
     char at[ANTHROPIC_AT_BYTES];
     struct json_reader definition = {.at = at, .error = tool->error};
 
     snprintf(at, sizeof(at), "%sdefinition.", tool->at);
     TRY(json_read_object(tool, "definition", &definition.object));
-    return definition.object != NULL ? tell_definition(&definition, out)
+    return definition.object != NULL ? tell_definition(build, &definition, out)
                                      : tell_reference(build, tool, out);
 }
 
 /* The tool stays among those that may be called: their list must not change, and a client refuses
  * what it cannot do. */
-static enum err tell_removal(const struct json_reader *tool, struct buf *out)
+static enum err tell_removal(struct anthropic_build *build, const struct json_reader *tool,
+                             struct str *out)
 {
     struct str name = reference_name(tool->object);
 
     if (name.len == 0)
         return json_read_error(tool, "name", "is missing: it must be a string");
-    return buf_appendf(out, "The tool " STR_FMT " cannot be called any more.", STR_ARG(name));
+    return tell(build, "The tool ", name, " cannot be called any more.", out);
 }
 
 enum err anthropic_late_tell(struct anthropic_build *build, const struct json_reader *block,
-                             struct str type, struct buf *out)
+                             struct str type, struct str *out)
 {
     char at[ANTHROPIC_AT_BYTES];
     struct json_reader tool = {.at = at, .error = block->error};
 
-    buf_clear(out);
     if (str_eq(type, STR("tool_reference")))
         return tell_reference(build, block, out);
     snprintf(at, sizeof(at), "%stool.", block->at);
@@ -273,5 +293,5 @@ enum err anthropic_late_tell(struct anthropic_build *build, const struct json_re
     if (tool.object == NULL)
         return json_read_error(block, "tool", "is missing: it must be an object");
     return str_eq(type, STR("tool_addition")) ? tell_addition(build, &tool, out)
-                                              : tell_removal(&tool, out);
+                                              : tell_removal(build, &tool, out);
 }

@@ -13,12 +13,10 @@
  */
 #include "dialect/anthropic.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "dialect/anthropic_impl.h"
-#include "base/json_alc.h"
 
 /* Temperatures above 1 are refused by Anthropic and sent by clients that serve many APIs. */
 static const double TEMPERATURE_MAX = 2.0;
@@ -217,56 +215,23 @@ static enum err read_fields(struct gen_request *request, const struct json_reade
 
 /* ---- messages and tools ---- */
 
-static enum err build_all(struct anthropic_build *build, const struct json_reader *body)
-{
-    json_open(&build->json, '{');
-    TRY(anthropic_build_tools(build, body));
-    TRY(anthropic_read_tool_choice(build, body));
-    TRY(anthropic_build_messages(build, body));
-    json_close(&build->json, '}');
-    /* At the top: behind the last block that can be cached. */
-    if (anthropic_has_break(build->request, body->object))
-        anthropic_add_break(build->request, (int)build->messages - 1);
-    return build->text.err;
-}
-
-static enum err read_built(struct gen_request *request, struct buf *text)
-{
-    yyjson_read_err bad;
-
-    request->made = yyjson_read_opts(text->data, text->len, 0, json_alc(), &bad);
-    if (request->made == NULL) {
-        assert(bad.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION);
-        return ERR_NOMEM;
-    }
-    yyjson_val *root = yyjson_doc_get_root(request->made);
-    request->source = GEN_SOURCE_MESSAGES;
-    request->messages = yyjson_obj_get(root, "messages");
-    request->tools = yyjson_obj_get(root, "tools");
-    if (yyjson_arr_size(request->tools) == 0)
-        request->tools = NULL;
-    request->tools_shown = yyjson_obj_get(root, "tools_shown");
-    return ERR_OK;
-}
-
 static enum err parse(struct gen_request *request, yyjson_val *root, bool generate,
                       struct api_error *error)
 {
     struct json_reader body = {.object = root, .error = error};
-    struct anthropic_build build = {.request = request, .error = error};
+    struct anthropic_build build = {.request = request, .talk = &request->conversation};
 
     if (!yyjson_is_obj(root))
         return api_error_set(error, API_ERROR_INVALID, NULL, "the body must be a JSON object");
+    request->source = GEN_SOURCE_MESSAGES;
     TRY(read_fields(request, &body, generate));
-    buf_init(&build.text, request->arena.limit);
-    buf_init(&build.scratch, request->arena.limit);
-    build.json = json_to(&build.text);
-    enum err err = build_all(&build, &body);
-    if (err == ERR_OK)
-        err = read_built(request, &build.text);
-    buf_fini(&build.text);
-    buf_fini(&build.scratch);
-    return err;
+    TRY(anthropic_read_tools(&build, &body));
+    TRY(anthropic_read_tool_choice(&build, &body));
+    TRY(anthropic_read_messages(&build, &body));
+    /* At the top: behind the last block that can be cached. */
+    if (anthropic_has_break(request, root))
+        anthropic_add_break(request, (int)build.talk->count - 1);
+    return ERR_OK;
 }
 
 enum err anthropic_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)

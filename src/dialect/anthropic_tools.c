@@ -1,13 +1,13 @@
 /*
- * anthropic_tools.c: tools in OpenAI's form, and which of them is to be called.
+ * anthropic_tools.c: tools, and which of them is to be called.
  *
  * Three kinds: tools of the client's own, with a schema; tools that Anthropic has defined and the
  * client runs (bash, text editor), which a model here has never seen and is therefore shown the
  * schema of; and tools that run on Anthropic's servers, or need pictures, which are left out:
  * clients offer web_search to everyone and do without it.
  *
- * Of those that remain, some are told of later (anthropic_late.c): they are the last ones of
- * "tools", and not in "tools_shown".
+ * Of those that remain, some are told of later (anthropic_late.c): they are the last ones, and
+ * not among `tools_shown`.
  */
 #include "dialect/anthropic_impl.h"
 
@@ -54,79 +54,72 @@ bool anthropic_is_foreign_tool(yyjson_val *tool)
     return tool_kind(tool) == TOOL_FOREIGN;
 }
 
-static enum err write_custom(struct json *json, const struct json_reader *tool)
+static enum err read_custom(const struct json_reader *tool, struct tool *out)
 {
     struct str description = STR_NONE;
-    yyjson_val *schema = NULL;
-    bool strict = false;
 
     TRY(json_read_content(tool, "description", &description));
-    TRY(json_read_object(tool, "input_schema", &schema));
-    TRY(json_read_bool(tool, "strict", &strict));
-    if (schema == NULL)
+    TRY(json_read_object(tool, "input_schema", &out->schema));
+    TRY(json_read_bool(tool, "strict", &out->strict));
+    if (out->schema == NULL)
         return json_read_error(tool, "input_schema", "is missing: it must be an object");
     if (description.len > 0)
-        json_key_str(json, "description", description);
-    json_key(json, "parameters");
-    json_value(json, schema);
-    if (strict)
-        json_key_bool(json, "strict", true);
+        out->description = description;
     return ERR_OK;
 }
 
-enum err anthropic_write_tool(struct json *json, const struct json_reader *tool)
+enum err anthropic_read_tool(struct anthropic_build *build, const struct json_reader *tool,
+                             struct tool *out)
 {
     int kind = tool_kind(tool->object);
-    struct str name;
 
+    *out = (struct tool){0};
     if (kind == TOOL_FOREIGN)
         return json_read_error(tool, "type", "is a tool that does not run here");
-    TRY(anthropic_need_str(tool, "name", false, &name));
-    json_open(json, '{');
-    json_key_text(json, "type", "function");
-    json_key(json, "function");
-    json_open(json, '{');
-    json_key_str(json, "name", name);
-    if (kind == TOOL_CUSTOM) {
-        TRY(write_custom(json, tool));
-    } else {
-        json_key_text(json, "description", defined[kind].description);
-        json_key(json, "parameters");
-        json_raw(json, defined[kind].schema);
-    }
-    json_close(json, '}');
-    json_close(json, '}');
-    return json->out->err;
+    TRY(anthropic_need_str(tool, "name", false, &out->name));
+    if (kind == TOOL_CUSTOM)
+        return read_custom(tool, out);
+    out->description = str_from(defined[kind].description);
+    return conversation_constant(build->talk, defined[kind].schema, &out->schema);
 }
 
-/* Those that are told of at one time; returns with *count how many there were. */
-static enum err write_tools(struct anthropic_build *build, const struct json_reader *body,
-                            enum anthropic_when when, size_t *count)
+static enum err add_tool(struct anthropic_build *build, const struct json_reader *reader)
+{
+    struct tool read;
+
+    TRY(anthropic_read_tool(build, reader, &read));
+    struct tool *tool = conversation_add_tool(build->talk);
+    if (tool == NULL)
+        return build->request->arena.err;
+    *tool = read;
+    return ERR_OK;
+}
+
+/* Those that are told of at one time. */
+static enum err add_tools(struct anthropic_build *build, const struct json_reader *body,
+                          enum anthropic_when when)
 {
     yyjson_val *array = json_read_get(body, "tools"), *value;
     size_t index, max;
 
-    *count = 0;
     yyjson_arr_foreach(array, index, max, value)
     {
         char at[ANTHROPIC_AT_BYTES];
         struct json_reader tool;
         TRY(anthropic_element(body, "tools", index, value, at, &tool));
-        if (tool_kind(value) == TOOL_FOREIGN || anthropic_late_when(build, value) != when)
-            continue;
-        TRY(anthropic_write_tool(&build->json, &tool));
-        ++*count;
+        if (tool_kind(value) != TOOL_FOREIGN && anthropic_late_when(build, value) == when)
+            TRY(add_tool(build, &tool));
     }
     return ERR_OK;
 }
 
 /* Tools that are in messages only. */
-static enum err write_added(struct anthropic_build *build, const struct json_reader *body)
+static enum err add_added(struct anthropic_build *build, const struct json_reader *body)
 {
     for (size_t i = 0; i < build->late.added_count; i++) {
         struct json_reader tool = {
             .object = build->late.added[i].tool, .at = "messages.", .error = body->error};
-        TRY(anthropic_write_tool(&build->json, &tool));
+        TRY(add_tool(build, &tool));
     }
     return ERR_OK;
 }
@@ -145,29 +138,17 @@ static bool has_mark(struct anthropic_build *build, yyjson_val *tools)
     return marked;
 }
 
-enum err anthropic_build_tools(struct anthropic_build *build, const struct json_reader *body)
+enum err anthropic_read_tools(struct anthropic_build *build, const struct json_reader *body)
 {
-    struct json *json = &build->json;
     yyjson_val *array = NULL;
-    size_t shown, late;
 
     TRY(json_read_array(body, "tools", &array));
     TRY(anthropic_late_read(build, body));
-    json_key(json, "tools");
-    json_open(json, '[');
-    TRY(write_tools(build, body, ANTHROPIC_NOW, &shown));
-    TRY(write_tools(build, body, ANTHROPIC_LATE, &late));
-    TRY(write_added(build, body));
-    json_close(json, ']');
-    late += build->late.added_count;
-    build->tools = shown + late;
-    if (late > 0) {
-        json_key(json, "tools_shown");
-        json_open(json, '[');
-        TRY(write_tools(build, body, ANTHROPIC_NOW, &shown));
-        json_close(json, ']');
-    }
-    if (has_mark(build, array) && shown > 0)
+    TRY(add_tools(build, body, ANTHROPIC_NOW));
+    build->talk->tools_shown = build->talk->tools_count;
+    TRY(add_tools(build, body, ANTHROPIC_LATE));
+    TRY(add_added(build, body));
+    if (has_mark(build, array) && build->talk->tools_shown > 0)
         anthropic_add_break(build->request, GEN_BREAK_TOOLS);
     return ERR_OK;
 }
@@ -225,7 +206,7 @@ enum err anthropic_read_tool_choice(const struct anthropic_build *build,
     TRY(read_choice_type(&reader, &request->tool_choice));
     TRY(json_read_bool(&reader, "disable_parallel_tool_use", &single));
     request->parallel_calls = !single;
-    if (request->tool_choice == CHOICE_REQUIRED && build->tools == 0)
+    if (request->tool_choice == CHOICE_REQUIRED && build->talk->tools_count == 0)
         return json_read_error(body, "tool_choice", "asks for a call, but there are no tools");
     if (request->tool_choice != CHOICE_NAMED)
         return ERR_OK;

@@ -26,28 +26,16 @@ static enum err read_logprobs(struct gen_request *request, const struct json_rea
     return ERR_OK;
 }
 
-static enum err build(struct openai_build *build, const struct json_reader *body)
-{
-    TRY(openai_build_tools(build, body));
-    return openai_build_messages(build, body);
-}
-
 static enum err chat_parse(struct gen_request *request, yyjson_val *root, struct api_error *error)
 {
     struct json_reader body = {root, NULL, error};
-    struct openai_build made;
 
     request->source = GEN_SOURCE_MESSAGES;
     TRY(openai_read_settings(request, &body));
     TRY(openai_read_choices(request, &body));
     TRY(read_logprobs(request, &body));
-    openai_build_init(&made, request, error);
-    enum err err = build(&made, &body);
-    if (err != ERR_OK) {
-        openai_build_drop(&made);
-        return err;
-    }
-    TRY(openai_build_finish(&made));
+    TRY(openai_read_tools(request, &body));
+    TRY(openai_read_messages(request, &body));
     return openai_read_tool_choice(request, &body);
 }
 

@@ -5,10 +5,6 @@
  *      chat, completions, responses --parse--> openai_settings.c, openai_tools.c, openai_messages.c --> struct gen_request
  *      chat, completions, responses <-compose- openai_common.c                                      <-- struct answer
  *
- * Messages and tools are brought into one form (gen_request.h) as text and read again as a document
- * of their own: they can be written piece by piece with the functions that answers are written
- * with, and nothing of the client's that is not known gets into the prompt.
- *
  * Only the files openai_*.c include this.
  */
 #ifndef HEARTH_DIALECT_OPENAI_IMPL_H
@@ -56,20 +52,6 @@ enum err openai_arena_error(const struct gen_request *request);
 
 /* ---- reading: messages and tools (openai_messages.c, openai_tools.c) ---- */
 
-/* Owner: one parse. */
-struct openai_build {
-    struct gen_request *request;
-    struct api_error *error;
-    struct buf text;  /* {"messages":[...],"tools":[...]} */
-    struct json json; /* into text */
-};
-
-/* finish reads the text into request->made, messages and tools; both it and drop free the text. */
-void openai_build_init(struct openai_build *build, struct gen_request *request,
-                       struct api_error *error);
-enum err openai_build_finish(struct openai_build *build) NODISCARD;
-void openai_build_drop(struct openai_build *build);
-
 /* A reader of element `index` of the array `key` of `parent`, which must be an object; its place
  * ("messages[3].") is written into `at`. */
 enum err openai_element(const struct json_reader *parent, const char *key, size_t index,
@@ -80,37 +62,30 @@ enum err openai_element(const struct json_reader *parent, const char *key, size_
 enum err openai_need_str(const struct json_reader *reader, const char *key,
                          struct str *out) NODISCARD;
 
-/* Writes a content, which is a string or a list of parts, as a value: the string, or
- * [{"type":"text","text":...}]. Parts that are no text are refused by their name. */
-enum err openai_build_content(struct openai_build *build, const struct json_reader *holder,
-                              const char *key) NODISCARD;
+/* A content, which is a string or a list of parts. Parts that are no text are refused by their name.
+ */
+enum err openai_read_content(struct gen_request *request, const struct json_reader *holder,
+                             const char *key, struct message *message) NODISCARD;
 
-/* Appends the text of a content to out, parts joined by lines. */
-enum err openai_join_content(struct buf *out, const struct json_reader *holder,
-                             const char *key) NODISCARD;
-
-/* "role" of a message as templates know it; ERR_INVALID for one that does not exist. */
-enum err openai_read_role(const struct json_reader *message, struct str *role) NODISCARD;
-
-/* {"id":...,"type":"function","function":{"name":...,"arguments":...}} */
-void openai_build_call(struct json *json, struct str id, struct str name, struct str arguments);
+/* "role" of a message; ERR_INVALID for one that does not exist. */
+enum err openai_read_role(const struct json_reader *message, enum role *role) NODISCARD;
 
 /* "messages": of chat completions, and whether the last one is to be gone on with. */
-enum err openai_build_messages(struct openai_build *build,
-                               const struct json_reader *body) NODISCARD;
+enum err openai_read_messages(struct gen_request *request,
+                              const struct json_reader *body) NODISCARD;
 
 /* "tools": of chat completions. */
-enum err openai_build_tools(struct openai_build *build, const struct json_reader *body) NODISCARD;
+enum err openai_read_tools(struct gen_request *request, const struct json_reader *body) NODISCARD;
 /* One of them; with `fixed`, which is JSON, in place of its own parameters if that is not empty. */
-enum err openai_build_function(struct openai_build *build, const struct json_reader *function,
-                               struct str space, struct str fixed) NODISCARD;
+enum err openai_read_function(struct gen_request *request, const struct json_reader *function,
+                              struct str space, struct str fixed) NODISCARD;
 /* tool_choice and parallel_tool_calls, when the tools are known. */
 enum err openai_read_tool_choice(struct gen_request *request,
                                  const struct json_reader *body) NODISCARD;
 
 /* "tools": of Responses; tools that only OpenAI can run are left out. openai_responses_tools.c */
-enum err openai_responses_build_tools(struct openai_build *build,
-                                      const struct json_reader *body) NODISCARD;
+enum err openai_responses_read_tools(struct gen_request *request,
+                                     const struct json_reader *body) NODISCARD;
 
 /* A tool as Responses names it: `space` is empty outside of namespaces. */
 struct openai_tool_name {

@@ -4,10 +4,9 @@
  * Items become messages. What a model said in one turn comes as several items, and templates want
  * it as one message:
  *
- *      reasoning, message (assistant), function_call, function_call   ->   {"role":"assistant","reasoning_content":...,"content":...,
- *                                                                           "tool_calls":[...]}
+ *      reasoning, message (assistant), function_call, function_call   ->   one message of the assistant: thought, content, calls
  *      message (user, system, developer)                              ->   a message of its own
- *      function_call_output                                           ->   {"role":"tool",...}
+ *      function_call_output                                           ->   a message of the tool
  *
  * A turn ends with the first item that is not the model's, or with one that the message cannot take
  * any more: a second text, or a thought after the answer to it.
@@ -19,213 +18,175 @@
 
 #include <stdio.h>
 
-enum { TURN_BYTES_MAX = 1 << 30 };
-
-/* A turn of the model, as far as it was read. Owner: build_input. */
+/* A turn of the model, as far as it was read. */
 struct turn {
-    struct buf reasoning, content, calls;
-    struct json json; /* into calls */
-    bool said;        /* there is a content, if only an empty one */
-    bool open;        /* there is anything */
+    struct gen_request *request;
+    struct texts reasoning;
+    struct message message; /* added when it is complete */
+    bool open;              /* there is anything */
 };
 
-static void turn_init(struct turn *turn)
+/* Is there what a thought, or a second text, cannot come after? */
+static bool turn_is_told(const struct turn *turn)
 {
-    *turn = (struct turn){0};
-    buf_init(&turn->reasoning, TURN_BYTES_MAX);
-    buf_init(&turn->content, TURN_BYTES_MAX);
-    buf_init(&turn->calls, TURN_BYTES_MAX);
-    turn->json = json_to(&turn->calls);
+    return turn->message.form != CONTENT_NONE || turn->message.calls_count > 0;
 }
 
-static void turn_fini(struct turn *turn)
+/* Adds it as a message, and is ready for the next one. */
+static enum err turn_flush(struct turn *turn)
 {
-    buf_fini(&turn->reasoning);
-    buf_fini(&turn->content);
-    buf_fini(&turn->calls);
-}
+    struct gen_request *request = turn->request;
 
-static struct str text_of(const struct buf *buf)
-{
-    return (struct str){buf->data, buf->len};
-}
-
-static enum err turn_error(const struct turn *turn)
-{
-    if (turn->reasoning.err != ERR_OK)
-        return turn->reasoning.err;
-    return turn->content.err != ERR_OK ? turn->content.err : turn->calls.err;
-}
-
-/* Writes it as a message, and is ready for the next one. */
-static enum err turn_flush(struct turn *turn, struct openai_build *build)
-{
-    struct json *json = &build->json;
-
-    TRY(turn_error(turn));
     if (!turn->open)
         return ERR_OK;
-    json_open(json, '{');
-    json_key_text(json, "role", "assistant");
-    json_key(json, "content");
-    if (turn->said)
-        json_str(json, text_of(&turn->content));
-    else
-        json_null(json);
+    struct message *message = conversation_add(&request->conversation, ROLE_ASSISTANT);
+    if (message == NULL)
+        return openai_arena_error(request);
+    *message = turn->message;
+    message->role = ROLE_ASSISTANT;
     if (turn->reasoning.len > 0)
-        json_key_str(json, "reasoning_content", text_of(&turn->reasoning));
-    if (turn->calls.len > 0) {
-        json_key(json, "tool_calls");
-        json_open(json, '[');
-        json_raw(json, text_of(&turn->calls));
-        json_close(json, ']');
-    }
-    json_close(json, '}');
-    buf_clear(&turn->reasoning);
-    buf_clear(&turn->content);
-    buf_clear(&turn->calls);
-    turn->json = json_to(&turn->calls);
-    turn->said = turn->open = false;
+        TRY(texts_join(&turn->reasoning, &request->arena, &message->thought));
+    *turn = (struct turn){.request = request};
     return ERR_OK;
 }
 
 /* ---- items ---- */
 
-typedef enum err item_fn(struct openai_build *build, struct turn *turn,
-                         const struct json_reader *item);
+typedef enum err item_fn(struct turn *turn, const struct json_reader *item);
 
-static enum err add_said(struct openai_build *build, struct turn *turn,
-                         const struct json_reader *item)
+/* Its parts are lines of one text. */
+static enum err add_said(struct turn *turn, const struct json_reader *item)
 {
-    if (turn->said || turn->calls.len > 0)
-        TRY(turn_flush(turn, build));
-    turn->open = turn->said = true;
-    return openai_join_content(&turn->content, item, "content");
+    struct arena *arena = &turn->request->arena;
+    struct message read = {0};
+    struct str text;
+
+    if (turn_is_told(turn))
+        TRY(turn_flush(turn));
+    turn->open = true;
+    TRY(openai_read_content(turn->request, item, "content", &read));
+    TRY(message_text(&read, arena, STR("\n"), &text));
+    return message_set_text(&turn->message, arena, text);
 }
 
-static enum err add_message(struct openai_build *build, struct turn *turn,
-                            const struct json_reader *item)
+static enum err add_message(struct turn *turn, const struct json_reader *item)
 {
-    struct str role;
+    enum role role;
 
     TRY(openai_read_role(item, &role));
-    if (str_eq(role, STR("tool")))
+    if (role == ROLE_TOOL)
         return json_read_error(item, "role", "must be user, system, developer or assistant");
     if (json_read_get(item, "content") == NULL)
         return json_read_error(item, "content", "is missing");
-    if (str_eq(role, STR("assistant")))
-        return add_said(build, turn, item);
-    TRY(turn_flush(turn, build));
-    json_open(&build->json, '{');
-    json_key_str(&build->json, "role", role);
-    json_key(&build->json, "content");
-    TRY(openai_build_content(build, item, "content"));
-    json_close(&build->json, '}');
-    return ERR_OK;
+    if (role == ROLE_ASSISTANT)
+        return add_said(turn, item);
+    TRY(turn_flush(turn));
+    struct message *message = conversation_add(&turn->request->conversation, role);
+    return message != NULL ? openai_read_content(turn->request, item, "content", message)
+                           : openai_arena_error(turn->request);
 }
 
 /* Texts of {"text":...} entries; what has none is passed over, since only servers write these. */
-static void join_texts(struct buf *out, yyjson_val *list)
+static enum err add_texts(struct turn *turn, yyjson_val *list)
 {
     size_t i, count;
     yyjson_val *entry;
 
     if (!yyjson_is_arr(list))
-        return;
+        return ERR_OK;
     yyjson_arr_foreach(list, i, count, entry)
     {
-        struct str text = json_read_text(yyjson_obj_get(entry, "text"));
-        if (text.len > 0 && out->len > 0)
-            buf_append_char(out, '\n');
-        buf_append(out, text.ptr, text.len);
+        TRY(texts_add(&turn->reasoning, &turn->request->arena, STR("\n"),
+                      json_read_text(yyjson_obj_get(entry, "text"))));
     }
+    return ERR_OK;
 }
 
 /* The thought itself, or else what is told of it. One that is sealed (encrypted_content) says
  * nothing here. */
-static enum err add_reasoning(struct openai_build *build, struct turn *turn,
-                              const struct json_reader *item)
+static enum err add_reasoning(struct turn *turn, const struct json_reader *item)
 {
-    if (turn->said || turn->calls.len > 0)
-        TRY(turn_flush(turn, build));
+    if (turn_is_told(turn))
+        TRY(turn_flush(turn));
     size_t before = turn->reasoning.len;
-    join_texts(&turn->reasoning, yyjson_obj_get(item->object, "content"));
+    TRY(add_texts(turn, yyjson_obj_get(item->object, "content")));
     if (turn->reasoning.len == before)
-        join_texts(&turn->reasoning, yyjson_obj_get(item->object, "summary"));
+        TRY(add_texts(turn, yyjson_obj_get(item->object, "summary")));
     turn->open |= turn->reasoning.len > 0;
     return ERR_OK;
 }
 
-static enum err add_call(struct openai_build *build, struct turn *turn,
-                         const struct json_reader *item)
+/* What calls of functions and of custom tools have in common; `key` is where their input is. */
+static enum err read_call(struct turn *turn, const struct json_reader *item, const char *key,
+                          struct tool_call *call)
 {
-    struct str id, name, space = STR_NONE, arguments = STR_NONE;
+    struct str space = STR_NONE;
 
-    TRY(openai_need_str(item, "call_id", &id));
-    TRY(openai_need_str(item, "name", &name));
+    TRY(openai_need_str(item, "call_id", &call->id));
+    TRY(openai_need_str(item, "name", &call->name));
     TRY(json_read_str(item, "namespace", &space));
-    TRY(json_read_content(item, "arguments", &arguments));
-    TRY(openai_tools_name(build->request, space, &name));
-    openai_build_call(&turn->json, id, name, arguments);
+    TRY(json_read_content(item, key, &call->arguments));
+    TRY(openai_tools_name(turn->request, space, &call->name));
     turn->open = true;
     return ERR_OK;
+}
+
+static enum err add_call(struct turn *turn, const struct json_reader *item)
+{
+    struct tool_call call = {0};
+
+    TRY(read_call(turn, item, "arguments", &call));
+    return message_add_call(&turn->message, &turn->request->arena, call);
 }
 
 /* A call with free text: the text becomes its one argument. */
-static enum err add_custom_call(struct openai_build *build, struct turn *turn,
-                                const struct json_reader *item)
+static enum err add_custom_call(struct turn *turn, const struct json_reader *item)
 {
-    struct str id, name, space = STR_NONE, input = STR_NONE;
-    struct buf arguments;
+    struct tool_call call = {0};
+    struct buf text;
 
-    TRY(openai_need_str(item, "call_id", &id));
-    TRY(openai_need_str(item, "name", &name));
-    TRY(json_read_str(item, "namespace", &space));
-    TRY(json_read_content(item, "input", &input));
-    TRY(openai_tools_name(build->request, space, &name));
-    buf_init(&arguments, TURN_BYTES_MAX);
-    struct json json = json_to(&arguments);
+    TRY(read_call(turn, item, "input", &call));
+    buf_init(&text, turn->request->arena.limit);
+    struct json json = json_to(&text);
     json_open(&json, '{');
-    json_key_str(&json, "input", input);
+    json_key_str(&json, "input", call.arguments);
     json_close(&json, '}');
-    openai_build_call(&turn->json, id, name, text_of(&arguments));
-    turn->open = true;
-    enum err err = arguments.err;
-    buf_fini(&arguments);
+    call.arguments = (struct str){NULL, text.len};
+    enum err err = text.err;
+    if (err == ERR_OK) {
+        call.arguments.ptr = arena_strdup(&turn->request->arena, (struct str){text.data, text.len});
+        err = call.arguments.ptr != NULL
+                  ? message_add_call(&turn->message, &turn->request->arena, call)
+                  : openai_arena_error(turn->request);
+    }
+    buf_fini(&text);
     return err;
 }
 
-static enum err add_output(struct openai_build *build, struct turn *turn,
-                           const struct json_reader *item)
+static enum err add_output(struct turn *turn, const struct json_reader *item)
 {
     struct str id;
 
-    TRY(turn_flush(turn, build));
+    TRY(turn_flush(turn));
     TRY(openai_need_str(item, "call_id", &id));
     if (json_read_get(item, "output") == NULL)
         return json_read_error(item, "output", "is missing");
-    json_open(&build->json, '{');
-    json_key_text(&build->json, "role", "tool");
-    json_key(&build->json, "content");
-    TRY(openai_build_content(build, item, "output"));
-    json_key_str(&build->json, "tool_call_id", id);
-    json_close(&build->json, '}');
-    return ERR_OK;
+    struct message *message = conversation_add(&turn->request->conversation, ROLE_TOOL);
+    if (message == NULL)
+        return openai_arena_error(turn->request);
+    message->call_id = id;
+    return openai_read_content(turn->request, item, "output", message);
 }
 
-static enum err add_nothing(struct openai_build *build, struct turn *turn,
-                            const struct json_reader *item)
+static enum err add_nothing(struct turn *turn, const struct json_reader *item)
 {
-    (void)build;
     (void)turn;
     (void)item;
     return ERR_OK;
 }
 
-static enum err refuse_reference(struct openai_build *build, struct turn *turn,
-                                 const struct json_reader *item)
+static enum err refuse_reference(struct turn *turn, const struct json_reader *item)
 {
-    (void)build;
     (void)turn;
     return json_read_error_kind(
         item, API_ERROR_UNSUPPORTED, "type",
@@ -246,58 +207,47 @@ static const struct {
     {{"item_reference", 14}, refuse_reference},
 };
 
-static enum err add_item(struct openai_build *build, struct turn *turn,
-                         const struct json_reader *item)
+static enum err add_item(struct turn *turn, const struct json_reader *item)
 {
     struct str type = json_read_text(json_read_get(item, "type"));
 
     if (type.len == 0) /* the short form of a message */
-        return add_message(build, turn, item);
+        return add_message(turn, item);
     for (size_t i = 0; i < COUNT_OF(items); i++)
         if (str_eq(type, items[i].type))
-            return items[i].add(build, turn, item);
+            return items[i].add(turn, item);
     return json_read_error_kind(item, API_ERROR_UNSUPPORTED, "type",
                                 "is '" STR_FMT "', which is not supported", STR_ARG(type));
 }
 
-static enum err add_items(struct openai_build *build, struct turn *turn,
-                          const struct json_reader *body, yyjson_val *list)
+static enum err read_items(struct gen_request *request, const struct json_reader *body,
+                           yyjson_val *list)
 {
+    struct turn turn = {.request = request};
     size_t i, count;
     yyjson_val *value;
 
+    TRY(conversation_reserve(&request->conversation, yyjson_arr_size(list) + 1));
     yyjson_arr_foreach(list, i, count, value)
     {
         char at[API_PARAM_BYTES];
         struct json_reader item;
         TRY(openai_element(body, "input", i, value, at, &item));
-        TRY(add_item(build, turn, &item));
+        TRY(add_item(&turn, &item));
     }
-    return turn_flush(turn, build);
-}
-
-static enum err build_items(struct openai_build *build, const struct json_reader *body,
-                            yyjson_val *list)
-{
-    struct turn turn;
-
-    turn_init(&turn);
-    enum err err = add_items(build, &turn, body, list);
-    turn_fini(&turn);
-    return err;
+    return turn_flush(&turn);
 }
 
 /* ---- the request ---- */
 
-static void build_text(struct openai_build *build, const char *role, struct str text)
+static enum err add_text(struct gen_request *request, enum role role, struct str text)
 {
-    json_open(&build->json, '{');
-    json_key_text(&build->json, "role", role);
-    json_key_str(&build->json, "content", text);
-    json_close(&build->json, '}');
+    return conversation_add_text(&request->conversation, role, text) != NULL
+               ? ERR_OK
+               : openai_arena_error(request);
 }
 
-static enum err build_input(struct openai_build *build, const struct json_reader *body)
+static enum err read_input(struct gen_request *request, const struct json_reader *body)
 {
     yyjson_val *input = json_read_get(body, "input");
     struct str instructions = STR_NONE;
@@ -309,16 +259,10 @@ static enum err build_input(struct openai_build *build, const struct json_reader
         return json_read_error(body, "input", "must not be empty");
     if (yyjson_is_arr(input) && yyjson_arr_size(input) > OPENAI_MESSAGES_MAX)
         return json_read_error(body, "input", "must have at most %d items", OPENAI_MESSAGES_MAX);
-    json_key(&build->json, "messages");
-    json_open(&build->json, '[');
     if (instructions.len > 0)
-        build_text(build, "system", instructions);
-    if (yyjson_is_str(input))
-        build_text(build, "user", json_read_text(input));
-    else
-        TRY(build_items(build, body, input));
-    json_close(&build->json, ']');
-    return ERR_OK;
+        TRY(add_text(request, ROLE_SYSTEM, instructions));
+    return yyjson_is_str(input) ? add_text(request, ROLE_USER, json_read_text(input))
+                                : read_items(request, body, input);
 }
 
 static enum err refuse_state(const struct json_reader *body)
@@ -386,17 +330,10 @@ static enum err check_truncation(const struct json_reader *body)
     return ERR_OK;
 }
 
-static enum err build_all(struct openai_build *build, const struct json_reader *body)
-{
-    TRY(openai_responses_build_tools(build, body));
-    return build_input(build, body);
-}
-
 enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
                                 struct api_error *error)
 {
     struct json_reader body = {root, NULL, error};
-    struct openai_build build;
 
     request->source = GEN_SOURCE_MESSAGES;
     request->dialect_data = root;
@@ -405,12 +342,7 @@ enum err openai_responses_parse(struct gen_request *request, yyjson_val *root,
     TRY(read_text(request, &body));
     TRY(read_logprobs(request, &body));
     TRY(check_truncation(&body));
-    openai_build_init(&build, request, error);
-    enum err err = build_all(&build, &body);
-    if (err != ERR_OK) {
-        openai_build_drop(&build);
-        return err;
-    }
-    TRY(openai_build_finish(&build));
+    TRY(openai_responses_read_tools(request, &body));
+    TRY(read_input(request, &body));
     return openai_read_tool_choice(request, &body);
 }

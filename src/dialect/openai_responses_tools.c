@@ -146,32 +146,32 @@ void openai_write_input(struct json *json, struct str arguments)
 
 /* ---- the list for the model ---- */
 
-static enum err build_list(struct openai_build *build, const struct json_reader *holder,
-                           struct str space);
+static enum err read_list(struct gen_request *request, const struct json_reader *holder,
+                          struct str space);
 
-static enum err build_tool(struct openai_build *build, const struct json_reader *tool,
-                           struct str space)
+static enum err read_tool(struct gen_request *request, const struct json_reader *tool,
+                          struct str space)
 {
     struct str inside;
 
     switch (kind_of(tool->object)) {
     case TOOL_FUNCTION:
-        return openai_build_function(build, tool, space, STR_NONE);
+        return openai_read_function(request, tool, space, STR_NONE);
     case TOOL_CUSTOM:
-        return openai_build_function(build, tool, space, custom_parameters);
+        return openai_read_function(request, tool, space, custom_parameters);
     case TOOL_NAMESPACE:
         if (space.len > 0)
             return json_read_error(tool, "type", "is 'namespace', which cannot be in another one");
         TRY(openai_need_str(tool, "name", &inside));
-        return build_list(build, tool, inside);
+        return read_list(request, tool, inside);
     case TOOL_OTHER:
         break;
     }
     return ERR_OK;
 }
 
-static enum err build_list(struct openai_build *build, const struct json_reader *holder,
-                           struct str space)
+static enum err read_list(struct gen_request *request, const struct json_reader *holder,
+                          struct str space)
 {
     yyjson_val *tools = NULL, *value;
     size_t i, count;
@@ -184,19 +184,17 @@ static enum err build_list(struct openai_build *build, const struct json_reader 
         char at[API_PARAM_BYTES];
         struct json_reader tool;
         TRY(openai_element(holder, "tools", i, value, at, &tool));
-        TRY(build_tool(build, &tool, space));
+        TRY(read_tool(request, &tool, space));
     }
     return ERR_OK;
 }
 
-enum err openai_responses_build_tools(struct openai_build *build, const struct json_reader *body)
+enum err openai_responses_read_tools(struct gen_request *request, const struct json_reader *body)
 {
     yyjson_val *item;
     size_t i, count;
 
-    json_key(&build->json, "tools");
-    json_open(&build->json, '[');
-    TRY(build_list(build, body, STR_NONE));
+    TRY(read_list(request, body, STR_NONE));
     yyjson_arr_foreach(yyjson_obj_get(body->object, "input"), i, count, item)
     {
         char at[API_PARAM_BYTES];
@@ -204,8 +202,7 @@ enum err openai_responses_build_tools(struct openai_build *build, const struct j
         if (!is_tools_item(item))
             continue;
         TRY(openai_element(body, "input", i, item, at, &holder));
-        TRY(build_list(build, &holder, STR_NONE));
+        TRY(read_list(request, &holder, STR_NONE));
     }
-    json_close(&build->json, ']');
     return ERR_OK;
 }

@@ -12,44 +12,34 @@
 
 #include <stdio.h>
 
-/* name, description, parameters, strict; a function without parameters takes none. */
-enum err openai_build_function(struct openai_build *build, const struct json_reader *function,
-                               struct str space, struct str fixed)
-{
-    struct str name, description = STR_NONE;
-    yyjson_val *parameters = NULL;
-    bool strict = false;
+static const struct str no_parameters = STR("{\"type\":\"object\",\"properties\":{}}");
 
-    TRY(openai_need_str(function, "name", &name));
-    if (space.len + name.len > OPENAI_NAME_BYTES_MAX)
+/* name, description, parameters, strict; a function without parameters takes none. */
+enum err openai_read_function(struct gen_request *request, const struct json_reader *function,
+                              struct str space, struct str fixed)
+{
+    struct conversation *talk = &request->conversation;
+    struct tool read = {0};
+
+    TRY(openai_need_str(function, "name", &read.name));
+    if (space.len + read.name.len > OPENAI_NAME_BYTES_MAX)
         return json_read_error(function, "name", "must have at most %d bytes",
                                OPENAI_NAME_BYTES_MAX);
-    TRY(openai_tools_name(build->request, space, &name));
-    TRY(json_read_content(function, "description", &description));
-    TRY(json_read_object(function, "parameters", &parameters));
-    TRY(json_read_bool(function, "strict", &strict));
-    json_open(&build->json, '{');
-    json_key_text(&build->json, "type", "function");
-    json_key(&build->json, "function");
-    json_open(&build->json, '{');
-    json_key_str(&build->json, "name", name);
-    if (description.ptr != NULL)
-        json_key_str(&build->json, "description", description);
-    json_key(&build->json, "parameters");
-    if (fixed.len > 0)
-        json_raw(&build->json, fixed);
-    else if (parameters != NULL)
-        json_value(&build->json, parameters);
-    else
-        json_raw(&build->json, STR("{\"type\":\"object\",\"properties\":{}}"));
-    if (strict)
-        json_key_bool(&build->json, "strict", true);
-    json_close(&build->json, '}');
-    json_close(&build->json, '}');
+    TRY(openai_tools_name(request, space, &read.name));
+    TRY(json_read_content(function, "description", &read.description));
+    TRY(json_read_object(function, "parameters", &read.schema));
+    TRY(json_read_bool(function, "strict", &read.strict));
+    if (fixed.len > 0 || read.schema == NULL)
+        TRY(conversation_constant(talk, fixed.len > 0 ? fixed : no_parameters, &read.schema));
+    struct tool *tool = conversation_add_tool(talk);
+    if (tool == NULL)
+        return openai_arena_error(request);
+    *tool = read;
+    talk->tools_shown = talk->tools_count;
     return ERR_OK;
 }
 
-static enum err build_nested(struct openai_build *build, const struct json_reader *tool)
+static enum err read_nested(struct gen_request *request, const struct json_reader *tool)
 {
     char at[API_PARAM_BYTES];
     struct json_reader function = {NULL, at, tool->error};
@@ -63,10 +53,10 @@ static enum err build_nested(struct openai_build *build, const struct json_reade
     if (function.object == NULL)
         return json_read_error(tool, "function", "is missing: it must be an object");
     snprintf(at, sizeof(at), "%sfunction.", tool->at);
-    return openai_build_function(build, &function, STR_NONE, STR_NONE);
+    return openai_read_function(request, &function, STR_NONE, STR_NONE);
 }
 
-enum err openai_build_tools(struct openai_build *build, const struct json_reader *body)
+enum err openai_read_tools(struct gen_request *request, const struct json_reader *body)
 {
     yyjson_val *tools = NULL, *value;
     size_t i, count;
@@ -74,32 +64,23 @@ enum err openai_build_tools(struct openai_build *build, const struct json_reader
     TRY(json_read_array(body, "tools", &tools));
     if (yyjson_arr_size(tools) > OPENAI_TOOLS_MAX)
         return json_read_error(body, "tools", "must have at most %d entries", OPENAI_TOOLS_MAX);
-    json_key(&build->json, "tools");
-    json_open(&build->json, '[');
     yyjson_arr_foreach(tools, i, count, value)
     {
         char at[API_PARAM_BYTES];
         struct json_reader tool;
         TRY(openai_element(body, "tools", i, value, at, &tool));
-        TRY(build_nested(build, &tool));
+        TRY(read_nested(request, &tool));
     }
-    json_close(&build->json, ']');
     return ERR_OK;
 }
 
 /* ---- tool_choice ---- */
 
-static bool has_tool(yyjson_val *tools, struct str name)
+static bool has_tool(const struct conversation *talk, struct str name)
 {
-    size_t i, count;
-    yyjson_val *tool;
-
-    yyjson_arr_foreach(tools, i, count, tool)
-    {
-        yyjson_val *own = yyjson_obj_get(yyjson_obj_get(tool, "function"), "name");
-        if (str_eq(json_read_text(own), name))
+    for (size_t i = 0; i < talk->tools_count; i++)
+        if (str_eq(talk->tools[i].name, name))
             return true;
-    }
     return false;
 }
 
@@ -118,7 +99,7 @@ static enum err read_named(struct gen_request *request, const struct json_reader
     if (name.len == 0)
         return json_read_error(body, "tool_choice", "must have the name of a function");
     TRY(openai_tools_name(request, json_read_text(yyjson_obj_get(choice, "namespace")), &name));
-    if (!has_tool(request->tools, name))
+    if (!has_tool(&request->conversation, name))
         return json_read_error(body, "tool_choice", "names '" STR_FMT "', which is not in 'tools'",
                                STR_ARG(name));
     request->tool_choice = CHOICE_NAMED;
@@ -143,7 +124,7 @@ static enum err read_choice(struct gen_request *request, const struct json_reade
         return json_read_error(body, "tool_choice",
                                "must be none, auto, required, or name a "
                                "function");
-    if (request->tool_choice == CHOICE_REQUIRED && request->tools == NULL)
+    if (request->tool_choice == CHOICE_REQUIRED && request->conversation.tools_count == 0)
         return json_read_error(body, "tool_choice", "is 'required', but there are no 'tools'");
     return ERR_OK;
 }

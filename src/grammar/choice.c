@@ -39,25 +39,10 @@ static void put(struct choice_writer *writer, const char *gbnf)
 
 /* ---- tools ---- */
 
-static bool is_strict(yyjson_val *tool, yyjson_val *function)
+static enum err check_tool(struct choice_writer *writer, const struct tool *tool)
 {
-    return yyjson_is_true(yyjson_obj_get(tool, "strict")) ||
-           yyjson_is_true(yyjson_obj_get(function, "strict"));
-}
-
-static enum err read_tool(struct choice_writer *writer, yyjson_val *val, struct choice_tool *tool)
-{
-    yyjson_val *function = yyjson_obj_get(val, "function");
-    function = function != NULL ? function : val;
-    yyjson_val *name = yyjson_obj_get(function, "name");
-    yyjson_val *schema = yyjson_obj_get(function, "parameters");
-    schema = schema != NULL ? schema : yyjson_obj_get(function, "input_schema");
-
-    if (!yyjson_is_str(name) || yyjson_get_len(name) == 0)
+    if (tool->name.len == 0)
         return err_set(writer->info, ERR_INVALID, "a tool has no name");
-    *tool = (struct choice_tool){{yyjson_get_str(name), yyjson_get_len(name)},
-                                 yyjson_is_null(schema) ? NULL : schema,
-                                 is_strict(val, function)};
     for (size_t i = 0; i < writer->tools_count; i++)
         if (str_eq(writer->tools[i].name, tool->name))
             return err_set(writer->info, ERR_INVALID, "there are two tools called '%.*s'",
@@ -69,19 +54,17 @@ static enum err read_tool(struct choice_writer *writer, yyjson_val *val, struct 
 static enum err read_tools(struct choice_writer *writer, bool *strict)
 {
     const struct choice_request *request = writer->request;
-    yyjson_arr_iter iter = yyjson_arr_iter_with(request->tools);
-    yyjson_val *val;
 
     *strict = false;
-    while ((val = yyjson_arr_iter_next(&iter)) != NULL) {
-        struct choice_tool tool;
+    for (size_t i = 0; i < request->tools_count; i++) {
+        const struct tool *tool = &request->tools[i];
         if (writer->tools_count == CHOICE_TOOLS_MAX)
             return err_set(writer->info, ERR_LIMIT, "more than %d tools", CHOICE_TOOLS_MAX);
-        TRY(read_tool(writer, val, &tool));
-        if (request->mode == CHOICE_NAMED && !str_eq(request->name, tool.name))
+        TRY(check_tool(writer, tool));
+        if (request->mode == CHOICE_NAMED && !str_eq(request->name, tool->name))
             continue;
-        writer->tools[writer->tools_count++] = tool;
-        *strict |= tool.strict;
+        writer->tools[writer->tools_count++] = *tool;
+        *strict |= tool->strict;
     }
     if (writer->tools_count > 0 || request->mode == CHOICE_AUTO)
         return ERR_OK;

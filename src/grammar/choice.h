@@ -51,6 +51,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "output/output.h"
+#include "output/tool.h"
 
 struct yyjson_val;
 
@@ -72,8 +73,8 @@ struct choice_request {
     /* several calls in one turn. Without a grammar it is the caller who ends the turn after the
      * first */
     bool parallel;
-    /* OpenAI's form, or Anthropic's; `strict` is looked for in the tool and in its function */
-    struct yyjson_val *tools;
+    const struct tool *tools;
+    size_t tools_count;
     struct output_formats formats;
     /* end of the prompt, as far as the template wrote it: is a thought open, or closed? */
     struct str prompt_tail;

@@ -115,7 +115,7 @@ static enum err put_schema(struct choice_writer *writer, yyjson_val *schema,
 
 enum err choice_put_arguments(struct choice_writer *writer, size_t index)
 {
-    const struct choice_tool *tool = &writer->tools[index];
+    const struct tool *tool = &writer->tools[index];
     char root[32], prefix[32];
     struct schema_options options = {.root = root, .prefix = prefix};
 

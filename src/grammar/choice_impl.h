@@ -22,18 +22,12 @@
 #include "output/toolcall_impl.h"
 #include "output/toolcall_literal.h"
 
-struct choice_tool {
-    struct str name;
-    yyjson_val *schema; /* of the parameters; NULL: there are none */
-    bool strict;
-};
-
 struct choice_writer {
     struct buf *out;
     struct errinfo *info;
     const struct choice_request *request;
     const struct tc_format *format;
-    struct choice_tool tools[CHOICE_TOOLS_MAX]; /* those that may be called */
+    struct tool tools[CHOICE_TOOLS_MAX]; /* those that may be called */
     size_t tools_count;
 };
 

@@ -131,7 +131,7 @@ static bool is_plain(yyjson_val *root, yyjson_val *schema)
 
 static enum err refuse(struct choice_writer *writer, const struct param *param, const char *reason)
 {
-    const struct choice_tool *tool = &writer->tools[param->tool];
+    const struct tool *tool = &writer->tools[param->tool];
 
     return err_set(writer->info, ERR_UNSUPPORTED, "tool '%.*s', parameter '%.*s': %s",
                    (int)MIN(tool->name.len, 64), tool->name.ptr, (int)MIN(param->key.len, 64),
@@ -198,7 +198,7 @@ static enum err put_string(struct choice_writer *writer, const struct param *par
 {
     static const char *const refused[] = {"pattern", "allOf", "anyOf", "oneOf",
                                           "not",     "if",    "$ref"};
-    const struct choice_tool *tool = &writer->tools[param->tool];
+    const struct tool *tool = &writer->tools[param->tool];
     yyjson_val *schema = resolve(tool->schema, param->schema);
     yyjson_val *min = yyjson_obj_get(schema, "minLength"),
                *max = yyjson_obj_get(schema, "maxLength");
@@ -263,7 +263,8 @@ struct value {
 static enum err put_tag_value(struct choice_writer *writer, const struct param *param,
                               const struct tc_xml_syntax *syntax, struct value *value)
 {
-    const struct toolcall reader = {.options = {.tools = writer->request->tools}};
+    const struct toolcall reader = {
+        .options = {.tools = writer->tools, .tools_count = writer->tools_count}};
     unsigned types = tc_types(&reader, writer->tools[param->tool].name, param->key);
     size_t mark = writer->out->len;
     enum err err;
@@ -381,7 +382,7 @@ static enum err check_schema(struct choice_writer *writer, size_t index, yyjson_
                                           "const",
                                           "minProperties",
                                           "maxProperties"};
-    const struct choice_tool *tool = &writer->tools[index];
+    const struct tool *tool = &writer->tools[index];
     yyjson_val *type = yyjson_obj_get(schema, "type");
 
     if (!yyjson_is_obj(schema) || has_any(schema, refused, COUNT_OF(refused)) ||

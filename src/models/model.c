@@ -346,6 +346,12 @@ const char *model_cache_name(enum model_cache state)
     return (unsigned)state < COUNT_OF(names) ? names[state] : "unknown";
 }
 
+struct chat_model model_chat(const struct model *model)
+{
+    return (struct chat_model){model_engine(model), model_template(model), model_tokens(model),
+                               model_name(model)};
+}
+
 uint64_t model_loaded_s(const struct model *model)
 {
     return model->loaded_s;

@@ -14,6 +14,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "engine/engine.h"
+#include "chat/prepare.h"
 #include "chat/template.h"
 #include "chat/tokens.h"
 #include "sched/sched.h"
@@ -53,7 +54,8 @@ struct engine *model_engine(const struct model *model);
 struct sched *model_sched(const struct model *model);
 const struct chat_template *model_template(const struct model *model);
 struct tokens *model_tokens(const struct model *model);
-uint64_t model_loaded_s(const struct model *model); /* wall time */
+struct chat_model model_chat(const struct model *model); /* all of that, for chat/prepare.h */
+uint64_t model_loaded_s(const struct model *model);      /* wall time */
 
 /* Whether its state is kept. Unsupported is not the same as off: nobody asked for it, and the log
  * says why, once (keeps I48). X(value, name) */

@@ -4,16 +4,11 @@
  */
 #include "models/warm.h"
 
-#include <string.h>
-#include <yyjson.h>
-
 #include "base/arena.h"
 #include "base/lock.h"
 #include "base/mem.h"
 
 enum { ARENA_BYTES_MAX = 16 << 20 };
-
-#define MESSAGES "[{\"role\":\"user\",\"content\":\"Hello\"}]"
 
 struct warm_run {
     struct lock lock;
@@ -24,11 +19,14 @@ struct warm_run {
 
 /* ---- the prompt ---- */
 
-static enum err render(struct model *model, struct arena *arena, yyjson_doc *messages,
-                       struct token_prompt *prompt, struct errinfo *info)
+static enum err render(struct model *model, struct arena *arena, struct token_prompt *prompt,
+                       struct errinfo *info)
 {
-    struct chat_request request = {.messages = yyjson_doc_get_root(messages),
-                                   .add_generation_prompt = true};
+    struct part hello = {PART_TEXT, STR("Hello")};
+    const struct message message = {
+        .role = ROLE_USER, .form = CONTENT_TEXT, .parts = &hello, .parts_count = 1};
+    const struct chat_request request = {
+        .messages = &message, .messages_count = 1, .add_generation_prompt = true};
     struct chat_text text;
 
     TRY(chat_template_render(model_template(model), &request, arena, &text, info));
@@ -37,15 +35,11 @@ static enum err render(struct model *model, struct arena *arena, yyjson_doc *mes
 
 static enum err make_prompt(struct model *model, struct token_prompt *prompt, struct errinfo *info)
 {
-    yyjson_doc *messages = yyjson_read(MESSAGES, strlen(MESSAGES), 0);
     struct arena arena;
 
-    if (messages == NULL)
-        return err_set(info, ERR_NOMEM, "no memory for the warm-up");
     arena_init(&arena, ARENA_BYTES_MAX);
-    enum err err = render(model, &arena, messages, prompt, info);
+    enum err err = render(model, &arena, prompt, info);
     arena_fini(&arena);
-    yyjson_doc_free(messages);
     return err;
 }
 

@@ -50,6 +50,7 @@ struct output *output_create(const struct output_options *options, output_event_
         .format = calls ? options->formats.calls : TOOLCALL_NONE,
         .either = options->either && options->reasoning != REASONING_RAW,
         .tools = options->tools,
+        .tools_count = options->tools_count,
         .prompt_tail = options->prompt_tail,
         .held_bytes_max = options->held_bytes_max,
         .calls_max = options->calls_max,

@@ -35,7 +35,8 @@ struct output_options {
     bool either;
     /* of gpt-oss, DROP is honoured and RAW is SPLIT: its markup says nothing to anyone */
     enum reasoning_mode reasoning;
-    struct yyjson_val *tools; /* as in toolcall.h */
+    const struct tool *tools; /* as in toolcall.h */
+    size_t tools_count;
     /* end of the prompt, as far as the template wrote it; used by output_create only */
     struct str prompt_tail;
     size_t held_bytes_max; /* as in toolcall.h */

@@ -40,8 +40,8 @@
 #include "base/str.h"
 #include "output/output_event.h"
 
+struct tool;
 struct toolcall;
-struct yyjson_val;
 
 /* X(value, name), in the order of toolcall_detect */
 #define TOOLCALL_TABLE(X)                                                                          \
@@ -81,8 +81,8 @@ struct toolcall_options {
     /* calls or content, not both: what does not begin with a call is content to its end, whatever
      * it quotes */
     bool either;
-    /* the request's array of tools, borrowed; NULL: no schemas. OpenAI's or Anthropic's form */
-    struct yyjson_val *tools;
+    const struct tool *tools; /* the request's, borrowed; NULL: no schemas */
+    size_t tools_count;
     /* end of the prompt, as far as the template wrote it; used by toolcall_create only */
     struct str prompt_tail;
     size_t held_bytes_max; /* of text that waits for its meaning; 0: 1 MiB. Beyond: an ERROR */

@@ -8,6 +8,7 @@
  */
 #include <yyjson.h>
 
+#include "output/tool.h"
 #include "output/toolcall_impl.h"
 
 enum { DEPTH_MAX = 8, STEPS_MAX = 4096 };
@@ -24,27 +25,19 @@ static struct str text_of(yyjson_val *value)
                                 : STR_NONE;
 }
 
-static yyjson_val *find_tool(const struct toolcall *call, struct str name)
+static const struct tool *find_tool(const struct toolcall *call, struct str name)
 {
-    size_t i, count;
-    yyjson_val *tool;
-
-    yyjson_arr_foreach(call->options.tools, i, count, tool)
-    {
-        yyjson_val *function = member(tool, "function");
-        function = function != NULL ? function : tool;
-        if (str_eq(text_of(member(function, "name")), name))
-            return function;
-    }
+    for (size_t i = 0; i < call->options.tools_count; i++)
+        if (str_eq(call->options.tools[i].name, name))
+            return &call->options.tools[i];
     return NULL;
 }
 
-static yyjson_val *find_schema(const struct toolcall *call, struct str tool)
+static yyjson_val *find_schema(const struct toolcall *call, struct str name)
 {
-    yyjson_val *function = find_tool(call, tool);
-    yyjson_val *schema = member(function, "parameters");
+    const struct tool *tool = find_tool(call, name);
 
-    return schema != NULL ? schema : member(function, "input_schema");
+    return tool != NULL ? tool->schema : NULL;
 }
 
 static unsigned type_of_json(yyjson_val *value)

@@ -362,7 +362,7 @@ bool call_prepare(struct call *call, struct api_error *error)
 {
     struct api *api = call->api;
     struct prepare_tools tools = {
-        .model = call->model,
+        .model = model_chat(call->model),
         .neutral = api->options.neutral,
         .replay = api->options.replay,
         .replay_keep = api->options.replay_keep,

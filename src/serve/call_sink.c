@@ -171,7 +171,8 @@ static void make_output(struct call_choice *choice)
         .calls = call->prepared.calls,
         .either = call->prepared.either,
         .reasoning = call->request.reasoning_mode,
-        .tools = call->request.tools,
+        .tools = call->request.conversation.tools,
+        .tools_count = call->request.conversation.tools_count,
         .prompt_tail = call->prepared.opening,
         .calls_max = ANSWER_CALLS_MAX,
     };

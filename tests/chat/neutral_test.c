@@ -7,6 +7,8 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "chat/template.h"
+#include "chat/prepare_impl.h"
+#include "support/chat_kit.h"
 #include "support/test.h"
 
 static void assert_becomes(struct neutral *neutral, const char *text, const char *expected)
@@ -98,20 +100,27 @@ static void test_i106_rules_are_visible_and_can_be_switched(void **state)
 static void render(struct neutral *neutral, const char *messages, char *out, size_t size)
 {
     struct chat_template_options options = {0};
+    const struct prepare_tools tools = {.neutral = neutral};
+    struct gen_request read;
+    struct prepare_run run = {.request = &read, .tools = &tools};
     struct chat_template *tmpl;
     struct chat_text text;
     struct errinfo info;
     struct arena arena;
+    char body[2048];
 
     arena_init(&arena, 64 << 20);
-    yyjson_doc *doc = yyjson_read(messages, strlen(messages), 0);
-    struct chat_request request = {.messages = yyjson_doc_get_root(doc), .neutral = neutral};
+    snprintf(body, sizeof(body), "{\"messages\":%s}", messages);
+    assert_ok(chat_kit_read(&read, body, &info));
+    assert_ok(prepare_messages(&run));
+    struct chat_request request = chat_kit_request(&read);
+    request.add_generation_prompt = false;
     assert_ok(chat_template_create(&options, &tmpl, &info));
     assert_ok(chat_template_render(tmpl, &request, &arena, &text, &info));
     assert_true(text.text.len < size);
     memcpy(out, text.text.ptr, text.text.len + 1);
     chat_template_destroy(&tmpl);
-    yyjson_doc_free(doc);
+    gen_request_fini(&read);
     arena_fini(&arena);
 }
 

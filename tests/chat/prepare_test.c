@@ -12,6 +12,8 @@
 #include "support/engine_fake.h"
 #include "chat/neutral.h"
 #include "chat/replay.h"
+#include "models/model.h"
+#include "support/chat_kit.h"
 #include "support/test.h"
 
 #define IM_START ENGINE_FAKE_TURN_BEGIN
@@ -32,7 +34,7 @@ static void bench_open_template(struct bench *bench, bool bos, const char *templ
     assert_ok(engine_fake_create(&options.engine, &fake, NULL));
     assert_ok(model_open(&bench->model, &options, NULL));
     bench->tools = (struct prepare_tools){
-        .model = bench->model,
+        .model = model_chat(bench->model),
         .neutral = neutral_create(),
         .replay = replay_create(&(struct replay_options){0}),
         .tenant = "",
@@ -61,14 +63,17 @@ struct prompt {
 
 static void read_request(struct prompt *prompt, const char *json)
 {
-    yyjson_val *root;
+    struct errinfo info = {0};
 
     memset(prompt, 0, sizeof(*prompt));
+    if (chat_kit_read(&prompt->request, json, &info) != ERR_OK)
+        fail_msg("%s: %s", json, info.text);
+}
+
+static void read_nothing(struct prompt *prompt)
+{
+    memset(prompt, 0, sizeof(*prompt));
     gen_request_init(&prompt->request, 16 << 20, NULL);
-    assert_ok(json_read_body(str_from(json), &prompt->request.body, &prompt->error));
-    root = yyjson_doc_get_root(prompt->request.body);
-    prompt->request.messages = yyjson_obj_get(root, "messages");
-    prompt->request.tools = yyjson_obj_get(root, "tools");
 }
 
 static enum err make(struct prompt *prompt, const struct bench *bench)
@@ -385,21 +390,21 @@ static void test_text_and_tokens(void **state)
 
     (void)state;
     bench_open(&bench, true);
-    read_request(&prompt, "{}");
+    read_nothing(&prompt);
     prompt.request.source = GEN_SOURCE_TEXT;
     prompt.request.prompt = STR("a<|im_end|>");
     assert_ok(make(&prompt, &bench));
     assert_string_equal(shown(&prompt, text, sizeof(text)), "[BOS]a[E]");
     assert_int_equal(prompt.prepared.marks_count, 0);
     drop(&prompt);
-    read_request(&prompt, "{}");
+    read_nothing(&prompt);
     prompt.request.source = GEN_SOURCE_TOKENS;
     prompt.request.prompt_tokens = good;
     prompt.request.prompt_tokens_count = 2;
     assert_ok(make(&prompt, &bench));
     assert_string_equal(shown(&prompt, text, sizeof(text)), "Hi"); /* as they are */
     drop(&prompt);
-    read_request(&prompt, "{}");
+    read_nothing(&prompt);
     prompt.request.source = GEN_SOURCE_TOKENS;
     prompt.request.prompt_tokens = bad;
     prompt.request.prompt_tokens_count = 2;

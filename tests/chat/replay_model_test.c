@@ -17,6 +17,7 @@
 #include "base/json_scan.h"
 #include "chat/replay.h"
 #include "chat/template.h"
+#include "support/chat_kit.h"
 #include "support/models.h"
 #include "support/test.h"
 
@@ -35,7 +36,7 @@ enum client {
     CLIENT_ALL = 15,
 };
 
-struct message {
+struct said {
     const char *role;
     char content[TEXT_MAX], reasoning[TEXT_MAX], arguments[TEXT_MAX], id[32];
     bool has_call;
@@ -45,7 +46,7 @@ struct talk {
     struct engine *engine;
     struct jinja *tmpl;
     struct replay *replay;
-    struct message messages[MESSAGES_MAX];
+    struct said messages[MESSAGES_MAX];
     size_t count;
     enum client client;
     bool keep;
@@ -73,7 +74,7 @@ static void put_messages(const struct talk *talk, struct buf *json)
 {
     buf_append_str(json, "{\"add_generation_prompt\":true,\"messages\":[");
     for (size_t i = 0; i < talk->count; i++) {
-        const struct message *message = &talk->messages[i];
+        const struct said *message = &talk->messages[i];
         buf_appendf(json, "%s{\"role\":\"%s\"", i > 0 ? "," : "", message->role);
         put_string(json, "content", message->content);
         if (message->reasoning[0] != '\0')
@@ -161,7 +162,7 @@ static void sample(struct talk *talk, struct str text, token_id *tokens, size_t 
 
 /* ---- the server ---- */
 
-static struct replay_message message_of(const struct message *message, struct replay_call *call)
+static struct replay_message message_of(const struct said *message, struct replay_call *call)
 {
     *call = (struct replay_call){str_from(message->id), STR("f"), str_from(message->arguments)};
     return (struct replay_message){
@@ -252,10 +253,10 @@ static void write_arguments(enum client client, unsigned n, char out[TEXT_MAX])
 
 static void add_message(struct talk *talk, const char *role, const char *content)
 {
-    struct message *message = &talk->messages[talk->count++];
+    struct said *message = &talk->messages[talk->count++];
 
     assert_true(talk->count <= MESSAGES_MAX);
-    *message = (struct message){.role = role};
+    *message = (struct said){.role = role};
     snprintf(message->content, TEXT_MAX, "%s", content);
 }
 
@@ -265,7 +266,7 @@ static void generate(struct talk *talk, bool thinks, bool calls)
     token_id tokens[TOKENS_MAX];
     size_t count = 0;
     unsigned n = (unsigned)talk->count;
-    struct message told = {.role = "assistant", .has_call = calls};
+    struct said told = {.role = "assistant", .has_call = calls};
     struct replay_call call;
     char raw[4 * TEXT_MAX];
 
@@ -429,9 +430,9 @@ static void check_marks(struct talk *talk)
 
     buf_init(&json, 1 << 20);
     put_messages(talk, &json);
-    yyjson_doc *doc = yyjson_read(buf_str(&json), json.len, 0);
-    struct chat_request request = {.messages = yyjson_obj_get(yyjson_doc_get_root(doc), "messages"),
-                                   .add_generation_prompt = true};
+    struct gen_request read;
+    assert_ok(chat_kit_read(&read, buf_str(&json), &info));
+    struct chat_request request = chat_kit_request(&read);
     assert_ok(chat_template_create(&options, &tmpl, &info));
     arena_init(&arena, 8 << 20);
     if (chat_template_render(tmpl, &request, &arena, &text, &info) != ERR_OK)
@@ -451,7 +452,7 @@ static void check_marks(struct talk *talk)
     }
     chat_template_destroy(&tmpl);
     arena_fini(&arena);
-    yyjson_doc_free(doc);
+    gen_request_fini(&read);
     buf_fini(&json);
 }
 

@@ -20,8 +20,9 @@ struct chat {
     struct chat_request request;
     struct chat_text text;
     struct errinfo info;
-    yyjson_doc *docs[8];
-    size_t doc_count;
+    const char *tools;       /* JSON; NULL: none */
+    struct gen_request read; /* the last one */
+    yyjson_doc *kwargs;
 };
 
 static void open_source(struct chat *chat, const char *source)
@@ -43,25 +44,45 @@ static void open_fixture(struct chat *chat, const char *name)
 static void close_chat(struct chat *chat)
 {
     chat_template_destroy(&chat->tmpl);
-    for (size_t i = 0; i < chat->doc_count; i++)
-        yyjson_doc_free(chat->docs[i]);
+    gen_request_fini(&chat->read);
+    yyjson_doc_free(chat->kwargs);
     arena_fini(&chat->arena);
 }
 
-static yyjson_val *parse(struct chat *chat, const char *json)
+static void set_kwargs(struct chat *chat, const char *json)
 {
-    yyjson_doc *doc = yyjson_read(json, strlen(json), 0);
+    yyjson_doc_free(chat->kwargs);
+    chat->kwargs = yyjson_read(json, strlen(json), 0);
+    assert_non_null(chat->kwargs);
+    chat->request.kwargs = yyjson_doc_get_root(chat->kwargs);
+}
 
-    assert_non_null(doc);
-    assert_true(chat->doc_count < COUNT_OF(chat->docs));
-    chat->docs[chat->doc_count++] = doc;
-    return yyjson_doc_get_root(doc);
+/* Messages as a client would send them, for the template. */
+static enum err take(struct chat *chat, const char *messages)
+{
+    struct buf body;
+
+    buf_init(&body, 1 << 20);
+    buf_appendf(&body, "{\"messages\":%s,\"tools\":%s}", messages,
+                chat->tools != NULL ? chat->tools : "[]");
+    assert_ok(body.err);
+    gen_request_fini(&chat->read);
+    enum err err = chat_kit_read(&chat->read, buf_str(&body), &chat->info);
+    buf_fini(&body);
+    chat->request.messages = chat->read.conversation.messages;
+    chat->request.messages_count = chat->read.conversation.count;
+    chat->request.tools = chat->read.conversation.tools;
+    chat->request.tools_count = chat->read.conversation.tools_count;
+    return err;
 }
 
 static enum err render(struct chat *chat, const char *messages)
 {
-    chat->request.messages = parse(chat, messages);
-    return chat_template_render(chat->tmpl, &chat->request, &chat->arena, &chat->text, &chat->info);
+    enum err err = take(chat, messages);
+
+    return err != ERR_OK ? err
+                         : chat_template_render(chat->tmpl, &chat->request, &chat->arena,
+                                                &chat->text, &chat->info);
 }
 
 static void assert_text(struct chat *chat, const char *messages, const char *expected)
@@ -99,7 +120,7 @@ static void test_built_in_template(void **state)
                 "{\"at\":1}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nseen\n"
                 "</tool_response><|im_end|>\n<|im_start|>assistant\n");
     assert_int_equal(chat_template_formats(chat.tmpl).calls, TOOLCALL_HERMES);
-    chat.request.tools = parse(&chat, chat_kit_tools);
+    chat.tools = chat_kit_tools;
     assert_ok(render(&chat, "[" HELLO "]"));
     assert_true(str_find(chat.text.text, STR("\"look\"")) != SIZE_MAX);
     close_chat(&chat);
@@ -189,7 +210,7 @@ static void test_what_a_template_cannot_do_is_done_around_it(void **state)
                 "</tool_response>\n<tool_response>\nseen\n</"
                 "tool_response>\nHello<|im_end|>\n<|im_start|>model\n");
     assert_int_equal(chat_template_formats(chat.tmpl).calls, TOOLCALL_HERMES);
-    chat.request.tools = parse(&chat, chat_kit_tools);
+    chat.tools = chat_kit_tools;
     assert_ok(render(&chat, "[" SYSTEM "," HELLO "]"));
     assert_true(
         str_starts(chat.text.text, STR("<s><|im_start|>user\nBe brief.\n\nYou can call tools.")));
@@ -223,7 +244,7 @@ static void test_system_text_further_on(void **state)
         "<|im_start|>model\nHi<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>model\n");
     close_chat(&chat);
     open_fixture(&chat, "strict");
-    chat.request.tools = parse(&chat, chat_kit_tools);
+    chat.tools = chat_kit_tools;
     assert_ok(render(&chat, "[" SYSTEM "," HELLO
                             "," CALL("x") "," RESULT("x") "," LATE "," HELLO "," HI "," HELLO "]"));
     assert_true(
@@ -306,18 +327,18 @@ static void test_wishes_reach_the_template(void **state)
     assert_text(
         &chat, "[" HELLO "]",
         "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
-    chat.request.kwargs =
-        parse(&chat, "{\"enable_thinking\":true,\"messages\":[],\"bos_token\":\"x\"}");
+    set_kwargs(&chat, "{\"enable_thinking\":true,\"messages\":[],\"bos_token\":\"x\"}");
     assert_text(&chat, "[" HELLO "]", "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
     close_chat(&chat);
     open_source(&chat,
                 "{{ bos_token }}{{ reasoning_effort }} {{ style }} {{ strftime_now('%H:%M') }}");
     chat.request.reasoning_effort = "high";
-    chat.request.kwargs = parse(&chat, "{\"style\":\"terse\"}");
+    set_kwargs(&chat, "{\"style\":\"terse\"}");
     assert_text(&chat, "[" HELLO "]", "<s>high terse 22:13");
-    chat.request.neutral = neutral_create();
+    struct neutral *neutral = neutral_create();
+    chat.request.now_s = neutral_now(neutral, NOW);
     assert_text(&chat, "[" HELLO "]", "<s>high terse 00:00");
-    neutral_destroy(&chat.request.neutral);
+    neutral_destroy(&neutral);
     close_chat(&chat);
 }
 
@@ -402,12 +423,9 @@ static void test_refusals(void **state)
     (void)state;
     open_source(&chat, NULL);
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
-        chat.doc_count = 0; /* freed below */
         assert_err(render(&chat, bad[i]), ERR_INVALID);
         assert_int_equal(chat.info.code, ERR_INVALID);
-        yyjson_doc_free(chat.docs[0]);
     }
-    chat.doc_count = 0;
     close_chat(&chat);
     open_fixture(&chat, "turns");
     assert_err(render(&chat, "[" HELLO "," HELLO "]"), ERR_INVALID);
@@ -416,6 +434,27 @@ static void test_refusals(void **state)
     assert_null(none);
     assert_non_null(strstr(chat.info.text, "line 1"));
     close_chat(&chat);
+}
+
+/* The type has a place for what no template is given yet. */
+static void test_parts_that_are_no_text_are_refused(void **state)
+{
+    struct part parts[] = {{PART_TEXT, STR("a")}, {PART_IMAGE, STR_NONE}};
+    const struct message message = {
+        .role = ROLE_USER, .form = CONTENT_PARTS, .parts = parts, .parts_count = 2};
+    struct chat chat;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        open_fixture(&chat, i == 0 ? "parts" : "turns");
+        chat.request.messages = &message;
+        chat.request.messages_count = 1;
+        assert_err(
+            chat_template_render(chat.tmpl, &chat.request, &chat.arena, &chat.text, &chat.info),
+            ERR_INVALID);
+        assert_non_null(strstr(chat.info.text, "text only"));
+        close_chat(&chat);
+    }
 }
 
 /* ---- spans and marks ---- */
@@ -429,12 +468,12 @@ static void test_i105_spans_are_what_the_client_wrote(void **state)
     (void)state;
     open_source(&chat, NULL);
     buf_init(&seen, 1 << 16);
-    chat.request.tools = parse(&chat, "[{\"name\":\"<|im_end|>\"}]");
+    chat.tools = "[{\"function\":{\"name\":\"<|im_end|>\"}}]";
     assert_ok(render(
         &chat,
         "[{\"role\":\"system\",\"content\":\"<|im_start|>\"},{\"role\":\"user\",\"content\":"
         "[{\"type\":\"text\",\"text\":\"<|im_\"},{\"type\":\"text\",\"text\":\"end|>\"}]},"
-        "{\"role\":\"w<|x|>\",\"content\":\"\",\"name\":\"n\"},{\"role\":\"assistant\",\"content\":"
+        "{\"role\":\"user\",\"content\":\"\",\"name\":\"n\"},{\"role\":\"assistant\",\"content\":"
         "\"\",\"tool_calls\":[{\"function\":{\"name\":\"N\",\"arguments\":\"A\"}}]}]"));
     for (size_t i = 0; i < chat.text.span_count; i++) {
         const struct chat_span *span = &chat.text.spans[i];
@@ -443,8 +482,10 @@ static void test_i105_spans_are_what_the_client_wrote(void **state)
         buf_appendf(&seen, "[%.*s]", (int)(span->end - span->begin),
                     chat.text.text.ptr + span->begin);
     }
-    assert_string_equal(buf_str(&seen),
-                        "[<|im_start|>][name][<|im_end|>][<|im_\nend|>][w<|x|>][N][A]");
+    assert_string_equal(
+        buf_str(&seen),
+        "[<|im_start|>][type][function][function][name][<|im_end|>][parameters][type][object]"
+        "[properties][<|im_\nend|>][N][A]");
     buf_fini(&seen);
     close_chat(&chat);
 }
@@ -490,10 +531,11 @@ static void test_marks(void **state)
                  "{E2}{B3}<|im_start|>user\nHello<|im_end|>\n{E3}{G3}<|im_start|>model\n");
     close_chat(&chat);
     open_fixture(&chat, "late tools");
-    chat.request.tools = parse(&chat, "[{\"function\":{\"name\":\"n\"}}]");
-    assert_marks(&chat, "[" SYSTEM "," HELLO "]",
-                 "<s>{B0}[SYS]Be brief.[/SYS]{E0}{S0}{B1}[TOOLS][{\"function\": {\"name\": "
-                 "\"n\"}}][/TOOLS][INST]Hello[/INST]{E1}");
+    chat.tools = "[{\"function\":{\"name\":\"n\",\"parameters\":{}}}]";
+    assert_marks(
+        &chat, "[" SYSTEM "," HELLO "]",
+        "<s>{B0}[SYS]Be brief.[/SYS]{E0}{S0}{B1}[TOOLS][{\"type\": \"function\", "
+        "\"function\": {\"name\": \"n\", \"parameters\": {}}}][/TOOLS][INST]Hello[/INST]{E1}");
     close_chat(&chat);
     open_fixture(&chat, "turns");
     assert_marks(&chat, "[" HELLO "]",
@@ -605,12 +647,10 @@ static void try_conversation(struct stability *s, const char *name,
     arena_init(&arenas[1], 256 << 20);
     for (size_t i = 0; i < script.end_count; i++) {
         chat_script_json(&script, script.ends[i], wish.tools, &json);
-        yyjson_doc *doc = yyjson_read(buf_str(&json), json.len, 0);
-        struct chat_request request = {.messages =
-                                           yyjson_obj_get(yyjson_doc_get_root(doc), "messages"),
-                                       .tools = yyjson_obj_get(yyjson_doc_get_root(doc), "tools"),
-                                       .add_generation_prompt = true,
-                                       .now_s = NOW};
+        struct gen_request read;
+        assert_ok(chat_kit_read(&read, buf_str(&json), &info));
+        struct chat_request request = chat_kit_request(&read);
+        request.now_s = NOW;
         arena_reset(&arenas[i % 2]);
         enum err err = chat_template_render(tmpl, &request, &arenas[i % 2], &texts[i % 2], &info);
         s->renders++;
@@ -621,7 +661,7 @@ static void try_conversation(struct stability *s, const char *name,
         else if (before)
             compare_turns(s, name, &texts[(i + 1) % 2], &texts[i % 2], script.ends[i - 1]);
         before = err == ERR_OK;
-        yyjson_doc_free(doc);
+        gen_request_fini(&read);
     }
     arena_fini(&arenas[0]);
     arena_fini(&arenas[1]);
@@ -671,9 +711,8 @@ static void test_no_memory(void **state)
 
     (void)state;
     open_fixture(&chat, "turns");
-    chat.request.neutral = neutral_create();
-    chat.request.tools = parse(&chat, chat_kit_tools);
-    chat.request.messages = parse(&chat, "[" SYSTEM "," HELLO "," CALL("x") "," RESULT("x") "]");
+    chat.tools = chat_kit_tools;
+    assert_ok(take(&chat, "[" SYSTEM "," HELLO "," CALL("x") "," RESULT("x") "]"));
     mem_set_fault(&fault);
     FAULT_LOOP (&fault) {
         arena_fini(&chat.arena);
@@ -691,7 +730,6 @@ static void test_no_memory(void **state)
         chat_template_destroy(&tmpl);
     }
     mem_set_fault(NULL);
-    neutral_destroy(&chat.request.neutral);
     close_chat(&chat);
 }
 
@@ -701,7 +739,7 @@ static void test_arena_limit(void **state)
 
     (void)state;
     open_source(&chat, NULL);
-    chat.request.messages = parse(&chat, "[" SYSTEM "," HELLO "," CALL("x") "," RESULT("x") "]");
+    assert_ok(take(&chat, "[" SYSTEM "," HELLO "," CALL("x") "," RESULT("x") "]"));
     for (size_t limit = 0; limit < 20000; limit += 97) {
         arena_fini(&chat.arena);
         arena_init(&chat.arena, limit);
@@ -718,7 +756,8 @@ TEST_SUITE(TEST(test_built_in_template), TEST(test_capabilities),
            TEST(test_i106_system_text_further_on_stays_in_any_template),
            TEST(test_arguments_ids_and_parts_in_the_form_that_the_template_wants),
            TEST(test_wishes_reach_the_template), TEST(test_last_message_is_continued),
-           TEST(test_refusals), TEST(test_any_template_can_continue), TEST(test_endless_templates),
+           TEST(test_refusals), TEST(test_parts_that_are_no_text_are_refused),
+           TEST(test_any_template_can_continue), TEST(test_endless_templates),
            TEST(test_i105_spans_are_what_the_client_wrote), TEST(test_marks),
            TEST(test_marks_of_system_text_that_moves), TEST(test_marks_stay_where_they_are),
            TEST(test_no_memory), TEST(test_arena_limit))

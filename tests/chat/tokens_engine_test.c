@@ -195,18 +195,16 @@ static void try_conversation(struct fixture *f, const char *name, const struct c
     arena_init(&arena, 256 << 20);
     for (size_t i = 0; i < script.end_count; i++) {
         chat_script_json(&script, script.ends[i], wish.tools, &json);
-        yyjson_doc *doc = yyjson_read(buf_str(&json), json.len, 0);
-        struct chat_request request = {.messages =
-                                           yyjson_obj_get(yyjson_doc_get_root(doc), "messages"),
-                                       .tools = yyjson_obj_get(yyjson_doc_get_root(doc), "tools"),
-                                       .add_generation_prompt = true};
+        struct gen_request read;
+        assert_ok(chat_kit_read(&read, buf_str(&json), &info));
+        struct chat_request request = chat_kit_request(&read);
         arena_reset(&arena);
         token_prompt_fini(&prompts[i % 2]);
         if (chat_template_render(tmpl, &request, &arena, &text, &info) == ERR_OK) {
             check_turn(f, &text, hostile, &prompts[i % 2]);
             check_turns(name, &prompts[(i + 1) % 2], &prompts[i % 2]);
         }
-        yyjson_doc_free(doc);
+        gen_request_fini(&read);
     }
     token_prompt_fini(&prompts[0]);
     token_prompt_fini(&prompts[1]);

@@ -390,15 +390,13 @@ static void try_template(const char *name, const char *source, void *arg)
         struct chat_text text;
         chat_script_init(&script, &wish, &survey->random);
         chat_script_json(&script, script.ends[script.end_count - 1], wish.tools, &json);
-        yyjson_doc *doc = yyjson_read(buf_str(&json), json.len, 0);
-        struct chat_request request = {.messages =
-                                           yyjson_obj_get(yyjson_doc_get_root(doc), "messages"),
-                                       .tools = yyjson_obj_get(yyjson_doc_get_root(doc), "tools"),
-                                       .add_generation_prompt = true};
+        struct gen_request read;
+        assert_ok(chat_kit_read(&read, buf_str(&json), &info));
+        struct chat_request request = chat_kit_request(&read);
         arena_reset(&arena);
         if (chat_template_render(tmpl, &request, &arena, &text, &info) == ERR_OK)
             check_chat(survey, &toy, tokens, &text);
-        yyjson_doc_free(doc);
+        gen_request_fini(&read);
         chat_script_fini(&script);
     }
     (void)name;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/chat_kit.h"
 #include "support/request_kit.h"
 #include "support/test.h"
 
@@ -45,11 +46,12 @@ static void check(const struct row *rows, size_t count)
         parsed_init(&parsed, anthropic_parse, body);
         if (parsed.err != ERR_OK)
             fail_msg("%zu: %s", i, parsed.error.message);
-        assert_string_equal(json_compact(parsed.request.tools), json_quotes(rows[i].tools));
-        assert_string_equal(json_compact(parsed.request.tools_shown), json_quotes(rows[i].shown));
+        chat_assert_tools(&parsed.request.conversation, json_quotes(rows[i].tools));
+        chat_assert_shown(&parsed.request.conversation, json_quotes(rows[i].shown));
         if (rows[i].last != NULL)
-            assert_string_equal(json_compact(yyjson_arr_get_last(parsed.request.messages)),
-                                json_quotes(rows[i].last));
+            chat_assert_message(
+                &parsed.request.conversation.messages[parsed.request.conversation.count - 1],
+                json_quotes(rows[i].last));
         parsed_fini(&parsed);
     }
 }

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "sched/gen.h"
+#include "support/chat_kit.h"
 #include "support/request_kit.h"
 #include "support/test.h"
 
@@ -58,8 +59,8 @@ static void check_everything(const struct gen_request *request)
     assert_string_equal(json_compact(request->kwargs), "{\"a\":1}");
     assert_int_equal(request->tool_choice, CHOICE_NAMED);
     assert_int_equal(request->cache_ttl_s, ANTHROPIC_TTL_LONG_S);
-    assert_int_equal(yyjson_arr_size(request->messages), 5);
-    assert_int_equal(yyjson_arr_size(request->tools), 1);
+    assert_int_equal(request->conversation.count, 5);
+    assert_int_equal(request->conversation.tools_count, 1);
 }
 
 static void test_all_fields(void **state)
@@ -97,7 +98,7 @@ static void test_defaults_stay(void **state)
     assert_true(parsed.request.cache_read && parsed.request.cache_write);
     assert_int_equal(parsed.request.cache_ttl_s, 0);
     assert_int_equal(parsed.request.breakpoints_count, 0);
-    assert_null(parsed.request.tools);
+    assert_int_equal(parsed.request.conversation.tools_count, 0);
     assert_null(parsed.request.kwargs);
     parsed_fini(&parsed);
 }
@@ -153,8 +154,7 @@ static void test_counting_needs_no_max_tokens(void **state)
                    "'max_tokens' is missing: it must be a whole number of at least 1");
     parsed_init(&parsed, anthropic_parse_count, "{" HI "}");
     assert_ok(parsed.err);
-    assert_string_equal(json_compact(parsed.request.messages),
-                        "[{\"role\":\"user\",\"content\":\"hi\"}]");
+    chat_assert_messages(&parsed.request.conversation, "[{\"role\":\"user\",\"content\":\"hi\"}]");
     parsed_fini(&parsed);
     assert_refused(anthropic_parse_count, "{'messages':[]}", API_ERROR_INVALID, "messages",
                    "'messages' must be an array of 1 to 100000 messages");
@@ -372,7 +372,7 @@ static void test_limits(void **state)
     bool passed = false;
 
     (void)state;
-    for (size_t limit = 0; limit < 2048; limit++) {
+    for (size_t limit = 0; limit < 4096; limit++) {
         struct gen_request request;
         struct api_error error = {0};
         gen_request_init(&request, limit, NULL);
@@ -431,10 +431,10 @@ static void check_any(const char *text)
     request.body = yyjson_read(text, strlen(text), 0);
     enum err err = anthropic_parse(&request, yyjson_doc_get_root(request.body), &error);
     if (err == ERR_OK) {
-        size_t count = yyjson_arr_size(request.messages);
+        size_t count = request.conversation.count;
         assert_true(count > 0);
         for (size_t i = 0; i < count; i++)
-            assert_true(yyjson_is_str(yyjson_obj_get(yyjson_arr_get(request.messages, i), "role")));
+            assert_true(request.conversation.messages[i].role < ROLE_NONE);
         for (size_t i = 0; i < request.breakpoints_count; i++) {
             assert_true(request.breakpoints[i] < (int)count);
             assert_true(i == 0 || request.breakpoints[i - 1] < request.breakpoints[i]);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/chat_kit.h"
 #include "support/request_kit.h"
 #include "support/test.h"
 
@@ -52,7 +53,7 @@ static void test_tools(void **state)
         struct parsed parsed;
         parsed_init(&parsed, anthropic_parse, body_of(goldens[i].fields));
         assert_ok(parsed.err);
-        assert_string_equal(json_compact(parsed.request.tools), json_quotes(goldens[i].tools));
+        chat_assert_tools(&parsed.request.conversation, json_quotes(goldens[i].tools));
         parsed_fini(&parsed);
     }
 }
@@ -68,15 +69,13 @@ static void test_defined_tools(void **state)
                 body_of("'tools':[{'type':'bash_20250124','name':'bash'},"
                         "{'type':'text_editor_20250728','name':'str_replace_based_edit_tool'}]"));
     assert_ok(parsed.err);
-    assert_int_equal(yyjson_arr_size(parsed.request.tools), 2);
-    yyjson_val *bash = yyjson_ptr_get(parsed.request.tools, "/0/function");
-    yyjson_val *editor = yyjson_ptr_get(parsed.request.tools, "/1/function");
-    assert_string_equal(yyjson_get_str(yyjson_obj_get(bash, "name")), "bash");
-    assert_non_null(yyjson_ptr_get(bash, "/parameters/properties/command"));
-    assert_string_equal(yyjson_get_str(yyjson_obj_get(editor, "name")),
-                        "str_replace_based_edit_tool");
-    assert_non_null(yyjson_ptr_get(editor, "/parameters/properties/old_str"));
-    assert_non_null(yyjson_obj_get(editor, "description"));
+    assert_int_equal(parsed.request.conversation.tools_count, 2);
+    const struct tool *bash = &parsed.request.conversation.tools[0], *editor = bash + 1;
+    assert_true(str_eq(bash->name, STR("bash")));
+    assert_non_null(yyjson_ptr_get(bash->schema, "/properties/command"));
+    assert_true(str_eq(editor->name, STR("str_replace_based_edit_tool")));
+    assert_non_null(yyjson_ptr_get(editor->schema, "/properties/old_str"));
+    assert_true(editor->description.len > 0);
     parsed_fini(&parsed);
 }
 

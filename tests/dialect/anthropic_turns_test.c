@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/chat_kit.h"
 #include "support/request_kit.h"
 #include "support/test.h"
 
@@ -33,8 +34,7 @@ static void check(const struct golden *goldens, size_t count)
         if (parsed.err != ERR_OK)
             fail_msg("%s\nwas refused: %s", goldens[i].fields, parsed.error.message);
         assert_int_equal(parsed.request.source, GEN_SOURCE_MESSAGES);
-        assert_string_equal(json_compact(parsed.request.messages),
-                            json_quotes(goldens[i].messages));
+        chat_assert_messages(&parsed.request.conversation, json_quotes(goldens[i].messages));
         parsed_fini(&parsed);
     }
 }

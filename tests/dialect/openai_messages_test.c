@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dialect/json_read.h"
+#include "support/chat_kit.h"
 #include "support/dialect_kit.h"
 #include "support/test.h"
 
@@ -61,7 +62,7 @@ static void test_conversations(void **state)
         if (parsed.err != ERR_OK)
             fail_msg("%s: %s", body, parsed.error.message);
         assert_int_equal(parsed.request.source, GEN_SOURCE_MESSAGES);
-        api_assert_json(parsed.request.messages, good[i].made);
+        chat_assert_messages(&parsed.request.conversation, api_quote(good[i].made));
         assert_int_equal(parsed.request.continue_final, good[i].continues);
         api_parsed_fini(&parsed);
     }

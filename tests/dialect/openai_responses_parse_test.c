@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/chat_kit.h"
 #include "support/dialect_kit.h"
 #include "support/test.h"
 
@@ -57,7 +58,7 @@ static void test_items(void **state)
         api_parse(&parsed, &dialect_openai_responses, good[i].body);
         if (parsed.err != ERR_OK)
             fail_msg("%s: %s", good[i].body, parsed.error.message);
-        api_assert_json(parsed.request.messages, good[i].made);
+        chat_assert_messages(&parsed.request.conversation, api_quote(good[i].made));
         assert_false(parsed.request.continue_final);
         api_parsed_fini(&parsed);
     }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/chat_kit.h"
 #include "support/dialect_kit.h"
 #include "support/test.h"
 
@@ -27,9 +28,9 @@ static void check(const struct row *rows, size_t count)
         if (parsed.err != ERR_OK)
             fail_msg("%s: %s", rows[i].body, parsed.error.message);
         if (rows[i].tools == NULL)
-            assert_null(parsed.request.tools);
+            assert_int_equal(parsed.request.conversation.tools_count, 0);
         else
-            api_assert_json(parsed.request.tools, rows[i].tools);
+            chat_assert_tools(&parsed.request.conversation, api_quote(rows[i].tools));
         api_parsed_fini(&parsed);
     }
 }

@@ -56,7 +56,7 @@ static void test_nothing_is_asked_for(void **state)
     assert_int_equal(parsed.request.stops_count, 0);
     assert_int_equal(parsed.request.max_tokens, 0);
     assert_int_equal(parsed.request.choices, 1);
-    assert_null(parsed.request.tools);
+    assert_int_equal(parsed.request.conversation.tools_count, 0);
     assert_true(parsed.request.cache_read && parsed.request.cache_write);
     assert_false(parsed.request.stream);
     api_parsed_fini(&parsed);

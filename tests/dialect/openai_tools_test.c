@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/chat_kit.h"
 #include "support/dialect_kit.h"
 #include "support/test.h"
 
@@ -27,10 +28,11 @@ static void test_nested(void **state)
     parse(&parsed, &dialect_openai_chat,
           CHAT("'tools':[{'type':'function','function':{'strict':true,'name':'f','extra':1,"
                "'parameters':{'type':'object'},'description':'d'}}," NESTED("g") "]"));
-    api_assert_json(parsed.request.tools,
-                    "[{'type':'function','function':{'name':'f','description':'d',"
-                    "'parameters':{'type':'object'},'strict':true}},{'type':'function','function':{"
-                    "'name':'g'," NO_PARAMETERS "}}]");
+    chat_assert_tools(
+        &parsed.request.conversation,
+        api_quote("[{'type':'function','function':{'name':'f','description':'d',"
+                  "'parameters':{'type':'object'},'strict':true}},{'type':'function','function':{"
+                  "'name':'g'," NO_PARAMETERS "}}]"));
     assert_int_equal(parsed.request.tool_choice, CHOICE_AUTO);
     assert_true(parsed.request.parallel_calls);
     api_parsed_fini(&parsed);

@@ -9,6 +9,7 @@
 #include <yyjson.h>
 
 #include "output/output.h"
+#include "support/chat_kit.h"
 #include "support/models.h"
 #include "support/output_log.h"
 #include "support/sample_text.h"
@@ -58,6 +59,7 @@ static void read_back(const struct choice_request *request, const struct buf *te
     struct output_options options = {.formats = request->formats,
                                      .calls = true,
                                      .tools = request->tools,
+                                     .tools_count = request->tools_count,
                                      .prompt_tail = request->prompt_tail};
     struct output *output = output_create(&options, output_log_event, log);
 
@@ -98,13 +100,18 @@ static void say(struct engine *engine, const struct choice_request *request, con
 static void test_required_gives_a_call_that_can_be_read(void **state)
 {
     yyjson_doc *doc = yyjson_read(tools_json, sizeof(tools_json) - 1, 0);
+    struct arena arena;
+    size_t tools_count;
     struct engine *engine = test_engine("qwen3", NULL);
     uint64_t seed = test_seed();
 
     (void)state;
+    arena_init(&arena, 1 << 20);
+    const struct tool *tools = chat_kit_read_tools(&arena, yyjson_doc_get_root(doc), &tools_count);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct choice_request request = {.mode = CHOICE_REQUIRED,
-                                         .tools = yyjson_doc_get_root(doc),
+                                         .tools = tools,
+                                         .tools_count = tools_count,
                                          .formats = {cases[i].reasoning, cases[i].calls},
                                          .prompt_tail = str_from(cases[i].tail)};
         struct output_log log;
@@ -114,6 +121,7 @@ static void test_required_gives_a_call_that_can_be_read(void **state)
         assert_int_equal(log.content.len, 0);
         output_log_fini(&log);
     }
+    arena_fini(&arena);
     engine_close(&engine);
     yyjson_doc_free(doc);
 }
@@ -121,14 +129,19 @@ static void test_required_gives_a_call_that_can_be_read(void **state)
 static void test_auto_starts_with_the_opening_of_a_call(void **state)
 {
     yyjson_doc *doc = yyjson_read(tools_json, sizeof(tools_json) - 1, 0);
+    struct arena arena;
+    size_t tools_count;
     struct engine *engine = test_engine("qwen3", NULL);
     uint64_t seed = test_seed();
     size_t content = 0;
 
     (void)state;
+    arena_init(&arena, 1 << 20);
+    const struct tool *tools = chat_kit_read_tools(&arena, yyjson_doc_get_root(doc), &tools_count);
     for (int round = 0; round < 4; round++) {
         struct choice_request request = {.mode = CHOICE_AUTO,
-                                         .tools = yyjson_doc_get_root(doc),
+                                         .tools = tools,
+                                         .tools_count = tools_count,
                                          .formats = {REASONING_NONE, TOOLCALL_HERMES}};
         struct output_log log;
         output_log_init(&log);
@@ -137,6 +150,7 @@ static void test_auto_starts_with_the_opening_of_a_call(void **state)
         output_log_fini(&log);
     }
     print_message("%zu bytes of content before the calls\n", content);
+    arena_fini(&arena);
     engine_close(&engine);
     yyjson_doc_free(doc);
 }

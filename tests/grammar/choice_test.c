@@ -12,6 +12,7 @@
 #include "engine/gbnf.h"
 #include "output/output.h"
 #include "grammar/schema.h"
+#include "support/chat_kit.h"
 #include "support/gbnf_language.h"
 #include "support/json_validator.h"
 #include "support/test.h"
@@ -47,38 +48,26 @@ static const char answer_json[] = "{\"type\":\"object\",\"properties\":{\"say\":
 enum { ROUNDS = 12 };
 
 struct seen {
-    yyjson_val *tools;
+    const struct choice_request *request;
     struct str allowed; /* empty: any */
     struct buf arguments;
-    yyjson_val *tool;
+    const struct tool *tool;
     unsigned calls;
     struct buf content;
     const char *wrong;
 };
 
-static yyjson_val *function_of(yyjson_val *tool)
+static const struct tool *find_tool(const struct choice_request *request, struct str name)
 {
-    yyjson_val *function = yyjson_obj_get(tool, "function");
-
-    return function != NULL ? function : tool;
-}
-
-static yyjson_val *find_tool(yyjson_val *tools, struct str name)
-{
-    size_t i, count;
-    yyjson_val *tool;
-
-    yyjson_arr_foreach(tools, i, count,
-                       tool) if (yyjson_equals_strn(yyjson_obj_get(function_of(tool), "name"),
-                                                    name.ptr, name.len)) return tool;
+    for (size_t i = 0; i < request->tools_count; i++)
+        if (str_eq(request->tools[i].name, name))
+            return &request->tools[i];
     return NULL;
 }
 
 static void check_arguments(struct seen *seen)
 {
-    yyjson_val *function = function_of(seen->tool);
-    yyjson_val *schema = yyjson_obj_get(function, "parameters");
-    schema = schema ? schema : yyjson_obj_get(function, "input_schema");
+    yyjson_val *schema = seen->tool->schema;
     yyjson_doc *doc = yyjson_read(buf_str(&seen->arguments), seen->arguments.len, 0);
     yyjson_val *root = yyjson_doc_get_root(doc);
 
@@ -97,7 +86,7 @@ static void on_event(const struct output_event *event, void *arg)
     case OUTPUT_CALL_BEGIN:
         seen->calls++;
         buf_clear(&seen->arguments);
-        seen->tool = find_tool(seen->tools, event->text);
+        seen->tool = find_tool(seen->request, event->text);
         if (seen->tool == NULL || (seen->allowed.len > 0 && !str_eq(seen->allowed, event->text)))
             seen->wrong = "a tool that may not be called";
         break;
@@ -125,10 +114,11 @@ static void read_back(const struct choice_request *request, struct str text, str
                                      .calls = true,
                                      .either = request->answer != CHOICE_ANSWER_TEXT,
                                      .tools = request->tools,
+                                     .tools_count = request->tools_count,
                                      .prompt_tail = request->prompt_tail};
     struct output *output;
 
-    *seen = (struct seen){.tools = request->tools};
+    *seen = (struct seen){.request = request};
     if (request->mode == CHOICE_NAMED)
         seen->allowed = request->name;
     buf_init(&seen->arguments, 1 << 20);
@@ -218,10 +208,13 @@ static const struct {
 static void check_format(enum toolcall_format format, yyjson_val *tools, yyjson_val *schema,
                          uint64_t *seed)
 {
-    struct choice_request request = {.tools = tools, .name = STR("write-file"), .schema = schema};
+    struct choice_request request = {.name = STR("write-file"), .schema = schema};
     struct errinfo info = {0};
     struct choice choice;
+    struct arena arena;
 
+    arena_init(&arena, 1 << 20);
+    request.tools = chat_kit_read_tools(&arena, tools, &request.tools_count);
     request.formats.calls = format;
     choice_init(&choice);
     for (size_t t = 0; t < COUNT_OF(thoughts); t++) {
@@ -241,6 +234,7 @@ static void check_format(enum toolcall_format format, yyjson_val *tools, yyjson_
         }
     }
     choice_fini(&choice);
+    arena_fini(&arena);
 }
 
 static void test_every_format_is_read_back(void **state)
@@ -263,6 +257,7 @@ static void test_every_format_is_read_back(void **state)
 
 struct one {
     yyjson_doc *doc;
+    struct arena arena;
     struct choice_request request;
     struct choice choice;
     struct errinfo info;
@@ -272,15 +267,18 @@ static void one_init(struct one *one, const char *tools, enum toolcall_format fo
 {
     *one = (struct one){.doc = yyjson_read(tools, strlen(tools), 0)};
     assert_non_null(one->doc);
-    one->request = (struct choice_request){.mode = CHOICE_REQUIRED,
-                                           .tools = yyjson_doc_get_root(one->doc),
-                                           .formats = {REASONING_NONE, format}};
+    arena_init(&one->arena, 1 << 20);
+    one->request =
+        (struct choice_request){.mode = CHOICE_REQUIRED, .formats = {REASONING_NONE, format}};
+    one->request.tools =
+        chat_kit_read_tools(&one->arena, yyjson_doc_get_root(one->doc), &one->request.tools_count);
     choice_init(&one->choice);
 }
 
 static void one_fini(struct one *one)
 {
     choice_fini(&one->choice);
+    arena_fini(&one->arena);
     yyjson_doc_free(one->doc);
 }
 
@@ -313,6 +311,7 @@ static void test_no_grammar_where_none_is_needed(void **state)
     one.request.formats.calls = TOOLCALL_NONE; /* auto asks nothing of the model */
     assert_ok(one_write(&one));
     one.request.tools = NULL;
+    one.request.tools_count = 0;
     assert_ok(one_write(&one));
     assert_int_equal(one.choice.grammar.len, 0);
     one_fini(&one);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "jinja/jinja.h"
 #include "base/json_scan.h"
+#include "support/chat_kit.h"
 #include "support/templates.h"
 #include "support/test.h"
 
@@ -105,14 +106,13 @@ static bool reads_back(struct output_formats formats, struct str tail, struct st
 {
     static const char tools[] = "{" TOOLS "}";
     yyjson_doc *doc = yyjson_read(tools, sizeof(tools) - 1, 0);
-    struct output_options options = {
-        .formats = formats,
-        .calls = true,
-        .tools = yyjson_obj_get(yyjson_doc_get_root(doc), "tools"),
-        .prompt_tail = tail,
-    };
+    struct output_options options = {.formats = formats, .calls = true, .prompt_tail = tail};
+    struct arena arena;
     struct found found = {0};
 
+    arena_init(&arena, 1 << 20);
+    options.tools = chat_kit_read_tools(&arena, yyjson_obj_get(yyjson_doc_get_root(doc), "tools"),
+                                        &options.tools_count);
     buf_init(&found.name, 1 << 16);
     buf_init(&found.arguments, 1 << 16);
     struct output *output = output_create(&options, on_event, &found);
@@ -120,6 +120,7 @@ static bool reads_back(struct output_formats formats, struct str tail, struct st
         assert_ok(output_push(output, (struct str){turn.ptr + i, 1}));
     assert_ok(output_finish(output, false));
     output_destroy(&output);
+    arena_fini(&arena);
     yyjson_doc *expected = yyjson_read(ARGUMENTS, sizeof(ARGUMENTS) - 1, 0);
     yyjson_doc *given = yyjson_read(buf_str(&found.arguments), found.arguments.len, 0);
     bool same = !found.failed && found.calls == 1 &&

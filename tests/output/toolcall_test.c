@@ -4,6 +4,7 @@
 #include <yyjson.h>
 
 #include "base/mem.h"
+#include "support/chat_kit.h"
 #include "support/output_log.h"
 #include "support/toolcall_goldens.h"
 #include "support/test.h"
@@ -12,6 +13,7 @@ struct run {
     struct toolcall *call;
     struct output_log log;
     yyjson_doc *tools;
+    struct arena arena;
 };
 
 static void begin(struct run *run, struct toolcall_options options, bool tools)
@@ -19,7 +21,9 @@ static void begin(struct run *run, struct toolcall_options options, bool tools)
     run->tools =
         tools ? yyjson_read(toolcall_goldens_tools, strlen(toolcall_goldens_tools), 0) : NULL;
     assert_true(!tools || run->tools != NULL);
-    options.tools = yyjson_doc_get_root(run->tools);
+    arena_init(&run->arena, 1 << 20);
+    options.tools =
+        chat_kit_read_tools(&run->arena, yyjson_doc_get_root(run->tools), &options.tools_count);
     output_log_init(&run->log);
     run->call = toolcall_create(&options, output_log_event, &run->log);
 }
@@ -33,6 +37,7 @@ static void end(struct run *run)
 {
     toolcall_destroy(&run->call);
     output_log_fini(&run->log);
+    arena_fini(&run->arena);
     yyjson_doc_free(run->tools);
 }
 

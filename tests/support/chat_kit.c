@@ -12,6 +12,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/json_scan.h"
+#include "base/json_write.h"
+#include "dialect/answer.h"
+#include "dialect/json_read.h"
 #include "support/templates.h"
 #include "support/test.h"
 
@@ -290,4 +293,182 @@ void chat_script_json(const struct chat_script *script, size_t count, bool tools
         buf_appendf(out, "%s%s", i > 0 ? "," : "", script->messages[i]);
     buf_appendf(out, "],\"tools\":%s}", tools ? chat_kit_tools : "[]");
     assert_ok(out->err);
+}
+
+/* ---- conversations as JSON ---- */
+
+enum err chat_kit_read(struct gen_request *request, const char *body, struct errinfo *info)
+{
+    struct api_error error = {0};
+
+    gen_request_init(request, 256 << 20, NULL);
+    enum err err = json_read_body(str_from(body), &request->body, &error);
+    if (err == ERR_OK)
+        err = dialect_openai_chat.parse(request, yyjson_doc_get_root(request->body), &error);
+    return err == ERR_OK ? ERR_OK : err_set(info, err, "%s", error.message);
+}
+
+struct chat_request chat_kit_request(const struct gen_request *request)
+{
+    return (struct chat_request){.messages = request->conversation.messages,
+                                 .messages_count = request->conversation.count,
+                                 .tools = request->conversation.tools,
+                                 .tools_count = request->conversation.tools_shown,
+                                 .add_generation_prompt = true};
+}
+
+static struct str text_of(yyjson_val *value)
+{
+    return (struct str){yyjson_get_str(value), yyjson_get_len(value)};
+}
+
+const struct tool *chat_kit_read_tools(struct arena *arena, yyjson_val *tools, size_t *count)
+{
+    struct tool *read = arena_alloc_array(arena, yyjson_arr_size(tools), sizeof(*read));
+    size_t i, max;
+    yyjson_val *value;
+
+    assert_non_null(read);
+    *count = yyjson_arr_size(tools);
+    yyjson_arr_foreach(tools, i, max, value)
+    {
+        yyjson_val *function = yyjson_obj_get(value, "function");
+        function = function != NULL ? function : value;
+        yyjson_val *schema = yyjson_obj_get(function, "parameters");
+        schema = schema != NULL ? schema : yyjson_obj_get(function, "input_schema");
+        read[i] = (struct tool){
+            .name = text_of(yyjson_obj_get(function, "name")),
+            .description = text_of(yyjson_obj_get(function, "description")),
+            .schema = yyjson_is_null(schema) ? NULL : schema,
+            .strict = yyjson_is_true(yyjson_obj_get(function, "strict")) ||
+                      yyjson_is_true(yyjson_obj_get(value, "strict")),
+        };
+    }
+    return tools != NULL ? read : NULL;
+}
+
+static void write_content(struct json *json, const struct message *message)
+{
+    json_key(json, "content");
+    if (message->form == CONTENT_NONE) {
+        assert_int_equal(message->parts_count, 0);
+        json_null(json);
+        return;
+    }
+    if (message->form == CONTENT_TEXT) {
+        assert_int_equal(message->parts_count, 1);
+        json_str(json, message->parts[0].text);
+        return;
+    }
+    json_open(json, '[');
+    for (size_t i = 0; i < message->parts_count; i++) {
+        assert_int_equal(message->parts[i].kind, PART_TEXT);
+        json_open(json, '{');
+        json_key_text(json, "type", "text");
+        json_key_str(json, "text", message->parts[i].text);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+static void write_call(struct json *json, const struct tool_call *call)
+{
+    json_open(json, '{');
+    if (call->id.len > 0)
+        json_key_str(json, "id", call->id);
+    json_key_text(json, "type", "function");
+    json_key(json, "function");
+    json_open(json, '{');
+    json_key_str(json, "name", call->name);
+    json_key_str(json, "arguments", call->arguments);
+    json_close(json, '}');
+    json_close(json, '}');
+}
+
+static void write_message(struct json *json, const struct message *message)
+{
+    json_open(json, '{');
+    json_key_text(json, "role", role_name(message->role));
+    write_content(json, message);
+    if (message->thought.ptr != NULL)
+        json_key_str(json, "reasoning_content", message->thought);
+    if (message->calls_count > 0) {
+        json_key(json, "tool_calls");
+        json_open(json, '[');
+        for (size_t i = 0; i < message->calls_count; i++)
+            write_call(json, &message->calls[i]);
+        json_close(json, ']');
+    }
+    if (message->call_id.len > 0)
+        json_key_str(json, "tool_call_id", message->call_id);
+    if (message->name.len > 0)
+        json_key_str(json, "name", message->name);
+    json_close(json, '}');
+}
+
+/* Frees what was written. */
+static void assert_same(struct buf *written, const char *expected)
+{
+    yyjson_doc *is = yyjson_read(buf_str(written), written->len, 0);
+    yyjson_doc *wanted = yyjson_read(expected, strlen(expected), 0);
+
+    assert_ok(written->err);
+    assert_non_null(is);
+    if (wanted == NULL)
+        fail_msg("no JSON: %s", expected);
+    if (!yyjson_equals(yyjson_doc_get_root(is), yyjson_doc_get_root(wanted)))
+        fail_msg("%s\nis not\n%s", buf_str(written), expected);
+    yyjson_doc_free(is);
+    yyjson_doc_free(wanted);
+    buf_fini(written);
+}
+
+void chat_assert_message(const struct message *message, const char *expected)
+{
+    struct buf text;
+
+    buf_init(&text, 4 << 20);
+    struct json json = json_to(&text);
+    write_message(&json, message);
+    assert_same(&text, expected);
+}
+
+void chat_assert_messages(const struct conversation *talk, const char *expected)
+{
+    struct buf text;
+
+    buf_init(&text, 4 << 20);
+    struct json json = json_to(&text);
+    json_open(&json, '[');
+    for (size_t i = 0; i < talk->count; i++)
+        write_message(&json, &talk->messages[i]);
+    json_close(&json, ']');
+    assert_same(&text, expected);
+}
+
+static void assert_tools(const struct tool *tools, size_t count, const char *expected)
+{
+    struct buf text;
+
+    buf_init(&text, 4 << 20);
+    struct json json = json_to(&text);
+    json_open(&json, '[');
+    for (size_t i = 0; i < count; i++)
+        tool_write(&json, &tools[i]);
+    json_close(&json, ']');
+    assert_same(&text, expected);
+}
+
+void chat_assert_tools(const struct conversation *talk, const char *expected)
+{
+    assert_true(talk->tools_shown <= talk->tools_count);
+    assert_tools(talk->tools, talk->tools_count, strcmp(expected, "null") == 0 ? "[]" : expected);
+}
+
+void chat_assert_shown(const struct conversation *talk, const char *expected)
+{
+    if (strcmp(expected, "null") == 0)
+        assert_int_equal(talk->tools_shown, talk->tools_count);
+    else
+        assert_tools(talk->tools, talk->tools_shown, expected);
 }

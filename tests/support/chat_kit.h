@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "chat/gen_request.h"
 
 struct chat_fixture {
     const char *name;
@@ -47,6 +48,26 @@ void chat_script_json(const struct chat_script *script, size_t count, bool tools
 /* A random text: words, markup, Unicode, white space; with control tokens, whole and in pieces,
  * when hostile. */
 void chat_random_text(struct buf *out, uint64_t *random, bool hostile);
+
+/* ---- conversations as JSON ---- */
+
+/* Reads a body of chat completions as the server does; the request is finished in any case. Answers
+ * what the parser answered. */
+enum err chat_kit_read(struct gen_request *request, const char *body, struct errinfo *info);
+
+/* Its conversation, for the template: the answer is opened. */
+struct chat_request chat_kit_request(const struct gen_request *request);
+
+/* `tools` is JSON in OpenAI's or Anthropic's form; the array is in the arena, its schemas are
+ * borrowed. */
+const struct tool *chat_kit_read_tools(struct arena *arena, yyjson_val *tools, size_t *count);
+
+/* What a conversation has, against JSON in OpenAI's form; the order of members does not matter.
+ * "null": there are no tools, or none that are not shown. */
+void chat_assert_messages(const struct conversation *talk, const char *expected);
+void chat_assert_message(const struct message *message, const char *expected);
+void chat_assert_tools(const struct conversation *talk, const char *expected);
+void chat_assert_shown(const struct conversation *talk, const char *expected);
 
 extern const char chat_kit_tools[]; /* a JSON array of two tools */
 

@@ -1,0 +1,118 @@
+/*
+ * conversation.h: what was said so far, and what may be called: typed, in the request's arena.
+ *
+ *      body --yyjson--> dialect --> struct conversation --> template, replay, neutral rules, grammar
+ *
+ *      messages  [ {system, "Be brief."}, {user, parts}, {assistant, thought, calls}, {tool, ...} ]
+ *      tools     [ shown by the template ..... | told of by messages ... ]     all may be called
+ *                0                      tools_shown               tools_count
+ *
+ * A dialect fills it from its JSON: what has no member here does not reach the prompt. Texts are
+ * borrowed from the body's document where they stand there in one piece (no copy); texts that had
+ * to be joined are in the arena.
+ *
+ * Owner: one request; not thread-safe. Functions that add answer NULL or arena->err when there is
+ * no room.
+ */
+#ifndef HEARTH_CHAT_CONVERSATION_H
+#define HEARTH_CHAT_CONVERSATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/mark.h"
+#include "base/str.h"
+#include "output/tool.h"
+
+struct json;
+struct yyjson_val;
+
+/* Only text is read so far: no dialect makes the other kinds, and templates refuse them. */
+enum part_kind { PART_TEXT, PART_IMAGE, PART_AUDIO };
+
+struct part {
+    enum part_kind kind;
+    struct str text; /* of PART_TEXT */
+};
+
+/* Templates show a text and a list of parts differently. */
+enum content_form {
+    CONTENT_NONE,  /* null: an assistant's that only calls */
+    CONTENT_TEXT,  /* one part */
+    CONTENT_PARTS, /* a list, which may be empty */
+};
+
+struct tool_call {
+    struct str id; /* may be empty */
+    struct str name;
+    struct str arguments; /* JSON text as the model wrote it, which may be wrong */
+};
+
+struct message {
+    enum role role;
+    enum content_form form;
+    struct part *parts;
+    size_t parts_count;
+    struct str thought; /* ptr == NULL: none */
+    struct tool_call *calls;
+    size_t calls_count;
+    struct str call_id; /* of ROLE_TOOL: the call that it answers; may be empty */
+    struct str name;    /* may be empty */
+};
+
+struct conversation {
+    struct arena *arena;
+    struct message *messages;
+    size_t count, capacity;
+    struct tool *tools;
+    size_t tools_count;
+    size_t tools_shown; /* the first ones */
+};
+
+/* Room for this many messages in one piece. */
+enum err conversation_reserve(struct conversation *conversation, size_t count) NODISCARD;
+
+/* A message without content, and a tool; valid until the next one is added. */
+struct message *conversation_add(struct conversation *conversation, enum role role) NODISCARD;
+struct tool *conversation_add_tool(struct conversation *conversation) NODISCARD;
+
+/* As conversation_add, with a content that is one text. */
+struct message *conversation_add_text(struct conversation *conversation, enum role role,
+                                      struct str text) NODISCARD;
+
+/* JSON of ours as a value, for schemas that no client sent; and a value as JSON text. */
+enum err conversation_constant(struct conversation *conversation, struct str json,
+                               struct yyjson_val **out) NODISCARD;
+enum err conversation_json(struct conversation *conversation, struct yyjson_val *value,
+                           struct str *out) NODISCARD;
+
+enum err message_set_text(struct message *message, struct arena *arena, struct str text) NODISCARD;
+/* A list of `count` parts, all PART_TEXT and empty. */
+enum err message_set_parts(struct message *message, struct arena *arena, size_t count) NODISCARD;
+/* Empty arguments become {}. */
+enum err message_add_call(struct message *message, struct arena *arena,
+                          struct tool_call call) NODISCARD;
+
+/* All text of the content with `separator` between the parts; borrowed where it is one part. */
+enum err message_text(const struct message *message, struct arena *arena, struct str separator,
+                      struct str *out) NODISCARD;
+
+/* {"type":"function","function":{...}}, as templates and models know tools. */
+void tool_write(struct json *json, const struct tool *tool);
+
+/* Texts that become one, which is copied once, at the end; a single one is borrowed. */
+struct texts {
+    struct str *pieces;
+    size_t count, len;
+    bool any; /* also when all of it is empty */
+};
+
+/* Empty texts have no separator. */
+enum err texts_add(struct texts *texts, struct arena *arena, struct str separator,
+                   struct str text) NODISCARD;
+enum err texts_join(const struct texts *texts, struct arena *arena, struct str *out) NODISCARD;
+
+#endif

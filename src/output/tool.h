@@ -1,0 +1,22 @@
+/*
+ * tool.h: a tool that a model may call, as the client described it: for the template that shows it,
+ * the grammar that allows calls of it, and the reader of those calls.
+ */
+#ifndef HEARTH_OUTPUT_TOOL_H
+#define HEARTH_OUTPUT_TOOL_H
+
+#include <stdbool.h>
+
+#include "base/str.h"
+
+struct yyjson_val;
+
+/* Everything is borrowed: from the request's body, or from its arena. */
+struct tool {
+    struct str name;
+    struct str description;    /* ptr == NULL: none */
+    struct yyjson_val *schema; /* of the parameters; NULL: it takes none */
+    bool strict;
+};
+
+#endif
