@@ -61,7 +61,7 @@ static void no_wake(void *arg)
 
 static void pump(struct run *run)
 {
-    while (http_conn_wish(run->conn) == HTTP_WISH_NONE &&
+    while (http_conn_next_action(run->conn) == HTTP_ACTION_NONE &&
            !list_empty(http_conn_output(run->conn))) {
         struct list_node *node = list_first(http_conn_output(run->conn));
         struct http_chunk *chunk = CONTAINER_OF(node, struct http_chunk, node);
@@ -84,7 +84,7 @@ static void feed(struct run *run, const uint8_t *data, size_t len, size_t step, 
     if (eof) {
         http_conn_eof(run->conn);
         pump(run);
-        assert(http_conn_wish(run->conn) == HTTP_WISH_CLOSE);
+        assert(http_conn_next_action(run->conn) == HTTP_ACTION_CLOSE);
     }
 }
 

@@ -30,7 +30,7 @@ enum shape {
     SHAPE_HARMONY,
 };
 
-struct manner {
+struct call_style {
     enum shape shape;
     const char *name_key;
     const char *arguments_key;
@@ -41,7 +41,7 @@ struct manner {
 static const char call_id[] = "( \"\\\"tool_call_id\\\"\" \":\" ws \"\\\"\" [0-9]{1,3} \"\\\"\" "
                               "\",\" ws )? ";
 
-static const struct manner manners[TOOLCALL_COUNT] = {
+static const struct call_style styles[TOOLCALL_COUNT] = {
     [TOOLCALL_HARMONY] = {.shape = SHAPE_HARMONY},
     [TOOLCALL_DSML] = {.shape = SHAPE_SECTION},
     [TOOLCALL_DEEPSEEK] = {.shape = SHAPE_SECTION},
@@ -138,17 +138,17 @@ enum err choice_put_arguments(struct choice_writer *writer, size_t index)
 
 /* ---- calls of one tool ---- */
 
-static void put_object_call(struct choice_writer *writer, const struct manner *manner, size_t index)
+static void put_object_call(struct choice_writer *writer, const struct call_style *style, size_t index)
 {
     put(writer, "\"{\" ws ");
-    put(writer, manner->id != NULL ? manner->id : "");
-    choice_put_json_string(writer, str_from(manner->name_key));
+    put(writer, style->id != NULL ? style->id : "");
+    choice_put_json_string(writer, str_from(style->name_key));
     put(writer, "\":\" ws ");
     choice_put_json_string(writer, writer->tools[index].name);
     put(writer, "\",\" ws ");
-    choice_put_json_string(writer, str_from(manner->arguments_key));
+    choice_put_json_string(writer, str_from(style->arguments_key));
     buf_appendf(writer->out, "\":\" ws args-%zu ", index);
-    if (manner->shape == SHAPE_MISTRAL)
+    if (style->shape == SHAPE_MISTRAL)
         put(writer, "( \",\" ws \"\\\"id\\\"\" \":\" ws \"\\\"\" [a-zA-Z0-9]{9} \"\\\"\" )? ");
     put(writer, "ws \"}\" ");
 }
@@ -208,10 +208,10 @@ static enum err check_name(struct choice_writer *writer, struct str name)
     return ERR_OK;
 }
 
-static enum err put_tool(struct choice_writer *writer, const struct manner *manner, size_t index)
+static enum err put_tool(struct choice_writer *writer, const struct call_style *style, size_t index)
 {
     tc_step_fn *step = writer->format->step;
-    bool json = manner->name_key != NULL;
+    bool json = style->name_key != NULL;
     bool xml = step == tc_xml_step, expr = step == tc_expr_step && !json;
 
     if (!json || step == tc_mistral_step)
@@ -224,7 +224,7 @@ static enum err put_tool(struct choice_writer *writer, const struct manner *mann
         TRY(choice_put_arguments(writer, index));
     buf_appendf(writer->out, "call-%zu ::= ", index);
     if (json)
-        put_object_call(writer, manner, index);
+        put_object_call(writer, style, index);
     else if (xml)
         put_xml_call(writer, index);
     else if (expr)
@@ -235,10 +235,10 @@ static enum err put_tool(struct choice_writer *writer, const struct manner *mann
     return ERR_OK;
 }
 
-static enum err put_tools(struct choice_writer *writer, const struct manner *manner)
+static enum err put_tools(struct choice_writer *writer, const struct call_style *style)
 {
     for (size_t i = 0; i < writer->tools_count; i++)
-        TRY(put_tool(writer, manner, i));
+        TRY(put_tool(writer, style, i));
     put(writer, "call ::= call-0");
     for (size_t i = 1; i < writer->tools_count; i++)
         buf_appendf(writer->out, " | call-%zu", i);
@@ -313,12 +313,12 @@ static void put_after_section(struct choice_writer *writer, size_t opener)
     }
 }
 
-static void put_after_items(struct choice_writer *writer, const struct manner *manner)
+static void put_after_items(struct choice_writer *writer, const struct call_style *style)
 {
-    buf_appendf(writer->out, "%s call ", manner->before);
+    buf_appendf(writer->out, "%s call ", style->before);
     if (parallel(writer))
-        buf_appendf(writer->out, "( %s call )* ", manner->between);
-    buf_appendf(writer->out, "%s ", manner->after);
+        buf_appendf(writer->out, "( %s call )* ", style->between);
+    buf_appendf(writer->out, "%s ", style->after);
     choice_put_literal(writer, closer_of(writer, 0));
 }
 
@@ -341,10 +341,10 @@ static void put_after_mistral(struct choice_writer *writer)
     }
 }
 
-static void put_after(struct choice_writer *writer, const struct manner *manner, size_t opener)
+static void put_after(struct choice_writer *writer, const struct call_style *style, size_t opener)
 {
     buf_appendf(writer->out, "after-%zu ::= ", opener);
-    switch (manner->shape) {
+    switch (style->shape) {
     case SHAPE_OBJECT:
         put_after_single(writer, opener, "ws ");
         break;
@@ -358,10 +358,10 @@ static void put_after(struct choice_writer *writer, const struct manner *manner,
         put_after_section(writer, opener);
         break;
     case SHAPE_ITEMS:
-        put_after_items(writer, manner);
+        put_after_items(writer, style);
         break;
     default:
-        assert(manner->shape == SHAPE_MISTRAL);
+        assert(style->shape == SHAPE_MISTRAL);
         put_after_mistral(writer);
     }
     put(writer, "\n");
@@ -369,16 +369,16 @@ static void put_after(struct choice_writer *writer, const struct manner *manner,
 
 enum err choice_put_calls(struct choice_writer *writer)
 {
-    const struct manner *manner = &manners[writer->format->id];
+    const struct call_style *style = &styles[writer->format->id];
     size_t count;
     bool control;
     const struct str *openers = toolcall_openers(writer->format->id, &count, &control);
 
-    if (manner->shape == SHAPE_HARMONY)
+    if (style->shape == SHAPE_HARMONY)
         return choice_put_harmony_calls(writer);
-    TRY(put_tools(writer, manner));
+    TRY(put_tools(writer, style));
     for (size_t i = 0; i < count; i++)
-        put_after(writer, manner, i);
+        put_after(writer, style, i);
     put(writer, "calls ::= ");
     for (size_t i = 0; i < count; i++) {
         put(writer, i > 0 ? "| " : "");

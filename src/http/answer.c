@@ -55,7 +55,7 @@ static const char *write_body(const struct http_options *options, enum http_prob
     return options->error_content_type != NULL ? options->error_content_type : "application/json";
 }
 
-/* The header that some problems come with; false for the others. */
+/* Writes the header that goes with some problems; returns false for the others. */
 static bool write_header(const struct http_shared *shared, enum http_problem problem,
                          const struct http_request *request, struct buf *allow,
                          struct http_header *header)

@@ -1,10 +1,11 @@
 /*
  * client.c: bytes in, answers out.
  *
- *      socket -> in (raw) -> framing: length, chunks, or to the end -> body -> events: lines "data: ...", an empty line ends one
+ *      socket -> in (raw) -> framing: length, chunks, or to EOF -> body
+ *             -> events: lines "data: ...", ended by an empty line
  *
- * `taken` bytes at the front of `in` were handed out by the last call and are dropped by the next,
- * so that a piece can be used without a copy.
+ * The last call returned the first `taken` bytes of `in`; the next call drops them. So a piece can
+ * be used without a copy.
  */
 #include "http/client.h"
 
@@ -34,15 +35,15 @@ struct client {
     struct buf in;
     size_t taken;
     enum framing framing;
-    uint64_t left; /* of the body, or of the chunk */
+    uint64_t left; /* bytes left in the body or in the chunk */
     bool body_ended;
-    struct buf events; /* decoded body that is no whole event yet */
+    struct buf events; /* decoded body, not a whole event yet */
     size_t events_taken;
 };
 
 /* ---- addresses ---- */
 
-/* "unix:/path", or a path that ends in ".sock" as `serve --host` takes it. */
+/* "unix:/path", or a path ending in ".sock" as in `serve --host`. */
 static bool is_socket(const char *text, const char **path)
 {
     static const char scheme[] = "unix:";
@@ -80,7 +81,7 @@ static enum err parse_host(const char *text, struct str host, struct client_url 
     if (rest.len > 0 &&
         (rest.ptr[0] != ':' || !str_to_u64((struct str){rest.ptr + 1, rest.len - 1}, &port) ||
          port == 0 || port > 65535))
-        return err_set(info, ERR_INVALID, "%s: what is behind ':' is no port", text);
+        return err_set(info, ERR_INVALID, "%s: expected a port number after ':'", text);
     if (name.len == 0 || name.len >= sizeof(url->host))
         return err_set(info, ERR_INVALID, "%s: expected http://host:port/path", text);
     snprintf(url->host, sizeof(url->host), STR_FMT, STR_ARG(name));
@@ -100,7 +101,7 @@ enum err client_parse_url(const char *text, struct client_url *url, struct errin
     if (is_socket(text, &path))
         return parse_socket(path, url, info);
     if (strstr(text, "://") != NULL && host == text)
-        return err_set(info, ERR_INVALID, "%s: only http:// is spoken here", text);
+        return err_set(info, ERR_INVALID, "%s: only http:// is supported", text);
     while (base_len > 0 && host[host_len + base_len - 1] == '/')
         base_len--;
     if (base_len >= sizeof(url->base))
@@ -109,7 +110,7 @@ enum err client_parse_url(const char *text, struct client_url *url, struct errin
     return parse_host(text, (struct str){host, host_len}, url, info);
 }
 
-/* As it stands in a URL, and in the Host header. */
+/* As written in a URL and in the Host header. */
 static const char *authority(const struct client_url *url, char out[CLIENT_NAME_BYTES + 16])
 {
     bool literal = strchr(url->host, ':') != NULL;
@@ -188,7 +189,7 @@ static enum err connect_local(struct client *client, struct errinfo *info)
     return connect_to(client, AF_UNIX, (const void *)&address, sizeof(address), info);
 }
 
-/* The first of the host's addresses that lets us in. */
+/* Connects to the first of the host's addresses that accepts. */
 static enum err connect_any(struct client *client, struct errinfo *info)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *addresses = NULL;
@@ -272,7 +273,7 @@ enum err client_send(struct client *client, const char *method, const char *path
     return err;
 }
 
-/* More bytes into `in`. ERR_CLOSED at the end of the connection. */
+/* Reads more bytes into `in`. ERR_CLOSED at the end of the connection. */
 static enum err receive(struct client *client, struct errinfo *info)
 {
     char url[CLIENT_URL_BYTES];
@@ -372,7 +373,7 @@ static bool parse_hex(struct str text, uint64_t *value)
     return text.len > 0;
 }
 
-/* The line that begins a chunk; the empty one that ended the last chunk is before it. */
+/* Reads the line that begins a chunk, after the empty line that ended the previous chunk. */
 static enum err begin_chunk(struct client *client, struct errinfo *info)
 {
     for (;;) {
@@ -432,7 +433,7 @@ enum err client_read(struct client *client, struct str *piece, struct errinfo *i
 
 /* ---- events ---- */
 
-/* The bytes of the first whole event, or SIZE_MAX; `skip` is what ends it. */
+/* The length of the first whole event, or SIZE_MAX; `skip` is the length of its terminator. */
 static size_t event_length(const struct buf *events, size_t *skip)
 {
     struct str text = {events->data, events->len};

@@ -1,10 +1,11 @@
 /*
- * client.h: a small blocking HTTP client on a plain socket, for benchmarks and commands: nothing
- * stands between it and the clock.
+ * client.h: a small blocking HTTP client on a plain socket, for benchmarks and commands: no layer
+ * between it and the clock.
  *
- *      client_open -> client_send -> client_read_head -> client_read (body) or client_read_event (SSE) ... -> client_close
+ *      client_open -> client_send -> client_read_head
+ *                  -> client_read (body) or client_read_event (SSE) ... -> client_close
  *
- * One request per connection. Every wait ends at the deadline that was given when it was opened.
+ * One request per connection. Every wait ends at the deadline set when the client was opened.
  * HTTP/1.1 with Content-Length, chunks or the end of the connection; no TLS, no redirects.
  *
  * Owner: one thread per client.
@@ -25,7 +26,7 @@ struct client;
 
 enum {
     CLIENT_NAME_BYTES = 256,
-    CLIENT_SOCKET_BYTES = 108, /* as the system has it in a sockaddr_un */
+    CLIENT_SOCKET_BYTES = 108, /* sizeof sun_path in sockaddr_un */
     CLIENT_URL_BYTES = 2 * CLIENT_NAME_BYTES + 32,
     CLIENT_ID_BYTES = 64,
     CLIENT_HEAD_BYTES_MAX = 64 * 1024,
@@ -35,20 +36,20 @@ enum {
 struct client_url {
     char host[CLIENT_NAME_BYTES];
     char port[8];
-    /* path before all paths, without a slash at its end: "" or "/v1" */
+    /* prefix of all paths, without a trailing slash: "" or "/v1" */
     char base[CLIENT_NAME_BYTES];
-    char socket[CLIENT_SOCKET_BYTES]; /* a local socket, instead of host and port; "" = none */
+    char socket[CLIENT_SOCKET_BYTES]; /* a local socket instead of host and port; "" = none */
 };
 
-/* "http://host[:port][/base]", or the same without "http://"; "unix:/path", or a path that ends in
- * ".sock". ERR_INVALID with a sentence. */
+/* "http://host[:port][/base]", or the same without "http://"; "unix:/path", or a path ending in
+ * ".sock". ERR_INVALID with a message. */
 enum err client_parse_url(const char *text, struct client_url *url, struct errinfo *info) NODISCARD;
-/* The same as text, for people; returns `out`. */
+/* The same as readable text; returns `out`. */
 const char *client_url_text(const struct client_url *url, char out[CLIENT_URL_BYTES]);
 
 struct client_head {
     int status;
-    char request_id[CLIENT_ID_BYTES]; /* "" when there is none */
+    char request_id[CLIENT_ID_BYTES]; /* "" = none */
 };
 
 /* Connects. ERR_IO, ERR_TIMEOUT. */
@@ -63,10 +64,10 @@ enum err client_read_head(struct client *client, struct client_head *head,
                           struct errinfo *info) NODISCARD;
 
 /* The next decoded bytes of the body, valid until the next call; an empty piece is the end.
- * ERR_CORRUPT: not HTTP; ERR_CLOSED: broken off. */
+ * ERR_CORRUPT: not HTTP; ERR_CLOSED: the connection broke. */
 enum err client_read(struct client *client, struct str *piece, struct errinfo *info) NODISCARD;
-/* The data of the next server-sent event, comments passed over, valid until the next call; `end`:
- * there is none any more. */
+/* The data of the next server-sent event, valid until the next call. Comments are skipped. `end` is
+ * set when there are no more events. */
 enum err client_read_event(struct client *client, struct str *data, bool *end,
                            struct errinfo *info) NODISCARD;
 

@@ -11,16 +11,19 @@
  *      HEAD, BODY --refuse--> LINGER <-------- wrote, no keep-alive ---------------------'
  *      any --die--> DEAD
  *
- * BUSY    there is a reply, or an answer of our own, that is not written yet. Bytes that arrive are
- * kept in `ahead` and parsed afterwards. LINGER  nothing is parsed any more. When all is written
- * the sending side is shut, and what the client still sends is thrown away until it
- *         closes or a deadline passes: a plain close would make its system forget our answer.
- * DEAD    the owner closes and destroys. The reply is detached, and on_close was called if it was
- * due.
+ * BUSY    a reply, or an answer of this layer, is not fully written yet. Bytes that arrive are kept
+ *         in `ahead` and parsed afterwards.
+ * LINGER  nothing is parsed any more. Once everything is written, the sending side is shut down and
+ *         input is discarded until the client closes or a deadline passes: a plain close would make
+ *         the client's system discard our answer.
+ * DEAD    the owner closes and destroys the connection. The reply is detached, and on_close was
+ *         called if it was due.
  *
- * An EOF while an answer is being made means that the client is gone (the answer is for nobody). An
- * EOF behind a request whose answer is complete already is only the end: what is left is written,
- * and requests in `ahead` are answered as long as their handlers do so at once.
+ * The phases before BUSY are those that read a request: `phase < PHASE_BUSY` relies on this order.
+ *
+ * An EOF while an answer is being produced means that the client is gone. An EOF after a request
+ * whose answer is already complete only ends the connection: the rest is written, and requests in
+ * `ahead` are answered as long as their handlers do so at once.
  */
 #include "http/conn.h"
 
@@ -48,24 +51,24 @@ struct http_conn {
     char peer[PEER_BYTES];
 
     enum phase phase;
-    bool fresh;        /* no request was complete yet */
-    bool eof;          /* the client sends no more */
+    bool fresh;        /* no complete request so far */
+    bool eof;          /* the client will send nothing more */
     bool closing;      /* no further request after this one */
-    bool reset;        /* DEAD: so that it is seen as a failure */
-    bool dispatched;   /* the handler was called and its answer is not ended */
-    uint64_t since_ns; /* begin of the phase; for HEAD and BODY of the request */
-    uint64_t body_ns;  /* begin of BODY */
-    /* last time that a byte was taken by the client, or that there was none to take */
+    bool reset;        /* DEAD: close so that the client sees a failure */
+    bool dispatched;   /* the handler was called; its answer has not ended */
+    uint64_t since_ns; /* start of the phase; for HEAD and BODY, of the request */
+    uint64_t body_ns;  /* start of BODY */
+    /* last time the client took a byte, or there was none to take */
     uint64_t progress_ns;
-    uint64_t written_ns; /* last time that something was written into the stream */
+    uint64_t written_ns; /* last write into the stream */
     uint64_t keepalive_ns;
-    size_t queued;      /* of the last tick */
-    uint64_t body_held; /* our part of shared->bodies_bytes */
+    size_t queued;      /* at the last tick */
+    uint64_t body_held; /* our share of shared->bodies_bytes */
 
     struct http_reply *reply;
     struct buf ahead;
     struct list output; /* of struct http_chunk */
-    size_t own_chunks;  /* of the output that are not of a reply; they come first */
+    size_t own_chunks;  /* chunks at the front of `output` that belong to no reply */
 };
 
 static const struct http_limits *limits_of(const struct http_conn *conn)
@@ -126,9 +129,9 @@ static void time_out(struct http_conn *conn, enum http_timeout kind)
     die(conn);
 }
 
-/* ---- answers of our own ---- */
+/* ---- answers of this layer ---- */
 
-/* Without memory for it (NULL) there is no answer, and the connection ends. */
+/* With a NULL chunk (out of memory) there is no answer, and the connection ends. */
 static void queue_own(struct http_conn *conn, struct http_chunk *chunk)
 {
     if (chunk == NULL) {
@@ -149,7 +152,7 @@ static void answer_problem(struct http_conn *conn, enum http_problem problem,
     queue_own(conn, http_answer_problem(conn->shared, problem, request, !conn->closing));
 }
 
-/* The answer to what is no request: after it the connection ends. */
+/* Answers input that is not a valid request; the connection ends after it. */
 static void refuse(struct http_conn *conn, enum http_problem problem)
 {
     conn->closing = true;
@@ -165,7 +168,7 @@ void http_conn_refuse(struct http_conn *conn)
 
 /* ---- a request ---- */
 
-static enum http_problem judge(struct http_conn *conn, struct http_request *request)
+static enum http_problem check_request(struct http_conn *conn, struct http_request *request)
 {
     const struct http_shared *shared = conn->shared;
 
@@ -181,11 +184,11 @@ static enum http_problem judge(struct http_conn *conn, struct http_request *requ
     }
 }
 
-/* Before a body is read. */
+/* Called before a body is read. */
 static enum http_problem on_head(struct http_request *request, bool expects, void *arg)
 {
     struct http_conn *conn = arg;
-    enum http_problem problem = judge(conn, request);
+    enum http_problem problem = check_request(conn, request);
 
     if (problem == HTTP_PROBLEM_NONE && expects)
         queue_own(conn,
@@ -213,7 +216,7 @@ static void call_handler(struct http_conn *conn, struct http_request *request)
     metric_add(conn->shared->stats, HTTP_STAT_ACTIVE, 0, 1);
     struct http_reply *handle = conn->reply;
     request->route->handler(request, handle, request->route->arg);
-    http_parser_drop_body(conn->parser); /* what is needed of it was taken */
+    http_parser_drop_body(conn->parser); /* the handler took what it needed */
     hold_body(conn, 0);
     http_reply_release(&handle);
     http_conn_deliver(conn);
@@ -231,7 +234,7 @@ static void dispatch(struct http_conn *conn)
     conn->fresh = false;
     if (!http_parser_keep_alive(conn->parser) || conn->shared->draining)
         conn->closing = true;
-    enum http_problem problem = judge(conn, request);
+    enum http_problem problem = check_request(conn, request);
     if (problem != HTTP_PROBLEM_NONE)
         answer_problem(conn, problem, request);
     else if (request->route == NULL)
@@ -248,7 +251,7 @@ static void keep_ahead(struct http_conn *conn, struct str bytes)
         die(conn);
 }
 
-/* After some of a request arrived. */
+/* Called after part of a request arrived. */
 static void update_progress(struct http_conn *conn)
 {
     hold_body(conn, http_parser_body_bytes(conn->parser));
@@ -308,7 +311,7 @@ void http_conn_break(struct http_conn *conn)
 
 /* ---- output ---- */
 
-/* The answer is with the system. */
+/* The answer was handed to the system. */
 static void finish_request(struct http_conn *conn)
 {
     detach_reply(conn);
@@ -340,43 +343,43 @@ static void after_output(struct http_conn *conn)
         die(conn);
 }
 
-static void end_reply(struct http_conn *conn, const struct http_news *news)
+static void end_reply(struct http_conn *conn, const struct reply_update *update)
 {
     conn->dispatched = false;
     conn->keepalive_ns = 0;
-    if (!news->keep_alive)
+    if (!update->keep_alive)
         conn->closing = true;
     after_output(conn);
 }
 
-static void collect(struct http_conn *conn, struct http_news *news)
+static void collect(struct http_conn *conn, struct reply_update *update)
 {
     size_t before = conn->output.count;
 
     if (list_empty(&conn->output))
-        conn->progress_ns = now_of(conn); /* there was nothing to take until now */
-    http_reply_collect(conn->reply, &conn->output, news);
+        conn->progress_ns = now_of(conn); /* until now there was nothing to take */
+    http_reply_collect(conn->reply, &conn->output, update);
     if (conn->output.count > before)
         conn->written_ns = now_of(conn);
-    conn->keepalive_ns = news->keepalive_ns;
+    conn->keepalive_ns = update->keepalive_ns;
 }
 
 void http_conn_deliver(struct http_conn *conn)
 {
-    struct http_news news;
+    struct reply_update update;
 
     if (conn->phase != PHASE_BUSY || !conn->dispatched)
         return;
-    collect(conn, &news);
-    if (news.abandoned) {
+    collect(conn, &update);
+    if (update.abandoned) {
         detach_reply(conn);
         conn->dispatched = false;
         answer_problem(conn, HTTP_PROBLEM_INTERNAL, http_parser_request(conn->parser));
-    } else if (news.aborted) {
-        conn->reset = news.to_close;
+    } else if (update.aborted) {
+        conn->reset = update.to_close;
         die(conn);
-    } else if (news.ended) {
-        end_reply(conn, &news);
+    } else if (update.ended) {
+        end_reply(conn, &update);
     }
 }
 
@@ -385,7 +388,7 @@ const struct list *http_conn_output(const struct http_conn *conn)
     return &conn->output;
 }
 
-/* Frees the first chunk; returns how much of it was of a reply. */
+/* Frees the first chunk; returns how many of its bytes belong to a reply. */
 static size_t pop_written(struct http_conn *conn, size_t *bytes)
 {
     struct http_chunk *chunk = LIST_ENTRY(list_first(&conn->output), struct http_chunk, node);
@@ -413,13 +416,13 @@ void http_conn_wrote(struct http_conn *conn, size_t chunks)
     after_output(conn);
 }
 
-enum http_wish http_conn_wish(const struct http_conn *conn)
+enum http_action http_conn_next_action(const struct http_conn *conn)
 {
     if (conn->phase == PHASE_DEAD)
-        return conn->reset ? HTTP_WISH_RESET : HTTP_WISH_CLOSE;
+        return conn->reset ? HTTP_ACTION_RESET : HTTP_ACTION_CLOSE;
     if (conn->phase == PHASE_LINGER && list_empty(&conn->output))
-        return HTTP_WISH_SHUTDOWN;
-    return HTTP_WISH_NONE;
+        return HTTP_ACTION_SHUTDOWN;
+    return HTTP_ACTION_NONE;
 }
 
 /* ---- time ---- */
@@ -491,7 +494,7 @@ void http_conn_drain(struct http_conn *conn)
         die(conn);
 }
 
-/* ---- birth and death ---- */
+/* ---- create and destroy ---- */
 
 struct http_conn *http_conn_create(struct http_shared *shared, struct str peer, void *owner)
 {

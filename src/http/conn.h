@@ -1,14 +1,15 @@
 /*
- * conn.h: one connection, without its socket: bytes and times go in, bytes and a wish come out.
+ * conn.h: one connection, without its socket: bytes and times go in, bytes and actions come out.
  *
  *      read     -> http_conn_feed, http_conn_eof, http_conn_break
  *      timer    -> http_conn_tick
  *      mailbox  -> http_conn_deliver
- *      http_conn_output -> write; when the system has them -> http_conn_wrote
- *      http_conn_wish: what the socket's owner is to do now; to be asked after each of the calls
+ *      http_conn_output -> write; once handed to the system -> http_conn_wrote
+ *      http_conn_next_action: what the socket's owner must do now; ask after each of these calls
  *
- * Requests are answered one at a time, in order. While one is being answered, what the client sends
- * is kept, up to a limit, so that its leaving is seen at once. Owner: loop thread.
+ * Requests are answered one at a time, in order. While one is being answered, input from the client
+ * is still read and kept, up to a limit, so that a disconnect is noticed at once. Owner: loop
+ * thread.
  */
 #ifndef HEARTH_HTTP_CONN_H
 #define HEARTH_HTTP_CONN_H
@@ -32,40 +33,40 @@ struct http_shared {
     size_t routes_count;
     bool check_host;
     bool draining;
-    uint64_t bodies_bytes; /* held by all connections */
+    uint64_t bodies_bytes; /* request bodies held by all connections */
     struct metric_set *stats;
     struct http_mailbox *mailbox;
 };
 
-/* `peer` is copied. `owner` is what http_mailbox_next answers for replies of this connection. */
+/* `peer` is copied. `owner` is what http_mailbox_next returns for replies of this connection. */
 struct http_conn *http_conn_create(struct http_shared *shared, struct str peer, void *owner);
-/* A reply that is open hears of it. */
+/* Detaches an open reply, which calls its on_close. */
 void http_conn_destroy(struct http_conn **conn);
 
-/* Instead of serving it: says so, and ends. Right after the birth. */
+/* Refuses the connection with an answer instead of serving it. Only right after create. */
 void http_conn_refuse(struct http_conn *conn);
 
 void http_conn_feed(struct http_conn *conn, struct str bytes);
-void http_conn_eof(struct http_conn *conn);     /* the client sends no more */
+void http_conn_eof(struct http_conn *conn);     /* the client will send nothing more */
 void http_conn_break(struct http_conn *conn);   /* the connection failed */
-void http_conn_deliver(struct http_conn *conn); /* its reply has news */
+void http_conn_deliver(struct http_conn *conn); /* its reply has an update */
 void http_conn_drain(struct http_conn *conn);   /* end after the request in progress */
 
-/* `queued` is how many bytes the socket's owner was given and the system has not taken: a change is
+/* `queued`: bytes given to the socket's owner that the system has not taken yet; a change counts as
  * progress. */
 void http_conn_tick(struct http_conn *conn, size_t queued);
 
-/* The chunks to write, in order. They stay where they are until http_conn_wrote says that the first
- * so many are with the system. */
+/* The chunks to write, in order. They stay in place until http_conn_wrote reports that the first
+ * `chunks` of them were handed to the system. */
 const struct list *http_conn_output(const struct http_conn *conn);
 void http_conn_wrote(struct http_conn *conn, size_t chunks);
 
-enum http_wish {
-    HTTP_WISH_NONE,
-    HTTP_WISH_SHUTDOWN, /* all is written, no more will be: send the end, read on */
-    HTTP_WISH_CLOSE,
-    HTTP_WISH_RESET, /* close so that the client sees a failure */
+enum http_action {
+    HTTP_ACTION_NONE,
+    HTTP_ACTION_SHUTDOWN, /* everything is written: shut down sending, keep reading */
+    HTTP_ACTION_CLOSE,
+    HTTP_ACTION_RESET, /* close so that the client sees a failure */
 };
-enum http_wish http_conn_wish(const struct http_conn *conn);
+enum http_action http_conn_next_action(const struct http_conn *conn);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * head.c: header lines cannot be forged: names are checked (they are literals of ours), values lose
- * their control characters.
+ * head.c: header lines cannot be forged: names are checked (they are our own literals), and control
+ * characters in values are replaced.
  */
 #include "http/head.h"
 
@@ -48,7 +48,7 @@ static void append_line(struct buf *out, struct str name, struct str value)
     buf_append_str(out, "\r\n");
 }
 
-/* As the standard writes it, whatever the locale. */
+/* In the format of the standard, whatever the locale. */
 static void append_date(struct buf *out, uint64_t wall_ns)
 {
     static const char days[] = "SunMonTueWedThuFriSat",

@@ -1,5 +1,5 @@
 /*
- * head.h: an answer as bytes: its head, and the chunks of it that wait to be written.
+ * head.h: an answer as bytes: its head, and its queued chunks.
  */
 #ifndef HEARTH_HTTP_HEAD_H
 #define HEARTH_HTTP_HEAD_H
@@ -16,28 +16,28 @@
 
 enum { HTTP_HEAD_BYTES_MAX = 64 * 1024 };
 
-/* How long the body is, said in one of three ways. */
+/* How the length of the body is announced. */
 enum http_length { HTTP_LENGTH_KNOWN, HTTP_LENGTH_CHUNKED, HTTP_LENGTH_TO_CLOSE };
 
 struct http_frame {
     enum http_length length;
     uint64_t bytes; /* HTTP_LENGTH_KNOWN */
     bool keep_alive;
-    bool old_client;        /* HTTP/1.0: has to be told that the connection stays */
+    bool old_client;        /* HTTP/1.0: needs an explicit "keep-alive" */
     struct str cors_origin; /* empty: no CORS headers */
     bool cors_checked;      /* the answer depends on the Origin header */
     uint64_t wall_ns;
 };
 
-/* True for statuses that never have a body, nor a length. */
+/* True for statuses that never have a body or a length. */
 bool http_status_bodiless(int status);
 
 /* Appends the status line, our headers, those of `head`, and the empty line. */
 enum err http_head_append(struct buf *out, const struct http_head *head,
                           const struct http_frame *frame);
 
-/* Bytes on their way to a client: pieces in a list, written by the system straight from where they
- * are. Owner: the holder of the list. A chunk is made outside of any lock and then only linked.
+/* Bytes queued for a client: a list of pieces that the system writes in place, without another
+ * copy. Owner: the holder of the list. A chunk is made outside any lock and then only linked.
  *
  *      first -> [ "HTTP/1.1 200 OK..." ] -> [ "1f\r\n" data "\r\n" ] -> [ "0\r\n\r\n" ]
  */
@@ -47,12 +47,12 @@ struct http_chunk {
     char data[];
 };
 
-/* The three texts, one behind the other; NULL without memory. */
+/* Concatenates the three texts; NULL when out of memory. */
 struct http_chunk *http_chunk_create(struct str before, struct str data,
                                      struct str after) NODISCARD;
 
-/* `data` as one chunk of the chunked coding, or as it is. Of a length > 0: 0 would end the stream.
- */
+/* `data` as one chunk of the chunked coding, or unchanged. It must not be empty: a chunk of length
+ * 0 would end the stream. */
 struct http_chunk *http_chunk_frame(struct str data, bool chunked) NODISCARD;
 
 void http_chunk_free_all(struct list *list);

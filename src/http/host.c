@@ -1,6 +1,6 @@
 /*
- * host.c: host names by their letters. No resolver is asked: an answer from outside is just what
- * the check must not depend on.
+ * host.c: host names, compared as text. No resolver is asked: the check must not depend on an
+ * answer from outside.
  */
 #include "http/host.h"
 
@@ -60,7 +60,7 @@ static bool parse_port(struct str text, int *port)
     uint64_t value;
 
     *port = -1;
-    if (text.len == 0) /* "name:" is allowed, and means the default */
+    if (text.len == 0) /* "name:" is allowed and means the default port */
         return true;
     if (text.len > 5 || !str_to_u64(text, &value) || value > PORT_MAX)
         return false;
@@ -68,7 +68,7 @@ static bool parse_port(struct str text, int *port)
     return true;
 }
 
-/* Names and IPv4 addresses. Underscores are not of the standard but of many networks. */
+/* Names and IPv4 addresses. Underscores are not in the standard, but many networks use them. */
 static bool is_name(struct str name)
 {
     if (name.len == 0 || name.len > NAME_BYTES_MAX)

@@ -1,11 +1,11 @@
 /*
- * host.h: names of hosts: which are this machine, which may stand in a Host header, which origins
- * may call from a browser.
+ * host.h: host names: which ones mean this machine, which are allowed in a Host header, which
+ * origins may call from a browser.
  *
- * A page that a browser got from elsewhere can have its name resolve to 127.0.0.1 and then talk to
- * us as "same origin" (DNS rebinding). What it cannot change is the Host header, which has its own
- * name. So a server on loopback answers only to names that mean loopback and to those that it was
- * told. Threads: any.
+ * A page loaded from elsewhere can make its name resolve to 127.0.0.1 and then talk to us as "same
+ * origin" (DNS rebinding). It cannot change the Host header, which carries its own name. So a
+ * server on loopback answers only to names that mean loopback and to those in its options. Threads:
+ * any.
  */
 #ifndef HEARTH_HTTP_HOST_H
 #define HEARTH_HTTP_HOST_H
@@ -16,16 +16,16 @@
 #include "base/attr.h"
 #include "base/str.h"
 
-/* True for what only this machine can reach: "localhost" and names below it, 127.0.0.0/8, ::1 (also
- * mapped), with or without brackets. An empty text, "0.0.0.0", "::" and every other name are not.
- * Nothing is looked up. */
+/* True for names that only this machine can reach: "localhost" and its subdomains, 127.0.0.0/8, ::1
+ * (also mapped), with or without brackets. False for an empty text, "0.0.0.0", "::" and every other
+ * name. Nothing is looked up. */
 bool http_is_loopback(struct str host) NODISCARD;
 
-/* Cuts "name:port", "[::1]:port" apart; `name` keeps brackets. False when it is no valid host: bad
- * characters, a bad port. The port (-1 when there is none) may be NULL. */
+/* Splits "name:port" or "[::1]:port"; `name` keeps its brackets. False if it is not a valid host:
+ * bad characters or a bad port. `port` (-1 = none given) may be NULL. */
 bool http_host_split(struct str value, struct str *name, int *port) NODISCARD;
 
-/* A list of names from the options; "*" stands for any. */
+/* A list of names from the options; "*" matches any. */
 struct http_names {
     const char *const *names;
     size_t count;

@@ -1,10 +1,10 @@
 /*
- * listen.c: binding. A name is not looked up: what a resolver answers is not what an operator meant
- * by an address to listen on.
+ * listen.c: binding. Names are not resolved: a resolver's answer may not be the address that the
+ * operator meant to listen on.
  *
- * A local socket is a file that outlives its server when that is killed. Such a file is removed
- * only if it is a socket and nobody answers there. Its mode is set between bind and listen, when
- * nobody can connect yet.
+ * A local socket is a file that survives when its server is killed. Such a file is removed only if
+ * it is a socket and no server answers there. Its mode is set between bind and listen, when no
+ * client can connect yet.
  */
 #include "http/listen.h"
 

@@ -1,20 +1,20 @@
 /*
- * parse.c: llhttp's callbacks fill one buffer with the target, names and values, and note where
- * each begins; when the head is complete the places become pointers and the head is judged. The
- * buffer may move while it grows, so there are no pointers into it before.
+ * parse.c: llhttp's callbacks fill one buffer with the target, names and values, and record the
+ * offset of each. Once the head is complete, offsets become pointers and the head is checked. The
+ * buffer may move while it grows, so nothing points into it before.
  *
- *      head   | /v1/models?x=1 | host | localhost:4327 | accept | * |          spans[i] = { name, value }
+ *      head   | /v1/models?x=1 | host | localhost:4327 | accept | * |    spans[i] = { name, value }
  *
  * llhttp, without its lenient flags, refuses a bare LF, folded lines, white space before a colon,
- * control characters, two lengths, a length beside a coding, and bad chunk sizes. It does accept
- * any number of spaces in the request line and of line ends before it; since another reader of the
- * same bytes may not, places are compared here: method, one space, target, one space, "HTTP/".
+ * control characters, two lengths, a length together with a coding, and bad chunk sizes. It does
+ * accept any number of spaces in the request line and of line ends before it. Another parser of the
+ * same bytes may not, so positions are checked here: method, one space, target, one space, "HTTP/".
  *
- * A request to upgrade is one like any other (Java's client asks for h2c whenever it may): llhttp
- * stops behind it, where we stop anyway.
+ * A request to upgrade is handled like any other (Java's client asks for h2c by default): llhttp
+ * stops after it, as we do.
  *
- * Trailers are counted against the limits of the head and forgotten. Extensions of chunks have no
- * meaning here and a small limit.
+ * Trailers count against the limits of the head and are dropped. Chunk extensions are ignored, with
+ * a small limit on their size.
  */
 #include "http/parse.h"
 
@@ -29,7 +29,7 @@
 enum {
     EXTENSION_BYTES_MAX = 4096,
     LEADING_BYTES_MAX = 2
-}; /* one empty line before a request, as RFC 9112 asks for */
+}; /* one empty line before a request, as RFC 9112 asks */
 
 struct span {
     uint32_t at, len;
@@ -47,8 +47,8 @@ struct http_parser {
 
     enum http_problem problem;
     bool version_known, in_body, done, keep_alive;
-    const char *piece; /* what llhttp runs over now */
-    uint64_t consumed; /* before `piece` */
+    const char *piece; /* the input that llhttp is parsing now */
+    uint64_t consumed; /* bytes before `piece` */
     uint64_t method_at, target_at, version_at;
 
     struct buf head;
@@ -172,7 +172,7 @@ static int on_header_value(llhttp_t *llhttp, const char *at, size_t len)
     return append(parser, &field->value, at, len);
 }
 
-/* ---- the head, judged as a whole ---- */
+/* ---- checks of the complete head ---- */
 
 static struct str text_of(const struct http_parser *parser, struct span span)
 {
@@ -190,7 +190,7 @@ static void point_headers(struct http_parser *parser)
     parser->request.headers_count = parser->fields_count;
 }
 
-/* How many headers of a name there are, and the first one's value. */
+/* Counts the headers of that name; *value is the first one's. */
 static size_t find_all(const struct http_request *request, struct str name, struct str *value)
 {
     size_t count = 0;
@@ -203,7 +203,7 @@ static size_t find_all(const struct http_request *request, struct str name, stru
     return count;
 }
 
-static bool judge_method(struct http_parser *parser)
+static bool check_method(struct http_parser *parser)
 {
     const char *name = llhttp_method_name(llhttp_get_method(&parser->llhttp));
 
@@ -215,7 +215,7 @@ static bool judge_method(struct http_parser *parser)
     return false;
 }
 
-static bool judge_spaces(const struct http_parser *parser)
+static bool check_spaces(const struct http_parser *parser)
 {
     const char *name = llhttp_method_name(llhttp_get_method((llhttp_t *)&parser->llhttp));
 
@@ -223,7 +223,7 @@ static bool judge_spaces(const struct http_parser *parser)
            parser->version_at == parser->target_at + parser->target.len + strlen(" HTTP/");
 }
 
-static enum http_problem judge_host(struct http_request *request)
+static enum http_problem check_host(struct http_request *request)
 {
     struct str value, name;
     size_t count = find_all(request, STR("host"), &value);
@@ -241,8 +241,8 @@ static struct str skip(struct str text, size_t len)
     return (struct str){text.ptr + len, text.len - len};
 }
 
-/* "http://host/path": allowed by the standard, for proxies. The authority must be the one that Host
- * has, or the two could be judged apart. */
+/* "http://host/path": allowed by the standard, for proxies. The authority must equal the Host
+ * header, or two checks could see different hosts. */
 static bool cut_absolute(const struct http_request *request, struct str *target)
 {
     struct str host;
@@ -258,7 +258,7 @@ static bool cut_absolute(const struct http_request *request, struct str *target)
     return find_all(request, STR("host"), &host) == 1 && str_eq_nocase(host, authority);
 }
 
-/* Printable ASCII, and no fragment: that belongs to the client. */
+/* Printable ASCII, and no fragment: fragments stay with the client. */
 static bool is_clean(struct str target)
 {
     for (size_t i = 0; i < target.len; i++) {
@@ -269,7 +269,7 @@ static bool is_clean(struct str target)
     return target.len > 0;
 }
 
-static bool judge_target(struct http_parser *parser)
+static bool check_target(struct http_parser *parser)
 {
     struct http_request *request = &parser->request;
     struct str target = text_of(parser, parser->target);
@@ -289,7 +289,7 @@ static bool judge_target(struct http_parser *parser)
     return true;
 }
 
-static enum http_problem judge_framing(const struct http_parser *parser)
+static enum http_problem check_framing(const struct http_parser *parser)
 {
     struct str value;
     size_t codings = find_all(&parser->request, STR("transfer-encoding"), &value);
@@ -305,7 +305,7 @@ static enum http_problem judge_framing(const struct http_parser *parser)
     return HTTP_PROBLEM_NONE;
 }
 
-static enum http_problem judge_head(struct http_parser *parser)
+static enum http_problem check_head(struct http_parser *parser)
 {
     struct http_request *request = &parser->request;
     enum http_problem problem;
@@ -313,15 +313,15 @@ static enum http_problem judge_head(struct http_parser *parser)
     if (llhttp_get_http_major(&parser->llhttp) != 1)
         return HTTP_PROBLEM_VERSION;
     request->version_minor = llhttp_get_http_minor(&parser->llhttp);
-    if (!judge_spaces(parser))
+    if (!check_spaces(parser))
         return HTTP_PROBLEM_MALFORMED;
-    if (!judge_method(parser))
+    if (!check_method(parser))
         return HTTP_PROBLEM_METHOD;
-    if ((problem = judge_host(request)) != HTTP_PROBLEM_NONE)
+    if ((problem = check_host(request)) != HTTP_PROBLEM_NONE)
         return problem;
-    if (!judge_target(parser))
+    if (!check_target(parser))
         return HTTP_PROBLEM_TARGET;
-    return judge_framing(parser);
+    return check_framing(parser);
 }
 
 static bool expects_body(const struct http_parser *parser)
@@ -332,7 +332,7 @@ static bool expects_body(const struct http_parser *parser)
            find_all(&parser->request, STR("transfer-encoding"), &value) > 0;
 }
 
-/* The client may wait for leave to send. Before HTTP/1.1 there was no such thing. */
+/* The client may be waiting for permission to send. That does not exist before HTTP/1.1. */
 static enum http_problem ask_for_body(struct http_parser *parser)
 {
     struct str value;
@@ -350,7 +350,7 @@ static int on_headers_complete(llhttp_t *llhttp)
     struct http_parser *parser = llhttp->data;
 
     point_headers(parser);
-    enum http_problem problem = judge_head(parser);
+    enum http_problem problem = check_head(parser);
     if (problem == HTTP_PROBLEM_NONE)
         problem = ask_for_body(parser);
     if (problem != HTTP_PROBLEM_NONE) {
@@ -358,7 +358,7 @@ static int on_headers_complete(llhttp_t *llhttp)
         return -1;
     }
     parser->in_body = true;
-    parser->in_value = true; /* of trailers: the next name begins one */
+    parser->in_value = true; /* for trailers: the next name begins one */
     return 0;
 }
 
@@ -406,7 +406,7 @@ static const llhttp_settings_t settings = {
     .on_message_complete = on_message_complete,
 };
 
-/* A version that could be read is not what is invalid: the line behind it is. */
+/* If the version could be read, the error is not in it but in the line after it. */
 static enum http_problem problem_of(const struct http_parser *parser, llhttp_errno_t error)
 {
     switch (error) {
@@ -425,7 +425,7 @@ static enum http_problem problem_of(const struct http_parser *parser, llhttp_err
     }
 }
 
-/* ---- the door ---- */
+/* ---- public functions ---- */
 
 struct http_parser *http_parser_create(const struct http_limits *limits, http_parse_head_fn fn,
                                        void *arg)
@@ -474,7 +474,7 @@ void http_parser_reset(struct http_parser *parser)
     parser->request = (struct http_request){0};
 }
 
-/* While in the head: no more than the limit, so that the pieces do not decide. */
+/* In the head, no more than the limit allows, so that the result does not depend on the pieces. */
 static size_t piece_of(const struct http_parser *parser, size_t len)
 {
     uint64_t left = parser->limits->head_bytes_max - parser->consumed;

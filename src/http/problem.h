@@ -1,7 +1,6 @@
 /*
- * problem.h: what this layer refuses by itself, as a closed list, with the status and words that
- * the client gets; and the counters of
- * the layer, which label them.
+ * problem.h: what this layer refuses itself, as a closed list, with the status and the message
+ * that the client gets; and the counters of the layer, which use the list as a label.
  */
 #ifndef HEARTH_HTTP_PROBLEM_H
 #define HEARTH_HTTP_PROBLEM_H
@@ -16,24 +15,24 @@
     X(HTTP_PROBLEM_HOST_HEADER, 400, "bad_host",                                                  \
       "The request needs exactly one valid Host header.")                                         \
     X(HTTP_PROBLEM_FRAMING, 400, "bad_framing",                                                   \
-      "The length of the request body is given in no clear and valid way.")                       \
+      "The length of the request body is ambiguous or invalid.")                                  \
     X(HTTP_PROBLEM_HOST, 403, "host_not_allowed",                                                 \
       "This server does not answer to that host name. Allow it in the server's options.")         \
     X(HTTP_PROBLEM_NO_PATH, 404, "not_found", "There is nothing at this path.")                   \
     X(HTTP_PROBLEM_NO_METHOD, 405, "method_not_allowed",                                          \
-      "This path does not have that method. See the Allow header.")                               \
+      "This path does not support that method. See the Allow header.")                            \
     X(HTTP_PROBLEM_SLOW, 408, "request_timeout", "The request did not arrive in time.")           \
     X(HTTP_PROBLEM_BODY, 413, "body_too_large",                                                   \
-      "The request body is larger than this server takes.")                                       \
+      "The request body is larger than this server accepts.")                                     \
     X(HTTP_PROBLEM_URI, 414, "target_too_long", "The request target is too long.")                \
     X(HTTP_PROBLEM_EXPECT, 417, "bad_expectation",                                                \
-      "The only expectation known here is 100-continue.")                                         \
+      "The only supported expectation is 100-continue.")                                          \
     X(HTTP_PROBLEM_HEADERS, 431, "headers_too_large",                                             \
       "The request headers are too large or too many.")                                           \
     X(HTTP_PROBLEM_INTERNAL, 500, "internal", "The server gave no answer. That is a bug.")        \
-    X(HTTP_PROBLEM_METHOD, 501, "unknown_method", "This server does not know that method.")       \
+    X(HTTP_PROBLEM_METHOD, 501, "unknown_method", "This server does not support that method.")    \
     X(HTTP_PROBLEM_CODING, 501, "unknown_coding",                                                 \
-      "The only transfer coding known here is chunked.")                                          \
+      "The only supported transfer coding is chunked.")                                           \
     X(HTTP_PROBLEM_BUSY, 503, "overloaded", "Too many connections or requests. Try again later.") \
     X(HTTP_PROBLEM_VERSION, 505, "bad_version", "This server speaks HTTP/1.1 and HTTP/1.0.")
 
@@ -46,9 +45,9 @@ enum http_problem {
 
 int http_problem_status(enum http_problem problem);
 const char *http_problem_name(enum http_problem problem);     /* "body_too_large" */
-const char *http_problem_sentence(enum http_problem problem); /* for people */
+const char *http_problem_sentence(enum http_problem problem); /* for users */
 
-/* The reason phrase of a status: "Not Found"; "" for those that we never send. */
+/* The reason phrase of a status: "Not Found"; "" for statuses that we never send. */
 const char *http_status_phrase(int status);
 
 /* ---- the counters of this layer ---- */
@@ -59,12 +58,12 @@ enum http_stat {
     HTTP_STAT_ACCEPTED,    /* connections */
     HTTP_STAT_REFUSED,     /* by a limit; label: enum http_refusal */
     HTTP_STAT_CONNECTIONS, /* gauge: open now */
-    HTTP_STAT_ACTIVE,      /* gauge: requests with their handler, or being answered */
+    HTTP_STAT_ACTIVE,      /* gauge: requests in a handler or being answered */
     HTTP_STAT_REQUESTS,    /* handed to a handler */
     HTTP_STAT_BYTES,       /* label: enum http_direction */
     HTTP_STAT_TIMEOUTS,    /* label: enum http_timeout */
     HTTP_STAT_PROBLEMS,    /* label: enum http_problem */
-    HTTP_STAT_DISCONNECTS, /* before the answer was ended */
+    HTTP_STAT_DISCONNECTS, /* before the answer had ended */
     HTTP_STAT_COUNT
 };
 
@@ -83,7 +82,7 @@ enum http_timeout {
     HTTP_TIMEOUT_COUNT
 };
 
-/* A connection counts for its server, which owns the set. */
+/* The server owns the set; its connections count into it. */
 struct metric_set *http_stats_create(void); /* freed with metric_set_destroy */
 
 #endif

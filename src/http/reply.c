@@ -5,13 +5,13 @@
  *         |  '--------------send-------------^  |
  *         '--abort, last release--> ABORTED     '--nothing more
  *
- *      attached   a connection sends for it; ends with http_reply_detach, on the loop
- *      gone       it ended before the answer did
+ *      attached   a connection sends for it; until http_reply_detach, on the loop thread
+ *      gone       the connection ended before the answer did
  *
- * R1  A reply is freed when it is not attached, has no handle, and is not in the mailbox's list. R2
- * on_close is called at most once, on the loop thread, without the lock, and only if the answer was
- * not ended when the lock was held; drop
- *     follows it, or comes alone when it can never be called.
+ * R1  A reply is freed when it is not attached, has no handle, and is not in the mailbox's list.
+ * R2  on_close is called at most once, on the loop thread, without the lock, and only if the answer
+ *     had not ended while the lock was held. drop follows it, or is called alone once on_close can
+ *     never be called.
  * R3  waiting = bytes in `chunks` + bytes collected and not yet written.
  */
 #include "http/reply_impl.h"
@@ -33,7 +33,7 @@ struct http_mailbox {
     struct lock lock;
     unsigned refs GUARDED_BY(lock);
     bool draining GUARDED_BY(lock);
-    struct list news GUARDED_BY(lock);        /* of http_reply.node */
+    struct list pending GUARDED_BY(lock);     /* of http_reply.node */
     void (*wake)(void *arg) GUARDED_BY(lock); /* NULL: closed */
     void *wake_arg GUARDED_BY(lock);
 };
@@ -51,14 +51,14 @@ struct http_reply {
     /* All GUARDED_BY(mailbox->lock). */
     unsigned handles;
     bool attached, gone;
-    bool keep_alive; /* of the head that was sent */
+    bool keep_alive; /* as in the head that was sent */
     enum reply_state state;
     struct list chunks;
-    /* made with the head of a chunked stream, so that ending it cannot fail */
+    /* allocated with the head of a chunked stream, so that ending it cannot fail */
     struct http_chunk *last;
     size_t waiting; /* R3 */
     struct list_node node;
-    struct close_call on_close; /* fn == NULL: none, or it was called */
+    struct close_call on_close; /* fn == NULL: none, or already called */
     uint64_t keepalive_ns;
     struct buf keepalive_text;
 };
@@ -74,12 +74,12 @@ struct http_mailbox *http_mailbox_create(const struct clock *clock, void (*wake)
     mailbox->refs = 1;
     mailbox->wake = wake;
     mailbox->wake_arg = arg;
-    list_init(&mailbox->news);
+    list_init(&mailbox->pending);
     lock_init(&mailbox->lock, "http replies", LOCK_RANK_QUEUE);
     return mailbox;
 }
 
-/* Leaves the lock, with one reference less. */
+/* Leaves the lock and drops one reference. */
 static void leave_and_unref(struct http_mailbox *mailbox) REQUIRES(mailbox->lock)
 {
     assert(mailbox->refs > 0);
@@ -87,7 +87,7 @@ static void leave_and_unref(struct http_mailbox *mailbox) REQUIRES(mailbox->lock
     lock_leave(&mailbox->lock);
     if (!last)
         return;
-    assert(list_empty(&mailbox->news));
+    assert(list_empty(&mailbox->pending));
     lock_fini(&mailbox->lock);
     mem_free(mailbox);
 }
@@ -115,8 +115,8 @@ static void post_locked(struct http_reply *reply) REQUIRES(reply->mailbox->lock)
     lock_assert_held(&mailbox->lock);
     if (mailbox->wake == NULL || list_node_linked(&reply->node))
         return;
-    bool first = list_empty(&mailbox->news);
-    list_push_back(&mailbox->news, &reply->node);
+    bool first = list_empty(&mailbox->pending);
+    list_push_back(&mailbox->pending, &reply->node);
     if (first)
         mailbox->wake(mailbox->wake_arg);
 }
@@ -133,7 +133,7 @@ static void destroy(struct http_reply *reply)
     mem_free(reply);
 }
 
-/* Leaves the lock; frees the reply when it is time (R1). */
+/* Leaves the lock; frees the reply if it is due (R1). */
 static void leave_and_reap(struct http_reply *reply) REQUIRES(reply->mailbox->lock)
 {
     struct http_mailbox *mailbox = reply->mailbox;
@@ -147,7 +147,7 @@ static void leave_and_reap(struct http_reply *reply) REQUIRES(reply->mailbox->lo
     destroy(reply);
 }
 
-/* What has to be called for a client that is gone, taken so that nobody else calls it (R2). */
+/* The callbacks for a client that is gone, taken so that no other thread calls them (R2). */
 static struct close_call take_close_locked(struct http_reply *reply) REQUIRES(reply->mailbox->lock)
 {
     struct close_call call = reply->on_close;
@@ -169,7 +169,7 @@ static void run_close(struct close_call call)
 
 /* ---- the loop's side ---- */
 
-/* A longer one is in no list of anybody. */
+/* A longer origin is in no list of allowed origins. */
 static struct str copy_origin(char to[ORIGIN_BYTES_MAX], struct str origin)
 {
     if (origin.len == 0 || origin.len > ORIGIN_BYTES_MAX)
@@ -196,8 +196,8 @@ struct http_reply *http_reply_create(struct http_mailbox *mailbox,
     return reply;
 }
 
-/* News of a reply whose client is gone: only a late on_close can be meant. */
-static void settle(struct http_reply *reply)
+/* An update of a reply whose client is gone: only a late on_close can be due. */
+static void close_detached(struct http_reply *reply)
 {
     struct http_mailbox *mailbox = reply->mailbox;
 
@@ -206,7 +206,7 @@ static void settle(struct http_reply *reply)
     lock_leave(&mailbox->lock);
     run_close(call);
     lock_enter(&mailbox->lock);
-    reply->handles--; /* which http_mailbox_next took */
+    reply->handles--; /* taken by http_mailbox_next */
     leave_and_reap(reply);
 }
 
@@ -214,17 +214,17 @@ void *http_mailbox_next(struct http_mailbox *mailbox)
 {
     for (;;) {
         lock_enter(&mailbox->lock);
-        struct list_node *node = list_pop_front(&mailbox->news);
+        struct list_node *node = list_pop_front(&mailbox->pending);
         struct http_reply *reply = LIST_ENTRY(node, struct http_reply, node);
         bool attached = reply != NULL && reply->attached;
         if (reply != NULL && !attached)
-            reply->handles++; /* so that nobody frees it meanwhile */
+            reply->handles++; /* so that no other thread frees it meanwhile */
         lock_leave(&mailbox->lock);
         if (reply == NULL)
             return NULL;
         if (attached)
             return reply->options.owner; /* only this thread detaches */
-        settle(reply);
+        close_detached(reply);
     }
 }
 
@@ -248,11 +248,11 @@ static void move_all(struct list *from, struct list *to)
         list_push_back(to, node);
 }
 
-void http_reply_collect(struct http_reply *reply, struct list *chunks, struct http_news *news)
+void http_reply_collect(struct http_reply *reply, struct list *chunks, struct reply_update *update)
 {
     lock_enter(&reply->mailbox->lock);
     move_all(&reply->chunks, chunks);
-    *news = (struct http_news){
+    *update = (struct reply_update){
         .ended = reply->state == REPLY_ENDED,
         .aborted = reply->state == REPLY_ABORTED ||
                    (reply->handles == 0 && reply->state == REPLY_STREAMING),
@@ -359,7 +359,7 @@ static bool keeps_alive(struct http_reply *reply, enum http_length length)
     return keep_alive;
 }
 
-/* The head, with `body` behind it; NULL without memory. */
+/* The head followed by `body`; NULL when out of memory. */
 static struct http_chunk *make_head(struct http_reply *reply, const struct http_head *head,
                                     enum http_length length, struct str body)
 {

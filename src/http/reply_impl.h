@@ -1,13 +1,15 @@
 /*
  * reply_impl.h: the loop's side of replies.
  *
- *      any thread                    mailbox (one lock)                         loop thread
- *      http_reply_write  ---------->  reply->chunks, list of replies  --------->  http_mailbox_next, http_reply_collect
- *                         wake()      with news                                   http_reply_written, http_reply_detach
+ *      any thread                  mailbox (one lock)                loop thread
+ *      http_reply_write  ------->  reply->chunks,  --------------->  http_mailbox_next
+ *                         wake()   list of pending replies           http_reply_collect
+ *                                                                    http_reply_written
+ *                                                                    http_reply_detach
  *
- * A mailbox is counted by the replies that use it and by its server, so that handles stay valid
- * when the server is gone. All that threads share is guarded by its one lock, which is held for a
- * few instructions and the linking of a chunk.
+ * A mailbox is reference-counted by its replies and by its server, so that handles stay valid after
+ * the server is gone. All shared state is guarded by its one lock, which is held for a few
+ * instructions and the linking of a chunk.
  */
 #ifndef HEARTH_HTTP_REPLY_IMPL_H
 #define HEARTH_HTTP_REPLY_IMPL_H
@@ -28,19 +30,19 @@ struct http_mailbox;
  * it must not block. */
 struct http_mailbox *http_mailbox_create(const struct clock *clock, void (*wake)(void *arg),
                                          void *arg);
-/* The loop ends: `wake` is not called any more, and nobody waits for news. No reply is attached by
- * then. */
+/* The loop ends: `wake` is no longer called, and updates are no longer delivered. No reply may be
+ * attached by then. */
 void http_mailbox_close(struct http_mailbox *mailbox);
 void http_mailbox_release(struct http_mailbox **mailbox);
 /* From now on answers say "connection: close". */
 void http_mailbox_drain(struct http_mailbox *mailbox);
 
-/* The owner of the next reply with news, which it then collects; NULL: there is none. */
+/* The owner of the next reply with an update, which it then collects; NULL = none. */
 void *http_mailbox_next(struct http_mailbox *mailbox);
 
-/* What a new reply has to know of its request. */
+/* What a new reply needs to know about its request. */
 struct http_reply_options {
-    void *owner; /* what http_mailbox_next answers; the loop's */
+    void *owner; /* what http_mailbox_next returns; used by the loop */
     enum http_method method;
     unsigned version_minor;
     bool keep_alive;
@@ -49,31 +51,31 @@ struct http_reply_options {
     uint64_t answer_bytes_max, stream_bytes_max;
 };
 
-/* Attached to its owner, and with one handle, which is the handler's. */
+/* Attached to its owner, with one handle, which belongs to the handler. */
 struct http_reply *http_reply_create(struct http_mailbox *mailbox,
                                      const struct http_reply_options *options);
 
-struct http_news {
+struct reply_update {
     bool ended;      /* all of it is in `chunks` */
-    bool aborted;    /* break off */
-    bool abandoned;  /* nobody has a handle any more, and nothing was answered */
+    bool aborted;    /* abort the connection */
+    bool abandoned;  /* all handles are released, and nothing was answered */
     bool keep_alive; /* the connection may go on afterwards */
-    /* the end of the body is the end of the connection: breaking off has to be seen as such */
+    /* the body ends with the connection: an abort must be visible to the client as such */
     bool to_close;
-    uint64_t keepalive_ns; /* 0: no keep-alive text */
+    uint64_t keepalive_ns; /* 0 = no keep-alive text */
 };
 
-/* Moves what was written to the end of `chunks`. */
-void http_reply_collect(struct http_reply *reply, struct list *chunks, struct http_news *news);
+/* Moves written chunks to the end of `chunks`. */
+void http_reply_collect(struct http_reply *reply, struct list *chunks, struct reply_update *update);
 
-/* `bytes` of what was collected are with the system now. */
+/* `bytes` of the collected chunks were handed to the system. */
 void http_reply_written(struct http_reply *reply, size_t bytes);
 
-/* Writes the keep-alive text into the stream, if nothing waits there already. */
+/* Writes the keep-alive text into the stream, unless data is already queued there. */
 void http_reply_send_keepalive(struct http_reply *reply);
 
-/* The connection is done with it, or gone: calls on_close if the answer was not ended. True when
- * that was so. The reply may be gone after it. */
+/* The connection is done with the reply, or gone: calls on_close if the answer had not ended, and
+ * returns whether that was so. The reply may be freed afterwards. */
 bool http_reply_detach(struct http_reply *reply);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * request.c: looking things up in a request.
+ * request.c: lookups in a request.
  */
 #include "http/request.h"
 

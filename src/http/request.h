@@ -1,9 +1,9 @@
 /*
- * request.h: what a handler sees of a request: views into memory of its connection.
+ * request.h: a request as a handler sees it: views into the memory of its connection.
  *
- * Everything here is valid during the call of the handler only, and only on the loop thread; what
- * is needed later is copied, or, for the body, taken. Paths and queries are as they were sent,
- * percent signs and all; the helpers below decode.
+ * Everything here is valid only during the call of the handler, on the loop thread. A handler
+ * copies what it needs later, or takes the body. Paths and queries are as they were sent, still
+ * percent-encoded; the helpers below decode.
  */
 #ifndef HEARTH_HTTP_REQUEST_H
 #define HEARTH_HTTP_REQUEST_H
@@ -35,7 +35,7 @@ enum http_method {
 };
 
 struct http_header {
-    struct str name, value; /* the value without white space around it */
+    struct str name, value; /* the value without surrounding white space */
 };
 
 enum { HTTP_CAPTURES_MAX = 4 };
@@ -47,31 +47,30 @@ struct http_request {
     unsigned version_minor; /* of HTTP/1 */
     struct str path;        /* "/v1/models"; "*" for OPTIONS * */
     struct str query;       /* without the '?' */
-    /* of the Host header, without port, brackets kept; empty for HTTP/1.0 without one */
+    /* from the Host header, without port, with brackets; empty for HTTP/1.0 without one */
     struct str host;
     const struct http_header *headers;
     size_t headers_count;
     struct str body;
     struct str peer;                        /* "127.0.0.1", "::1"; "unix" for a local socket */
-    uint64_t arrived_ns;                    /* monotonic: when its first byte was here */
+    uint64_t arrived_ns;                    /* monotonic: when its first byte arrived */
     const struct http_route *route;         /* the row that matched */
-    struct str captures[HTTP_CAPTURES_MAX]; /* what its {} stand for, undecoded */
+    struct str captures[HTTP_CAPTURES_MAX]; /* the texts matched by its {}, undecoded */
     size_t captures_count;
     struct buf *body_owner; /* for http_request_take_body */
 };
 
 const char *http_method_name(enum http_method method);
 
-/* The value of the first header of that name (any case); false: there is none. */
+/* The value of the first header of that name (case-insensitive); false if there is none. */
 bool http_request_header(const struct http_request *request, struct str name,
                          struct str *value) NODISCARD;
 
-/* Moves the body into `body` (which is not initialised yet, and to be finished by the caller), so
- * that another thread can read it without a copy; request->body stays valid as long as `body` does.
- */
+/* Moves the body into `body` (uninitialised; the caller calls buf_fini), so that another thread can
+ * read it without a copy. request->body stays valid as long as `body` does. */
 void http_request_take_body(struct http_request *request, struct buf *body);
 
-/* The first value of a query parameter, decoded ('+' is a space), appended to `out`. ERR_NOT_FOUND;
+/* Appends the first value of a query parameter to `out`, decoded ('+' is a space). ERR_NOT_FOUND;
  * ERR_INVALID for a bad escape; or as buf_append. */
 enum err http_query_get(struct str query, struct str name, struct buf *out) NODISCARD;
 

@@ -1,13 +1,13 @@
 /*
- * route.c: a walk over the table for each request. Tables have some dozens of rows: a tree would
- * cost more to read than it saves.
+ * route.c: a linear search of the table for each request. Tables have a few dozen rows: a tree
+ * would cost more to read than it saves.
  */
 #include "http/route.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Cuts the part up to the next '/' off. */
+/* Cuts off the part up to the next '/'. */
 static struct str next_segment(struct str *rest)
 {
     const char *slash = memchr(rest->ptr, '/', rest->len);
@@ -33,7 +33,7 @@ static void skip_slash(struct str *text)
     text->len--;
 }
 
-/* Captures go to `request` only when it is not NULL. */
+/* Stores captures unless `request` is NULL. */
 static bool matches(struct str pattern, struct str path, struct http_request *request)
 {
     size_t count = 0;
@@ -88,8 +88,7 @@ static bool any_serves(const struct http_route *routes, size_t count, struct str
     for (size_t i = 0; i < count; i++)
         if (serves(&routes[i], method) && matches(str_from(routes[i].path), path, NULL))
             return true;
-    return method ==
-           HTTP_METHOD_OPTIONS; /* which this layer answers for every path that there is */
+    return method == HTTP_METHOD_OPTIONS; /* answered by this layer for every known path */
 }
 
 void http_route_allow(const struct http_route *routes, size_t count, struct str path,

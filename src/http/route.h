@@ -7,8 +7,8 @@
  *      /v1/models/{id...}            {id...} is the rest, not empty, slashes included, captured;
  *                                    last only
  *
- * The first row that matches wins. HEAD is served by the row of GET. Paths are compared as sent: no
- * decoding, no dots resolved, so that there is one spelling of each.
+ * The first matching row wins. HEAD is served by the row of GET. Paths are compared as sent: no
+ * decoding, no dots resolved, so that each path has exactly one spelling.
  *
  * Threads: a table is read-only.
  */
@@ -24,8 +24,8 @@
 
 struct http_reply;
 
-/* Called on the loop thread when the whole body is there; must not block. The reply may be used now
- * or, acquired, later and elsewhere. */
+/* Called on the loop thread when the whole body has arrived; must not block. The reply may be used
+ * now or, if acquired, later and on any thread. */
 typedef void (*http_handler_fn)(struct http_request *request, struct http_reply *reply, void *arg);
 
 struct http_route {
@@ -33,7 +33,7 @@ struct http_route {
     const char *path;
     http_handler_fn handler;
     void *arg;
-    uint32_t flags; /* the table's owner's own: who may call, for example */
+    uint32_t flags; /* defined by the table's owner, for example who may call */
 };
 
 enum http_match { HTTP_MATCH_FOUND, HTTP_MATCH_NO_PATH, HTTP_MATCH_NO_METHOD };
@@ -42,12 +42,12 @@ enum http_match { HTTP_MATCH_FOUND, HTTP_MATCH_NO_PATH, HTTP_MATCH_NO_METHOD };
 enum http_match http_route_find(const struct http_route *routes, size_t count,
                                 struct http_request *request);
 
-/* Appends the methods that a path has, as an Allow header wants them: "GET, HEAD, OPTIONS". */
+/* Appends the methods of a path in the form of an Allow header: "GET, HEAD, OPTIONS". */
 void http_route_allow(const struct http_route *routes, size_t count, struct str path,
                       struct buf *out);
 
-/* Aborts on a table that cannot work: a path without '/', {...} that is not last, too many
- * captures, a missing handler, a row twice. */
+/* Aborts on an invalid table: a path without '/', {...} that is not last, too many captures, a
+ * missing handler, a duplicate row. */
 void http_route_check(const struct http_route *routes, size_t count);
 
 #endif

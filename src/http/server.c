@@ -1,15 +1,15 @@
 /*
  * server.c: libuv around http_conn. Everything below runs on the loop thread, except the functions
- * of server.h, which leave a note under a lock and wake the loop.
+ * of server.h, which set a flag under a lock and wake the loop.
  *
  *      uv handle -> struct socket -> struct http_conn
  *
- * After each event of a socket comes pump(): it starts a write if there is something to write and
- * none is under way, and does what the connection wishes. A socket is destroyed in libuv's close
+ * After each event of a socket, pump() starts a write if there is something to write and no write
+ * in progress, and performs the connection's next action. A socket is destroyed in libuv's close
  * callback: until then a write may use the connection's chunks.
  *
- * One timer looks at all connections every tick; it stands still when there is none. With a
- * thousand connections that is a thousand comparisons, ten times a second.
+ * One timer checks all connections every tick; it is stopped while there are none. A thousand
+ * connections cost a thousand comparisons, ten times a second.
  */
 #include "http/server.h"
 
@@ -59,9 +59,9 @@ void http_limits_complete(struct http_limits *limits)
 enum {
     READ_BYTES = 64 * 1024,
     WRITE_CHUNKS = 32, /* per write */
-    REFUSED_MAX = 64,  /* beyond the limit, and told so; further ones are just closed */
-    NEWS_MAX = 1024,   /* replies with news that are looked at in one go */
-    PEER_IDLE_S = 60,  /* until the system asks a silent peer whether it is there */
+    REFUSED_MAX = 64,  /* connections over the limit that get a 503; further ones are just closed */
+    PENDING_MAX = 1024, /* replies handled per wake-up */
+    PEER_IDLE_S = 60,   /* before the system probes a silent peer */
     TICK_MS = 100,
     ADDRESS_BYTES = 64,
 };
@@ -82,7 +82,7 @@ struct http_server {
     struct lock lock;
     struct cond changed;
     bool drain_asked GUARDED_BY(lock), stop_asked GUARDED_BY(lock);
-    bool drained GUARDED_BY(lock); /* draining, and no connection is left */
+    bool drained GUARDED_BY(lock); /* draining, and all connections are closed */
 };
 
 struct socket {
@@ -98,7 +98,7 @@ struct socket {
     struct list_node node;
     char address[ADDRESS_BYTES];
     uv_write_t write;
-    size_t writing; /* chunks; 0: no write is under way */
+    size_t writing; /* chunks being written; 0 = no write in progress */
     uv_shutdown_t shutdown;
 };
 
@@ -135,7 +135,7 @@ static void close_socket(struct socket *socket, bool reset)
     if (socket->closing)
         return;
     socket->closing = true;
-    /* A reset is refused while a shutdown is under way, and there is none for local sockets. */
+    /* libuv refuses a reset during a shutdown, and local sockets have no reset. */
     if (reset && socket->is_tcp && uv_tcp_close_reset(&socket->uv.tcp, on_closed) == 0)
         return;
     uv_close(&socket->uv.handle, on_closed);
@@ -170,7 +170,7 @@ static unsigned fill_bufs(const struct socket *socket, uv_buf_t bufs[WRITE_CHUNK
     return count;
 }
 
-/* The first that is not written whole, with the rest of it. */
+/* Skips written bytes: returns the index of the first buffer not fully written, and trims it. */
 static unsigned skip_bufs(uv_buf_t *bufs, unsigned count, size_t written)
 {
     unsigned first = 0;
@@ -184,8 +184,8 @@ static unsigned skip_bufs(uv_buf_t *bufs, unsigned count, size_t written)
     return first;
 }
 
-/* At once as much as the system takes: the connection must know of the end of an answer before the
- * client can send its next request. The rest is libuv's. */
+/* Writes as much at once as the system takes: the connection must see the end of an answer before
+ * the client can send its next request. libuv writes the rest. */
 static void start_write(struct socket *socket)
 {
     uv_buf_t bufs[WRITE_CHUNKS];
@@ -213,7 +213,7 @@ static void start_write(struct socket *socket)
 static void on_shut(uv_shutdown_t *shutdown, int status)
 {
     (void)shutdown;
-    (void)status; /* a failure is seen by reading, or by the linger deadline */
+    (void)status; /* reads or the linger deadline notice a failure */
 }
 
 static void shut_socket(struct socket *socket)
@@ -229,19 +229,19 @@ static void pump(struct socket *socket)
 {
     if (socket->closing)
         return;
-    while (socket->writing == 0 && http_conn_wish(socket->conn) == HTTP_WISH_NONE &&
+    while (socket->writing == 0 && http_conn_next_action(socket->conn) == HTTP_ACTION_NONE &&
            !list_empty(http_conn_output(socket->conn)))
         start_write(socket);
-    if (http_conn_wish(socket->conn) == HTTP_WISH_SHUTDOWN)
+    if (http_conn_next_action(socket->conn) == HTTP_ACTION_SHUTDOWN)
         shut_socket(socket);
-    enum http_wish wish = http_conn_wish(socket->conn);
-    if (wish == HTTP_WISH_CLOSE || wish == HTTP_WISH_RESET)
-        close_socket(socket, wish == HTTP_WISH_RESET);
+    enum http_action action = http_conn_next_action(socket->conn);
+    if (action == HTTP_ACTION_CLOSE || action == HTTP_ACTION_RESET)
+        close_socket(socket, action == HTTP_ACTION_RESET);
 }
 
 /* ---- input ---- */
 
-/* One buffer for all: libuv fills it and calls on_read before it asks again. */
+/* One buffer for all sockets: libuv fills it and calls on_read before it asks again. */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     struct socket *socket = handle->data;
@@ -287,7 +287,7 @@ static size_t count_address(const struct http_server *server, const char *addres
     return count;
 }
 
-/* True: over a limit, and counted as such. The socket is in the list by now. */
+/* True if a limit is exceeded; counts the refusal. The socket is already in the list. */
 static bool is_too_many(struct http_server *server, const struct socket *socket)
 {
     const struct http_limits *limits = &server->shared.options.limits;
@@ -314,7 +314,7 @@ static struct socket *create_socket(struct http_server *server, bool is_tcp)
     socket->is_tcp = is_tcp;
     int rc = is_tcp ? uv_tcp_init(&server->loop, &socket->uv.tcp)
                     : uv_pipe_init(&server->loop, &socket->uv.pipe, 0);
-    assert(rc == 0); /* they only fill the struct */
+    assert(rc == 0); /* these only fill the struct */
     (void)rc;
     socket->uv.handle.data = socket;
     list_push_back(&server->sockets, &socket->node);
@@ -395,7 +395,7 @@ static void drain(struct http_server *server)
     tell_if_drained(server);
 }
 
-/* Every handle is closed, so that uv_run returns when the last callback has run. */
+/* Closes every handle, so that uv_run returns after the last callback. */
 static void stop(struct http_server *server)
 {
     drain(server);
@@ -406,15 +406,15 @@ static void stop(struct http_server *server)
         pump(socket);
     }
     server->stopped = true;
-    http_mailbox_close(server->shared.mailbox); /* from here on nobody uses server->wake */
+    http_mailbox_close(server->shared.mailbox); /* server->wake is not used after this */
     uv_close((uv_handle_t *)&server->timer, NULL);
     uv_close((uv_handle_t *)&server->wake, NULL);
 }
 
-/* So many in one go, so that writers who never stop do not keep the loop from its sockets. */
-static void deliver_news(struct http_server *server)
+/* Bounded per wake-up, so that constant writers cannot keep the loop from its sockets. */
+static void deliver_pending(struct http_server *server)
 {
-    for (unsigned n = 0; n < NEWS_MAX; n++) {
+    for (unsigned n = 0; n < PENDING_MAX; n++) {
         struct socket *socket = http_mailbox_next(server->shared.mailbox);
         if (socket == NULL)
             return;
@@ -428,7 +428,7 @@ static void on_wake(uv_async_t *async)
 {
     struct http_server *server = async->data;
 
-    deliver_news(server);
+    deliver_pending(server);
     lock_enter(&server->lock);
     bool drain_asked = server->drain_asked, stop_asked = server->stop_asked;
     lock_leave(&server->lock);
@@ -446,7 +446,7 @@ static void run(void *arg)
     assert(list_empty(&server->sockets));
 }
 
-/* ---- birth and death ---- */
+/* ---- create and destroy ---- */
 
 static void wake_loop(void *arg)
 {

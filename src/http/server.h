@@ -3,12 +3,12 @@
  * response.
  *
  *      start        binds, listens, starts the thread
- *      drain        no new connections; idle ones are closed; requests in progress go on, to a
+ *      drain        no new connections; idle ones are closed; requests in progress continue until a
  *                   deadline
- *      stop         closes what is left (each open reply hears of it), joins the thread
+ *      stop         closes the remaining connections (open replies get on_close), joins the thread
  *
- * Handlers run on that thread and must not block; answers come from any thread (reply.h).
- * docs/http.md has the limits in a table.
+ * Handlers run on that thread and must not block; answers may come from any thread (reply.h).
+ * docs/http.md lists the limits in a table.
  */
 #ifndef HEARTH_HTTP_SERVER_H
 #define HEARTH_HTTP_SERVER_H
@@ -29,69 +29,69 @@ struct log;
 struct metric_set;
 struct http_server;
 
-/* Zero stands for the default of each. Times are in milliseconds. */
+/* 0 selects the default of each. Times are in milliseconds. */
 struct http_limits {
     uint32_t connections_max;             /* 1024; further ones get a 503 */
     uint32_t connections_per_address_max; /* 256; local sockets are not counted */
     uint32_t headers_max;                 /* 100 */
     uint32_t target_bytes_max;            /* 8 KiB */
-    uint32_t head_bytes_max;   /* 64 KiB: request line and headers; trailers again as much */
+    uint32_t head_bytes_max;   /* 64 KiB: request line and headers; the same again for trailers */
     uint64_t body_bytes_max;   /* 64 MiB */
     uint64_t bodies_bytes_max; /* 512 MiB: request bodies of all connections together */
-    /* 64 KiB: what a client sends before it has its answer; beyond it the connection is closed */
+    /* 64 KiB: input from a client that awaits its answer; beyond it the connection is closed */
     uint32_t ahead_bytes_max;
     uint64_t answer_bytes_max; /* 256 MiB: of http_reply_send */
-    uint64_t stream_bytes_max; /* 4 MiB: written into a stream and not taken by the client yet */
+    uint64_t stream_bytes_max; /* 4 MiB: written into a stream and not yet taken by the client */
     /* 10 s: from the first byte of a request, or from the accept, to its last header */
     uint32_t head_ms;
-    uint32_t body_ms; /* 10 s: for a body, plus what body_rate_min allows for its bytes so far */
+    uint32_t body_ms; /* 10 s: for a body, plus the time that body_rate_min allows for its bytes */
     uint32_t body_rate_min; /* 1024 bytes per second */
     uint32_t idle_ms;       /* 60 s: between two requests */
-    uint32_t write_ms;      /* 30 s: a client that takes no byte for so long is gone */
-    uint32_t linger_ms;     /* 2 s: after an error answer, for the client to read it */
+    uint32_t write_ms;      /* 30 s: a client that takes no byte for this long is closed */
+    uint32_t linger_ms;     /* 2 s: time for the client to read an error answer */
 };
 
-/* Replaces zeros by the defaults; http_server_start does it, too. */
+/* Replaces zeros by the defaults; http_server_start also does it. */
 void http_limits_complete(struct http_limits *limits);
 
 struct http_options {
     const char *host; /* to bind; NULL: 127.0.0.1, or no TCP at all when there is a unix_path */
-    uint16_t port;    /* 0: any free one, see http_server_port */
-    /* NULL: none. A stale socket of that name is replaced; its mode becomes 0600 */
+    uint16_t port;    /* 0 = any free port, see http_server_port */
+    /* NULL = none. A stale socket at that path is replaced; its mode becomes 0600 */
     const char *unix_path;
     struct http_limits limits;
-    /* beside loopback. A server bound beyond loopback checks Host only when there are some */
+    /* in addition to loopback. A server not bound to loopback checks Host only if this is set */
     struct http_names allowed_hosts;
-    struct http_names cors_origins; /* none: no CORS header is ever sent */
-    /* what preflights allow; NULL: authorization, content-type, x-api-key */
+    struct http_names cors_origins; /* empty: no CORS header is ever sent */
+    /* allowed in preflights; NULL = authorization, content-type, x-api-key */
     const char *cors_headers;
     struct log *log;           /* may be NULL */
-    const struct clock *clock; /* NULL: the machine's. Decides about all deadlines */
-    uint32_t tick_ms;          /* how often deadlines are looked at; 0: 100 */
+    const struct clock *clock; /* NULL = the system clock. Used for all deadlines */
+    uint32_t tick_ms;          /* how often deadlines are checked; 0 = 100 */
 
-    /* Writes the body for what this layer refuses by itself, on the loop thread. NULL: the sentence
-     * as plain text. `path` is the request's as far as it could be read, else empty. */
+    /* Writes the body of refusals by this layer, on the loop thread. NULL = the problem's sentence
+     * as plain text. `path` is that of the request as far as it could be read, else empty. */
     void (*error_body)(enum http_problem problem, struct str path, struct buf *body, void *arg);
-    const char *error_content_type; /* of it; NULL: application/json */
+    const char *error_content_type; /* of error_body; NULL = application/json */
     void *error_arg;
 };
 
-/* Binds and starts. The table of routes and all pointers in `options` except the names of the
- * sockets outlive the server. ERR_BUSY: the address is in use; ERR_DENIED; ERR_INVALID: no such
- * host (nothing is looked up but "localhost"); ERR_LIMIT: no descriptors or threads. */
+/* Binds and starts. The table of routes and all pointers in `options`, except the names of the
+ * sockets, must outlive the server. ERR_BUSY: the address is in use; ERR_DENIED; ERR_INVALID: no
+ * such host (only "localhost" is resolved); ERR_LIMIT: no descriptors or threads left. */
 enum err http_server_start(const struct http_options *options, const struct http_route *routes,
                            size_t routes_count, struct http_server **server,
                            struct errinfo *info) NODISCARD;
 
-/* The TCP port; 0 when there is only a local socket. */
+/* The TCP port; 0 if there is only a local socket. */
 uint16_t http_server_port(const struct http_server *server);
 
-/* Stops listening, closes idle connections, answers the requests that have begun with "connection:
- * close", and waits until no connection is left. False after `timeout_ms` (by the machine's clock):
- * then the caller may have open replies ended, and call it again. Not from the loop thread. */
+/* Stops listening, closes idle connections, answers requests that have begun with "connection:
+ * close", and waits until all connections are closed. Returns false after `timeout_ms` (by the
+ * system clock): the caller may then end open replies and call it again. Not on the loop thread. */
 bool http_server_drain(struct http_server *server, uint64_t timeout_ms);
 
-/* Closes everything, now, and sets the pointer to NULL. Open replies are told (on_close) and their
+/* Closes everything at once and sets the pointer to NULL. Open replies get on_close, and their
  * handles stay valid. Accepts NULL. */
 void http_server_stop(struct http_server **server);
 

@@ -94,7 +94,7 @@ test_usage() {
     expect_err 'no/such.gguf: there is no such file'
     bench serve --url https://host
     expect_status 1
-    expect_err 'only http:// is spoken here'
+    expect_err 'only http:// is supported'
     left_nothing
 }
 

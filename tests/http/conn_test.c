@@ -31,9 +31,9 @@ static void check_sent(struct http_pair *pair, const char *text)
         fail_msg("'%s' is not in '%s'", text, buf_str(&pair->sent));
 }
 
-static void check_wish(struct http_pair *pair, enum http_wish wish)
+static void check_action(struct http_pair *pair, enum http_action action)
 {
-    assert_int_equal(http_conn_wish(pair->conn), wish);
+    assert_int_equal(http_conn_next_action(pair->conn), action);
 }
 
 /* Feeds, expects this status, and that the connection goes on or not. */
@@ -46,7 +46,7 @@ static void check_answer(struct http_pair *pair, const char *text, int status, b
     snprintf(line, sizeof(line), "HTTP/1.1 %d ", status);
     check_sent(pair, line);
     assert_int_equal(count_of(&pair->sent, "\r\ndate: "), 1); /* one answer */
-    check_wish(pair, goes_on ? HTTP_WISH_NONE : HTTP_WISH_SHUTDOWN);
+    check_action(pair, goes_on ? HTTP_ACTION_NONE : HTTP_ACTION_SHUTDOWN);
     assert_int_equal(count_of(&pair->sent, "connection: close"), !goes_on);
 }
 
@@ -65,7 +65,7 @@ static void test_keep_alive(void **state)
     http_pair_pump(&pair);
     assert_int_equal(pair.handled, 5);
     http_conn_eof(pair.conn);
-    check_wish(&pair, HTTP_WISH_CLOSE);
+    check_action(&pair, HTTP_ACTION_CLOSE);
     http_pair_fini(&pair);
 }
 
@@ -84,10 +84,10 @@ static void test_old_clients(void **state)
     assert_int_equal(http_reply_begin(pair.held, &(struct http_head){.status = 200}), HTTP_OK);
     assert_int_equal(http_reply_write(pair.held, STR("abc")), HTTP_OK);
     http_pair_pump(&pair);
-    check_wish(&pair, HTTP_WISH_NONE);
+    check_action(&pair, HTTP_ACTION_NONE);
     assert_int_equal(http_reply_end(pair.held), HTTP_OK);
     http_pair_pump(&pair);
-    check_wish(&pair, HTTP_WISH_SHUTDOWN);
+    check_action(&pair, HTTP_ACTION_SHUTDOWN);
     assert_int_equal(count_of(&pair.sent, "chunked"), 0);
     assert_int_equal(count_of(&pair.sent, "connection: close\r\n\r\nabc"), 1);
     assert_int_equal(pair.closed, 0);
@@ -97,7 +97,7 @@ static void test_old_clients(void **state)
     http_reply_begin(pair.held, &(struct http_head){.status = 200});
     http_reply_abort(pair.held);
     http_pair_pump(&pair);
-    check_wish(&pair, HTTP_WISH_RESET);
+    check_action(&pair, HTTP_ACTION_RESET);
     http_pair_fini(&pair);
 }
 
@@ -119,7 +119,7 @@ static void test_head(void **state)
     assert_int_equal(http_reply_end(pair.held), HTTP_OK);
     http_pair_pump(&pair);
     assert_string_equal(pair.sent.data + pair.sent.len - 4, "\r\n\r\n");
-    check_wish(&pair, HTTP_WISH_NONE);
+    check_action(&pair, HTTP_ACTION_NONE);
     http_pair_fini(&pair);
 }
 
@@ -142,7 +142,7 @@ static void test_pipelining(void **state)
                *second = strstr(pair.sent.data, "/item/1"),
                *third = strstr(pair.sent.data, "/item/2");
     assert_true(first != NULL && second > first && third > second);
-    check_wish(&pair, HTTP_WISH_NONE);
+    check_action(&pair, HTTP_ACTION_NONE);
     http_pair_fini(&pair);
 }
 
@@ -159,10 +159,10 @@ static void test_pipelining_is_bounded(void **state)
     http_pair_init(&pair, &options);
     http_pair_feed(&pair, GET("/hold"));
     http_pair_feed(&pair, filler);
-    check_wish(&pair, HTTP_WISH_NONE);
+    check_action(&pair, HTTP_ACTION_NONE);
     assert_int_equal(pair.closed, 0);
     http_pair_feed(&pair, "x");
-    check_wish(&pair, HTTP_WISH_CLOSE);
+    check_action(&pair, HTTP_ACTION_CLOSE);
     assert_int_equal(pair.closed, 1);
     assert_int_equal(http_reply_send(pair.held, &(struct http_head){.status = 200}, STR("")),
                      HTTP_GONE);
@@ -183,13 +183,13 @@ static void test_eof_behind_requests(void **state)
     http_conn_eof(pair.conn);
     check_sent(&pair, "/item/2");
     check_sent(&pair, "/item/1");
-    check_wish(&pair, HTTP_WISH_CLOSE);
+    check_action(&pair, HTTP_ACTION_CLOSE);
     /* But nobody waits for an answer that is still to be made. */
     http_pair_reconnect(&pair);
     http_pair_feed(&pair, GET("/item/1") GET("/hold"));
     http_conn_eof(pair.conn);
     http_pair_pump(&pair);
-    check_wish(&pair, HTTP_WISH_CLOSE);
+    check_action(&pair, HTTP_ACTION_CLOSE);
     assert_int_equal(pair.closed, 1);
     http_pair_fini(&pair);
 }
@@ -357,16 +357,16 @@ static void test_silent_client(void **state)
     (void)state;
     http_pair_init(&pair, &options);
     http_pair_advance(&pair, 999);
-    check_wish(&pair, HTTP_WISH_NONE);
+    check_action(&pair, HTTP_ACTION_NONE);
     http_pair_advance(&pair, 1);
-    check_wish(&pair, HTTP_WISH_CLOSE);
+    check_action(&pair, HTTP_ACTION_CLOSE);
     assert_true(http_pair_stat(&pair, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_HEAD) == 1);
     http_pair_reconnect(&pair);
     check_answer(&pair, GET("/echo"), 200, true);
     http_pair_advance(&pair, 4999);
-    check_wish(&pair, HTTP_WISH_NONE);
+    check_action(&pair, HTTP_ACTION_NONE);
     http_pair_advance(&pair, 1);
-    check_wish(&pair, HTTP_WISH_CLOSE);
+    check_action(&pair, HTTP_ACTION_CLOSE);
     assert_true(http_pair_stat(&pair, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_IDLE) == 1);
     http_pair_fini(&pair);
 }
@@ -384,11 +384,11 @@ static void test_slow_head(void **state)
     for (int i = 0; i < 9; i++) {
         http_pair_advance(&pair, 100);
         http_pair_feed(&pair, "X: y\r\n");
-        check_wish(&pair, HTTP_WISH_NONE);
+        check_action(&pair, HTTP_ACTION_NONE);
     }
     http_pair_advance(&pair, 100);
     check_sent(&pair, "HTTP/1.1 408 ");
-    check_wish(&pair, HTTP_WISH_SHUTDOWN);
+    check_action(&pair, HTTP_ACTION_SHUTDOWN);
     assert_true(http_pair_stat(&pair, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_HEAD) == 1);
     http_pair_fini(&pair);
 }
@@ -404,7 +404,7 @@ static void test_slow_body(void **state)
     /* At the rate that is asked for, all is well, for as long as it takes. */
     for (int i = 0; i < 50; i++) {
         http_pair_advance(&pair, 1000);
-        check_wish(&pair, HTTP_WISH_NONE);
+        check_action(&pair, HTTP_ACTION_NONE);
         http_pair_feed(&pair, "0123456789");
     }
     for (int i = 0; i < 3; i++) {
@@ -412,7 +412,7 @@ static void test_slow_body(void **state)
         http_pair_feed(&pair, "0");
     }
     check_sent(&pair, "HTTP/1.1 408 ");
-    check_wish(&pair, HTTP_WISH_SHUTDOWN);
+    check_action(&pair, HTTP_ACTION_SHUTDOWN);
     assert_true(http_pair_stat(&pair, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_BODY) == 1);
     assert_int_equal(pair.handled, 0);
     http_pair_fini(&pair);
@@ -428,19 +428,19 @@ static void test_write_stall(void **state)
     http_pair_init(&pair, &options);
     http_pair_feed(&pair, GET("/hold"));
     http_pair_advance(&pair, 5000); /* nothing to write is no stall */
-    check_wish(&pair, HTTP_WISH_NONE);
+    check_action(&pair, HTTP_ACTION_NONE);
     http_reply_begin(pair.held, &(struct http_head){.status = 200});
     http_conn_deliver(pair.conn);
     http_pair_advance(&pair, 999); /* since there is something to write */
-    check_wish(&pair, HTTP_WISH_NONE);
+    check_action(&pair, HTTP_ACTION_NONE);
     for (size_t queued = 10; queued > 0; queued--) {
         clock_fake_advance(pair.clock, 900 * NS_PER_MS);
         http_conn_tick(pair.conn, queued);
-        check_wish(&pair, HTTP_WISH_NONE);
+        check_action(&pair, HTTP_ACTION_NONE);
     }
     clock_fake_advance(pair.clock, 1000 * NS_PER_MS);
     http_conn_tick(pair.conn, 1);
-    check_wish(&pair, HTTP_WISH_CLOSE);
+    check_action(&pair, HTTP_ACTION_CLOSE);
     assert_int_equal(pair.closed, 1);
     assert_true(http_pair_stat(&pair, HTTP_STAT_TIMEOUTS, HTTP_TIMEOUT_WRITE) == 1);
     assert_int_equal(http_reply_write(pair.held, STR("x")), HTTP_GONE);
@@ -458,9 +458,9 @@ static void test_linger(void **state)
     check_answer(&pair, "x", 400, false);
     http_pair_feed(&pair, "what the client still had to say");
     http_pair_advance(&pair, 999);
-    check_wish(&pair, HTTP_WISH_SHUTDOWN);
+    check_action(&pair, HTTP_ACTION_SHUTDOWN);
     http_pair_advance(&pair, 1);
-    check_wish(&pair, HTTP_WISH_CLOSE);
+    check_action(&pair, HTTP_ACTION_CLOSE);
     http_pair_fini(&pair);
 }
 
@@ -567,14 +567,14 @@ static void test_drain(void **state)
     http_pair_init(&pair, NULL);
     check_answer(&pair, GET("/echo"), 200, true);
     http_conn_drain(pair.conn);
-    check_wish(&pair, HTTP_WISH_CLOSE);
+    check_action(&pair, HTTP_ACTION_CLOSE);
     http_pair_reconnect(&pair);
     http_pair_feed(&pair, GET("/hold"));
     http_conn_drain(pair.conn);
-    check_wish(&pair, HTTP_WISH_NONE);
+    check_action(&pair, HTTP_ACTION_NONE);
     http_reply_send(pair.held, &(struct http_head){.status = 200}, STR("x"));
     http_pair_pump(&pair);
-    check_wish(&pair, HTTP_WISH_SHUTDOWN);
+    check_action(&pair, HTTP_ACTION_SHUTDOWN);
     assert_int_equal(pair.closed, 0);
     http_pair_fini(&pair);
 }
@@ -600,8 +600,8 @@ static void test_no_memory(void **state)
                 http_reply_abort(pair.held);
             else
                 assert_int_equal(http_reply_end(pair.held),
-                                 http_conn_wish(pair.conn) == HTTP_WISH_CLOSE ? HTTP_GONE
-                                                                              : HTTP_OK);
+                                 http_conn_next_action(pair.conn) == HTTP_ACTION_CLOSE ? HTTP_GONE
+                                                                                       : HTTP_OK);
         }
         http_pair_pump(&pair);
         mem_set_fault(NULL);

@@ -37,7 +37,7 @@ static void test_release_without_answer(void **state)
     assert_null(second);
     http_pair_pump(&pair);
     assert_true(was_sent(&pair, "HTTP/1.1 500 "));
-    assert_int_equal(http_conn_wish(pair.conn), HTTP_WISH_NONE);
+    assert_int_equal(http_conn_next_action(pair.conn), HTTP_ACTION_NONE);
     http_pair_fini(&pair);
     assert_int_equal(pair.dropped, 1);
 }
@@ -53,7 +53,7 @@ static void test_release_of_a_stream(void **state)
     http_pair_pump(&pair);
     http_reply_release(&pair.held);
     http_pair_pump(&pair);
-    assert_int_equal(http_conn_wish(pair.conn), HTTP_WISH_CLOSE);
+    assert_int_equal(http_conn_next_action(pair.conn), HTTP_ACTION_CLOSE);
     assert_false(was_sent(&pair, "0\r\n\r\n"));
     http_pair_fini(&pair);
 }
@@ -77,7 +77,7 @@ static void test_wrong_order(void **state)
     http_reply_abort(pair.held); /* too late to break anything */
     http_pair_pump(&pair);
     assert_true(was_sent(&pair, "\r\n\r\n0\r\n\r\n"));
-    assert_int_equal(http_conn_wish(pair.conn), HTTP_WISH_NONE);
+    assert_int_equal(http_conn_next_action(pair.conn), HTTP_ACTION_NONE);
     http_pair_fini(&pair);
 }
 

@@ -119,7 +119,7 @@ static void deliver(struct http_pair *pair)
 void http_pair_pump(struct http_pair *pair)
 {
     deliver(pair);
-    while (http_conn_wish(pair->conn) == HTTP_WISH_NONE &&
+    while (http_conn_next_action(pair->conn) == HTTP_ACTION_NONE &&
            !list_empty(http_conn_output(pair->conn))) {
         size_t chunks = 0;
         LIST_FOREACH (struct http_chunk, chunk, http_conn_output(pair->conn), node) {
