@@ -1,14 +1,14 @@
 /*
- * detok.c: a UTF-8 decoder that can stop at any byte and go on later.
+ * detok.c: a UTF-8 decoder that can stop at any byte and continue later.
  *
- *      nothing waits --lead byte--> a beginning waits --last continuation--> the character goes out
- *            |                             '--any other byte--> U+FFFD goes out, the byte is looked at anew
- *            '--ASCII goes out as it is; a byte that begins nothing becomes U+FFFD
+ *      empty --lead byte--> partial --last continuation--> append the character
+ *        |                     '--any other byte--> append U+FFFD, look at the byte again
+ *        '--ASCII: append it; a byte that begins nothing: append U+FFFD
  *
- * What waits is always the beginning of some well-formed character (Unicode, table 3-7), so that a
- * broken sequence is replaced by one U+FFFD per maximal subpart: the same text as a browser shows
- * for the same bytes, wherever the tokens cut them. Memory is appended to `out` in whole characters
- * only; when there is none, the text ends at a character.
+ * The partial sequence is always the beginning of some well-formed character (Unicode, table 3-7),
+ * so a broken sequence is replaced by one U+FFFD per maximal subpart: the text that a browser shows
+ * for the same bytes, wherever token boundaries fall. Only whole characters are appended to `out`;
+ * when memory runs out, the text still ends at a character.
  *
  * Not done here: stop sequences, white-space clean-up, normalisation.
  */
@@ -18,11 +18,11 @@
 
 #include "base/mem.h"
 
-enum { PIECE_BYTES = 256 }; /* longer tokens exist, but hardly */
+enum { PIECE_BYTES = 256 }; /* longer tokens are rare */
 
 static const char replacement[] = "\xEF\xBF\xBD";
 
-/* Bytes of the character that `lead` begins; 0 when it begins none. */
+/* Length of the character that `lead` begins; 0 if it begins none. */
 static size_t character_len(unsigned char lead)
 {
     if (lead < 0x80)
@@ -32,8 +32,8 @@ static size_t character_len(unsigned char lead)
     return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
 }
 
-/* The second byte decides about overlong forms, surrogates and the end of Unicode; later ones are
- * all alike. */
+/* The second byte rules out overlong forms, surrogates and code points beyond Unicode; later bytes
+ * all have the same range. */
 static bool may_follow(unsigned char lead, size_t position, unsigned char byte)
 {
     unsigned char low = 0x80, high = 0xBF;
@@ -57,8 +57,8 @@ static void replace_waiting(struct detok *detok, struct buf *out)
     detok->wait_len = 0;
 }
 
-/* Appends nothing, a character, or a replacement with or without a character; out->err keeps what
- * went wrong. */
+/* Appends nothing, a character, or a replacement with or without a character; out->err keeps an
+ * error. */
 static void push_byte(struct detok *detok, unsigned char byte, struct buf *out)
 {
     if (detok->wait_len > 0) {
@@ -101,7 +101,7 @@ enum err detok_push_bytes(struct detok *detok, const char *bytes, size_t len, st
 
     check_state(detok);
     while (len > 0) {
-        /* Most of all text is ASCII: it goes out in one piece. */
+        /* Most text is ASCII: append a run at once. */
         size_t run = detok->wait_len == 0 ? ascii_run(at, len) : 0;
         if (run > 0) {
             buf_append(out, at, run);

@@ -1,6 +1,6 @@
 /*
- * marker.c: a plain search. Markers are few and short and begin with rare characters, so that
- * nothing cleverer pays.
+ * marker.c: a plain search. Markers are few, short, and begin with rare characters, so nothing
+ * cleverer pays off.
  */
 #include "output/marker.h"
 

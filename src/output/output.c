@@ -1,6 +1,6 @@
 /*
- * output.c: two readers in a row. The events of the first that are content are the text of the
- * second; an error of the second inside the callback of the first is kept until the first returns.
+ * output.c: two readers in a row. CONTENT events of the first are the input of the second. An error
+ * of the second inside the callback of the first is kept until the first returns.
  */
 #include "output/output.h"
 
@@ -12,7 +12,7 @@ struct output {
     output_event_fn *fn;
     void *arg;
     bool drop;    /* REASONING is not reported */
-    enum err err; /* of toolcall_push, inside a callback */
+    enum err err; /* from toolcall_push inside a callback */
 };
 
 static void on_reasoning(const struct output_event *event, void *arg)

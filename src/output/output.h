@@ -1,6 +1,6 @@
 /*
- * output.h: generated text as content, thoughts and tool calls: reasoning.h, and behind it
- * toolcall.h for what is no thought.
+ * output.h: generated text split into content, thoughts and tool calls: reasoning.h, followed by
+ * toolcall.h for everything that is not a thought.
  *
  *      text --> reasoning --CONTENT--> toolcall --> CONTENT, CALL_*, ERROR
  *                   `--REASONING----------------------> REASONING
@@ -22,7 +22,7 @@
 
 struct output;
 
-/* How a model writes; found once per template. */
+/* How a model writes; detected once per template. */
 struct output_formats {
     enum reasoning_format reasoning;
     enum toolcall_format calls;
@@ -30,14 +30,14 @@ struct output_formats {
 
 struct output_options {
     struct output_formats formats;
-    bool calls; /* false: the request has no tools, and their markup is text */
+    bool calls; /* false: the request has no tools, and call markup is text */
     /* as in toolcall.h; not for REASONING_RAW, whose thoughts are content before a call */
     bool either;
-    /* of gpt-oss, DROP is honoured and RAW is SPLIT: its markup says nothing to anyone */
+    /* for gpt-oss, DROP works and RAW means SPLIT: its raw markup is of no use to clients */
     enum reasoning_mode reasoning;
     const struct tool *tools; /* as in toolcall.h */
     size_t tools_count;
-    /* end of the prompt, as far as the template wrote it; used by output_create only */
+    /* end of the prompt as written by the template; used by output_create only */
     struct str prompt_tail;
     size_t held_bytes_max; /* as in toolcall.h */
     unsigned calls_max;
@@ -46,7 +46,7 @@ struct output_options {
 
 struct output_formats output_detect(struct str template_text);
 
-/* Never NULL. Destroy accepts NULL inside. */
+/* Never NULL. Destroy accepts a pointer to NULL. */
 struct output *output_create(const struct output_options *options, output_event_fn *fn,
                              void *arg) NODISCARD;
 void output_destroy(struct output **output);

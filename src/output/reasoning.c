@@ -4,9 +4,9 @@
  *      START --opening (or the prompt)--> THOUGHT --closing--> GAP --> ANSWER
  *        `--anything else--> ANSWER          ^---opening that is a control token---'
  *
- * Text waits only while it may be a marker or white space next to one. A copy of the thought is
- * kept for the case that nothing closes it (see the header); beyond the limit it is given up, not
- * the thought.
+ * Text is held back only while it may be a marker, or white space next to one. A copy of the
+ * thought is kept in case nothing closes it (see the header). If it grows beyond the limit the copy
+ * is dropped, not the thought.
  */
 #include "output/reasoning.h"
 
@@ -25,8 +25,8 @@ struct format {
     struct str open;
     struct str close;
     struct str wrap[2];  /* markup around the answer, dropped */
-    bool control;        /* the markers are control tokens */
-    struct str shown[2]; /* a template shows the format when it has these */
+    bool control;        /* markers are control tokens */
+    struct str shown[2]; /* a template that contains these uses the format */
 };
 
 #define S(literal)                     \
@@ -67,11 +67,11 @@ struct reasoning {
     struct reasoning_options options;
     output_event_fn *fn;
     void *arg;
-    struct buf in; /* text that waits for its meaning, from `at` on */
+    struct buf in; /* undecided text, from `at` on */
     size_t at;
-    struct buf thought; /* the one that is open; its error says that it was given up */
+    struct buf thought; /* copy of the open thought; its error says that it was dropped */
     enum state state;
-    /* just behind an opening: the prompt's (in START) or the text's (in THOUGHT) */
+    /* just after an opening: the prompt's (in START) or the text's (in THOUGHT) */
     bool behind_open;
     bool over;
 };
@@ -114,7 +114,7 @@ static size_t space_len(struct str text)
     return n;
 }
 
-/* Each step answers whether it got on; false: more text is needed. */
+/* Each step returns whether it made progress; false: more text is needed. */
 static bool step_start(struct reasoning *reasoning)
 {
     const struct format *format = reasoning->format;
@@ -124,7 +124,7 @@ static bool step_start(struct reasoning *reasoning)
     enum marker_match open = marker_match(after, format->open);
     enum marker_match close = marker_match(after, format->close);
 
-    if (reasoning->behind_open) { /* of the prompt; models may say it again */
+    if (reasoning->behind_open) { /* in the prompt; models may repeat it */
         reasoning->at += space;
         if (open == MARKER_PART && !reasoning->over)
             return false;

@@ -1,6 +1,6 @@
 /*
  * stop_text.c: see the header. Stop texts are few and short (GEN_STOPS_MAX), and `held` is no
- * longer than a token and a stop text: plain searching is all that is needed.
+ * longer than a token and a stop text, so a plain search is enough.
  */
 #include "output/stop_text.h"
 
@@ -26,8 +26,7 @@ static struct str held(const struct text *text)
     return (struct str){buf_str(&text->held), text->held.len};
 }
 
-/* Where the first stop text begins, or SIZE_MAX; of two at one place the one that is listed first.
- */
+/* Where the first stop text begins, or SIZE_MAX. If two begin there, the first listed wins. */
 static size_t find_stop(struct text *text)
 {
     size_t first = SIZE_MAX;
@@ -42,7 +41,7 @@ static size_t find_stop(struct text *text)
     return first;
 }
 
-/* How many bytes at the end of `all` are the beginning of `stop`, the whole of it excluded. */
+/* How many bytes at the end of `all` are a proper prefix of `stop`. */
 static size_t begins_at_end(struct str all, struct str stop)
 {
     size_t most = stop.len > 0 ? stop.len - 1 : 0;
@@ -64,7 +63,7 @@ static size_t held_back(const struct text *text)
     return most;
 }
 
-/* What was handed out by the call before is gone now. */
+/* Drops the bytes that the previous call handed out. */
 static void forget_released(struct text *text)
 {
     buf_consume(&text->held, text->released);

@@ -1,11 +1,11 @@
 /*
- * stop_text.h: sampled tokens as text, with an eye on stop texts.
+ * stop_text.h: sampled tokens as text, searched for stop texts.
  *
- *      tokens --detok--> held: | ... may begin a stop text | --> released: text that no stop text can begin in any more
+ *      tokens --detok--> held: | ... may begin a stop text | --> released: text with no stop text
  *
- * What could be the beginning of a stop text is held back until it is one or is not; a stop text
- * itself, and all behind it, is never released. Pure: no engine but for the bytes of tokens. Owner:
- * one generation.
+ * Text that could be the beginning of a stop text is held back until that is decided. A stop text
+ * itself, and everything after it, is never released. Pure: uses the engine only for token bytes.
+ * Owner: one generation.
  */
 #ifndef HEARTH_OUTPUT_STOP_TEXT_H
 #define HEARTH_OUTPUT_STOP_TEXT_H
@@ -24,18 +24,18 @@ struct text {
     const char *const *stops; /* borrowed */
     size_t stops_count;
     struct buf held;
-    size_t released; /* bytes of `held` that were handed out by the last call */
-    int stop;        /* index of the stop text that came; -1 = none */
+    size_t released; /* bytes of `held` handed out by the last call */
+    int stop;        /* index of the stop text that was found; -1 = none */
 };
 
 void text_init(struct text *text, const struct engine *engine, bool control,
                const char *const *stops, size_t stops_count);
 void text_fini(struct text *text);
 
-/* Takes a token in; *out is what may be shown now, valid until the next call. After a stop text
- * came nothing more comes. */
+/* Adds a token; *out is the text that may be shown now, valid until the next call. After a stop
+ * text it is always empty. */
 enum err text_push(struct text *text, token_id token, struct str *out) NODISCARD;
-/* As text_push, of bytes. */
+/* As text_push, for bytes. */
 enum err text_push_bytes(struct text *text, const char *bytes, size_t len,
                          struct str *out) NODISCARD;
 /* The end: what was held back after all. */

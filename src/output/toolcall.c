@@ -1,17 +1,17 @@
 /*
- * toolcall.c: from text in pieces to steps of a format, and what all formats share.
+ * toolcall.c: feeds text in pieces to the steps of a format; code that all formats share.
  *
  *      push:  text -> in;   then, until a step must wait:
  *
  *           CONTENT --opener (content)--> CALLS --closer (tc_leave)--> CONTENT
- *                                           `--cannot be read (fail)--> DEAD         nothing leads out of DEAD
+ *                                           `--cannot be read (fail)--> DEAD (final)
  *
- * A piece is taken in slices, so that `in` holds little more than what really waits. Text is read
+ * A piece is taken in slices, so that `in` holds little more than the undecided text. Text is read
  * once: steps consume it, and what they must look at again is bounded (markers, names) or
  * remembered (`seen`).
  *
  * It does not check that a tool of that name exists, nor the arguments against the schema: that is
- * for whoever runs the tool.
+ * left to whoever runs the tool.
  */
 #include "output/toolcall.h"
 
@@ -197,7 +197,7 @@ static void content(struct toolcall *call, size_t n)
     tc_eat(call, n);
 }
 
-/* Does the text begin with what begins a call? */
+/* Does the text begin with an opener? */
 static enum marker_match match_openers(const struct toolcall *call, struct str text)
 {
     enum marker_match best = MARKER_NO;
@@ -212,9 +212,9 @@ static enum marker_match match_openers(const struct toolcall *call, struct str t
     return best;
 }
 
-/* Where content would begin. White space after a call is dropped. Where a bare object may be a
- * call, white space and the beginning of the object wait; where the beginning decides about all, so
- * does that of an opener. */
+/* At a place where content could begin. White space after a call is dropped. If a bare object may
+ * be a call, white space and the beginning of the object are held back. If the beginning decides
+ * about the whole text, the beginning of an opener is held back as well. */
 static enum tc_step step_fresh(struct toolcall *call)
 {
     size_t space = 0;
@@ -316,7 +316,7 @@ const char *toolcall_format_name(enum toolcall_format format)
     return names[format];
 }
 
-/* Text that the template wrote after its last <|start|>assistant is the beginning of the message's header. */
+/* Text that the template wrote after its last <|start|>assistant begins the message's header. */
 static void read_prompt(struct toolcall *call)
 {
     struct str tail = call->options.prompt_tail;
@@ -348,7 +348,7 @@ struct toolcall *toolcall_create(const struct toolcall_options *options, output_
     call->fn = fn;
     call->arg = arg;
     buf_init(&call->in, call->options.held_bytes_max + SLICE_BYTES + TC_NAME_MAX);
-    /* Escapes make text longer, at most six times. */
+    /* Escapes make text at most six times longer. */
     buf_init(&call->out, (call->options.held_bytes_max + SLICE_BYTES + TC_NAME_MAX) * 6 + 16);
     buf_init(&call->late, call->out.limit);
     buf_init(&call->name, TC_NAME_MAX);

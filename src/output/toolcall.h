@@ -1,30 +1,31 @@
 /*
- * toolcall.h: the tool calls in generated text, told apart from it while it is generated.
+ * toolcall.h: separates tool calls from other generated text, while it is generated.
  *
- *      text, in any pieces  -->  toolcall_push  -->  CONTENT | CALL_BEGIN, CALL_ARGUMENTS, CALL_END | ERROR
+ *      text, in any pieces  -->  toolcall_push  -->  CONTENT
+ *                                                    | CALL_BEGIN, CALL_ARGUMENTS, CALL_END
+ *                                                    | ERROR
  *
- * Each family of models writes calls in a manner of its own; which one is seen in the chat template
- * that shows the model its own calls. What may be the beginning of a call is held back until it is
- * known, so that no part of the markup is ever content; how the text is cut makes no difference to
- * what the events add up to. White space between content and a call is dropped with the markup (up
- * to MARKER_SPACE_MAX bytes).
+ * Each family of models writes calls in its own format. The format is detected in the chat
+ * template, which shows the model its own calls. Text that may be the beginning of a call is held
+ * back until that is decided, so that no part of the markup is ever content. How the text is split
+ * into pieces makes no difference to the joined events. White space between content and a call is
+ * dropped with the markup (up to MARKER_SPACE_MAX bytes).
  *
  * Arguments come out as JSON text whatever the model writes. Where it writes plain text (XML and
- * its like), the tool's JSON schema decides the type:
- *      string                       a string, as it stands
+ * the like), the tool's JSON schema decides the type:
+ *      string                       a string, unchanged
  *      other types, without string  the text as JSON, also Python's True, False, None; a string if
- *                                   it is no JSON
- *      string among others          the text as JSON if that is of one of the other types, else a
+ *                                   it is not JSON
+ *      string among others          the text as JSON if that has one of the other types, else a
  *                                   string
  *      no schema for it             as JSON if it is an object, array, number, true, false or null;
  *                                   else a string
- * Calls in the manner of Python (`f(a=1)`) have literals; positional arguments take the names of
- * the schema in its order.
+ * Python-like calls (`f(a=1)`) have literals; positional arguments take their names from the
+ * schema, in its order.
  *
- * A call that cannot be read, or that ends with the text before it is complete, is one ERROR, the
- * last event of the stream (keeps I79). A closing tag that is missing
- * after complete arguments is forgiven, because many models stop there; so is noise between
- * complete arguments and their closing tag.
+ * A call that cannot be read, or that is incomplete at the end of the text, is one ERROR, the last
+ * event of the stream (keeps I79). A missing closing tag after complete arguments is accepted,
+ * because many models stop there; so is noise between complete arguments and their closing tag.
  *
  * Owner: one generation; not thread-safe. Pieces of whole UTF-8 characters give events of whole
  * characters.
@@ -47,8 +48,8 @@ struct toolcall;
 #define TOOLCALL_TABLE(X)                                                                          \
     X(TOOLCALL_NONE, "none")               /* all text is content */                               \
     X(TOOLCALL_HARMONY, "harmony")         /* <|channel|>commentary to=functions.f<|message|>{} */ \
-    X(TOOLCALL_DSML, "dsml")               /* <|DSML|invoke name="f">, the bars being wide */      \
-    X(TOOLCALL_DEEPSEEK, "deepseek")       /* <|tool_calls_begin|>..., likewise; V3 and V3.1 */    \
+    X(TOOLCALL_DSML, "dsml")               /* <|DSML|invoke name="f">, with wide bars */           \
+    X(TOOLCALL_DEEPSEEK, "deepseek")       /* <|tool_calls_begin|>..., wide bars; V3 and V3.1 */   \
     X(TOOLCALL_KIMI, "kimi")               /* <|tool_calls_section_begin|>... */                   \
     X(TOOLCALL_MINIMAX, "minimax")         /* <minimax:tool_call><invoke name="f"> */              \
     X(TOOLCALL_GEMMA, "gemma")             /* <|tool_call>call:f{a:1}<tool_call|> */               \
@@ -78,38 +79,37 @@ enum toolcall_format {
 
 struct toolcall_options {
     enum toolcall_format format;
-    /* calls or content, not both: what does not begin with a call is content to its end, whatever
-     * it quotes */
+    /* calls or content, not both: text that does not begin with a call is content to its end, even
+     * if it quotes a call */
     bool either;
-    const struct tool *tools; /* the request's, borrowed; NULL: no schemas */
+    const struct tool *tools; /* the request's tools, borrowed; NULL = no schemas */
     size_t tools_count;
-    /* end of the prompt, as far as the template wrote it; used by toolcall_create only */
+    /* end of the prompt as written by the template; used by toolcall_create only */
     struct str prompt_tail;
-    size_t held_bytes_max; /* of text that waits for its meaning; 0: 1 MiB. Beyond: an ERROR */
-    unsigned calls_max;    /* 0: 128. Beyond: an ERROR */
+    size_t held_bytes_max; /* limit of undecided text; 0 = 1 MiB. Beyond: an ERROR */
+    unsigned calls_max;    /* 0 = 128. Beyond: an ERROR */
 };
 
 const char *toolcall_format_name(enum toolcall_format format);
 
-/* The format whose markup a chat template shows; TOOLCALL_NONE when it shows none. Looks at the
- * text only. */
+/* The format whose markup a chat template shows, or TOOLCALL_NONE. Looks only at the text. */
 enum toolcall_format toolcall_detect(struct str template_text);
 
-/* What begins calls in the format: *count markers, static. `control` says that they are tokens of
- * their own kind in the vocabulary, which a model does not write when it merely speaks of calls. */
+/* The markers that begin calls in the format: *count of them, static. `control`: they are control
+ * tokens of the vocabulary, which a model does not write when it merely mentions calls. */
 const struct str *toolcall_openers(enum toolcall_format format, size_t *count, bool *control);
 
-/* Never NULL. Destroy accepts NULL inside. */
+/* Never NULL. Destroy accepts a pointer to NULL. */
 struct toolcall *toolcall_create(const struct toolcall_options *options, output_event_fn *fn,
                                  void *arg) NODISCARD;
 void toolcall_destroy(struct toolcall **call);
 
-/* Reads on. After an ERROR event the text is dropped. ERR_NOMEM when memory is short; then nothing
- * works any more but destroy. */
+/* Reads more text. After an ERROR event the text is dropped. After ERR_NOMEM only destroy may be
+ * called. */
 enum err toolcall_push(struct toolcall *call, struct str text) NODISCARD;
 
-/* The text is over: what is held back becomes content, an unfinished call an ERROR. Nothing may be
- * pushed afterwards. */
+/* Ends the text: text held back becomes content, an unfinished call an ERROR. Nothing may be pushed
+ * afterwards. */
 enum err toolcall_finish(struct toolcall *call) NODISCARD;
 
 bool toolcall_failed(const struct toolcall *call); /* an ERROR was reported */

@@ -1,10 +1,12 @@
 /*
- * toolcall_expr.c: calls that are expressions: f(a=1, b="x") of Python, call:f{a:1,b:<|"|>x<|"|>} of Gemma.
+ * toolcall_expr.c: calls written as expressions: f(a=1, b="x") in Python, call:f{a:1,b:<|"|>x<|"|>}
+ * in Gemma.
  *
- *      ITEM --name--> NAME --( {--> ARG --,--> ARG ... --) }--> ITEM          ITEM: also [ , ] print( and the closer
+ *      ITEM --name--> NAME --( {--> ARG --,--> ARG ... --) }--> ITEM
+ *      ITEM also reads [ , ] print( and the closer
  *
- * Arguments are passed on one by one: where a literal ends is only known at its end. Where the
- * family also writes JSON objects instead (Llama, LFM), toolcall_json.c takes over at the first
+ * Arguments are passed on one at a time: where a literal ends is only known at its end. If the
+ * family may write JSON objects instead (Llama, LFM), toolcall_json.c takes over at the first
  * bracket.
  */
 #include <assert.h>
@@ -15,8 +17,8 @@
 
 enum { ITEM, NAME, ARG, TAIL };
 
-/* An argument that is this long is read again only when it has grown by an eighth: else a long one
- * would cost the square of its length. It may then be passed on that much later. */
+/* An argument of this length is read again only after it has grown by an eighth; otherwise a long
+ * one would cost the square of its length. It may be passed on that much later. */
 enum { PATIENT_BYTES = 1024 };
 
 static const struct tc_expr_syntax *syntax_of(const struct toolcall *call)
@@ -24,7 +26,7 @@ static const struct tc_expr_syntax *syntax_of(const struct toolcall *call)
     return call->format->syntax;
 }
 
-/* To the closer, or to content where there is none. */
+/* Continues to the closer, or to content if the format has none. */
 static enum tc_step calls_over(struct toolcall *call)
 {
     if (!call->any)
@@ -35,8 +37,7 @@ static enum tc_step calls_over(struct toolcall *call)
     return TC_AGAIN;
 }
 
-/* The letter that the text begins with cannot decide between print(f()) and a tool called printer.
- */
+/* The first letter cannot distinguish print(f()) from a tool called printer. */
 static enum tc_step skip_print(struct toolcall *call)
 {
     static const struct str print = {"print(", 6};
@@ -126,8 +127,8 @@ static enum tc_step end_call(struct toolcall *call)
     return TC_AGAIN;
 }
 
-/* The key of the argument into call->key, and how far its value is: MARKER_NO when it has none or
- * cannot be known. */
+/* Reads the key of the argument into call->key, and *used is the offset of its value. MARKER_NO if
+ * it has no key and none can be derived. */
 static enum marker_match read_key(struct toolcall *call, struct str text, size_t *used)
 {
     const struct tc_expr_syntax *syntax = syntax_of(call);

@@ -1,17 +1,17 @@
 /*
- * toolcall_formats.c: the table of formats, and which of them a template shows.
+ * toolcall_formats.c: the table of formats, and the detection of the one that a template uses.
  *
- * The rows are in the order in which they are looked for: what contains another's markup comes
- * first (Qwen3-Coder's <tool_call> before that of Hermes). A template is searched for the markup
- * itself, never for the name of a model, because templates are copied between models and models are
- * renamed. Only LFM's templates do not show calls at all; there it is how they list tools.
+ * Rows are searched in order: a format whose markup contains that of another comes first
+ * (Qwen3-Coder's <tool_call> before that of Hermes). A template is searched for the markup itself,
+ * never for the name of a model, because templates are copied between models and models are
+ * renamed. Only LFM's templates do not show calls at all; they are detected by how they list tools.
  */
 #include <assert.h>
 
 #include "output/toolcall_impl.h"
 #include "output/toolcall_syntax.h"
 
-/* STR is no constant expression for every compiler. */
+/* STR is not a constant expression for every compiler. */
 #define S(literal)                     \
     {                                  \
         (literal), sizeof(literal) - 1 \

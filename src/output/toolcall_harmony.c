@@ -1,14 +1,16 @@
 /*
- * toolcall_harmony.c: the messages of gpt-oss. All output is messages on channels, so there is no
- * content but in them.
+ * toolcall_harmony.c: the messages of gpt-oss. All output consists of messages on channels; there
+ * is no content outside them.
  *
- *      ( <|start|> assistant )? ( to=functions.f )? <|channel|> analysis|commentary|final ... <|message|> body END
+ *      ( <|start|> assistant )? ( to=functions.f )?
+ *          <|channel|> analysis|commentary|final ... <|message|> body END
  *      END: <|end|>, <|return|>, <|call|>, or the beginning of the next message
  *
- *      START --> HEADER --> BODY --END--> START            analysis is reasoning, commentary and final are content;
- *                  `-to=--> ARGS --> TAIL --END--> START   a message to a tool is a call, whatever its channel
+ *      START --> HEADER --> BODY --END--> START
+ *                  `-to=--> ARGS --> TAIL --END--> START
  *
- * A body without a header is content: better shown than lost.
+ * analysis is reasoning; commentary and final are content. A message to a tool is a call, whatever
+ * its channel. A body without a header is content: better shown than lost.
  */
 #include <assert.h>
 
@@ -20,7 +22,7 @@ static const struct str headers[] = {
     {"<|start|>", 9}, {"<|channel|>", 11}, {"<|message|>", 11}, {"to=", 3}, {"<|constrain|>", 13},
 };
 
-/* Those that belong to the message come first. */
+/* The ends that belong to the message come first. */
 static const struct str ends[] = {
     {"<|end|>", 7}, {"<|return|>", 10}, {"<|call|>", 8}, {"<|start|>", 9}, {"<|channel|>", 11},
 };
@@ -45,7 +47,7 @@ static enum tc_step step_start(struct toolcall *call)
     return call->state == START || text.len == 0 ? TC_WAIT : TC_AGAIN;
 }
 
-/* The word after the marker in a header; empty without one. */
+/* The word after the marker in a header, or empty. */
 static struct str word_after(struct str header, struct str marker)
 {
     size_t at = str_find(header, marker);

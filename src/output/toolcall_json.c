@@ -2,15 +2,15 @@
  * toolcall_json.c: calls that are JSON objects: {"name": "f", "arguments": {...}}, one, several, or
  * a list of them.
  *
- *      ITEM --{--> KEY --"name":--> NAME --> NEXT --,--> KEY              ITEM: also [ , ] and the closer
+ *      ITEM --{--> KEY --"name":--> NAME --> NEXT --,--> KEY
  *                   |--"arguments":--> ARGS --> NEXT --}--> ITEM
  *                   `--anything else:--> SKIP --> NEXT
+ *      ITEM also reads [ , ] and the closer
  *
- * The arguments are passed on while they arrive, if the name came before them; models are taught
- * that order. In the other order they wait for it. Members that are neither (ids, types) are
- * skipped.
+ * Arguments are passed on while they arrive if the name came first; models are trained on that
+ * order. In the other order they wait for the name. Other members (ids, types) are skipped.
  *
- * Also here: arguments that are JSON, for all formats that have them.
+ * Also here: JSON arguments, for all formats that have them.
  */
 #include <assert.h>
 #include <yyjson.h>
@@ -19,7 +19,7 @@
 
 enum { ITEM, KEY, COLON, NAME, ARGS, LATE, SKIP, NEXT, TAIL };
 
-/* What arguments turned out to be. */
+/* The form of the arguments. */
 enum { UNKNOWN, OBJECT, TEXT };
 
 void tc_json_start(struct toolcall *call)
@@ -35,7 +35,7 @@ static enum tc_step scan_result(struct toolcall *call, enum json_scan_result res
     return result == JSON_SCAN_DONE ? TC_DONE : TC_WAIT;
 }
 
-/* The inside of a complete JSON string into buf. */
+/* Decodes the inside of a complete JSON string into buf. */
 static bool decode(struct str text, struct buf *buf)
 {
     yyjson_doc *doc = yyjson_read(text.ptr, text.len, YYJSON_READ_ALLOW_INVALID_UNICODE);
@@ -48,7 +48,7 @@ static bool decode(struct str text, struct buf *buf)
     return root != NULL;
 }
 
-/* Passes on the arguments that the JSON string at the front of the text, `len` bytes, contains. */
+/* Passes on the arguments inside the JSON string of `len` bytes at the front of the text. */
 static bool unwrap_arguments(struct toolcall *call, size_t len)
 {
     struct json_scan scan;
@@ -61,7 +61,7 @@ static bool unwrap_arguments(struct toolcall *call, size_t len)
     struct str inner = str_trim((struct str){buf_str(&call->out), call->out.len});
     good = good && (inner.len == 0 || (inner.ptr[0] == '{' && json_scan_valid(inner)));
     buf_clear(&call->late);
-    if (good && inner.len > 0) { /* once more, for the control characters inside it */
+    if (good && inner.len > 0) { /* again, for control characters inside it */
         json_scan_init(&scan);
         (void)json_scan_text(&scan, inner, &used, &call->late);
         tc_arguments(call, (struct str){buf_str(&call->late), call->late.len});
@@ -70,8 +70,8 @@ static bool unwrap_arguments(struct toolcall *call, size_t len)
     return good;
 }
 
-/* Arguments inside a string, as in OpenAI's interface, which some models imitate. They wait for
- * their end. */
+/* Arguments inside a string, as in OpenAI's API, which some models imitate. They are passed on when
+ * complete. */
 static enum tc_step arguments_in_text(struct toolcall *call)
 {
     size_t used;
@@ -114,8 +114,8 @@ enum tc_step tc_json_arguments(struct toolcall *call)
     return scan_result(call, result);
 }
 
-/* The JSON string that the text begins with: its length, 0 when it is not complete, SIZE_MAX when
- * it is none. */
+/* The length of the JSON string that the text begins with; 0 if it is incomplete, SIZE_MAX if there
+ * is none. */
 static size_t string_len(struct str text)
 {
     struct json_scan scan;
@@ -163,7 +163,7 @@ static struct str trimmed(struct str text)
     return text;
 }
 
-/* Cuts a complete string and the character after it off the text. */
+/* Cuts a complete string and the character after it off the front of the text. */
 static enum marker_match cut_string(struct str *text, struct str *string, char after)
 {
     *text = trimmed(*text);
@@ -180,7 +180,8 @@ static enum marker_match cut_string(struct str *text, struct str *string, char a
     return MARKER_YES;
 }
 
-/* {"name": "f", "parameters":  perhaps with "type": "function" before it. With tools known, f is one of them. */
+/* {"name": "f", "parameters":  possibly with "type": "function" before it. If tools are known, f
+ * must be one of them. */
 enum marker_match tc_json_is_call(const struct toolcall *call, struct str text)
 {
     struct str name = STR_NONE;
@@ -210,7 +211,7 @@ enum marker_match tc_json_is_call(const struct toolcall *call, struct str text)
     }
 }
 
-/* After the last call: to the closer, or back to content where there is none. */
+/* After the last call: continues to the closer, or to content if there is none. */
 static enum tc_step calls_over(struct toolcall *call)
 {
     if (!call->any)
@@ -302,7 +303,7 @@ static enum tc_step step_name(struct toolcall *call)
     return step;
 }
 
-/* A value that is skipped, or arguments that came before the name. */
+/* A skipped value, or arguments that came before the name. */
 static enum tc_step step_value(struct toolcall *call)
 {
     size_t used;

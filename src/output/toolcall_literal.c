@@ -1,7 +1,7 @@
 /*
- * toolcall_literal.c: a recursive reader over text that may end anywhere. It starts again from the
- * beginning of the literal when more text has come, which keeps it simple; literals are short, but
- * for strings, and those are skipped quickly.
+ * toolcall_literal.c: a recursive reader of text that may end anywhere. It starts again at the
+ * beginning of the literal when more text arrives, which keeps it simple. Literals are short,
+ * except for strings, which are skipped quickly.
  */
 #include "output/toolcall_literal.h"
 
@@ -12,7 +12,7 @@
 #include "base/json_scan.h"
 
 struct reader {
-    struct str text; /* what is left */
+    struct str text; /* the unread part */
     struct str quote;
     struct buf *out;
     unsigned depth;
@@ -58,7 +58,7 @@ static void append_codepoint(struct buf *out, uint32_t code)
     }
 }
 
-/* \x41, \u0041, \U00000041: after the letter. */
+/* \x41, \u0041, \U00000041: reads the digits after the letter. */
 static enum marker_match read_hex(struct reader *reader, size_t digits)
 {
     uint32_t code = 0;
@@ -84,7 +84,7 @@ static enum marker_match read_hex(struct reader *reader, size_t digits)
 
 static enum marker_match read_escape(struct reader *reader)
 {
-    /* The slash is JSON's: models mix the two. */
+    /* The slash is a JSON escape: models mix the two. */
     static const char plain[] = "n\nt\tr\rb\bf\fa\av\v0\0\\\\''\"\"//";
 
     skip(reader, 1);
@@ -92,7 +92,7 @@ static enum marker_match read_escape(struct reader *reader)
         return MARKER_PART;
     char c = reader->text.ptr[0];
     skip(reader, 1);
-    if (c == '\n') /* a line that goes on */
+    if (c == '\n') /* a line continuation */
         return MARKER_YES;
     if (c == 'x' || c == 'u' || c == 'U')
         return read_hex(reader, c == 'x' ? 2 : c == 'u' ? 4 : 8);
@@ -102,12 +102,12 @@ static enum marker_match read_escape(struct reader *reader)
             return MARKER_YES;
         }
     }
-    /* Python keeps the backslash of an escape that it does not know. */
+    /* Python keeps the backslash of an unknown escape. */
     json_scan_escape(reader->out, (struct str){(char[]){'\\', c}, 2});
     return MARKER_YES;
 }
 
-/* The text up to `end`; escapes only where they exist. */
+/* Reads the text up to `end`, with or without escapes. */
 static enum marker_match read_string(struct reader *reader, struct str end, bool escapes)
 {
     buf_append_char(reader->out, '"');
@@ -296,7 +296,7 @@ enum marker_match tc_literal(struct str text, struct str quote, struct buf *out,
     enum marker_match match = read_value(&reader);
 
     *used = text.len - reader.text.len;
-    /* Halves of surrogate pairs can be written but mean nothing. */
+    /* Lone surrogates can be written but are not valid text. */
     if (match == MARKER_YES && out->err == ERR_OK &&
         !json_scan_valid((struct str){out->data + begin, out->len - begin}))
         return MARKER_NO;

@@ -11,17 +11,16 @@
 
 enum { TC_LITERAL_DEPTH_MAX = 64 };
 
-/* Reads the literal that the text begins with, appends it to out as JSON and says in *used how long
- * it was. MARKER_PART when the text ends before the literal does, or might; then, and after
- * MARKER_NO, out may hold a part of it.
+/* Reads the literal at the front of the text, appends it to `out` as JSON and sets *used to its
+ * length. MARKER_PART if the text ends before the literal does, or might; then, and after
+ * MARKER_NO, `out` may hold part of it.
  *
- * Taken: strings in one or three quotes ('a', "a", with Python's escapes), numbers, True, False,
- * None and their JSON names, lists, tuples, dicts with names or strings as keys. With `quote` (not
- * empty), text between two of them is a string without escapes, and a bare word is a string, too.
- */
+ * Accepted: strings in one or three quotes ('a', "a", with Python's escapes), numbers, True, False,
+ * None and their JSON names, lists, tuples, dicts with names or strings as keys. If `quote` is not
+ * empty, text between two quotes is a string without escapes, and a bare word is also a string. */
 enum marker_match tc_literal(struct str text, struct str quote, struct buf *out, size_t *used);
 
-/* The length of the name (letters, digits, _ . -) that the text begins with. */
+/* The length of the name (letters, digits, _ . -) at the front of the text. */
 size_t tc_literal_name(struct str text);
 
 #endif

@@ -7,7 +7,8 @@
  *                   SECTION_END
  *      V3.1         SECTION ( CALL f NAME_END {...} CALL_END )* SECTION_END
  *      Functionary  <function= f > {...} </function>
- *      Mistral      [TOOL_CALLS] f ([CALL_ID] id)? [ARGS] {...}        or a list of JSON objects, as toolcall_json.c reads it
+ *      Mistral      [TOOL_CALLS] f ([CALL_ID] id)? [ARGS] {...}
+ *                   or a list of JSON objects, read by toolcall_json.c
  */
 #include <assert.h>
 
@@ -17,7 +18,7 @@
 enum { BETWEEN, NAME, SECOND_NAME, FENCE, ARGS, TAIL, CLOSE };
 enum { M_FIRST, M_NAME, M_ID, M_ARGS };
 
-/* functions.get_weather:0 is Kimi's name for the first call of get_weather. */
+/* functions.get_weather:0 is how Kimi names the first call of get_weather. */
 static struct str plain_name(struct str name)
 {
     size_t end;
@@ -68,7 +69,7 @@ static enum tc_step step_between(struct toolcall *call)
     return TC_AGAIN;
 }
 
-/* DeepSeek V3 puts the kind of the tool where V3.1 puts its name. */
+/* DeepSeek V3 writes the kind of the tool where V3.1 writes its name. */
 static enum tc_step step_name(struct toolcall *call)
 {
     const struct tc_named_syntax *syntax = call->format->syntax;
@@ -112,7 +113,7 @@ static enum tc_step step_fence(struct toolcall *call)
     return begin(call);
 }
 
-/* Drops what stands between the arguments and the end of the call. */
+/* Drops text between the arguments and the end of the call. */
 static enum tc_step step_tail(struct toolcall *call)
 {
     const struct tc_named_syntax *syntax = call->format->syntax;
@@ -163,7 +164,7 @@ static enum tc_step mistral_name(struct toolcall *call)
     struct str text = tc_rest(call);
     struct marker_hit hit = marker_find(text, ends, COUNT_OF(ends));
 
-    /* Without [ARGS] the object follows the name at once; its bracket is not to be eaten. */
+    /* Without [ARGS] the object follows the name directly; do not consume its bracket. */
     if (hit.which == 2 && hit.at <= TC_NAME_MAX) {
         buf_clear(&call->name);
         buf_append(&call->name, text.ptr, hit.at);

@@ -1,10 +1,10 @@
 /*
- * toolcall_value.c: which JSON type a parameter has, by the tool's schema, and plain text as a
- * value of that type.
+ * toolcall_value.c: the JSON type of a parameter according to the tool's schema, and plain text as
+ * a value of that type.
  *
- * Of a schema these are read: properties of the top, their type (also a list of types), enum,
+ * These parts of a schema are read: top-level properties, their type (also a list of types), enum,
  * const, anyOf, oneOf, and $ref into the same schema, up to a depth and a number of steps
- * (alternatives multiply). What is not understood counts as unknown, never as an error.
+ * (alternatives multiply). Everything else counts as unknown, never as an error.
  */
 #include <yyjson.h>
 
@@ -71,13 +71,13 @@ static unsigned type_by_name(struct str name)
 }
 
 struct walk {
-    yyjson_val *root; /* where references are looked up */
+    yyjson_val *root; /* references are resolved here */
     unsigned steps;
 };
 
 static unsigned schema_types(struct walk *walk, yyjson_val *schema, unsigned depth);
 
-/* The types of all alternatives together; unknown when one of them is. */
+/* The union of the types of all alternatives; unknown if one of them is. */
 static unsigned union_types(struct walk *walk, yyjson_val *list, unsigned depth)
 {
     size_t i, count;
@@ -183,7 +183,7 @@ static struct str python_literal(struct str text, unsigned types)
     return text;
 }
 
-/* Valid JSON may have line feeds in its strings here; json_scan_text writes those as escapes. */
+/* Valid JSON may contain raw line feeds in strings here; json_scan_text escapes them. */
 static void append_json(struct buf *out, struct str json)
 {
     struct json_scan scan;

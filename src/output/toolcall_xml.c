@@ -1,13 +1,13 @@
 /*
- * toolcall_xml.c: calls whose arguments stand one by one between tags: Qwen3-Coder, GLM, MiniMax
- * M2, DeepSeek's DSML.
+ * toolcall_xml.c: calls with one tag pair per argument: Qwen3-Coder, GLM, MiniMax M2, DeepSeek's
+ * DSML.
  *
  *      CALL --> NAME --> PARAM --> KEY --> BEFORE --> VALUE --> PARAM ... --> CALL | content
  *       `--after a call, neither another nor the closer--> CLOSE --> content
  *
  * A value that is a string, by the schema or by how it begins, is passed on while it arrives.
- * Others wait for their end, because what they are is only known then. A value ends at the first
- * closing tag: none of the formats has an escape for it.
+ * Others are passed on when complete, because only then their type is known. A value ends at the
+ * first closing tag: none of the formats has an escape for it.
  */
 #include <assert.h>
 
@@ -16,7 +16,7 @@
 
 enum { CALL, NAME, PARAM, KEY, BEFORE, VALUE, CLOSE };
 
-/* Of call->kind: how the value is read. */
+/* Values of call->kind: how the value is read. */
 enum { UNDECIDED, WHOLE, STREAM, NEWLINE };
 
 static const struct tc_xml_syntax *syntax_of(const struct toolcall *call)
@@ -117,8 +117,8 @@ static unsigned value_types(struct toolcall *call, struct str attributes)
     return types;
 }
 
-/* Between a key and its value. The types of the value stay in call->position, which this family has
- * no other use for. */
+/* Between a key and its value. The types of the value are kept in call->position, which is
+ * otherwise unused in this family. */
 static enum tc_step step_before(struct toolcall *call)
 {
     const struct tc_xml_syntax *syntax = syntax_of(call);
