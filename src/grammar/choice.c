@@ -1,15 +1,16 @@
 /*
- * choice.c: the frame of a grammar: thought, content, calls or answer, and what starts it.
+ * choice.c: the frame of a grammar: thought, content, calls or answer, and its triggers.
  *
- *      required, named   root ::= [thought] calls                            at once
- *      auto, lazy        root ::= calls                                      triggers: the openers
- *      auto, whole       root ::= [thought] content-0, which leads to after-N behind opener N
- *      answers           root ::= [thought] reply                            at once; auto: ( calls | reply )
+ *      required, named   root ::= [thought] calls                  starts at once
+ *      auto, lazy        root ::= calls                            triggers: the openers
+ *      auto, whole       root ::= [thought] content-0              after opener N: after-N
+ *      answers           root ::= [thought] reply                  starts at once
+ *                        auto: [thought] ( calls | reply )
  *
- * A thought that the prompt has opened is text up to its closing; one that may come has its opening
- * before that. Inside it openers that are control tokens begin calls, because the reader takes them
- * so (reasoning.h). gpt-oss has a frame of its own: its output is messages, and thoughts are those
- * on the channel `analysis`.
+ * A thought that the prompt has opened is text up to its closing marker; an optional one begins
+ * with its opening marker. Inside a thought, openers that are control tokens begin calls, because
+ * the reader takes them so (reasoning.h). gpt-oss has its own frame: its output is messages, and
+ * thoughts are those on the channel `analysis`.
  */
 #include "grammar/choice.h"
 
@@ -50,7 +51,7 @@ static enum err check_tool(struct choice_writer *writer, const struct tool *tool
     return ERR_OK;
 }
 
-/* The tools that may be called; *strict: one of them is. */
+/* Reads the tools that may be called; *strict: at least one of them is. */
 static enum err read_tools(struct choice_writer *writer, bool *strict)
 {
     const struct choice_request *request = writer->request;
@@ -71,7 +72,8 @@ static enum err read_tools(struct choice_writer *writer, bool *strict)
     if (request->mode == CHOICE_NAMED)
         return err_set(writer->info, ERR_INVALID, "tool_choice names '%.*s', which is not a tool",
                        (int)MIN(request->name.len, 64), request->name.ptr);
-    return err_set(writer->info, ERR_INVALID, "tool_choice wants a call, but there are no tools");
+    return err_set(writer->info, ERR_INVALID,
+                   "tool_choice requires a call, but there are no tools");
 }
 
 /* ---- thoughts ---- */
@@ -86,7 +88,7 @@ static enum thought thought_of(struct output_formats formats, struct str tail)
     return THOUGHT_MAY_COME;
 }
 
-/* root, the thought before `body`, and gap. */
+/* Writes root, the thought before `body`, and gap. */
 static void put_root(struct choice_writer *writer, enum thought thought,
                      enum reasoning_format format, const char *body)
 {
@@ -116,7 +118,7 @@ static void put_root(struct choice_writer *writer, enum thought thought,
 
 /* ---- gpt-oss ---- */
 
-/* Behind <|start|>assistant. A message that is not the last ends with <|end|>. */
+/* After <|start|>assistant. A message that is not the last ends with <|end|>. */
 static const struct choice_exit message_exits[] = {
     {{"<|end|>", 7}, "\"<|start|>assistant\" next"},
     {{"<|start|>", 9}, NULL},
@@ -134,7 +136,7 @@ static enum err check_harmony_tail(struct choice_writer *writer, struct str tail
                    "ends with <|start|>assistant");
 }
 
-/* `last` is what the messages come to. */
+/* `last` is what the messages end with. */
 static void put_harmony_root(struct choice_writer *writer, const char *channels, const char *last)
 {
     choice_put_text(writer, "message", message_exits, COUNT_OF(message_exits), false);
@@ -143,7 +145,7 @@ static void put_harmony_root(struct choice_writer *writer, const char *channels,
                 channels, last);
 }
 
-/* The answer may not look like another message. */
+/* The answer must not look like another message. */
 static void put_harmony_final(struct choice_writer *writer)
 {
     struct choice_exit exits[COUNT_OF(message_exits)];
@@ -172,7 +174,7 @@ static enum err put_answer(struct choice_writer *writer)
     return schema_write_gbnf(request->schema, &options, writer->out, writer->info);
 }
 
-/* The answer with the markup that a family has around it. */
+/* The answer, with the markup that the family writes around it. */
 static enum err put_reply(struct choice_writer *writer, struct choice *choice)
 {
     enum err err = put_answer(writer);
@@ -217,7 +219,7 @@ static void put_content(struct choice_writer *writer)
     choice_put_text(writer, "content", exits, count, true);
 }
 
-/* Whether the openers alone tell that a call begins. */
+/* Whether the openers alone show that a call begins. */
 static bool may_be_lazy(const struct choice_writer *writer, enum thought thought)
 {
     return !writer->format->bare && (thought == THOUGHT_NONE || writer->format->control);
@@ -229,7 +231,7 @@ static void set_triggers(struct choice *choice, const struct tc_format *format)
         choice->triggers[choice->triggers_count++] = format->openers[i].ptr;
 }
 
-/* A call without an opener is a brace where content begins; content that begins so is none. */
+/* A call without an opener begins with a brace where content would begin, so content must not. */
 static const char *content_body(const struct tc_format *format)
 {
     return format->bare ? "( calls | [^{< \\t\\r\\n] content-0 | \"<\" content-1 )?" : "content-0";

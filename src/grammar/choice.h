@@ -1,42 +1,42 @@
 /*
- * choice.h: `tool_choice` and `response_format` as a grammar that holds what a model generates to
- * it.
+ * choice.h: `tool_choice` and `response_format` as a grammar that constrains what a model
+ * generates.
  *
- *      mode, tools, how the model writes calls and thoughts  --choice_write-->  GBNF, and texts that start it
+ *      mode, tools, formats of calls and thoughts  --choice_write-->  GBNF and its triggers
  *
  *      none       no calls: the request is rendered without tools
  *      auto       no grammar, unless a tool is strict: then content is free, and a call that begins
- *                 is one of a known tool with arguments that satisfy its schema
- *      required   a thought if the model wants one, then calls and nothing else
- *      named      the same, of that one tool
+ *                 must name a known tool with arguments that satisfy its schema
+ *      required   an optional thought, then calls and nothing else
+ *      named      the same, for that one tool
  *
- * A FORMAT of the answer beside it (json_object, json_schema) is for what is said instead of calls:
+ * A FORMAT of the answer (json_object, json_schema) applies to text generated instead of calls:
  *
- *      none       a thought if the model wants one, then the JSON and nothing else
- *      auto       a thought, then either calls or the JSON; no text beside them, and all tools are
- *                 held to their schemas as far as that goes. What is generated must be read so, too
- *                 (`either` in output.h): the JSON may quote a call. Where a call is itself an
- *                 object (TOOLCALL_LLAMA), JSON that begins like a call of a tool is one
- *      required   nothing: calls are not the answer
+ *      none       an optional thought, then the JSON and nothing else
+ *      auto       a thought, then either calls or the JSON, with no other text. All tools are held
+ *                 to their schemas as far as possible. The output must be read the same way
+ *                 (`either` in output.h): the JSON may quote a call. If a call is itself an object
+ *                 (TOOLCALL_LLAMA), JSON that begins like a tool call is one
+ *      required   no effect: calls are not the answer
  *
  * WHERE IT STARTS. Required and named start at once: the grammar also describes the thought, so
  * that the model cannot end its turn inside it or instead of a call. Auto is lazy where that is
- * safe: it waits for what begins a call. It is not safe where a thought may come that merely speaks
- * of calls in the same letters (<tool_call> is plain text to many models), nor where a call needs
- * no opening at all (TOOLCALL_LLAMA); there the grammar describes the whole output, content as any
- * text without an opening. In that one format content then does not begin with a brace.
+ * safe: it waits for the beginning of a call. It is not safe if a thought may merely mention calls
+ * in the same characters (<tool_call> is plain text to many models), nor if a call needs no opening
+ * at all (TOOLCALL_LLAMA). There the grammar describes the whole output, with content as any text
+ * without an opening. In TOOLCALL_LLAMA content then cannot begin with a brace.
  *
  * ARGUMENTS follow the tool's schema as schema.h writes it: sound, not complete. A schema that no
- * grammar can express is an error if the tool is strict; else as much is left free as must be, up
- * to any object. A tool without a schema takes no arguments, as OpenAI has it. What stands between
- * tags (Qwen3-Coder, GLM, MiniMax, DSML) or in a call like f(a=1) is written parameter by parameter
- * in the order of `properties`, text between tags as itself. There, beyond schema.h:
- *   - the top of the schema is type, properties and required alone, and has all that is required
- *   - between tags a text has no pattern and no format that schema.h enforces, with length limits
- *     it has no `<`, and what may be a string has no other type but null
- *   - a value that is JSON ends at a closing tag inside one of its strings: the one thing here that
- *     is not sound
- *   - names of tools and parameters are letters, digits, _ - and .
+ * grammar can express is an error if the tool is strict; otherwise only the parts that must be are
+ * left free, up to any object. A tool without a schema takes no arguments, as with OpenAI.
+ * Arguments between tags (Qwen3-Coder, GLM, MiniMax, DSML) or in a call like f(a=1) are written
+ * parameter by parameter in the order of `properties`, text between tags unquoted. There, beyond
+ * schema.h:
+ *   - the top of the schema has only type, properties and required, and declares all required ones
+ *   - between tags a text has no pattern and no format that schema.h enforces; with length limits
+ *     it has no `<`; and a parameter that may be a string has no other type except null
+ *   - a JSON value ends at a closing tag inside one of its strings: the only unsound case here
+ *   - names of tools and parameters consist of letters, digits, _ - and .
  *
  * Pure functions; any thread. Tools and schemas may be hostile: the size of the grammar is bounded.
  */
@@ -61,7 +61,7 @@ enum choice_answer {
     CHOICE_ANSWER_TEXT,
     CHOICE_ANSWER_OBJECT,
     CHOICE_ANSWER_SCHEMA,
-    CHOICE_ANSWER_GRAMMAR, /* the client's own: nothing is written for it */
+    CHOICE_ANSWER_GRAMMAR, /* the client's own grammar: nothing is written for it */
     CHOICE_ANSWER_COUNT
 };
 
@@ -70,13 +70,12 @@ enum { CHOICE_BYTES_MAX = 1024 * 1024, CHOICE_TOOLS_MAX = 256, CHOICE_TRIGGERS_M
 struct choice_request {
     enum choice_mode mode;
     struct str name; /* of CHOICE_NAMED */
-    /* several calls in one turn. Without a grammar it is the caller who ends the turn after the
-     * first */
+    /* several calls in one turn. Without a grammar the caller ends the turn after the first call */
     bool parallel;
     const struct tool *tools;
     size_t tools_count;
     struct output_formats formats;
-    /* end of the prompt, as far as the template wrote it: is a thought open, or closed? */
+    /* end of the prompt as written by the template: is a thought open, or closed? */
     struct str prompt_tail;
     enum choice_answer answer;
     const struct yyjson_val *schema; /* of CHOICE_ANSWER_SCHEMA */
@@ -84,17 +83,17 @@ struct choice_request {
 
 /* A grammar as struct sample_params takes it. */
 struct choice {
-    struct buf grammar;                        /* GBNF; empty: none is needed */
+    struct buf grammar;                        /* GBNF; empty = none is needed */
     const char *triggers[CHOICE_TRIGGERS_MAX]; /* static */
-    size_t triggers_count;                     /* 0: it starts at once */
-    bool answer_refused; /* after an error: it is about the format of the answer, not about tools */
+    size_t triggers_count;                     /* 0 = it starts at once */
+    bool answer_refused; /* after an error: it concerns the answer format, not the tools */
 };
 
 /* No grammar; owns nothing. */
 void choice_init(struct choice *choice);
 void choice_fini(struct choice *choice);
 
-/* ERR_INVALID: no tool of that name, no tools at all, a tool without a name or twice the same;
+/* ERR_INVALID: no tool of that name, no tools at all, a tool without a name or a duplicate name;
  * json_schema without a schema. ERR_UNSUPPORTED: the model's template shows no calls, or a schema
  * or a name cannot be expressed; the text says which and what to do. ERR_LIMIT, ERR_NOMEM. After an
  * error there is no grammar. */

@@ -1,15 +1,14 @@
 /*
  * choice_calls.c: how each format writes calls, as rules.
  *
- *      calls   ::= "<opener 0>" after-0 | "<opener 1>" after-1        one after-N per opener, because texts lead there, too
- *      after-0 ::= ws call ( ws call )* ws "<closer>"                 depends on the shape of the
- *      format
- *      call    ::= call-0 | call-1 | ...                              one per tool
+ *      calls   ::= "<opener 0>" after-0 | "<opener 1>" after-1   content also leads to after-N
+ *      after-0 ::= ws call ( ws call )* ws "<closer>"            depends on the format's shape
+ *      call    ::= call-0 | call-1 | ...                         one per tool
  *      call-0  ::= "{" "\"name\"" ":" "\"f\"" "," "\"arguments\"" ":" args-0 "}"
  *
- * The words come from the table of the reader (toolcall_formats.c), so that the two cannot drift
- * apart. Where a family writes in several manners (DeepSeek V3 and V3.1, Mistral before and after
- * 2025) both are allowed: the model knows its own.
+ * The markers come from the reader's table (toolcall_formats.c), so that the two cannot diverge. If
+ * a family has several styles (DeepSeek V3 and V3.1, Mistral before and after 2025) both are
+ * allowed: the model knows its own.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -18,14 +17,14 @@
 #include "grammar/schema.h"
 #include "output/toolcall_syntax.h"
 
-/* How calls are put together behind an opener. */
+/* How calls are arranged after an opener. */
 enum shape {
     SHAPE_NONE,
-    SHAPE_OBJECT,  /* a JSON object and the closer; the next call has an opener of its own */
+    SHAPE_OBJECT,  /* a JSON object and the closer; the next call has its own opener */
     SHAPE_LIST,    /* a list of them and the closer */
     SHAPE_SECTION, /* calls, each with its own beginning, and the closer */
-    SHAPE_SINGLE,  /* a call that is not JSON and the closer; the next has an opener of its own */
-    SHAPE_ITEMS,   /* expressions between brackets or in lines, and the closer */
+    SHAPE_SINGLE,  /* a call that is not JSON and the closer; the next has its own opener */
+    SHAPE_ITEMS,   /* expressions in brackets or on lines, and the closer */
     SHAPE_MISTRAL,
     SHAPE_HARMONY,
 };
@@ -35,7 +34,7 @@ struct call_style {
     const char *name_key;
     const char *arguments_key;
     const char *id;                       /* a member that some models write first, or NULL */
-    const char *before, *between, *after; /* of SHAPE_ITEMS */
+    const char *before, *between, *after; /* for SHAPE_ITEMS */
 };
 
 static const char call_id[] = "( \"\\\"tool_call_id\\\"\" \":\" ws \"\\\"\" [0-9]{1,3} \"\\\"\" "
@@ -91,7 +90,7 @@ static bool parallel(const struct choice_writer *writer)
 
 /* ---- arguments as one object ---- */
 
-/* A document that is an object and satisfies the one that it stands in. */
+/* A schema that accepts objects that satisfy the document's root. */
 static const char object_too[] = "{\"type\":\"object\",\"$ref\":\"#\"}";
 
 static bool says_object(yyjson_val *schema)
@@ -138,7 +137,8 @@ enum err choice_put_arguments(struct choice_writer *writer, size_t index)
 
 /* ---- calls of one tool ---- */
 
-static void put_object_call(struct choice_writer *writer, const struct call_style *style, size_t index)
+static void put_object_call(struct choice_writer *writer, const struct call_style *style,
+                            size_t index)
 {
     put(writer, "\"{\" ws ");
     put(writer, style->id != NULL ? style->id : "");
@@ -153,7 +153,7 @@ static void put_object_call(struct choice_writer *writer, const struct call_styl
     put(writer, "ws \"}\" ");
 }
 
-/* Behind the beginning of a call, up to its end. */
+/* From after the beginning of a call to its end. */
 static void put_named_call(struct choice_writer *writer, size_t index)
 {
     const struct tc_named_syntax *syntax = writer->format->syntax;
@@ -196,7 +196,7 @@ static void put_expr_call(struct choice_writer *writer, size_t index)
     choice_put_literal(writer, (struct str){&syntax->close, 1});
 }
 
-/* Names stand in the text as they are: what could be taken for markup is refused. */
+/* Names are written unescaped, so those that could be taken for markup are refused. */
 static enum err check_name(struct choice_writer *writer, struct str name)
 {
     for (size_t i = 0; i < name.len; i++)
@@ -246,7 +246,7 @@ static enum err put_tools(struct choice_writer *writer, const struct call_style 
     return ERR_OK;
 }
 
-/* ---- calls behind an opener ---- */
+/* ---- calls after an opener ---- */
 
 static struct str closer_of(const struct choice_writer *writer, size_t opener)
 {
@@ -255,7 +255,7 @@ static struct str closer_of(const struct choice_writer *writer, size_t opener)
     return closers[opener].len > 0 ? closers[opener] : closers[0];
 }
 
-/* Calls that each have an opener. */
+/* Calls with an opener each. */
 static void put_after_single(struct choice_writer *writer, size_t opener, const char *space)
 {
     struct str closer = closer_of(writer, opener);
@@ -289,7 +289,7 @@ static struct str call_begin_of(const struct choice_writer *writer)
     return ((const struct tc_named_syntax *)writer->format->syntax)->call_begin;
 }
 
-/* Where the opener is the beginning of a call itself there is no section, and so no closer. */
+/* If the opener itself begins a call, there is no section and so no closer. */
 static void put_after_section(struct choice_writer *writer, size_t opener)
 {
     struct str begin = call_begin_of(writer);
@@ -322,7 +322,7 @@ static void put_after_items(struct choice_writer *writer, const struct call_styl
     choice_put_literal(writer, closer_of(writer, 0));
 }
 
-/* name[ARGS]{...}, each behind an opener of its own; or a list of objects. */
+/* name[ARGS]{...}, each after its own opener; or a list of objects. */
 static void put_after_mistral(struct choice_writer *writer)
 {
     put(writer, "( ws \"[\" ws call ");

@@ -1,16 +1,17 @@
 /*
- * choice_impl.h: what the files of choice share. For them only; choice.h is the door.
+ * choice_impl.h: shared by the files of choice, and internal to them; choice.h is the public
+ * header.
  *
- * Rules are written to one buffer whose errors stick; it is looked at once, at the end. Names of
+ * Rules are written to one buffer with sticky errors, which is checked once, at the end. Names of
  * rules:
  *
  *      root, thought-N, content-N      the frame (choice.c) and texts without a marker
  *                                      (choice_text.c)
- *      after-N, call, call-N           calls behind opener N, any call, a call of tool N
+ *      after-N, call, call-N           calls after opener N, any call, a call of tool N
  *                                      (choice_calls.c)
- *      args-N, tN-...                  arguments of tool N as JSON, and what they need (schema.h)
+ *      args-N, tN-...                  arguments of tool N as JSON, and their rules (schema.h)
  *      params-N, pN-K, vN-K...         arguments of tool N one by one (choice_params.c)
- *      reply, answer, a-...            what is said instead of calls, and what its schema needs
+ *      reply, answer, a-...            the answer instead of calls, and the rules of its schema
  *      ws, gap                         white space
  */
 #ifndef HEARTH_GRAMMAR_CHOICE_IMPL_H
@@ -33,8 +34,8 @@ struct choice_writer {
 
 /* ---- choice_text.c ---- */
 
-/* Where a text ends: at the marker, and `then` (a body of a rule, may be "") follows. NULL: the
- * marker may not come. */
+/* Where a text ends: at the marker, followed by `then` (a rule body, may be ""). NULL: the marker
+ * must not occur. */
 struct choice_exit {
     struct str marker;
     const char *then;
@@ -42,13 +43,13 @@ struct choice_exit {
 
 enum { CHOICE_EXITS_MAX = 6 };
 
-/* The rules NAME-0, NAME-1, ... for text without any of the markers, up to the first of them. With
- * `may_end` it may also end anywhere. NAME-1 is the text behind the first character of the first
- * marker. */
+/* Writes the rules NAME-0, NAME-1, ... for text without any of the markers, up to the first of
+ * them. With `may_end` it may also end anywhere. NAME-1 is the text after the first character of
+ * the first marker. */
 void choice_put_text(struct choice_writer *writer, const char *name,
                      const struct choice_exit *exits, size_t count, bool may_end);
 
-/* A literal with the blank behind it; nothing for an empty text. */
+/* A literal and a blank after it; nothing for an empty text. */
 void choice_put_literal(struct choice_writer *writer, struct str text);
 
 /* The same with the text as a JSON string. */
@@ -56,11 +57,11 @@ void choice_put_json_string(struct choice_writer *writer, struct str text);
 
 /* ---- choice_calls.c ---- */
 
-/* The rules for calls: after-N for each opener, and calls, which has the openers too.
+/* The rules for calls: after-N for each opener, and `calls`, which includes the openers.
  * ERR_UNSUPPORTED. */
 enum err choice_put_calls(struct choice_writer *writer) NODISCARD;
 
-/* Calls of gpt-oss: the rule calls, which begins behind <|start|>assistant. */
+/* Calls of gpt-oss: the rule `calls`, which begins after <|start|>assistant. */
 enum err choice_put_harmony_calls(struct choice_writer *writer) NODISCARD;
 
 /* The arguments of a tool as one JSON object: the rule args-INDEX. */

@@ -1,13 +1,15 @@
 /*
  * choice_params.c: arguments that are written one by one, as rules.
  *
- *      between tags       params-0 ::= p0-0 p0-1? ...         p0-0 ::= "<parameter=" "a" ">" value "</parameter>"
- *      as an expression   params-0 ::= p0-0 r0-1 | f0-1       f: no argument yet, r: some, so a comma comes first
+ *      between tags       params-0 ::= p0-0 p0-1? ...
+ *                         p0-0     ::= "<parameter=" "a" ">" value "</parameter>"
+ *      as an expression   params-0 ::= p0-0 r0-1 | f0-1
+ *                         f: no argument yet; r: at least one, so a comma comes first
  *
- * Text between tags has no quotes: what it is follows from the schema, read exactly as
+ * Text between tags has no quotes: its type follows from the schema, read exactly as
  * toolcall_value.c reads it (tc_types). A text is free up to the closing tag, one of the values of
- * an enum, or bounded in length. Whatever else a strict tool wants of a text is refused, and left
- * free for others. Values of other types are JSON; one that has the closing tag inside a string
+ * an enum, or bounded in length. Any other constraint on a text is refused for strict tools and
+ * ignored for others. Values of other types are JSON; one with the closing tag inside a string
  * would end there, which no grammar of reasonable size prevents.
  */
 #include <assert.h>
@@ -41,7 +43,7 @@ static struct str text_of(yyjson_val *val)
 
 /* ---- schemas ---- */
 
-/* References within the document, where nothing stands beside them. */
+/* Follows references within the document, if they have no sibling keywords. */
 static yyjson_val *resolve(yyjson_val *root, yyjson_val *schema)
 {
     for (int i = 0; i < REF_DEPTH_MAX; i++) {
@@ -68,7 +70,7 @@ static bool has_format(yyjson_val *schema)
     return yyjson_is_str(format) && schema_enforces_format(text_of(format));
 }
 
-/* Alternatives multiply, so depth alone is no limit. */
+/* Alternatives multiply, so a depth limit alone is not enough. */
 struct plain {
     yyjson_val *root;
     unsigned steps;
@@ -76,7 +78,7 @@ struct plain {
 
 static bool are_plain(struct plain *plain, yyjson_val *list, unsigned depth);
 
-/* Says nothing but types, by itself or through alternatives. */
+/* True if the schema constrains nothing but types, directly or through alternatives. */
 static bool says_little(struct plain *plain, yyjson_val *schema, unsigned depth)
 {
     static const char *const says[] = {"enum",
@@ -140,7 +142,7 @@ static enum err refuse(struct choice_writer *writer, const struct param *param, 
 
 /* ---- text between tags ---- */
 
-/* x{min,max} in chunks, as schema_write.c does it: the library writes repetitions out. */
+/* x{min,max} in chunks, as in schema_write.c: the library expands repetitions. */
 static void put_length(struct choice_writer *writer, const struct param *param, uint64_t min,
                        uint64_t max)
 {
@@ -165,7 +167,7 @@ static void put_free(struct choice_writer *writer, const struct param *param, st
     choice_put_text(writer, param->rule, &exit, 1, false);
 }
 
-/* The values of an enum or const as texts that are read back as themselves. */
+/* The values of an enum or const, as texts that read back as the same values. */
 static enum err put_listed(struct choice_writer *writer, const struct param *param,
                            yyjson_val *schema, struct str end)
 {
@@ -192,7 +194,7 @@ static enum err put_listed(struct choice_writer *writer, const struct param *par
     return ERR_OK;
 }
 
-/* A string: *closed says that the rule has read the closing tag, too. */
+/* A string; *closed: the rule also reads the closing tag. */
 static enum err put_string(struct choice_writer *writer, const struct param *param, struct str end,
                            bool *closed)
 {
@@ -210,16 +212,17 @@ static enum err put_string(struct choice_writer *writer, const struct param *par
     }
     if (has_any(schema, refused, COUNT_OF(refused)) || has_format(schema))
         return refuse(writer, param,
-                      "what its schema says of the text cannot be enforced in this "
+                      "the constraints of its schema cannot be enforced in this "
                       "call format; use type, enum, minLength and maxLength");
     *closed = false;
     if (yyjson_obj_get(schema, "enum") != NULL || yyjson_obj_get(schema, "const") != NULL)
-        return min || max ? refuse(writer, param, "a length beside enum or const; leave it out")
-                          : put_listed(writer, param, schema, end);
+        return min || max
+                   ? refuse(writer, param, "a length limit next to enum or const; leave it out")
+                   : put_listed(writer, param, schema, end);
     uint64_t low = yyjson_get_uint(min), high = max ? yyjson_get_uint(max) : SCHEMA_REPEAT_MAX;
     if ((min && !yyjson_is_uint(min)) || (max && !yyjson_is_uint(max)) || low > high ||
         high > SCHEMA_REPEAT_MAX)
-        return refuse(writer, param, "its lengths are no numbers, or too large");
+        return refuse(writer, param, "its lengths are not numbers, or are too large");
     put_length(writer, param, low, high);
     return ERR_OK;
 }
@@ -240,8 +243,8 @@ static enum err put_json(struct choice_writer *writer, const struct param *param
                     writer->tools[param->tool].name.ptr, (int)MIN(key.len, 64), key.ptr);
 }
 
-/* Text that may be a string or something else is what it looks like. Of strings and null, each
- * reading is valid. */
+/* Text that may be a string or another type is read as what it looks like. Between string and null,
+ * either reading is valid. */
 static enum err put_mixed(struct choice_writer *writer, const struct param *param, unsigned types,
                           struct str end)
 {
@@ -256,10 +259,10 @@ static enum err put_mixed(struct choice_writer *writer, const struct param *para
 
 struct value {
     bool text;   /* not JSON */
-    bool closed; /* the rule reads the closing tag, too */
+    bool closed; /* the rule also reads the closing tag */
 };
 
-/* The rule of the value. The types are what the reader will see in it. */
+/* The rule of the value. `types` are those that the reader will see. */
 static enum err put_tag_value(struct choice_writer *writer, const struct param *param,
                               const struct tc_xml_syntax *syntax, struct value *value)
 {
@@ -314,8 +317,8 @@ static enum err put_tag_param(struct choice_writer *writer, const struct param *
 
 /* ---- values of expressions ---- */
 
-/* Literals are JSON but for True and False; a text without limits may have the format's own quotes.
- */
+/* Literals are JSON except for True and False; an unlimited text may use the format's own quotes.
+ * */
 static enum err put_literal_param(struct choice_writer *writer, const struct param *param)
 {
     const struct tc_expr_syntax *syntax = writer->format->syntax;
@@ -409,7 +412,7 @@ static enum err put_param(struct choice_writer *writer, struct param *param, put
     return fn(writer, param);
 }
 
-/* The parameters that can be written; one that cannot is left out where nothing demands it. */
+/* Writes the parameters that can be expressed. Others are left out, unless required or strict. */
 static enum err put_each(struct choice_writer *writer, size_t index, yyjson_val *schema,
                          put_param_fn *fn, enum presence *kinds)
 {

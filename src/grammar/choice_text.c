@@ -1,17 +1,17 @@
 /*
- * choice_text.c: "any text up to a marker" as rules of a grammar, which have no such thing.
+ * choice_text.c: "any text up to a marker" as grammar rules, since GBNF cannot say that directly.
  *
- * An automaton (Aho and Corasick's) whose states are the beginnings of the markers: in each state
- * it is known how much of a marker the text ends with. One rule per state, one alternative per
- * character that leads on, one for all others:
+ * An Aho-Corasick automaton whose states are the prefixes of the markers: each state records how
+ * much of a marker the text ends with. One rule per state, one alternative per character that leads
+ * on, one for all others:
  *
  *      marker </t>     t-0 ::= "<" t-1 | [^<] t-0
  *                      t-1 ::= "/" t-2 | "<" t-1 | [^</] t-0
  *                      t-2 ::= "t" t-3 | "<" t-1 | [^<t] t-0
  *                      t-3 ::= ">" then | "<" t-1 | [^<>] t-0
  *
- * It is deterministic and recurses at the end of rules only, so following it costs the library next
- * to nothing however long the text grows.
+ * It is deterministic and recurses only at the end of rules, so the library's cost stays small
+ * however long the text grows.
  */
 #include <assert.h>
 #include <string.h>
@@ -21,8 +21,8 @@
 
 enum { MARKER_CHARS_MAX = 64, STATES_MAX = CHOICE_EXITS_MAX * MARKER_CHARS_MAX + 1, NO_STATE = -1 };
 
-/* A state is a beginning of a marker: chars[0..len) of marker `exit`. Of equal beginnings only the
- * first is a state. */
+/* A state is a prefix of a marker: chars[0..len) of marker `exit`. Of equal prefixes only the first
+ * is a state. */
 struct state {
     size_t exit;
     size_t len;
@@ -73,7 +73,7 @@ static void build(struct automaton *automaton, const struct choice_exit *exits, 
     }
 }
 
-/* The state after `next`: the longest end of the text that is a beginning of a marker. */
+/* The state after `next`: the longest suffix of the text that is a prefix of a marker. */
 static int follow(const struct automaton *automaton, int from, uint32_t next)
 {
     const struct state *state = &automaton->states[from];
@@ -84,7 +84,7 @@ static int follow(const struct automaton *automaton, int from, uint32_t next)
     for (size_t skip = 0;; skip++) {
         int to = find_state(automaton, text + skip, state->len + 1 - skip);
         if (to != NO_STATE)
-            return to; /* the empty beginning at last */
+            return to; /* in the end, the empty prefix */
     }
 }
 
@@ -122,8 +122,8 @@ static void put_step(struct choice_writer *writer, const struct automaton *autom
         buf_appendf(writer->out, "] %s-%d | ", name, to);
 }
 
-/* Each different character of the markers that leads somewhere; the others are collected in
- * `listed`. */
+/* One step per distinct marker character that leads somewhere; `listed` collects those that have
+ * one. */
 static size_t put_steps(struct choice_writer *writer, const struct automaton *automaton,
                         const char *name, int from, uint32_t listed[STATES_MAX])
 {

@@ -2,21 +2,21 @@
  * schema.c: from a schema to the parts that must hold together, and from them to rules.
  *
  *      schema_compile(all of these)
- *        gather    $ref and allOf are followed, so that what is left is a flat list of parts, and
- *                  of choices (anyOf, oneOf)
- *        walk      each way to choose adds the chosen branches to the parts: one leaf per way
- *        leaf      parts without choices: which types are left, and for each the compiler of that
+ *        gather    follows $ref and allOf: the result is a flat list of parts and of choices
+ *                  (anyOf, oneOf)
+ *        walk      each combination of choices adds its branches to the parts: one leaf each
+ *        leaf      parts without choices: which types remain, and for each the compiler of that
  *                  type. It calls schema_compile again for properties and items
  *
- * So a schema is never merged into a new one; a list of parts stands for it, and keywords are
- * looked up in all of them. The same list is compiled once (memo). That is also what makes
- * recursive schemas finite: a list met again while it is being compiled becomes a reference to the
- * rule it will have.
+ * So schemas are never merged into a new one: a list of parts represents the merged schema, and
+ * keywords are looked up in all of them. The same list is compiled once (memo). That also makes
+ * recursive schemas finite: a list met again while it is being compiled becomes a reference to its
+ * future rule.
  *
  *      I-a  a schema that leads to itself through $ref, allOf and anyOf alone is refused: it has no
  *           meaning
- *      I-b  every list holds each schema once, and only those with keywords of their own, so there
- *           are finitely many
+ *      I-b  every list holds each schema once, and only schemas with their own keywords, so there
+ *           are finitely many lists
  */
 #include "grammar/schema.h"
 
@@ -27,7 +27,7 @@
 
 enum { PARTS_MAX = 32, CHOICES_MAX = 8, REF_BYTES_MAX = 1024 };
 
-/* The schemas on the way to one, for I-a. */
+/* The schemas that lead to the current one, for I-a. */
 struct chain {
     const yyjson_val *val;
     const struct chain *up;
@@ -39,7 +39,7 @@ struct choice {
     const struct chain *chain;
 };
 
-/* Only ever appended to, so that walking back is shortening. */
+/* Append-only, so that backtracking means truncating. */
 struct gather {
     struct schema_part parts[PARTS_MAX];
     size_t parts_count;
@@ -58,7 +58,7 @@ struct schema_memo {
     const void **key;
     size_t key_len;
     uint32_t rule;
-    uint32_t promised; /* the number that was given out while it was open; 0 = none */
+    uint32_t promised; /* the rule number handed out while it was open; 0 = none */
     bool open;
 };
 
@@ -69,7 +69,7 @@ enum action { ACTION_IGNORE, ACTION_APPLY, ACTION_LINK, ACTION_REFUSE, ACTION_RE
 struct keyword {
     const char *name;
     enum action action;
-    unsigned types; /* that it speaks of */
+    unsigned types; /* that it applies to */
     const char *hint;
 };
 
@@ -91,7 +91,7 @@ static const struct keyword keywords[] = {
     {"minLength", ACTION_APPLY, SCHEMA_TYPE_STRING, NULL},
     {"maxLength", ACTION_APPLY, SCHEMA_TYPE_STRING, NULL},
     {"pattern", ACTION_APPLY, SCHEMA_TYPE_STRING, NULL},
-    {"format", ACTION_APPLY, 0, NULL}, /* OpenAPI uses it for numbers, too */
+    {"format", ACTION_APPLY, 0, NULL}, /* OpenAPI also uses it for numbers */
     {"minimum", ACTION_APPLY, SCHEMA_TYPE_NUMBER, NULL},
     {"maximum", ACTION_APPLY, SCHEMA_TYPE_NUMBER, NULL},
     {"exclusiveMinimum", ACTION_APPLY, SCHEMA_TYPE_NUMBER, NULL},
@@ -162,7 +162,7 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-/* A reference is a URI fragment: %41 stands for A. */
+/* A reference is a URI fragment: %41 means A. */
 static size_t decode_percent(struct str text, char out[REF_BYTES_MAX])
 {
     size_t len = 0;
@@ -187,7 +187,7 @@ static enum err resolve(struct schema_compiler *c, const struct schema_place *pl
         return schema_refuse(c, place, ERR_INVALID, "expected a string");
     if (text.len == 0 || text.ptr[0] != '#')
         return schema_refuse(c, place, ERR_UNSUPPORTED,
-                             "only references within the schema are followed; copy what it means "
+                             "only references within the schema are followed; copy its target "
                              "into $defs and refer to it as '#/$defs/NAME'");
     if (text.len > REF_BYTES_MAX)
         return schema_refuse(c, place, ERR_LIMIT, "the reference is too long");
@@ -296,7 +296,7 @@ static enum err add_schema(struct schema_compiler *c, struct gather *g, struct s
             return schema_refuse(c, part.place, ERR_INVALID,
                                  "it refers to itself without an object or array in between");
     if (depth > SCHEMA_DEPTH_MAX)
-        return schema_refuse(c, part.place, ERR_LIMIT, "more than %d schemas inside each other",
+        return schema_refuse(c, part.place, ERR_LIMIT, "schemas are nested deeper than %d",
                              SCHEMA_DEPTH_MAX);
     struct chain *link = arena_alloc(&c->arena, sizeof(*link));
     if (link == NULL)
@@ -348,7 +348,7 @@ static enum err types_of_part(struct schema_compiler *c, const struct schema_par
     return ERR_OK;
 }
 
-/* What the keywords of a part speak of, where nobody says a type. */
+/* The types that the keywords of a part apply to, used if no type is given. */
 static unsigned types_implied(const struct schema_part *part)
 {
     unsigned types = 0;
@@ -364,7 +364,7 @@ static unsigned types_implied(const struct schema_part *part)
     return types;
 }
 
-/* *free_choice: any type will do, and nothing is said about any of them. */
+/* *free_choice: any type is allowed, and no keyword constrains any of them. */
 static enum err types_of(struct schema_compiler *c, const struct schema_all *all, unsigned *types,
                          bool *free_choice)
 {
@@ -440,7 +440,7 @@ static enum err compile_leaf(struct schema_compiler *c, const struct schema_all 
     }
     for (size_t i = 0; i < COUNT_OF(order); i++) {
         unsigned type = order[i] & types;
-        if (type == SCHEMA_TYPE_FRACTION) /* "number" without "integer" does not exist */
+        if (type == SCHEMA_TYPE_FRACTION) /* "number" always includes "integer" */
             continue;
         if (type != 0)
             TRY(compile_type(c, all, type, &rules[count]));
@@ -461,7 +461,7 @@ static struct schema_memo **memo_chain(struct schema_compiler *c, const void *co
     return &c->memos[(hash >> 40) % SCHEMA_MEMO_CHAINS];
 }
 
-/* The memo of this list; *found says whether it was there before. */
+/* The memo of this list; *found: it already existed. */
 static enum err memo_get(struct schema_compiler *c, const struct gather *g,
                          struct schema_memo **memo, bool *found)
 {
@@ -602,7 +602,7 @@ enum err schema_compile(struct schema_compiler *c, const struct schema_all *all,
     }
     const struct schema_place *place = all->parts[0].place;
     if (c->depth == SCHEMA_DEPTH_MAX)
-        return schema_refuse(c, place, ERR_LIMIT, "more than %d schemas inside each other",
+        return schema_refuse(c, place, ERR_LIMIT, "schemas are nested deeper than %d",
                              SCHEMA_DEPTH_MAX);
     for (size_t i = 0; i < all->count; i++)
         TRY(add_schema(c, &g, all->parts[i], NULL));
@@ -666,7 +666,7 @@ enum err schema_write_gbnf(const struct yyjson_val *schema, const struct schema_
                            struct buf *out, struct errinfo *info)
 {
     assert(schema != NULL);
-    /* yyjson's getters take values that are not const; nothing here changes one. */
+    /* yyjson's getters take non-const values; nothing here changes one. */
     return write_gbnf((yyjson_val *)(uintptr_t)schema, options, out, info);
 }
 

@@ -2,46 +2,47 @@
  * schema.h: a JSON Schema as a grammar (GBNF), for `response_format` and strict tools.
  *
  *      {"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}
- *          --schema_write_gbnf-->   root ::= r1     r1 ::= "{" ws "\"n\"" ":" ws integer ws "}"     ...
+ *          --schema_write_gbnf-->
+ *      root ::= r1     r1 ::= "{" ws "\"n\"" ":" ws integer ws "}"     ...
  *
- * SOUND, NOT COMPLETE: what the grammar allows satisfies the schema; it may allow less than the
- * schema does. It allows less on purpose where a model gains nothing from the rest:
- *   - properties come in the order of the schema; those that are not required may be left out.
- *     Where `properties` are named, others are allowed only when `additionalProperties` says so
- *     itself; after `prefixItems` likewise with `items`
- *   - a schema without `type` means the types that its keywords speak of: {"properties":...} means
+ * SOUND, NOT COMPLETE: everything that the grammar allows satisfies the schema, but it may allow
+ * less than the schema. It allows less on purpose where a model gains nothing from the rest:
+ *   - properties come in the order of the schema; optional ones may be left out. If `properties`
+ *     are named, others are allowed only if `additionalProperties` says so itself; likewise `items`
+ *     after `prefixItems`
+ *   - a schema without `type` means the types that its keywords apply to: {"properties":...} means
  *     an object
  *   - integers have at most 18 digits (a larger bound that fits in 64 bits is kept), bounded
  *     numbers no exponent
- *   - strings write characters as themselves, or by an escape that is not half of a surrogate pair;
+ *   - strings write characters unescaped, or by an escape that is not half of a surrogate pair;
  *     names of additional properties have no escapes; values of enum and const come in compact form
  *
- * Taken: type (one or several), properties, required, additionalProperties, unevaluatedProperties:
- * false, minProperties and maxProperties where the other keywords imply them, items, prefixItems
- * (and the older lists of items), minItems, maxItems, enum, const, $ref within the document, anyOf,
- * oneOf, allOf, minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum,
- * exclusiveMaximum, multipleOf, true and false.
- *   - oneOf is read as anyOf: that a value must not satisfy two branches is beyond a grammar. The
- *     one place where what is allowed may not validate
- *   - allOf, $ref beside other keywords, and anyOf beside others are merged exactly: each keyword
+ * Accepted: type (one or several), properties, required, additionalProperties,
+ * unevaluatedProperties: false, minProperties and maxProperties where the other keywords imply
+ * them, items, prefixItems (and the older lists of items), minItems, maxItems, enum, const, $ref
+ * within the document, anyOf, oneOf, allOf, minLength, maxLength, pattern, format, minimum,
+ * maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, true and false.
+ *   - oneOf is read as anyOf: a grammar cannot express that a value must not satisfy two branches.
+ *     This is the only case where allowed output may not validate
+ *   - allOf, $ref next to other keywords, and anyOf next to others are merged exactly: each keyword
  *     of each part holds
- *   - pattern: literals, classes, \d \w \s and their complements, groups, |, * + ? {m,n} (lazy
- *     ones, too), ^ and $ at the ends. Without ^ or $ anything may come before or after. Refused:
+ *   - pattern: literals, classes, \d \w \s and their complements, groups, |, * + ? {m,n} (also
+ *     lazy), ^ and $ at the ends. Without ^ or $ anything may come before or after. Refused:
  *     look-around, back references, \b, \p
  *   - format of strings: date, time, date-time, duration, uuid, ipv4, email, hostname and uri are
  *     enforced. Any other name, known to the standard or not, and any format of other types
- *     (OpenAPI's int32) is an annotation, as the standard has it: ignored, never refused. So is a
- *     format in the same schema as `pattern`, which says it better. Refused: two enforced formats,
- *     or a format and a pattern of another part, for one string; an enforced format beside enum or
+ *     (OpenAPI's int32) is an annotation, as in the standard: ignored, never refused. So is a
+ *     format in the same schema as `pattern`, which is more precise. Refused: two enforced formats,
+ *     or a format and a pattern of another part, for one string; an enforced format next to enum or
  *     const
- *   - lengths beside pattern or format must follow from it, or it must be one repeated class
+ *   - lengths next to pattern or format must follow from it, or it must be one repeated class
  *   - multipleOf: 1, 0.1, 0.01, ... for numbers; for integers up to 256, without bounds or with few
  *     multiples between them
  * Refused: patternProperties, propertyNames, dependencies of any kind, contains, uniqueItems, not,
  * if, unevaluatedItems, references to other documents, anchors. Unknown keywords are ignored, as
- * the standard has it.
+ * in the standard.
  *
- * Not noticed: a schema that only an endless document satisfies (an object that requires itself).
+ * Not detected: a schema that only an infinite document satisfies (an object that requires itself).
  *
  * Pure functions; any thread. The JSON may be hostile: time, memory and the size of the grammar are
  * bounded.
@@ -59,12 +60,12 @@ struct buf;
 struct yyjson_val;
 
 enum {
-    SCHEMA_DEPTH_MAX = 64,         /* schemas inside each other, references followed */
+    SCHEMA_DEPTH_MAX = 64,         /* nesting of schemas, with references followed */
     SCHEMA_RULES_MAX = 3000,       /* of the grammar */
     SCHEMA_BYTES_MAX = 512 * 1024, /* of the grammar */
-    SCHEMA_CELLS_MAX = 256 * 1024, /* elements that repetitions are written out to */
+    SCHEMA_CELLS_MAX = 256 * 1024, /* elements after repetitions are expanded */
     SCHEMA_PROPERTIES_MAX = 256,   /* of one object */
-    SCHEMA_ALTERNATIVES_MAX = 256, /* of one schema, after anyOf beside anyOf is multiplied out */
+    SCHEMA_ALTERNATIVES_MAX = 256, /* of one schema, after sibling anyOf are multiplied out */
     SCHEMA_ENUM_MAX = 2048,        /* values of one enum */
     SCHEMA_REPEAT_MAX = 65536,     /* of minLength, maxLength, minItems, maxItems and {m,n} */
     SCHEMA_STEPS_MAX = 100 * 1000, /* schemas visited */
@@ -72,7 +73,7 @@ enum {
 };
 
 /* White space between the parts of objects and arrays. Never before the first or after the last
- * character of the document: a model could go on with it for ever. */
+ * character of the document: a model could generate it forever. */
 enum schema_space {
     SCHEMA_SPACE_BOUNDED, /* none, a blank, or a new line and up to 32 blanks or tabs */
     SCHEMA_SPACE_COMPACT, /* none */
@@ -80,19 +81,18 @@ enum schema_space {
 
 struct schema_options {
     enum schema_space space;
-    const char *root; /* name of the rule for the whole; NULL = "root" */
-    /* of the names of all other rules, so that several schemas fit into one grammar; NULL = "" */
+    const char *root; /* name of the top rule; NULL = "root" */
+    /* of the names of all other rules, so that one grammar can hold several schemas; NULL = "" */
     const char *prefix;
     const struct yyjson_val *
-        /* where references are looked up, if the schema is a part of it; NULL = the schema */
+        /* where references are resolved, if the schema is part of it; NULL = the schema */
         document;
 };
 
-/* Appends the rules to `out`, each ending in a new line; options may be NULL. ERR_UNSUPPORTED: a
- * keyword or value that a grammar cannot express; ERR_INVALID: not a schema, or nothing can satisfy
- * it; ERR_LIMIT: a limit above, or out's; ERR_NOMEM. The text of `info` begins with the JSON
- * pointer of the part to blame and says what to do. After an error the content of `out` is as
- * before. */
+/* Appends the rules to `out`, one per line; options may be NULL. ERR_UNSUPPORTED: a keyword or
+ * value that a grammar cannot express; ERR_INVALID: not a schema, or nothing can satisfy it;
+ * ERR_LIMIT: a limit above, or out's; ERR_NOMEM. The text of `info` begins with the JSON pointer of
+ * the part to blame and says what to do. After an error the content of `out` is unchanged. */
 enum err schema_write_gbnf(const struct yyjson_val *schema, const struct schema_options *options,
                            struct buf *out, struct errinfo *info) NODISCARD;
 

@@ -1,10 +1,10 @@
 /*
- * schema_array.c: arrays: places with schemas of their own (prefixItems), then any number of equal
- * ones (items).
+ * schema_array.c: arrays: places with their own schemas (prefixItems), then any number of equal
+ * items (items).
  *
  *      array ::= "[" ( e0 tail1 | "]" )         "]" at once only without minItems
- *      tail1 ::= "," e1 tail2 | "]"             one rule for each place; "]" from minItems on
- *      tail2 ::= ( "," item ){0,n} "]"          what follows the places
+ *      tail1 ::= "," e1 tail2 | "]"             one rule per place; "]" from minItems on
+ *      tail2 ::= ( "," item ){0,n} "]"          the items after the places
  */
 #include "grammar/schema_impl.h"
 
@@ -14,13 +14,13 @@ enum { PLACES_MAX = 256 };
 
 struct array {
     struct schema_counts counts;
-    size_t places;   /* with schemas of their own */
+    size_t places;   /* number of places with their own schema */
     uint32_t *rules; /* of the places */
-    uint32_t item;   /* of all that follow; SCHEMA_NEVER = nothing may */
-    bool closed;     /* nobody says what follows the places */
+    uint32_t item;   /* rule of the items after the places; SCHEMA_NEVER = none allowed */
+    bool closed;     /* no part describes items after the places */
 };
 
-/* prefixItems, or the older form: items as a list, with additionalItems behind it. */
+/* prefixItems, or the older form: items as a list, followed by additionalItems. */
 static yyjson_val *get_prefix(yyjson_val *val, const char **name)
 {
     yyjson_val *prefix = yyjson_obj_get(val, "prefixItems"), *items = yyjson_obj_get(val, "items");
@@ -63,7 +63,7 @@ static enum err measure(struct schema_compiler *c, const struct schema_all *all,
     return ERR_OK;
 }
 
-/* The rule for one place, or for all that follow them. */
+/* The rule for one place, or for all items after them. */
 static enum err compile_place(struct schema_compiler *c, const struct schema_all *all, size_t index,
                               uint32_t *rule)
 {
@@ -89,7 +89,7 @@ static enum err compile_place(struct schema_compiler *c, const struct schema_all
     return schema_compile(c, &said, rule);
 }
 
-/* A place that cannot be ends the array before it. */
+/* A place that nothing can satisfy ends the array before it. */
 static enum err compile_places(struct schema_compiler *c, const struct schema_all *all,
                                struct array *array)
 {
@@ -111,7 +111,7 @@ static enum err compile_places(struct schema_compiler *c, const struct schema_al
     return ERR_OK;
 }
 
-/* What follows when `done` elements are there, all places among them: more items and the end. */
+/* The rest after `done` elements, all places among them: more items and the end. */
 static enum err compile_items(struct schema_compiler *c, const struct array *array, uint32_t done,
                               uint32_t *tail)
 {
@@ -133,8 +133,8 @@ static enum err compile_items(struct schema_compiler *c, const struct array *arr
     return schema_rule_end(c);
 }
 
-/* From the last place to the second: what follows when the places before it are there. Each tail
- * holds the bracket, so that none can be empty: gbnf_check follows no long chains of those. */
+/* From the last place to the second: the rest after the places before it. Each tail includes the
+ * bracket, so that none can be empty: gbnf_check does not follow long chains of those. */
 static enum err compile_tail(struct schema_compiler *c, const struct array *array, uint32_t *tail)
 {
     TRY(compile_items(c, array, (uint32_t)MAX(array->places, 1), tail));

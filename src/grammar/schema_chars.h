@@ -2,7 +2,7 @@
  * schema_chars.h: sets of characters, as sorted ranges that neither touch nor overlap. For the
  * schema compiler.
  *
- * Characters are Unicode's without surrogates.
+ * Characters are Unicode code points without surrogates.
  */
 #ifndef HEARTH_GRAMMAR_SCHEMA_CHARS_H
 #define HEARTH_GRAMMAR_SCHEMA_CHARS_H
@@ -24,13 +24,13 @@ struct schema_chars {
     size_t count;
 };
 
-/* False when there are too many ranges; the set is then useless. */
+/* False if there are too many ranges; the set is then unusable. */
 bool schema_chars_add(struct schema_chars *set, uint32_t low, uint32_t high) NODISCARD;
 bool schema_chars_add_all(struct schema_chars *set, const struct schema_chars *other) NODISCARD;
 bool schema_chars_complement(struct schema_chars *set) NODISCARD;
 bool schema_chars_has(const struct schema_chars *set, uint32_t code);
 
-/* Those that a JSON string holds as themselves: no control characters, quotes and backslashes. */
+/* Keeps those that need no escape in a JSON string: no control characters, quotes, backslashes. */
 bool schema_chars_keep_raw(struct schema_chars *set) NODISCARD;
 
 #endif

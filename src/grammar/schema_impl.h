@@ -1,12 +1,13 @@
 /*
- * schema_impl.h: what the files of the schema compiler share. For them only; schema.h is the door.
+ * schema_impl.h: shared by the files of the schema compiler, and internal to them; schema.h is the
+ * public header.
  *
- * A rule of the grammar is written in one go, so all rules that it uses must have been made before:
- * first the children, then schema_rule_begin, the body, schema_rule_end. A rule is known by its
+ * A rule of the grammar is written in one go, so all rules that it uses must exist before: first
+ * the children, then schema_rule_begin, the body, schema_rule_end. A rule is identified by its
  * number.
  *
  * "Never" (SCHEMA_NEVER) is a result, not an error: an alternative or an optional property that
- * nothing can satisfy is left out, and only a whole schema that comes to this is refused.
+ * nothing can satisfy is left out; only a whole schema with this result is refused.
  */
 #ifndef HEARTH_GRAMMAR_SCHEMA_IMPL_H
 #define HEARTH_GRAMMAR_SCHEMA_IMPL_H
@@ -23,8 +24,7 @@
 #include "base/str.h"
 #include "grammar/schema.h"
 
-/* Rules that exist once and are written only when used; numbers from SCHEMA_RULE_OWN on are named
- * r<n>. */
+/* Shared rules, written only when used; numbers from SCHEMA_RULE_OWN on are named r<n>. */
 enum schema_rule {
     SCHEMA_NEVER,
     SCHEMA_RULE_VALUE,
@@ -37,7 +37,7 @@ enum schema_rule {
     SCHEMA_RULE_BOOLEAN,
     SCHEMA_RULE_NULL,
     SCHEMA_RULE_CHAR, /* one character of a string, escaped or not */
-    SCHEMA_RULE_RAW,  /* one that needs no escape */
+    SCHEMA_RULE_RAW,  /* one character that needs no escape */
     SCHEMA_RULE_SPACE,
     SCHEMA_RULE_OWN,
 };
@@ -54,8 +54,8 @@ enum schema_type {
     SCHEMA_TYPE_ANY = (1 << 7) - 1,
 };
 
-/* Where a part of the schema stands, from the leaf up; the root has a NULL parent and an empty or
- * "#/..." key. */
+/* The position of a part of the schema, from the leaf up; the root has a NULL parent and an empty
+ * or "#/..." key. */
 struct schema_place {
     const struct schema_place *parent;
     struct str key;
@@ -66,7 +66,7 @@ struct schema_part {
     const struct schema_place *place;
 };
 
-/* Schemas that all must hold. */
+/* Schemas that must all hold. */
 struct schema_all {
     struct schema_part *parts;
     size_t count;
@@ -78,13 +78,13 @@ enum { SCHEMA_MEMO_CHAINS = 256 };
 
 struct schema_compiler {
     yyjson_val *schema;
-    yyjson_val *root; /* of the document that references are looked up in */
+    yyjson_val *root; /* of the document in which references are resolved */
     struct schema_options options;
     struct buf *out;
     struct errinfo *info;
     struct arena arena;
-    uint32_t rules_count; /* own ones */
-    uint32_t shared;      /* bit n: the shared rule n is used */
+    uint32_t rules_count; /* excluding the shared ones */
+    uint32_t shared;      /* bit n: shared rule n is used */
     uint32_t cells, steps;
     unsigned depth;
     bool writing; /* between schema_rule_begin and schema_rule_end */
@@ -93,13 +93,13 @@ struct schema_compiler {
 
 /* ---- schema.c ---- */
 
-/* The rule for all of these; SCHEMA_NEVER when nothing satisfies them. */
+/* The rule for all of these together; SCHEMA_NEVER if nothing satisfies them. */
 enum err schema_compile(struct schema_compiler *c, const struct schema_all *all,
                         uint32_t *rule) NODISCARD;
 
 /* ---- schema_write.c ---- */
 
-/* Errors about a part of the schema: the pointer comes first. */
+/* Reports an error about a part of the schema: the message begins with its pointer. */
 enum err schema_refuse(struct schema_compiler *c, const struct schema_place *place, enum err code,
                        const char *fmt, ...) PRINTF(4, 5);
 enum err schema_no_memory(struct schema_compiler *c);
@@ -109,20 +109,20 @@ enum err schema_place_index(struct schema_compiler *c, const struct schema_place
                             size_t index, const struct schema_place **place) NODISCARD;
 
 enum err schema_rule_begin(struct schema_compiler *c, uint32_t *rule) NODISCARD;
-/* As schema_rule_begin for a number that schema_rule_reserve gave. */
+/* As schema_rule_begin, for a number from schema_rule_reserve. */
 enum err schema_rule_reserve(struct schema_compiler *c, uint32_t *rule) NODISCARD;
 void schema_rule_open(struct schema_compiler *c, uint32_t rule);
 enum err schema_rule_end(struct schema_compiler *c) NODISCARD;
 
-/* Pieces of a rule's body, each with the blank that parts it from the next. */
+/* Pieces of a rule's body, each followed by the blank that separates it from the next. */
 void schema_put(struct schema_compiler *c, const char *gbnf);
 void schema_put_rule(struct schema_compiler *c, uint32_t rule);
 void schema_put_space(struct schema_compiler *c);
-void schema_put_comma(struct schema_compiler *c); /* and what white space may follow */
+void schema_put_comma(struct schema_compiler *c); /* and optional white space */
 void schema_put_count(struct schema_compiler *c, uint32_t min, uint32_t max);
 
-/* The text of a literal, without its quotes: characters of the output, and characters as a JSON
- * string writes them. */
+/* The text of a literal, without its quotes: characters of the output, and characters escaped as in
+ * a JSON string. */
 void schema_put_char(struct schema_compiler *c, uint32_t code);
 void schema_put_json_char(struct schema_compiler *c, uint32_t code);
 /* A whole literal: a string in quotes, and any value. */
@@ -135,12 +135,12 @@ enum err schema_any_of(struct schema_compiler *c, const uint32_t *rules, size_t 
 
 #define SCHEMA_FOREVER UINT32_MAX
 
-/* A rule for `item` min to max times, in chunks where the counts are large. The item must not be
- * able to be empty. */
+/* A rule for `item` repeated min to max times, in chunks if the counts are large. The item must not
+ * match the empty text. */
 enum err schema_repeat(struct schema_compiler *c, uint32_t item, uint32_t min, uint32_t max,
                        uint32_t *rule) NODISCARD;
 
-/* The rules that all share, those that were used. */
+/* Writes the shared rules that were used. */
 enum err schema_write_shared(struct schema_compiler *c) NODISCARD;
 
 /* ---- one type each ---- */
@@ -159,17 +159,17 @@ enum err schema_compile_enum(struct schema_compiler *c, const struct schema_all 
 
 /* ---- parts of schemas ---- */
 
-/* The largest `low_name` and the smallest `high_name` of all parts, which are counts; limits are
- * left as they are where there is none. `place` is set to the part that had one. */
+/* The largest `low_name` and the smallest `high_name` of all parts, which are counts; limits stay
+ * unchanged if no part sets them. `place` is the part that did. */
 struct schema_counts {
     uint32_t min, max;
-    const struct schema_place *place; /* NULL: no part limits anything */
+    const struct schema_place *place; /* NULL: no part sets a limit */
 };
 enum err schema_get_counts(struct schema_compiler *c, const struct schema_all *all,
                            const char *low_name, const char *high_name,
                            struct schema_counts *counts) NODISCARD;
 
-/* Whether a number, a text's length, ... satisfies what stands beside an enum. */
+/* Whether a number, a text's length, ... satisfies the keywords next to an enum. */
 enum err schema_number_fits(struct schema_compiler *c, const struct schema_all *all,
                             yyjson_val *number, bool *fits) NODISCARD;
 bool schema_is_integer(yyjson_val *val);

@@ -1,19 +1,20 @@
 /*
  * schema_number.c: numbers between bounds, digit by digit.
  *
- * A bound is a sign, the digits before the point and those behind it. A range is split at zero, and
- * each half is a range of magnitudes (at_least, at_most), which is split by the digits before the
- * point:
+ * A bound is a sign, the digits before the decimal point and those after it. A range is split at
+ * zero, and each half is a range of magnitudes (at_least, at_most), which is split by the digits
+ * before the point:
  *
  *      12.5 .. 340      12 frac(>= .5)  |  13..339 frac(any)  |  340 frac(<= 0)
  *
- * Whole numbers between two of the same length:  common digits, then at the first that differs
- * lower digit and what is at
- * least the rest of the lower bound | digits between and any rest | upper digit and what is at most the rest of the upper.
+ * Whole numbers between two of the same length share a prefix. At the first differing digit:
+ *      lower digit, then at least the rest of the lower bound
+ *      | a digit in between, then any digits
+ *      | upper digit, then at most the rest of the upper bound
  *
  * Texts are compared as decimals, while clients compare doubles. With at most 15 significant digits
- * different decimals are different doubles, so beside exclusive bounds a fraction has no more
- * digits than that.
+ * different decimals are different doubles, so with exclusive bounds a fraction has no more digits
+ * than that.
  */
 #include "grammar/schema_impl.h"
 
@@ -23,8 +24,8 @@
 #include <string.h>
 
 enum {
-    WHOLE_DIGITS_MAX = 18,    /* where no bound says otherwise */
-    FRACTION_DIGITS_MAX = 15, /* and of a bound, before and behind the point together */
+    WHOLE_DIGITS_MAX = 18,    /* unless a bound says otherwise */
+    FRACTION_DIGITS_MAX = 15, /* and of a bound, before and after the point together */
     MULTIPLE_MAX = 256,
     LISTED_MAX = 512,
 };
@@ -34,7 +35,7 @@ enum {
 /* A decimal without its sign. */
 struct decimal {
     uint64_t whole;
-    char fraction[FRACTION_DIGITS_MAX + 1]; /* digits, without zeros at the end */
+    char fraction[FRACTION_DIGITS_MAX + 1]; /* digits, without trailing zeros */
 };
 
 struct bound {
@@ -45,7 +46,7 @@ struct bound {
 
 struct limits {
     struct bound low, high;
-    double low_number, high_number; /* the same for comparing */
+    double low_number, high_number; /* the same, for comparisons */
     double multiple;                /* 0 = none */
     const struct schema_place *multiple_place;
 };
@@ -53,8 +54,8 @@ struct limits {
 /* Magnitudes from low to high. */
 struct range {
     struct decimal low, high;
-    bool low_open, high_open; /* the end itself is not in it */
-    unsigned fraction_max;    /* digits behind the point */
+    bool low_open, high_open; /* the end itself is excluded */
+    unsigned fraction_max;    /* digits after the point */
 };
 
 bool schema_is_integer(yyjson_val *val)
@@ -67,7 +68,7 @@ bool schema_is_integer(yyjson_val *val)
 
 /* ---- bounds ---- */
 
-/* The shortest decimal of a double, taken apart. False when it has too many digits behind the
+/* The shortest decimal of a double, split into its parts. False if it has too many digits after the
  * point. */
 static bool to_decimal(double number, struct decimal *decimal)
 {
@@ -121,8 +122,8 @@ static bool to_decimal(double number, struct decimal *decimal)
     return true;
 }
 
-/* A bound beyond 64 bits is as good as none, and becomes the largest there is, unless it keeps
- * everything out. */
+/* A bound beyond 64 bits is as good as none: it becomes the largest representable one, unless it
+ * excludes everything. */
 static enum err clamp(struct schema_compiler *c, struct bound *bound, bool low)
 {
     if (bound->size.whole <= (uint64_t)INT64_MAX)
@@ -153,13 +154,13 @@ static enum err to_bound(struct schema_compiler *c, yyjson_val *val, bool low, s
     else if (!to_decimal(fabs(number), &bound->size))
         return schema_refuse(
             c, bound->place, ERR_UNSUPPORTED,
-            "a bound with more than %d digits behind the point cannot be enforced; "
+            "a bound with more than %d digits after the decimal point cannot be enforced; "
             "round it",
             FRACTION_DIGITS_MAX);
     return clamp(c, bound, low);
 }
 
-/* Takes one keyword over when it is narrower than what is there. */
+/* Applies one keyword if it is narrower than the limits so far. */
 static enum err narrow(struct schema_compiler *c, const struct schema_part *part, const char *name,
                        struct limits *limits)
 {
@@ -227,7 +228,7 @@ enum err schema_number_fits(struct schema_compiler *c, const struct schema_all *
     if (limits.high.set)
         *fits &= limits.high.exclusive ? value < limits.high_number : value <= limits.high_number;
     if (limits.multiple != 0 && fmod(value, limits.multiple) != 0)
-        *fits = false; /* 0.3 is no multiple of 0.1 to fmod: narrower, never wider */
+        *fits = false; /* fmod says that 0.3 is no multiple of 0.1: narrower, never wider */
     return ERR_OK;
 }
 
@@ -260,8 +261,7 @@ static bool is_all(const char *digits, char digit)
     return true;
 }
 
-/* Digits, as many as the bounds have, that are between the two; NULL = no bound on that side any
- * more. */
+/* Digits, as many as the bounds have, between the two; NULL = no more bound on that side. */
 static void put_between(struct schema_compiler *c, const char *low, const char *high,
                         unsigned count)
 {
@@ -325,15 +325,15 @@ static bool is_zero(const char *digits)
     return digits == NULL || *digits == '\0';
 }
 
-/* Whether no more digits are fine here; the bounds have no zeros at their ends. */
+/* Whether the number may end here; the bounds have no trailing zeros. */
 static bool may_end(const struct range *range, const char *low, const char *high)
 {
     return (low == NULL || (is_zero(low) && !range->low_open)) &&
            (high == NULL || !is_zero(high) || !range->high_open);
 }
 
-/* Digits behind the point, at least one of them, that keep above `low` and below `high`; `left` may
- * still come. False when there are none, and then nothing was written. */
+/* At least one digit after the point, above `low` and below `high`; at most `left` more. Returns
+ * false, with nothing written, if there is none. */
 static bool put_fraction(struct schema_compiler *c, const struct range *range, const char *low,
                          const char *high, unsigned left);
 
@@ -354,7 +354,7 @@ static bool put_step(struct schema_compiler *c, const struct range *range, const
     return end;
 }
 
-/* One way on: a digit, and what may follow it. Nothing is written where nothing can follow. */
+/* One alternative: a digit and what may follow it. Writes nothing if nothing can follow. */
 static void put_way(struct schema_compiler *c, const struct range *range, char digit,
                     const char *const rest[2], unsigned left, bool *any)
 {
@@ -378,7 +378,7 @@ static bool put_fraction(struct schema_compiler *c, const struct range *range, c
     if (left == 0)
         return false;
     if (low != NULL && is_zero(low) && !range->low_open)
-        low = NULL; /* anything is at least nothing */
+        low = NULL; /* every fraction is at least .0 */
     if (low == NULL && high == NULL) {
         schema_put(c, "[0-9]");
         schema_put_count(c, 1, left);
@@ -408,7 +408,7 @@ static bool put_fraction(struct schema_compiler *c, const struct range *range, c
     return any;
 }
 
-/* One number before the point and what may follow it; false when nothing can. */
+/* One whole part and the fractions that may follow it; false if there are none. */
 static bool put_at(struct schema_compiler *c, const struct range *range, uint64_t whole,
                    const char *low, const char *high, const char *bar)
 {
@@ -428,7 +428,7 @@ static bool put_at(struct schema_compiler *c, const struct range *range, uint64_
     return end;
 }
 
-/* All magnitudes of a range as alternatives, each after `sign`; false when there are none. */
+/* All magnitudes of a range as alternatives, each after `sign`; false if there are none. */
 static bool put_range(struct schema_compiler *c, const struct range *range, const char *bar)
 {
     const struct decimal *low = &range->low, *high = &range->high;
@@ -464,8 +464,8 @@ static bool is_nothing(const struct decimal *decimal)
     return decimal->whole == 0 && decimal->fraction[0] == '\0';
 }
 
-/* The part of the limits on one side of zero, as magnitudes; false when there is none. Zero belongs
- * to the positive side. */
+/* The part of the limits on one side of zero, as magnitudes; false if it is empty. Zero belongs to
+ * the positive side. */
 static bool get_side(const struct limits *limits, bool negative, struct range *range)
 {
     const struct bound *near = negative ? &limits->high : &limits->low;
@@ -504,7 +504,7 @@ static unsigned digits_of(uint64_t number)
     return digits;
 }
 
-/* How many digits may stand behind the point: see the head of this file. */
+/* How many digits are allowed after the point: see the head of this file. */
 static enum err fraction_digits(struct schema_compiler *c, const struct limits *limits,
                                 unsigned *digits)
 {
@@ -558,7 +558,7 @@ static enum err write_range(struct schema_compiler *c, const struct limits *limi
 
 /* ---- multiples ---- */
 
-/* 15 for 10^-15, ... 0 for 1; -1 for what is no such step. */
+/* 15 for 10^-15, ... 0 for 1; -1 for any other step. */
 static int decimal_places(double multiple)
 {
     struct decimal step;
@@ -573,8 +573,7 @@ static int decimal_places(double multiple)
     return (int)len;
 }
 
-/* The digits read so far have a remainder; each digit leads to the next. One rule for each
- * remainder. */
+/* One rule per remainder of the digits read so far; each digit leads to the next remainder. */
 static enum err write_multiples(struct schema_compiler *c, unsigned multiple, bool negative,
                                 uint32_t *rule)
 {
@@ -603,7 +602,7 @@ static enum err write_multiples(struct schema_compiler *c, unsigned multiple, bo
     return schema_rule_end(c);
 }
 
-/* The multiples between two bounds that are near each other, one by one. */
+/* The multiples between two bounds that are close together, one by one. */
 static enum err list_multiples(struct schema_compiler *c, const struct limits *limits,
                                int64_t multiple, uint32_t *rule)
 {
@@ -647,7 +646,7 @@ static enum err compile_multiple(struct schema_compiler *c, const struct limits 
     return write_multiples(c, (unsigned)multiple, !low->set, rule);
 }
 
-/* ---- the whole ---- */
+/* ---- all numbers ---- */
 
 enum err schema_compile_number(struct schema_compiler *c, const struct schema_all *all,
                                bool integer, uint32_t *rule)

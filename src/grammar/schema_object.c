@@ -2,17 +2,16 @@
  * schema_object.c: objects. Properties in the order of the schema, each at most once, commas
  * exactly between them.
  *
- * Let f be the first property that is required (or the end). Which property comes first decides
- * whether a comma stands before the others, so the ways to begin are written out up to f, and what
- * may follow each is a chain that all ways share:
+ * Let f be the first required property (or the end). The first property written decides whether a
+ * comma precedes the others, so the ways to begin are written out up to f, and the rest after each
+ * is a chain that all ways share:
  *
  *      object ::= "{" ( p0 rest1 | p1 rest2 | ... | pf rest(f+1) )
- *      rest1  ::= ( "," p1 )? rest2                     only for those up to f; behind it
- *             everything is one sequence
+ *      rest1  ::= ( "," p1 )? rest2             only up to f; after it everything is one sequence
  *
- * ADDITIONAL PROPERTIES must not have the name of one that was declared: it could come twice with
- * different types. Their names are what a trie of the declared names does not accept. They are
- * written without escapes, for "\u0061" is "a".
+ * ADDITIONAL PROPERTIES must not have the name of a declared one: it could appear twice with
+ * different types. Their names are those that a trie of the declared names does not accept. They
+ * are written without escapes, because "\u0061" is "a".
  */
 #include "grammar/schema_impl.h"
 
@@ -27,17 +26,17 @@ enum { NAME_NODES_MAX = 1000 };
 struct property {
     struct str name;
     uint32_t rule; /* of its value */
-    uint32_t pair; /* of `"name": value`, where that is needed more than once; 0 = none */
+    uint32_t pair; /* of `"name": value`, if needed more than once; 0 = none */
     bool required;
 };
 
 struct object {
     struct property *properties;
     size_t count;
-    size_t first_required; /* count when none is */
+    size_t first_required; /* = count if none is */
     bool closed;           /* no additional ones */
     uint32_t additional;   /* a pair; 0 = none */
-    uint32_t *rests;       /* rule for what follows when the properties before are done; 0 = none */
+    uint32_t *rests;       /* rule for the rest after the properties before; 0 = none */
 };
 
 /* ---- which properties ---- */
@@ -104,7 +103,7 @@ static enum err collect_names(struct schema_compiler *c, const struct schema_all
 
 /* ---- their values ---- */
 
-/* What one part says about a property: `properties`, else `additionalProperties`, else nothing. */
+/* What one part requires of a property: `properties`, else `additionalProperties`, else nothing. */
 static enum err add_said(struct schema_compiler *c, const struct schema_part *part,
                          const struct str *name, struct schema_all *said)
 {
@@ -125,7 +124,7 @@ static enum err add_said(struct schema_compiler *c, const struct schema_part *pa
     return ERR_OK;
 }
 
-/* The rule for a property, or for additional ones when name is NULL. */
+/* The rule for a property, or for additional ones if name is NULL. */
 static enum err compile_value(struct schema_compiler *c, const struct schema_all *all,
                               const struct str *name, uint32_t *rule)
 {
@@ -139,7 +138,7 @@ static enum err compile_value(struct schema_compiler *c, const struct schema_all
     return schema_compile(c, &said, rule);
 }
 
-/* Drops those that cannot be; *never when one of them is required. */
+/* Drops unsatisfiable properties; *never if one of them is required. */
 static enum err compile_values(struct schema_compiler *c, const struct schema_all *all,
                                struct object *object, bool *never)
 {
@@ -177,8 +176,8 @@ static enum err add_node(struct schema_compiler *c, struct name_node *parent, ui
             return ERR_OK;
     if (++*nodes > NAME_NODES_MAX)
         return err_set(c->info, ERR_LIMIT,
-                       "schema: the names of properties are too long together to allow additional "
-                       "ones beside them; set additionalProperties to false");
+                       "schema: the property names together are too long to allow additional "
+                       "ones; set additionalProperties to false");
     *node = arena_alloc(&c->arena, sizeof(**node));
     if (*node == NULL)
         return schema_no_memory(c);
@@ -213,8 +212,8 @@ static enum err write_others(struct schema_compiler *c, const struct name_node *
     ok = ok && schema_chars_complement(&set) && schema_chars_keep_raw(&set);
     if (!ok)
         return err_set(c->info, ERR_LIMIT,
-                       "schema: too many different names of properties to "
-                       "allow additional ones beside them");
+                       "schema: too many different property names to "
+                       "allow additional ones");
     buf_append_char(c->out, '[');
     for (size_t i = 0; i < set.count; i++) {
         schema_put_char(c, set.ranges[i].low);
@@ -225,8 +224,8 @@ static enum err write_others(struct schema_compiler *c, const struct name_node *
     return ERR_OK;
 }
 
-/* node ::= c child | ... | (other character) raw* "\"" | "\"" if no name ends here. Depth is that of the longest name, which
- * NAME_NODES_MAX bounds. */
+/* node ::= c child | ... | (other character) raw* "\"" | "\"" if no name ends here. The depth is
+ * the length of the longest name, which NAME_NODES_MAX bounds. */
 static enum err compile_names(struct schema_compiler *c, struct name_node *node)
 {
     for (struct name_node *child = node->child; child != NULL; child = child->sibling)
@@ -273,7 +272,7 @@ static enum err compile_additional(struct schema_compiler *c, const struct schem
     return schema_rule_end(c);
 }
 
-/* Whether others may come: only when somebody says so, or when none are named. */
+/* Additional properties are allowed only if a part says so, or if no part names any. */
 static enum err decide_additional(struct schema_compiler *c, const struct schema_all *all,
                                   struct object *object)
 {
@@ -341,8 +340,8 @@ static void put_following(struct schema_compiler *c, const struct property *prop
         schema_put(c, ")?");
 }
 
-/* Everything behind the properties. The brace belongs to it, so that no rest can be empty: a chain
- * of 256 rules that can be is more than gbnf_check follows. */
+/* Everything after the properties. It includes the brace, so that no rest can be empty: gbnf_check
+ * does not follow a chain of 256 possibly empty rules. */
 static void put_end(struct schema_compiler *c, const struct object *object)
 {
     if (object->additional) {
@@ -375,7 +374,7 @@ static enum err compile_rests(struct schema_compiler *c, struct object *object)
     if (object->rests == NULL)
         return schema_no_memory(c);
     if (object->first_required == 0)
-        return ERR_OK; /* one way only */
+        return ERR_OK; /* only one way */
     for (size_t i = 0; i < last; i++) {
         uint32_t rule;
         TRY(schema_rule_begin(c, &rule));
@@ -419,7 +418,7 @@ static enum err write_object(struct schema_compiler *c, const struct object *obj
         schema_put(c, "\"}\"");
     }
     schema_put(c, ")");
-    c->cells += (uint32_t)(ways * ways); /* each rest can begin with all that follow */
+    c->cells += (uint32_t)(ways * ways); /* each rest can begin with every later one */
     return schema_rule_end(c);
 }
 

@@ -4,15 +4,15 @@
  *      ^(ab|c[0-9])+$     SEQ( BEGIN, REPEAT{1,}( ALT( SEQ(a, b), SEQ(c, [0-9]) ) ), END )
  *
  *      parse    recursive descent; nodes from the compiler's arena
- *      trim     anchors may stand only at the ends of the whole or of its alternatives; a missing
+ *      trim     anchors are allowed only at the ends of the whole or of its alternatives; a missing
  *               one means "anything"
- *      prepare  children first: what is repeated, and each inner ALT, becomes a rule of its own, so
- *               that rules hold no groups
+ *      prepare  children first: repeated nodes and inner ALTs become rules, so that rules hold no
+ *               groups
  *      put      the body of a rule, a plain sequence
  *
- * The language is ECMA's, by code points. Characters are written as JSON writes them: a quote as
- * \", a line feed as \n. Control characters without a short escape are never generated, except
- * where a pattern names one alone.
+ * The language is ECMAScript's, by code points. Characters are written as in JSON: a quote as \", a
+ * line feed as \n. Control characters without a short escape are never generated, except where a
+ * pattern names one alone.
  */
 #include "grammar/schema_regex.h"
 
@@ -95,7 +95,7 @@ static bool add_spaces(struct schema_chars *set)
     return ok;
 }
 
-/* \d \w \s and their complements, added to the set; false when `letter` is none of them. */
+/* \d \w \s and their complements, added to the set; false if `letter` is none of them. */
 static bool add_named(char letter, struct schema_chars *set, bool *ok)
 {
     struct schema_chars named = {.count = 0};
@@ -134,7 +134,7 @@ static enum err take_hex(struct regex *r, int digits, uint32_t *code)
     return ERR_OK;
 }
 
-/* The character behind a backslash, which has been taken. */
+/* The character after a backslash, which has been read. */
 static enum err take_escape(struct regex *r, uint32_t *code)
 {
     static const char letters[] = "nrtfv", codes[] = "\n\r\t\f\v";
@@ -172,7 +172,7 @@ static enum err take_class_char(struct regex *r, uint32_t *code)
     }
     if (++r->at == r->end)
         return bad(r, ERR_INVALID, "the pattern ends with a backslash");
-    if (*r->at == 'b') { /* a backspace, only here */
+    if (*r->at == 'b') { /* a backspace, only in a class */
         r->at++;
         *code = '\b';
         return ERR_OK;
@@ -267,7 +267,7 @@ static enum err parse_group(struct regex *r, struct node **node)
         return bad(r, ERR_UNSUPPORTED, "only (...), (?:...) and (?<name>...) are supported");
     }
     if (++r->depth > REGEX_DEPTH_MAX)
-        return bad(r, ERR_LIMIT, "more than 24 groups inside each other");
+        return bad(r, ERR_LIMIT, "groups are nested deeper than 24");
     TRY(parse_alternatives(r, node));
     r->depth--;
     return take_text(r, ")") ? ERR_OK : bad(r, ERR_INVALID, "this group has no end");
@@ -282,7 +282,7 @@ static enum err parse_atom(struct regex *r, struct node **node)
     if (take_text(r, "$"))
         return make(r, KIND_END, node);
     if (strchr("*+?", *r->at) != NULL && *r->at != '\0')
-        return bad(r, ERR_INVALID, "nothing stands before this repetition");
+        return bad(r, ERR_INVALID, "there is nothing to repeat here");
     TRY(make(r, KIND_CHARS, node));
     (*node)->chars = arena_alloc(&r->c->arena, sizeof(*(*node)->chars));
     if ((*node)->chars == NULL)
@@ -299,7 +299,7 @@ static bool take_number(struct regex *r, uint32_t *number)
     return r->at > begin;
 }
 
-/* {m}, {m,} or {m,n}; anything else behind '{' is literal text, as in ECMA's web mode. */
+/* {m}, {m,} or {m,n}; anything else after '{' is literal text, as in ECMAScript's web mode. */
 static bool take_braces(struct regex *r, uint32_t *min, uint32_t *max)
 {
     const char *begin = r->at;
@@ -329,7 +329,7 @@ static enum err parse_repeated(struct regex *r, struct node **node)
         max = 1;
     else if (!take_braces(r, &min, &max))
         return ERR_OK;
-    take_text(r, "?"); /* lazy: the same texts match */
+    take_text(r, "?"); /* lazy: matches the same texts */
     if (at_text(r, "*") || at_text(r, "+") || at_text(r, "?"))
         return bad(r, ERR_INVALID, "a repetition of a repetition; put a group around the first");
     if (max < min)
@@ -352,7 +352,7 @@ static enum err parse_sequence(struct regex *r, struct node **node)
         TRY(parse_repeated(r, &child));
         add_child(*node, child);
     }
-    /* A group around nothing else is no level of its own. */
+    /* A group with a single child is not a level. */
     if ((*node)->first != NULL && (*node)->first->next == NULL)
         *node = (*node)->first;
     return ERR_OK;
@@ -390,7 +390,7 @@ static enum err make_anything(struct regex *r, struct node **node)
     return ERR_OK;
 }
 
-/* One way through the whole: without its anchors, with "anything" where one is missing. */
+/* One alternative of the whole: without its anchors, with "anything" where one is missing. */
 static enum err trim_sequence(struct regex *r, struct node *node, struct node **trimmed)
 {
     struct node *child = node->kind == KIND_SEQ ? node->first : node, *next;
@@ -552,7 +552,7 @@ static void put(struct regex *r, const struct node *node)
 
 static enum err prepare(struct regex *r, struct node *node, bool inner);
 
-/* Makes a rule for it, if it has none. */
+/* Makes a rule for the node, if it has none. */
 static enum err make_rule(struct regex *r, struct node *node)
 {
     uint32_t rule;
@@ -603,7 +603,7 @@ static enum err prepare(struct regex *r, struct node *node, bool inner)
 
 /* ---- the whole ---- */
 
-/* Changes the count of a pattern that is one repeated class; else says no. */
+/* Adjusts the count of a pattern that is one repeated class; otherwise returns false. */
 static bool fit_count(struct node *top, uint32_t min, uint32_t max)
 {
     struct node *repeat = top->kind == KIND_SEQ ? top->first : NULL;

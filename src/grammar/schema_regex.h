@@ -1,6 +1,6 @@
 /*
  * schema_regex.h: a regular expression (of a schema's `pattern`) as grammar rules for the inside of
- * a JSON string. For the schema compiler; what it takes and refuses stands in schema.h.
+ * a JSON string. For the schema compiler; schema.h lists what is accepted and refused.
  */
 #ifndef HEARTH_GRAMMAR_SCHEMA_REGEX_H
 #define HEARTH_GRAMMAR_SCHEMA_REGEX_H
@@ -14,9 +14,9 @@
 struct schema_compiler;
 struct schema_place;
 
-/* A rule for what the text between the quotes may be. `min` and `max` are the characters that it
- * may have: they must follow from the pattern, or it is one repeated class whose count can be
- * changed; else ERR_UNSUPPORTED. SCHEMA_NEVER when the pattern allows no such length. */
+/* A rule for the text between the quotes. Its length must be `min` to `max` characters: that must
+ * follow from the pattern, or the pattern is one repeated class whose count can be changed;
+ * otherwise ERR_UNSUPPORTED. SCHEMA_NEVER if the pattern allows no such length. */
 enum err schema_compile_regex(struct schema_compiler *c, const struct schema_place *place,
                               struct str pattern, uint32_t min, uint32_t max,
                               uint32_t *rule) NODISCARD;

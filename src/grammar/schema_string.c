@@ -1,8 +1,8 @@
 /*
  * schema_string.c: strings by length, pattern or format; enum and const.
  *
- * A format is a pattern of ours. They are somewhat narrower than the standards, never wider: no
- * leap seconds, names of hosts in parts of bounded length, 29 February only in leap years.
+ * A format is one of our patterns. They are somewhat narrower than the standards, never wider: no
+ * leap seconds, host names in parts of bounded length, 29 February only in leap years.
  */
 #include "grammar/schema_impl.h"
 
@@ -88,7 +88,7 @@ enum err schema_get_counts(struct schema_compiler *c, const struct schema_all *a
 
 /* ---- strings ---- */
 
-/* The one pattern that all parts together have; STR_NONE when there is none. */
+/* The only pattern of all parts; STR_NONE if there is none. */
 static enum err get_pattern(struct schema_compiler *c, const struct schema_all *all,
                             struct str *pattern, const struct schema_place **place)
 {
@@ -118,8 +118,8 @@ bool schema_enforces_format(struct str name)
     return false;
 }
 
-/* The pattern of a known format; of several the first. A format beside a pattern of the same schema
- * says nothing. */
+/* The pattern of a known format; the first of several. A format in the same schema as a pattern is
+ * ignored. */
 static enum err get_format(struct schema_compiler *c, const struct schema_all *all,
                            struct str *pattern, const struct schema_place **place)
 {
@@ -204,7 +204,7 @@ static bool too_deep(yyjson_val *val, unsigned depth)
     return false;
 }
 
-/* Equal as JSON values: 1 and 1.0 are. */
+/* Equal as JSON values: 1 equals 1.0. */
 static bool equal(yyjson_val *a, yyjson_val *b)
 {
     if (yyjson_is_num(a) && yyjson_is_num(b) && (yyjson_is_real(a) || yyjson_is_real(b)))
@@ -221,7 +221,7 @@ static bool listed(yyjson_val *list, yyjson_val *val)
     return false;
 }
 
-/* Lengths and bounds beside an enum are checked here and now; what else stands there cannot be. */
+/* Lengths and bounds next to an enum are checked here; other keywords cannot be. */
 static enum err fits(struct schema_compiler *c, const struct schema_all *all, yyjson_val *val,
                      bool *ok)
 {
@@ -260,7 +260,7 @@ static enum err fits(struct schema_compiler *c, const struct schema_all *all, yy
     return ERR_OK;
 }
 
-/* Whether every enum and const has this value, which is from one of them. */
+/* Whether every enum and const contains this value, which is from one of them. */
 static enum err in_all(struct schema_compiler *c, const struct schema_all *all,
                        const yyjson_val *from, yyjson_val *val, bool *in)
 {
@@ -269,7 +269,7 @@ static enum err in_all(struct schema_compiler *c, const struct schema_all *all,
         yyjson_val *list = yyjson_obj_get(all->parts[i].val, "enum");
         yyjson_val *only = yyjson_obj_get(all->parts[i].val, "const");
         bool others = (list != NULL && list != from) || (only != NULL && only != from);
-        if (others && yyjson_is_ctn(val)) /* comparing them costs the square of their size */
+        if (others && yyjson_is_ctn(val)) /* comparison is quadratic in their size */
             return schema_refuse(c, all->parts[i].place, ERR_UNSUPPORTED,
                                  "two lists of objects or arrays for one value; merge them");
         *in &= list == NULL || list == from || listed(list, val);
@@ -283,7 +283,7 @@ struct choices {
     const struct schema_place *place;
     const yyjson_val *from;
     unsigned types;
-    uint32_t rule; /* 0 until one value is there */
+    uint32_t rule; /* 0 until there is a value */
 };
 
 static enum err add_value(struct schema_compiler *c, struct choices *choices, yyjson_val *val)
@@ -315,7 +315,7 @@ enum err schema_compile_enum(struct schema_compiler *c, const struct schema_all 
     yyjson_val *list = NULL, *only = NULL, *item;
     size_t i, max;
 
-    /* One of them is walked; the others are asked about each of its values. */
+    /* Iterate over one of them and look each value up in the others. */
     for (i = 0; i < all->count && only == NULL; i++) {
         yyjson_val *here = yyjson_obj_get(all->parts[i].val, "enum");
         only = yyjson_obj_get(all->parts[i].val, "const");

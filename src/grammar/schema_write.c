@@ -2,13 +2,13 @@
  * schema_write.c: the output side of the schema compiler: rules, literals, repetitions, and errors
  * with their place.
  *
- * LARGE COUNTS. The library writes x{m,n} out as m copies and n - m rules, and refuses 2,000 of
- * them. So a count above CHUNK is written with chunks of that many, which stays near 2 * sqrt(n):
+ * LARGE COUNTS. The library expands x{m,n} to m copies and n - m rules, and refuses 2,000 of them.
+ * So a count above CHUNK is written with chunks of that size, which stays near 2 * sqrt(n):
  *
  *      x{1000,3000}  =  k{3} x{232} ( k{0,6} x{0,255} | k{7} x{0,208} )        k = x{256}
  *
- * The two parts of an alternative compete for at most CHUNK characters, so few readings are
- * followed at a time.
+ * The two parts of an alternative compete for at most CHUNK characters, so few parses are followed
+ * at a time.
  */
 #include "grammar/schema_impl.h"
 
@@ -21,7 +21,7 @@
 
 enum { CHUNK = 256, POINTER_BYTES = 200 };
 
-/* In the bodies `@` stands before the name of a shared rule and `~` for white space. */
+/* In the bodies `@` precedes the name of a shared rule and `~` means white space. */
 static const struct {
     const char *name, *body;
 } shared[SCHEMA_RULE_OWN] = {
@@ -30,7 +30,7 @@ static const struct {
     [SCHEMA_RULE_ARRAY] = {"array", "\"[\" ~( @value ( \",\" ~@value )* ~)? \"]\""},
     [SCHEMA_RULE_PAIR] = {"pair", "@string \":\" ~@value"},
     [SCHEMA_RULE_STRING] = {"string", "\"\\\"\" @char* \"\\\"\""},
-    /* Digits are bounded so that a model cannot go on with them for ever, and no number overflows a
+    /* Digits are bounded so that a model cannot generate them forever, and no number overflows a
      * double. */
     [SCHEMA_RULE_NUMBER] = {"number", "\"-\"? ( \"0\" | [1-9] [0-9]{0,17} ) ( \".\" [0-9]{1,17} )? "
                                       "( [eE] [-+]? [0-9]{1,2} )?"},
@@ -45,7 +45,7 @@ static const struct {
 
 /* ---- errors and places ---- */
 
-/* "/a~1b", with a leading "..." instead of what does not fit. */
+/* "/a~1b", with a leading "..." in place of the part that does not fit. */
 static void write_pointer(const struct schema_place *place, char text[POINTER_BYTES])
 {
     char *at = text + POINTER_BYTES - 1;
@@ -132,7 +132,7 @@ enum err schema_rule_reserve(struct schema_compiler *c, uint32_t *rule)
 
 void schema_rule_open(struct schema_compiler *c, uint32_t rule)
 {
-    assert(!c->writing); /* the children first */
+    assert(!c->writing); /* children first */
     c->writing = true;
     schema_put_rule(c, rule);
     schema_put(c, "::=");
@@ -192,8 +192,7 @@ void schema_put_count(struct schema_compiler *c, uint32_t min, uint32_t max)
 {
     assert(min <= max);
     c->cells += 4 * (max == SCHEMA_FOREVER ? min + 1 : max);
-    if (c->out->len > 0 &&
-        c->out->data[c->out->len - 1] == ' ') /* it stands right behind its item */
+    if (c->out->len > 0 && c->out->data[c->out->len - 1] == ' ') /* it follows its item directly */
         buf_truncate(c->out, c->out->len - 1);
     if (max == SCHEMA_FOREVER && min <= 1)
         schema_put(c, min ? "+" : "*");
@@ -245,7 +244,7 @@ enum err schema_repeat(struct schema_compiler *c, uint32_t item, uint32_t min, u
     }
     TRY(schema_rule_begin(c, rule));
     if (max == 0)
-        schema_put(c, "\"\""); /* a body without anything would go on in the next line */
+        schema_put(c, "\"\""); /* an empty body would continue on the next line */
     if (chunk != SCHEMA_NEVER)
         put_repeated(c, chunk, min / CHUNK, min / CHUNK);
     put_repeated(c, item, chunk ? min % CHUNK : min, chunk ? min % CHUNK : min);
@@ -338,7 +337,7 @@ static void put_container(struct schema_compiler *c, yyjson_val *val)
     schema_put_char(c, yyjson_is_obj(val) ? '}' : ']');
 }
 
-/* The caller has looked at the depth. */
+/* The caller has checked the depth. */
 static void put_json(struct schema_compiler *c, yyjson_val *val)
 {
     char number[64] = "null";
@@ -406,7 +405,7 @@ enum err schema_write_shared(struct schema_compiler *c)
 {
     uint32_t written = 0;
 
-    /* Writing one may ask for others. */
+    /* Writing one may use others. */
     while (written != c->shared) {
         for (uint32_t rule = 1; rule < SCHEMA_RULE_OWN; rule++) {
             uint32_t bit = UINT32_C(1) << rule;

@@ -359,7 +359,7 @@ static const struct {
     {"{\"pattern\":\"(a\"}", ERR_INVALID, {"'/pattern'", "no end"}},
     {"{\"pattern\":\"a)\"}", ERR_INVALID, {"'/pattern'", "closes"}},
     {"{\"pattern\":\"[a\"}", ERR_INVALID, {"'/pattern'", "no end"}},
-    {"{\"pattern\":\"*\"}", ERR_INVALID, {"'/pattern'", "nothing stands"}},
+    {"{\"pattern\":\"*\"}", ERR_INVALID, {"'/pattern'", "nothing to repeat"}},
     {"{\"pattern\":\"a{3,2}\"}", ERR_INVALID, {"'/pattern'", "below"}},
     {"{\"pattern\":\"a\\\\\"}", ERR_INVALID, {"'/pattern'", "backslash"}},
     {"{\"pattern\":\"^ab?$\",\"minLength\":2}", ERR_UNSUPPORTED, {"'/pattern'", "length"}},
