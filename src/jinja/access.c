@@ -1,8 +1,8 @@
 /*
  * access.c: attributes, items, slices and iteration, with the rules of Jinja's sandbox.
  *
- * `x.name` asks for the attribute first and the item second, `x['name']` the other way round; what
- * is in neither place is undefined, which is an error only when it is used. Names that begin with
+ * `x.name` looks for the attribute first and the item second, `x['name']` the other way round. If
+ * neither exists the result is undefined, which is an error only when used. Names that begin with
  * an underscore are keys, never attributes.
  */
 #include <assert.h>
@@ -131,7 +131,7 @@ static bool object_attr(struct jinja_run *run, const struct jinja_value *object,
     return true;
 }
 
-/* Attributes proper: methods and the properties of objects. Sets *found. */
+/* Real attributes: methods and the properties of objects. Sets *found. */
 static bool get_attribute(struct jinja_run *run, const struct jinja_value *object, struct str name,
                           bool *found, struct jinja_value *out)
 {
@@ -191,7 +191,7 @@ static struct str string_char(struct str text, int64_t index)
     return (struct str){text.ptr + begin, (size_t)(at - text.ptr) - begin};
 }
 
-/* object[index] for sequences; *found. */
+/* object[index] for sequences; sets *found. */
 static bool index_item(struct jinja_run *run, const struct jinja_value *object, int64_t index,
                        bool *found, struct jinja_value *out)
 {
@@ -348,7 +348,7 @@ static bool slice_list(struct jinja_run *run, const struct jinja_value *object, 
     if (list == NULL)
         return false;
     if (span.step == 1 && span.count > 0) {
-        /* Lists never change, so that a part can share the items of the whole. */
+        /* Lists never change, so a slice can share the items of the whole. */
         *list = (struct jinja_list){object->list->items + span.start, (size_t)span.count,
                                     (size_t)span.count};
     } else {
@@ -377,7 +377,7 @@ static bool slice_string(struct jinja_run *run, const struct jinja_value *object
         size_t len = ascii ? (size_t)span.count : utf8_offset(rest, (size_t)span.count);
         return jinja_cut(run, object, begin, begin + len, out);
     }
-    /* Offsets of all characters first: going back one by one would be quadratic. */
+    /* Compute all character offsets first: stepping back one by one would be quadratic. */
     size_t count = utf8_count(text);
     uint32_t *offsets = jinja_alloc(run, (count + 1) * sizeof(*offsets));
     const char *at = text.ptr;
@@ -407,7 +407,7 @@ static bool slice_range(struct jinja_run *run, const struct jinja_range *range, 
 
     if (part == NULL)
         return false;
-    /* Items are within the range, but its step and what lies behind its end may be anything. */
+    /* Items are within the range, but its step and the value after its end may be anything. */
     part->count = span.count;
     if (__builtin_mul_overflow(range->step, span.start, &part->start) ||
         __builtin_add_overflow(range->start, part->start, &part->start) ||

@@ -1,11 +1,11 @@
 /*
  * ast.h: a compiled template. Internal to the engine.
  *
- * Variables are resolved at compile time, as Jinja's own compiler does: the template, each macro
- * and call block, each recursive loop, each loop condition and each block is a `function` with an
- * array of slots. A name is (hops, slot): so many functions outwards, then that slot. A scope
- * inside a function (loop body, with, set block...) has slots of its own, which are filled on entry
- * by its `loads`: from the caller's variables, from an outer slot, or with nothing.
+ * Variables are resolved at compile time, as in Jinja's own compiler: the template, each macro and
+ * call block, each recursive loop, each loop condition and each block is a `function` with an array
+ * of slots. A name is (hops, slot): go `hops` functions outwards, then take that slot. A scope
+ * inside a function (loop body, with, set block...) has its own slots, which its `loads` fill on
+ * entry: from the caller's variables, from an outer slot, or with nothing.
  */
 #ifndef HEARTH_JINJA_AST_H
 #define HEARTH_JINJA_AST_H
@@ -33,7 +33,7 @@ enum jinja_node_kind {
     NODE_NOT,
     NODE_NEG,
     NODE_POS,
-    NODE_CHAIN,   /* items[0] ops[1] items[1] ..., all of one precedence, from the left */
+    NODE_CHAIN,   /* items[0] ops[1] items[1] ..., same precedence, left to right */
     NODE_CONCAT,  /* ~ */
     NODE_COMPARE, /* as NODE_CHAIN, with comparisons */
     NODE_ATTR,
@@ -88,7 +88,7 @@ enum jinja_load_kind {
     LOAD_RESOLVE, /* from the caller's variables and the globals, by name */
     LOAD_ALIAS,   /* from (hops, from) */
     LOAD_MISSING, /* nothing yet */
-    /* in blocks: what the template itself has set at (hops, from), else as LOAD_RESOLVE */
+    /* in blocks: the value set by the template itself at (hops, from), else as LOAD_RESOLVE */
     LOAD_ROOT,
 };
 
@@ -110,7 +110,7 @@ struct jinja_arg {
     struct jinja_node *value;
 };
 
-/* Arguments as they are written at a call. */
+/* Arguments as written at a call. */
 struct jinja_call {
     struct jinja_nodes args;
     struct jinja_arg *kwargs;
@@ -146,11 +146,11 @@ struct jinja_for {
     struct jinja_nodes otherwise;
     struct jinja_scope scope;
     struct jinja_scope else_scope;
-    struct jinja_function *recursive; /* its body runs in a function of its own */
+    struct jinja_function *recursive; /* its body runs in its own function */
     struct jinja_function *filter; /* `if` after the iterable, with the target again in its slots */
     struct jinja_node *filter_target;
     struct jinja_node *filter_test;
-    bool has_loop; /* the body looks at `loop` */
+    bool has_loop; /* the body reads `loop` */
     uint32_t loop_slot;
 };
 
@@ -171,11 +171,11 @@ struct jinja_node {
         } ref;
         struct {
             struct jinja_nodes items;
-            uint8_t *ops; /* ops[i] stands before items[i] */
+            uint8_t *ops; /* ops[i] is before items[i] */
         } chain;
         struct {
             struct jinja_node *left, *right, *third;
-        } tree; /* and, or, not, neg, cond (test, a, b), slice (start, stop, step), set (target, value) */
+        } tree; /* and, or, not, neg, cond(test, a, b), slice(start, stop, step), set(target, value) */
         struct {
             struct jinja_node *object;
             struct str name;
@@ -184,7 +184,7 @@ struct jinja_node {
             struct jinja_node *object, *index;
         } item;
         struct {
-            /* callee or subject; NULL in filter blocks: what was captured */
+            /* callee or subject; NULL in filter blocks: the captured text */
             struct jinja_node *object;
             const struct jinja_builtin *filter;
             const struct jinja_builtin *test;
@@ -198,7 +198,7 @@ struct jinja_node {
         } branches;
         struct jinja_for *loop;
         struct {
-            /* set block: where to; filter block: the filter; call block: the call */
+            /* set block: the target; filter block: the filter; call block: the call */
             struct jinja_node *target;
             struct jinja_node *filter;
             struct jinja_function *function;
@@ -216,17 +216,16 @@ struct jinja_node {
 
 struct jinja {
     struct arena arena;       /* holds everything below */
-    struct str source;        /* after newlines were normalised */
+    struct str source;        /* with normalised newlines */
     struct jinja_value names; /* dict: each name of a variable -> its id, from 0 */
     struct jinja_function root;
 };
 
-/* Nested this deep, a template is refused: what Python's own compiler would do somewhat earlier or
- * later. */
+/* A template nested deeper is refused; Python's own compiler gives up at a similar depth. */
 enum { JINJA_HEIGHT_MAX = 200 };
 
-/* Resolves names to slots (scope.c); a second pass, for what a name means depends on assignments
- * further down. */
+/* Resolves names to slots (scope.c). This is a second pass, because the meaning of a name depends
+ * on assignments further down. */
 enum err jinja_resolve(struct jinja *tmpl, struct jinja_error *error) NODISCARD;
 
 /* Fills `error` with code, text and the line at byte `pos` of the source; returns code. */

@@ -1,5 +1,5 @@
 /*
- * builtin.h: calls, and the tables of what can be called: filters, tests, methods and globals.
+ * builtin.h: calls, and the tables of callables: filters, tests, methods and globals.
  * Internal to the engine.
  */
 #ifndef HEARTH_JINJA_BUILTIN_H
@@ -30,8 +30,8 @@ bool jinja_call_value(struct jinja_run *run, const struct jinja_value *callee,
 bool jinja_call_macro(struct jinja_run *run, const struct jinja_macro *macro,
                       const struct jinja_args *args, struct jinja_value *out);
 
-/* Puts arguments where `params`, names separated by spaces, says; what is not given becomes
- * JINJA_MISSING. `max` is the number of names, `min` how many must be given. */
+/* Binds arguments to `params`, names separated by spaces; missing ones become JINJA_MISSING. `max`
+ * is the number of names, `min` how many are required. */
 struct jinja_params {
     const char *function;
     const char *names;
@@ -45,8 +45,8 @@ const struct jinja_value *jinja_kwarg(const struct jinja_args *args, const char 
 
 /* ---- tables of builtins ---- */
 
-/* A function that rows name: `BUILTIN(filter_trim) { ... }`. `how` tells the rows of one function
- * apart. */
+/* A function that rows name: `BUILTIN(filter_trim) { ... }`. `how` distinguishes
+ * the rows of one function. */
 #define JINJA_UNUSED __attribute__((unused))
 #define BUILTIN_SIGNATURE(fn, args_type)                                                     \
     bool fn(struct jinja_run *run JINJA_UNUSED, const struct jinja_value *self JINJA_UNUSED, \
@@ -55,7 +55,7 @@ const struct jinja_value *jinja_kwarg(const struct jinja_args *args, const char 
 #define BUILTIN(fn)     static BUILTIN_SIGNATURE(fn, struct jinja_value)
 #define RAW_BUILTIN(fn) static BUILTIN_SIGNATURE(fn, struct jinja_args)
 
-/* Filters, tests, methods and globals are all rows of this shape. With `raw`, arguments are not
+/* Filters, tests, methods and globals are all rows of this form. With `raw`, arguments are not
  * bound to parameters. Without names in `params` they are positional only. */
 struct jinja_builtin {
     const char *name;
@@ -80,21 +80,21 @@ static inline bool given(const struct jinja_value *value)
 
 const struct jinja_builtin *jinja_filter_find(struct str name);
 const struct jinja_builtin *jinja_test_find(struct str name);
-/* A method of the value's type; *unsafe when Python has it and the sandbox refuses it. */
+/* A method of the value's type; *unsafe if Python has it but the sandbox refuses it. */
 const struct jinja_builtin *jinja_method_find(const struct jinja_value *self, struct str name,
                                               bool *unsafe);
 bool jinja_global_find(struct str name, struct jinja_value *out);
 bool jinja_call_builtin(struct jinja_run *run, const struct jinja_builtin *builtin,
                         const struct jinja_value *self, const struct jinja_args *args,
                         struct jinja_value *out);
-/* As jinja_call_builtin, for methods: those of Markup escape their arguments and give Markup. */
+/* As jinja_call_builtin, for methods: those of Markup escape their arguments and return Markup. */
 bool jinja_call_method(struct jinja_run *run, const struct jinja_builtin *method,
                        const struct jinja_value *self, const struct jinja_args *args,
                        struct jinja_value *out);
 bool jinja_call_test(struct jinja_run *run, const struct jinja_builtin *test,
                      const struct jinja_value *self, const struct jinja_args *args, bool *out);
 
-/* Lists of filters by the file that defines them, each ending with a NULL name. */
+/* Lists of filters, one per file, each terminated by a NULL name. */
 extern const struct jinja_builtin jinja_filters_text[];
 extern const struct jinja_builtin jinja_filters_list[];
 

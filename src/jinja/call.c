@@ -11,7 +11,7 @@
 
 /* ---- arguments ---- */
 
-/* The number of a name in a list of names separated by spaces; -1 when it is not there. */
+/* The index of a name in a list of names separated by spaces; -1 if it is not there. */
 static int param_number(const char *names, struct str name)
 {
     struct str rest = str_from(names), piece;
@@ -114,7 +114,7 @@ bool jinja_call_method(struct jinja_run *run, const struct jinja_builtin *method
 
 /* ---- macros ---- */
 
-/* A keyword argument not used yet, which then is. */
+/* Returns a keyword argument that is still unused, and marks it as used. */
 static struct jinja_value take_kwarg(const struct jinja_args *args, bool *used, struct str name)
 {
     for (size_t i = 0; i < args->kwarg_count; i++) {
@@ -165,8 +165,7 @@ static bool rest_args(struct jinja_run *run, const struct jinja_function *functi
     return true;
 }
 
-/* Fills the slots of the parameters, in the order and with the oddities of Jinja's Macro.__call__.
- */
+/* Fills the slots of the parameters, in the order and with the quirks of Jinja's Macro.__call__. */
 static bool bind_macro(struct jinja_run *run, const struct jinja_function *function,
                        const struct jinja_args *args, struct jinja_frame *frame)
 {
@@ -242,7 +241,7 @@ BUILTIN(global_range)
     }
     if (bounds[2] == 0)
         return jinja_fail(run, "range() arg 3 must not be zero");
-    /* 128 bits hold any distance. */
+    /* Any distance fits in 128 bits. */
     __int128 distance =
         bounds[2] > 0 ? (__int128)bounds[1] - bounds[0] : (__int128)bounds[0] - bounds[1];
     __int128 step = bounds[2] > 0 ? bounds[2] : -(__int128)bounds[2];
@@ -341,7 +340,8 @@ BUILTIN(global_raise)
     return false;
 }
 
-/* Takes out what Python does itself: %f is its own, and a time without a zone has no %z and %Z. */
+/* Replaces directives that Python handles itself: %f, and %z and %Z, which are empty without a
+ * time zone. */
 static bool python_directives(struct str format, char *out, size_t size)
 {
     size_t len = 0;

@@ -1,9 +1,9 @@
 /*
- * collect.c: the names of a scope, from its statements: what it reads and sets, without what lies
- * in inner scopes; and which special names a body reads at any depth.
+ * collect.c: the names of a scope, from its statements: those it reads and sets, without those of
+ * inner scopes; and which special names a body reads at any depth.
  *
  * Branches of an `if` are collected on copies that are merged: a name that only some of them set
- * starts as the outer one.
+ * starts with the outer value.
  */
 #include "jinja/scope.h"
 
@@ -155,7 +155,7 @@ static void collect(struct resolver *resolver, struct symbols *symbols, struct j
             jinja_collect_expr(resolver, symbols, node->with.values[i]);
         break;
     default:
-        break; /* data; and scopes and blocks are not looked into */
+        break; /* data; scopes and blocks are not entered */
     }
 }
 

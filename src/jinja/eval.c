@@ -1,10 +1,10 @@
 /*
- * eval.c: one render: its limits and errors, where output goes, and the statements.
+ * eval.c: one render: its limits and errors, its output, and the statements.
  *
- * The tree is walked directly. Every node costs a step and every 64 bytes of text that are copied
- * or searched another one, so that the limit on steps is a limit on time whatever the template
- * does. Output goes to the innermost capture (a macro, a set or filter block) or to the caller's
- * sink; each piece carries its origin.
+ * The tree is walked directly. Every node costs a step, and so do every JINJA_STEP_BYTES of text
+ * that are copied or searched, so that the step limit bounds time whatever the template does.
+ * Output goes to the innermost capture (a macro, a set or filter block) or to the caller's sink;
+ * each piece carries its origin.
  */
 #include <assert.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ const struct jinja_limits jinja_limits_default = {
 
 /* ---- errors and limits ---- */
 
-/* Removes the beginning of a character whose rest did not fit. */
+/* Removes a character that was cut off at the end. */
 static void end_whole(char *text)
 {
     size_t len = strlen(text), begin = len;
@@ -193,8 +193,8 @@ bool jinja_write(struct jinja_run *run, const struct jinja_value *value)
     return jinja_to_str(run, value, &text) && write_string(run, &text);
 }
 
-/* Prints a + b + c piece by piece when all are plain strings, as they are in most templates:
- * nothing is copied twice. */
+/* Prints a + b + c piece by piece if all are plain strings, as in most templates: nothing is copied
+ * twice. */
 static bool print_sum(struct jinja_run *run, struct jinja_frame *frame,
                       const struct jinja_node *node)
 {
@@ -277,7 +277,7 @@ struct jinja_frame *jinja_frame_new(struct jinja_run *run, const struct jinja_fu
     return frame;
 }
 
-/* Runs a body with its output caught in `builder`. */
+/* Runs a body and captures its output in `builder`. */
 static enum jinja_flow exec_captured(struct jinja_run *run, struct jinja_frame *frame,
                                      const struct jinja_nodes *body, struct jinja_value *out)
 {
@@ -291,7 +291,7 @@ static enum jinja_flow exec_captured(struct jinja_run *run, struct jinja_frame *
     return flow;
 }
 
-/* Applies filters to what was captured: the innermost has no object of its own. */
+/* Applies filters to the captured text: the innermost has no object. */
 static bool apply_filters(struct jinja_run *run, struct jinja_frame *frame,
                           const struct jinja_node *node, const struct jinja_value *captured,
                           struct jinja_value *out)
@@ -410,7 +410,7 @@ static bool exec_set(struct jinja_run *run, struct jinja_frame *frame,
     const struct jinja_node *target = node->tree.left;
     struct jinja_value value;
 
-    if (target->kind == NODE_NSREF) { /* looked at before the value is computed */
+    if (target->kind == NODE_NSREF) { /* checked before the value is computed */
         if (!jinja_eval(run, frame, target->attr.object, &value))
             return false;
         if (value.kind != JINJA_NAMESPACE)

@@ -1,8 +1,8 @@
 /*
  * expr.c: the value of an expression.
  *
- * Long sums of strings, the bread and butter of chat templates, are put together in one step with
- * jinja_concat instead of copying what is there for each "+".
+ * Long sums of strings are typical of chat templates. jinja_concat joins them in one step instead
+ * of copying the text so far for each "+".
  */
 #include <assert.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static bool is_plain_str(const struct jinja_value *value)
     return value->kind == JINJA_STR && !(value->flags & JINJA_FLAG_MARKUP);
 }
 
-/* Puts the strings of a batch together, leaving one. */
+/* Joins the strings of a batch, leaving one. */
 static bool flush(struct jinja_run *run, struct jinja_value *batch, size_t *count)
 {
     if (*count > 1 && !jinja_concat(run, batch, *count, &batch[0]))
@@ -320,7 +320,7 @@ bool jinja_eval_call_args(struct jinja_run *run, struct jinja_frame *frame,
     return eval_kwargs(run, frame, call, out);
 }
 
-/* object.method(...): without making the bound method first. */
+/* object.method(...), without creating the bound method first. */
 static bool eval_method(struct jinja_run *run, struct jinja_frame *frame,
                         const struct jinja_node *node, struct jinja_value *out)
 {

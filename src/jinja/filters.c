@@ -1,8 +1,8 @@
 /*
- * filters.c: filters for text and numbers, and the lookup by name. Those for sequences are in
+ * filters.c: filters for text and numbers, and the lookup by name. Filters for sequences are in
  * filters_list.c.
  *
- * As in Jinja most of them take anything and make a string of it first.
+ * As in Jinja, most of them accept any value and convert it to a string first.
  */
 #include <math.h>
 #include <stdio.h>
@@ -43,8 +43,8 @@ static bool begins_word(uint32_t code)
            jinja_char_is_space(code);
 }
 
-/* Words begin after white space and opening brackets; each gets upper case first, lower case
- * behind. */
+/* Words begin after white space and opening brackets. The first letter becomes upper case, the rest
+ * lower case. */
 BUILTIN(filter_title)
 {
     struct jinja_builder builder = {0};
@@ -146,7 +146,7 @@ BUILTIN(filter_indent)
             !jinja_build_finish(run, &blanks, &unit))
             return false;
     }
-    /* A line end is added before the lines are taken apart, so that an empty text has a line and a
+    /* A line end is added before splitting into lines, so that an empty text has a line and a
      * last line end counts. */
     struct jinja_value parts[2] = {text, jinja_str(STR("\n"))};
     if (!jinja_concat(run, parts, 2, &text) || !jinja_str_lines(run, &text, false, &lines))
@@ -223,7 +223,7 @@ BUILTIN(filter_wordcount)
 
 /* ---- markup and URLs ---- */
 
-/* The end of a tag or comment that begins at `at`; `at` when none does. */
+/* The end of a tag or comment that begins at `at`; `at` if none does. */
 static size_t markup_end(struct str text, size_t at)
 {
     struct str rest = {text.ptr + at, text.len - at};
@@ -272,7 +272,7 @@ static bool without_tags(struct jinja_run *run, const struct jinja_value *text, 
         if (stop == source.len)
             break;
         at = markup_end(source, stop);
-        if (at == stop) { /* not closed: text after all */
+        if (at == stop) { /* not closed: plain text */
             if (!jinja_build(run, &builder, (struct str){source.ptr + stop, source.len - stop},
                              origin))
                 return false;
@@ -403,7 +403,7 @@ BUILTIN(filter_abs)
     return true;
 }
 
-/* A float as an integer, towards zero; false when it has none. */
+/* A float truncated to an integer; false if it has none. */
 static bool truncate_float(struct jinja_run *run, double number, bool *ok, struct jinja_value *out)
 {
     *ok = !isnan(number);

@@ -1,9 +1,9 @@
 /*
  * filters_list.c: filters for sequences and mappings.
  *
- * map, select and their kin are generators in Python: usable once, and lazy. Here their items are
- * computed at once, which no template can tell from laziness but by an error in an item that nobody
- * takes; such an error is kept until somebody does.
+ * map, select and their kin are generators in Python: lazy, and usable once. Here their items are
+ * computed at once. A template can notice that only by an error in an item that is never used, so
+ * such an error is kept until the item is read.
  */
 #include <assert.h>
 #include <string.h>
@@ -56,7 +56,7 @@ BUILTIN(filter_last)
     int64_t length = jinja_length(self);
     struct jinja_value list;
 
-    /* Generators cannot be reversed, and an undefined value has no keys to do it with. */
+    /* Generators cannot be reversed, and an undefined value has no keys to reverse. */
     if (length < 0)
         return jinja_fail(run, "'%s' object is not reversible",
                           jinja_kind_name((enum jinja_kind)self->kind));
@@ -189,7 +189,7 @@ BUILTIN(filter_batch)
     for (size_t i = 0; i < source.list->count; i++) {
         bool full = given(&batch) && size >= 0 && batch.list->count == (size_t)size;
         if ((i == 0 || full) && size == 0 && i == 0) {
-            /* A batch of none: Python puts out an empty list before each item but keeps the item.
+            /* Size 0: Python adds an empty list before each item but keeps the item.
              */
             struct jinja_value none;
             if (!jinja_new_list(run, &none) || !jinja_add(run, batches, none))
@@ -244,7 +244,7 @@ struct sort_item {
     struct jinja_value value;
 };
 
-/* Stable merge sort; only "less than" is asked, as Python does. */
+/* Stable merge sort; uses only "less than", as Python does. */
 static bool merge_sort(struct jinja_run *run, struct sort_item *items, struct sort_item *spare,
                        size_t count, bool reverse)
 {
@@ -273,7 +273,7 @@ static bool ignore_case(struct jinja_run *run, bool case_sensitive, struct jinja
     return case_sensitive || key->kind != JINJA_STR || jinja_str_case(run, key, CASING_LOWER, key);
 }
 
-/* The values of `list` in the order of their keys. */
+/* Sorts the values of a list by their keys. */
 static bool sort_pairs(struct jinja_run *run, struct sort_item *items, size_t count, bool reverse)
 {
     struct sort_item *spare = jinja_alloc(run, (count + 1) * sizeof(*spare));
@@ -295,7 +295,7 @@ static bool take_values(struct jinja_run *run, const struct sort_item *items, si
     return true;
 }
 
-/* The keys of one item: a list, one for each attribute that is named, separated by commas. */
+/* The sort keys of one item: a list with one for each comma-separated attribute. */
 static bool sort_key(struct jinja_run *run, const struct jinja_value *item,
                      const struct jinja_value *attribute, bool case_sensitive,
                      struct jinja_value *out)
@@ -394,7 +394,7 @@ BUILTIN(filter_groupby)
         return false;
     for (size_t i = 0; i < count; i++) {
         if (i == 0 || !jinja_value_equal(&items[i].key, &items[i - 1].key, &run->steps_left)) {
-            /* The group is called as its first member spells it. */
+            /* The group is named as its first member spells it. */
             if (!item_key(run, &items[i].value, path, fallback, true, &grouper) ||
                 !jinja_new_list(run, &members) || !jinja_new_tuple2(run, grouper, members, &group))
                 return false;
@@ -454,10 +454,10 @@ BUILTIN(filter_extreme)
 
 /* ---- map and select ---- */
 
-/* One step of a generator: the item in, what comes out (missing: nothing). */
+/* One step of a generator: maps an item to the output (missing = none). */
 struct step {
     const struct jinja_args *args;
-    size_t skip; /* arguments that are used up: the name of the filter, the attribute */
+    size_t skip; /* arguments already used: the name of the filter, the attribute */
     bool by_attribute;
     bool wanted; /* select or reject */
 };
@@ -507,8 +507,7 @@ static bool select_item(struct jinja_run *run, const struct step *step,
 typedef bool (*step_fn)(struct jinja_run *run, const struct step *step,
                         const struct jinja_value *item, struct jinja_value *out);
 
-/* Takes back a failure of the template's own making, which a lazy generator would not have met yet.
- */
+/* Withdraws a failure caused by the template, which a lazy generator would not have met yet. */
 static bool defer_failure(struct jinja_run *run)
 {
     if (!run->failed || run->error->code != ERR_INVALID || run->error->raised)
@@ -573,7 +572,7 @@ RAW_BUILTIN(filter_select)
     return generate(run, self, select_item, &step, out);
 }
 
-/* A copy with every dict in the order of its keys. */
+/* A copy with the keys of every dict sorted. */
 static bool sort_dicts(struct jinja_run *run, struct jinja_value value, struct jinja_value *out)
 {
     bool ok = true;
@@ -605,8 +604,8 @@ static bool sort_dicts(struct jinja_run *run, struct jinja_value value, struct j
     return ok;
 }
 
-/* What fits a line, as pprint has it. Its layout of longer values is for people at a terminal, not
- * for prompts. */
+/* pprint for values that fit on one line. Its layout of longer values is for terminals, not for
+ * prompts. */
 BUILTIN(filter_pprint)
 {
     struct jinja_builder builder = {0};

@@ -15,7 +15,7 @@ enum { WIDTH_MAX = 1 << 20, PRECISION_MAX = 300, NUMBER_BYTES = 1024 };
 /* A field's layout, common to both kinds of format. */
 struct spec {
     struct str fill;
-    char align; /* < > = ^, or 0: what suits the type */
+    char align; /* < > = ^, or 0: the type's default */
     char sign;  /* + - blank */
     bool alternate, zero;
     char grouping; /* , or _ */
@@ -24,7 +24,7 @@ struct spec {
     char type;
 };
 
-/* Puts `body`, a number's digits behind its sign, or a text, into its field. */
+/* Writes `body`, a number's digits after its sign or a text, padded to its field. */
 static bool put_field(struct jinja_run *run, struct jinja_builder *builder, const struct spec *spec,
                       struct str sign, const struct jinja_value *body, char align)
 {
@@ -59,7 +59,7 @@ static bool put_text(struct jinja_run *run, struct jinja_builder *builder, const
     return put_field(run, builder, spec, STR_NONE, &text, spec->align ? spec->align : '<');
 }
 
-/* Digits of an integer in a base, largest first. */
+/* Digits of an integer in a base, most significant first. */
 static size_t int_digits(uint64_t value, unsigned base, bool upper, char out[72])
 {
     const char *digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
@@ -117,7 +117,7 @@ static bool put_int(struct jinja_run *run, struct jinja_builder *builder, const 
 
     len = group(digits, len, spec->grouping, base == 10 ? 3 : 4, grouped);
     struct str text = {grouped, len};
-    /* "%.5d": at least so many digits. */
+    /* "%.5d": at least that many digits. */
     if (spec->precision > (int64_t)len && spec->precision < (int64_t)sizeof(padded)) {
         memset(padded, '0', (size_t)spec->precision);
         memcpy(padded + spec->precision - len, grouped, len);
@@ -127,7 +127,7 @@ static bool put_int(struct jinja_run *run, struct jinja_builder *builder, const 
                       (struct str){prefix, spec->alternate && base != 10 ? 2 : 0}, text);
 }
 
-/* Python's 'g' without a type: repr, or 'g' that keeps one digit behind the point. */
+/* Python's 'g' without a type: repr, or 'g' that keeps one digit after the point. */
 static size_t float_digits(const struct spec *spec, double value, char out[NUMBER_BYTES])
 {
     char type = spec->type == 'n' ? 'g' : spec->type, fmt[16];
@@ -146,7 +146,7 @@ static size_t float_digits(const struct spec *spec, double value, char out[NUMBE
         snprintf(fmt, sizeof(fmt), "%%%s.*%c", spec->alternate ? "#" : "", type ? type : 'g');
         len = snprintf(out, NUMBER_BYTES, fmt, type == 0 && precision == 0 ? 1 : precision, value);
     }
-    for (int i = 0; i < len; i++) /* whatever the locale's decimal point is */
+    for (int i = 0; i < len; i++) /* the locale's decimal point may differ */
         if ((unsigned char)out[i] == ',')
             out[i] = '.';
     if (type == 0 && strchr(out, '.') == NULL && strchr(out, 'e') == NULL)
@@ -398,7 +398,7 @@ bool jinja_format_percent(struct jinja_run *run, const struct jinja_value *forma
         if (mark != NULL && !percent_field(&percent))
             return false;
     }
-    /* Whatever has items could be a mapping, of which not every key is wanted. */
+    /* Anything with items could be a mapping, whose keys need not all be used. */
     bool leftover = percent.next < percent.count && args->kind != JINJA_DICT &&
                     args->kind != JINJA_LIST && args->kind != JINJA_RANGE &&
                     args->kind != JINJA_UNDEFINED;
@@ -417,7 +417,7 @@ struct braces {
     struct jinja_run *run;
     struct jinja_builder builder;
     const struct jinja_args *args;
-    int64_t automatic; /* next number of {}; -1: numbers are given */
+    int64_t automatic; /* next number of {}; -1: numbers are explicit */
     bool markup;
 };
 
@@ -619,7 +619,7 @@ static bool braces_field(struct braces *braces, struct str field, unsigned depth
     } else if (conversion == 's' && !jinja_to_str(run, &value, &value)) {
         return false;
     }
-    /* The specification may have fields of its own. */
+    /* The specification may contain fields. */
     struct jinja_builder outer = braces->builder;
     braces->builder = (struct jinja_builder){0};
     struct str rest = end < field.len ? (struct str){field.ptr + end + 1, field.len - end - 1}

@@ -2,20 +2,21 @@
  * jinja.h: chat templates: Jinja2 as Hugging Face sets it up, compiled once per model and rendered
  * for each request.
  *
- *      source --jinja_compile--> struct jinja (immutable) --jinja_render(variables, limits)--> sink(text, origin)...
+ *      source --jinja_compile--> struct jinja (immutable)
+ *             --jinja_render(variables, limits)--> sink(text, origin)...
  *
  * The dialect is that of an ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, loop
  * controls, `generation` blocks that only pass their body through, a tojson that is
  * json.dumps(ensure_ascii=False), raise_exception and strftime_now. Output is byte for byte
- * Python's. What it refuses that Python would do: integers beyond 64 bits, list.pop and list.clear
- * (newer versions of Jinja refuse them, too), autoescape blocks other than `false`, and other
- * templates (include, import, extends), for there are none.
+ * Python's. Refused, although Python accepts it: integers beyond 64 bits, list.pop and list.clear
+ * (newer versions of Jinja also refuse them), autoescape blocks other than `false`, and other
+ * templates (include, import, extends), because there are none.
  *
  * A template comes inside a model file and is untrusted code: compile and render are bounded by the
  * limits in steps, depth, memory and output, and touch nothing but their arguments.
  *
- * Threads: a compiled template may be rendered by any number of threads at a time, each with an
- * arena of its own.
+ * Threads: a compiled template may be rendered by any number of threads at a time, each with its
+ * own arena.
  */
 #ifndef HEARTH_JINJA_JINJA_H
 #define HEARTH_JINJA_JINJA_H
@@ -33,15 +34,15 @@ struct arena;
 struct buf;
 struct jinja;
 
-/* What went wrong, for people; valid after a call that did not return ERR_OK. */
+/* What went wrong, for users; valid after a call that did not return ERR_OK. */
 struct jinja_error {
     enum err code;
-    /* by the template, with raise_exception: the message is its author's, meant for the client */
+    /* the template called raise_exception: the message is its author's, meant for the client */
     bool raised;
-    unsigned line;   /* from 1; 0 when no place in the template is to blame */
+    unsigned line;   /* from 1; 0 = no place in the template is to blame */
     unsigned column; /* from 1, in bytes */
     char message[512];
-    char source[160]; /* that line of the template, cut at the size of the field */
+    char source[160]; /* that line of the template, truncated to the field */
 };
 
 /* A piece of output that came from one input string, or was computed from it. */
@@ -52,47 +53,47 @@ struct jinja_span {
 };
 
 /* Gets the output piece by piece, on the rendering thread; `origin` as in value.h, never mixed. The
- * text is borrowed for the call. An error ends the render, which then returns it. */
+ * text is borrowed for the call. An error ends the render, which returns it. */
 typedef enum err (*jinja_sink_fn)(void *arg, struct str text, uint32_t origin);
 
 struct jinja_limits {
-    /* nodes evaluated, and 64-byte pieces of text worked through: what bounds time */
+    /* nodes evaluated, and text processed per JINJA_STEP_BYTES: bounds the time */
     uint64_t steps;
     size_t output_bytes; /* of the whole output, and of any single string */
     unsigned depth;      /* nested evaluations, about 500 bytes of stack each */
     unsigned range;      /* items of a range() */
 };
 
-/* Generous for any real conversation, a second or two for a hostile one. */
+/* Generous for any real conversation; a hostile one takes a second or two. */
 extern const struct jinja_limits jinja_limits_default;
 
 struct jinja_options {
     struct jinja_limits limits;
     int64_t now_s; /* for strftime_now: local wall time, as seconds since 1970 */
-    /* Called when a `for` begins and ends a round with an item, on the rendering thread, where
-     * output goes straight to the sink: what was given to the sink between the two calls is the
-     * output of that round. May be NULL. */
+    /* Called when a `for` begins and ends a round with an item, on the rendering thread, if output
+     * goes straight to the sink: the output passed to the sink between the two calls is that of the
+     * round. May be NULL. */
     void (*on_round)(void *arg, const struct jinja_value *item, bool end);
     void *arg;
 };
 
-/* Compiles a template of at most JINJA_SOURCE_BYTES_MAX bytes. ERR_INVALID: it is not a template;
- * ERR_UNSUPPORTED: it wants what this engine does not do; ERR_LIMIT: too large or nested too deep.
- */
+/* Compiles a template of at most JINJA_SOURCE_BYTES_MAX bytes. ERR_INVALID: not a template;
+ * ERR_UNSUPPORTED: it uses a feature that this engine lacks; ERR_LIMIT: too large or nested too
+ * deep. */
 enum { JINJA_SOURCE_BYTES_MAX = 1 << 20 };
 enum err jinja_compile(struct str source, struct jinja **out, struct jinja_error *error) NODISCARD;
 void jinja_destroy(struct jinja **tmpl);
 
-/* Renders with `vars`, a dict with string keys. Everything temporary is taken from `arena`, which
- * the caller resets after; its limit counts, too. ERR_INVALID: the template failed or refused
- * (error->raised); ERR_LIMIT, ERR_NOMEM; or what the sink returned. Output before an error has
- * already gone to the sink. */
+/* Renders with `vars`, a dict with string keys. All temporary memory comes from `arena`, which the
+ * caller resets afterwards; the arena's limit also applies. ERR_INVALID: the template failed or
+ * refused (error->raised); ERR_LIMIT, ERR_NOMEM; or what the sink returned. Output before an error
+ * has already gone to the sink. */
 enum err jinja_render(const struct jinja *tmpl, struct jinja_value vars,
                       const struct jinja_options *options, struct arena *arena, jinja_sink_fn fn,
                       void *arg, struct jinja_error *error) NODISCARD;
 
-/* A sink that keeps the text and where its pieces came from; origin 0 leaves no span, neighbours of
- * one origin are merged. */
+/* A sink that keeps the text and the origins of its pieces. Origin 0 leaves no span; neighbours of
+ * the same origin are merged. */
 struct jinja_output {
     struct buf *text;
     struct jinja_span *spans;
@@ -101,7 +102,8 @@ struct jinja_output {
 };
 
 void jinja_output_init(struct jinja_output *output, struct buf *text);
-void jinja_output_fini(struct jinja_output *output); /* the spans; the text is the caller's */
+void jinja_output_fini(
+    struct jinja_output *output); /* frees the spans; the text belongs to the caller */
 enum err jinja_output_sink(void *output, struct str text, uint32_t origin);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * json.c: the tojson filter: json.dumps, byte for byte.
  *
- * Text inside the JSON keeps its origin where no escape was needed, so that what a user wrote can
- * be told apart even there.
+ * Text inside the JSON keeps its origin where no escape was needed, so that user text can be
+ * recognised even there.
  */
 #include <math.h>
 #include <string.h>
@@ -145,14 +145,14 @@ static bool write_key(struct writer *writer, const struct jinja_value *key)
     }
 }
 
-/* The order of the pairs: as they are, or sorted by key. */
+/* The order of the pairs: unchanged, or sorted by key. */
 static bool pair_order(struct writer *writer, const struct jinja_dict *dict, size_t *order)
 {
     size_t count = jinja_dict_count(dict);
 
     for (size_t i = 0; i < count; i++)
         order[i] = i;
-    /* Binary insertion: few comparisons, and dicts with sort_keys are schemas, not tables. */
+    /* Binary insertion: few comparisons, and dicts with sort_keys are small schemas. */
     for (size_t i = 1; i < count && writer->sort_keys; i++) {
         size_t low = 0, high = i, moving = order[i];
         while (low < high) {
@@ -234,7 +234,7 @@ static bool write_value(struct writer *writer, const struct jinja_value *value)
     return ok;
 }
 
-/* indent is a number of blanks or a text. */
+/* `indent` is a number of blanks or a text. */
 static bool set_indent(struct writer *writer, const struct jinja_value *indent)
 {
     struct jinja_builder blanks = {0};

@@ -1,15 +1,15 @@
 /*
  * lex.c: Jinja's lexer, without its regular expressions.
  *
- * Outside of tags the next "{{", "{%" or "{#" is looked for; what lies before it is data. Which
- * white space around a tag goes away is decided where the tag begins and ends:
+ * Outside tags it searches for the next "{{", "{%" or "{#"; the text before it is data. White space
+ * around a tag is removed depending on how the tag begins and ends:
  *
- *      text {%- ...     all white space before it goes       ... -%} text     all white space after it goes
- *      text {%+ ...     nothing goes                         ... +%} text     nothing goes
- *      text {% ...      lstrip_blocks: blanks of this line   ... %} text      trim_blocks: one line end
+ *      text {%- ...   drops all white space before it     ... -%} text   drops all after it
+ *      text {%+ ...   drops nothing                       ... +%} text   drops nothing
+ *      text {% ...    lstrip_blocks: blanks of the line   ... %} text    trim_blocks: one line end
  *
- * The last row holds for blocks and comments, not for "{{ }}". Inside a tag, "}}" and "%}" end it
- * only when no bracket is open, so that {{ {'a': {}} }} works.
+ * The last row applies to blocks and comments, not to "{{ }}". Inside a tag, "}}" and "%}" end it
+ * only if no bracket is open, so that {{ {'a': {}} }} works.
  */
 #include "jinja/lex.h"
 
@@ -27,7 +27,7 @@ struct lexer {
     size_t at;
     struct jinja_tokens tokens;
     size_t cap;
-    bool line_starting; /* what was read last ended a line */
+    bool line_starting; /* the text read last ended a line */
     char brackets[BRACKETS_MAX];
     size_t bracket_count;
     struct jinja_error *error;
@@ -141,8 +141,8 @@ static void advance(struct lexer *lexer, size_t at)
 
 /* ---- data between tags ---- */
 
-/* The end of a tag that closes with `close` at `at`; 0 when it does not. `trims`: trim_blocks holds
- * for it. */
+/* The end of a tag that closes with `close` at `at`; 0 if it does not. `trims`: trim_blocks applies
+ * to it. */
 static size_t tag_end(const struct lexer *lexer, size_t at, const char *close, bool trims)
 {
     if (starts(lexer, at, "-") && starts(lexer, at + 1, close))
@@ -154,7 +154,7 @@ static size_t tag_end(const struct lexer *lexer, size_t at, const char *close, b
     return trims && starts(lexer, at + 2, "\n") ? at + 3 : at + 2;
 }
 
-/* Adds the data from lexer->at to `end`, cut as the sign of the tag behind it says. */
+/* Adds the data from lexer->at to `end`, trimmed according to the sign of the tag after it. */
 static bool add_data(struct lexer *lexer, size_t end, char sign, bool lstrip)
 {
     const char *text = lexer->source.ptr + lexer->at;
@@ -179,14 +179,14 @@ static char sign_at(const struct lexer *lexer, size_t at)
     return starts(lexer, at, "-") ? '-' : starts(lexer, at, "+") ? '+' : 0;
 }
 
-/* Behind `word`, which may have white space around it; 0 when it is not there. */
+/* The offset after `word`, which may have white space around it; 0 if it is not there. */
 static size_t word_end(const struct lexer *lexer, size_t at, const char *word)
 {
     at = skip_space(lexer, at);
     return starts(lexer, at, word) ? skip_space(lexer, at + strlen(word)) : 0;
 }
 
-/* {% raw %} ... {% endraw %}, with `at` behind "{% raw". */
+/* {% raw %} ... {% endraw %}, with `body` after the first tag. */
 static bool lex_raw(struct lexer *lexer, size_t tag, size_t body)
 {
     advance(lexer, body);
@@ -218,7 +218,7 @@ static bool lex_comment(struct lexer *lexer, size_t tag, size_t body)
     return FAIL(lexer, tag, "Missing end of comment tag");
 }
 
-/* The offset of the next tag; the length of the source when there is none. */
+/* The offset of the next tag; the length of the source if there is none. */
 static size_t find_tag(const struct lexer *lexer)
 {
     size_t at = lexer->at;
@@ -235,7 +235,7 @@ static size_t find_tag(const struct lexer *lexer)
     return lexer->source.len;
 }
 
-/* Data up to the next tag, and the beginning of that; comments and raw blocks as a whole. */
+/* Data up to the next tag and the beginning of that tag; comments and raw blocks as a whole. */
 static bool lex_root(struct lexer *lexer, char *inside)
 {
     size_t tag = find_tag(lexer);
@@ -256,7 +256,7 @@ static bool lex_root(struct lexer *lexer, char *inside)
         return lex_comment(lexer, tag, body);
     size_t raw = type == '%' ? word_end(lexer, body, "raw") : 0;
     size_t raw_end = 0;
-    if (raw != 0) /* no trim_blocks after {% raw %}: so it is */
+    if (raw != 0) /* Jinja does no trim_blocks after {% raw %} */
         raw_end = starts(lexer, raw, "-%}")  ? skip_space(lexer, raw + 3)
                   : starts(lexer, raw, "%}") ? raw + 2
                                              : 0;
@@ -269,7 +269,7 @@ static bool lex_root(struct lexer *lexer, char *inside)
                                     .pos = (uint32_t)tag});
 }
 
-/* ---- inside of tags ---- */
+/* ---- inside tags ---- */
 
 static bool is_digit(char c)
 {
@@ -296,7 +296,7 @@ static int digit_value(char c, int base)
     return value < base ? value : -1;
 }
 
-/* digits, with single underscores between them; `at` when there is none. */
+/* Digits, with single underscores between them; `at` if there are none. */
 static size_t digits_end(const struct lexer *lexer, size_t at, int base)
 {
     size_t end = at;
@@ -309,7 +309,7 @@ static size_t digits_end(const struct lexer *lexer, size_t at, int base)
     }
 }
 
-/* The end of a float that begins at `at`; 0 when what stands there is none. */
+/* The end of a float that begins at `at`; 0 if there is none. */
 static size_t float_end(const struct lexer *lexer, size_t at)
 {
     size_t end = digits_end(lexer, at, 10);
@@ -355,8 +355,8 @@ static bool lex_integer(struct lexer *lexer)
     int base = !zero ? 10 : mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 1;
     size_t from = lexer->at + (base == 10 || base == 1 ? 0 : 2), end;
 
-    /* An underscore may follow the prefix. A zero is followed by zeros only: 007 is 00 and then a 7
-     * that nobody expects. */
+    /* An underscore may follow the prefix. A zero is followed by zeros only: 007 is 00 and then an
+     * unexpected 7. */
     end = from > lexer->at && char_at(lexer, from) == '_' ? from + 1 : from;
     end = digits_end(lexer, end, base);
     if (end == from || char_at(lexer, end - 1) == '_') {
@@ -399,8 +399,8 @@ static int simple_escape(char c)
     return at ? to[at - from] : -1;
 }
 
-/* The escape behind a backslash at text.ptr[*at], which moves behind it; writes to `out` and adds
- * to *len. */
+/* Decodes the escape after a backslash at text.ptr[*at] and moves *at past it; writes to `out` and
+ * adds to *len. */
 static bool unescape(struct str text, size_t *at, char *out, size_t *len)
 {
     char c = text.ptr[*at];
@@ -426,7 +426,7 @@ static bool unescape(struct str text, size_t *at, char *out, size_t *len)
             code = code * 8 + (uint32_t)(text.ptr[(*at)++] - '0');
     } else {
         if (c == 'N')
-            return false; /* names of characters are not known here */
+            return false; /* \N{...}: character names are not supported */
         out[(*len)++] = '\\';
         return true;
     }
@@ -450,7 +450,7 @@ static bool lex_string(struct lexer *lexer)
         return FAIL(lexer, lexer->at, "unexpected char '%c': a string that is not closed", quote);
     struct str text = {lexer->source.ptr + begin, end - begin};
     if (escaped) {
-        /* An escape is never shorter than what it stands for. */
+        /* An escape is never shorter than its meaning. */
         char *out = arena_alloc(lexer->arena, text.len + 4);
         if (out == NULL) {
             lexer->err = jinja_error_at(lexer->error, lexer->arena->err, lexer->source, lexer->at,
@@ -523,7 +523,7 @@ static bool lex_name(struct lexer *lexer)
     return add(lexer, token);
 }
 
-/* One token of the tag that is open, whose kind *inside is; 0 when it ends. */
+/* One token of the open tag, whose kind is *inside; 0 when it ends. */
 static bool lex_tag(struct lexer *lexer, char *inside)
 {
     size_t space = skip_space(lexer, lexer->at);

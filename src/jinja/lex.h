@@ -1,8 +1,8 @@
 /*
  * lex.h: a template as tokens. Internal to the engine.
  *
- * White space control happens here (trim_blocks, lstrip_blocks, `-` and `+`), so that the parser
- * sees only text that is printed. The tokens live in the arena; their texts there or in the source.
+ * White space control is done here (trim_blocks, lstrip_blocks, `-` and `+`), so that the parser
+ * sees only printed text. The tokens live in the arena; their texts there or in the source.
  */
 #ifndef HEARTH_JINJA_LEX_H
 #define HEARTH_JINJA_LEX_H
@@ -24,7 +24,7 @@ enum jinja_token_kind {
     TOKEN_STRING, /* unescaped */
     TOKEN_INTEGER,
     TOKEN_FLOAT,
-    /* Operators, with the two-character ones first: the longest match is wanted. */
+    /* Operators, the two-character ones first, so that the longest match wins. */
     TOKEN_POW,
     TOKEN_FLOORDIV,
     TOKEN_EQ,
@@ -69,11 +69,11 @@ struct jinja_tokens {
     size_t count;
 };
 
-/* Copies the source with its line ends made "\n" and without the last one, as Jinja reads it. */
+/* Copies the source with line ends normalised to "\n" and without the last one, as Jinja does. */
 enum err jinja_lex_source(struct arena *arena, struct str source, struct str *out,
                           struct jinja_error *error) NODISCARD;
 
-/* `source` as jinja_lex_source left it; ERR_INVALID with a place, ERR_LIMIT, ERR_NOMEM. */
+/* `source` must come from jinja_lex_source; ERR_INVALID with a place, ERR_LIMIT, ERR_NOMEM. */
 enum err jinja_lex(struct arena *arena, struct str source, struct jinja_tokens *out,
                    struct jinja_error *error) NODISCARD;
 

@@ -1,9 +1,9 @@
 /*
  * loop.c: for loops and the `loop` variable.
  *
- * Items are taken one at a time, and the condition of a loop is asked only when an item is needed:
- * a body may change what the condition looks at. loop.last and loop.nextitem read one item ahead,
- * loop.length and what needs it read all.
+ * Items are taken one at a time, and the condition of a loop is evaluated only when an item is
+ * needed: a body may change what the condition reads. loop.last and loop.nextitem read one item
+ * ahead, loop.length and everything that needs it read all.
  */
 #include <assert.h>
 
@@ -14,7 +14,7 @@ static struct jinja_value missing(void)
     return (struct jinja_value){.kind = JINJA_MISSING};
 }
 
-/* The next item that the loop's condition lets through; missing at the end. */
+/* The next item that satisfies the loop's condition; missing at the end. */
 static bool pull(struct jinja_run *run, struct jinja_loop *loop, struct jinja_value *out)
 {
     const struct jinja_for *node = loop->node;
@@ -23,7 +23,7 @@ static bool pull(struct jinja_run *run, struct jinja_loop *loop, struct jinja_va
     for (;;) {
         if (!jinja_spend(run, 0) || !jinja_cursor_next(run, &loop->cursor, out))
             return false;
-        /* What was read ahead for the length has passed the condition already. */
+        /* Items read ahead for the length have already passed the condition. */
         if (out->kind == JINJA_MISSING || node->filter == NULL || loop->rest.kind == JINJA_LIST)
             return true;
         if (!jinja_assign(run, loop->filter_frame, node->filter_target, *out) ||
@@ -94,8 +94,8 @@ static bool loop_init(struct jinja_run *run, struct jinja_loop *loop, struct jin
     return jinja_cursor_init(run, &loop->cursor, over);
 }
 
-/* Tells the caller where rounds begin and end, as long as their output is the render's and not a
- * variable's. */
+/* Reports where rounds begin and end to the caller, if their output goes to the sink and not into a
+ * variable. */
 static void tell(const struct jinja_run *run, const struct jinja_loop *loop, bool end)
 {
     if (run->options.on_round != NULL && run->capture == NULL)
@@ -107,8 +107,7 @@ static enum jinja_flow run_loop(struct jinja_run *run, struct jinja_frame *frame
                                 struct jinja_loop *loop)
 {
     const struct jinja_for *node = loop->node;
-    bool completed =
-        false; /* some round came to its end: `break` and `continue` do not count for `else` */
+    bool completed = false; /* a round ended without `break` or `continue`: no `else` */
 
     for (;;) {
         if (!advance(run, loop))
@@ -136,7 +135,7 @@ static enum jinja_flow run_loop(struct jinja_run *run, struct jinja_frame *frame
     return jinja_exec(run, frame, &node->otherwise);
 }
 
-/* A recursive loop, or one level of it: a function that prints its output as a whole. */
+/* A recursive loop, or one level of it: a function that prints its whole output at once. */
 static bool run_recursive(struct jinja_run *run, const struct jinja_loop *parent,
                           struct jinja_value over, int64_t depth0, struct jinja_value *out)
 {

@@ -2,7 +2,7 @@
  * methods.c: which methods a value has, and those of lists, tuples, dicts, ranges, numbers and the
  * engine's own objects.
  *
- * The sandbox is immutable: what would change a list or dict exists but cannot be called.
+ * The sandbox is immutable: methods that would change a list or dict exist but cannot be called.
  */
 #include "jinja/methods.h"
 
@@ -53,7 +53,7 @@ BUILTIN(seq_index)
 
 BUILTIN(copy_self)
 {
-    *out = *self; /* nothing can change it */
+    *out = *self; /* it is immutable */
     return true;
 }
 
@@ -168,7 +168,7 @@ static const struct jinja_methods int_methods = METHODS(int_rows);
 static const struct jinja_methods cycler_methods = METHODS(cycler_rows);
 static const struct jinja_methods loop_methods = METHODS(loop_rows);
 
-/* A type has up to two. */
+/* A type has up to two tables. */
 static const struct jinja_methods *const tables[JINJA_KIND_COUNT][2] = {
     [JINJA_STR] = {&jinja_methods_str, &jinja_methods_query},
     [JINJA_LIST] = {&list_methods},

@@ -1,5 +1,5 @@
 /*
- * methods.h: the tables of methods, one for each file and type, and what those files share.
+ * methods.h: the tables of methods, one for each file and type, and code that those files share.
  * Internal to the engine.
  */
 #ifndef HEARTH_JINJA_METHODS_H
@@ -13,7 +13,7 @@ struct jinja_methods {
     size_t count;
 };
 
-/* Of strings: those that give another text, and those that answer a question. */
+/* Methods of strings: those that return another text, and those that answer a question. */
 extern const struct jinja_methods jinja_methods_str, jinja_methods_query;
 
 #define METHODS(table)         \

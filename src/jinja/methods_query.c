@@ -1,6 +1,6 @@
 /*
- * methods_query.c: methods of strings that answer a question: where a text is in it and how often,
- * of which characters it is.
+ * methods_query.c: methods of strings that answer a question: where and how often a text occurs,
+ * and which kinds of characters a string has.
  *
  * Positions are characters, as in Python, not bytes.
  */
@@ -9,9 +9,9 @@
 
 /* ---- searching ---- */
 
-/* The part of the text that optional start and end arguments (characters, as in a slice) mean;
- * *base is its first character. False in *inside when start lies behind the end of the text, where
- * not even an empty text is found. */
+/* The part of the text selected by the optional start and end arguments (characters, as in a
+ * slice); *base is its first character. *inside is false if start is after the end of the text,
+ * where not even an empty text is found. */
 static bool window(struct jinja_run *run, const struct jinja_value *self,
                    const struct jinja_value *bounds, struct str *out, int64_t *base, bool *inside)
 {
@@ -104,7 +104,7 @@ BUILTIN(str_count)
     return true;
 }
 
-/* startswith and endswith also take a tuple of texts. */
+/* startswith and endswith also accept a tuple of texts. */
 BUILTIN(str_affix)
 {
     bool at_end = how != 0;
@@ -132,8 +132,8 @@ BUILTIN(str_affix)
 
 /* ---- kinds of characters ---- */
 
-/* Every character has one of the properties, and there is at least one; an empty text is printable.
- */
+/* True if every character has one of the properties, and there is at least one. An empty text is
+ * printable. */
 BUILTIN(str_chars)
 {
     const char *at = self->text, *end = at + self->len;
@@ -162,7 +162,7 @@ BUILTIN(str_isspace)
     return jinja_spend(run, self->len);
 }
 
-/* At least one letter of this case and none of another. */
+/* True if there is at least one letter of this case and none of another. */
 BUILTIN(str_only_case)
 {
     const char *at = self->text, *end = at + self->len;

@@ -1,5 +1,5 @@
 /*
- * methods_str.c: methods of strings that give another text: case, white space, cutting, joining,
+ * methods_str.c: methods of strings that return another text: case, white space, cutting, joining,
  * padding, formatting.
  *
  * The work is done in strings.c, which filters use as well.

@@ -27,7 +27,7 @@ static int shortest_digits(double value, char digits[DIGITS_MAX + 1], int *expon
             if (*c >= '0' && *c <= '9')
                 digits[n++] = *c;
             else
-                *c = '.'; /* whatever the locale's decimal point is */
+                *c = '.'; /* the locale's decimal point may differ */
         }
         digits[n] = '\0';
         *exponent = (int)strtol(mark + 1, NULL, 10);
@@ -65,7 +65,7 @@ size_t jinja_float_repr(double value, char out[JINJA_NUMBER_BYTES])
     return (size_t)len;
 }
 
-/* Without white space around it, in Python's sense. */
+/* Strips surrounding white space, in Python's sense. */
 static struct str strip(struct str text)
 {
     const char *begin = text.ptr, *end = text.ptr + text.len;
@@ -93,7 +93,7 @@ static int digit_of(char c)
     return c >= 'a' && c <= 'z' ? c - 'a' + 10 : 99;
 }
 
-/* Skips 0x, 0o, 0b where the base has one; base 0 takes the base from it. */
+/* Skips 0x, 0o, 0b if the base has one; base 0 takes the base from it. */
 static struct str skip_prefix(struct str text, int *base)
 {
     char mark = text.len > 2 && text.ptr[0] == '0' ? (char)(text.ptr[1] | 0x20) : 0;
@@ -173,7 +173,7 @@ bool jinja_parse_float(struct str text, double *out)
     }
     struct str number = {copy, len};
     if (!str_to_f64(number, out)) {
-        /* The same text with a small exponent says whether it was out of range or no number at all.
+        /* Retry with a small exponent to tell out of range from not a number.
          */
         char *e = memchr(copy, 'e', len) ? memchr(copy, 'e', len) : memchr(copy, 'E', len);
         double mantissa;
@@ -226,7 +226,7 @@ double jinja_round(double value, int64_t digits)
         return copysign(0, value);
     if (digits < 0)
         return round_places(value, -digits);
-    /* printf rounds the exact binary value, half to even: so does Python. */
+    /* printf rounds the exact binary value half to even, as Python does. */
     int len = snprintf(text, sizeof(text), "%.*f", (int)MIN(digits, 150), value);
     for (int i = 0; i < len; i++)
         if ((text[i] < '0' || text[i] > '9') && text[i] != '-')

@@ -1,8 +1,8 @@
 /*
- * object.h: one render: its state, the objects that live only inside it, and what the parts of the
- * evaluator offer each other. Internal to the engine.
+ * object.h: one render: its state, the objects that live only inside it, and the internal
+ * interfaces of the evaluator. Internal to the engine.
  *
- * Functions that can fail answer false; the reason is then in run->error, set by jinja_fail, and
+ * Functions that can fail return false; the reason is then in run->error, set by jinja_fail, and
  * the render is over.
  */
 #ifndef HEARTH_JINJA_OBJECT_H
@@ -15,7 +15,7 @@
 struct jinja_builder;
 struct jinja_mix;
 
-/* The slots of a function that is running, or that a macro remembers. */
+/* The slots of a running function, or of one that a macro captured. */
 struct jinja_frame {
     struct jinja_frame *outer;
     struct jinja_value slots[];
@@ -31,19 +31,19 @@ struct jinja_run {
     uint64_t steps_left;
     size_t output_left;
     unsigned depth;
-    uint32_t pos;                  /* of the node at work, for messages */
-    struct jinja_builder *capture; /* where output goes; NULL: to the sink */
+    uint32_t pos;                  /* of the current node, for messages */
+    struct jinja_builder *capture; /* where output goes; NULL = to the sink */
     jinja_sink_fn fn;
     void *arg;
     struct jinja_frame *root; /* for blocks */
-    struct jinja_mix *mixes;  /* pieces of texts of several origins */
+    struct jinja_mix *mixes;  /* texts with several origins */
     size_t mix_count, mix_cap;
 };
 
 /* ---- objects ---- */
 
-/* A generator. Its items are computed at once, but an error among them is kept until somebody gets
- * there: a template that never looks never sees it, as in Python. */
+/* A generator. Its items are computed at once, but an error among them is kept until it is reached:
+ * a template that never reads that far never sees it, as in Python. */
 struct jinja_iter {
     struct jinja_value list;
     size_t next;
@@ -76,16 +76,16 @@ struct jinja_cursor {
 
 struct jinja_loop {
     const struct jinja_for *node;
-    struct jinja_frame *frame; /* where the loop stands, for recursion and for the condition */
+    struct jinja_frame *frame; /* the loop's frame, for recursion and for the condition */
     struct jinja_frame *filter_frame;
     struct jinja_cursor cursor;
-    /* items read ahead for loop.length; a list, then the cursor is over it */
+    /* items read ahead for loop.length: a list that the cursor then iterates over */
     struct jinja_value rest;
     int64_t index0;
-    int64_t length; /* -1: not known yet */
+    int64_t length; /* -1 = not known yet */
     int64_t depth0;
     struct jinja_value current, before, after; /* after: read ahead, else missing */
-    struct jinja_value changed;                /* what loop.changed was last called with */
+    struct jinja_value changed;                /* the last argument of loop.changed */
 };
 
 struct jinja_bound {
@@ -95,7 +95,7 @@ struct jinja_bound {
 
 /* ---- eval.c, expr.c ---- */
 
-/* Records the first failure, with the place in run->pos, and answers false. */
+/* Records the first failure, with the place in run->pos, and returns false. */
 bool jinja_fail(struct jinja_run *run, const char *fmt, ...) PRINTF(2, 3);
 bool jinja_fail_code(struct jinja_run *run, enum err code, const char *fmt, ...) PRINTF(3, 4);
 bool jinja_fail_memory(struct jinja_run *run);
@@ -103,14 +103,14 @@ bool jinja_fail_memory(struct jinja_run *run);
 /* Fails as Python does when an undefined value is used: "'x' is undefined". */
 bool jinja_fail_undefined(struct jinja_run *run, const struct jinja_value *value);
 
-/* Counts work: `bytes` of text, or one step when 0. False at the limit. */
+/* Counts work: `bytes` of text, or one step if 0. False at the limit. */
 bool jinja_spend(struct jinja_run *run, size_t bytes);
 
-/* One level of recursion; every true answer needs a jinja_leave. */
+/* Enters one level of recursion; every true result needs a jinja_leave. */
 bool jinja_enter(struct jinja_run *run);
 void jinja_leave(struct jinja_run *run);
 
-void *jinja_alloc(struct jinja_run *run, size_t size); /* fails the run */
+void *jinja_alloc(struct jinja_run *run, size_t size); /* on NULL the run has failed */
 
 bool jinja_eval(struct jinja_run *run, struct jinja_frame *frame, const struct jinja_node *node,
                 struct jinja_value *out);
@@ -118,14 +118,14 @@ bool jinja_eval_call_args(struct jinja_run *run, struct jinja_frame *frame,
                           const struct jinja_call *call, struct jinja_args *out);
 bool jinja_assign(struct jinja_run *run, struct jinja_frame *frame, const struct jinja_node *target,
                   struct jinja_value value);
-bool jinja_write(struct jinja_run *run, const struct jinja_value *value); /* print it */
+bool jinja_write(struct jinja_run *run, const struct jinja_value *value); /* prints it */
 bool jinja_write_text(struct jinja_run *run, struct str text, uint32_t origin);
 void jinja_enter_scope(struct jinja_run *run, struct jinja_frame *frame,
                        const struct jinja_scope *scope);
 struct jinja_frame *jinja_frame_new(struct jinja_run *run, const struct jinja_function *function,
                                     struct jinja_frame *outer);
 
-/* What a run of statements ends with. */
+/* How a sequence of statements ended. */
 enum jinja_flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_FAIL };
 enum jinja_flow jinja_exec(struct jinja_run *run, struct jinja_frame *frame,
                            const struct jinja_nodes *body);
@@ -134,9 +134,8 @@ enum jinja_flow jinja_exec(struct jinja_run *run, struct jinja_frame *frame,
 
 enum jinja_flow jinja_exec_for(struct jinja_run *run, struct jinja_frame *frame,
                                const struct jinja_for *node);
-bool jinja_loop_attr(
-    struct jinja_run *run, struct jinja_loop *loop, struct str name,
-    struct jinja_value *out); /* out is undefined when there is no such attribute */
+bool jinja_loop_attr(struct jinja_run *run, struct jinja_loop *loop, struct str name,
+                     struct jinja_value *out); /* out is undefined if there is no such attribute */
 bool jinja_loop_cycle(struct jinja_run *run, struct jinja_loop *loop, const struct jinja_args *args,
                       struct jinja_value *out);
 bool jinja_loop_changed(struct jinja_run *run, struct jinja_loop *loop,
@@ -175,14 +174,14 @@ bool jinja_iterable(const struct jinja_value *value);
 bool jinja_cursor_init(struct jinja_run *run, struct jinja_cursor *cursor, struct jinja_value over);
 /* *out is missing at the end. */
 bool jinja_cursor_next(struct jinja_run *run, struct jinja_cursor *cursor, struct jinja_value *out);
-/* len(); -1 when the type has none. */
+/* len(); -1 if the type has none. */
 int64_t jinja_length(const struct jinja_value *value);
 bool jinja_to_list(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out);
 bool jinja_new_list(struct jinja_run *run, struct jinja_value *out);
 bool jinja_add(struct jinja_run *run, struct jinja_value list, struct jinja_value item);
 bool jinja_new_dict(struct jinja_run *run, struct jinja_value *out);
 bool jinja_set(struct jinja_run *run, struct jinja_value dict, struct jinja_value key,
-               struct jinja_value value); /* fails for keys that are not hashable */
+               struct jinja_value value); /* fails for unhashable keys */
 bool jinja_new_tuple2(struct jinja_run *run, struct jinja_value a, struct jinja_value b,
                       struct jinja_value *out);
 bool jinja_new_iter(struct jinja_run *run, const char *name, struct jinja_value list,

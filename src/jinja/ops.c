@@ -1,7 +1,7 @@
 /*
  * ops.c: Python's arithmetic, comparisons and `in`.
  *
- * Integers are 64 bits wide; where Python would go on with larger ones this is an error
+ * Integers are 64 bits wide; where Python would continue with larger ones this is an error
  * (ERR_LIMIT), never a wrong result.
  */
 #include <assert.h>
@@ -195,7 +195,7 @@ static bool add_strings(struct jinja_run *run, const struct jinja_value *a,
     struct jinja_value parts[2] = {*a, *b};
     uint8_t markup = (a->flags | b->flags) & JINJA_FLAG_MARKUP;
 
-    /* Markup escapes what is added to it, on either side. */
+    /* Markup escapes text added to it, on either side. */
     for (int i = 0; markup && i < 2; i++)
         if (!(parts[i].flags & JINJA_FLAG_MARKUP) && !jinja_escape(run, &parts[i], &parts[i]))
             return false;
@@ -281,7 +281,7 @@ bool jinja_binary(struct jinja_run *run, enum jinja_op op, const struct jinja_va
 
 /* ---- comparisons ---- */
 
-/* -1, 0, 1; 2 when not comparable (NaN). Exact for large integers. */
+/* -1, 0, 1; 2 if not comparable (NaN). Exact for large integers. */
 static int compare_numbers(const struct jinja_value *a, const struct jinja_value *b)
 {
     if (a->kind != JINJA_FLOAT && b->kind != JINJA_FLOAT)

@@ -1,8 +1,8 @@
 /*
  * parse.c: statements, and the compilation as a whole: lex, parse, resolve names.
  *
- * What a statement contains is parsed until one of its end tags; the caller of parse_body looks
- * which it was. Everything goes into the template's own arena, which is given back when compiling
+ * The body of a statement is parsed up to one of its end tags; the caller of parse_body checks
+ * which one. Everything is allocated in the template's own arena, which is released if compiling
  * fails.
  */
 #include "jinja/parse.h"
@@ -15,9 +15,9 @@
 #include "base/mem.h"
 
 enum {
-    PARSE_DEPTH_MAX = 200, /* about 12 C functions each when brackets are nested */
-    NAMES_MAX = 1000,      /* different variables; resolving them takes memory in proportion */
-    TEMPLATE_BYTES_MAX = 64 << 20, /* of a compiled template: far beyond what its source can need */
+    PARSE_DEPTH_MAX = 200,         /* about 12 C functions each when brackets are nested */
+    NAMES_MAX = 1000,              /* different variables; resolving takes memory in proportion */
+    TEMPLATE_BYTES_MAX = 64 << 20, /* of a compiled template: far more than its source can need */
 };
 
 static bool parse_body(struct jinja_parser *parser, const char *const *ends,
@@ -202,7 +202,7 @@ static bool expect_word(struct jinja_parser *parser, const char *word)
 
 /* ---- targets of assignments ---- */
 
-/* Names, and tuples of them: marks each as stored. */
+/* Names and tuples of names: marks each as stored. */
 static bool make_target(struct jinja_parser *parser, struct jinja_node *node)
 {
     if (node->kind == NODE_NAME) {
@@ -291,8 +291,8 @@ static bool adopt_body(struct jinja_parser *parser, struct jinja_node *node,
     return true;
 }
 
-/* The rest of a tag and what follows, up to one of the end tags, whose name is the token then at
- * hand. */
+/* Parses the rest of a tag and the body up to one of the end tags; the current token is then the
+ * name of that end tag. */
 static bool parse_inner(struct jinja_parser *parser, struct jinja_node *node,
                         const char *const *ends, struct jinja_nodes *out)
 {
@@ -313,7 +313,7 @@ static bool parse_whole(struct jinja_parser *parser, struct jinja_node *node, co
     return true;
 }
 
-/* The body of something that is a function of its own: no break leads out of it. */
+/* The body of a separate function: no break leads out of it. */
 static bool parse_function_body(struct jinja_parser *parser, struct jinja_node *node,
                                 const char *end, struct jinja_nodes *out)
 {
@@ -497,7 +497,7 @@ static bool parse_call(struct jinja_parser *parser, struct jinja_node *node)
     return parse_function_body(parser, node, "endcall", &function->body);
 }
 
-/* Hugging Face's mark around what the model wrote: a call block that prints what it captured. */
+/* Hugging Face's mark around model output: a call block that prints what it captured. */
 static bool parse_generation(struct jinja_parser *parser, struct jinja_node *node)
 {
     jinja_token_skip(parser);
@@ -536,7 +536,7 @@ static bool parse_with(struct jinja_parser *parser, struct jinja_node *node)
     return parse_whole(parser, node, "endwith", &node->with.body);
 }
 
-/* Escaping is off, so that switching it off changes nothing. */
+/* Escaping is already off, so switching it off changes nothing. */
 static bool parse_autoescape(struct jinja_parser *parser, struct jinja_node *node)
 {
     struct str word = jinja_token_now(parser)->text;
@@ -567,7 +567,7 @@ static bool parse_block(struct jinja_parser *parser, struct jinja_node *node)
     return true;
 }
 
-/* {% print a, b %}: as many statements as there are expressions, in one that has no scope. */
+/* {% print a, b %}: one statement per expression, inside a node that has no scope. */
 static bool parse_print(struct jinja_parser *parser, struct jinja_node *node)
 {
     struct jinja_node_vec vec = {0};
@@ -716,7 +716,7 @@ static enum err parse_template(struct jinja *tmpl, struct jinja_error *error)
     if (tmpl->names.kind == JINJA_MISSING)
         return jinja_error_at(error, tmpl->arena.err, STR_NONE, 0, "no memory for the template");
     if (!parse_body(&parser, NULL, &tmpl->root.body)) {
-        if (parser.err == ERR_OK) /* memory ended where nobody said so */
+        if (parser.err == ERR_OK) /* out of memory without a recorded error */
             jinja_parse_fail(&parser, "the template is too large");
         return parser.err;
     }

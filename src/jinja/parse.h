@@ -1,7 +1,8 @@
 /*
- * parse.h: what the two halves of the parser share. Internal to the engine.
+ * parse.h: shared by the two halves of the parser. Internal to the engine.
  *
- * Functions that make a node answer NULL after a failure, which is then in parser->err and *parser->error.
+ * Functions that make a node return NULL on failure; the error is then in parser->err and
+ * *parser->error.
  */
 #ifndef HEARTH_JINJA_PARSE_H
 #define HEARTH_JINJA_PARSE_H
@@ -16,7 +17,7 @@ struct jinja_parser {
     struct jinja_tokens tokens;
     size_t at;
     unsigned depth;      /* of recursion in the parser */
-    unsigned loop_depth; /* loops of the function at hand, for break and continue */
+    unsigned loop_depth; /* loops in the current function, for break and continue */
     struct jinja_error *error;
     enum err err;
 };
@@ -32,12 +33,12 @@ bool jinja_parse_enter(struct jinja_parser *parser); /* false: nested too deep *
 void *jinja_parse_alloc(struct jinja_parser *parser, size_t size);
 struct jinja_node *jinja_node_new(struct jinja_parser *parser, enum jinja_node_kind kind,
                                   uint32_t pos);
-/* A variable, with its name entered in the list. */
+/* A variable, with its name added to the list. */
 struct jinja_node *jinja_name_new(struct jinja_parser *parser, struct str name, uint32_t pos);
 bool jinja_node_push(struct jinja_parser *parser, struct jinja_node_vec *vec,
                      struct jinja_node *node);
 
-/* Notes that `child` is below `node`; answers node, or NULL when the tree becomes too high or child
+/* Records that `child` is below `node`; returns node, or NULL if the tree becomes too high or child
  * is NULL. */
 struct jinja_node *jinja_node_adopt(struct jinja_parser *parser, struct jinja_node *node,
                                     const struct jinja_node *child);
@@ -52,7 +53,7 @@ bool jinja_token_skip_name(struct jinja_parser *parser, const char *name);
 bool jinja_token_expect(struct jinja_parser *parser, enum jinja_token_kind kind);
 bool jinja_token_expect_name(struct jinja_parser *parser, struct str *out);
 
-/* What the parts of a tuple may be. */
+/* The parts that a tuple may have. */
 enum jinja_tuple {
     TUPLE_FULL,     /* any expressions */
     TUPLE_NO_COND,  /* no `a if b else c` */

@@ -3,12 +3,10 @@
  * Jinja's own parser:
  *
  *      a if b else c  <  or  <  and  <  not  <  comparisons, in  <  + -  <  ~  <  * / // %  <  **
- *                     <  unary - +
- *      <  .name [item] (call)  <  |filter  is test
+ *                     <  unary - +  <  .name [item] (call)  <  |filter  is test
  *
- * Odd but so it is in Jinja: ** is left-associative, ~ binds tighter than +, and a unary minus
- * takes its operand before any
- * filter, so that -1|abs is (-1)|abs.
+ * Odd, but as in Jinja: ** is left-associative, ~ binds tighter than +, and a unary minus takes its
+ * operand before any filter, so that -1|abs is (-1)|abs.
  */
 #include <assert.h>
 #include <string.h>
@@ -54,7 +52,7 @@ static struct jinja_node *parse_name(struct jinja_parser *parser)
     return jinja_name_new(parser, token->text, token->pos);
 }
 
-/* Strings that follow each other are one. */
+/* Adjacent strings are one. */
 static struct jinja_node *parse_strings(struct jinja_parser *parser)
 {
     const struct jinja_token *first = jinja_token_now(parser);
@@ -80,7 +78,7 @@ static struct jinja_node *parse_strings(struct jinja_parser *parser)
     return constant(parser, first->pos, jinja_str((struct str){text, len}));
 }
 
-/* Gives a node the children that were collected. */
+/* Makes a node of the collected children. */
 static struct jinja_node *with_items(struct jinja_parser *parser, enum jinja_node_kind kind,
                                      uint32_t pos, const struct jinja_node_vec *vec)
 {
@@ -210,7 +208,7 @@ static bool add_kwarg(struct jinja_parser *parser, struct jinja_call *call, stru
     return true;
 }
 
-/* One argument; stars and keywords may not come in any order. */
+/* One argument; checks the order of stars and keywords. */
 static bool parse_arg(struct jinja_parser *parser, struct jinja_call *call,
                       struct jinja_node_vec *vec)
 {
@@ -302,7 +300,7 @@ static struct jinja_node *optional(struct jinja_parser *parser, bool *ok)
     return node;
 }
 
-/* What stands between brackets: an expression or start:stop:step. */
+/* The text between brackets: an expression or start:stop:step. */
 static struct jinja_node *parse_subscribed(struct jinja_parser *parser)
 {
     uint32_t pos = jinja_token_now(parser)->pos;
@@ -549,7 +547,7 @@ static struct jinja_node *parse_unary(struct jinja_parser *parser, bool with_fil
 struct level {
     enum jinja_node_kind kind;
     struct jinja_node *(*operand)(struct jinja_parser *parser);
-    bool in; /* `in` and `not in`, too */
+    bool in; /* also `in` and `not in` */
     size_t count;
     struct {
         enum jinja_token_kind token;
@@ -557,7 +555,7 @@ struct level {
     } signs[6];
 };
 
-/* Skips an operator of the level and says which; false when there is none. */
+/* Skips an operator of the level and sets *op; false if there is none. */
 static bool skip_operator(struct jinja_parser *parser, const struct level *level, uint8_t *op)
 {
     for (size_t i = 0; i < level->count; i++) {
@@ -578,7 +576,7 @@ static bool skip_operator(struct jinja_parser *parser, const struct level *level
     return true;
 }
 
-/* operand (op operand)*, as one node however many there are. */
+/* operand (op operand)*, as one node for any number of operands. */
 static struct jinja_node *parse_chain(struct jinja_parser *parser, const struct level *level)
 {
     uint32_t pos = jinja_token_now(parser)->pos;

@@ -1,16 +1,16 @@
 /*
- * scope.c: which slot a name means, decided as Jinja's compiler does (its idtracking), because
+ * scope.c: which slot a name means, decided as in Jinja's compiler (its idtracking), because
  * templates depend on it:
  *
  *   - `if` has no scope; loops, macros, with, set, filter and call blocks have one each;
- *   - a scope looks its names up when it is entered. A name that it reads before it sets starts as
- *     the outer one; a name that it only sets starts as the outer one if an outer scope *of the
- *     template* knows it, else as nothing, even when the caller gave a variable of that name;
+ *   - a scope looks its names up on entry. A name that it reads before it sets starts with the
+ *     outer value; a name that it only sets starts with the outer value if an outer scope *of the
+ *     template* knows it, else as missing, even if the caller gave a variable of that name;
  *   - setting a name never changes an outer scope.
  *
- * A scope is first looked through for its names, without what lies in inner scopes (collect.c):
- * then all is known about it (symbols.c). Here its statements are bound one by one, and inner
- * scopes are processed when they are met, with the outer one complete.
+ * First the names of a scope are collected, without those of inner scopes (collect.c); then
+ * everything is known about it (symbols.c). Here its statements are bound one by one, and inner
+ * scopes are processed when met, with the outer one complete.
  */
 #include "jinja/scope.h"
 
@@ -26,8 +26,7 @@ static void bind_name(struct resolver *resolver, const struct symbols *symbols,
 {
     struct ident *ident = jinja_symbols_find(symbols, node->ref.id);
 
-    if (ident ==
-        NULL) { /* an argument of a filter of a set block: Jinja forgets to look at those, and stops */
+    if (ident == NULL) { /* argument of a set block's filter: Jinja does not collect it and fails */
         jinja_scope_fail(resolver, ERR_INVALID, node->pos,
                          "this name cannot be used here: ", node->ref.name);
         return;
@@ -36,7 +35,7 @@ static void bind_name(struct resolver *resolver, const struct symbols *symbols,
     node->ref.slot = ident->slot;
 }
 
-/* Inside an `if`, a filter or test that does not exist is found out only when it is called. */
+/* Inside an `if`, an unknown filter or test is an error only when it is called. */
 static void bind_builtin(struct resolver *resolver, struct jinja_node *node, bool soft)
 {
     if (node->kind == NODE_FILTER) {
@@ -78,7 +77,7 @@ static void bind_expr(struct resolver *resolver, struct symbols *symbols, struct
     (soft ? bind_soft_walk : bind_walk)(&(struct walk){resolver, symbols}, node);
 }
 
-/* What has to happen when the scope is entered. */
+/* Fills in the loads that run when the scope is entered. */
 static void bind_scope(struct resolver *resolver, const struct symbols *symbols,
                        struct jinja_scope *scope)
 {
@@ -181,7 +180,7 @@ static void bind_function(struct resolver *resolver, struct symbols *outer,
     bind_body(resolver, symbols, &function->body, false);
 }
 
-/* Blocks see the caller's variables and what the template itself has set, nothing else. */
+/* Blocks see only the caller's variables and those set by the template itself. */
 static void bind_block(struct resolver *resolver, struct jinja_function *function)
 {
     struct unit *unit = unit_new(resolver, NULL, function);
@@ -234,7 +233,7 @@ static bool statement_assigns_loop(struct resolver *resolver, const struct jinja
     case NODE_WITH:
         return assigns_loop(resolver, &node->with.body);
     default:
-        return false; /* inner loops look after themselves */
+        return false; /* inner loops check themselves */
     }
 }
 
@@ -290,8 +289,8 @@ static void bind_for(struct resolver *resolver, struct symbols *symbols, struct 
     struct undeclared names = {{resolver->loop, JINJA_NO_NAME, JINJA_NO_NAME}, {0}};
 
     jinja_undeclared_body(&names, &loop->body);
-    loop->has_loop =
-        names.found[0]; /* nobody looks at the loop of a recursive one that does not name it */
+    /* a body that does not name `loop` needs no loop variable, even if recursive */
+    loop->has_loop = names.found[0];
     if (resolver->loop != JINJA_NO_NAME &&
         (target_has(loop->target, resolver->loop) || assigns_loop(resolver, &loop->body) ||
          assigns_loop(resolver, &loop->otherwise)))

@@ -1,8 +1,8 @@
 /*
- * scope.h: the scopes of a template while its names become slots; for the three files that do it:
+ * scope.h: the scopes of a template while its names become slots; for the three files involved:
  *
  *      symbols.c    one scope: which slot a name means in it, and how that slot is filled on entry
- *      collect.c    the names of a scope, from the statements in it
+ *      collect.c    the names of a scope, from its statements
  *      scope.c      nodes get their slots, scope by scope
  */
 #ifndef HEARTH_JINJA_SCOPE_H
@@ -11,7 +11,7 @@
 #include "base/arena.h"
 #include "jinja/object.h"
 
-/* A function while it is processed. */
+/* A function while it is being processed. */
 struct unit {
     struct unit *outer;
     struct jinja_function *function;
@@ -47,11 +47,11 @@ struct symbols {
 
 struct resolver {
     struct jinja *tmpl;
-    struct arena scratch; /* symbols; idents and units are in the template's */
+    struct arena scratch; /* for symbols; idents and units are in the template's arena */
     struct symbols *root;
     size_t name_count;
     uint32_t loop, caller, kwargs,
-        varargs; /* ids; JINJA_NO_NAME when the template has no such name */
+        varargs; /* ids; JINJA_NO_NAME if the template has no such name */
     bool failed;
     struct jinja_error *error;
     enum err err;
@@ -61,35 +61,35 @@ struct resolver {
 
 /* ---- symbols.c: what is known ---- */
 
-/* The first failure counts; what comes after it does nothing. */
+/* Only the first failure is kept; everything after it does nothing. */
 void jinja_scope_fail(struct resolver *resolver, enum err err, uint32_t pos, const char *text,
                       struct str name);
-/* NULL after a failure, also that of running out of memory. */
+/* NULL after a failure, including out of memory. */
 void *jinja_scope_alloc(struct resolver *resolver, struct arena *arena, size_t size);
 
 /* A scope in which nothing is known yet, and a copy of one; NULL after a failure. */
 struct symbols *jinja_symbols_new(struct resolver *resolver, struct symbols *parent,
                                   struct unit *unit);
 struct symbols *jinja_symbols_copy(struct resolver *resolver, const struct symbols *from);
-/* What a name means here: in this scope or in the nearest one around it that knows it; or NULL. */
+/* The meaning of a name here: from this scope or the nearest outer one that knows it; or NULL. */
 struct ident *jinja_symbols_find(const struct symbols *symbols, uint32_t id);
 /* A name is a parameter of the scope, is read in it, is set in it. */
 void jinja_symbols_add_param(struct resolver *resolver, struct symbols *symbols, uint32_t id);
 void jinja_symbols_add_load(struct resolver *resolver, struct symbols *symbols, uint32_t id);
 void jinja_symbols_add_store(struct resolver *resolver, struct symbols *symbols, uint32_t id);
-/* Jinja's branch_update: what the three branches of an `if` know becomes known here. */
+/* Jinja's branch_update: merges what the three branches of an `if` know. */
 void jinja_symbols_merge(struct symbols *symbols, size_t name_count, struct symbols *branches[3]);
 
 /* ---- collect.c: names from nodes ---- */
 
-/* What the functions that walk an expression work on. */
+/* The state of the functions that walk an expression. */
 struct walk {
     struct resolver *resolver;
     struct symbols *symbols;
 };
 
 typedef void (*jinja_node_fn)(void *arg, struct jinja_node *node);
-/* Calls fn for each part of an expression, in the order in which Jinja visits them. */
+/* Calls fn for each part of an expression, in Jinja's order. */
 void jinja_each_child(struct jinja_node *node, jinja_node_fn fn, void *arg);
 
 void jinja_collect_expr(struct resolver *resolver, struct symbols *symbols,
@@ -99,8 +99,8 @@ void jinja_collect_params(struct resolver *resolver, struct symbols *symbols,
 void jinja_collect_body(struct resolver *resolver, struct symbols *symbols,
                         const struct jinja_nodes *body);
 
-/* Which of three names a body reads without setting them first. A name that it sets is
- * JINJA_NO_NAME afterwards. */
+/* Which of three names a body reads without setting them first. A name that it sets becomes
+ * JINJA_NO_NAME. */
 struct undeclared {
     uint32_t ids[3];
     bool found[3];

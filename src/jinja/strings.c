@@ -16,7 +16,7 @@ static bool is_given(const struct jinja_value *value)
 
 enum { CODE_SIGMA = 0x3A3, CODE_FINAL_SIGMA = 0x3C2 };
 
-/* A capital sigma at the end of a word has a small letter of its own. */
+/* A capital sigma at the end of a word has its own lower-case letter. */
 static bool is_final_sigma(struct str text, const char *from, const char *behind)
 {
     const char *end = text.ptr + text.len;
@@ -136,7 +136,7 @@ static bool build_cut(struct jinja_run *run, struct jinja_builder *builder,
     return jinja_cut(run, string, begin, end, &piece) && jinja_build_value(run, builder, &piece);
 }
 
-/* An empty text is found before each character and at the end. */
+/* An empty text occurs before each character and at the end. */
 static bool replace_empty(struct jinja_run *run, const struct jinja_value *self,
                           const struct jinja_value *to, int64_t count,
                           struct jinja_builder *builder)
@@ -239,8 +239,7 @@ static bool rsplit_on(struct jinja_run *run, const struct jinja_value *self, str
 
     for (; limit != 0; limit--) {
         size_t at = end;
-        /* memmem has no brother that looks backwards; what is looked at here is paid for in steps.
-         */
+        /* There is no backwards memmem; the bytes compared here are paid for in steps. */
         while (at >= separator.len &&
                memcmp(self->text + at - separator.len, separator.ptr, separator.len) != 0)
             at--;
@@ -255,7 +254,7 @@ static bool rsplit_on(struct jinja_run *run, const struct jinja_value *self, str
     return add_cut(run, list, self, 0, end) && reverse_list(list.list);
 }
 
-/* The next run of characters that are (not) white space. */
+/* The end of the next run of characters that are (not) white space. */
 static const char *skip_class(const char *at, const char *end, bool space)
 {
     while (at < end) {
@@ -389,8 +388,7 @@ bool jinja_str_pad(struct jinja_run *run, const struct jinja_value *self, int64_
         *out = *self;
         return true;
     }
-    /* Where it does not come out even, Python's center puts the odd one left when the width is odd.
-     */
+    /* If the padding is odd, Python's center puts the extra one left when the width is odd. */
     int64_t left = align == ALIGN_LEFT    ? 0
                    : align == ALIGN_RIGHT ? missing
                                           : missing / 2 + (missing & width & 1);

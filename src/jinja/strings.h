@@ -1,8 +1,8 @@
 /*
- * strings.h: what string methods and string filters have in common. Internal to the engine.
+ * strings.h: operations shared by string methods and string filters. Internal to the engine.
  *
- * `self` is always a string. Parts that are cut out keep their origin; text that is computed from a
- * string has the string's.
+ * `self` is always a string. Parts that are cut out keep their origin; text computed from a string
+ * has the string's origin.
  */
 #ifndef HEARTH_JINJA_STRINGS_H
 #define HEARTH_JINJA_STRINGS_H
@@ -18,7 +18,7 @@ bool jinja_str_strip(struct jinja_run *run, const struct jinja_value *self,
                      const struct jinja_value *chars, bool left, bool right,
                      struct jinja_value *out);
 
-/* count < 0: all. */
+/* count < 0: replace all. */
 bool jinja_str_replace(struct jinja_run *run, const struct jinja_value *self,
                        const struct jinja_value parts[2], int64_t count, struct jinja_value *out);
 
@@ -29,12 +29,11 @@ bool jinja_str_split(struct jinja_run *run, const struct jinja_value *self,
 bool jinja_str_lines(struct jinja_run *run, const struct jinja_value *self, bool keep_ends,
                      struct jinja_value *out);
 
-/* Each item must be a string, as in Python's join; `convert` makes it one, as Jinja's filter does.
- */
+/* Each item must be a string, as in Python's join; `convert` makes it one, as in Jinja's filter. */
 bool jinja_str_join(struct jinja_run *run, const struct jinja_value *separator,
                     const struct jinja_value *items, bool convert, struct jinja_value *out);
 
-/* Pads to `width` characters: left and right are how the missing ones are shared out. */
+/* Pads to `width` characters; the alignment decides on which side. */
 enum jinja_align { ALIGN_LEFT, ALIGN_RIGHT, ALIGN_CENTER };
 bool jinja_str_pad(struct jinja_run *run, const struct jinja_value *self, int64_t width,
                    struct str fill, enum jinja_align align, struct jinja_value *out);

@@ -1,5 +1,5 @@
 /*
- * symbols.c: what is known about one scope: for each name id the slot it means (`ref`) and how that
+ * symbols.c: the state of one scope: for each name id the slot it means (`ref`) and how that
  * slot is filled on entry (`load`). The rules are in scope.c.
  */
 #include "jinja/scope.h"

@@ -1,5 +1,5 @@
 /*
- * tests.c: what can stand behind `is`.
+ * tests.c: the tests that can follow `is`.
  */
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static bool yes(struct jinja_value *out, bool value)
     return true;
 }
 
-/* Tests that only look at the kind of a value. */
+/* Tests that only check the kind of a value. */
 #define KIND_TEST(name, condition)  \
     BUILTIN(test_##name)            \
     {                               \
@@ -35,7 +35,7 @@ KIND_TEST(iterable, jinja_iterable(self) || self->kind == JINJA_LOOP)
 KIND_TEST(escaped, self->kind == JINJA_STR && (self->flags & JINJA_FLAG_MARKUP))
 KIND_TEST(sequence, self->kind == JINJA_STR || jinja_is_seq(self) || self->kind == JINJA_DICT ||
                         self->kind == JINJA_RANGE || self->kind == JINJA_UNDEFINED)
-/* An undefined value has a method for calls: one that fails. */
+/* An undefined value has a call method: one that fails. */
 KIND_TEST(callable, self->kind == JINJA_MACRO || self->kind == JINJA_METHOD ||
                         self->kind == JINJA_FUNCTION || self->kind == JINJA_LOOP ||
                         self->kind == JINJA_JOINER || self->kind == JINJA_UNDEFINED)
@@ -74,8 +74,8 @@ BUILTIN(test_builtin)
     return yes(out, self->kind == JINJA_STR && find(jinja_text(*self)) != NULL);
 }
 
-/* Python's `is`: certain for what exists once, and for objects; small numbers and equal texts are
- * usually the same, too. */
+/* Python's `is`: exact for singletons and objects; small numbers and equal texts are usually the
+ * same object as well. */
 BUILTIN(test_sameas)
 {
     if (self->kind != args[0].kind)

@@ -1,9 +1,8 @@
 /*
- * text.c: building text, with the origin of each piece, and str() and repr() of every kind of
- * value.
+ * text.c: building text with the origin of each piece, and str() and repr() of every kind of value.
  *
- * A builder keeps bytes and a list of (end, origin); neighbours of one origin are one piece. A
- * finished text with a single origin carries it in the value; one with several is entered in
+ * A builder keeps bytes and a list of (end, origin); neighbours of the same origin are one piece. A
+ * finished text with a single origin carries it in the value. One with several is added to
  * run->mixes and carries the number of that entry.
  */
 #include <assert.h>
@@ -127,7 +126,7 @@ bool jinja_build_value(struct jinja_run *run, struct jinja_builder *builder,
     return true;
 }
 
-/* Enters a list of pieces and gives the origin that stands for it. */
+/* Adds a list of pieces and returns the origin that represents it. */
 static bool add_mix(struct jinja_run *run, struct jinja_mix mix, uint32_t *origin)
 {
     if (run->mix_count == run->mix_cap) {
@@ -380,7 +379,7 @@ static bool repr_value(struct jinja_run *run, struct jinja_builder *builder,
         return repr_loop(run, builder, value->object);
     case JINJA_MACRO:
         return repr_macro(run, builder, value->object);
-    default: /* Python prints addresses here, which no template can mean */
+    default: /* Python prints addresses here, which no template can intend */
         return jinja_build_format(run, builder, "<%s object>",
                                   jinja_kind_name((enum jinja_kind)value->kind));
     }

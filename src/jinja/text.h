@@ -47,7 +47,7 @@ bool jinja_cut(struct jinja_run *run, const struct jinja_value *string, size_t b
 /* The origin of derived text: the string's own, or the first of several. */
 uint32_t jinja_origin_of(const struct jinja_run *run, const struct jinja_value *string);
 
-/* Python's str(), repr(), and for strings themselves (soft_str: Markup stays). */
+/* Python's str() and repr(), and soft_str: strings unchanged, so that Markup stays Markup. */
 bool jinja_to_str(struct jinja_run *run, const struct jinja_value *value, struct jinja_value *out);
 bool jinja_soft_str(struct jinja_run *run, const struct jinja_value *value,
                     struct jinja_value *out);
@@ -63,8 +63,8 @@ bool jinja_concat(struct jinja_run *run, const struct jinja_value *strings, size
 
 enum { JINJA_NUMBER_BYTES = 32 };
 size_t jinja_float_repr(double value, char out[JINJA_NUMBER_BYTES]);
-/* int(text, base) and float(text); false when Python raises ValueError. *overflow when it has no
- * room in 64 bits. */
+/* int(text, base) and float(text); false if Python raises ValueError. *overflow: it does not fit in
+ * 64 bits. */
 bool jinja_parse_int(struct str text, int base, int64_t *out, bool *overflow);
 bool jinja_parse_float(struct str text, double *out);
 double jinja_round(double value, int64_t digits);

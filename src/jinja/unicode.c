@@ -1,7 +1,7 @@
 /*
  * unicode.c: the tables of character properties.
  *
- * ASCII is decided before any table is asked. The tables are Python's; a system's <wctype.h> would
+ * ASCII is handled before any table lookup. The tables are Python's; the system's <wctype.h> would
  * depend on its locale and its version.
  */
 #include "jinja/unicode.h"

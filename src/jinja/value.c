@@ -1,11 +1,11 @@
 /*
  * value.c: making, comparing and looking up values.
  *
- * A dict is an array of pairs in the order of insertion. Up to DICT_SCAN_MAX pairs are searched one
- * after the other, which is what nearly every message and schema has; beyond that an
- * open-addressing index of pair numbers is kept beside the array. Its hash is seeded with the
- * dict's own address, so that an input cannot be made to collide; the order of the pairs, and so
- * all output, does not depend on it.
+ * A dict is an array of pairs in the order of insertion. Up to DICT_SCAN_MAX pairs are searched
+ * linearly, which covers nearly every message and schema; beyond that an open-addressing index of
+ * pair numbers is kept next to the array. Its hash is seeded with the dict's own address, so that
+ * inputs cannot be crafted to collide. The order of the pairs, and so all output, does not depend
+ * on it.
  */
 #include "jinja/value.h"
 
@@ -21,7 +21,7 @@
 enum {
     DICT_SCAN_MAX = 8,
     EQUAL_DEPTH_MAX = 200,
-    HASHABLE_ITEMS_MAX = 200, /* of a tuple, those inside of tuples included */
+    HASHABLE_ITEMS_MAX = 200, /* of a tuple, including nested tuples */
     JSON_DEPTH_MAX = 200,
     LIST_CAP_FIRST = 8,
     DICT_CAP_FIRST = 8,
@@ -61,7 +61,7 @@ struct jinja_value jinja_none(void)
 
 struct jinja_value jinja_bool(bool value)
 {
-    /* The integer is set, so that arithmetic need not tell bool and int apart. */
+    /* The integer is set, so that arithmetic can treat bool as int. */
     return (struct jinja_value){.kind = JINJA_BOOL, .integer = value};
 }
 
@@ -136,7 +136,7 @@ struct jinja_dict {
     struct pair *pairs;
     size_t count;
     size_t cap;
-    uint32_t *index; /* number of the pair + 1, 0 is free; NULL while the dict is small */
+    uint32_t *index; /* index of the pair + 1; 0 = free; NULL while the dict is small */
     size_t index_mask;
 };
 
@@ -208,7 +208,7 @@ static void index_insert(struct jinja_dict *dict, size_t number)
     dict->index[at] = (uint32_t)number + 1;
 }
 
-/* Makes room for one more pair, and the index at most half full. */
+/* Makes room for one more pair, and keeps the index at most half full. */
 static bool dict_grow(struct arena *arena, struct jinja_dict *dict)
 {
     if (dict->count < dict->cap)
@@ -441,7 +441,7 @@ static struct jinja_value json_str(struct reader *reader, yyjson_val *json)
     return jinja_str_from(text, reader->next_origin ? (*reader->next_origin)++ : JINJA_ORIGIN_NONE);
 }
 
-/* A number that fits neither 64 bits nor a double, as its characters. */
+/* A number that fits neither in 64 bits nor in a double, as its characters. */
 static struct jinja_value json_raw(yyjson_val *json)
 {
     struct str text = {yyjson_get_raw(json), yyjson_get_len(json)};

@@ -3,15 +3,15 @@
  *
  *      kind | flags | origin | len | text, number or object        24 bytes, passed by value
  *
- * Values never change once they are made, so that trees of them can be shared by threads and
- * renders; only namespaces, cyclers, joiners and loops do, and those live inside one render. Memory
- * belongs to the arena that the functions are given; texts are borrowed from whoever supplied them.
- * Nothing is freed one by one.
+ * Values never change once made, so trees of them can be shared by threads and renders. Only
+ * namespaces, cyclers, joiners and loops change, and those live inside one render. Memory belongs
+ * to the arena passed to the functions; texts are borrowed from the caller. Nothing is freed one by
+ * one.
  *
- * Where text came from. Each string has an `origin`: 0 for text of the template itself, else a
- * number that the caller gave to an input string. Cutting keeps it. A text made of several keeps a
- * list of its pieces inside the render; its origin then has JINJA_ORIGIN_MIXED set and is a number
- * of that list.
+ * Where text came from: each string has an `origin`, which is 0 for text of the template itself,
+ * else a number that the caller gave to an input string. Cutting keeps it. A text made of several
+ * keeps a list of its pieces inside the render; its origin then has JINJA_ORIGIN_MIXED set and is
+ * the number of that list.
  */
 #ifndef HEARTH_JINJA_VALUE_H
 #define HEARTH_JINJA_VALUE_H
@@ -34,8 +34,8 @@ enum jinja_kind {
     JINJA_NONE,
     JINJA_BOOL,
     JINJA_INT,
-    /* an integer beyond 64 bits from the input, as its digits: can be printed and compared, not
-     * computed with */
+    /* an integer beyond 64 bits from the input, as its digits: can be printed and compared, but not
+     * used in arithmetic */
     JINJA_BIGINT,
     JINJA_FLOAT,
     JINJA_STR,
@@ -44,7 +44,7 @@ enum jinja_kind {
     JINJA_DICT,
     JINJA_RANGE,
     JINJA_VIEW, /* dict.keys(), .values(), .items() */
-    JINJA_ITER, /* what Python's generators are: usable once */
+    JINJA_ITER, /* as Python's generators: usable once */
     JINJA_NAMESPACE,
     JINJA_LOOP,
     JINJA_CYCLER,
@@ -60,11 +60,10 @@ enum { JINJA_ORIGIN_NONE = 0 };
 
 enum {
     JINJA_FLAG_MARKUP = 1 << 0, /* strings: markupsafe.Markup */
-    JINJA_FLAG_GROUP = 1 << 0,  /* tuples: of groupby, with the attributes grouper and list */
-    JINJA_FLAG_UNDEF_INDEX =
-        1 << 0, /* undefined: `len` is a number that an element was asked for with */
-    JINJA_FLAG_UNDEF_ATTR = 1 << 1, /* undefined: of an object of kind `origin` */
-    JINJA_FLAG_UNDEF_HINT = 1 << 2, /* undefined: the text is a whole sentence */
+    JINJA_FLAG_GROUP = 1 << 0,  /* tuples: from groupby, with the attributes grouper and list */
+    JINJA_FLAG_UNDEF_INDEX = 1 << 0, /* undefined: `len` is the index that was requested */
+    JINJA_FLAG_UNDEF_ATTR = 1 << 1,  /* undefined: attribute of an object of kind `origin` */
+    JINJA_FLAG_UNDEF_HINT = 1 << 2,  /* undefined: the text is a whole sentence */
 };
 
 struct jinja_list {
@@ -75,7 +74,7 @@ struct jinja_list {
 
 struct jinja_range {
     int64_t start;
-    int64_t stop; /* as it was asked for; only repr() shows it */
+    int64_t stop; /* as given; only repr() shows it */
     int64_t step; /* never 0 */
     int64_t count;
 };
@@ -84,12 +83,12 @@ struct jinja_value {
     uint8_t kind; /* enum jinja_kind */
     uint8_t flags;
     uint32_t origin; /* strings */
-    size_t len;      /* strings: bytes; views: which */
+    size_t len;      /* strings: bytes; views: which view */
     union {
         bool boolean;
         int64_t integer;
         double number;
-        const char *text; /* strings, bigints, names of what is undefined; not NUL-terminated */
+        const char *text; /* strings, bigints, names of undefined values; not NUL-terminated */
         struct jinja_list *list;
         struct jinja_dict *dict;
         struct jinja_range *range;
@@ -97,7 +96,7 @@ struct jinja_value {
     };
 };
 
-/* Makers. */
+/* Constructors. */
 struct jinja_value jinja_none(void);
 struct jinja_value jinja_bool(bool value);
 struct jinja_value jinja_int(int64_t value);
@@ -106,9 +105,9 @@ struct jinja_value jinja_str(struct str text);
 struct jinja_value jinja_str_from(struct str text,
                                   uint32_t origin); /* origin < JINJA_ORIGIN_MIXED */
 
-/* An empty list and dict, to be filled before anybody else sees them; .kind is JINJA_MISSING
- * without memory. Adding answers false without memory. Keys are unique: setting one again replaces
- * its value and keeps its place, as in Python. */
+/* An empty list and dict, to be filled before they are shared; .kind is JINJA_MISSING when out of
+ * memory. Adding returns false when out of memory. Keys are unique: setting one again replaces its
+ * value and keeps its place, as in Python. */
 struct jinja_value jinja_list_new(struct arena *arena);
 struct jinja_value jinja_dict_new(struct arena *arena);
 bool jinja_list_add(struct arena *arena, struct jinja_value list,
@@ -116,14 +115,14 @@ bool jinja_list_add(struct arena *arena, struct jinja_value list,
 bool jinja_dict_set(struct arena *arena, struct jinja_value dict, struct jinja_value key,
                     struct jinja_value value) NODISCARD;
 
-/* A tree from parsed JSON; strings stay in the JSON's memory, which must outlive the tree. When
- * next_origin is not NULL each string, keys included, takes the next number in the order of the
- * document; else they have none. Parse with YYJSON_READ_BIGNUM_AS_RAW to keep large integers exact.
- * ERR_LIMIT when nested too deep or the arena is full. */
+/* A tree from parsed JSON; strings stay in the JSON's memory, which must outlive the tree. If
+ * next_origin is not NULL each string, including keys, takes the next number in document order;
+ * otherwise they have none. Parse with YYJSON_READ_BIGNUM_AS_RAW to keep large integers exact.
+ * ERR_LIMIT if nested too deep or the arena is full. */
 enum err jinja_value_from_json(struct arena *arena, struct yyjson_val *json, uint32_t *next_origin,
                                struct jinja_value *out) NODISCARD;
 
-/* For reading what came out. jinja_dict_get answers NULL when the key is not there. */
+/* For reading results. jinja_dict_get returns NULL if the key is not there. */
 struct str jinja_text(struct jinja_value value); /* of strings and bigints */
 const struct jinja_value *jinja_dict_get(const struct jinja_dict *dict, struct jinja_value key);
 const struct jinja_value *jinja_dict_get_str(const struct jinja_dict *dict, struct str key);
@@ -131,17 +130,17 @@ size_t jinja_dict_count(const struct jinja_dict *dict);
 const struct jinja_value *jinja_dict_key(const struct jinja_dict *dict, size_t i);
 const struct jinja_value *jinja_dict_value(const struct jinja_dict *dict, size_t i);
 
-/* A step of work is one value, or as many bytes of text. */
+/* A step of work is one value, or this many bytes of text. */
 enum { JINJA_STEP_BYTES = 16 };
 
 /* Python's ==, and whether a value can be a key. Trees nested deeper than a limit compare unequal.
- * The work is taken from *steps: at 0 the answer is false and means nothing. Large tuples cannot be
+ * The work is taken from *steps: at 0 the result is false and means nothing. Large tuples cannot be
  * keys. */
 bool jinja_value_equal(const struct jinja_value *a, const struct jinja_value *b, uint64_t *steps);
 bool jinja_value_hashable(const struct jinja_value *value);
 bool jinja_value_true(const struct jinja_value *value); /* Python's bool() */
 
-/* "str", "dict"...: the name of the type for messages. */
+/* The name of the type for messages: "str", "dict"... */
 const char *jinja_kind_name(enum jinja_kind kind);
 
 static inline bool jinja_is_int(const struct jinja_value *v) /* bool is an int, as in Python */

@@ -2,8 +2,8 @@
  * wrap.c: the wordwrap filter: Python's textwrap, as Jinja calls it, for each line of a text.
  *
  * A line is cut into chunks: runs of white space, words, parts of words up to a hyphen, long
- * dashes. Chunks are put on a line as long as they fit; white space at the ends of lines is
- * dropped. Positions are characters, so that the line is held as an array of them.
+ * dashes. Chunks are added to a line as long as they fit; white space at the ends of lines is
+ * dropped. Positions are characters, so the line is kept as an array of them.
  */
 #include <string.h>
 
@@ -15,13 +15,13 @@ struct line {
     struct jinja_run *run;
     struct jinja_value text;
     uint32_t *codes;
-    uint32_t *offsets; /* count + 1 of them */
+    uint32_t *offsets; /* count + 1 entries */
     int64_t count;
     int64_t width;
     bool break_words, break_hyphens;
     struct jinja_builder *out;
     const struct jinja_value *newline;
-    bool first; /* no line was put out yet */
+    bool first; /* no line was written yet */
 };
 
 static uint32_t code_at(const struct line *line, int64_t at)
@@ -29,7 +29,7 @@ static uint32_t code_at(const struct line *line, int64_t at)
     return at >= 0 && at < line->count ? line->codes[at] : 0;
 }
 
-static bool is_blank(uint32_t code) /* textwrap's own idea of white space */
+static bool is_blank(uint32_t code) /* textwrap's definition of white space */
 {
     return code == ' ' || (code >= '\t' && code <= '\r');
 }
@@ -49,7 +49,8 @@ static bool is_punct(uint32_t code)
     return is_word(code) || (code != 0 && code < 0x80 && strchr("!\"'&.,?", (int)code) != NULL);
 }
 
-/* The end of two or more dashes between words that begin at `at`; `at` when there are none. */
+/* The end of a run of two or more dashes between words, beginning at `at`; `at` if there is none.
+ * */
 static int64_t dash_end(const struct line *line, int64_t at)
 {
     int64_t end = at;
@@ -62,7 +63,7 @@ static int64_t dash_end(const struct line *line, int64_t at)
                : at;
 }
 
-/* A hyphen at `at` behind which a word may be broken. */
+/* A hyphen at `at` after which a word may be broken. */
 static bool is_hyphen(const struct line *line, int64_t at)
 {
     bool behind = (is_letter(code_at(line, at - 2)) && is_letter(code_at(line, at - 1))) ||
@@ -114,8 +115,7 @@ static bool put_line(struct line *line, int64_t begin, int64_t end)
            jinja_build_value(line->run, line->out, &piece);
 }
 
-/* Where a chunk that is longer than a line is cut: at `room` characters, or behind a hyphen before
- * that. */
+/* Where a chunk longer than a line is cut: at `room` characters, or after a hyphen before that. */
 static int64_t break_chunk(const struct line *line, int64_t begin, int64_t end, int64_t room)
 {
     bool other = false;
@@ -151,7 +151,7 @@ static bool wrap_line(struct line *line)
         if (at < line->count && end - at > line->width) {
             int64_t room = line->width - (at - begin);
             if (line->break_words) {
-                last = at; /* even when nothing of it fits: white space before it then stays */
+                last = at; /* even if nothing of it fits: white space before it then stays */
                 if (room > 0)
                     at = break_chunk(line, at, end, room);
             } else if (!line->break_words && at == begin) {
