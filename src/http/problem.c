@@ -1,5 +1,5 @@
 /*
- * problem.c: the tables behind problem.h.
+ * problem.c: the tables of problem.h.
  */
 #include "http/problem.h"
 
@@ -118,8 +118,8 @@ static const struct metric_desc counters[] = {
     [HTTP_STAT_ACCEPTED] = {"hearth_http_connections_total", METRIC_COUNTER, NULL,
                             .help = "Connections accepted."},
     [HTTP_STAT_REFUSED] = {"hearth_http_refused_total", METRIC_COUNTER, NULL,
-                           .help = "Connections refused, by limit.",
-                           .label = "limit", .values = refusals},
+                           .help = "Connections refused, by limit.", .label = "limit",
+                           .values = refusals},
     [HTTP_STAT_CONNECTIONS] = {"hearth_http_connections", METRIC_GAUGE, NULL,
                                .help = "Connections open now."},
     [HTTP_STAT_ACTIVE] = {"hearth_http_active_requests", METRIC_GAUGE, NULL,

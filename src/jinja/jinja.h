@@ -102,8 +102,7 @@ struct jinja_output {
 };
 
 void jinja_output_init(struct jinja_output *output, struct buf *text);
-void jinja_output_fini(
-    struct jinja_output *output); /* frees the spans; the text belongs to the caller */
+void jinja_output_fini(struct jinja_output *output); /* frees the spans, not the text */
 enum err jinja_output_sink(void *output, struct str text, uint32_t origin);
 
 #endif

@@ -11,7 +11,7 @@
  * remembered (`seen`).
  *
  * It does not check that a tool of that name exists, nor the arguments against the schema: that is
- * left to whoever runs the tool.
+ * left to the code that runs the tool.
  */
 #include "output/toolcall.h"
 
