@@ -1,9 +1,9 @@
 /*
- * attach.c: a disk below the memory, for programs that use the public header: attaching one, its
- * limits, the numbers of each tier.
+ * attach.c: a disk tier below memory, for users of the public header: attaching one, its limits,
+ * and the statistics of each tier.
  *
- * The key of the folder is derived from the cache's: objects of another installation are told apart
- * before anything else of them is believed.
+ * The key of the folder is derived from the cache's key, so objects of another installation are
+ * recognised before anything else in them is trusted.
  */
 #include <stdio.h>
 #include <string.h>
@@ -47,8 +47,8 @@ static struct tier_ssd_options to_tier(const struct hearth_cache *cache,
         .payload_mac = options->payload_mac,
         .read_only = options->read_only,
         .close_wait_ns = drain_ms * NS_PER_MS,
-        /* What waits to be written cannot leave memory: not more than a part of it waits for a
-         * writer that rests. */
+        /* Objects waiting to be written cannot leave memory, so a paused writer may hold back
+         * only a part of it. */
         .rest_bytes_max = MIN(budget_cap(cache->budget) / REST_PART, REST_BYTES_MAX),
         .fs = cache->fs,
         .clock = cache->clock,
@@ -132,7 +132,7 @@ int hearth_space_set_ssd_share(struct hearth_space *space, uint64_t share_bytes)
     return HEARTH_OK;
 }
 
-/* ---- numbers ---- */
+/* ---- statistics ---- */
 
 static const enum hearth_tier_state states[] = {
     [TIER_STATE_OK] = HEARTH_STATE_OK,
@@ -145,15 +145,14 @@ static void fill_ram(const struct hearth_cache *cache, struct hearth_tier_stats 
     const struct tier_counts *counts = &cache->tiers[HEARTH_TIER_RAM].counts;
 
     stats->state = HEARTH_STATE_OK;
-    stats->used = pages_bytes_held(cache->pages) + budget_used(cache->books_budget);
+    stats->used = pages_bytes_held(cache->pages) + budget_used(cache->meta_budget);
     stats->cap = budget_cap(cache->budget);
     stats->stores = cache->stats.stores;
     stats->evictions = counts->evictions;
     stats->errors = counts->errors;
 }
 
-/* What it held when the counters were reset is not counted. What the cache dropped there for room
- * has left as well. */
+/* Counts since the last reset. Objects that the cache dropped there for room count as evictions. */
 static void fill_slow(const struct cache_tier *tier, const struct tier_stats *now,
                       struct hearth_tier_stats *stats)
 {

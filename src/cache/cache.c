@@ -1,12 +1,13 @@
 /*
- * cache.c: the cache as a whole: opening and closing, what is done after the lock is left, numbers,
- * clearing, pinning.
+ * cache.c: the cache as a whole: opening and closing, deferred work, statistics, clearing,
+ * pinning.
  *
- * CLOSING keeps what a slower tier has. Writes under way get a limited time; the tier ends the
- * rest, and only then memory is given back, so that no callback finds it gone.
+ * CLOSING keeps the objects of slower tiers. Running writes get a limited time, then the tier
+ * aborts the rest. Memory is freed only after that, so that no callback uses freed memory.
  *
- * CLEARING takes an object out of one tier or of all. In all means with its place in the tree, pins
- * included, whoever reads it: readers keep the bytes that they lease, and nobody else finds them.
+ * CLEARING removes objects from one tier or from all. Clearing all tiers also removes their nodes
+ * and pins, even while they are read: readers keep the bytes that they lease, and lookups no
+ * longer find them.
  */
 #include "cache/cache.h"
 
@@ -21,7 +22,7 @@ enum { BLOCK_TOKENS_DEFAULT = 256, RUN_TOKENS_DEFAULT = 2048, TAILS_DEFAULT = 4 
 
 #define BOOKS_BYTES_MIN (UINT64_C(1) << 20)
 
-/* ---- the lock, and what is done after it ---- */
+/* ---- the lock, and deferred work ---- */
 
 void cache_enter(struct hearth_cache *cache, struct deferred *deferred)
 {
@@ -49,7 +50,7 @@ void cache_note_free(struct deferred *deferred, void *memory)
     deferred->frees[deferred->frees_count++] = memory;
 }
 
-/* Notes a key for each of these tiers that is attached. */
+/* Notes a key for each attached tier among these. */
 static void note_key(struct hearth_cache *cache, struct deferred_keys *by_tier, uint32_t tiers,
                      const struct hash256 *key)
 {
@@ -175,8 +176,8 @@ struct clearing {
     uint64_t bytes;
 };
 
-/* In memory only: what is in a slower tier stays there. What is leased stays, or leaves the index
- * and goes with its last lease. */
+/* Memory only: slower tiers keep their copies. A leased object stays, or leaves the index and is
+ * freed with its last lease. */
 static void clear_memory(struct object *object, void *arg)
 {
     struct clearing *clearing = arg;
@@ -192,13 +193,13 @@ static void clear_memory(struct object *object, void *arg)
     room_drop(object, clearing->deferred);
 }
 
-/* In one slower tier. A write that is under way is undone when it is done (keeps I55). */
+/* One slower tier. A running write is undone when it completes (keeps I55). */
 static void clear_slower(struct object *object, void *arg)
 {
     struct clearing *clearing = arg;
     uint32_t bit = TIER_BIT(clearing->tier);
 
-    object->unwanted |= object->writing & bit;
+    object->drop_after_write |= object->writing & bit;
     mover_give_up(object, bit);
     if (!(object->in & bit))
         return;
@@ -206,7 +207,7 @@ static void clear_slower(struct object *object, void *arg)
     room_leave_tier(object, clearing->tier, clearing->deferred);
 }
 
-/* Everywhere. The index is empty already, and the object out of it. */
+/* All tiers. The index is already empty, and the object is detached. */
 static void clear_object(struct object *object, void *arg)
 {
     struct clearing *clearing = arg;
@@ -215,8 +216,8 @@ static void clear_object(struct object *object, void *arg)
     room_drop(object, clearing->deferred);
 }
 
-/* Forgets the objects of a space in one tier, or in all: then pins, too. What is leased is out of
- * the index at once, and out of memory with its last lease. */
+/* Forgets the objects of a space in one tier or in all, then with its pins. Leased objects leave
+ * the index at once, and memory with their last lease. */
 static uint64_t clear_space(struct hearth_space *space, enum hearth_tier tier,
                             struct deferred *deferred)
 {
@@ -240,7 +241,7 @@ static int say(char *message, int error, const char *text)
     return error;
 }
 
-/* The caller's options, with zeros for what its header did not know. */
+/* The caller's options, with zeros for fields that its header lacks. */
 static struct hearth_options take_options(const struct hearth_options *options)
 {
     struct hearth_options mine = {0};
@@ -267,8 +268,9 @@ static budget_owner add_owner(struct budget *budget, const char *name, uint64_t 
     return owner;
 }
 
-/* The part of a cap that is for books. Rows of a block are some MiB and its books about 1 KiB, so a
- * small part is plenty, unless a slower tier holds thousands of times as much as memory does. */
+/* The part of the cap for metadata. Rows of a block are some MiB and its metadata about 1 KiB,
+ * so a small part is plenty, unless a slower tier holds thousands of times as much as memory
+ * does. */
 static uint64_t books_part(const struct hearth_cache *cache, uint64_t cap)
 {
     uint64_t wanted = cache->books_bytes ? cache->books_bytes : MAX(cap / 32, BOOKS_BYTES_MIN);
@@ -281,9 +283,9 @@ static void open_ledgers(struct hearth_cache *cache, uint64_t cap)
     cache->budget = budget_create(cap);
     cache->owner_index = add_owner(cache->budget, "index", 0);
     cache->owner_common = add_owner(cache->budget, "common", 0);
-    cache->books_budget = budget_create(books_part(cache, cap));
-    cache->books_owner = add_owner(cache->books_budget, "books", 0);
-    cache->requests_owner = add_owner(cache->books_budget, "requests", books_part(cache, cap) / 4);
+    cache->meta_budget = budget_create(books_part(cache, cap));
+    cache->books_owner = add_owner(cache->meta_budget, "books", 0);
+    cache->requests_owner = add_owner(cache->meta_budget, "requests", books_part(cache, cap) / 4);
 }
 
 int hearth_open(struct hearth_cache **out, const struct hearth_options *options, char *message)
@@ -293,9 +295,9 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
 
     *out = NULL;
     if (mine.ram_bytes == 0)
-        return say(message, HEARTH_ERROR_INVALID, "ram_bytes is 0: the cache could hold nothing");
+        return say(message, HEARTH_ERROR_INVALID, "ram_bytes must not be 0");
     if (mine.policy != NULL && !policy_find(mine.policy, &policy))
-        return say(message, HEARTH_ERROR_INVALID, "there is no eviction policy of that name");
+        return say(message, HEARTH_ERROR_INVALID, "unknown eviction policy");
     if ((mine.alloc == NULL) != (mine.free == NULL))
         return say(message, HEARTH_ERROR_INVALID, "alloc and free must be given together");
     if (mine.block_tokens > CACHE_BLOCK_TOKENS_MAX || mine.run_tokens > CACHE_TOKENS_MAX)
@@ -317,7 +319,7 @@ int hearth_open(struct hearth_cache **out, const struct hearth_options *options,
     list_init(&cache->spaces);
     for (int level = 0; level < HEARTH_TIER_COUNT; level++)
         list_init(&cache->tiers[level].declined);
-    list_init(&cache->dying);
+    list_init(&cache->dropped_in_write);
     list_init(&cache->expiring);
     list_init(&cache->awaiting);
     cache->books_bytes = mine.books_bytes;
@@ -342,12 +344,12 @@ void hearth_close(struct hearth_cache **out)
         return;
     mover_drain(cache, CACHE_DRAIN_MS_MAX);
     lock_enter(&cache->lock);
-    cache->closing = true; /* no call of a tier begins any more */
+    cache->closing = true; /* no new tier calls from here on */
     while (cache->calling > 0)
         cond_wait(&cache->changed, &cache->lock);
     lock_leave(&cache->lock);
     for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
-        tier_close(&cache->tiers[level].tier); /* ends what is still moving */
+        tier_close(&cache->tiers[level].tier); /* aborts operations still running */
     while (!list_empty(&cache->spaces)) {
         struct hearth_space *space =
             LIST_ENTRY(list_first(&cache->spaces), struct hearth_space, link);
@@ -360,9 +362,9 @@ void hearth_close(struct hearth_cache **out)
     heap_fini(&cache->heap);
     heap_fini(&cache->heap_slow);
     pages_destroy(&cache->pages);
-    budget_destroy(&cache->budget); /* abort when something is not given back */
-    budget_release(cache->books_budget, cache->books_owner, cache->places * room_place_bytes());
-    budget_destroy(&cache->books_budget);
+    budget_destroy(&cache->budget); /* aborts when bytes are still charged */
+    budget_release(cache->meta_budget, cache->books_owner, cache->places * room_place_bytes());
+    budget_destroy(&cache->meta_budget);
     events_destroy(&cache->events);
     cond_fini(&cache->changed);
     lock_fini(&cache->lock);
@@ -394,7 +396,7 @@ void hearth_get_stats(struct hearth_cache *cache, struct hearth_space *space,
         if (space == NULL || space == each)
             add_held(each, &stats);
     stats.bytes_budget = budget_used(cache->budget);
-    stats.bytes_memory = pages_bytes_held(cache->pages) + budget_used(cache->books_budget);
+    stats.bytes_memory = pages_bytes_held(cache->pages) + budget_used(cache->meta_budget);
     stats.bytes_cap = budget_cap(cache->budget);
     lock_leave(&cache->lock);
     stats.struct_size = size;
@@ -446,7 +448,7 @@ static uint32_t pin_path(struct hearth_space *space, const int32_t *tokens, size
     struct index_match match = index_match(space->index, tokens, count);
     struct node *last = match.nodes_count ? match.path[match.nodes_count - 1] : NULL;
 
-    /* A block that goes on behind the last token is a part of the path. */
+    /* A block that continues after the last token is part of the path. */
     if (match.partial != NULL && match.tokens == count)
         last = match.partial;
     uint32_t end = last ? MIN(node_end(last), match.tokens) : 0;
@@ -476,7 +478,7 @@ uint32_t hearth_pin(struct hearth_space *space, const int32_t *tokens, size_t co
         end = unpin_path(space, tokens, count);
     else if (room_reserve_pin(space, &deferred))
         end = pin_path(space, tokens, count);
-    room_settle_index(space); /* unpinning removes nodes that nothing else keeps */
+    room_settle_index(space); /* unpinning removes nodes that are otherwise empty */
     cache_leave(space->cache, &deferred);
     return end;
 }
@@ -487,7 +489,7 @@ void hearth_set_ram_bytes(struct hearth_cache *cache, uint64_t ram_bytes)
 
     cache_enter(cache, &deferred);
     budget_set_cap(cache->budget, ram_bytes);
-    budget_set_cap(cache->books_budget, books_part(cache, ram_bytes));
+    budget_set_cap(cache->meta_budget, books_part(cache, ram_bytes));
     room_shrink(cache, &deferred);
     cache_leave(cache, &deferred);
     pages_set_limit(cache->pages, ram_bytes - books_part(cache, ram_bytes));
@@ -499,7 +501,7 @@ struct check {
     struct hearth_space *space;
     size_t objects, in_heaps;
     uint64_t held[HEARTH_TIER_COUNT];
-    uint64_t bytes; /* in memory, with records */
+    uint64_t bytes; /* in memory, including records */
 };
 
 static void check_object(struct object *object, void *arg)
@@ -510,7 +512,7 @@ static void check_object(struct object *object, void *arg)
 
     assert(object->space == check->space && !object->dropped && (object->leases > 0 || !moving));
     assert((object->data != NULL) == ((object->in & TIER_BIT(HEARTH_TIER_RAM)) != 0));
-    assert(!(object->writing & object->in) && !(object->unwanted & ~object->writing));
+    assert(!(object->writing & object->in) && !(object->drop_after_write & ~object->writing));
     assert(object->data == NULL ? object->writing == 0 : !object->reading);
     assert(object->data != NULL || slow || object->leases > 0); /* keeps I67 */
     assert((object->heap != NULL) == (object->heap_slot != OBJECT_NOT_IN_HEAP));
@@ -551,7 +553,8 @@ void cache_check(struct hearth_cache *cache)
         list_check(&space->tails);
         space_each_object(space, check_object, &check);
         assert(check.objects == space->objects && check.objects <= space->records);
-        assert(check.bytes <= space->charged); /* the rest is dropped and leased, or reserved */
+        /* the rest is reserved, or dropped and still leased */
+        assert(check.bytes <= space->charged);
         for (int tier = 0; tier < HEARTH_TIER_COUNT; tier++)
             assert(check.held[tier] <= space->held[tier]);
         assert(space->index_charged == index_bytes(space->index));
@@ -573,6 +576,6 @@ void cache_check(struct hearth_cache *cache)
     assert(books + charged == budget_used(cache->budget));
     assert(books + cache->requests + records * sizeof(struct object) +
                cache->places * room_place_bytes() ==
-           budget_used(cache->books_budget));
+           budget_used(cache->meta_budget));
     lock_leave(&cache->lock);
 }

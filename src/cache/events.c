@@ -1,17 +1,19 @@
 /*
  * events.c: a ring of events and a wheel of seconds, under one lock.
  *
- *      ring    [ 9 | 10 | 11 | 12 | 5 | 6 | 7 | 8 ]       event n is at n % size; 12 is the newest, 5 the oldest
+ *      ring    [ 9 | 10 | 11 | 12 | 5 | 6 | 7 | 8 ]       event n is at n % size;
+ *                                                         12 is the newest, 5 the oldest
  *
- *      wheel   [ second 1800 | 1801 | 902 | 903 | ... ]   second s is at s % 900, with one sum per kind
- *                                      ^ from the last turn: stale, and emptied by the first event that needs the place
+ *      wheel   [ second 1800 | 1801 | 902 | 903 | ... ]   second s is at s % 900, one sum per kind
+ *                                      ^ from the last turn: stale, and cleared by the first event
+ *                                        that needs the slot
  *
- * A slot of the wheel knows which second it stands for, so nothing has to run while nothing
- * happens: stale slots are told by their second and left out of sums. Times are read under the
- * lock, which makes them as ordered as the numbers.
+ * A slot of the wheel stores its second, so no timer is needed while nothing happens: stale slots
+ * are recognised by their second and left out of sums. Times are read under the lock, so they are
+ * ordered like the numbers.
  *
- * Lines are formatted and logged outside of the lock. There is no filter and no limit here; the log
- * has both.
+ * Lines are formatted and logged outside the lock. There is no filter and no rate limit here; the
+ * log has both.
  */
 #include "cache/events.h"
 
@@ -25,7 +27,7 @@
 #include "base/mem.h"
 #include "hearth/hearth.h"
 
-/* A slot that was never used stands for no second. */
+/* The second of a slot that was never used. */
 static const uint64_t SECOND_NONE = UINT64_MAX;
 
 struct slot {
@@ -45,7 +47,7 @@ struct events {
     struct slot wheel[HEARTH_RATE_SECONDS_MAX] GUARDED_BY(lock);
 };
 
-/* Those who only look must lock as well; const is what they promise about the content. */
+/* Readers must lock as well; const refers to the content. */
 static struct lock *lock_of(const struct events *events)
 {
     return (struct lock *)&events->lock;

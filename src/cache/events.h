@@ -1,14 +1,14 @@
 /*
- * events.h: every decision of the cache as a record (struct hearth_event), in a ring of the last
- * ones, as a line for the log, and as counters.
+ * events.h: every decision of the cache as a record (struct hearth_event): in a ring of the latest
+ * events, as a log line, and as counters.
  *
  *      [cache] 17 hit prompt_tokens=28412 read_tokens=27540 write_tokens=0 match=prefix tier=ram
- *      reason=diverged us=412 bytes=3221225472
- *              first_difference=27540 number=93 wall_ns=1763177838123000000                                        (one line, no newline)
+ *          reason=diverged us=412 bytes=3221225472 first_difference=27540 number=93
+ *          wall_ns=1763177838123000000                            (one line, no newline)
  *
- * 17 is the request. A line has every field of the event under the field's own name (keeps I47).
+ * 17 is the request. A line has every field of the event under the field's name (keeps I47).
  *
- * Threads: any (own lock, rank LOCK_RANK_LOG - 1: it is taken inside of the cache's).
+ * Threads: any (own lock, rank LOCK_RANK_LOG - 1: it is taken inside the cache's lock).
  */
 #ifndef HEARTH_CACHE_EVENTS_H
 #define HEARTH_CACHE_EVENTS_H
@@ -31,8 +31,8 @@ struct events *events_create(size_t ring, const struct clock *clock,
                              void (*log)(const char *line, void *arg), void *arg);
 void events_destroy(struct events **events);
 
-/* Numbers and stamps it; whatever stands in these two fields of `event` is ignored. Lines of
- * several threads may come in another order than their numbers. */
+/* Numbers and stamps the event; the values of these two fields in `event` are ignored. Log lines
+ * of several threads may appear out of number order. */
 void events_add(struct events *events, const struct hearth_event *event);
 
 /* Copies events with number > `after`, oldest first, at most max; returns how many. */
@@ -43,7 +43,7 @@ size_t events_read(const struct events *events, uint64_t after, struct hearth_ev
 struct hearth_rate events_rate(const struct events *events, enum hearth_event_kind kind,
                                unsigned seconds);
 
-/* Rates start again from zero; the ring and the numbers go on (keeps I46). */
+/* Rates restart from zero; the ring and the numbering continue (keeps I46). */
 void events_reset(struct events *events);
 
 #endif

@@ -1,19 +1,21 @@
 /*
- * exchange.c: objects to and from a folder, so that what was computed on one machine need not be on
- * another of the same installation.
+ * exchange.c: export to and import from a folder, so that state computed on one machine can be
+ * used on another of the same installation.
  *
- *      export   place (watch.c) --> leased, in memory --> put into a tier_ssd over the folder, one after another
- *      import   tier_ssd over the folder, read only --> records, parents first --> tokens of the whole path --> store: reserve, get, commit
+ *      export   place (watch.c) --> leased, in memory --> put into a tier_ssd on the folder, one by
+ *               one
+ *      import   tier_ssd on the folder, read only --> records, parents first --> tokens of the
+ *               whole path --> store: reserve, get, commit
  *
  * The folder is an SSD tier like any other: the same files under the same names, bound to the same
- * keys, written and verified by the same code. So there is no second format, and nothing that comes
- * from outside is believed more than what an earlier process left: the header's digest is keyed,
- * the payload is compared while it is read, and the key of the object must be the one that its
- * tokens make (keeps I101). An import goes through the front door (store.c): it takes room as any
- * store does, and is written to the disk below as any other.
+ * keys, written and verified by the same code. So there is no second format, and imported files
+ * are trusted no more than those of an earlier process: the header's digest is keyed, the payload
+ * is verified while it is read, and the key of the object must be the one computed from its tokens
+ * (keeps I101). An import goes through store.c: it takes room and is written to the disk tier like
+ * any other store.
  *
- * A record has the tokens of its own blocks, and the key of the block before. As in recover.c, it
- * is of use when that block is known: those of records that came before it are, by their keys.
+ * A record has the tokens of its own blocks and the key of the preceding block. As in recover.c,
+ * it is usable only when that block is known. Blocks of earlier records are known by their keys.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -47,15 +49,15 @@ static int open_folder(const struct hearth_cache *cache,
     struct tier_ssd_options ssd = {
         .path = options->path,
         .key = cache->key,
-        .bytes_max = UINT64_MAX / 4, /* whoever names the folder minds its size */
+        .bytes_max = UINT64_MAX / 4, /* the operator limits the folder's size */
         .keep_all = true,
         .read_only = read_only,
-        .sync = true, /* it is going to be carried away */
+        .sync = true, /* the folder is about to be moved elsewhere */
         .close_wait_ns = READ_MS_MAX * NS_PER_MS,
     };
 
     if (options->path == NULL || options->path[0] == '\0')
-        return say(message, HEARTH_ERROR_INVALID, "no folder is named");
+        return say(message, HEARTH_ERROR_INVALID, "no folder given");
     if (options->seal_key != NULL) {
         memcpy(seal_key.bytes, options->seal_key, sizeof(seal_key.bytes));
         ssd.seal_key = &seal_key;
@@ -85,7 +87,7 @@ struct export
     struct hearth_moved moved;
 };
 
-/* Writes an object that is leased, and ends the lease. Called without the lock. */
+/* Writes a leased object and ends the lease. Call without the lock. */
 static void write_object(struct export *export, struct object *object)
 {
     struct hearth_cache *cache = export->cache;
@@ -144,8 +146,8 @@ static void lease_object(struct object *object, void *arg)
     room_lease(object);
 }
 
-/* Runs that this block is a part of, and that end elsewhere; once for all of their blocks, `below`
- * being the one before on the way up. */
+/* Leases runs that contain this block and end elsewhere; once per run, not per block. `below` is
+ * the previous block on the way up. */
 static void lease_runs(struct node *node, const struct node *below, struct path *path)
 {
     struct object *rows = node_rows(node), *sliding = node_sliding(node);
@@ -157,7 +159,8 @@ static void lease_runs(struct node *node, const struct node *below, struct path 
         lease_object(sliding, path);
 }
 
-/* What has the key, and all that its blocks and those before it are a part of. */
+/* Exports the object with this key, and all objects that its blocks and those before it are part
+ * of. */
 static bool export_path(struct export *export, const unsigned char *key)
 {
     struct hearth_cache *cache = export->cache;
@@ -189,7 +192,7 @@ int hearth_export(struct hearth_cache *cache, const struct hearth_folder_options
     for (int level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
         if (cache->tiers[level].sealed && options.seal_key == NULL)
             return say(message, HEARTH_ERROR_REFUSED,
-                       "what is on disk is encrypted: an export needs a key, too");
+                       "the disk tier is encrypted: the export needs a key as well");
     int error = open_folder(cache, &options, false, &export.folder, message);
     if (error != HEARTH_OK)
         return error;
@@ -211,12 +214,12 @@ int hearth_export(struct hearth_cache *cache, const struct hearth_folder_options
 
 struct record {
     struct tier_meta meta; /* its tokens are those below */
-    /* whose block comes before its first; NULL at the beginning of a prompt */
+    /* the record of the preceding block; NULL at the beginning of a prompt */
     const struct record *before;
     int32_t tokens[];
 };
 
-/* A block that is known, and the record that it is of. */
+/* A known block and its record. */
 struct block {
     struct map_node link;
     struct hash256 key;
@@ -245,7 +248,7 @@ static bool is_block(const struct map_node *node, const void *key)
 
 static uint64_t hash_of(const struct hash256 *key)
 {
-    return map_hash(key->bytes, sizeof(key->bytes), 0); /* keyed hashes already */
+    return map_hash(key->bytes, sizeof(key->bytes), 0); /* the keys are keyed hashes already */
 }
 
 static bool take_record(const struct tier_meta *meta, void *arg)
@@ -268,7 +271,7 @@ static bool take_record(const struct tier_meta *meta, void *arg)
     return true;
 }
 
-/* Parents before children; rows before snapshots, which need their beginning. */
+/* Parents before children; rows before snapshots, which need the rows before them. */
 static int by_place(const void *a, const void *b)
 {
     const struct record *x = *(struct record *const *)a, *y = *(struct record *const *)b;
@@ -291,7 +294,7 @@ static bool find_before(struct import *import, struct record *record)
     return hash256_eq(&record->before->meta.space, &record->meta.space);
 }
 
-/* All tokens up to its end, from the records before it; NULL: no memory. */
+/* All tokens up to its end, collected from the records before it; NULL: no memory. */
 static int32_t *whole_path(const struct record *record)
 {
     int32_t *tokens = mem_try_alloc_array(record->meta.end, sizeof(*tokens));
@@ -320,7 +323,7 @@ static void know_blocks(struct import *import, const struct record *record,
     }
 }
 
-/* It is in the tree now: under the key that it had, or it goes. */
+/* The object is in the tree now: its key must match the record's, or it is dropped. */
 static bool prove(struct import *import, struct hearth_space *space, const struct record *record,
                   const int32_t *tokens, bool stored)
 {
@@ -364,7 +367,7 @@ static int store_record(struct import *import, struct hearth_space *space,
     return error;
 }
 
-/* A space that is open, kept so; NULL: it is not. */
+/* The space, kept open; NULL: it is absent or dormant. */
 static struct hearth_space *hold_space(struct hearth_cache *cache, const struct hash256 *key)
 {
     lock_enter(&cache->lock);

@@ -1,10 +1,10 @@
 /*
- * heap.c: a binary heap in an array, items[0] the first to leave; the children of i are 2i + 1 and
+ * heap.c: a binary heap in an array, items[0] is evicted first; the children of i are 2i + 1 and
  * 2i + 2.
  *
- * The order is total (priority, end, order of insertion), so that two heaps with the same history
- * give objects in the same order, whatever shape the array has: a replay of a trace evicts what the
- * server evicted.
+ * The order is total (priority, end, order of insertion), so two heaps with the same history
+ * return objects in the same order, whatever the shape of the array: a replay of a trace evicts
+ * what the server evicted.
  *
  * The array never shrinks: a cache that was full once will be full again.
  */
@@ -18,7 +18,7 @@
 
 enum { HEAP_CAP_FIRST = 64 };
 
-/* Whether a leaves before b. */
+/* Whether a is evicted before b. */
 static bool before(const struct object *a, const struct object *b)
 {
     if (a->priority != b->priority)
@@ -57,10 +57,10 @@ static void sift_down(struct heap *heap, size_t slot, struct object *object)
     place(heap, slot, object);
 }
 
-/* Puts the object where it belongs, given that only its own place may be wrong. */
+/* Moves the object to its slot, given that only this object may be misplaced. */
 static void settle(struct heap *heap, size_t slot, struct object *object)
 {
-    assert(!isnan(object->priority)); /* NaN has no order, and would ruin everyone's */
+    assert(!isnan(object->priority)); /* NaN has no order and would corrupt the heap */
     if (slot > 0 && before(object, heap->items[(slot - 1) / 2]))
         sift_up(heap, slot, object);
     else
@@ -72,7 +72,7 @@ static bool in_heap(const struct heap *heap, const struct object *object)
     if (object->heap_slot == OBJECT_NOT_IN_HEAP)
         return false;
     assert(object->heap_slot >= 0 && (size_t)object->heap_slot < heap->count);
-    assert(heap->items[object->heap_slot] == object); /* else it is in another heap */
+    assert(heap->items[object->heap_slot] == object); /* otherwise it is in another heap */
     return true;
 }
 

@@ -1,10 +1,10 @@
 /*
- * heap.h: a priority queue of objects, lowest priority first; each object knows its place
- * (object->heap_slot), so that a changed priority moves in O(log n). Equal priorities leave in the
- * order of `end` (later tokens first), then of insertion: deterministic.
+ * heap.h: a priority queue of objects, lowest priority first. Each object knows its slot
+ * (object->heap_slot), so a changed priority is fixed in O(log n). Equal priorities leave in order
+ * of `end` (later tokens first), then of insertion: deterministic.
  *
- * Whoever makes an object sets heap_slot to OBJECT_NOT_IN_HEAP. An object is in at most one heap at
- * a time; the heap owns no object.
+ * Creators of objects set heap_slot to OBJECT_NOT_IN_HEAP. An object is in at most one heap; the
+ * heap owns no objects.
  *
  * Owner: the cache, under its lock.
  */
@@ -26,17 +26,17 @@ struct heap {
 };
 
 void heap_init(struct heap *heap);
-void heap_fini(struct heap *heap); /* what is still in it is taken out */
+void heap_fini(struct heap *heap); /* removes any remaining objects */
 
-/* Room for `count` objects in all: until there are more, heap_push cannot fail. A cache that
- * reserves a place for each object when it makes the object may push from where no failure can be
+/* Reserves slots for `count` objects in total: up to that number heap_push cannot fail. The
+ * cache reserves a slot for each object it creates, so it may push where no failure can be
  * handled (index_set_watch). False: no memory, nothing changed. */
 bool heap_reserve(struct heap *heap, size_t count) NODISCARD;
 /* false: no memory, nothing changed */
 bool heap_push(struct heap *heap, struct object *object) NODISCARD;
-/* a no-op when it is not in it */
+/* no-op when it is not in this heap */
 void heap_remove(struct heap *heap, struct object *object);
-/* its priority changed; a no-op when it is not in it */
+/* call after its priority changed; no-op when it is not in this heap */
 void heap_moved(struct heap *heap, struct object *object);
 struct object *heap_first(const struct heap *heap); /* NULL when empty */
 void heap_check(const struct heap *heap);

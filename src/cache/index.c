@@ -1,33 +1,34 @@
 /*
- * index.c: the radix tree over blocks of tokens. The picture and the invariants X1..X5 are in
+ * index.c: the radix tree over blocks of tokens. The diagram and the invariants X1..X5 are in
  * index.h.
  *
- * MATCHING goes down one node per block. On the way all that is read of a node is its first cache
- * lines and its tokens, and in an unbranched conversation a block costs one memcmp.
+ * MATCHING descends one node per block. It reads only the first cache lines of a node and its
+ * tokens; in an unbranched conversation a block costs one memcmp.
  *
- * GROWING. A tail that new tokens extend is replaced by a longer node that takes over all that
- * hangs on it, in the same place of the order: what lies between a string and its continuation
- * begins with that string, and such siblings do not exist (X2).
+ * GROWING. A tail that new tokens extend is replaced by a longer node that takes over its objects
+ * and its place in the order. The place is the same because any string between a string and its
+ * continuation begins with that string, and no such sibling exists (X2).
  *
- * EVICTABLE. "Never a parent before its children" would be a search of everything below. Instead
- * each node knows whether rows hang on it or below (`counted`), and how many of its children are
- * counted (`rows_below`); a change climbs only as far as it changes something, which is one step in
- * a tree whose parents have rows. Each object knows what blocks it:
+ * EVICTABLE. "Never a parent before its children" would need a search of the whole subtree.
+ * Instead each node knows whether it or a node below has rows (`counted`), and how many of its
+ * children are counted (`rows_below`). A change propagates upwards only while it changes
+ * something, which is one step in a tree whose parents have rows. Each object counts what holds
+ * it:
  *
- *      blockers = children of its nodes that are counted and not its own nodes  +  nodes of it that
- *      are pinned
+ *      hold_count = children of its nodes that are counted and not its own nodes
+ *                 + its nodes that are pinned
  *
- * so the question is O(1), and the moment of its change is known without asking: the watch.
+ * so the question is O(1), and every change is reported as it happens: see index_set_watch.
  *
  * ALL OR NOTHING. Inserting allocates everything first; linking cannot fail. Nothing else here
  * allocates.
  *
- * What it does not do: it has no recursion, since a path may be as long as a prompt. It never frees
- * an object, nor keeps one in the tree because it is leased (X5): that is between the cache and its
- * readers. And among siblings it takes the one that shares the most with a prompt, of two that
- * share the same the one with rows, but it does not search for rows: a sibling without may hide one
- * that shares less and has them. That shortens a hit and never falsifies one, and it is rare: a
- * leaf that loses its rows goes, unless a snapshot keeps it.
+ * Limits: there is no recursion, since a path may be as long as a prompt. The index never frees an
+ * object, nor keeps one in the tree because it is leased (X5): that is between the cache and its
+ * readers. Among siblings it picks the one that shares the most tokens with a prompt, and on a tie
+ * the one with rows, but it does not search for rows: a sibling without rows may hide one that
+ * shares less and has them. That shortens a hit and never falsifies one. It is rare, because a
+ * leaf that loses its rows is removed unless it has a snapshot.
  */
 #include "cache/index.h"
 
@@ -40,7 +41,7 @@
 
 /* ---- nodes ---- */
 
-/* A node that knows its parent, and is not known to it yet. NULL: no memory. */
+/* A node that points to its parent but is not linked there yet. NULL: no memory. */
 static struct node *node_create(const struct index *index, struct node *parent,
                                 const int32_t *tokens, uint32_t count)
 {
@@ -85,11 +86,11 @@ static void unlink_node(struct index *index, struct node *node)
 }
 
 struct child {
-    struct node *node; /* NULL: none shares a token */
+    struct node *node; /* NULL: no child shares a token */
     uint32_t common;
 };
 
-/* The child that shares the most with `tokens`. Of two that share the same, one with rows. */
+/* The child that shares the most tokens with `tokens`; on a tie, one with rows. */
 static struct child best_child(const struct node *parent, const int32_t *tokens, uint32_t count)
 {
     struct treap_place place = treap_find(parent->children, tokens, count);
@@ -103,7 +104,7 @@ static struct child best_child(const struct node *parent, const int32_t *tokens,
     return before.common > after.common ? before : after;
 }
 
-/* ---- what blocks an eviction ---- */
+/* ---- what prevents an eviction ---- */
 
 static void tell(const struct index *index, struct object *object, bool evictable)
 {
@@ -113,24 +114,23 @@ static void tell(const struct index *index, struct object *object, bool evictabl
 
 static void block(const struct index *index, struct object *object, bool more)
 {
-    assert(more || object->blockers > 0);
-    if (more ? object->blockers++ == 0 : --object->blockers == 0)
+    assert(more || object->hold_count > 0);
+    if (more ? object->hold_count++ == 0 : --object->hold_count == 0)
         tell(index, object, !more);
 }
 
-/* The object is off its nodes. */
+/* The object has been detached from its nodes. */
 static void leave(const struct index *index, struct object *object)
 {
-    bool evictable = object->blockers == 0;
+    bool evictable = object->hold_count == 0;
 
     object->last = NULL;
-    object->blockers = 0;
+    object->hold_count = 0;
     if (evictable)
         tell(index, object, false);
 }
 
-/* Rows came to the node or left it: tells the parent, and on upwards as long as that changes
- * anything. */
+/* The node gained or lost rows: updates the parent, and so on upwards while anything changes. */
 static void settle(const struct index *index, struct node *node)
 {
     for (; node->parent != NULL; node = node->parent) {
@@ -168,19 +168,19 @@ static void attach_snapshot(struct index *index, struct node *last, struct objec
         .tokens = last->tokens,
         .count = object->end - last->begin,
     };
-    /* By content, as a node's. A tail that ends here has the same key and another set, so the bits
-     * may be the same. */
+    /* The priority comes from the content, as a node's does. A tail that ends here has the same key
+     * but is in another set, so equal bits do no harm. */
     struct hash256 key =
         node_key_behind(&index->space_key, last->parent, last->tokens, object->mark.count);
     memcpy(&object->mark.priority, key.bytes, sizeof(object->mark.priority));
     treap_insert(&last->parent->marks, &object->mark);
     list_push_back(&last->snapshots, &object->node_link);
     index->snapshots++;
-    object->blockers = last->pins > 0;
+    object->hold_count = last->pins > 0;
 }
 
-/* Shorter rows give way to longer ones. The node keeps its place in the counts: rows hang on it
- * before and after. */
+/* Longer rows displace shorter ones. The counts stay as they are: the node has rows before and
+ * after. */
 static void displace(const struct index *index, struct object *object, struct list *displaced)
 {
     leave(index, object);
@@ -192,15 +192,15 @@ static void attach_rows(struct index *index, struct node *last, struct object *o
 {
     struct node *node = last, *below = NULL;
 
-    object->blockers = 0;
+    object->hold_count = 0;
     for (;; node = node->parent) {
         struct object **slot = node_slot(node, object->kind);
         if (*slot != NULL)
             displace(index, *slot, displaced);
         *slot = object;
-        object->blockers += node->rows_below + (node->pins > 0);
+        object->hold_count += node->rows_below + (node->pins > 0);
         if (below != NULL && below->counted)
-            object->blockers--; /* its own */
+            object->hold_count--; /* its own */
         if (node->begin == object->begin)
             break;
         below = node;
@@ -222,7 +222,7 @@ static void take_off_rows(const struct index *index, const struct object *object
     settle(index, object->last);
 }
 
-/* Takes an object off its nodes, which stay. */
+/* Detaches an object from its nodes, which stay. */
 static void take_off(struct index *index, struct object *object)
 {
     if (object->kind == OBJECT_SNAPSHOT) {
@@ -251,7 +251,7 @@ static bool reserve_path(struct index *index, size_t nodes)
     return true;
 }
 
-/* Frees nodes that were never linked, from the last one up to, and without, `top`. */
+/* Frees nodes that were never linked, from the last one up to, but not including, `top`. */
 static void chain_free(struct node *last, const struct node *top)
 {
     while (last != top) {
@@ -261,7 +261,8 @@ static void chain_free(struct node *last, const struct node *top)
     }
 }
 
-/* Nodes for all these tokens below `top`, not linked yet. Returns the last; NULL: no memory. */
+/* Creates nodes for all these tokens below `top`, not linked yet. Returns the last; NULL: no
+ * memory. */
 static struct node *chain_create(const struct index *index, struct node *top, const int32_t *tokens,
                                  size_t count)
 {
@@ -281,8 +282,8 @@ static struct node *chain_create(const struct index *index, struct node *top, co
     return last;
 }
 
-/* All that hangs on the tail hangs on `node` from now on, which begins with the tail's tokens and
- * takes its place; so the parent's counts and the order of its marks stay as they are. */
+/* Moves everything from the tail to `node`, which begins with the tail's tokens and replaces it;
+ * so the parent's counts and the order of its marks do not change. */
 static void grow_tail(struct index *index, struct node *tail, struct node *node)
 {
     assert(tail->tail && tail->children == NULL && tail->rows_below == 0);
@@ -317,7 +318,7 @@ static bool hint_good(const struct index *index, const struct index_hint *hint)
     return hint != NULL && hint->node != NULL && hint->removals == index->removals;
 }
 
-/* The last whole block that is known to match, and does not reach behind `count`; the root when
+/* The last whole block that is known to match and does not extend past `count`; the root when
  * nothing is known. */
 static struct node *hint_start(const struct index *index, const struct index_hint *hint,
                                size_t count)
@@ -329,8 +330,8 @@ static struct node *hint_start(const struct index *index, const struct index_hin
     return node;
 }
 
-/* Tokens [0, known) match on the way to `node`, which may reach beyond. Tails are not remembered:
- * they grow. */
+/* Tokens [0, known) match on the path to `node`, which may extend further. Tails are not
+ * remembered, because they grow. */
 static void hint_remember(const struct index *index, struct index_hint *hint, struct node *node,
                           size_t known)
 {
@@ -342,8 +343,8 @@ static void hint_remember(const struct index *index, struct index_hint *hint, st
         *hint = (struct index_hint){node, index->removals};
 }
 
-/* Makes the path end with `node`; returns its length. A path has one end, so that it is there when
- * its end is. */
+/* Makes the path end with `node`; returns its length. A node has only one path, so a cached path
+ * that contains the node is valid up to it. */
 static size_t path_to(struct index *index, struct node *node)
 {
     size_t count = node_end(node) / index->block_tokens;
@@ -356,14 +357,15 @@ static size_t path_to(struct index *index, struct node *node)
 
 /* ---- emptying ---- */
 
-/* Hands over what ends on this node. */
+/* Passes the objects that end on this node to `drop`. */
 static void drop_objects(struct index *index, struct node *node, index_drop_fn drop, void *arg)
 {
     struct object *rows[2] = {node->rows, node->sliding};
 
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         if (rows[i] != NULL) {
-            assert(rows[i]->last == node); /* leaves go first, so what runs on below is gone */
+            /* leaves go first, so runs that continue below are gone */
+            assert(rows[i]->last == node);
             take_off(index, rows[i]);
             drop(rows[i], arg);
         }
@@ -546,7 +548,7 @@ void index_attach(struct index *index, struct node *last, struct object *object,
         attach_snapshot(index, last, object);
     else
         attach_rows(index, last, object, &displaced);
-    if (object->blockers == 0)
+    if (object->hold_count == 0)
         tell(index, object, true);
     while ((gone = list_pop_front(&displaced)) != NULL)
         drop(CONTAINER_OF(gone, struct object, node_link), arg);
@@ -573,7 +575,7 @@ void index_prune(struct index *index, struct node *node)
 bool index_evictable(const struct index *index, const struct object *object)
 {
     (void)index;
-    return object->last != NULL && object->blockers == 0 && object->leases == 0;
+    return object->last != NULL && object->hold_count == 0 && object->leases == 0;
 }
 
 size_t index_nodes(const struct index *index)
@@ -599,7 +601,8 @@ uint64_t index_bytes(const struct index *index)
 
 uint64_t index_node_bytes(uint32_t block_tokens)
 {
-    /* The path of matches doubles when it grows, to twice the nodes of the new path at most. */
+    /* The path array of matches doubles when it grows, at most to twice the nodes of the new
+     * path. */
     return sizeof(struct node) + block_tokens * sizeof(int32_t) + 2 * sizeof(struct node *);
 }
 

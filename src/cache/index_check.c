@@ -1,6 +1,6 @@
 /*
- * index_check.c: the invariants X1..X5 of index.h, written out a second time, naively: counts are
- * counted, keys are computed and blockers are looked for. For tests and debug builds.
+ * index_check.c: the invariants X1..X5 of index.h, implemented a second time, naively: everything
+ * is recounted and keys are recomputed. For tests and debug builds.
  */
 #include "cache/index.h"
 
@@ -16,8 +16,8 @@ struct totals {
     uint64_t pins;
 };
 
-/* Whether rows hang on this node or below, as its parent believes; each node's belief is checked
- * where it is visited. */
+/* Whether this node or one below has rows, as recorded for its parent; each node's own flag is
+ * checked when it is visited. */
 static bool holds(const struct node *node)
 {
     return node->rows != NULL || node->rows_below > 0;
@@ -28,24 +28,24 @@ static bool covers(const struct object *object, const struct node *node)
     return node->rows == object || node->sliding == object;
 }
 
-/* X4: what stands in the way of evicting rows, by looking at every child of its nodes. */
-static uint32_t count_blockers(const struct object *object)
+/* X4: the expected hold_count of rows, by looking at every child of its nodes. */
+static uint32_t count_holds(const struct object *object)
 {
-    uint32_t blockers = 0;
+    uint32_t hold_count = 0;
 
     for (const struct node *node = object->last;; node = node->parent) {
-        blockers += node->pins > 0;
+        hold_count += node->pins > 0;
         for (struct treap_node *link = treap_first(node->children); link != NULL;
              link = treap_next(node->children, link)) {
             const struct node *child = node_of_link(link);
-            blockers += holds(child) && !covers(object, child);
+            hold_count += holds(child) && !covers(object, child);
         }
         if (node->begin == object->begin)
-            return blockers;
+            return hold_count;
     }
 }
 
-/* X3 and X5, once for each object: on the node where it ends. */
+/* X3 and X5, once per object: on the node where it ends. */
 static void check_rows(const struct index *index, const struct node *node,
                        const struct object *object, enum object_kind kind)
 {
@@ -54,14 +54,14 @@ static void check_rows(const struct index *index, const struct node *node,
     assert(object->kind == kind && !object->dropped);
     assert(object->begin <= node->begin && object->end > node->begin);
     if (object->last != node) {
-        assert(object->end > node_end(node)); /* a run goes on below */
+        assert(object->end > node_end(node)); /* a run continues below */
         return;
     }
     assert(object->begin % index->block_tokens == 0 && object->end <= node_end(node));
     assert(object->begin == node->begin || (object->end == node_end(node) && !node->tail));
     for (const struct node *above = node; above->begin > object->begin; above = above->parent)
         assert(covers(object, above->parent));
-    assert(object->blockers == count_blockers(object));
+    assert(object->hold_count == count_holds(object));
     assert(!index_evictable(index, object) || object->leases == 0);
 }
 
@@ -74,11 +74,11 @@ static void check_snapshots(const struct node *node)
         assert(object->mark.tokens == node->tokens);
         assert(object->mark.count == object->end - node->begin);
         assert(node_snapshot(node, object->end) == object);
-        assert(object->blockers == (node->pins > 0));
+        assert(object->hold_count == (node->pins > 0));
     }
 }
 
-/* X1, X2, and that what the node has about its children is true. */
+/* X1, X2, and the node's data about its children. */
 static void check_children(const struct node *node)
 {
     const struct node *last = NULL;
@@ -90,7 +90,8 @@ static void check_children(const struct node *node)
          link = treap_next(node->children, link)) {
         const struct node *child = node_of_link(link);
         assert(child->parent == node && child->begin == node_end(node));
-        /* In this order a string is next to the first one that continues it, if any does. */
+        /* In this order a string is directly followed by its first continuation, if there is
+         * one. */
         assert(last == NULL ||
                treap_common(last->tokens, child->tokens, MIN(last->link.count, child->link.count)) <
                    last->link.count);

@@ -1,6 +1,6 @@
 /*
- * index_impl.h: what index.c, node.c and index_check.c share, and nobody else includes: how the
- * tree lies in memory.
+ * index_impl.h: the memory layout of the tree, for index.c, node.c, index_pin.c and index_check.c
+ * only.
  */
 #ifndef HEARTH_CACHE_INDEX_IMPL_H
 #define HEARTH_CACHE_INDEX_IMPL_H
@@ -14,19 +14,19 @@
 #include "cache/index.h"
 #include "cache/treap.h"
 
-/* One allocation, tokens behind it. What a descent reads comes first. */
+/* One allocation, followed by the tokens. Fields that a descent reads come first. */
 struct node {
     struct treap_node link;      /* among its siblings; its tokens are those below */
     struct treap_node *children; /* by their tokens */
-    struct treap_node *marks;    /* snapshots in (end, end + block], by their tokens behind `end` */
+    struct treap_node *marks;    /* snapshots in (end, end + block], by their tokens after `end` */
     struct node *parent;         /* the root for a first block; NULL for the root */
     struct object *rows, *sliding;
-    struct list snapshots; /* those whose tokens this node keeps (object->node_link) */
+    struct list snapshots; /* those whose tokens this node stores (object->node_link) */
     struct hash256 key;    /* of the root: zeros */
     uint32_t begin;
     uint32_t pins;
     uint32_t rows_below; /* children that are `counted` */
-    bool counted;        /* by the parent: rows hang on this node or below it */
+    bool counted;        /* by the parent: this node or one below it has rows */
     bool tail;           /* shorter than a block */
     int32_t tokens[];
 };
@@ -34,11 +34,12 @@ struct node {
 struct index {
     struct hash256 space_key;
     uint32_t block_tokens;
-    struct node *root;  /* no tokens, no components; ends at 0 */
-    struct node **path; /* of matches: room for the longest path, so that matching cannot fail */
+    struct node *root; /* no tokens, no components; ends at 0 */
+    /* of matches; large enough for the longest path, so that matching cannot fail */
+    struct node **path;
     size_t path_cap;
-    size_t path_count; /* of the last match that are still there */
-    uint64_t removals; /* of nodes, ever: as long as it is the same, pointers to nodes are good */
+    size_t path_count; /* nodes of the last match that still exist */
+    uint64_t removals; /* nodes ever removed: while it is unchanged, node pointers stay valid */
     struct list pins;  /* struct index_pin, in no order */
     size_t nodes, tails, snapshots;
     uint64_t bytes_nodes;
@@ -49,24 +50,24 @@ struct index {
 struct node *node_of_link(const struct treap_node *link);
 struct object *object_of_mark(const struct treap_node *mark);
 
-/* The key of `count` tokens behind a node. */
+/* The key of `count` tokens after a node. */
 struct hash256 node_key_behind(const struct hash256 *space_key, const struct node *parent,
                                const int32_t *tokens, uint32_t count);
 
-/* Where an object of this kind hangs; not for snapshots. */
+/* The slot for an object of this kind; not for snapshots. */
 struct object **node_slot(struct node *node, enum object_kind kind);
 bool node_empty(const struct node *node);
 uint64_t node_bytes(const struct node *node);
 
-/* A node is pinned from now on, or is not: what hangs on it is told. */
+/* A node became pinned or unpinned: updates the hold_count of its objects. */
 void index_block_node(const struct index *index, struct node *node, bool pinned);
 
 /* ---- index_pin.c ---- */
 
-/* The node that pins end in is replaced by a longer one. */
+/* The node that pins end in was replaced by a longer one. */
 void index_move_pins(struct index *index, const struct node *from, struct node *to);
-void index_forget_pins(struct index *index); /* counts on nodes are the caller's business */
-/* How often nodes are counted as pinned: the sum of their pins. */
+void index_forget_pins(struct index *index); /* the caller fixes the counts on nodes */
+/* The sum of the pin counts of all nodes. */
 uint64_t index_pinned_nodes(const struct index *index);
 
 #endif

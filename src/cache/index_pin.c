@@ -2,13 +2,13 @@
  * index_pin.c: pins: paths of the tree that must stay.
  *
  *      pinned: "aabbc"        aabb -- c         the pin is at 5, and counted on both nodes
- *      it grows to "aabbcc"   aabb -- cc        the pin is still at 5, inside of a longer node
+ *      it grows to "aabbcc"   aabb -- cc        the pin is still at 5, inside a longer node
  *      others come            aabb -+ cc
- *                                   '- cd       which begins with the same five tokens, and has nothing to do with the pin
+ *                                   '- cd       begins with the same five tokens, but is not pinned
  *
- * So a pin is more than a count on nodes: it knows where it ends and through which node, and is
- * found by exactly the tokens that it was made with. There are few of them, in one list: finding
- * one compares tokens with those that could be meant.
+ * So a pin is more than a count on nodes: it knows its end and its last node, and is found by
+ * exactly the tokens that it was created with. There are few pins, in one list; finding one
+ * compares tokens with the candidates.
  */
 #include <assert.h>
 
@@ -18,7 +18,7 @@
 
 struct index_pin {
     struct list_node link;
-    struct node *last; /* holds its end */
+    struct node *last; /* contains its end */
     uint32_t end;
     uint32_t count;
 };
@@ -54,8 +54,8 @@ bool index_pin(struct index *index, struct node *last, uint32_t end)
     return true;
 }
 
-/* Whether the tokens whose path this is begin with those of the pin. Whole blocks are on the path
- * or are others. */
+/* Whether the tokens of this path begin with those of the pin. Whole blocks are either on the
+ * path or different. */
 static bool is_of(const struct index *index, const struct index_pin *pin,
                   const struct index_match *match, const int32_t *tokens)
 {

@@ -1,15 +1,17 @@
 /*
  * lookup.c: plans. How much of a prompt can be restored, from which objects, and why not more.
  *
- * A plan is made of what the index matches:
+ * A plan is built from what the index matches:
  *
  *      tokens   0 .......... rows_end ...... matched ........ count
  *               |== rows ====|               |
- *               |-- snapshot s1 -- s2 --|                           boundary = s2 when a kind needs snapshots, else min(rows_end, count - 1)
+ *               |-- snapshot s1 -- s2 --|
  *
- * It is a pure function of index, model and limit: when a piece of it fails, the piece is
- * forgotten, the limit lowered, and the plan made anew; so the next shorter boundary comes out by
- * itself, down to a cold start (keeps I10). One token is always left to run (keeps I12).
+ *      boundary = s2 when a kind needs snapshots, else min(rows_end, count - 1)
+ *
+ * It is a pure function of index, model and limit. When one of its objects fails, the object is
+ * forgotten, the limit lowered, and the plan rebuilt; this yields the next shorter boundary, down
+ * to a cold start (keeps I10). One token is always left to run (keeps I12).
  */
 #include <assert.h>
 #include <string.h>
@@ -19,10 +21,10 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
-/* What the index says about the prompt of a plan. */
+/* The index's answer for the prompt of a plan. */
 struct view {
     struct index_match match;
-    uint32_t rows_end; /* rows are there for [0, rows_end) */
+    uint32_t rows_end; /* rows are available for [0, rows_end) */
     uint32_t limit;
 };
 
@@ -37,7 +39,7 @@ static size_t path_length(const struct index_match *match)
     return match->nodes_count + (match->partial != NULL);
 }
 
-/* The end of what matches inside node i. */
+/* How far the prompt matches inside node i. */
 static uint32_t path_end(const struct index_match *match, size_t i)
 {
     return i < match->nodes_count ? node_end(match->path[i]) : match->tokens;
@@ -82,7 +84,7 @@ static struct object *snapshot_below(const struct view *view, uint32_t at)
 /* The last run of captured windows that ends at or before `at`; of length 0 when there is none. */
 static struct hearth_retained window_run(const struct view *view, uint32_t at, uint32_t window)
 {
-    /* A window covers every chunk that ends with it, so that chunked layers are found, too. */
+    /* A window covers every chunk that ends with it, so this works for chunked layers as well. */
     struct hearth_retained run = {.kind = HEARTH_KIND_SLIDING, .window = window};
 
     for (size_t i = path_length(&view->match); i-- > 0;) {
@@ -98,9 +100,9 @@ static struct hearth_retained window_run(const struct view *view, uint32_t at, u
     return run;
 }
 
-/* The largest boundary that everything held can be restored to: the rows, and where the model needs
- * them a window and a snapshot. When the last of these do not fit together, those before them are
- * tried. */
+/* The largest boundary that can be restored from all components: the rows, and a window and a
+ * snapshot where the model needs them. If the last of these do not fit together, earlier ones
+ * are tried. */
 static uint32_t find_boundary(const struct hearth_plan *plan, const struct view *view,
                               struct object **snapshot)
 {
@@ -136,8 +138,8 @@ static uint32_t find_boundary(const struct hearth_plan *plan, const struct view 
 
 /* ---- reasons ---- */
 
-/* Whether the same tenant holds the beginning of this prompt for another model. Other tenants are
- * not looked at (keeps I100). */
+/* Whether the same tenant has the beginning of this prompt cached for another model. Other
+ * tenants are not considered (keeps I100). */
 static bool held_elsewhere(const struct hearth_plan *plan)
 {
     size_t count = MIN(plan->count, plan->space->cache->block_tokens);
@@ -150,7 +152,7 @@ static bool held_elsewhere(const struct hearth_plan *plan)
     return false;
 }
 
-/* Whether a node that matches has lost its rows: a marker. */
+/* Whether a matching node has lost its rows and is only a marker. */
 static bool rows_lost(const struct hearth_plan *plan, const struct view *view)
 {
     if (!space_has_rows(plan->space))
@@ -161,7 +163,7 @@ static bool rows_lost(const struct hearth_plan *plan, const struct view *view)
     return false;
 }
 
-/* Whether the block after the matched ones was held once. */
+/* Whether the block after the matched ones was cached once. */
 static bool was_evicted(const struct hearth_plan *plan, const struct view *view)
 {
     const struct hearth_cache *cache = plan->space->cache;
@@ -173,12 +175,12 @@ static bool was_evicted(const struct hearth_plan *plan, const struct view *view)
     if (rows_lost(plan, view))
         return true;
     if (count < cache->block_tokens || (parent != NULL && node_is_tail(parent)))
-        return false; /* tails have keys of their own length; not worth asking for each */
+        return false; /* the key of a tail depends on its length; not worth a try for each */
     struct hash256 key = index_block_key(plan->space->index, parent, plan->tokens + begin, count);
     return room_is_ghost(cache, &key);
 }
 
-/* Whether more is held behind the last token that matches. */
+/* Whether the cached tokens continue after the last matching one. */
 static bool goes_on(const struct view *view)
 {
     size_t length = path_length(&view->match);
@@ -194,7 +196,7 @@ static enum hearth_reason find_reason(const struct hearth_plan *plan, const stru
         return HEARTH_REASON_NONE;
     if (plan->failed != HEARTH_REASON_NONE)
         return plan->failed;
-    /* A boundary below the limit that rows would allow lacks its snapshot, or its window. */
+    /* Rows would allow a higher boundary below the limit, but its snapshot or window is missing. */
     if (boundary < MIN(view->rows_end, view->limit))
         return HEARTH_REASON_NO_SNAPSHOT;
     if (was_evicted(plan, view))
@@ -216,7 +218,7 @@ static enum hearth_match find_match(const struct hearth_plan *plan, const struct
     if (boundary == plan->count - 1)
         return goes_on(view) ? HEARTH_MATCH_SUPERSEQUENCE : HEARTH_MATCH_EXACT;
     if (space_needs_snapshot(plan->space))
-        return HEARTH_MATCH_PREFIX; /* what was held of it ends with the snapshot */
+        return HEARTH_MATCH_PREFIX; /* the cached part ends with the snapshot */
     bool ends = boundary == view->rows_end && (boundary < view->match.tokens || !goes_on(view));
     return ends ? HEARTH_MATCH_PREFIX : HEARTH_MATCH_LCP;
 }
@@ -247,8 +249,8 @@ static bool add_object(void *arg, struct object *object)
     return true;
 }
 
-/* Calls `add` for rows of [0, boundary), sliding rows of its window, and the snapshot, as long as
- * it says true. */
+/* Calls `add` for rows of [0, boundary), sliding rows of its window, and the snapshot, until it
+ * returns false. */
 static bool gather(const struct hearth_space *space, const struct view *view, uint32_t boundary,
                    struct object *snapshot, bool (*add)(void *arg, struct object *object),
                    void *arg)
@@ -298,7 +300,7 @@ static void fill_views(struct hearth_plan *plan)
 
 /* ---- cost ---- */
 
-/* What has to be fetched, by how far away it is. */
+/* The bytes to fetch, by tier. */
 struct weight {
     const struct object *last;
     uint64_t bytes[HEARTH_TIER_COUNT + 1]; /* by tier */
@@ -336,7 +338,7 @@ static bool too_slow(const struct hearth_plan *plan)
            !policy_restore_pays(plan->info.fetch_s, plan->info.compute_s);
 }
 
-/* ---- making it ---- */
+/* ---- making a plan ---- */
 
 static void go_cold(struct hearth_plan *plan, enum hearth_reason reason, struct deferred *deferred)
 {
@@ -346,7 +348,7 @@ static void go_cold(struct hearth_plan *plan, enum hearth_reason reason, struct 
     plan->info.reason = reason;
 }
 
-/* What the index says, without a lease: info, but for cost. */
+/* Fills in plan->info, except for the cost. Takes no leases. */
 static struct view survey(struct hearth_plan *plan, struct object **snapshot)
 {
     struct view view = look(plan);
@@ -393,7 +395,7 @@ struct hearth_event plan_event(const struct hearth_plan *plan, enum hearth_event
     for (size_t i = 0; i < plan->objects_count; i++) {
         bytes += plan->views[i].bytes;
         if (tier == HEARTH_TIER_COUNT || plan->views[i].tier > tier)
-            tier = plan->views[i].tier; /* the slowest one that was needed */
+            tier = plan->views[i].tier; /* the slowest one needed */
     }
     return (struct hearth_event){
         .kind = kind,
@@ -422,8 +424,8 @@ static void count_lookup(const struct hearth_plan *plan, struct deferred *deferr
     cache_note_event(cache, deferred, &event);
 }
 
-/* Of a plan without its tokens: one object for each block, once more for sliding rows, a snapshot;
- * and arrays double when they grow. */
+/* Without its tokens: one object per block, another for sliding rows, a snapshot; arrays double
+ * when they grow. */
 static uint64_t plan_bytes_max(const struct hearth_space *space, size_t count)
 {
     size_t blocks = count / space->cache->block_tokens + 1;
@@ -478,7 +480,7 @@ const struct hearth_plan_info *hearth_plan_info(const struct hearth_plan *plan)
 
 /* ---- probing ---- */
 
-/* Where node `i` of the path would be taken from, as far as it matches. */
+/* The tier that node `i` of the path would be restored from, as far as it matches. */
 static enum hearth_tier tier_of_node(const struct hearth_plan *plan, const struct view *view,
                                      size_t i, const struct object *snapshot)
 {
@@ -524,7 +526,7 @@ int hearth_probe(struct hearth_space *space, const int32_t *tokens, size_t count
 
     if (count == 0 || count > CACHE_TOKENS_MAX)
         return HEARTH_ERROR_INVALID;
-    plan.tokens = (int32_t *)(uintptr_t)tokens; /* nothing writes to those of a plan */
+    plan.tokens = (int32_t *)(uintptr_t)tokens; /* the tokens of a plan are never written to */
     cache_enter(cache, &deferred);
     manage_expire_due(cache, &deferred);
     struct view view = survey(&plan, &snapshot);

@@ -1,37 +1,34 @@
 /*
- * manage.c: single objects by their key, as people name them who look at what is held: pinning,
- * evicting, forgetting at a time.
+ * manage.c: managing single objects by the key that listings show: pinning, evicting, expiring.
  *
- * WHAT LEAVES BY HAND leaves with all that is of no use without it: what is behind it in the tree.
+ * EVICTING BY KEY also evicts the objects after it in the tree, which are useless without it.
  *
- *      [ a a a | b b | c ]          rows a is a run of three blocks. To evict a takes b, c and d: d needs the first block of a
- *         '-- [ d ]                 To evict c takes c alone
+ *      [ a a a | b b | c ]     rows a is a run of three blocks. Evicting a also evicts b, c and d:
+ *         '-- [ d ]            d needs the first block of a. Evicting c evicts c alone.
  *
- * Pins win: what is pinned stays, and with it all before it, since a pin holds the whole path.
- * Leases do not stand in the way: readers keep the bytes that they have, and nobody else finds
- * them.
+ * Pins win: pinned objects stay, and so does everything before them, since a pin holds the whole
+ * path. Leases do not prevent it: readers keep their bytes, and lookups no longer find the object.
  *
- * AGE is different: what is old leaves only when nothing younger needs it and nobody reads it. One
- * pass over all objects is enough, since whatever leaves is followed upwards: its parent may have
- * been kept for it alone.
+ * AGE is different: an old object is evicted only when no younger one needs it and it is not
+ * leased. One pass over all objects is enough, because each eviction continues upwards: the parent
+ * may have been kept only for that child.
  *
- * A TIME TO BE FORGOTTEN AT hangs on an object and moves to the longer rows that displace it. Those
- * that have one are in a list, the next first; whoever is about to look at what is held forgets
- * what is due before (O(1) when nothing is), so that nothing is found past its time and no thread
- * has to watch the clock.
+ * EXPIRY. An object may have an expiry time, which moves to longer rows that displace it. Such
+ * objects are in a list, the earliest first. Every lookup first forgets the expired ones (O(1)
+ * when there are none), so nothing is found past its time and no thread has to watch the clock.
  */
 #include "base/attr.h"
 #include "base/clock.h"
 #include "cache/cache.h"
 
 enum {
-    AGED_AT_ONCE = 256,  /* objects that are looked at under the lock at a time */
-    PINNED_AGAIN_S = 60, /* what is due and pinned is looked at again then */
+    AGED_AT_ONCE = 256,  /* objects examined per lock hold */
+    PINNED_AGAIN_S = 60, /* an object that expires while pinned is checked again after this time */
 };
 
 #define EXPIRE_S_MAX (100.0 * 365 * 24 * 3600)
 
-/* ---- leaving ---- */
+/* ---- evicting by key ---- */
 
 struct leaving {
     struct hearth_sum sum;
@@ -49,7 +46,7 @@ static void leave(struct object *object, void *arg)
     room_forget(object, leaving->deferred);
 }
 
-/* Where what is of no use without the rows of this object begins. */
+/* The first node whose content is useless without the rows of this object. */
 static struct node *top_of(const struct object *object)
 {
     const struct object *rows = node_rows(object->last);
@@ -57,8 +54,8 @@ static struct node *top_of(const struct object *object)
     return rows != NULL && rows->last == object->last ? watch_first_node(rows) : object->last;
 }
 
-/* Forgets what has the key of this object, and what cannot be used without. Snapshots of a model
- * without rows stand for themselves. */
+/* Forgets the objects with the key of this one, and those that are useless without it. Snapshots
+ * of a model without rows are independent. */
 static void leave_with_all_behind(struct object *object, struct leaving *leaving)
 {
     if (space_has_rows(object->space) || object->space->dormant)
@@ -97,7 +94,7 @@ static bool leave_if_old(struct object *object, uint64_t before_ns, struct leavi
     return true;
 }
 
-/* An old one that nothing needs leaves, and then what was kept for its sake, upwards. */
+/* Evicts an old object that no other needs, then ancestors that were kept only for it. */
 static void leave_upwards(struct object *object, uint64_t before_ns, struct leaving *leaving)
 {
     while (object != NULL) {
@@ -124,7 +121,7 @@ void hearth_evict_older(struct hearth_cache *cache, struct hearth_space *space, 
     manage_expire_due(cache, &deferred);
     uint64_t now = cache_now_ns(cache);
     double age_ns = older_s * (double)NS_PER_S;
-    bool sane = age_ns >= 0 && age_ns <= (double)now; /* not a number is neither */
+    bool sane = age_ns >= 0 && age_ns <= (double)now; /* NaN is neither */
     place_begin(&place, cache, space);
     while (sane && (object = place_next(&place)) != NULL) {
         leave_upwards(object, now - (uint64_t)age_ns, &leaving);
@@ -146,7 +143,7 @@ static uint32_t pin_object(struct object *object, struct deferred *deferred)
     struct hearth_space *space = object->space;
     uint32_t end = 0;
 
-    room_lease(object); /* making room for the pin must not take what it is for */
+    room_lease(object); /* making room for the pin must not evict its object */
     if (room_reserve_pin(space, deferred) && object->last != NULL &&
         room_pin(space, object->last, node_end(object->last)))
         end = node_end(object->last);
@@ -181,7 +178,7 @@ uint32_t hearth_pin_key(struct hearth_cache *cache, const unsigned char *key, bo
     return end;
 }
 
-/* ---- a time to be forgotten at ---- */
+/* ---- expiry ---- */
 
 void manage_set_expiry(struct object *object, uint64_t expires_ns)
 {
@@ -222,7 +219,7 @@ void manage_expire_due(struct hearth_cache *cache, struct deferred *deferred)
 
 struct expiring {
     uint64_t expires_ns;
-    size_t count; /* that would be in the list for the first time */
+    size_t count; /* objects that are not in the list yet */
 };
 
 static void count_new(struct object *object, void *arg)
@@ -239,7 +236,8 @@ static void set_expiry(struct object *object, void *arg)
     manage_set_expiry(object, expiring->expires_ns);
 }
 
-/* All that ends in its block, so that the time holds whichever of them is left by then. */
+/* Sets it for all objects that end in the same block, so that it holds for whichever of them
+ * remain. */
 static int expire_block(struct object *object, uint64_t expires_ns)
 {
     const struct list *all = &object->space->cache->expiring;

@@ -1,6 +1,6 @@
 /*
- * manage.h: times at which objects are forgotten. A part of the inside of the cache (cache.h),
- * which everything here runs under the lock of.
+ * manage.h: expiry times of objects. Internal to the cache (cache.h); everything here runs under
+ * its lock.
  */
 #ifndef HEARTH_CACHE_MANAGE_H
 #define HEARTH_CACHE_MANAGE_H
@@ -13,9 +13,9 @@ struct deferred;
 struct hearth_cache;
 struct object;
 
-/* Forgets what is due: before anything is looked up. O(1) when nothing is. */
+/* Forgets expired objects. Call before any lookup. O(1) when none has expired. */
 void manage_expire_due(struct hearth_cache *cache, struct deferred *deferred) REQUIRES(lock);
-/* Sets the time at which an object is forgotten; 0: never. */
+/* Sets the expiry time of an object; 0: never. */
 void manage_set_expiry(struct object *object, uint64_t expires_ns) REQUIRES(lock);
 
 #endif

@@ -1,23 +1,24 @@
 /*
- * mover.c: between memory and the slower tiers, never on the caller's time (keeps I98).
+ * mover.c: moves objects between memory and slower tiers, never on the caller's time (keeps I98).
  *
- *      write   commit -> noted under the lock -> tier.put after it -> done: the object is there, too    a tier that declines: not there yet
- *      read    plan -> memory from the ledger and the pages -> tier.get -> done: in memory, verified    or from the next tier that has it;
- *                                                                                                       or forgotten: the plan is shortened
+ *      write   commit -> noted under the lock -> tier.put after unlocking -> done: also in the tier
+ *              if the tier declines: queued for another try
+ *      read    plan -> memory from the ledger and the pages -> tier.get -> in memory, verified
+ *              on failure: read from the next tier that has it; else the plan is shortened
  *
- * An object that comes into memory is offered to every tier that does not have it. It is read from
- * the fastest that has it. Each tier has its own queue of declined writes.
+ * An object that enters memory is offered to every tier that lacks it, and read from the fastest
+ * that has it. Each tier has its own queue of declined writes.
  *
- * While an object moves it is leased by the mover, once for each operation: it is neither evicted
- * nor freed, and its memory stays where it is. A tier that fails costs an object, never a request
- * (keeps I94). An object that a tier has lost or damaged leaves that tier at once, so that no other
- * plan is led to it; an error or a time-out says nothing about the object, which stays.
+ * While an object moves, the mover leases it once per operation: it is neither evicted nor freed,
+ * and its memory stays in place. A failing tier costs an object, never a request (keeps I94). An
+ * object that a tier has lost or damaged leaves that tier at once, so that no other plan tries it;
+ * an error or a time-out says nothing about the object, which stays.
  *
- * What a tier declines (a full queue, no room) waits in a list, and is tried again when something
- * there has come to an end: a write, a read, an object that was dropped. The newest first, a few at
- * a time, and of too many the oldest are given up.
+ * Declined writes (a full queue, no room) wait in a list and are retried when an operation of the
+ * tier ends: a write, a read, a drop. The newest are retried first, a few at a time; when there
+ * are too many, the oldest are given up.
  *
- * Not here: a choice of what is worth writing.
+ * Not here: choosing what is worth writing.
  */
 #include <assert.h>
 #include <stddef.h>
@@ -27,7 +28,7 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
-enum { RETRIES_AT_ONCE = 4 }; /* whoever frees a place in the tier has other things to do */
+enum { RETRIES_AT_ONCE = 4 }; /* the thread that frees a place in the tier has other work */
 
 /* A running operation of a slower tier. */
 struct move {
@@ -35,8 +36,8 @@ struct move {
     struct object *object;
     enum hearth_tier level;
     void *memory;     /* of a read */
-    bool listed;      /* the tier says that it has it */
-    uint64_t request; /* that it is read for */
+    bool listed;      /* the tier had it when the read began */
+    uint64_t request; /* that needs the read */
     uint64_t started_ns;
 };
 
@@ -49,13 +50,13 @@ static void count(struct object *object, uint64_t struct_offset, uint64_t by)
 #define COUNT_BY(object, field, by) count((object), offsetof(struct hearth_stats, field), (by))
 #define COUNT(object, field)        COUNT_BY(object, field, 1)
 
-/* An operation is over; its lease ends with it. */
+/* An operation has ended, and its lease with it. */
 static void finish(struct hearth_cache *cache, struct object *object, struct deferred *deferred)
 {
     assert(cache->operations > 0);
     cache->operations--;
     room_unlease(object, deferred);
-    room_shrink(cache, deferred); /* it may have been what stood in the way of a lower cap */
+    room_shrink(cache, deferred); /* the lease may have kept the cache above a lowered cap */
     cond_broadcast(&cache->changed);
 }
 
@@ -74,9 +75,9 @@ static void finish_write(struct object *object, enum hearth_tier level, struct d
     struct hearth_cache *cache = object->space->cache;
 
     object->writing &= ~TIER_BIT(level);
-    object->unwanted &= ~TIER_BIT(level);
+    object->drop_after_write &= ~TIER_BIT(level);
     if (object->dropped && object->writing == 0)
-        list_remove(&cache->dying, &object->aside_link);
+        list_remove(&cache->dropped_in_write, &object->aside_link);
     finish(cache, object, deferred);
 }
 
@@ -94,14 +95,14 @@ static struct object *declined_of(struct list_node *link, enum hearth_tier level
     return CONTAINER_OF(link - (level - TIER_SLOWER), struct object, retry_links[0]);
 }
 
-/* The tier would not take it now. What nobody needs any more is not tried again (keeps I50). */
+/* The tier declined the object. Objects that are no longer needed are not retried (keeps I50). */
 static void decline(struct object *object, enum hearth_tier level)
 {
     struct hearth_cache *cache = object->space->cache;
     struct list *declined = &cache->tiers[level].declined;
 
     COUNT(object, writes_declined);
-    if (object->dropped || object->unwanted & TIER_BIT(level) || object->superseded ||
+    if (object->dropped || object->drop_after_write & TIER_BIT(level) || object->superseded ||
         cache->closing)
         return;
     if (declined->count == CACHE_DECLINED_MAX) {
@@ -112,12 +113,13 @@ static void decline(struct object *object, enum hearth_tier level)
     list_push_back(declined, object_retry_link(object, level));
 }
 
-/* An object of the same key was dropped, and its write is not over: another one now could be
- * overtaken by it, and the tier would have the bytes of the one under the name of the other. */
-static bool is_dying(const struct hearth_cache *cache, enum hearth_tier level,
-                     const struct hash256 *key)
+/* An object with the same key was dropped while being written, and the write is still running. A
+ * second write now could be overtaken by it, and the tier would hold the old bytes under the key
+ * of the new object. */
+static bool is_dropped_in_write(const struct hearth_cache *cache, enum hearth_tier level,
+                                const struct hash256 *key)
 {
-    LIST_FOREACH (struct object, object, &cache->dying, aside_link)
+    LIST_FOREACH (struct object, object, &cache->dropped_in_write, aside_link)
         if (object->writing & TIER_BIT(level) && hash256_eq(&object->key, key))
             return true;
     return false;
@@ -130,11 +132,11 @@ void mover_write(struct object *object, struct deferred *deferred)
     lock_assert_held(&cache->lock);
     if (cache->closing)
         return;
-    mover_give_up(object, TIER_BITS_SLOWER); /* this is the next try */
+    mover_give_up(object, TIER_BITS_SLOWER); /* this write replaces the retry */
     for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++) {
         if (cache->tiers[level].tier == NULL || (object->in | object->writing) & TIER_BIT(level))
             continue;
-        if (is_dying(cache, level, &object->key)) {
+        if (is_dropped_in_write(cache, level, &object->key)) {
             decline(object, level);
             continue;
         }
@@ -158,7 +160,7 @@ static void on_written(enum tier_result result, void *arg)
         COUNT_BY(object, bytes_written_by_tier[level], object->bytes);
         COUNT_BY(object, ns_written_by_tier[level], cache_now_ns(cache) - move->started_ns);
     }
-    if (result == TIER_OK && (object->dropped || object->unwanted & TIER_BIT(level)))
+    if (result == TIER_OK && (object->dropped || object->drop_after_write & TIER_BIT(level)))
         /* cleared or displaced meanwhile (keeps I55) */
         cache_note_drop(cache, &deferred, TIER_BIT(level), &object->key);
     else if (result == TIER_OK)
@@ -182,9 +184,9 @@ uint32_t mover_meta_kind(const struct object *object)
     return (uint32_t)object->kind | (uint32_t)object->entry << 8 | (block - 1) << 16;
 }
 
-/* Where the tokens begin that a tier keeps beside an object, so that the index can be rebuilt: with
- * the first block that it covers. The blocks before are those of other rows. A snapshot of a model
- * that has no rows has nobody to name its prefix, and keeps all of it. */
+/* Where the tokens that a tier stores with an object begin, so that the index can be rebuilt: at
+ * the first block that it covers. Other rows have the blocks before. A snapshot of a model
+ * without rows has no other object to name its prefix, and keeps all of it. */
 static uint32_t tokens_begin(const struct object *object)
 {
     if (object->kind != OBJECT_SNAPSHOT)
@@ -221,8 +223,8 @@ bool mover_fill_meta(const struct object *object, struct tier_meta *meta, int32_
     return true;
 }
 
-/* Called without the lock. The object is leased, so that its memory stays; its place in the index
- * may not, hence the look under the lock. False when the tier declined. */
+/* Call without the lock. The object is leased, so its memory stays valid; its place in the index
+ * may change and is read under the lock. False when the tier declined. */
 static bool start_put(struct hearth_cache *cache, struct object *object, enum hearth_tier level)
 {
     struct tier *tier = cache->tiers[level].tier;
@@ -261,34 +263,34 @@ void mover_start_puts(struct hearth_cache *cache, struct deferred_put *puts)
 
 /* ---- trying again ---- */
 
-/* The newest that a tier declined, about to be written; NULL when there is none, or no chance. */
+/* Starts the write of the newest declined object; NULL when there is none, or no retry_credit. */
 static struct object *next_declined(struct hearth_cache *cache, enum hearth_tier level)
 {
     struct cache_tier *tier = &cache->tiers[level];
 
-    if (tier->chances == 0 || list_empty(&tier->declined) || cache->closing) {
-        tier->chances = 0;
+    if (tier->retry_credit == 0 || list_empty(&tier->declined) || cache->closing) {
+        tier->retry_credit = 0;
         return NULL;
     }
     struct object *object = declined_of(list_last(&tier->declined), level);
-    if (is_dying(cache, level, &object->key))
-        return NULL; /* its end is a chance, too */
-    tier->chances--;
+    if (is_dropped_in_write(cache, level, &object->key))
+        return NULL; /* the end of that write triggers a retry as well */
+    tier->retry_credit--;
     mover_give_up(object, TIER_BIT(level));
     COUNT(object, writes_retried);
     begin_write(object, level);
     return object;
 }
 
-/* A tier that is done within the call makes more chances while this runs: one thread takes them,
- * and none sinks deeper. */
-void mover_retry(struct hearth_cache *cache, enum hearth_tier level, size_t chances)
+/* A tier that completes within the call adds retry_credit while this runs. Only one thread uses
+ * it up, and there is no recursion. */
+void mover_retry(struct hearth_cache *cache, enum hearth_tier level, size_t retry_credit)
 {
     struct cache_tier *tier = &cache->tiers[level];
     struct object *object = NULL;
 
     lock_enter(&cache->lock);
-    tier->chances = (uint32_t)MIN(tier->chances + chances, CACHE_DECLINED_MAX);
+    tier->retry_credit = (uint32_t)MIN(tier->retry_credit + retry_credit, CACHE_DECLINED_MAX);
     bool mine = !tier->retrying;
     tier->retrying = true;
     for (int i = 0; mine && i < RETRIES_AT_ONCE && (object = next_declined(cache, level)) != NULL;
@@ -299,7 +301,7 @@ void mover_retry(struct hearth_cache *cache, enum hearth_tier level, size_t chan
         cache_called(cache);
         lock_enter(&cache->lock);
         if (!taken)
-            tier->chances = 0; /* nothing has changed for it */
+            tier->retry_credit = 0; /* the tier is still full */
     }
     if (mine)
         tier->retrying = false;
@@ -308,7 +310,7 @@ void mover_retry(struct hearth_cache *cache, enum hearth_tier level, size_t chan
 
 /* ---- reading ---- */
 
-/* The next tier behind `level` that has the object; HEARTH_TIER_COUNT: none. */
+/* The next tier after `level` that has the object; HEARTH_TIER_COUNT: none. */
 static enum hearth_tier next_tier(const struct object *object, enum hearth_tier level)
 {
     do
@@ -326,14 +328,14 @@ static void arrived(const struct move *move, struct deferred *deferred)
                                  .read_tokens = object->end - object->begin};
 
     object->data = move->memory;
-    object->digest = 0; /* the bytes may be another computation of the same tokens */
+    object->digest = 0; /* the bytes may come from another computation of the same tokens */
     room_set_in(object, HEARTH_TIER_RAM, true);
     COUNT(object, promotions);
     cache_note_event(object->space->cache, deferred, &event);
     mover_write(object, deferred);
 }
 
-/* The tier has lost the object or its bytes are not what they were. */
+/* The tier has lost the object or damaged its bytes. */
 static void lost(struct object *object, enum hearth_tier level, bool damaged,
                  struct deferred *deferred)
 {
@@ -353,9 +355,9 @@ static void lost(struct object *object, enum hearth_tier level, bool damaged,
         room_leave_tier(object, level, deferred);
 }
 
-/* The tier has evicted it, of which it tells nobody: no fault, but what a full disk does. Counted
- * there. */
-static void let_go(struct object *object, enum hearth_tier level, struct deferred *deferred)
+/* The tier has evicted the object, which tiers do not report. Not an error: a full disk does
+ * this. The tier counts it. */
+static void mark_evicted(struct object *object, enum hearth_tier level, struct deferred *deferred)
 {
     struct hearth_event event = {.kind = HEARTH_EVENT_EVICT,
                                  .write_tokens = object->end - object->begin,
@@ -363,7 +365,7 @@ static void let_go(struct object *object, enum hearth_tier level, struct deferre
                                  .tier = level,
                                  .reason = HEARTH_REASON_EVICTED};
 
-    object->let_go = true;
+    object->evicted_below = true;
     if (object->dropped)
         return;
     cache_note_event(object->space->cache, deferred, &event);
@@ -372,12 +374,12 @@ static void let_go(struct object *object, enum hearth_tier level, struct deferre
     room_leave_tier(object, level, deferred);
 }
 
-/* What a read that failed says of the object. */
+/* Updates the object after a failed read. */
 static void note_failure(const struct move *move, enum tier_result result,
                          struct deferred *deferred)
 {
     if (result == TIER_MISSING && !move->listed)
-        let_go(move->object, move->level, deferred);
+        mark_evicted(move->object, move->level, deferred);
     else if (result == TIER_MISSING || result == TIER_DAMAGED)
         lost(move->object, move->level, result == TIER_DAMAGED, deferred);
     else
@@ -420,7 +422,7 @@ static void on_read(enum tier_result result, void *arg)
     if (!again) {
         object->reading = false;
         plan_note_ready(cache, object, &deferred);
-        /* Once it is dropped, others may have stored the same tokens anew, and what was read may be
+        /* After a drop, others may have stored the same tokens again, and the bytes read may be
          * theirs: same key, other bytes. */
         if (result == TIER_OK && !object->dropped) {
             arrived(move, &deferred);
@@ -430,7 +432,7 @@ static void on_read(enum tier_result result, void *arg)
         }
         finish(cache, object, &deferred);
     } else {
-        object->damaged = object->let_go = false;
+        object->damaged = object->evicted_below = false;
     }
     cache_leave(cache, &deferred);
     if (again) {
@@ -442,8 +444,7 @@ static void on_read(enum tier_result result, void *arg)
     mover_retry(cache, level, 1);
 }
 
-/* Memory to read into; when the pages are too scattered for it, something has to leave. NULL:
- * nothing can. */
+/* Memory to read into; evicts when the pages are too fragmented. NULL: nothing can be evicted. */
 static void *take_pages(struct hearth_cache *cache, const struct object *object)
 {
     struct deferred deferred;
@@ -471,7 +472,7 @@ bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t requ
     if (start) {
         room_lease(object);
         object->reading = true;
-        object->damaged = object->let_go = false;
+        object->damaged = object->evicted_below = false;
         cache->operations++;
     }
     cache_leave(cache, &deferred);
@@ -484,7 +485,7 @@ bool mover_read(struct hearth_cache *cache, struct object *object, uint64_t requ
                           .memory = take_pages(cache, object),
                           .request = request};
     if (move->memory == NULL) {
-        on_read(TIER_FULL, move); /* ours, not the tier's: it stays there */
+        on_read(TIER_FULL, move); /* our failure, not the tier's: it keeps the object */
         return false;
     }
     start_get(move);
@@ -502,7 +503,7 @@ int mover_await(struct hearth_cache *cache, const struct object *object, uint64_
     return HEARTH_OK;
 }
 
-/* The last chance for what a tier declined: as long as it takes any of it at once. */
+/* The final retry of declined writes: repeats while the tier accepts any at once. */
 static void retry_all(struct hearth_cache *cache, enum hearth_tier level)
 {
     size_t before, after = SIZE_MAX;
@@ -527,7 +528,7 @@ void mover_drain(struct hearth_cache *cache, uint64_t timeout_ms)
         if (tier == NULL)
             continue;
         retry_all(cache, level);
-        if (tier->ops->flush != NULL) /* its writers are not to rest any more */
+        if (tier->ops->flush != NULL) /* its writers must not pause any more */
             (void)!tier->ops->flush(tier, deadline_ns - MIN(now_ns, deadline_ns));
     }
     lock_enter(&cache->lock);

@@ -1,10 +1,10 @@
 /*
- * names.c: the public enums of libhearth in words.
+ * names.c: the public enums of libhearth as strings.
  *
- * Names are a contract: they stand in log lines, in metrics and in the answers of the server, so a
- * name never changes its meaning and is never used twice. They are lower case with underscores;
- * error texts are for people. A value that is not in the list (a newer program with an older
- * library) has a name, too: nothing here returns NULL.
+ * Names are a contract: they appear in log lines, metrics and server responses, so a name never
+ * changes its meaning and is never reused. They are lower case with underscores; error texts are
+ * for people. An unknown value (a newer program with an older library) also has a name: nothing
+ * here returns NULL.
  */
 #include "hearth/hearth.h"
 
@@ -17,11 +17,11 @@ static const char *const error_texts[] = {
     [HEARTH_ERROR_MEMORY] = "no memory, or the budget is full",
     [HEARTH_ERROR_INVALID] = "invalid argument",
     [HEARTH_ERROR_MISSING] = "the object is gone or damaged",
-    [HEARTH_ERROR_EXISTS] = "held already",
-    [HEARTH_ERROR_REFUSED] = "the policy does not want it",
-    [HEARTH_ERROR_TIMEOUT] = "took too long",
+    [HEARTH_ERROR_EXISTS] = "already stored",
+    [HEARTH_ERROR_REFUSED] = "refused by the policy",
+    [HEARTH_ERROR_TIMEOUT] = "timed out",
     [HEARTH_ERROR_BUSY] = "in use by another process",
-    [HEARTH_ERROR_SYSTEM] = "the system refused something",
+    [HEARTH_ERROR_SYSTEM] = "a system call failed",
 };
 
 static const char *const reason_names[] = {
@@ -46,7 +46,7 @@ static const char *const match_names[] = {
     [HEARTH_MATCH_LCP] = "lcp",
 };
 
-/* HEARTH_TIER_COUNT stands for "in no tier" wherever a tier is recorded. */
+/* HEARTH_TIER_COUNT means "in no tier" wherever a tier is recorded. */
 static const char *const tier_names[] = {
     [HEARTH_TIER_RAM] = "ram",
     [HEARTH_TIER_SSD] = "ssd",
@@ -86,7 +86,7 @@ static const char *name_of(const char *const *names, size_t count, size_t value)
 
 const char *hearth_error_text(int error)
 {
-    /* A negative one is a large size_t. */
+    /* A negative error is a large size_t. */
     return (size_t)error < COUNT_OF(error_texts) ? error_texts[error] : "unknown error";
 }
 

@@ -1,12 +1,11 @@
 /*
- * node.c: what one node of the index knows by itself: its tokens, its key, the objects that hang on
- * it.
+ * node.c: operations on one node of the index: its tokens, its key, its objects.
  *
- * Snapshots are found by their tokens and not by the node that they were stored through: a
- * conversation that leaves a shared system prompt in the middle of a block has a node of its own
- * from the block's start on, and so has every other; the one snapshot at the end of the system
- * prompt must serve all of them. Hence the parent has them in an ordered set (marks), where a
- * search by the tokens of any child finds those that it shares.
+ * Snapshots are found by their tokens and not by the node that they were stored through. Every
+ * conversation that leaves a shared system prompt in the middle of a block has its own node from
+ * the start of that block, and the one snapshot at the end of the system prompt must serve all of
+ * them. Hence the parent keeps them in an ordered set (marks), where a search by the tokens of any
+ * child finds those that it shares.
  */
 #include "cache/index_impl.h"
 
@@ -17,7 +16,7 @@
 
 enum { KEY_TOKENS_AT_ONCE = 64 };
 
-/* Little-endian on every machine; compilers make a copy of it where that is the machine's own
+/* Little-endian on every machine; compilers turn it into a plain copy where that is the native
  * order. */
 static void hash_tokens(struct hash256_state *state, const int32_t *tokens, uint32_t count)
 {
@@ -39,7 +38,7 @@ static void hash_tokens(struct hash256_state *state, const int32_t *tokens, uint
     }
 }
 
-/* How far rows reach into the node: an object ends behind it when a run goes on. */
+/* How far rows extend into the node: a run may continue past its end. */
 static uint32_t reach(const struct node *node, const struct object *object)
 {
     return object ? MIN(object->end, node_end(node)) : node->begin;
@@ -106,7 +105,7 @@ const int32_t *node_tokens(const struct node *node)
 
 struct node *node_parent(const struct node *node)
 {
-    assert(node->parent != NULL); /* the root is nobody else's */
+    assert(node->parent != NULL); /* the root has no siblings */
     return node->parent->parent ? node->parent : NULL;
 }
 

@@ -1,13 +1,13 @@
 /*
- * plan.c: using a plan. Objects are fetched one by one; what fails shortens the plan, which
- * lookup.c then makes anew below a limit; what is in use in the end is accepted, and only then it
- * is a hit (keeps I91).
+ * plan.c: using a plan. Objects are fetched one by one. A failure shortens the plan, which
+ * lookup.c rebuilds below a limit. A plan counts as a hit only once it is accepted, when its state
+ * is in use (keeps I91).
  *
  *      hearth_lookup -> fetch, fetch, ... -> accept -> release      a hit, or a partial one
- *                         |   ^                 '----> release      a miss, with the reason why it was not longer
+ *                         |   ^                 '----> release      a miss, with the reason
  *                         v   |
- *                        shorten, lower: the limit falls each time, so this ends, at the latest
- *                        with a cold start
+ *                        shorten, lower: the limit falls each time, so this terminates, at the
+ *                        latest with a cold start
  */
 #include <assert.h>
 
@@ -16,14 +16,14 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
-/* What happens from now on happens for its request. */
+/* Attributes the following events to the plan's request. */
 static void enter(const struct hearth_plan *plan, struct deferred *deferred)
 {
     cache_enter(plan->space->cache, deferred);
     deferred->request = plan->options.request;
 }
 
-/* ---- telling that bytes are here ---- */
+/* ---- notifying when bytes arrive ---- */
 
 static void await_object(struct hearth_plan *plan, const struct object *object)
 {
@@ -55,12 +55,12 @@ void plan_call_ready(struct hearth_plan *plan)
 
     plan->options.ready(plan->options.ready_arg);
     lock_enter(&cache->lock);
-    plan->calls--; /* from now on it may be freed */
+    plan->calls--; /* it may be freed from here on */
     cond_broadcast(&cache->changed);
     lock_leave(&cache->lock);
 }
 
-/* No call runs, and none will. */
+/* Waits until no call is running and none can start. */
 static void stop_calls(struct hearth_plan *plan)
 {
     struct hearth_cache *cache = plan->space->cache;
@@ -73,13 +73,13 @@ static void stop_calls(struct hearth_plan *plan)
 
 /* ---- using it ---- */
 
-/* What to tell of a fetch that failed: an object that is damaged or gone was dropped by the mover,
- * which knows why. */
+/* The reason to report for a failed fetch: the mover dropped an object that is damaged or gone,
+ * and recorded why. */
 static enum hearth_reason trouble_of(const struct object *object, int error)
 {
     if (error == HEARTH_ERROR_TIMEOUT)
         return HEARTH_REASON_TIMEOUT;
-    if (object->let_go)
+    if (object->evicted_below)
         return HEARTH_REASON_EVICTED;
     return object->damaged ? HEARTH_REASON_UNVERIFIED : HEARTH_REASON_TIER_ERROR;
 }
@@ -109,10 +109,10 @@ void hearth_plan_prefetch(struct hearth_plan *plan)
 {
     for (size_t i = 0; i < plan->objects_count; i++)
         if (!mover_read(plan->space->cache, plan->objects[i], plan->options.request))
-            return; /* fetching will find out */
+            return; /* the fetch will report it */
 }
 
-/* The engine found bytes that it cannot use, or nobody waited for them any longer. Other failures
+/* The engine could not use the bytes, or the caller stopped waiting for them. Other failures
  * were counted where they happened. */
 static void note_failure(struct hearth_plan *plan, struct object *object, enum hearth_reason why,
                          struct deferred *deferred)
@@ -146,8 +146,8 @@ void hearth_plan_shorten(struct hearth_plan *plan, size_t index, enum hearth_rea
     struct object *object = plan->objects[index];
     if (why == HEARTH_REASON_NONE)
         why = plan->trouble ? plan->trouble : HEARTH_REASON_TIER_ERROR;
-    /* A tier that is merely slow or failed once has not lost the object: it stays, and the next
-     * plan may have more luck. */
+    /* A tier that is slow or failed once has not lost the object: it stays, and the next plan
+     * may succeed. */
     bool useless = why != HEARTH_REASON_TIMEOUT && why != HEARTH_REASON_TIER_ERROR;
     if (why == HEARTH_REASON_TIMEOUT || (useless && !object->damaged))
         note_failure(plan, object, why, &deferred);
@@ -198,7 +198,7 @@ static void count_reuse(struct hearth_plan *plan, struct hearth_stats *stats)
         stats->tokens_reused_by_tier[plan->views[0].tier] += plan->info.boundary;
 }
 
-/* Which tiers had a part in it. */
+/* Counts a hit for each tier that contributed. */
 static void count_tiers(const struct hearth_plan *plan, struct cache_tier *tiers)
 {
     uint32_t used = 0;
@@ -243,7 +243,7 @@ void hearth_plan_accept(struct hearth_plan *plan)
         struct object *object = plan->objects[i];
         object->shared |= plan->branches && object->end <= plan->info.first_difference;
         room_touch(object, true);
-        /* as recent in the tiers that it was not read from */
+        /* mark as used in the tiers that it was not read from */
         cache_note_touch(cache, &deferred, object->in & ~TIER_BIT(plan->views[i].tier),
                          &object->key);
         if (list_node_linked(&object->tail_link))
@@ -266,9 +266,9 @@ void hearth_plan_release(struct hearth_plan **out)
     enter(plan, &deferred);
     stop_calls(plan);
     if (!plan->accepted && !plan_is_peek(plan)) {
+        /* a possible hit that the caller did not use (keeps I104) */
         if (plan->info.reason == HEARTH_REASON_NONE && plan->info.boundary > 0)
-            plan->info.reason =
-                HEARTH_REASON_DISABLED; /* it could have been a hit, and nobody wanted it (keeps I104) */
+            plan->info.reason = HEARTH_REASON_DISABLED;
         struct hearth_event event = plan_event(plan, HEARTH_EVENT_MISS);
         count_miss(plan, &cache->stats);
         count_miss(plan, &plan->space->stats);

@@ -1,6 +1,5 @@
 /*
- * plan.h: a plan, as lookup.c makes it and plan.c uses it. A part of the inside of the cache
- * (cache.h).
+ * plan.h: a plan, made by lookup.c and used by plan.c. Internal to the cache (cache.h).
  */
 #ifndef HEARTH_CACHE_PLAN_H
 #define HEARTH_CACHE_PLAN_H
@@ -22,33 +21,33 @@ struct hearth_plan {
     struct object **objects; /* leased */
     struct hearth_object *views;
     size_t objects_count, objects_cap;
-    uint32_t limit;             /* boundaries above it are not to be tried */
-    enum hearth_reason failed;  /* why an earlier, longer plan was given up; NONE */
+    uint32_t limit;             /* boundaries above it are not tried */
+    enum hearth_reason failed;  /* why an earlier, longer plan was abandoned; NONE */
     enum hearth_reason trouble; /* of the last fetch; NONE */
-    bool branches;              /* what is held goes on, and goes another way than the prompt */
+    bool branches;              /* the cached tokens continue, but differently from the prompt */
     bool accepted;
     uint64_t started_ns;
-    uint64_t charged; /* of the ledger */
+    uint64_t charged; /* to the ledger */
 
-    /* options.ready is to be called once this object has been read, or cannot be; all under the lock */
+    /* options.ready is called once this object has been read or has failed; all under the lock */
     const struct object *awaits;
-    struct list_node await_link; /* of the cache's `awaiting` */
-    uint32_t calls;              /* that are noted or running: it must not be freed */
+    struct list_node await_link; /* in the cache's `awaiting` */
+    uint32_t calls;              /* noted or running calls: it must not be freed before they end */
 };
 
-/* Makes the plan anew from what is held now, up to plan->limit; leases what it names, and no longer
- * what it named before. */
+/* Rebuilds the plan from the current state of the index, up to plan->limit: leases its new
+ * objects and releases the old ones. */
 void plan_make(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
-/* Ends its leases; then it names nothing. */
+/* Ends its leases and empties it. */
 void plan_release_objects(struct hearth_plan *plan, struct deferred *deferred) REQUIRES(lock);
-/* The object has been read, or cannot be: plans that await it are told when the lock is left. */
+/* The object has been read or has failed: plans that wait for it are notified after unlocking. */
 void plan_note_ready(struct hearth_cache *cache, const struct object *object,
                      struct deferred *deferred) REQUIRES(lock);
-/* Tells one; without the lock. */
+/* Notifies one plan. Call without the lock. */
 void plan_call_ready(struct hearth_plan *plan);
-/* Where the object is: the fastest of its tiers, HEARTH_TIER_COUNT when in none. */
+/* The fastest tier that has the object; HEARTH_TIER_COUNT when none has. */
 enum hearth_tier plan_tier_of(const struct object *object);
-/* It touches and counts nothing. */
+/* A peek touches and counts nothing. */
 bool plan_is_peek(const struct hearth_plan *plan);
 /* The plan as an event of this kind. */
 struct hearth_event plan_event(const struct hearth_plan *plan, enum hearth_event_kind kind);

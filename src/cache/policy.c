@@ -1,37 +1,37 @@
 /*
  * policy.c: numbers in, one number or a yes or no out.
  *
- * UNITS. The value of an object under saving-per-byte is in seconds of computing, saved per GiB
- * held, weighted by the chance that they are saved at all. A prefill of 1,000 tokens/s with 112 KiB
- * of rows per token makes 9.4 s/GiB, a fast GPU with the same rows less than 1, a recurrent
- * snapshot that saves 100,000 tokens with 20 MiB more than 1,000. So values lie between 0.01 and
- * 10,000, and a floor that rises by about one value per turnover of the cache stays exact enough in
- * a double for as long as the machine runs.
+ * UNITS. The value of an object under saving-per-byte is in seconds of computing saved per GiB
+ * held, weighted by the probability that they are saved at all. A prefill of 1,000 tokens/s with
+ * 112 KiB of rows per token makes 9.4 s/GiB, a fast GPU with the same rows less than 1, a
+ * recurrent snapshot that saves 100,000 tokens with 20 MiB more than 1,000. So values lie between
+ * 0.01 and 10,000, and a floor that rises by about one value per turnover of the cache stays exact
+ * enough in a double for as long as the machine runs.
  *
  * CHANCE. From the block trace in NOTE.md of the traces (182,790 blocks):
  *
  *      uses so far                    0     1     2     3     4     5     6     7
  *      measured: used once more    .242  .423  .497  .579  .651  .632  .789  .835
- *      (uses + 1) / (uses + 4)     .250  .400  .500  .571  .625  .667  .700  .727     rule of succession, 1 yes and 3 no
+ *      (uses + 1) / (uses + 4)     .250  .400  .500  .571  .625  .667  .700  .727
  *
- * Gaps between uses are 114 s at p50 and 519 s at p90. The log-logistic curve through these two
- * points says which part of the gaps is longer than an age, and Bayes' rule what is left of the
- * chance when nothing came until then:
+ * The last line is the rule of succession with 1 yes and 3 no. Gaps between uses are 114 s at p50
+ * and 519 s at p90. The log-logistic curve through these two points gives the share of gaps longer
+ * than an age, and Bayes' rule the remaining chance when the object has not been used until then:
  *
  *      longer(age) = 1 / (1 + (age / 114 s)^1.45)          chance = p longer / (p longer + 1 - p)
  *
- * In a value no more than one use counts. The turns of a session raise the uses of its blocks
+ * At most one use counts towards a value. The turns of a session raise the uses of its blocks
  * together, and it ends after thirty turns as suddenly as after three: counting two of them costs
  * up to a point of hit rate on agent traces with a hybrid model, and wins 0.06 on conversations
  * (docs/replay-traces.md has the numbers).
  *
- * TIME. Objects that are stored between two evictions have the same floor. Without more, those of
- * them with the latest tokens would go first, however new; with a large cache that costs half a
- * point on the traces. So a value grows by a billionth per second: nothing in proportion to other
- * values, enough to make the older of equals the first to go.
+ * TIME. Objects stored between two evictions have the same floor. Without a correction, those with
+ * the latest tokens would be evicted first, however new; with a large cache that costs half a
+ * point on the traces. So a value grows by a billionth per second: negligible against other
+ * values, but enough to evict the older of equals first.
  *
- * Not here: the rise of the floor, and never a parent before its children; these belong to whoever
- * owns the heap and the tree.
+ * Not here: raising the floor, and never evicting a parent before its children; these belong to
+ * the owners of the heap and the tree.
  */
 #include "cache/policy.h"
 
@@ -45,9 +45,9 @@
 enum { ENTRY_USER = 1, ENTRY_SYSTEM = 2 }; /* as enum hearth_entry */
 
 static const double GIB = 1024.0 * 1024 * 1024;
-/* Until the speed was measured; all objects of a model are alike then. */
+/* Used until the speed is measured; all objects of a model are alike then. */
 static const double TOKENS_PER_S_NOMINAL = 1000;
-/* Keeps one absurd object from lifting the floor out of reach of all others. */
+/* Keeps one absurd object from raising the floor out of reach of all others. */
 static const double VALUE_MAX = 1e9;
 static const double TIME_SHARE_PER_S = 1e-9;
 
@@ -56,23 +56,23 @@ enum { USES_COUNTED = 1 };
 static const double GAP_S_P50 = 114;
 static const double GAP_SHAPE = 1.45; /* ln 9 / ln (p90 / p50) */
 
-/* Anchors that are shared are used by conversations that come and go with people, not by the turns
- * of one: half of the gaps are taken to be longer than a day, and three yes and one no stand before
- * the first use. With the lowest chance of such an anchor below a day (0.6) against the highest
- * that a tail can count (0.4) that makes the factor of 1.5 that the header promises. */
+/* Shared anchors are used by conversations that come and go with people, not by the turns of one
+ * conversation: half of the gaps are taken to be longer than a day, with a prior of three yes
+ * and one no. The lowest chance of such an anchor below a day (0.6) against the highest that a
+ * tail can count (0.4) gives the factor of 1.5 that the header promises. */
 static const double ANCHOR_GAP_S_P50 = 24 * 3600;
 
 enum {
     REPLACE_TOKENS_MIN = 1000,
-    GAP_TOKENS_MIN = 256, /* a block: below that, computing again is cheaper than any bookkeeping */
-    GAP_TOKENS_MAX = 16384, /* so much computing is worth a snapshot of any size */
-    SHARED_MARK_WEIGHT = 4, /* anchors and junctions serve other conversations, too */
-    /* a place on the grid serves only who happens to branch behind it: so many gaps make up for
-     * that */
+    GAP_TOKENS_MIN = 256,   /* a block: below that, recomputing is cheaper than any bookkeeping */
+    GAP_TOKENS_MAX = 16384, /* this much computing is worth a snapshot of any size */
+    SHARED_MARK_WEIGHT = 4, /* anchors and junctions also serve other conversations */
+    /* a grid position only serves prompts that happen to branch after it, so it must save this
+     * many gaps */
     GRID_GAPS = 8,
 };
 
-/* The last use, in nanoseconds; a use before the clock began is its beginning. */
+/* The last use, in nanoseconds; a use before the start of the clock counts as its start. */
 static uint64_t used_ns(const struct policy_entry *entry)
 {
     return entry->now_ns > entry->age_ns ? entry->now_ns - entry->age_ns : 0;
@@ -83,8 +83,7 @@ static double used_s(const struct policy_entry *entry)
     return (double)used_ns(entry) / (double)NS_PER_S;
 }
 
-/* Below everything else, whatever the policy; the longest unused first. Clocks do not get 2^63 ns
- * old. */
+/* Below everything else under any policy; the longest unused first. Clocks do not reach 2^63 ns. */
 static double superseded(const struct policy_entry *entry)
 {
     return (double)used_ns(entry) - 0x1p63;
@@ -95,7 +94,7 @@ static double saving_per_byte(const struct policy_entry *entry)
     double tokens_per_s = entry->tokens_per_s > 0 ? entry->tokens_per_s : TOKENS_PER_S_NOMINAL;
     double seconds = (double)(entry->end - entry->begin) / tokens_per_s;
     double gib = (double)MAX(entry->bytes, 1) / GIB;
-    /* An anchor that nobody shares ends with its session, as a tail does. */
+    /* An anchor that is not shared ends with its session, as a tail does. */
     uint8_t kind = entry->shared ? entry->entry : MIN(entry->entry, ENTRY_USER);
     double chance = policy_reuse_chance(MIN(entry->uses, USES_COUNTED), entry->age_ns, kind);
     double value = chance * seconds / gib;
@@ -103,7 +102,7 @@ static double saving_per_byte(const struct policy_entry *entry)
     return fmin(value, VALUE_MAX) * (1 + used_s(entry) * TIME_SHARE_PER_S);
 }
 
-/* 0, what is below, and NaN are "not known". */
+/* 0, negative values and NaN mean "unknown". */
 static bool is_known(double v)
 {
     return v > 0;
@@ -155,7 +154,7 @@ bool policy_may_replace(uint32_t reused, uint32_t prompt, uint32_t system)
 
 /* ---- snapshots ---- */
 
-/* A snapshot costs as much as the rows of this many tokens, and has to save as many. */
+/* A snapshot costs as much as the rows of this many tokens, and has to save at least as many. */
 static uint32_t gap_tokens(const struct policy_snapshot *where)
 {
     if (where->rows_bytes_per_token == 0)
@@ -164,7 +163,7 @@ static uint32_t gap_tokens(const struct policy_snapshot *where)
     return (uint32_t)MIN(MAX(tokens, GAP_TOKENS_MIN), GAP_TOKENS_MAX);
 }
 
-/* The last position that can be resumed at: see "one token is always left to run" in DESIGN.md. */
+/* The last position that can be resumed: see "one token is always left to run" in DESIGN.md. */
 static uint32_t end_of(const struct policy_snapshot *where)
 {
     return where->generated || where->count == 0 ? where->count : where->count - 1;
@@ -177,8 +176,8 @@ struct mark {
 
 enum { MARKS_MAX = 3 };
 
-/* The marks of a prompt that are worth their bytes, ascending: each saves what lies between it and
- * the one before. */
+/* The marks of a prompt that are worth their bytes, ascending. Each saves the tokens between it
+ * and the previous one. */
 static size_t worthy_marks(const struct policy_snapshot *where, struct mark *marks)
 {
     struct mark all[MARKS_MAX] = {{where->anchor, SHARED_MARK_WEIGHT},
@@ -188,7 +187,7 @@ static size_t worthy_marks(const struct policy_snapshot *where, struct mark *mar
     size_t count = 0;
 
     for (size_t round = 0; round < MARKS_MAX; round++) {
-        struct mark *next = NULL; /* the lowest that is left */
+        struct mark *next = NULL; /* the lowest remaining one */
         for (size_t i = 0; i < MARKS_MAX; i++)
             if (all[i].at > before && all[i].at < end && (next == NULL || all[i].at < next->at))
                 next = &all[i];
@@ -203,8 +202,8 @@ static size_t worthy_marks(const struct policy_snapshot *where, struct mark *mar
     return count;
 }
 
-/* The grid fills what marks leave open: every `sparse` tokens, or a multiple of that when GRID_GAPS
- * gaps are more, and never within half a step of anything else. */
+/* The grid fills the gaps between marks: every `sparse` tokens, or a multiple of that when
+ * GRID_GAPS gaps are more, and never within half a step of any mark. */
 static bool on_sparse_grid(const struct policy_snapshot *where, const struct mark *marks,
                            size_t count, uint32_t at)
 {

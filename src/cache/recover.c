@@ -1,35 +1,37 @@
 /*
- * recover.c: attaching a slower tier, and taking over what it holds from an earlier process, so that
- * a restart begins warm (keeps I107).
+ * recover.c: attaching a slower tier and adopting the objects that an earlier process left in it,
+ * so that a restart begins warm (keeps I107).
  *
- * A tier shows its objects in the order of their use. Each comes with its own key, the key of its
- * space, the key of the block before it and the tokens from there on. It is taken over when the
- * block before it is in the tree; until then it waits, by that key:
+ * A tier lists its objects in order of use. Each record has the object's key, the key of its
+ * space, the key of the preceding block and the tokens from there on. It is adopted when the
+ * preceding block is in the tree; until then it waits under that key:
  *
- *      each --> parent known? --yes--> adopt: its blocks are known now
- *                    '--no---> waits (a copy, charged to the ledger) --> at the end all that wait, by their first token: parents come
- *                                                                        before children, and who finds none now is an orphan
+ *      each --> parent known? --yes--> adopt: its blocks become known
+ *                    '--no---> waits (a copy, charged to the ledger)
  *
- * An object that the tree has already, from a tier that was attached before, is the same object in
- * one tier more. What such a tier brought may also be the parent of a record that waits.
+ *      at the end: adopt all waiting records, sorted by their first token, so that parents come
+ *      before children; records whose parent is still unknown are orphans
  *
- * What is adopted is leased until the end: trees that need room must not forget the parents of
- * those who still come. Trees grow as far as the part of the budget that is for books (room.c).
+ * If a previously attached tier already brought the object, it is the same object in one more
+ * tier. Objects of such a tier may also be the parents of waiting records.
  *
- * TRUST. Nothing of a record is believed that is not proved by its key: the tokens are inserted,
- * the key of the object is computed from them with the key of the space, and must be the one that
- * it is stored under (keeps I101). Bytes are verified by the tier when they are read. A record that
- * contradicts itself, and an orphan, can never be reached: they are dropped from the tier, unless
- * something had to be left out for lack of memory: then they may be whole, and stay.
+ * Adopted objects are leased until the end: making room for trees must not forget the parents of
+ * later records. Trees may grow up to the metadata part of the budget (room.c).
  *
- * SPACES that are not open yet. A space is known by its key alone until someone opens it with the
- * model and the tenant that make this key: it is made dormant, with its tree, and wakes with
- * hearth_space_open. Objects of a configuration that never comes back are the first to be forgotten
- * when trees need room, being used by nobody. A tree has the block size of this process; records of
- * another are skipped and stay in the tier: their space has another key, and will be asked for when
- * the old size is set again.
+ * TRUST. A record is trusted only as far as its key proves it: the tokens are inserted, the
+ * object's key is computed from them with the key of the space, and must equal the key that it is
+ * stored under (keeps I101). The tier verifies the bytes when they are read. Contradictory records
+ * and orphans can never be reached, so they are dropped from the tier. Either stays when lack of
+ * memory may be the cause, because then it may be intact.
  *
- * Not here: reading any bytes. Objects are promoted when a plan wants them.
+ * SPACES that are not open yet. Until a space is opened with the model and the tenant that make up
+ * its key, only the key is known: it is created dormant, with its tree, and woken by
+ * hearth_space_open. Objects of a configuration that never comes back are unused, so they are the
+ * first to be forgotten when trees need room. A tree has the block size of this process. Records
+ * of another block size are skipped and stay in the tier: their space has another key, and is
+ * needed again when the old size is configured.
+ *
+ * Not here: reading any bytes. Objects are promoted when a plan needs them.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -41,14 +43,14 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
-/* A block that is in a tree, by its key; only while recovering. */
+/* A block in a tree, by its key; only while recovering. */
 struct known {
     struct map_node link;
     struct hash256 key;
     struct node *node;
 };
 
-/* A record whose parent was not seen yet. */
+/* A record whose parent has not been seen yet. */
 struct waiting {
     struct tier_meta meta;
     uint64_t charged;
@@ -63,14 +65,13 @@ struct recovery {
     size_t waiting_count, waiting_cap;
     struct list adopted; /* objects, by aside_link, leased */
     struct deferred deferred;
-    uint64_t charged; /* of the ledger, for all of this */
+    uint64_t charged; /* to the ledger, for all of this */
     bool complete;    /* nothing was left out for lack of memory */
 };
 
 static uint64_t hash_of(const struct hash256 *key)
 {
-    return map_hash(key->bytes, sizeof(key->bytes),
-                    0); /* keyed hashes already: nobody can choose them */
+    return map_hash(key->bytes, sizeof(key->bytes), 0); /* keyed hashes already: not predictable */
 }
 
 static bool known_is(const struct map_node *node, const void *key)
@@ -78,8 +79,7 @@ static bool known_is(const struct map_node *node, const void *key)
     return hash256_eq(&CONTAINER_OF(node, struct known, link)->key, key);
 }
 
-/* Memory that is in the ledger while recovering; NULL: there is no room, and something will be left
- * out. */
+/* Memory charged to the ledger while recovering; NULL: no room, so something will be left out. */
 static void *take(struct recovery *recovery, uint64_t bytes)
 {
     void *memory = NULL;
@@ -114,7 +114,7 @@ static uint8_t entry_of(const struct tier_meta *meta)
     return (uint8_t)(meta->kind >> 8);
 }
 
-/* Where its tokens begin. */
+/* Where the tokens of a record begin. */
 static uint32_t begin_of(const struct tier_meta *meta)
 {
     return meta->end - meta->tokens_count;
@@ -183,7 +183,7 @@ struct object *recover_object(const struct index_match *match, const struct tier
 
 /* ---- adopting ---- */
 
-/* Keeps an object of the tree until the end. */
+/* Leases an object of the tree until the end. */
 static void keep(struct recovery *recovery, struct object *object)
 {
     if (list_node_linked(&object->aside_link))
@@ -192,7 +192,7 @@ static void keep(struct recovery *recovery, struct object *object)
     list_push_back(&recovery->adopted, &object->aside_link);
 }
 
-/* The record is of an object that the tree has: then it is in one tier more. */
+/* If the tree already has the record's object, notes that it is in one more tier. */
 static bool share(struct recovery *recovery, struct hearth_space *space,
                   const struct tier_meta *meta, const int32_t *tokens)
 {
@@ -216,8 +216,8 @@ static void fill_path(const struct node *node, int32_t *tokens)
                (node_end(node) - node_begin(node)) * sizeof(*tokens));
 }
 
-/* Puts an object of a space whose tokens are complete into the tree. False: there is no memory, or
- * it is not what it says. */
+/* Puts an object whose tokens are complete into the tree of its space. False: no memory, or the
+ * record contradicts itself. */
 static bool attach(struct recovery *recovery, struct hearth_space *space,
                    const struct tier_meta *meta, const int32_t *tokens)
 {
@@ -248,12 +248,13 @@ static bool attach(struct recovery *recovery, struct hearth_space *space,
     if (proved)
         keep(recovery, object);
     else
-        /* under the key that it should have, where there is nothing; the caller drops the other */
+        /* drops it under the computed key, where the tier has nothing; the caller drops the
+         * record */
         room_drop(object, deferred);
     return proved;
 }
 
-/* Others may follow this block from now on. False: it was known, or there is no memory. */
+/* Registers a block, so that others may follow it. False: already known, or no memory. */
 static bool know(struct recovery *recovery, struct node *node)
 {
     const struct hash256 *key = node_key(node);
@@ -269,7 +270,7 @@ static bool know(struct recovery *recovery, struct node *node)
     return true;
 }
 
-/* Those of the object's blocks that others may follow are known from now on. */
+/* Registers those of the object's blocks that others may follow. */
 static void make_known(struct recovery *recovery, struct hearth_space *space, const int32_t *tokens,
                        const struct tier_meta *meta)
 {
@@ -280,8 +281,7 @@ static void make_known(struct recovery *recovery, struct hearth_space *space, co
             (void)know(recovery, match.path[i]);
 }
 
-/* Adopts a record whose parent (NULL: none) is known; what is of no use is dropped from the tier.
- */
+/* Adopts a record whose parent (NULL: none) is known; a useless one is dropped from the tier. */
 static void adopt(struct recovery *recovery, const struct tier_meta *meta,
                   const struct node *parent)
 {
@@ -353,7 +353,7 @@ static bool on_record(const struct tier_meta *meta, void *arg)
     return true;
 }
 
-/* ---- those that wait ---- */
+/* ---- waiting records ---- */
 
 static int by_begin(const void *a, const void *b)
 {
@@ -375,7 +375,7 @@ static void know_object(struct object *object, void *arg)
         node = node_parent(node);
 }
 
-/* Blocks of what was in the tree before. */
+/* Registers the blocks that were in the tree before. */
 static void know_tree(struct recovery *recovery)
 {
     LIST_FOREACH (struct hearth_space, space, &recovery->cache->spaces, link)
@@ -394,7 +394,7 @@ static void adopt_waiting(struct recovery *recovery)
         if (find_parent(recovery, &waiting->meta, &parent))
             adopt(recovery, &waiting->meta, parent);
         else if (recovery->complete)
-            /* nothing leads to it, and nothing will */
+            /* unreachable, now and later */
             cache_note_drop(recovery->cache, &recovery->deferred, TIER_BIT(recovery->level),
                             &waiting->meta.key);
         give(recovery, waiting, waiting->charged);
@@ -419,7 +419,7 @@ static void forget_known(struct map_node *node, void *arg)
     give(recovery, known, sizeof(*known));
 }
 
-/* ---- the tier is read without the lock, and records are taken in under it ---- */
+/* ---- the tier is read without the lock, records are adopted under it ---- */
 
 static bool on_record_unlocked(const struct tier_meta *meta, void *arg)
 {

@@ -1,25 +1,26 @@
 /*
- * replace.c: what a conversation that grows takes the place of.
+ * replace.c: what a growing conversation supersedes.
  *
- * Blocks are stored once and shared, and longer rows displace shorter ones of the same tokens by
- * themselves (index.c): nothing is lost by either. What is left of an earlier turn, and of no use
- * to a conversation that goes on, is this:
+ * Blocks are stored once and shared, and longer rows displace shorter ones of the same tokens
+ * (index.c); neither loses anything. These are left over from earlier turns and useless to a
+ * conversation that continues:
  *
- *      snapshots     --anchor----------E1---G1------------E2---G2------------E3---G3        E: end of the prompt - 1, G: end of the answer
- *      turn 3 resumed at G2: E1, G1 and E2 are superseded. G2 is not: whoever edits the last
- *      message, or asks again, comes back to it
+ *      snapshots     --anchor-------E1---G1---------E2---G2---------E3---G3
+ *                    E: end of the prompt - 1, G: end of the answer
+ *      turn 3 resumed at G2: E1, G1 and E2 are superseded. G2 is not: editing the last message or
+ *      asking again returns to it
  *
- *      tails         ------------------[ old tail ]
- *                                       '--[ what the prompt of this turn says instead ]     the old tail is superseded
+ *      tails         ------------------[ old tail ]                              superseded
+ *                                       '--[ this turn's prompt continues here ]
  *
- * Superseded objects are not dropped: they are the first to leave when room is needed, and are
- * found until then; being used makes them as good as any other. So an edit or a branch loses
+ * Superseded objects are not dropped: they are the first to be evicted when room is needed, and
+ * can be found until then. A use makes them equal to any other again. So an edit or a branch loses
  * nothing that there is room for (keeps I92).
  *
- * All of this only after a good hit: then the tokens that were reused are this conversation's own
+ * All of this happens only after a good hit: then the reused tokens belong to this conversation
  * (policy_may_replace; keeps I13, I14). A short prefix that two conversations share supersedes
- * nothing. Neither are these superseded: anchors, what several conversations share, what is pinned,
- * and snapshots that were taken for others to branch at (junctions, the grid, the start of the last
+ * nothing. Never superseded: anchors, objects that several conversations share, pinned objects,
+ * and snapshots taken for others to branch at (junctions, the grid, the start of the last
  * message).
  */
 #include "base/attr.h"
@@ -46,7 +47,7 @@ void replace_tail(struct hearth_store *store, struct deferred *deferred)
         return;
     struct index_match match = store_match(store, (uint32_t)store->count);
     struct object *rows = match.partial ? node_rows(match.partial) : NULL;
-    /* Without a new tail of its own the prompt ends inside of this one. */
+    /* Without its own new tail, the prompt ends inside this one. */
     if (rows == NULL || !list_node_linked(&rows->tail_link) || match.tokens == store->count)
         return;
     bool reused = store->hints.resumed > rows->begin;

@@ -1,6 +1,5 @@
 /*
- * replace.h: what a conversation that grows takes the place of. A part of the inside of the cache
- * (cache.h).
+ * replace.h: what a growing conversation supersedes. Internal to the cache (cache.h).
  */
 #ifndef HEARTH_CACHE_REPLACE_H
 #define HEARTH_CACHE_REPLACE_H
@@ -13,10 +12,10 @@
 struct deferred;
 struct hearth_store;
 
-/* The snapshot that is being stored is of the end of a prompt or of an answer. */
+/* Whether the snapshot being stored is of the end of a prompt or an answer. */
 bool replace_is_turn_end(const struct hearth_store *store);
-/* Before rows of the store go into the index, and after a snapshot of it has: what they take the
- * place of is the first to leave. */
+/* Called before rows of the store enter the index, and after a snapshot of it has: the objects
+ * that they supersede become the first to be evicted. */
 void replace_tail(struct hearth_store *store, struct deferred *deferred) REQUIRES(lock);
 void replace_snapshots(struct hearth_store *store, const struct object *snapshot,
                        struct deferred *deferred) REQUIRES(lock);

@@ -1,31 +1,32 @@
 /*
- * restore.c: for every kind, the positions that a state can be restored to are one interval, and
+ * restore.c: for every kind, the positions that a state can be restored to form one interval, and
  * everything follows from that.
  *
  *      full        [0, length]
- *      sliding     [start + window, length]                   from 0 when nothing was dropped (start = 0)
+ *      sliding     [start + window, length]            from 0 when nothing was dropped (start = 0)
  *      chunked     [start rounded up to a chunk, length]
  *      recurrent   [length, length]
  *      composite   the intersection (keeps I18)
  *
- * Sliding: a token at pos looks back at [pos - window, pos), so pos - window >= start, or start = 0.
- * A saturated ring (length - start = window) can thus be restored to its own length only; one that
- * a prefill made longer than its window goes back by the surplus. A state that lost its front
- * cannot be restored to 0: an empty state is a cold start, not a part of this one. Chunked: a token
- * looks back to the start of its chunk, pos - pos % window, which never decreases with pos.
+ * Sliding: a token at pos looks back at [pos - window, pos), so pos - window >= start, or start =
+ * 0. A saturated ring (length - start = window) can thus be restored only to its own length; one
+ * that a prefill made longer than its window can go back by the surplus. A state that lost its
+ * front cannot be restored to 0: an empty state is a cold start, not a part of this one. Chunked:
+ * a token looks back to the start of its chunk, pos - pos % window, which never decreases with
+ * pos.
  *
- * Doubt is answered with less: an unknown kind, several kinds at once, a window of 0 and a start
- * beyond the length are treated as recurrent (keeps I29). Rows pinned at the front make the position
- * of all others ambiguous and allow nothing (keeps I16).
+ * When in doubt, restore less: an unknown kind, several kinds at once, a window of 0 and a start
+ * beyond the length are treated as recurrent (keeps I29). Rows pinned at the front make the
+ * position of all others ambiguous, so nothing can be restored (keeps I16).
  *
- * Not here: bytes, rows, tokens. The engine cuts; this says where it may.
+ * Not here: bytes, rows, tokens. This says where the engine may cut.
  */
 #include <assert.h>
 
 #include "base/attr.h"
 #include "hearth/hearth.h"
 
-/* Positions [from, to]; empty when from > to. 64 bits, since start + window may be more than 32. */
+/* Positions [from, to]; empty when from > to. 64 bits, since start + window may exceed 32. */
 struct interval {
     uint64_t from, to;
 };
@@ -69,7 +70,7 @@ static struct interval positions(const struct hearth_retained *part)
     return all;
 }
 
-/* A composite without parts stands for nothing, and nothing can be restored from it. */
+/* A composite without parts has no state, so nothing can be restored from it. */
 static struct interval positions_all(const struct hearth_retained *parts, size_t count)
 {
     struct interval all = {0, UINT32_MAX};
@@ -87,8 +88,8 @@ static bool contains(struct interval interval, uint32_t pos)
     return interval.from <= pos && pos <= interval.to;
 }
 
-/* Keeps the rows that the window of pos needs and no others, so that length, start and what is
- * retained agree (keeps I19). */
+/* Keeps exactly the rows that the window of pos needs, so that length, start and the retained
+ * rows agree (keeps I19). */
 static void cut(struct hearth_retained *part, uint32_t pos)
 {
     uint32_t window = part->window;

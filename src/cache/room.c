@@ -1,28 +1,28 @@
 /*
- * room.c: who must leave when something new wants in.
+ * room.c: choosing what to evict when something new needs room.
  *
- * Every byte is taken from the ledger before the memory is (keeps I93). When the ledger says no,
- * the object with the lowest priority leaves, and the floor of priorities rises to what it had: so
- * objects that nobody uses grow old without being touched.
+ * Every byte is charged to the ledger before the memory is allocated (keeps I93). When the ledger
+ * is full, the object with the lowest priority is evicted, and the floor of priorities rises to
+ * its priority; so unused objects age without being touched.
  *
- *      cap  [ arenas: objects, and the gaps between them                              | books: trees, records, plans, stores ]
+ *      cap  [ arenas: objects, and the gaps between them | books: trees, records, plans, stores ]
  *
- * Gaps cannot be given back, so arenas have a part of the cap that is their own, and so have books;
- * nothing that either does takes from the other. Arenas that are full of gaps are full: then
- * something leaves until there is a gap that fits (store.c). Books that are full make room by
- * forgetting objects altogether, since that frees records and nodes: those that are in a slower
- * tier only come first. A quarter of them is for plans and stores whatever is held: a
- * cache that is full of pins can still be asked.
+ * Gaps cannot be returned, so the arenas have their own part of the cap, and so do the books (the
+ * metadata); neither takes from the other. Arenas that are full of gaps are full: then objects are
+ * evicted until there is a gap that fits (store.c). Full books make room by forgetting objects
+ * altogether, since that frees records and nodes; objects that are only in a slower tier come
+ * first. A quarter of the books is always reserved for plans and stores, so even a cache full of
+ * pins can be queried.
  *
- * The heap holds exactly the objects that are in memory, not leased, not pinned, and
- * either in a slower tier, too, or without children that hold rows: see room_may_leave. What a
- * tenant holds within its reserved share is not evicted for another (keeps I100). A time to live is
- * kept as long as anything else can leave. A second heap holds, likewise, those that are in a
- * slower tier only: they take no memory but their place in the tree, and are forgotten when the
- * tree itself needs room and nothing else can leave.
+ * The heap holds exactly the objects that are in memory, not leased, not pinned, and either also
+ * in a slower tier or without children that hold rows: see room_may_leave. Objects within a
+ * tenant's reserved share are not evicted for another tenant (keeps I100). A time to live is
+ * respected as long as anything else can be evicted. A second heap holds, likewise, the objects
+ * that are only in a slower tier: they take no memory but their place in the tree, and are
+ * forgotten only to make room for trees and records.
  *
- * Heaps have a place for every object from before it is made (room_record), so that nothing here
- * can fail half-way.
+ * Heaps have a slot for every object before it is created (room_record), so that nothing here can
+ * fail half-way.
  */
 #include <assert.h>
 #include <string.h>
@@ -44,8 +44,8 @@ static double priority_of(const struct hearth_cache *cache, const struct object 
     const struct hearth_space *space = object->space;
     uint32_t begin = object->begin;
 
-    /* A snapshot saves the tokens back to the last boundary before it; without knowing better,
-     * those of a run. */
+    /* A snapshot saves the tokens back to the previous boundary; if that is unknown, those of a
+     * run. */
     if (object->kind == OBJECT_SNAPSHOT)
         begin = object->end > cache->run_tokens ? object->end - cache->run_tokens : 0;
     struct policy_entry entry = {
@@ -70,7 +70,7 @@ static bool in_slower_tier(const struct object *object)
     return (object->in & TIER_BITS_SLOWER) != 0;
 }
 
-/* A pin holds a whole path, so the first of an object's nodes tells. */
+/* A pin holds a whole path, so the first node of an object is enough. */
 bool room_is_pinned(const struct object *object)
 {
     return node_pinned(watch_first_node(object));
@@ -80,13 +80,13 @@ bool room_may_leave(const struct object *object)
 {
     if (object->leases > 0 || object->dropped || object->last == NULL)
         return false;
-    /* What is in a slower tier, too, is found there when it has left memory, and so is all behind
-     * it: children do not matter. */
+    /* If a slower tier also has the object, it can still be found there after leaving memory,
+     * and so can everything after it: children do not matter. */
     return index_evictable(object->space->index, object) ||
            (object->data != NULL && in_slower_tier(object) && !room_is_pinned(object));
 }
 
-/* Where the object belongs now; NULL: it may not leave. */
+/* The heap that the object belongs in now; NULL: it may not be evicted. */
 static struct heap *heap_for(const struct object *object)
 {
     struct hearth_cache *cache = cache_of(object);
@@ -109,7 +109,7 @@ static void enter_heap(struct heap *heap, struct object *object)
 {
     bool pushed = heap_push(heap, object);
 
-    assert(pushed); /* room_record made a place */
+    assert(pushed); /* room_record reserved a slot */
     (void)pushed;
     object->heap = heap;
 }
@@ -135,7 +135,7 @@ void room_touch(struct object *object, bool used)
 
     if (used) {
         object->uses++;
-        object->superseded = false; /* it is of use after all */
+        object->superseded = false; /* it is useful after all */
     }
     object->used_ns = now;
     object->priority = priority_of(cache, object, now);
@@ -155,7 +155,7 @@ void room_supersede(struct object *object, struct deferred *deferred)
     if (object->superseded)
         return;
     object->superseded = true;
-    mover_give_up(object, TIER_BITS_SLOWER); /* not worth a write any more (keeps I50) */
+    mover_give_up(object, TIER_BITS_SLOWER); /* no longer worth a write (keeps I50) */
     object->priority = priority_of(cache, object, cache_now_ns(cache));
     if (list_node_linked(&object->tail_link)) {
         list_remove(&space->tails, &object->tail_link);
@@ -174,7 +174,7 @@ void room_watch(struct object *object, bool evictable, void *arg)
     room_update(object);
 }
 
-/* The index does not tell of a pin on what children keep from leaving anyway. */
+/* The index does not report a pin on objects that children hold anyway. */
 static void update_path(struct node *node)
 {
     for (; node != NULL; node = node_parent(node)) {
@@ -206,7 +206,7 @@ void room_unpin(struct hearth_space *space, struct index_pin *pin)
 {
     struct node *node = index_pin_last(pin);
 
-    /* Unpinning may remove nodes that hold nothing; those above one that holds rows stay. */
+    /* Unpinning may remove nodes without objects; nodes above one with rows stay. */
     while (node != NULL && node_rows(node) == NULL && node_sliding(node) == NULL)
         node = node_parent(node);
     index_unpin(space->index, pin);
@@ -220,7 +220,7 @@ static uint64_t ghost_of(const struct hash256 *key)
     uint64_t ghost;
 
     memcpy(&ghost, key->bytes, sizeof(ghost));
-    return ghost | 1; /* 0 = an empty place */
+    return ghost | 1; /* 0 = an empty slot */
 }
 
 void room_add_ghosts(struct object *object)
@@ -228,7 +228,7 @@ void room_add_ghosts(struct object *object)
     struct hearth_cache *cache = cache_of(object);
 
     if (object->kind == OBJECT_SNAPSHOT)
-        return; /* rows are what a prompt is found by */
+        return; /* prompts are found by their rows */
     for (const struct node *node = object->last; node != NULL && node_end(node) > object->begin;
          node = node_parent(node))
         cache->ghosts[cache->ghosts_next++ % CACHE_GHOSTS] = ghost_of(node_key(node));
@@ -248,7 +248,7 @@ bool room_is_ghost(const struct hearth_cache *cache, const struct hash256 *key)
 
 uint64_t room_place_bytes(void)
 {
-    /* A heap doubles when it grows, so a place costs two, and there are two heaps. */
+    /* A heap doubles when it grows, so a slot costs two, and there are two heaps. */
     return 4 * sizeof(struct object *) + PAGES_BOOK_BYTES;
 }
 
@@ -262,7 +262,7 @@ void room_unrecord(struct hearth_space *space)
     assert(space->records > 0 && space->cache->records > 0);
     space->records--;
     space->cache->records--;
-    budget_release(space->cache->books_budget, space->cache->books_owner, sizeof(struct object));
+    budget_release(space->cache->meta_budget, space->cache->books_owner, sizeof(struct object));
 }
 
 void room_set_in(struct object *object, enum hearth_tier level, bool in)
@@ -277,9 +277,9 @@ void room_set_in(struct object *object, enum hearth_tier level, bool in)
     *objects = in ? *objects + 1 : *objects - 1;
 }
 
-/* ---- leaving ---- */
+/* ---- evicting ---- */
 
-/* Gives the memory of an object back; the object itself lives on. */
+/* Frees the memory of an object; the object itself stays. */
 static void drop_data(struct object *object, struct deferred *deferred)
 {
     struct hearth_space *space = object->space;
@@ -287,7 +287,7 @@ static void drop_data(struct object *object, struct deferred *deferred)
     assert(object->leases == 0 && !object->writing && !object->reading);
     if (object->data == NULL)
         return;
-    mover_give_up(object, TIER_BITS_SLOWER); /* offered again when it is back in memory */
+    mover_give_up(object, TIER_BITS_SLOWER); /* offered again when it returns to memory */
     cache_note_free(deferred, object->data);
     room_release(space, room_data_bytes(object));
     object->data = NULL;
@@ -305,7 +305,7 @@ static void destroy(struct object *object, struct deferred *deferred)
     room_unrecord(space);
 }
 
-/* Out of the index, the heap and the list of tails; found by nobody from now on. */
+/* Removes it from the index, the heap and the list of tails; lookups no longer find it. */
 static void unlink_object(struct object *object)
 {
     struct hearth_space *space = object->space;
@@ -332,7 +332,7 @@ void room_drop(struct object *object, struct deferred *deferred)
     object->dropped = true;
     unlink_object(object);
     if (object->writing)
-        list_push_back(&cache->dying, &object->aside_link);
+        list_push_back(&cache->dropped_in_write, &object->aside_link);
     cache_note_drop(cache, deferred, object->in, &object->key);
     for (enum hearth_tier level = TIER_SLOWER; level < HEARTH_TIER_COUNT; level++)
         room_set_in(object, level, false);
@@ -348,7 +348,7 @@ void room_leave_tier(struct object *object, enum hearth_tier level, struct defer
     }
     cache_note_drop(cache_of(object), deferred, object->in & TIER_BIT(level), &object->key);
     room_set_in(object, level, false);
-    room_update(object); /* from now on its children may keep it in memory */
+    room_update(object); /* its children may now keep it in memory */
 }
 
 void room_lease(struct object *object)
@@ -401,7 +401,7 @@ static void note_eviction(struct object *object, bool demoted, struct deferred *
 
 bool room_demote(struct object *object, struct deferred *deferred)
 {
-    assert(in_slower_tier(object)); /* else it would be nowhere (keeps I67) */
+    assert(in_slower_tier(object)); /* otherwise it would be in no tier (keeps I67) */
     if (object->leases > 0)
         return false;
     leave_heap(object);
@@ -417,8 +417,7 @@ void room_forget(struct object *object, struct deferred *deferred)
     room_drop(object, deferred);
 }
 
-/* It leaves because it is worth the least of all in memory: so much is worth too little from now
- * on. */
+/* The least valuable object in memory is evicted: its priority becomes the floor. */
 static void raise_floor(const struct object *object)
 {
     struct hearth_cache *cache = cache_of(object);
@@ -427,14 +426,14 @@ static void raise_floor(const struct object *object)
         cache->floor = MAX(cache->floor, object->priority);
 }
 
-/* Out of everything, slower tiers included. */
+/* Removes it everywhere, including slower tiers. */
 static void forget(struct object *object, struct deferred *deferred)
 {
     raise_floor(object);
     room_forget(object, deferred);
 }
 
-/* What is in a slower tier, too, only leaves memory. */
+/* An object that is also in a slower tier leaves only memory. */
 static void evict(struct object *object, struct deferred *deferred)
 {
     bool demoted = object->data != NULL && in_slower_tier(object);
@@ -448,13 +447,13 @@ static void evict(struct object *object, struct deferred *deferred)
     room_demote(object, deferred);
 }
 
-/* For whom something is to leave, and what is not to. */
+/* The space that needs room, and what must not be evicted for it. */
 struct wish {
-    const struct hearth_space *space; /* NULL: for nobody in particular */
-    bool keep_ttl;                    /* times to live are kept */
-    bool keep_shares;                 /* so is what another tenant holds within its share */
-    /* and what of it is in a slower tier within its share of that: what leaves is to be forgotten
-     * there, too */
+    const struct hearth_space *space; /* NULL: no particular space */
+    bool keep_ttl;                    /* objects within their time to live */
+    bool keep_shares;                 /* objects within another tenant's share */
+    /* objects within another tenant's share of a slower tier: an eviction would also forget them
+     * there */
     bool keep_slow;
 };
 
@@ -479,8 +478,8 @@ static bool may_leave_for(const struct object *object, const struct wish *wish, 
     return !wish->keep_shares || owner == wish->space || owner->charged > owner->share;
 }
 
-/* Lets the object with the lowest priority that may leave go. Those that may not are set aside and
- * put back. */
+/* Evicts the object with the lowest priority that may be evicted. Those that may not are set
+ * aside and put back. */
 static bool evict_first(struct hearth_cache *cache, struct heap *heap, const struct wish *wish,
                         void (*leave)(struct object *object, struct deferred *deferred),
                         struct deferred *deferred)
@@ -513,9 +512,9 @@ bool room_evict_one(struct hearth_cache *cache, const struct hearth_space *space
            evict_first(cache, &cache->heap, &firmly, evict, deferred);
 }
 
-/* Forgets one object altogether, so that its record and its nodes are free: one that is in a slower
- * tier only, if there is any. Shares of slower tiers give way when nothing else can: records of what is
- * there must fit into memory. */
+/* Forgets one object altogether to free its record and nodes: one that is only in a slower tier,
+ * if there is any. Shares of slower tiers are ignored only as a last resort: the records of
+ * their objects must fit into memory. */
 static bool forget_one(struct hearth_cache *cache, const struct hearth_space *space,
                        struct deferred *deferred)
 {
@@ -529,7 +528,7 @@ static bool forget_one(struct hearth_cache *cache, const struct hearth_space *sp
            evict_first(cache, &cache->heap, &last, forget, deferred);
 }
 
-/* Of one record more. Places are kept for the next object, and paid for once. */
+/* The cost of one more record. Slots are kept for the next object and charged once. */
 static uint64_t next_record_bytes(const struct hearth_cache *cache)
 {
     return sizeof(struct object) + (cache->records == cache->places ? room_place_bytes() : 0);
@@ -542,7 +541,7 @@ bool room_record(struct hearth_space *space, struct deferred *deferred)
     if (!heap_reserve(&cache->heap, cache->records + 1) ||
         !heap_reserve(&cache->heap_slow, cache->records + 1))
         return false;
-    while (!budget_try_reserve(cache->books_budget, cache->books_owner, next_record_bytes(cache)))
+    while (!budget_try_reserve(cache->meta_budget, cache->books_owner, next_record_bytes(cache)))
         if (!forget_one(cache, space, deferred))
             return false;
     cache->places += cache->records == cache->places;
@@ -563,7 +562,7 @@ uint64_t room_data_bytes(const struct object *object)
     return object->data != NULL ? room_charge(object->bytes) : 0;
 }
 
-/* What a space can get at most, when everybody is down to his share. */
+/* The most that a space can get, once every other tenant is reduced to its share. */
 static uint64_t most(const struct hearth_cache *cache, uint64_t share)
 {
     uint64_t cap = budget_cap(cache->budget), others = cache->shares - share;
@@ -577,7 +576,7 @@ bool room_reserve(struct hearth_space *space, uint64_t bytes, struct deferred *d
 
     lock_assert_held(&cache->lock);
     if (bytes > most(cache, space->share))
-        return false; /* not even an empty cache has room: nobody has to leave for it */
+        return false; /* would not fit even into an empty cache: evict nothing for it */
     while (!budget_try_reserve(cache->budget, space->owner, bytes))
         if (!room_evict_one(cache, space, deferred))
             return false;
@@ -592,13 +591,13 @@ void room_release(struct hearth_space *space, uint64_t bytes)
     budget_release(space->cache->budget, space->owner, bytes);
 }
 
-/* Bytes of the part that is for books. */
+/* Charges bytes to the metadata part. */
 static bool reserve_part(struct hearth_cache *cache, budget_owner owner, uint64_t bytes,
                          struct deferred *deferred)
 {
-    if (bytes > budget_cap(cache->books_budget))
-        return false; /* nobody has to leave for it */
-    while (!budget_try_reserve(cache->books_budget, owner, bytes))
+    if (bytes > budget_cap(cache->meta_budget))
+        return false; /* can never fit: evict nothing for it */
+    while (!budget_try_reserve(cache->meta_budget, owner, bytes))
         if (!forget_one(cache, NULL, deferred))
             return false;
     return true;
@@ -611,7 +610,7 @@ bool room_reserve_books(struct hearth_cache *cache, uint64_t bytes, struct defer
     lock_assert_held(&cache->lock);
     if (bytes > most(cache, 0))
         return false;
-    /* Trees of what is in memory may grow further: they shrink with it. */
+    /* Trees of objects in memory may grow further: they shrink with them. */
     while (!budget_try_reserve(cache->budget, cache->owner_index, bytes))
         if (!room_evict_one(cache, NULL, deferred) &&
             !evict_first(cache, &cache->heap_slow, &books, evict, deferred))
@@ -630,7 +629,7 @@ void room_release_books(struct hearth_cache *cache, uint64_t bytes)
     assert(cache->books >= bytes);
     cache->books -= bytes;
     budget_release(cache->budget, cache->owner_index, bytes);
-    budget_release(cache->books_budget, cache->books_owner, bytes);
+    budget_release(cache->meta_budget, cache->books_owner, bytes);
 }
 
 bool room_reserve_request(struct hearth_cache *cache, uint64_t bytes, struct deferred *deferred)
@@ -647,10 +646,10 @@ void room_release_request(struct hearth_cache *cache, uint64_t bytes)
     lock_assert_held(&cache->lock);
     assert(cache->requests >= bytes);
     cache->requests -= bytes;
-    budget_release(cache->books_budget, cache->requests_owner, bytes);
+    budget_release(cache->meta_budget, cache->requests_owner, bytes);
 }
 
-/* What the tree will grow by at most: the nodes that are not there, and its table of the path. */
+/* The most that the tree will grow by: the missing nodes, and its path array. */
 static uint64_t growth(struct hearth_space *space, const int32_t *tokens, uint32_t count,
                        struct index_hint *hint)
 {
@@ -659,7 +658,7 @@ static uint64_t growth(struct hearth_space *space, const int32_t *tokens, uint32
     size_t nodes = (count - 1) / block + 1, there = match.nodes_count;
 
     if (there > 0 && node_is_tail(match.path[there - 1]))
-        there--; /* it is replaced when it grows */
+        there--; /* a tail is replaced when it grows */
     return (nodes - there) * index_node_bytes(block) + nodes * 2 * sizeof(struct node *);
 }
 
@@ -668,7 +667,7 @@ bool room_reserve_index(struct hearth_space *space, const int32_t *tokens, uint3
 {
     uint64_t bytes;
 
-    /* Making room may take parts of the path away: then more is needed. */
+    /* Making room may remove parts of the path: then more is needed. */
     while ((bytes = growth(space, tokens, count, hint)) + index_bytes(space->index) >
            space->index_charged) {
         bytes = bytes + index_bytes(space->index) - space->index_charged;
@@ -699,7 +698,7 @@ void room_shrink(struct hearth_cache *cache, struct deferred *deferred)
         if (!room_evict_one(cache, NULL, deferred) &&
             !evict_first(cache, &cache->heap, &any, evict, deferred) &&
             !evict_first(cache, &cache->heap_slow, &any, evict, deferred))
-            return; /* the rest is leased or pinned; it leaves when it is released */
-    while (budget_excess(cache->books_budget) > 0 && forget_one(cache, NULL, deferred))
+            return; /* the rest is leased or pinned, and is evicted on release */
+    while (budget_excess(cache->meta_budget) > 0 && forget_one(cache, NULL, deferred))
         ;
 }

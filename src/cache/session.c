@@ -1,6 +1,6 @@
 /*
  * session.c: lookup and insert in one call each, for programs with one engine and one sequence.
- * Uses nothing but the public header.
+ * Uses only the public header.
  */
 #include <hearth/hearth.h>
 
@@ -11,7 +11,7 @@
 
 enum { FETCH_TIMEOUT_MS_MAX = 10000 };
 
-/* The caller's operations, with NULL for those that its header did not know. */
+/* The caller's operations, with NULL for those that its header lacks. */
 static struct hearth_session_ops take_ops(const struct hearth_session_ops *ops)
 {
     struct hearth_session_ops mine = {0};
@@ -20,7 +20,7 @@ static struct hearth_session_ops take_ops(const struct hearth_session_ops *ops)
     return mine;
 }
 
-/* Waiting longer than computing would take is no saving (keeps I94). */
+/* Waiting longer than recomputing would take saves nothing (keeps I94). */
 static uint32_t fetch_timeout_ms(const struct hearth_plan_info *info)
 {
     double ms = info->compute_s * 1000;
@@ -28,7 +28,7 @@ static uint32_t fetch_timeout_ms(const struct hearth_plan_info *info)
     return ms > 0 && ms < FETCH_TIMEOUT_MS_MAX ? (uint32_t)ms + 1 : FETCH_TIMEOUT_MS_MAX;
 }
 
-/* Fetches every object of the plan; false when one is missing: then the plan has been shortened. */
+/* Fetches every object of the plan; false when one is missing and the plan has been shortened. */
 static bool fetch_all(struct hearth_plan *plan, const void **data)
 {
     const struct hearth_plan_info *info = hearth_plan_info(plan);
@@ -44,7 +44,7 @@ static bool fetch_all(struct hearth_plan *plan, const void **data)
     return true;
 }
 
-/* One try: true when it is over, with a sequence of *reused tokens or with a cold start. */
+/* One attempt: true when it is final, with a sequence of *reused tokens or a cold start. */
 static bool try_plan(struct hearth_plan *plan, const struct hearth_session_ops *ops,
                      uint32_t *reused)
 {
@@ -87,7 +87,7 @@ int hearth_session_lookup(struct hearth_space *space, const struct hearth_sessio
     return HEARTH_OK;
 }
 
-/* Stores one object; its bytes, or 0 when it was not stored. */
+/* Stores one object; returns its bytes, or 0 when it was not stored. */
 static uint64_t store_one(struct hearth_store *store, const struct hearth_session_ops *ops,
                           enum hearth_object_kind kind, uint32_t begin, uint32_t end)
 {
@@ -124,8 +124,8 @@ int hearth_session_insert(struct hearth_space *space, const struct hearth_sessio
         return error;
     while (hearth_store_next(store, &begin, &end)) {
         *stored += store_one(store, &mine, HEARTH_OBJECT_ROWS, begin, end);
-        *stored += store_one(store, &mine, HEARTH_OBJECT_SLIDING, begin,
-                             end); /* refused unless the model captures them */
+        /* refused unless the model captures them */
+        *stored += store_one(store, &mine, HEARTH_OBJECT_SLIDING, begin, end);
     }
     if (hearth_store_wants_snapshot(store, (uint32_t)count))
         *stored += store_one(store, &mine, HEARTH_OBJECT_SNAPSHOT, 0, (uint32_t)count);

@@ -1,14 +1,17 @@
 /*
- * space.c: spaces, one for each model as it is configured and each tenant: their keys, their lives
- * and their objects.
+ * space.c: spaces, one per model configuration and tenant: their keys, lifetime and objects.
  *
- *                  recover.c finds objects of it
- *      (nothing) ---------------------------------> DORMANT --hearth_space_open--> OPEN --last close--> CLOSED --open--> OPEN ...
- *          '-------hearth_space_open-------------------^                                                  |
- *                                                      '---- reap: nobody has it open, nothing is held ----'---> (freed)
+ *                recover.c finds objects of it
+ *      (nothing) -----------------------------> DORMANT
+ *          |                                       | hearth_space_open
+ *          '---------hearth_space_open-----------> OPEN <---open---.
+ *                                                  |               |
+ *                                                  '--last close--> CLOSED
  *
- * A dormant space is a tree without a model: its key is known, what the key was made of is not. It
- * cannot be looked up.
+ *      DORMANT, CLOSED --reap: not open and empty--> (freed)
+ *
+ * A dormant space is a tree without a model: its key is known, but not what the key was made from.
+ * It cannot be looked up.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -28,7 +31,7 @@ struct gathering {
 static void gather(struct gathering *gathering, struct object *object, const struct node *node)
 {
     if (object == NULL || object->last != node)
-        return; /* a run is gathered at its last node */
+        return; /* a run is collected at its last node */
     mem_reserve_one(&gathering->objects, gathering->count, &gathering->cap, sizeof(object));
     gathering->objects[gathering->count++] = object;
 }
@@ -81,7 +84,7 @@ void space_each_in(struct node *node, void (*fn)(struct object *object, void *ar
     visit(&gathering, fn, arg);
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 void space_remove(struct hearth_space *space)
 {
@@ -127,7 +130,7 @@ bool space_needs_snapshot(const struct hearth_space *space)
            ((space->model.kinds & windows) != 0 && !space->model.captures_sliding);
 }
 
-/* Everything that two requests must agree in to share state (keeps I97, I100). */
+/* Everything that two requests must have in common to share state (keeps I97, I100). */
 static struct hash256 space_key(const struct hearth_cache *cache, const struct hearth_model *model,
                                 const char *tenant)
 {
@@ -152,8 +155,8 @@ struct hearth_space *space_find(struct hearth_cache *cache, const struct hash256
     return NULL;
 }
 
-/* A line of the ledger for the space; the common one when there are too many, unless a share is
- * asked for: that must not be promised in vain. */
+/* Gives the space a ledger line; the common one when there are too many, unless a share is
+ * requested: a share must never be promised in vain. */
 static bool own(struct hearth_space *space, uint64_t share)
 {
     struct hearth_cache *cache = space->cache;
@@ -203,7 +206,7 @@ static void keep_tail(struct object *object, void *deferred)
     store_keep_tail(object, deferred);
 }
 
-/* Gives a dormant space its model and its tenant. False: its share cannot be had. */
+/* Gives a dormant space its model and tenant. False: its share is not available. */
 static bool wake(struct hearth_space *space, const struct hearth_model *model, const char *tenant,
                  uint64_t share, struct deferred *deferred)
 {
@@ -212,13 +215,12 @@ static bool wake(struct hearth_space *space, const struct hearth_model *model, c
         return false;
     space->model = *model;
     space->dormant = false;
-    space_each_object(space, keep_tail,
-                      deferred); /* which of them are tails could not be told before */
+    space_each_object(space, keep_tail, deferred); /* tails could not be identified before */
     return true;
 }
 
-/* Spaces that nobody has open and that hold nothing go: a flood of tenants that come once leaves
- * nothing behind (keeps I108). The caller frees what is in `gone`. */
+/* Removes spaces that are empty and not open, so that a flood of one-time tenants leaves nothing
+ * behind (keeps I108). The caller frees the spaces in `gone`. */
 static void reap(struct hearth_cache *cache, struct list *gone)
 {
     list_init(gone);
@@ -238,7 +240,7 @@ static void free_spaces(struct list *gone)
         space_free(CONTAINER_OF(link, struct hearth_space, link));
 }
 
-/* The caller's model, checked; false when it makes no sense. */
+/* Copies and checks the caller's model; false when it is invalid. */
 static bool take_model(const struct hearth_model *model, struct hearth_model *mine)
 {
     const uint32_t windows = HEARTH_KIND_SLIDING | HEARTH_KIND_CHUNKED;
@@ -270,7 +272,7 @@ int hearth_space_open(struct hearth_cache *cache, const struct hearth_model *mod
     if (space == NULL)
         space = space_create_dormant(cache, &key, &deferred);
     if (space == NULL || (space->dormant && !wake(space, &mine, tenant, share_bytes, &deferred))) {
-        error = HEARTH_ERROR_MEMORY; /* a space that could not wake is reaped, or waits on */
+        error = HEARTH_ERROR_MEMORY; /* a space that could not wake is reaped or stays dormant */
     } else {
         space->opens++;
         *out = space;
@@ -287,7 +289,7 @@ void hearth_space_close(struct hearth_space **out)
     struct hearth_cache *cache = (*out)->cache;
     lock_enter(&cache->lock);
     assert((*out)->opens > 0);
-    (*out)->opens--; /* what it holds stays: a model that comes back finds it */
+    (*out)->opens--; /* its objects stay: a model that is loaded again finds them */
     lock_leave(&cache->lock);
     *out = NULL;
 }

@@ -1,16 +1,16 @@
 /*
- * store.c: taking state in. Memory is handed out before the export, so that bytes move once; the
- * object can be found only after commit (keeps I1, I67).
+ * store.c: storing state. Memory is handed out before the export, so that bytes move only once;
+ * the object can be found only after commit (keeps I1, I67).
  *
  *      open -> next -> reserve -> (the engine exports) -> commit -> next -> ... -> close
  *                         '-----------------------------> cancel
  *
- * Between reserve and commit the lock is free and anything may happen to the index: what someone
- * else stored meanwhile wins.
+ * Between reserve and commit the lock is free and the index may change: if another caller stores
+ * the same state meanwhile, the first commit wins.
  *
- * A prompt that is longer than the cache must not push out its own beginning, since its end is
- * worth nothing without: while room is made for a piece, the end of the path before it is leased,
- * which by the rule of parents and children keeps all of the path.
+ * A prompt that is longer than the cache must not evict its own beginning, since its end is
+ * worthless without it. While room is made for a piece, the end of the path before it is leased;
+ * since parents are never evicted before their children, this keeps the whole path.
  */
 #include <assert.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #include "base/mem.h"
 #include "cache/cache.h"
 
-/* What happens from now on happens for its request. */
+/* Attributes the following events to the store's request. */
 static void enter(const struct hearth_store *store, struct deferred *deferred)
 {
     cache_enter(store->space->cache, deferred);
@@ -56,7 +56,7 @@ void hearth_store_close(struct hearth_store **out)
     if (*out == NULL)
         return;
     hearth_store_cancel(*out);
-    /* Once, for all that was committed: so that one hearth_pin(false) undoes it. */
+    /* Once for everything committed, so that one hearth_pin(false) undoes it. */
     if ((*out)->hints.pin && (*out)->committed > 0)
         hearth_pin((*out)->space, (*out)->tokens, (*out)->committed, true);
     mem_free((*out)->tokens);
@@ -67,15 +67,15 @@ void hearth_store_close(struct hearth_store **out)
 
 /* ---- what is missing ---- */
 
-/* Tails are for models that can be cut at any token (keeps I28). Where they cannot, the rows behind
- * the last block are a part of the boundary that a snapshot among them makes, and not a tail in
- * this sense. */
+/* Only models that can be cut at any token have tails (keeps I28). For others, the rows after
+ * the last block belong to the boundary of a snapshot among them, and are not a tail in this
+ * sense. */
 static bool tails_allowed(const struct hearth_store *store)
 {
     return !space_sliceable(store->space) || store->space->cache->tails_max > 0;
 }
 
-/* A long prompt is stored in many pieces: what is known of it is not compared again for each. */
+/* A long prompt is stored in many pieces: the hint avoids comparing its tokens again for each. */
 struct index_match store_match(struct hearth_store *store, uint32_t count)
 {
     return index_match_hinted(store->space->index, store->tokens, count, &store->hint);
@@ -89,7 +89,7 @@ static bool block_held(const struct index_match *match, uint32_t begin, uint32_t
     return i < match->nodes_count && node_rows_end(match->path[i]) == begin + block;
 }
 
-/* Rows of the tail [begin, count) are held, in a tail or in a block that goes on. */
+/* Rows of the tail [begin, count) are held, in a tail or in a block that continues. */
 static bool tail_held(const struct index_match *match, uint32_t begin, uint32_t count)
 {
     struct node *node =
@@ -101,8 +101,8 @@ static bool tail_held(const struct index_match *match, uint32_t begin, uint32_t 
            node_rows_end(node) >= count;
 }
 
-/* Where the run of missing blocks that begins at `at` ends. It does not cross the anchor: what
- * belongs to system prompt and tools is worth more than what follows, and must not share its fate
+/* The end of the run of missing blocks that begins at `at`. It does not cross the anchor: the
+ * system prompt and tools are worth more than what follows, and must not be evicted with it
  * (keeps I103). */
 static uint32_t run_end(const struct hearth_store *store, const struct index_match *match,
                         uint32_t at, uint32_t whole)
@@ -158,7 +158,7 @@ static bool snapshot_held(struct hearth_store *store, uint32_t at)
     return node != NULL && node_snapshot(node, at) != NULL;
 }
 
-/* Whether a snapshot there is worth its bytes, as far as the caller has said what it is storing. */
+/* Whether a snapshot there is worth its bytes, judging by the caller's hints. */
 static bool snapshot_pays(const struct hearth_store *store, uint32_t at)
 {
     const struct hearth_store_hints *hints = &store->hints;
@@ -212,7 +212,7 @@ static bool range_valid(const struct hearth_store *store, enum hearth_object_kin
     return false;
 }
 
-/* Whether rows are held for all of [0, begin): without them those behind are of no use. */
+/* Whether rows are held for all of [0, begin): without them, later rows are useless. */
 static bool rows_held(struct hearth_store *store, uint32_t begin)
 {
     struct index_match match = store_match(store, begin);
@@ -223,8 +223,8 @@ static bool rows_held(struct hearth_store *store, uint32_t begin)
     return match.tokens == begin && match.partial == NULL;
 }
 
-/* One of the nodes holds it already, as far or further; a tail that the tokens extend is going to
- * grow. */
+/* One of the nodes already holds these rows as far or further. A tail that the tokens extend is
+ * about to grow. */
 static bool rows_exist(struct hearth_store *store, const struct object *piece)
 {
     uint32_t block = store->space->cache->block_tokens;
@@ -240,8 +240,8 @@ static bool rows_exist(struct hearth_store *store, const struct object *piece)
     return false;
 }
 
-/* OK, or why this piece is not to be stored. */
-static int judge(struct hearth_store *store, const struct object *piece)
+/* OK, or why this piece must not be stored. */
+static int admit_piece(struct hearth_store *store, const struct object *piece)
 {
     struct hearth_space *space = store->space;
     bool tail = piece->end % space->cache->block_tokens != 0;
@@ -312,8 +312,8 @@ static bool evict_for(struct hearth_store *store, uint32_t path)
     return evicted;
 }
 
-/* Takes memory from the pages; when they are too scattered for an extent of that size, something
- * more has to leave. */
+/* Takes memory from the pages; evicts more when they are too fragmented for an extent of that
+ * size. */
 static void *take_pages(struct hearth_store *store, uint64_t bytes, uint32_t path)
 {
     struct pages *pages = store->space->cache->pages;
@@ -332,14 +332,14 @@ static void count_refused(struct hearth_space *space)
     space->stats.stores_refused++;
 }
 
-/* Takes the bytes of the ledger and a place in the heaps. */
+/* Charges the ledger and reserves a place in the heaps. */
 static int take_room(struct hearth_store *store, const struct object *piece, uint64_t charge)
 {
     struct hearth_cache *cache = store->space->cache;
     struct deferred deferred;
 
     enter(store, &deferred);
-    int error = judge(store, piece);
+    int error = admit_piece(store, piece);
     if (error == HEARTH_OK) {
         uint32_t path = path_before((enum hearth_object_kind)piece->kind, piece->begin, piece->end);
         struct guard guard = guard_path(store, path);
@@ -357,7 +357,7 @@ static int take_room(struct hearth_store *store, const struct object *piece, uin
     return error;
 }
 
-/* Gives back what take_room took; the record, too. */
+/* Returns what take_room took, including the record. */
 static void give_back(struct hearth_space *space, uint64_t charge)
 {
     room_release(space, charge);
@@ -374,8 +374,7 @@ int hearth_store_reserve(struct hearth_store *store, enum hearth_object_kind kin
     *memory = NULL;
     if (store->memory != NULL || capacity == 0 || !range_valid(store, kind, begin, end))
         return HEARTH_ERROR_INVALID;
-    /* The sum below must not overflow; what is larger than any memory is refused by the ledger all
-     * the same. */
+    /* Prevents overflow of the sum below; the ledger refuses what exceeds any memory anyway. */
     capacity = MIN(capacity, UINT64_MAX / 2);
     uint64_t charge = room_charge(capacity) + room_record_bytes();
     int error = take_room(store, &piece, charge);
@@ -416,13 +415,13 @@ void hearth_store_cancel(struct hearth_store *store)
 
 /* ---- committing ---- */
 
-/* What is put into the tree, and what happens then. */
+/* An object that enters the tree. */
 struct arrival {
     struct object *object;
     struct deferred *deferred;
 };
 
-/* Longer rows displaced these. */
+/* Drops rows that longer ones displaced. */
 static void drop_replaced(struct object *object, void *arg)
 {
     const struct arrival *arrival = arg;
@@ -438,7 +437,7 @@ static void drop_replaced(struct object *object, void *arg)
     cache_note_event(space->cache, deferred, &event);
     uint64_t expires_ns = arrival->object->expires_ns;
     if (object->expires_ns != 0 && (expires_ns == 0 || object->expires_ns < expires_ns))
-        /* whoever holds its tokens by then */
+        /* the object that has its tokens now inherits the expiry */
         manage_set_expiry(arrival->object, object->expires_ns);
     room_drop(object, deferred);
 }
@@ -509,9 +508,8 @@ void store_keep_tail(struct object *object, struct deferred *deferred)
     list_push_back(&space->tails, &object->tail_link);
     cache->stats.tail_stashes++;
     space->stats.tail_stashes++;
-    while (space->tails.count >
-           MAX(cache->tails_max,
-               1)) { /* the new one stays: reserve refuses tails when there are to be none */
+    /* The new one stays: reserve refuses tails when none are allowed. */
+    while (space->tails.count > MAX(cache->tails_max, 1)) {
         struct object *oldest = LIST_ENTRY(list_first(&space->tails), struct object, tail_link);
         cache->stats.tail_evictions++;
         space->stats.tail_evictions++;
@@ -529,7 +527,7 @@ int store_attach(struct object *object, const int32_t *tokens, struct index_hint
     struct node *last = index_insert_hinted(space->index, tokens, object->end, hint);
     bool may = last != NULL && index_may_attach(space->index, last, object);
     if (last != NULL && !may)
-        index_prune(space->index, last); /* someone else stored it meanwhile */
+        index_prune(space->index, last); /* another caller stored it meanwhile */
     room_settle_index(space);
     if (!may)
         return last == NULL ? HEARTH_ERROR_MEMORY : HEARTH_ERROR_EXISTS;
@@ -542,7 +540,7 @@ int store_attach(struct object *object, const int32_t *tokens, struct index_hint
     return HEARTH_OK;
 }
 
-/* The object is committed, or goes back with all that was taken for it. */
+/* Commits the object, or frees it with everything that was reserved for it. */
 static int insert(struct hearth_store *store, struct object *object, struct deferred *deferred)
 {
     struct hearth_space *space = store->space;

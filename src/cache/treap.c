@@ -1,16 +1,16 @@
 /*
- * treap.c: a treap by splitting and merging, without recursion and without links upwards.
+ * treap.c: a treap by splitting and merging, without recursion and without parent links.
  *
- * A descent knows two neighbours, one on each side, that the searched string lies between. What
- * both share with it, everything between them shares, too; so a comparison starts there and not at
- * the first token:
+ * A descent tracks two neighbours that enclose the searched string. The tokens that both share
+ * with it are shared by everything between them, so a comparison starts there and not at the first
+ * token:
  *
  *      before   7 7 7 1 4 ...      3 tokens in common with the searched 7 7 7 2 9 ...
  *      (here)   7 7 7 ? ?          must begin with 7 7 7: compare from the fourth on
  *      after    7 7 7 5 0 ...
  *
- * It keeps no parents and no counts: what calls it has both, and a node is part of the memory of
- * every block.
+ * It stores no parents and no counts: its user has both, and every block pays for the size of a
+ * node.
  */
 #include "cache/treap.h"
 
@@ -19,8 +19,8 @@
 
 #include "base/attr.h"
 
-/* Compares two strings whose first `skip` tokens are known to be equal. < 0, 0, > 0, and the tokens
- * in common. */
+/* Compares two strings whose first `skip` tokens are known to be equal. Returns < 0, 0, > 0, and
+ * the number of common tokens. */
 static int compare(const int32_t *a, uint32_t a_count, const struct treap_node *b, uint32_t skip,
                    uint32_t *common)
 {
@@ -44,13 +44,13 @@ static int compare_nodes(const struct treap_node *a, const struct treap_node *b)
 static struct treap_node **link_of(struct treap_node **root, const struct treap_node *node)
 {
     while (*root != node) {
-        assert(*root != NULL); /* it is not in this set */
+        assert(*root != NULL); /* otherwise it is not in this set */
         root = compare_nodes(node, *root) < 0 ? &(*root)->left : &(*root)->right;
     }
     return root;
 }
 
-/* Parts a tree into what comes before and after `node`, which is not in it. */
+/* Splits a tree into the parts before and after `node`, which is not in it. */
 static void split(struct treap_node *root, struct treap_node *node)
 {
     struct treap_node **less = &node->left, **more = &node->right;
@@ -71,7 +71,7 @@ static void split(struct treap_node *root, struct treap_node *node)
     *less = *more = NULL;
 }
 
-/* Joins two trees of which all of the first comes before all of the second. */
+/* Joins two trees; everything in the first comes before everything in the second. */
 static void merge(struct treap_node **link, struct treap_node *less, struct treap_node *more)
 {
     while (less != NULL && more != NULL) {
@@ -133,9 +133,9 @@ struct treap_node *treap_find_prefix(struct treap_node *root, const int32_t *tok
 {
     struct treap_place place = {0};
 
-    /* A prefix lies at or before the neighbour `before`, and whatever lies between the two begins
-     * with it. So it is the neighbour itself, or no longer than what the neighbour has in common.
-     */
+    /* A prefix is at or before the neighbour `before`, and everything between the two begins
+     * with it. So it is the neighbour itself, or no longer than what the neighbour has in
+     * common. */
     for (; count > 0; count = place.before_common) {
         place = treap_find(root, tokens, count);
         if (place.before != NULL && place.before_common == place.before->count)
@@ -194,7 +194,7 @@ size_t treap_check(const struct treap_node *root)
     size_t count = 0;
     const struct treap_node *last = NULL;
 
-    /* Nodes are only borrowed mutable by the lookups, which change nothing. */
+    /* The lookups take mutable nodes but change nothing. */
     for (struct treap_node *node = treap_first((struct treap_node *)root); node != NULL;
          node = treap_next((struct treap_node *)root, node)) {
         assert(node->count > 0);

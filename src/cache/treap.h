@@ -1,18 +1,17 @@
 /*
- * treap.h: an ordered set of token strings, with its links embedded in the things it holds.
- * Allocates nothing, cannot fail.
+ * treap.h: an ordered set of token strings, with intrusive links. Allocates nothing, cannot fail.
  *
- * The order is lexicographic by token, a string before those that continue it. In such an order the
- * string that shares the most tokens with a given one is its neighbour before or after, so one
- * descent finds the best of any number of strings.
+ * The order is lexicographic by token, a string before its continuations. In this order the string
+ * that shares the most tokens with a given one is its neighbour before or after, so one descent
+ * finds the best of any number of strings.
  *
- * It is a treap: a search tree by tokens and at the same time a heap by priority. Priorities that
- * nobody can foresee (bits of a keyed hash) make its shape that of a tree filled in random order,
- * O(log n) deep, whoever chooses the tokens; and as they are the caller's, the same set has the
- * same shape, whatever was inserted and removed on the way.
+ * It is a treap: a search tree by tokens and at the same time a heap by priority. Unpredictable
+ * priorities (bits of a keyed hash) give it the shape of a tree filled in random order, O(log n)
+ * deep, even if an attacker chooses the tokens. The caller supplies the priorities, so the same
+ * set always has the same shape, regardless of the history of insertions and removals.
  *
  * The set borrows nodes and tokens. Tokens may move (the caller changes the pointer) as long as
- * they stay equal. Owner: whoever has the root. Not thread-safe.
+ * they stay equal. Owner: the owner of the root. Not thread-safe.
  */
 #ifndef HEARTH_CACHE_TREAP_H
 #define HEARTH_CACHE_TREAP_H
@@ -27,28 +26,28 @@ struct treap_node {
     uint32_t count; /* at least 1 */
 };
 
-/* Where a string is or would be. Commons are the tokens that it shares with the neighbour; 0 when
- * there is no neighbour. */
+/* Where a string is or would be. Commons count the tokens that it shares with the neighbour; 0
+ * when there is no neighbour. */
 struct treap_place {
     /* the last one that is not greater: the string itself when it is in the set */
     struct treap_node *before;
-    /* the first one that is greater; not looked for when `before` is the string itself */
+    /* the first one that is greater; not searched when `before` is the string itself */
     struct treap_node *after;
     uint32_t before_common, after_common;
 };
 
 /* All lookups: an empty set is a NULL root. O(log n) comparisons. */
 struct treap_place treap_find(struct treap_node *root, const int32_t *tokens, uint32_t count);
-/* The string itself; NULL when it is not there. */
+/* The string itself; NULL when absent. */
 struct treap_node *treap_find_equal(struct treap_node *root, const int32_t *tokens, uint32_t count);
-/* The longest that `tokens` begin with, themselves included; NULL when none. At most one descent
- * more for each token that it is shorter. */
+/* The longest prefix of `tokens` in the set, `tokens` themselves included; NULL when none. At
+ * most one more descent for each token that it is shorter. */
 struct treap_node *treap_find_prefix(struct treap_node *root, const int32_t *tokens,
                                      uint32_t count);
 
-/* aborts when it is there already */
+/* aborts when it is already present */
 void treap_insert(struct treap_node **root, struct treap_node *node);
-/* aborts when it is not there */
+/* aborts when it is absent */
 void treap_remove(struct treap_node **root, struct treap_node *node);
 
 /* In order; NULL at the end. */

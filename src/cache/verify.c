@@ -1,20 +1,19 @@
 /*
- * verify.c: checking the bytes of what is held, one object after another, never in the way of
- * others.
+ * verify.c: verifying the bytes of cached objects, one by one, without blocking other work.
  *
- *      place (watch.c) --> the next object of the tier, leased --> its bytes are read, without the lock --> right: nothing happens
- *                                                                                                       '-> damaged: it leaves the tier
+ *      place (watch.c) --> the next object of the tier, leased --> its bytes are read, without the
+ *      lock --> intact: nothing happens; damaged: it leaves the tier
  *
- * IN A SLOWER TIER the tier reads the object in full and compares (tier.h: verify); a damaged one it
- * has put aside by itself. If memory has the object, it is written anew. If no tier has it, it is
+ * IN A SLOWER TIER the tier reads the whole object and compares (tier.h: verify); it quarantines a
+ * damaged object itself. If memory has the object, it is written again. If no tier has it, it is
  * forgotten.
  *
- * IN MEMORY nothing is digested when it comes in: an export is not read again on its way, and what
- * comes from a slower tier was verified there. So there is something to compare with only when a
- * slower tier has the object, or when a verification has been here before and has left its digest.
- * Two tiers may have other bytes for the same tokens, computed twice: those of either are right.
+ * IN MEMORY no digest is computed on arrival: an export is not read again, and objects from a
+ * slower tier were verified there. So a comparison is possible only when a slower tier has the
+ * object, or when an earlier verification left its digest. Two tiers may have different bytes for
+ * the same tokens, computed twice: both are correct.
  *
- * Uses and their order stay as they are. A lease is all that others see of it.
+ * Use counts and order do not change. Other threads see nothing but a lease.
  */
 #include <assert.h>
 #include <string.h>
@@ -36,7 +35,7 @@ struct verification {
 
 /* ---- pace ---- */
 
-/* Sleeps as long as it is ahead of its rate. */
+/* Sleeps while ahead of the configured rate. */
 static void keep_pace(const struct verification *verification, uint64_t bytes)
 {
     uint64_t rate = verification->options.bytes_per_s;
@@ -56,7 +55,7 @@ static bool wants_more(const struct verification *verification)
     return options->more == NULL || options->more(&verification->result, options->arg);
 }
 
-/* ---- what follows ---- */
+/* ---- handling damage ---- */
 
 static void note_damage(struct verification *verification, const struct object *object,
                         struct deferred *deferred)
@@ -75,8 +74,7 @@ static void note_damage(struct verification *verification, const struct object *
     cache_note_event(cache, deferred, &event);
 }
 
-/* Out of memory; out of everything when it is nowhere else, or when somebody has a lease on these
- * bytes. */
+/* Removes it from memory; everywhere when no other tier has it or its bytes are leased. */
 static void leave_memory(struct object *object, struct deferred *deferred)
 {
     if (object->in & TIER_BITS_SLOWER && room_demote(object, deferred))
@@ -85,7 +83,7 @@ static void leave_memory(struct object *object, struct deferred *deferred)
     room_drop(object, deferred);
 }
 
-/* The tier has put it aside, or has lost it before. */
+/* The tier has quarantined the object, or had lost it before. */
 static void leave_slower(struct object *object, enum hearth_tier level, struct deferred *deferred)
 {
     bool in_memory = object->data != NULL;
@@ -98,7 +96,7 @@ static void leave_slower(struct object *object, enum hearth_tier level, struct d
 
 /* ---- in memory ---- */
 
-/* Half of a digest is enough to see damage, and there are a million of them. Never 0. */
+/* Half a digest is enough to detect damage, and there may be a million of them. Never 0. */
 static uint64_t half_of(const struct hash128 *digest)
 {
     uint64_t half;
@@ -122,8 +120,8 @@ static uint64_t digest_memory(const struct verification *verification, const str
     return half_of(&digest);
 }
 
-/* Whether these are the bytes that one of the tiers has, or else those of an earlier verification
- * (`before`); without any of them *known is false. Without the lock. */
+/* Whether the bytes equal those of one of the tiers, or of an earlier verification (`before`).
+ * Without any of these *known is false. Call without the lock. */
 static bool is_right(struct hearth_cache *cache, const struct hash256 *key, uint32_t tiers,
                      uint64_t found, uint64_t before, bool *known)
 {
@@ -145,7 +143,7 @@ static bool is_right(struct hearth_cache *cache, const struct hash256 *key, uint
     return before == found;
 }
 
-/* The object is leased; the lock is left while its bytes are read. */
+/* The object is leased; unlocks while its bytes are read. */
 static void verify_memory(struct verification *verification, struct object *object,
                           struct deferred *deferred)
 {
@@ -166,7 +164,7 @@ static void verify_memory(struct verification *verification, struct object *obje
         note_damage(verification, object, deferred);
     bool leaves = damaged && !object->dropped;
     verification->result.dropped += leaves;
-    room_unlease(object, deferred); /* frees one that was dropped meanwhile */
+    room_unlease(object, deferred); /* frees the object if it was dropped meanwhile */
     if (leaves)
         leave_memory(object, deferred);
 }
@@ -198,7 +196,7 @@ static void verify_slower(struct verification *verification, struct object *obje
 
 /* ---- all of them ---- */
 
-/* The next object of the tier, leased; NULL at the end. Leaves the lock now and then. */
+/* The next object of the tier, leased; NULL at the end. Unlocks now and then. */
 static struct object *take_next(struct verification *verification, struct place *place,
                                 struct deferred *deferred)
 {

@@ -1,14 +1,15 @@
 /*
- * watch.c: showing what is held and what happened, for dashboards and administrators.
+ * watch.c: listing cached objects and events, for dashboards and administrators.
  *
- * WHAT IS HELD may be a million objects, and the lock is for microseconds. So it is taken for a
- * batch at a time, and the place is kept in the list itself, by marks that stand among the objects:
+ * There may be a million objects, and the lock may be held for microseconds only. So it is taken
+ * for one batch at a time, and the position is kept in the list itself, by marks among the
+ * objects:
  *
- *      all    [ a | b | MARK | c | d | ... | END | stored meanwhile ]       objects come and go; a mark stays where it is
+ *      all    [ a | b | MARK | c | d | ... | END | stored meanwhile ]
  *
- * A mark is an object of kind 0 that belongs to the reader. END stands where the list ended when he
- * began, so that he ends, too, however fast others store. The space is open as long as he reads, so
- * that it is not taken away under him.
+ * Objects come and go; a mark stays in place. A mark is an object of kind 0 that belongs to the
+ * reader. END marks the end of the list when the reader started, so it terminates however fast
+ * others store. The space is kept open while it is read, so that it is not removed.
  */
 #include <assert.h>
 #include <string.h>
@@ -20,11 +21,11 @@
 
 enum {
     BATCH = 64,
-    BATCH_TOKENS = 16384, /* copied under the lock at a time, as long as one object has no more */
-    SCANNED = 256,        /* objects that are passed over under the lock at a time */
+    BATCH_TOKENS = 16384, /* copied per lock hold, unless a single object has more */
+    SCANNED = 256,        /* objects skipped per lock hold */
 };
 
-/* A copy: what it shows may have left by the time that somebody looks, the space included. */
+/* A copy: the object and its space may be gone by the time it is shown. */
 struct line {
     struct hearth_held held;
     struct hash256 space, key, parent;
@@ -35,7 +36,7 @@ struct line {
 struct reader {
     struct place place;
     unsigned flags;
-    const unsigned char *key; /* only those of this key; NULL: all */
+    const unsigned char *key; /* only objects with this key; NULL: all */
     struct line lines[BATCH];
     size_t count;
 };
@@ -50,7 +51,7 @@ static bool has_key(const struct object *object, const unsigned char *key)
     return memcmp(node_key(object->last)->bytes, key, HEARTH_KEY_BYTES) == 0;
 }
 
-/* ---- places ---- */
+/* ---- positions ---- */
 
 /* The space after this one; the first when NULL. */
 static struct hearth_space *next_space(struct hearth_cache *cache, const struct hearth_space *space)
@@ -71,7 +72,7 @@ static void enter_space(struct place *place, struct hearth_space *space)
     list_push_back(&space->all, &place->end.held_link);
 }
 
-/* Takes the marks away; returns the space that comes after. */
+/* Removes the marks; returns the next space. */
 static struct hearth_space *leave_space(struct place *place)
 {
     struct hearth_space *space = place->space;
@@ -101,7 +102,7 @@ struct object *place_next(struct place *place)
             enter_space(place, leave_space(place));
             continue;
         }
-        list_remove(all, &next->held_link); /* the mark steps over it */
+        list_remove(all, &next->held_link); /* the mark moves past it */
         list_insert_before(all, &place->mark.held_link, &next->held_link);
         if (!is_mark(next))
             return next;
@@ -149,7 +150,7 @@ static void copy_tokens(const struct object *object, uint32_t begin, struct line
 {
     line->tokens = mem_try_alloc_array(object->end - begin, sizeof(*line->tokens));
     if (line->tokens == NULL)
-        return; /* shown without */
+        return; /* listed without them */
     for (const struct node *node = object->last; node != NULL && node_begin(node) >= begin;
          node = node_parent(node))
         memcpy(line->tokens + (node_begin(node) - begin), node_tokens(node),
@@ -194,7 +195,7 @@ static void fill(const struct object *object, unsigned flags, uint64_t now_ns, s
 
 /* ---- many ---- */
 
-/* Takes the next lines; false when it came to the end. */
+/* Reads the next lines; false at the end. */
 static bool read_batch(struct reader *reader)
 {
     uint64_t now_ns = cache_now_ns(reader->place.cache);
@@ -214,7 +215,7 @@ static bool read_batch(struct reader *reader)
     return true;
 }
 
-/* Shows a batch, until fn has seen enough; returns how many. */
+/* Shows a batch until fn returns false; returns how many were shown. */
 static size_t show_batch(struct reader *reader, bool (*fn)(const struct hearth_held *, void *),
                          void *arg, bool *more)
 {

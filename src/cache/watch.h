@@ -1,6 +1,6 @@
 /*
- * watch.h: places in what is held: going through all objects without keeping others waiting. A part
- * of the inside of the cache (cache.h), which everything here runs under the lock of.
+ * watch.h: iterating over all cached objects without blocking other threads. Internal to the cache
+ * (cache.h); everything here runs under its lock.
  */
 #ifndef HEARTH_CACHE_WATCH_H
 #define HEARTH_CACHE_WATCH_H
@@ -12,25 +12,25 @@ struct hearth_cache;
 struct hearth_space;
 struct node;
 
-/* A place in what is held, which stays where it is while the lock is left: objects come and go
- * around it. It ends where the list ended when it began, and keeps the space from being taken away.
- */
+/* A position among the cached objects that stays valid while the lock is released and objects
+ * come and go around it. It ends where the list ended at the start, and keeps the space from
+ * being removed. */
 struct place {
     struct hearth_cache *cache;
-    struct hearth_space *only;  /* of one space; NULL: of all */
-    struct hearth_space *space; /* where it is now; NULL: at the end */
+    struct hearth_space *only;  /* this space only; NULL: all */
+    struct hearth_space *space; /* current space; NULL: at the end */
     struct object mark, end;    /* of kind 0 */
 };
 
 void place_begin(struct place *place, struct hearth_cache *cache, struct hearth_space *only)
     REQUIRES(lock);
-/* The next object; NULL at the end. The caller leaves the lock after some dozens of them. */
+/* The next object; NULL at the end. The caller unlocks after every few dozen of them. */
 struct object *place_next(struct place *place) REQUIRES(lock);
-void place_end(struct place *place) REQUIRES(lock); /* also before it came to its end */
-/* The first object with this key (that of the block that it ends in), NULL when there is none.
- * Leaves the lock now and then. */
+void place_end(struct place *place) REQUIRES(lock); /* also before the end is reached */
+/* The first object with this key (the key of the block it ends in), NULL when there is none.
+ * Unlocks now and then. */
 struct object *place_find(struct hearth_cache *cache, const unsigned char *key) REQUIRES(lock);
-/* The first node of an object; a snapshot belongs to the one that it ends in. */
+/* The first node of an object; for a snapshot, the node that it ends in. */
 struct node *watch_first_node(const struct object *object) REQUIRES(lock);
 
 #endif

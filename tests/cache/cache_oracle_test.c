@@ -351,7 +351,7 @@ static bool turned_away(const struct world *world, int error, struct seen *seen)
         return false;
     assert_int_equal(error, HEARTH_ERROR_MEMORY);
     assert_false(world->complete);
-    assert_true(budget_available(world->cache->books_budget, world->cache->requests_owner) <
+    assert_true(budget_available(world->cache->meta_budget, world->cache->requests_owner) <
                 request_bytes_max());
     seen->turned_away++;
     return true;

@@ -61,7 +61,7 @@ static void x3_snapshot_hangs_elsewhere(struct tree *tree, struct object *rows,
 static void x4_rows_are_not_blocked(struct tree *tree, struct object *rows, struct object *snapshot)
 {
     (void)snapshot;
-    rows->blockers++;
+    rows->hold_count++;
     index_check(tree->index);
 }
 
@@ -69,7 +69,7 @@ static void x4_snapshot_is_not_blocked(struct tree *tree, struct object *rows,
                                        struct object *snapshot)
 {
     (void)rows;
-    snapshot->blockers++;
+    snapshot->hold_count++;
     index_check(tree->index);
 }
 
@@ -77,7 +77,7 @@ static void x4_a_blocker_is_missing(struct tree *tree, struct object *rows, stru
 {
     (void)snapshot;
     tree_store(tree, OBJECT_ROWS, 8, "aaaabbbbc");
-    rows->blockers--;
+    rows->hold_count--;
     index_check(tree->index);
 }
 
