@@ -1,7 +1,7 @@
 /*
  * abi_test.c: programs that were built with an older or a newer header than the library. An older
- * one has shorter structs, and nothing behind their end may be read or written; a newer one has
- * longer ones, and what the library does not know is left alone.
+ * one has shorter structs, and nothing past their end may be read or written; a newer one has
+ * longer ones, and fields that the library does not know are left alone.
  */
 #include "hearth/hearth.h"
 
@@ -219,7 +219,7 @@ static uint64_t one_byte(enum hearth_object_kind kind, uint32_t begin, uint32_t 
     return 1;
 }
 
-/* What is behind the end of the struct is not a function of the program, whatever stands there. */
+/* The bytes after the end of the struct are not a function of the program, whatever their value. */
 static void test_older_and_newer_session_ops(void **state)
 {
     struct hearth_cache *cache = open_cache();

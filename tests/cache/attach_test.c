@@ -374,8 +374,8 @@ static void test_i100_a_share_of_the_disk(void **state)
     assert_false(survives_flood(0));
 }
 
-/* What is hot in memory stays on the full disk below, and is there after a restart; what was
- * written with it and not used is not. */
+/* Objects that are hot in memory stay on the full disk below and are there after a restart;
+ * unused ones that were written with them are not. */
 static void test_i107_hot_in_memory_stays_on_disk(void **state)
 {
     struct tier_ssd_options ssd = ssd_kit_options(ssd_kit_new_path(), 1 << 20);

@@ -8,8 +8,8 @@
  * its cap after every step (keeps I12, I91, I93, I100).
  *
  * Rounds are short and each has a cache of another form: blocks of 1 to 8 tokens, runs, tails,
- * budgets, policies, slower tiers that fail: none, one, or one at each level. Strings are edited copies of one another over two or
- * three tokens, so that branches, tails and ties are everywhere.
+ * budgets, policies, slower tiers that fail: none, one, or one at each level. Strings are edited
+ * copies of one another over two or three tokens, so that branches, tails and ties are everywhere.
  *
  * HEARTH_ORACLE_STEPS=n makes about n steps instead; HEARTH_TEST_SEED repeats a run.
  */
@@ -166,7 +166,7 @@ static bool needs_snapshot(const struct hearth_model *model)
     return (model->kinds & ~covered) != 0;
 }
 
-/* What is held of a prompt, token by token. */
+/* The cached part of a prompt, token by token. */
 struct held {
     bool rows[TOKENS_MAX], sliding[TOKENS_MAX], snapshot[TOKENS_MAX + 1];
     uint32_t matched;
@@ -777,8 +777,8 @@ static void check_counts(const struct world *world, size_t space)
     assert_int_equal(tiers, stats.tokens_reused);
 }
 
-/* The cap may be passed only because it was lowered below what is leased, pinned or on its way, and
- * never by more than before. */
+/* The cap may be exceeded only because it was lowered below the leased, pinned or moving bytes,
+ * and never by more than before. */
 static void check_budget(struct world *world)
 {
     uint64_t used = budget_used(world->cache->budget), cap = budget_cap(world->cache->budget);
@@ -951,9 +951,9 @@ static void test_i11_i91_i93_i100_i101_random_operations(void **state)
     mem_free(world);
 }
 
-/* One long prompt, ten times what memory holds, with a slower tier that has room for all: nothing
- * is forgotten. What is behind an object being in the slower tier only is no reason to keep it in
- * memory, and still less to forget the one or the other. */
+/* One long prompt, ten times what memory holds, with a slower tier that has room for all:
+ * nothing is forgotten. Children that are only in the slower tier are no reason to keep an
+ * object in memory, and even less to forget either. */
 static void test_what_is_in_the_slow_tier_is_not_forgotten_for_memory(void **state)
 {
     enum { RUNS = 200, RUN = 4, COUNT = RUNS * RUN };

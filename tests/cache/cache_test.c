@@ -222,8 +222,8 @@ static size_t pinned_objects(const struct kit *kit)
     return pinned;
 }
 
-/* A tail is pinned and grows, and others begin like it: its pin is found where it went, before or
- * behind them in the order. */
+/* A pinned tail grows, and others begin with the same tokens: its pin is found in the grown
+ * node, before or after them in the order. */
 static void test_a_grown_tail_is_unpinned_and_no_other(void **state)
 {
     (void)state;

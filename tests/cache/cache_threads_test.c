@@ -1,9 +1,9 @@
 /*
  * Several threads look up, restore, store, pin and clear in one cache that is far too small, above
- * a slower tier with a thread of its own that fails now and then. Each object carries the tokens it
- * was stored for and a sum over them, so that every thread can tell by itself whether what it was
- * given belongs to its prompt (keeps I11, I100, I101). Under ThreadSanitizer (SAN=thread) it is the
- * proof of the locks.
+ * a slower tier that has its own thread and fails now and then. Each object carries the tokens it
+ * was stored for and a sum over them, so that every thread can check whether the bytes it got
+ * belong to its prompt (keeps I11, I100, I101). Under ThreadSanitizer (SAN=thread) it verifies the
+ * locking.
  *
  * HEARTH_ORACLE_STEPS=n makes n steps per thread instead.
  */
@@ -288,7 +288,7 @@ static void open_world(struct world *world)
 
     assert_int_equal(hearth_open(&world->cache, &options, NULL), HEARTH_OK);
     world->slow = tier_fault_open(&fault);
-    /* Armed before other threads run, once each: the n-th call fails, whoever makes it. */
+    /* Armed once each before other threads run: the n-th call fails, in whichever thread. */
     fault_arm(tier_fault_of(world->slow, TIER_FAULT_PUT_REFUSE), 20, false);
     fault_arm(tier_fault_of(world->slow, TIER_FAULT_PUT_FAIL), 30, false);
     fault_arm(tier_fault_of(world->slow, TIER_FAULT_PUT_CORRUPT), 10, false);

@@ -68,7 +68,7 @@ static void test_i47_every_field_is_in_the_line(void **state)
                               "match=prefix tier=ram reason=diverged us=412 bytes=3221225472 "
                               "first_difference=27541 number=93 wall_ns=1763177838123456789");
     assert_int_equal(len, strlen(line));
-    assert_int_equal(sizeof(sample), 72); /* a new field? It belongs into the line, too */
+    assert_int_equal(sizeof(sample), 72); /* a new field? Add it to the line as well */
 }
 
 static void test_longest_line_fits(void **state)
@@ -222,7 +222,7 @@ static void test_i46_rates_are_sums_and_reset_keeps_the_ring(void **state)
 
 static void test_rates_forget_by_whole_seconds(void **state)
 {
-    struct clock *clock = clock_create_fake(0, 0); /* the first seconds of the clock, too */
+    struct clock *clock = clock_create_fake(0, 0); /* also covers the first seconds of the clock */
     struct events *events = events_create(8, clock, NULL, NULL);
 
     (void)state;

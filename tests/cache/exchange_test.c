@@ -96,7 +96,8 @@ static void test_there_and_back(void **state)
     }
 }
 
-/* What is on disk only comes along, sealed or not, and an import is written to the disk below. */
+/* Objects that are only on disk are exported as well, sealed or not, and an import is written to
+ * the disk below. */
 static void test_from_disk_to_disk(void **state)
 {
     struct tier_ssd_options ssd = ssd_kit_options(ssd_kit_new_path(), 64 << 20);
@@ -169,7 +170,7 @@ static bool damage_first(const struct tier_meta *meta, void *arg)
     byte ^= 1;
     assert_int_equal(pwrite(fd, &byte, 1, at), 1);
     close(fd);
-    return meta->begin != 64; /* rows that others are behind, and a few more */
+    return meta->begin != 64; /* rows that others need, and a few more */
 }
 
 static void test_damaged_ones_and_what_is_behind_them_are_refused(void **state)

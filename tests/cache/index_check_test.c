@@ -121,8 +121,8 @@ static void test_notices_whatever_is_wrong(void **state)
     assert_true(tree_aborts(x5_dropped_snapshot));
 }
 
-/* Order and prefixes among siblings (X1, X2) stand in the nodes' tokens, which belong to the index:
- * the test changes them all the same, as a stray write would. */
+/* Order and prefixes among siblings (X1, X2) depend on the nodes' tokens, which belong to the
+ * index: the test changes them anyway, as a stray write would. */
 static void change_token(struct tree *tree, struct object *rows, struct object *snapshot)
 {
     int32_t *tokens = (int32_t *)node_tokens(rows->last);

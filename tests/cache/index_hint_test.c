@@ -1,7 +1,7 @@
 /*
- * A match with a hint is the match without one, whatever was inserted, grown or removed since the
- * hint was given. Random operations on a few strings that begin alike, each with a hint of its own;
- * the oracle is index_match, which index_oracle_test compares with a naive model.
+ * A match with a hint equals the match without one, whatever was inserted, grown or removed since
+ * the hint was given. Random operations on a few strings with common beginnings, each with its own
+ * hint; the oracle is index_match, which index_oracle_test compares with a naive model.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /*
  * Random operations on the index against a model without a tree: a list of objects, each with the
- * whole string of tokens up to the end of the node that it hangs on (its cover), and a list of
- * pinned strings. What the index must answer follows from comparing strings, one after the other.
- * Blocks and alphabets are tiny, so that branches, tails and ties are everywhere.
+ * whole string of tokens up to the end of its node (its cover), and a list of pinned strings. The
+ * expected answers follow from comparing strings, one after the other. Blocks and alphabets are
+ * tiny, so that branches, tails and ties are everywhere.
  */
 #include "cache/index.h"
 
@@ -183,7 +183,7 @@ static bool evictable(struct bench *bench, const struct held *h)
     return true;
 }
 
-/* Inserting `s`: a tail that it extends grows, for everyone. */
+/* Inserting `s`: a tail that it extends grows, for all objects. */
 static void model_grow(struct bench *bench, const struct string *s)
 {
     struct string from = {.count = 0}, to;

@@ -55,7 +55,7 @@ static void test_match_goes_as_far_as_tokens_agree(void **state)
     assert_matches(&tree, "aaaabbx", 1, 3);
     assert_matches(&tree, "aaaabbbbc", 2, 1);
     assert_matches(&tree, "aaaabbbbcc", 3, 0);
-    assert_matches(&tree, "aaaabbbbccddddddddd", 3, 0); /* nothing goes on behind a tail */
+    assert_matches(&tree, "aaaabbbbccddddddddd", 3, 0); /* nothing continues after a tail */
     assert_matches(&tree, "aaaabbbbcd", 2, 1);
     assert_int_equal(index_nodes(tree.index), 4);
     assert_int_equal(index_tails(tree.index), 1);
@@ -216,7 +216,7 @@ static void test_children_are_evicted_first(void **state)
     assert_true(tree_evictable(&tree, snapshot));
     assert_true(tree_evictable(&tree, deep));
     tree_detach(&tree, deep);
-    assert_false(tree_evictable(&tree, a)); /* a branch from its first block is below it, too */
+    assert_false(tree_evictable(&tree, a)); /* a branch from its first block is also below it */
     tree_detach(&tree, side);
     assert_true(tree_evictable(&tree, a));
     tree_store(&tree, OBJECT_SNAPSHOT, 0, "aabbxxyy"); /* a snapshot is no rows */
@@ -252,7 +252,7 @@ static void test_watch_hears_changes_only(void **state)
     tree_unpin(&tree, "aa");
     assert_int_equal(tree.told, 7);
     index_set_watch(tree.index, NULL, NULL);
-    assert_true(index_pin(tree.index, a->last, node_end(a->last))); /* nobody hears this */
+    assert_true(index_pin(tree.index, a->last, node_end(a->last))); /* no watch is set */
     tree_unpin(&tree, "aa");
     assert_int_equal(tree.told, 7);
     index_detach(tree.index, a);

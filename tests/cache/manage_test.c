@@ -146,7 +146,7 @@ static void test_pin_by_key_holds_the_path(void **state)
     assert_int_equal(hearth_evict_key(kit.cache, key, NULL), HEARTH_ERROR_REFUSED);
     hearth_evict_older(kit.cache, NULL, 0, NULL);
     assert_int_equal(kit_peek(&kit, tokens, 100).boundary, 96);
-    /* It is the pin of these tokens, too: counted, and undone by either. */
+    /* It is also the pin of these tokens: counted, and undone by either. */
     assert_int_equal(hearth_pin(kit.space, tokens, 96, true), 96);
     assert_int_equal(hearth_pin_key(kit.cache, key, false), 96);
     assert_int_equal(hearth_pin(kit.space, tokens, 96, false), 96);
@@ -160,7 +160,7 @@ static void test_pin_by_key_holds_the_path(void **state)
     kit_close(&kit);
 }
 
-/* I11: who has a lease keeps his bytes, and nobody else finds them. */
+/* I11: a reader with a lease keeps its bytes, and lookups no longer find them. */
 static void test_i11_evicting_what_is_read(void **state)
 {
     unsigned char key[HEARTH_KEY_BYTES];
@@ -178,7 +178,7 @@ static void test_i11_evicting_what_is_read(void **state)
     size_t before = hearth_events_read(kit.cache, 0, events, 8);
     struct hearth_sum sum;
     assert_int_equal(hearth_evict_key(kit.cache, key, &sum), HEARTH_OK);
-    assert_int_equal(sum.objects, 3); /* what is behind it is of no use without */
+    assert_int_equal(sum.objects, 3); /* objects after it are useless without it */
     assert_int_equal(sum.bytes, 100 * 64);
     assert_int_equal(hearth_events_read(kit.cache, before, events, 8), 3);
     assert_int_equal(events[0].kind, HEARTH_EVENT_EVICT);
@@ -195,7 +195,7 @@ static void test_i11_evicting_what_is_read(void **state)
     kit_close(&kit);
 }
 
-/* A run is of use to whoever branches inside of it: they leave together. */
+/* Branches from the middle of a run need the run: they are evicted together. */
 static void test_evicting_a_run_takes_the_branches_from_its_middle(void **state)
 {
     unsigned char key[HEARTH_KEY_BYTES];
@@ -224,7 +224,7 @@ static void test_evicting_a_run_takes_the_branches_from_its_middle(void **state)
     kit_close(&kit);
 }
 
-/* Snapshots of a model without rows stand for themselves. */
+/* Snapshots of a model without rows are independent. */
 static void test_snapshots_without_rows_leave_alone(void **state)
 {
     unsigned char key[HEARTH_KEY_BYTES];
@@ -276,7 +276,7 @@ static void test_expired_is_forgotten_with_all_behind_it(void **state)
     assert_int_equal(hearth_expire(kit.cache, key, NAN), HEARTH_ERROR_INVALID);
     assert_int_equal(hearth_expire(kit.cache, key, INFINITY), HEARTH_ERROR_INVALID);
     assert_int_equal(hearth_expire(kit.cache, key, 10), HEARTH_OK);
-    kit_store(&kit, tokens, 128, NULL); /* behind it, later, and no time of its own */
+    kit_store(&kit, tokens, 128, NULL); /* after it, later, and without its own expiry */
     clock_fake_advance(clock, 10 * NS_PER_S - 1);
     assert_int_equal(kit_peek(&kit, tokens, 128).boundary, 127);
     clock_fake_advance(clock, 1);
@@ -516,7 +516,7 @@ static void close_world(struct world *world)
     clock_destroy_fake(&world->clock);
 }
 
-/* What is held now is what was held before, without those that `gone` says. */
+/* The cached objects are those from before, except the ones in `gone`. */
 static void expect_without(struct world *world, const struct held *before, const bool *gone)
 {
     struct held *now = mem_alloc(sizeof(*now));
@@ -562,7 +562,7 @@ static void test_evicting_by_key_is_what_a_naive_model_says(void **state)
     mem_free(before);
 }
 
-/* Takes away what is old and needed by nobody, until nothing is. */
+/* Removes objects that are old and not needed by others, until there are none. */
 static void age_naively(const struct world *world, const struct held *held, double older_s,
                         bool *gone)
 {

@@ -1,5 +1,5 @@
-/* Between memory and a slower tier: writing behind, demoting, promoting, and every way in which
- * that goes wrong. */
+/* Between memory and a slower tier: background writes, demoting, promoting, and every way in
+ * which they fail. */
 #include <hearth/hearth.h>
 
 #include <stdatomic.h>
@@ -17,8 +17,8 @@ enum { RAM = 240 * 1024, SLOW = 8 << 20 };
 
 static const uint32_t FULL = HEARTH_KIND_FULL;
 
-/* A kit with a slower tier behind it: rows of 256 bytes, so that seven prompts of 64 tokens fit
- * into memory: half of it is for books. */
+/* A kit with a slower tier below it: rows of 256 bytes, so that seven prompts of 64 tokens fit
+ * into memory: half of it is for metadata. */
 static struct tier *open_two(struct kit *kit, bool threaded)
 {
     struct tier *inner = tier_ram_open(&(struct tier_ram_options){.bytes_max = SLOW});
@@ -162,7 +162,7 @@ static void test_i94_damaged_bytes_are_a_miss_with_a_reason(void **state)
         assert_int_equal(info.reason, HEARTH_REASON_UNVERIFIED);
         assert_int_equal(kit_stats(&kit).verify_failures, 1);
         assert_int_equal(kit_stats(&kit).miss_by_reason[HEARTH_REASON_UNVERIFIED], 1);
-        assert_int_equal(objects_in(tier), 39); /* it is dropped there, too */
+        assert_int_equal(objects_in(tier), 39); /* it is dropped there as well */
         assert_int_equal(restore(&kit, 2, NULL), 63);
         store(&kit, 1, 1); /* and can be stored again */
         assert_int_equal(restore(&kit, 1, NULL), 63);
@@ -190,8 +190,7 @@ static void test_i94_lost_objects_are_a_miss_with_a_reason(void **state)
     kit_close(&kit);
 }
 
-/* A tier evicts by itself and tells nobody: a full disk does all the time, which is no fault of it.
- */
+/* A tier evicts without reporting it: a full disk does so all the time, and it is not an error. */
 static void test_i94_what_a_tier_let_go_is_evicted(void **state)
 {
     struct kit kit;
@@ -537,7 +536,7 @@ static void test_i101_a_read_of_what_was_dropped_gives_nothing(void **state)
 
 /* ---- what a tier declines ---- */
 
-/* As open_two, with a queue of `queue` and room for so many bytes in the tier; everything fits into
+/* As open_two, with a queue of `queue` and room for `bytes` in the tier; everything fits into
  * memory. */
 static struct tier *open_small(struct kit *kit, uint32_t kinds, size_t queue, uint64_t bytes)
 {
@@ -701,7 +700,8 @@ static void test_i108_the_list_of_declined_ones_is_bounded(void **state)
     fault_arm(tier_fault_of(tier, TIER_FAULT_PUT_REFUSE), 0, false);
     store(&kit, 1000, 1);
     uint64_t at_once = objects_in(tier);
-    assert_true(at_once > 1 && at_once < 20); /* whoever stores is not kept for all of them */
+    /* the storing thread is not held up for all of them */
+    assert_true(at_once > 1 && at_once < 20);
     store(&kit, 1001, 200);
     assert_int_equal(objects_in(tier), 201 + CACHE_DECLINED_MAX);
     kit_check(&kit);
@@ -727,7 +727,7 @@ static void test_i59_i107_closing_writes_what_was_declined(void **state)
     assert_int_equal(counted.objects, 50);
 }
 
-/* What was cleared from the tier, or on its way to it, does not come back. */
+/* Objects cleared from the tier, or while being written to it, do not come back. */
 static void test_i55_a_clear_ends_what_waits_to_be_written(void **state)
 {
     struct kit kit;

@@ -4,7 +4,7 @@
 
 #include "support/test.h"
 
-/* Names as they stand in logs and metrics: not empty, one word of [a-z0-9_], and no two alike. */
+/* Names as they appear in logs and metrics: not empty, one word of [a-z0-9_], and no two alike. */
 static void check_names(const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

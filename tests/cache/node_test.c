@@ -118,9 +118,9 @@ static void test_accessors(void **state)
     tree_fini(&tree);
 }
 
-/* A system prompt ends at 6, in the middle of a block; every conversation has a block of its own
- * from 4 on. The one snapshot must serve all of them, also those that come when the one it was
- * stored through is long gone. */
+/* A system prompt ends at 6, in the middle of a block; every conversation has its own block from
+ * 4 on. The one snapshot must serve all of them, also those that come long after the one it was
+ * stored through is gone. */
 static void test_snapshot_is_seen_from_every_sibling(void **state)
 {
     struct tree tree;
@@ -134,7 +134,7 @@ static void test_snapshot_is_seen_from_every_sibling(void **state)
     struct object *longer = tree_store(&tree, OBJECT_SNAPSHOT, 0, "sysprm2");
     assert_non_null(first);
     assert_non_null(second);
-    assert_null(tree_store(&tree, OBJECT_SNAPSHOT, 0, "sysprm")); /* held, whoever asks */
+    assert_null(tree_store(&tree, OBJECT_SNAPSHOT, 0, "sysprm")); /* held, from any sibling */
 
     assert_ptr_equal(node_snapshot(node_of(&tree, "sysprm11"), 6), system);
     assert_ptr_equal(node_snapshot(node_of(&tree, "sysprm22"), 6), system);

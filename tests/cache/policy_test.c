@@ -194,7 +194,7 @@ static void test_the_older_of_equals_goes_first(void **state)
     struct policy_entry old = rows(0, 256, USER), new = rows(0, 256, USER);
 
     (void)state;
-    /* After a million turnovers, too, and a hundred days. */
+    /* Also after a million turnovers and a hundred days. */
     old.floor = new.floor = 1e6 * policy_priority(POLICY_SAVING_PER_BYTE, &old);
     old.now_ns = 100 * DAY_NS;
     new.now_ns = old.now_ns + NS_PER_S;
@@ -271,9 +271,9 @@ static void test_i103_shared_anchor_snapshot_outlives_longer_tails(void **state)
 
 enum { HELD = 100 };
 
-/* A cache of equal objects, one of them an anchor that nobody uses; the others are replaced one by
- * one, each used as often as it takes to be worth the most. Returns the turnovers that the anchor
- * outlived. */
+/* A cache of equal objects, one of them an unused anchor; the others are replaced one by one,
+ * each used as often as it takes to be worth the most. Returns the turnovers that the anchor
+ * survived. */
 static int turnovers_of_anchor(enum policy policy, bool shared)
 {
     double held[HELD], floor = 0;
@@ -302,13 +302,13 @@ static void test_i103_lone_anchor_outlives_turnovers_but_not_for_ever(void **sta
     (void)state;
     int turnovers = turnovers_of_anchor(POLICY_SAVING_PER_BYTE, true);
     assert_true(turnovers >= 1 && turnovers < 4);
-    /* One that is nobody else's leaves as a tail does. */
+    /* An anchor that is not shared is evicted as a tail is. */
     assert_int_equal(turnovers_of_anchor(POLICY_SAVING_PER_BYTE, false), 0);
     /* The simulation can see the difference. */
     assert_int_equal(turnovers_of_anchor(POLICY_LRU_TAIL, true), 0);
 }
 
-/* ---- a real trace: equal blocks, so the seconds and bytes are alike and only the order decides ---- */
+/* ---- a real trace: blocks of equal seconds and bytes, so only the order decides ---- */
 
 enum { TRACE_IDS_MAX = 200000 };
 
@@ -427,7 +427,7 @@ static void replay_line(struct replay *r, const char *line)
 static double replay_rate(struct str text, enum policy policy, size_t cap)
 {
     struct str piece;
-    char line[1 << 14]; /* of its own: sanitizers measure the whole string at every strstr */
+    char line[1 << 14]; /* separate, since sanitizers measure the whole string at every strstr */
     struct replay *r = mem_alloc(sizeof(*r));
 
     r->policy = policy;
@@ -588,7 +588,7 @@ static void test_snapshots_are_worth_their_bytes(void **state)
     assert_wanted(&where, 58000, 60000);
     where.from = 56001; /* one token less than it costs */
     assert_wanted(&where, 60000);
-    where.junction = 58000; /* others want it, too: a quarter is enough */
+    where.junction = 58000; /* others need it as well: a quarter is enough */
     assert_wanted(&where, 58000, 60000);
     where.from = 57500;
     assert_wanted(&where, 58000, 60000);

@@ -207,7 +207,7 @@ static void test_i103_anchors_pins_and_shared_ones_are_not(void **state)
     assert_int_equal(hearth_pin(kit.space, tokens, 1199, true), 1199);
     take_turn(&kit, tokens, (struct turn){1500, 100, 1100, 3});
     kit_tokens(other, TOKENS, 2);
-    kit_tokens(other, 1499, 1); /* goes another way behind 1499: two conversations share it */
+    kit_tokens(other, 1499, 1); /* differs after 1499: two conversations share it */
     assert_int_equal(kit_restore(&kit, other, 1600, NULL), 1499);
     take_turn(&kit, tokens, (struct turn){1800, 100, 1100, 4});
     take_turn(&kit, tokens, (struct turn){2100, 100, 1100, 5});
@@ -279,7 +279,8 @@ static void test_i13_i14_a_tail_that_was_rewritten_goes_before_those_of_others(v
     assert_int_equal(other_after_turn(1606, 0), 1606); /* its own old one went */
     assert_int_equal(other_after_turn(1606, 1500), 1606);
     assert_int_equal(other_after_turn(806, 0), 800); /* a poor hit: the least recently used went */
-    /* The system prompt ends behind what matched: it is another conversation that begins alike. */
+    /* The system prompt ends after the matching part: another conversation with the same
+     * beginning. */
     assert_int_equal(other_after_turn(1606, 1605), 1600);
 }
 

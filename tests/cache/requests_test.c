@@ -1,5 +1,5 @@
-/* Requests beside each other and one after the other: what they share, what is told of them, and
- * what a slower tier does to them. */
+/* Concurrent and consecutive requests: what they share, which events they cause, and how a
+ * slower tier affects them. */
 #include <hearth/hearth.h>
 
 #include "base/clock.h"
@@ -14,8 +14,8 @@ enum { RAM = 4 << 20, SLOW = 32 << 20 };
 static const uint32_t FULL = HEARTH_KIND_FULL;
 static const uint32_t HYBRID = HEARTH_KIND_FULL | HEARTH_KIND_RECURRENT;
 
-/* Prompts of another kind that happen to have the same tokens are another identity when whoever
- * asks says so. */
+/* Prompts of another kind that happen to have the same tokens get another identity when the
+ * caller says so. */
 static void test_i7_an_identity_of_its_own_shares_nothing(void **state)
 {
     struct hearth_model model = kit_model(FULL);
@@ -87,7 +87,7 @@ static struct hearth_event last_event(const struct kit *kit, enum hearth_event_k
     return found;
 }
 
-/* Each event has the time of its own work: the lookup, lookup and import together, the export.
+/* Each event has the time of its own work: the lookup; lookup and import together; the export.
  * Computing is in none of them. */
 static void test_i26_times_are_told_apart(void **state)
 {
@@ -172,8 +172,8 @@ static void test_i56_nothing_waits_for_a_tier_without_end(void **state)
     kit_close(&kit);
 }
 
-/* The count of what is on its way comes back to zero, however a write ends: stored, declined,
- * failed, cleared before or after it began. */
+/* The count of running writes returns to zero, however a write ends: stored, declined, failed,
+ * cleared before or after it began. */
 static void test_i57_what_is_on_its_way_is_counted_exactly(void **state)
 {
     static const enum tier_fault_kind faults[] = {TIER_FAULT_PUT_REFUSE, TIER_FAULT_PUT_FAIL,
@@ -189,7 +189,7 @@ static void test_i57_what_is_on_its_way_is_counted_exactly(void **state)
             fault_arm(tier_fault_of(tier, faults[i / 4]), 2, i % 4 > 1);
         tier_fault_hold(tier, true);
         kit_store(&kit, tokens, 20, NULL);
-        kit_store(&kit, tokens, 100, NULL); /* displaces the tail on its way */
+        kit_store(&kit, tokens, 100, NULL); /* displaces the tail while it is being written */
         kit_snapshot(&kit, tokens, 100, 99);
         if (i % 3 == 0)
             hearth_clear(kit.cache, NULL, i % 4 == 0 ? HEARTH_TIER_SSD : HEARTH_TIER_COUNT);
@@ -202,8 +202,8 @@ static void test_i57_what_is_on_its_way_is_counted_exactly(void **state)
     }
 }
 
-/* A clear discards what was there and on its way, and nothing that comes later under the same
- * tokens. */
+/* A clear discards stored objects and running writes, but nothing that is stored later under the
+ * same tokens. */
 static void test_i58_after_a_clear_the_same_is_stored_again(void **state)
 {
     (void)state;

@@ -8,7 +8,7 @@ enum { SLOTS_MAX = 24, NO_ROW = -1 };
 /* The oracle: a layer that really has rows. Sliding and chunked ones are a ring of slots, each with
  * the position that it holds; nothing here knows intervals. */
 struct layer {
-    struct hearth_retained state; /* what the module is told */
+    struct hearth_retained state; /* input of the module */
     uint32_t slots_count;
     int64_t slots[SLOTS_MAX];
 };
@@ -137,7 +137,7 @@ static void test_every_kind_equals_explicit_rows(void **state)
 }
 
 /* Decode, restore, decode on, restore again: state and rows stay together (a restored ring is in
- * temporal order, its length is the position and the next row goes behind it). */
+ * temporal order, its length is the position and the next row is appended). */
 static void test_i19_restored_windows_stay_consistent(void **state)
 {
     uint64_t seed = test_seed();

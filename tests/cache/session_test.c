@@ -183,7 +183,7 @@ static void test_i94_a_tier_that_hangs_costs_what_computing_would(void **state)
     uint64_t before = clock_mono_ns(clock_real());
     assert_int_equal(hearth_session_lookup(engine.kit.space, &ops, tokens, 200, NULL, &reused),
                      HEARTH_OK);
-    assert_true(clock_mono_ns(clock_real()) - before < 5 * NS_PER_S); /* on a busy machine, too */
+    assert_true(clock_mono_ns(clock_real()) - before < 5 * NS_PER_S); /* also on a busy machine */
     assert_int_equal(reused, 0);
     assert_int_equal(kit_stats(&engine.kit).miss_by_reason[HEARTH_REASON_TIMEOUT], 1);
     tier_fault_hold(tier, false);

@@ -112,7 +112,7 @@ static void test_i107_restart(void **state)
     }
 }
 
-/* What went in and out of each tier, for those who watch the wear of a disk. */
+/* The bytes into and out of each tier, for monitoring the wear of a disk. */
 static void test_bytes_in_and_out(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
@@ -139,7 +139,7 @@ static void test_bytes_in_and_out(void **state)
     stats = kit_stats(&kit);
     assert_int_equal(stats.bytes_read_by_tier[HEARTH_TIER_SSD], stored);
     assert_true(stats.ns_read_by_tier[HEARTH_TIER_SSD] > 0);
-    /* nobody computed anything */
+    /* nothing was computed */
     assert_int_equal(stats.bytes_written_by_tier[HEARTH_TIER_RAM], 0);
     uint64_t before = stats.bytes_read_by_tier[HEARTH_TIER_RAM];
     (void)kit_restore(&kit, tokens, TOKENS, NULL);
@@ -188,8 +188,8 @@ static void test_memory_is_small(void **state)
     kit_close(&kit);
 }
 
-/* A disk that holds a part only: the tier evicts and tells nobody. What is missing is a miss; what
- * is there is right. */
+/* A disk that holds only a part: the tier evicts without reporting it. Missing objects are
+ * misses; those that are there are right. */
 static void test_disk_is_small(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), 1 << 20);

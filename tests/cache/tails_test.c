@@ -1,4 +1,4 @@
-/* Tails: the tokens behind the last block. What other systems got wrong about them, one by one,
+/* Tails: the tokens after the last block. What other systems got wrong about them, one by one,
  * through the public header. */
 #include <hearth/hearth.h>
 
@@ -102,7 +102,7 @@ static void test_i37_pieces_are_in_the_coordinates_of_the_prompt(void **state)
     }
 }
 
-/* The tail of a prompt is found by the prompt, also when the answer has been stored behind it: in
+/* The tail of a prompt is found by the prompt, also when the answer has been stored after it: in
  * the same block or beyond. */
 static void test_i38_a_prompt_finds_its_tail_whatever_was_answered(void **state)
 {
@@ -154,7 +154,7 @@ static void test_i41_tails_are_offered_exactly_when_they_are_taken(void **state)
     }
 }
 
-/* Tails are in the same ledger as all else, and give way as all else does. */
+/* Tails are charged to the same ledger as everything else, and evicted like everything else. */
 static void test_i42_tails_count_against_the_budget(void **state)
 {
     struct hearth_options options = kit_options(256 << 10);
@@ -183,7 +183,7 @@ static void test_i42_tails_count_against_the_budget(void **state)
     kit_close(&kit);
 }
 
-/* A clear is never put off, whoever reads or stores, however often it comes. */
+/* A clear is never delayed by readers or stores, however often it comes. */
 static void test_i44_a_clear_takes_effect_at_once(void **state)
 {
     int32_t tokens[100];

@@ -97,8 +97,8 @@ static uint64_t read_of(const struct kit *kit, enum hearth_tier tier)
     return kit_stats(kit).bytes_read_by_tier[tier];
 }
 
-/* Each level is written to, the fastest that has an object is read, and what comes from behind
- * fills the levels before it. */
+/* Each level is written to, the fastest that has an object is read, and an object read from a
+ * slower level fills the faster ones. */
 static void test_each_level_stores_and_restores(void **state)
 {
     struct tier_kept remote;

@@ -46,7 +46,7 @@ static size_t oracle_rank(const struct oracle *oracle, const int32_t *tokens, ui
     return rank;
 }
 
-/* Negative tokens, too: engines use them for padding, and their order must not surprise. */
+/* Includes negative tokens: engines use them for padding, and their order must not surprise. */
 static uint32_t random_tokens(uint64_t *seed, int32_t *tokens, uint32_t alphabet)
 {
     uint32_t count = 1 + (uint32_t)test_random_below(seed, TOKENS_MAX);

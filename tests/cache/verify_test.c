@@ -52,7 +52,7 @@ static struct hearth_verified verify(const struct kit *kit, enum hearth_tier tie
     return result;
 }
 
-/* The object that ends there; nobody else uses the cache. */
+/* The object that ends there; no other thread uses the cache. */
 static struct object *object_at(const struct kit *kit, uint32_t end)
 {
     LIST_FOREACH (struct object, object, &kit->space->all, held_link)
@@ -178,7 +178,7 @@ static void test_disk(void **state)
     check_disk(&options, false);
 }
 
-/* A file that somebody took away is no damage: it is not served, and that is all. */
+/* A removed file is not damage: it is not served, and that is all. */
 static void test_disk_without_the_file(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);
@@ -199,7 +199,7 @@ static void test_disk_without_the_file(void **state)
     kit_close(&kit);
 }
 
-/* I103: nobody has used what was verified: the order of uses stays, on disk, too. */
+/* I103: verifying is not a use: the order of uses stays, also on disk. */
 static void test_verifying_is_no_use(void **state)
 {
     struct tier_ssd_options options = ssd_kit_options(ssd_kit_new_path(), ROOM);

@@ -38,7 +38,7 @@ static bool keep(const struct hearth_held *held, void *arg)
     snprintf(seen->tenants[i], sizeof(seen->tenants[i]), "%s", held->tenant);
     if (held->tokens != NULL)
         memcpy(seen->tokens[i], held->tokens, held->tokens_count * sizeof(int32_t));
-    if (seen->kit != NULL) { /* no lock is held: stores of one who watches are not shown to him */
+    if (seen->kit != NULL) { /* no lock is held: objects stored by the reader are not shown to it */
         seen->store[0]++;
         kit_store(seen->kit, seen->store, 16, NULL);
     }
@@ -129,8 +129,7 @@ static void test_tokens_are_shown_only_when_asked_for(void **state)
     kit_close(&kit);
 }
 
-/* Spaces are told apart; a reader of all sees all, in batches, and one who has seen enough ends it.
- */
+/* Spaces are distinguished; a reader of all sees all, in batches, and may stop early. */
 static void test_i49_spaces_are_shown_one_by_one(void **state)
 {
     struct hearth_model model = kit_model(FULL);
@@ -170,7 +169,7 @@ static void test_i49_spaces_are_shown_one_by_one(void **state)
     kit_close(&kit);
 }
 
-/* Whoever watches may store: he does not chase his own tail, and others may watch meanwhile. */
+/* A reader may store without extending its own listing, and others may read meanwhile. */
 static void test_watching_ends_while_others_store(void **state)
 {
     struct kit kit;
@@ -292,7 +291,7 @@ static void test_i51_i8_events_carry_the_request_from_the_start(void **state)
     assert_int_equal(event.read_tokens, boundary);
     assert_int_equal(event.tier, HEARTH_TIER_RAM);
     assert_int_equal(events_of(&kit, 18, HEARTH_EVENT_MISS, &event), 0);
-    /* What an engine refuses is told of the request that found it. */
+    /* An engine's refusal is reported for the request that found it. */
     options.request = 19;
     hearth_lookup(kit.space, tokens, 100, &options, &plan);
     hearth_plan_shorten(plan, 0, HEARTH_REASON_REFUSED);
