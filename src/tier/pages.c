@@ -1,29 +1,29 @@
 /*
  * pages.c: arenas cut into extents, a tree of the free ones, a map of those in use.
  *
- *      arena   [ used | free |  used  | used |     free     ]      its list: all extents, in the order of addresses
+ *      arena   [ used | free |  used  | used |     free     ]   lists all its extents by address
  *                        |                           |
- *      tree              '-- by pages, then address -'             best fit is one walk down; a treap, O(log n)
- *      map        ptr -> used                                      what pages_free and pages_shrink look up
+ *      tree              '-- by pages, then address -'          best fit: one treap descent, O(log n)
+ *      map        ptr -> used                                   for pages_free and pages_shrink
  *
- * P1  The extents of an arena cover its pages without gap or overlap. P2  Two free extents are
- * never neighbours: who frees joins. P3  A free extent is in the tree, one in use is in the map,
- * and nothing else is in either. P4  An arena is in `empty` (oldest first) exactly when nothing in
- * it is in use. P5  held = the arenas' bytes + what is being asked of the allocator + what is being
- * given back to it.
+ * P1  The extents of an arena cover its pages without gaps or overlaps.
+ * P2  Two free extents are never neighbours: freeing merges them.
+ * P3  A free extent is in the tree and a used one is in the map; neither contains anything else.
+ * P4  An arena is in `empty` (oldest first) exactly when none of its pages are in use.
+ * P5  held = bytes of the arenas + bytes being allocated + bytes being given back.
  *
  * The lock is never held while an allocator runs: pinning 64 MiB takes milliseconds. Bytes are
- * therefore counted before the allocator is asked and until it has taken them back, so the limit
- * holds at every moment; the price is that a thread may be refused although another one is about to
- * give bytes back.
+ * counted before the allocator is called and until it has taken them back, so the limit always
+ * holds. The price is that an allocation may be refused although another thread is about to give
+ * bytes back.
  *
  * Best fit by (size, address) keeps large gaps whole and fills low addresses first. An arena is
- * several times as large as the object that it is made for, since what does not fit at its end is
- * lost: one object of 50 MiB in an arena of 64 would waste a quarter.
+ * several times as large as the object it is made for, because the remainder at its end is wasted:
+ * one object of 50 MiB in an arena of 64 would waste a quarter.
  *
- * Deliberately not here: moving objects to close gaps (leases point into them), giving single pages
- * of an arena back (pinned memory cannot), caches per thread (an allocation is followed by a copy
- * of megabytes).
+ * Deliberately not here: moving objects to close gaps (leases point into them), giving back single
+ * pages of an arena (pinned memory cannot), per-thread caches (each allocation is followed by a
+ * copy of megabytes).
  */
 #include "tier/pages.h"
 
@@ -51,23 +51,22 @@
 #endif
 
 #define ARENA_BYTES_DEFAULT (UINT64_C(64) << 20)
-/* Larger ones only for an object that needs it: whoever asks waits until all of it is pinned. */
+/* Exceeded only for an object that needs it: the caller waits until the whole arena is pinned. */
 #define ARENA_BYTES_MAX (UINT64_C(1) << 30)
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
-/* Arenas that the limit must leave room for before one is made ahead, and how large that one is at
- * most. */
+/* An arena is made ahead only if the limit has room for this many arenas; and its maximum size. */
 enum { AHEAD_ROOM = 8 };
 #define AHEAD_BYTES_MAX (UINT64_C(256) << 20)
 
 enum { PAGE = PAGES_PAGE_BYTES };
-/* Objects of its first size that an arena has room for. Held against used in a cache that is full
- * of objects of 28 and 50 MiB: 1.28 with arenas of 64 MiB, 1.17 with room for 4, 1.14 with 8, 1.12
- * with 16. */
+/* An arena has room for this many objects of the size it is made for. Measured held/used ratio in a
+ * full cache of 28 and 50 MiB objects: 1.28 with arenas of 64 MiB, 1.17 with room for 4 objects,
+ * 1.14 with 8, 1.12 with 16. */
 enum { ARENA_OBJECTS = 8 };
 
 struct arena {
-    void *memory;   /* as the allocator gave it */
-    uint64_t bytes; /* of that: what is counted */
+    void *memory;   /* as returned by the allocator */
+    uint64_t bytes; /* allocated bytes, which are counted */
     char *base;     /* its first whole page */
     uint64_t count; /* whole pages */
     uint64_t used;  /* pages in use */
@@ -80,37 +79,38 @@ struct extent {
     struct arena *arena;
     uint64_t first, count; /* pages of the arena */
     bool used;
-    struct list_node link;       /* in arena->extents; in pages->blank when it stands for nothing */
+    struct list_node link;       /* in arena->extents, or in pages->blank when recycled */
     struct map_node by_pointer;  /* when used */
     struct extent *left, *right; /* in the tree, when free */
-    uint64_t priority;           /* a parent's is not below its children's */
+    uint64_t priority;           /* treap priority: a parent's is >= its children's */
 };
 
 static_assert(2 * (sizeof(struct extent) + sizeof(void *)) <= PAGES_BOOK_BYTES,
               "pages.h promises it");
 
 struct pages {
-    struct pages_options options; /* limit_bytes is guarded by the lock; the rest never changes */
+    /* limit_bytes is guarded by the lock; the other options never change */
+    struct pages_options options;
     struct lock lock;
     struct list arenas GUARDED_BY(lock);
     struct list empty GUARDED_BY(lock);
-    struct list blank GUARDED_BY(lock); /* extents to use again: no heap call per object */
+    struct list blank GUARDED_BY(lock); /* extents for reuse: no heap call per object */
     struct extent *tree GUARDED_BY(lock);
     struct map used GUARDED_BY(lock);
     uint64_t bytes_used GUARDED_BY(lock);
     uint64_t bytes_held GUARDED_BY(lock);    /* P5 */
-    uint64_t bytes_coming GUARDED_BY(lock);  /* asked of the allocator */
+    uint64_t bytes_coming GUARDED_BY(lock);  /* being allocated */
     uint64_t bytes_leaving GUARDED_BY(lock); /* being given back */
     uint64_t bytes_empty GUARDED_BY(lock);   /* of the arenas in `empty` */
     uint64_t random GUARDED_BY(lock);
-    struct cond wanted; /* an arena ahead, or the end */
-    /* of the next one that is made ahead: as large as the last one that somebody needed */
+    struct cond wanted; /* signalled when an arena should be made ahead, and when closing */
+    /* size of the next arena made ahead: that of the last one made on demand */
     uint64_t bytes_ahead GUARDED_BY(lock);
     bool closing GUARDED_BY(lock);
     struct thread thread;
 };
 
-/* Those who only look must lock as well; const is what they promise about the content. */
+/* Readers must lock as well; const promises not to change the content. */
 static struct pages *mutable_of(const struct pages *pages)
 {
     return (struct pages *)pages;
@@ -134,7 +134,7 @@ static void tree_insert(struct extent **at, struct extent *extent)
 {
     while (*at != NULL && (*at)->priority >= extent->priority)
         at = before(extent, *at) ? &(*at)->left : &(*at)->right;
-    /* What was here comes below the new one, cut in two at its place in the order. */
+    /* The old subtree becomes the children of the new node, split at its position in the order. */
     struct extent *rest = *at;
     struct extent **left = &extent->left, **right = &extent->right;
     *at = extent;
@@ -173,7 +173,7 @@ static void tree_remove(struct extent **at, struct extent *extent)
     *at = left != NULL ? left : right;
 }
 
-/* The smallest that has `count` pages, the lowest of equal ones. */
+/* The smallest free extent with `count` pages; of equal ones, that with the lowest address. */
 static struct extent *tree_find(struct extent *extent, uint64_t count)
 {
     struct extent *best = NULL;
@@ -191,7 +191,7 @@ static struct extent *tree_find(struct extent *extent, uint64_t count)
 
 /* ---- memory from outside ---- */
 
-/* Aligned to huge pages: else the first and the last part of an arena could never be one. */
+/* Aligned to huge pages; otherwise the first and the last part of an arena could never be one. */
 static void *map_anonymous(uint64_t bytes)
 {
     uint64_t align = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : PAGE;
@@ -207,7 +207,7 @@ static void *map_anonymous(uint64_t bytes)
     if (behind > 0)
         munmap(base + bytes, behind);
     if (align == HUGE_PAGE_BYTES)
-        (void)madvise(base, bytes, MADV_HUGEPAGE); /* a kernel without them gives small ones */
+        (void)madvise(base, bytes, MADV_HUGEPAGE); /* kernels without huge pages use small ones */
     return base;
 }
 
@@ -248,14 +248,14 @@ static struct extent *extent_create_locked(struct pages *pages, struct arena *ar
     struct list_node *node = list_pop_front(&pages->blank);
     struct extent *extent =
         node ? CONTAINER_OF(node, struct extent, link) : mem_alloc(sizeof(*extent));
-    /* Weyl's sequence, mixed once: priorities need to be spread, not to be secret. */
+    /* A Weyl sequence, mixed once: priorities must be spread out, not secret. */
     pages->random += 0x9E3779B97F4A7C15u;
     *extent = (struct extent){.arena = arena, .first = first, .count = count};
     extent->priority = (pages->random ^ pages->random >> 29) * 0xBF58476D1CE4E5B9u;
     return extent;
 }
 
-/* The neighbour in the order of addresses when it is free, else NULL. */
+/* The neighbour by address if it is free, else NULL. */
 static struct extent *free_neighbour(const struct extent *extent, const struct list_node *node)
 {
     if (node == &extent->arena->extents.head)
@@ -264,7 +264,7 @@ static struct extent *free_neighbour(const struct extent *extent, const struct l
     return other->used ? NULL : other;
 }
 
-/* Takes `other`, which is free and a neighbour, into `extent`, which is in neither tree nor map. */
+/* Merges `other`, a free neighbour, into `extent`, which is in neither tree nor map. */
 static void join_locked(struct pages *pages, struct extent *extent, struct extent *other)
     REQUIRES(pages->lock)
 {
@@ -277,7 +277,7 @@ static void join_locked(struct pages *pages, struct extent *extent, struct exten
     list_push_front(&pages->blank, &other->link);
 }
 
-/* Makes an extent that is in the arena's list, but not in the map, free (keeps P2). */
+/* Frees an extent that is in the arena's list but not in the map (keeps P2). */
 static void set_free_locked(struct pages *pages, struct extent *extent) REQUIRES(pages->lock)
 {
     lock_assert_held(&pages->lock);
@@ -292,7 +292,7 @@ static void set_free_locked(struct pages *pages, struct extent *extent) REQUIRES
     tree_insert(&pages->tree, extent);
 }
 
-/* Cuts what is behind the first `count` pages off and makes it free. */
+/* Splits off the pages after the first `count` and frees them. */
 static void cut_locked(struct pages *pages, struct extent *extent, uint64_t count)
     REQUIRES(pages->lock)
 {
@@ -323,7 +323,7 @@ static void count_used_locked(struct pages *pages, struct arena *arena, uint64_t
     }
 }
 
-/* Best fit; NULL when no arena has that much in one piece. */
+/* Best fit; NULL when no arena has enough contiguous pages. */
 static struct extent *take_fit_locked(struct pages *pages, uint64_t count) REQUIRES(pages->lock)
 {
     lock_assert_held(&pages->lock);
@@ -346,7 +346,7 @@ static bool extent_is_at(const struct map_node *node, const void *key)
     return address_of(CONTAINER_OF(node, struct extent, by_pointer)) == *(void *const *)key;
 }
 
-/* Aborts when the pointer is not one that we gave. */
+/* Aborts when the pointer was not allocated here. */
 static struct extent *find_used_locked(const struct pages *pages, const void *ptr)
     REQUIRES(pages->lock)
 {
@@ -359,9 +359,9 @@ static struct extent *find_used_locked(const struct pages *pages, const void *pt
 
 /* ---- arenas ---- */
 
-/* Of a new arena in which `count` pages fit; 0 when the limit leaves no room for it. A foreign
- * allocator may answer at any address, so one page more is asked of it: then there are as many
- * whole ones as needed. `least`: only what it takes. */
+/* The size of a new arena that fits `count` pages; 0 when the limit has no room for it. An external
+ * allocator may return any address, so one extra page is requested to have enough whole pages.
+ * `least`: the minimum size. */
 static uint64_t arena_bytes_locked(const struct pages *pages, uint64_t count, bool least)
     REQUIRES(pages->lock)
 {
@@ -392,8 +392,8 @@ static void add_arena_locked(struct pages *pages, struct arena *arena) REQUIRES(
     tree_insert(&pages->tree, extent);
 }
 
-/* Takes the arena that is empty for the longest time out of the books; NULL when none is. To be
- * followed by give_back. */
+/* Unlinks the arena that has been empty longest; NULL when none is empty. The caller then calls
+ * give_back. */
 static struct arena *take_empty_locked(struct pages *pages) REQUIRES(pages->lock)
 {
     lock_assert_held(&pages->lock);
@@ -411,7 +411,7 @@ static struct arena *take_empty_locked(struct pages *pages) REQUIRES(pages->lock
     return arena;
 }
 
-/* An empty arena that is one too many, or NULL. */
+/* An empty arena in excess of `spare`, or NULL. */
 static struct arena *take_surplus_locked(struct pages *pages) REQUIRES(pages->lock)
 {
     const struct pages_options *options = &pages->options;
@@ -447,7 +447,7 @@ static void give_back_surplus(struct pages *pages)
     } while (arena != NULL);
 }
 
-/* Makes empty arenas that are of no use room for another. False when there is none. */
+/* Gives back an empty arena to make room for another. False when none is empty. */
 static bool make_room(struct pages *pages)
 {
     lock_enter(&pages->lock);
@@ -458,7 +458,7 @@ static bool make_room(struct pages *pages)
     return arena != NULL;
 }
 
-/* What the allocator answered to `bytes` that are counted as coming: an arena, or NULL. */
+/* Accounts for the result of an allocation of `bytes`: an arena, or NULL. */
 static void arrive_locked(struct pages *pages, struct arena *arena, uint64_t bytes)
     REQUIRES(pages->lock)
 {
@@ -470,8 +470,8 @@ static void arrive_locked(struct pages *pages, struct arena *arena, uint64_t byt
         pages->bytes_held -= bytes;
 }
 
-/* An extent in a new arena of `bytes`, which are counted as coming already; NULL when the allocator
- * has none. */
+/* An extent in a new arena of `bytes`, which are already counted; NULL when the allocation
+ * fails. */
 static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, uint64_t count)
 {
     struct arena *arena = arena_create(pages, bytes);
@@ -488,7 +488,7 @@ static struct extent *take_from_new_arena(struct pages *pages, uint64_t bytes, u
     return extent;
 }
 
-/* ---- ahead ---- */
+/* ---- making arenas ahead ---- */
 
 static bool wants_ahead_locked(const struct pages *pages) REQUIRES(pages->lock)
 {
@@ -499,8 +499,8 @@ static bool wants_ahead_locked(const struct pages *pages) REQUIRES(pages->lock)
            (options->limit_bytes - pages->bytes_held) / AHEAD_ROOM >= pages->bytes_ahead;
 }
 
-/* Page faults of a whole arena, a part at a time: the process cannot map anything else meanwhile. A
- * kernel that does not know this leaves them to whoever comes first. */
+/* Faults in a whole arena, one part at a time, because the process cannot map anything else
+ * meanwhile. On kernels that do not support this, the first writer takes the page faults. */
 static void touch(const struct arena *arena)
 {
     uint64_t bytes = arena->count * PAGE;
@@ -510,7 +510,7 @@ static void touch(const struct arena *arena)
             return;
 }
 
-/* One arena more, whose bytes are counted already. False: the allocator has none. */
+/* Adds an arena whose bytes are already counted. False: the allocation failed. */
 static bool add_ahead(struct pages *pages, uint64_t bytes)
 {
     struct arena *arena = arena_create(pages, bytes);
@@ -520,7 +520,7 @@ static bool add_ahead(struct pages *pages, uint64_t bytes)
     lock_enter(&pages->lock);
     arrive_locked(pages, arena, bytes);
     lock_leave(&pages->lock);
-    give_back_surplus(pages); /* another one may be empty by now, or the limit lower */
+    give_back_surplus(pages); /* another arena may have become empty, or the limit may be lower */
     return arena != NULL;
 }
 
@@ -543,7 +543,8 @@ static void keep_ahead(void *arg)
 
 /* ---- checks ---- */
 
-/* Returns how many are below; every one is between `low` and `high` (NULL: no bound). */
+/* Returns the size of the subtree; checks that all of it is between `low` and `high` (NULL: no
+ * bound). */
 static size_t check_tree(const struct extent *extent, const struct extent *low,
                          const struct extent *high)
 {
@@ -557,7 +558,7 @@ static size_t check_tree(const struct extent *extent, const struct extent *low,
     return 1 + check_tree(extent->left, low, extent) + check_tree(extent->right, extent, high);
 }
 
-/* Adds the arena's extents in use to *used_count; returns how many are free. */
+/* Adds the number of used extents to *used_count; returns the number of free ones. */
 static size_t check_arena_locked(const struct pages *pages, const struct arena *arena,
                                  size_t *used_count) REQUIRES(pages->lock)
 {
@@ -601,7 +602,7 @@ struct pages *pages_create(const struct pages_options *options)
     list_init(&pages->blank);
     map_init(&pages->used);
     cond_init(&pages->wanted);
-    if (options->ahead) /* where there is no thread, whoever stores waits for the pages */
+    if (options->ahead) /* without the thread, storing waits for page faults */
         (void)!thread_start(&pages->thread, "pages", keep_ahead, pages, NULL);
     return pages;
 }
@@ -648,7 +649,7 @@ void *pages_alloc(struct pages *pages, uint64_t bytes)
             extent = take_from_new_arena(pages, size, count);
         if (extent != NULL)
             return address_of(extent);
-        /* Once more with less where the machine said no, then with what others do not use. */
+        /* If the allocation failed, retry with the minimum size, then give back empty arenas. */
         if (size > 0 && !least)
             least = true;
         else if (!make_room(pages))

@@ -1,13 +1,13 @@
 /*
  * pages.h: memory for objects: large arenas of pages that are reused, never malloc per object.
  *
- *      arena (64 MiB, or as large as a few of the objects that it was made for)
- *      [ object | object |   free    | object |free]         extents of whole 4 KiB pages, best fit, neighbours joined
+ *      arena (64 MiB, or a multiple of the object that it was made for)
+ *      [ object | object |   free    | object |free]    extents of 4 KiB pages, best fit, merged
  *
- * Fresh pages cost more than the copy into them (in a virtual machine ten times as much), so arenas
- * are kept until they are empty and more than `spare` is, and one may be made ahead. The memory
- * comes from an allocator of the engine where it has to be pinned; else it is anonymous memory, in
- * huge pages where the system gives them.
+ * Fresh pages cost more than the copy into them (ten times as much in a virtual machine), so an
+ * arena is freed only when it is empty and more than `spare` bytes are empty; one may also be made
+ * ahead. The memory comes from the engine's allocator if it has to be pinned. Otherwise it is
+ * anonymous memory, in huge pages where available.
  *
  * Every byte taken from the allocator is counted (keeps I93). Threads: any (own lock, rank
  * LOCK_RANK_TIER, not held while an allocator is called).
@@ -23,7 +23,7 @@
 
 enum {
     PAGES_PAGE_BYTES = 4096,
-    /* heap memory that the books of one extent in use and of the gap behind it take, at most */
+    /* maximum heap memory for the bookkeeping of a used extent and the gap after it */
     PAGES_BOOK_BYTES = 256,
 };
 
@@ -31,13 +31,13 @@ struct pages;
 
 struct pages_options {
     uint64_t arena_bytes; /* 0 = 64 MiB */
-    uint64_t spare_bytes; /* kept although empty; 0 = one arena */
-    uint64_t limit_bytes; /* of arenas together; allocations beyond it answer NULL */
-    /* a thread keeps one arena ready whose pages were touched, if the limit is worth many arenas:
-     * whoever stores does not wait for them */
+    uint64_t spare_bytes; /* empty bytes to keep; 0 = one arena */
+    uint64_t limit_bytes; /* total of all arenas; allocations beyond it return NULL */
+    /* a thread keeps one prefaulted arena ready, if the limit has room for many arenas, so that
+     * storing does not wait for page faults */
     bool ahead;
-    /* NULL = anonymous pages. Both are called without locks held, from any thread; memory of any
-     * alignment will do. */
+    /* NULL = anonymous pages. Both are called without locks held, from any thread; any alignment is
+     * accepted. */
     void *(*alloc)(size_t size, void *arg);
     void (*free)(void *ptr, void *arg);
     void *arg;
@@ -46,19 +46,19 @@ struct pages_options {
 struct pages *pages_create(const struct pages_options *options);
 void pages_destroy(struct pages **pages); /* aborts when extents are in use */
 
-/* Memory for `bytes` (>= 1), page-aligned, not cleared; NULL when the limit or the machine says no.
- */
+/* Memory for `bytes` (>= 1), page-aligned, not cleared; NULL at the limit or without memory. */
 void *pages_alloc(struct pages *pages, uint64_t bytes) NODISCARD;
-/* Gives the pages behind the first `bytes` (>= 1) back. */
+/* Frees the pages after the first `bytes` (>= 1). */
 void pages_shrink(struct pages *pages, void *ptr, uint64_t bytes);
 void pages_free(struct pages *pages, void *ptr);
 
-void pages_set_limit(struct pages *pages, uint64_t limit_bytes); /* frees empty arenas above it */
-uint64_t pages_bytes_used(const struct pages *pages);            /* in extents */
-uint64_t pages_bytes_held(const struct pages *pages);            /* from the allocator */
+/* gives back empty arenas above the limit */
+void pages_set_limit(struct pages *pages, uint64_t limit_bytes);
+uint64_t pages_bytes_used(const struct pages *pages);                /* in extents */
+uint64_t pages_bytes_held(const struct pages *pages);                /* from the allocator */
 uint64_t pages_bytes_of(const struct pages *pages, const void *ptr); /* of one extent */
 
-/* Aborts when extents overlap, have gaps, or the counts are off. O(n). */
+/* Aborts when extents overlap or have gaps, or when the counts are wrong. O(n). */
 void pages_check(const struct pages *pages);
 
 #endif

@@ -1,13 +1,13 @@
 /*
  * ssd_account.c: sums with a cap, and two brakes on writing.
  *
- * SIGHTINGS are a table of 64-bit fingerprints, one slot per key by its own bits (keys are keyed
- * hashes: nobody can choose their slot). A new key displaces the one that was in its slot: a key
- * that comes back too late counts as new, which costs a write less. False positives are 2^-48 per
- * look: no reason to store a whole key.
+ * SIGHTINGS are a table of 64-bit fingerprints; a key's slot follows from its own bits (keys are
+ * keyed hashes, so clients cannot choose their slot). A new key displaces the one in its slot. A
+ * key that comes back too late counts as new, which saves a write. False positives are 2^-48 per
+ * lookup, so there is no reason to store whole keys.
  *
- * DAYS are those of UTC. A clock that goes back is the same day until it is over: the brake may
- * hold longer, never shorter.
+ * DAYS are UTC days. When the clock goes back, the same day continues: the brake may hold longer,
+ * never shorter.
  */
 #include "tier/ssd_account.h"
 
@@ -52,7 +52,7 @@ static uint64_t *share_of(struct ssd_account *account, enum ssd_share share)
     return NULL;
 }
 
-/* What lies there, or will, when all that is doomed is gone. */
+/* The bytes in use once all doomed files are gone, reservations included. */
 static uint64_t committed(const struct ssd_account *account)
 {
     return account->live + account->foreign + account->reserved + account->overhead;
@@ -61,7 +61,7 @@ static uint64_t committed(const struct ssd_account *account)
 uint64_t ssd_account_missing(const struct ssd_account *account, uint64_t bytes)
 {
     uint64_t max = account->limits.bytes_max;
-    uint64_t fixed = account->overhead + account->reserved; /* no eviction changes these */
+    uint64_t fixed = account->overhead + account->reserved; /* eviction does not reduce these */
 
     if (bytes > max || fixed > max - bytes)
         return UINT64_MAX;

@@ -4,16 +4,15 @@
  *      offset  bytes
  *           0      8  magic, with the version in its last byte
  *           .      4  length of the record, little-endian, 224 .. header_bytes
- *           .      .  bytes 0 .. n of the header, where n is behind the last that is not zero
- *                  before the digest
+ *           .      .  the header up to its last non-zero byte before the digest
  *           .     32  the header's digest
  *
- * No digest of its own: each record carries that of its header, keyed, and what is not a valid
- * header for a file that is there is not used. A length that cannot be ends the reading: what
- * follows is found in the files. A sealed header has no zeros to leave out and is sealed here, too,
- * so that nothing can be read here that could not be read there.
+ * The catalogue needs no digest: each record carries the keyed digest of its header, and a record
+ * is used only if it is a valid header for an existing file. An impossible length ends the reading;
+ * the remaining objects are found in their files. A sealed header has no zeros to leave out and is
+ * sealed here as well, so that the catalogue reveals nothing that the files do not.
  *
- * An append that fails ends the catalogue for this process: the log must not go on behind a gap.
+ * A failed append ends the catalogue for this process: the log must not continue after a gap.
  */
 #include "tier/ssd_catalogue.h"
 
@@ -41,8 +40,8 @@ struct ssd_image {
     size_t len;
     struct image_record *records; /* by key; one per key */
     size_t count;
-    size_t records_count; /* before later ones replaced earlier ones */
-    bool whole;           /* no damage was seen: one may append to the file */
+    size_t records_count; /* including records that later ones replaced */
+    bool whole;           /* no damage was seen: the file may be appended to */
 };
 
 /* ---- records ---- */
@@ -79,8 +78,8 @@ enum err ssd_record_expand(const struct ssd_record *record, struct buf *out)
     uint32_t used = record->len - SSD_HEADER_DIGEST_BYTES;
 
     buf_clear(out);
-    /* Less than a block of zeros is left out of a valid one: nothing larger is allocated for a
-     * number that nobody vouches for yet. */
+    /* A valid record omits less than a block of zeros: never allocate more for a number that is not
+     * verified yet. */
     if (record->len > header_bytes || header_bytes - record->len >= SSD_ALIGNMENT)
         return ERR_CORRUPT;
     char *to = buf_reserve(out, header_bytes);
@@ -109,7 +108,7 @@ static int compare_records(const void *a, const void *b)
     return order != 0 ? order : (x->order > y->order) - (x->order < y->order);
 }
 
-/* The record at `at`, and *at behind it; false at the end or where it makes no sense. */
+/* The record at `at`; moves *at past it. False at the end or at an invalid record. */
 static bool next_record(const struct ssd_image *image, size_t *at, struct ssd_record *record)
 {
     const uint8_t *data = (const uint8_t *)image->data;
@@ -135,7 +134,7 @@ static size_t count_records(const struct ssd_image *image, size_t *end)
     return count;
 }
 
-/* Keeps the last of each key. */
+/* Keeps the last record of each key. */
 static void index_records(struct ssd_image *image)
 {
     size_t at = sizeof(magic), kept = 0;

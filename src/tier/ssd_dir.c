@@ -1,16 +1,16 @@
 /*
  * ssd_dir.c: names below a directory handle.
  *
- *      temp:    create_temp -> (write) -> publish: rename to ab/cd/...        a crash leaves tmp/..., removed by the next open
- *      object:  publish -> remove | quarantine                                each one rename or
- *               unlink: there or not, never half
+ *      temp:    create_temp -> (write) -> publish: rename to ab/cd/...
+ *               a crash leaves tmp/..., which the next open removes
+ *      object:  publish -> remove | quarantine
+ *               each is one rename or unlink, so a file is never half there
  *
  * A leaf directory is made when a rename finds none, and removed when an unlink may have emptied
- * it. The two may meet: a leaf that was just made can be removed before the rename; so publish
- * tries a few times.
+ * it. The two may race: a new leaf can be removed before the rename, so publish tries a few times.
  *
- * Not here: fsync. An object is published with its bytes perhaps still in the page cache: after a
- * power failure its name may be there without them, and the reader finds out by the digests
+ * Not here: fsync. An object is published while its bytes may still be in the page cache. After a
+ * power failure its name may exist without them; the reader detects this by the digests
  * (docs/ssd-format.md, "Without fsync").
  */
 #include "tier/ssd_dir.h"
@@ -31,7 +31,7 @@ enum { LEAF_AT = 3, FILE_AT = 6, PUBLISH_TRIES = 4, TOP_NAME_BYTES = 3 };
 
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY)
 
-/* "ab/cd/abcd....hobj" taken apart. */
+/* The parts of "ab/cd/abcd....hobj". */
 struct path {
     char text[SSD_NAME_BYTES];
     const char *top, *leaf, *file;
@@ -53,7 +53,7 @@ static void top_name(unsigned top, char name[TOP_NAME_BYTES])
     snprintf(name, TOP_NAME_BYTES, "%02x", top);
 }
 
-/* Opens a directory below another, made when it is not there if `create`. */
+/* Opens a directory below another; with `create`, makes it if it is missing. */
 static enum err open_sub(const struct ssd_dir *dir, int parent, const char *name, bool create,
                          int *fd, struct errinfo *info)
 {
@@ -79,7 +79,7 @@ static enum err open_leaf(const struct ssd_dir *dir, const struct path *path, bo
     return err;
 }
 
-/* Removes a leaf that is empty; one that is not, is in use or cannot be removed stays. */
+/* Removes a leaf if it is empty; otherwise, or if it is in use, it stays. */
 static void remove_leaf(const struct ssd_dir *dir, const struct path *path)
 {
     int top;
@@ -90,8 +90,8 @@ static void remove_leaf(const struct ssd_dir *dir, const struct path *path)
     file_close(dir->fs, &top);
 }
 
-/* Whether what the kernel denied us is not ours anyway: a link, or somebody else's. What is ours
- * and denied is an error that may pass. */
+/* Whether access was denied because the entry is not ours: a link, or owned by another user. For
+ * our own files, denied access is an error that may be temporary. */
 static bool is_strange(const struct ssd_dir *dir, int parent, const char *name, mode_t type)
 {
     struct stat st;
@@ -187,14 +187,14 @@ void ssd_dir_close(struct ssd_dir *dir)
     }
     file_close(dir->fs, &dir->quarantine);
     file_close(dir->fs, &dir->tmp);
-    file_close(dir->fs, &dir->lock); /* and with it the lock */
+    file_close(dir->fs, &dir->lock); /* also releases the lock */
     file_close(dir->fs, &dir->root);
 }
 
 /* ---- objects ---- */
 
-/* O_DIRECT is refused by some file systems with EINVAL. O_NONBLOCK: a pipe under our name must not
- * wait for its other end. */
+/* Some file systems refuse O_DIRECT with EINVAL. O_NONBLOCK: opening a pipe under our name must not
+ * block. */
 static enum err open_file(const struct ssd_dir *dir, int leaf, const char *name, bool *direct,
                           int *fd, struct errinfo *info)
 {
@@ -330,7 +330,7 @@ void ssd_dir_empty_quarantine(const struct ssd_dir *dir)
     (void)!file_list(dir->fs, dir->quarantine, remove_quarantined, (void *)dir, NULL);
 }
 
-/* One of the same name is not replaced: who counts what lies there would not know. */
+/* Never replaces a file of the same name: the accounting would not notice. */
 static bool may_quarantine(const struct ssd_dir *dir, int leaf, const char *name,
                            uint64_t bytes_max)
 {
@@ -371,10 +371,10 @@ enum err ssd_dir_quarantine(const struct ssd_dir *dir, const struct hash256 *key
 struct listing {
     const struct ssd_dir *dir;
     int fd;                    /* of the directory that is listed */
-    char path[SSD_NAME_BYTES]; /* "ab/cd/" and then the name */
+    char path[SSD_NAME_BYTES]; /* "ab/cd/", followed by the name */
     ssd_dir_fn fn;
     void *arg;
-    enum err err; /* the first of something inside */
+    enum err err; /* the first error below this directory */
 };
 
 static void see_odd(struct listing *listing)
@@ -395,7 +395,7 @@ static void see_file(const char *name, unsigned char d_type, void *arg)
     memcpy(listing->path + FILE_AT, name, len + 1);
     enum err err = file_stat_at(listing->dir->fs, listing->fd, name, &entry.st, NULL);
     if (err == ERR_NOT_FOUND)
-        return; /* gone meanwhile */
+        return; /* removed meanwhile */
     if (err != ERR_OK)
         listing->err = err;
     else if (!S_ISREG(entry.st.st_mode) ||
@@ -425,7 +425,7 @@ static void see_leaf(const char *name, unsigned char d_type, void *arg)
     }
     enum err err = file_open_at(listing->dir->fs, top, name, DIR_FLAGS, 0, &inner.fd, NULL);
     if (err == ERR_NOT_FOUND)
-        return; /* gone meanwhile */
+        return; /* removed meanwhile */
     if (err == ERR_DENIED && is_strange(listing->dir, top, name, S_IFDIR)) {
         see_odd(listing);
         return;

@@ -2,50 +2,50 @@
  * ssd_format.c: objects as bytes, with every number little-endian and every size checked before it
  * is used.
  *
- *      offset  bytes  field
- *              docs/ssd-format.md says more about each
- *      ------  -----
- *              ------------------------------------------------------------------------------------------------
- *           0      8  magic 89 'H' 'O' 'B' 'J' 0D 0A 1A                                                  prefix, plain
- *           8      4  version, 1                                              its layout is the same in every version
+ *      offset  bytes  field (details: docs/ssd-format.md)
+ *      ------  -----  -------------------------------------------------------------------------
+ *                     prefix, plain; its layout is the same in every version
+ *           0      8  magic 89 'H' 'O' 'B' 'J' 0D 0A 1A
+ *           8      4  version, 1
  *          12      4  flags: 1 payload MAC, 2 sealed
  *          16      4  header_bytes, a multiple of 4096
  *          20      4  tokens_count
  *          24      4  shape_bytes
- *          28      4  seal algorithm, 1; 0 when not sealed, and so with the next three
+ *          28      4  seal algorithm, 1; it, the nonce and the tag are 0 when not sealed
  *          32      8  payload_bytes
  *          40     16  key id: which installation
- *          56     24  seal nonce: 16 drawn, 8 of 0
+ *          56     24  seal nonce: 16 random bytes, 8 of 0
  *          80     16  seal tag of the private part
  *          96     16  0
  *         112     32  object key
  *         144     32  payload MAC, BLAKE3; 0 without flag 1
  *         176     16  prefix check: XXH3-128 of bytes 0 to 176
- *         192     32  space                                                                    private part, can be sealed
+ *                     private part, can be sealed
+ *         192     32  space
  *         224     32  parent key
  *         256     12  kind, begin, end
  *         268      4  0
  *         272      8  used_wall_ns
  *         280     16  payload digest, XXH3-128
  *         296      4  each token
- *           .      .  shape                                                                      end of the private part
+ *           .      .  shape; end of the private part
  *           .     16  each tag of a frame of the payload, when sealed
  *           .      .  0
  *    end - 32     32  header digest: BLAKE3 keyed, of all bytes of the header before it
  *
- * VALID. The written rule is in docs/ssd-format.md; check_prefix() and check_header() go through
- * its clauses in its order, and the numbers beside their lines are those of the clauses. A valid
- * header has exactly one form: encoding what was decoded gives the same bytes.
+ * VALID. The rule is in docs/ssd-format.md; check_prefix() and check_header() follow the order of
+ * its clauses, and the numbers beside their lines are clause numbers. A valid header has exactly
+ * one form: encoding a decoded header gives the same bytes.
  *
- * THREE DIGESTS, for three questions. The prefix check (no key) tells damage from a version or an
- * installation that we do not know, since those are left alone and damage is not. The header digest
- * (keyed) is what nobody else can make; the object key lies under it, so a valid file under another
- * name is found out. The payload digest is compared with the bytes, and lies under the header
+ * THREE DIGESTS, for three questions. The prefix check (no key) tells damage from an unknown
+ * version or installation: those files are left alone, damaged ones are not. The header digest
+ * (keyed) cannot be forged without the key; it covers the object key, so a valid file under another
+ * name is detected. The payload digest is compared with the bytes, and is covered by the header
  * digest.
  *
- * SEALED. The private part is sealed, then prefix check and header digest are made: they are of the
- * bytes that lie on the disk. A reader opens it into the memory for tokens, which has room for it,
- * and takes the tokens from there.
+ * SEALED. The private part is sealed before the prefix check and the header digest are computed, so
+ * both cover the bytes on the disk. A reader opens the private part in the memory for tokens, which
+ * has room for it, and takes the tokens from there.
  *
  * Not here: files, directories, recency after writing (the file's own time) and encryption itself
  * (ssd_seal.c).
@@ -87,8 +87,7 @@ static struct hash128 get_hash128(const uint8_t *from)
     return hash;
 }
 
-/* Two's complement of the 32 bits, said without a conversion that C leaves to the implementation.
- */
+/* Two's complement of the 32 bits, without an implementation-defined conversion. */
 static int32_t token_of(uint32_t bits)
 {
     int32_t token;
@@ -97,7 +96,7 @@ static int32_t token_of(uint32_t bits)
     return token;
 }
 
-/* The first is, and each is equal to the one before it. */
+/* The first byte is zero, and each byte equals the one before it. */
 static bool all_zero(const uint8_t *data, size_t len)
 {
     return len == 0 || (data[0] == 0 && memcmp(data, data + 1, len - 1) == 0);
@@ -105,7 +104,7 @@ static bool all_zero(const uint8_t *data, size_t len)
 
 /* ---- sizes ---- */
 
-/* Where the private part ends. */
+/* The end of the private part. */
 static uint64_t private_end(uint32_t tokens_count, uint32_t shape_bytes)
 {
     return SSD_AT_TOKENS + (uint64_t)tokens_count * sizeof(uint32_t) + shape_bytes;
@@ -116,7 +115,7 @@ static uint64_t tags_size(bool sealed, uint64_t payload_bytes)
     return sealed ? ssd_seal_tags_bytes(payload_bytes) : 0;
 }
 
-/* The one size that a header of such an object has. Cannot overflow: 4 * 2^32 + 2^32 + 2^48 is far
+/* The only header size valid for such an object. Cannot overflow: 4 * 2^32 + 2^32 + 2^48 is far
  * below 2^64. */
 static uint64_t header_size(uint32_t tokens_count, uint32_t shape_bytes, uint64_t tags_bytes)
 {
@@ -175,7 +174,7 @@ static void encode_prefix(const struct ssd_format *format, const struct tier_met
         ssd_seal_draw(to);
 }
 
-/* The two digests of what lies before them. */
+/* Writes the two digests, each of the bytes before it. */
 static void encode_digests(const struct ssd_format *format, uint8_t *to)
 {
     uint32_t header_bytes = le_get_u32(to + SSD_AT_HEADER_BYTES);
@@ -217,13 +216,14 @@ static enum ssd_result check_sizes(const struct ssd_format *format, const struct
         prefix->header_bytes != header_size(prefix->tokens_count, prefix->shape_bytes,
                                             tags_size(format->sealed, prefix->payload_bytes)))
         return SSD_DAMAGED;
-    uint64_t whole = prefix->header_bytes + prefix->payload_bytes; /* within_limits: no overflow */
+    /* no overflow: within_limits was checked */
+    uint64_t whole = prefix->header_bytes + prefix->payload_bytes;
     if (file_bytes != whole)
         return file_bytes < whole ? SSD_TRUNCATED : SSD_DAMAGED;
     return SSD_OK;
 }
 
-/* Clause 4: what a reader without these settings cannot, or must not, read. */
+/* Clause 4: objects that a reader without these settings cannot, or must not, read. */
 static enum ssd_result check_flags(const struct ssd_format *format, const uint8_t *at,
                                    uint32_t flags)
 {
@@ -236,7 +236,7 @@ static enum ssd_result check_flags(const struct ssd_format *format, const uint8_
     return format->sealed ? SSD_UNPROTECTED : SSD_OK;
 }
 
-/* Clause 8: what an object does not use is zero, so that it has one form only. */
+/* Clause 8: unused fields are zero, so that an object has only one form. */
 static bool unused_is_zero(const uint8_t *at, uint32_t flags)
 {
     bool sealed = (flags & SSD_FLAG_SEALED) != 0;
@@ -251,7 +251,7 @@ static bool unused_is_zero(const uint8_t *at, uint32_t flags)
             all_zero(at + SSD_AT_PAYLOAD_MAC, SSD_AT_PREFIX_CHECK - SSD_AT_PAYLOAD_MAC));
 }
 
-/* The private part of a sealed object fits into the words of its prefix. */
+/* Words needed for the private part of a sealed object. */
 static uint32_t words_of(const struct ssd_prefix *prefix)
 {
     uint32_t more = SSD_AT_TOKENS - SSD_PREFIX_BYTES + prefix->shape_bytes;
@@ -279,14 +279,13 @@ static void read_prefix(const uint8_t *at, struct ssd_prefix *prefix)
     prefix->words = words_of(prefix);
 }
 
-/* A field of the private part, by its offset in the header; `private` is that part as it is when it
- * is open. */
+/* A field of the opened private part, by its offset in the header. */
 static const uint8_t *field(const uint8_t *private, size_t offset)
 {
     return private + (offset - SSD_PREFIX_BYTES);
 }
 
-/* Clause 10: what only a program with a bug can have written, since the digest is right. */
+/* Clause 10: violated only by a program with a bug, since the digest is right. */
 static bool private_fits(const uint8_t *at, const uint8_t *private, const struct ssd_prefix *prefix)
 {
     uint32_t begin = le_get_u32(field(private, SSD_AT_BEGIN));
@@ -330,9 +329,9 @@ static enum ssd_result check_prefix(const struct ssd_format *format, const uint8
 /* A header that is being read. */
 struct reading {
     const uint8_t *at;
-    uint8_t *room; /* for the private part of a sealed one: prefix.words */
+    uint8_t *room; /* for opening a sealed private part: prefix.words */
     struct ssd_prefix prefix;
-    const uint8_t *private; /* open: in the header, or in `room`; NULL until it is */
+    const uint8_t *private; /* opened: in the header or in `room`; NULL before */
 };
 
 /* Clause 9. */
@@ -359,7 +358,7 @@ static enum ssd_result open_private(const struct ssd_format *format, struct read
     return SSD_OK;
 }
 
-/* Clauses 9 to 12, behind those of the prefix. */
+/* Clauses 9 to 12; those of the prefix were checked before. */
 static enum ssd_result check_header(const struct ssd_format *format, struct reading *reading,
                                     size_t len, const struct ssd_expect *expect)
 {
@@ -382,8 +381,8 @@ static enum ssd_result check_header(const struct ssd_format *format, struct read
     return SSD_OK;
 }
 
-/* `tokens` may be where the private part is open: each token is read before something is written to
- * its place. */
+/* `tokens` may overlap the opened private part: each token is read before its place is
+ * overwritten. */
 static void read_header(const struct reading *reading, struct ssd_header *header, int32_t *tokens)
 {
     const struct ssd_prefix *prefix = &reading->prefix;
@@ -462,7 +461,7 @@ static void describe_prefix(struct buf *out, const uint8_t *at, const struct ssd
     }
 }
 
-/* Tokens and shape, as far as they lie inside the `len` bytes. */
+/* Tokens and shape, as far as they are within the `len` bytes. */
 static void describe_variable(struct buf *out, const uint8_t *private, size_t len,
                               const struct ssd_prefix *prefix, uint32_t tokens_shown)
 {
@@ -482,7 +481,7 @@ static void describe_variable(struct buf *out, const uint8_t *private, size_t le
     buf_append_str(out, shown < prefix->tokens_count ? " ...\n" : "\n");
 }
 
-/* `len` bytes of the private part, which is open. */
+/* `len` bytes of the opened private part. */
 static void describe_private(struct buf *out, const uint8_t *private, size_t len,
                              const struct ssd_prefix *prefix, uint32_t tokens_shown)
 {
@@ -497,7 +496,7 @@ static void describe_private(struct buf *out, const uint8_t *private, size_t len
     describe_variable(out, private, len, prefix, tokens_shown);
 }
 
-/* Verifies what can be, and opens the private part if it can be. */
+/* Verifies and opens as much as possible. */
 static enum err describe_verdict(const struct ssd_describe *how, struct reading *reading,
                                  size_t len, struct buf *out)
 {
@@ -520,7 +519,7 @@ static enum err describe_verdict(const struct ssd_describe *how, struct reading 
     return ERR_OK;
 }
 
-/* The fields, as far as they can be read, verified or not. */
+/* All readable fields, verified or not. */
 static void describe_fields(const struct ssd_describe *how, struct reading *reading, size_t len,
                             struct buf *out)
 {
@@ -530,7 +529,7 @@ static void describe_fields(const struct ssd_describe *how, struct reading *read
     read_prefix(reading->at, prefix);
     describe_prefix(out, reading->at, prefix);
     if (prefix->version != SSD_VERSION || len < SSD_AT_TOKENS)
-        return; /* of another version only the prefix is known */
+        return; /* only the prefix is known in other versions */
     if (prefix->flags & SSD_FLAG_SEALED && private == NULL)
         buf_appendf(out, "%-14ssealed: space, range, tokens and payload need the key\n",
                     "the rest is");
@@ -571,8 +570,8 @@ void ssd_format_init(struct ssd_format *format, const struct hash256 *key,
     assert(limits->tokens_max <= SSD_TOKENS_MAX);
     assert(limits->shape_bytes_max <= TIER_SHAPE_BYTES_MAX);
     *format = (struct ssd_format){.limits = *limits, .payload_mac = payload_mac};
-    /* The contexts are part of the format: another text makes every object one of another
-     * installation. */
+    /* The contexts are part of the format: with other texts, all existing objects would count as
+     * those of another installation. */
     format->header_key = hash256_derive("hearth 2026-11-15 ssd object header", key, sizeof(*key));
     format->payload_key = hash256_derive("hearth 2026-11-15 ssd object payload", key, sizeof(*key));
     struct hash256 id = hash256_derive("hearth 2026-11-15 ssd object key id", key, sizeof(*key));
@@ -606,7 +605,7 @@ enum err ssd_format_measure(const struct ssd_format *format, const struct tier_m
         header_size(meta->tokens_count, meta->shape_bytes, tags_size(format->sealed, meta->bytes));
     assert(
         size <=
-        UINT32_MAX); /* SSD_TOKENS_MAX, TIER_SHAPE_BYTES_MAX and SSD_SEALED_BYTES_MAX see to that */
+        UINT32_MAX); /* ensured by SSD_TOKENS_MAX, TIER_SHAPE_BYTES_MAX and SSD_SEALED_BYTES_MAX */
     *header_bytes = (uint32_t)size;
     return ERR_OK;
 }
@@ -678,7 +677,7 @@ enum ssd_result ssd_format_decode(const struct ssd_format *format, const void *d
 void ssd_payload_init(struct ssd_payload *payload, const struct ssd_format *format,
                       const struct ssd_header *header)
 {
-    assert(header->meta.bytes > 0); /* it was decoded */
+    assert(header->meta.bytes > 0); /* checked by the decoder */
     payload->digest_wanted = header->meta.digest;
     payload->mac_wanted = header->payload_mac;
     payload->has_mac = (header->flags & SSD_FLAG_PAYLOAD_MAC) != 0;
@@ -710,7 +709,7 @@ void ssd_payload_open(struct ssd_payload *payload, void *data, size_t len)
 void ssd_payload_update(struct ssd_payload *payload, const void *data, size_t len)
 {
     if (len > payload->bytes_left) {
-        payload->overrun = true; /* cannot become right any more */
+        payload->overrun = true; /* already failed */
         return;
     }
     payload->bytes_left -= len;
@@ -753,7 +752,7 @@ bool ssd_format_parse_name(const char *name, size_t len, struct hash256 *key)
 
     if (len != SSD_NAME_BYTES - 1 || !hash256_from_hex(name + HEX_AT, HEX_LEN, &parsed))
         return false;
-    ssd_format_name(&parsed, canonical); /* also refuses upper case and the wrong folder */
+    ssd_format_name(&parsed, canonical); /* also rejects upper case and the wrong directory */
     if (memcmp(name, canonical, len) != 0)
         return false;
     *key = parsed;

@@ -1,20 +1,21 @@
 /*
- * ssd_format.h: an object as a file: bytes in memory from and to a `struct tier_meta`, without I/O.
+ * ssd_format.h: the file format of an object: converts bytes in memory from and to a `struct
+ * tier_meta`, without I/O.
  *
- *      0                 192                                    header_bytes = n * 4096
- *      | prefix          | private: space, range, tokens, ... 0 | header digest |            header_bytes + payload_bytes
- *      |<------------------------- header --------------------------->|<---------- payload ---------->|
+ *   0         192                                                    header_bytes = n * 4096
+ *   | prefix  | private: space, range, tokens, ... 0 | header digest | payload_bytes          |
+ *   |<--------------------------- header --------------------------->|<------- payload ------>|
  *
  * Private part and payload can be sealed (ssd_seal.h); the prefix never is.
  *
- * docs/ssd-format.md has the byte table and the rule that says when a file is valid. Reading takes
- * two steps, so that nothing is read or allocated before its size was checked: the prefix (of known
- * size) tells how long the header is and how many tokens it has; the whole header gives the rest.
+ * docs/ssd-format.md has the byte table and the rule for when a file is valid. Reading takes two
+ * steps, so that nothing is read or allocated before its size is checked: the prefix (of fixed
+ * size) gives the length of the header and the number of tokens; the whole header gives the rest.
  * The payload is compared with the header's digests as it arrives.
  *
- * A header is bound to the key of its installation, to its object key and to its payload: what was
- * made elsewhere, renamed, changed or cut is told apart by a result from a closed list, and none of
- * it is SSD_OK (keeps I102).
+ * A header is bound to the key of its installation, to its object key and to its payload. Files
+ * that were made elsewhere, renamed, changed or cut get a distinct result from a closed list, never
+ * SSD_OK (keeps I102).
  *
  * Threads: a `struct ssd_format` is read-only after init; everything else belongs to the caller.
  */
@@ -32,19 +33,19 @@
 #include "tier/ssd_seal.h"
 #include "tier/tier.h"
 
-/* X(value, name, sentence). Under one of our names NOT_OURS, TRUNCATED, DAMAGED and OTHER_NAME are
- * of no use to anybody; the others may be valid for somebody else, or under other settings, and are
- * to be left alone. */
-#define SSD_RESULT_TABLE(X)                                                                      \
-    X(SSD_OK, "ok", "valid")                                                                     \
-    X(SSD_NOT_OURS, "not_ours", "not an object of hearth")                                       \
-    X(SSD_UNSUPPORTED, "unsupported", "of another version, or with features unknown here")       \
-    X(SSD_TRUNCATED, "truncated", "shorter than it says")                                        \
-    X(SSD_DAMAGED, "damaged", "digests or fields do not fit together")                           \
-    X(SSD_OTHER_KEY, "other_key", "made by another installation")                                \
-    X(SSD_OTHER_NAME, "other_name", "valid, but under the name of another object")               \
-    X(SSD_OTHER_SPACE, "other_space", "valid, but of another model or tenant")                   \
-    X(SSD_UNPROTECTED, "unprotected", "not sealed, or without the payload MAC, as is asked for") \
+/* X(value, name, sentence). A file under one of our names that is NOT_OURS, TRUNCATED, DAMAGED or
+ * OTHER_NAME is useless. The others may be valid for another installation or under other settings,
+ * and are left alone. */
+#define SSD_RESULT_TABLE(X)                                                        \
+    X(SSD_OK, "ok", "valid")                                                       \
+    X(SSD_NOT_OURS, "not_ours", "not a hearth object")                             \
+    X(SSD_UNSUPPORTED, "unsupported", "another version, or features unknown here") \
+    X(SSD_TRUNCATED, "truncated", "shorter than its header says")                  \
+    X(SSD_DAMAGED, "damaged", "digests or fields are inconsistent")                \
+    X(SSD_OTHER_KEY, "other_key", "made by another installation")                  \
+    X(SSD_OTHER_NAME, "other_name", "valid, but under the name of another object") \
+    X(SSD_OTHER_SPACE, "other_space", "valid, but for another model or tenant")    \
+    X(SSD_UNPROTECTED, "unprotected", "lacks the required seal or payload MAC")    \
     X(SSD_TOO_LARGE, "too_large", "larger than the limits allow")
 
 enum ssd_result {
@@ -59,19 +60,20 @@ const char *ssd_result_sentence(enum ssd_result result);
 
 enum {
     SSD_VERSION = 1,
-    SSD_ALIGNMENT = 4096,       /* of the payload in the file, as O_DIRECT wants it */
-    SSD_TOKENS_MAX = 1 << 28,   /* what limits may allow at most: a header of 1 GiB */
+    SSD_ALIGNMENT = 4096,       /* alignment of the payload in the file, as O_DIRECT requires */
+    SSD_TOKENS_MAX = 1 << 28,   /* upper bound for the limits: a header of 1 GiB */
     SSD_NAME_BYTES = 6 + 64 + 6 /* "ab/cd/" 64 digits ".hobj" NUL */
 };
 
 enum ssd_flag {
-    SSD_FLAG_PAYLOAD_MAC = 1 << 0, /* the payload has a keyed BLAKE3 beside its XXH3-128 */
-    /* private part and payload are encrypted; never with the other flag, since tags are MACs */
+    SSD_FLAG_PAYLOAD_MAC = 1 << 0, /* the payload has a keyed BLAKE3 in addition to its XXH3-128 */
+    /* private part and payload are encrypted; never combined with the other flag, since tags are
+     * MACs */
     SSD_FLAG_SEALED = 1 << 1,
 };
 
-/* Where the fields are: the byte table of docs/ssd-format.md, for tests and tools that change
- * single fields. */
+/* Field offsets: the byte table of docs/ssd-format.md, for tests and tools that change single
+ * fields. */
 enum ssd_offset {
     SSD_AT_MAGIC = 0,             /* 8 */
     SSD_AT_VERSION = 8,           /* u32 */
@@ -101,14 +103,14 @@ enum ssd_offset {
     SSD_HEADER_DIGEST_BYTES = 32
 };
 
-/* What is refused as too large, before it is read. */
+/* Anything larger is refused before it is read. */
 struct ssd_limits {
     uint32_t tokens_max;      /* <= SSD_TOKENS_MAX */
     uint32_t shape_bytes_max; /* <= TIER_SHAPE_BYTES_MAX */
     uint64_t payload_bytes_max;
 };
 
-/* Limits and keys of one installation. Read its fields, change none. */
+/* Limits and keys of one installation. Fields are read-only. */
 struct ssd_format {
     struct ssd_limits limits;
     struct hash256 header_key, payload_key;
@@ -118,13 +120,14 @@ struct ssd_format {
     struct ssd_seal seal;
 };
 
-/* `key` is the installation's secret; what is used here is derived from it. With `payload_mac`
+/* `key` is the installation's secret; the keys used here are derived from it. With `payload_mac`,
  * objects are written with a payload MAC, and those without one are refused. */
 void ssd_format_init(struct ssd_format *format, const struct hash256 *key,
                      const struct ssd_limits *limits, bool payload_mac);
 
-/* After init: objects are sealed with `seal_key`, and others are refused. All keys are derived anew
- * from both, `key` being that of init: with another seal_key it is another installation. */
+/* Call after init: objects are sealed with `seal_key`, and unsealed ones are refused. All keys
+ * are derived again from both, `key` being that of init, so another seal_key is another
+ * installation. */
 void ssd_format_set_seal(struct ssd_format *format, const struct hash256 *key,
                          const struct hash256 *seal_key);
 
@@ -135,15 +138,15 @@ void ssd_format_set_seal(struct ssd_format *format, const struct hash256 *key,
 enum err ssd_format_measure(const struct ssd_format *format, const struct tier_meta *meta,
                             uint32_t *header_bytes) NODISCARD;
 
-/* Writes exactly those bytes, or nothing: errors as above, and ERR_LIMIT when `capacity` is
+/* Writes exactly that many bytes, or nothing: errors as above, and ERR_LIMIT when `capacity` is
  * smaller. The payload (meta->bytes of it) is read when meta->digest is zero or a MAC is written. A
- * file is the header, then the payload, and not a byte more. With a format that seals it is not
- * complete, and not sealed, before every frame of the payload and then the header itself were. */
+ * file is exactly the header followed by the payload. With a sealing format the header is complete
+ * and sealed only after every frame of the payload and then the header itself have been sealed. */
 enum err ssd_format_encode(const struct ssd_format *format, const struct tier_meta *meta,
                            const void *payload, void *out, size_t capacity) NODISCARD;
 
-/* Frame `number`, `len` bytes: SSD_FRAME_BYTES, but for the last. `out` is what goes into the file,
- * and may be `in`. */
+/* Seals frame `number`, `len` bytes: SSD_FRAME_BYTES except for the last. `out` receives the file's
+ * bytes, and may be `in`. */
 void ssd_format_seal_frame(const struct ssd_format *format, void *header, uint64_t number,
                            const void *in, void *out, size_t len);
 void ssd_format_seal_header(const struct ssd_format *format, void *header);
@@ -155,19 +158,18 @@ struct ssd_prefix {
     uint32_t header_bytes, tokens_count, shape_bytes;
     uint64_t payload_bytes;
     struct hash256 key;
-    /* of memory that ssd_format_decode wants for tokens; more than tokens_count when they are
-     * sealed */
+    /* token memory that ssd_format_decode needs; more than tokens_count for sealed objects */
     uint32_t words;
 };
 
-/* The first SSD_PREFIX_BYTES (or what there is) of a file of `file_bytes`. SSD_OK: all sizes are
- * within the limits and add up to file_bytes, so that header_bytes may be read and `words`
- * allocated; nothing else is proven yet. *prefix is written then only. */
+/* Decodes the first SSD_PREFIX_BYTES (or fewer) of a file of `file_bytes`. SSD_OK: all sizes are
+ * within the limits and add up to file_bytes, so header_bytes may be read and `words` allocated;
+ * nothing else is proven yet. Only then *prefix is written. */
 enum ssd_result ssd_format_decode_prefix(const struct ssd_format *format, const void *data,
                                          size_t len, uint64_t file_bytes,
                                          struct ssd_prefix *prefix) NODISCARD;
 
-/* What the reader knows; NULL where he takes any. */
+/* What the reader expects; NULL accepts any. */
 struct ssd_expect {
     uint64_t file_bytes;
     const struct hash256 *key; /* from the file's name */
@@ -175,24 +177,24 @@ struct ssd_expect {
 };
 
 struct ssd_header {
-    struct tier_meta meta; /* tokens are in the array of the caller */
+    struct tier_meta meta; /* tokens are in the caller's array */
     uint32_t flags;
     uint32_t header_bytes;      /* where the payload begins */
     struct hash256 payload_mac; /* zero without SSD_FLAG_PAYLOAD_MAC */
-    /* the header's bytes, with which the payload is opened; NULL when it is not sealed */
+    /* the header's bytes, needed to open the payload; NULL when it is not sealed */
     const uint8_t *sealed;
 };
 
-/* The whole header, `len` bytes from the start of the file (more are not looked at); checks the
- * prefix again. `tokens` has room for as many words as the prefix said. SSD_OK: everything but the
- * payload is as it was written under this key. *header is written then only, and so are tokens,
- * unless they are sealed. */
+/* Decodes the whole header, `len` bytes from the start of the file (excess bytes are ignored);
+ * checks the prefix again. `tokens` has room for prefix.words words. SSD_OK: everything but the
+ * payload is as it was written under this key. Only then *header is written; the same holds for
+ * tokens unless they are sealed. */
 enum ssd_result ssd_format_decode(const struct ssd_format *format, const void *data, size_t len,
                                   const struct ssd_expect *expect, struct ssd_header *header,
                                   int32_t *tokens) NODISCARD;
 
-/* The payload, in pieces as they arrive. Must not be copied or moved (hash128_state). Of a sealed
- * one the header's bytes must stay as long. */
+/* Checks a payload in pieces as they arrive. Must not be copied or moved (hash128_state). The bytes
+ * of a sealed header must stay valid meanwhile. */
 struct ssd_payload {
     const struct ssd_seal *seal;
     /* the header, and the tag of the next frame; NULL when it is not sealed */
@@ -204,38 +206,37 @@ struct ssd_payload {
     struct hash256 mac_wanted;
     bool has_mac;
     uint64_t bytes_left;
-    bool overrun, broken; /* too long; a frame that could not be opened */
+    bool overrun, broken; /* too long, or a frame could not be opened */
 };
 void ssd_payload_init(struct ssd_payload *payload, const struct ssd_format *format,
                       const struct ssd_header *header);
-/* First opens a piece that is sealed, in place; such a piece is one frame. Others stay as they are.
- */
+/* Opens a sealed piece in place; such a piece is one frame. Unsealed pieces stay as they are. To be
+ * called before the update. */
 void ssd_payload_open(struct ssd_payload *payload, void *data, size_t len);
 void ssd_payload_update(struct ssd_payload *payload, const void *data, size_t len);
-/* SSD_OK, SSD_TRUNCATED when fewer bytes came than the header said, else SSD_DAMAGED. */
+/* SSD_OK, SSD_TRUNCATED when fewer bytes arrived than the header said, else SSD_DAMAGED. */
 enum ssd_result ssd_payload_finish(const struct ssd_payload *payload) NODISCARD;
 
 /* ---- names ---- */
 
-/* Where an object lies below the directory: "ab/cd/abcd....hobj". */
+/* The path of an object below the directory: "ab/cd/abcd....hobj". */
 void ssd_format_name(const struct hash256 *key, char out[SSD_NAME_BYTES]);
 
-/* The key of such a path; false, and *key untouched, for everything that ssd_format_name does not
+/* The key of such a path; false, with *key untouched, for anything ssd_format_name would not
  * write. */
 bool ssd_format_parse_name(const char *name, size_t len, struct hash256 *key) NODISCARD;
 
 /* ---- for people ---- */
 
 struct ssd_describe {
-    /* NULL: without the key; fields are shown, nothing is verified */
+    /* NULL: no key; fields are shown but not verified */
     const struct ssd_format *format;
     uint64_t file_bytes;
-    uint32_t tokens_shown; /* at most; prompts can be read from them */
+    uint32_t tokens_shown; /* at most; they reveal prompts */
 };
 
-/* Appends one line a field to `out`: whatever can be read from the `len` bytes that are there,
- * damaged or not, and what a decode says about them. For people; not to be parsed. The error is
- * that of `out`. */
+/* Appends one line per field to `out`: all that can be read from the `len` bytes, damaged or not,
+ * and the result of decoding them. For people; not to be parsed. Errors are those of `out`. */
 enum err ssd_format_describe(const struct ssd_describe *how, const void *header, size_t len,
                              struct buf *out) NODISCARD;
 

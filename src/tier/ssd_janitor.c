@@ -1,14 +1,13 @@
 /*
- * ssd_janitor.c: what has to be done in the directory and nobody waits for: unlinks, records for
- * the catalogue, times of last use, a second look at what could not be read, room for others on a
- * full disk.
+ * ssd_janitor.c: background work in the directory: unlinks, records for the catalogue, times of
+ * last use, retries of what could not be read, and freeing space on a full disk.
  *
- * One thread, in a queue of nobody's (keeps I60): a writer that needs the room of doomed files
- * removes them itself, through the same function. What fails is tried again after a while
- * (retry_ns), and with every put that needs it.
+ * One thread, independent of all queues (keeps I60): a writer that needs the room of doomed files
+ * removes them itself, with the same function. Failures are retried after a while (retry_ns), and
+ * by every put that needs the room.
  *
- * The catalogue's file belongs to this thread: others leave records in `records`. Those that were
- * not written when the process is killed are found in their files by the next one.
+ * The catalogue file belongs to this thread; others leave their records in `records`. If the
+ * process is killed before they are written, the next one finds those objects in their files.
  */
 #include <assert.h>
 #include <string.h>
@@ -18,12 +17,12 @@
 #include "base/mem.h"
 #include "tier/ssd_impl.h"
 
-/* A writer waits so long for one that removes a file. */
+/* How long a writer waits for another thread to remove a file. */
 #define REAPER_WAIT_NS NS_PER_S
 
 /* ---- unlinks ---- */
 
-/* S2: nobody else changes what lies under its name. */
+/* S2: skips busy keys, whose files another thread is changing. */
 static struct ssd_entry *choose_locked(struct tier_ssd *ssd, const struct hash256 *mine)
     REQUIRES(lock)
 {
@@ -47,7 +46,7 @@ static enum err remove_file(struct tier_ssd *ssd, const struct ssd_entry *entry,
                           : ssd_dir_remove(&ssd->dir, &entry->key, info);
 }
 
-/* The entry is gone, or waits for the next try. */
+/* Frees the entry, or queues it for a retry. */
 static void end_reap_locked(struct tier_ssd *ssd, struct ssd_entry *entry, bool removed, bool kept)
     REQUIRES(lock)
 {
@@ -114,7 +113,7 @@ bool ssd_wait_for_reapers(struct tier_ssd *ssd, uint64_t reaped)
     return progress;
 }
 
-/* One that cannot be removed goes to the end of the list, and does not keep the others. */
+/* A file that cannot be removed goes to the end of the list, and does not block the others. */
 void ssd_reap_rest(struct tier_ssd *ssd)
 {
     lock_enter(&ssd->lock);
@@ -134,7 +133,7 @@ void ssd_add_record_locked(struct tier_ssd *ssd, const void *header, uint32_t he
     if (ssd->dir.read_only)
         return;
     if (ssd_catalogue_encode(header, header_bytes, &ssd->records) != ERR_OK) {
-        /* No memory: this one, and those that wait, are found in their files next time. */
+        /* No memory: the next start finds this object, and those queued, in their files. */
         ssd_account_end_write(&ssd->account, before);
         ssd_account_remove(&ssd->account, SSD_SHARE_OVERHEAD, before);
         buf_clear(&ssd->records);
@@ -154,9 +153,9 @@ static void write_records(struct tier_ssd *ssd)
     lock_leave(&ssd->lock);
     if (records == NULL)
         return;
-    bool kept = ssd->catalogue.fd != FILE_NO; /* else nothing of it comes to the disk */
+    bool kept = ssd->catalogue.fd != FILE_NO; /* else none of it reaches the disk */
     if (!ssd_catalogue_append(&ssd->catalogue, records, len))
-        LOG_DEBUG(ssd->options.log, "ssd", "the catalogue is not kept");
+        LOG_DEBUG(ssd->options.log, "ssd", "catalogue not written");
     mem_free(records);
     lock_enter(&ssd->lock);
     ssd_account_end_write(&ssd->account, len);
@@ -172,7 +171,7 @@ static bool has_failed_locked(const struct tier_ssd *ssd) REQUIRES(lock)
     return ssd->retry_at_ns > clock_mono_ns(clock_real());
 }
 
-/* How far others have filled the file system beyond what is to be left free. */
+/* How far free space is below the minimum to be left free. */
 static uint64_t below_floor(const struct tier_ssd *ssd)
 {
     uint64_t floor = ssd->options.free_min, free_bytes;
@@ -182,8 +181,7 @@ static uint64_t below_floor(const struct tier_ssd *ssd)
     return floor > free_bytes ? floor - free_bytes : 0;
 }
 
-/* What has to leave: the directory may have been opened above its cap, or the disk is needed by
- * others. */
+/* Bytes to evict: the directory may have been opened above its cap, or the disk is too full. */
 static uint64_t excess_locked(const struct tier_ssd *ssd, uint64_t missing) REQUIRES(lock)
 {
     uint64_t doomed = ssd->account.doomed;
@@ -193,7 +191,7 @@ static uint64_t excess_locked(const struct tier_ssd *ssd, uint64_t missing) REQU
     return MAX(ssd_account_excess(&ssd->account), missing > doomed ? missing - doomed : 0);
 }
 
-/* Something to do now, without the lock; false: nothing. */
+/* Does one round of work, without the lock held; false: nothing to do. */
 static bool work(struct tier_ssd *ssd)
 {
     uint64_t missing = below_floor(ssd);

@@ -1,23 +1,23 @@
 /*
- * ssd_order.c: the order of use, and who leaves first.
+ * ssd_order.c: the order of use, and what is evicted first.
  *
- *      common    [ oldest ... newest ]           objects of everybody without a share, foreign files
- *      owner 1   [ oldest ... newest ]           of a space with a share: a list of its own, whose bytes are summed up
+ *      common    [ oldest ... newest ]     objects of spaces without a share, foreign files
+ *      owner 1   [ oldest ... newest ]     a space with a share: its own list, with a sum of bytes
  *      owner 2   ...
  *
- * EVICTION looks at the lists that may give something: the common one, those of owners that hold
- * more than their share, and the own one of whoever needs the room (keeps I100: a flood takes from
- * the common list and from itself, and what others hold within their shares is not even looked at).
- * Of these it takes the one that begins with the oldest, and from there the deepest (by its last
- * token) of the first quarter, of 32 at most: what is deep cannot be used without what is before
- * it, and not the other way round, so that short anchors outlive long tails (keeps I103). FOREIGN
- * files take part with the time of their last change, as the deepest. When nobody in particular
- * needs the room (the cap was lowered, others filled the disk) shares give way last.
+ * EVICTION considers the common list, the lists of owners above their share, and the list of the
+ * space that needs the room. (Keeps I100: a flood evicts from the common list and from itself;
+ * objects of others within their shares are not even considered.) It chooses the list with the
+ * oldest head and evicts the deepest entry (by its last token) of the first quarter of that list,
+ * among 32 at most. A deep object is useless without the shallower ones, but not vice versa, so
+ * short anchors outlive long tails (keeps I103). FOREIGN files take part with the time of their
+ * last change, and count as the deepest. When no particular space needs the room (the cap was
+ * lowered, or the disk filled up), objects within shares are evicted last.
  *
- * USES that happened in faster tiers are told (tier.h: touch), and move an object as a get does.
- * None of that is a write. The time of a file is its last use for the next process: those whose
- * time is behind wait in `stale`, and the janitor writes it, each at most once a minute, and the
- * rest at the end. A process that is killed loses the order of its last minute.
+ * USES in faster tiers are reported (tier.h: touch), and move an object as a get does. None of that
+ * writes. A file's time tells the next process its last use: entries with an outdated time wait in
+ * `stale`, and the janitor writes them, each at most once a minute, and the rest when closing. A
+ * killed process loses the order of its last minute.
  */
 #include <assert.h>
 #include <string.h>
@@ -36,7 +36,7 @@ uint64_t ssd_space_id(const struct hash256 *space)
     uint64_t id;
 
     memcpy(&id, space->bytes, sizeof(id));
-    return MAX(id, 1); /* 0 is nobody's */
+    return MAX(id, 1); /* 0 is the common list */
 }
 
 static struct ssd_owner *find_owner_locked(struct tier_ssd *ssd, uint64_t space) REQUIRES(lock)
@@ -47,7 +47,7 @@ static struct ssd_owner *find_owner_locked(struct tier_ssd *ssd, uint64_t space)
     return NULL;
 }
 
-/* What it held so far is its own from now on, in the order of use. */
+/* Objects of the space that are already here move to its own list, in the order of use. */
 static struct ssd_owner *add_owner_locked(struct tier_ssd *ssd, uint64_t space) REQUIRES(lock)
 {
     struct ssd_owner *owner = &ssd->owners[ssd->owners_count++], *common = &ssd->owners[0];
@@ -175,8 +175,7 @@ void ssd_order_check_locked(struct tier_ssd *ssd)
 
 /* ---- eviction ---- */
 
-/* The list to take from: the one that begins with the oldest of those that `may` give. NULL: none.
- */
+/* The list to evict from: of those that `may` give, the one with the oldest head. NULL: none. */
 static struct ssd_owner *choose_owner_locked(struct tier_ssd *ssd, uint64_t space, bool all)
     REQUIRES(lock)
 {
@@ -195,7 +194,7 @@ static struct ssd_owner *choose_owner_locked(struct tier_ssd *ssd, uint64_t spac
     return chosen;
 }
 
-/* Of two of the same depth the older. */
+/* Of entries with equal depth, the oldest. */
 static struct ssd_entry *deepest(const struct list *lru)
 {
     size_t window = MIN(lru->count / 4 + 1, EVICTION_WINDOW_MAX);
@@ -235,8 +234,8 @@ unsigned ssd_evict_locked(struct tier_ssd *ssd, const struct hash256 *space, uin
 
 /* ---- times of files ---- */
 
-/* The next whose time is to be written; false: none of the first few. It counts as written from now
- * on: a failure costs an order. */
+/* The next entry whose time is to be written; false: none among the first few. It counts as written
+ * from now on; a failure only loses the order. */
 static bool take_stale_locked(struct tier_ssd *ssd, bool all, struct hash256 *key,
                               uint64_t *wall_ns) REQUIRES(lock)
 {

@@ -1,20 +1,21 @@
 /*
- * ssd_reader.c: gets: read side by side, delivered when verified.
+ * ssd_reader.c: gets: read in parallel, delivered when verified.
  *
  *      ssd_get: unknown, too large: done at once
- *               else QUEUED --take, in order--> RUNNING: header, then the payload in pieces --> done
- *                      '-- cancelled                '-- cancelled: after the piece that is being read
+ *               else QUEUED --take, in order--> RUNNING: header, payload in pieces --> done
+ *                      '-- cancelled               '-- cancelled: after the current piece
  *
- * The header is verified first (key, sizes, digest), then each piece of the payload is opened, if
- * it is sealed, and digested while the processor still has it in its cache. A file is never
- * changed, only replaced: the open handle keeps what its header says, whatever happens to its name.
+ * The header is verified first (key, sizes, digest). Then each piece of the payload is opened, if
+ * it is sealed, and digested while it is still in the processor's cache. A file is never changed,
+ * only replaced: the open handle keeps the content its header describes, whatever happens to its
+ * name.
  *
- * Past the page cache (O_DIRECT) when the caller's memory is aligned: what is read goes to the RAM
- * tier, and needs no second copy in the kernel's memory. The last part of a block comes through a
- * buffer. Whatever such a read complains about is tried again without it.
+ * O_DIRECT is used when the caller's memory is aligned: the bytes go to the RAM tier and need no
+ * second copy in the page cache. A partial block at the end is read through a buffer. If a direct
+ * read fails in any way, it is retried without O_DIRECT.
  *
- * What follows from a result: MISSING and DAMAGED take the entry out, and a damaged file goes into
- * quarantine; an error of the disk says nothing about the object, which stays (keeps I94).
+ * MISSING and DAMAGED results remove the entry, and a damaged file goes into quarantine. A disk
+ * error says nothing about the object, which stays (keeps I94).
  */
 #include <assert.h>
 #include <string.h>
@@ -94,7 +95,7 @@ enum err ssd_read_header(const struct tier_ssd *ssd, int fd, uint64_t file_bytes
     *result = ssd_format_decode_prefix(&ssd->format, scratch->header, first, file_bytes, &prefix);
     if (*result != SSD_OK)
         return ERR_OK;
-    /* And a block behind it, for read_tail: a sealed header is needed until the payload is open. */
+    /* Plus one block for read_tail: a sealed header is needed until the payload has been opened. */
     if (!ssd_scratch_reserve_header(scratch, prefix.header_bytes + SSD_ALIGNMENT) ||
         !ssd_scratch_reserve_tokens(scratch, prefix.words))
         return ERR_NOMEM;
@@ -123,8 +124,7 @@ static bool is_cancelled(struct reading *reading)
     return cancelled;
 }
 
-/* The part of a block that the file ends with. A whole one is asked for, since O_DIRECT gives
- * nothing less. */
+/* Reads the partial block at the end of the file. Asks for a whole one, as O_DIRECT requires. */
 static enum err read_tail(struct reading *reading, uint32_t header_bytes, uint8_t *to, size_t len,
                           uint64_t offset)
 {
@@ -135,7 +135,7 @@ static enum err read_tail(struct reading *reading, uint32_t header_bytes, uint8_
         return file_read_at(fs, reading->fd, to, len, offset, NULL);
     ssize_t got = fs->ops->pread(fs->ctx, reading->fd, block, SSD_ALIGNMENT, (off_t)offset);
     if (got != (ssize_t)len)
-        return ERR_INVALID; /* tried again without O_DIRECT, with all patience */
+        return ERR_INVALID; /* retried without O_DIRECT */
     memcpy(to, block, len);
     return ERR_OK;
 }
@@ -164,8 +164,8 @@ static enum err read_payload(struct reading *reading, const struct ssd_header *h
     return ERR_OK;
 }
 
-/* The use is written to the file now and then, so that a restart knows it: here, since it is open.
- */
+/* Updates the file's time now and then, since it is open anyway, so that a restart knows the
+ * use. */
 static void stamp(struct reading *reading)
 {
     struct tier_ssd *ssd = reading->ssd;
@@ -228,8 +228,8 @@ static enum tier_result result_of(enum err err, enum ssd_result result)
         return result == SSD_OK ? TIER_OK : ssd_is_foreign(result) ? TIER_MISSING : TIER_DAMAGED;
     case ERR_NOT_FOUND:
         return TIER_MISSING;
-    case ERR_CORRUPT: /* shorter than a moment ago */
-    case ERR_INVALID: /* no regular file */
+    case ERR_CORRUPT: /* it became shorter since it was opened */
+    case ERR_INVALID: /* not a regular file */
         return TIER_DAMAGED;
     case ERR_CANCELLED:
         return TIER_CANCELLED;
@@ -241,7 +241,8 @@ static enum tier_result result_of(enum err err, enum ssd_result result)
 static enum tier_result run(struct tier_ssd *ssd, struct ssd_read *read,
                             struct ssd_scratch *scratch)
 {
-    bool aligned = (uintptr_t)read->dst % SSD_ALIGNMENT == 0; /* NULL is: pieces are */
+    /* NULL counts as aligned: pieces are */
+    bool aligned = (uintptr_t)read->dst % SSD_ALIGNMENT == 0;
     struct reading reading = {
         .ssd = ssd, .read = read, .scratch = scratch, .direct = aligned && !ssd->options.no_direct};
     enum ssd_result result = SSD_OK;
@@ -254,7 +255,7 @@ static enum tier_result run(struct tier_ssd *ssd, struct ssd_read *read,
     return result_of(err, result);
 }
 
-/* Takes what cannot be served out of the table, unless it was replaced meanwhile. */
+/* Removes an unusable entry from the table, unless it was replaced meanwhile. */
 static void take_out_locked(struct tier_ssd *ssd, const struct ssd_read *read, bool damaged)
     REQUIRES(lock)
 {
@@ -282,7 +283,7 @@ static void count_locked(struct tier_ssd *ssd, const struct ssd_read *read, enum
         return;
     entry->verified |= entry->generation == read->generation;
     ssd->stats.bytes_read += entry->bytes;
-    if (read->dst != NULL) /* else nobody has used it */
+    if (read->dst != NULL) /* verifying is not a use */
         ssd_order_use_locked(ssd, entry, read->used_wall_ns);
 }
 
@@ -320,7 +321,7 @@ void ssd_reader_run(void *arg)
     ssd_scratch_fini(&scratch);
 }
 
-/* TIER_OK: it is queued. */
+/* TIER_OK: it was queued. */
 static enum tier_result enqueue(struct tier_ssd *ssd, struct ssd_read *read, struct tier_op **op)
 {
     enum tier_result result = TIER_OK;
@@ -340,7 +341,7 @@ static enum tier_result enqueue(struct tier_ssd *ssd, struct ssd_read *read, str
         read->id = ++ssd->read_id;
         read->generation = entry->generation;
         if (op != NULL)
-            *op = (struct tier_op *)(uintptr_t)read->id; /* a number, not a place */
+            *op = (struct tier_op *)(uintptr_t)read->id; /* a number, not an address */
         list_push_back(&ssd->reads, &read->link);
         cond_signal(&ssd->for_readers);
     }

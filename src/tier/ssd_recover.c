@@ -1,19 +1,20 @@
 /*
- * ssd_recover.c: what an earlier process left, and `each`, through which the cache takes it over
- * (keeps I107).
+ * ssd_recover.c: recovers the objects of an earlier process, and `each`, through which the cache
+ * takes them over (keeps I107).
  *
  *      catalogue --> image: headers by key
- *      DIR/00 .. ff, by all readers' number of threads at once: every name, its size and time
- *            a record for it, valid for this name and size ------------------> LIVE           no file was opened
- *            else the header of the file: valid -----------------------------> LIVE           and a new record
- *                                         other installation, version, ... --> FOREIGN        left alone
- *                                         damaged, cut, renamed, zeros ------> DOOMED         into quarantine
- *                                         cannot be read now ----------------> FOREIGN        counts; found by a later start
- *      a directory that cannot be listed: `unread`; until it can be, nothing is stored, since
- *      nobody knows what lies there (S3)
+ *      DIR/00 .. ff, by as many threads as there are readers: every name, its size and time
+ *        a record valid for this name and size -----------------> LIVE     no file was opened
+ *        else the header of the file:
+ *          valid -----------------------------------------------> LIVE     and a new record
+ *          other installation, version, ... --------------------> FOREIGN  left alone
+ *          damaged, cut, renamed, zeros ------------------------> DOOMED   into quarantine
+ *          cannot be read now ----------------------------------> FOREIGN  retried by a later start
+ *      a directory that cannot be listed: `unread`; nothing is stored until it can be, since its
+ *      content is unknown (S3)
  *
- * The time of a file is that of its last use. The image stays in memory until somebody went through
- * all of it: the first `each` takes its metadata from there, later ones from the files.
+ * A file's time is that of its last use. The image stays in memory until one `each` has gone
+ * through all of it: that one takes its metadata from the image, later ones from the files.
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -31,10 +32,10 @@ struct scan {
     struct tier_ssd *ssd;
     const struct ssd_image *image; /* NULL: none */
     struct ssd_scratch scratch;
-    struct buf header; /* an expanded record */
+    struct buf header; /* a rebuilt header */
     struct thread thread;
     atomic_uint *next_top;
-    const bool *tops; /* to be scanned */
+    const bool *tops; /* top directories to be scanned */
 };
 
 struct found {
@@ -60,7 +61,7 @@ static bool decode_record(struct scan *scan, const struct ssd_record *record,
                              scan->scratch.tokens) == SSD_OK;
 }
 
-/* Asks the file itself. */
+/* Reads the file itself. */
 static void look_into(struct scan *scan, const struct hash256 *key, struct found *found)
 {
     struct tier_ssd *ssd = scan->ssd;
@@ -88,8 +89,8 @@ static uint64_t time_of(const struct stat *st)
                : (uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec;
 }
 
-/* What lies on the disk, which for a file with holes is less than its size, and for one that is
- * being lied about may be more. */
+/* Bytes on the disk: for a foreign or damaged file its blocks, which may be fewer (holes) or more
+ * than its size. */
 static uint64_t charge_of(const struct stat *st, enum ssd_state state)
 {
     return state == SSD_LIVE ? ssd_charge((uint64_t)st->st_size)
@@ -143,8 +144,7 @@ static void add_found(struct scan *scan, const struct ssd_dir_entry *file,
     lock_leave(&ssd->lock);
 }
 
-/* Known already: a second look at a directory of which a part was seen before, or a put that came
- * meanwhile. */
+/* True for files seen by an earlier, partial scan of the directory, or put since. */
 static bool is_known(struct tier_ssd *ssd, const struct ssd_dir_entry *file)
 {
     lock_enter(&ssd->lock);
@@ -176,7 +176,7 @@ static void on_file(const struct ssd_dir_entry *file, void *arg)
     add_found(scan, file, &found);
 }
 
-/* ---- all of them ---- */
+/* ---- the whole directory ---- */
 
 static void scan_top(struct scan *scan, unsigned top)
 {
@@ -192,7 +192,7 @@ static void scan_top(struct scan *scan, unsigned top)
     lock_leave(&ssd->lock);
 }
 
-/* The directories that are there; all of them when that cannot be told. */
+/* The top directories that exist; all of them when that is unknown. */
 static void find_tops(struct tier_ssd *ssd, bool tops[SSD_DIR_TOPS])
 {
     if (ssd_dir_list_tops(&ssd->dir, tops, NULL) != ERR_OK) {
@@ -211,7 +211,7 @@ static void scan_run(void *arg)
     struct scan *scan = arg;
 
     for (;;) {
-        /* Relaxed: the number is all that is shared by it. */
+        /* Relaxed: nothing but the number is shared. */
         unsigned top = atomic_fetch_add_explicit(scan->next_top, 1, memory_order_relaxed);
         if (top >= SSD_DIR_TOPS)
             return;
@@ -238,7 +238,7 @@ static void scan_all(struct tier_ssd *ssd)
         scans[i] =
             (struct scan){.ssd = ssd, .image = ssd->image, .next_top = &next_top, .tops = tops};
         buf_init(&scans[i].header, UINT32_MAX);
-        if (i > 0) /* a thread that cannot be had leaves more to the others */
+        if (i > 0) /* if a thread cannot be started, the others do more */
             (void)!thread_start(&scans[i].thread, "ssd-scan", scan_run, &scans[i], NULL);
     }
     scan_run(&scans[0]);
@@ -279,10 +279,10 @@ static int by_use(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Threads found the files in any order. Without memory for sorting the order stays as it is. */
+/* Threads found the files in any order. Without memory for sorting, that order stays. */
 static void sort_lru(struct tier_ssd *ssd)
 {
-    const struct list *lru = &ssd->owners[0].lru; /* nobody has a share yet */
+    const struct list *lru = &ssd->owners[0].lru; /* no space has a share yet */
     size_t count = lru->count, i = 0;
     struct ssd_entry **entries = mem_try_alloc_array(count, sizeof(struct ssd_entry *));
 
@@ -312,7 +312,7 @@ static bool is_live(const struct hash256 *key, void *arg)
     return live;
 }
 
-/* Whether a second copy may lie beside the old for a moment: then its room is reserved. */
+/* Whether a second copy may briefly exist beside the old one; if so, its room is reserved. */
 static bool try_reserve(struct tier_ssd *ssd, uint64_t bytes)
 {
     lock_enter(&ssd->lock);
@@ -328,8 +328,8 @@ static void unreserve(struct tier_ssd *ssd, uint64_t bytes)
     lock_leave(&ssd->lock);
 }
 
-/* Where the catalogue goes on: behind what is there, behind what of it is worth keeping (`used`
- * records are), or at its beginning. */
+/* Where to continue the catalogue: at its end, after rewriting it (when fewer than half of its
+ * records are used), or at its beginning. */
 static uint64_t tidy(struct tier_ssd *ssd, const struct ssd_image *image, uint64_t used)
 {
     uint64_t bytes = image ? ssd_image_bytes(image) : 0, rewritten;
@@ -409,7 +409,7 @@ void ssd_tidy_catalogue(struct tier_ssd *ssd)
 
 /* ---- public ---- */
 
-/* The directories and files that are always there. */
+/* Charges the directories and files that always exist. */
 static void charge_fixtures(struct tier_ssd *ssd)
 {
     enum { FIXTURES = 5 }; /* root, tmp, quarantine, lock, the last block of the catalogue */
@@ -474,8 +474,8 @@ static int compare_uses(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A copy of what is live, oldest use first; *image is borrowed until end_each. NULL: no memory, or
- * nothing. */
+/* A copy of the live entries, oldest use first; *image is borrowed until end_each. NULL: no memory,
+ * or no entries. */
 static struct use *list_uses(struct tier_ssd *ssd, size_t *count, const struct ssd_image **image)
 {
     struct use *uses = NULL;
@@ -485,7 +485,7 @@ static struct use *list_uses(struct tier_ssd *ssd, size_t *count, const struct s
     lock_enter(&ssd->lock);
     ssd->image_users++;
     *image = ssd->image;
-    while (room < ssd->live_count) { /* more may come while the lock is left */
+    while (room < ssd->live_count) { /* more may arrive while the lock is not held */
         room = ssd->live_count;
         lock_leave(&ssd->lock);
         mem_free(uses);
@@ -506,7 +506,7 @@ static struct use *list_uses(struct tier_ssd *ssd, size_t *count, const struct s
     return uses;
 }
 
-/* The image goes with the first who went through all of it. */
+/* The first complete pass frees the image. */
 static void end_each(struct tier_ssd *ssd, bool all)
 {
     struct ssd_image *image = NULL;
@@ -521,7 +521,7 @@ static void end_each(struct tier_ssd *ssd, bool all)
     ssd_image_destroy(&image);
 }
 
-/* Its metadata: of the record if there is one for what lies there, else of the file. */
+/* Takes the metadata from a matching record, else from the file. */
 static bool read_meta(struct scan *scan, const struct use *use, struct ssd_header *header)
 {
     struct found found = {0};

@@ -1,12 +1,10 @@
 /*
  * ssd_seal.c: the sealed parts of an object.
  *
- *      key            private key for the private part, payload key for frames: one drawn nonce
- *                     does for both
- *      nonce          16 bytes of the prefix | number: 0 for the private part, 0, 1, 2 ... for
- *                     frames
- *      associated     bytes 0 to 80 of the prefix (magic to nonce, all sizes among them) | object
- *                     key
+ *      key            private key for the private part, payload key for frames, so that one random
+ *                     nonce is enough for both
+ *      nonce          16 bytes of the prefix | number: 0 for the private part, 0, 1 ... for frames
+ *      associated     bytes 0 to 80 of the prefix (magic to nonce, with all sizes) | object key
  *
  * The nonce field has 24 bytes; its last 8, where the number goes, are 0 in a file.
  */

@@ -6,12 +6,11 @@
  *                | prefix   | private, sealed   | tag of frame 0, 1, ...  | 0  | header digest |
  *      payload   | frame 0, sealed  1 MiB | frame 1 | ... | the last, perhaps shorter |
  *
- * Each frame is a message of its own, with its number: it is verified before a byte of it is
- * opened, and cannot stand in the place of another. What they vouch for beside their bytes (sizes,
- * nonce, object key) stands in the prefix; so the private part and all frames of one object belong
- * together, and to no other.
+ * Each frame is a separate numbered message: it is verified before any byte of it is opened, and
+ * cannot take the place of another. The associated data (sizes, nonce, object key) is in the
+ * prefix, so the private part and all frames of one object belong together, and to no other object.
  *
- * Threads: any, on data of the caller; a `struct ssd_seal` is read-only after init.
+ * Threads: any, on the caller's data; a `struct ssd_seal` is read-only after init.
  */
 #ifndef HEARTH_TIER_SSD_SEAL_H
 #define HEARTH_TIER_SSD_SEAL_H
@@ -29,37 +28,38 @@ enum {
     SSD_FRAME_BYTES = 1 << 20,
 };
 
-/* More would not fit into the sizes of a header. */
+/* A larger object would not fit into the sizes of a header. */
 #define SSD_SEALED_BYTES_MAX (UINT64_C(1) << 46)
 
 struct ssd_seal {
     struct hash256 private_key, payload_key;
 };
 
-/* Both are derived from `material`. */
+/* Derives both keys from `material`. */
 void ssd_seal_init(struct ssd_seal *seal, const void *material, size_t len);
 
-/* What the tags of a payload's frames take. */
+/* The size of the tags of a payload's frames. */
 uint64_t ssd_seal_tags_bytes(uint64_t payload_bytes);
 
-/* The algorithm, and a nonce that was never there before. */
+/* Writes the algorithm and a fresh random nonce. */
 void ssd_seal_draw(uint8_t *header);
 
-/* From the end of the prefix to `end`, in place; the tag goes to its field. */
+/* Seals from the end of the prefix to `end`, in place; the tag goes to its field. */
 void ssd_seal_private(const struct ssd_seal *seal, uint8_t *header, size_t end);
-/* The same back, into `out`. False: not sealed so. */
+/* Opens that part into `out`. False: it was not sealed like this. */
 bool ssd_open_private(const struct ssd_seal *seal, const uint8_t *header, size_t end,
                       uint8_t *out) NODISCARD;
 
-/* A frame of a payload: where its object's header is, and its tag there. */
+/* A frame of a payload. */
 struct ssd_frame {
-    const uint8_t *header; /* its prefix, as far as the nonce, and the object key must be there */
+    /* its prefix must be complete up to the nonce, and have the object key */
+    const uint8_t *header;
     uint64_t number;
     size_t len;
 };
 void ssd_seal_frame(const struct ssd_seal *seal, const struct ssd_frame *frame, const void *in,
                     void *out, uint8_t tag[SEAL_TAG_BYTES]);
-/* In place. False: not sealed so. */
+/* In place. False: it was not sealed like this. */
 bool ssd_open_frame(const struct ssd_seal *seal, const struct ssd_frame *frame, void *data,
                     const uint8_t tag[SEAL_TAG_BYTES]) NODISCARD;
 

@@ -1,8 +1,8 @@
 /*
- * ssd_table.c: which objects there are, and which files are on their way out.
+ * ssd_table.c: the table of objects, and of files to be removed.
  *
- * An entry is small (no tokens, no shape): a tier of a hundred thousand objects has some 20 MiB of
- * them. What `each` shows beside it comes from the catalogue or from the files.
+ * An entry is small (no tokens, no shape): a hundred thousand objects take about 20 MiB. The other
+ * metadata that `each` reports comes from the catalogue or from the files.
  */
 #include <assert.h>
 #include <string.h>
@@ -88,7 +88,7 @@ void ssd_insert_locked(struct tier_ssd *ssd, struct ssd_entry *entry)
     ssd->live_count += entry->state == SSD_LIVE;
 }
 
-/* Out of the table and its sums; the caller owns it. */
+/* Removes the entry from the table and its sums; the caller owns it then. */
 static void take_out_locked(struct tier_ssd *ssd, struct ssd_entry *entry) REQUIRES(lock)
 {
     assert(entry->state != SSD_DOOMED);
@@ -180,7 +180,7 @@ void ssd_unset_busy_locked(struct tier_ssd *ssd, struct ssd_busy *busy)
 {
     lock_assert_held(&ssd->lock);
     list_remove(&ssd->busy, &busy->link);
-    cond_broadcast(&ssd->for_writers); /* a put, or a reaper, may have waited for this key */
+    cond_broadcast(&ssd->for_writers); /* a put or a reaper may be waiting for this key */
     cond_signal(&ssd->for_janitor);
 }
 

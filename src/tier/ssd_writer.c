@@ -1,27 +1,29 @@
 /*
- * ssd_writer.c: puts: taken or refused at once, written behind the caller's back.
+ * ssd_writer.c: puts: admitted or refused at once, written in the background.
  *
- *      ssd_put: admit (mode, limits, wear, cap) --> QUEUED --take--> RUNNING: store() --> done, exactly once
- *                 '-- refused, counted               '-- dropped or replaced: done(TIER_CANCELLED) without a byte written
+ *      ssd_put: admit (mode, limits, wear, cap) -> QUEUED --take--> RUNNING: store() --> done, once
+ *                 |                                   |
+ *                 '-- refused, counted                '-- dropped or replaced:
+ *                                                         done(TIER_CANCELLED), nothing written
  *
- *      store:  digest, header -> there already? -> make_room: unlink what is doomed, measure free space -> (seal,) write tmp/x -> wanted still?
- *              -> rename -> insert                                       every step that fails removes tmp/x and gives its room back
+ *      store:  digest, header -> there already? -> make_room: unlink doomed files, check free space
+ *              -> (seal,) write tmp/x -> still wanted? -> rename -> insert
+ *              every step that fails removes tmp/x and releases its reservation
  *
- * The room is reserved when a put is taken, so that it cannot be refused for the cap later; what
- * must leave for it is doomed then, and unlinked before the first byte is written: the cap holds in
- * between, too (S3). Unlinks do not wait for puts: the janitor does them, and so does whoever needs
- * their room (keeps I60).
+ * Room is reserved when a put is admitted, so that the cap cannot refuse it later. The objects to
+ * evict for it are doomed at that time and unlinked before the first byte is written, so that the
+ * cap also holds in between (S3). Unlinks do not wait for puts: the janitor does them, and so does
+ * any writer that needs the room (keeps I60).
  *
- * Free space is measured for each write, and counts only while no other write ended meanwhile:
- * value and moment belong together (keeps I64).
+ * Free space is measured for each write, and the measurement counts only if no other write has
+ * ended since: value and time belong together (keeps I64).
  *
- * Puts of one key are written one after another, and the later wins: the earlier one is unwanted
- * from then on.
+ * Puts of one key are written one after another, and the last one wins: it makes the earlier ones
+ * unwanted.
  *
- * Nobody waits for a put, so a writer rests three times as long as it wrote: a store beside a
- * running generation takes a quarter of what it could of the disk, the memory's bandwidth and a
- * processor (keeps I98). It does not when somebody does wait: a flush, the end, or a queue that is
- * filling up.
+ * No caller waits for a put, so a writer rests three times as long as it wrote: storing during a
+ * generation takes a quarter of the disk, memory bandwidth and processor it could take (keeps I98).
+ * Writers do not rest while a flush or the close is waiting, or while the queue is filling up.
  */
 #include <assert.h>
 #include <string.h>
@@ -42,20 +44,20 @@ static bool digest_is_known(const struct hash128 *digest)
 
 /* ---- room ---- */
 
-/* Removes one doomed file, or lets the one who is at it do so. `reaped` is how many there had been
- * when it was seen that one must go. */
+/* Removes one doomed file, or waits for a thread that is removing one. `reaped` is the count of
+ * removals at the time the caller found that one was needed. */
 static bool reap(struct tier_ssd *ssd, const struct ssd_put *put, uint64_t reaped,
                  unsigned *unlinks)
 {
     if (*unlinks == 0)
-        return false; /* the next put goes on (keeps I61) */
+        return false; /* the next put continues (keeps I61) */
     --*unlinks;
     enum ssd_reap result = ssd_reap_one(ssd, &put->meta.key);
     return result == SSD_REAP_DONE ||
            (result == SSD_REAP_NONE && ssd_wait_for_reapers(ssd, reaped));
 }
 
-/* Unlinks what is doomed until the reservations fit into the cap beside the rest of it. */
+/* Unlinks doomed files until the reservations fit into the cap beside the remaining ones. */
 static bool reap_for_cap(struct tier_ssd *ssd, const struct ssd_put *put, unsigned *unlinks)
 {
     for (;;) {
@@ -70,8 +72,7 @@ static bool reap_for_cap(struct tier_ssd *ssd, const struct ssd_put *put, unsign
     }
 }
 
-/* Makes the file system have `missing` bytes more. False: it cannot be done within the allowance.
- */
+/* Frees `missing` bytes of the file system. False: not possible within the allowed unlinks. */
 static bool free_space(struct tier_ssd *ssd, const struct ssd_put *put, uint64_t missing,
                        unsigned *unlinks)
 {
@@ -83,7 +84,7 @@ static bool free_space(struct tier_ssd *ssd, const struct ssd_put *put, uint64_t
     return reap(ssd, put, reaped, unlinks);
 }
 
-/* True: the account counts the write as begun, and the floor will hold with all of it. */
+/* True: the account counts the write as begun, and enough space stays free after all of it. */
 static bool begin_above_floor(struct tier_ssd *ssd, const struct ssd_put *put, unsigned *unlinks)
 {
     for (int tries = 0; tries < MEASURES_MAX + SSD_UNLINKS_PER_PUT; tries++) {
@@ -127,8 +128,8 @@ static bool is_unwanted(struct tier_ssd *ssd, const struct ssd_put *put)
     return unwanted;
 }
 
-/* The payload, in pieces: as it is, or sealed by way of `frame`, memory for SSD_FRAME_BYTES.
- * ERR_CANCELLED when nobody wants it any more. */
+/* Writes the payload in pieces, as it is or sealed in `frame`, a buffer of SSD_FRAME_BYTES.
+ * ERR_CANCELLED when it is no longer wanted. */
 static enum err write_payload(struct tier_ssd *ssd, const struct ssd_put *put, void *header,
                               void *frame, int fd, struct errinfo *info)
 {
@@ -138,7 +139,7 @@ static enum err write_payload(struct tier_ssd *ssd, const struct ssd_put *put, v
         const void *from = (const char *)put->data + at;
         size_t piece = MIN(put->meta.bytes - at, step);
         if (is_unwanted(ssd, put))
-            return err_set(info, ERR_CANCELLED, "not wanted any more");
+            return err_set(info, ERR_CANCELLED, "no longer wanted");
         if (frame != NULL)
             ssd_format_seal_frame(&ssd->format, header, at / step, from, frame, piece);
         TRY(file_write_at(ssd->dir.fs, fd, frame != NULL ? frame : from, piece,
@@ -147,22 +148,24 @@ static enum err write_payload(struct tier_ssd *ssd, const struct ssd_put *put, v
     return ERR_OK;
 }
 
-/* Seals payload and header on the way; nothing of a sealed object touches the disk in the clear. */
+/* Seals payload and header while writing; no part of a sealed object is ever on the disk in
+ * clear. */
 static enum err write_sealed(struct tier_ssd *ssd, const struct ssd_put *put, void *header, int fd,
                              struct errinfo *info)
 {
     void *frame = mem_try_alloc(MIN(put->meta.bytes, SSD_FRAME_BYTES));
 
     if (frame == NULL)
-        return err_set(info, ERR_NOMEM, "no memory to seal it in");
+        return err_set(info, ERR_NOMEM, "no memory for sealing");
     enum err err = write_payload(ssd, put, header, frame, fd, info);
     mem_free(frame);
     if (err == ERR_OK)
-        ssd_format_seal_header(&ssd->format, header); /* it has the tags of all frames now */
+        /* the header has the tags of all frames now */
+        ssd_format_seal_header(&ssd->format, header);
     return err;
 }
 
-/* The payload, then the header: of a sealed object that is the order in which they come to be. */
+/* Payload first, then the header: a sealed header is complete only after its payload. */
 static enum err write_bytes(struct tier_ssd *ssd, const struct ssd_put *put, void *header, int fd,
                             struct errinfo *info)
 {
@@ -172,13 +175,13 @@ static enum err write_bytes(struct tier_ssd *ssd, const struct ssd_put *put, voi
     TRY(ssd->format.sealed ? write_sealed(ssd, put, header, fd, info)
                            : write_payload(ssd, put, header, NULL, fd, info));
     TRY(file_write_at(fs, fd, header, put->header_bytes, 0, info));
-    /* The time of the file is that of its last use; when it cannot be set, that of writing is as
-     * good. */
+    /* A file's time is its last use; if it cannot be set, the time of writing is good enough. */
     (void)!file_set_time(fs, fd, put->meta.used_wall_ns, NULL);
     return ssd->options.sync ? file_sync(fs, fd, info) : ERR_OK;
 }
 
-/* A temporary file that cannot be removed now is the janitor's, and counts until it is gone. */
+/* A temporary file that cannot be removed now is left to the janitor, and counts until it is
+ * gone. */
 static void discard(struct tier_ssd *ssd, const struct ssd_put *put, const char *temp)
 {
     if (ssd_dir_discard(&ssd->dir, temp, NULL) == ERR_OK)
@@ -202,7 +205,7 @@ static enum err write_file(struct tier_ssd *ssd, const struct ssd_put *put, void
     enum err err = write_bytes(ssd, put, header, fd, info);
     file_close(ssd->dir.fs, &fd);
     if (err == ERR_OK && is_unwanted(ssd, put))
-        err = err_set(info, ERR_CANCELLED, "not wanted any more");
+        err = err_set(info, ERR_CANCELLED, "no longer wanted");
     if (err == ERR_OK)
         err = ssd_dir_publish(&ssd->dir, temp, &put->meta.key, info);
     if (err != ERR_OK)
@@ -212,7 +215,7 @@ static enum err write_file(struct tier_ssd *ssd, const struct ssd_put *put, void
 
 /* ---- the result ---- */
 
-/* The file lies under its name: what was there before is gone. */
+/* The file has its name now; a previous file of that name is gone. */
 static enum tier_result published(struct tier_ssd *ssd, struct ssd_put *put, const void *header)
 {
     struct ssd_entry *entry = mem_alloc(sizeof(*entry));
@@ -242,7 +245,7 @@ static enum tier_result published(struct tier_ssd *ssd, struct ssd_put *put, con
         ssd->failing = false;
         cond_signal(&ssd->for_janitor);
     } else {
-        ssd_add_doomed_locked(ssd, entry); /* dropped while it was renamed (S4) */
+        ssd_add_doomed_locked(ssd, entry); /* dropped during the rename (S4) */
     }
     lock_leave(&ssd->lock);
     return wanted ? TIER_OK : TIER_CANCELLED;
@@ -272,12 +275,13 @@ static enum tier_result no_room(struct tier_ssd *ssd, const struct ssd_put *put)
     ssd->counters.full++;
     ssd_account_give_day(&ssd->account, put->charge);
     lock_leave(&ssd->lock);
-    LOG_WARN(ssd->options.log, "ssd", "no room for an object");
+    LOG_WARN(ssd->options.log, "ssd", "no disk space for an object");
     return TIER_FULL;
 }
 
-/* What lies there already is not written again: only its use is noted. What an earlier process
- * left, and a power failure may have harmed, is once it was read. */
+/* An object that is already there is not written again; only its use is recorded. Files of an
+ * earlier process count only after a read has verified them: a power failure may have damaged
+ * them. */
 static bool is_there_locked(struct tier_ssd *ssd, const struct tier_meta *meta) REQUIRES(lock)
 {
     struct ssd_entry *entry = ssd_find_live_locked(ssd, &meta->key);
@@ -296,7 +300,7 @@ static enum tier_result write_put(struct tier_ssd *ssd, struct ssd_put *put, voi
 
     enum err err =
         ssd_format_encode(&ssd->format, &put->meta, put->data, header, put->header_bytes);
-    assert(err == ERR_OK); /* measured when it was taken */
+    assert(err == ERR_OK); /* its size was checked at admission */
     if (!make_room(ssd, put))
         return no_room(ssd, put);
     uint64_t counted = put->reserved;
@@ -309,7 +313,7 @@ static enum tier_result write_put(struct tier_ssd *ssd, struct ssd_put *put, voi
     return result;
 }
 
-/* From the first to the last byte; the key is busy. */
+/* Runs one put from first to last byte; its key is busy. */
 static enum tier_result store(struct tier_ssd *ssd, struct ssd_put *put)
 {
     struct errinfo info = {0};
@@ -341,7 +345,7 @@ static bool is_full_locked(const struct tier_ssd *ssd, uint64_t bytes) REQUIRES(
            (ssd->puts.count > 0 && ssd->puts_bytes + bytes > ssd->options.queue_bytes_max);
 }
 
-/* The first whose key nobody is working on. */
+/* The first put whose key is not busy. */
 static struct ssd_put *take_locked(struct tier_ssd *ssd) REQUIRES(lock)
 {
     if (ssd->held)
@@ -356,7 +360,7 @@ static struct ssd_put *take_locked(struct tier_ssd *ssd) REQUIRES(lock)
     return NULL;
 }
 
-/* The put is neither queued nor running any more, and gives back what it reserved. */
+/* Releases the reservation of a put that is no longer queued or running. */
 static void end_locked(struct tier_ssd *ssd, struct ssd_put *put, enum tier_result result)
     REQUIRES(lock)
 {
@@ -367,7 +371,7 @@ static void end_locked(struct tier_ssd *ssd, struct ssd_put *put, enum tier_resu
     cond_broadcast(&ssd->for_idle);
 }
 
-/* Runs a put that is in no list; the caller set its key busy. Frees it. */
+/* Runs a put that the caller has dequeued and whose key it has set busy. Frees the put. */
 static void run(struct tier_ssd *ssd, struct ssd_put *put, struct ssd_busy *busy)
 {
     enum tier_result result = store(ssd, put);
@@ -381,7 +385,7 @@ static void run(struct tier_ssd *ssd, struct ssd_put *put, struct ssd_busy *busy
     put->done(result, put->arg);
     mem_free(put);
     lock_enter(&ssd->lock);
-    ssd->puts_ending--; /* a flush waits for the callback, too */
+    ssd->puts_ending--; /* a flush also waits for the callback */
     cond_broadcast(&ssd->for_idle);
     lock_leave(&ssd->lock);
 }
@@ -395,7 +399,7 @@ static bool is_hurried_locked(const struct tier_ssd *ssd) REQUIRES(lock)
            ssd->puts_bytes > ssd->options.rest_bytes_max;
 }
 
-/* After a put that began then. */
+/* Rests after a put that began at `began_ns`. */
 static void rest_locked(struct tier_ssd *ssd, uint64_t began_ns) REQUIRES(lock)
 {
     uint64_t now = clock_mono_ns(clock_real());
@@ -411,7 +415,7 @@ void ssd_writer_run(void *arg)
 {
     struct tier_ssd *ssd = arg;
 
-    thread_set_background(); /* keeps I98 where processors are few */
+    thread_set_background(); /* keeps I98 on machines with few processors */
     lock_enter(&ssd->lock);
     for (;;) {
         struct ssd_put *put = take_locked(ssd);
@@ -467,7 +471,7 @@ void ssd_end_puts(struct list *puts)
     }
 }
 
-/* ---- taking ---- */
+/* ---- admission ---- */
 
 static struct ssd_put *put_create(const struct tier_meta *meta, uint32_t header_bytes)
 {
@@ -487,7 +491,7 @@ static struct ssd_put *put_create(const struct tier_meta *meta, uint32_t header_
     return put;
 }
 
-/* Reserves the room of a put, and dooms what must leave for it. */
+/* Reserves the room for a put, and evicts what is in its way. */
 static bool reserve_locked(struct tier_ssd *ssd, const struct ssd_put *put) REQUIRES(lock)
 {
     uint64_t missing = ssd_account_missing(&ssd->account, put->reserved);
@@ -497,7 +501,7 @@ static bool reserve_locked(struct tier_ssd *ssd, const struct ssd_put *put) REQU
     return ssd_account_try_reserve(&ssd->account, put->reserved);
 }
 
-/* NULL: taken. Else the counter of the reason why not. */
+/* NULL: admitted; otherwise the counter of the refusal. */
 static uint64_t *admit_locked(struct tier_ssd *ssd, const struct ssd_put *put) REQUIRES(lock)
 {
     uint64_t wall_ns = clock_wall_ns(ssd->options.clock);
@@ -514,7 +518,7 @@ static uint64_t *admit_locked(struct tier_ssd *ssd, const struct ssd_put *put) R
     return &ssd->counters.refused_cap;
 }
 
-/* Whether what lies under the key is about to change. */
+/* Whether a put or a removal of this key is queued or running. */
 static bool is_coming_locked(const struct tier_ssd *ssd, const struct hash256 *key) REQUIRES(lock)
 {
     LIST_FOREACH (struct ssd_put, put, &ssd->puts, link)
@@ -537,7 +541,7 @@ static bool wait_for_room_locked(struct tier_ssd *ssd, uint64_t bytes) REQUIRES(
 
 enum taken { TAKEN_NOT, TAKEN_QUEUED, TAKEN_INLINE, TAKEN_THERE };
 
-/* With TAKEN_INLINE the put runs, and its key is busy. */
+/* With TAKEN_INLINE the put is running, and its key is busy. */
 static enum taken take_put(struct tier_ssd *ssd, struct ssd_put *put, struct ssd_busy *busy,
                            struct list *unwanted)
 {

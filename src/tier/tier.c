@@ -1,6 +1,5 @@
 /*
- * tier.c: the names of results, and waiting for one; everything else about a tier is its own
- * business.
+ * tier.c: names of results, and waiting for one. Everything else is up to each tier.
  */
 #include "tier/tier.h"
 
@@ -35,7 +34,7 @@ void tier_answer_done(enum tier_result result, void *arg)
     struct tier_answer *answer = arg;
 
     lock_enter(&answer->lock);
-    assert(!answer->done); /* once, that is the contract */
+    assert(!answer->done); /* the contract: done is called exactly once */
     answer->result = result;
     answer->done = true;
     cond_signal(&answer->changed);

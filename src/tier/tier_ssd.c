@@ -1,12 +1,12 @@
 /*
- * tier_ssd.c: the directory as a tier: opening, the table of operations, closing.
+ * tier_ssd.c: the directory as a tier: opening, its operations, closing.
  *
- *      open:   directory and lock -> recover -> threads                          closed again in the opposite order when one fails
- *      close:  nothing new -> puts for at most close_wait_ns -> the rest cancelled -> threads end -> doomed files, times of use -> catalogue -> lock
+ *      open:   directory and lock -> recover -> threads      undone in reverse order on failure
+ *      close:  refuse new requests -> finish puts, at most close_wait_ns -> cancel the rest
+ *              -> end threads -> remove doomed files, write times of use -> catalogue -> lock
  *
- * ssd_impl.h says which file does what. Not here: what is worth keeping (the cache's business, as
- * far as it drops; else ssd_table.c chooses) and any answer to a caller that says more than a
- * result of tier.h.
+ * ssd_impl.h says which file does what. Not here: the choice of what to keep (the cache drops
+ * objects; otherwise ssd_order.c chooses) and any result beyond those of tier.h.
  */
 #include "tier/tier_ssd.h"
 
@@ -22,8 +22,8 @@ enum { WRITERS = 2, READERS = 4, QUEUE_ITEMS = 1024, TOKENS_MAX = 1 << 24 };
 
 #define QUEUE_BYTES (UINT64_C(1) << 30)
 
-/* Records that wait for the janitor. Beyond it they are left out, and found in their files by the
- * next start. */
+/* Limit for records that wait for the janitor. Records beyond it are skipped, and the next start
+ * finds their objects in the files. */
 #define RECORDS_BYTES_MAX (UINT64_C(256) << 20)
 
 static struct tier_ssd *ssd_of(struct tier *tier)
@@ -31,7 +31,7 @@ static struct tier_ssd *ssd_of(struct tier *tier)
     return CONTAINER_OF(tier, struct tier_ssd, tier);
 }
 
-/* ---- the table of a tier ---- */
+/* ---- operations ---- */
 
 static void ssd_drop(struct tier *tier, const struct hash256 *key)
 {
@@ -83,7 +83,7 @@ static bool ssd_digest(struct tier *tier, const struct hash256 *key, struct hash
     return entry != NULL;
 }
 
-/* What is above a lower cap is evicted by the janitor. */
+/* After a lower cap, the janitor evicts the excess. */
 static bool ssd_set_limits(struct tier *tier, const struct tier_limits *limits)
 {
     struct tier_ssd *ssd = ssd_of(tier);
@@ -122,7 +122,7 @@ static bool puts_are_done_locked(const struct tier_ssd *ssd) REQUIRES(lock)
     return list_empty(&ssd->puts) && list_empty(&ssd->puts_running) && ssd->puts_ending == 0;
 }
 
-/* What could not be removed is not waited for: it may take for ever. */
+/* Does not wait for files that cannot be removed: that may take forever. */
 static bool is_idle_locked(const struct tier_ssd *ssd) REQUIRES(lock)
 {
     return puts_are_done_locked(ssd) && ssd->account.writing == 0 &&
@@ -163,7 +163,7 @@ static void end_threads(struct tier_ssd *ssd)
         thread_join(&ssd->threads[i]);
 }
 
-/* Everything that was started ends: puts if there is time for them, else cancelled. */
+/* Finishes puts while there is time, then cancels the rest. */
 static void end_operations(struct tier_ssd *ssd)
 {
     uint64_t deadline = clock_deadline_ns(clock_real(), ssd->options.close_wait_ns);
@@ -180,7 +180,7 @@ static void end_operations(struct tier_ssd *ssd)
     ssd_unwant_locked(ssd, NULL, &unwanted);
     lock_leave(&ssd->lock);
     if (!list_empty(&unwanted))
-        LOG_ERROR(ssd->options.log, "ssd", "objects lost at the end",
+        LOG_ERROR(ssd->options.log, "ssd", "objects not written before closing",
                   LOG_UINT("objects", unwanted.count));
     ssd_end_puts(&unwanted);
     ssd_cancel_all(ssd);
@@ -271,7 +271,7 @@ static struct tier_ssd *ssd_create(const struct tier_ssd_options *options)
     ssd_format_init(&ssd->format, &options->key, &limits, options->payload_mac);
     if (options->seal_key != NULL)
         ssd_format_set_seal(&ssd->format, &options->key, options->seal_key);
-    ssd->options.seal_key = NULL; /* the caller's */
+    ssd->options.seal_key = NULL; /* owned by the caller */
     ssd_account_init(&ssd->account, &account);
     lock_init(&ssd->lock, "ssd", LOCK_RANK_TIER);
     cond_init(&ssd->for_writers);

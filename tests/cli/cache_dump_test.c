@@ -147,7 +147,7 @@ static void test_dump_of_whatever_there_is(void **state)
         assert_int_equal(truncate(object, sizes[i]), 0);
         assert_int_equal(RUN("dump", object), CLI_EXIT_OK);
         assert_int_equal(RUN("dump", "-k", key_file, object), CLI_EXIT_FAILURE);
-        assert_non_null(strstr(cli_got.out, "truncated: shorter than it says"));
+        assert_non_null(strstr(cli_got.out, "truncated: shorter than its header says"));
     }
     write_file(object, "this is not an object", 21);
     assert_int_equal(RUN("dump", "-k", key_file, object), CLI_EXIT_FAILURE);
