@@ -1,6 +1,6 @@
 /*
- * model.c: see the header. What is opened here is closed here, in the reverse order: the scheduler
- * before the engine that it runs, spaces after the scheduler that stores into them.
+ * model.c: see the header. Parts are closed in the reverse order of opening: the scheduler before
+ * its engine, spaces after the scheduler that stores into them.
  */
 #include "models/model.h"
 
@@ -14,12 +14,12 @@
 
 enum { SPACES_MAX = 256, TENANT_BYTES = 128, TOKEN_TEXT_BYTES = 256 };
 
-/* describe() hands the bits of one to the other. */
+/* describe() converts one to the other bit for bit. */
 _Static_assert(KIND_BIT(KIND_FULL) == HEARTH_KIND_FULL &&
                    KIND_BIT(KIND_SLIDING) == HEARTH_KIND_SLIDING &&
                    KIND_BIT(KIND_CHUNKED) == HEARTH_KIND_CHUNKED &&
                    KIND_BIT(KIND_RECURRENT) == HEARTH_KIND_RECURRENT && KIND_COUNT == 4,
-               "the engine's kinds are the cache's, bit for bit");
+               "engine and cache kinds must have the same bits");
 
 struct model_space {
     char tenant[TENANT_BYTES];
@@ -64,8 +64,8 @@ static enum err open_template(struct model *model, const char *text, struct log 
 
     if (err == ERR_OK || text != NULL || facts->chat_template == NULL)
         return err;
-    /* One that came with the model and cannot be used is no reason not to serve it. */
-    LOG_WARN(log, "model", "its chat template cannot be used; a plain one is taken",
+    /* A model whose own template is unusable is still served. */
+    LOG_WARN(log, "model", "the model's chat template cannot be used; using a plain one",
              LOG_STR("model", model->name), LOG_STR("reason", info->text));
     options.source = NULL;
     return chat_template_create(&options, &model->tmpl, info);
@@ -115,7 +115,7 @@ static struct hearth_model describe(const struct engine_facts *facts)
     bool whole = facts->slicing == ENGINE_SLICING_WHOLE;
     struct hearth_model model = {
         .struct_size = sizeof(model),
-        /* as a whole: valid at one length only */
+        /* stored as a whole: valid at one length only */
         .kinds = whole ? HEARTH_KIND_RECURRENT : facts->kinds,
         .window = facts->window,
         .rows_bytes_per_token = facts->rows_bytes_per_token,
@@ -164,11 +164,11 @@ static enum err add_space_locked(struct model *model, const char *tenant, struct
         error = hearth_space_open(model->cache, &record, tenant, 0, &added->space);
     if (error != HEARTH_OK)
         return err_set(info, error == HEARTH_ERROR_MEMORY ? ERR_NOMEM : ERR_INVALID,
-                       "no space in the cache: %s", hearth_error_text(error));
-    /* As with memory: what cannot be had is served without. */
+                       "cannot open a cache space: %s", hearth_error_text(error));
+    /* As with memory: without the share, the tenant is still served. */
     if (share.ssd_bytes > 0 &&
         hearth_space_set_ssd_share(added->space, share.ssd_bytes) != HEARTH_OK)
-        LOG_WARN(model->log, "model", "a share of the disk cannot be had",
+        LOG_WARN(model->log, "model", "a share of the disk is not available",
                  LOG_STR("tenant", tenant));
     snprintf(added->tenant, sizeof(added->tenant), "%s", tenant);
     model->spaces_count++;
@@ -194,7 +194,7 @@ enum err model_space(struct model *model, const char *tenant, struct hearth_spac
     return err;
 }
 
-/* One that was opened stays as it is until the model closes. */
+/* Open spaces do not change until the model closes. */
 bool model_space_at(struct model *model, size_t index, struct model_tenant *out)
 {
     lock_enter(&model->lock);
@@ -205,8 +205,8 @@ bool model_space_at(struct model *model, size_t index, struct model_tenant *out)
     return found;
 }
 
-/* A share of the disk counts from now on, and not from the tenant's first request: what it left
- * there is in reach of others till then. */
+/* Disk shares count from now on, not from the tenant's first request: until then others could evict
+ * what the tenant stored earlier. */
 static enum err open_shared_spaces(struct model *model, struct errinfo *info)
 {
     struct hearth_space *space;
@@ -234,7 +234,7 @@ static enum err open_parts(struct model *model, const struct model_options *opti
     return sched_create(&model->sched, &sched, info);
 }
 
-/* An engine that cannot move state at all is served without a cache. */
+/* A model whose engine cannot move state is served without a cache. */
 static void choose_cache(struct model *model, const struct model_options *options)
 {
     if (options->cache == NULL)
@@ -245,10 +245,9 @@ static void choose_cache(struct model *model, const struct model_options *option
         return;
     }
     model->state = MODEL_CACHE_UNSUPPORTED;
-    LOG_WARN(
-        options->log, "model",
-        "the library cannot move the state of this model: it is served, and nothing of it is kept",
-        LOG_STR("model", model->name));
+    LOG_WARN(options->log, "model",
+             "the library cannot save the state of this model: it is served without a cache",
+             LOG_STR("model", model->name));
 }
 
 static struct model *create(const struct model_options *options)

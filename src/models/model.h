@@ -1,6 +1,6 @@
 /*
- * model.h: one loaded model with everything that answers need: engine, scheduler, chat template,
- * tokenizer, and a space of the cache for each tenant.
+ * model.h: one loaded model with everything needed to answer: engine, scheduler, chat template,
+ * tokenizer, and a cache space for each tenant.
  *
  *      api --> model_prompt (template, tokens) --> struct gen --> model_sched --> answers
  *
@@ -21,8 +21,8 @@
 
 struct model;
 
-/* Bytes of the RAM tier and of the disk that are a tenant's own, whatever others do. Several for
- * one tenant add up. */
+/* Bytes of the RAM tier and of the disk that are reserved for a tenant. Several for one tenant add
+ * up. */
 struct model_share {
     const char *tenant;
     uint64_t bytes;
@@ -30,11 +30,11 @@ struct model_share {
 };
 
 struct model_options {
-    struct engine *engine;            /* owned from now on, also on failure */
-    const char *name;                 /* what clients call it; NULL = the engine's */
+    struct engine *engine;            /* owned from now on, even on failure */
+    const char *name;                 /* the name that clients use; NULL = the engine's */
     const char *template_text;        /* Jinja, instead of the model's own; NULL = its own */
     struct hearth_cache *cache;       /* NULL = off; borrowed */
-    uint64_t tokens_cache_bytes;      /* of the tokenizer's memo; 0 = 64 MiB */
+    uint64_t tokens_cache_bytes;      /* size of the tokenizer's memo; 0 = 64 MiB */
     const struct model_share *shares; /* borrowed until model_close */
     size_t shares_count;
     struct sched_options sched; /* engine, model, clock and log are filled in */
@@ -44,12 +44,12 @@ struct model_options {
 
 enum err model_open(struct model **model, const struct model_options *options,
                     struct errinfo *info) NODISCARD;
-/* Its generations are cancelled. */
+/* Cancels its generations. */
 void model_close(struct model **model);
 
 const char *model_name(const struct model *model);
 const struct engine_facts *model_facts(const struct model *model);
-/* tokenizer functions only: the rest is the scheduler's */
+/* only for tokenizer functions: the scheduler owns the rest */
 struct engine *model_engine(const struct model *model);
 struct sched *model_sched(const struct model *model);
 const struct chat_template *model_template(const struct model *model);
@@ -57,8 +57,8 @@ struct tokens *model_tokens(const struct model *model);
 struct chat_model model_chat(const struct model *model); /* all of that, for chat/prepare.h */
 uint64_t model_loaded_s(const struct model *model);      /* wall time */
 
-/* Whether its state is kept. Unsupported is not the same as off: nobody asked for it, and the log
- * says why, once (keeps I48). X(value, name) */
+/* Whether its state is cached. Unsupported is not the same as off: it was not requested, and the
+ * log says why, once (keeps I48). X(value, name) */
 #define MODEL_CACHE_TABLE(X)  \
     X(MODEL_CACHE_OFF, "off") \
     X(MODEL_CACHE_ON, "on")   \
@@ -75,12 +75,12 @@ enum model_cache model_cache(const struct model *model);
 const char *model_cache_name(enum model_cache state);
 
 /* The space of a tenant ("" = none); opened once, and open as long as the model. *space is NULL
- * when the cache is off. A share that cannot be had any more is not a reason to have no space. */
+ * when the cache is off. If a share is no longer available, the space is opened without it. */
 enum err model_space(struct model *model, const char *tenant, struct hearth_space **space,
                      struct errinfo *info) NODISCARD;
 
-/* The spaces that are open, by number: for reports and for clearing. False: there are not so many.
- * What it shows is valid as long as the model. */
+/* The open spaces by index: for reports and for clearing. False: there are fewer. The result is
+ * valid as long as the model. */
 struct model_tenant {
     const char *tenant;
     struct hearth_space *space;

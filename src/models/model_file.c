@@ -1,10 +1,10 @@
 /*
  * model_file.c: see the header.
  *
- * The estimate of memory is for deciding who must leave before a load; when the model is loaded,
- * its own figures replace it. It takes the file's size for the weights and counts keys and values
- * of every layer as if all attended to everything: too much for sliding and recurrent layers, never
- * too little by much.
+ * The memory estimate decides what must be unloaded before a load; once the model is loaded, its
+ * own figures replace it. It takes the file's size for the weights and counts keys and values as if
+ * every layer attended to everything: too much for sliding and recurrent layers, never much too
+ * little.
  */
 #include "models/model_file.h"
 
@@ -15,7 +15,7 @@
 #include "engine/gguf_file.h"
 
 enum {
-    CONTEXT_MAX = 32768, /* of a model that does not say how many it is to have, as engine.h */
+    CONTEXT_MAX = 32768, /* default for models that do not say, as in engine.h */
     SHARD_DIGITS = 5,
     SHARD_TAIL = 2 * SHARD_DIGITS + 4 + 5, /* "00001-of-00003.gguf" */
 };
@@ -133,7 +133,7 @@ static uint64_t rows_bytes(const struct gguf_file *gguf, const struct model_file
     uint64_t key = gguf_file_arch_uint(gguf, "attention.key_length", width);
     uint64_t value = gguf_file_arch_uint(gguf, "attention.value_length", width);
     double each = context->bytes_per_value > 0 ? context->bytes_per_value : VALUE_BYTES_F16;
-    /* In floating point: the numbers are a file's, and their product may be anything. */
+    /* In floating point: the numbers come from a file, and their product may be anything. */
     double bytes =
         each * (double)tokens * (double)layers * (double)heads_kv * ((double)key + (double)value);
 
@@ -146,7 +146,7 @@ enum err model_file_inspect(const struct file_sys *fs, const char *path,
 {
     struct gguf_file *gguf;
 
-    /* The stamp first: a change while we read shows as a difference at the next look. */
+    /* The stamp first: a change while we read shows as a difference the next time. */
     TRY(model_file_stamp(fs, path, file, info));
     TRY(gguf_file_open(&gguf, path, info));
     file->memory_bytes = gguf_file_bytes(gguf) + rows_bytes(gguf, context);

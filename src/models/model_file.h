@@ -1,8 +1,8 @@
 /*
- * model_file.h: what a model's file is at this moment: whether it is still the one that was loaded,
- * and how much memory it will take (I83).
+ * model_file.h: the current state of a model's file: whether it is still the one that was loaded,
+ * and how much memory it will need (I83).
  *
- * The stamp is made of the identity of every shard (file_digest.h): size, times, and place on disk.
+ * The stamp combines the identity of every shard (file_digest.h): size, times, and place on disk.
  * That takes microseconds. The engine hashes the content when it loads.
  *
  * Threads: any.
@@ -26,29 +26,29 @@ struct model_file {
     uint64_t memory_bytes; /* of model_file_inspect: weights, and the rows of `context` tokens */
 };
 
-/* Bytes and stamp only. ERR_NOT_FOUND when the file or a shard of it is gone; ERR_INVALID when it
- * is no regular file. */
+/* Bytes and stamp only. ERR_NOT_FOUND when the file or a shard is missing; ERR_INVALID when it is
+ * not a regular file. */
 enum err model_file_stamp(const struct file_sys *fs, const char *path, struct model_file *file,
                           struct errinfo *info) NODISCARD;
 
-/* What rows are made of, for the estimate. */
+/* The dimensions of rows, for the estimate. */
 struct model_file_context {
     uint32_t tokens;        /* of all sequences; 0 = the model's own, at most 32,768 */
     double bytes_per_value; /* of K and V rows, on average; 0 = 2 (f16) */
 };
 
-/* All of it. As model_file_stamp, or as gguf_file_open. */
+/* Everything. Errors as for model_file_stamp or gguf_file_open. */
 enum err model_file_inspect(const struct file_sys *fs, const char *path,
                             const struct model_file_context *context, struct model_file *file,
                             struct errinfo *info) NODISCARD;
 
-/* The number of shards that a path speaks of ("-00001-of-00003.gguf": 3), 1 for a plain one; 0 for
- * a shard that is not the first. */
+/* The number of shards in a path's name ("-00001-of-00003.gguf": 3), 1 for a plain one; 0 for a
+ * shard that is not the first. */
 unsigned model_file_shards(const char *path);
 /* As model_file_stamp, of this one file only. */
 enum err model_file_stamp_one(const struct file_sys *fs, const char *path, struct model_file *file,
                               struct errinfo *info) NODISCARD;
-/* Makes the path of any shard that of the first. */
+/* Changes the path of any shard to that of the first. */
 void model_file_first_shard(char *path);
 /* The path of shard `number`, from 1. ERR_LIMIT when it is too long. */
 enum err model_file_shard_path(const char *path, unsigned number, char out[MODEL_FILE_PATH_BYTES],

@@ -1,15 +1,14 @@
 /*
- * pool.c: the table of models: names, uses, waits, views. What takes time is done by pool_loader.c
- * and pool_keeper.c.
+ * pool.c: the table of models: names, uses, waits, views. Slow work is done by pool_loader.c and
+ * pool_keeper.c.
  *
- * Entries are never removed, so a pointer to one is good as long as the pool; what changes in it is
- * under the pool's lock.
+ * Entries are never removed, so a pointer to one is valid as long as the pool; its variable fields
+ * are guarded by the pool's lock.
  *
- *      P1  a model is closed only when its entry has no uses, and takes none any more (UNLOADING)
- *      P2  a wait is in the list of one entry, which is LOADING or UNLOADING; whoever takes it out
- *          calls its done
- *      P3  done and progress of one wait never run at the same time: a wait that is busy is taken
- *          by nobody
+ *      P1  a model is closed only when its entry has no uses, and accepts none (UNLOADING)
+ *      P2  a wait is in the list of one entry, which is LOADING or UNLOADING; the thread that
+ *          removes it calls its done
+ *      P3  done and progress of one wait never run at the same time: no thread removes a busy wait
  */
 #include "models/pool.h"
 
@@ -23,8 +22,7 @@
 
 enum { WAITS_MAX_DEFAULT = 1024 };
 
-/* So long a failure is answered as it was, so that clients who try again and again do not load
- * again and again. */
+/* For this long a failure is repeated to clients, so that their retries do not start new loads. */
 #define RETRY_NS (5 * NS_PER_S)
 
 const char *pool_state_name(enum pool_state state)
@@ -113,7 +111,7 @@ static struct pool_entry *find_exact_locked(struct pool *pool, struct str name) 
     return NULL;
 }
 
-/* As clients mean it: no name, or one that nobody knows, is the default's. */
+/* By the rules for clients: without a name, or with an unknown one, the default model. */
 static struct pool_entry *find_locked(struct pool *pool, struct str name) REQUIRES(lock)
 {
     struct pool_entry *entry = name.len > 0 ? find_exact_locked(pool, name) : NULL;
@@ -164,7 +162,7 @@ static enum err add_locked(struct pool *pool, struct pool_entry *entry, struct e
 {
     lock_assert_held(&pool->lock);
     if (find_exact_locked(pool, str_from(entry->spec.name)) != NULL)
-        return err_set(info, ERR_EXISTS, "two models are called '%s'", entry->spec.name);
+        return err_set(info, ERR_EXISTS, "two models are named '%s'", entry->spec.name);
     if (pool->entries_count == POOL_MODELS_MAX)
         return err_set(info, ERR_LIMIT, "more than %d models", POOL_MODELS_MAX);
     entry->index = pool->entries_count;
@@ -210,8 +208,8 @@ enum err pool_adopt(struct pool *pool, struct model *model, struct errinfo *info
 
 /* ---- the file of a loaded model (I83) ---- */
 
-/* Whether what is loaded is what is on disk. The caller has a use of it. A file that is gone, or
- * cannot be asked, changes nothing. A file that was only touched counts as changed: to know better,
+/* Whether the loaded model matches its file. The caller holds a use of it. A file that is missing
+ * or unreadable changes nothing. A file that was only touched counts as changed: to know better,
  * all of it would have to be read, as for a load. */
 static bool is_current(struct pool *pool, struct pool_entry *entry)
 {
@@ -232,7 +230,7 @@ static bool is_current(struct pool *pool, struct pool_entry *entry)
 static void note_use_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
 {
     entry->used_ns = clock_mono_ns(pool->clock);
-    entry->ticket = ++pool->tickets; /* READY: the order of leaving */
+    entry->ticket = ++pool->tickets; /* READY: the order of eviction */
 }
 
 static enum pool_answer refuse(struct pool_wait *wait, enum err err, const char *text)
@@ -241,7 +239,7 @@ static enum pool_answer refuse(struct pool_wait *wait, enum err err, const char 
     return POOL_ANSWER_REFUSED;
 }
 
-/* Waits for an entry that is not ready. */
+/* Queues the wait for an entry that is not ready. */
 static enum pool_answer join_locked(struct pool *pool, struct pool_entry *entry,
                                     struct pool_wait *wait) REQUIRES(lock)
 {
@@ -250,7 +248,7 @@ static enum pool_answer join_locked(struct pool *pool, struct pool_entry *entry,
 
     lock_assert_held(&pool->lock);
     if (pool->closing)
-        return refuse(wait, ERR_CLOSED, "the server ends");
+        return refuse(wait, ERR_CLOSED, "the server is shutting down");
     if (wait->cancelled)
         return refuse(wait, ERR_CANCELLED, "cancelled");
     if (entry->state == POOL_FAILED && now_ns - entry->failed_ns < RETRY_NS) {
@@ -258,7 +256,7 @@ static enum pool_answer join_locked(struct pool *pool, struct pool_entry *entry,
         return POOL_ANSWER_REFUSED;
     }
     if (pool->waits >= waits_max)
-        return refuse(wait, ERR_BUSY, "too many wait for models");
+        return refuse(wait, ERR_BUSY, "too many requests are waiting for models");
     if (entry->state == POOL_KNOWN || entry->state == POOL_FAILED)
         pool_queue_locked(pool, entry);
     wait->entry = entry;
@@ -270,8 +268,8 @@ static enum pool_answer join_locked(struct pool *pool, struct pool_entry *entry,
     return POOL_ANSWER_WAITING;
 }
 
-/* A use of a loaded model, if it still is what its file says; else NULL, and it is on its way out.
- */
+/* Takes a use of a loaded model if it still matches its file; otherwise starts to unload it and
+ * returns NULL. */
 static struct model *use_current(struct pool *pool, struct pool_entry *entry)
 {
     lock_enter(&pool->lock);
@@ -283,7 +281,7 @@ static struct model *use_current(struct pool *pool, struct pool_entry *entry)
     lock_leave(&pool->lock);
     if (model == NULL || entry->adopted || is_current(pool, entry))
         return model;
-    LOG_WARN(pool->options.log, "models", "the file has changed: it is loaded anew",
+    LOG_WARN(pool->options.log, "models", "the file has changed: reloading",
              LOG_STR("model", entry->spec.name));
     lock_enter(&pool->lock);
     entry->uses--;
@@ -297,7 +295,7 @@ static struct model *use_current(struct pool *pool, struct pool_entry *entry)
 enum pool_answer pool_acquire(struct pool *pool, struct str name, struct pool_wait *wait)
 {
     wait->model = NULL;
-    wait->name = NULL; /* not entry: a pool_cancel may be looking at it */
+    wait->name = NULL; /* not entry: a concurrent pool_cancel may read it */
     lock_enter(&pool->lock);
     struct pool_entry *entry = find_locked(pool, name);
     lock_leave(&pool->lock);
@@ -311,7 +309,7 @@ enum pool_answer pool_acquire(struct pool *pool, struct str name, struct pool_wa
         if (wait->model != NULL)
             return POOL_ANSWER_READY;
         lock_enter(&pool->lock);
-        bool ready = entry->state == POOL_READY; /* it came in between */
+        bool ready = entry->state == POOL_READY; /* it became ready in between */
         enum pool_answer answer = ready ? POOL_ANSWER_READY : join_locked(pool, entry, wait);
         pool_check_state_locked(pool);
         lock_leave(&pool->lock);
@@ -367,7 +365,7 @@ void pool_cancel(struct pool *pool, struct pool_wait *wait)
     lock_leave(&pool->lock);
 }
 
-/* ---- by hand ---- */
+/* ---- explicit load and unload ---- */
 
 enum err pool_load(struct pool *pool, struct str name, struct errinfo *info)
 {
@@ -383,7 +381,7 @@ enum err pool_load(struct pool *pool, struct str name, struct errinfo *info)
     return entry != NULL ? ERR_OK : not_found(name, info);
 }
 
-/* A load that is under way ends at its next report; who waits for it is told. */
+/* A running load stops at its next progress report; its waits get an error. */
 static void cancel_load_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
 {
     lock_assert_held(&pool->lock);
@@ -391,7 +389,7 @@ static void cancel_load_locked(struct pool *pool, struct pool_entry *entry) REQU
     LIST_FOREACH (struct pool_wait, wait, &entry->waits, link)
         wait->cancelled = true;
     cond_signal(&pool->watch);
-    /* else it is in the queue, from which the keeper takes it */
+    /* otherwise it is queued, and the keeper removes it */
     entry->cancel = pool->loading == entry;
 }
 
@@ -404,7 +402,8 @@ enum err pool_unload(struct pool *pool, struct str name, struct errinfo *info)
     if (entry == NULL)
         err = not_found(name, info);
     else if (entry->adopted)
-        err = err_set(info, ERR_UNSUPPORTED, "'%s' stays as long as the server", entry->spec.name);
+        err = err_set(info, ERR_UNSUPPORTED, "'%s' stays loaded as long as the server runs",
+                      entry->spec.name);
     else if (entry->state == POOL_READY)
         pool_retire_locked(pool, entry);
     else if (entry->state == POOL_UNLOADING)
@@ -447,7 +446,7 @@ void pool_set_watch(struct pool *pool, void (*fn)(const char *name, float done, 
     lock_leave(&pool->lock);
 }
 
-/* ---- what there is ---- */
+/* ---- views ---- */
 
 size_t pool_count(struct pool *pool)
 {
@@ -515,7 +514,7 @@ struct model *pool_next(struct pool *pool, size_t *index)
     return model;
 }
 
-/* Under one lock: what leaves is among the models or in the past, never in neither. */
+/* Under one lock: a model being unloaded is counted in the table or in `past`, never in neither. */
 void pool_get_stats(struct pool *pool, struct sched_stats *stats)
 {
     struct sched_stats one;
@@ -569,7 +568,7 @@ void pool_set_ttl(struct pool *pool, uint64_t ttl_ns)
     lock_leave(&pool->lock);
 }
 
-/* ---- life ---- */
+/* ---- create and destroy ---- */
 
 enum err pool_create(struct pool **out, const struct pool_options *options, struct errinfo *info)
 {
@@ -604,7 +603,7 @@ static void end_threads(struct pool *pool)
     thread_join(&pool->keeper);
 }
 
-/* Whoever still waits, now that no thread is left that could call them. */
+/* Refuses the remaining waits, now that no thread is left to call them. */
 static void refuse_waits(struct pool *pool, struct pool_entry *entry)
 {
     for (;;) {
@@ -616,7 +615,7 @@ static void refuse_waits(struct pool *pool, struct pool_entry *entry)
         lock_leave(&pool->lock);
         if (wait == NULL)
             return;
-        refuse(wait, ERR_CLOSED, "the server ends");
+        refuse(wait, ERR_CLOSED, "the server is shutting down");
         wait->done(wait);
     }
 }

@@ -1,36 +1,37 @@
 /*
- * pool.h: all models that a server knows: which are loaded, who uses them, and who must leave when
- * room is needed.
+ * pool.h: all models that a server knows: which are loaded, their users, and which are unloaded
+ * when room is needed.
  *
- *      names --> pool_acquire --> READY: the model, counted
- *                     |---------> WAITING: wait->done comes, once; wait->progress before it
+ *      names --> pool_acquire --> READY: the model, with a use counted
+ *                     |---------> WAITING: wait->done is called once, wait->progress before it
  *                     '---------> REFUSED: wait->info says why
  *
- *               acquire, load              loaded                unload, LRU, TTL, the file changed
- *      KNOWN ------------------> LOADING ----------> READY -------------------------------------> UNLOADING
- *        ^                         |   \                                                          |  |
- *        |                  failed |    '-- unloaded by hand --> KNOWN          last use is gone  |  | asked for
- *        |                         v                                                              |  | again
- *        |                      FAILED --- next acquire, load --> LOADING                         |  v
- *        '----------------------------------------------------------------------------------------'  LOADING
+ *              acquire, load           loaded         unload, LRU, TTL, file changed
+ *      KNOWN ----------------> LOADING -------> READY -------------------------------> UNLOADING
+ *        ^                      |  |  ^                                                  |   |
+ *        |<-- unloaded by hand -'  |  '--------------- requested again ------------------'   |
+ *        |                         | failed                                                  |
+ *        |                         '------> FAILED --- next acquire, load --> LOADING        |
+ *        '---------------------------- last use released ------------------------------------'
  *
- * One thread loads and unloads, one model at a time, the longest-waiting first; a second one keeps
- * deadlines and looks around from time to time (TTL, files). Nobody else ever waits: who asks for a
- * model that is not there leaves a `struct pool_wait` and is called.
+ * One thread loads and unloads, one model at a time, the longest-waiting first; a second one
+ * handles deadlines and periodic checks (TTL, files). No other thread ever waits: a caller that
+ * needs a model that is not loaded leaves a `struct pool_wait` and is called back.
  *
- * ROOM. A load may need others to leave: idle ones first, the least recently used first. If all are
- * in use, the least recently used takes no new users and leaves with its last one, so that a busy
- * model cannot keep another one out for ever. Pinned ones stay.
+ * ROOM. A load may evict other models: idle ones first, the least recently used first. If all are
+ * in use, the least recently used accepts no new users and is unloaded after its last one, so that
+ * a busy model cannot block another one forever. Pinned models stay.
  *
  * FILES (I83). The header of a file is checked before each load. Before each use of a loaded model
- * its identity is compared (size, times, place on disk); if it differs, the model is unloaded and
- * loaded anew. A file that is gone is reported, but what is loaded goes on: its memory is whole.
+ * its identity is compared (size, times, place on disk); if it differs, the model is reloaded. A
+ * missing file is reported, but a loaded model continues to work: its memory is complete.
  *
- * CACHE. Spaces close with the model; what they hold stays in the cache, and a model that comes
- * back finds it. A file with other content has another fingerprint, hence other spaces (keeps I6).
+ * CACHE. Spaces close with the model; their content stays in the cache, and the model finds it when
+ * it is loaded again. A file with other content has another fingerprint, hence other spaces (keeps
+ * I6).
  *
- * Threads: any; create and destroy from one. Lock: LOCK_RANK_POOL, never held while a callback, a
- * load or an unload runs.
+ * Threads: any; create and destroy from one. Lock: LOCK_RANK_POOL, never held during a callback, a
+ * load or an unload.
  */
 #ifndef HEARTH_MODELS_POOL_H
 #define HEARTH_MODELS_POOL_H
@@ -70,110 +71,110 @@ const char *pool_state_name(enum pool_state state);
 
 enum { POOL_MODELS_MAX = 4096 };
 
-/* A model that can be had. Texts are copied, settings are borrowed. */
+/* An available model. Texts are copied, settings are borrowed. */
 struct pool_spec {
-    const char *name;     /* what clients call it; unique */
+    const char *name;     /* the name that clients use; unique */
     const char *path;     /* NULL: only for pool_adopt */
-    const void *settings; /* the loader's own */
-    uint64_t ttl_ns;      /* unloaded when unused for so long; 0 = never */
-    bool pinned;          /* leaves by hand only */
+    const void *settings; /* passed to the loader */
+    uint64_t ttl_ns;      /* unloaded when unused for this long; 0 = never */
+    bool pinned;          /* unloaded only by hand */
 };
 
-/* The outside world. Called without locks. */
+/* External operations. Called without locks. */
 struct pool_ops {
-    /* Looks at the file: `quick` for bytes and stamp only. On the loader's or an acquirer's thread.
-     */
+    /* Inspects the file: `quick` for bytes and stamp only. On the loader's or a caller's thread. */
     enum err (*inspect)(const struct pool_spec *spec, bool quick, struct model_file *file,
                         struct errinfo *info, void *arg);
-    /* Loads. `warm`: nobody waits for it, there is time to warm up. `progress` (0..1) returning
-     * false wants ERR_CANCELLED. On the loader's thread. */
+    /* Loads. `warm`: no request is waiting, so there is time to warm up. When `progress` (0..1)
+     * returns false, it must return ERR_CANCELLED. On the loader's thread. */
     enum err (*load)(const struct pool_spec *spec, bool warm,
                      bool (*progress)(float done, void *arg), void *progress_arg,
                      struct model **model, struct errinfo *info, void *arg);
     void *arg;
 };
 
-/* Zero is a good default for each field but `ops`. */
+/* Zero is a good default for each field except `ops`. */
 struct pool_options {
     struct pool_ops ops;
     uint64_t bytes_max;  /* weights and contexts of all loaded models; 0 = any */
-    uint32_t models_max; /* loaded at a time; 0 = any */
+    uint32_t models_max; /* loaded at the same time; 0 = any */
     uint32_t waits_max;  /* 0 = 1,024 */
-    uint32_t check_ms;   /* how often the keeper looks around; 0 = never: by pool_check only */
-    struct clock *clock; /* of TTLs; NULL = the machine's */
+    uint32_t check_ms;   /* how often the keeper checks; 0 = never: only by pool_check */
+    struct clock *clock; /* for TTLs; NULL = the real clock */
     struct log *log;
 };
 
 enum err pool_create(struct pool **pool, const struct pool_options *options,
                      struct errinfo *info) NODISCARD;
-/* Ends a running load, refuses who still waits (ERR_CLOSED), closes all models. No use is left.
- * Accepts NULL inside. */
+/* Stops a running load, refuses the remaining waits (ERR_CLOSED), closes all models. No use may be
+ * left. Accepts NULL inside. */
 void pool_destroy(struct pool **pool);
 
 /* The first one is the default. ERR_EXISTS, ERR_LIMIT, ERR_INVALID (an empty name). */
 enum err pool_add(struct pool *pool, const struct pool_spec *spec, struct errinfo *info) NODISCARD;
-/* A model that is loaded already: takes it, also on failure; it stays until the end. */
+/* Adds a model that is already loaded: takes ownership, even on failure; it stays until the end. */
 enum err pool_adopt(struct pool *pool, struct model *model, struct errinfo *info) NODISCARD;
 
 /* ---- use ---- */
 
 enum pool_answer { POOL_ANSWER_READY, POOL_ANSWER_WAITING, POOL_ANSWER_REFUSED };
 
-/* One who wants a model. Zeroed but for the first part. Lives until `done`, or until the acquire
- * said READY or REFUSED. */
+/* A request for a model. Zeroed except for the first part. Must live until `done`, or until
+ * pool_acquire returns READY or REFUSED. */
 struct pool_wait {
-    /* Called once after WAITING: `model` is there and counted, or it is NULL and `info` says why.
-     * On a thread of the pool; must not block. */
+    /* Called once after WAITING: `model` is set and its use counted, or it is NULL and `info` says
+     * why. On a thread of the pool; must not block. */
     void (*done)(struct pool_wait *wait);
-    /* 0..1; not at the same time as done. May be NULL. As done. */
+    /* 0..1; never at the same time as done. May be NULL. Same rules as done. */
     void (*progress)(struct pool_wait *wait, float done);
     uint64_t deadline_ns; /* of the real monotonic clock; 0 = none */
 
-    struct model *model; /* to be given back with pool_release */
-    /* of the model that was meant; valid as long as the pool. NULL: none was found */
+    struct model *model; /* to be released with pool_release */
+    /* the requested model's; valid as long as the pool. NULL: none was found */
     const char *name;
-    /* NOT_FOUND (there is none at all), TIMEOUT, CANCELLED, CLOSED, BUSY (too many wait), or why
+    /* NOT_FOUND (there are no models), TIMEOUT, CANCELLED, CLOSED, BUSY (too many waits), or why
      * loading failed */
     struct errinfo info;
 
-    /* the pool's */
+    /* private to the pool */
     struct list_node link;
     struct pool_entry *entry;
     unsigned told; /* percent */
     bool busy, cancelled;
 };
 
-/* `name` empty, or unknown: the default model. Looks at the file (pool_ops.inspect, quick) when the
+/* `name` empty or unknown: the default model. Inspects the file (pool_ops.inspect, quick) when the
  * model is loaded. */
 enum pool_answer pool_acquire(struct pool *pool, struct str name, struct pool_wait *wait) NODISCARD;
 void pool_release(struct pool *pool, struct model *model);
 
-/* A wait that is under way ends soon with ERR_CANCELLED; one that has not begun is refused. Any
- * thread that knows it to be alive. */
+/* A running wait soon ends with ERR_CANCELLED; one that has not begun is refused. From any thread
+ * that knows it to be alive. */
 void pool_cancel(struct pool *pool, struct pool_wait *wait);
 
-/* ---- by hand ---- */
+/* ---- explicit load and unload ---- */
 
-/* Starts a load, or an unload as soon as the last user is gone; a no-op where it is so already.
- * ERR_NOT_FOUND; ERR_UNSUPPORTED to unload what was adopted. Nothing is waited for. */
+/* Starts a load, or an unload as soon as the last use is released; a no-op when it is already in
+ * that state. ERR_NOT_FOUND; ERR_UNSUPPORTED to unload an adopted model. Does not wait. */
 enum err pool_load(struct pool *pool, struct str name, struct errinfo *info) NODISCARD;
 enum err pool_unload(struct pool *pool, struct str name, struct errinfo *info) NODISCARD;
 
 /* Waits until it is neither loading nor unloading. ERR_OK: it is ready; otherwise `info` says why
- * not. For the start of a server. */
+ * not. For starting a server. */
 enum err pool_wait_ready(struct pool *pool, struct str name, struct errinfo *info) NODISCARD;
 
-/* Shows progress of every load; before the first. NULL ends it. On the loader's thread. */
+/* Reports the progress of every load; set it before the first one. NULL ends it. On the loader's
+ * thread. */
 void pool_set_watch(struct pool *pool, void (*fn)(const char *name, float done, void *arg),
                     void *arg);
 
-/* All models that are not pinned are unloaded when unused for so long; 0 = never. */
+/* Sets the TTL of all models that are not pinned; 0 = never unload. */
 void pool_set_ttl(struct pool *pool, uint64_t ttl_ns);
 
-/* One look around: TTLs, files. The keeper does so by itself. */
+/* Checks TTLs and files once. The keeper does so periodically. */
 void pool_check(struct pool *pool);
 
-/* ---- what there is ---- */
+/* ---- views ---- */
 
 struct pool_view {
     const char *name; /* valid as long as the pool */
@@ -181,37 +182,36 @@ struct pool_view {
     float progress; /* of LOADING */
     bool pinned, is_default, adopted, file_missing;
     uint32_t uses, waits;
-    uint64_t bytes;      /* of memory: as loaded, else as estimated, 0 = not known yet */
-    uint64_t file_bytes; /* 0 = not known yet */
+    uint64_t bytes;      /* of memory: as loaded, else estimated; 0 = unknown */
+    uint64_t file_bytes; /* 0 = unknown */
     uint64_t ttl_ns, idle_ns;
-    uint64_t loads;       /* so far */
-    double load_s;        /* of the last one */
+    uint64_t loads;       /* number of loads */
+    double load_s;        /* of the last load */
     struct errinfo error; /* of FAILED */
 };
 
 size_t pool_count(struct pool *pool);
-/* False: there is none of that number. */
+/* False: there is no such index. */
 bool pool_view(struct pool *pool, size_t index, struct pool_view *view);
-/* The number of a name, exactly or by the rules of pool_acquire (`exact` false). SIZE_MAX: none. */
+/* The index of a name, exactly or by the rules of pool_acquire (`exact` false). SIZE_MAX: none. */
 size_t pool_find(struct pool *pool, struct str name, bool exact);
-/* For reports: the model of that number if it is ready, held until pool_unpeek; else NULL. Looks at
- * no file, starts nothing, and is no use: it keeps nobody from leaving later. */
+/* For reports: the model of that index if it is ready, held until pool_unpeek; else NULL. Checks no
+ * file, loads nothing, and does not count as a use for eviction or the TTL. */
 struct model *pool_peek(struct pool *pool, size_t index) NODISCARD;
-/* The same of the first that is ready at *index or behind it, which is moved on behind that one;
- * NULL: no more, or no pool. Begin with 0. */
+/* The same for the first ready model from *index on; moves *index past it. NULL: no more, or no
+ * pool. Begin with 0. */
 struct model *pool_next(struct pool *pool, size_t *index) NODISCARD;
 void pool_unpeek(struct pool *pool, struct model *model);
 
-/* Of all models together, those that were unloaded included. */
+/* Totals of all models, including unloaded ones. */
 void pool_get_stats(struct pool *pool, struct sched_stats *stats);
 
-/* Whether no loaded model's engine hangs: sched_alive of all. */
+/* Whether no loaded model's engine hangs (sched_alive of all). */
 bool pool_alive(struct pool *pool, uint64_t within_ns);
 
-/* A look of the watchdog at every loaded model (sched_watch); the keeper does it whenever it looks
- * around. */
+/* Runs the watchdog on every loaded model (sched_watch); the keeper does so at every check. */
 void pool_watch(struct pool *pool);
-/* How many models were stalled when it looked last. Takes no lock. */
+/* How many models were stalled at the last check. Takes no lock. */
 unsigned pool_stalled(const struct pool *pool);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * pool_impl.h: what the files of the pool share. Nobody else includes it.
+ * pool_impl.h: internals shared by the files of the pool only.
  *
  *      pool.c         the table: names, uses, waits, views
  *      pool_loader.c  the loader's thread: room, load, unload
@@ -18,16 +18,16 @@ struct pool_entry {
     bool adopted;          /* constant */
     size_t index;          /* constant */
 
-    /* All under the pool's lock. */
+    /* Guarded by the pool's lock. */
     enum pool_state state;
-    struct model *model; /* READY, and UNLOADING until it is being closed */
+    struct model *model; /* READY, and UNLOADING until closing begins */
     uint32_t uses;
     struct list waits; /* struct pool_wait */
-    bool by_hand;      /* LOADING: wanted although nobody waits */
-    bool again;        /* UNLOADING: to be loaded afterwards */
-    bool cancel;       /* LOADING: not wanted any more */
-    bool inspected;    /* LOADING: the file was looked at for this load */
-    uint64_t ticket;   /* LOADING: who asked first */
+    bool by_hand;      /* LOADING: requested explicitly, even without waits */
+    bool again;        /* UNLOADING: load it again afterwards */
+    bool cancel;       /* LOADING: no longer wanted */
+    bool inspected;    /* LOADING: the file was inspected for this load */
+    uint64_t ticket;   /* LOADING: the order of requests */
     uint64_t used_ns;  /* last begin or end of a use; the pool's clock */
     uint64_t failed_ns;
     float progress;
@@ -43,15 +43,15 @@ struct pool {
     struct pool_options options;
     struct clock *clock;
     struct lock lock;
-    struct cond work;                             /* of the loader */
-    struct cond watch;                            /* of the keeper */
+    struct cond work;                             /* wakes the loader */
+    struct cond watch;                            /* wakes the keeper */
     struct cond moved;                            /* a state has changed: pool_wait_ready */
     struct pool_entry **entries GUARDED_BY(lock); /* constant once added */
     size_t entries_count GUARDED_BY(lock);
-    struct pool_entry *loading GUARDED_BY(lock); /* the one that the loader is at */
+    struct pool_entry *loading GUARDED_BY(lock); /* the one being loaded */
     size_t waits GUARDED_BY(lock);
     uint64_t tickets GUARDED_BY(lock);
-    atomic_uint stalled;                      /* models, at the last look of the watchdog */
+    atomic_uint stalled;                      /* models, at the last check of the watchdog */
     struct sched_stats past GUARDED_BY(lock); /* of models that were unloaded */
     bool closing GUARDED_BY(lock);
     void (*watch_fn)(const char *name, float done, void *arg) GUARDED_BY(lock);
@@ -61,17 +61,17 @@ struct pool {
 
 /* ---- pool.c ---- */
 
-/* Into LOADING, at the end of the queue. */
+/* Sets LOADING, at the end of the queue. */
 void pool_queue_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock);
-/* Into UNLOADING: the loader closes it when its last use is gone. */
+/* Sets UNLOADING: the loader closes it after its last use. */
 void pool_retire_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock);
-/* Takes a wait out of its entry; it belongs to the caller, who calls done without the lock. */
+/* Removes a wait from its entry; the caller then calls done without the lock. */
 void pool_take_wait_locked(struct pool *pool, struct pool_wait *wait) REQUIRES(lock);
 void pool_set_state_locked(struct pool *pool, struct pool_entry *entry, enum pool_state state)
     REQUIRES(lock);
 
-/* Aborts unless the table is as it must be whenever the lock is free. Does nothing without
- * HEARTH_DEBUG. */
+/* Aborts unless the table's invariants hold, as they must whenever the lock is free. A no-op
+ * without HEARTH_DEBUG. */
 void pool_check_state_locked(const struct pool *pool) REQUIRES(lock);
 
 /* ---- threads; arg is the pool ---- */

@@ -1,7 +1,6 @@
 /*
- * pool_keeper.c: the thread that keeps time: it ends waits whose deadline has passed or that were
- * cancelled, takes loads out of the queue that nobody wants any more, and looks around every
- * check_ms.
+ * pool_keeper.c: the timer thread: ends waits that have timed out or were cancelled, removes queued
+ * loads that are no longer wanted, and checks TTLs and files every check_ms.
  */
 #include "models/pool_impl.h"
 
@@ -15,7 +14,7 @@ static bool is_over(const struct pool_wait *wait, uint64_t now_ns)
     return wait->cancelled || (wait->deadline_ns != 0 && wait->deadline_ns <= now_ns);
 }
 
-/* A wait that is over and that nobody is talking to; NULL: none. */
+/* A wait that is over and not busy; NULL: none. */
 static struct pool_wait *next_over_locked(struct pool *pool, uint64_t now_ns) REQUIRES(lock)
 {
     for (size_t i = 0; i < pool->entries_count; i++)
@@ -25,7 +24,7 @@ static struct pool_wait *next_over_locked(struct pool *pool, uint64_t now_ns) RE
     return NULL;
 }
 
-/* In the queue, and nobody asks for it any more. */
+/* Queued, and no longer wanted. */
 static void drop_unwanted_locked(struct pool *pool) REQUIRES(lock)
 {
     for (size_t i = 0; i < pool->entries_count; i++) {
@@ -37,7 +36,7 @@ static void drop_unwanted_locked(struct pool *pool) REQUIRES(lock)
     }
 }
 
-/* Under the lock: a second pool_cancel may come while the first is answered. */
+/* Under the lock: a second pool_cancel may come during the first one's callback. */
 static void set_reason_locked(struct pool_wait *wait) REQUIRES(lock)
 {
     if (wait->cancelled)
@@ -68,12 +67,12 @@ static uint64_t next_deadline_locked(struct pool *pool) REQUIRES(lock)
 
     for (size_t i = 0; i < pool->entries_count; i++)
         LIST_FOREACH (struct pool_wait, wait, &pool->entries[i]->waits, link)
-            if (wait->deadline_ns != 0 && !wait->busy) /* whoever is busy with it wakes us */
+            if (wait->deadline_ns != 0 && !wait->busy) /* we are woken when it is no longer busy */
                 next = MIN(next, wait->deadline_ns);
     return next;
 }
 
-/* ---- a look around ---- */
+/* ---- periodic checks ---- */
 
 static void retire_if_idle_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
 {
@@ -83,13 +82,12 @@ static void retire_if_idle_locked(struct pool *pool, struct pool_entry *entry) R
     if (entry->state != POOL_READY || entry->uses > 0 || entry->spec.pinned || ttl_ns == 0 ||
         now_ns - entry->used_ns < ttl_ns)
         return;
-    LOG_INFO(pool->options.log, "models", "unused for long enough",
+    LOG_INFO(pool->options.log, "models", "unloading after its idle time",
              LOG_STR("model", entry->spec.name));
     pool_retire_locked(pool, entry);
 }
 
-/* A loaded model is ready only with its file behind it; what the report says is looked at again
- * (I83). */
+/* A loaded model needs its file to count as ready; the reported state is updated here (I83). */
 static void check_entry(struct pool *pool, struct pool_entry *entry)
 {
     const struct pool_ops *ops = &pool->options.ops;

@@ -1,12 +1,12 @@
 /*
- * pool_loader.c: the thread that loads and unloads, one thing at a time:
+ * pool_loader.c: the thread that loads and unloads, one model at a time:
  *
- *      1  close a model that is UNLOADING and has no use left
- *      2  else take the LOADING one that asked first: look at its file, make room, load
+ *      1  close a model that is UNLOADING and has no uses left
+ *      2  else take the LOADING one that was requested first: inspect its file, make room, load
  *      3  else wait for work
  *
- * Making room only marks who is to leave; step 1 does it in the next round. The functions that end
- * in _locked and take time leave the lock for it and take it again, and say so.
+ * Making room only marks the models to unload; step 1 unloads them in the next round. Slow
+ * functions that end in _locked leave the lock meanwhile and take it again, and say so.
  */
 #include "models/pool_impl.h"
 
@@ -18,7 +18,7 @@
 
 enum { PERCENT = 100 };
 
-/* ---- who is next ---- */
+/* ---- choosing ---- */
 
 static struct pool_entry *next_leaving_locked(struct pool *pool) REQUIRES(lock)
 {
@@ -41,7 +41,7 @@ static struct pool_entry *next_queued_locked(struct pool *pool) REQUIRES(lock)
     return next;
 }
 
-/* ---- whoever waits ---- */
+/* ---- waits ---- */
 
 /* Ends all waits of an entry: with the model when it is READY, else with its error. Leaves the
  * lock. */
@@ -61,8 +61,8 @@ static void finish_waits_locked(struct pool *pool, struct pool_entry *entry) REQ
         } else if (entry->state == POOL_READY) {
             wait->model = entry->model;
             entry->uses++;
-        } else if (pool->closing) { /* what the end interrupts has not failed */
-            err_set(&wait->info, ERR_CLOSED, "the server ends");
+        } else if (pool->closing) { /* loads interrupted by closing have not failed */
+            err_set(&wait->info, ERR_CLOSED, "the server is shutting down");
         } else {
             wait->info = entry->error;
         }
@@ -72,7 +72,7 @@ static void finish_waits_locked(struct pool *pool, struct pool_entry *entry) REQ
     while ((node = list_pop_front(&done)) != NULL) {
         struct pool_wait *wait = CONTAINER_OF(node, struct pool_wait, link);
 
-        wait->done(wait); /* it may be gone afterwards */
+        wait->done(wait); /* the wait may be freed afterwards */
     }
     lock_enter(&pool->lock);
 }
@@ -86,12 +86,12 @@ static struct pool_wait *untold_locked(struct pool_entry *entry, unsigned percen
     return NULL;
 }
 
-/* Tells all waits how far it is. Leaves the lock for each call; who is busy is not taken meanwhile
- * (keeps P3). */
+/* Reports progress to all waits. Leaves the lock for each call; busy waits are not removed
+ * meanwhile (keeps P3). */
 static void tell_waits_locked(struct pool *pool, struct pool_entry *entry, float done)
     REQUIRES(lock)
 {
-    unsigned percent = 1 + (unsigned)(done * (PERCENT - 1)); /* the first report counts, too */
+    unsigned percent = 1 + (unsigned)(done * (PERCENT - 1)); /* the first report counts as well */
     struct pool_wait *wait;
 
     while ((wait = untold_locked(entry, percent)) != NULL) {
@@ -101,7 +101,7 @@ static void tell_waits_locked(struct pool *pool, struct pool_entry *entry, float
         wait->progress(wait, done);
         lock_enter(&pool->lock);
         wait->busy = false;
-        cond_signal(&pool->watch); /* the keeper may have come for it */
+        cond_signal(&pool->watch); /* the keeper may be waiting for it */
     }
 }
 
@@ -184,7 +184,7 @@ static enum room make_room_locked(struct pool *pool, const struct pool_entry *en
 {
     lock_assert_held(&pool->lock);
     if (!fits(&pool->options, sum_locked(pool, is_pinned),
-              entry->bytes)) /* nobody leaves in vain */
+              entry->bytes)) /* do not unload in vain */
         return ROOM_NEVER;
     while (!fits(&pool->options, sum_locked(pool, is_ready), entry->bytes)) {
         struct pool_entry *victim = victim_locked(pool);
@@ -219,13 +219,13 @@ static void fail_for_room_locked(struct pool *pool, struct pool_entry *entry) RE
     struct errinfo info = {0};
 
     err_set(&info, ERR_LIMIT,
-            "no room: '%s' needs %s of %s, %u models at a time, and what is pinned stays",
+            "no room: '%s' needs %s of %s, at most %u models, and pinned models stay",
             entry->spec.name, units_format_size(entry->bytes, needs),
             units_format_size(pool->options.bytes_max, has), pool->options.models_max);
     fail_locked(pool, entry, &info);
 }
 
-/* Not wanted any more; but someone may have asked since. */
+/* The load was cancelled, but may have been requested again since. */
 static void drop_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lock)
 {
     bool wanted = entry->by_hand;
@@ -248,7 +248,7 @@ static void succeed_locked(struct pool *pool, struct pool_entry *entry, struct m
 
     lock_assert_held(&pool->lock);
     entry->model = model;
-    if (facts->weights_bytes > 0) /* else the estimate stays */
+    if (facts->weights_bytes > 0) /* else keep the estimate */
         entry->bytes = facts->weights_bytes + facts->kv_bytes;
     entry->loads++;
     entry->load_s = (double)(clock_mono_ns(pool->clock) - started_ns) / (double)NS_PER_S;
@@ -300,7 +300,7 @@ static void inspect_locked(struct pool *pool, struct pool_entry *entry) REQUIRES
     } else if (err != ERR_OK) {
         fail_locked(pool, entry, &info);
     } else {
-        /* What it took when it was loaded last is the better number, if it is the same file. */
+        /* Memory measured by the last load is better than an estimate, if the file is the same. */
         if (entry->bytes == 0 || file.stamp != entry->file.stamp)
             entry->bytes = file.memory_bytes;
         entry->file = file;
@@ -308,7 +308,7 @@ static void inspect_locked(struct pool *pool, struct pool_entry *entry) REQUIRES
     }
 }
 
-/* Called by the loader while it is in `load`. */
+/* Called by the loader from within `load`. */
 static bool on_progress(float done, void *arg)
 {
     struct pool *pool = arg;
@@ -348,11 +348,11 @@ static void load_locked(struct pool *pool, struct pool_entry *entry) REQUIRES(lo
         drop_locked(pool, entry);
     else
         fail_locked(pool, entry, &info);
-    if (entry->cancel && entry->state == POOL_READY) /* it was too late to stop */
+    if (entry->cancel && entry->state == POOL_READY) /* cancelled too late */
         pool_retire_locked(pool, entry);
 }
 
-/* False: there is nothing to do now. */
+/* False: nothing to do now. */
 static bool step_locked(struct pool *pool) REQUIRES(lock)
 {
     struct pool_entry *leaving = next_leaving_locked(pool), *entry = next_queued_locked(pool);

@@ -67,7 +67,7 @@ bool resolve_is_file(const struct file_sys *fs, const char *path)
 {
     struct model_file file;
 
-    /* Of this very path: whether its other shards are there is found when it is loaded. */
+    /* Checks only this path: missing shards are detected by the load. */
     return model_file_stamp_one(fs, path, &file, NULL) == ERR_OK;
 }
 
@@ -118,7 +118,7 @@ void resolve_names_fini(struct resolve_names *names)
     *names = (struct resolve_names){0};
 }
 
-/* Leaves the models only. */
+/* Removes everything but models. */
 static enum err read_models(const struct file_sys *fs, const char *dir, struct resolve_names *names,
                             struct errinfo *info)
 {
@@ -142,7 +142,8 @@ struct lister {
     void *arg;
 };
 
-/* Hands out the models right in one folder; `prefix` is that of their names, or NULL at the top. */
+/* Reports the models directly in one folder; `prefix` is that of their names, or NULL at the
+ * top. */
 static enum err list_folder(const struct lister *lister, const char *dir, const char *prefix,
                             struct errinfo *info)
 {
@@ -197,7 +198,7 @@ static enum err use_file(const char *path, enum resolve_kind kind, struct resolv
     return ERR_OK;
 }
 
-/* The one model of a folder. ERR_NOT_FOUND when it is no folder. */
+/* The only model of a folder. ERR_NOT_FOUND when it is not a folder. */
 static enum err use_folder(const struct file_sys *fs, const char *dir, struct resolved *out,
                            struct errinfo *info)
 {

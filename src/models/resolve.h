@@ -1,19 +1,19 @@
 /*
- * resolve.h: from what a person calls a model to the file it is in. Only looks; downloads nothing.
+ * resolve.h: finds the file of a model from the name a person uses. Only searches; downloads
+ * nothing.
  *
- *      ./m.gguf, m-00001-of-00003.gguf   a file; any shard stands for the first
- *      ./folder                          the one GGUF in it
+ *      ./m.gguf, m-00001-of-00003.gguf   a file; any shard means the first
+ *      ./folder                          the only GGUF in it
  *      m, folder                         below --models-dir, with or without ".gguf"
- *      user/repo, user/repo:Q8_0         Hugging Face's cache: the newest snapshot; Q4_K_M if
- *                                        nothing is said, else the first file
+ *      user/repo, user/repo:Q8_0         Hugging Face's cache: the newest snapshot; Q4_K_M by
+ *                                        default, else the first file
  *      name, name:tag, user/name:tag     Ollama's store: the manifest names the blob
  *
- * tried in this order. Names in caches are compared without regard to case. Files of projectors
- * (mmproj) are no models.
+ * in this order. Names in caches are case-insensitive. Projector files (mmproj) are not models.
  *
- * Names are a user's own (command line, INI file), never a client's.
+ * Names come from the user (command line, INI file), never from a client.
  *
- * Threads: any; nothing is kept.
+ * Threads: any; no state is kept.
  */
 #ifndef HEARTH_MODELS_RESOLVE_H
 #define HEARTH_MODELS_RESOLVE_H
@@ -38,7 +38,7 @@ enum { RESOLVE_NAME_BYTES = 256 };
 struct resolve_options {
     const struct file_sys *fs;
     const char *models_dir; /* NULL: none */
-    /* A variable of the environment, NULL when it is not set: LLAMA_CACHE, HF_HUB_CACHE,
+    /* An environment variable, NULL when it is not set: LLAMA_CACHE, HF_HUB_CACHE,
      * HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, OLLAMA_MODELS, HOME. */
     const char *(*env)(const char *name, void *arg);
     void *env_arg;
@@ -49,13 +49,13 @@ struct resolved {
     char path[MODEL_FILE_PATH_BYTES]; /* the file, or its first shard */
 };
 
-/* ERR_NOT_FOUND: nobody knows it, and `info` says where was looked; ERR_INVALID: a folder with
- * several models; or as file.h. */
+/* ERR_NOT_FOUND: unknown, and `info` says where it was searched; ERR_INVALID: a folder with several
+ * models; or as file.h. */
 enum err resolve_model(const struct resolve_options *options, const char *name,
                        struct resolved *out, struct errinfo *info) NODISCARD;
 
-/* The models of a folder in the order of their names: each GGUF in it by its stem; a sub-folder
- * with one GGUF by its own name, with several as "folder/stem". Not deeper. */
+/* The models of a folder, sorted by name: each GGUF in it by its stem; a sub-folder with one GGUF
+ * by its own name, with several as "folder/stem". Not deeper. */
 enum err resolve_list(const struct file_sys *fs, const char *dir,
                       void (*fn)(const char *name, const char *path, void *arg), void *arg,
                       struct errinfo *info) NODISCARD;

@@ -12,8 +12,8 @@
  *                                                          digest
  *          /blobs/sha256-DIGEST                            the GGUF
  *
- * What comes from these files becomes part of a path only after it was checked: a revision and a
- * digest are hexadecimal.
+ * Content of these files becomes part of a path only after it is checked: revisions and digests are
+ * hexadecimal.
  */
 #include "models/resolve_impl.h"
 
@@ -45,14 +45,14 @@ static bool is_hex(struct str text)
     return text.len > 0;
 }
 
-/* One part of a path that names something below a folder, not the way out of it. */
+/* One component of a path that stays below its folder. */
 static bool is_part(struct str text)
 {
     return text.len > 0 && text.len < RESOLVE_NAME_BYTES && text.ptr[0] != '.' &&
            memchr(text.ptr, '/', text.len) == NULL;
 }
 
-/* Cuts ":tag" off the end; the rest of it is `otherwise` when there is none. */
+/* Cuts ":tag" off the end; without one, the tag is `otherwise`. */
 static struct str cut_tag(struct str *name, struct str otherwise)
 {
     for (size_t i = name->len; i > 0 && name->ptr[i - 1] != '/'; i--) {
@@ -72,8 +72,8 @@ static bool is_border(char c)
     return c == '-' || c == '.' || c == '_' || c == '/' || c == '\0';
 }
 
-/* As a word of its own: "Q4_K" is not in "model-Q4_K_M.gguf"; the '_' before "M" is no border
- * there. */
+/* As a whole word: "Q4_K" is not in "model-Q4_K_M.gguf", where the '_' before "M" is no word
+ * boundary. */
 static bool has_quant(const char *file, struct str quant)
 {
     size_t len = strlen(file);
@@ -90,8 +90,8 @@ static bool has_quant(const char *file, struct str quant)
 
 struct choice {
     struct str quant;
-    bool named;                         /* by the user: no other one will do */
-    char wanted[MODEL_FILE_PATH_BYTES]; /* with that quant, the first by name; empty: none */
+    bool named;                         /* requested by the user: no other one will do */
+    char wanted[MODEL_FILE_PATH_BYTES]; /* the first by name with that quant; empty: none */
     char first[MODEL_FILE_PATH_BYTES];
 };
 
@@ -105,7 +105,7 @@ static void offer(struct choice *choice, const char *path, const char *below)
         snprintf(choice->wanted, sizeof(choice->wanted), "%s", path);
 }
 
-/* `root_len` of `dir` are not part of what quants are looked for in. */
+/* The first `root_len` bytes of `dir` are not searched for quants. */
 static enum err search_snapshot(const struct file_sys *fs, const char *dir, size_t root_len,
                                 int depth, struct choice *choice, struct errinfo *info)
 {
@@ -153,7 +153,7 @@ static bool main_snapshot(const struct file_sys *fs, const char *repo,
     return found;
 }
 
-/* Without a reference: the last one that is there. */
+/* Without a reference: the last snapshot. */
 static bool any_snapshot(const struct file_sys *fs, const char *repo,
                          char out[MODEL_FILE_PATH_BYTES])
 {
@@ -199,7 +199,7 @@ static enum err search_hub(const struct file_sys *fs, const char *root, const ch
     return err == ERR_OK ? found : err;
 }
 
-/* The places in their order; false when a variable is not set. */
+/* The places in order of preference; false when a variable is not set. */
 static bool hub_root(const struct resolve_options *options, size_t index,
                      char out[MODEL_FILE_PATH_BYTES])
 {
@@ -232,7 +232,7 @@ enum err resolve_hugging_face(const struct resolve_options *options, struct str 
     char folder[MODEL_FILE_PATH_BYTES], root[MODEL_FILE_PATH_BYTES];
 
     if (!str_next(&repo, '/', &user) || !is_part(user) || !is_part(repo))
-        return err_set(info, ERR_NOT_FOUND, STR_FMT " is no user/repo", STR_ARG(name));
+        return err_set(info, ERR_NOT_FOUND, STR_FMT " is not of the form user/repo", STR_ARG(name));
     snprintf(folder, sizeof(folder), "models--" STR_FMT "--" STR_FMT, STR_ARG(user), STR_ARG(repo));
     for (size_t i = 0; hub_root(options, i, root); i++) {
         struct choice choice = {.quant = quant.len > 0 ? quant : STR(QUANT_DEFAULT),
@@ -241,7 +241,7 @@ enum err resolve_hugging_face(const struct resolve_options *options, struct str 
         if (root[0] != '\0' && search_hub(options->fs, root, folder, &choice, out, info) == ERR_OK)
             return ERR_OK;
     }
-    return err_set(info, ERR_NOT_FOUND, STR_FMT " is in no cache", STR_ARG(name));
+    return err_set(info, ERR_NOT_FOUND, STR_FMT " is not in the cache", STR_ARG(name));
 }
 
 /* ---- Ollama ---- */
@@ -323,7 +323,7 @@ enum err resolve_ollama(const struct resolve_options *options, struct str name,
     if (models != NULL)
         snprintf(root, sizeof(root), "%s", models);
     else if (home == NULL || !resolve_join(root, home, ".ollama/models"))
-        return err_set(info, ERR_NOT_FOUND, "there is no store of Ollama's");
+        return err_set(info, ERR_NOT_FOUND, "there is no Ollama store");
     if (!split_ollama(name, &parts) || !resolve_join(manifests, root, "manifests") ||
         resolve_names_read(options->fs, manifests, true, &hosts, info) != ERR_OK)
         goto out;

@@ -1,6 +1,6 @@
 /*
- * resolve_impl.h: what resolve.c (files and folders) and resolve_cache.c (caches of other programs)
- * share. Nobody else includes it.
+ * resolve_impl.h: internals shared by resolve.c (files and folders) and resolve_cache.c (caches of
+ * other programs) only.
  */
 #ifndef HEARTH_MODELS_RESOLVE_IMPL_H
 #define HEARTH_MODELS_RESOLVE_IMPL_H
@@ -15,12 +15,12 @@
 struct resolve_names {
     char **items;
     size_t count, capacity;
-    bool folders; /* which of them were asked for */
+    bool folders; /* which kind was requested */
     enum err err;
 };
 
-/* Folders, or all that is none; names_fini in any case. ERR_NOT_FOUND when there is no such folder.
- */
+/* Lists folders, or everything else; names_fini in any case. ERR_NOT_FOUND when there is no such
+ * folder. */
 enum err resolve_names_read(const struct file_sys *fs, const char *dir, bool folders,
                             struct resolve_names *names, struct errinfo *info) NODISCARD;
 void resolve_names_fini(struct resolve_names *names);
@@ -28,11 +28,11 @@ void resolve_names_fini(struct resolve_names *names);
 /* "a/b"; false when it does not fit. */
 bool resolve_join(char out[MODEL_FILE_PATH_BYTES], const char *dir, const char *name) NODISCARD;
 
-/* A GGUF that stands for a model: no projector, no later shard. */
+/* A GGUF that represents a model: no projector, no later shard. */
 bool resolve_is_model_name(const char *name);
 bool resolve_is_file(const struct file_sys *fs, const char *path);
 
-/* Both: ERR_NOT_FOUND when the cache does not know the name, or there is no cache. */
+/* Both: ERR_NOT_FOUND when the name is not in the cache, or there is no cache. */
 enum err resolve_hugging_face(const struct resolve_options *options, struct str name,
                               struct resolved *out, struct errinfo *info) NODISCARD;
 enum err resolve_ollama(const struct resolve_options *options, struct str name,

@@ -1,6 +1,6 @@
 /*
- * warm.c: see the header. The prompt is rendered by the template that requests will use; there is
- * no other way to make one, so none can be taken by mistake.
+ * warm.c: see the header. The prompt is rendered by the template that requests will use, so a
+ * warm-up cannot use a wrong one.
  */
 #include "models/warm.h"
 
@@ -52,7 +52,7 @@ static bool on_token(void *arg, const struct gen_token *token)
     return true;
 }
 
-/* The scheduler's thread. */
+/* On the scheduler's thread. */
 static void on_done(void *arg, const struct gen_result *result)
 {
     struct warm_run *run = arg;
